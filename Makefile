@@ -1,0 +1,37 @@
+# Every target sets up .venv by itself; it is rebuilt only when pyproject.toml or constraints.txt change.
+PYTHON ?= python3
+BIN := .venv/bin
+EXTRAS := train,text,audio,integrations,dev
+PYTEST_FLAGS ?=
+
+.PHONY: demo test lint bench docs clean
+
+.venv/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[$(EXTRAS)]"
+	touch $@
+
+.venv/.bench: .venv/.ready benchmarks/requirements.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -r benchmarks/requirements.txt
+	touch $@
+
+demo: .venv/.ready  ## train on embedded data, print the table, write the diagram
+	$(BIN)/python examples/digits.py
+
+test: lint  ## everything that must hold
+	$(BIN)/python -m pytest $(PYTEST_FLAGS)
+
+lint: .venv/.ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: .venv/.bench  ## speed against the peers; prints the tables of benchmarks/README.md
+	$(BIN)/python -m benchmarks
+
+docs: .venv/.ready  ## redraw the pictures of the docs and run every code block
+	$(BIN)/python docs/pictures.py
+	$(BIN)/python -m pytest tests/test_docs.py
+
+clean:
+	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

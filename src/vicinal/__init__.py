@@ -1,0 +1,83 @@
+"""Vicinal: train classifiers whose probabilities can be trusted, and prove it.
+
+Every public name is imported on first use, so `import vicinal` costs next to nothing:
+
+>>> import vicinal
+>>> vicinal.Mixup(alpha=0.4).alpha
+0.4
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0.dev0"
+
+#: Where each public name lives. A new method adds its one line here.
+_HOMES = {
+    "vicinal.expressions": ["parse"],
+    "vicinal.objectives.erm": ["ERM"],
+    "vicinal.objectives.mixup": ["Mixup"],
+    "vicinal.objectives.kmixup": ["KMixup"],
+    "vicinal.objectives.gaussian": ["GaussianVicinity"],
+    "vicinal.objectives.cutmix": ["CutMix"],
+    "vicinal.objectives.manifold": ["ManifoldMixup"],
+    "vicinal.objectives.logitmix": ["LogitMix"],
+    "vicinal.objectives.regmixup": ["RegMixup"],
+    "vicinal.objectives.schedule": ["Warmup", "Between"],
+    "vicinal.metrics": ["ReliabilityTable", "Evaluation", "Comparison", "evaluate", "compare"],
+    "vicinal.calibrators": [
+        "TemperatureScaling",
+        "VectorScaling",
+        "IsotonicCalibration",
+        "HistogramBinning",
+    ],
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+_MODULES = ["calibrators", "losses", "metrics", "mixing", "plots"]
+
+__all__ = [*_HOME_OF, *_MODULES, "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME_OF:
+        value = getattr(importlib.import_module(_HOME_OF[name]), name)
+    elif name in _MODULES:
+        value = importlib.import_module(f"vicinal.{name}")
+    else:
+        raise AttributeError(f"module 'vicinal' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
+if TYPE_CHECKING:
+    from vicinal import calibrators as calibrators
+    from vicinal import losses as losses
+    from vicinal import metrics as metrics
+    from vicinal import mixing as mixing
+    from vicinal import plots as plots
+    from vicinal.calibrators import HistogramBinning as HistogramBinning
+    from vicinal.calibrators import IsotonicCalibration as IsotonicCalibration
+    from vicinal.calibrators import TemperatureScaling as TemperatureScaling
+    from vicinal.calibrators import VectorScaling as VectorScaling
+    from vicinal.expressions import parse as parse
+    from vicinal.metrics import Comparison as Comparison
+    from vicinal.metrics import Evaluation as Evaluation
+    from vicinal.metrics import ReliabilityTable as ReliabilityTable
+    from vicinal.metrics import compare as compare
+    from vicinal.metrics import evaluate as evaluate
+    from vicinal.objectives.cutmix import CutMix as CutMix
+    from vicinal.objectives.erm import ERM as ERM
+    from vicinal.objectives.gaussian import GaussianVicinity as GaussianVicinity
+    from vicinal.objectives.kmixup import KMixup as KMixup
+    from vicinal.objectives.logitmix import LogitMix as LogitMix
+    from vicinal.objectives.manifold import ManifoldMixup as ManifoldMixup
+    from vicinal.objectives.mixup import Mixup as Mixup
+    from vicinal.objectives.regmixup import RegMixup as RegMixup
+    from vicinal.objectives.schedule import Between as Between
+    from vicinal.objectives.schedule import Warmup as Warmup

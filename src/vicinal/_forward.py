@@ -1,0 +1,174 @@
+"""Calling a model: with a tensor or a tokenised batch, whole or with one of its layers mixed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from vicinal._checks import nearest_names
+from vicinal._typing import Batch, Model
+
+__all__ = ["call", "locate", "map_floating", "mixed_at", "n_rows", "the_floating", "twice", "unwrap"]
+
+
+def call(model: Model, x: Batch) -> Tensor:
+    """Return the model's logits; labels are never passed, since float labels change an HF model's loss."""
+    output = model(**x) if isinstance(x, Mapping) else model(x)
+    logits = getattr(output, "logits", output)
+    if not isinstance(logits, Tensor):
+        raise TypeError(f"the model must return logits or an object with .logits, got {type(output).__name__}")
+    return logits
+
+
+def n_rows(x: Batch) -> int:
+    """Return the number of rows in the batch."""
+    if not isinstance(x, Mapping):
+        return len(x)
+    sizes = {name: len(t) for name, t in x.items() if isinstance(t, Tensor) and t.ndim}
+    if len(set(sizes.values())) != 1:
+        raise ValueError(f"the tensors of x must have one number of rows, got {sizes}")
+    return next(iter(sizes.values()))
+
+
+def twice(x: Batch) -> Batch:
+    """Return `[x; x]`."""
+    return _twice_each(x) if isinstance(x, Mapping) else torch.cat([x, x])
+
+
+def the_floating(x: Batch) -> Tensor:
+    """Return the one floating tensor of the batch: what input mixing mixes."""
+    return x[_floating_name(x)] if isinstance(x, Mapping) else _floating(x)
+
+
+def map_floating(x: Batch, mix: Callable[[Tensor], Tensor]) -> Batch:
+    """Return the batch with its one floating tensor mixed; where `mix` doubles its rows, the others follow."""
+    if not isinstance(x, Mapping):
+        return mix(_floating(x))
+    name = _floating_name(x)
+    mixed = mix(x[name])
+    rest = x if len(mixed) == len(x[name]) else _twice_each(x)
+    return {**rest, name: mixed}
+
+
+def unwrap(model: Model) -> nn.Module:
+    """Return the user's module inside DistributedDataParallel and compiled wrappers."""
+    while True:
+        if isinstance(model, nn.DataParallel):
+            raise ValueError(
+                "nn.DataParallel copies the model in every step, so its layers cannot be mixed: "
+                "use DistributedDataParallel"
+            )
+        if isinstance(model, nn.parallel.DistributedDataParallel):
+            model = model.module
+        elif "_orig_mod" in model._modules:
+            model = model.get_submodule("_orig_mod")
+        else:
+            return model
+
+
+def locate(model: Model, name: str) -> tuple[nn.Module, str]:
+    """Return the parent of the submodule called `name`, and the key it has there."""
+    parent, key = unwrap(model), ""
+    for depth, part in enumerate(parts := name.split(".")):
+        if part not in parent._modules or parent._modules[part] is None:
+            known = [n.replace("_orig_mod.", "") for n, _ in unwrap(model).named_modules() if n]
+            raise ValueError(f"the model has no layer {name!r}{nearest_names(name, known)}")
+        key = part
+        if depth < len(parts) - 1:
+            parent = unwrap(parent.get_submodule(part))
+    return parent, key
+
+
+@contextmanager
+def mixed_at(model: Model, name: str, combine: Callable[[Tensor], Tensor], *, inputs: bool = False) -> Iterator[None]:
+    """Mix the output of the submodule `name` (or its first input) for one forward within this context.
+
+    The submodule is replaced in its parent, not hooked: hooks registered at call time are silently skipped
+    once a model is compiled, and give silently wrong gradients under reentrant checkpointing.
+    """
+    parent, key = locate(model, name)
+    original = parent.get_submodule(key)
+    layer = _MixedLayer(original, name, combine, inputs=inputs, gradients=torch.is_grad_enabled())
+    parent._modules[key] = layer
+    try:
+        yield
+    finally:
+        parent._modules[key] = original
+    if layer.runs != 1:
+        raise ValueError(
+            f"the layer {name!r} ran {layer.runs} times in one forward, so it cannot be mixed: "
+            "choose a layer that runs exactly once"
+        )
+
+
+class _MixedLayer(nn.Module):
+    """Stands in for a layer during one forward and mixes what it returns (or receives)."""
+
+    def __init__(
+        self,
+        layer: nn.Module,
+        name: str,
+        combine: Callable[[Tensor], Tensor],
+        *,
+        inputs: bool,
+        gradients: bool,
+    ) -> None:
+        super().__init__()
+        self.layer = layer
+        self.training = layer.training
+        self.name, self.combine, self.inputs, self.gradients = name, combine, inputs, gradients
+        self.runs = 0
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        if self.gradients and not torch.is_grad_enabled():
+            raise ValueError(
+                f"the layer {self.name!r} runs without gradients inside a reentrant checkpoint, which would "
+                "give wrong gradients: use checkpoint(..., use_reentrant=False)"
+            )
+        self.runs += 1
+        if self.inputs:
+            return self.layer(self.combine(args[0]), *args[1:], **kwargs)
+        output = self.layer(*args, **kwargs)
+        if isinstance(output, Tensor):
+            return self.combine(output)
+        if isinstance(output, tuple) and output and isinstance(output[0], Tensor):
+            first = self.combine(output[0])
+            # A named tuple is rebuilt by its fields, a plain one from an iterable.
+            return type(output)(first, *output[1:]) if hasattr(output, "_fields") else (first, *output[1:])
+        raise ValueError(
+            f"the layer {self.name!r} must return a tensor or a tuple that starts with one, got {type(output).__name__}"
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        # Parents may read attributes of the layer they know (`self.classifier.weight`).
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            return getattr(super().__getattr__("layer"), name)
+
+
+def _twice_each(x: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+    return {name: torch.cat([t, t]) if isinstance(t, Tensor) and t.ndim else t for name, t in x.items()}
+
+
+def _floating(x: Tensor) -> Tensor:
+    if not x.is_floating_point():
+        raise ValueError(
+            f"x must be a floating tensor to be mixed at the input, got {x.dtype}: turn uint8 images into "
+            "floats first, and mix token ids at a layer (SequenceMixup, ManifoldMixup)"
+        )
+    return x
+
+
+def _floating_name(x: Mapping[str, Tensor]) -> str:
+    names = [name for name, t in x.items() if isinstance(t, Tensor) and t.is_floating_point()]
+    if len(names) != 1:
+        raise ValueError(
+            f"x must hold exactly one floating tensor to be mixed at the input, got {names or 'none'} among "
+            f"{list(x)}: mix token ids at a layer (SequenceMixup, ManifoldMixup)"
+        )
+    return names[0]

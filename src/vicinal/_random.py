@@ -1,0 +1,80 @@
+"""Every random draw of the library, from a passed generator or else torch's global one.
+
+All draws are made on the CPU in float64, so that a seed means the same on every device.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+__all__ = ["beta", "coin", "dirichlet", "integers", "matching", "normal_like", "permutation", "within_class"]
+
+
+def beta(alpha: float, n: int, *, generator: torch.Generator | None = None) -> Tensor:
+    r"""Draw `n` values of λ ~ Beta(α, α) in float64; α = 0 gives 1 (no mixing), α = inf gives ½.
+
+    λ = σ(log G₁ − log G₂) with two gamma variables in log space. Float32 gammas tie at their floor for
+    small α: at α = 0.01, 18 % of λ would land in (0.4, 0.6) instead of 0.4 %.
+    """
+    return dirichlet(alpha, 2, n, generator=generator)[:, 0]
+
+
+def dirichlet(alpha: float, k: int, n: int, *, generator: torch.Generator | None = None) -> Tensor:
+    """Draw `n` weight vectors `[n, k]` ~ Dirichlet(α, …, α) in float64; α = 0 puts all on the first."""
+    if alpha == 0:
+        return torch.nn.functional.one_hot(torch.zeros(n, dtype=torch.int64), k).double()
+    if alpha == math.inf:
+        return torch.full((n, k), 1 / k, dtype=torch.float64)
+    return _log_gamma(alpha, (n, k), generator).softmax(dim=1)
+
+
+def _log_gamma(alpha: float, shape: tuple[int, ...], generator: torch.Generator | None) -> Tensor:
+    """Log of G(α) = G(α + 1) · U^(1/α) (Marsaglia & Tsang 2000), which never underflows."""
+    above_one = torch.full(shape, alpha + 1, dtype=torch.float64)
+    gamma = torch._standard_gamma(above_one, generator=generator)
+    uniform = torch.rand(shape, dtype=torch.float64, generator=generator)  # in [0, 1): take 1 - u
+    return gamma.log() + torch.log1p(-uniform) / alpha
+
+
+def permutation(n: int, *, generator: torch.Generator | None = None) -> Tensor:
+    """Draw a uniform permutation of 0 … n-1; fixed points are allowed."""
+    return torch.randperm(n, generator=generator)
+
+
+def matching(n: int, *, generator: torch.Generator | None = None) -> Tensor:
+    """Draw a random matching: π(π(i)) = i, and an odd sample is its own partner."""
+    order = torch.randperm(n, generator=generator)
+    partner = torch.arange(n)
+    half = n // 2
+    first, second = order[:half], order[half : 2 * half]
+    partner[first], partner[second] = second, first
+    return partner
+
+
+def within_class(labels: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
+    """Draw a uniform permutation that keeps every sample within its class."""
+    labels = labels.cpu()
+    shuffled = torch.randperm(len(labels), generator=generator)
+    partner = torch.empty_like(shuffled)
+    # Both orders list the classes one after the other, so they line up class by class.
+    partner[labels.argsort(stable=True)] = shuffled[labels[shuffled].argsort(stable=True)]
+    return partner
+
+
+def coin(prob: float, n: int, *, generator: torch.Generator | None = None) -> Tensor:
+    """Toss `n` coins that come up True with probability `prob`."""
+    return torch.rand(n, dtype=torch.float64, generator=generator) < prob
+
+
+def integers(high: int, n: int, *, generator: torch.Generator | None = None) -> Tensor:
+    """Draw `n` integers uniformly from 0 … high-1."""
+    return torch.randint(high, (n,), generator=generator)
+
+
+def normal_like(t: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
+    """Draw standard normal noise of the shape of `t`, on its device, in float32 or better."""
+    dtype = torch.float64 if t.dtype == torch.float64 else torch.float32
+    return torch.randn(t.shape, dtype=dtype, generator=generator).to(t.device)

@@ -1,0 +1,154 @@
+"""Methods as text: the one way a method is written, in Python, on the command line and in result files.
+
+>>> parse("LogitMix(CutMix(alpha=1.0), weight=0.1)").weight
+0.1
+
+The text is read with `ast` and never evaluated: names of public objectives, their alternate constructors
+(`SequenceMixup.cls(alpha=1.0)`), literals, `inf`, and nesting.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import math
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import vicinal
+from vicinal._checks import nearest_names
+from vicinal._objective import Objective
+
+__all__ = ["objective_names", "parse"]
+
+_MAX_LENGTH = 10_000
+
+
+def objective_names() -> list[str]:
+    """Return the names of all public objectives.
+
+    >>> "Mixup" in objective_names()
+    True
+    """
+    return [name for home, names in vicinal._HOMES.items() if ".objectives." in home for name in names]
+
+
+def parse(text: str) -> Objective:
+    """Build the objective that `text` describes; the inverse of an objective's `repr`.
+
+    Parameters
+    ----------
+    text
+        For instance `"LogitMix(Mixup(alpha=3.0))"`.
+
+    Raises
+    ------
+    ValueError
+        If the text is not such an expression; the message points at the place.
+
+    >>> parse("Mixup(alhpa=0.4)")
+    Traceback (most recent call last):
+    ...
+    ValueError: Mixup has no parameter 'alhpa'; did you mean 'alpha'?
+        Mixup(alhpa=0.4)
+              ^
+    """
+    if not isinstance(text, str):
+        raise TypeError(f"text must be a string such as 'Mixup(alpha=0.4)', got {text!r}")
+    if len(text) > _MAX_LENGTH:
+        raise ValueError(f"a method expression has at most {_MAX_LENGTH} characters, got {len(text)}")
+    source = text.strip()
+    try:
+        tree = ast.parse(source, mode="eval").body
+        value = _Builder(source).build(tree)
+    except SyntaxError as error:
+        _fail(source, f"not a method expression ({error.msg})", error.lineno or 1, (error.offset or 1) - 1)
+    except (RecursionError, MemoryError):
+        raise ValueError("the method expression is nested too deeply") from None
+    if not isinstance(value, Objective):
+        _fail(source, "a method expression must build an objective, such as Mixup(alpha=0.4)", 1, 0)
+    return value
+
+
+class _Builder:
+    """Turns the nodes of one expression into objects."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+
+    def build(self, node: ast.expr) -> Any:
+        match node:
+            case ast.Call():
+                return self._call(node)
+            case ast.Constant(value=bool() | int() | float() | str() | None as value):
+                return value
+            case ast.Name(id="inf"):
+                return math.inf
+            case ast.UnaryOp(op=ast.USub() | ast.UAdd() as sign, operand=operand):
+                value = self.build(operand)
+                if isinstance(value, bool) or not isinstance(value, int | float):
+                    self._fail(node, "a sign belongs before a number")
+                return -value if isinstance(sign, ast.USub) else value
+            case ast.Tuple(elts=items):
+                return tuple(self.build(item) for item in items)
+            case ast.List(elts=items):
+                return [self.build(item) for item in items]
+            case ast.Name(id=name):
+                hint = "" if name in objective_names() else nearest_names(name, objective_names())
+                self._fail(
+                    node,
+                    f"{name!r} must be called, as in {name}(...)" if not hint else f"unknown name {name!r}{hint}",
+                )
+            case _:
+                self._fail(node, "only objectives and literals are allowed here")
+
+    def _call(self, node: ast.Call) -> Any:
+        name, constructor = self._constructor(node.func)
+        parameters = inspect.signature(constructor).parameters
+        args = [self.build(arg) for arg in node.args]
+        kwargs: dict[str, Any] = {}
+        for keyword in node.keywords:
+            if keyword.arg is None or keyword.arg not in parameters:
+                what = "**" if keyword.arg is None else repr(keyword.arg)
+                hint = nearest_names(keyword.arg or "", parameters)
+                self._fail(keyword, f"{name} has no parameter {what}{hint}")
+            if keyword.arg in kwargs:
+                self._fail(keyword, f"{keyword.arg!r} is given twice")
+            kwargs[keyword.arg] = self.build(keyword.value)
+        positional = [p for p in parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
+        if len(args) > len(positional):
+            example = next((p for p in parameters if p not in kwargs), "name")
+            self._fail(node.args[len(positional)], f"parameters of {name} are named: write {example}=…")
+        try:
+            return constructor(*args, **kwargs)
+        except (TypeError, ValueError) as error:
+            message = str(error).replace(f"{constructor.__name__}.__init__()", name)
+            self._fail(node, f"{name}: {message}", cause=error)
+
+    def _constructor(self, node: ast.expr) -> tuple[str, Callable[..., Any]]:
+        """Return an objective class, or one of its alternate constructors, with its name."""
+        match node:
+            case ast.Name(id=name) if name in objective_names():
+                return name, getattr(vicinal, name)
+            case ast.Name(id=name):
+                self._fail(node, f"unknown objective {name!r}{nearest_names(name, objective_names())}")
+            case ast.Attribute(value=ast.Name(id=owner), attr=attr) if owner in objective_names():
+                cls = getattr(vicinal, owner)
+                others = [
+                    n for n in dir(cls) if n[0] != "_" and isinstance(inspect.getattr_static(cls, n), classmethod)
+                ]
+                if attr not in others:
+                    self._fail(node, f"{owner} has no constructor {attr!r}{nearest_names(attr, others)}")
+                return f"{owner}.{attr}", getattr(cls, attr)
+            case _:
+                self._fail(node, "only public objectives can be called")
+
+    def _fail(self, node: ast.expr | ast.keyword, message: str, *, cause: Exception | None = None) -> NoReturn:
+        line = self.source.splitlines()[node.lineno - 1]
+        column = len(line.encode()[: node.col_offset].decode(errors="ignore"))  # ast counts bytes
+        _fail(self.source, message, node.lineno, column, cause=cause)
+
+
+def _fail(source: str, message: str, line: int, column: int, *, cause: Exception | None = None) -> NoReturn:
+    shown = (source.splitlines() or [""])[max(0, line - 1)]
+    raise ValueError(f"{message}\n    {shown}\n    {' ' * max(0, column)}^") from cause

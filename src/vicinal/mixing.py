@@ -1,0 +1,212 @@
+r"""Mixing as pure tensor functions: nothing is drawn here, and no input is changed.
+
+One convention everywhere: **λ weights the first (original) sample, 1 − λ its partner.**
+
+>>> import torch
+>>> mix(torch.tensor([[1.0], [1.0]]), torch.tensor([[0.0], [0.0]]), torch.tensor([0.75, 0.5]))
+tensor([[0.7500],
+        [0.5000]])
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+__all__ = [
+    "PairPlan",
+    "box_share",
+    "cut_boxes",
+    "mix",
+    "mix_rows",
+    "paste",
+    "paste_rows",
+    "weighted_rows",
+]
+
+
+def mix(a: Tensor, b: Tensor, lam: Tensor | float) -> Tensor:
+    r"""Return :math:`\lambda a + (1-\lambda) b`, for instance of two batches from two loaders.
+
+    Parameters
+    ----------
+    a, b
+        Two floating tensors of one shape `[B, …]`.
+    lam
+        The weight of `a`: a number, or one per row `[B]`.
+
+    Notes
+    -----
+    Computed in float32 (float64 for float64 input) and cast back, so that bfloat16 input is rounded once.
+
+    References
+    ----------
+    Zhang et al., "mixup: Beyond Empirical Risk Minimization", ICLR 2018.
+    """
+    _check_floating(a)
+    _check_floating(b)
+    if a.shape != b.shape:
+        raise ValueError(f"a and b must have one shape, got {list(a.shape)} and {list(b.shape)}")
+    a_, b_ = _computing(a), _computing(b)
+    return torch.lerp(b_, a_, _column(lam, a_)).to(a.dtype)
+
+
+def mix_rows(x: Tensor, partner: Tensor, lam: Tensor | float) -> Tensor:
+    r"""Return :math:`\lambda x + (1-\lambda) x_\pi`: each row mixed with the row `partner` names.
+
+    >>> mix_rows(torch.tensor([0.0, 1.0]), torch.tensor([1, 0]), 0.9)
+    tensor([0.1000, 0.9000])
+    """
+    _check_floating(x)
+    x_ = _computing(x)
+    # One fresh tensor, finished in place: writing new memory is what mixing a large batch costs.
+    return x_.index_select(0, partner).lerp_(x_, _column(lam, x_)).to(x.dtype)
+
+
+def weighted_rows(x: Tensor, partners: Tensor, weights: Tensor) -> Tensor:
+    r"""Return :math:`\sum_k w_k x_{\pi_k}` for `partners` and `weights` of shape `[B, k]`.
+
+    >>> x = torch.tensor([1.0, 2.0, 3.0])
+    >>> weighted_rows(x, torch.tensor([[0, 1, 2]]), torch.tensor([[0.5, 0.25, 0.25]]))
+    tensor([1.7500])
+    """
+    _check_floating(x)
+    x_ = _computing(x)
+    sources = [x_.index_select(0, partner) for partner in partners.unbind(1)]
+    total = sum(t * _column(w, t) for t, w in zip(sources, weights.unbind(1), strict=True))
+    return torch.as_tensor(total).to(x.dtype)
+
+
+def cut_boxes(lam: Tensor, centre_y: Tensor, centre_x: Tensor, *, height: int, width: int) -> Tensor:
+    r"""Return CutMix's boxes `[n, 4]` (top, left, bottom, right) that cover about 1 − λ of an image.
+
+    Sides are :math:`\lfloor H\sqrt{1-\lambda}\rfloor` and :math:`\lfloor W\sqrt{1-\lambda}\rfloor` around the
+    centre, clipped to the image; what was clipped is lost, so use `box_share` for the real λ.
+
+    >>> lam, centre = torch.tensor([0.75]), torch.tensor([0])
+    >>> cut_boxes(lam, centre, centre, height=8, width=8)
+    tensor([[0, 0, 2, 2]])
+    """
+    ratio = (1 - lam.double()).clamp(0, 1).sqrt()
+    edges = []
+    for centre, size in ((centre_y, height), (centre_x, width)):
+        side = (ratio * size).floor().long()
+        start = centre - side // 2
+        edges += [start.clamp(0, size), (start + side).clamp(0, size)]
+    top, bottom, left, right = edges
+    return torch.stack([top, left, bottom, right], dim=1)
+
+
+def box_share(boxes: Tensor, *, height: int, width: int) -> Tensor:
+    """Return the share of an image `[n]` that each box covers, in float64."""
+    top, left, bottom, right = boxes.double().unbind(1)
+    return (bottom - top) * (right - left) / (height * width)
+
+
+def paste(a: Tensor, b: Tensor, boxes: Tensor) -> Tensor:
+    """Return `a` with the inside of each row's box taken from `b`.
+
+    Parameters
+    ----------
+    a, b
+        Two batches of one shape `[B, …, H, W]`.
+    boxes
+        One box `[4]` for the whole batch, or one per row `[B, 4]`: top, left, bottom, right.
+
+    >>> a, b = torch.zeros(1, 1, 2, 2), torch.ones(1, 1, 2, 2)
+    >>> paste(a, b, torch.tensor([0, 0, 1, 2]))
+    tensor([[[[1., 1.],
+              [0., 0.]]]])
+
+    References
+    ----------
+    Yun et al., "CutMix: Regularization Strategy to Train Strong Classifiers", ICCV 2019.
+    """
+    if a.shape != b.shape:
+        raise ValueError(f"a and b must have one shape, got {list(a.shape)} and {list(b.shape)}")
+    if boxes.ndim == 1:
+        top, left, bottom, right = boxes.tolist()
+        result = a.clone()
+        result[..., top:bottom, left:right] = b[..., top:bottom, left:right]
+        return result
+    return torch.where(_inside(a, boxes), b, a)
+
+
+def paste_rows(x: Tensor, partner: Tensor, boxes: Tensor) -> Tensor:
+    """Return `x` with each row's box taken from the row `partner` names; `boxes` as in `paste`."""
+    if boxes.ndim == 1:
+        top, left, bottom, right = boxes.tolist()
+        result = x.clone()
+        result[..., top:bottom, left:right] = x[..., top:bottom, left:right].index_select(0, partner)
+        return result
+    return torch.where(_inside(x, boxes), x.index_select(0, partner), x)
+
+
+@dataclass(frozen=True, eq=False)
+class PairPlan:
+    """Each row mixed with one partner: the plan of Mixup, and what other plans are built on."""
+
+    lam: Tensor
+    """The weight of the row itself, float32 `[B]`."""
+    partner: Tensor
+    """The number of the row it is mixed with, int64 `[B]`."""
+    mixed: bool = True
+    """False where the batch was left as it is."""
+
+    @property
+    def weights(self) -> Tensor:
+        """λ and 1 − λ, `[B, 2]`."""
+        return torch.stack([self.lam, 1 - self.lam], dim=1)
+
+    @property
+    def partners(self) -> Tensor:
+        """The row itself and its partner, `[B, 2]`."""
+        own = torch.arange(len(self.partner), device=self.partner.device)
+        return torch.stack([own, self.partner], dim=1)
+
+    def combine(self, t: Tensor) -> Tensor:
+        """Return λ·t + (1 − λ)·t[partner]; `t` may also be the one clean half of a plan beside it."""
+        if 2 * len(t) == len(self.partner):
+            t = torch.cat([t, t])
+        return mix_rows(t, self.partner, self.lam)
+
+    def beside_clean(self) -> PairPlan:
+        """Return the plan for `[x; x]` whose first half stays clean."""
+        return PairPlan(*self._beside_clean(), mixed=self.mixed)
+
+    def _beside_clean(self) -> tuple[Tensor, Tensor]:
+        own = torch.arange(len(self.partner), device=self.partner.device)
+        lam = torch.cat([torch.ones_like(self.lam), self.lam])
+        return lam, torch.cat([own, self.partner + len(own)])
+
+
+def _inside(x: Tensor, boxes: Tensor) -> Tensor:
+    """Return which pixels lie in each row's box: bool `[B, 1…, H, W]`."""
+    top, left, bottom, right = (edge[:, None] for edge in boxes.to(x.device).unbind(1))
+    y, x_ = (torch.arange(size, device=x.device) for size in x.shape[-2:])
+    rows, columns = (y >= top) & (y < bottom), (x_ >= left) & (x_ < right)
+    return (rows[:, :, None] & columns[:, None, :]).view(len(x), *[1] * (x.ndim - 3), *x.shape[-2:])
+
+
+def _computing(x: Tensor) -> Tensor:
+    return x if x.dtype == torch.float64 else x.float()
+
+
+def _column(lam: Tensor | float, like: Tensor) -> Tensor:
+    """Return λ as a tensor that broadcasts over the rows of `like`."""
+    weight = torch.as_tensor(lam, dtype=like.dtype, device=like.device)
+    if weight.ndim == 0:
+        return weight
+    if weight.shape != like.shape[:1]:
+        raise ValueError(f"lam must be a number or have shape [{len(like)}], got {list(weight.shape)}")
+    return weight.view(-1, *[1] * (like.ndim - 1))
+
+
+def _check_floating(x: Tensor) -> None:
+    if not x.is_floating_point():
+        raise ValueError(
+            f"mixing needs a floating tensor, got {x.dtype}: turn uint8 images into floats first, and mix "
+            "token ids at a layer (SequenceMixup, ManifoldMixup)"
+        )

@@ -1,0 +1,76 @@
+r"""Empirical risk minimisation: plain cross-entropy, with label smoothing or a confidence penalty if wanted.
+
+.. math:: H(f(x), y_{\text{smooth}}) - \beta\, \mathcal{H}(p), \qquad p = \mathrm{softmax}(f(x))
+
+where :math:`\mathcal{H}` is the entropy.
+
+References
+----------
+Szegedy et al., "Rethinking the Inception Architecture", CVPR 2016 (label smoothing).
+Pereyra et al., "Regularizing Neural Networks by Penalizing Confident Output Distributions", 2017 (ERL).
+Thulasidasan et al., "On Mixup Training", NeurIPS 2019, compares mixup with both (ε 0.05–0.1, β 0.1).
+
+Deviation: torch's `label_smoothing` spreads ε over all K classes; here the other K − 1 share it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from vicinal import losses
+from vicinal._checks import freeze, number
+from vicinal._forward import call
+from vicinal._objective import Objective
+from vicinal._typing import Batch, Model
+
+__all__ = ["ERM"]
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ERM(Objective):
+    """Plain cross-entropy (squared error for regression), optionally smoothed or penalised.
+
+    Parameters
+    ----------
+    label_smoothing
+        ε in [0, 1). Each other class gets ε/(K − 1). 0 unless asked for.
+    confidence_penalty
+        β ≥ 0, the weight of the entropy that is rewarded (Thulasidasan et al.: 0.1).
+
+    >>> objective = ERM(label_smoothing=0.1)
+    >>> model = torch.nn.Linear(4, 3)
+    >>> objective(model, torch.randn(8, 4), torch.randint(3, (8,))).shape
+    torch.Size([])
+    """
+
+    label_smoothing: float = 0.0
+    confidence_penalty: float = 0.0
+
+    def __post_init__(self) -> None:
+        freeze(
+            self,
+            label_smoothing=number("label_smoothing", self.label_smoothing, low=0, high=1),
+            confidence_penalty=number("confidence_penalty", self.confidence_penalty, low=0),
+        )
+
+    def __call__(
+        self,
+        model: Model,
+        x: Batch,
+        y: Tensor,
+        *,
+        index: Tensor | None = None,
+        epoch: float | None = None,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        """Return the mean loss of the batch."""
+        logits = call(model, x)
+        loss = losses.loss(logits, y, label_smoothing=self.label_smoothing)
+        if self.confidence_penalty:
+            if y.is_floating_point() and y.ndim == 1:
+                raise ValueError("confidence_penalty must be 0 for regression targets")
+            loss = loss - self.confidence_penalty * losses.entropy(logits)
+        return loss.mean()

@@ -1,0 +1,69 @@
+r"""Gaussian vicinity: the noise that mixup replaces.
+
+.. math:: \tilde x = x + \sigma \varepsilon, \quad \varepsilon \sim \mathcal{N}(0, I), \qquad
+    \mathcal{L} = H(f(\tilde x), y)
+
+References
+----------
+Chapelle, Weston, Bottou & Vapnik, "Vicinal Risk Minimization", NeurIPS 2000.
+Zhang et al., "mixup: Beyond Empirical Risk Minimization", ICLR 2018, Section 2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from vicinal import _random, losses
+from vicinal._checks import freeze, number
+from vicinal._forward import call, map_floating
+from vicinal._objective import Objective
+from vicinal._typing import Batch, Model
+
+__all__ = ["GaussianVicinity"]
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class GaussianVicinity(Objective):
+    """Train on inputs with Gaussian noise and unchanged labels.
+
+    Parameters
+    ----------
+    sigma
+        σ ≥ 0, the noise's standard deviation in the units of the input.
+    label_smoothing
+        ε of the labels; 0 unless asked for.
+
+    >>> objective = GaussianVicinity(sigma=0.1)
+    >>> loss = objective(torch.nn.Linear(4, 3), torch.randn(8, 4), torch.randint(3, (8,)))
+    """
+
+    sigma: float
+    label_smoothing: float = 0.0
+
+    def __post_init__(self) -> None:
+        freeze(
+            self,
+            sigma=number("sigma", self.sigma, low=0),
+            label_smoothing=number("label_smoothing", self.label_smoothing, low=0, high=1),
+        )
+
+    def __call__(
+        self,
+        model: Model,
+        x: Batch,
+        y: Tensor,
+        *,
+        index: Tensor | None = None,
+        epoch: float | None = None,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        """Return the mean loss of the noisy batch."""
+
+        def add_noise(t: Tensor) -> Tensor:
+            return (t + self.sigma * _random.normal_like(t, generator=generator)).to(t.dtype)
+
+        logits = call(model, map_floating(x, add_noise))
+        return losses.loss(logits, y, label_smoothing=self.label_smoothing).mean()

@@ -1,0 +1,106 @@
+r"""Manifold Mixup: mix the hidden states of one layer, drawn anew in each step.
+
+.. math::
+    \tilde h = \lambda g_k(x) + (1-\lambda) g_k(x_\pi), \qquad
+    \mathcal{L} = \lambda H(f_k(\tilde h), y) + (1-\lambda) H(f_k(\tilde h), y_\pi)
+
+where :math:`f = f_k \circ g_k` splits the network after the layer k.
+
+References
+----------
+Verma et al., "Manifold Mixup: Better Representations by Interpolating Hidden States", ICML 2019.
+
+Deviation: the published code edits the network's forward; here any layer of any module is mixed from outside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from vicinal import _random, losses
+from vicinal._checks import flag, freeze, number
+from vicinal._forward import call, locate, map_floating, mixed_at, n_rows, twice
+from vicinal._objective import MixingObjective
+from vicinal._typing import Batch, Model
+from vicinal.mixing import PairPlan
+
+__all__ = ["LayerPlan", "ManifoldMixup"]
+
+
+@dataclass(frozen=True, eq=False)
+class LayerPlan(PairPlan):
+    """A pair plan with the layer at which the rows are mixed."""
+
+    layer: str = "input"
+
+    def beside_clean(self) -> LayerPlan:
+        """Return the plan for `[x; x]` whose first half stays clean."""
+        return LayerPlan(*self._beside_clean(), mixed=self.mixed, layer=self.layer)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ManifoldMixup(MixingObjective):
+    """Mix at a random layer.
+
+    Parameters
+    ----------
+    layers
+        The layers to choose from: `"input"` and names of submodules (as in `model.named_modules()`), whose
+        output is mixed (the first tensor of a tuple). One is drawn per step. Verma et al. use the input and
+        the first two or three residual blocks.
+    alpha
+        α ≥ 0 of Beta(α, α); the paper's CIFAR setting is 2.
+    per_sample
+        Draw one λ per sample instead of one per batch.
+    label_smoothing
+        ε of each label before it is mixed; 0 unless asked for.
+
+    >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
+    >>> objective = ManifoldMixup(alpha=2.0, layers=["input", "1"])
+    >>> loss = objective(model, torch.randn(8, 4), torch.randint(3, (8,)))
+    """
+
+    layers: Sequence[str]
+    alpha: float = 2.0
+    per_sample: bool = False
+    label_smoothing: float = 0.0
+
+    def __post_init__(self) -> None:
+        layers = self.layers
+        if isinstance(layers, str) or not all(isinstance(name, str) and name for name in layers) or not layers:
+            raise ValueError(f"layers must be a non-empty list of 'input' and names of submodules, got {layers!r}")
+        freeze(
+            self,
+            layers=tuple(layers),
+            alpha=number("alpha", self.alpha, low=0, infinite=True),
+            per_sample=flag("per_sample", self.per_sample),
+            label_smoothing=number("label_smoothing", self.label_smoothing, low=0, high=1),
+        )
+
+    def draw(self, model: Model, x: Batch, y: Tensor, *, generator: torch.Generator | None = None) -> LayerPlan:
+        """Draw the layer, λ and the partners."""
+        for name in self.layers:
+            if name != "input":
+                locate(model, name)  # a misspelt layer must not wait until it is drawn
+        n = len(y)
+        layer = self.layers[int(_random.integers(len(self.layers), 1, generator=generator))]
+        lam = _random.beta(self.alpha, n if self.per_sample else 1, generator=generator).float().expand(n)
+        partner = _random.permutation(n, generator=generator)
+        return LayerPlan(lam.to(y.device), partner.to(y.device), mixed=self.alpha > 0, layer=layer)
+
+    def forward(self, model: Model, x: Batch, plan: LayerPlan) -> Tensor:
+        """Return the logits of the batch mixed at the planned layer."""
+        if plan.layer == "input":
+            return call(model, map_floating(x, plan.combine))
+        if n_rows(x) != len(plan.partner):
+            x = twice(x)
+        with mixed_at(model, plan.layer, plan.combine):
+            return call(model, x)
+
+    def loss(self, logits: Tensor, y: Tensor, plan: LayerPlan) -> Tensor:
+        """Return the mixed cross-entropy of each row."""
+        return losses.mixed_loss(logits, y, plan.weights, plan.partners, label_smoothing=self.label_smoothing)

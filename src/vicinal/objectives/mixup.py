@@ -1,0 +1,101 @@
+r"""Mixup: train on convex combinations of pairs of samples and of their labels.
+
+.. math::
+    \tilde x = \lambda x + (1-\lambda) x_\pi, \qquad \lambda \sim \mathrm{Beta}(\alpha, \alpha), \qquad
+    \mathcal{L} = \lambda H(f(\tilde x), y) + (1-\lambda) H(f(\tilde x), y_\pi)
+
+which equals the cross-entropy to the mixed soft target.
+
+References
+----------
+Zhang, Cisse, Dauphin & Lopez-Paz, "mixup: Beyond Empirical Risk Minimization", ICLR 2018.
+Thulasidasan et al., "On Mixup Training", NeurIPS 2019 (calibration; `labels="nearest"`).
+
+Deviations from the published code: none in the default; λ is drawn in float64 and log space, so small α
+give the true Beta distribution.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from vicinal import _random, losses
+from vicinal._checks import choice, flag, freeze, number
+from vicinal._forward import call, map_floating, the_floating
+from vicinal._objective import MixingObjective
+from vicinal._typing import Batch, Model
+from vicinal.mixing import PairPlan
+
+__all__ = ["Mixup"]
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Mixup(MixingObjective):
+    """Mix the inputs and the labels of random pairs.
+
+    Parameters
+    ----------
+    alpha
+        α ≥ 0 of Beta(α, α): "α ∈ [0.1, 0.4] leads to improved performance over ERM, whereas for large α,
+        mixup leads to underfitting" (Zhang et al., ImageNet); 1.0 on CIFAR, 8 to 32 under label noise.
+        0 mixes nothing, `inf` only averages.
+    labels
+        `"soft"` mixes the labels; `"nearest"` keeps the label of the nearer sample (Thulasidasan et al.'s
+        ablation: mixing features alone does not calibrate).
+    partners
+        `"any"` sample of the batch, or one of the `"same_class"` (Zhang et al.'s ablation).
+    per_sample
+        Draw one λ per sample instead of one per batch.
+    label_smoothing
+        ε of each label before it is mixed; 0 unless asked for.
+
+    >>> objective = Mixup(alpha=0.4)
+    >>> objective
+    Mixup(alpha=0.4, labels='soft', partners='any', per_sample=False, label_smoothing=0.0)
+    >>> model = torch.nn.Linear(4, 3)
+    >>> loss = objective(model, torch.randn(8, 4), torch.randint(3, (8,)))
+    """
+
+    alpha: float
+    labels: str = "soft"
+    partners: str = "any"
+    per_sample: bool = False
+    label_smoothing: float = 0.0
+
+    def __post_init__(self) -> None:
+        freeze(
+            self,
+            alpha=number("alpha", self.alpha, low=0, infinite=True),
+            labels=choice("labels", self.labels, ("soft", "nearest")),
+            partners=choice("partners", self.partners, ("any", "same_class")),
+            per_sample=flag("per_sample", self.per_sample),
+            label_smoothing=number("label_smoothing", self.label_smoothing, low=0, high=1),
+        )
+
+    def draw(self, model: Model, x: Batch, y: Tensor, *, generator: torch.Generator | None = None) -> PairPlan:
+        """Draw λ and the partners."""
+        device = the_floating(x).device
+        n = len(y)
+        lam = _random.beta(self.alpha, n if self.per_sample else 1, generator=generator).float().expand(n)
+        if self.partners == "any":
+            partner = _random.permutation(n, generator=generator)
+        elif y.is_floating_point():
+            raise ValueError("partners='same_class' needs integer labels, got floating targets")
+        else:
+            partner = _random.within_class(y, generator=generator)
+        return PairPlan(lam.to(device), partner.to(device), mixed=self.alpha > 0)
+
+    def forward(self, model: Model, x: Batch, plan: PairPlan) -> Tensor:
+        """Return the logits of the mixed inputs."""
+        return call(model, map_floating(x, plan.combine))
+
+    def loss(self, logits: Tensor, y: Tensor, plan: PairPlan) -> Tensor:
+        """Return the mixed cross-entropy of each row."""
+        weights = plan.weights
+        if self.labels == "nearest":
+            weights = (weights > 0.5).to(weights)
+            weights[:, 0] = 1 - weights[:, 1]  # at λ = ½ the sample keeps its own label
+        return losses.mixed_loss(logits, y, weights, plan.partners, label_smoothing=self.label_smoothing)
