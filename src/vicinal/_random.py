@@ -75,6 +75,6 @@ def integers(high: int, n: int, *, generator: torch.Generator | None = None) -> 
 
 
 def normal_like(t: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
-    """Draw standard normal noise of the shape of `t`, on its device, in float32 or better."""
-    dtype = torch.float64 if t.dtype == torch.float64 else torch.float32
-    return torch.randn(t.shape, dtype=dtype, generator=generator).to(t.device)
+    """Draw standard normal noise of the shape of `t`, on its device; the same numbers for every float type."""
+    noise = torch.randn(t.shape, dtype=torch.float64, generator=generator)
+    return noise.to(t.device, torch.float64 if t.dtype == torch.float64 else torch.float32)

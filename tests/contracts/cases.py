@@ -1,0 +1,88 @@
+"""One or more instances of every public objective: what the contract runs over.
+
+A new objective adds its line here; `test_every_public_objective_has_a_case` fails until it does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+import vicinal
+from vicinal._objective import Objective
+
+K = 5
+
+
+class MLP(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.flat = nn.Flatten()
+        self.hidden = nn.Sequential(nn.Linear(3 * 8 * 8, 16), nn.ReLU())
+        self.head = nn.Linear(16, K)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.hidden(self.flat(x)))
+
+
+class CNN(nn.Module):
+    """With BatchNorm, dropout and a nested block: what mixing must not disturb."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hidden = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU())
+        self.drop = nn.Dropout(0.1)
+        self.head = nn.Linear(8, K)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.drop(self.hidden(x).mean((2, 3))))
+
+
+@dataclass
+class Output:
+    logits: Tensor
+
+
+class WithLogits(MLP):
+    """Returns an object with `.logits`, as Hugging Face models do."""
+
+    def forward(self, x: Tensor) -> Output:  # type: ignore[override]
+        return Output(super().forward(x))
+
+
+MODELS: dict[str, Callable[[], nn.Module]] = {"mlp": MLP, "cnn": CNN, "logits": WithLogits}
+
+_EXPRESSIONS = [
+    "ERM()",
+    "ERM(label_smoothing=0.1, confidence_penalty=0.1)",
+    "Mixup(alpha=0.4)",
+    "Mixup(alpha=0.4, labels='nearest', per_sample=True, label_smoothing=0.1)",
+    "Mixup(alpha=1.0, partners='same_class')",
+    "KMixup(alpha=1.0, k=3)",
+    "KMixup(alpha=1.0, k=3, per_sample=True)",
+    "GaussianVicinity(sigma=0.1)",
+    "CutMix(alpha=1.0)",
+    "CutMix(alpha=1.0, prob=0.5, per_sample=True)",
+    "ManifoldMixup(layers=['input', 'hidden'])",
+    "ManifoldMixup(layers=['hidden.0'], alpha=inf)",
+    "LogitMix(Mixup(alpha=3.0))",
+    "LogitMix(CutMix(alpha=1.0), weight=0.1, similarity='l2')",
+    "LogitMix(ManifoldMixup(layers=['hidden']), similarity='probs', split_forward=True)",
+    "RegMixup(Mixup(alpha=10.0))",
+    "RegMixup(KMixup(alpha=1.0, k=3), weight=0.5)",
+    "Warmup(Mixup(alpha=0.1), epochs=1)",
+    "Between(LogitMix(Mixup(alpha=3.0)), start=1, stop=3)",
+]
+OBJECTIVES: dict[str, Objective] = {text: vicinal.parse(text) for text in _EXPRESSIONS}
+
+#: Objectives that need a transformer or training state; their own test files hold the contract for them.
+ELSEWHERE: dict[str, str] = {}
+
+
+def batch(n: int = 6, *, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(n)
+    x = torch.randn(n, 3, 8, 8, generator=generator).to(dtype)
+    return x, torch.randint(K, (n,), generator=generator)

@@ -1,0 +1,53 @@
+"""Every objective under DistributedDataParallel, in two real gloo processes; one spawn for all cases."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from .cases import CNN, OBJECTIVES, batch
+
+WORLD = 2
+HALF = 4
+
+
+def step(objective, model, x, y, rank):
+    torch.manual_seed(rank)  # dropout
+    return objective(model, x, y, epoch=1.5, generator=torch.Generator().manual_seed(rank))
+
+
+def gradients(model: nn.Module) -> list[torch.Tensor]:
+    return [p.grad.clone() for p in model.parameters()]
+
+
+def worker(rank: int, folder: str) -> None:
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=WORLD)
+    x, y = batch(WORLD * HALF)
+    shards = [(x[r * HALF : (r + 1) * HALF], y[r * HALF : (r + 1) * HALF]) for r in range(WORLD)]
+    for text, objective in OBJECTIVES.items():
+        torch.manual_seed(0)
+        model = CNN()
+        expected = None
+        for r, (x_r, y_r) in enumerate(shards):  # what DDP should give: the mean over the shards
+            alone = copy.deepcopy(model)
+            (step(objective, alone, x_r, y_r, r) / WORLD).backward()
+            shares = gradients(alone)
+            expected = shares if expected is None else [a + b for a, b in zip(expected, shares, strict=True)]
+        parallel = DistributedDataParallel(copy.deepcopy(model))
+        step(objective, parallel, *shards[rank], rank).backward()
+        for got, want in zip(gradients(parallel), expected, strict=True):
+            torch.testing.assert_close(got, want, msg=lambda m, text=text: f"{text}: {m}")
+    Path(folder, f"done{rank}").write_text(str(len(OBJECTIVES)))
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def test_every_objective_gives_the_mean_gradient_of_two_processes(tmp_path):
+    torch.multiprocessing.spawn(worker, args=(str(tmp_path),), nprocs=WORLD)
+    assert [Path(tmp_path, f"done{rank}").read_text() for rank in range(WORLD)] == [str(len(OBJECTIVES))] * WORLD

@@ -1,0 +1,168 @@
+"""LogitMix, RegMixup and the schedules over any mixing objective."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from vicinal import ERM, Between, CutMix, KMixup, LogitMix, ManifoldMixup, Mixup, RegMixup, Warmup
+
+K = 4
+BASES = [Mixup(alpha=3.0), KMixup(alpha=1.0, k=3), CutMix(alpha=1.0), ManifoldMixup(layers=["1"])]
+
+
+def seeded(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def setup(n: int = 5):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(16, 8), nn.ReLU(), nn.Linear(8, K)).double()
+    g = torch.Generator().manual_seed(1)
+    return model, torch.randn(n, 1, 4, 4, generator=g, dtype=torch.float64), torch.randint(K, (n,), generator=g)
+
+
+def slow_terms(base, model, x, y, seed):
+    """The three terms of LogitMix by loops, from two separate forwards."""
+    plan = base.draw(model, x, y, generator=seeded(seed))
+    clean, mixed = model(x), base.forward(model, x, plan)
+    mse = l2 = probs = 0.0
+    for i in range(len(x)):
+        sources = list(zip(plan.weights[i].double(), plan.partners[i].tolist(), strict=True))
+        target = sum(w * clean[j] for w, j in sources)
+        mse = mse + ((target - mixed[i]) ** 2).sum() / K
+        l2 = l2 + ((target - mixed[i]) ** 2).sum()
+        target = sum(w * clean[j].softmax(0) for w, j in sources)
+        probs = probs + ((target - mixed[i].softmax(0)) ** 2).sum() / K
+    n = len(x)
+    return F.cross_entropy(clean, y), {"mse": mse / n, "l2": l2 / n, "probs": probs / n}, base.loss(mixed, y, plan).mean()
+
+
+@pytest.mark.parametrize("base", BASES, ids=repr)
+@pytest.mark.parametrize("kind", ["mse", "l2", "probs"])
+@pytest.mark.parametrize("split_forward", [False, True])
+def test_logitmix_against_its_equation(base, kind, split_forward):
+    model, x, y = setup()
+    objective = LogitMix(
+        base, weight=0.3, cls_weight=2, mix_weight=0.7, similarity=kind, split_forward=split_forward
+    )
+    for seed in range(3):
+        clean, similar, mixed = slow_terms(base, model, x, y, seed)
+        terms = objective.terms(model, x, y, generator=seeded(seed))
+        torch.testing.assert_close(terms["clean"], 2 * clean)
+        torch.testing.assert_close(terms["similarity"], 0.3 * similar[kind], atol=1e-6, rtol=1e-5)
+        torch.testing.assert_close(terms["mixed"], 0.7 * mixed, atol=1e-6, rtol=1e-5)
+        torch.testing.assert_close(objective(model, x, y, generator=seeded(seed)), sum(terms.values()))
+
+
+@pytest.mark.parametrize("base", BASES, ids=repr)
+def test_regmixup_against_its_equation(base):
+    model, x, y = setup()
+    clean, _, mixed = slow_terms(base, model, x, y, 0)
+    loss = RegMixup(base, weight=0.5)(model, x, y, generator=seeded())
+    torch.testing.assert_close(loss, clean + 0.5 * mixed, atol=1e-6, rtol=1e-5)
+
+
+def test_gradients_flow_into_both_sides_of_the_similarity():
+    model, x, y = setup()
+    objective = LogitMix(Mixup(alpha=3.0), cls_weight=0, mix_weight=0)
+    objective(model, x, y, generator=seeded()).backward()
+    both = model[1].weight.grad.clone()
+    model.zero_grad()
+    plan = objective.base.draw(model, x, y, generator=seeded())
+    target, mixed = plan.combine(model(x)), objective.base.forward(model, x, plan)
+    (target - mixed).square().mean().backward()
+    torch.testing.assert_close(both, model[1].weight.grad)
+    model.zero_grad()
+    (target.detach() - objective.base.forward(model, x, plan)).square().mean().backward()
+    assert not torch.allclose(both, model[1].weight.grad)
+
+
+def test_one_forward_by_default_two_when_split():
+    for split_forward, rows in ((False, [10]), (True, [5, 5])):
+        model, x, y = setup()
+        seen = []
+        model.register_forward_pre_hook(lambda _, args, seen=seen: seen.append(len(args[0])))
+        LogitMix(Mixup(alpha=3.0), split_forward=split_forward)(model, x, y)
+        assert seen == rows
+
+
+def test_split_forward_keeps_batchnorm_statistics_apart():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.BatchNorm1d(3), nn.Linear(3, K))
+    x, y = torch.randn(6, 3), torch.randint(K, (6,))
+    clean = copy.deepcopy(model)(x)
+    losses = LogitMix(Mixup(alpha=3.0), split_forward=True).terms(model, x, y)
+    torch.testing.assert_close(losses["clean"], F.cross_entropy(clean, y))
+
+
+def test_a_batch_left_unmixed_costs_plain_cross_entropy():
+    model, x, y = setup()
+    for composite in (LogitMix(CutMix(prob=0.0), weight=0.1), RegMixup(CutMix(prob=0.0))):
+        terms = composite.terms(model, x, y)
+        torch.testing.assert_close(sum(terms.values()), ERM()(model, x, y))
+        assert list(terms) == list(type(composite)(Mixup(alpha=1.0)).terms(model, x, y)), "the same names to log"
+
+
+def test_label_smoothing_of_the_base_holds_for_the_clean_term_too():
+    model, x, y = setup()
+    terms = LogitMix(Mixup(alpha=1.0, label_smoothing=0.1)).terms(model, x, y)
+    torch.testing.assert_close(terms["clean"], ERM(label_smoothing=0.1)(model, x, y))
+
+
+def test_only_mixing_objectives_can_be_wrapped():
+    for wrong in (ERM(), LogitMix(Mixup(alpha=1.0)), "Mixup", None, Mixup):
+        for composite in (LogitMix, RegMixup):
+            with pytest.raises(TypeError, match="base must be a mixing objective"):
+                composite(wrong)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: LogitMix(Mixup(alpha=1.0), weight=-1), "weight must be a number of at least 0, got -1"),
+        (lambda: LogitMix(Mixup(alpha=1.0), cls_weight=-1), "cls_weight must be"),
+        (lambda: LogitMix(Mixup(alpha=1.0), similarity="cos"), "similarity must be one of 'mse', 'l2', 'probs'"),
+        (lambda: RegMixup(Mixup(alpha=1.0), weight=float("nan")), "weight must be"),
+        (lambda: Warmup(Mixup(alpha=1.0), epochs=-1), "epochs must be"),
+        (lambda: Between(Mixup(alpha=1.0), start=3, stop=2), "stop must be a number above 3 or inf, got 2"),
+    ],
+)
+def test_bad_hyper_parameters_are_named(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_warmup_and_between_follow_the_epoch():
+    model, x, y = setup()
+    plain, inner = ERM()(model, x, y), Mixup(alpha=1.0)(model, x, y, generator=seeded())
+
+    def at(objective, epoch):
+        return objective(model, x, y, epoch=epoch, generator=seeded())
+
+    warm = Warmup(Mixup(alpha=1.0), epochs=2)
+    assert [torch.equal(at(warm, e), plain) for e in (0, 1.99, 2.0, 7)] == [True, True, False, False]
+    torch.testing.assert_close(at(warm, 2.0), inner)
+    window = Between(Mixup(alpha=1.0), start=1, stop=2.5)
+    assert [torch.equal(at(window, e), plain) for e in (0.99, 1.0, 2.49, 2.5)] == [True, False, False, True]
+
+
+def test_schedules_need_the_epoch_and_say_so():
+    model, x, y = setup()
+    for objective in (Warmup(Mixup(alpha=1.0), epochs=1), Between(Mixup(alpha=1.0), start=0, stop=1)):
+        with pytest.raises(ValueError, match="pass epoch="):
+            objective(model, x, y)
+
+
+def test_schedules_wrap_objectives_only():
+    with pytest.raises(TypeError, match="objective must be an objective"):
+        Warmup("Mixup", epochs=1)
+
+
+def test_schedules_over_objectives_without_state_have_no_state():
+    with pytest.raises(TypeError, match="keeps no training state"):
+        Warmup(Mixup(alpha=1.0), epochs=1).bind()

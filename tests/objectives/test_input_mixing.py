@@ -1,0 +1,229 @@
+"""Mixup, KMixup, CutMix and GaussianVicinity against loops written from their equations."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+from torch.nn import functional as F
+
+from vicinal import ERM, CutMix, GaussianVicinity, KMixup, LogitMix, Mixup, RegMixup
+from vicinal.mixing import PairPlan
+from vicinal.objectives.cutmix import BoxPlan
+from vicinal.objectives.kmixup import GroupPlan
+
+K = 4
+INPUT_MIXERS = [Mixup(alpha=1.0), KMixup(alpha=1.0, k=3), CutMix(alpha=1.0)]
+
+
+def linear(n: int = 4 * 5) -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Flatten(), nn.Linear(n, 8), nn.ReLU(), nn.Linear(8, K)).double()
+
+
+def images(n: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+    g = torch.Generator().manual_seed(seed)
+    return torch.randn(n, 1, 4, 5, generator=g, dtype=torch.float64), torch.randint(K, (n,), generator=g)
+
+
+def seeded(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def nll(model, x, label):
+    return -model(x[None])[0].log_softmax(0)[label]
+
+
+@given(st.integers(1, 6), st.booleans(), st.sampled_from(["soft", "nearest"]), st.integers(0, 500))
+def test_mixup_against_its_equation(n, per_sample, labels, seed):
+    model, (x, y) = linear(), images(n, seed)
+    objective = Mixup(alpha=0.7, per_sample=per_sample, labels=labels)
+    plan = objective.draw(model, x, y, generator=seeded(seed))
+    total = 0.0
+    for i in range(n):
+        j, lam = int(plan.partner[i]), plan.lam[i].double()
+        mixed = lam * x[i] + (1 - lam) * x[j]
+        if labels == "nearest":
+            lam = 1.0 if lam >= 0.5 else 0.0
+        total += lam * nll(model, mixed, y[i]) + (1 - lam) * nll(model, mixed, y[j])
+    loss = objective(model, x, y, generator=seeded(seed))
+    torch.testing.assert_close(loss, total / n, atol=1e-6, rtol=1e-6)
+    assert len(set(plan.lam.tolist())) == (n if per_sample else 1)
+
+
+@given(st.integers(1, 6), st.integers(2, 4), st.booleans(), st.integers(0, 500))
+def test_kmixup_against_its_equation(n, k, per_sample, seed):
+    model, (x, y) = linear(), images(n, seed)
+    objective = KMixup(alpha=1.0, k=k, per_sample=per_sample)
+    plan = objective.draw(model, x, y, generator=seeded(seed))
+    assert plan.partners[:, 0].tolist() == list(range(n)), "the first source is the sample itself"
+    total = 0.0
+    for i in range(n):
+        sources = [(float(w), int(p)) for w, p in zip(plan.weights[i], plan.partners[i], strict=True)]
+        mixed = sum(w * x[p] for w, p in sources)
+        total += sum(w * nll(model, mixed, y[p]) for w, p in sources)
+    torch.testing.assert_close(objective(model, x, y, generator=seeded(seed)), total / n, atol=1e-6, rtol=1e-6)
+
+
+@given(st.integers(1, 6), st.booleans(), st.booleans(), st.sampled_from([0.0, 0.5, 1.0]), st.integers(0, 500))
+def test_cutmix_against_its_equation(n, per_sample, correct_area, prob, seed):
+    model, (x, y) = linear(), images(n, seed)
+    objective = CutMix(alpha=1.0, per_sample=per_sample, correct_area=correct_area, prob=prob)
+    plan = objective.draw(model, x, y, generator=seeded(seed))
+    boxes = plan.boxes.expand(n, 4).tolist()
+    total = 0.0
+    for i, (top, left, bottom, right) in enumerate(boxes):
+        j, mixed, pasted = int(plan.partner[i]), x[i].clone(), 0
+        for row in range(top, bottom):
+            for column in range(left, right):
+                mixed[:, row, column] = x[j][:, row, column]
+                pasted += 1
+        if correct_area:
+            assert float(plan.lam[i]) == pytest.approx(1 - pasted / 20)
+        lam = plan.lam[i].double()
+        total += lam * nll(model, mixed, y[i]) + (1 - lam) * nll(model, mixed, y[j])
+    torch.testing.assert_close(objective(model, x, y, generator=seeded(seed)), total / n, atol=1e-6, rtol=1e-6)
+    if prob == 0:
+        assert not plan.mixed
+        torch.testing.assert_close(plan.lam, torch.ones(n))
+
+
+def test_gaussian_vicinity_adds_noise_of_the_given_size():
+    seen = []
+
+    class Spy(nn.Module):
+        def forward(self, x):
+            seen.append(x)
+            return x[:, :K]
+
+    x, y = torch.ones(500, 40), torch.zeros(500, dtype=torch.int64)
+    GaussianVicinity(sigma=0.3)(Spy(), x, y, generator=seeded())
+    noise = seen[0] - x
+    assert noise.std().item() == pytest.approx(0.3, rel=0.02)
+    assert noise.mean().item() == pytest.approx(0, abs=0.01)
+    GaussianVicinity(sigma=0)(Spy(), x, y)
+    assert torch.equal(seen[1], x)
+
+
+def test_erm_against_its_equation():
+    model, (x, y) = linear(), images(5)
+    logits = model(x)
+    p = logits.softmax(1)
+    entropy = -(p * p.log()).sum(1)
+    plain = F.cross_entropy(logits, y)
+    torch.testing.assert_close(ERM()(model, x, y), plain)
+    torch.testing.assert_close(ERM(confidence_penalty=0.1)(model, x, y), (plain - 0.1 * entropy.mean()))
+
+
+@pytest.mark.parametrize("objective", INPUT_MIXERS, ids=repr)
+def test_alpha_zero_is_plain_training(objective):
+    model, (x, y) = linear(), images(5)
+    off = type(objective)(**{**{f: getattr(objective, f) for f in objective.__dataclass_fields__}, "alpha": 0})
+    plain = ERM()(model, x, y)
+    for variant in (off, LogitMix(off), RegMixup(off)):
+        torch.testing.assert_close(variant(model, x, y, generator=seeded()), plain)
+
+
+@pytest.mark.parametrize(
+    ("objective", "plan"),
+    [
+        (Mixup(alpha=1.0), PairPlan(torch.ones(5), torch.tensor([4, 3, 2, 1, 0]))),
+        (KMixup(alpha=1.0, k=2), GroupPlan(torch.tensor([[1.0, 0.0]] * 5), torch.tensor([[i, 4 - i] for i in range(5)]))),
+        (CutMix(), BoxPlan(torch.ones(5), torch.tensor([4, 3, 2, 1, 0]), boxes=torch.zeros(4, dtype=torch.int64))),
+    ],
+    ids=["Mixup", "KMixup", "CutMix"],
+)
+def test_lambda_one_equals_erm_and_a_plan_can_be_injected(objective, plan):
+    model, (x, y) = linear(), images(5)
+    loss = objective.loss(objective.forward(model, x, plan), y, plan).mean()
+    torch.testing.assert_close(loss, ERM()(model, x, y))
+
+
+def test_alpha_inf_averages():
+    model, (x, y) = linear(), images(4)
+    assert torch.equal(Mixup(alpha=math.inf).draw(model, x, y).lam, torch.full((4,), 0.5))
+
+
+def test_same_class_partners_share_the_label():
+    model, (x, y) = linear(), images(30)
+    plan = Mixup(alpha=1.0, partners="same_class").draw(model, x, y, generator=seeded())
+    assert torch.equal(y[plan.partner], y)
+    with pytest.raises(ValueError, match="needs integer labels"):
+        Mixup(alpha=1.0, partners="same_class")(model, x, torch.randn(30))
+
+
+def test_nearest_keeps_the_own_label_at_one_half():
+    model, (x, y) = linear(), images(4)
+    objective = Mixup(alpha=math.inf, labels="nearest")
+    plan = objective.draw(model, x, y, generator=seeded())
+    logits = objective.forward(model, x, plan)
+    torch.testing.assert_close(objective.loss(logits, y, plan), F.cross_entropy(logits, y, reduction="none"))
+
+
+@pytest.mark.parametrize("objective", INPUT_MIXERS, ids=repr)
+def test_mappings_with_one_floating_tensor(objective):
+    class Named(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = linear()
+
+        def forward(self, pixels, mask):
+            assert len(pixels) == len(mask)
+            return self.net(pixels)
+
+    model, (x, y) = Named(), images(5)
+    batch = {"pixels": x, "mask": torch.ones(5, dtype=torch.int64)}
+    torch.testing.assert_close(
+        objective(model, batch, y, generator=seeded()), objective(model.net, x, y, generator=seeded())
+    )
+    assert LogitMix(objective)(model, batch, y, generator=seeded()).isfinite()
+    with pytest.raises(ValueError, match=r"exactly one floating tensor.*'pixels', 'extra'"):
+        objective(model, {**batch, "extra": x}, y)
+    with pytest.raises(ValueError, match="SequenceMixup"):
+        objective(model, {"mask": batch["mask"]}, y)
+
+
+@pytest.mark.parametrize("objective", [*INPUT_MIXERS, GaussianVicinity(sigma=0.1)], ids=repr)
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int64])
+def test_integer_input_is_refused_with_advice(objective, dtype):
+    with pytest.raises(ValueError, match=rf"floating tensor.*{dtype}.*SequenceMixup"):
+        objective(linear(), torch.zeros(4, 1, 4, 5, dtype=dtype), torch.zeros(4, dtype=torch.int64))
+
+
+def test_cutmix_needs_images():
+    with pytest.raises(ValueError, match=r"needs images \[B, …, H, W\], got \[4, 5\]"):
+        CutMix()(nn.Linear(5, K), torch.zeros(4, 5), torch.zeros(4, dtype=torch.int64))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Mixup(alpha=-0.1), "alpha must be a number of at least 0 or inf, got -0.1"),
+        (lambda: Mixup(alpha=float("nan")), "alpha must be .* got nan"),
+        (lambda: Mixup(alpha=1.0, labels="hard"), "labels must be one of 'soft', 'nearest', got 'hard'"),
+        (lambda: Mixup(alpha=1.0, partners="x"), "partners must be one of"),
+        (lambda: Mixup(alpha=1.0, label_smoothing=1.5), r"label_smoothing must be a number in \[0, 1\], got 1.5"),
+        (lambda: CutMix(prob=1.1), r"prob must be a number in \[0, 1\], got 1.1"),
+        (lambda: CutMix(prob=-0.1), r"prob must be a number in \[0, 1\], got -0.1"),
+        (lambda: KMixup(alpha=1.0, k=1), "k must be an integer of at least 2, got 1"),
+        (lambda: GaussianVicinity(sigma=-1), "sigma must be a number of at least 0, got -1"),
+        (lambda: GaussianVicinity(sigma=math.inf), "sigma must be"),
+        (lambda: ERM(label_smoothing=-0.1), r"label_smoothing must be a number in \[0, 1\]"),
+        (lambda: ERM(confidence_penalty=-0.1), "confidence_penalty must be"),
+    ],
+)
+def test_bad_hyper_parameters_are_named(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: Mixup(alpha="1"), lambda: Mixup(alpha=True), lambda: Mixup(alpha=1.0, per_sample=1), lambda: Mixup(1.0)]
+)
+def test_wrong_types_are_refused(make):
+    with pytest.raises(TypeError):
+        make()

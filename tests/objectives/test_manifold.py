@@ -1,0 +1,219 @@
+from __future__ import annotations
+
+import copy
+from typing import NamedTuple
+
+import pytest
+import torch
+from torch import nn
+
+from vicinal import ERM, LogitMix, ManifoldMixup
+from vicinal._forward import locate, mixed_at, unwrap
+
+K = 3
+
+
+def seeded(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+class Pair(NamedTuple):
+    value: torch.Tensor
+    note: str
+
+
+class Block(nn.Module):
+    """Returns what its kind says: a tensor, a tuple or a named tuple."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.linear, self.kind = nn.Linear(6, 6), kind
+
+    def forward(self, x):
+        x = self.linear(x).tanh()
+        return {"tensor": x, "tuple": (x, "rest"), "named": Pair(x, "rest"), "list": [x], "empty": ()}[self.kind]
+
+
+class Net(nn.Module):
+    def __init__(self, kind: str = "tensor") -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList([Block("tensor"), Block(kind)])
+        self.head = nn.Linear(6, K)
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = block(x)
+            if isinstance(x, tuple):
+                assert x[1] == "rest"
+                x = x[0]
+        return self.head(x)
+
+
+def data(n: int = 5):
+    g = torch.Generator().manual_seed(1)
+    return torch.randn(n, 6, generator=g), torch.randint(K, (n,), generator=g)
+
+
+@pytest.mark.parametrize("kind", ["tensor", "tuple", "named"])
+def test_a_hidden_layer_is_mixed_as_by_hand(kind):
+    torch.manual_seed(0)
+    model, (x, y) = Net(kind), data()
+    objective = ManifoldMixup(layers=["blocks.1"])
+    plan = objective.draw(model, x, y, generator=seeded())
+    hidden = x
+    for block in model.blocks:
+        hidden = block.linear(hidden).tanh()
+    lam = plan.lam[:, None]
+    logits = model.head(lam * hidden + (1 - lam) * hidden[plan.partner])
+    torch.testing.assert_close(objective.forward(model, x, plan), logits)
+    log_p = logits.log_softmax(1)
+    rows = range(len(x))
+    expected = -sum(
+        plan.lam[i] * log_p[i, y[i]] + (1 - plan.lam[i]) * log_p[i, y[plan.partner[i]]] for i in rows
+    ) / len(x)
+    torch.testing.assert_close(objective(model, x, y, generator=seeded()), expected)
+
+
+def test_nested_layers_and_the_input():
+    torch.manual_seed(0)
+    model, (x, y) = Net(), data()
+    for layer in ("input", "blocks.0.linear", "blocks.1", "head"):
+        objective = ManifoldMixup(layers=[layer])
+        plan = objective.draw(model, x, y, generator=seeded())
+        logits = objective.forward(model, x, plan)
+        mix = lambda t, plan=plan: plan.lam[:, None] * t + (1 - plan.lam[:, None]) * t[plan.partner]  # noqa: E731
+        h = mix(x) if layer == "input" else x
+        h = model.blocks[0].linear(h)
+        h = (mix(h) if layer == "blocks.0.linear" else h).tanh()
+        h = model.blocks[1](h)
+        h = model.head(mix(h) if layer == "blocks.1" else h)
+        torch.testing.assert_close(logits, mix(h) if layer == "head" else h)
+
+
+def test_layers_are_drawn_uniformly():
+    model, (x, y) = Net(), data()
+    objective, generator = ManifoldMixup(layers=["input", "blocks.0", "blocks.1"]), seeded()
+    draws = [objective.draw(model, x, y, generator=generator).layer for _ in range(600)]
+    assert all(abs(draws.count(name) - 200) < 60 for name in objective.layers)
+
+
+def test_one_forward_of_the_doubled_batch_is_clean_then_mixed():
+    torch.manual_seed(0)
+    model, (x, y) = Net(), data()
+    for layer in ("input", "blocks.0"):
+        objective = ManifoldMixup(layers=[layer])
+        plan = objective.draw(model, x, y, generator=seeded())
+        for batch in (x, torch.cat([x, x])):
+            clean, mixed = objective.forward(model, batch, plan.beside_clean()).chunk(2)
+            torch.testing.assert_close(clean, model(x))
+            torch.testing.assert_close(mixed, objective.forward(model, x, plan))
+
+
+def test_unknown_layers_list_the_nearest_real_names():
+    model, (x, y) = Net(), data()
+    with pytest.raises(ValueError, match=r"no layer 'block\.1'; did you mean 'blocks\.1'"):
+        ManifoldMixup(layers=["input", "block.1"])(model, x, y)
+    with pytest.raises(ValueError, match="no layer"):
+        ManifoldMixup(layers=["blocks.7"])(model, x, y)
+    with pytest.raises(ValueError, match="no layer"):
+        ManifoldMixup(layers=["head.weight"])(model, x, y)
+
+
+@pytest.mark.parametrize("layers", [[], "input", [""], [1]])
+def test_layers_must_be_names(layers):
+    with pytest.raises(ValueError, match="non-empty list of 'input' and names"):
+        ManifoldMixup(layers=layers)
+
+
+@pytest.mark.parametrize("kind", ["list", "empty"])
+def test_other_outputs_are_refused(kind):
+    class Single(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.block = Block(kind)
+
+        def forward(self, x):
+            self.block(x)
+            return x[:, :K]
+
+    x, y = data()
+    with pytest.raises(ValueError, match=f"'block' must return a tensor or a tuple.*{'list' if kind == 'list' else 'tuple'}"):
+        ManifoldMixup(layers=["block"])(Single(), x, y)
+
+
+def test_a_layer_must_run_exactly_once():
+    class Odd(nn.Module):
+        def __init__(self, times):
+            super().__init__()
+            self.layer, self.times = nn.Linear(6, 6), times
+
+        def forward(self, x):
+            for _ in range(self.times):
+                x = self.layer(x)
+            return x[:, :K]
+
+    x, y = data()
+    for times in (0, 2):
+        model = Odd(times)
+        original = model.layer
+        with pytest.raises(ValueError, match=f"'layer' ran {times} times"):
+            ManifoldMixup(layers=["layer"])(model, x, y)
+        assert model.layer is original
+
+
+def test_data_parallel_is_refused():
+    x, y = data()
+    with pytest.raises(ValueError, match="use DistributedDataParallel"):
+        ManifoldMixup(layers=["head"])(nn.DataParallel(Net()), x, y)
+
+
+def test_names_resolve_through_compiled_wrappers():
+    model = Net()
+    compiled = torch.compile(model, backend="eager")
+    assert unwrap(compiled) is model
+    assert locate(compiled, "blocks.0.linear") == (model.blocks[0], "linear")
+    model.blocks[0] = torch.compile(model.blocks[0], backend="eager")
+    parent, key = locate(model, "blocks.0.linear")
+    assert (type(parent), key) == (Block, "linear")
+
+
+def test_attributes_of_the_layer_stay_readable_while_it_is_mixed():
+    class Curious(Net):
+        def forward(self, x):
+            assert self.head.weight.shape == (K, 6)
+            assert self.head.in_features == 6
+            return super().forward(x)
+
+    x, y = data()
+    assert ManifoldMixup(layers=["head"])(Curious(), x, y).isfinite()
+
+
+def test_the_first_input_can_be_mixed_instead_of_the_output():
+    torch.manual_seed(0)
+    model, (x, _) = Net(), data()
+    with mixed_at(model, "head", lambda h: h * 2, inputs=True):
+        logits = model(x)
+    expected = model.head(model.blocks[1](model.blocks[0](x)) * 2)
+    torch.testing.assert_close(logits, expected)
+
+
+def test_without_gradients_it_still_works():
+    model, (x, y) = Net(), data()
+    with torch.no_grad():
+        assert ManifoldMixup(layers=["head"])(model, x, y).isfinite()
+
+
+def test_batchnorm_statistics_of_layers_below_the_mix_see_clean_data():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, K))
+    (x, y), plain = data(), copy.deepcopy(model)
+    ManifoldMixup(layers=["2"])(model, x, y)
+    ERM()(plain, x, y)
+    torch.testing.assert_close(model[1].running_mean, plain[1].running_mean)
+
+
+def test_logitmix_over_the_last_layer_is_exactly_linear():
+    torch.manual_seed(0)
+    model, (x, y) = Net(), data()
+    terms = LogitMix(ManifoldMixup(layers=["blocks.1"])).terms(model, x, y, generator=seeded())
+    assert terms["similarity"].item() == pytest.approx(0, abs=1e-10)

@@ -1,0 +1,96 @@
+"""The import graph: layers point only downward, the core is light, and `import vicinal` is free."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import vicinal
+
+SOURCE = Path(vicinal.__file__).parent
+
+#: Lower layers first. A file may import from layers below its own; a folder counts as one unit, inside which
+#: files may import each other only where the folder is one thing (`metrics/`), not a shelf of methods.
+LAYERS = [
+    {"_typing", "_checks", "_random", "_arrays"},
+    {"mixing", "losses", "_forward", "_bins", "_neighbours", "_puzzle"},
+    {"_objective", "_calibrator", "_transformers"},
+    {"objectives", "calibrators", "metrics", "uncertainty", "dynamics", "gan", "robustness"},
+    {"expressions", "plots", "data", "models"},
+    {"training", "bundle"},
+    {"integrations", "recipes"},
+    {"report", "cli"},
+]
+ONE_THING = {"metrics", "calibrators"}
+LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
+
+
+def unit(path: Path) -> str:
+    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+def imports(path: Path) -> set[str]:
+    """Return the modules of vicinal that a file imports, at any depth of its code, but not for types only."""
+    tree = ast.parse(path.read_text())
+    typing_only = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        for inner in ast.walk(node)
+    }
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if id(node) in typing_only:
+            continue
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "vicinal":
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names if alias.name.split(".")[0] == "vicinal"}
+    return found
+
+
+FILES = sorted(path for path in SOURCE.rglob("*.py") if path.name != "__init__.py" and path != SOURCE / "__main__.py")
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_imports_point_downward(path):
+    here = unit(path)
+    assert here in LEVEL, f"{here} has no layer: add it to LAYERS"
+    for module in imports(path):
+        parts = module.split(".")
+        if len(parts) == 1 or parts[1] not in LEVEL:
+            continue  # the package itself, or a public name of it
+        target = parts[1]
+        if target == here and here in ONE_THING:
+            continue
+        assert LEVEL[target] < LEVEL[here], f"{path.name} (layer {LEVEL[here]}) imports {module} ({LEVEL[target]})"
+
+
+def test_the_core_imports_torch_numpy_and_scipy_only():
+    code = (
+        "import sys, vicinal; [getattr(vicinal, name) for name in vicinal.__all__ if name not in ('plots',)]; "
+        "import vicinal.plots; print(*sorted({m.partition('.')[0] for m in sys.modules}))"
+    )
+    loaded = set(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split())
+    heavy = {"sklearn", "pandas", "matplotlib", "torchvision", "transformers", "accelerate", "lightning", "torchmetrics",
+             "typer", "rich", "jinja2", "pyarrow", "joblib"}  # fmt: skip
+    assert not loaded & heavy
+
+
+def test_importing_vicinal_imports_nothing_else():
+    code = "import sys; import vicinal; print('torch' in sys.modules, *[m for m in sys.modules if m.startswith('vicinal.')])"
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert output.strip() == "False"
+
+
+def test_every_public_name_exists_and_is_listed():
+    for name in vicinal.__all__:
+        assert getattr(vicinal, name) is not None
+    assert set(vicinal.__all__) <= set(dir(vicinal))
+    with pytest.raises(AttributeError, match="no attribute 'Mixupp'"):
+        vicinal.Mixupp  # noqa: B018
+    assert len(vicinal.__all__) <= 45
