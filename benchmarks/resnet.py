@@ -1,0 +1,30 @@
+"""The CIFAR ResNet-18 that training steps are timed on."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+from torchvision.models.resnet import BasicBlock
+
+
+class CifarResNet18(nn.Module):
+    """A 3×3 stem, four stages of two basic blocks, `width` channels in the first."""
+
+    def __init__(self, n_classes: int = 10, *, width: int = 16) -> None:
+        super().__init__()
+        self.stem = nn.Sequential(nn.Conv2d(3, width, 3, padding=1, bias=False), nn.BatchNorm2d(width), nn.ReLU())
+        self.layer1 = self._stage(width, width, 1)
+        self.layer2 = self._stage(width, 2 * width, 2)
+        self.layer3 = self._stage(2 * width, 4 * width, 2)
+        self.layer4 = self._stage(4 * width, 8 * width, 2)
+        self.fc = nn.Linear(8 * width, n_classes)
+
+    @staticmethod
+    def _stage(inputs: int, outputs: int, stride: int) -> nn.Sequential:
+        shortcut = None
+        if stride != 1 or inputs != outputs:
+            shortcut = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
+        return nn.Sequential(BasicBlock(inputs, outputs, stride, shortcut), BasicBlock(outputs, outputs))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.layer4(self.layer3(self.layer2(self.layer1(self.stem(x)))))
+        return self.fc(x.mean((2, 3)))
