@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["SUM_TOLERANCE", "as_labels", "as_logits", "as_probs", "as_tensor"]
+__all__ = ["SUM_TOLERANCE", "as_labels", "as_logits", "as_matrix", "as_probs", "as_tensor", "sum_tolerance"]
 
-#: How far the probabilities of one sample may be from summing to one (float16 sums of 1,000 classes stay inside).
+#: How far the probabilities of one sample may be from summing to one. `sum_tolerance` widens it for bfloat16.
 SUM_TOLERANCE = 1e-3
 
 #: Rows checked at a time, so that validating needs memory for a chunk only.
@@ -59,7 +59,7 @@ def as_labels(name: str, value: Any, *, n_classes: int | None = None) -> Tensor:
 
 def as_logits(name: str, value: Any) -> Tensor:
     """Return finite unnormalised scores `[N, K]` in their own float type (at least float32)."""
-    logits = _matrix(name, value)
+    logits = _at_least_float32(as_matrix(name, value))
     for chunk in logits.split(_CHUNK):
         if not bool(torch.isfinite(chunk.sum(dtype=torch.float64))) and not bool(torch.isfinite(chunk).all()):
             raise ValueError(f"{name} must be finite, got NaN or inf")
@@ -67,24 +67,39 @@ def as_logits(name: str, value: Any) -> Tensor:
 
 
 def as_probs(name: str, value: Any) -> Tensor:
-    """Return probabilities `[N, K]`, each in [0, 1], each row summing to one within `SUM_TOLERANCE`."""
-    probs = _matrix(name, value)
+    """Return probabilities `[N, K]`, each in [0, 1], each row summing to one within `sum_tolerance`."""
+    held = as_matrix(name, value)
+    tolerance = sum_tolerance(held.dtype)
+    probs = _at_least_float32(held)
     for chunk in probs.split(_CHUNK):
         low, high = (float(v) for v in torch.aminmax(chunk))
         if not (low >= 0 and high <= 1):
             bad = "NaN" if low != low or high != high else f"{low if low < 0 else high:g}"
             raise ValueError(f"{name} must be in [0, 1], got {bad}; for unnormalised scores use logits=")
         off = (chunk.sum(1) - 1).abs().max()
-        if not bool(off <= SUM_TOLERANCE):
+        if not bool(off <= tolerance):
             row = int((chunk.sum(1) - 1).abs().argmax())
             raise ValueError(
-                f"{name} must sum to one in each row (within {SUM_TOLERANCE:g}), "
+                f"{name} must sum to one in each row (within {tolerance:g}), "
                 f"got a row with sum {float(chunk[row].sum()):.6g}"
             )
     return probs
 
 
-def _matrix(name: str, value: Any) -> Tensor:
+def sum_tolerance(dtype: torch.dtype) -> float:
+    """Return how far a row of probabilities held in `dtype` may be from summing to one.
+
+    Rounding to `dtype` moves each probability by at most eps/2 of itself, hence their sum by at most eps/2:
+    0.0039 for bfloat16, less than `SUM_TOLERANCE` for the others.
+
+    >>> sum_tolerance(torch.float32), sum_tolerance(torch.bfloat16)
+    (0.001, 0.00390625)
+    """
+    return max(SUM_TOLERANCE, torch.finfo(dtype).eps / 2)
+
+
+def as_matrix(name: str, value: Any) -> Tensor:
+    """Return a floating-point matrix `[N, K]` in its own dtype, its values unchecked."""
     matrix = as_tensor(name, value)
     if not matrix.is_floating_point():
         raise TypeError(f"{name} must be floating point, got {matrix.dtype}")
@@ -93,4 +108,8 @@ def _matrix(name: str, value: Any) -> Tensor:
         raise ValueError(f"{name} must have shape [N, K], got {list(matrix.shape)}{hint}")
     if matrix.shape[0] == 0 or matrix.shape[1] == 0:
         raise ValueError(f"{name} is empty: shape {list(matrix.shape)}")
+    return matrix
+
+
+def _at_least_float32(matrix: Tensor) -> Tensor:
     return matrix if matrix.dtype in (torch.float32, torch.float64) else matrix.float()

@@ -1,0 +1,194 @@
+"""One pass over predictions of any size, a chunk at a time: how sure the model was, and whether it was right.
+
+Everything here is numpy on chunks that fit in a core's cache, spread over threads for large inputs. That is
+faster than whole-array torch operations, needs memory for the chunks only, and does not wait on a pool of
+threads at each operation when the machine is busy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, TypeAlias, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from vicinal._arrays import as_labels, as_matrix, as_tensor, sum_tolerance
+
+__all__ = ["Array", "Chunk", "Predictions", "as_class_numbers", "open_predictions"]
+
+Array: TypeAlias = NDArray[np.float64]
+Floats: TypeAlias = NDArray[np.floating[Any]]
+T = TypeVar("T")
+
+#: Numbers held at a time by one thread: 2^18 of them are a megabyte of float32, which stays in a core's cache.
+CHUNK = 2**18
+#: Numbers handed to a thread at a time. Blocks do not depend on the number of threads, so neither do the sums.
+BLOCK = 2**22
+#: Up to this many classes a chunk is turned on its side, so that reducing over classes runs along samples.
+FEW_CLASSES = 32
+
+
+@dataclass(frozen=True, eq=False)
+class Chunk:
+    """Some samples in a row.
+
+    Attributes
+    ----------
+    rows
+        Where they stand among all samples.
+    scores
+        Their logits or probabilities, as given (at least float32), `[M, K]`.
+    labels
+        Their class numbers, `[M]`.
+    confidence
+        The highest probability of each, `[M]`: the very value given for probabilities, float64 for logits.
+    correct
+        Whether the first of the highest scores is the label's, `[M]`.
+    """
+
+    rows: slice
+    scores: Floats
+    labels: NDArray[np.int64]
+    confidence: Floats
+    correct: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Predictions:
+    """Labels `[N]` with logits or probabilities `[N, K]`, whose values are checked as they are read."""
+
+    labels: Tensor
+    scores: Tensor
+    holds_logits: bool
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def n_classes(self) -> int:
+        """K."""
+        return self.scores.shape[1]
+
+    def chunks(self, start: int = 0, stop: int | None = None) -> Iterator[Chunk]:
+        """Yield the samples from `start` to `stop`, some at a time, in order."""
+        stop = len(self) if stop is None else stop
+        step = max(1, CHUNK // self.n_classes)
+        read = _read_logits if self.holds_logits else _read_probs
+        for first in range(start, stop, step):
+            rows = slice(first, min(first + step, stop))
+            labels = _checked_labels(self.labels[rows], self.n_classes)
+            held = self.scores[rows]
+            scores = (held if held.dtype in (torch.float32, torch.float64) else held.float()).numpy()
+            confidence, correct = read(scores, labels, self.scores.dtype)
+            yield Chunk(rows, scores, labels, confidence, correct)
+
+    def map_blocks(self, function: Callable[[Iterator[Chunk]], T]) -> list[T]:
+        """Return `function` of the chunks of each block, in order; blocks run on torch's number of threads."""
+        size = max(1, BLOCK // self.n_classes)
+        starts = range(0, len(self), size)
+
+        def run(start: int) -> T:
+            return function(self.chunks(start, min(start + size, len(self))))
+
+        threads = min(len(starts), torch.get_num_threads())
+        if threads == 1:
+            return [run(start) for start in starts]
+        with ThreadPoolExecutor(threads) as pool:
+            return list(pool.map(run, starts))
+
+
+def open_predictions(labels: Any, logits: Any = None, probs: Any = None) -> Predictions:
+    """Check what can be told without reading the values, and hold the arguments for `chunks`."""
+    if (logits is None) == (probs is None):
+        raise ValueError(f"pass exactly one of logits= and probs=, got {'both' if probs is not None else 'neither'}")
+    name, given = ("logits", logits) if probs is None else ("probs", probs)
+    scores, numbers = as_matrix(name, given), as_tensor("labels", labels)
+    if numbers.ndim != 1:
+        raise ValueError(f"labels must have shape [N], got {list(numbers.shape)}")
+    if len(numbers) != len(scores):
+        raise ValueError(f"labels and {name} must be as many, got {len(numbers)} labels and {len(scores)} rows")
+    return Predictions(numbers, scores, holds_logits=probs is None)
+
+
+def as_class_numbers(name: str, labels: Any, n_classes: int | None = None) -> NDArray[np.int64]:
+    """Return `as_labels` as a numpy array."""
+    numbers: NDArray[np.int64] = as_labels(name, labels, n_classes=n_classes).numpy()
+    return numbers
+
+
+def _checked_labels(labels: Tensor, n_classes: int) -> NDArray[np.int64]:
+    if labels.dtype == torch.int64:  # the common case, without the cost of several small torch operations
+        numbers: NDArray[np.int64] = labels.numpy()
+        if numbers.min() >= 0 and numbers.max() < n_classes:
+            return numbers
+    return as_class_numbers("labels", labels, n_classes)
+
+
+def _read_probs(probs: Floats, labels: NDArray[np.int64], dtype: torch.dtype) -> tuple[Floats, NDArray[np.bool_]]:
+    work, axis = _laid_out(probs)
+    # Read as unsigned integers, the bits of floats in [0, 1] are in the same order, and those of negative numbers, of
+    # numbers above 1 and of NaN are all above the bits of 1: the maximum checks the range without a pass of its own.
+    bits = np.uint32 if work.dtype == np.float32 else np.uint64
+    top = work.view(bits).max(axis=axis).view(work.dtype)
+    if top.view(bits).max() > np.ones(1, work.dtype).view(bits)[0]:
+        lowest, highest = work.min(), work.max()
+        if not (lowest >= 0 and highest <= 1):
+            bad = "NaN" if np.isnan(lowest) else f"{lowest if lowest < 0 else highest:g}"
+            raise ValueError(f"probs must be in [0, 1], got {bad}; for unnormalised scores use logits=")
+        return _read_probs(probs + work.dtype.type(0), labels, dtype)  # -0.0 is allowed, and -0.0 + 0.0 is 0.0
+    total, tolerance = _sum(work, axis), sum_tolerance(dtype)
+    for end in (total.min(), total.max()):
+        if abs(end - 1) > tolerance:
+            raise ValueError(f"probs must sum to one in each row (within {tolerance:g}), got a row with sum {end:.6g}")
+    # Two probabilities above (1 + tolerance) / 2 would sum to more than is allowed: only below can there be a tie.
+    return top, _label_comes_first(work, axis, top, labels, top <= (1 + tolerance) / 2)
+
+
+def _read_logits(logits: Floats, labels: NDArray[np.int64], dtype: torch.dtype) -> tuple[Floats, NDArray[np.bool_]]:
+    work, axis = _laid_out(logits.astype(np.float64))
+    top = work.max(axis=axis)
+    if not (np.isfinite(work.min()) and np.isfinite(top.max())):
+        raise ValueError("logits must be finite, got NaN or inf")
+    correct = _label_comes_first(work, axis, top, labels, np.ones(len(labels), np.bool_))
+    # Relative to the highest logit, the highest probability is exp(0) / Σ exp(z − top).
+    work -= np.expand_dims(top, axis)
+    np.exp(work, out=work)
+    return 1 / _sum(work, axis), correct
+
+
+def _laid_out(scores: Floats) -> tuple[Floats, int]:
+    """Return the scores in the order that is fastest to reduce over classes, and the axis of the classes."""
+    few = scores.shape[1] <= FEW_CLASSES
+    return (np.ascontiguousarray(scores.T), 0) if few else (np.ascontiguousarray(scores), 1)
+
+
+def _sum(work: Floats, axis: int) -> Floats:
+    total: Floats = work.sum(axis=0) if axis == 0 else work @ np.ones(work.shape[1], work.dtype)
+    return total
+
+
+def _label_comes_first(
+    work: Floats, axis: int, top: Floats, labels: NDArray[np.int64], may_tie: NDArray[np.bool_]
+) -> NDArray[np.bool_]:
+    """Return whether the first of the highest scores is the label's, for each sample.
+
+    An argmax is slow, so it is kept for chunks in which another class is as high. For many classes only samples whose
+    label is highest and `may_tie` are looked at.
+    """
+    n = np.arange(len(labels))
+    rows: slice | NDArray[np.intp]
+    if axis == 0:
+        rows, is_top = slice(None), work == top
+        correct: NDArray[np.bool_] = is_top.reshape(-1).take(labels * len(labels) + n)
+    else:
+        correct = work.reshape(-1).take(n * work.shape[1] + labels) == top
+        rows = np.flatnonzero(correct & may_tie)
+        is_top = work[rows] == top[rows, None]
+    if np.count_nonzero(is_top) > is_top.shape[1 - axis]:
+        correct[rows] = is_top.argmax(axis=axis) == labels[rows]
+    return correct

@@ -1,0 +1,153 @@
+r"""Classwise calibration: the probability of *every* class is checked, not only that of the predicted one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vicinal._checks import integer
+from vicinal.metrics._predictions import Array, Chunk, open_predictions
+from vicinal.metrics.reliability import BinSums, ReliabilityTable, expected_error
+
+__all__ = ["ClasswiseTable", "classwise_ece"]
+
+
+def classwise_ece(labels: Any, *, logits: Any = None, probs: Any = None, n_bins: int = 15, edges: Any = None) -> float:
+    r"""Return the classwise expected calibration error.
+
+    .. math:: \frac1K \sum_k \sum_b \frac{n_{kb}}{N} \left|\bar p_{kb} - \bar y_{kb}\right|
+
+    where bin b of class k holds the :math:`n_{kb}` samples whose probability of k falls in it, with mean
+    probability :math:`\bar p_{kb}`, of which the fraction :math:`\bar y_{kb}` has label k. Bins are
+    those of `ReliabilityTable`.
+
+    References
+    ----------
+    Kull et al., "Beyond temperature scaling", NeurIPS 2019, Equation 3; Nixon et al., "Measuring calibration in deep
+    learning", 2019 (static calibration error).
+
+    Examples
+    --------
+    >>> round(classwise_ece([0, 1], probs=[[0.8, 0.2], [0.2, 0.8]]), 6)
+    0.2
+    """
+    held = open_predictions(labels, logits, probs)
+    return ClasswiseTable(held.n_classes, n_bins, edges=edges).update(labels, logits=logits, probs=probs).ece()
+
+
+class ClasswiseTable:
+    """A reliability table for each class's probability; streams and merges like `ReliabilityTable`.
+
+    Parameters
+    ----------
+    n_classes
+        K.
+    n_bins, edges
+        As in `ReliabilityTable`; the same for every class.
+
+    Attributes
+    ----------
+    counts, sums, correct
+        Samples (int64), summed probability (float64) and samples whose label is the class (int64), each
+        `[K, n_bins]`.
+
+    Examples
+    --------
+    >>> table = ClasswiseTable(2).update([0, 1], probs=[[0.8, 0.2], [0.2, 0.8]])
+    >>> table.per_class().round(6).tolist()
+    [0.2, 0.2]
+    """
+
+    def __init__(self, n_classes: int, n_bins: int = 15, *, edges: Any = None) -> None:
+        self.n_classes = integer("n_classes", n_classes, low=1)
+        self._bins = ReliabilityTable(n_bins, edges=edges)
+        shape = (self.n_classes, self.n_bins)
+        self.counts: NDArray[np.int64] = np.zeros(shape, np.int64)
+        self.sums: Array = np.zeros(shape)
+        self.correct: NDArray[np.int64] = np.zeros(shape, np.int64)
+
+    @property
+    def edges(self) -> Array:
+        """The edges of the bins, `[n_bins + 1]`."""
+        return self._bins.edges
+
+    @property
+    def n_bins(self) -> int:
+        """The number of bins of each class."""
+        return self._bins.n_bins
+
+    @property
+    def n(self) -> int:
+        """The number of samples."""
+        return int(self.counts[0].sum())
+
+    def update(self, labels: Any, *, logits: Any = None, probs: Any = None) -> ClasswiseTable:
+        """Add predictions `[N, K]` and return the table; after an error it holds what it held before."""
+        held = open_predictions(labels, logits, probs)
+        if held.n_classes != self.n_classes:
+            raise ValueError(f"the table has {self.n_classes} classes, got predictions of {held.n_classes}")
+
+        def binned(chunks: Iterator[Chunk]) -> ClasswiseTable:
+            part = self._empty()
+            for chunk in chunks:
+                part._add(_probs(chunk) if held.holds_logits else chunk.scores, chunk.labels)
+            return part
+
+        for part in held.map_blocks(binned):
+            self._absorb(part)
+        return self
+
+    def __add__(self, other: object) -> ClasswiseTable:
+        if not isinstance(other, ClasswiseTable):
+            return NotImplemented
+        if self.n_classes != other.n_classes or not np.array_equal(self.edges, other.edges):
+            raise ValueError(f"only tables with the same classes and edges add up, got {self!r} and {other!r}")
+        total = self._empty()
+        total._absorb(self)
+        total._absorb(other)
+        return total
+
+    def __radd__(self, other: object) -> ClasswiseTable:
+        return self if other == 0 else NotImplemented  # so that sum(tables) works
+
+    def __repr__(self) -> str:
+        error = f", ece={self.ece():.4g}" if self.n else ""
+        return f"ClasswiseTable(n={self.n}, n_classes={self.n_classes}, n_bins={self.n_bins}{error})"
+
+    def per_class(self) -> Array:
+        """Return the expected calibration error of each class's probability, `[K]`."""
+        if not self.n:
+            raise ValueError("the table is empty: there is nothing to measure; update it first")
+        return expected_error(BinSums(self.counts.astype(np.float64), self.sums, self.correct.astype(np.float64)))
+
+    def ece(self) -> float:
+        """Return the mean over classes of `per_class`."""
+        return float(self.per_class().mean())
+
+    def _add(self, probs: NDArray[Any], labels: NDArray[np.int64]) -> None:
+        size, shape = self.counts.size, self.counts.shape
+        cell = self._bins.bin_index(probs.ravel()).reshape(probs.shape)
+        cell += np.arange(self.n_classes) * self.n_bins
+        self.counts += np.bincount(cell.ravel(), minlength=size).reshape(shape)
+        self.sums += np.bincount(cell.ravel(), probs.ravel(), size).reshape(shape)
+        own = cell[np.arange(len(labels)), labels]
+        self.correct += np.bincount(own, minlength=size).reshape(shape)
+
+    def _absorb(self, other: ClasswiseTable) -> None:
+        self.counts += other.counts
+        self.sums += other.sums
+        self.correct += other.correct
+
+    def _empty(self) -> ClasswiseTable:
+        return ClasswiseTable(self.n_classes, edges=self.edges)
+
+
+def _probs(chunk: Chunk) -> Array:
+    exp = chunk.scores.astype(np.float64)
+    exp -= exp.max(axis=1, keepdims=True)
+    np.exp(exp, out=exp)
+    exp /= exp.sum(axis=1, keepdims=True)
+    return exp

@@ -1,0 +1,478 @@
+r"""The reliability table: how often a model is right, against how sure it says it is.
+
+For each bin of confidence the table keeps the number of samples, their summed confidence and how many of them
+were right. Tables add up, so any stream or set of shards gives the table of the whole, and every calibration
+error and reliability diagram derives from it. Write :math:`n_b` for a bin's count, :math:`\bar c_b` for its mean
+confidence, :math:`\bar a_b` for its accuracy and :math:`n` for :math:`\sum_b n_b`.
+
+Bins are half open, (lo, hi]; confidence 0 belongs to the first and 1 to the last. The edges of equal-width bins
+are the float64 numbers k / n_bins, and a confidence is compared with them as the number it is: float32's 0.6 is
+0.60000002384…, above the edge 9/15, and so belongs to the tenth of 15 bins, while float64's 0.6 equals 9/15 and
+belongs to the ninth. Neither is ever multiplied and rounded into another bin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vicinal._arrays import as_tensor
+from vicinal._checks import integer, require
+from vicinal._random import resampler
+from vicinal.metrics._predictions import Array, Chunk, Floats, open_predictions
+from vicinal.metrics.intervals import wilson
+
+__all__ = [
+    "BinSums",
+    "ReliabilityTable",
+    "calibration_mse",
+    "calibration_mse_debiased",
+    "equal_mass_edges",
+    "expected_error",
+    "maximum_error",
+    "overconfidence_error",
+]
+
+#: Below this many bins, confidence × n_bins is exact in float64 for every float32 confidence (24 + 29 = 53 bits).
+_EXACT_BINS = 2**29
+
+
+@dataclass(frozen=True, eq=False)
+class BinSums:
+    """What is summed in each bin; leading axes (such as resamples) are free.
+
+    Attributes
+    ----------
+    count, confidence, correct
+        Number of samples, their summed confidence, and how many were right, each `[..., n_bins]`.
+    """
+
+    count: Array
+    confidence: Array
+    correct: Array
+
+
+def expected_error(bins: BinSums) -> Array:
+    r"""ECE: :math:`\sum_b \frac{n_b}{n} |\bar c_b - \bar a_b|` (Naeini et al. 2015; Guo et al. 2017), `[...]`."""
+    return _per_sample(np.abs(bins.confidence - bins.correct), bins)
+
+
+def maximum_error(bins: BinSums) -> Array:
+    r"""MCE: :math:`\max_b |\bar c_b - \bar a_b|` over bins that hold a sample (Naeini et al. 2015), `[...]`."""
+    largest: Array = (np.abs(bins.confidence - bins.correct) / _at_least_one(bins.count)).max(axis=-1)
+    return largest
+
+
+def overconfidence_error(bins: BinSums) -> Array:
+    r"""OE: :math:`\sum_b \frac{n_b}{n} \bar c_b \max(\bar c_b - \bar a_b, 0)` (Thulasidasan et al. 2019), `[...]`."""
+    excess = np.maximum(bins.confidence - bins.correct, 0)
+    return _per_sample(bins.confidence * excess / _at_least_one(bins.count), bins)
+
+
+def calibration_mse(bins: BinSums) -> Array:
+    r"""Squared calibration error :math:`\sum_b \frac{n_b}{n} (\bar c_b - \bar a_b)^2`, `[...]`."""
+    return _per_sample((bins.confidence - bins.correct) ** 2 / _at_least_one(bins.count), bins)
+
+
+def calibration_mse_debiased(bins: BinSums) -> Array:
+    r"""Squared calibration error less what chance alone contributes (may be negative), `[...]`.
+
+    .. math:: \sum_b \frac{n_b}{n} \left[(\bar c_b - \bar a_b)^2 - \frac{\bar a_b (1 - \bar a_b)}{n_b - 1}\right]
+
+    The accuracy of a bin varies by chance, so even a perfectly calibrated model has a positive squared error;
+    its expectation is subtracted. A bin with one sample, whose variance is unknown, contributes nothing.
+
+    References
+    ----------
+    Kumar, Liang & Ma, "Verified Uncertainty Calibration", NeurIPS 2019, Definition 5.2; Bröcker, "Estimating
+    reliability and resolution of probability forecasts through decomposition of the empirical score", 2012.
+    """
+    count = _at_least_one(bins.count)
+    squared = (bins.confidence - bins.correct) ** 2 / count
+    chance = bins.correct * (1 - bins.correct / count) / _at_least_one(bins.count - 1)
+    return _per_sample(np.where(bins.count >= 2, squared - chance, 0), bins)
+
+
+def equal_mass_edges(confidence: Any, n_bins: int = 15) -> Array:
+    """Return the edges of bins that hold about equally many of the given confidences.
+
+    Inner edge k is the ⌈k·N / n_bins⌉-th smallest confidence, so bin 1 … k together hold at least k / n_bins of
+    the samples. Where many confidences are equal, edges coincide and are merged: there are then fewer bins.
+
+    Parameters
+    ----------
+    confidence
+        Confidences in [0, 1], `[N]`.
+    n_bins
+        The number of bins wanted.
+
+    Returns
+    -------
+    Strictly increasing edges from 0 to 1, `[at most n_bins + 1]`.
+
+    Examples
+    --------
+    >>> equal_mass_edges([0.5, 0.6, 0.7, 0.8, 0.9, 1.0], n_bins=3).tolist()
+    [0.0, 0.6, 0.8, 1.0]
+    """
+    n_bins = integer("n_bins", n_bins, low=1)
+    ordered = np.sort(_as_confidence(confidence)).astype(np.float64)
+    inner = ordered[(np.arange(1, n_bins) * len(ordered) + n_bins - 1) // n_bins - 1]
+    return np.unique(np.concatenate([[0.0], inner, [1.0]]))
+
+
+class ReliabilityTable:
+    """Counts, summed confidences and correct predictions by bin of confidence; streams, merges, and is exact.
+
+    Build it from predictions (`from_probs`, `from_logits`, `from_confidences`), or start empty and `update` it
+    batch by batch: the counts are the same to the last sample and the sums to rounding (float64), in any order
+    and any division into batches or shards. Memory is O(bins), beside one chunk of the batch at hand.
+
+    Parameters
+    ----------
+    n_bins
+        The number of equal-width bins: 15 (Guo et al. 2017) by default; 10 and 100 are also in use. An ECE means
+        little without this number, so it is printed with it.
+    edges
+        Edges of other bins, strictly increasing from 0 to 1, instead of `n_bins`. **Equal-mass bins** need to see
+        confidences before they are fixed: `from_probs(…, equal_mass=True)` and the like take them from the data
+        at hand; to stream or merge, take them once from a first pass or a sample by `equal_mass_edges` and give
+        the same edges to every table. Tables add up only if their edges are equal.
+
+    Attributes
+    ----------
+    edges
+        `[n_bins + 1]`, float64.
+    counts, sums, squares
+        The number of samples (int64), the sum of their confidences and of the squares of these (float64), each
+        `[n_bins, 2]`, for wrong predictions and right ones. All else derives from these and they merge by
+        addition; the squares and the division into wrong and right are what exact resampling needs.
+
+    Examples
+    --------
+    >>> table = ReliabilityTable.from_probs([[0.0, 1.0], [0.95, 0.05]], [1, 1])
+    >>> table
+    ReliabilityTable(n=2, n_bins=15, ece=0.475)
+    >>> (table + table).ece()
+    0.475
+    """
+
+    def __init__(self, n_bins: int = 15, *, edges: Any = None) -> None:
+        if edges is None:
+            n_bins = integer("n_bins", n_bins, low=1)
+            self.edges: Array = np.arange(n_bins + 1) / n_bins
+        else:
+            self.edges = as_tensor("edges", edges).double().numpy().copy()
+            _check_edges(self.edges)
+        self._equal_width = bool(np.array_equal(self.edges, np.arange(self.n_bins + 1) / self.n_bins))
+        self.counts: NDArray[np.int64] = np.zeros((self.n_bins, 2), np.int64)
+        self.sums: Array = np.zeros((self.n_bins, 2))
+        self.squares: Array = np.zeros((self.n_bins, 2))
+
+    @classmethod
+    def from_probs(
+        cls, probs: Any, labels: Any, *, n_bins: int = 15, edges: Any = None, equal_mass: bool = False
+    ) -> ReliabilityTable:
+        """Build the table of probabilities `[N, K]` and class numbers `[N]`.
+
+        `equal_mass=True` places the edges so that bins hold about equally many of these samples (see
+        `equal_mass_edges`); it keeps one confidence per sample while it does.
+        """
+        if equal_mass:
+            edges = _own_edges(labels, None, probs, n_bins, edges)
+        return cls(n_bins, edges=edges).update(labels, probs=probs)
+
+    @classmethod
+    def from_logits(
+        cls, logits: Any, labels: Any, *, n_bins: int = 15, edges: Any = None, equal_mass: bool = False
+    ) -> ReliabilityTable:
+        """Build the table of logits `[N, K]` and class numbers `[N]`; their softmax is taken in float64."""
+        if equal_mass:
+            edges = _own_edges(labels, logits, None, n_bins, edges)
+        return cls(n_bins, edges=edges).update(labels, logits=logits)
+
+    @classmethod
+    def from_confidences(
+        cls, confidence: Any, correct: Any, *, n_bins: int = 15, edges: Any = None, equal_mass: bool = False
+    ) -> ReliabilityTable:
+        """Build the table of confidences `[N]` in [0, 1] and whether each prediction was right `[N]`.
+
+        >>> ReliabilityTable.from_confidences([0.9, 0.8], [True, False], n_bins=10)
+        ReliabilityTable(n=2, n_bins=10, ece=0.45)
+        """
+        if equal_mass:
+            _refuse_both(edges)
+            edges = equal_mass_edges(confidence, n_bins)
+        return cls(n_bins, edges=edges).update_confidences(confidence, correct)
+
+    def update(self, labels: Any, *, logits: Any = None, probs: Any = None) -> ReliabilityTable:
+        """Add predictions `[N, K]` and return the table; after an error it holds what it held before."""
+
+        def binned(chunks: Iterator[Chunk]) -> ReliabilityTable:
+            part = self._empty()
+            for chunk in chunks:
+                part._add(chunk.confidence, chunk.correct)
+            return part
+
+        parts = open_predictions(labels, logits, probs).map_blocks(binned)
+        for part in parts:
+            self._absorb(part)
+        return self
+
+    def update_confidences(self, confidence: Any, correct: Any) -> ReliabilityTable:
+        """Add confidences `[N]` in [0, 1] with whether each prediction was right `[N]`, and return the table."""
+        sure, right = _as_confidence(confidence), _as_correct(correct)
+        if len(sure) != len(right):
+            raise ValueError(
+                f"confidence and correct must be as many, got {len(sure)} confidences and {len(right)} of correct"
+            )
+        for start in range(0, len(sure), _ROWS):
+            self._add(sure[start : start + _ROWS], right[start : start + _ROWS])
+        return self
+
+    def __add__(self, other: object) -> ReliabilityTable:
+        if not isinstance(other, ReliabilityTable):
+            return NotImplemented
+        if not np.array_equal(self.edges, other.edges):
+            raise ValueError(f"only tables with the same edges add up, got {self!r} and {other!r}")
+        total = self._empty()
+        total._absorb(self)
+        total._absorb(other)
+        return total
+
+    def __radd__(self, other: object) -> ReliabilityTable:
+        return self if other == 0 else NotImplemented  # so that sum(tables) works
+
+    def __len__(self) -> int:
+        return self.n_bins
+
+    def __repr__(self) -> str:
+        error = f", ece={self.ece():.4g}" if self.n else ""
+        kind = "" if self._equal_width else ", equal_width=False"
+        return f"ReliabilityTable(n={self.n}, n_bins={self.n_bins}{kind}{error})"
+
+    @property
+    def n_bins(self) -> int:
+        """The number of bins."""
+        return len(self.edges) - 1
+
+    @property
+    def n(self) -> int:
+        """The number of samples."""
+        return int(self.counts.sum())
+
+    @property
+    def bins(self) -> BinSums:
+        """Count, summed confidence and number right of each bin, each `[n_bins]`."""
+        return BinSums(
+            self.counts.sum(axis=1).astype(np.float64), self.sums.sum(axis=1), self.counts[:, 1].astype(np.float64)
+        )
+
+    @property
+    def bin_count(self) -> NDArray[np.int64]:
+        """The number of samples in each bin, `[n_bins]`."""
+        count: NDArray[np.int64] = self.counts.sum(axis=1)
+        return count
+
+    @property
+    def bin_confidence(self) -> Array:
+        """The mean confidence in each bin, NaN where it is empty, `[n_bins]`."""
+        return _mean(self.bins.confidence, self.bins.count)
+
+    @property
+    def bin_accuracy(self) -> Array:
+        """The fraction of right predictions in each bin, NaN where it is empty, `[n_bins]`."""
+        return _mean(self.bins.correct, self.bins.count)
+
+    def bin_interval(self, confidence: float = 0.95) -> tuple[Array, Array]:
+        """Return the Wilson interval of each bin's accuracy (low, high), [0, 1] where it is empty."""
+        return wilson(self.bins.correct, self.bins.count, confidence)
+
+    @property
+    def accuracy(self) -> float:
+        """The fraction of all predictions that are right."""
+        return float(self._filled().correct.sum() / self.n)
+
+    @property
+    def confidence(self) -> float:
+        """The mean confidence of all predictions."""
+        return float(self._filled().confidence.sum() / self.n)
+
+    def ece(self) -> float:
+        """Return the expected calibration error: the mean gap between confidence and accuracy.
+
+        Plain ECE depends on the bins and is biased upward: a perfectly calibrated model with few samples per bin
+        does not reach 0. Compare only errors with the same bins on samples of the same size.
+        """
+        return float(expected_error(self._filled()))
+
+    def mce(self) -> float:
+        """Return the maximum calibration error: the largest gap of any bin that holds a sample."""
+        return float(maximum_error(self._filled()))
+
+    def oe(self) -> float:
+        """Return the overconfidence error: gaps of overconfident bins only, weighted by confidence."""
+        return float(overconfidence_error(self._filled()))
+
+    def rms(self) -> float:
+        """Return the root of the mean squared gap."""
+        return float(np.sqrt(calibration_mse(self._filled())))
+
+    def rms_debiased(self) -> float:
+        """Return the bias-corrected error: `rms` without what chance contributes, 0 where that is all of it.
+
+        See `calibration_mse_debiased` for the formula (Kumar et al. 2019).
+        """
+        return float(np.sqrt(np.maximum(calibration_mse_debiased(self._filled()), 0)))
+
+    def resample(self, n_resamples: int = 1000, *, seed: int = 0) -> BinSums:
+        r"""Return the bins of bootstrap resamples of the samples, each `[n_resamples, n_bins]`.
+
+        Drawing n samples with replacement and binning them is the same as drawing the counts of the cells (bin ×
+        wrong or right) from a multinomial: the counts are exactly those of a loop over resamples. Given m draws
+        from a cell with mean confidence :math:`\mu` and variance :math:`\sigma^2`, their summed confidence has mean
+        :math:`m\mu` and variance :math:`m\sigma^2`; it is drawn from the normal distribution with these, which is
+        its limit for large m. (For small m it is off by less than m times the width of a bin, and
+        such cells weigh little.) The cost does not depend on the number of samples.
+        """
+        n_resamples = integer("n_resamples", n_resamples, low=1)
+        self._filled()
+        random = resampler(integer("seed", seed, low=0))
+        counts, sums = self.counts.ravel(), self.sums.ravel()
+        held = np.flatnonzero(counts)
+        mean = sums[held] / counts[held]
+        deviation = np.sqrt(np.maximum(self.squares.ravel()[held] / counts[held] - mean**2, 0))
+        drawn = random.multinomial(self.n, counts[held] / self.n, size=n_resamples).astype(np.float64)
+        total = drawn * mean + np.sqrt(drawn) * deviation * random.standard_normal(drawn.shape)
+        low, high = self.edges[held // 2], self.edges[held // 2 + 1]
+        total = np.clip(total, drawn * low, drawn * high)  # a mean confidence lies in its bin
+        count, confidence = np.zeros((2, n_resamples, self.n_bins, 2))
+        count.reshape(n_resamples, -1)[:, held] = drawn
+        confidence.reshape(n_resamples, -1)[:, held] = total
+        return BinSums(count.sum(axis=-1), confidence.sum(axis=-1), count[..., 1])
+
+    def to_frame(self) -> Any:
+        """Return a pandas DataFrame with one row per bin: low, high, count, confidence, accuracy, gap."""
+        pandas = require("pandas", "train")
+        confidence, accuracy = self.bin_confidence, self.bin_accuracy
+        columns = {"low": self.edges[:-1], "high": self.edges[1:], "count": self.bin_count}
+        return pandas.DataFrame(
+            {**columns, "confidence": confidence, "accuracy": accuracy, "gap": confidence - accuracy}
+        )
+
+    def bin_index(self, confidence: Floats) -> NDArray[np.intp]:
+        """Return the bin (from 0) of each confidence in [0, 1], exactly, `[N]`."""
+        above = self._edges_below(confidence).astype(np.intp)
+        return np.maximum(above - 1, 0, out=above)  # nothing lies below 0, which belongs to the first bin
+
+    def _edges_below(self, confidence: Floats) -> Array:
+        """Return how many edges lie below each confidence, as whole float64 numbers: k for bin k from 1, 0 for 0."""
+        wide = confidence.astype(np.float64)
+        if not self._equal_width:
+            return np.searchsorted(self.edges, wide, side="left").astype(np.float64)
+        # For float32 the product is exact (24 bits times at most 29), and no float32 lies between k / n_bins and the
+        # float64 nearest to it, from which k / n_bins differs by less than from any other float32: ceil is exact.
+        below = wide * self.n_bins
+        np.ceil(below, out=below)
+        if confidence.dtype.itemsize > 4 or self.n_bins >= _EXACT_BINS:
+            # For float64 the product is rounded and may cross the edge below or above.
+            np.minimum(below, self.n_bins, out=below)
+            place = below.astype(np.intp)
+            below += wide > self.edges[place]
+            below -= (wide <= self.edges[place - 1]) & (place > 0)
+        return below
+
+    def _add(self, confidence: Floats, correct: NDArray[np.bool_]) -> None:
+        """Add samples that are already checked."""
+        cell = self._edges_below(confidence)
+        cell *= 2
+        cell += correct
+        index = cell.astype(np.intp)
+        wide = confidence.astype(np.float64)
+        self.counts += self._by_cell(index, None).astype(np.int64)
+        self.sums += self._by_cell(index, wide)
+        wide *= wide
+        self.squares += self._by_cell(index, wide)
+
+    def _by_cell(self, index: NDArray[np.intp], weights: Array | None) -> NDArray[Any]:
+        cells: NDArray[Any] = np.bincount(index, weights, 2 * self.n_bins + 2).reshape(-1, 2)
+        cells[1] += cells[0]  # confidence 0 belongs to the first bin
+        return cells[1:]
+
+    def _absorb(self, other: ReliabilityTable) -> None:
+        self.counts += other.counts
+        self.sums += other.sums
+        self.squares += other.squares
+
+    def _empty(self) -> ReliabilityTable:
+        return ReliabilityTable(edges=self.edges)
+
+    def _filled(self) -> BinSums:
+        if not self.counts.any():
+            raise ValueError("the table is empty: there is nothing to measure; update it first")
+        return self.bins
+
+
+#: Confidences binned at a time.
+_ROWS = 2**16
+
+
+def _per_sample(total: Array, bins: BinSums) -> Array:
+    result: Array = total.sum(axis=-1) / bins.count.sum(axis=-1)
+    return result
+
+
+def _at_least_one(count: Array) -> Array:
+    return np.maximum(count, 1)
+
+
+def _mean(total: Array, count: Array) -> Array:
+    mean: Array = np.divide(total, count, out=np.full(count.shape, np.nan), where=count > 0)
+    return mean
+
+
+def _own_edges(labels: Any, logits: Any, probs: Any, n_bins: int, edges: Any) -> Array:
+    _refuse_both(edges)
+    blocks = open_predictions(labels, logits, probs).map_blocks(
+        lambda chunks: np.concatenate([chunk.confidence for chunk in chunks])
+    )
+    return equal_mass_edges(np.concatenate(blocks), n_bins)
+
+
+def _refuse_both(edges: Any) -> None:
+    if edges is not None:
+        raise ValueError("pass edges= or equal_mass=True, not both: equal-mass bins choose their own edges")
+
+
+def _check_edges(edges: Array) -> None:
+    if edges.ndim != 1 or len(edges) < 2:
+        raise ValueError(f"edges must have shape [n_bins + 1] with at least 2 entries, got {list(edges.shape)}")
+    if edges[0] != 0 or edges[-1] != 1 or not bool((np.diff(edges) > 0).all()):
+        raise ValueError(f"edges must increase strictly from 0 to 1, got {edges.tolist()}")
+
+
+def _as_confidence(value: Any) -> Floats:
+    held = as_tensor("confidence", value)
+    if held.ndim != 1 or len(held) == 0:
+        raise ValueError(f"confidence must have shape [N] with N of at least 1, got {list(held.shape)}")
+    wide = held.numpy() if held.dtype.is_floating_point and held.element_size() >= 4 else held.double().numpy()
+    low, high = wide.min(), wide.max()
+    if not (low >= 0 and high <= 1):
+        raise ValueError(f"confidence must be in [0, 1], got {low if not low >= 0 else high:g}")
+    confidence: Floats = wide
+    return confidence
+
+
+def _as_correct(value: Any) -> NDArray[np.bool_]:
+    held = as_tensor("correct", value).numpy()
+    if held.ndim != 1:
+        raise ValueError(f"correct must have shape [N], got {list(held.shape)}")
+    correct: NDArray[np.bool_] = held.astype(np.bool_)
+    if held.dtype != np.bool_ and not np.array_equal(held, correct):
+        bad = held[held != correct][0]
+        raise ValueError(f"correct must be True or False (1 or 0), got {bad:g}")
+    return correct

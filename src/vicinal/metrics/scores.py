@@ -1,0 +1,262 @@
+"""Scores of predictions: accuracy, top-k, MCC, negative log-likelihood, Brier; Spearman for regression.
+
+Labels come first; what the predictions hold is said by name (`logits=`, `probs=`), never guessed. Every function
+reads its input once, a chunk at a time, and computes in float64.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vicinal._arrays import as_tensor
+from vicinal._checks import integer
+from vicinal.metrics._predictions import Array, Chunk, Predictions, as_class_numbers, open_predictions
+from vicinal.metrics.intervals import Estimate, z_of
+
+__all__ = [
+    "accuracy",
+    "brier",
+    "brier_of",
+    "mcc",
+    "mcc_contributions",
+    "nll",
+    "nll_of",
+    "predicted",
+    "spearman",
+    "spearman_estimate",
+    "top_k",
+]
+
+
+def accuracy(labels: Any, *, logits: Any = None, probs: Any = None, predictions: Any = None) -> float:
+    """Return the fraction of samples whose highest score is the label's; the first wins among equals.
+
+    Parameters
+    ----------
+    labels
+        Class numbers `[N]`.
+    logits, probs
+        Scores `[N, K]`: exactly one of `logits`, `probs` and `predictions`.
+    predictions
+        Predicted class numbers `[N]`.
+
+    Examples
+    --------
+    >>> accuracy([0, 1], probs=[[0.5, 0.5], [0.5, 0.5]])
+    0.5
+    """
+    if predictions is not None:
+        truth, guess = _class_pairs(labels, predictions, logits, probs)
+        return float((truth == guess).mean())
+    held = open_predictions(labels, logits, probs)
+    right = held.map_blocks(lambda chunks: sum(int(chunk.correct.sum()) for chunk in chunks))
+    return sum(right) / len(held)
+
+
+def top_k(labels: Any, k: int, *, logits: Any = None, probs: Any = None) -> float:
+    """Return the fraction of samples whose label is among the k highest scores; the first win among equals.
+
+    >>> top_k([2, 0], 2, probs=[[0.5, 0.2, 0.3], [0.2, 0.5, 0.3]])
+    0.5
+    """
+    held = open_predictions(labels, logits, probs)
+    if not 1 <= integer("k", k, low=1) <= held.n_classes:
+        raise ValueError(f"k must be in [1, {held.n_classes}] for {held.n_classes} classes, got {k}")
+
+    def hits(chunk: Chunk) -> int:
+        own = _of_label(chunk.scores, chunk.labels)[:, None]
+        earlier = np.arange(held.n_classes) < chunk.labels[:, None]
+        rank = ((chunk.scores > own) | ((chunk.scores == own) & earlier)).sum(axis=1)
+        return int((rank < k).sum())
+
+    return sum(held.map_blocks(lambda chunks: sum(map(hits, chunks)))) / len(held)
+
+
+def nll(labels: Any, *, logits: Any = None, probs: Any = None) -> float:
+    r"""Return the mean negative log-likelihood :math:`-\frac1N \sum_i \log p_{i, y_i}` (log loss).
+
+    It is infinite where a label has probability 0: nothing is clipped. Probabilities in float32 underflow to 0,
+    so prefer logits, which do not.
+
+    >>> round(nll([0, 1], probs=[[0.5, 0.5], [0.5, 0.5]]), 6)
+    0.693147
+    """
+    return _mean(open_predictions(labels, logits, probs), nll_of)
+
+
+def brier(labels: Any, *, logits: Any = None, probs: Any = None) -> float:
+    r"""Return the Brier score :math:`\frac1N \sum_i \sum_k (p_{ik} - [y_i = k])^2`, in [0, 2].
+
+    This is Brier's own definition (1950), summed over classes; for two classes some halve it.
+
+    >>> brier([0, 1], probs=[[0.5, 0.5], [0.5, 0.5]])
+    0.5
+    """
+    return _mean(open_predictions(labels, logits, probs), brier_of)
+
+
+def mcc(labels: Any, *, logits: Any = None, probs: Any = None, predictions: Any = None) -> float:
+    r"""Return Matthews' correlation coefficient of labels and predicted classes, for any number of classes.
+
+    With a the accuracy and :math:`t_k`, :math:`p_k` the fractions of samples that are, and are predicted, of class k:
+
+    .. math:: \frac{a - \sum_k p_k t_k}{\sqrt{(1 - \sum_k p_k^2)(1 - \sum_k t_k^2)}}
+
+    It is 0 where labels or predictions are all of one class, as in scikit-learn. The arguments are `accuracy`'s.
+
+    References
+    ----------
+    Gorodkin, "Comparing two K-category assignments by a K-category correlation coefficient", 2004.
+
+    Examples
+    --------
+    >>> mcc([0, 0, 1, 1], predictions=[0, 0, 1, 1]), mcc([0, 0, 1, 1], predictions=[0, 0, 0, 0])
+    (1.0, 0.0)
+    """
+    if predictions is None:
+        held = open_predictions(labels, logits, probs)
+        found = held.map_blocks(lambda chunks: np.concatenate([predicted(chunk) for chunk in chunks]))
+        truth, guess = as_class_numbers("labels", labels), np.concatenate(found)
+    else:
+        truth, guess = _class_pairs(labels, predictions, logits, probs)
+    return float(mcc_contributions(truth, guess)[0])
+
+
+def spearman(targets: Any, predictions: Any) -> float:
+    """Return Spearman's rank correlation of real-valued targets `[N]` and predictions `[N]` (regression).
+
+    Equal values share the mean of their ranks. Where all targets or all predictions are equal, a correlation does
+    not exist, and the result is NaN.
+
+    >>> round(spearman([1.0, 2.0, 3.0, 4.0], [0.1, 0.2, 0.4, 0.3]), 6)
+    0.8
+    """
+    a, b = (_ranks(values) for values in _real_pairs(targets, predictions))
+    a, b = a - a.mean(), b - b.mean()
+    size = np.sqrt((a @ a) * (b @ b))
+    return float(np.clip(a @ b / size, -1, 1)) if size > 0 else float("nan")
+
+
+def spearman_estimate(targets: Any, predictions: Any, *, confidence: float = 0.95) -> Estimate:
+    r"""Return Spearman's correlation with its confidence interval.
+
+    .. math:: \tanh\left(\operatorname{artanh} r \pm z\sqrt{(1 + r^2/2)/(n - 3)}\right)
+
+    The interval is [-1, 1] where nothing is known: fewer than four samples, or a correlation that does not exist.
+
+    References
+    ----------
+    Bonett & Wright, "Sample size requirements for estimating Pearson, Kendall and Spearman correlations", 2000.
+
+    Examples
+    --------
+    >>> print(spearman_estimate([1.0, 2.0, 3.0, 4.0, 5.0], [0.1, 0.2, 0.4, 0.3, 0.5]))
+    0.9000 [-0.1689, 0.9961]
+    """
+    z = z_of(confidence)
+    r, n = spearman(targets, predictions), len(as_tensor("targets", targets))
+    if n < 4 or np.isnan(r):
+        return Estimate(r, -1.0, 1.0)
+    # ±1 has no artanh, and no spread either: the nearest number below keeps the ends finite.
+    centre = np.arctanh(np.clip(r, -1 + 1e-15, 1 - 1e-15))
+    half = z * np.sqrt((1 + r**2 / 2) / (n - 3))
+    return Estimate(r, float(np.tanh(centre - half)), max(r, float(np.tanh(centre + half))))
+
+
+def predicted(chunk: Chunk) -> NDArray[np.int64]:
+    """Return the first class with the highest score of each sample, `[M]`."""
+    guess = chunk.labels.copy()
+    wrong = np.flatnonzero(~chunk.correct)
+    guess[wrong] = chunk.scores[wrong].argmax(axis=1)
+    return guess
+
+
+def nll_of(chunk: Chunk, holds_logits: bool) -> Array:
+    """Return the negative log-probability of each label, `[M]`."""
+    scores = chunk.scores.astype(np.float64)
+    own = _of_label(scores, chunk.labels)
+    if not holds_logits:
+        with np.errstate(divide="ignore"):
+            loss: Array = np.abs(np.log(own))  # not -log, which is -0.0 for certainty
+        return loss
+    # log Σ exp(z − top) = −log confidence, and log1p of the others' sum keeps digits when it is near 0.
+    top = scores.max(axis=1)
+    first = scores.argmax(axis=1)
+    scores -= top[:, None]
+    np.exp(scores, out=scores)
+    scores[np.arange(len(first)), first] = 0
+    result: Array = np.log1p(scores.sum(axis=1)) + (top - own)
+    return result
+
+
+def brier_of(chunk: Chunk, holds_logits: bool) -> Array:
+    """Return the squared distance of each sample's probabilities from its label, `[M]`."""
+    probs = chunk.scores.astype(np.float64)
+    if holds_logits:
+        probs -= probs.max(axis=1, keepdims=True)
+        np.exp(probs, out=probs)
+        probs /= probs.sum(axis=1, keepdims=True)
+    probs[np.arange(len(probs)), chunk.labels] -= 1
+    squares: Array = np.einsum("nk,nk->n", probs, probs)
+    return squares
+
+
+def mcc_contributions(labels: NDArray[np.int64], predictions: NDArray[np.int64]) -> tuple[float, Array]:
+    """Return MCC and what each sample contributes, `[N]`: numbers whose mean is MCC and whose spread is its error.
+
+    A contribution is MCC plus the sample's influence on it (the derivative of the formula by the sample's weight),
+    so mean ± z·s/√N of them is the delta-method interval, and paired differences compare two models.
+    """
+    n, n_classes = len(labels), int(max(labels.max(), predictions.max())) + 1
+    t, p = (np.bincount(values, minlength=n_classes) / n for values in (labels, predictions))
+    a, tp, tt, pp = float((labels == predictions).mean()), t @ p, t @ t, p @ p
+    if len(np.unique(labels)) == 1 or len(np.unique(predictions)) == 1:
+        return 0.0, np.zeros(n)
+    size = np.sqrt((1 - pp) * (1 - tt))
+    value = (a - tp) / size
+    numerator = (labels == predictions) - a - (t[predictions] + p[labels] - 2 * tp)
+    influence = numerator / size + value * ((p[predictions] - pp) / (1 - pp) + (t[labels] - tt) / (1 - tt))
+    return float(value), value + influence
+
+
+def _mean(held: Predictions, score: Any) -> float:
+    totals = held.map_blocks(lambda chunks: sum(float(score(chunk, held.holds_logits).sum()) for chunk in chunks))
+    return float(sum(totals) / len(held))
+
+
+def _of_label(scores: NDArray[Any], labels: NDArray[np.int64]) -> NDArray[Any]:
+    own: NDArray[Any] = scores[np.arange(len(labels)), labels]
+    return own
+
+
+def _ranks(values: Array) -> Array:
+    """Return ranks from 1, equal values sharing the mean of theirs."""
+    _, place, count = np.unique(values, return_inverse=True, return_counts=True)
+    ranks: Array = (np.cumsum(count) - (count - 1) / 2)[place]
+    return ranks
+
+
+def _class_pairs(labels: Any, predictions: Any, logits: Any, probs: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    if logits is not None or probs is not None:
+        raise ValueError("pass exactly one of logits=, probs= and predictions=, got predictions= and another")
+    truth, guess = as_class_numbers("labels", labels), as_class_numbers("predictions", predictions)
+    if len(truth) != len(guess):
+        raise ValueError(f"labels and predictions must be as many, got {len(truth)} and {len(guess)}")
+    return truth, guess
+
+
+def _real_pairs(targets: Any, predictions: Any) -> tuple[Array, Array]:
+    pair = []
+    for name, value in (("targets", targets), ("predictions", predictions)):
+        held = as_tensor(name, value).double().numpy()
+        if held.ndim != 1 or len(held) == 0:
+            raise ValueError(f"{name} must have shape [N] with N of at least 1, got {list(held.shape)}")
+        if not np.isfinite(held).all():
+            raise ValueError(f"{name} must be finite, got NaN or inf")
+        pair.append(held)
+    if len(pair[0]) != len(pair[1]):
+        raise ValueError(f"targets and predictions must be as many, got {len(pair[0])} and {len(pair[1])}")
+    return pair[0], pair[1]

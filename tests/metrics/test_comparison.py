@@ -1,0 +1,194 @@
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from vicinal.metrics import Comparison, compare, evaluate
+from vicinal.metrics import comparison as module
+
+FIGURES = ("accuracy", "mcc", "nll", "brier", "ece", "oe", "rms")
+
+
+def task(n, seed=0, k=4):
+    """Labels, and a function that gives logits of a model with some noise and temperature on the same samples."""
+    random = np.random.default_rng(seed)
+    true = 2 * random.standard_normal((n, k))
+    chance = np.exp(true)
+    chance /= chance.sum(1, keepdims=True)
+    labels = (chance.cumsum(1) > random.random((n, 1))).argmax(1)
+
+    def model(noise, temperature, seed):
+        return (true + noise * np.random.default_rng(seed).standard_normal((n, k))) / temperature
+
+    return labels, model
+
+
+def test_differences_are_b_minus_a():
+    labels, model = task(500)
+    a, b = (evaluate(labels, logits=model(1, t, 1)) for t in (0.5, 1.0))
+    result = compare(a, b)
+    assert isinstance(result, Comparison)
+    assert tuple(result.differences) == FIGURES
+    for name in FIGURES:
+        assert result[name].a == pytest.approx(getattr(a, name).value, abs=1e-12)
+        assert result[name].b == pytest.approx(getattr(b, name).value, abs=1e-12)
+        assert result[name].value == result[name].b - result[name].a
+        assert result[name].low <= result[name].high
+
+
+def test_it_sees_what_is_there_and_not_what_is_not():
+    labels, model = task(3000)
+    sharp, right = (evaluate(labels, logits=model(0.3, t, 1)) for t in (0.5, 1.0))
+    result = compare(sharp, right)
+    for name in ("nll", "brier", "ece", "oe", "rms"):
+        assert result[name].better == "b"
+        assert compare(right, sharp)[name].better == "a"
+    assert result["accuracy"].value == 0  # a temperature changes no prediction
+    assert result["accuracy"].better is None
+    better = compare(evaluate(labels, logits=model(3, 1, 1)), right)
+    assert better["accuracy"].better == better["mcc"].better == "b"
+
+
+def test_a_model_equals_itself_exactly():
+    labels, model = task(300)
+    a = evaluate(labels, logits=model(1, 1, 1))
+    for difference in compare(a, a).differences.values():
+        assert (difference.value, difference.low, difference.high, difference.better) == (0, 0, 0, None)
+
+
+def test_pairing_makes_intervals_narrower():
+    labels, model = task(2000)
+    a, b = evaluate(labels, logits=model(1, 1, 1)), evaluate(labels, logits=model(1, 1.1, 1))
+    paired = compare(a, b)["nll"]
+    apart = math.hypot(a.nll.high - a.nll.low, b.nll.high - b.nll.low)
+    assert paired.high - paired.low < 0.5 * apart
+
+
+def test_it_is_the_paired_bootstrap_of_a_loop():
+    labels, model = task(600)
+    a, b = evaluate(labels, logits=model(1, 0.7, 1)), evaluate(labels, logits=model(1, 1, 2))
+    random = np.random.default_rng(9)
+    drawn = {name: [] for name in FIGURES}
+    logits_a, logits_b = model(1, 0.7, 1), model(1, 1, 2)
+    for _ in range(300):
+        pick = random.integers(600, size=600)
+        x, y = (evaluate(labels[pick], logits=z[pick], n_resamples=1) for z in (logits_a, logits_b))
+        for name in FIGURES:
+            drawn[name].append(getattr(y, name).value - getattr(x, name).value)
+    result = compare(a, b)
+    for name in FIGURES:
+        lower, upper = np.quantile(drawn[name], [0.025, 0.975])
+        width = upper - lower
+        assert result[name].low == pytest.approx(2 * result[name].value - upper, abs=0.2 * width)
+        assert result[name].high == pytest.approx(2 * result[name].value - lower, abs=0.2 * width)
+
+
+def test_blocks_give_the_spread_of_samples(monkeypatch):
+    labels, model = task(20_000)
+    a, b = evaluate(labels, logits=model(1, 0.8, 1)), evaluate(labels, logits=model(1, 1, 2))
+    blocks = compare(a, b)
+    monkeypatch.setattr(module, "MAX_BLOCKS", 20_000)
+    samples = compare(a, b, n_resamples=500)
+    for name in FIGURES:
+        width = samples[name].high - samples[name].low
+        assert blocks[name].high - blocks[name].low == pytest.approx(width, rel=0.2)
+
+
+def test_the_interval_covers_a_true_difference():
+    hits = dict.fromkeys(("accuracy", "nll", "ece"), 0)
+    labels, model = task(300_000, seed=100)
+    full = compare(*(evaluate(labels, logits=model(1, t, s)) for t, s in ((0.7, 1), (1.0, 2))), n_resamples=2)
+    for seed in range(100):
+        labels, model = task(500, seed=seed)
+        result = compare(*(evaluate(labels, logits=model(1, t, s + seed)) for t, s in ((0.7, 1001), (1.0, 2002))))
+        for name in hits:
+            hits[name] += result[name].low <= full[name].value <= result[name].high
+    assert min(hits.values()) >= 88, hits
+
+
+def test_seeds_widen_the_interval_and_average():
+    labels, model = task(1000)
+    runs_a = [evaluate(labels, logits=model(1.5, 1, seed)) for seed in range(5)]
+    runs_b = [evaluate(labels, logits=model(1.0, 1, 10 + seed)) for seed in range(5)]
+    result = compare(runs_a, runs_b)
+    assert result.n_seeds == 5
+    for name in FIGURES:
+        assert result[name].a == pytest.approx(np.mean([getattr(run, name).value for run in runs_a]), abs=1e-12)
+    assert result["nll"].better == "b"
+    deltas = np.array([b.nll.value - a.nll.value for a, b in zip(runs_a, runs_b, strict=True)])
+    assert result["nll"].high - result["nll"].low > 2 * 1.96 * deltas.std(ddof=1) / math.sqrt(5)
+
+
+def test_seeds_interval_covers_the_mean_over_samples_and_seeds():
+    # A model is its seed (a shift of all its losses); the two methods are the same, so the truth is 0.
+    hits = 0
+    random = np.random.default_rng(0)
+    for trial in range(150):
+        labels, model = task(200, seed=trial)
+        runs = [
+            [evaluate(labels, logits=model(1, t, int(random.integers(10**9))), n_resamples=1) for t in ts]
+            for ts in np.exp(0.4 * random.standard_normal((2, 3)))
+        ]
+        nll = compare(*runs, n_resamples=200)["nll"]
+        hits += nll.low <= 0 <= nll.high
+    assert hits / 150 >= 0.9
+
+
+def test_equal_seeds_are_no_spread():
+    labels, model = task(200)
+    a, b = evaluate(labels, logits=model(1, 1, 1)), evaluate(labels, logits=model(1, 2, 1))
+    one, many = compare(a, b)["nll"], compare([a] * 3, [b] * 3)["nll"]
+    assert many.high - many.low == pytest.approx(one.high - one.low, rel=0.1)
+
+
+def test_infinite_scores_are_compared_without_warnings():
+    labels = [0, 1, 0, 1]
+    finite = evaluate(labels, probs=[[0.6, 0.4]] * 4)
+    infinite = evaluate(labels, probs=[[1.0, 0.0]] * 4)
+    result = compare(finite, infinite)
+    assert result["nll"].better == "a"
+    assert result["nll"].value == math.inf
+    both = compare(infinite, infinite)["nll"]
+    assert math.isnan(both.value)
+    assert both.better is None
+
+
+def test_prints_and_goes_to_json():
+    labels, model = task(1500)
+    a, b = evaluate(labels, logits=model(1, 0.5, 1)), evaluate(labels, logits=model(1, 1, 1))
+    result = compare(a, b, names=("erm", "mixup"))
+    lines = str(result).splitlines()
+    assert lines[0] == "mixup − erm, paired on 1,500 samples, 1 seed, 15 bins; 95 % intervals"
+    assert [line.split()[0] for line in lines[2:]] == list(FIGURES)
+    assert "cannot tell" in str(result)
+    assert lines[6].endswith("mixup")
+    held = json.loads(json.dumps(result.to_dict()))
+    assert held["ece"]["better"] == "b"
+    assert compare(a, b) == compare(a, b)
+
+
+def test_one_sample():
+    a, b = evaluate([0], probs=[[0.7, 0.3]]), evaluate([0], probs=[[0.9, 0.1]])
+    assert compare(a, b)["nll"].value < 0
+
+
+def test_bad_input_is_named():
+    labels, model = task(50)
+    a = evaluate(labels, logits=model(1, 1, 1))
+    with pytest.raises(ValueError, match="as many runs"):
+        compare([a, a], [a])
+    with pytest.raises(ValueError, match="same samples in the same order"):
+        compare(a, evaluate(labels[::-1], logits=model(1, 1, 1)))
+    with pytest.raises(ValueError, match="same samples in the same order"):
+        compare(a, evaluate(labels[:40], logits=model(1, 1, 1)[:40]))
+    with pytest.raises(ValueError, match="same bins, got 15 and 10 bins"):
+        compare(a, evaluate(labels, logits=model(1, 1, 1), n_bins=10))
+    with pytest.raises(TypeError, match="a must be an Evaluation or a list of them"):
+        compare([], [])
+    with pytest.raises(TypeError, match="b must be an Evaluation"):
+        compare(a, [3])
+    with pytest.raises(ValueError, match="confidence must be"):
+        compare(a, a, confidence=0)

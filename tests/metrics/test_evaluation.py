@@ -1,0 +1,238 @@
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from vicinal.metrics import (
+    Estimate,
+    Evaluation,
+    ReliabilityTable,
+    accuracy,
+    brier,
+    error_estimates,
+    evaluate,
+    maximum_error_estimate,
+    mcc,
+    nll,
+    wilson,
+)
+from vicinal.metrics import _predictions as passes
+from vicinal.metrics.intervals import error_interval, mean_interval
+
+from . import reference
+
+FIGURES = ("accuracy", "mcc", "nll", "brier", "ece", "oe", "mce", "rms", "rms_debiased")
+
+
+def predictions(n, k=5, seed=0, temperature=1.5):
+    random = np.random.default_rng(seed)
+    logits = 2 * random.standard_normal((n, k))
+    true = np.exp(logits / temperature)
+    true /= true.sum(1, keepdims=True)
+    labels = (true.cumsum(1) > random.random((n, 1))).argmax(1)
+    return logits, labels
+
+
+def test_figures_are_those_of_the_functions():
+    logits, labels = predictions(1000)
+    result = evaluate(labels, logits=logits)
+    table = ReliabilityTable.from_logits(logits, labels)
+    for name, function in (("accuracy", accuracy), ("mcc", mcc), ("nll", nll), ("brier", brier)):
+        assert getattr(result, name).value == pytest.approx(function(labels, logits=logits), abs=1e-12)
+    for name in ("ece", "oe", "mce", "rms", "rms_debiased"):
+        assert getattr(result, name).value == pytest.approx(getattr(table, name)(), abs=1e-12)
+    assert np.array_equal(result.table.counts, table.counts)
+    assert (result.n, result.n_classes, result.n_bins) == (1000, 5, 15)
+
+
+def test_logits_and_their_softmax_agree_in_any_chunks(monkeypatch):
+    logits, labels = predictions(300)
+    a = evaluate(labels, logits=logits)
+    monkeypatch.setattr(passes, "CHUNK", 35)
+    monkeypatch.setattr(passes, "BLOCK", 350)
+    b = evaluate(torch.tensor(labels), probs=torch.tensor(logits).softmax(1))
+    for name in FIGURES:
+        assert getattr(a, name).value == pytest.approx(getattr(b, name).value, abs=1e-9)
+
+
+def test_order_of_the_samples_does_not_matter():
+    logits, labels = predictions(400)
+    order = np.random.default_rng(0).permutation(400)
+    a, b = evaluate(labels, logits=logits), evaluate(labels[order], logits=logits[order])
+    for name in FIGURES:
+        assert vars(getattr(a, name)) == pytest.approx(vars(getattr(b, name)), abs=1e-9)
+
+
+def test_every_figure_has_an_interval_around_it():
+    for n in (2, 20, 2000):
+        logits, labels = predictions(n)
+        result = evaluate(labels, logits=logits)
+        assert tuple(result.figures) == FIGURES
+        for name, figure in result.figures.items():
+            assert figure.low <= figure.value <= figure.high, name
+            assert math.isfinite(figure.low)
+            assert math.isfinite(figure.high)
+
+
+def test_wider_for_more_confidence_and_fewer_samples():
+    logits, labels = predictions(4000)
+    full = evaluate(labels, logits=logits)
+    sure = evaluate(labels, logits=logits, confidence=0.999)
+    few = evaluate(labels[:400], logits=logits[:400])
+    for name in ("accuracy", "mcc", "nll", "brier", "ece", "rms"):
+        widths = [getattr(e, name).high - getattr(e, name).low for e in (full, sure, few)]
+        assert widths[0] < widths[1]
+        assert widths[0] < widths[2]
+
+
+def test_same_arguments_same_numbers_and_no_global_state():
+    logits, labels = predictions(200)
+    before = np.random.get_state()[1].copy(), torch.get_rng_state()  # noqa: NPY002
+    a, b = evaluate(labels, logits=logits), evaluate(labels, logits=logits)
+    other = evaluate(labels, logits=logits, seed=1)
+    assert np.array_equal(np.random.get_state()[1], before[0])  # noqa: NPY002
+    assert torch.equal(torch.get_rng_state(), before[1])
+    assert a == b
+    assert a.to_dict() == b.to_dict()
+    assert a.ece.value == other.ece.value
+    assert a.ece.high != other.ece.high
+
+
+def test_prints_as_a_table_and_goes_to_json():
+    logits, labels = predictions(1200)
+    result = evaluate(labels, logits=logits, n_bins=10, confidence=0.9)
+    lines = str(result).splitlines()
+    assert lines[0] == "1,200 samples, 5 classes, 10 bins; 90 % intervals"
+    assert [line.split()[0] for line in lines[1:]] == list(FIGURES)
+    held = json.loads(json.dumps(result.to_dict()))
+    assert held["n_bins"] == 10
+    assert held["ece"] == {"value": result.ece.value, "low": result.ece.low, "high": result.ece.high}
+    assert "samples" not in held
+    assert "array" not in repr(result)
+    with pytest.raises(AttributeError):
+        result.n = 3
+
+
+def test_one_sample_tells_nothing_and_says_so():
+    result = evaluate([0], probs=[[0.7, 0.3]])
+    assert result.accuracy.low < 0.3
+    for name in ("ece", "oe", "rms"):
+        assert (getattr(result, name).low, getattr(result, name).high) == (0, 1)
+    assert (result.nll.low, result.nll.high) == (0, math.inf)
+
+
+def test_infinite_nll_is_reported_without_warnings():
+    result = evaluate([0, 1], probs=[[0.7, 0.3], [1.0, 0.0]])
+    assert result.nll.value == result.nll.high == math.inf
+    assert "inf" in str(result)
+
+
+def test_all_right_is_not_certain():
+    result = evaluate([0] * 50, probs=[[1.0, 0.0]] * 50)
+    assert result.accuracy.value == result.accuracy.high == 1
+    assert 0.9 < result.accuracy.low < 1
+    assert result.ece.value == 0
+    assert result.mce.high > 0.05
+
+
+def test_interval_of_ece_agrees_with_a_loop_of_resamples():
+    random = np.random.default_rng(3)
+    confidence = 1 - random.beta(1, 5, 10_000) * 0.8
+    correct = random.random(10_000) < confidence - 0.05
+    table = ReliabilityTable.from_confidences(confidence, correct)
+    loop = reference.resampled(confidence, correct, 15, 1000, seed=4)
+    ours = error_estimates(table)
+    for name in ("ece", "oe", "rms"):
+        value = getattr(table, name)()
+        low, high = error_interval(loop[name], value, 0.95)
+        width = high - low
+        assert ours[name].value == value
+        assert ours[name].low == pytest.approx(low, abs=0.15 * width)
+        assert ours[name].high == pytest.approx(high, abs=0.15 * width)
+
+
+@pytest.mark.parametrize("shift", [0.0, 0.03, 0.1])
+def test_intervals_cover_the_truth(shift):
+    random = np.random.default_rng(5)
+
+    def draw(n):
+        confidence = 1 - random.beta(1, 5, n) * 0.6
+        return confidence, np.where(confidence > 0.7, confidence - shift, confidence)
+
+    confidence, chance = draw(1_000_000)
+    edges = np.arange(16) / 15
+    index = np.searchsorted(edges, confidence, side="left") - 1
+    gap = np.bincount(index, confidence, 15) - np.bincount(index, chance, 15)
+    count = np.maximum(np.bincount(index, minlength=15), 1)
+    truth = {
+        "ece": np.abs(gap).sum() / 1e6,
+        "rms": math.sqrt((gap**2 / count).sum() / 1e6),
+        "rms_debiased": math.sqrt((gap**2 / count).sum() / 1e6),
+        "mce": np.abs(gap / count).max(),
+    }
+    hits = dict.fromkeys(truth, 0)
+    for _ in range(200):
+        confidence, chance = draw(1000)
+        table = ReliabilityTable.from_confidences(confidence, random.random(1000) < chance)
+        estimates = {**error_estimates(table, n_resamples=300), "mce": maximum_error_estimate(table)}
+        for name, value in truth.items():
+            hits[name] += estimates[name].low - 1e-12 <= value <= estimates[name].high + 1e-12
+    assert min(hits.values()) >= 0.9 * 200, hits
+
+
+def test_interval_of_mcc_covers_the_truth():
+    random = np.random.default_rng(6)
+    joint = np.array([[0.3, 0.05, 0.05], [0.1, 0.2, 0.0], [0.05, 0.05, 0.2]])
+
+    def draw(n):
+        return np.divmod(random.choice(9, size=n, p=joint.ravel()), 3)
+
+    labels, guess = draw(1_000_000)
+    truth = mcc(labels, predictions=guess)
+    hits = 0
+    for _ in range(200):
+        labels, guess = draw(300)
+        figure = evaluate(labels, probs=np.eye(3)[guess]).mcc
+        hits += figure.low <= truth <= figure.high
+    assert 0.9 * 200 <= hits <= 0.99 * 200
+
+
+def test_wilson_and_mean_intervals_by_hand():
+    low, high = wilson([0, 5, 10, 0], [10, 10, 10, 0])
+    np.testing.assert_allclose(low, [0, 0.236593, 0.722467, 0], atol=1e-6)
+    np.testing.assert_allclose(high, [0.277533, 0.763407, 1, 1], atol=1e-6)
+    figure = mean_interval(np.array([1.0, 3.0]), 0.95, low=0.0, high=9.0)
+    assert figure == Estimate(2.0, pytest.approx(2 - 1.959964, abs=1e-6), pytest.approx(2 + 1.959964, abs=1e-6))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_every_float_type_goes_in(dtype):
+    logits, labels = predictions(200)
+    held = torch.tensor(logits).to(dtype)
+    assert isinstance(evaluate(labels, logits=held), Evaluation)
+    assert evaluate(labels, probs=held.double().softmax(1).to(dtype)).ece.value == pytest.approx(
+        evaluate(labels, logits=logits).ece.value, abs=0.02
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({}, "got neither"),
+        ({"logits": [[0.0, 1.0]], "probs": [[0.0, 1.0]]}, "got both"),
+        ({"probs": [[0.0, 1.0]], "confidence": 1.0}, r"confidence must be a number in \(0, 1\), got 1.0"),
+        ({"probs": [[0.0, 1.0]], "confidence": 95}, r"confidence must be a number in \(0, 1\), got 95"),
+        ({"probs": [[0.0, 1.0]], "n_bins": 0}, "n_bins must be an integer of at least 1"),
+        ({"probs": [[0.0, 1.0]], "n_resamples": 0}, "n_resamples must be an integer of at least 1"),
+        ({"probs": [[0.0, 1.0]], "seed": -1}, "seed must be an integer of at least 0"),
+        ({"logits": [[math.inf, 1.0]]}, "logits must be finite"),
+        ({"probs": [[0.0, 0.5]]}, "sum to one"),
+    ],
+)
+def test_bad_input_is_named(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        evaluate([0], **arguments)
