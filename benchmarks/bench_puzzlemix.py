@@ -1,0 +1,209 @@
+"""PuzzleMix: the puzzle against a plain pipeline, the solvers against each other, and whole training steps.
+
+    python -m benchmarks puzzlemix
+
+The plain pipeline is what the method's description says, written without tricks: one image at a time, a minimum
+cut each, transport plans as dense n² × n² matrices, images rearranged by multiplying with them.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from benchmarks.resnet import CifarResNet18
+from benchmarks.timing import interleaved, milliseconds, ratio, shown, table, versions
+from vicinal import ERM, LogitMix, PuzzleMix
+from vicinal.objectives.puzzlemix import (
+    MaskCosts,
+    block_saliency,
+    mask_costs,
+    mask_energy,
+    mix_blocks,
+    saliency,
+    solve_masks,
+)
+
+COUNTS = (2, 4, 8, 16)
+TARGETS = {2: 12, 4: 15, 8: 25, 16: 120}
+OBJECTIVE = PuzzleMix()
+
+
+def main() -> None:
+    print(versions("scipy"), end="\n\n", flush=True)
+    print(pipeline(), end="\n\n", flush=True)
+    print(solvers(), end="\n\n", flush=True)
+    print(training_steps())
+
+
+def puzzle(x: Tensor, salient: Tensor, partner: Tensor, lam: float, n: int, solver: str = "fast") -> Tensor:
+    """All of PuzzleMix after the saliency, on the whole batch."""
+    costs = mask_costs(x, block_saliency(salient, n), partner, lam)
+    masks, plans = OBJECTIVE._transport(solve_masks(costs, solver=solver), salient, partner)
+    return mix_blocks(x, x.index_select(0, partner), masks, *plans)
+
+
+def plain_puzzle(x: Tensor, salient: Tensor, partner: Tensor, lam: float, n: int) -> Tensor:
+    """The same, one image after the other."""
+    costs = mask_costs(x, block_saliency(salient, n), partner, lam)
+    grid = max(n, OBJECTIVE.transport_blocks)
+    share = block_saliency(salient, grid)
+    mixed = []
+    for i, p in enumerate(partner.tolist()):
+        row = slice(i, i + 1)
+        alone = MaskCosts(costs.unary[row], costs.vertical[row], costs.horizontal[row])
+        mask = F.interpolate(solve_masks(alone, solver="exact")[None], size=grid)[0, 0]
+        own = dense_transport(x[i], mask, share[i])
+        other = dense_transport(x[p], 1 - mask, share[p])
+        weight = F.interpolate(mask[None, None], size=x.shape[-2:])[0]
+        mixed.append(weight * own + (1 - weight) * other)
+    return torch.stack(mixed)
+
+
+def dense_transport(image: Tensor, mask: Tensor, share: Tensor, eps: float = 0.8) -> Tensor:
+    """Row minima, column conflicts, n rounds, on the n² × n² matrix; then a product with the patches."""
+    n, size = len(mask), image.shape[-1] // len(mask)
+    place = torch.cartesian_prod(torch.arange(n), torch.arange(n)).float()
+    cost = eps * torch.cdist(place, place).square() / (n - 1) ** 2 - share.view(-1, 1) * (mask.view(1, -1) > 0)
+    for _ in range(n):
+        taken = torch.zeros_like(cost).scatter_(1, cost.min(1, keepdim=True).indices, 1)
+        fight = torch.where(taken > 0, cost, math.inf)
+        won = torch.zeros_like(cost).scatter_(0, fight.min(0, keepdim=True).indices, 1) * taken
+        cost = cost + taken - won
+    patches = F.unfold(image[None], size, stride=size)
+    return F.fold(patches @ won, image.shape[-2:], size, stride=size)[0]
+
+
+def pipeline(rounds: int = 7) -> str:
+    """Everything but the saliency, at 128 × 3 × 32 × 32."""
+    x, salient, partner = digits()
+    rows = []
+    for n in COUNTS:
+        seconds = interleaved(
+            {
+                "fast": lambda n=n: puzzle(x, salient, partner, 0.4, n),
+                "exact": lambda n=n: puzzle(x, salient, partner, 0.4, n, "exact"),
+                "plain": lambda n=n: plain_puzzle(x, salient, partner, 0.4, n),
+            },
+            rounds=rounds,
+        )
+        rows.append(
+            [
+                f"{n} × {n}",
+                milliseconds(seconds["fast"]),
+                f"{1000 * processor_seconds(n, rounds):.3g} ms",
+                f"≤ {TARGETS[n]} ms",
+                milliseconds(seconds["exact"]),
+                milliseconds(seconds["plain"]),
+                shown(ratio(seconds["plain"], seconds["fast"])),
+                "≥ 8×",
+            ]
+        )
+    default, exact = '`solver="fast"` (default)', '`solver="exact"`'
+    header = ["blocks", default, "its processor time", "target", exact, "plain", "plain / default"]
+    return table([*header, "target"], rows)
+
+
+def processor_seconds(n: int, rounds: int) -> float:
+    """Return the median processor time of the default: what it costs however busy the machine is."""
+    x, salient, partner = digits()
+    seconds = []
+    for _ in range(rounds):
+        start = time.process_time()
+        puzzle(x, salient, partner, 0.4, n)
+        seconds.append(time.process_time() - start)
+    return statistics.median(seconds)
+
+
+def solvers(batches: int = 4) -> str:
+    """Energy of the fast solver above that of the exact one, on random and on real saliency."""
+    generator = torch.Generator().manual_seed(0)
+    x, real, partner = digits()
+    rows = []
+    for n in COUNTS:
+        gaps: dict[str, list[Tensor]] = {"random": [], "real": []}
+        for _ in range(batches):
+            lam = float(torch.rand((), generator=generator))
+            noise = torch.rand(x.shape, generator=generator)
+            heavy = torch.randn(real.shape, generator=generator).mul(1.5).exp()
+            for name, images, salient in (("random", noise, heavy), ("real", x, real)):
+                costs = mask_costs(images, block_saliency(salient, n), partner, lam)
+                exact, fast = (mask_energy(solve_masks(costs, solver=s), costs) for s in ("exact", "fast"))
+                gaps[name].append(fast / exact - 1)
+        shares = [torch.cat(g) for g in gaps.values()]
+        rows.append(
+            [f"{n} × {n}", *(f"{100 * g.mean():.3f} % (worst {100 * g.max():.2f} %)" for g in shares), "≤ 1.5 %"]
+        )
+    return table(["blocks", "gap, random saliency", "gap, saliency of a CNN on digits", "target (mean)"], rows)
+
+
+def training_steps(rounds: int = 9) -> str:
+    """One SGD step of the CIFAR ResNet-18 of width 16, B = 128; and the saliency alone."""
+    torch.manual_seed(0)
+    x, y = torch.rand(128, 3, 32, 32), torch.randint(10, (128,))
+
+    def step_with(objective):
+        model = CifarResNet18()
+        optimiser = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+
+        def step():
+            optimiser.zero_grad()
+            objective(model, x, y).backward()
+            optimiser.step()
+
+        return step
+
+    model = CifarResNet18()
+    objectives = {"`ERM()`": ERM()}
+    objectives |= {f"`PuzzleMix(block_counts=({n},))`": PuzzleMix(block_counts=(n,)) for n in COUNTS}
+    objectives["`LogitMix(PuzzleMix(block_counts=(8,)), weight=0.5)`"] = LogitMix(
+        PuzzleMix(block_counts=(8,)), weight=0.5
+    )
+    contenders = {name: step_with(o) for name, o in objectives.items()}
+    contenders["`saliency` alone"] = lambda: saliency(model, x, y)
+    seconds = interleaved(contenders, rounds=rounds, warmup=2)
+    rows = []
+    for name, s in seconds.items():
+        target = "≤ 2.0×" if name.startswith("`PuzzleMix") else ""
+        rows.append([name, milliseconds(s), shown(ratio(s, seconds["`ERM()`"])), target])
+    return table(["training step, ResNet-18 width 16, B = 128", "time", "of ERM", "target"], rows)
+
+
+_DIGITS: list[tuple[Tensor, Tensor, Tensor]] = []
+
+
+def digits() -> tuple[Tensor, Tensor, Tensor]:
+    """128 digits as 3 × 32 × 32 images, their saliency to a small CNN trained on them, and partners."""
+    if not _DIGITS:
+        from sklearn.datasets import load_digits
+
+        torch.manual_seed(0)
+        images, labels = load_digits(return_X_y=True)
+        x = F.interpolate(torch.tensor(images).float().view(-1, 1, 8, 8) / 16, size=32, mode="bilinear")
+        x, y = x.expand(-1, 3, -1, -1), torch.tensor(labels)
+        model = nn.Sequential(
+            nn.Conv2d(3, 16, 5, 2, 2),
+            nn.ReLU(),
+            nn.Conv2d(16, 32, 3, 2, 1),
+            nn.ReLU(),
+            nn.Flatten(),
+            nn.Linear(2048, 10),
+        )
+        optimiser = torch.optim.Adam(model.parameters(), lr=2e-3)
+        for step in range(100):
+            part = torch.arange(128 * step, 128 * (step + 1)) % len(x)
+            optimiser.zero_grad()
+            F.cross_entropy(model(x[part]), y[part]).backward()
+            optimiser.step()
+        x, y = x[:128].contiguous(), y[:128]
+        _DIGITS.append((x, saliency(model, x, y), torch.randperm(128)))
+    return _DIGITS[0]
+
+
+if __name__ == "__main__":
+    main()
