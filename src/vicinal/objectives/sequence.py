@@ -1,0 +1,322 @@
+r"""SequenceMixup: mixup for transformers, at the embeddings, at an encoder layer or at the sentence vector.
+
+.. math::
+    \tilde h_k = \lambda h_k(x) + (1-\lambda) h_k(x_\pi), \qquad
+    \mathcal{L} = \lambda H(f_k(\tilde h_k), y) + (1-\lambda) H(f_k(\tilde h_k), y_\pi)
+
+where :math:`h_0` are the embeddings, :math:`h_k` the output of encoder layer k, and `"head"` what the last linear
+layer receives. Both members of a pair are first made equally long, so that one attention mask fits their mixture.
+
+References
+----------
+Zhang & Vaidya, "MixUp Training Leads to Reduced Overfitting and Improved Calibration for the Transformer
+Architecture", 2021 (arXiv:2102.11402).
+
+Not compared with code of the authors. What this library decides: partners form a random matching, since under any
+other permutation a row would need one padding with its partner and another with the row it is the partner of; the
+batch runs through the model once and is mixed on the way, never twice with different dropout; no model is rewritten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from vicinal import _random, losses
+from vicinal._checks import choice, flag, freeze, integer, number
+from vicinal._forward import call, mixed_at, twice
+from vicinal._objective import MixingObjective
+from vicinal._transformers import counted_positions, embeddings_name, encoder_layer_names, head_name, padding_id
+from vicinal._typing import Batch, Model
+from vicinal.mixing import PairPlan
+
+__all__ = ["SequenceMixup", "SequencePlan", "pad_pairs"]
+
+
+def pad_pairs(
+    input_ids: Tensor,
+    attention_mask: Tensor,
+    partner: Tensor,
+    *,
+    pad: int | str = "sep",
+    scope: str = "pair",
+) -> tuple[Tensor, Tensor]:
+    """Return token ids and attention mask with both members of each pair equally long.
+
+    Positions that are padding in a row but not in its partner get `pad`, and are attended to by both. A row
+    that is its own partner keeps its padding.
+
+    Parameters
+    ----------
+    input_ids, attention_mask
+        Integers `[N, L]`; the mask is 0 on padding.
+    partner
+        The row each row is mixed with, a matching `[N]`.
+    pad
+        `"sep"` repeats the row's last attended token, a number writes that token, `"none"` leaves the ids.
+    scope
+        `"pair"` pads to the longer of the two, `"max"` to the longest row of all.
+
+    >>> ids, mask = torch.tensor([[5, 6, 7, 9], [5, 9, 0, 0]]), torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0]])
+    >>> pad_pairs(ids, mask, torch.tensor([1, 0]))
+    (tensor([[5, 6, 7, 9],
+            [5, 9, 9, 9]]), tensor([[1, 1, 1, 1],
+            [1, 1, 1, 1]]))
+    """
+    own = attention_mask != 0
+    shared = own | own[partner] if scope == "pair" else own.any(0).expand_as(own)
+    alone = partner == torch.arange(len(partner), device=partner.device)
+    filled = shared & ~own & ~alone[:, None]
+    if pad == "sep":
+        columns = torch.arange(own.shape[1], device=own.device)
+        last = torch.where(own, columns, 0).amax(1, keepdim=True)
+        ids = torch.where(filled, input_ids.gather(1, last), input_ids)
+    else:
+        ids = input_ids if pad == "none" else input_ids.masked_fill(filled, int(pad))
+    return ids, torch.where(filled, 1, attention_mask).to(attention_mask.dtype)
+
+
+@dataclass(frozen=True, eq=False)
+class SequencePlan(PairPlan):
+    """A pair plan with the layer at which the rows are mixed."""
+
+    layer: int | str = 0
+    """0 for the embeddings, k for encoder layer k, or `"head"`."""
+    name: str = ""
+    """The submodule that is."""
+    choices: int = 1
+    """How many rows of the model belong to one sample: more than one in multiple choice."""
+
+    @property
+    def at_head(self) -> bool:
+        """True where only the last linear layer sees a mixture."""
+        return self.layer == "head"
+
+    def beside_clean(self) -> SequencePlan:
+        """Return the plan for `[x; x]` whose first half stays clean."""
+        lam, partner = self._beside_clean()
+        return SequencePlan(lam, partner, self.mixed, layer=self.layer, name=self.name, choices=self.choices)
+
+    def of_rows(self) -> PairPlan:
+        """Return the plan of the model's rows: choice c of a sample meets choice c of its partner."""
+        choice = torch.arange(self.choices, device=self.partner.device)
+        partner = (self.partner[:, None] * self.choices + choice).flatten()
+        return PairPlan(self.lam.repeat_interleave(self.choices), partner, mixed=self.mixed)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class SequenceMixup(MixingObjective):
+    """Mix token sequences inside a transformer.
+
+    `SequenceMixup.input()`, `.cls()` and `.manifold(layers=…)` are the paper's three forms. It takes a tokenised
+    batch (`input_ids`, `attention_mask`, …) or a tensor of token ids, `[B, L]`, or `[B, C, L]` and `[B·C, L]` for
+    multiple choice. Without an attention mask nothing is padding.
+
+    Parameters
+    ----------
+    layers
+        The layers to choose from, one drawn per step: 0 for the embeddings, k for the output of encoder layer k,
+        `"head"` for the input of the linear layer that produces the logits (after dropout).
+    alpha
+        α ≥ 0 of Beta(α, α); 1 (this library's choice) draws λ uniformly.
+    pad
+        What a row holds where only its partner has tokens, below the head: `"sep"` repeats the row's last
+        attended token (SEP in BERT, `</s>` in RoBERTa), an integer is a token id (an unused token, say),
+        `"pad"` the model's padding token, `"none"` whatever the batch holds there. Both rows attend to it.
+    scope
+        Pad to the longer of the two (`"pair"`) or to the longest of the batch (`"max"`).
+    per_sample
+        Draw one λ per sample instead of one per batch.
+    label_smoothing
+        ε of each label before it is mixed; 0 unless asked for.
+
+    >>> class Bag(torch.nn.Module):
+    ...     def __init__(self):
+    ...         super().__init__()
+    ...         self.embedding, self.classifier = torch.nn.Embedding(100, 8), torch.nn.Linear(8, 3)
+    ...     def forward(self, input_ids):
+    ...         return self.classifier(self.embedding(input_ids).mean(1))
+    >>> objective = SequenceMixup.manifold(layers=[0, "head"], alpha=1.0)
+    >>> loss = objective(Bag(), torch.randint(100, (8, 5)), torch.randint(3, (8,)))
+    >>> SequenceMixup.cls().layers
+    ('head',)
+    """
+
+    alpha: float = 1.0
+    layers: Sequence[int | str]
+    pad: int | str = "sep"
+    scope: str = "pair"
+    per_sample: bool = False
+    label_smoothing: float = 0.0
+
+    def __post_init__(self) -> None:
+        freeze(
+            self,
+            alpha=number("alpha", self.alpha, low=0, infinite=True),
+            layers=_check_layers(self.layers),
+            pad=_check_pad(self.pad),
+            scope=choice("scope", self.scope, ("pair", "max")),
+            per_sample=flag("per_sample", self.per_sample),
+            label_smoothing=number("label_smoothing", self.label_smoothing, low=0, high=1),
+        )
+
+    @classmethod
+    def input(
+        cls,
+        *,
+        alpha: float = 1.0,
+        pad: int | str = "sep",
+        scope: str = "pair",
+        per_sample: bool = False,
+        label_smoothing: float = 0.0,
+    ) -> SequenceMixup:
+        """Input MixUp: mix the embeddings."""
+        return cls.manifold(
+            layers=[0], alpha=alpha, pad=pad, scope=scope, per_sample=per_sample, label_smoothing=label_smoothing
+        )
+
+    @classmethod
+    def cls(cls, *, alpha: float = 1.0, per_sample: bool = False, label_smoothing: float = 0.0) -> SequenceMixup:
+        """CLS MixUp: mix the sentence vectors, which need no padding."""
+        return cls(layers=["head"], alpha=alpha, per_sample=per_sample, label_smoothing=label_smoothing)
+
+    @classmethod
+    def manifold(
+        cls,
+        *,
+        layers: Sequence[int | str],
+        alpha: float = 1.0,
+        pad: int | str = "sep",
+        scope: str = "pair",
+        per_sample: bool = False,
+        label_smoothing: float = 0.0,
+    ) -> SequenceMixup:
+        """Manifold MixUp: mix at a layer drawn from `layers` in each step."""
+        return cls(
+            layers=layers, alpha=alpha, pad=pad, scope=scope, per_sample=per_sample, label_smoothing=label_smoothing
+        )
+
+    def draw(self, model: Model, x: Batch, y: Tensor, *, generator: torch.Generator | None = None) -> SequencePlan:
+        """Draw the layer, λ and a matching of the batch."""
+        names = _layer_names(model, self.layers)  # an unknown layer must not wait until it is drawn
+        n, rows = len(y), _n_token_rows(x)
+        if n == 0 or rows % n:
+            raise ValueError(f"x must hold as many sequences as y has rows ({n}), or a multiple of it, got {rows}")
+        k = int(_random.integers(len(self.layers), 1, generator=generator))
+        lam = _random.beta(self.alpha, n if self.per_sample else 1, generator=generator).float().expand(n)
+        partner = _random.matching(n, generator=generator)
+        return SequencePlan(
+            lam.to(y.device),
+            partner.to(y.device),
+            mixed=self.alpha > 0,
+            layer=self.layers[k],
+            name=names[k],
+            choices=rows // n,
+        )
+
+    def forward(self, model: Model, x: Batch, plan: SequencePlan) -> Tensor:
+        """Return the logits of the batch mixed at the planned layer; at the head only the head sees doubled rows."""
+        rows = plan.of_rows()
+        if not plan.at_head:
+            if 2 * _n_token_rows(x) == len(rows.partner):
+                x = twice(x)
+            if plan.mixed:
+                x = self._padded(model, x, rows.partner)
+        with mixed_at(model, plan.name, _checked(rows, plan, x), inputs=plan.at_head):
+            return call(model, x)
+
+    def loss(self, logits: Tensor, y: Tensor, plan: SequencePlan) -> Tensor:
+        """Return the mixed cross-entropy of each row; for regression the squared error to the mixed target."""
+        return losses.mixed_loss(logits, y, plan.weights, plan.partners, label_smoothing=self.label_smoothing)
+
+    def _padded(self, model: Model, x: Batch, partner: Tensor) -> Batch:
+        """Return the batch with its pairs equally long."""
+        if not isinstance(x, Mapping) or x.get("attention_mask") is None:
+            return x
+        ids, mask = x["input_ids"], x["attention_mask"]
+        if mask.shape != ids.shape:
+            raise ValueError(
+                f"attention_mask must have the shape of input_ids, {list(ids.shape)}, got {list(mask.shape)}"
+            )
+        pad = padding_id(model) if self.pad == "pad" else self.pad
+        flat_ids, flat_mask = ids.reshape(-1, ids.shape[-1]), mask.reshape(-1, ids.shape[-1])
+        new_ids, new_mask = pad_pairs(flat_ids, flat_mask, partner, pad=pad, scope=self.scope)
+        padded = {**x, "input_ids": new_ids.view(ids.shape), "attention_mask": new_mask.view(ids.shape)}
+        if pad == "sep" or x.get("position_ids") is not None:
+            return padded
+        nowhere = counted_positions(model)
+        if nowhere is not None:
+            # The model would give each PAD token it is now to attend to one and the same position.
+            tokens = (new_ids != nowhere) | (new_mask != flat_mask)
+            padded["position_ids"] = (tokens.cumsum(1) * tokens + nowhere).view(ids.shape)
+        return padded
+
+
+def _checked(rows: PairPlan, plan: SequencePlan, x: Batch) -> Callable[[Tensor], Tensor]:
+    """Return the rows' `combine`, which refuses states whose first dimension is not the rows."""
+    n, length = _n_token_rows(x), _token_ids(x).shape[-1]
+    expected = (n,) if plan.at_head else (n, length)
+
+    def combine(states: Tensor) -> Tensor:
+        if states.shape[:-1] != expected:
+            raise ValueError(
+                f"the layer {plan.name!r} must see states of shape {[*expected, 'D']} to be mixed, "
+                f"got {list(states.shape)}"
+            )
+        return rows.combine(states)
+
+    return combine
+
+
+def _layer_names(model: Model, layers: Sequence[int | str]) -> list[str]:
+    """Return the submodule of each layer."""
+    numbered = encoder_layer_names(model) if any(k not in (0, "head") for k in layers) else []
+    names = []
+    for layer in layers:
+        if layer == "head":
+            names.append(head_name(model))
+        elif layer == 0:
+            names.append(embeddings_name(model))
+        elif int(layer) <= len(numbered):
+            names.append(numbered[int(layer) - 1])
+        else:
+            allowed = f'0 to {len(numbered)} and "head"' if numbered else '0 and "head", since it has no encoder layers'
+            raise ValueError(f"layers of this model are {allowed}, got {layer}")
+    return names
+
+
+def _token_ids(x: Batch) -> Tensor:
+    if isinstance(x, Mapping) and x.get("input_ids") is None:
+        raise ValueError(f"x must hold input_ids, the token ids of each sequence, got {list(x)}")
+    ids = x["input_ids"] if isinstance(x, Mapping) else x
+    if ids.is_floating_point() or ids.ndim < 2:
+        raise ValueError(
+            f"token ids must be integers [B, L] or [B, C, L], got {ids.dtype} {list(ids.shape)}: for other input "
+            "use Mixup or ManifoldMixup"
+        )
+    return ids
+
+
+def _n_token_rows(x: Batch) -> int:
+    return _token_ids(x).shape[:-1].numel()
+
+
+def _check_layers(layers: Sequence[int | str]) -> tuple[int | str, ...]:
+    allowed = 'a non-empty list of layer numbers (0 for the embeddings) and "head"'
+    if isinstance(layers, str) or not isinstance(layers, Sequence) or not layers:
+        raise ValueError(f"layers must be {allowed}, got {layers!r}")
+    for layer in layers:
+        if layer != "head" and (isinstance(layer, bool) or not isinstance(layer, int) or layer < 0):
+            raise ValueError(f"layers must be {allowed}, got {layer!r} among {layers!r}")
+    return tuple(layers)
+
+
+def _check_pad(pad: int | str) -> int | str:
+    if isinstance(pad, str):
+        if pad not in ("sep", "pad", "none"):
+            raise ValueError(f"pad must be a token id or one of 'sep', 'pad', 'none', got {pad!r}")
+        return pad
+    return integer("pad", pad, low=0)
