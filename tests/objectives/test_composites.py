@@ -39,7 +39,11 @@ def slow_terms(base, model, x, y, seed):
         target = sum(w * clean[j].softmax(0) for w, j in sources)
         probs = probs + ((target - mixed[i].softmax(0)) ** 2).sum() / K
     n = len(x)
-    return F.cross_entropy(clean, y), {"mse": mse / n, "l2": l2 / n, "probs": probs / n}, base.loss(mixed, y, plan).mean()
+    return (
+        F.cross_entropy(clean, y),
+        {"mse": mse / n, "l2": l2 / n, "probs": probs / n},
+        base.loss(mixed, y, plan).mean(),
+    )
 
 
 @pytest.mark.parametrize("base", BASES, ids=repr)
@@ -47,9 +51,7 @@ def slow_terms(base, model, x, y, seed):
 @pytest.mark.parametrize("split_forward", [False, True])
 def test_logitmix_against_its_equation(base, kind, split_forward):
     model, x, y = setup()
-    objective = LogitMix(
-        base, weight=0.3, cls_weight=2, mix_weight=0.7, similarity=kind, split_forward=split_forward
-    )
+    objective = LogitMix(base, weight=0.3, cls_weight=2, mix_weight=0.7, similarity=kind, split_forward=split_forward)
     for seed in range(3):
         clean, similar, mixed = slow_terms(base, model, x, y, seed)
         terms = objective.terms(model, x, y, generator=seeded(seed))
@@ -164,5 +166,10 @@ def test_schedules_wrap_objectives_only():
 
 
 def test_schedules_over_objectives_without_state_have_no_state():
-    with pytest.raises(TypeError, match="keeps no training state"):
-        Warmup(Mixup(alpha=1.0), epochs=1).bind()
+    schedule = Warmup(Mixup(alpha=1.0), epochs=1)
+    assert schedule.state_dict() == {}
+    schedule.load_state_dict({})
+    with pytest.raises(ValueError, match="keeps no training state"):
+        schedule.load_state_dict({"counts": torch.zeros(1)})
+    with pytest.raises(TypeError, match="nothing to bind"):
+        schedule.bind()

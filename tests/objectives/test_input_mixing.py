@@ -132,7 +132,10 @@ def test_alpha_zero_is_plain_training(objective):
     ("objective", "plan"),
     [
         (Mixup(alpha=1.0), PairPlan(torch.ones(5), torch.tensor([4, 3, 2, 1, 0]))),
-        (KMixup(alpha=1.0, k=2), GroupPlan(torch.tensor([[1.0, 0.0]] * 5), torch.tensor([[i, 4 - i] for i in range(5)]))),
+        (
+            KMixup(alpha=1.0, k=2),
+            GroupPlan(torch.tensor([[1.0, 0.0]] * 5), torch.tensor([[i, 4 - i] for i in range(5)])),
+        ),
         (CutMix(), BoxPlan(torch.ones(5), torch.tensor([4, 3, 2, 1, 0]), boxes=torch.zeros(4, dtype=torch.int64))),
     ],
     ids=["Mixup", "KMixup", "CutMix"],
@@ -222,7 +225,8 @@ def test_bad_hyper_parameters_are_named(make, message):
 
 
 @pytest.mark.parametrize(
-    "make", [lambda: Mixup(alpha="1"), lambda: Mixup(alpha=True), lambda: Mixup(alpha=1.0, per_sample=1), lambda: Mixup(1.0)]
+    "make",
+    [lambda: Mixup(alpha="1"), lambda: Mixup(alpha=True), lambda: Mixup(alpha=1.0, per_sample=1), lambda: Mixup(1.0)],
 )
 def test_wrong_types_are_refused(make):
     with pytest.raises(TypeError):

@@ -137,7 +137,8 @@ def test_other_outputs_are_refused(kind):
             return x[:, :K]
 
     x, y = data()
-    with pytest.raises(ValueError, match=f"'block' must return a tensor or a tuple.*{'list' if kind == 'list' else 'tuple'}"):
+    returned = {"list": "list", "empty": "tuple"}[kind]
+    with pytest.raises(ValueError, match=f"'block' must return a tensor or a tuple.*{returned}"):
         ManifoldMixup(layers=["block"])(Single(), x, y)
 
 

@@ -14,6 +14,7 @@ training.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, final
 
@@ -26,7 +27,7 @@ from vicinal._forward import call
 from vicinal._objective import Objective
 from vicinal._typing import Batch, Model, ObjectiveLike
 
-__all__ = ["Between", "Warmup"]
+__all__ = ["Between", "Warmup", "unscheduled"]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -80,23 +81,24 @@ class _Windowed(Objective):
     @final
     def bind(self, *args: Any, **kwargs: Any) -> _Windowed:
         """Return this schedule over the bound objective, for one that needs training state."""
-        return replace(self, objective=self._stateful("bind")(*args, **kwargs))
+        if not hasattr(self.objective, "bind"):
+            raise TypeError(f"{self.objective!r} keeps no training state: there is nothing to bind")
+        return replace(self, objective=self.objective.bind(*args, **kwargs))
 
     @final
     def state_dict(self) -> dict[str, Any]:
-        """Return the training state of a bound objective."""
-        state: dict[str, Any] = self._stateful("state_dict")()
-        return state
+        """Return the training state of the objective, empty if it keeps none."""
+        save = getattr(self.objective, "state_dict", None)
+        return {} if save is None else dict(save())
 
     @final
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore the training state of a bound objective."""
-        self._stateful("load_state_dict")(state)
-
-    def _stateful(self, method: str) -> Any:
-        if not hasattr(self.objective, method):
-            raise TypeError(f"{self.objective!r} has no {method}: it keeps no training state")
-        return getattr(self.objective, method)
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore the training state of the objective."""
+        load = getattr(self.objective, "load_state_dict", None)
+        if load is not None:
+            load(state)
+        elif state:
+            raise ValueError(f"{self.objective!r} keeps no training state, got {list(state)}")
 
 
 @final
@@ -162,6 +164,13 @@ class Between(_Windowed):
 
     def _window(self) -> tuple[float, float]:
         return self.start, self.stop
+
+
+def unscheduled(objective: Any) -> Any:
+    """Return the objective inside schedules: the one that may keep training state."""
+    while isinstance(objective, _Windowed):
+        objective = objective.objective
+    return objective
 
 
 def _check_objective(objective: Any) -> ObjectiveLike:
