@@ -1,0 +1,257 @@
+"""Hugging Face: fine-tune with any objective by changing two lines.
+
+>>> from vicinal.integrations.huggingface import MixupTrainer       # was: from transformers import Trainer
+>>> # MixupTrainer(model, args, train_dataset=…, objective=SequenceMixup.cls(alpha=0.4))   # was: Trainer(…)
+
+In training the loss is the objective's; in evaluation it is plain cross-entropy. The model never receives labels, since
+float labels would silently turn its loss into a multi-label one. Everything else is the `Trainer`'s: gradient
+accumulation, mixed precision, checkpoints, several processes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Sampler
+
+from vicinal import losses
+from vicinal._checks import require
+from vicinal._forward import call
+from vicinal._typing import Batch, ObjectiveLike
+from vicinal.dynamics import AUM
+from vicinal.metrics import ReliabilityTable, brier, nll
+from vicinal.objectives.erm import ERM
+from vicinal.objectives.schedule import unscheduled
+
+require("transformers", "text")
+from transformers import Trainer, TrainerCallback  # noqa: E402
+from transformers.trainer_utils import EvalPrediction  # noqa: E402
+
+__all__ = ["MixupTrainer", "MixupTrainerMixin", "compute_metrics"]
+
+if TYPE_CHECKING:
+    _AnyTrainer = Trainer
+else:
+    _AnyTrainer = object
+
+
+class MixupTrainerMixin(_AnyTrainer):
+    """Put this before your own `Trainer` class: `class MyMixupTrainer(MixupTrainerMixin, MyTrainer)`.
+
+    Parameters
+    ----------
+    *args, **kwargs
+        What the trainer takes.
+    objective
+        What is minimised in training: `SequenceMixup.cls(alpha=0.4)`, a bound `GuidedMixup`, `ERM()` …. It receives
+        the epoch as `state.epoch`. The state of a bound objective is saved with each checkpoint and restored by
+        `resume_from_checkpoint`.
+    index_column
+        The column that holds each sample's position in the training set, for objectives that track samples. It is kept
+        although the model does not know it, and never reaches the model.
+    aum
+        An `AUM` tracker that records every training sample's margin, saved with each checkpoint and merged over
+        processes after each epoch: the first stage of `GuidedMixup`. Margins are of clean samples, so the objective
+        has to be `ERM`.
+    train_batch_sampler
+        What chooses the batches of training instead of the trainer's sampler: a `BalancedBatchSampler`, say.
+    """
+
+    #: An objective returns the mean of its micro-batch, so the Trainer has to divide by the accumulation steps. Left
+    #: to guess, it would not: BERT-type models accept loss kwargs, and loss and gradients came out N times too large.
+    loss_is_scaled_for_ga: bool | None = False
+
+    objective: ObjectiveLike
+    index_column: str
+    aum: AUM | None
+    train_batch_sampler: Sampler[list[int]] | None
+
+    def __init__(
+        self,
+        *args: Any,
+        objective: ObjectiveLike,
+        index_column: str = "index",
+        aum: AUM | None = None,
+        train_batch_sampler: Sampler[list[int]] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        if isinstance(objective, type) or not callable(objective):
+            raise TypeError(f"objective must be an objective such as Mixup(alpha=0.4), got {objective!r}")
+        if aum is not None and not isinstance(objective, ERM):
+            raise ValueError(f"aum records clean samples, so the objective must be ERM(), got {objective!r}")
+        self.objective = objective
+        self.index_column = index_column
+        self.aum = aum
+        self.train_batch_sampler = train_batch_sampler
+        super().__init__(*args, **kwargs)
+        self.add_callback(_MergeRanks(self))
+        self.model_accepts_loss_kwargs = False  # how releases before `loss_is_scaled_for_ga` are told the same
+        if self.args.label_smoothing_factor != 0:
+            raise ValueError(
+                f"label_smoothing_factor must be 0, got {self.args.label_smoothing_factor:g}: the objective makes the "
+                "loss, so smooth there, with ERM(label_smoothing=…) or the label_smoothing of a mixing objective"
+            )
+        if self.compute_loss_func is not None:
+            raise ValueError("compute_loss_func must be None: the objective makes the loss")
+        if len(self.label_names) > 1:
+            raise ValueError(f"an objective needs one column of labels, this model takes {self.label_names}")
+
+    def compute_loss(
+        self,
+        model: nn.Module,
+        inputs: dict[str, Any],
+        return_outputs: bool = False,
+        num_items_in_batch: Tensor | int | None = None,
+    ) -> Any:
+        """Return the objective's loss in training, plain cross-entropy in evaluation."""
+        label = self.label_names[0] if self.label_names else "labels"
+        if label not in inputs:
+            raise ValueError(f"the batch has no {label!r}, only {list(inputs)}: the objective needs labels")
+        x, y = self._without_index(inputs), inputs[label]
+        del x[label]
+        if model.training:
+            if return_outputs:
+                raise ValueError(
+                    "return_outputs must be False in training: a mixed batch has no outputs of its samples"
+                )
+            return self._training_loss(model, x, y, index=inputs.get(self.index_column), epoch=self.state.epoch)
+        outputs = model(**x)
+        logits = getattr(outputs, "logits", outputs)
+        loss = losses.loss(logits, y).mean()
+        # The Trainer takes the first of anything but a dict for the loss.
+        return (loss, outputs if isinstance(outputs, dict) else {"logits": logits}) if return_outputs else loss
+
+    def prediction_step(self, model: nn.Module, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
+        """Predict as the trainer does; the index is kept from the model."""
+        return super().prediction_step(model, self._without_index(inputs), *args, **kwargs)
+
+    def get_train_dataloader(self) -> Any:
+        """Return the trainer's loader, or one over `train_batch_sampler`."""
+        if self.train_batch_sampler is None:
+            return super().get_train_dataloader()
+        loader = DataLoader(
+            self.train_dataset,  # type: ignore[arg-type]  # one without positions has no batches to choose
+            batch_sampler=self.train_batch_sampler,
+            collate_fn=self._get_collator_with_removed_columns(self.data_collator, description="training"),
+            num_workers=self.args.dataloader_num_workers,
+            pin_memory=self.args.dataloader_pin_memory,
+        )
+        return self.accelerator.prepare(loader)
+
+    def _training_loss(self, model: nn.Module, x: Batch, y: Tensor, *, index: Tensor | None, epoch: float) -> Tensor:
+        if self.aum is None:
+            return self.objective(model, x, y, index=index, epoch=epoch)
+        if index is None:
+            raise ValueError(f"aum needs to know the samples: give each row its number in {self.index_column!r}")
+        logits = call(model, x)
+        self.aum.update(logits, y, index, epoch=epoch)
+
+        def computed(*args: Any, **kwargs: Any) -> Tensor:
+            return logits
+
+        return self.objective(computed, x, y)  # type: ignore[arg-type]  # all that ERM does is call it
+
+    def _without_index(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: value for name, value in inputs.items() if name != self.index_column}
+
+    def _set_signature_columns_if_needed(self) -> None:
+        super()._set_signature_columns_if_needed()
+        columns: Any = self._signature_columns
+        if self.index_column not in columns:
+            columns.append(self.index_column)
+
+    # The state of objective and tracker travels with the optimizer's: saved in each checkpoint, read when training
+    # resumes and not when the best model is loaded.
+
+    def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
+        super()._save_optimizer_and_scheduler(output_dir)
+        for name, part in self._stateful().items():
+            os.makedirs(output_dir, exist_ok=True)
+            torch.save(part.state_dict(), self._state_file(output_dir, name))
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        super()._load_optimizer_and_scheduler(checkpoint)
+        if checkpoint is None:
+            return
+        for name, part in self._stateful().items():
+            path = self._state_file(checkpoint, name)
+            if not os.path.isfile(path):
+                raise ValueError(f"the checkpoint has no {os.path.basename(path)}: it was saved without {part!r}")
+            part.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
+
+    def _stateful(self) -> dict[str, Any]:
+        parts = {"objective": unscheduled(self.objective), "aum": self.aum}
+        return {name: part for name, part in parts.items() if hasattr(part, "state_dict")}
+
+    def _state_file(self, folder: str, name: str) -> str:
+        rank = f"_{self.args.process_index}" if self.args.world_size > 1 else ""
+        return os.path.join(folder, f"{name}{rank}.pt")
+
+
+class MixupTrainer(MixupTrainerMixin, Trainer):
+    """A `transformers.Trainer` that trains with an objective.
+
+    Parameters
+    ----------
+    *args, **kwargs
+        What `Trainer` takes: model, arguments, datasets, `compute_metrics`, ….
+    objective
+        What is minimised in training.
+    index_column
+        The column with each sample's position in the training set, for objectives that track samples.
+    aum
+        A tracker of the margins, for the first stage of `GuidedMixup`.
+    train_batch_sampler
+        What chooses the batches of training, for its second.
+
+    The three-line form of Park & Caragea's two stages, the second from the initial weights again::
+
+        MixupTrainer(model, args, train_dataset=train, objective=ERM(), aum=(aum := AUM(len(train)))).train()
+        guided = GuidedMixup().bind(aum)
+        MixupTrainer(fresh_model, args, train_dataset=train, objective=guided).train()
+    """
+
+
+def compute_metrics(prediction: EvalPrediction, *, n_bins: int = 15) -> dict[str, float]:
+    """Return accuracy, ECE, OE, NLL and Brier score of a classifier's logits: pass it to the trainer.
+
+    Parameters
+    ----------
+    prediction
+        What the trainer hands over. Where the model returns more than logits, they come first.
+    n_bins
+        Bins of ECE and OE, reported beside them; `functools.partial(compute_metrics, n_bins=10)` for another number.
+
+    >>> import numpy as np
+    >>> metrics = compute_metrics(EvalPrediction(np.array([[2.0, 0.0], [0.0, 0.0]]), np.array([0, 1])))
+    >>> {name: round(value, 3) for name, value in metrics.items()}
+    {'accuracy': 0.5, 'ece': 0.31, 'oe': 0.125, 'nll': 0.41, 'brier': 0.264, 'n_bins': 15}
+    """
+    logits = prediction.predictions
+    logits = logits[0] if isinstance(logits, tuple) else logits
+    labels = prediction.label_ids
+    table = ReliabilityTable.from_logits(logits, labels, n_bins=n_bins)
+    return {
+        "accuracy": table.accuracy,
+        "ece": table.ece(),
+        "oe": table.oe(),
+        "nll": nll(labels, logits=logits),
+        "brier": brier(labels, logits=logits),
+        "n_bins": n_bins,
+    }
+
+
+class _MergeRanks(TrainerCallback):
+    """Gives every process what all of them have tracked, at the end of each epoch."""
+
+    def __init__(self, trainer: MixupTrainerMixin) -> None:
+        self.trainer = trainer
+
+    def on_epoch_end(self, *args: Any, **kwargs: Any) -> None:
+        for part in self.trainer._stateful().values():
+            if hasattr(part, "all_reduce"):
+                part.all_reduce()

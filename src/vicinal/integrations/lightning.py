@@ -1,0 +1,203 @@
+"""Lightning: train a `LightningModule` with any objective, and watch its calibration while it trains.
+
+>>> import torch
+>>> from lightning import LightningModule
+>>> from vicinal import Mixup
+>>> class Classifier(MixupMixin, LightningModule):
+...     objective = Mixup(alpha=0.4)
+...
+...     def __init__(self):
+...         super().__init__()
+...         self.net = torch.nn.Linear(64, 10)
+...
+...     def forward(self, x):
+...         return self.net(x)
+...
+...     def configure_optimizers(self):
+...         return torch.optim.Adam(self.parameters())
+
+The steps come from the mixin: the objective's loss in training, plain cross-entropy with accuracy, ECE and OE in
+validation and testing. Gradient accumulation, precision, checkpoints and devices are Lightning's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from vicinal import losses
+from vicinal._checks import require
+from vicinal._forward import call
+from vicinal._typing import Batch, ObjectiveLike
+from vicinal.dynamics import AUM
+from vicinal.metrics import ReliabilityTable
+from vicinal.objectives.erm import ERM
+from vicinal.objectives.schedule import unscheduled
+
+require("lightning", "integrations")
+from lightning import LightningModule  # noqa: E402
+
+__all__ = ["MixupMixin"]
+
+if TYPE_CHECKING:
+    _AnyModule = LightningModule
+else:
+    _AnyModule = object
+
+
+class MixupMixin(_AnyModule):
+    """The steps of a classifier, put before `LightningModule`; set its attributes in the class or in `__init__`.
+
+    A batch is `(x, y)`, `(x, y, index)` with each sample's position in the training set, or a mapping with `labels`
+    (and `index`), whose other entries the model receives as keyword arguments. The model is the module itself, so
+    layers are named as seen from there: `ManifoldMixup(layers=["net.hidden"])`.
+
+    Training logs `train_loss`. Validation logs `val_nll`, `val_accuracy`, `val_ece` and `val_oe`, with the `val_n_bins`
+    that the last two mean, of all samples in all processes, from one exact table; testing logs `test_nll` and so on.
+
+    Attributes
+    ----------
+    objective
+        What is minimised. It receives the epoch as a float. The state of a bound objective is saved with each
+        checkpoint.
+    n_bins
+        Bins of ECE and OE.
+    aum
+        An `AUM` tracker that records every training sample's margin, saved with each checkpoint and merged over
+        processes after each epoch. Margins are of clean samples, so the objective has to be `ERM`.
+    """
+
+    objective: ObjectiveLike
+    n_bins: int = 15
+    aum: AUM | None = None
+
+    def training_step(self, batch: Any, batch_idx: int) -> Tensor:
+        """Return the objective's loss."""
+        x, y, index = _parts(batch)
+        epoch = self.current_epoch + batch_idx / self.trainer.num_training_batches  # inf batches: whole epochs
+        if self.aum is None:
+            loss = self.objective(self, x, y, index=index, epoch=epoch)
+        else:
+            loss = _tracked(self.aum, self.objective, self, x, y, index=index, epoch=epoch)
+        self.log("train_loss", loss.detach(), batch_size=len(y), prog_bar=True)
+        return loss
+
+    def on_validation_epoch_start(self) -> None:
+        """Start from an empty table."""
+        self._tallies: dict[int, _Tally] = {}
+
+    def validation_step(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:
+        """Add the batch to the table of its loader."""
+        self._count(batch, dataloader_idx)
+
+    def on_validation_epoch_end(self) -> None:
+        """Log what the tables say."""
+        self._log_tallies("val")
+
+    def on_test_epoch_start(self) -> None:
+        """Start from an empty table."""
+        self._tallies = {}
+
+    def test_step(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:
+        """Add the batch to the table of its loader."""
+        self._count(batch, dataloader_idx)
+
+    def on_test_epoch_end(self) -> None:
+        """Log what the tables say."""
+        self._log_tallies("test")
+
+    def on_train_epoch_end(self) -> None:
+        """Give every process what all of them have tracked."""
+        super().on_train_epoch_end()
+        for part in self._stateful().values():
+            if hasattr(part, "all_reduce"):
+                part.all_reduce()
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Save the state of the objective and of the tracker."""
+        super().on_save_checkpoint(checkpoint)
+        checkpoint["vicinal"] = {name: part.state_dict() for name, part in self._stateful().items()}
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Restore what was saved."""
+        super().on_load_checkpoint(checkpoint)
+        for name, part in self._stateful().items():
+            if name not in checkpoint.get("vicinal", {}):
+                raise ValueError(f"the checkpoint has no state of {name}: it was saved without {part!r}")
+            part.load_state_dict(checkpoint["vicinal"][name])
+
+    def _stateful(self) -> dict[str, Any]:
+        parts = {"objective": unscheduled(self.objective), "aum": self.aum}
+        return {name: part for name, part in parts.items() if hasattr(part, "state_dict")}
+
+    def _count(self, batch: Any, dataloader_idx: int) -> None:
+        x, y, _ = _parts(batch)
+        tally = self._tallies.setdefault(dataloader_idx, _Tally(self.n_bins))
+        tally.update(call(self, x), y)
+
+    def _log_tallies(self, stage: str) -> None:
+        for number, tally in sorted(self._tallies.items()):
+            if self.trainer.world_size > 1:
+                tally.merge(self)
+            suffix = f"/dataloader_idx_{number}" if len(self._tallies) > 1 else ""
+            figures = {f"{stage}_{name}{suffix}": value for name, value in tally.figures().items()}
+            self.log_dict(figures, sync_dist=True, add_dataloader_idx=False)  # equal in all processes by now
+
+
+class _Tally:
+    """What is kept of the samples seen: the reliability table and the summed cross-entropy."""
+
+    def __init__(self, n_bins: int) -> None:
+        self.table = ReliabilityTable(n_bins)
+        self.nll = torch.zeros((), dtype=torch.float64)
+
+    def update(self, logits: Tensor, labels: Tensor) -> None:
+        self.table.update(labels, logits=logits)
+        self.nll += losses.loss(logits.detach().cpu().double(), labels.cpu()).sum()
+
+    def merge(self, module: LightningModule) -> None:
+        """Add up the tallies of all processes."""
+        for total in (self.table.counts, self.table.sums, self.table.squares, self.nll.numpy()):
+            gathered: Any = module.all_gather(torch.from_numpy(total).to(module.device))
+            total[...] = gathered.sum(0).cpu().numpy()
+
+    def figures(self) -> dict[str, float]:
+        table = self.table
+        return {
+            "nll": float(self.nll) / table.n,
+            "accuracy": table.accuracy,
+            "ece": table.ece(),
+            "oe": table.oe(),
+            "n_bins": float(table.n_bins),
+        }
+
+
+def _parts(batch: Any) -> tuple[Batch, Tensor, Tensor | None]:
+    """Return inputs, labels and, where the batch has it, index."""
+    if isinstance(batch, Mapping):
+        if "labels" not in batch:
+            raise ValueError(f"the batch must have 'labels', got {list(batch)}")
+        x = {name: value for name, value in batch.items() if name not in ("labels", "index")}
+        return x, batch["labels"], batch.get("index")
+    if not isinstance(batch, (tuple, list)) or len(batch) not in (2, 3):
+        raise ValueError(f"the batch must be (x, y), (x, y, index) or a mapping, got {type(batch).__name__}")
+    x, y, *index = batch
+    return x, y, index[0] if index else None
+
+
+def _tracked(
+    aum: AUM, objective: ObjectiveLike, model: LightningModule, x: Batch, y: Tensor, *, index: Any, epoch: float
+) -> Tensor:
+    """Return the loss and record the margins, from one forward."""
+    if not isinstance(objective, ERM):
+        raise ValueError(f"aum records clean samples, so the objective must be ERM(), got {objective!r}")
+    logits = call(model, x)
+    aum.update(logits, y, index, epoch=epoch)
+
+    def computed(*args: Any, **kwargs: Any) -> Tensor:
+        return logits
+
+    return objective(computed, x, y, index=index, epoch=epoch)  # type: ignore[arg-type]  # all that ERM does is call it

@@ -1,0 +1,255 @@
+"""MixupMixin under a real lightning.Trainer, against hand-made steps and figures."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.utils.data import DataLoader, TensorDataset
+
+import vicinal
+
+pytest.importorskip("lightning")
+from lightning import LightningModule, Trainer
+
+from vicinal.dynamics import AUM, margins
+from vicinal.integrations.lightning import MixupMixin
+
+pytestmark = [
+    # Lightning's advice for long runs: more loader workers, a longer log interval, a loader for every step.
+    pytest.mark.filterwarnings("ignore:The '.*_dataloader' does not have many workers"),
+    pytest.mark.filterwarnings("ignore:The number of training batches .* is smaller than the logging interval"),
+    pytest.mark.filterwarnings("ignore:You defined a `validation_step` but have no `val_dataloader`"),
+    # torch's, from Lightning's own loading of optimizer states and from its use of tree specs.
+    pytest.mark.filterwarnings("ignore:.*isinstance\\(treespec, LeafSpec\\).*:FutureWarning"),
+]
+
+N, D, K = 24, 6, 3
+
+
+def data(n: int = N) -> tuple[Tensor, Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(1)
+    return torch.randn(n, D, generator=generator), torch.randint(K, (n,), generator=generator), torch.arange(n)
+
+
+def loader(batch_size: int, n: int = N, *, indexed: bool = False) -> DataLoader[Any]:
+    x, y, index = data(n)
+    return DataLoader(TensorDataset(x, y, index) if indexed else TensorDataset(x, y), batch_size=batch_size)
+
+
+class Net(MixupMixin, LightningModule):
+    def __init__(self, objective: Any, *, aum: AUM | None = None) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.net = nn.Sequential(nn.Linear(D, 8), nn.ReLU(), nn.Linear(8, K))
+        self.objective, self.aum = objective, aum
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.net(x)
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+
+def trainer(folder: Path, **kwargs: Any) -> Trainer:
+    quiet = {
+        "logger": False,
+        "enable_checkpointing": False,
+        "enable_progress_bar": False,
+        "enable_model_summary": False,
+    }
+    return Trainer(**{"accelerator": "cpu", "default_root_dir": folder, "max_epochs": 1, **quiet, **kwargs})
+
+
+def assert_same_weights(a: nn.Module, b: nn.Module, **tolerance: float) -> None:
+    for (name, p), q in zip(a.named_parameters(), b.parameters(), strict=True):
+        torch.testing.assert_close(p, q, msg=name, **tolerance)
+
+
+class Recorder:
+    """ERM that remembers its calls; with training state, as a bound GuidedMixup has."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[Any, float]] = []
+        self.seen = torch.zeros(N)
+
+    def __call__(self, model: Any, x: Any, y: Tensor, *, index: Any = None, epoch: Any = None, generator: Any = None):
+        self.calls.append((index, epoch))
+        self.seen[index] += 1
+        return F.cross_entropy(model(x), y)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        return {"seen": self.seen}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        self.seen = state["seen"]
+
+
+class TestTraining:
+    def test_accumulated_batches_are_one_large_batch(self, tmp_path):
+        whole, parts = Net(vicinal.ERM()), Net(vicinal.ERM())
+        trainer(tmp_path).fit(whole, loader(N))
+        trainer(tmp_path, accumulate_grad_batches=4).fit(parts, loader(N // 4))
+        assert_same_weights(parts, whole, rtol=1e-5, atol=1e-7)
+
+        reference = Net(None)
+        x, y, _ = data()
+        F.cross_entropy(reference(x), y).backward()
+        with torch.no_grad():
+            for p in reference.parameters():
+                p -= 0.1 * p.grad
+        assert_same_weights(parts, reference, rtol=1e-5, atol=1e-7)
+
+    def test_the_objective_makes_the_loss(self, tmp_path):
+        """One step of mixup, with the draws of torch's global generator."""
+        state = []
+
+        class Spy(Net):
+            def training_step(self, batch: Any, batch_idx: int) -> Tensor:
+                state.append(torch.get_rng_state())
+                return super().training_step(batch, batch_idx)
+
+        module, objective = Spy(vicinal.Mixup(alpha=1.0)), vicinal.Mixup(alpha=1.0)
+        run = trainer(tmp_path)
+        run.fit(module, loader(N))
+        reference = Net(None)
+        x, y, _ = data()
+        torch.set_rng_state(state[0])
+        loss = objective(reference, x, y)
+        loss.backward()
+        with torch.no_grad():
+            for p in reference.parameters():
+                p -= 0.1 * p.grad
+            plain = float(F.cross_entropy(Net(None)(x), y))
+        assert_same_weights(module, reference)
+        assert float(run.callback_metrics["train_loss"]) == pytest.approx(float(loss.detach()))
+        assert float(loss.detach()) != pytest.approx(plain)
+
+    def test_index_and_epoch_reach_the_objective(self, tmp_path):
+        recorder = Recorder()
+        trainer(tmp_path, max_epochs=2).fit(Net(recorder), loader(8, indexed=True))
+        assert [epoch for _, epoch in recorder.calls] == pytest.approx([0, 1 / 3, 2 / 3, 1, 4 / 3, 5 / 3])
+        assert recorder.seen.tolist() == [2.0] * N
+        assert recorder.calls[1][0].tolist() == list(range(8, 16))
+
+    def test_layers_are_named_from_the_module(self, tmp_path):
+        trainer(tmp_path, fast_dev_run=True).fit(Net(vicinal.ManifoldMixup(layers=["net.0"])), loader(8))
+
+    def test_bfloat16(self, tmp_path):
+        module = Net(vicinal.Mixup(alpha=0.4))
+        run = trainer(tmp_path, precision="bf16-mixed")
+        run.fit(module, loader(8), loader(8))
+        assert torch.isfinite(run.callback_metrics["train_loss"])
+        assert all(p.dtype == torch.float32 and p.isfinite().all() for p in module.parameters())
+
+
+class TestValidation:
+    @pytest.mark.parametrize("stage", ["val", "test"])
+    def test_figures_are_those_of_all_samples(self, tmp_path, stage):
+        module, run = Net(vicinal.Mixup(alpha=1.0)), trainer(tmp_path)
+        module.n_bins = 10
+        figures = (run.validate if stage == "val" else run.test)(module, loader(7), verbose=False)[0]
+        x, y, _ = data()
+        with torch.no_grad():
+            logits = module(x)
+        table = vicinal.ReliabilityTable.from_logits(logits, y, n_bins=10)
+        expected = {
+            "nll": float(F.cross_entropy(logits, y)),
+            "accuracy": table.accuracy,
+            "ece": table.ece(),
+            "oe": table.oe(),
+            "n_bins": 10,
+        }
+        assert figures == pytest.approx({f"{stage}_{name}": value for name, value in expected.items()}, rel=1e-5)
+
+    def test_two_processes_report_one_table(self, tmp_path):
+        run = trainer(tmp_path, devices=2, strategy="ddp_spawn")
+        module = Net(vicinal.ERM())
+        figures = run.validate(module, loader(5), verbose=False)[0]
+        x, y, _ = data()
+        with torch.no_grad():
+            logits = module(x)
+        table = vicinal.ReliabilityTable.from_logits(logits, y)
+        assert figures["val_ece"] == pytest.approx(table.ece(), rel=1e-5)
+        assert figures["val_accuracy"] == pytest.approx(table.accuracy, rel=1e-5)
+        assert figures["val_nll"] == pytest.approx(float(F.cross_entropy(logits, y)), rel=1e-5)
+
+    def test_each_epoch_starts_afresh_and_each_loader_has_its_own_table(self, tmp_path):
+        module, run = Net(vicinal.ERM()), trainer(tmp_path, max_epochs=2)
+        run.fit(module, loader(8), [loader(8), loader(5, 10)])
+        x, y, _ = data(10)
+        with torch.no_grad():
+            expected = float(F.cross_entropy(module(x), y))
+        assert float(run.callback_metrics["val_nll/dataloader_idx_1"]) == pytest.approx(expected, rel=1e-5)
+        assert module._tallies[0].table.n == N
+
+    def test_a_tokenised_batch(self, tmp_path):
+        class Mapped(Net):
+            def forward(self, pixels: Tensor) -> Tensor:
+                return self.net(pixels)
+
+        x, y, index = data()
+        rows = [{"pixels": x[i], "labels": y[i], "index": index[i]} for i in range(N)]
+        module, run = Mapped(vicinal.Mixup(alpha=0.4)), trainer(tmp_path)
+        run.fit(module, DataLoader(rows, batch_size=8), DataLoader(rows, batch_size=8))
+        assert 0 <= float(run.callback_metrics["val_ece"]) <= 1
+
+    @pytest.mark.parametrize(("batch", "message"), [({"x": 1}, "labels"), (torch.zeros(2), "Tensor"), ((1,), "tuple")])
+    def test_other_batches_are_refused(self, batch, message):
+        with pytest.raises(ValueError, match=message):
+            Net(vicinal.ERM()).training_step(batch, 0)
+
+
+class TestTracking:
+    def test_aum_of_clean_training_logits(self, tmp_path):
+        aum = AUM(N)
+        module = Net(vicinal.ERM(), aum=aum)
+        trainer(tmp_path, max_epochs=2).fit(module, loader(N, indexed=True))
+        first, x, y = Net(None), *data()[:2]
+        with torch.no_grad():
+            torch.testing.assert_close(aum.values(), (margins(first(x), y) + self.second(x, y)).double() / 2)
+        plain = Net(vicinal.ERM())
+        trainer(tmp_path, max_epochs=2).fit(plain, loader(N, indexed=True))
+        assert_same_weights(module, plain, rtol=0, atol=0)
+
+    @staticmethod
+    def second(x: Tensor, y: Tensor) -> Tensor:
+        """The margins after one step."""
+        model = Net(None)
+        with torch.enable_grad():
+            F.cross_entropy(model(x), y).backward()
+        for p in model.parameters():
+            p -= 0.1 * p.grad
+        return margins(model(x), y)
+
+    def test_aum_needs_clean_samples_and_their_numbers(self, tmp_path):
+        with pytest.raises(ValueError, match=r"must be ERM\(\)"):
+            trainer(tmp_path).fit(Net(vicinal.Mixup(alpha=1.0), aum=AUM(N)), loader(8, indexed=True))
+        with pytest.raises(ValueError, match="index"):
+            trainer(tmp_path).fit(Net(vicinal.ERM(), aum=AUM(N)), loader(8))
+
+    @pytest.mark.parametrize("tracked", [False, True])
+    def test_state_is_saved_with_the_checkpoint_and_restored(self, tmp_path, tracked):
+        def module() -> Net:
+            return Net(vicinal.ERM(), aum=AUM(N)) if tracked else Net(Recorder())
+
+        first, second, path = module(), module(), tmp_path / "saved.ckpt"
+        run = trainer(tmp_path)
+        run.fit(first, loader(8, indexed=True))
+        run.save_checkpoint(path)
+        trainer(tmp_path, max_epochs=2).fit(second, loader(8, indexed=True), ckpt_path=path)
+        counts = second.aum.counts if tracked else second.objective.seen
+        assert counts.tolist() == [2] * N
+        other = Net(Recorder()) if tracked else Net(vicinal.ERM(), aum=AUM(N))
+        with pytest.raises(ValueError, match="the checkpoint has no state of"):
+            trainer(tmp_path).fit(other, loader(8, indexed=True), ckpt_path=path)
+
+
+def test_the_example_runs(capsys):
+    runpy.run_path(str(Path(__file__).parents[2] / "examples" / "lightning_module.py"), run_name="__main__")
+    assert "val_ece" in capsys.readouterr().out

@@ -1,0 +1,225 @@
+"""MixupClassifier under scikit-learn's own checks, and what it promises beyond them."""
+
+from __future__ import annotations
+
+import pickle
+import runpy
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import vicinal
+
+pytest.importorskip("sklearn")
+from sklearn.base import clone
+from sklearn.datasets import load_iris, make_classification
+from sklearn.metrics import log_loss
+from sklearn.model_selection import GridSearchCV, cross_val_score, train_test_split
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from vicinal.integrations.sklearn import MixupClassifier
+
+FAST = {"hidden_layer_sizes": (32,), "max_iter": 15, "random_state": 0}
+
+
+@parametrize_with_checks([MixupClassifier(max_iter=25), MixupClassifier(calibrate=True, max_iter=25)])
+@pytest.mark.filterwarnings(
+    # The checks fit a dozen rows: their slices are too small to fit a temperature, and we say so.
+    "ignore:all .* held-out samples are classified correctly:UserWarning",
+    "ignore:the temperature stopped at:UserWarning",
+)
+def test_scikit_learns_checks(estimator, check):
+    """No exclusions. scikit-learn itself skips its array-API check unless SCIPY_ARRAY_API is set."""
+    check(estimator)
+
+
+@pytest.fixture(scope="module")
+def iris():
+    return load_iris(return_X_y=True)
+
+
+@pytest.fixture(scope="module")
+def noisy():
+    """A fifth of the labels is random: a network that fits them is over-confident."""
+    X, y = make_classification(1200, 10, n_informative=5, n_classes=3, flip_y=0.2, random_state=0)
+    return train_test_split(X, y, test_size=0.5, random_state=0)
+
+
+class TestAmongOthers:
+    def test_learns_and_needs_no_scaler(self, iris):
+        X, y = iris
+        plain = cross_val_score(MixupClassifier(max_iter=30, random_state=0), X * [1, 1e3, 1e-3, 1] + 50, y, cv=2)
+        assert plain.mean() > 0.93
+        scaled = cross_val_score(
+            make_pipeline(StandardScaler(), MixupClassifier(max_iter=30, random_state=0)), X, y, cv=2
+        )
+        assert scaled == pytest.approx(plain)
+
+    def test_grid_search_over_objectives(self, iris):
+        grid = {"objective": [vicinal.ERM(), vicinal.Mixup(alpha=0.4)], "hidden_layer_sizes": [(8,), ()]}
+        search = GridSearchCV(MixupClassifier(max_iter=5, random_state=0), grid, cv=2, scoring="neg_log_loss")
+        search.fit(*iris)
+        assert search.best_params_["objective"] in grid["objective"]
+        assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+
+    def test_clone_and_repr_keep_the_objective(self):
+        model = MixupClassifier(vicinal.RegMixup(vicinal.Mixup(alpha=10.0)), max_iter=7)
+        assert clone(model).get_params() == model.get_params()
+        assert "RegMixup(Mixup(alpha=10.0" in repr(model)
+
+    def test_string_labels_and_pickle(self, iris):
+        X, y = iris
+        names = np.array(["setosa", "versicolor", "virginica"])[y]
+        model = MixupClassifier(**FAST).fit(X, names)
+        assert model.classes_.tolist() == ["setosa", "versicolor", "virginica"]
+        assert set(model.predict(X)) <= set(names)
+        again = pickle.loads(pickle.dumps(model))
+        assert np.array_equal(again.predict_proba(X), model.predict_proba(X))
+
+
+class TestRandomness:
+    def test_the_same_seed_gives_the_same_model_and_global_generators_are_left_alone(self, iris):
+        torch_before, numpy_before = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
+        a, b = (MixupClassifier(**FAST).fit(*iris) for _ in range(2))
+        other = MixupClassifier(**{**FAST, "random_state": 1}).fit(*iris)
+        assert torch.equal(torch_before, torch.get_rng_state())
+        assert np.array_equal(numpy_before, np.random.get_state()[1])  # noqa: NPY002
+        assert np.array_equal(a.predict_proba(iris[0]), b.predict_proba(iris[0]))
+        assert not np.array_equal(a.predict_proba(iris[0]), other.predict_proba(iris[0]))
+
+    def test_none_follows_numpy_as_everywhere_in_scikit_learn(self, iris):
+        models = []
+        for _ in range(2):
+            np.random.seed(3)  # noqa: NPY002
+            models.append(MixupClassifier(**{**FAST, "random_state": None}).fit(*iris))
+        assert np.array_equal(*(m.predict_proba(iris[0]) for m in models))
+
+
+class TestTraining:
+    def test_the_weights_are_those_of_linear_layers(self):
+        """As wide as torch's own, drawn from our generator."""
+        model = MixupClassifier(vicinal.ERM(), learning_rate_init=1e-12, max_iter=1, random_state=0)
+        X, y = make_classification(100, 50, random_state=0)
+        first = model.fit(X, y).network_.hidden1[0]
+        bound = 50**-0.5
+        assert float(first.weight.detach().abs().max()) == pytest.approx(bound, rel=0.01)
+        assert float(first.weight.detach().std()) == pytest.approx(bound / 3**0.5, rel=0.05)
+
+    def test_the_objective_sees_index_and_epoch(self, iris):
+        seen = []
+
+        def objective(model, x, y, *, index, epoch, generator):
+            seen.append((index, epoch, x, y))
+            return vicinal.ERM()(model, x, y)
+
+        X, y = iris
+        model = MixupClassifier(objective, max_iter=2, batch_size=30, random_state=0).fit(X, y)
+        assert model.n_iter_ == 2
+        index, epochs = torch.cat([s[0] for s in seen]), [s[1] for s in seen]
+        assert len(index) == 2 * 135
+        assert epochs == pytest.approx([i / 4.5 for i in range(5)] + [1 + i / 4.5 for i in range(5)])
+        standardised = (X - model.mean_) / model.scale_
+        for rows, _, x, labels in seen:
+            np.testing.assert_allclose(x.numpy(), standardised[rows], rtol=1e-5, atol=1e-6)
+            assert np.array_equal(labels.numpy(), y[rows])
+
+    def test_early_stopping_keeps_the_best_epoch(self, noisy):
+        X, _, y, _ = noisy
+        model = MixupClassifier(vicinal.ERM(), n_iter_no_change=3, learning_rate_init=0.01, random_state=0).fit(X, y)
+        curve = model.validation_curve_
+        assert model.n_iter_ == len(curve) == len(model.loss_curve_) < model.max_iter
+        assert model.n_iter_ - 1 - int(np.argmin(curve)) == 3
+        patient = MixupClassifier(
+            vicinal.ERM(), max_iter=int(np.argmin(curve)) + 1, learning_rate_init=0.01, random_state=0
+        ).fit(X, y)
+        assert np.array_equal(patient.predict_proba(X), model.predict_proba(X))
+
+    def test_without_a_slice_every_row_is_trained_on(self, iris):
+        rows = []
+
+        def objective(model, x, y, *, index, epoch, generator):
+            rows.extend(index.tolist())
+            return vicinal.ERM()(model, x, y)
+
+        model = MixupClassifier(objective, early_stopping=False, max_iter=1, random_state=0).fit(*iris)
+        assert sorted(rows) == list(range(150))
+        assert model.validation_curve_ == []
+
+    def test_any_objective(self, iris):
+        for text in (
+            "LogitMix(Mixup(alpha=3.0))",
+            "ManifoldMixup(layers=['input', 'hidden1'])",
+            "KMixup(alpha=1.0, k=3)",
+        ):
+            model = MixupClassifier(vicinal.parse(text), max_iter=25, random_state=0).fit(*iris)
+            assert model.score(*iris) > 0.9, text
+        schedule = vicinal.Warmup(vicinal.Mixup(alpha=0.2), epochs=2)
+        assert MixupClassifier(schedule, max_iter=4, random_state=0).fit(*iris).n_iter_ == 4
+
+
+class TestCalibration:
+    def test_the_temperature_improves_unseen_rows_and_leaves_the_labels(self, noisy):
+        X, X_test, y, y_test = noisy
+        options = {"max_iter": 60, "early_stopping": False, "random_state": 0}
+        plain = MixupClassifier(vicinal.ERM(), calibrate=True, validation_fraction=0.2, **options).fit(X, y)
+        assert plain.temperature_ > 1.5
+        hot = plain.predict_proba(X_test)
+        plain.temperature_ = 1.0
+        cold = plain.predict_proba(X_test)
+        assert np.array_equal(hot.argmax(1), cold.argmax(1))
+        assert log_loss(y_test, hot) < log_loss(y_test, cold) - 0.1
+
+    def test_a_slice_without_a_mistake_cannot_tell(self):
+        X = np.r_[np.full((40, 2), -5.0), np.full((40, 2), 5.0)] + np.random.default_rng(0).normal(size=(80, 2))
+        with pytest.warns(UserWarning, match="all 8 held-out samples are classified correctly"):
+            model = MixupClassifier(calibrate=True, max_iter=30, random_state=0).fit(X, np.repeat([0, 1], 40))
+        assert model.temperature_ == 1
+
+
+class TestRefused:
+    def test_one_class(self):
+        with pytest.raises(ValueError, match="one class"):
+            MixupClassifier().fit(np.zeros((5, 2)), np.zeros(5, dtype=int))
+
+    def test_one_sample(self):
+        with pytest.raises(ValueError, match="1 sample"):
+            MixupClassifier().fit([[1.0, 2.0]], [0])
+
+    def test_too_few_to_hold_out(self):
+        X, y = [[0.0], [1.0]], [0, 1]
+        with pytest.raises(ValueError, match="leaves nothing to hold out: set early_stopping=False"):
+            MixupClassifier().fit(X, y)
+        assert MixupClassifier(early_stopping=False, random_state=0).fit(X, y).predict(X).tolist() == [0, 1]
+
+    def test_a_loss_that_is_not_finite(self, iris):
+        with pytest.raises(ValueError, match="lower learning_rate_init=1e"):
+            MixupClassifier(learning_rate_init=1e20, random_state=0).fit(*iris)
+
+    @pytest.mark.parametrize(
+        ("param", "value", "error"),
+        [
+            ("objective", "Mixup(alpha=0.2)", TypeError),
+            ("objective", vicinal.Mixup, TypeError),
+            ("hidden_layer_sizes", (0,), ValueError),
+            ("learning_rate_init", 0, ValueError),
+            ("batch_size", "big", TypeError),
+            ("max_iter", 0, ValueError),
+            ("early_stopping", "yes", TypeError),
+            ("validation_fraction", 1.5, ValueError),
+            ("n_iter_no_change", 0, ValueError),
+            ("calibrate", 1, TypeError),
+        ],
+    )
+    def test_bad_parameters_are_named_in_fit(self, iris, param, value, error):
+        model = MixupClassifier(**{param: value})
+        with pytest.raises(error, match=param):
+            model.fit(*iris)
+
+
+def test_the_example_runs(capsys):
+    runpy.run_path(str(Path(__file__).parents[2] / "examples" / "sklearn_estimator.py"), run_name="__main__")
+    assert "temperature" in capsys.readouterr().out
