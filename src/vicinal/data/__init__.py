@@ -1,0 +1,30 @@
+"""What a path or a name turns into: a task with splits, classes and a preprocessing that can be saved."""
+
+from vicinal.data.audio import AudioPreprocessing
+from vicinal.data.images import ImagePreprocessing
+from vicinal.data.loading import KINDS, load, read
+from vicinal.data.named import NAMES
+from vicinal.data.preprocessing import Preprocessing
+from vicinal.data.splitting import stratified_split, stratified_subset
+from vicinal.data.tabular import TabularPreprocessing
+from vicinal.data.task import Split, Task
+from vicinal.data.text import TextPreprocessing
+from vicinal.data.tokens import Subwords, Words
+
+__all__ = [
+    "load",
+    "read",
+    "Task",
+    "Split",
+    "Preprocessing",
+    "TabularPreprocessing",
+    "TextPreprocessing",
+    "ImagePreprocessing",
+    "AudioPreprocessing",
+    "Words",
+    "Subwords",
+    "stratified_split",
+    "stratified_subset",
+    "KINDS",
+    "NAMES",
+]

@@ -1,0 +1,258 @@
+"""Data sets by name: scikit-learn's digits, torchvision's image sets, Hugging Face's, and image arrays in NPZ files.
+
+Files that are already there are found first: under `data_root` (or the folder that VICINAL_DATA names), and where
+Linux distributions install data sets (`share/datasets`). Only then is anything downloaded.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from vicinal._checks import require
+from vicinal.data.files import fingerprint, part_of
+from vicinal.data.tables import Table, from_frame
+
+__all__ = ["Arrays", "NAMES", "from_hub", "from_name", "from_npz", "roots"]
+
+
+@dataclass(frozen=True, eq=False)
+class Arrays:
+    """Images that are in memory."""
+
+    name: str
+    images: Tensor
+    """uint8 `[N, C, H, W]`."""
+    labels: list[int]
+    classes: tuple[str, ...]
+    parts: list[str] | None
+    augment: str
+    """What augmentation suits them."""
+    fingerprint: str
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Named:
+    """A torchvision data set: the class, what else it takes, and what augmentation suits it."""
+
+    torchvision: str
+    augment: str = "standard"
+    classes: tuple[str, ...] = ()
+    idx: bool = False
+    """Whether it comes as the four IDX files of MNIST."""
+    split: bool = False
+    """Whether it takes `split="train"` instead of `train=True`."""
+
+
+_TEN = tuple(str(k) for k in range(10))
+_CLOTHES = ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot")
+_CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+_STL10 = ("airplane", "bird", "car", "cat", "deer", "dog", "horse", "monkey", "ship", "truck")
+_KANA = ("o", "ki", "su", "tsu", "na", "ha", "ma", "ya", "re", "wo")
+
+_TORCHVISION = {
+    "mnist": _Named("MNIST", "crop", _TEN, idx=True),
+    "fashion-mnist": _Named("FashionMNIST", "standard", _CLOTHES, idx=True),
+    "kmnist": _Named("KMNIST", "crop", _KANA, idx=True),
+    "usps": _Named("USPS", "crop", _TEN),
+    "svhn": _Named("SVHN", "crop", _TEN, split=True),
+    "cifar10": _Named("CIFAR10", "standard", _CIFAR10),
+    "cifar100": _Named("CIFAR100"),
+    "stl10": _Named("STL10", "standard", _STL10, split=True),
+}
+
+#: Every name that `load` knows besides files, folders and `hf:NAME`.
+NAMES = ("digits", *_TORCHVISION)
+
+
+def roots(data_root: str | Path | None) -> list[Path]:
+    """Return the folders in which data sets are looked for."""
+    given = data_root or os.environ.get("VICINAL_DATA")
+    return [Path(given).expanduser()] if given else []
+
+
+def from_name(name: str, data_root: str | Path | None = None) -> Arrays:
+    """Return a data set by its name, from files that are there or else from torchvision."""
+    if name == "digits":
+        return _digits()
+    entry = _TORCHVISION[name]
+    for folder in _homes(name, entry, data_root):
+        for path in sorted(folder.glob(f"{name}*.npz")):
+            found = from_npz(path)
+            classes = entry.classes if len(entry.classes) == len(found.classes) else found.classes
+            note = f"{name} from {path.name}: {len(found.labels):,} images"
+            return replace(found, name=name, classes=classes, augment=entry.augment, notes=(note,))
+        if entry.idx and _idx_file(folder, "train", "images"):
+            return _from_idx(name, folder, entry)
+    return _from_torchvision(name, entry, data_root)
+
+
+def from_npz(path: Path) -> Arrays:
+    """Read `x_train`, `y_train` and optionally `x_val`, `y_val`, `x_test`, `y_test`, `classes` from an NPZ file.
+
+    Images are uint8, `[N, H, W]` or `[N, H, W, C]`; labels are class numbers.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {key: file[key] for key in file.files}
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{str(path)!r} is no readable NPZ file: {error}") from error
+    if "x_train" not in arrays or "y_train" not in arrays:
+        raise ValueError(f"{str(path)!r} must hold x_train and y_train, got {', '.join(sorted(arrays)) or 'nothing'}")
+    parts = [part for part in ("train", "val", "test") if f"x_{part}" in arrays and f"y_{part}" in arrays]
+    names = arrays.get("classes")
+    given = None if names is None else tuple(str(label) for label in names)
+    data = {part: (arrays[f"x_{part}"], arrays[f"y_{part}"]) for part in parts}
+    return _from_arrays(str(path), data, given, "standard")
+
+
+def from_hub(name: str, target: str | None) -> Table:
+    """Return a data set of the Hugging Face hub, `NAME` or `NAME:CONFIG`, as a table."""
+    try:
+        datasets = require("datasets", "text")
+    except ImportError as error:
+        raise ImportError(f"'hf:{name}' needs the datasets library: pip install datasets") from error
+    pandas = require("pandas", "train")
+    path, _, config = name.partition(":")
+    try:
+        loaded = datasets.load_dataset(path, *([config] if config else []))
+    except Exception as error:  # the library raises many kinds, for names, networks and configurations alike
+        reason = str(error).strip().partition("\n")[0]
+        raise ValueError(f"'hf:{name}' could not be loaded ({type(error).__name__}: {reason})") from error
+    if not isinstance(loaded, Mapping):
+        loaded = {"train": loaded}
+    frames, parts, notes = [], [], []
+    for split, dataset in loaded.items():
+        part = part_of(split)
+        frame = dataset.to_pandas()
+        column = target or "label"
+        names = getattr(getattr(dataset, "features", {}).get(column), "names", None)
+        unlabelled = names is not None and bool((frame[column] < 0).all())
+        if part is None or unlabelled:
+            reason = "without labels" if unlabelled else "neither train, validation nor test"
+            notes.append(f"left out: the split {split!r}, {reason}")
+            continue
+        if names is not None:
+            frame[column] = [names[k] if k >= 0 else None for k in frame[column]]
+        frames.append(frame)
+        parts += [part] * len(frame)
+    if not frames:
+        raise ValueError(f"'hf:{name}' has no split to learn from, got {list(loaded)}")
+    table = from_frame(pandas.concat(frames, ignore_index=True), f"hf:{name}")
+    return replace(table, notes=notes, parts=parts if len(set(parts)) > 1 else None)
+
+
+def _digits() -> Arrays:
+    bunch = require("sklearn.datasets", "train").load_digits()
+    images = np.round(bunch.images * (255 / 16)).astype(np.uint8)
+    found = _from_arrays("digits", {"train": (images, bunch.target)}, _TEN, "none")
+    return replace(found, parts=None)
+
+
+def _homes(name: str, entry: _Named, data_root: str | Path | None) -> Iterator[Path]:
+    """Yield the folders that may hold a data set's files."""
+    for root in roots(data_root):
+        for folder in (root, root / name, root / "images" / name, root / entry.torchvision / "raw"):
+            if folder.is_dir():
+                yield folder
+    for share in (os.environ.get("XDG_DATA_DIRS") or "/usr/local/share:/usr/share").split(":"):
+        folder = Path(share) / "datasets" / name
+        if folder.is_dir():
+            yield folder
+
+
+def _idx_file(folder: Path, part: str, what: str) -> Path | None:
+    prefix, dimensions = {"train": "train", "test": "t10k"}[part], {"images": 3, "labels": 1}[what]
+    for name in (f"{prefix}-{what}-idx{dimensions}-ubyte", f"{prefix}-{what}.idx{dimensions}-ubyte"):
+        for path in (folder / f"{name}.gz", folder / name):
+            if path.is_file():
+                return path
+    return None
+
+
+def _from_idx(name: str, folder: Path, entry: _Named) -> Arrays:
+    data = {}
+    for part in ("train", "test"):
+        images, labels = _idx_file(folder, part, "images"), _idx_file(folder, part, "labels")
+        if images is None or labels is None:
+            raise ValueError(f"{name} in {str(folder)!r} lacks the {part} images or labels (IDX files)")
+        data[part] = (_read_idx(images), _read_idx(labels))
+    return _from_arrays(name, data, entry.classes, entry.augment)
+
+
+def _read_idx(path: Path) -> np.ndarray[Any, Any]:
+    """Read an IDX file of bytes: a magic number with the rank, the sides, the values."""
+    try:
+        content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    except (OSError, EOFError) as error:
+        raise ValueError(f"{str(path)!r} cannot be unpacked ({error}): is it complete?") from error
+    rank = content[3] if content[:3] == b"\x00\x00\x08" else 0
+    shape = np.frombuffer(content, ">u4", count=rank, offset=4).astype(int)
+    if not rank or len(content) != 4 + 4 * rank + int(shape.prod()):
+        raise ValueError(f"{str(path)!r} is no complete IDX file of bytes")
+    return np.frombuffer(content, np.uint8, offset=4 + 4 * rank).reshape(shape)
+
+
+def _from_torchvision(name: str, entry: _Named, data_root: str | Path | None) -> Arrays:
+    datasets = require("torchvision.datasets", "train")
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "vicinal"
+    root = next(iter(roots(data_root)), cache)
+    data, classes = {}, entry.classes
+    for part in ("train", "test"):
+        choice: dict[str, Any] = {"split": part} if entry.split else {"train": part == "train"}
+        try:
+            try:
+                dataset = getattr(datasets, entry.torchvision)(str(root), download=False, **choice)
+            except RuntimeError:  # not there yet
+                dataset = getattr(datasets, entry.torchvision)(str(root), download=True, **choice)
+        except (OSError, RuntimeError, AttributeError) as error:
+            reason = str(error).strip().partition("\n")[0]
+            raise ValueError(
+                f"{name} is not on this machine and could not be downloaded to {str(root)!r} ({reason}): pass "
+                "data_root= (or set VICINAL_DATA to) a folder that holds it as torchvision keeps it"
+            ) from error
+        images = np.asarray(dataset.data)
+        if images.ndim == 4 and images.shape[1] in (1, 3) and entry.split:
+            images = images.transpose(0, 2, 3, 1)  # SVHN and STL-10 keep channels first
+        labels = dataset.targets if hasattr(dataset, "targets") else dataset.labels
+        data[part] = (images, np.asarray(labels))
+        classes = classes or tuple(dataset.classes)
+    return _from_arrays(name, data, classes, entry.augment)
+
+
+def _from_arrays(
+    name: str,
+    data: Mapping[str, tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]],
+    classes: Sequence[str] | None,
+    augment: str,
+) -> Arrays:
+    """Return checked arrays as one: uint8 images NHW or NHWC, integer labels."""
+    images, labels, parts = [], [], []
+    for part, (x, y) in data.items():
+        if x.dtype != np.uint8 or x.ndim not in (3, 4) or (x.ndim == 4 and x.shape[3] not in (1, 3)):
+            raise ValueError(
+                f"images of {name!r} must be uint8 [N, H, W] or [N, H, W, C], C 1 or 3, got {x.dtype} {list(x.shape)}"
+            )
+        if y.dtype.kind not in "iu" or y.shape != (len(x),) or (len(y) and y.min() < 0):
+            raise ValueError(f"labels of {name!r} must be class numbers [{len(x)}], got {y.dtype} {list(y.shape)}")
+        batch = torch.from_numpy(x.copy())
+        images.append(batch[:, None] if batch.ndim == 3 else batch.permute(0, 3, 1, 2).contiguous())
+        labels += y.tolist()
+        parts += [part] * len(y)
+    if len({t.shape[1:] for t in images}) > 1:
+        raise ValueError(f"images of {name!r} differ in shape: {', '.join(str(list(t.shape[1:])) for t in images)}")
+    names = tuple(classes) if classes else tuple(str(k) for k in range(max(labels, default=-1) + 1))
+    if labels and max(labels) >= len(names):
+        raise ValueError(f"labels of {name!r} must be below {len(names)}, the number of classes, got {max(labels)}")
+    every = torch.cat(images)
+    digest = fingerprint(every.numpy().tobytes(), np.asarray(labels, dtype=np.int64).tobytes())
+    return Arrays(name, every, labels, names, parts if len(data) > 1 else None, augment, digest)

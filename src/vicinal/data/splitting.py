@@ -1,0 +1,98 @@
+"""Stratified splits: every class in the same proportions everywhere, from a seed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from vicinal._checks import integer, number
+from vicinal._random import permutation, seed_from
+
+__all__ = ["PARTS", "share_of", "stratified_split", "stratified_subset"]
+
+#: The splits, in the order in which everything lists them.
+PARTS = ("train", "val", "test")
+
+
+def stratified_split(
+    labels: Sequence[int], *, val: float | int, test: float | int, seed: int = 0
+) -> dict[str, list[int]]:
+    """Split positions 0 … n-1 into train, val and test.
+
+    Each class gives each split its share, rounded; of few samples the training set gets the first, the test set the
+    second and the validation set the third.
+
+    Parameters
+    ----------
+    labels
+        The class number of each sample.
+    val, test
+        The share of all samples, in [0, 1), or their number if it is an integer.
+    seed
+        What the choice is drawn from.
+
+    >>> {name: len(part) for name, part in stratified_split([0] * 10 + [1] * 10, val=0.2, test=0.2).items()}
+    {'train': 12, 'val': 4, 'test': 4}
+    """
+    shares = {"val": share_of("val", val, len(labels)), "test": share_of("test", test, len(labels))}
+    if sum(shares.values()) >= 1:
+        raise ValueError(f"val and test must leave samples to train on, got val={val} and test={test}")
+    parts: dict[str, list[int]] = {name: [] for name in PARTS}
+    for members in _shuffled_classes(labels, seed, "split"):
+        n = len(members)
+        n_test = _rounded(shares["test"] * n, low=int(shares["test"] > 0), high=n - 1)
+        n_val = _rounded(shares["val"] * n, low=int(shares["val"] > 0), high=n - 1 - n_test)
+        parts["test"] += members[:n_test]
+        parts["val"] += members[n_test : n_test + n_val]
+        parts["train"] += members[n_test + n_val :]
+    return {name: sorted(members) for name, members in parts.items()}
+
+
+def stratified_subset(labels: Sequence[int], size: int, *, seed: int = 0) -> list[int]:
+    """Return `size` positions of 0 … n-1, with every class in its proportion and at least once.
+
+    >>> stratified_subset([0, 0, 0, 0, 1, 1], 3)
+    [2, 3, 5]
+    """
+    classes = _shuffled_classes(labels, seed, "subset")
+    size = integer("train_size", size, low=1)
+    if not len(classes) <= size <= len(labels):
+        raise ValueError(
+            f"train_size must be between {len(classes)}, one sample of each class, and {len(labels)}, the size of the "
+            f"training set, got {size}"
+        )
+    quotas = [max(1.0, size * len(members) / len(labels)) for members in classes]
+    sizes = [math.floor(quota) for quota in quotas]
+    while sum(sizes) < size:  # the largest remainder first
+        able = [k for k, members in enumerate(classes) if sizes[k] < len(members)]
+        sizes[max(able, key=lambda k: quotas[k] - sizes[k])] += 1
+    while sum(sizes) > size:  # the minimum of one gave out too many: the largest class gives back
+        sizes[max(range(len(sizes)), key=lambda k: sizes[k])] -= 1
+    return sorted(i for members, n in zip(classes, sizes, strict=True) for i in members[:n])
+
+
+def share_of(name: str, value: float | int, n: int) -> float:
+    """Return `value` as a share of `n`: an integer is a number of samples, a float a share already."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return integer(name, value, low=0) / max(n, 1)
+    share = number(name, value, low=0, high=1)
+    if share == 1:
+        raise ValueError(f"{name} must be a share below 1, or a number of samples (an integer), got {value}")
+    return share
+
+
+def _shuffled_classes(labels: Sequence[int], seed: int, what: str) -> list[list[int]]:
+    """Return the positions of each class, in an order drawn from the seed."""
+    generator = torch.Generator().manual_seed(seed_from(what, seed))
+    order: Tensor = permutation(len(labels), generator=generator)
+    classes: dict[int, list[int]] = {k: [] for k in sorted(set(labels))}
+    for i in order.tolist():
+        classes[labels[i]].append(i)
+    return list(classes.values())
+
+
+def _rounded(value: float, *, low: int, high: int) -> int:
+    return min(max(math.floor(value + 0.5), low), max(high, 0))

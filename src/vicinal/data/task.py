@@ -1,0 +1,141 @@
+"""A task: data, split and ready to train on, with all that is needed to do the same to new data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from vicinal._random import seed_from
+from vicinal._typing import Batch
+from vicinal.data.preprocessing import Preprocessing
+
+__all__ = ["Split", "Task"]
+
+
+class Split(Dataset[tuple[Batch, int]]):
+    """Some samples of a source: `split[i]` is the model input and the class number of the i-th.
+
+    Augmented samples are drawn anew in every epoch, from (seed, epoch, index) and nothing else.
+
+    Parameters
+    ----------
+    preprocessing
+        Turns an item into model input.
+    items
+        What the preprocessing takes, for every sample of the source.
+    origins
+        What a report shows of every sample: a row, a text, a path.
+    labels
+        The class number of every sample of the source, or None where there are none: then each is -1 here.
+    indices
+        Which samples of the source are in this split, in order; all of them if not given.
+    augment
+        How the preprocessing may augment; `"none"` for evaluation.
+    seed
+        What augmentation is drawn from, until `set_epoch` says otherwise.
+    notes
+        What was ignored or skipped in reading, one sentence each.
+    """
+
+    def __init__(
+        self,
+        preprocessing: Preprocessing,
+        items: Sequence[Any] | Tensor,
+        origins: Sequence[Any],
+        labels: Sequence[int] | None,
+        indices: Sequence[int] | None = None,
+        *,
+        augment: str = "none",
+        seed: int = 0,
+        notes: Sequence[str] = (),
+    ) -> None:
+        self.preprocessing = preprocessing
+        self.indices = list(range(len(items)) if indices is None else indices)
+        self.labels = None if labels is None else [int(labels[i]) for i in self.indices]
+        self.augment, self.epoch, self.seed, self.notes = augment, 0, seed, tuple(notes)
+        self._items, self._origins = items, origins
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def __getitem__(self, i: int) -> tuple[Batch, int]:
+        item = self._items[self.indices[i]]
+        generator = None
+        if self.augment != "none":
+            generator = torch.Generator().manual_seed(seed_from("augment", self.seed, self.epoch, int(i)))
+        x = self.preprocessing(item, augment=self.augment, generator=generator)
+        return x, -1 if self.labels is None else self.labels[i]
+
+    def raw(self, i: int) -> Any:
+        """Return the original of the i-th sample: the row, the text or the path it came from."""
+        return self._origins[self.indices[i]]
+
+    def set_epoch(self, epoch: int, seed: int) -> None:
+        """Say which epoch begins, so that its augmentation differs from the last one's."""
+        self.epoch, self.seed = epoch, seed
+
+    @property
+    def collate_fn(self) -> Callable[..., tuple[Batch, Tensor]]:
+        """What a `DataLoader` needs to make batches of these samples."""
+        return self.preprocessing.collate
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """Data to train a classifier on.
+
+    Every field but the splits is known to JSON; `summary` is what a run records.
+    """
+
+    name: str
+    """What was loaded."""
+    kind: str
+    """`"tabular"`, `"text"`, `"image"` or `"audio"`."""
+    classes: tuple[str, ...]
+    """The names of the classes, in the order of the model's outputs."""
+    train: Split = field(repr=False)
+    val: Split = field(repr=False)
+    test: Split = field(repr=False)
+    preprocessing: Preprocessing = field(repr=False)
+    fingerprint: str
+    """A hash of the content: equal data have equal fingerprints, wherever they lie."""
+    notes: tuple[str, ...] = ()
+    """What was inferred, left out and skipped, one sentence each."""
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """What `models.build` needs to know: `models.build(**task.spec)` is the usual network for this task."""
+        return {"n_classes": len(self.classes), **self.preprocessing.spec}
+
+    @property
+    def collate_fn(self) -> Callable[..., tuple[Batch, Tensor]]:
+        """What a `DataLoader` needs to make batches of any of the splits."""
+        return self.preprocessing.collate
+
+    @property
+    def splits(self) -> dict[str, list[int]]:
+        """Which samples of the source are in which split; `load(…, splits=…)` takes it back."""
+        return {"train": self.train.indices, "val": self.val.indices, "test": self.test.indices}
+
+    def counts(self) -> Mapping[str, list[int]]:
+        """Return how many samples of each class each split has."""
+        return {
+            name: [(split.labels or []).count(k) for k in range(len(self.classes))]
+            for name, split in (("train", self.train), ("val", self.val), ("test", self.test))
+        }
+
+    def summary(self) -> dict[str, Any]:
+        """Return all but the data, as JSON can hold it."""
+        return {
+            "name": self.name,
+            "kind": self.kind,
+            "classes": list(self.classes),
+            "fingerprint": self.fingerprint,
+            "sizes": {name: len(indices) for name, indices in self.splits.items()},
+            "notes": list(self.notes),
+        }

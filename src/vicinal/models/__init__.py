@@ -1,0 +1,26 @@
+"""Networks of the papers, by name or by the kind of data."""
+
+from vicinal.models.lenet import LeNet
+from vicinal.models.mlp import MLP
+from vicinal.models.preact import PreActBlock, PreActResNet
+from vicinal.models.sentence_cnn import SentenceCNN
+from vicinal.models.specification import KINDS, ModelSpec, build, names, specify, tokenizer_of
+from vicinal.models.spectrogram import OnSpectrogram, Spectrogram
+from vicinal.models.vgg import VGG
+
+__all__ = [
+    "build",
+    "specify",
+    "names",
+    "tokenizer_of",
+    "ModelSpec",
+    "KINDS",
+    "LeNet",
+    "MLP",
+    "OnSpectrogram",
+    "PreActBlock",
+    "PreActResNet",
+    "SentenceCNN",
+    "Spectrogram",
+    "VGG",
+]

@@ -1,0 +1,51 @@
+"""A multilayer perceptron: linear layers with ReLU between them, for rows of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+
+from vicinal._checks import integer, number
+
+__all__ = ["MLP"]
+
+
+class MLP(nn.Module):
+    """Two hidden layers of 128 rectified units, as Zhang et al. (2018) use for tabular data.
+
+    Called with features `[B, …]`, which it flattens, it returns logits `[B, n_classes]`.
+
+    Parameters
+    ----------
+    n_features, n_classes
+        How many numbers a sample has, and how many classes there are.
+    hidden
+        The units of each hidden layer; an empty list is logistic regression.
+    dropout
+        The share of hidden units that is dropped after each ReLU.
+
+    >>> MLP(8, 3)(torch.randn(4, 8)).shape
+    torch.Size([4, 3])
+    """
+
+    def __init__(
+        self, n_features: int, n_classes: int, *, hidden: Sequence[int] = (128, 128), dropout: float = 0.0
+    ) -> None:
+        super().__init__()
+        dropout = number("dropout", dropout, low=0, high=1)
+        sizes = [integer("n_features", n_features, low=1), *(integer("hidden", units, low=1) for units in hidden)]
+        self.layers = nn.Sequential(
+            *(
+                nn.Sequential(nn.Linear(inputs, outputs), nn.ReLU(), nn.Dropout(dropout))
+                for inputs, outputs in pairwise(sizes)
+            )
+        )
+        self.classifier = nn.Linear(sizes[-1], n_classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the logits `[B, n_classes]` of features `[B, …]`."""
+        logits: Tensor = self.classifier(self.layers(torch.flatten(x, 1)))
+        return logits

@@ -1,0 +1,240 @@
+"""From a kind of data and a name to a network, by way of a record that rebuilds it."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import nn
+
+from vicinal._checks import choice, freeze, integer, nearest_names
+from vicinal.models.mlp import MLP
+from vicinal.models.networks import NETWORKS, SMALL
+from vicinal.models.sentence_cnn import SentenceCNN
+from vicinal.models.spectrogram import OnSpectrogram, Spectrogram
+from vicinal.models.transformer import checkpoint_config, transformer
+
+__all__ = ["KINDS", "ModelSpec", "build", "names", "specify", "tokenizer_of"]
+
+#: The kinds of data.
+KINDS = ("tabular", "text", "image", "audio")
+
+#: VGG on spectrograms has the hidden layers of the speech experiments.
+_SPEECH_HIDDEN = {"vgg11": (512, 512), "vgg16": (512, 512)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSpec:
+    """All that is needed to build a network again: `ModelSpec.from_dict(spec.to_dict()).build()`.
+
+    Parameters
+    ----------
+    name
+        One of `names(kind)`.
+    kind
+        `"tabular"`, `"text"`, `"image"` or `"audio"`.
+    n_classes
+        How many classes there are.
+    input_shape
+        One input: (D,) features, (C, H, W) pixels, (T,) samples of sound; () for text.
+    options
+        The network's own options, every one of them.
+
+    >>> spec = specify("mlp", kind="tabular", n_classes=3, input_shape=(8,))
+    >>> spec
+    ModelSpec(name='mlp', kind='tabular', n_classes=3, input_shape=(8,), options={'hidden': [128, 128], 'dropout': 0.0})
+    >>> ModelSpec.from_dict(spec.to_dict()) == spec
+    True
+    """
+
+    name: str
+    kind: str
+    n_classes: int
+    input_shape: Sequence[int] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        shape = tuple(integer("input_shape", side, low=1) for side in self.input_shape)
+        expected = {"tabular": 1, "text": 0, "image": 3, "audio": 1}[choice("kind", self.kind, KINDS)]
+        if len(shape) != expected:
+            meaning = {0: "()", 1: "(D,) or, for sounds, (T,)", 3: "(C, H, W)"}[expected]
+            raise ValueError(f"input_shape of kind {self.kind!r} must be {meaning}, got {shape}")
+        freeze(
+            self,
+            n_classes=integer("n_classes", self.n_classes, low=2),
+            input_shape=shape,
+            options=json.loads(json.dumps(dict(self.options))),  # as it will be read again
+        )
+
+    def build(self, *, pretrained: bool = True) -> nn.Module:
+        """Return the network, with fresh weights from torch's global generator.
+
+        A transformer starts from its checkpoint's weights; with `pretrained=False` it does not look for them, which is
+        what loading a saved model needs.
+        """
+        options = dict(self.options)
+        if self.kind == "tabular":
+            return MLP(self.input_shape[0], self.n_classes, **options)
+        if self.kind == "text":
+            if self.name == "sentencecnn":
+                return SentenceCNN(options.pop("vocab_size"), self.n_classes, **options)
+            return transformer(self.n_classes, **options, pretrained=pretrained)
+        network = NETWORKS[self.name]
+        if self.kind == "image":
+            return network(self.input_shape, self.n_classes, **options)
+        shape = Spectrogram().shape(self.input_shape[0])
+        return OnSpectrogram(network(shape, self.n_classes, **options))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the record as JSON can hold it."""
+        return {
+            "name": self.name,
+            "kind": self.kind,
+            "n_classes": self.n_classes,
+            "input_shape": list(self.input_shape),
+            "options": json.loads(json.dumps(self.options)),
+        }
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> ModelSpec:
+        """Return what `to_dict` recorded."""
+        return cls(**record)
+
+
+def names(kind: str | None = None) -> list[str]:
+    """Return the names of the networks for a kind of data, or of all.
+
+    >>> names("text")
+    ['minilm', 'sentencecnn']
+    """
+    images = sorted(NETWORKS)
+    known = {"tabular": ["mlp"], "text": ["minilm", "sentencecnn"], "image": images, "audio": images}
+    return sorted({*images, *known["text"]}) if kind is None else known[choice("kind", kind, KINDS)]
+
+
+def tokenizer_of(name: str | None) -> str | None:
+    """Return what `data.load` takes as `tokenizer` for this text network; None leaves the choice to it.
+
+    >>> tokenizer_of("sentencecnn"), tokenizer_of("hf:google-bert/bert-base-uncased")
+    ('words', 'google-bert/bert-base-uncased')
+    """
+    if name is None or (name in NETWORKS and name not in names("text")):
+        return None
+    name = name.removeprefix("hf:")
+    return "words" if name == "sentencecnn" else name
+
+
+def specify(
+    name: str | None = None,
+    *,
+    kind: str,
+    n_classes: int,
+    input_shape: Sequence[int] = (),
+    vocab_size: int | None = None,
+    tokenizer: str | None = None,
+    **options: Any,
+) -> ModelSpec:
+    """Return the record of a network: the one named, or the usual one for this kind of data.
+
+    Without a name it is, for rows of a table, an MLP of 2 × 128; for images up to 64 px PreAct ResNet-18 (16 channels
+    wide up to 16 px, else 64), above torchvision's ResNet-18; for text what its tokenizer belongs to, the sentence
+    CNN or a transformer; for sounds LeNet on spectrograms.
+
+    Parameters
+    ----------
+    name
+        One of `names(kind)`; for text also a folder or a hub name of a Hugging Face checkpoint (`hf:NAME`).
+    kind, n_classes, input_shape, vocab_size, tokenizer
+        What the data are: `Task.spec` holds just these.
+    options
+        The network's own options, such as `width=16` or `dropout=0.3`.
+
+    >>> specify(kind="image", n_classes=10, input_shape=(3, 32, 32)).name
+    'preactresnet18'
+    """
+    choice("kind", kind, KINDS)
+    if kind == "text":
+        return _specify_text(name, n_classes, vocab_size, tokenizer, options)
+    if name is None:
+        name = _default(kind, input_shape)
+    if name not in names(kind):
+        raise ValueError(f"there is no network {name!r} for {kind} data{nearest_names(name, names(kind))}")
+    builder: Callable[..., Any] = MLP.__init__ if kind == "tabular" else NETWORKS[name]
+    if kind == "audio" and name in _SPEECH_HIDDEN:
+        options = {"hidden": _SPEECH_HIDDEN[name], **options}
+    complete = _complete(name, _defaults(builder), options)
+    return ModelSpec(name=name, kind=kind, n_classes=n_classes, input_shape=input_shape, options=complete)
+
+
+def build(
+    name: str | None = None,
+    *,
+    kind: str,
+    n_classes: int,
+    input_shape: Sequence[int] = (),
+    vocab_size: int | None = None,
+    tokenizer: str | None = None,
+    **options: Any,
+) -> nn.Module:
+    """Return a network for data of this kind: `specify(…).build()`, whose arguments these are.
+
+    >>> model = build("resnet18", kind="image", n_classes=10, input_shape=(1, 28, 28))
+    >>> sum(p.numel() for p in model.parameters())
+    11172810
+    """
+    return specify(
+        name,
+        kind=kind,
+        n_classes=n_classes,
+        input_shape=input_shape,
+        vocab_size=vocab_size,
+        tokenizer=tokenizer,
+        **options,
+    ).build()
+
+
+def _default(kind: str, input_shape: Sequence[int]) -> str:
+    if kind == "image":
+        return "preactresnet18" if max(input_shape[1:], default=0) <= SMALL else "resnet18"
+    return {"tabular": "mlp", "audio": "lenet"}[kind]
+
+
+def _specify_text(
+    name: str | None, n_classes: int, vocab_size: int | None, tokenizer: str | None, options: dict[str, Any]
+) -> ModelSpec:
+    if name is None:
+        name = "sentencecnn" if tokenizer == "words" or (tokenizer is None and vocab_size) else tokenizer or "minilm"
+    name = name.removeprefix("hf:")
+    wanted = tokenizer_of(name)
+    if tokenizer is not None and tokenizer != wanted:
+        raise ValueError(
+            f"the network {name!r} reads other tokens than the data hold ({tokenizer!r}): "
+            f"load the data with tokenizer={wanted!r}"
+        )
+    if name == "sentencecnn":
+        if vocab_size is None:
+            raise ValueError("sentencecnn needs vocab_size, the number of words: data.load(…, tokenizer='words').spec")
+        complete = {"vocab_size": vocab_size, **_complete(name, _defaults(SentenceCNN.__init__), options)}
+    else:
+        if name in NETWORKS:
+            raise ValueError(f"there is no network {name!r} for text data{nearest_names(name, names('text'))}")
+        config = checkpoint_config(name, n_classes)
+        complete = {"checkpoint": name, "config": config, **_complete(name, {"dropout": None}, options)}
+    return ModelSpec(name=name, kind="text", n_classes=n_classes, options=complete)
+
+
+def _defaults(builder: Callable[..., Any]) -> dict[str, Any]:
+    """Return the options of a network: its keyword-only arguments and what they are unless given."""
+    parameters = inspect.signature(builder).parameters.values()
+    return {parameter.name: parameter.default for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY}
+
+
+def _complete(name: str, defaults: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return all options of a network, the given ones and the defaults of the others."""
+    for option in options:
+        if option not in defaults:
+            raise ValueError(f"{name} has no option {option!r}{nearest_names(option, defaults) or '; it has none'}")
+    return {**defaults, **options}

