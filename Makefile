@@ -2,7 +2,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 EXTRAS := train,text,audio,integrations,dev
-PYTEST_FLAGS ?=
+# Two workers with one thread each: two cores are busy, and tests do not depend on how many there are.
+PYTEST_FLAGS ?= -n 2 --dist worksteal
 
 .PHONY: demo test lint bench docs clean
 
@@ -19,7 +20,7 @@ demo: .venv/.ready  ## train on embedded data, print the table, write the diagra
 	$(BIN)/python examples/digits.py
 
 test: lint  ## everything that must hold
-	$(BIN)/python -m pytest $(PYTEST_FLAGS)
+	OMP_NUM_THREADS=1 MPLBACKEND=Agg $(BIN)/python -m pytest $(PYTEST_FLAGS)
 
 lint: .venv/.ready
 	$(BIN)/ruff check .

@@ -94,8 +94,13 @@ def mixing_batches() -> str:
         seconds = interleaved({"peer": lambda x=x, y=y, peer=peer: peer(x, y), "ours": ours}, rounds=rounds, warmup=2)
         size = "×".join(map(str, shape))
         rows.append(
-            [size, milliseconds(seconds["ours"]), milliseconds(seconds["peer"]),
-             shown(ratio(seconds["ours"], seconds["peer"])), target]  # fmt: skip
+            [
+                size,
+                milliseconds(seconds["ours"]),
+                milliseconds(seconds["peer"]),
+                shown(ratio(seconds["ours"], seconds["peer"])),
+                target,
+            ]
         )
     return table(["mix a batch", "vicinal", "torchvision v2.MixUp", "ratio", "target"], rows)
 

@@ -71,14 +71,16 @@ def pointer(text: str, match: str) -> int:
     ],
 )
 def test_errors_point_at_the_place(text, match, place):
-    assert pointer(text, match) == text.index(place) + (1 if place == "lambda" and text[text.index(place) - 1] != "(" else 0)
+    assert pointer(text, match) == text.index(place)
 
 
 def test_columns_count_characters_not_bytes():
     assert pointer("Mixup(labels='größe', alhpa=1.0)", "alhpa") == "Mixup(labels='größe', alhpa=1.0)".index("alhpa")
 
 
-@pytest.mark.parametrize("text", ["(" * 500 + ")" * 500, "LogitMix(" * 900, "Mixup(alpha=\0)", "-" * 5000 + "1", "x" * 20_000])
+@pytest.mark.parametrize(
+    "text", ["(" * 500 + ")" * 500, "LogitMix(" * 900, "Mixup(alpha=\0)", "-" * 5000 + "1", "x" * 20_000]
+)
 def test_hostile_text_is_refused(text):
     with pytest.raises(ValueError, match=r"expression|sign"):
         parse(text)
@@ -91,7 +93,7 @@ def test_text_must_be_text():
 
 def test_nothing_is_evaluated(tmp_path):
     marker = tmp_path / "marker"
-    with pytest.raises(ValueError, match="unknown|only"):
+    with pytest.raises(ValueError, match=r"unknown|only"):
         parse(f"Mixup(alpha=open({str(marker)!r}, 'w'))")
     assert not marker.exists()
 

@@ -23,9 +23,13 @@ _HOMES = {
     "vicinal.objectives.gaussian": ["GaussianVicinity"],
     "vicinal.objectives.cutmix": ["CutMix"],
     "vicinal.objectives.manifold": ["ManifoldMixup"],
+    "vicinal.objectives.puzzlemix": ["PuzzleMix"],
+    "vicinal.objectives.sequence": ["SequenceMixup"],
+    "vicinal.objectives.guided": ["GuidedMixup"],
     "vicinal.objectives.logitmix": ["LogitMix"],
     "vicinal.objectives.regmixup": ["RegMixup"],
     "vicinal.objectives.schedule": ["Warmup", "Between"],
+    "vicinal.dynamics": ["AUM", "BalancedBatchSampler"],
     "vicinal.metrics": ["ReliabilityTable", "Evaluation", "Comparison", "evaluate", "compare"],
     "vicinal.calibrators": [
         "TemperatureScaling",
@@ -33,6 +37,7 @@ _HOMES = {
         "IsotonicCalibration",
         "HistogramBinning",
     ],
+    "vicinal.training": ["fit"],
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 _MODULES = ["calibrators", "losses", "metrics", "mixing", "plots"]
@@ -65,6 +70,8 @@ if TYPE_CHECKING:
     from vicinal.calibrators import IsotonicCalibration as IsotonicCalibration
     from vicinal.calibrators import TemperatureScaling as TemperatureScaling
     from vicinal.calibrators import VectorScaling as VectorScaling
+    from vicinal.dynamics import AUM as AUM
+    from vicinal.dynamics import BalancedBatchSampler as BalancedBatchSampler
     from vicinal.expressions import parse as parse
     from vicinal.metrics import Comparison as Comparison
     from vicinal.metrics import Evaluation as Evaluation
@@ -74,10 +81,14 @@ if TYPE_CHECKING:
     from vicinal.objectives.cutmix import CutMix as CutMix
     from vicinal.objectives.erm import ERM as ERM
     from vicinal.objectives.gaussian import GaussianVicinity as GaussianVicinity
+    from vicinal.objectives.guided import GuidedMixup as GuidedMixup
     from vicinal.objectives.kmixup import KMixup as KMixup
     from vicinal.objectives.logitmix import LogitMix as LogitMix
     from vicinal.objectives.manifold import ManifoldMixup as ManifoldMixup
     from vicinal.objectives.mixup import Mixup as Mixup
+    from vicinal.objectives.puzzlemix import PuzzleMix as PuzzleMix
     from vicinal.objectives.regmixup import RegMixup as RegMixup
     from vicinal.objectives.schedule import Between as Between
     from vicinal.objectives.schedule import Warmup as Warmup
+    from vicinal.objectives.sequence import SequenceMixup as SequenceMixup
+    from vicinal.training import fit as fit

@@ -71,6 +71,9 @@ _EXPRESSIONS = [
     "LogitMix(Mixup(alpha=3.0))",
     "LogitMix(CutMix(alpha=1.0), weight=0.1, similarity='l2')",
     "LogitMix(ManifoldMixup(layers=['hidden']), similarity='probs', split_forward=True)",
+    "PuzzleMix(block_counts=[2, 4])",
+    "PuzzleMix(solver='exact', clean_weight=0.5, transport=False)",
+    "LogitMix(PuzzleMix(block_counts=[2, 4]), weight=0.5)",
     "RegMixup(Mixup(alpha=10.0))",
     "RegMixup(KMixup(alpha=1.0, k=3), weight=0.5)",
     "Warmup(Mixup(alpha=0.1), epochs=1)",
@@ -79,7 +82,10 @@ _EXPRESSIONS = [
 OBJECTIVES: dict[str, Objective] = {text: vicinal.parse(text) for text in _EXPRESSIONS}
 
 #: Objectives that need a transformer or training state; their own test files hold the contract for them.
-ELSEWHERE: dict[str, str] = {}
+ELSEWHERE: dict[str, str] = {
+    "SequenceMixup": "objectives/test_sequence.py",
+    "GuidedMixup": "objectives/test_guided.py",
+}
 
 
 def batch(n: int = 6, *, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor]:

@@ -35,7 +35,10 @@ def gradients(model: nn.Module) -> dict[str, Tensor | None]:
 def snapshot(model: nn.Module) -> tuple[object, ...]:
     """Everything of a model that an objective must leave alone (BatchNorm's running statistics may move)."""
     return (
-        [(name, id(m), m.training, len(m._forward_hooks), len(m._forward_pre_hooks)) for name, m in model.named_modules()],
+        [
+            (name, id(m), m.training, len(m._forward_hooks), len(m._forward_pre_hooks))
+            for name, m in model.named_modules()
+        ],
         [(name, id(p), p.requires_grad) for name, p in model.named_parameters()],
         list(model.state_dict()),
     )
@@ -255,10 +258,10 @@ def test_a_reentrant_checkpoint_is_right_or_refused(objective):
     checkpointed = Checkpointed(use_reentrant=True)
     checkpointed.load_state_dict(model.state_dict())
     before = snapshot(checkpointed)
-    if "'hidden" in repr(objective):
+    if "'hidden" in repr(objective) or "PuzzleMix" in repr(objective):
+        seeds = range(20)  # until the layer is drawn
         with pytest.raises(ValueError, match="reentrant"):
-            for seed in range(20):  # until the layer is drawn
-                run(objective, checkpointed, x, y, seed)
+            [run(objective, checkpointed, x, y, seed) for seed in seeds]
         assert snapshot(checkpointed) == before
         return
     run(objective, model, x, y).backward()

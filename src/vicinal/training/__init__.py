@@ -1,0 +1,12 @@
+"""Training: one readable loop on Accelerate, whose runs can be killed at any moment.
+
+`runs` has `fit`, and `loop` the training itself. They stand on `config` (how to train), `batches` (which samples
+when), `folder` (what is on disk), `environment` (what is borrowed and given back) and `progress` (what is on the
+screen).
+"""
+
+from vicinal.training.config import FitConfig
+from vicinal.training.folder import load_weights, read_predictions
+from vicinal.training.runs import FitResult, fit
+
+__all__ = ["fit", "FitConfig", "FitResult", "load_weights", "read_predictions"]

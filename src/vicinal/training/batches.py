@@ -1,0 +1,229 @@
+"""Which samples make which micro-batch: a function of the seed and of numbers, never of what came before.
+
+The micro-batches of a run are numbered from 0 through all epochs. Epoch e is a permutation of the training set
+drawn from (seed, e), cut into equal parts; micro-batch g is part g mod M of epoch g div M. A resumed run therefore
+starts at any micro-batch without loading those before it, and rank r of W simply takes every W-th.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import signal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Sampler, Subset, TensorDataset, default_collate
+
+from vicinal import _random
+from vicinal._forward import n_rows
+from vicinal._typing import Batch
+from vicinal.dynamics import BalancedBatchSampler
+
+__all__ = ["EpochPlan", "MicroBatches", "evaluation_batches", "part", "training_batches"]
+
+Collate = Callable[[list[Any]], Any]
+
+
+class EpochPlan:
+    """How each epoch is ordered and cut.
+
+    Parameters
+    ----------
+    n_samples
+        The size of the training set.
+    batch_size
+        The most samples a micro-batch may have.
+    micro_batches_per_step
+        Over all ranks.
+    seed
+        The order is a function of the seed and the epoch.
+    high
+        Where given, bool `[N]`, samples of either category alternate (`BalancedBatchSampler`), for
+        `GuidedMixup(pool="batch")`.
+
+    >>> plan = EpochPlan(10, batch_size=4, micro_batches_per_step=2, seed=0)
+    >>> plan.steps, [len(plan.indices(0, part)) for part in range(plan.parts)]
+    (2, [2, 3, 2, 3])
+    """
+
+    def __init__(
+        self,
+        n_samples: int,
+        *,
+        batch_size: int,
+        micro_batches_per_step: int,
+        seed: int,
+        high: Tensor | None = None,
+    ) -> None:
+        self.n_samples, self.seed = n_samples, seed
+        self._balanced = None
+        self._length = n_samples
+        if high is not None:
+            self._length = 2 * max(int(high.sum()), int((~high).sum()))
+            self._balanced = BalancedBatchSampler(high, batch_size=self._length, seed=seed)  # one batch: the order
+        self.per_step = micro_batches_per_step
+        self.steps = math.ceil(self._length / (batch_size * micro_batches_per_step))
+        self.parts = self.steps * micro_batches_per_step
+        self._order = functools.lru_cache(maxsize=2)(self._draw)
+
+    def size(self, micro: int) -> int:
+        """Return the number of samples in a micro-batch, counted from the start of the run."""
+        start, stop = part(self._length, self.parts, micro % self.parts)
+        return stop - start
+
+    def step_size(self, step: int) -> int:
+        """Return the number of samples in a step, over all ranks."""
+        return sum(self.size(step * self.per_step + k) for k in range(self.per_step))
+
+    def indices(self, epoch: int, number: int) -> list[int]:
+        """Return the samples of one part of an epoch."""
+        start, stop = part(self._length, self.parts, number)
+        return self._order(epoch)[start:stop]
+
+    def _draw(self, epoch: int) -> list[int]:
+        if self._balanced is not None:
+            self._balanced.set_epoch(epoch)
+            return next(iter(self._balanced))
+        generator = torch.Generator().manual_seed(_random.seed_from("order", self.seed, epoch))
+        order: list[int] = _random.permutation(self.n_samples, generator=generator).tolist()
+        return order
+
+
+def part(n: int, parts: int, number: int) -> tuple[int, int]:
+    """Return start and stop of one of `parts` equal parts of `n`; with fewer samples than parts, some get the same.
+
+    >>> [part(3, 4, number) for number in range(4)]
+    [(0, 1), (0, 1), (1, 2), (2, 3)]
+    """
+    start = number * n // parts
+    return start, max((number + 1) * n // parts, start + 1)
+
+
+class MicroBatches(Sampler[list[tuple[int, int]]]):
+    """The micro-batches of one rank, from micro-batch `start` to before `stop`, as lists of (epoch, index)."""
+
+    def __init__(self, plan: EpochPlan, *, start: int, stop: int, rank: int, world: int) -> None:
+        self.plan = plan
+        self.numbers = range(start + rank, stop, world)
+
+    def __iter__(self) -> Iterator[list[tuple[int, int]]]:
+        """Yield one micro-batch after the other, through all epochs."""
+        for number in self.numbers:
+            epoch, position = divmod(number, self.plan.parts)
+            yield [(epoch, index) for index in self.plan.indices(epoch, position)]
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+
+class KeyedDataset:
+    """A dataset whose every draw depends on (seed, epoch, index) alone, and which yields whole batches.
+
+    A dataset with a method `set_epoch(epoch, seed)` is told the epoch and draws by itself. For any other the global
+    generators of torch, Python and NumPy are seeded before each sample is loaded, which makes the usual transforms
+    repeatable, in whichever process they run. Tensors draw nothing: their rows are taken at once.
+
+    Parameters
+    ----------
+    dataset
+        Map-style, of `(x, y)`.
+    seed, purpose
+        The key of the draws.
+    collate_fn
+        Makes `(x, y)` of a list of samples; torch's default if None.
+    """
+
+    def __init__(self, dataset: Any, seed: int, *, purpose: str, collate_fn: Collate | None = None) -> None:
+        self.dataset, self.seed, self.purpose = dataset, seed, purpose
+        self.collate_fn = default_collate if collate_fn is None else collate_fn
+        owner, rows = dataset, None
+        while type(owner) is Subset and not hasattr(owner, "set_epoch"):
+            picked = torch.as_tensor(owner.indices)
+            owner, rows = owner.dataset, picked if rows is None else picked[rows]
+        self._set_epoch = getattr(owner, "set_epoch", None)
+        self._epoch: int | None = None
+        at_once = type(owner) is TensorDataset and collate_fn is None
+        self._tensors = owner.tensors if at_once else None
+        self._rows = rows
+        self._seeds = self._set_epoch is None and type(owner) is not TensorDataset
+
+    def set_epoch(self, epoch: int) -> None:
+        """Tell the dataset the epoch, unless it knows."""
+        if self._set_epoch is not None and epoch != self._epoch:
+            self._set_epoch(epoch, self.seed)
+        self._epoch = epoch
+
+    def forget_epoch(self) -> None:
+        """Tell it again next time: training and validation may be parts of one dataset."""
+        self._epoch = None
+
+    def __getitems__(self, keys: list[tuple[int, int]]) -> tuple[Tensor, Any]:
+        """Return the indices and the batch of a list of (epoch, index)."""
+        index = torch.tensor([i for _, i in keys])
+        if self._tensors is not None:
+            rows = index if self._rows is None else self._rows[index]
+            return index, tuple(t[rows] for t in self._tensors)
+        return index, self.collate_fn([self._sample(*key) for key in keys])
+
+    def _sample(self, epoch: int, index: int) -> Any:
+        self.set_epoch(epoch)
+        if self._seeds:
+            _random.seed_globals(_random.seed_from(self.purpose, self.seed, epoch, index))
+        return self.dataset[index]
+
+
+def training_batches(
+    dataset: KeyedDataset, sampler: MicroBatches, *, num_workers: int, pin_memory: bool
+) -> Iterator[tuple[Tensor, Batch, Tensor]]:
+    """Yield (index, x, y) of each micro-batch; workers live as long as the run and load ahead across epochs."""
+    return iter(_loader(dataset, sampler, num_workers, pin_memory))
+
+
+def evaluation_batches(
+    dataset: KeyedDataset,
+    rows: range,
+    *,
+    batch_size: int,
+    num_workers: int,
+    pin_memory: bool,
+) -> Iterator[tuple[Tensor, Batch, Tensor]]:
+    """Yield (index, x, y) of these rows, in order."""
+    batches = [[(0, i) for i in rows[start : start + batch_size]] for start in range(0, len(rows), batch_size)]
+    return iter(_loader(dataset, batches, num_workers, pin_memory))
+
+
+def _loader(
+    dataset: KeyedDataset, batches: Any, num_workers: int, pin_memory: bool
+) -> DataLoader[tuple[Tensor, Batch, Tensor]]:
+    return DataLoader(
+        dataset,  # type: ignore[arg-type]  # it has __getitems__, for what the sampler yields
+        batch_sampler=batches,
+        collate_fn=_checked,
+        num_workers=num_workers,
+        pin_memory=pin_memory,
+        worker_init_fn=_ignore_interrupts,
+        # The base seed of workers would be drawn from the global generator. Nothing is drawn from it here.
+        generator=torch.Generator().manual_seed(0),
+    )
+
+
+def _checked(found: Any) -> tuple[Tensor, Batch, Tensor]:
+    index, batch = found
+    if not isinstance(batch, Sequence) or isinstance(batch, str) or len(batch) != 2:
+        raise TypeError(f"a batch must be (x, y), got {type(batch).__name__}: let dataset[i] be (x, y)")
+    x, y = batch
+    if not isinstance(x, Tensor | Mapping):
+        raise TypeError(f"x must be a tensor or a mapping of tensors, got {type(x).__name__}")
+    if not isinstance(y, Tensor):
+        raise TypeError(f"y must be a tensor, got {type(y).__name__}: let dataset[i] give an int, or pass collate_fn")
+    if y.ndim == 0 or len(y) != len(index) or n_rows(x) % len(index):
+        raise ValueError(f"a batch of {len(index)} samples has {n_rows(x)} rows of x and y {list(y.shape)}")
+    return index, x, y
+
+
+def _ignore_interrupts(worker: int) -> None:
+    """Leave Ctrl-C to the training process, which still needs its workers to come to the end of the step."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)

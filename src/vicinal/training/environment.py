@@ -1,0 +1,115 @@
+"""What a run borrows and gives back: Accelerate's global state, the model's `forward`, the handlers of signals."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import platform
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import torch
+
+from vicinal._checks import choice, require
+from vicinal._forward import unwrap
+from vicinal._typing import Model
+from vicinal.training.config import FitConfig
+
+__all__ = ["Accelerator", "accelerator", "interruptions", "only_cpu", "prepared", "versions"]
+
+#: `accelerate.Accelerator`, which is imported where it is made: it is an extra, and slow to import.
+Accelerator: TypeAlias = Any
+
+
+@contextmanager
+def accelerator(config: FitConfig, out: Path | None) -> Iterator[Accelerator]:
+    """Give an Accelerator, and leave nothing of it behind: its settings are global and could not be changed again."""
+    accelerate = require("accelerate", "train")
+    state = require("accelerate.state", "train")
+    trackers = config.trackers
+    if trackers is None:
+        found = importlib.util.find_spec("tensorboard") is not None and out is not None
+        trackers = ("tensorboard",) if found else ()
+    if "tensorboard" in trackers and out is None:
+        raise ValueError("the tracker 'tensorboard' writes to the run folder: pass out")
+    for name in trackers:  # Accelerate would go on without
+        choice("trackers", name, [kind.value for kind in accelerate.utils.LoggerType if kind.value != "all"])
+        if name not in [kind.value for kind in accelerate.tracking.get_available_trackers()]:
+            raise ImportError(f"the tracker {name!r} is not installed: pip install {name}")
+    if config.mixed_precision == "fp16" and only_cpu():
+        raise ValueError("mixed_precision='fp16' needs a GPU, and there is none: use 'bf16'")
+    others_own = state.is_initialized()
+    made = accelerate.Accelerator(
+        cpu=only_cpu(),
+        mixed_precision=config.mixed_precision,
+        log_with=list(trackers) or None,
+        project_config=accelerate.utils.ProjectConfiguration(
+            project_dir=None if out is None else str(out),
+            logging_dir=None if out is None else str(out / "tensorboard"),
+        ),
+    )
+    try:
+        kind = made.distributed_type.value
+        if kind != "NO" and not kind.startswith("MULTI_"):
+            raise ValueError(f"fit trains in one process or with DistributedDataParallel, not with {kind}")
+        yield made
+    finally:
+        for tracker in made.trackers:
+            tracker.finish()
+        if not others_own:
+            state.AcceleratorState._reset_state()
+            state.GradientState._reset_state()
+
+
+def only_cpu() -> bool:
+    """Whether there is no other device; Accelerate takes no notice of torchrun then, unless it is told."""
+    return not (torch.cuda.is_available() or torch.backends.mps.is_available() or torch.xpu.is_available())
+
+
+@contextmanager
+def prepared(made: Accelerator, model: Model) -> Iterator[Model]:
+    """Give the model on its device, in DDP and with autocast as needed; take back afterwards what was put into it."""
+    marks = ("forward", "_original_forward", "_is_accelerate_prepared")
+    places = [vars(model), vars(unwrap(model))]
+    before = [{name: place[name] for name in marks if name in place} for place in places]
+    try:
+        yield made.prepare_model(model)
+    finally:
+        for place, found in zip(places, before, strict=True):
+            for name in marks:
+                place.pop(name, None)
+            place.update(found)
+
+
+@contextmanager
+def interruptions(*, watched: bool) -> Iterator[list[int]]:
+    """Collect Ctrl-C and SIGTERM, so that the step in hand can end and be saved; a second one ends at once."""
+    received: list[int] = []
+    if not watched or threading.current_thread() is not threading.main_thread():
+        yield received
+        return
+
+    def receive(number: int, frame: Any) -> None:
+        received.append(number)
+        signal.signal(number, before[number])
+
+    before = {int(number): signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    for number in before:
+        signal.signal(number, receive)
+    try:
+        yield received
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def versions() -> dict[str, str]:
+    names = ("vicinal", "torch", "accelerate", "numpy")
+    return {"python": platform.python_version(), "system": sys.platform} | {
+        name: importlib.metadata.version(name) for name in names
+    }

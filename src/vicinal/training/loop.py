@@ -1,0 +1,598 @@
+"""The training loop.
+
+It keeps no state of random generators. Before each micro-step dropout and the objective's generator are seeded from
+(seed, step, micro-batch), the order of an epoch is drawn from (seed, epoch), and augmentation from (seed, epoch,
+index). So a run that was killed goes on to the very weights it would have had, ranks draw differently, and two
+processes do what one does with twice the accumulation.
+"""
+
+from __future__ import annotations
+
+import math
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from vicinal import _random
+from vicinal._forward import call, unwrap
+from vicinal._typing import Batch, Model, ObjectiveLike
+from vicinal.metrics import ReliabilityTable, brier, mcc, nll, spearman
+from vicinal.objectives.schedule import Between, Warmup
+from vicinal.training.batches import (
+    Collate,
+    EpochPlan,
+    KeyedDataset,
+    MicroBatches,
+    evaluation_batches,
+    part,
+    training_batches,
+)
+from vicinal.training.config import FitConfig
+from vicinal.training.environment import Accelerator, interruptions, versions
+from vicinal.training.folder import RunFolder
+from vicinal.training.progress import Progress
+
+__all__ = ["Loop", "innermost"]
+
+#: Micro-batches whose losses may wait on the device before they are read, which makes the host wait for it.
+_READ_EVERY = 64
+
+
+class Loop:
+    """One run: from the initial weights, or from where a checkpoint was written, to the result."""
+
+    def __init__(
+        self,
+        accelerator: Accelerator,
+        model: Model,
+        objective: ObjectiveLike,
+        train: Any,
+        val: Any,
+        config: FitConfig,
+        collate_fn: Collate | None,
+        folder: RunFolder,
+        on_metrics: Callable[[dict[str, Any]], None] | None,
+    ) -> None:
+        self.accelerator, self.config, self.folder = accelerator, config, folder
+        self.rank, self.world = accelerator.process_index, accelerator.num_processes
+        self.on_metrics = on_metrics
+        self.objective = objective
+        self.inner: Any = innermost(objective)
+        self.model = model
+        self.module = unwrap(self.model)
+        self.optimizer: Any = accelerator.prepare_optimizer(config.make_optimizer(self.module.parameters()))
+        self.train = KeyedDataset(train, config.seed, purpose="augmentation", collate_fn=collate_fn)
+        self.val, self.n_val = None, 0
+        if val is not None:
+            self.val = KeyedDataset(val, config.seed, purpose="validation", collate_fn=collate_fn)
+            self.n_val = len(val)
+        self.plan = EpochPlan(
+            len(train),
+            batch_size=config.batch_size,
+            micro_batches_per_step=config.accumulation * self.world,
+            seed=config.seed,
+            high=_categories(self.inner),
+        )
+        self.n_steps = config.steps or config.epochs * self.plan.steps
+        # All that changes, and is in the checkpoint, beside model, optimizer and objective.
+        self.step = 0
+        self.losses = _Losses()
+        self.best: dict[str, Any] | None = None
+        self.lowest_nll, self.waited, self.stopped = math.inf, 0, False
+        self.seconds, self.resumed = 0.0, 0
+        # What can be had again from the folder.
+        self.history: list[dict[str, Any]] = []
+        self.latest: dict[str, Tensor] | None = None
+
+    @property
+    def epoch(self) -> float:
+        """How far training has come: 2.5 is halfway through the third epoch."""
+        return self.step / self.plan.steps
+
+    def run(self, description: Mapping[str, Any], *, progress: bool) -> tuple[dict[str, Any], dict[str, Tensor] | None]:
+        """Train from here to the end; return the result and the predictions of the selected weights."""
+        self._resume()
+        self._checkpoint()  # of the initial weights: a run killed before the next one starts from the same
+        self._start_trackers(description)
+        batches = self._batches()
+        began = saved = time.monotonic()
+        seconds_before = self.seconds
+        bar = Progress(
+            shown=progress and self.accelerator.is_main_process,
+            title=description["method"].partition("(")[0],
+            step=self.step,
+            n_steps=self.n_steps,
+            n_epochs=self.n_steps / self.plan.steps,
+        )
+        with bar, interruptions(watched=self.folder.path is not None) as interrupted:
+            while self.step < self.n_steps and not self.stopped:
+                self._train_step(batches)
+                line = None
+                if self.step % self.plan.steps == 0 or self.step == self.n_steps:
+                    self._share_objective_state()
+                    line = self._record()
+                elif self._evaluation_is_due():
+                    line = self._record()
+                bar.update(self.step, self.epoch, line)
+                self.seconds = seconds_before + time.monotonic() - began
+                due = time.monotonic() - saved >= 60 * self.config.checkpoint_minutes
+                due, interruption = self._agree(due, bool(interrupted))
+                if due or interruption:
+                    self._checkpoint()
+                    saved = time.monotonic()
+                if interruption:
+                    raise self._farewell(interrupted)
+        self._checkpoint()
+        return self._finish(description)
+
+    def _train_step(self, batches: Iterator[tuple[Tensor, Batch, Tensor]]) -> None:
+        """One update of the weights, from `accumulation` micro-batches on each rank."""
+        self.model.train()
+        lr = self.config.lr_at(self.step, n_steps=self.n_steps, steps_per_epoch=self.plan.steps)
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
+        self.train.set_epoch(self.step // self.plan.steps)
+        n_samples = self.plan.step_size(self.step)
+        for k in range(self.config.accumulation):
+            micro = self.step * self.plan.per_step + k * self.world + self.rank
+            index, x, y = next(batches)
+            # Each sample weighs the same, whatever its micro-batch; DDP will take the mean over ranks.
+            share = self.plan.size(micro) / n_samples
+            seed = _random.seed_from("step", self.config.seed, self.step, micro % self.plan.per_step)
+            _random.seed_globals(seed)
+            generator = torch.Generator().manual_seed(seed)
+            synced_later = k < self.config.accumulation - 1
+            with self.accelerator.no_sync(self.model) if synced_later else nullcontext():
+                terms = self._terms(_to(x, self.accelerator.device), y.to(self.accelerator.device), index, generator)
+                loss = torch.stack(list(terms.values())).sum()
+                self.accelerator.backward(loss * (share * self.world))
+            self.losses.add(
+                share, {"loss": loss} | ({f"loss_{n}": t for n, t in terms.items()} if len(terms) > 1 else {})
+            )
+        if self.config.clip_norm is not None:
+            self.accelerator.clip_grad_norm_(self.module.parameters(), self.config.clip_norm)
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        if callable(clip_norms := getattr(self.module, "clip_norms", None)):  # a constraint, as SentenceCNN has
+            clip_norms()
+        self.step += 1
+        if self.losses.waiting >= _READ_EVERY:
+            self._read_losses()
+
+    def _terms(self, x: Batch, y: Tensor, index: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
+        """Return the terms of the loss; an objective that is not a sum has one."""
+        terms = getattr(self.objective, "terms", None)
+        if terms is None:
+            return {"loss": self.objective(self.model, x, y, index=index, epoch=self.epoch, generator=generator)}
+        named: dict[str, Tensor] = terms(self.model, x, y, index=index, epoch=self.epoch, generator=generator)
+        return named
+
+    # Evaluation
+
+    def _evaluation_is_due(self) -> bool:
+        """Whether this step is one after which to evaluate."""
+        if self.val is None:
+            return False
+        every = self.config.eval_every_steps or self.config.eval_every * self.plan.steps
+        return self.step % every == 0 or self.step == self.n_steps or self._kept_epoch() is not None
+
+    def _kept_epoch(self) -> int | None:
+        """Return the number of the epoch that ends here, if its predictions are to be kept."""
+        epoch, rest = divmod(self.step, self.plan.steps)
+        return epoch if rest == 0 and epoch in self.config.keep_predictions_at else None
+
+    def _record(self) -> dict[str, Any]:
+        """Write a line of metrics: the mean loss since the last line and, where it is due, an evaluation."""
+        lr = self.config.lr_at(self.step - 1, n_steps=self.n_steps, steps_per_epoch=self.plan.steps)
+        self._read_losses()
+        line: dict[str, Any] = {"step": self.step, "epoch": self.epoch, "lr": lr, **self.losses.means()}
+        if self._evaluation_is_due():
+            predictions = self._predict()
+            metrics = _measure(predictions, self.step)
+            line |= {f"val_{name}": value for name, value in metrics.items()}
+            self._compare(line, predictions)
+            self.latest = predictions
+            if (epoch := self._kept_epoch()) is not None:
+                self.folder.keep_predictions(predictions, f"predictions-epoch-{epoch}.parquet")
+        self.history.append(line)
+        self.folder.append(line)
+        self.accelerator.log({name: v for name, v in line.items() if name != "step"}, step=self.step)
+        if self.on_metrics is not None and self.accelerator.is_main_process:
+            self.on_metrics(line)
+        return line
+
+    @torch.no_grad()
+    def _predict(self) -> dict[str, Tensor]:
+        """Return logits and labels of the validation set, on every rank."""
+        if self.val is None:
+            raise RuntimeError("there is no validation set")
+        if self.world > 1:
+            for buffer in self.module.buffers():  # each rank has BatchNorm statistics of its own until the next step
+                dist.broadcast(buffer, src=0)
+        self.model.eval()
+        self.val.forget_epoch()
+        bounds = [part(self.n_val, self.world, rank) for rank in range(self.world)]
+        batches = evaluation_batches(
+            self.val,
+            range(*bounds[self.rank]),
+            batch_size=self.config.eval_batch_size or self.config.batch_size,
+            num_workers=self.config.num_workers,
+            pin_memory=self.accelerator.device.type == "cuda",
+        )
+        logits, labels = [], []
+        for _, x, y in batches:
+            # Not through DDP, which would wait for ranks that have fewer batches.
+            with self.accelerator.autocast():
+                found = call(self.module, _to(x, self.accelerator.device))
+            logits.append(found.view(len(y), -1).float().cpu())
+            labels.append(y)
+        self.train.forget_epoch()
+        return {"logits": self._gather(torch.cat(logits), bounds), "labels": self._gather(torch.cat(labels), bounds)}
+
+    def _gather(self, own: Tensor, bounds: list[tuple[int, int]]) -> Tensor:
+        """Put the rows of all ranks together again."""
+        if self.world == 1:
+            return own
+        longest = max(stop - start for start, stop in bounds)
+        padded: Any = self.accelerator.pad_across_processes(own.to(self.accelerator.device))
+        shares = self.accelerator.gather(padded).cpu().split(longest)
+        whole = torch.empty((self.n_val, *own.shape[1:]), dtype=own.dtype)
+        for (start, stop), share in zip(bounds, shares, strict=True):
+            whole[start:stop] = share[: stop - start]
+        return whole
+
+    def _compare(self, line: dict[str, Any], predictions: dict[str, Tensor]) -> None:
+        """Keep the best weights, and stop where validation has not improved for long."""
+        error = line.get("val_nll", line.get("val_mse", math.inf))
+        self.waited = 0 if error < self.lowest_nll else self.waited + 1
+        self.lowest_nll = min(error, self.lowest_nll)
+        self.stopped = self.config.patience is not None and self.waited >= self.config.patience
+        select = self.config.select
+        if select == "last":
+            return
+        if select != "nll" and f"val_{select}" not in line:
+            raise ValueError(f"select={select!r} needs classes; for regression select by 'nll', the squared error")
+        score = -error if select == "nll" else line[f"val_{select}"]
+        if self.best is None or score > self.best["score"]:
+            weights = {name: t.detach().to("cpu", copy=True) for name, t in self.module.state_dict().items()}
+            self.best = {"step": self.step, "score": score, "metrics": line, "model": weights, **predictions}
+
+    # Checkpoints
+
+    def _checkpoint(self) -> None:
+        """Save everything that decides how training goes on; all ranks call this."""
+        self._read_losses()
+        scaler = self.accelerator.scaler
+        self.folder.save_checkpoint(
+            self.step,
+            {
+                "step": self.step,
+                "model": self.module.state_dict(),
+                "optimizer": self.optimizer.state_dict()["state"],  # its settings come from the configuration
+                "scaler": None if scaler is None else scaler.state_dict(),
+                "losses": self.losses.sums,
+                "lowest_nll": self.lowest_nll,
+                "waited": self.waited,
+                "stopped": self.stopped,
+                "seconds": self.seconds,
+                "resumed": self.resumed,
+            },
+            best=self.best,
+            own=self.inner.state_dict() if hasattr(self.inner, "state_dict") else None,
+            rank=self.rank,
+            ranks=self.world,
+            barrier=self.accelerator.wait_for_everyone,
+        )
+
+    def _resume(self) -> None:
+        """Go back to where the last checkpoint was written, if there is one."""
+        found = self.folder.load_checkpoint(rank=self.rank)
+        if found is None:
+            return
+        state = found["state"]
+        if hasattr(self.inner, "load_state_dict"):
+            if found["ranks"] != self.world:
+                raise ValueError(
+                    f"{self.folder.path} was started with {found['ranks']} processes, of which each keeps a state of "
+                    f"its own for this objective; start it again with as many, not with {self.world}"
+                )
+            self.inner.load_state_dict(found["own"])
+        self.module.load_state_dict(state["model"])
+        settings = self.optimizer.state_dict()["param_groups"]
+        trained = settings[0]["params"], self.optimizer.param_groups[0]["params"]
+        tensors = {
+            number: {name: _laid_out_like(p, t) for name, t in state["optimizer"].get(str(number), {}).items()}
+            for number, p in zip(*trained, strict=True)
+        }
+        self.optimizer.load_state_dict({"state": tensors, "param_groups": settings})
+        if self.accelerator.scaler is not None:
+            self.accelerator.scaler.load_state_dict(state["scaler"])
+        self.step, self.seconds, self.resumed = state["step"], state["seconds"], state["resumed"] + 1
+        self.losses = _Losses(state["losses"])
+        self.lowest_nll, self.waited, self.stopped = state["lowest_nll"], state["waited"], state["stopped"]
+        self.best = found["best"]
+        self.folder.rewind_metrics(found["metrics_bytes"])
+        self.accelerator.wait_for_everyone()
+        self.history = self.folder.history()
+
+    def _share_objective_state(self) -> None:
+        """Merge what the ranks have learned about their samples; an epoch has ended."""
+        if self.world > 1 and hasattr(self.inner, "all_reduce"):
+            self.inner.all_reduce()
+
+    # The end
+
+    def _finish(self, description: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Tensor] | None]:
+        """Take the selected weights, and write the result; return it with their predictions."""
+        if self.best is None:
+            best = self.history[-1]
+            predictions = self.latest if self.latest is not None or self.val is None else self._predict()
+        else:
+            best = self.best["metrics"]
+            self.module.load_state_dict(self.best["model"])
+            predictions = {name: self.best[name] for name in ("logits", "labels")}
+        self.model.eval()
+        info = {
+            **{name: value for name, value in description.items() if name != "config"},
+            "config": self.config.to_dict(),
+            "seed": self.config.seed,
+            "best": best,
+            "last": self.history[-1],
+            "ece_bins": ReliabilityTable().n_bins,
+            "steps": self.step,
+            "epochs": self.epoch,
+            "steps_per_epoch": self.plan.steps,
+            "stopped_early": self.stopped and self.step < self.n_steps,
+            "seconds": round(self.seconds, 3),
+            "resumed": self.resumed,
+            "processes": self.world,
+            "device": self.accelerator.device.type,
+            "threads": torch.get_num_threads(),
+            "versions": versions(),
+        }
+        self.folder.finish(self.module.state_dict(), predictions, info)
+        self.accelerator.wait_for_everyone()
+        return info, predictions
+
+    def _farewell(self, signals: list[int]) -> BaseException:
+        """Return what ends an interrupted run, with how to go on."""
+        message = (
+            f"stopped after step {self.step} of {self.n_steps}; the checkpoint is in {self.folder.path}: "
+            "start the same run again to go on from there"
+        )
+        return SystemExit(message) if signal.SIGTERM in signals else KeyboardInterrupt(message)
+
+    # Helpers
+
+    def _batches(self) -> Iterator[tuple[Tensor, Batch, Tensor]]:
+        """Return the micro-batches of this rank from here to the end of the run."""
+        per_step = self.plan.per_step
+        sampler = MicroBatches(
+            self.plan, start=self.step * per_step, stop=self.n_steps * per_step, rank=self.rank, world=self.world
+        )
+        return training_batches(
+            self.train,
+            sampler,
+            num_workers=self.config.num_workers,
+            pin_memory=self.accelerator.device.type == "cuda",
+        )
+
+    def _read_losses(self) -> None:
+        """Bring the losses from the device, of all ranks, and refuse to go on with one that is not finite."""
+        if not self.losses.read(self.world):
+            raise FloatingPointError(
+                f"the loss is not finite after step {self.step}: lower lr={self.config.lr:g}, "
+                "or set clip_norm or a warm-up"
+            )
+
+    def _agree(self, due: bool, interruption: bool) -> tuple[bool, bool]:
+        """Let the clock of the first rank, and an interruption of any, count for all."""
+        if self.world == 1:
+            return due, interruption
+        votes: Any = torch.tensor([due and self.rank == 0, interruption], device=self.accelerator.device).long()
+        due_votes, interruptions = self.accelerator.reduce(votes, "sum").tolist()
+        return due_votes > 0, interruptions > 0
+
+    def _start_trackers(self, description: Mapping[str, Any]) -> None:
+        if not self.accelerator.log_with:
+            return
+        settings = {**self.config.to_dict(), "method": description["method"]}
+        self.accelerator.init_trackers(
+            "vicinal",
+            # TensorBoard would make a folder for them in each attempt; config.json stands beside it.
+            config=None if self.config.trackers in (None, ("tensorboard",)) else settings,
+            init_kwargs={"tensorboard": {"purge_step": self.step}},  # what a killed run wrote beyond its checkpoint
+        )
+
+
+class _Losses:
+    """The mean of each named loss since the last line of metrics, weighted by shares of a step.
+
+    Losses stay on the device until they are read, so that the host need not wait for each.
+    """
+
+    def __init__(self, sums: Mapping[str, list[float]] | None = None) -> None:
+        self.sums = {name: list(pair) for name, pair in (sums or {}).items()}  # name -> [Σ share · loss, Σ share]
+        self._pending: list[tuple[float, dict[str, Tensor]]] = []
+
+    @property
+    def waiting(self) -> int:
+        """How many micro-batches have not been read."""
+        return len(self._pending)
+
+    def add(self, share: float, named: Mapping[str, Tensor]) -> None:
+        """Note the losses of a micro-batch."""
+        self._pending.append((share, {name: t.detach() for name, t in named.items()}))
+
+    def read(self, world: int) -> bool:
+        """Add up what is waiting, of all ranks; False if it is not finite.
+
+        One is added after the other, in the order of micro-batches, so sums do not depend on when they are read.
+        """
+        if not self._pending:
+            return True
+        values = iter(torch.stack([t.float() for _, named in self._pending for t in named.values()]).tolist())
+        own = [{name: (share * next(values), share) for name in named} for share, named in self._pending]
+        self._pending = []
+        ranks: list[Any] = [own] * world
+        if world > 1:
+            dist.all_gather_object(ranks, own)
+        for rows in zip(*ranks, strict=True):
+            for row in rows:
+                for name, (loss, share) in row.items():
+                    known = self.sums.setdefault(name, [0.0, 0.0])
+                    known[0] += loss
+                    known[1] += share
+        return math.isfinite(self.sums["loss"][0])
+
+    def means(self) -> dict[str, float]:
+        """Return the means and start again."""
+        means = {name: total / share for name, (total, share) in self.sums.items()}
+        self.sums = {}
+        return means
+
+    # Helpers
+
+    def _batches(self) -> Iterator[tuple[Tensor, Batch, Tensor]]:
+        """Return the micro-batches of this rank from here to the end of the run."""
+        per_step = self.plan.per_step
+        sampler = MicroBatches(
+            self.plan, start=self.step * per_step, stop=self.n_steps * per_step, rank=self.rank, world=self.world
+        )
+        return training_batches(
+            self.train,
+            sampler,
+            num_workers=self.config.num_workers,
+            pin_memory=self.accelerator.device.type == "cuda",
+        )
+
+    def _read_losses(self) -> None:
+        """Bring the losses from the device, of all ranks, and refuse to go on with one that is not finite."""
+        if not self.losses.read(self.world):
+            raise FloatingPointError(
+                f"the loss is not finite after step {self.step}: lower lr={self.config.lr:g}, "
+                "or set clip_norm or a warm-up"
+            )
+
+    def _agree(self, due: bool, interruption: bool) -> tuple[bool, bool]:
+        """Let the clock of the first rank, and an interruption of any, count for all."""
+        if self.world == 1:
+            return due, interruption
+        votes: Any = torch.tensor([due and self.rank == 0, interruption], device=self.accelerator.device).long()
+        due_votes, interruptions = self.accelerator.reduce(votes, "sum").tolist()
+        return due_votes > 0, interruptions > 0
+
+    def _start_trackers(self, description: Mapping[str, Any]) -> None:
+        if not self.accelerator.log_with:
+            return
+        settings = {**self.config.to_dict(), "method": description["method"]}
+        self.accelerator.init_trackers(
+            "vicinal",
+            # TensorBoard would make a folder for them in each attempt; config.json stands beside it.
+            config=None if self.config.trackers in (None, ("tensorboard",)) else settings,
+            init_kwargs={"tensorboard": {"purge_step": self.step}},  # what a killed run wrote beyond its checkpoint
+        )
+
+
+class _Losses:
+    """The mean of each named loss since the last line of metrics, weighted by shares of a step.
+
+    Losses stay on the device until they are read, so that the host need not wait for each.
+    """
+
+    def __init__(self, sums: Mapping[str, list[float]] | None = None) -> None:
+        self.sums = {name: list(pair) for name, pair in (sums or {}).items()}  # name -> [Σ share · loss, Σ share]
+        self._pending: list[tuple[float, dict[str, Tensor]]] = []
+
+    @property
+    def waiting(self) -> int:
+        """How many micro-batches have not been read."""
+        return len(self._pending)
+
+    def add(self, share: float, named: Mapping[str, Tensor]) -> None:
+        """Note the losses of a micro-batch."""
+        self._pending.append((share, {name: t.detach() for name, t in named.items()}))
+
+    def read(self, world: int) -> bool:
+        """Add up what is waiting, of all ranks; False if it is not finite.
+
+        One is added after the other, in the order of micro-batches, so sums do not depend on when they are read.
+        """
+        if not self._pending:
+            return True
+        values = iter(torch.stack([t.float() for _, named in self._pending for t in named.values()]).tolist())
+        own = [{name: (share * next(values), share) for name in named} for share, named in self._pending]
+        self._pending = []
+        ranks: list[Any] = [own] * world
+        if world > 1:
+            dist.all_gather_object(ranks, own)
+        for rows in zip(*ranks, strict=True):
+            for row in rows:
+                for name, (loss, share) in row.items():
+                    known = self.sums.setdefault(name, [0.0, 0.0])
+                    known[0] += loss
+                    known[1] += share
+        return math.isfinite(self.sums["loss"][0])
+
+    def means(self) -> dict[str, float]:
+        """Return the means and start again."""
+        means = {name: total / share for name, (total, share) in self.sums.items()}
+        self.sums = {}
+        return means
+
+
+def innermost(objective: Any) -> Any:
+    """Return the objective inside schedules."""
+    while isinstance(objective, Warmup | Between):
+        objective = objective.objective
+    return objective
+
+
+def _categories(inner: Any) -> Tensor | None:
+    """Return which samples are of the high category, for an objective that looks for partners in the batch."""
+    in_batch = getattr(getattr(inner, "objective", None), "pool", None) == "batch"
+    high: Tensor | None = getattr(inner, "high", None) if in_batch else None
+    return high
+
+
+def _measure(predictions: Mapping[str, Tensor], step: int) -> dict[str, float]:
+    """Return the validation figures: of classes, or of real numbers."""
+    logits, labels = predictions["logits"], predictions["labels"]
+    if not bool(logits.isfinite().all()):
+        raise FloatingPointError(f"the model's validation logits are not finite after step {step}: lower lr")
+    if labels.is_floating_point():
+        if labels.ndim != 1 or logits.shape[1] != 1:
+            raise ValueError(
+                f"validation labels must be integers [N], or floats [N] for regression, got {labels.dtype} "
+                f"{list(labels.shape)} for logits {list(logits.shape)}"
+            )
+        found = logits[:, 0]
+        error = (found.double() - labels.double()).square().mean()
+        return {"mse": float(error), "spearman": spearman(labels, found)}
+    table = ReliabilityTable().update(labels, logits=logits)
+    return {
+        "nll": nll(labels, logits=logits),
+        "accuracy": table.accuracy,
+        "ece": table.ece(),
+        "mcc": mcc(labels, logits=logits),
+        "brier": brier(labels, logits=logits),
+    }
+
+
+def _laid_out_like(parameter: Tensor, value: Any) -> Any:
+    """Return a saved value in the memory format of its parameter, which fused optimizers take for granted."""
+    if not isinstance(value, Tensor) or value.shape != parameter.shape:
+        return value
+    return torch.empty_like(parameter, dtype=value.dtype).copy_(value)
+
+
+def _to(x: Batch, device: torch.device) -> Batch:
+    if isinstance(x, Mapping):
+        return {name: t.to(device, non_blocking=True) for name, t in x.items()}
+    return x.to(device, non_blocking=True)

@@ -1,0 +1,62 @@
+"""What a person sees of a run: a line that moves on a terminal, nothing in a pipe."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any
+
+__all__ = ["Progress"]
+
+
+class Progress:
+    """A line with the epoch, the loss, the latest validation figures and the time left.
+
+    Parameters
+    ----------
+    shown
+        Whether to show it; it is shown only where standard error is a terminal and rich is installed.
+    title
+        What the line begins with.
+    step, n_steps, n_epochs
+        Where the run begins and ends.
+    """
+
+    def __init__(self, *, shown: bool, title: str, step: int, n_steps: int, n_epochs: float) -> None:
+        self._n_epochs = n_epochs
+        self._bar: Any = None
+        self._fields: dict[str, str] = {"loss": "", "val": ""}
+        if not (shown and sys.stderr.isatty() and importlib.util.find_spec("rich")):
+            return
+        from rich.console import Console
+        from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+        from rich.progress import Progress as Bar
+
+        text = [TextColumn("{task.fields[epoch]}"), TextColumn("{task.fields[loss]}"), TextColumn("{task.fields[val]}")]
+        times = [TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn()]
+        self._bar = Bar(TextColumn("{task.description}"), BarColumn(), *text, *times, console=Console(stderr=True))
+        self._task = self._bar.add_task(title, total=n_steps, completed=step, epoch="", **self._fields)
+
+    def __enter__(self) -> Progress:
+        if self._bar is not None:
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def update(self, step: int, epoch: float, metrics: Mapping[str, Any] | None = None) -> None:
+        """Move to `step`; where there are new metrics, show them from now on."""
+        if self._bar is None:
+            return
+        if metrics is not None:
+            self._fields["loss"] = f"loss {metrics['loss']:.4f}"
+            figures = {"accuracy": "accuracy {:.3f}", "ece": "ECE (15 bins) {:.3f}", "mse": "squared error {:.4f}"}
+            known = [text.format(metrics[f"val_{name}"]) for name, text in figures.items() if f"val_{name}" in metrics]
+            self._fields["val"] = "val " + ", ".join(known) if known else self._fields["val"]
+        self._bar.update(self._task, completed=step, epoch=f"epoch {epoch:.1f}/{self._n_epochs:g}", **self._fields)

@@ -1,0 +1,116 @@
+"""Real processes: one that is killed, and two that train together."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import torch
+from torch import nn
+from torch.utils.data import TensorDataset
+
+from vicinal import ERM, GuidedMixup, Mixup
+from vicinal.training import FitConfig, fit, load_weights
+
+ROOT = Path(__file__).parents[1]
+
+
+def data(n: int, seed: int) -> TensorDataset:
+    x = torch.randn(n, 5, generator=torch.Generator().manual_seed(seed))
+    return TensorDataset(x, (x[:, 0] > 0).long() + (x[:, 1] > 0).long())
+
+
+def network(*, norm: bool) -> nn.Sequential:
+    torch.manual_seed(0)
+    middle = [nn.BatchNorm1d(16)] if norm else []
+    return nn.Sequential(nn.Linear(5, 16), *middle, nn.ReLU(), nn.Dropout(0.2), nn.Linear(16, 3))
+
+
+class Failing:
+    """Fails once, on every rank in the same step."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def __call__(self, model, x, y, *, index=None, epoch=None, generator=None):
+        self.step -= 1
+        if self.step == 0:
+            raise InterruptedError
+        return Mixup(alpha=0.4)(model, x, y, index=index, epoch=epoch, generator=generator)
+
+    def __repr__(self) -> str:
+        return repr(Mixup(alpha=0.4))
+
+
+def train_all(folder: Path, *, accumulation: int, batch_size: int = 8) -> None:
+    """Train every case; in two processes each takes its half."""
+    train, val = data(67, 0), data(23, 1)  # neither is a multiple of anything
+
+    def run(name: str, objective, *, norm: bool = False, val=val, **fields):
+        config = FitConfig(
+            batch_size=batch_size, accumulation=accumulation, lr=0.01, trackers=(), **{"epochs": 3, **fields}
+        )
+        return fit(network(norm=norm), objective, train, val, out=folder / name, config=config, progress=False)
+
+    run("mixup", Mixup(alpha=0.4), clip_norm=1.0, schedule="cosine", checkpoint_minutes=0)
+    run("guided", GuidedMixup())
+    run("norm", ERM(), norm=True, val=None, steps=7)
+    run("norm and val", ERM(), norm=True)
+    run("whole", Mixup(alpha=0.4), norm=True, checkpoint_minutes=0, eval_every_steps=4)
+    for fail_at in (3, 4, 0):
+        try:
+            run("resumed", Failing(fail_at * accumulation), norm=True, checkpoint_minutes=0, eval_every_steps=4)
+        except InterruptedError:
+            continue
+
+
+def history(folder: Path) -> list[dict]:
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_two_processes_do_what_one_does_with_twice_the_accumulation(tmp_path):
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", "-m", __name__]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [*launch, str(tmp_path / "two")], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    train_all(tmp_path / "one", accumulation=2)
+    for case in ("mixup", "guided", "norm"):
+        one, two = load_weights(tmp_path / "one" / case, last=True), load_weights(tmp_path / "two" / case, last=True)
+        for name, weights in one.items():
+            # BatchNorm's running statistics are those of the first process.
+            if "running" not in name and "tracked" not in name:
+                torch.testing.assert_close(two[name], weights, msg=lambda m, case=case: f"{case}: {m}")
+        for a, b in zip(history(tmp_path / "one" / case), history(tmp_path / "two" / case), strict=True):
+            assert a.keys() == b.keys()
+            torch.testing.assert_close(torch.tensor(list(b.values())), torch.tensor(list(a.values())))
+    aum = [load_state(tmp_path / n / "guided" / "first-stage") for n in ("one", "two")]
+    torch.testing.assert_close(*aum)
+    config = [json.loads((tmp_path / n / "mixup" / "config.json").read_text()) for n in ("one", "two")]
+    assert config[0] == config[1]  # so that a run may go on with another number of processes
+    for run in (tmp_path / "one", tmp_path / "two"):  # and a disturbed run of two is bit for bit the same, too
+        for name in ("metrics.jsonl", "model.safetensors", "predictions.parquet"):
+            assert (run / "resumed" / name).read_bytes() == (run / "whole" / name).read_bytes()
+        assert json.loads((run / "resumed" / "result.json").read_text())["resumed"] == 2
+
+
+def load_state(run: Path) -> torch.Tensor:
+    from vicinal.training.folder import RunFolder
+
+    return RunFolder(run, main=False).load_checkpoint()["own"]["margins"]
+
+
+def test_a_run_killed_at_random_moments_ends_with_the_same_bits(tmp_path):
+    from benchmarks.kill_test import kill_test
+
+    found = kill_test(tmp_path, method="Warmup(LogitMix(Mixup(alpha=1.0)), epochs=1)", kills=10, epochs=15, cold=False)
+    assert found["kills"] == 10
+    assert found["resumed"] >= 5
+
+
+if __name__ == "__main__":
+    train_all(Path(sys.argv[1]), accumulation=1)
