@@ -26,7 +26,7 @@ from torch import Tensor
 from transformers import AutoTokenizer, BertForSequenceClassification
 
 from benchmarks.timing import table, versions
-from vicinal import AUM, ERM, BalancedBatchSampler, GuidedMixup, SequenceMixup, compare, evaluate
+from vicinal import AUM, ERM, BalancedBatchSampler, GuidedMixup, SequenceMixup, compare, evaluate, losses
 from vicinal._objective import Objective
 
 N_TRAIN, BATCH, SEEDS = 32, 16, range(5)
@@ -104,38 +104,38 @@ def batches(n: int, seed: int, epoch: int) -> list[list[int]]:
     return [part.tolist() for part in order.split(BATCH)]
 
 
-def train(cell: Cell, objective: Objective, seed: int, *, steps: int, rate: float) -> torch.nn.Module:
-    """Fine-tune; an unbound GuidedMixup first trains plainly to find the AUM, then starts again."""
+def train(cell: Cell, objective: Objective, seed: int, *, steps: int, rate: float, kept: Path | None = None):
+    """Fine-tune. The plain run records its AUM in `kept`; GuidedMixup's first stage is that very run."""
     x, y = cell.examples(seed)
-    epochs = steps * BATCH // N_TRAIN
-
-    def run(objective: Objective, sampler: BalancedBatchSampler | None, aum: AUM | None) -> torch.nn.Module:
-        model = cell.model(seed)
-        torch.manual_seed(seed)
-        optimiser = torch.optim.AdamW(model.parameters(), lr=rate, weight_decay=0.01)
-        for epoch in range(epochs):
-            if sampler is not None:
-                sampler.set_epoch(epoch)
-            for rows in batches(N_TRAIN, seed, epoch) if sampler is None else sampler:
-                model.train()
-                part = {name: t[rows] for name, t in x.items()}
-                optimiser.zero_grad()
-                if aum is not None:  # the plain first run, whose own train-mode logits give the AUM
-                    logits = model(**part).logits
-                    aum.update(logits.detach(), y[rows], torch.tensor(rows), epoch=epoch)
-                    loss = torch.nn.functional.cross_entropy(logits, y[rows])
-                else:
-                    loss = objective(model, part, y[rows], index=torch.tensor(rows), epoch=epoch)
-                loss.backward()
-                optimiser.step()
-        return model
-
-    if not isinstance(objective, GuidedMixup):
-        return run(objective, None, None)
     aum = AUM(n_samples=N_TRAIN)
-    run(objective, None, aum)
-    bound = objective.bind(aum)
-    return run(bound, BalancedBatchSampler(bound.high, batch_size=BATCH, seed=seed), None)
+    sampler = None
+    if isinstance(objective, GuidedMixup):
+        if kept is None or not kept.exists():
+            train(cell, ERM(), seed, steps=steps, rate=rate, kept=kept)
+        aum.load_state_dict(torch.load(kept))
+        objective = objective.bind(aum)
+        sampler = BalancedBatchSampler(objective.high, batch_size=BATCH, seed=seed)
+    model = cell.model(seed)
+    torch.manual_seed(seed)
+    optimiser = torch.optim.AdamW(model.parameters(), lr=rate, weight_decay=0.01)
+    model.train()
+    for epoch in range(steps * BATCH // N_TRAIN):
+        if sampler is not None:
+            sampler.set_epoch(epoch)
+        for rows in batches(N_TRAIN, seed, epoch) if sampler is None else sampler:
+            index, part = torch.tensor(rows), {name: t[rows] for name, t in x.items()}
+            optimiser.zero_grad()
+            if isinstance(objective, ERM):
+                logits = model(**part).logits
+                aum.update(logits, y[rows], index, epoch=epoch)
+                loss = losses.loss(logits, y[rows]).mean()
+            else:
+                loss = objective(model, part, y[rows], index=index, epoch=epoch)
+            loss.backward()
+            optimiser.step()
+    if isinstance(objective, ERM) and kept is not None:
+        torch.save(aum.state_dict(), kept)
+    return model
 
 
 def pilot(cells: list[Cell]) -> None:
@@ -186,7 +186,8 @@ def main() -> None:
             for seed in SEEDS:
                 kept = args.cache / f"{cell.name}-{name}-{seed}-{STEPS}-{RATE:g}-{args.test}.npy"
                 if not kept.exists():
-                    model = train(cell, objective, seed, steps=STEPS, rate=RATE)
+                    aum = args.cache / f"{cell.name}-aum-{seed}-{STEPS}-{RATE:g}.pt"
+                    model = train(cell, objective, seed, steps=STEPS, rate=RATE, kept=aum)
                     np.save(kept, cell.logits(model, cell.test).numpy())
                     print(f"done: {kept.stem}", flush=True)
                 runs.setdefault(name, []).append(evaluate(cell.test_labels, logits=np.load(kept)))

@@ -74,12 +74,12 @@ def main(folder: Path) -> None:
 
     from matplotlib.figure import Figure
 
-    picture = Figure(figsize=(4 * len(evaluations), 4), layout="constrained")
+    picture = Figure(figsize=(4.5 * len(evaluations), 4.8), layout="constrained")
     for ax, (name, evaluation) in zip(picture.subplots(1, len(evaluations)), evaluations.items(), strict=True):
         vicinal.plots.reliability_diagram(evaluation.table, ax=ax)
         ax.set_title(name)
     folder.mkdir(parents=True, exist_ok=True)
-    picture.savefig(folder / "reliability.png", dpi=150)
+    picture.savefig(folder / "reliability.png", dpi=150, bbox_inches="tight")
     print(f"\nwrote {folder / 'reliability.png'}")
 
 

@@ -88,6 +88,12 @@ def test_huge_logits_stay_finite(scale):
     assert losses.entropy(logits).isfinite().all()
 
 
+def test_float64_logits_are_mixed_in_float64():
+    z, a, b = torch.randn(4, 3, dtype=torch.float64), torch.tensor([0, 1, 2, 0]), torch.tensor([2, 2, 1, 0])
+    expected = 0.3 * losses.loss(z, a) + 0.7 * losses.loss(z, b)
+    torch.testing.assert_close(losses.mixed_cross_entropy(z, a, b, 0.3), expected, rtol=1e-14, atol=1e-14)
+
+
 def test_bfloat16_logits_are_computed_in_float32():
     logits = torch.randn(4, 10, generator=torch.Generator().manual_seed(0)).bfloat16()
     labels = torch.arange(4)
@@ -126,6 +132,10 @@ Z = torch.zeros(2, 3)
         (lambda: losses.loss(torch.zeros(2, 3, 4), torch.tensor([0, 1])), r"got \[2, 3, 4\]"),
         (lambda: losses.loss(torch.zeros(2, 1), torch.tensor([0, 0]), label_smoothing=0.1), "two classes"),
         (lambda: losses.mixed_cross_entropy(Z, torch.eye(3)[:2], torch.eye(3)[:2], 0.5), "integer labels"),
+        (
+            lambda: losses.mixed_cross_entropy(Z, torch.tensor([0, 1]), torch.tensor([1, 2]), torch.rand(2, 1)),
+            "lam must",
+        ),
     ],
 )
 def test_mistakes_are_named(call, message):

@@ -86,7 +86,12 @@ def test_gradients_flow_to_both_rows():
         (lambda: mixing.mix(torch.zeros(2, dtype=torch.int64), torch.zeros(2), 0.5), "floating.*int64"),
         (lambda: mixing.mix_rows(torch.zeros(2, dtype=torch.uint8), torch.arange(2), 0.5), "uint8"),
         (lambda: mixing.mix_rows(torch.zeros(3, 2), torch.arange(3), torch.rand(2)), r"shape \[3\], got \[2\]"),
+        (lambda: mixing.mix(torch.zeros(2), torch.zeros(2).double(), 0.5), "one shape and type.*float32.*float64"),
         (lambda: mixing.paste(torch.zeros(1, 2, 2), torch.zeros(1, 3, 3), torch.zeros(4)), "one shape"),
+        (
+            lambda: mixing.paste_rows(torch.zeros(3, 2, 2), torch.arange(3), torch.zeros(1, 4)),
+            r"\[3, 4\], got \[1, 4\]",
+        ),
     ],
 )
 def test_mistakes_are_named(call, message):

@@ -12,13 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["SUM_TOLERANCE", "as_labels", "as_logits", "as_matrix", "as_probs", "as_tensor", "sum_tolerance"]
+__all__ = ["SUM_TOLERANCE", "as_labels", "as_matrix", "as_tensor", "at_least_float32", "sum_tolerance"]
 
 #: How far the probabilities of one sample may be from summing to one. `sum_tolerance` widens it for bfloat16.
 SUM_TOLERANCE = 1e-3
-
-#: Rows checked at a time, so that validating needs memory for a chunk only.
-_CHUNK = 65_536
 
 
 def as_tensor(name: str, value: Any) -> Tensor:
@@ -57,35 +54,6 @@ def as_labels(name: str, value: Any, *, n_classes: int | None = None) -> Tensor:
     return labels
 
 
-def as_logits(name: str, value: Any) -> Tensor:
-    """Return finite unnormalised scores `[N, K]` in their own float type (at least float32)."""
-    logits = _at_least_float32(as_matrix(name, value))
-    for chunk in logits.split(_CHUNK):
-        if not bool(torch.isfinite(chunk.sum(dtype=torch.float64))) and not bool(torch.isfinite(chunk).all()):
-            raise ValueError(f"{name} must be finite, got NaN or inf")
-    return logits
-
-
-def as_probs(name: str, value: Any) -> Tensor:
-    """Return probabilities `[N, K]`, each in [0, 1], each row summing to one within `sum_tolerance`."""
-    held = as_matrix(name, value)
-    tolerance = sum_tolerance(held.dtype)
-    probs = _at_least_float32(held)
-    for chunk in probs.split(_CHUNK):
-        low, high = (float(v) for v in torch.aminmax(chunk))
-        if not (low >= 0 and high <= 1):
-            bad = "NaN" if low != low or high != high else f"{low if low < 0 else high:g}"
-            raise ValueError(f"{name} must be in [0, 1], got {bad}; for unnormalised scores use logits=")
-        off = (chunk.sum(1) - 1).abs().max()
-        if not bool(off <= tolerance):
-            row = int((chunk.sum(1) - 1).abs().argmax())
-            raise ValueError(
-                f"{name} must sum to one in each row (within {tolerance:g}), "
-                f"got a row with sum {float(chunk[row].sum()):.6g}"
-            )
-    return probs
-
-
 def sum_tolerance(dtype: torch.dtype) -> float:
     """Return how far a row of probabilities held in `dtype` may be from summing to one.
 
@@ -111,5 +79,6 @@ def as_matrix(name: str, value: Any) -> Tensor:
     return matrix
 
 
-def _at_least_float32(matrix: Tensor) -> Tensor:
-    return matrix if matrix.dtype in (torch.float32, torch.float64) else matrix.float()
+def at_least_float32(t: Tensor) -> Tensor:
+    """Return the tensor in the type it is computed in: float64 stays, anything else becomes float32."""
+    return t if t.dtype == torch.float64 else t.float()

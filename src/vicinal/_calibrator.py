@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from vicinal._arrays import as_labels, as_matrix
+from vicinal._arrays import as_labels, as_matrix, at_least_float32
 from vicinal._checks import freeze, integer, nearest_names
 
 __all__ = [
@@ -248,7 +248,7 @@ def _as_class_logits(value: Any) -> Logits:
             f"logits must have at least 2 classes, got shape {list(held.shape)}; "
             "for the one logit z of a binary task pass the two columns [0, z]"
         )
-    logits: Logits = (held if held.dtype in (torch.float32, torch.float64) else held.float()).numpy()
+    logits: Logits = at_least_float32(held).numpy()
     extremes = np.array(map_rows(lambda chunk: (chunk.min(), chunk.max()), logits))  # NaN goes through both
     largest = float(np.abs(extremes).max())
     if not np.isfinite(largest):

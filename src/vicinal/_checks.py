@@ -28,11 +28,12 @@ def number(
     ...
     ValueError: prob must be a number in [0, 1], got 2
     """
-    allowed = f"a number in [{_bound(low)}, {_bound(high)}]" if above is None else f"a number above {above:g}"
-    if low == -math.inf and high == math.inf and above is None:
-        allowed = "a finite number"
-    elif high == math.inf and above is None:
-        allowed = f"a number of at least {low:g}"
+    if high < math.inf:
+        allowed = f"a number in [{low:g}, {high:g}]" if above is None else f"a number in ({above:g}, {high:g}]"
+    elif above is not None:
+        allowed = f"a number above {above:g}"
+    else:
+        allowed = "a finite number" if low == -math.inf else f"a number of at least {low:g}"
     if infinite:
         allowed += " or inf"
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
@@ -103,7 +104,3 @@ def freeze(record: object, **values: object) -> None:
     """Store normalised field values in a frozen dataclass, from its `__post_init__`."""
     for name, value in values.items():
         object.__setattr__(record, name, value)
-
-
-def _bound(value: float) -> str:
-    return f"{value:g}"

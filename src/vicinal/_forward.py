@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from vicinal._checks import nearest_names
 from vicinal._typing import Batch, Model
 
-__all__ = ["call", "locate", "map_floating", "mixed_at", "n_rows", "the_floating", "twice", "unwrap"]
+__all__ = ["call", "locate", "map_floating", "mixed_at", "n_rows", "same_rows", "the_floating", "twice", "unwrap"]
 
 
 def call(model: Model, x: Batch) -> Tensor:
@@ -32,6 +32,13 @@ def n_rows(x: Batch) -> int:
     if len(set(sizes.values())) != 1:
         raise ValueError(f"the tensors of x must have one number of rows, got {sizes}")
     return next(iter(sizes.values()))
+
+
+def same_rows(n: int, y: Tensor) -> int:
+    """Return `n`, the rows of x, if y has as many; a plan for twice the rows of x would mean `[x; x]`."""
+    if n != len(y):
+        raise ValueError(f"x and y must have as many rows, got {n} and {len(y)}")
+    return n
 
 
 def twice(x: Batch) -> Batch:

@@ -12,7 +12,7 @@ from torch import Tensor
 from vicinal._forward import call
 from vicinal._typing import Batch, MixingObjectiveLike, Model
 
-__all__ = ["MixingObjective", "Objective", "check_mixing", "clean_and_mixed"]
+__all__ = ["CompositeObjective", "MixingObjective", "Objective", "check_mixing", "clean_and_mixed"]
 
 
 class Objective(ABC):
@@ -51,6 +51,38 @@ class Objective(ABC):
         fields = dataclasses.fields(self)  # type: ignore[arg-type]  # every objective is a dataclass
         parts = [f"{f.name}={getattr(self, f.name)!r}" if f.kw_only else repr(getattr(self, f.name)) for f in fields]
         return f"{type(self).__name__}({', '.join(parts)})"
+
+
+class CompositeObjective(Objective):
+    """An objective whose loss is a sum of terms that can be logged one by one."""
+
+    @abstractmethod
+    def terms(
+        self,
+        model: Model,
+        x: Batch,
+        y: Tensor,
+        *,
+        index: Tensor | None = None,
+        epoch: float | None = None,
+        generator: torch.Generator | None = None,
+    ) -> dict[str, Tensor]:
+        """Return the terms by name, weights included; the arguments are those of every objective."""
+
+    @final
+    def __call__(
+        self,
+        model: Model,
+        x: Batch,
+        y: Tensor,
+        *,
+        index: Tensor | None = None,
+        epoch: float | None = None,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        """Return the sum of the terms."""
+        terms = self.terms(model, x, y, index=index, epoch=epoch, generator=generator)
+        return torch.stack(list(terms.values())).sum()
 
 
 class MixingObjective(Objective):

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from vicinal._checks import choice
+from vicinal._checks import choice, integer, number
 
 __all__ = [
     "SOLVERS",
@@ -77,8 +77,7 @@ def block_saliency(saliency: Tensor, blocks: int) -> Tensor:
     tensor([[[0.7500, 0.2500],
              [0.0000, 0.0000]]])
     """
-    height, width = (side // blocks for side in saliency.shape[-2:])
-    pooled = F.avg_pool2d(saliency[:, None], (height, width))[:, 0]
+    pooled = F.avg_pool2d(saliency[:, None], _block_sides(*saliency.shape[-2:], blocks))[:, 0]
     total = pooled.sum((1, 2), keepdim=True)
     return torch.where(total.isfinite() & (total > 0), pooled / total, 1 / blocks**2)
 
@@ -131,13 +130,14 @@ def mask_costs(
         which need γ > 1 or pixels beyond [0, 1], count as zero: the energy stays convex.
     """
     n_rows, n, _ = saliency.shape
+    lam, labels = number("lam", float(lam), low=0, high=1), integer("labels", labels, low=2)
     values = torch.arange(labels, dtype=saliency.dtype, device=saliency.device) / (labels - 1)
     ways = [math.comb(labels - 1, k) * lam**k * (1 - lam) ** (labels - 1 - k) for k in range(labels)]
     prior = -eta / n**2 * torch.tensor([math.log(p + _LOG_FLOOR) for p in ways]).to(values)
     lost = saliency.index_select(0, partner)[..., None] * values + saliency[..., None] * (1 - values)
 
     smoothness = beta / (16 * n)
-    pool = [_largest_divisor(side // n, neighbour_size) for side in x.shape[-2:]]
+    pool = [_largest_divisor(side, neighbour_size) for side in _block_sides(*x.shape[-2:], n)]
     pooled = F.avg_pool2d(x.reshape(n_rows, -1, *x.shape[-2:]).to(saliency.dtype), (pool[0], pool[1]))
     linear, constant = torch.zeros_like(saliency), torch.zeros_like(saliency)
     weights = []
@@ -231,12 +231,16 @@ def transport_plan(masks: Tensor, saliency: Tensor, *, eps: float = 0.8) -> Tens
     >>> transport_plan(masks, saliency)
     tensor([[1, 0, 2, 3]])
     """
+    eps = number("eps", eps, above=0)
     n_rows, n, _ = masks.shape
+    if n < 2:
+        raise ValueError(f"masks must have at least 2 × 2 blocks, got {list(masks.shape)}")
     size, device = n * n, masks.device
     steps, lengths, shorter = _steps(n, device)
     share = saliency.reshape(-1).float()
     price = eps / (n - 1) ** 2
-    in_reach = shorter[(share / price).clamp(max=len(shorter) - 1).ceil().long()]
+    reach = (share / price).nan_to_num(0.0)  # 0/0: a price too small for a float
+    in_reach = shorter[reach.clamp(max=len(shorter) - 1).ceil().long()]
     if n_rows > 1 and int(in_reach.sum()) > _MAX_CANDIDATES:
         halves = zip(masks.split(-(-n_rows // 2)), saliency.split(-(-n_rows // 2)), strict=True)
         return torch.cat([transport_plan(m, s, eps=eps) for m, s in halves])
@@ -327,7 +331,7 @@ def mix_blocks(a: Tensor, b: Tensor, masks: Tensor, plan_a: Tensor, plan_b: Tens
 def _source_pixels(plan: Tensor, height: int, width: int) -> Tensor:
     """Return where each pixel comes from, `[B, H·W]`, for blocks that come from `plan`."""
     n = math.isqrt(plan.shape[1])
-    rows, columns = height // n, width // n
+    rows, columns = _block_sides(height, width, n)
     pixels = torch.arange(height * width, device=plan.device).view(height, width)
     corner = pixels[::rows, ::columns].reshape(-1)[plan].view(-1, n, 1, n, 1)
     return (corner + pixels[:rows, None, :columns]).view(len(plan), -1)
@@ -345,6 +349,13 @@ def _border_gaps(pooled: Tensor, partner: Tensor, n: int) -> tuple[Tensor, Tenso
 
     own = gap("1", "1")
     return own.index_select(0, partner), gap("0", "1"), gap("1", "0"), own
+
+
+def _block_sides(height: int, width: int, blocks: int) -> tuple[int, int]:
+    """Return the height and the width of a block."""
+    if blocks < 1 or height % blocks or width % blocks:
+        raise ValueError(f"the number of blocks a side must divide both sides of {height} × {width} images, got {blocks}")
+    return height // blocks, width // blocks
 
 
 def _largest_divisor(number: int, limit: int) -> int:

@@ -47,7 +47,8 @@ def dirichlet(alpha: float, k: int, n: int, *, generator: torch.Generator | None
         return torch.nn.functional.one_hot(torch.zeros(n, dtype=torch.int64), k).double()
     if alpha == math.inf:
         return torch.full((n, k), 1 / k, dtype=torch.float64)
-    return _log_gamma(alpha, (n, k), generator).softmax(dim=1)
+    # Below 1e-300 the logarithms of all weights would be -inf; there λ has long been 0 or 1.
+    return _log_gamma(max(alpha, 1e-300), (n, k), generator).softmax(dim=1)
 
 
 def _log_gamma(alpha: float, shape: tuple[int, ...], generator: torch.Generator | None) -> Tensor:

@@ -101,6 +101,8 @@ def check_index(index: Tensor | None, n_rows: int, n_samples: int, *, needed_by:
     """Return the samples' positions on the CPU, int64 `[B]`."""
     if index is None:
         raise ValueError(f"{needed_by} tracks samples: pass index=, each sample's position in the training set [B]")
+    if not isinstance(index, Tensor):
+        raise TypeError(f"index must be a tensor of integers [{n_rows}], got {type(index).__name__}")
     if index.is_floating_point() or index.dtype == torch.bool or index.shape != (n_rows,):
         raise ValueError(f"index must be integers [{n_rows}], got {index.dtype} {list(index.shape)}")
     index = index.detach().to("cpu", torch.int64)

@@ -262,6 +262,8 @@ class BalancedBatchSampler(Sampler[list[int]]):
         num_replicas: int = 1,
         rank: int = 0,
     ) -> None:
+        if not isinstance(high, Tensor):
+            raise TypeError(f"high must be a bool tensor [N], got {type(high).__name__}")
         if high.dtype != torch.bool or high.ndim != 1:
             raise ValueError(f"high must be a bool mask [N], got {high.dtype} {list(high.shape)}")
         self._categories = [high.cpu().nonzero()[:, 0], (~high.cpu()).nonzero()[:, 0]]
@@ -279,6 +281,11 @@ class BalancedBatchSampler(Sampler[list[int]]):
     def set_epoch(self, epoch: int) -> None:
         """Choose the order of the next pass."""
         self.epoch = integer("epoch", epoch, low=0)
+
+    @property
+    def sampler(self) -> BalancedBatchSampler:
+        """Itself: where Lightning, and accelerate on several processes, look for the `set_epoch` to call."""
+        return self
 
     def __iter__(self) -> Iterator[list[int]]:
         """Yield the batches of this rank, each a list of indices."""

@@ -59,15 +59,21 @@ def parse(text: str) -> Objective:
         raise ValueError(f"a method expression has at most {_MAX_LENGTH} characters, got {len(text)}")
     source = text.strip()
     try:
-        tree = ast.parse(source, mode="eval").body
-        value = _Builder(source).build(tree)
-    except SyntaxError as error:
-        _fail(source, f"not a method expression ({error.msg})", error.lineno or 1, (error.offset or 1) - 1)
+        value = _Builder(source).build(_tree(source))
     except (RecursionError, MemoryError):
         raise ValueError("the method expression is nested too deeply") from None
     if not isinstance(value, Objective):
         _fail(source, "a method expression must build an objective, such as Mixup(alpha=0.4)", 1, 0)
     return value
+
+
+def _tree(source: str) -> ast.expr:
+    try:
+        return ast.parse(source, mode="eval").body
+    except SyntaxError as error:
+        _fail(source, f"not a method expression ({error.msg})", error.lineno or 1, (error.offset or 1) - 1)
+    except ValueError as error:  # null characters (before Python 3.12) and lone surrogates
+        _fail(source, f"not a method expression ({error})", 1, 0)
 
 
 class _Builder:
@@ -122,7 +128,7 @@ class _Builder:
         try:
             return constructor(*args, **kwargs)
         except (TypeError, ValueError) as error:
-            message = str(error).replace(f"{constructor.__name__}.__init__()", name)
+            message = str(error).replace(f"{constructor.__name__}.__init__() ", "")
             self._fail(node, f"{name}: {message}", cause=error)
 
     def _constructor(self, node: ast.expr) -> tuple[str, Callable[..., Any]]:

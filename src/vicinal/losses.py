@@ -14,6 +14,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from vicinal._arrays import at_least_float32
+
 __all__ = ["check_targets", "entropy", "loss", "mixed_cross_entropy", "mixed_loss", "smooth"]
 
 
@@ -55,7 +57,7 @@ def mixed_loss(logits: Tensor, y: Tensor, weights: Tensor, partners: Tensor, *, 
     """
     check_targets(logits, y, label_smoothing=label_smoothing)
     if y.is_floating_point():
-        share = weights.to(logits.device, _computing(logits).dtype)
+        share = weights.to(logits.device, at_least_float32(logits).dtype)
         mixed = (share.view(*share.shape, *[1] * (y.ndim - 1)) * y[partners]).sum(1)
         if _is_regression(y):
             return _squared_error(logits, mixed)
@@ -78,7 +80,10 @@ def mixed_cross_entropy(
     check_targets(logits, labels_b)
     if labels_a.is_floating_point() or labels_b.is_floating_point():
         raise ValueError("labels_a and labels_b must be integer labels [B]; mix soft targets with mixing.mix")
-    weight = torch.as_tensor(lam, device=logits.device).expand(len(logits))
+    weight = torch.as_tensor(lam, dtype=at_least_float32(logits).dtype, device=logits.device)
+    if weight.shape not in ((), (len(logits),)):
+        raise ValueError(f"lam must be a number or have shape [{len(logits)}], got {list(weight.shape)}")
+    weight = weight.expand(len(logits))
     both = torch.stack([labels_a, labels_b], dim=1)
     return _cross_entropy(logits, both, torch.stack([weight, 1 - weight], dim=1), label_smoothing)
 
@@ -89,7 +94,7 @@ def entropy(logits: Tensor) -> Tensor:
     >>> entropy(torch.zeros(1, 2))
     tensor([0.6931])
     """
-    log_p = _computing(logits).log_softmax(dim=1)
+    log_p = at_least_float32(logits).log_softmax(dim=1)
     return -(log_p.exp() * log_p).sum(1)
 
 
@@ -149,7 +154,7 @@ _COARSE = (torch.float16, torch.bfloat16)
 
 def _cross_entropy(logits: Tensor, labels: Tensor, weights: Tensor | None, label_smoothing: float) -> Tensor:
     """Cross-entropy to Σₖ wₖ·smooth(onehot(labelsₖ)): one log-softmax and a gather, never a dense one-hot."""
-    log_p = _computing(logits).log_softmax(dim=1)
+    log_p = at_least_float32(logits).log_softmax(dim=1)
     picked = log_p.gather(1, labels.long())
     own = picked[:, 0] if weights is None else (picked * weights.to(picked)).sum(1)
     if label_smoothing == 0:
@@ -159,12 +164,12 @@ def _cross_entropy(logits: Tensor, labels: Tensor, weights: Tensor | None, label
 
 
 def _soft_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
-    log_p = _computing(logits).log_softmax(dim=1)
+    log_p = at_least_float32(logits).log_softmax(dim=1)
     return -(targets.to(log_p) * log_p).sum(1)
 
 
 def _squared_error(logits: Tensor, targets: Tensor) -> Tensor:
-    return (_computing(logits).view(len(targets)) - _computing(targets)).square()
+    return (at_least_float32(logits).view(len(targets)) - at_least_float32(targets)).square()
 
 
 def _smoothing_weights(label_smoothing: float, n_classes: int) -> tuple[float, float]:
@@ -175,7 +180,3 @@ def _smoothing_weights(label_smoothing: float, n_classes: int) -> tuple[float, f
 
 def _is_regression(y: Tensor) -> bool:
     return y.is_floating_point() and y.ndim == 1
-
-
-def _computing(t: Tensor) -> Tensor:
-    return t if t.dtype == torch.float64 else t.float()

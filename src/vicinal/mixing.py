@@ -15,6 +15,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from vicinal._arrays import at_least_float32
+
 __all__ = [
     "PairPlan",
     "box_share",
@@ -47,9 +49,8 @@ def mix(a: Tensor, b: Tensor, lam: Tensor | float) -> Tensor:
     """
     _check_floating(a)
     _check_floating(b)
-    if a.shape != b.shape:
-        raise ValueError(f"a and b must have one shape, got {list(a.shape)} and {list(b.shape)}")
-    a_, b_ = _computing(a), _computing(b)
+    _check_alike(a, b)
+    a_, b_ = at_least_float32(a), at_least_float32(b)
     return torch.lerp(b_, a_, _column(lam, a_)).to(a.dtype)
 
 
@@ -60,7 +61,7 @@ def mix_rows(x: Tensor, partner: Tensor, lam: Tensor | float) -> Tensor:
     tensor([0.1000, 0.9000])
     """
     _check_floating(x)
-    x_ = _computing(x)
+    x_ = at_least_float32(x)
     # One fresh tensor, finished in place: writing new memory is what mixing a large batch costs.
     return x_.index_select(0, partner).lerp_(x_, _column(lam, x_)).to(x.dtype)
 
@@ -73,7 +74,7 @@ def weighted_rows(x: Tensor, partners: Tensor, weights: Tensor) -> Tensor:
     tensor([1.7500])
     """
     _check_floating(x)
-    x_ = _computing(x)
+    x_ = at_least_float32(x)
     sources = [x_.index_select(0, partner) for partner in partners.unbind(1)]
     total = sum(t * _column(w, t) for t, w in zip(sources, weights.unbind(1), strict=True))
     return torch.as_tensor(total).to(x.dtype)
@@ -124,8 +125,7 @@ def paste(a: Tensor, b: Tensor, boxes: Tensor) -> Tensor:
     ----------
     Yun et al., "CutMix: Regularization Strategy to Train Strong Classifiers", ICCV 2019.
     """
-    if a.shape != b.shape:
-        raise ValueError(f"a and b must have one shape, got {list(a.shape)} and {list(b.shape)}")
+    _check_alike(a, b)
     if boxes.ndim == 1:
         top, left, bottom, right = boxes.tolist()
         result = a.clone()
@@ -184,14 +184,12 @@ class PairPlan:
 
 def _inside(x: Tensor, boxes: Tensor) -> Tensor:
     """Return which pixels lie in each row's box: bool `[B, 1…, H, W]`."""
+    if boxes.shape != (len(x), 4):
+        raise ValueError(f"boxes must have shape [4] or [{len(x)}, 4], got {list(boxes.shape)}")
     top, left, bottom, right = (edge[:, None] for edge in boxes.to(x.device).unbind(1))
     y, x_ = (torch.arange(size, device=x.device) for size in x.shape[-2:])
     rows, columns = (y >= top) & (y < bottom), (x_ >= left) & (x_ < right)
     return (rows[:, :, None] & columns[:, None, :]).view(len(x), *[1] * (x.ndim - 3), *x.shape[-2:])
-
-
-def _computing(x: Tensor) -> Tensor:
-    return x if x.dtype == torch.float64 else x.float()
 
 
 def _column(lam: Tensor | float, like: Tensor) -> Tensor:
@@ -202,6 +200,13 @@ def _column(lam: Tensor | float, like: Tensor) -> Tensor:
     if weight.shape != like.shape[:1]:
         raise ValueError(f"lam must be a number or have shape [{len(like)}], got {list(weight.shape)}")
     return weight.view(-1, *[1] * (like.ndim - 1))
+
+
+def _check_alike(a: Tensor, b: Tensor) -> None:
+    if a.shape != b.shape or a.dtype != b.dtype:
+        raise ValueError(
+            f"a and b must have one shape and type, got {list(a.shape)} {a.dtype} and {list(b.shape)} {b.dtype}"
+        )
 
 
 def _check_floating(x: Tensor) -> None:

@@ -14,17 +14,15 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from scipy.special import betainc
 
-from vicinal._arrays import as_labels, as_logits, as_probs
 from vicinal._checks import integer, number, require
+from vicinal.metrics import ReliabilityTable
+from vicinal.metrics._predictions import open_predictions
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-    from vicinal.metrics import ReliabilityTable
 
 __all__ = ["accuracy_confidence_density", "confidence_histogram", "label_entropy", "reliability_diagram"]
 
@@ -234,24 +232,18 @@ def entropy_cdf(entropy: Floats, alpha: float) -> Floats:
 
 def group_means(labels: Any, *, logits: Any = None, probs: Any = None, group_size: int = 100) -> tuple[Floats, Floats]:
     """Return the accuracy and the mean confidence of each group of `group_size` samples, `[N // group_size]` each."""
-    if (logits is None) == (probs is None):
-        raise ValueError("give either logits= or probs=")
-    p = as_probs("probs", probs) if logits is None else torch.softmax(as_logits("logits", logits).double(), 1)
-    y = as_labels("labels", labels, n_classes=p.shape[1])
+    held = open_predictions(labels, logits, probs)
     size = integer("group_size", group_size, low=1)
-    if len(y) != len(p):
-        raise ValueError(f"labels and predictions must have the same length, got {len(y)} and {len(p)}")
-    groups = len(y) // size
+    groups = len(held) // size
     if groups < 2:
-        raise ValueError(f"group_size must leave at least 2 groups of the {len(y)} samples, got {group_size}")
-    confidence, predicted = p.double().max(1)
-    each = torch.stack([(predicted == y).double(), confidence])[:, : groups * size]
-    accuracy, confidence = each.view(2, size, groups).mean(1)
-    return accuracy.numpy(), confidence.numpy()
+        raise ValueError(f"group_size must leave at least 2 groups of the {len(held)} samples, got {group_size}")
+    each = np.concatenate([np.stack([chunk.correct, chunk.confidence]) for chunk in held.chunks()], axis=1)
+    accuracy, confidence = each[:, : groups * size].reshape(2, size, groups).mean(axis=1, dtype=np.float64)
+    return accuracy, confidence
 
 
 def _check_table(table: ReliabilityTable) -> None:
-    if not hasattr(table, "bin_interval"):
+    if not isinstance(table, ReliabilityTable):
         raise TypeError(f"table must be a ReliabilityTable, got {type(table).__name__}")
     if table.n == 0:
         raise ValueError("table is empty: there is nothing to draw")

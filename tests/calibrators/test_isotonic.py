@@ -90,7 +90,7 @@ def test_saturated_float32_probabilities_are_still_told_apart():
 
 @pytest.mark.parametrize("floor", [0, -1.0, 0.5, float("nan")])
 def test_bad_hyper_parameters_are_refused(floor):
-    with pytest.raises(ValueError, match="floor must be"):
+    with pytest.raises(ValueError, match=r"floor must be a number in \(0, 0.1\]"):
         IsotonicCalibration(floor=floor)
 
 

@@ -84,6 +84,16 @@ def test_any_batch_size(objective, n):
     assert all(p.grad.isfinite().all() for p in model.parameters())
 
 
+@pytest.mark.parametrize("n", [3, 5, 7, 12])
+@objectives
+def test_x_and_y_of_different_lengths_are_refused(objective, n):
+    """Above all half and twice as many: `[x; x]` is never made of them by accident."""
+    torch.manual_seed(0)
+    model, (x, _), (_, y) = MLP(), batch(6), batch(n)
+    with pytest.raises(ValueError, match=r"rows|logits \[|lam must"):
+        run(objective, model, x, y)
+
+
 @objectives
 def test_same_generator_same_loss_and_the_global_one_is_left_alone(objective):
     torch.manual_seed(0)

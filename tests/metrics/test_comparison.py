@@ -170,9 +170,11 @@ def test_prints_and_goes_to_json():
     assert compare(a, b) == compare(a, b)
 
 
-def test_one_sample():
+def test_one_sample_tells_nothing_and_says_so():
     a, b = evaluate([0], probs=[[0.7, 0.3]]), evaluate([0], probs=[[0.9, 0.1]])
-    assert compare(a, b)["nll"].value < 0
+    difference = compare(a, b)["nll"]
+    assert difference.value < 0
+    assert (difference.low, difference.high, difference.better) == (-math.inf, math.inf, None)
 
 
 def test_bad_input_is_named():

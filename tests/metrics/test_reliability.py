@@ -208,6 +208,20 @@ def test_streamed_equals_at_once_equals_merged_in_any_order(k, dtype):
     assert_same(sum(reversed(shards)), whole)
 
 
+@pytest.mark.parametrize("k", [2, 9, 32, 33, 57, 300])
+def test_the_confidence_of_logits_has_the_same_bits_in_any_batch(k):
+    logits = np.random.default_rng(k).normal(0, 3, (200, k)).astype(np.float32)
+
+    def confidence(part):
+        labels = np.zeros(len(part), np.int64)
+        return np.concatenate([chunk.confidence for chunk in passes.open_predictions(labels, part).chunks()])
+
+    whole = confidence(logits)
+    for size in (1, 2, 7, 64):
+        parts = [confidence(logits[start : start + size]) for start in range(0, 200, size)]
+        assert np.array_equal(np.concatenate(parts), whole), size
+
+
 @given(st.lists(st.tuples(st.floats(0, 1), st.booleans()), min_size=1, max_size=80), st.integers(0, 80), st.data())
 def test_any_cut_and_any_order_give_the_same_table(samples, cut, data):
     confidence, correct = (np.array(column) for column in zip(*samples, strict=True))

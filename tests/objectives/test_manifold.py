@@ -119,7 +119,7 @@ def test_unknown_layers_list_the_nearest_real_names():
         ManifoldMixup(layers=["head.weight"])(model, x, y)
 
 
-@pytest.mark.parametrize("layers", [[], "input", [""], [1]])
+@pytest.mark.parametrize("layers", [[], "input", [""], [1], None, 3, {"input", "head"}, iter(["input"])])
 def test_layers_must_be_names(layers):
     with pytest.raises(ValueError, match="non-empty list of 'input' and names"):
         ManifoldMixup(layers=layers)

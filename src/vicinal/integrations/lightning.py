@@ -87,6 +87,7 @@ class MixupMixin(_AnyModule):
 
     def on_validation_epoch_start(self) -> None:
         """Start from an empty table."""
+        super().on_validation_epoch_start()
         self._tallies: dict[int, _Tally] = {}
 
     def validation_step(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:
@@ -95,10 +96,12 @@ class MixupMixin(_AnyModule):
 
     def on_validation_epoch_end(self) -> None:
         """Log what the tables say."""
+        super().on_validation_epoch_end()
         self._log_tallies("val")
 
     def on_test_epoch_start(self) -> None:
         """Start from an empty table."""
+        super().on_test_epoch_start()
         self._tallies = {}
 
     def test_step(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:
@@ -107,6 +110,7 @@ class MixupMixin(_AnyModule):
 
     def on_test_epoch_end(self) -> None:
         """Log what the tables say."""
+        super().on_test_epoch_end()
         self._log_tallies("test")
 
     def on_train_epoch_end(self) -> None:

@@ -235,6 +235,8 @@ class MixupClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
                 f"objective must be an objective such as Mixup(alpha=0.2), got {self.objective!r}; "
                 "vicinal.parse builds one from its text"
             )
+        if not np.iterable(self.hidden_layer_sizes):
+            raise TypeError(f"hidden_layer_sizes must be a tuple such as (128,), got {self.hidden_layer_sizes!r}")
         for size in self.hidden_layer_sizes:
             integer("hidden_layer_sizes", size, low=1)
         number("learning_rate_init", self.learning_rate_init, above=0)

@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from vicinal._arrays import as_labels, as_matrix, as_tensor, sum_tolerance
+from vicinal._arrays import as_labels, as_matrix, as_tensor, at_least_float32, sum_tolerance
 
 __all__ = ["Array", "Chunk", "Predictions", "as_class_numbers", "open_predictions"]
 
@@ -83,7 +83,7 @@ class Predictions:
             rows = slice(first, min(first + step, stop))
             labels = _checked_labels(self.labels[rows], self.n_classes)
             held = self.scores[rows]
-            scores = (held if held.dtype in (torch.float32, torch.float64) else held.float()).numpy()
+            scores = at_least_float32(held).numpy()
             confidence, correct = read(scores, labels, self.scores.dtype)
             yield Chunk(rows, scores, labels, confidence, correct)
 
@@ -141,7 +141,9 @@ def _read_probs(probs: Floats, labels: NDArray[np.int64], dtype: torch.dtype) ->
             bad = "NaN" if np.isnan(lowest) else f"{lowest if lowest < 0 else highest:g}"
             raise ValueError(f"probs must be in [0, 1], got {bad}; for unnormalised scores use logits=")
         return _read_probs(probs + work.dtype.type(0), labels, dtype)  # -0.0 is allowed, and -0.0 + 0.0 is 0.0
-    total, tolerance = _sum(work, axis), sum_tolerance(dtype)
+    # A matrix product is the fastest sum, and its last bits do not matter here.
+    total = work.sum(axis=0) if axis == 0 else work @ np.ones(work.shape[1], work.dtype)
+    tolerance = sum_tolerance(dtype)
     for end in (total.min(), total.max()):
         if abs(end - 1) > tolerance:
             raise ValueError(f"probs must sum to one in each row (within {tolerance:g}), got a row with sum {end:.6g}")
@@ -158,7 +160,7 @@ def _read_logits(logits: Floats, labels: NDArray[np.int64], dtype: torch.dtype) 
     # Relative to the highest logit, the highest probability is exp(0) / Σ exp(z − top).
     work -= np.expand_dims(top, axis)
     np.exp(work, out=work)
-    return 1 / _sum(work, axis), correct
+    return 1 / _exact_order_sum(work, axis), correct
 
 
 def _laid_out(scores: Floats) -> tuple[Floats, int]:
@@ -167,8 +169,18 @@ def _laid_out(scores: Floats) -> tuple[Floats, int]:
     return (np.ascontiguousarray(scores.T), 0) if few else (np.ascontiguousarray(scores), 1)
 
 
-def _sum(work: Floats, axis: int) -> Floats:
-    total: Floats = work.sum(axis=0) if axis == 0 else work @ np.ones(work.shape[1], work.dtype)
+def _exact_order_sum(work: Floats, axis: int) -> Floats:
+    """Sum over classes, each sample in the same order whatever others are beside it.
+
+    A matrix product, or `sum(axis=0)` of a single sample, adds up in another order in a batch of another size: the
+    last bit of a confidence would depend on the batch, and a sample on the edge of a bin could change sides.
+    """
+    if axis == 1:
+        total: Floats = work.sum(axis=1)
+        return total
+    total = work[0].copy()
+    for row in work[1:]:
+        total += row
     return total
 
 

@@ -160,7 +160,7 @@ def compare(
     figures_a = [_figures(run, block, weights) for run in runs_a]
     figures_b = [_figures(run, block, weights) for run in runs_b]
     differences = {
-        name: _difference(name, [f[name] for f in figures_a], [f[name] for f in figures_b], confidence)
+        name: _difference(name, [f[name] for f in figures_a], [f[name] for f in figures_b], n, confidence)
         for name in figures_a[0]
     }
     return Comparison(n, len(runs_a), runs_a[0].n_bins, confidence, differences, (str(names[0]), str(names[1])))
@@ -193,7 +193,9 @@ def _figures(run: Evaluation, block: NDArray[np.int64], weights: Array) -> dict[
     return {**drawn, **errors}
 
 
-def _difference(name: str, a: list[tuple[float, Array]], b: list[tuple[float, Array]], confidence: float) -> Difference:
+def _difference(
+    name: str, a: list[tuple[float, Array]], b: list[tuple[float, Array]], n: int, confidence: float
+) -> Difference:
     of_a, of_b = np.array([value for value, _ in a]), np.array([value for value, _ in b])
     mean_a, mean_b = float(of_a.mean()), float(of_b.mean())
     if not (math.isfinite(mean_a) and math.isfinite(mean_b)):
@@ -202,6 +204,8 @@ def _difference(name: str, a: list[tuple[float, Array]], b: list[tuple[float, Ar
         return Difference(mean_a, mean_b, value, -math.inf, math.inf, better)
     value = mean_b - mean_a
     drawn = np.mean([draws for _, draws in b], axis=0) - np.mean([draws for _, draws in a], axis=0)
+    if len(a) == 1 and n == 1:  # one sample, one seed: nothing is known of the spread
+        return Difference(mean_a, mean_b, value, -math.inf, math.inf, None)
     if len(a) == 1:
         lower, upper = quantiles(drawn, confidence)
         low, high = 2 * value - upper, 2 * value - lower

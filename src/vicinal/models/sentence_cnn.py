@@ -72,8 +72,12 @@ class SentenceCNN(nn.Module):
         padding_id: int = 0,
     ) -> None:
         super().__init__()
-        if not widths:
+        vocab_size, n_classes = integer("vocab_size", vocab_size, low=1), integer("n_classes", n_classes, low=1)
+        dim = integer("dim", dim, low=1)
+        if not isinstance(widths, Sequence) or not widths:
             raise ValueError(f"widths must hold at least one filter width, got {widths!r}")
+        if integer("padding_id", padding_id, low=0) >= vocab_size:
+            raise ValueError(f"padding_id must be below vocab_size={vocab_size}, got {padding_id}")
         widths = [integer("widths", width, low=1) for width in widths]
         maps = integer("maps", maps, low=1)
         self.max_norm = number("max_norm", max_norm, above=0)

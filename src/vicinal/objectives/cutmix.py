@@ -25,7 +25,7 @@ from torch import Tensor
 
 from vicinal import _random, losses
 from vicinal._checks import flag, freeze, number
-from vicinal._forward import call, map_floating, the_floating
+from vicinal._forward import call, map_floating, same_rows, the_floating
 from vicinal._objective import MixingObjective
 from vicinal._typing import Batch, Model
 from vicinal.mixing import PairPlan, box_share, cut_boxes, paste_rows
@@ -98,7 +98,7 @@ class CutMix(MixingObjective):
         if image.ndim < 3:
             raise ValueError(f"CutMix needs images [B, …, H, W], got {list(image.shape)}")
         height, width = image.shape[-2:]
-        n = len(y)
+        n = same_rows(len(image), y)
         draws = n if self.per_sample else 1
         lam = _random.beta(self.alpha, draws, generator=generator)
         centre_y = _random.integers(height, draws, generator=generator)

@@ -36,7 +36,7 @@ class ERM(Objective):
     Parameters
     ----------
     label_smoothing
-        ε in [0, 1). Each other class gets ε/(K − 1). 0 unless asked for.
+        ε in [0, 1]. Each other class gets ε/(K − 1). 0 unless asked for.
     confidence_penalty
         β ≥ 0, the weight of the entropy that is rewarded (Thulasidasan et al.: 0.1).
 

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from vicinal import _random, losses
 from vicinal._checks import flag, freeze, integer, number
-from vicinal._forward import call, map_floating, the_floating
+from vicinal._forward import call, map_floating, same_rows, the_floating
 from vicinal._objective import MixingObjective
 from vicinal._typing import Batch, Model
 from vicinal.mixing import weighted_rows
@@ -91,8 +91,8 @@ class KMixup(MixingObjective):
 
     def draw(self, model: Model, x: Batch, y: Tensor, *, generator: torch.Generator | None = None) -> GroupPlan:
         """Draw the weights and k − 1 permutations."""
-        device = the_floating(x).device
-        n = len(y)
+        inputs = the_floating(x)
+        n, device = same_rows(len(inputs), y), inputs.device
         weights = _random.dirichlet(self.alpha, self.k, n if self.per_sample else 1, generator=generator)
         others = [_random.permutation(n, generator=generator) for _ in range(self.k - 1)]
         partners = torch.stack([torch.arange(n), *others], dim=1)

@@ -28,9 +28,10 @@ import torch
 from torch import Tensor
 
 from vicinal import losses
+from vicinal._arrays import at_least_float32
 from vicinal._checks import choice, flag, freeze, number
 from vicinal._forward import call
-from vicinal._objective import Objective, check_mixing, clean_and_mixed
+from vicinal._objective import CompositeObjective, check_mixing, clean_and_mixed
 from vicinal._typing import Batch, MixingObjectiveLike, Model
 
 __all__ = ["LogitMix", "similarity"]
@@ -62,7 +63,7 @@ def similarity(clean: Tensor, mixed: Tensor, combine: Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class LogitMix(Objective):
+class LogitMix(CompositeObjective):
     """Mixed logits as an extra target on top of any mixing objective.
 
     Parameters
@@ -128,27 +129,9 @@ class LogitMix(Objective):
                 stacklevel=2,
             )
         clean, mixed = clean_and_mixed(self.base, model, x, plan, split_forward=self.split_forward)
-        distance = similarity(_computing(clean), _computing(mixed), plan.combine, kind=self.similarity)
+        distance = similarity(at_least_float32(clean), at_least_float32(mixed), plan.combine, kind=self.similarity)
         return {
             "clean": self.cls_weight * losses.loss(clean, y, label_smoothing=smoothing).mean(),
             "similarity": self.weight * distance.mean(),
             "mixed": self.mix_weight * self.base.loss(mixed, y, plan).mean(),
         }
-
-    def __call__(
-        self,
-        model: Model,
-        x: Batch,
-        y: Tensor,
-        *,
-        index: Tensor | None = None,
-        epoch: float | None = None,
-        generator: torch.Generator | None = None,
-    ) -> Tensor:
-        """Return the sum of the terms."""
-        terms = self.terms(model, x, y, index=index, epoch=epoch, generator=generator)
-        return torch.stack(list(terms.values())).sum()
-
-
-def _computing(logits: Tensor) -> Tensor:
-    return logits if logits.dtype == torch.float64 else logits.float()

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from vicinal import _random, losses
 from vicinal._checks import flag, freeze, number
-from vicinal._forward import call, locate, map_floating, mixed_at, n_rows, twice
+from vicinal._forward import call, locate, map_floating, mixed_at, n_rows, same_rows, the_floating, twice
 from vicinal._objective import MixingObjective
 from vicinal._typing import Batch, Model
 from vicinal.mixing import PairPlan
@@ -71,7 +71,7 @@ class ManifoldMixup(MixingObjective):
 
     def __post_init__(self) -> None:
         layers = self.layers
-        if isinstance(layers, str) or not all(isinstance(name, str) and name for name in layers) or not layers:
+        if not (isinstance(layers, list | tuple) and layers and all(isinstance(name, str) and name for name in layers)):
             raise ValueError(f"layers must be a non-empty list of 'input' and names of submodules, got {layers!r}")
         freeze(
             self,
@@ -86,8 +86,8 @@ class ManifoldMixup(MixingObjective):
         for name in self.layers:
             if name != "input":
                 locate(model, name)  # a misspelt layer must not wait until it is drawn
-        n = len(y)
         layer = self.layers[int(_random.integers(len(self.layers), 1, generator=generator))]
+        n = same_rows(len(the_floating(x)) if layer == "input" else n_rows(x), y)
         lam = _random.beta(self.alpha, n if self.per_sample else 1, generator=generator).float().expand(n)
         partner = _random.permutation(n, generator=generator)
         return LayerPlan(lam.to(y.device), partner.to(y.device), mixed=self.alpha > 0, layer=layer)

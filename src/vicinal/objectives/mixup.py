@@ -24,7 +24,7 @@ from torch import Tensor
 
 from vicinal import _random, losses
 from vicinal._checks import choice, flag, freeze, number
-from vicinal._forward import call, map_floating, the_floating
+from vicinal._forward import call, map_floating, same_rows, the_floating
 from vicinal._objective import MixingObjective
 from vicinal._typing import Batch, Model
 from vicinal.mixing import PairPlan
@@ -77,8 +77,8 @@ class Mixup(MixingObjective):
 
     def draw(self, model: Model, x: Batch, y: Tensor, *, generator: torch.Generator | None = None) -> PairPlan:
         """Draw λ and the partners."""
-        device = the_floating(x).device
-        n = len(y)
+        inputs = the_floating(x)
+        n, device = same_rows(len(inputs), y), inputs.device
         lam = _random.beta(self.alpha, n if self.per_sample else 1, generator=generator).float().expand(n)
         if self.partners == "any":
             partner = _random.permutation(n, generator=generator)

@@ -20,14 +20,14 @@ from torch import Tensor
 from vicinal import losses
 from vicinal._checks import flag, freeze, number
 from vicinal._forward import call
-from vicinal._objective import Objective, check_mixing, clean_and_mixed
+from vicinal._objective import CompositeObjective, check_mixing, clean_and_mixed
 from vicinal._typing import Batch, MixingObjectiveLike, Model
 
 __all__ = ["RegMixup"]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class RegMixup(Objective):
+class RegMixup(CompositeObjective):
     """Clean cross-entropy plus a mixing objective.
 
     Parameters
@@ -81,17 +81,3 @@ class RegMixup(Objective):
             "clean": losses.loss(clean, y, label_smoothing=smoothing).mean(),
             "mixed": self.weight * self.base.loss(mixed, y, plan).mean(),
         }
-
-    def __call__(
-        self,
-        model: Model,
-        x: Batch,
-        y: Tensor,
-        *,
-        index: Tensor | None = None,
-        epoch: float | None = None,
-        generator: torch.Generator | None = None,
-    ) -> Tensor:
-        """Return the sum of the terms."""
-        terms = self.terms(model, x, y, index=index, epoch=epoch, generator=generator)
-        return torch.stack(list(terms.values())).sum()

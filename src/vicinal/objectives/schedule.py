@@ -24,14 +24,14 @@ from torch import Tensor
 from vicinal import losses
 from vicinal._checks import freeze, number
 from vicinal._forward import call
-from vicinal._objective import Objective
+from vicinal._objective import CompositeObjective, Objective
 from vicinal._typing import Batch, Model, ObjectiveLike
 
 __all__ = ["Between", "Warmup", "unscheduled"]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class _Windowed(Objective):
+class _Windowed(CompositeObjective):
     """An objective that is used while `epoch` is in [start, stop), with plain cross-entropy outside."""
 
     objective: ObjectiveLike = field(kw_only=False)
@@ -62,21 +62,6 @@ class _Windowed(Objective):
             terms: dict[str, Tensor] = inner(model, x, y, index=index, epoch=epoch, generator=generator)
             return terms
         return {"loss": self.objective(model, x, y, index=index, epoch=epoch, generator=generator)}
-
-    @final
-    def __call__(
-        self,
-        model: Model,
-        x: Batch,
-        y: Tensor,
-        *,
-        index: Tensor | None = None,
-        epoch: float | None = None,
-        generator: torch.Generator | None = None,
-    ) -> Tensor:
-        """Return the sum of the terms."""
-        terms = self.terms(model, x, y, index=index, epoch=epoch, generator=generator)
-        return torch.stack(list(terms.values())).sum()
 
     @final
     def bind(self, *args: Any, **kwargs: Any) -> _Windowed:

@@ -109,6 +109,7 @@ def interruptions(*, watched: bool) -> Iterator[list[int]]:
 
 
 def versions() -> dict[str, str]:
+    """Return what a result depends on beside its settings."""
     names = ("vicinal", "torch", "accelerate", "numpy")
     return {"python": platform.python_version(), "system": sys.platform} | {
         name: importlib.metadata.version(name) for name in names

@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import json
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -119,7 +120,7 @@ def fit(
     folder = RunFolder(None if out is None else Path(out), main=process.is_main_process)
     module = unwrap(model)
     description = {
-        "method": repr(objective),
+        "method": re.sub(r" at 0x[0-9a-f]+", "", repr(objective)),  # a function is the same when it is loaded again
         "config": config.that_matters(),
         "micro_batches_per_step": config.accumulation * process.num_processes,
         "model": {"class": type(module).__name__, "parameters": sum(p.numel() for p in module.parameters())},
