@@ -727,7 +727,7 @@ def test_trees_of_state_survive():
 
 @pytest.mark.parametrize("objective", [GuidedMixup(), Warmup(GUIDED, epochs=1)], ids=["batch", "set"])
 def test_guided_mixup_is_two_runs_from_the_same_weights(objective, tmp_path):
-    inner = loop.innermost(objective)
+    inner = loop.unscheduled(objective)
     aum = AUM(len(TRAIN), saliency=inner.pool == "set")
 
     def plainly(model, x, y, *, index=None, epoch=None, generator=None):

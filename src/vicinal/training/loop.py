@@ -23,7 +23,7 @@ from vicinal import _random
 from vicinal._forward import call, unwrap
 from vicinal._typing import Batch, Model, ObjectiveLike
 from vicinal.metrics import ReliabilityTable, brier, mcc, nll, spearman
-from vicinal.objectives.schedule import Between, Warmup
+from vicinal.objectives.schedule import unscheduled
 from vicinal.training.batches import (
     Collate,
     EpochPlan,
@@ -63,7 +63,7 @@ class Loop:
         self.rank, self.world = accelerator.process_index, accelerator.num_processes
         self.on_metrics = on_metrics
         self.objective = objective
-        self.inner: Any = innermost(objective)
+        self.inner: Any = unscheduled(objective)
         self.model = model
         self.module = unwrap(self.model)
         self.optimizer: Any = accelerator.prepare_optimizer(config.make_optimizer(self.module.parameters()))
@@ -456,13 +456,6 @@ class _Losses:
         means = {name: total / share for name, (total, share) in self.sums.items()}
         self.sums = {}
         return means
-
-
-def innermost(objective: Any) -> Any:
-    """Return the objective inside schedules."""
-    while isinstance(objective, Warmup | Between):
-        objective = objective.objective
-    return objective
 
 
 def _categories(inner: Any) -> Tensor | None:

@@ -132,7 +132,7 @@ def fit(
         process.wait_for_everyone()
         if (info := folder.result()) is not None:
             return _finished(model, objective, folder, info, rank=process.process_index)
-        if hasattr(innermost(objective), "bind"):
+        if hasattr(unscheduled(objective), "bind"):
             objective = _first_stage(model, objective, train, folder, config, collate_fn, progress, process)
         with accelerator(config, folder.path) as made, prepared(made, model) as ready:
             loop = Loop(made, ready, objective, train, val, config, collate_fn, folder, on_metrics)
@@ -202,7 +202,7 @@ def _first_stage(
             write_tensors(initial, module.state_dict())
         process.wait_for_everyone()
         module.load_state_dict(read_tensors(initial))
-    recorder = _Recorder(AUM(len(train), saliency=getattr(innermost(objective), "pool", None) == "set"))
+    recorder = _Recorder(AUM(len(train), saliency=getattr(unscheduled(objective), "pool", None) == "set"))
     plainly = dataclasses.replace(
         config, select="last", patience=None, eval_every_steps=None, keep_predictions_at=(), trackers=()
     )
@@ -220,7 +220,7 @@ def _finished(model: Model, objective: Any, folder: RunFolder, info: dict[str, A
     """Return the result of a run that was finished before."""
     if folder.path is None:
         raise RuntimeError("this run has no folder")
-    module, inner = unwrap(model), innermost(objective)
+    module, inner = unwrap(model), unscheduled(objective)
     module.load_state_dict(read_tensors(folder.path / "model.safetensors"))
     model.eval()
     checkpoint = folder.load_checkpoint(rank=rank) if hasattr(inner, "load_state_dict") else None
