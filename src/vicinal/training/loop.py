@@ -38,7 +38,7 @@ from vicinal.training.environment import Accelerator, interruptions, versions
 from vicinal.training.folder import RunFolder
 from vicinal.training.progress import Progress
 
-__all__ = ["Loop", "innermost"]
+__all__ = ["Loop"]
 
 #: Micro-batches whose losses may wait on the device before they are read, which makes the host wait for it.
 _READ_EVERY = 64

@@ -23,11 +23,12 @@ from vicinal._objective import Objective
 from vicinal._typing import Batch, Model, ObjectiveLike
 from vicinal.dynamics import AUM
 from vicinal.objectives.erm import ERM
+from vicinal.objectives.schedule import unscheduled
 from vicinal.training.batches import Collate
 from vicinal.training.config import FitConfig
 from vicinal.training.environment import accelerator, only_cpu, prepared
 from vicinal.training.folder import RunFolder, read_predictions, read_tensors, write_tensors
-from vicinal.training.loop import Loop, innermost
+from vicinal.training.loop import Loop
 
 __all__ = ["FitResult", "fit"]
 
