@@ -70,7 +70,8 @@ def main(folder: Path) -> None:
 
     for name in ("Mixup", "LogitMix"):
         print(f"\n{name} against ERM, paired on the same test images:")
-        print(vicinal.compare(evaluations["ERM"], evaluations[name]))
+        print(vicinal.compare(evaluations["ERM"], evaluations[name], names=("ERM", name)))
+    print("\nECE with hardly any OE is under-confidence: a temperature below one repairs it (docs/choosing.md).")
 
     from matplotlib.figure import Figure
 

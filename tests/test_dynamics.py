@@ -219,6 +219,13 @@ def test_mistakes_are_named(change, message):
         AUM(N).update(**arguments)
 
 
+def test_what_is_no_tensor_is_named():
+    with pytest.raises(TypeError, match=r"index must be a tensor of integers \[2\], got list"):
+        AUM(N).update(torch.randn(2, K), torch.tensor([0, 1]), [0, 1], epoch=0)
+    with pytest.raises(TypeError, match="high must be a bool tensor"):
+        BalancedBatchSampler([True, False], 2)
+
+
 def masks():
     return st.lists(st.booleans(), min_size=2, max_size=40).filter(lambda m: 0 < sum(m) < len(m))
 
@@ -265,6 +272,22 @@ def test_ranks_share_the_batches(mask, batch_size, world):
     assert all(len(list(shard)) == len(shard) for shard in shards)
     met = [batch for step in zip(*shards, strict=True) for batch in step]
     assert met[: len(whole)] == whole
+
+
+def test_frameworks_find_the_epoch_to_set():
+    """Lightning asks `batch_sampler.sampler`; accelerate does too where it has wrapped it for several processes."""
+    from accelerate.data_loader import prepare_data_loader
+
+    high = torch.arange(40) % 2 == 0
+    loader = torch.utils.data.DataLoader(torch.arange(40), batch_sampler=BalancedBatchSampler(high, 4))
+    shards = [prepare_data_loader(loader, num_processes=2, process_index=rank) for rank in range(2)]
+    orders = []
+    for epoch in range(2):
+        for shard in shards:
+            shard.set_epoch(epoch)
+        orders.append([batch.tolist() for shard in shards for batch in shard])
+        assert sorted(i for batch in orders[-1] for i in batch) == list(range(40))
+    assert orders[0] != orders[1]
 
 
 def test_the_sampler_works_in_a_data_loader():

@@ -64,6 +64,8 @@ def map_floating(x: Batch, mix: Callable[[Tensor], Tensor]) -> Batch:
 def unwrap(model: Model) -> nn.Module:
     """Return the user's module inside DistributedDataParallel and compiled wrappers."""
     while True:
+        if not isinstance(model, nn.Module):
+            raise TypeError(f"model must be an nn.Module for its layers to be mixed, got {type(model).__name__}")
         if isinstance(model, nn.DataParallel):
             raise ValueError(
                 "nn.DataParallel copies the model in every step, so its layers cannot be mixed: "
@@ -163,6 +165,8 @@ def _twice_each(x: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
 
 
 def _floating(x: Tensor) -> Tensor:
+    if not isinstance(x, Tensor):
+        raise TypeError(f"x must be a tensor or a mapping of tensors, got {type(x).__name__}")
     if not x.is_floating_point():
         raise ValueError(
             f"x must be a floating tensor to be mixed at the input, got {x.dtype}: turn uint8 images into "

@@ -112,6 +112,8 @@ def smooth(targets: Tensor, label_smoothing: float) -> Tensor:
 
 def check_targets(logits: Tensor, y: Tensor, *, label_smoothing: float = 0.0) -> None:
     """Refuse targets that do not fit the logits, before a wrong broadcast turns them into a wrong loss."""
+    if not isinstance(y, Tensor):
+        raise TypeError(f"y must be a tensor of labels or targets, got {type(y).__name__}")
     if not logits.is_floating_point():
         raise TypeError(f"the model must return floating logits, got {logits.dtype}")
     if len(y) == 0:

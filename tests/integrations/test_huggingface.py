@@ -415,8 +415,14 @@ class TestTracking:
 
         def guided(folder: str, *, resume: bool = False, **kwargs: Any) -> MixupTrainer:
             objective = vicinal.Warmup(vicinal.GuidedMixup(), epochs=0.5).bind(whole)
-            args = arguments(tmp_path / folder, **{**self.OPTIONS, **kwargs})
-            trainer = MixupTrainer(small_bert(dropout=0.1), args, train_dataset=rows(), objective=objective)
+            high = vicinal.GuidedMixup().bind(whole).high
+            trainer = MixupTrainer(
+                small_bert(dropout=0.1),
+                arguments(tmp_path / folder, **{**self.OPTIONS, **kwargs}),
+                train_dataset=rows(),
+                objective=objective,
+                train_batch_sampler=vicinal.BalancedBatchSampler(high, batch_size=4),
+            )
             trainer.train(resume_from_checkpoint=resume)
             return trainer
 

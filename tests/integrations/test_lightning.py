@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import runpy
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -188,6 +189,22 @@ class TestValidation:
         assert float(run.callback_metrics["val_nll/dataloader_idx_1"]) == pytest.approx(expected, rel=1e-5)
         assert module._tallies[0].table.n == N
 
+    def test_hooks_of_the_module_it_is_put_before_still_run(self, tmp_path):
+        called = []
+
+        class Own(LightningModule):
+            def on_validation_epoch_start(self) -> None:
+                called.append("start")
+
+            def on_validation_epoch_end(self) -> None:
+                called.append("end")
+
+        class Mixed(Net, Own):  # the mixin's hooks, then those of Own
+            pass
+
+        trainer(tmp_path).validate(Mixed(vicinal.ERM()), loader(8), verbose=False)
+        assert called == ["start", "end"]
+
     def test_a_tokenised_batch(self, tmp_path):
         class Mapped(Net):
             def forward(self, pixels: Tensor) -> Tensor:
@@ -232,6 +249,25 @@ class TestTracking:
             trainer(tmp_path).fit(Net(vicinal.Mixup(alpha=1.0), aum=AUM(N)), loader(8, indexed=True))
         with pytest.raises(ValueError, match="index"):
             trainer(tmp_path).fit(Net(vicinal.ERM(), aum=AUM(N)), loader(8))
+
+    def test_two_stages(self, tmp_path):
+        aum = AUM(N)
+        trainer(tmp_path).fit(Net(vicinal.ERM(), aum=aum), loader(8, indexed=True))
+        objective = vicinal.GuidedMixup().bind(aum)
+        batches = []
+
+        class Spy(Net):
+            def training_step(self, batch: Any, batch_idx: int) -> Tensor:
+                batches.append(batch[2].tolist())
+                return super().training_step(batch, batch_idx)
+
+        sampler = vicinal.BalancedBatchSampler(objective.high, batch_size=8)
+        balanced = DataLoader(TensorDataset(*data()), batch_sampler=sampler)
+        trainer(tmp_path, max_epochs=2).fit(Spy(objective), balanced)
+        assert objective.plain_batches == 0
+        assert all(int(objective.high[batch].sum()) == 4 for batch in batches)
+        assert sorted(chain(*batches[:3])) == sorted(chain(*batches[3:])) == list(range(N))
+        assert batches[:3] != batches[3:], "each epoch has its own order"
 
     @pytest.mark.parametrize("tracked", [False, True])
     def test_state_is_saved_with_the_checkpoint_and_restored(self, tmp_path, tracked):

@@ -205,6 +205,7 @@ class TestRefused:
             ("objective", "Mixup(alpha=0.2)", TypeError),
             ("objective", vicinal.Mixup, TypeError),
             ("hidden_layer_sizes", (0,), ValueError),
+            ("hidden_layer_sizes", 64, TypeError),
             ("learning_rate_init", 0, ValueError),
             ("batch_size", "big", TypeError),
             ("max_iter", 0, ValueError),

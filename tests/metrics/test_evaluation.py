@@ -137,6 +137,17 @@ def test_all_right_is_not_certain():
     assert 0.9 < result.accuracy.low < 1
     assert result.ece.value == 0
     assert result.mce.high > 0.05
+    assert (result.mcc.value, result.mcc.low, result.mcc.high) == (0, -1, 1)  # one class: nothing is known
+
+
+def test_mcc_without_spread_takes_the_ends_of_the_accuracy():
+    right = evaluate([0, 1] * 25, probs=[[1.0, 0.0], [0.0, 1.0]] * 25)
+    low = 2 * right.accuracy.low - 1  # for two classes of one size
+    assert (right.mcc.value, right.mcc.high) == (1, 1)
+    assert right.mcc.low == pytest.approx(low)
+    wrong = evaluate([1, 0] * 25, probs=[[1.0, 0.0], [0.0, 1.0]] * 25)
+    assert (wrong.mcc.value, wrong.mcc.low) == (-1, -1)
+    assert wrong.mcc.high == pytest.approx(-low)
 
 
 def test_interval_of_ece_agrees_with_a_loop_of_resamples():

@@ -140,6 +140,9 @@ def test_it_learns_which_word_is_there():
     ("changes", "message"),
     [
         ({"widths": []}, "widths must hold at least one"),
+        ({"widths": 3}, "widths must hold at least one filter width, got 3"),
+        ({"dim": 0}, "dim must be an integer of at least 1, got 0"),
+        ({"padding_id": 1000}, "padding_id must be below vocab_size=.*, got 1000"),
         ({"widths": [0]}, "widths must be an integer of at least 1, got 0"),
         ({"maps": 0}, "maps must be an integer of at least 1, got 0"),
         ({"dropout": 2}, r"dropout must be a number in \[0, 1\], got 2"),
@@ -149,6 +152,12 @@ def test_it_learns_which_word_is_there():
 def test_bad_sizes_are_named(changes, message):
     with pytest.raises(ValueError, match=message):
         make(**changes)
+
+
+@pytest.mark.parametrize(("vocab_size", "n_classes", "name"), [(0, 2, "vocab_size"), (20, 0, "n_classes")])
+def test_no_words_and_no_classes_are_named(vocab_size, n_classes, name):
+    with pytest.raises(ValueError, match=f"{name} must be an integer of at least 1, got 0"):
+        SentenceCNN(vocab_size, n_classes)
 
 
 def test_bad_vectors_are_named():

@@ -162,6 +162,32 @@ def test_a_layer_must_run_exactly_once():
         assert model.layer is original
 
 
+@pytest.mark.parametrize("steps", [3, 7])
+def test_a_layer_whose_first_dimension_is_not_the_batch_is_refused(steps):
+    class TimeFirst(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.memory, self.head = nn.LSTM(4, 5), nn.Linear(5, 3)
+
+        def forward(self, x):
+            return self.head(self.memory(x.transpose(0, 1))[0][-1])
+
+    model, x, y = TimeFirst(), torch.randn(6, steps, 4), torch.randint(3, (6,))  # 3: half of 6 is not [x; x] either
+    with pytest.raises(ValueError, match=f"'memory' returned {steps} rows for a batch of 6"):
+        ManifoldMixup(layers=["memory"])(model, x, y)
+    assert isinstance(model.memory, nn.LSTM)
+
+
+def test_what_is_not_a_module_or_a_tensor_is_named():
+    head, x, y = nn.Linear(4, 3), torch.randn(6, 4), torch.randint(3, (6,))
+    with pytest.raises(TypeError, match=r"model must be an nn\.Module .* got function"):
+        ManifoldMixup(layers=["head"])(lambda x: head(x), x, y)
+    with pytest.raises(TypeError, match="x must be a tensor or a mapping of tensors, got ndarray"):
+        ManifoldMixup(layers=["input"])(head, x.numpy(), y)
+    with pytest.raises(TypeError, match="y must be a tensor of labels or targets, got list"):
+        ERM()(head, x, y.tolist())
+
+
 def test_data_parallel_is_refused():
     x, y = data()
     with pytest.raises(ValueError, match="use DistributedDataParallel"):

@@ -227,6 +227,20 @@ def test_pad_pairs_by_loops(data):
     assert torch.equal(mask, mask0)
 
 
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"pad": "pad"}, "pad must be one of 'sep', 'none', got 'pad'"),
+        ({"pad": -1}, "pad must be an integer of at least 0, got -1"),
+        ({"scope": "batch"}, "scope must be one of 'pair', 'max', got 'batch'"),
+    ],
+)
+def test_pad_pairs_names_what_is_wrong(changes, message):
+    batch = tokenised()
+    with pytest.raises(ValueError, match=message):
+        pad_pairs(batch["input_ids"], batch["attention_mask"], torch.arange(5), **changes)
+
+
 def test_left_padding_is_filled_too():
     ids, mask = torch.tensor([[0, 0, 5, 9], [5, 6, 7, 9]]), torch.tensor([[0, 0, 1, 1], [1, 1, 1, 1]])
     new_ids, new_mask = pad_pairs(ids, mask.bool(), torch.tensor([1, 0]))

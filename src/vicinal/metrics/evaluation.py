@@ -18,7 +18,7 @@ from vicinal.metrics.reliability import (
     expected_error,
     overconfidence_error,
 )
-from vicinal.metrics.scores import brier_of, mcc_contributions, nll_of, predicted
+from vicinal.metrics.scores import brier_of, mcc_estimate, nll_of, predicted
 
 __all__ = ["Evaluation", "Samples", "evaluate"]
 
@@ -161,7 +161,7 @@ def evaluate(
         n_bins=table.n_bins,
         confidence=confidence,
         accuracy=Estimate(table.accuracy, float(low), float(high)),
-        mcc=mean_interval(mcc_contributions(samples.labels, samples.predictions)[1], confidence, low=-1.0, high=1.0),
+        mcc=mcc_estimate(samples.labels, samples.predictions, confidence),
         nll=mean_interval(samples.nll, confidence, low=0.0, high=np.inf),
         brier=mean_interval(samples.brier, confidence, low=0.0, high=2.0),
         mce=maximum_error_estimate(table, confidence),

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from vicinal._arrays import as_tensor
 from vicinal._checks import integer
 from vicinal.metrics._predictions import Array, Chunk, Predictions, as_class_numbers, open_predictions
-from vicinal.metrics.intervals import Estimate, z_of
+from vicinal.metrics.intervals import Estimate, mean_interval, wilson, z_of
 
 __all__ = [
     "accuracy",
@@ -22,6 +22,7 @@ __all__ = [
     "brier_of",
     "mcc",
     "mcc_contributions",
+    "mcc_estimate",
     "nll",
     "nll_of",
     "predicted",
@@ -166,6 +167,24 @@ def spearman_estimate(targets: Any, predictions: Any, *, confidence: float = 0.9
     return Estimate(r, float(np.tanh(centre - half)), max(r, float(np.tanh(centre + half))))
 
 
+def mcc_estimate(labels: NDArray[np.int64], predictions: NDArray[np.int64], confidence: float) -> Estimate:
+    """Return MCC with the delta-method interval of its contributions.
+
+    Samples that all contribute alike, such as those of a model that is always right, show no spread; the ends are then
+    those of the accuracy's Wilson interval, put into the formula with the classes' shares as they are. The interval is
+    [-1, 1] where labels or predictions are all of one class: nothing is known.
+    """
+    value, contributions = mcc_contributions(labels, predictions)
+    t, p = _shares(labels, predictions)
+    if t.max() == 1 or p.max() == 1:
+        return Estimate(value, -1.0, 1.0)
+    if np.ptp(contributions) > 1e-9:
+        return mean_interval(contributions, confidence, low=-1.0, high=1.0)
+    ends = wilson((labels == predictions).sum(), len(labels), confidence)
+    low, high = (float((end - t @ p) / np.sqrt((1 - p @ p) * (1 - t @ t))) for end in ends)
+    return Estimate(value, max(min(low, value), -1.0), min(max(high, value), 1.0))
+
+
 def predicted(chunk: Chunk) -> NDArray[np.int64]:
     """Return the first class with the highest score of each sample, `[M]`."""
     guess = chunk.labels.copy()
@@ -210,16 +229,22 @@ def mcc_contributions(labels: NDArray[np.int64], predictions: NDArray[np.int64])
     A contribution is MCC plus the sample's influence on it (the derivative of the formula by the sample's weight),
     so mean ± z·s/√N of them is the delta-method interval, and paired differences compare two models.
     """
-    n, n_classes = len(labels), int(max(labels.max(), predictions.max())) + 1
-    t, p = (np.bincount(values, minlength=n_classes) / n for values in (labels, predictions))
+    t, p = _shares(labels, predictions)
+    if t.max() == 1 or p.max() == 1:
+        return 0.0, np.zeros(len(labels))
     a, tp, tt, pp = float((labels == predictions).mean()), t @ p, t @ t, p @ p
-    if len(np.unique(labels)) == 1 or len(np.unique(predictions)) == 1:
-        return 0.0, np.zeros(n)
     size = np.sqrt((1 - pp) * (1 - tt))
     value = (a - tp) / size
     numerator = (labels == predictions) - a - (t[predictions] + p[labels] - 2 * tp)
     influence = numerator / size + value * ((p[predictions] - pp) / (1 - pp) + (t[labels] - tt) / (1 - tt))
     return float(value), value + influence
+
+
+def _shares(labels: NDArray[np.int64], predictions: NDArray[np.int64]) -> tuple[Array, Array]:
+    """Return the fraction of samples that are, and that are predicted, of each class."""
+    n_classes = int(max(labels.max(), predictions.max())) + 1
+    t, p = (np.bincount(values, minlength=n_classes) / len(labels) for values in (labels, predictions))
+    return t, p
 
 
 def _mean(held: Predictions, score: Any) -> float:

@@ -126,7 +126,7 @@ class LogitMix(CompositeObjective):
             warnings.warn(
                 "LogitMix over a mix at the linear head: the similarity term is identically zero, since a "
                 "linear layer maps mixed inputs to mixed logits; mix at another layer",
-                stacklevel=2,
+                stacklevel=3,
             )
         clean, mixed = clean_and_mixed(self.base, model, x, plan, split_forward=self.split_forward)
         distance = similarity(at_least_float32(clean), at_least_float32(mixed), plan.combine, kind=self.similarity)

@@ -37,6 +37,15 @@ class LayerPlan(PairPlan):
 
     layer: str = "input"
 
+    def mix_output(self, output: Tensor) -> Tensor:
+        """Return the layer's output mixed; one that is not row by row, such as `[T, B, …]`, is refused."""
+        if len(output) != len(self.partner):
+            raise ValueError(
+                f"the layer {self.layer!r} returned {len(output)} rows for a batch of {len(self.partner)}, so it "
+                "cannot be mixed: the first dimension of its output must be the batch"
+            )
+        return self.combine(output)
+
     def beside_clean(self) -> LayerPlan:
         """Return the plan for `[x; x]` whose first half stays clean."""
         return LayerPlan(*self._beside_clean(), mixed=self.mixed, layer=self.layer)
@@ -98,7 +107,7 @@ class ManifoldMixup(MixingObjective):
             return call(model, map_floating(x, plan.combine))
         if n_rows(x) != len(plan.partner):
             x = twice(x)
-        with mixed_at(model, plan.layer, plan.combine):
+        with mixed_at(model, plan.layer, plan.mix_output):
             return call(model, x)
 
     def loss(self, logits: Tensor, y: Tensor, plan: LayerPlan) -> Tensor:

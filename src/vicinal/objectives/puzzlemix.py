@@ -132,7 +132,8 @@ class PuzzleMix(MixingObjective):
     Parameters
     ----------
     alpha
-        α ≥ 0 of Beta(α, α), one λ per batch, which the masks lean to; 0 mixes nothing.
+        α ≥ 0 of Beta(α, α), one λ per batch, which the masks lean to; 0 is plain training, without
+        saliency or `clean_weight`.
     block_counts
         n, the blocks a side, is drawn per batch from those of these that divide both sides of the images.
     labels

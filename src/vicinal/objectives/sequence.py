@@ -66,6 +66,8 @@ def pad_pairs(
             [5, 9, 9, 9]]), tensor([[1, 1, 1, 1],
             [1, 1, 1, 1]]))
     """
+    choice("scope", scope, ("pair", "max"))
+    pad = choice("pad", pad, ("sep", "none")) if isinstance(pad, str) else integer("pad", pad, low=0)
     own = attention_mask != 0
     shared = own | own[partner] if scope == "pair" else own.any(0).expand_as(own)
     alone = partner == torch.arange(len(partner), device=partner.device)
