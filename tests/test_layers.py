@@ -17,7 +17,7 @@ SOURCE = Path(vicinal.__file__).parent
 #: files may import each other only where the folder is one thing (`metrics/`), not a shelf of methods.
 LAYERS = [
     {"_typing", "_checks", "_random", "_arrays"},
-    {"mixing", "losses", "_forward", "_bins", "_neighbours", "_puzzle", "_tables"},
+    {"mixing", "losses", "_forward", "_neighbours", "_puzzle", "_tables"},
     {"_objective", "_calibrator", "_transformers"},
     {"objectives", "calibrators", "metrics", "uncertainty", "dynamics", "gan", "robustness"},
     {"expressions", "plots", "data", "models"},

@@ -17,6 +17,8 @@ __all__ = ["call", "locate", "map_floating", "mixed_at", "n_rows", "same_rows", 
 
 def call(model: Model, x: Batch) -> Tensor:
     """Return the model's logits; labels are never passed, since float labels change an HF model's loss."""
+    if isinstance(x, Mapping) and "labels" in x:
+        raise ValueError("x holds 'labels': take them out of the batch and pass them as y")
     output = model(**x) if isinstance(x, Mapping) else model(x)
     logits = getattr(output, "logits", output)
     if not isinstance(logits, Tensor):
@@ -29,9 +31,10 @@ def n_rows(x: Batch) -> int:
     if not isinstance(x, Mapping):
         return len(x)
     sizes = {name: len(t) for name, t in x.items() if isinstance(t, Tensor) and t.ndim}
-    if len(set(sizes.values())) != 1:
+    rows = max(sizes.values(), default=0)
+    if not set(sizes.values()) <= {1, rows}:  # one row stands for all: position_ids may be [1, L]
         raise ValueError(f"the tensors of x must have one number of rows, got {sizes}")
-    return next(iter(sizes.values()))
+    return rows
 
 
 def same_rows(n: int, y: Tensor) -> int:
@@ -161,7 +164,10 @@ class _MixedLayer(nn.Module):
 
 
 def _twice_each(x: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-    return {name: torch.cat([t, t]) if isinstance(t, Tensor) and t.ndim else t for name, t in x.items()}
+    rows = n_rows(x)
+    return {
+        name: torch.cat([t, t]) if isinstance(t, Tensor) and t.ndim and len(t) == rows else t for name, t in x.items()
+    }
 
 
 def _floating(x: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""What every public objective promises (DESIGN: the objective contract)."""
+"""What every public objective promises."""
 
 from __future__ import annotations
 

@@ -173,3 +173,25 @@ def test_schedules_over_objectives_without_state_have_no_state():
         schedule.load_state_dict({"counts": torch.zeros(1)})
     with pytest.raises(TypeError, match="nothing to bind"):
         schedule.bind()
+
+
+def test_labels_left_in_the_batch_are_refused():
+    model, x, y = setup()
+    with pytest.raises(ValueError, match="x holds 'labels'"):
+        ERM()(model, {"input": x, "labels": y}, y)
+
+
+def test_one_row_that_stands_for_all_is_not_doubled():
+    class Shifted(nn.Module):
+        def __init__(self, net):
+            super().__init__()
+            self.net = net
+
+        def forward(self, pixels, shift):
+            assert shift.shape == (1, 4)
+            return self.net(pixels) + shift
+
+    net, x, y = setup()
+    batch = {"pixels": x, "shift": torch.zeros(1, 4, dtype=torch.int64)}
+    expected = LogitMix(Mixup(alpha=3.0))(net, x, y, generator=seeded())
+    torch.testing.assert_close(LogitMix(Mixup(alpha=3.0))(Shifted(net), batch, y, generator=seeded()), expected)

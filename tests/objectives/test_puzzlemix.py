@@ -433,6 +433,19 @@ def test_a_first_layer_that_works_in_place() -> None:
     assert torch.equal(x, kept)
 
 
+def test_a_model_that_cuts_the_gradient_is_named() -> None:
+    class Frozen(ConvNet):
+        def forward(self, x: Tensor) -> Tensor:
+            logits: Tensor = super().forward(x.detach())
+            return logits
+
+    x, y = batch(2, 3, 8, 8)
+    with pytest.raises(ValueError, match="does not reach it: a part of the model detaches"):
+        PuzzleMix()(Frozen(), x, y)
+    with pytest.raises(ValueError, match="does not reach it"):
+        saliency(Frozen().requires_grad_(False), x, y)
+
+
 def test_without_gradients() -> None:
     x, y = batch(4, 3, 8, 8)
     with torch.no_grad():

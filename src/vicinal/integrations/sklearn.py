@@ -30,7 +30,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from vicinal import losses
+from vicinal import _random, losses
 from vicinal._checks import flag, integer, number, require
 from vicinal._typing import ObjectiveLike
 from vicinal.calibrators import TemperatureScaling
@@ -263,7 +263,7 @@ def _network(sizes: list[int], generator: torch.Generator) -> nn.Sequential:
 
 def _batches(rows: Tensor, size: int, generator: torch.Generator) -> Iterator[tuple[float, Tensor]]:
     """Yield the rows in random order, `size` at a time, each with the share of the epoch that is done."""
-    order = rows[torch.randperm(len(rows), generator=generator)]
+    order = rows[_random.permutation(len(rows), generator=generator)]
     for start in range(0, len(order), size):
         yield start / len(order), order[start : start + size]
 
@@ -272,7 +272,7 @@ def _split(
     codes: NDArray[np.intp], fraction: float, generator: torch.Generator
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return the rows to train on and those to hold out: a share of each class, neither part left without it."""
-    order = torch.randperm(len(codes), generator=generator).numpy()
+    order = _random.permutation(len(codes), generator=generator).numpy()
     held_out = np.zeros(len(codes), dtype=bool)
     for code in range(int(codes.max()) + 1):
         members = order[codes[order] == code]

@@ -35,9 +35,9 @@ class Estimate:
     def __str__(self) -> str:
         return f"{self.value:.4f} [{self.low:.4f}, {self.high:.4f}]"
 
-    def to_dict(self) -> dict[str, float]:
-        """Return the three numbers by name."""
-        return {"value": self.value, "low": self.low, "high": self.high}
+    def to_dict(self) -> dict[str, float | None]:
+        """Return the three numbers by name, None where one is infinite or unknown: JSON has no word for that."""
+        return {name: number if math.isfinite(number) else None for name, number in vars(self).items()}
 
 
 def wilson(successes: Any, n: Any, confidence: float = 0.95) -> tuple[Array, Array]:

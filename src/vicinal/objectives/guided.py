@@ -38,6 +38,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from vicinal import _random, losses
+from vicinal._arrays import at_least_float32
 from vicinal._checks import choice, flag, freeze, number
 from vicinal._forward import call, locate
 from vicinal._neighbours import arc_extremes, cosine_extremes, directions
@@ -274,7 +275,7 @@ class BoundGuidedMixup(Objective):
         for name in ("similar", "dissimilar"):
             terms[name] = torch.zeros_like(clean)
             if name in partners:
-                mixed = mix(_computing(logits), _computing(others[partners[name]]), lam)
+                mixed = mix(at_least_float32(logits), at_least_float32(others[partners[name]]), lam)
                 loss = losses.mixed_cross_entropy(
                     mixed, y, labels[partners[name]], lam, label_smoothing=self.objective.label_smoothing
                 )
@@ -428,7 +429,3 @@ def _load(dataset: Any, collate_fn: Any, index: list[int], device: torch.device)
         x, y = batch[:2]
         return {k: t.to(device) for k, t in x.items()} if isinstance(x, Mapping) else x.to(device), y.to(device)
     raise ValueError(f"collate_fn must return (x, y) or a mapping with 'labels', got {type(batch).__name__}")
-
-
-def _computing(logits: Tensor) -> Tensor:
-    return logits if logits.dtype == torch.float64 else logits.float()

@@ -31,6 +31,7 @@ import torch
 from torch import Tensor, nn
 
 from vicinal import _random, losses
+from vicinal._arrays import at_least_float32
 from vicinal._checks import choice, flag, freeze, integer, number
 from vicinal._forward import call, map_floating, the_floating, unwrap
 from vicinal._objective import MixingObjective
@@ -334,8 +335,10 @@ def _input_gradient(
     with nullcontext() if keep_graph else _evaluating(module), torch.enable_grad():
         # A copy, for models whose first layer works in place.
         rows = losses.loss(call(module, map_floating(x, lambda _: leaf.clone())), y, label_smoothing=label_smoothing)
+        gradient = None
         try:
-            (gradient,) = torch.autograd.grad(rows.sum(), leaf, retain_graph=keep_graph)
+            if rows.requires_grad:
+                (gradient,) = torch.autograd.grad(rows.sum(), leaf, retain_graph=keep_graph, allow_unused=True)
         except RuntimeError as error:
             if "use_reentrant" not in str(error):
                 raise
@@ -343,9 +346,14 @@ def _input_gradient(
                 "saliency needs the gradient at the input alone, which a reentrant checkpoint cannot give: "
                 "use checkpoint(..., use_reentrant=False)"
             ) from error
+    if gradient is None:
+        raise ValueError(
+            "saliency needs the gradient at the input, which does not reach it: a part of the model detaches, or runs "
+            "without gradients (torch.no_grad, torch.inference_mode)"
+        )
     if not keep_graph:
-        return _computing(gradient), None
-    return _computing(gradient), rows if torch.is_grad_enabled() else rows.detach()
+        return at_least_float32(gradient), None
+    return at_least_float32(gradient), rows if torch.is_grad_enabled() else rows.detach()
 
 
 @contextmanager
@@ -392,7 +400,3 @@ def _channels(name: str, value: float | Sequence[float], image: Tensor) -> Tenso
     if image.ndim < 4 or image.shape[-3] != len(value):
         raise ValueError(f"{name} has {len(value)} numbers, which images {list(image.shape)} must have as channels")
     return torch.tensor(value, dtype=torch.float32, device=image.device).view(-1, 1, 1)
-
-
-def _computing(t: Tensor) -> Tensor:
-    return t if t.dtype == torch.float64 else t.float()
