@@ -90,20 +90,15 @@ def cut_boxes(lam: Tensor, centre_y: Tensor, centre_x: Tensor, *, height: int, w
     >>> cut_boxes(lam, centre, centre, height=8, width=8)
     tensor([[0, 0, 2, 2]])
     """
-    ratio = (1 - lam.double()).clamp(0, 1).sqrt()
-    edges = []
-    for centre, size in ((centre_y, height), (centre_x, width)):
-        side = (ratio * size).floor().long()
-        start = centre - side // 2
-        edges += [start.clamp(0, size), (start + side).clamp(0, size)]
-    top, bottom, left, right = edges
-    return torch.stack([top, left, bottom, right], dim=1)
+    size = torch.tensor([[height, width]])
+    side = ((1 - lam.double()).clamp(0, 1).sqrt()[:, None] * size).long()
+    start = torch.stack([centre_y, centre_x], dim=1) - side // 2
+    return torch.minimum(torch.cat([start, start + side], dim=1).clamp(min=0), size.repeat(1, 2))
 
 
 def box_share(boxes: Tensor, *, height: int, width: int) -> Tensor:
     """Return the share of an image `[n]` that each box covers, in float64."""
-    top, left, bottom, right = boxes.double().unbind(1)
-    return (bottom - top) * (right - left) / (height * width)
+    return (boxes[:, 2:] - boxes[:, :2]).prod(1).double() / (height * width)
 
 
 def paste(a: Tensor, b: Tensor, boxes: Tensor) -> Tensor:

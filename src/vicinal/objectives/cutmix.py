@@ -103,7 +103,8 @@ class CutMix(MixingObjective):
         lam = _random.beta(self.alpha, draws, generator=generator)
         centre_y = _random.integers(height, draws, generator=generator)
         centre_x = _random.integers(width, draws, generator=generator)
-        lam[~_random.coin(self.prob, draws, generator=generator)] = 1
+        if self.prob < 1:
+            lam[~_random.coin(self.prob, draws, generator=generator)] = 1
         partner = _random.permutation(n, generator=generator)
         boxes = cut_boxes(lam, centre_y, centre_x, height=height, width=width)
         mixed = bool((lam < 1).any())
