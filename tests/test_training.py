@@ -763,6 +763,20 @@ def test_batches_hold_both_categories_for_guided_mixup():
 # Precision, trackers, progress, mistakes
 
 
+def test_accelerate_settings_of_others_are_set_aside_and_put_back():
+    import accelerate
+    from accelerate.state import AcceleratorState
+
+    AcceleratorState._reset_state()
+    theirs = accelerate.Accelerator(cpu=True, gradient_accumulation_steps=3)
+    try:
+        fit(network(), Mixup(alpha=0.4), TRAIN, VAL, config=quick(mixed_precision="bf16", epochs=1))
+        assert theirs.mixed_precision == "no"
+        assert theirs.gradient_state.num_steps == 3
+    finally:
+        AcceleratorState._reset_state()
+
+
 def test_bf16_leaves_the_model_as_it_was():
     model = network()
     keys = set(vars(model))

@@ -28,7 +28,11 @@ Accelerator: TypeAlias = Any
 
 @contextmanager
 def accelerator(config: FitConfig, out: Path | None) -> Iterator[Accelerator]:
-    """Give an Accelerator, and leave nothing of it behind: its settings are global and could not be changed again."""
+    """Give an Accelerator of our own settings.
+
+    These are global in Accelerate and cannot be changed once they are made, so those of others (a Hugging Face Trainer
+    of the same process, say) are set aside and put back.
+    """
     accelerate = require("accelerate", "train")
     state = require("accelerate.state", "train")
     trackers = config.trackers
@@ -43,7 +47,10 @@ def accelerator(config: FitConfig, out: Path | None) -> Iterator[Accelerator]:
             raise ImportError(f"the tracker {name!r} is not installed: pip install {name}")
     if config.mixed_precision == "fp16" and only_cpu():
         raise ValueError("mixed_precision='fp16' needs a GPU, and there is none: use 'bf16'")
-    others_own = state.is_initialized()
+    kinds = (state.AcceleratorState, state.GradientState)
+    others = [dict(kind._shared_state) for kind in kinds]
+    for kind in kinds:
+        kind._reset_state()
     made = accelerate.Accelerator(
         cpu=only_cpu(),
         mixed_precision=config.mixed_precision,
@@ -54,16 +61,16 @@ def accelerator(config: FitConfig, out: Path | None) -> Iterator[Accelerator]:
         ),
     )
     try:
-        kind = made.distributed_type.value
-        if kind != "NO" and not kind.startswith("MULTI_"):
-            raise ValueError(f"fit trains in one process or with DistributedDataParallel, not with {kind}")
+        spread = made.distributed_type.value
+        if spread != "NO" and not spread.startswith("MULTI_"):
+            raise ValueError(f"fit trains in one process or with DistributedDataParallel, not with {spread}")
         yield made
     finally:
         for tracker in made.trackers:
             tracker.finish()
-        if not others_own:
-            state.AcceleratorState._reset_state()
-            state.GradientState._reset_state()
+        for kind, own in zip(kinds, others, strict=True):
+            kind._reset_state()
+            kind._shared_state.update(own)
 
 
 def only_cpu() -> bool:
