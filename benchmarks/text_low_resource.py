@@ -5,7 +5,9 @@
 
 A pretrained MiniLM-L6 is fine-tuned on 32 examples (batch 16, AdamW) and tested on a fixed sample. A seed decides the
 examples, the head's start, the order and every draw; all methods share it, so differences are paired. Finished cells
-are kept in `--cache` and skipped. `VICINAL_DATA` is a folder with `text/agnews` (`test.csv`: label 1–4, title, description;
+are kept in `--cache` and skipped.
+
+`VICINAL_DATA` is a folder with `text/agnews` (`test.csv`: label 1–4, title, description; and
 `train_slice_5k_title_desc.csv.gz`: text, label 0–3) and `text/imdb` (`imdb_{train,test}.jsonl.xz`: text, label).
 """
 
