@@ -263,7 +263,7 @@ def _like(result: Logits, model: Any) -> Any:
 
 
 def _fields(kind: type[Calibrator], *, init: bool) -> list[str]:
-    return [f.name for f in dataclasses.fields(kind) if f.init is init]  # type: ignore[arg-type]
+    return [f.name for f in dataclasses.fields(kind) if f.init is init]  # type: ignore[arg-type]  # every calibrator is a dataclass
 
 
 def _concrete(kind: type[Self]) -> Iterator[type[Self]]:

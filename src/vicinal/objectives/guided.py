@@ -42,7 +42,7 @@ from vicinal._arrays import at_least_float32
 from vicinal._checks import choice, flag, freeze, number
 from vicinal._forward import call, locate
 from vicinal._neighbours import arc_extremes, cosine_extremes, directions
-from vicinal._objective import Objective
+from vicinal._objective import CompositeObjective, Objective
 from vicinal._tables import SaliencyTable, check_index
 from vicinal._transformers import head_name
 from vicinal._typing import Batch, Model
@@ -225,7 +225,7 @@ class GuidedPlan:
 
 
 @final
-class BoundGuidedMixup(Objective):
+class BoundGuidedMixup(CompositeObjective):
     """A `GuidedMixup` with its categories; made by `GuidedMixup(…).bind(aum)`."""
 
     def __init__(
@@ -281,20 +281,6 @@ class BoundGuidedMixup(Objective):
                 )
                 terms[name] = weights[name] * loss.mean()
         return terms
-
-    def __call__(
-        self,
-        model: Model,
-        x: Batch,
-        y: Tensor,
-        *,
-        index: Tensor | None = None,
-        epoch: float | None = None,
-        generator: torch.Generator | None = None,
-    ) -> Tensor:
-        """Return the sum of the terms."""
-        terms = self.terms(model, x, y, index=index, epoch=epoch, generator=generator)
-        return torch.stack(list(terms.values())).sum()
 
     def plan(
         self, model: Model, logits: Tensor, y: Tensor, index: Tensor, *, generator: torch.Generator | None = None
