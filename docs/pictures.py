@@ -54,4 +54,4 @@ def draw(folder: Path) -> None:
 
 if __name__ == "__main__":
     draw(HERE / "img")
-    draw_puzzlemix(HERE / "methods" / "img")
+    draw_puzzlemix(HERE.parent / "src" / "vicinal" / "cards" / "img")

@@ -152,4 +152,4 @@ def small_cnn(images: Tensor, labels: Tensor, n_steps: int = 400) -> nn.Module:
 
 
 if __name__ == "__main__":
-    draw_puzzlemix(Path(__file__).parent / "methods" / "img")
+    draw_puzzlemix(Path(__file__).parents[1] / "src" / "vicinal" / "cards" / "img")

@@ -17,15 +17,17 @@ SOURCE = Path(vicinal.__file__).parent
 #: files may import each other only where the folder is one thing (`metrics/`), not a shelf of methods.
 LAYERS = [
     {"_typing", "_checks", "_random", "_arrays"},
-    {"mixing", "losses", "_forward", "_neighbours", "_puzzle", "_tables"},
-    {"_objective", "_calibrator", "_transformers"},
-    {"objectives", "calibrators", "metrics", "uncertainty", "dynamics", "gan", "robustness"},
+    {"mixing", "losses", "_files", "_forward", "_neighbours", "_probe", "_puzzle", "_tables", "_toys"},
+    {"_objective", "_calibrator", "_transformers", "_onnx"},
+    {"objectives", "calibrators", "metrics", "uncertainty", "dynamics"},
+    {"gan", "robustness"},
     {"expressions", "plots", "data", "models"},
     {"training", "bundle"},
-    {"integrations", "recipes"},
-    {"report", "cli"},
+    {"experiments"},
+    {"integrations", "recipes", "report"},
+    {"cli"},
 ]
-ONE_THING = {"metrics", "calibrators", "data", "models", "training"}
+ONE_THING = {"metrics", "calibrators", "gan", "data", "models", "training", "experiments", "cli", "report"}
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 
 

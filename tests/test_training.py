@@ -24,7 +24,7 @@ from torch import nn
 from torch.utils.data import Dataset, Subset, TensorDataset
 
 import vicinal
-from vicinal import AUM, ERM, GuidedMixup, LogitMix, Mixup, Warmup, _random, losses
+from vicinal import AUM, ERM, GuidedMixup, LogitMix, Mixup, Warmup, _files, _random, losses
 from vicinal.training import FitConfig, FitResult, batches, fit, folder, load_weights, loop, read_predictions
 from vicinal.training.batches import EpochPlan, MicroBatches
 
@@ -604,7 +604,7 @@ def test_without_a_folder_ctrl_c_is_pythons():
 def test_a_full_disk_leaves_the_checkpoint_before_it_intact(failing, tmp_path, monkeypatch):
     expected = network()
     fit(expected, ERM(), TRAIN, VAL, out=tmp_path / "a", config=quick())
-    real, calls = folder._sync, []
+    real, calls = _files.sync, []
 
     def full(path):
         calls.append(path.name)
@@ -613,7 +613,8 @@ def test_a_full_disk_leaves_the_checkpoint_before_it_intact(failing, tmp_path, m
         real(path)
 
     with monkeypatch.context() as patch:
-        patch.setattr(folder, "_sync", full)
+        patch.setattr(_files, "sync", full)
+        patch.setattr(folder, "sync", full)
         with pytest.raises(
             OSError, match=r"the disk is full; the checkpoint of step . is intact. Make room, then start"
         ) as found:

@@ -38,6 +38,7 @@ _HOMES = {
         "HistogramBinning",
     ],
     "vicinal.training": ["fit"],
+    "vicinal.bundle": ["Bundle", "load"],
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 _MODULES = ["calibrators", "losses", "metrics", "mixing", "plots"]
@@ -66,6 +67,8 @@ if TYPE_CHECKING:
     from vicinal import metrics as metrics
     from vicinal import mixing as mixing
     from vicinal import plots as plots
+    from vicinal.bundle import Bundle as Bundle
+    from vicinal.bundle import load as load
     from vicinal.calibrators import HistogramBinning as HistogramBinning
     from vicinal.calibrators import IsotonicCalibration as IsotonicCalibration
     from vicinal.calibrators import TemperatureScaling as TemperatureScaling

@@ -75,6 +75,22 @@ class Split(Dataset[tuple[Batch, int]]):
         """Return the original of the i-th sample: the row, the text or the path it came from."""
         return self._origins[self.indices[i]]
 
+    def relabelled(self, labels: Sequence[int], *, augment: str | None = None) -> Split:
+        """Return the same samples with other labels, `[len(self)]`, and perhaps another augmentation."""
+        if len(labels) != len(self):
+            raise ValueError(f"labels must be {len(self)}, one for each sample, got {len(labels)}")
+        known = dict(zip(self.indices, labels, strict=True))
+        return Split(
+            self.preprocessing,
+            self._items,
+            self._origins,
+            [known.get(i, -1) for i in range(len(self._items))],
+            self.indices,
+            augment=self.augment if augment is None else augment,
+            seed=self.seed,
+            notes=self.notes,
+        )
+
     def set_epoch(self, epoch: int, seed: int) -> None:
         """Say which epoch begins, so that its augmentation differs from the last one's."""
         self.epoch, self.seed = epoch, seed

@@ -22,7 +22,7 @@ Park & Caragea, "On the Calibration of Pre-trained Language Models using Mixup G
 and Saliency", ACL 2022.
 Pleiss et al., "Identifying Mislabeled Data using the Area Under the Margin Ranking", NeurIPS 2020.
 
-Deviations: this follows the paper where its published code differs; docs/methods/guidedmixup.md lists where.
+Deviations: this follows the paper where its published code differs; src/vicinal/cards/guidedmixup.md lists where.
 """
 
 from __future__ import annotations

@@ -14,11 +14,9 @@ nothing is ever unpickled.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import json
 import os
-import re
 import socket
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -30,10 +28,9 @@ import torch
 from torch import Tensor
 
 from vicinal._checks import require
+from vicinal._files import FORMAT, read_json, read_tensors, replacing, sync, write_json, write_tensors
 
 __all__ = ["RunFolder", "load_weights", "pack", "read_predictions", "unpack"]
-
-FORMAT = 1
 
 
 class RunFolder:
@@ -196,7 +193,7 @@ class RunFolder:
             if self.writes:
                 metrics = self._path() / "metrics.jsonl"
                 if metrics.exists():
-                    _sync(metrics)
+                    sync(metrics)
                 n_bytes = metrics.stat().st_size if metrics.exists() else 0
                 write_json(
                     folder / "checkpoint.json",
@@ -311,64 +308,7 @@ def unpack(packed: Any, tensors: Mapping[str, Tensor]) -> Any:
     return [unpack(value, tensors) for value in packed] if isinstance(packed, list) else packed
 
 
-# Files that are there whole or not at all
-
-
-@contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """Give a name to write to; afterwards the file is synced and moved to `path` at once."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        yield temporary
-        _sync(temporary)
-        os.replace(temporary, path)
-        _sync(path.parent)
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            temporary.unlink()
-
-
-def write_json(path: Path, value: Any) -> None:
-    """Write JSON, atomically."""
-    with replacing(path) as temporary:
-        temporary.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON object of this format."""
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path} is not JSON: {error}") from error
-    if not isinstance(value, dict) or value.get("format") != FORMAT:
-        found = value.get("format") if isinstance(value, dict) else None
-        raise ValueError(f"{path} is of format {found!r}, this version of vicinal reads {FORMAT}")
-    return value
-
-
-def write_tensors(path: Path, tensors: Mapping[str, Tensor], **metadata: str) -> None:
-    """Write safetensors, atomically."""
-    safetensors = require("safetensors.torch", "train")
-    seen: set[int] = set()
-    owned: dict[str, Tensor] = {}
-    for name, t in tensors.items():
-        t = t.detach().cpu().contiguous()
-        # The format has no aliases: tied weights are written twice, and load_state_dict ties them again.
-        owned[name] = t.clone() if t.untyped_storage().data_ptr() in seen else t
-        seen.add(t.untyped_storage().data_ptr())
-    with replacing(path) as temporary:
-        try:
-            safetensors.save_file(owned, temporary, metadata={"format": "pt", **metadata})
-        except Exception as error:  # the library has an error of its own for a failed write
-            if (found := re.search(r"os error (\d+)", str(error))) is None:
-                raise
-            raise OSError(int(found.group(1)), os.strerror(int(found.group(1)))) from error
-
-
-def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Read safetensors."""
-    tensors: dict[str, Tensor] = require("safetensors.torch", "train").load_file(path)
-    return tensors
+# Trees and predictions as files
 
 
 def write_tree(path: Path, tree: Mapping[str, Any]) -> None:
@@ -412,17 +352,6 @@ def read_predictions(path: str | os.PathLike[str]) -> tuple[Tensor, Tensor]:
     rows = table["logits"].combine_chunks()
     logits = torch.tensor(rows.flatten().to_numpy(zero_copy_only=False)).view(len(rows), -1)
     return logits, torch.tensor(table["label"].to_numpy())
-
-
-def _sync(path: Path) -> None:
-    """Wait until a file, or the names in a folder, are on the disk."""
-    if sys.platform == "win32" and path.is_dir():
-        return
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _try_lock(descriptor: int) -> bool:

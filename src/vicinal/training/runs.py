@@ -18,6 +18,7 @@ from torch.utils.data import default_collate
 
 from vicinal import _random, losses
 from vicinal._checks import require
+from vicinal._files import read_tensors, write_tensors
 from vicinal._forward import call, unwrap
 from vicinal._objective import Objective
 from vicinal._typing import Batch, Model, ObjectiveLike
@@ -27,7 +28,7 @@ from vicinal.objectives.schedule import unscheduled
 from vicinal.training.batches import Collate
 from vicinal.training.config import FitConfig
 from vicinal.training.environment import accelerator, only_cpu, prepared
-from vicinal.training.folder import RunFolder, read_predictions, read_tensors, write_tensors
+from vicinal.training.folder import RunFolder, read_predictions
 from vicinal.training.loop import Loop
 
 __all__ = ["FitResult", "fit"]

@@ -1,0 +1,40 @@
+"""How a trained model holds up: label noise, mislabelled samples, attacks, and the space between samples.
+
+Every probe leaves the model as it found it: modes, gradients and global generators are restored.
+"""
+
+from vicinal._toys import disc_in_ring, moons, spirals
+from vicinal.robustness.attacks import Attack, AttackErrors, attack_errors, fgsm, ifgsm, parse_attack
+from vicinal.robustness.audit import Audit, find_mislabelled, suspects, threshold_samples
+from vicinal.robustness.between import BetweenCurves, Curve, between_samples
+from vicinal.robustness.label_noise import (
+    BestAndLast,
+    NoiseErrors,
+    best_and_last,
+    corrupt_labels,
+    noise_errors,
+)
+
+__all__ = [
+    "corrupt_labels",
+    "noise_errors",
+    "NoiseErrors",
+    "best_and_last",
+    "BestAndLast",
+    "threshold_samples",
+    "suspects",
+    "find_mislabelled",
+    "Audit",
+    "fgsm",
+    "ifgsm",
+    "Attack",
+    "parse_attack",
+    "attack_errors",
+    "AttackErrors",
+    "between_samples",
+    "BetweenCurves",
+    "Curve",
+    "spirals",
+    "moons",
+    "disc_in_ring",
+]
