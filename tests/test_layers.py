@@ -21,13 +21,13 @@ LAYERS = [
     {"_objective", "_calibrator", "_transformers", "_onnx"},
     {"objectives", "calibrators", "metrics", "uncertainty", "dynamics"},
     {"gan", "robustness"},
-    {"expressions", "plots", "data", "models"},
+    {"expressions", "plots", "data", "models", "predictions"},
     {"training", "bundle"},
     {"experiments"},
     {"integrations", "recipes", "report"},
     {"cli"},
 ]
-ONE_THING = {"metrics", "calibrators", "gan", "data", "models", "training", "experiments", "cli", "report"}
+ONE_THING = {"metrics", "calibrators", "gan", "data", "models", "predictions", "training", "experiments", "cli", "report"}
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 
 

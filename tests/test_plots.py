@@ -15,7 +15,9 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402
 
 from vicinal import plots  # noqa: E402
-from vicinal.metrics import ReliabilityTable  # noqa: E402
+from vicinal.gan import fit_gan, ring_of_gaussians  # noqa: E402
+from vicinal.metrics import ReliabilityTable, max_probability, ood_report, risk_coverage  # noqa: E402
+from vicinal.robustness import between_samples, spirals  # noqa: E402
 
 
 def data(n=2_000, k=5, seed=0):
@@ -27,12 +29,47 @@ def data(n=2_000, k=5, seed=0):
 
 LOGITS, LABELS = data()
 TABLE = ReliabilityTable.from_logits(LOGITS, LABELS, n_bins=12)
+CURVE = risk_coverage(max_probability(LOGITS), LOGITS.argmax(1) == LABELS)
+OOD = ood_report(max_probability(LOGITS), max_probability(LOGITS[:700] / 3), n_bins=20)
+
+POINTS, ARMS = spirals(60, n_classes=3, generator=torch.Generator().manual_seed(0))
+
+
+class Plane(torch.nn.Sequential):
+    """A classifier of the plane that changes when it is not in eval mode."""
+
+    def __init__(self, n_classes=3):
+        torch.manual_seed(0)
+        super().__init__(torch.nn.Linear(2, 9), torch.nn.BatchNorm1d(9), torch.nn.ReLU(), torch.nn.Linear(9, n_classes))
+
+
+def curves(**kw):
+    return between_samples(Plane(), (POINTS, ARMS), pairs=20, generator=torch.Generator().manual_seed(0), **kw)
+
+
+CURVES = {"ERM": curves(), "Mixup": curves(lambdas=[-1, 0, 1, 2])}
+FITS = {
+    name: fit_gan(ring_of_gaussians(), alpha=alpha, iterations=2, keep_at=[1], hidden=[4], batch_size=4, n_samples=50)
+    for name, alpha in (("mixup", 0.2), ("plain", 0.0))
+}
+
+#: Figures of several panels, and how many they have; these take and return `axes`.
+PANELS = {
+    "decision_boundaries": (
+        lambda **kw: plots.decision_boundaries({"A": Plane(), "B": Plane()}, POINTS, ARMS, **kw),
+        2,
+    ),
+    "gan_panels": (lambda **kw: plots.gan_panels(FITS, **kw), 4),
+}
 
 FIGURES = {
     "reliability_diagram": lambda **kw: plots.reliability_diagram(TABLE, **kw),
     "confidence_histogram": lambda **kw: plots.confidence_histogram(TABLE, **kw),
     "accuracy_confidence_density": lambda **kw: plots.accuracy_confidence_density(LABELS, logits=LOGITS, **kw),
     "label_entropy": lambda **kw: plots.label_entropy((0.2, 1.0), **kw),
+    "between_curves": lambda **kw: plots.between_curves(CURVES, **kw),
+    "risk_coverage_curve": lambda **kw: plots.risk_coverage_curve(CURVE, **kw),
+    "score_histogram": lambda **kw: plots.score_histogram(OOD, **kw),
 }
 each = pytest.mark.parametrize("draw", FIGURES.values(), ids=FIGURES)
 
@@ -52,7 +89,7 @@ def texts(ax):
 
 
 def test_every_public_figure_is_tested():
-    assert set(FIGURES) == set(plots.__all__)
+    assert set(FIGURES) | set(PANELS) == set(plots.__all__)
 
 
 @each
@@ -240,9 +277,119 @@ def test_all_labels_are_counted(alpha):
         (lambda: plots.label_entropy(-1), "alpha must be"),
         (lambda: plots.label_entropy([]), "alpha is empty"),
         (lambda: plots.label_entropy(1, n_bins=0), "n_bins"),
+        (lambda: plots.decision_boundaries({}, POINTS, ARMS), "there are no models"),
+        (lambda: plots.decision_boundaries({"A": Plane()}, POINTS[:, :1], ARMS), r"points must have shape \[N, 2\]"),
+        (lambda: plots.decision_boundaries({"A": Plane()}, POINTS[1:], ARMS), "as many labels"),
+        (lambda: plots.decision_boundaries({"A": Plane(1)}, POINTS, ARMS), "K of at least 2"),
+        (lambda: plots.decision_boundaries({"A": Plane()}, POINTS, ARMS, axes=[1, 2]), "axes must be as many"),
+        (lambda: plots.between_curves({}), "curves is empty"),
+        (lambda: plots.between_curves(CURVES, what="loss"), "what must be one of"),
+        (lambda: plots.between_curves({"A": curves(gradient="none")}, what="gradient_norm"), "no gradient norm"),
+        (lambda: plots.gan_panels({}), "fits is empty"),
+        (lambda: plots.risk_coverage_curve(TABLE), "curve must be a RiskCoverage, .*got ReliabilityTable"),
+        (lambda: plots.risk_coverage_curve({}), "curve is empty"),
+        (lambda: plots.risk_coverage_curve({"a": None}), "curve must be a RiskCoverage, .*got NoneType"),
+        (lambda: plots.risk_coverage_curve(CURVE, confidence=2), "confidence must be"),
+        (lambda: plots.score_histogram(CURVE), "report must be an OODReport, got RiskCoverage"),
     ],
 )
 def test_bad_input_is_refused_before_a_figure_is_made(draw, match):
     with pytest.raises((ValueError, TypeError), match=match):
         draw()
     assert not plt.get_fignums()
+
+
+def test_the_area_under_the_drawn_curve_is_aurc():
+    small = risk_coverage([0.9, 0.8, 0.8, 0.6], [True, True, False, False])
+    for curve, tolerance in (
+        (small, 1e-12),
+        (CURVE, 1e-12),
+        (risk_coverage(np.arange(9_000), np.arange(9_000) % 7 > 0), 1e-3),
+    ):
+        ax = plots.risk_coverage_curve(curve)
+        steps = ax.patches[0].get_data()
+        assert steps.values @ np.diff(steps.edges) == pytest.approx(curve.aurc, abs=tolerance)
+        assert len(steps.values) <= 2_000
+        assert steps.edges[-1] == 1
+        best = ax.lines[0].get_ydata()
+        assert best[-1] == pytest.approx(curve.risk[-1])
+        assert f"AURC {curve.aurc_estimate()}" in texts(ax)
+        assert f"excess {curve.excess_aurc:.4f}" in texts(ax)
+        plt.close(ax.figure)
+
+
+def test_several_curves_are_named_and_one_without_errors_is_drawn():
+    right = risk_coverage([0.9, 0.8], [True, True])
+    ax = plots.risk_coverage_curve({"ours": CURVE, "theirs": right}, confidence=0)
+    assert texts(ax) == f"ours: AURC {CURVE.aurc:.4f} | theirs: AURC 0.0000"
+    assert not ax.lines
+    plt.close(ax.figure)
+    plt.close(plots.risk_coverage_curve(right).figure)
+
+
+def test_the_score_histogram_shows_shares_and_the_figures():
+    ax = plots.score_histogram(OOD)
+    for filled, counts in zip(ax.patches[::2], (OOD.in_counts, OOD.out_counts), strict=True):
+        np.testing.assert_allclose(filled.get_data().values, counts / counts.sum())
+    assert f"AUROC {OOD.auroc}" in texts(ax)
+    assert "FPR at 95 % TPR" in texts(ax)
+    assert "in-distribution (2,000) | out-of-distribution (700)" in texts(ax)
+    plt.close(ax.figure)
+    plt.close(plots.score_histogram(ood_report([1.0], [1.0])).figure)
+
+
+@pytest.mark.parametrize(("draw", "n"), PANELS.values(), ids=PANELS)
+def test_figures_of_panels_draw_on_the_axes_given_or_on_a_new_figure(draw, n, tmp_path):
+    made = np.array(draw()).reshape(-1)
+    assert len(made) == n
+    assert plt.fignum_exists(made[0].figure.number)
+    made[0].figure.savefig(tmp_path / "figure.svg")
+    plt.close(made[0].figure)
+    figure = matplotlib.figure.Figure()
+    rows = figure.subplots(2, n // 2, squeeze=False)
+    assert np.array(draw(axes=rows)).reshape(-1).tolist() == rows.reshape(-1).tolist()
+    assert all(ax.has_data() for ax in rows.flat)
+    assert not plt.get_fignums()
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_the_shading_is_what_the_model_predicts_and_the_model_is_left_alone(n_classes):
+    model = Plane(n_classes).train()
+    model[1].eval()
+    before, random = {k: v.clone() for k, v in model.state_dict().items()}, torch.get_rng_state()
+    figure = matplotlib.figure.Figure()
+    (ax,) = plots.decision_boundaries({"A": model}, POINTS, ARMS % n_classes, resolution=23, axes=[figure.subplots()])
+    assert all(torch.equal(v, before[k]) for k, v in model.state_dict().items())
+    assert torch.equal(torch.get_rng_state(), random)
+    assert [m.training for m in model] == [True, False, True, True]
+    image = ax.images[0]
+    left, right, bottom, top = image.get_extent()
+    model.eval()
+    colours = np.array([matplotlib.colors.to_rgb(c) for c in ("#0072B2", "#D55E00", "#009E73")])
+    for row, column in ((0, 0), (22, 3), (7, 22)):
+        x = torch.tensor([[left + (right - left) * column / 22, bottom + (top - bottom) * row / 22]])
+        probs = model(x).softmax(1)[0].detach().numpy()
+        sure = (probs.max() - 1 / n_classes) / (1 - 1 / n_classes)
+        expected = 1 - 0.55 * sure * (1 - colours[probs.argmax()])
+        np.testing.assert_allclose(image.get_array()[row, column], expected, atol=1e-4)
+    assert ax.get_title() == "A"
+
+
+def test_the_curves_are_drawn_with_their_intervals():
+    for what in ("misses", "gradient_norm", "mean_confidence"):
+        ax = plots.between_curves(CURVES, what=what)
+        drawn = {line.get_label(): line for line in ax.lines}
+        for name, held in CURVES.items():
+            np.testing.assert_allclose(drawn[name].get_ydata(), getattr(held, what).value)
+        assert sum(line.get_xdata() in ([0, 0], [1, 1]) for line in ax.lines if len(line.get_xdata()) == 2) == 2
+        plt.close(ax.figure)
+
+
+def test_a_row_is_a_gan_and_a_column_an_iteration():
+    rows = plots.gan_panels(FITS, n_points=20)
+    assert [row[0].get_ylabel() for row in rows] == ["mixup", "plain"]
+    assert [ax.get_title() for ax in rows[0]] == ["1 iterations", "2 iterations"]
+    for row, fit in zip(rows, FITS.values(), strict=True):
+        for ax, iteration in zip(row, (1, 2), strict=True):
+            np.testing.assert_allclose(ax.collections[1].get_offsets(), fit.samples[iteration][:20].numpy())
+    plt.close(rows[0][0].figure)

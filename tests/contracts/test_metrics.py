@@ -14,6 +14,24 @@ from vicinal.metrics import Comparison, Difference, Estimate, Evaluation, Reliab
 
 N, K = 60, 4
 
+
+def told_apart(score: Callable[..., np.ndarray]) -> Callable[..., float]:
+    """Return how well a score tells right predictions from wrong ones."""
+
+    def metric(labels, **held) -> float:
+        samples = evaluate(labels, **held).samples
+        right = samples.predictions == samples.labels
+        values = score(**held)
+        return metrics.auroc(values[right], values[~right])
+
+    return metric
+
+
+def curve(labels, **held) -> metrics.RiskCoverage:
+    samples = evaluate(labels, **held).samples
+    return metrics.risk_coverage(samples.confidence, samples.predictions == samples.labels)
+
+
 #: Every metric of labels and predictions, as a function that returns one number.
 METRICS: dict[str, Callable[..., float]] = {
     "accuracy": metrics.accuracy,
@@ -34,11 +52,18 @@ METRICS: dict[str, Callable[..., float]] = {
         for name, kind in inspect.get_annotations(Evaluation).items()
         if kind == "Estimate"
     },
+    **{name: told_apart(getattr(metrics, name)) for name in ("max_probability", "negative_entropy", "margin")},
+    "risk_coverage.aurc": lambda labels, **held: curve(labels, **held).aurc,
+    "RiskCoverage.excess_aurc": lambda labels, **held: curve(labels, **held).excess_aurc,
+    "RiskCoverage.aurc_estimate": lambda labels, **held: curve(labels, **held).aurc_estimate().high,
+    "RiskCoverage.risk_threshold": lambda labels, **held: curve(labels, **held).risk_threshold(0.95).upper_bound,
     "compare": lambda labels, **held: metrics.compare(evaluate(labels, **held), evaluate(labels, **held))["ece"].b,
 }
 #: Records, and functions of something other than labels and predictions; they are tested in `tests/metrics`.
 ELSEWHERE = {
     *(kind.__name__ for kind in (Comparison, Difference, Estimate, Evaluation, metrics.BinSums, metrics.Samples)),
+    *(kind.__name__ for kind in (metrics.OODReport, metrics.RiskThreshold)),
+    *("auroc", "average_precision", "energy", "fpr_at_tpr", "ood_report", "risk_threshold"),
     *("equal_mass_edges", "error_estimates", "maximum_error_estimate", "spearman", "spearman_estimate", "wilson"),
 }
 

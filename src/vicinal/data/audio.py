@@ -12,7 +12,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from scipy.signal import resample_poly
 from torch import Tensor
 
 from vicinal import _random
@@ -71,5 +70,7 @@ def read_sound(path: str | Path, rate: int = 16_000) -> np.ndarray[Any, Any]:
         raise ValueError("it holds NaN or infinite samples")
     common = gcd(rate, own_rate)
     if own_rate != rate:
+        from scipy.signal import resample_poly  # takes a second to import, which only sounds are worth
+
         mono = resample_poly(mono, rate // common, own_rate // common)
     return np.ascontiguousarray(mono, dtype=np.float32)

@@ -1,12 +1,16 @@
 """Experiments: data, a network, a method and a seed; one at a time, or a grid of them.
 
 `record` says what an experiment is, `usual` what it need not say, `run` makes a run of it (with `mistakes` for the
-report), and `grid` runs many and compares them.
+report), `grid` runs many, and `table` compares them. `probes` and `audit` look at a finished run.
 """
 
+from vicinal.experiments.audit import audited
+from vicinal.experiments.grid import run_grid
 from vicinal.experiments.mistakes import confident_mistakes, shown
-from vicinal.experiments.record import Experiment, folder_name
-from vicinal.experiments.run import Outcome, Scored, finished, run
+from vicinal.experiments.probes import attacks_on, ood_reports
+from vicinal.experiments.record import Experiment, data_name, folder_name
+from vicinal.experiments.run import Outcome, Scored, finished, reopen, run
+from vicinal.experiments.table import GridResult
 from vicinal.experiments.usual import usual_config, where_texts_are_mixed
 
 __all__ = [
@@ -15,6 +19,13 @@ __all__ = [
     "Scored",
     "run",
     "finished",
+    "reopen",
+    "run_grid",
+    "GridResult",
+    "ood_reports",
+    "attacks_on",
+    "audited",
+    "data_name",
     "folder_name",
     "usual_config",
     "where_texts_are_mixed",

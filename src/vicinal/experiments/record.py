@@ -11,7 +11,7 @@ from typing import Any
 
 from vicinal._checks import freeze, integer, nearest_names, number
 
-__all__ = ["Experiment", "folder_name"]
+__all__ = ["Experiment", "data_name", "folder_name"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,9 +105,20 @@ def folder_name(experiment: Experiment) -> str:
     >>> folder_name(Experiment(source="my data/wine.csv", method="LogitMix(Mixup(alpha=3.0))"))
     'wine-LogitMix-Mixup-alpha-3.0-seed0'
     """
-    stem = Path(experiment.source).name.partition(".")[0] or "data"
-    words = "".join(c if c.isalnum() or c in "._" else " " for c in f"{stem} {experiment.method}").split()
-    return f"{'-'.join(words)[:80]}-seed{experiment.seed}"
+    return f"{_words(f'{data_name(experiment.source)} {experiment.method}')[:80]}-seed{experiment.seed}"
+
+
+def data_name(source: str) -> str:
+    """Return a short name of the data that can be part of a file's.
+
+    >>> data_name("my data/red wine.csv"), data_name("hf:glue:sst2")
+    ('red-wine', 'hf-glue-sst2')
+    """
+    return _words(Path(source).name.partition(".")[0]) or "data"
+
+
+def _words(text: str) -> str:
+    return "-".join("".join(c if c.isalnum() or c in "._" else " " for c in text).split())
 
 
 def _option(name: str, value: Any) -> list[str]:

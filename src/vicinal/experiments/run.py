@@ -18,7 +18,7 @@ import dataclasses
 import hashlib
 import json
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,11 +37,11 @@ from vicinal.experiments.record import Experiment
 from vicinal.experiments.usual import usual_config, where_texts_are_mixed
 from vicinal.expressions import parse
 from vicinal.metrics import Evaluation, evaluate
-from vicinal.robustness.label_noise import corrupt_labels
+from vicinal.robustness.label_noise import corrupt_labels, noise_errors
 from vicinal.training import FitResult, fit, load_weights, read_predictions
 from vicinal.training.folder import write_predictions
 
-__all__ = ["Outcome", "Scored", "finished", "run"]
+__all__ = ["Outcome", "Scored", "finished", "reopen", "run"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,9 +207,24 @@ def finished(out: str | Path, experiment: Experiment | None = None) -> Outcome |
     return Outcome(found, out, facts, result, history, temperature, sets, evaluation.get("label_noise"))
 
 
-def _load(experiment: Experiment) -> Task:
+def reopen(outcome: Outcome) -> tuple[Bundle, Task]:
+    """Return the trained model of a run and its data, split as they were; data that have changed are an error."""
+    bundle = Bundle.load(outcome.out)
+    splits = {name: part for name, part in read_json(outcome.out / "splits.json").items() if name != "format"}
+    task = _load(outcome.experiment, splits=splits)
+    if task.fingerprint != bundle.fingerprint:
+        raise ValueError(
+            f"{outcome.experiment.source!r} has changed since {str(outcome.out)!r} was trained on it: restore it, or "
+            "train again"
+        )
+    return bundle, dataclasses.replace(task, train=_corrupted(task, outcome.experiment)[0])
+
+
+def _load(experiment: Experiment, *, splits: dict[str, list[int]] | None = None) -> Task:
     options = dict(experiment.data)
     options.setdefault("tokenizer", models.tokenizer_of(experiment.model))
+    if splits is not None:
+        options = {name: value for name, value in options.items() if name != "train_size"} | {"splits": splits}
     return data.load(experiment.source, **options)
 
 
@@ -249,7 +264,7 @@ def _conclude(
     if "test" in sets:
         mistakes = confident_mistakes(task.test, bundle.calibrated(sets["test"].logits), task.classes)
         write_json(out / "mistakes.json", {"format": FORMAT, "kind": task.kind, "mistakes": mistakes})
-    label_noise = None if noise is None else _noise_errors(bundle, task, sets, out, *noise)
+    label_noise = None if noise is None else _noise_errors(bundle, task, out, *noise)
     outcome = Outcome(experiment, out, facts, result.info, result.history, temperature, sets, label_noise)
     write_json(out / "evaluation.json", {"format": FORMAT, **outcome.to_dict()})
     return outcome
@@ -296,25 +311,22 @@ def _corrupted(task: Task, experiment: Experiment) -> tuple[Split, tuple[Tensor,
     return task.train.relabelled(labels.tolist()), (labels, mask)
 
 
-def _noise_errors(
-    bundle: Bundle, task: Task, sets: Mapping[str, Scored], out: Path, labels: Tensor, mask: Tensor
-) -> dict[str, Any]:
+def _noise_errors(bundle: Bundle, task: Task, out: Path, labels: Tensor, mask: Tensor) -> dict[str, Any]:
     """Return the errors of Zhang et al. (2018), Table 2, of the selected and of the last weights."""
     real = torch.tensor(task.train.labels)
-    plain = task.train.relabelled(task.train.labels or [], augment="none")
-    errors: dict[str, Any] = {"corrupted": int(mask.sum()), "changed": int((labels != real).sum())}
-    selected = bundle.module.state_dict()
-    selected = {name: t.clone() for name, t in selected.items()}
+    plain = task.train.relabelled(real.tolist(), augment="none")
+    found: dict[str, Any] = {"corrupted": int(mask.sum()), "changed": int((labels != real).sum())}
+    selected = {name: t.clone() for name, t in bundle.module.state_dict().items()}
     for which, weights in (("best", selected), ("last", load_weights(out, last=True))):
         bundle.module.load_state_dict(weights)
-        found = torch.cat([rows.argmax(dim=1) for rows in bundle.iter_logits(plain)])
-        errors[which] = {
-            "train_real": float((found != real).double().mean()),
-            "train_corrupted": float((found != labels).double().mean()),
-        }
+        errors = noise_errors(_predicted(bundle, plain), real, labels, mask)
+        found[which] = {f"train_{name}": error.value for name, error in vars(errors).items()}
         if len(task.test):
-            truth = torch.tensor(task.test.labels)
-            guess = torch.cat([rows.argmax(dim=1) for rows in bundle.iter_logits(task.test)])
-            errors[which]["test"] = float((guess != truth).double().mean())
+            wrong = _predicted(bundle, task.test) != torch.tensor(task.test.labels)
+            found[which]["test"] = float(wrong.double().mean())
     bundle.module.load_state_dict(selected)
-    return errors
+    return found
+
+
+def _predicted(bundle: Bundle, split: Split) -> Tensor:
+    return torch.cat([rows.argmax(dim=1) for rows in bundle.iter_logits(split)])

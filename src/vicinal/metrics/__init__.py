@@ -1,7 +1,8 @@
 """Is the model right, and does it know when? Calibration from one reliability table; proper scores; intervals.
 
-Files build on one another in this order: `_predictions` (one pass over predictions), `intervals`, `reliability`
-and `scores`, `classwise`, `evaluation`, `comparison`.
+Then what rests on knowing it: selective prediction and out-of-distribution detection. Files build on one another in
+this order: `_predictions` (one pass over predictions), `intervals`, `reliability`, `scores` and `ood`, `classwise` and
+`selective`, `evaluation`, `comparison`.
 """
 
 from vicinal.metrics.classwise import ClasswiseTable, classwise_ece
@@ -14,8 +15,20 @@ from vicinal.metrics.evaluation import (
     maximum_error_estimate,
 )
 from vicinal.metrics.intervals import Estimate, wilson
+from vicinal.metrics.ood import (
+    OODReport,
+    auroc,
+    average_precision,
+    energy,
+    fpr_at_tpr,
+    margin,
+    max_probability,
+    negative_entropy,
+    ood_report,
+)
 from vicinal.metrics.reliability import BinSums, ReliabilityTable, equal_mass_edges
 from vicinal.metrics.scores import accuracy, brier, mcc, nll, spearman, spearman_estimate, top_k
+from vicinal.metrics.selective import RiskCoverage, RiskThreshold, risk_coverage, risk_threshold
 
 __all__ = [
     "ReliabilityTable",
@@ -40,4 +53,17 @@ __all__ = [
     "Comparison",
     "Difference",
     "compare",
+    "RiskCoverage",
+    "RiskThreshold",
+    "risk_coverage",
+    "risk_threshold",
+    "OODReport",
+    "ood_report",
+    "auroc",
+    "average_precision",
+    "fpr_at_tpr",
+    "max_probability",
+    "negative_entropy",
+    "energy",
+    "margin",
 ]

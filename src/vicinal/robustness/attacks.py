@@ -334,8 +334,9 @@ def _limits(
     if least >= most:
         raise ValueError(f"clip must be two numbers (low, high) with low < high, got {clip!r}")
     floor, ceiling = (least - mean) / std, (most - mean) / std
-    # Normalising rounds: an input at the end of the range may lie beyond it by as much.
-    slack = 8 * torch.finfo(dtype).eps * torch.maximum(floor.abs(), ceiling.abs()).clamp(min=1)
+    # Normalising rounds (images mostly in float32): an input at the end of the range may lie beyond it by as much.
+    rounding = max(torch.finfo(dtype).eps, torch.finfo(torch.float32).eps)
+    slack = 8 * rounding * torch.maximum(floor.abs(), ceiling.abs()).clamp(min=1)
     if bool(((x < floor - slack) | (x > ceiling + slack)).any()):
         raw = x * std + mean
         raise ValueError(

@@ -31,7 +31,7 @@ from vicinal.training.environment import accelerator, only_cpu, prepared
 from vicinal.training.folder import RunFolder, read_predictions
 from vicinal.training.loop import Loop
 
-__all__ = ["FitResult", "fit"]
+__all__ = ["AUMRecorder", "FitResult", "fit"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,8 +146,8 @@ def fit(
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class _Recorder(Objective):
-    """Plain training that records the area under the margin."""
+class AUMRecorder(Objective):
+    """Plain training that records the area under the margin in `aum`."""
 
     aum: AUM
 
@@ -204,7 +204,7 @@ def _first_stage(
             write_tensors(initial, module.state_dict())
         process.wait_for_everyone()
         module.load_state_dict(read_tensors(initial))
-    recorder = _Recorder(AUM(len(train), saliency=getattr(unscheduled(objective), "pool", None) == "set"))
+    recorder = AUMRecorder(AUM(len(train), saliency=getattr(unscheduled(objective), "pool", None) == "set"))
     plainly = dataclasses.replace(
         config, select="last", patience=None, eval_every_steps=None, keep_predictions_at=(), trackers=()
     )

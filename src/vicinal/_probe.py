@@ -1,0 +1,73 @@
+"""Looking at a trained model without leaving a trace: modes, gradients and generators are as they were before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from vicinal._random import restored_globals
+from vicinal._typing import Model
+
+__all__ = ["batches_of", "device_of", "floating_input", "probing"]
+
+
+@contextmanager
+def probing(*models: Model) -> Iterator[None]:
+    """Put the models in eval mode; afterwards modes and global generators are as before, even after an error.
+
+    Gradients can be taken inside, whatever the caller's grad or inference mode is. Take them with
+    `torch.autograd.grad`, which writes to no parameter.
+    """
+    for model in models:
+        if not isinstance(model, nn.Module):
+            raise TypeError(f"model must be an nn.Module, got {type(model).__name__}")
+    modes = [(module, module.training) for model in models for module in model.modules()]
+    with restored_globals():
+        try:
+            for model in models:
+                model.eval()
+            with torch.inference_mode(False), torch.enable_grad():
+                yield
+        finally:
+            for module, training in modes:
+                module.training = training
+
+
+def device_of(model: Model) -> torch.device:
+    """Return the device of the model's first parameter or buffer; the CPU for a model that has none."""
+    for tensors in (model.parameters(), model.buffers()):
+        for t in tensors:
+            return t.device
+    return torch.device("cpu")
+
+
+def floating_input(x: Any, *, to: str) -> Tensor:
+    """Return `x` detached if it is a floating tensor `[B, …]`: what can be attacked or interpolated."""
+    if not isinstance(x, Tensor):
+        raise TypeError(
+            f"x must be a tensor to be {to}, got {type(x).__name__}: tokens have no gradient and nothing in between"
+        )
+    if not x.is_floating_point():
+        raise ValueError(f"x must be a floating tensor to be {to}, got {x.dtype}: turn uint8 images into floats first")
+    if x.ndim < 2 or len(x) == 0:
+        raise ValueError(f"x must have shape [B, …] with at least one row, got {list(x.shape)}")
+    return x.detach()
+
+
+def batches_of(data: Any, batch_size: int) -> Iterable[tuple[Any, Any]]:
+    """Yield pairs (x, y): the batches of a loader, or those of a tuple of two tensors `(x, y)`."""
+    if isinstance(data, tuple) and len(data) == 2 and isinstance(data[1], Tensor):
+        x, y = data
+        if not isinstance(x, Tensor) or len(x) != len(y):
+            rows = len(x) if isinstance(x, Tensor) else type(x).__name__
+            raise ValueError(f"data must be two tensors of as many rows, got {rows} and {len(y)}")
+        yield from zip(x.split(batch_size), y.split(batch_size), strict=True)
+        return
+    for batch in data:
+        if not (isinstance(batch, (tuple, list)) and len(batch) == 2):
+            raise TypeError(f"data must be tensors (x, y) or yield pairs (x, y), got a {type(batch).__name__}")
+        yield batch[0], batch[1]

@@ -1,0 +1,131 @@
+"""Two-dimensional toys: classes to draw decision boundaries of, and mixtures of Gaussians for GANs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from vicinal import _random
+from vicinal._checks import integer, number
+
+__all__ = ["GaussianMixture", "disc_in_ring", "grid_of_gaussians", "moons", "ring_of_gaussians", "spirals"]
+
+
+def spirals(
+    n: int, *, n_classes: int = 2, turns: float = 1.5, noise: float = 0.02, generator: torch.Generator | None = None
+) -> tuple[Tensor, Tensor]:
+    r"""Draw points on interleaved spiral arms, one class an arm (the toy of Bang et al. 2022, Figure 1).
+
+    Arm k is :math:`r\,(\cos\varphi, \sin\varphi)` with :math:`\varphi = 2\pi (\text{turns}\cdot r + k/K)` and r
+    evenly distributed over [0.1, 1], plus Gaussian noise. The figure's numbers are not published.
+
+    Parameters
+    ----------
+    n
+        Points in all; classes take turns, so their sizes differ by one at most.
+    n_classes, turns, noise
+        The arms, how often each winds around the origin, and the standard deviation of the noise.
+    generator
+        Where randomness comes from; torch's global generator if not given.
+
+    Returns
+    -------
+    points, labels
+        float32 `[n, 2]` and int64 `[n]`.
+
+    >>> points, labels = spirals(5)
+    >>> points.shape, labels
+    (torch.Size([5, 2]), tensor([0, 1, 0, 1, 0]))
+    """
+    labels = _take_turns(n, integer("n_classes", n_classes, low=1))
+    turns = number("turns", turns)
+    r = 0.1 + 0.9 * _random.uniform_like(torch.empty(len(labels)), generator=generator)
+    angle = 2 * math.pi * (turns * r + labels / n_classes)
+    return _noisy(r[:, None] * _on_circle(angle), noise, generator), labels
+
+
+def moons(n: int, *, noise: float = 0.1, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
+    """Draw points on two interleaving half circles of radius 1, as scikit-learn's `make_moons` does.
+
+    >>> moons(4, noise=0)[0][:, 1].abs() <= 1
+    tensor([True, True, True, True])
+    """
+    labels = _take_turns(n, 2)
+    angle = math.pi * _random.uniform_like(torch.empty(len(labels)), generator=generator)
+    upper = _on_circle(angle)
+    lower = torch.tensor([1.0, 0.5]) - upper
+    return _noisy(torch.where(labels[:, None] == 0, upper, lower), noise, generator), labels
+
+
+def disc_in_ring(n: int, *, noise: float = 0.0, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
+    """Draw a disc of class 1 with a ring of class 0 around it, both uniform in area.
+
+    This stands in for the toy of Zhang et al. (2018), Figure 1b, whose numbers are not published: the disc has
+    radius 0.5, the ring reaches from 0.8 to 1.2.
+
+    >>> points, labels = disc_in_ring(6)
+    >>> (points.norm(dim=1) <= 0.5) == (labels == 1)
+    tensor([True, True, True, True, True, True])
+    """
+    labels = _take_turns(n, 2)
+    low, high = torch.where(labels == 1, 0.0, 0.8), torch.where(labels == 1, 0.5, 1.2)
+    share, angle = _random.uniform_like(torch.empty(2, len(labels)), generator=generator)
+    r = (low**2 + share * (high**2 - low**2)).sqrt()
+    return _noisy(r[:, None] * _on_circle(2 * math.pi * angle), noise, generator), labels
+
+
+@dataclass(frozen=True, eq=False)
+class GaussianMixture:
+    """Equally likely round Gaussians in the plane.
+
+    Attributes
+    ----------
+    centres
+        float32 `[M, 2]`.
+    std
+        The standard deviation of each coordinate.
+    """
+
+    centres: Tensor
+    std: float
+
+    def sample(self, n: int, *, generator: torch.Generator | None = None) -> Tensor:
+        """Draw `n` points, float32 `[n, 2]`."""
+        chosen = self.centres[_random.integers(len(self.centres), integer("n", n, low=1), generator=generator)]
+        return chosen + self.std * _random.normal_like(chosen, generator=generator)
+
+
+def ring_of_gaussians(n_modes: int = 8, *, radius: float = 2.0, std: float = 0.02) -> GaussianMixture:
+    """Return Gaussians on a circle; by default the eight of Gulrajani et al. (2017), before they are rescaled.
+
+    >>> ring_of_gaussians(4).sample(10).shape
+    torch.Size([10, 2])
+    """
+    angle = 2 * math.pi * torch.arange(integer("n_modes", n_modes, low=1)) / n_modes
+    return GaussianMixture(number("radius", radius, above=0) * _on_circle(angle), number("std", std, above=0))
+
+
+def grid_of_gaussians(n_side: int = 5, *, spacing: float = 2.0, std: float = 0.05) -> GaussianMixture:
+    """Return Gaussians on a square grid around the origin; by default the 25 of Gulrajani et al. (2017), not rescaled.
+
+    >>> grid_of_gaussians(3).centres[:4].tolist()
+    [[-2.0, -2.0], [-2.0, 0.0], [-2.0, 2.0], [0.0, -2.0]]
+    """
+    steps = torch.arange(integer("n_side", n_side, low=1)) - (n_side - 1) / 2
+    line = number("spacing", spacing, above=0) * steps
+    return GaussianMixture(torch.cartesian_prod(line, line).view(-1, 2), number("std", std, above=0))
+
+
+def _take_turns(n: int, n_classes: int) -> Tensor:
+    return torch.arange(integer("n", n, low=1)) % n_classes
+
+
+def _on_circle(angle: Tensor) -> Tensor:
+    return torch.stack([angle.cos(), angle.sin()], dim=-1)
+
+
+def _noisy(points: Tensor, noise: float, generator: torch.Generator | None) -> Tensor:
+    return points + number("noise", noise, low=0) * _random.normal_like(points, generator=generator)

@@ -1,0 +1,18 @@
+"""The command. `app` has the list of commands, each of which is one file; torch is imported only by one that runs."""
+
+from __future__ import annotations
+
+import sys
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Run the command line."""
+    try:
+        from vicinal.cli.app import app
+    except ImportError as error:
+        if error.name is None or error.name.startswith("vicinal"):
+            raise
+        sys.exit(f"the command needs {error.name}, which is not installed: pip install 'vicinal[train]'")
+    app()

@@ -1,0 +1,176 @@
+"""`vicinal evaluate`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from vicinal.cli.speaking import Speaker, kindly, percent
+from vicinal.cli.train import show_outcome
+
+__all__ = ["evaluate"]
+
+_OF_FILE = "Predictions file (what columns hold is told by their names)"
+_OF_RUN = "Run"
+
+
+@kindly
+def evaluate(
+    what: Annotated[
+        Path, typer.Argument(metavar="FILE|RUN", help="Predictions as CSV, Parquet or NPZ, or a run's folder.")
+    ],
+    report: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the report here, as HTML.")] = None,
+    bins: Annotated[int, typer.Option(help="Bins of the calibration errors.")] = 15,
+    label: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="The column of labels.", rich_help_panel=_OF_FILE)
+    ] = None,
+    kind: Annotated[
+        str | None,
+        typer.Option(metavar="probs|logits|confidence", help="What the scores are.", rich_help_panel=_OF_FILE),
+    ] = None,
+    columns: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMN", help="A column of scores; once for each class.", rich_help_panel=_OF_FILE),
+    ] = None,
+    classes: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="A class, in the order of class numbers.", rich_help_panel=_OF_FILE),
+    ] = None,
+    missing: Annotated[
+        str, typer.Option(metavar="error|drop", help="What to do with missing values.", rich_help_panel=_OF_FILE)
+    ] = "error",
+    normalise: Annotated[
+        bool, typer.Option("--normalise", help="Divide probabilities by their sum.", rich_help_panel=_OF_FILE)
+    ] = False,
+    encoding: Annotated[
+        str | None, typer.Option(help="How a text file is written, such as latin-1.", rich_help_panel=_OF_FILE)
+    ] = None,
+    ood: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="DATA|noise",
+            help="Tell the test set from these data, or from Gaussian noise; may be repeated.",
+            rich_help_panel=_OF_RUN,
+        ),
+    ] = None,
+    ood_score: Annotated[
+        str,
+        typer.Option(metavar="max_probability|entropy|energy|margin", help="By this score.", rich_help_panel=_OF_RUN),
+    ] = "max_probability",
+    attack: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME:EPSILON[:STEPS]",
+            help="Attack the test images: fgsm:4/255, ifgsm:4/255:10; may be repeated.",
+            rich_help_panel=_OF_RUN,
+        ),
+    ] = None,
+    attack_from: Annotated[
+        Path | None,
+        typer.Option(metavar="RUN", help="Use this run's gradients: a black-box attack.", rich_help_panel=_OF_RUN),
+    ] = None,
+    data_root: Annotated[
+        str | None, typer.Option(metavar="FOLDER", help="Where named data sets are.", rich_help_panel=_OF_RUN)
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line, for machines.")] = False,
+) -> None:
+    """Say how far probabilities can be trusted: those of a file, of any size, or of a run."""
+    speaker = Speaker(as_json=as_json)
+    if what.is_dir():
+        of_file = {"--label": label, "--kind": kind, "--columns": columns, "--classes": classes, "--encoding": encoding}
+        _refuse(of_file, "are for a predictions file, and this is a run's folder")
+        _evaluate_run(speaker, what, report, ood or [], ood_score, attack or [], attack_from, data_root)
+        return
+    _refuse({"--ood": ood, "--attack": attack}, f"needs a run's folder: {str(what)!r} has no model")
+    from vicinal.predictions import evaluate_file, open_file
+
+    file = open_file(
+        what,
+        label=label,
+        kind=kind,
+        columns=columns or None,
+        classes=classes or None,
+        encoding=encoding,
+        missing=missing,
+        normalise=normalise,
+    )
+    with speaker.progress("rows", file.n_rows) as advance:
+        seen = 0
+
+        def move(n: int, total: int | None) -> None:
+            nonlocal seen
+            advance(n - seen)
+            seen = n
+
+        found = evaluate_file(file, n_bins=bins, progress=move)
+    speaker.event("result", found.to_dict())
+    speaker.say(str(found))
+    if report is not None:
+        from vicinal.report import write_predictions
+
+        write_predictions(found, report)
+        speaker.say(f"report: {report}")
+
+
+def _evaluate_run(
+    speaker: Speaker,
+    run: Path,
+    report: Path | None,
+    ood: list[str],
+    ood_score: str,
+    attack: list[str],
+    attack_from: Path | None,
+    data_root: str | None,
+) -> None:
+    from vicinal.experiments import attacks_on, finished, ood_reports
+
+    outcome = finished(run)
+    if outcome is None:
+        started = (run / "config.json").exists()
+        raise ValueError(
+            f"{str(run)!r} is not finished: give its `vicinal train` command again, and it goes on"
+            if started
+            else f"{str(run)!r} is no run of vicinal: it has no evaluation.json"
+        )
+    strange = ood_reports(outcome, ood, score=ood_score, data_root=data_root) if ood else []
+    source = None if attack_from is None else str(attack_from)
+    attacked = attacks_on(outcome, attack, source=source) if attack else []
+    speaker.event(
+        "result",
+        {
+            **outcome.to_dict(),
+            "ood": [{"data": name, "score": ood_score, **found.to_dict()} for name, found in strange],
+            "attacks": [found.to_dict() for _, found in attacked],
+        },
+    )
+    show_outcome(speaker, outcome)
+    if strange:
+        rows = [[name, *(percent(figure) for figure in found.figures.values())] for name, found in strange]
+        columns = ["", "AUROC", "AUPR in", "AUPR out", "FPR at 95 % TPR"]
+        speaker.table(f"telling the test set from other data, by {ood_score.replace('_', ' ')}", columns, rows)
+    if attacked:
+        rows = [_attack_row(name, found) for name, found in attacked]
+        box = "white" if attack_from is None else "black"
+        speaker.table(f"errors on attacked test images ({box} box)", ["", *_attack_columns(attacked[0][1])], rows)
+    if report is not None:
+        from vicinal.report import write_run
+
+        write_run(outcome, report, ood=strange, attacks=attacked)
+        speaker.say(f"report: {report}")
+
+
+def _attack_columns(found: Any) -> list[str]:
+    return [f"top-{k}, {state}" for k in found.clean for state in ("clean", "attacked")]
+
+
+def _attack_row(name: str, found: Any) -> list[str]:
+    return [name, *(percent(errors[k]) for k in found.clean for errors in (found.clean, found.attacked))]
+
+
+def _refuse(given: dict[str, Any], why: str) -> None:
+    """Refuse options that mean nothing here instead of passing over them."""
+    for name, value in given.items():
+        if value:
+            raise ValueError(f"{name} {why}")

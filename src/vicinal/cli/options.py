@@ -1,0 +1,158 @@
+"""The options that training commands share: of the data, of the network, of the training.
+
+Each has the name of the argument or field that it sets (`vicinal.data.load`, `vicinal.training.FitConfig`), so a table
+is enough; `shared` adds them to a command's own, and hands the command what was given.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+__all__ = ["OPTION_NAMES", "Given", "shared"]
+
+
+def _share_or_number(text: str) -> float | int:
+    """Return `0.2` as a share and `300` as a number of samples."""
+    try:
+        return int(text)
+    except ValueError:
+        pass
+    try:
+        return float(text)
+    except ValueError:
+        raise typer.BadParameter(f"must be a share such as 0.15, or a number such as 300, got {text!r}") from None
+
+
+@dataclass(frozen=True)
+class _Option:
+    name: str
+    kind: Any
+    help: str
+    metavar: str | None = None
+
+
+_DATA = [
+    _Option("target", str, "Column of a table that holds the class.", "COLUMN"),
+    _Option("text", list[str], "Column that holds the text; twice for pairs of texts.", "COLUMN"),
+    _Option("kind", str, "What the data are, where that is not inferred right.", "tabular|text|image|audio"),
+    _Option("train_size", int, "Train on this many samples only, every class in its proportion."),
+    _Option("val", "share", "Share (or number) of samples held out to select and calibrate.  [default: 0.15]"),
+    _Option("test", "share", "Share (or number) of samples held out to evaluate.  [default: 0.15]"),
+    _Option("split_seed", int, "What the split is drawn from.  [default: 0]"),
+    _Option("max_bad", "share", "Share (or number) of unreadable rows or files to put up with.  [default: 0.05]"),
+    _Option("rare", str, "What to do with classes of one sample.", "error|train"),
+    _Option("encoding", str, "How a text file is written, such as latin-1."),
+    _Option("header", bool, "Whether the first line of a table names the columns."),
+    _Option("max_length", int, "The most tokens of a text.  [default: 256]"),
+    _Option("image_size", int, "Side of the images in pixels; their own up to 64, else 224."),
+    _Option("augment", str, "How training images are varied.", "standard|crop|none"),
+    _Option("seconds", float, "Length of a sound.  [default: 1.0]"),
+    _Option("data_root", str, "Where named data sets are; else the folder in VICINAL_DATA.", "FOLDER"),
+]
+_MODEL = [
+    _Option("model", str, "A network by name, or a Hugging Face checkpoint; else the usual one for the data.", "NAME"),
+    _Option("model_option", list[str], "An option of the network, such as dropout=0.3.", "NAME=VALUE"),
+]
+_TRAINING = [
+    _Option("epochs", int, "Passes over the training set."),
+    _Option("steps", int, "Train for this many steps instead."),
+    _Option("batch_size", int, "Samples in a batch."),
+    _Option("accumulation", int, "Batches per step."),
+    _Option("optimizer", str, "How weights are updated.", "sgd|adam|adamw|adadelta"),
+    _Option("lr", float, "Learning rate."),
+    _Option("momentum", float, "Of SGD."),
+    _Option("nesterov", bool, "Nesterov's momentum, of SGD."),
+    _Option("rho", float, "Of Adadelta."),
+    _Option("weight_decay", float, "Weight decay."),
+    _Option("schedule", str, "How the learning rate changes.", "constant|milestones|cosine|linear"),
+    _Option("milestones", list[float], "Epoch from which the rate is multiplied by --factor; may be repeated."),
+    _Option("factor", float, "See --milestones."),
+    _Option("warmup_epochs", float, "Raise the rate from 0 over so many epochs."),
+    _Option("warmup_steps", int, "Raise the rate from 0 over so many steps."),
+    _Option("clip_norm", float, "Scale the gradient down to this norm."),
+    _Option("mixed_precision", str, "Compute in half precision.", "no|bf16|fp16"),
+    _Option("select", str, "Keep the weights of the best epoch by this validation figure.", "nll|accuracy|mcc|last"),
+    _Option("patience", int, "Stop after so many evaluations without a lower validation NLL."),
+    _Option("eval_every", int, "Evaluate every so many epochs."),
+    _Option("eval_every_steps", int, "Evaluate every so many steps instead."),
+    _Option("keep_predictions_at", list[int], "Keep the validation predictions of this epoch; may be repeated."),
+    _Option("checkpoint_minutes", float, "How often a checkpoint is written."),
+    _Option("num_workers", int, "Processes that load data."),
+    _Option("trackers", list[str], "Where metrics are logged: tensorboard, wandb, …; may be repeated.", "NAME"),
+]
+_PANELS = (("Data", _DATA), ("Network", _MODEL), ("Training (usual values depend on the data)", _TRAINING))
+
+#: The names of all of these, as arguments; an error that names one is put in the command line's words.
+OPTION_NAMES = tuple(option.name for _, options in _PANELS for option in options)
+
+
+@dataclass(frozen=True)
+class Given:
+    """What was given of the shared options, by what it is for: the parts of an `Experiment`."""
+
+    data: dict[str, Any]
+    model: str | None
+    model_options: dict[str, Any]
+    training: dict[str, Any]
+
+
+def shared(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the shared options to a command, which takes them as one argument, `given: Given`."""
+    signature = inspect.signature(command, eval_str=True)
+    own = [parameter for name, parameter in signature.parameters.items() if name != "given"]
+    added = [_parameter(option, panel) for panel, options in _PANELS for option in options]
+
+    def run(**values: Any) -> None:
+        found = {name: values.pop(name) for name in OPTION_NAMES}
+        command(given=_collected(found), **values)
+
+    parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own] + added
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {p.name: p.annotation for p in parameters}
+    return run
+
+
+def _parameter(option: _Option, panel: str) -> inspect.Parameter:
+    flag = f"--{option.name.replace('_', '-')}"
+    settings: dict[str, Any] = {"help": option.help, "rich_help_panel": panel, "show_default": False}
+    kind: Any = option.kind
+    if kind == "share":
+        kind = str
+        settings["metavar"] = "SHARE|NUMBER"
+    if option.metavar is not None:
+        settings["metavar"] = option.metavar
+    names = [f"{flag}/--no-{flag[2:]}"] if kind is bool else [flag]
+    annotation = Annotated[kind | None, typer.Option(*names, **settings)]
+    return inspect.Parameter(option.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+
+
+def _collected(found: dict[str, Any]) -> Given:
+    given = {name: value for name, value in found.items() if value not in (None, [])}
+    for option in _DATA:
+        if option.kind == "share" and option.name in given:
+            given[option.name] = _share_or_number(given[option.name])
+    data = {("seed" if o.name == "split_seed" else o.name): given[o.name] for o in _DATA if o.name in given}
+    if len(data.get("text", ())) == 1:
+        data["text"] = data["text"][0]
+    training = {o.name: given[o.name] for o in _TRAINING if o.name in given}
+    return Given(data, given.get("model"), _model_options(given.get("model_option", [])), training)
+
+
+def _model_options(words: list[str]) -> dict[str, Any]:
+    options: dict[str, Any] = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not (name and equals):
+            raise typer.BadParameter(f"--model-option must be NAME=VALUE, such as dropout=0.3, got {word!r}")
+        try:
+            options[name] = json.loads(value)
+        except ValueError:
+            options[name] = value
+    return options

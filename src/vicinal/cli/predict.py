@@ -1,0 +1,124 @@
+"""`vicinal predict`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from vicinal.cli.speaking import Speaker, kindly
+
+if TYPE_CHECKING:
+    from vicinal.bundle import Bundle
+    from vicinal.data import Split
+    from vicinal.metrics.selective import RiskThreshold
+
+__all__ = ["predict"]
+
+#: The answer of a row that is passed on.
+ABSTAIN = "abstain"
+
+
+@kindly
+def predict(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder.")],
+    data: Annotated[str, typer.Argument(help="New data of the same kind, labelled or not.")],
+    out: Annotated[Path, typer.Option(metavar="FILE", help="Where to: .csv, .csv.gz, .tsv, .parquet or .npz.")],
+    max_risk: Annotated[
+        float | None,
+        typer.Option(
+            help="Answer only as many rows as keep the share of wrong answers below this; the others abstain."
+        ),
+    ] = None,
+    certainty: Annotated[float, typer.Option(help="How sure --max-risk must hold.")] = 0.95,
+    batch_size: Annotated[int, typer.Option(help="Samples at a time.")] = 256,
+    max_bad: Annotated[float, typer.Option(help="The share of unreadable rows or files to put up with.")] = 0.05,
+    encoding: Annotated[str | None, typer.Option(help="How a text file is written, such as latin-1.")] = None,
+    header: Annotated[bool, typer.Option(help="Whether the first line of a table names the columns.")] = True,
+    data_root: Annotated[str | None, typer.Option(metavar="FOLDER", help="Where named data sets are.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line, for machines.")] = False,
+) -> None:
+    """Write each row's class and calibrated probabilities.
+
+    The file has the number of the row (or the name of the file), `prediction`, `confidence` and a column of probability
+    for each class.
+    """
+    import vicinal
+    from vicinal.predictions import write
+    from vicinal.predictions.writing import check_output
+
+    check_output(out)
+    speaker = Speaker(as_json=as_json)
+    bundle = vicinal.load(run)
+    rule = None if max_risk is None else _rule(run, max_risk, certainty)
+    if rule is not None and ABSTAIN in bundle.classes:
+        raise ValueError(f"a class is called {ABSTAIN!r}, which is what --max-risk writes where it gives no answer")
+    split = bundle.read(data, max_bad=max_bad, encoding=encoding, header=header, data_root=data_root)
+    for note in split.notes:
+        speaker.note(note)
+    answered = _Counter()
+    with speaker.progress("predicting", len(split)) as advance:
+        n = write(out, bundle.classes, _chunks(bundle, split, batch_size, rule, answered, advance))
+    speaker.event("result", {"out": str(out), "rows": n, **({} if rule is None else answered.facts(n, rule))})
+    speaker.say(f"{out}: {n:,} rows, {len(bundle.classes)} classes, temperature {bundle.temperature:.3f}")
+    if rule is not None:
+        speaker.say(answered.sentence(n, rule))
+
+
+class _Counter:
+    """How many rows were answered."""
+
+    def __init__(self) -> None:
+        self.n = 0
+
+    def facts(self, n: int, rule: RiskThreshold) -> dict[str, Any]:
+        """Return what a machine wants to know of the rule."""
+        return {"answered": self.n, "coverage": self.n / n, "threshold": rule.threshold, "risk_bound": rule.upper_bound}
+
+    def sentence(self, n: int, rule: RiskThreshold) -> str:
+        """Return what a person wants to know of the rule."""
+        if rule.n_accepted == 0:
+            return f"no row is answered: the held-out data cannot show a risk of at most {rule.max_risk:g}"
+        return (
+            f"{self.n:,} of {n:,} rows answered ({100 * self.n / n:.1f} %), where the confidence is above "
+            f"{rule.threshold:.4f}; on data like the held-out ones at most {100 * rule.max_risk:g} % of answers are "
+            f"wrong ({100 * rule.confidence_level:g} % certain)"
+        )
+
+
+def _rule(run: Path, max_risk: float, certainty: float) -> RiskThreshold:
+    """Return the threshold that the test set, which neither training nor calibration has seen, can vouch for."""
+    from vicinal.experiments import finished
+    from vicinal.metrics import risk_threshold
+
+    outcome = finished(run)
+    if outcome is None or "test" not in outcome.sets:
+        raise ValueError(f"--max-risk needs the held-out predictions of a run, and {str(run)!r} has none")
+    samples = outcome.test.after.samples
+    correct = samples.predictions == samples.labels
+    return risk_threshold(samples.confidence, correct, max_risk, confidence_level=certainty)
+
+
+def _chunks(
+    bundle: Bundle, split: Split, batch_size: int, rule: RiskThreshold | None, answered: _Counter, advance: Any
+) -> Iterator[tuple[dict[str, Any], Any]]:
+    """Yield the columns to keep and the probabilities, a batch at a time."""
+    import numpy as np
+
+    names = np.array(bundle.classes, dtype=object)
+    origin = "file" if bundle.preprocessing.kind in ("image", "audio") else None
+    first = 0
+    for logits in bundle.iter_logits(split, batch_size=batch_size, progress=advance):
+        probs = bundle.calibrated(logits).numpy()
+        rows = range(first, first + len(probs))
+        first += len(probs)
+        columns: dict[str, Any] = {"row": [split.indices[i] for i in rows]}
+        if origin is not None:
+            columns[origin] = [str(split.raw(i)) for i in rows]
+        if rule is not None:
+            sure = probs.max(axis=1) > rule.threshold
+            answered.n += int(sure.sum())
+            columns["answer"] = np.where(sure, names[probs.argmax(axis=1)], ABSTAIN).tolist()
+        yield columns, probs

@@ -1,0 +1,200 @@
+"""What a command says, and how: tables for people, lines of JSON for machines, errors that say what to do."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import re
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, ParamSpec, TextIO
+
+import typer
+
+from vicinal.cli.options import OPTION_NAMES
+
+__all__ = ["Speaker", "kindly", "percent"]
+
+P = ParamSpec("P")
+
+#: What a mistake of the user's, or of the machine's, raises; anything else is a fault of ours and shows a traceback.
+_EXPECTED = (ValueError, TypeError, OSError, ImportError, RuntimeError, FloatingPointError, MemoryError)
+
+
+def is_main() -> bool:
+    """Whether this process speaks: the only one, or the first of those that torchrun started."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+def kindly(command: Callable[P, None]) -> Callable[P, None]:
+    """Let a command end with one sentence instead of a traceback; VICINAL_TRACEBACK=1 shows that too."""
+
+    @functools.wraps(command)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("default", UserWarning)
+            warnings.showwarning = _show_warning
+            try:
+                command(*args, **kwargs)
+            except KeyboardInterrupt as interruption:
+                _say_error(str(interruption) or "stopped", label="Stopped")
+                raise typer.Exit(130) from None
+            except _EXPECTED as error:
+                if os.environ.get("VICINAL_TRACEBACK"):
+                    raise
+                _say_error(_explained(error))
+                raise typer.Exit(1) from None
+            finally:
+                _leave_process_group()
+
+    return run
+
+
+class Speaker:
+    """Where a command's words go.
+
+    Parameters
+    ----------
+    as_json
+        Print one JSON object a line, for machines, and nothing else.
+    """
+
+    def __init__(self, *, as_json: bool) -> None:
+        self.as_json = as_json
+        self._shown = is_main()
+
+    def note(self, text: str) -> None:
+        """Say something worth knowing."""
+        if self.as_json:
+            self.event("note", {"text": text})
+        elif self._shown:
+            _console().print(text, style="dim", markup=False, highlight=False)
+
+    def say(self, text: str) -> None:
+        """Say a line that belongs to the answer; a machine has it in the result."""
+        if self._shown and not self.as_json:
+            _console().print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def event(self, kind: str, fields: Mapping[str, Any]) -> None:
+        """Print a line of JSON, if that is asked for."""
+        if self._shown and self.as_json:
+            print(json.dumps({"event": kind, **_json_ready(fields)}, ensure_ascii=False), flush=True)  # noqa: T201
+
+    def table(self, title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, figures: bool = True) -> None:
+        """Show a table; the first column holds names, the others figures or words."""
+        if not self._shown or self.as_json:
+            return
+        from rich import box
+        from rich.table import Table
+        from rich.text import Text
+
+        if title:  # rich would break a title where the table ends
+            self.say(title)
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+        for number, column in enumerate(columns):
+            table.add_column(Text(column), justify="right" if number and figures else "left", overflow="fold")
+        for row in rows:
+            table.add_row(*(Text(cell) for cell in row))
+        _console().print(table)
+
+    def markdown(self, text: str) -> None:
+        """Show a page: laid out on a terminal, as it is in a pipe."""
+        if not self._shown or self.as_json:
+            return
+        if not sys.stdout.isatty():
+            self.say(text)
+            return
+        from rich.markdown import Markdown
+
+        _console().print(Markdown(text))
+
+    @contextmanager
+    def progress(self, title: str, total: int | None) -> Iterator[Callable[[int], None]]:
+        """Give a function to call with how many are done; shown on a terminal only."""
+        if not self._shown or self.as_json or not sys.stderr.isatty():
+            yield lambda n: None
+            return
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        text = TextColumn("{task.description}", markup=False)
+        with Progress(
+            text, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), console=Console(stderr=True)
+        ) as bar:
+            task = bar.add_task(title, total=total)
+            yield lambda n: bar.advance(task, n)
+
+
+def percent(estimate: Any) -> str:
+    """Return a share and its interval in per cent.
+
+    >>> from vicinal.metrics import Estimate
+    >>> percent(Estimate(0.9123, 0.9, 0.925))
+    '91.2 % (90.0–92.5)'
+    """
+    return f"{100 * estimate.value:.1f} % ({100 * estimate.low:.1f}–{100 * estimate.high:.1f})"
+
+
+def _console(file: TextIO | None = None) -> Any:
+    from rich.console import Console
+
+    # In a pipe rich would break lines at 80 characters, in the middle of what a program may look for.
+    width = None if (file or sys.stdout).isatty() else 1000
+    return Console(file=file or sys.stdout, width=width)
+
+
+def _explained(error: BaseException) -> str:
+    """Return an error's message, in the words of the command line: `rare='train'` becomes `--rare train`."""
+    if isinstance(error, MemoryError):
+        return "out of memory: use a smaller --batch-size"
+    text = str(error) if not isinstance(error, OSError) or error.strerror is None else _of_system(error)
+    known = "|".join(OPTION_NAMES)
+    return re.sub(
+        rf"\b({known})=(?:'([^']*)'|([\w.]+))",
+        lambda m: f"--{m[1].replace('_', '-')} {m[2] if m[2] is not None else m[3]}",
+        text or type(error).__name__,
+    )
+
+
+def _of_system(error: OSError) -> str:
+    named = f": {error.filename}" if error.filename is not None else ""
+    return f"{error.strerror}{named}"
+
+
+def _say_error(text: str, *, label: str = "Error") -> None:
+    from rich.text import Text
+
+    rank = os.environ.get("RANK")
+    where = "" if rank in (None, "0") else f" (process {rank})"
+    _console(sys.stderr).print(Text.assemble((f"{label}{where}: ", "bold red"), text), soft_wrap=True)
+
+
+def _show_warning(message: Warning | str, category: type[Warning], *args: Any, **kwargs: Any) -> None:
+    """Show a warning of ours as a sentence; those about code are for its authors."""
+    if is_main() and issubclass(category, UserWarning):
+        from rich.text import Text
+
+        _console(sys.stderr).print(Text.assemble(("Warning: ", "bold yellow"), str(message)), soft_wrap=True)
+
+
+def _json_ready(value: Any) -> Any:
+    """Return numbers that JSON has: what is not finite is None."""
+    if isinstance(value, Mapping):
+        return {str(key): _json_ready(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_json_ready(entry) for entry in value]
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return None
+    return value
+
+
+def _leave_process_group() -> None:
+    """Say goodbye to the other processes of torchrun, if there are any."""
+    if "torch.distributed" in sys.modules:
+        import torch.distributed as dist
+
+        if dist.is_available() and dist.is_initialized():
+            dist.destroy_process_group()

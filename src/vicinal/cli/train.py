@@ -1,0 +1,103 @@
+"""`vicinal train`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from vicinal.cli.options import Given, shared
+from vicinal.cli.speaking import Speaker, kindly, percent
+
+if TYPE_CHECKING:
+    from vicinal.experiments import Outcome
+
+__all__ = ["train"]
+
+
+@shared
+@kindly
+def train(
+    data: Annotated[
+        str,
+        typer.Argument(
+            help="A CSV or Parquet file, a folder of class folders of images or sounds, a folder split into train, val "
+            "and test, or a name: digits, fashion-mnist, cifar10, hf:NAME, …"
+        ),
+    ] = "digits",
+    method: Annotated[
+        str, typer.Option(metavar="EXPR", help="The method, as in Python; `vicinal methods` lists them.")
+    ] = "Mixup(alpha=0.2)",
+    out: Annotated[
+        Path | None, typer.Option(metavar="RUN", help="The run's folder; by default under runs/, by data and method.")
+    ] = None,
+    also: Annotated[
+        list[str] | None,
+        typer.Option(metavar="DATA", help="Evaluate on these labelled data too (another domain); may be repeated."),
+    ] = None,
+    corrupt: Annotated[float, typer.Option(help="Draw this share of the training labels anew, to study noise.")] = 0.0,
+    report: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the report here, as HTML.")] = None,
+    seed: Annotated[int, typer.Option(help="Of the weights, the order and the mixing.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line, for machines.")] = False,
+    *,
+    given: Given,
+) -> None:
+    """Train, calibrate on held-out data, evaluate, save.
+
+    A run that was stopped or killed goes on where it was when the same command is given again.
+    """
+    from vicinal.experiments import Experiment, folder_name, run
+
+    speaker = Speaker(as_json=as_json)
+    experiment = Experiment(
+        source=data,
+        method=method,
+        data=given.data,
+        model=given.model,
+        model_options=given.model_options,
+        training=given.training,
+        also=tuple(also or ()),
+        corrupt=corrupt,
+        seed=seed,
+    )
+    folder = out or Path("runs") / folder_name(experiment)
+    outcome = run(
+        experiment,
+        folder,
+        progress=not as_json,
+        on_note=speaker.note,
+        on_metrics=lambda line: speaker.event("metrics", line),
+    )
+    if outcome is None:  # another process than the first
+        return
+    speaker.event("result", {"out": str(folder), **outcome.to_dict()})
+    show_outcome(speaker, outcome)
+    if report is not None:
+        from vicinal.report import write_run
+
+        write_run(outcome, report)
+        speaker.say(f"report: {report}")
+    speaker.say(f"model: {folder} (vicinal predict {folder} DATA --out FILE)")
+
+
+def show_outcome(speaker: Speaker, outcome: Outcome) -> None:
+    """Show the figures of a run, before and after the temperature."""
+    bins = next(iter(outcome.sets.values())).before.n_bins if outcome.sets else 15
+    rows = []
+    for key, scored in outcome.sets.items():
+        name = {"val": "validation", "test": "test"}.get(key, scored.name)
+        for label, figures in (("", scored.before), (", calibrated", scored.after)):
+            errors = [f"{e.value:.4f} ({e.low:.4f}–{e.high:.4f})" for e in (figures.ece, figures.oe, figures.nll)]
+            rows.append([f"{name}{label}", f"{figures.n:,}", percent(figures.accuracy), *errors])
+    title = f"{outcome.experiment.method} on {outcome.experiment.source}: temperature {outcome.temperature:.3f}"
+    speaker.table(title, ["", "n", "accuracy", f"ECE ({bins} bins)", "OE", "NLL"], rows)
+    if outcome.label_noise is not None:
+        noise = outcome.label_noise
+        kinds = ("test", "train_real", "train_corrupted")
+        rows = [
+            [which, *(f"{100 * noise[which][k]:.1f} %" if k in noise[which] else "" for k in kinds)]
+            for which in ("best", "last")
+        ]
+        title = f"errors with {noise['corrupted']} training labels drawn anew, of which {noise['changed']} changed"
+        speaker.table(title, ["", "test", "training, real labels", "training, as drawn"], rows)

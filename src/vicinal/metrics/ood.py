@@ -1,0 +1,463 @@
+r"""Out-of-distribution detection: how well a score tells familiar inputs from foreign ones.
+
+**Every score here is higher for what looks in-distribution**, and every figure takes the scores of in-distribution
+samples first. In-distribution is the positive class, except in `aupr_out`.
+
+=====================  ==================================================================================
+`max_probability`      :math:`\max_k p_k` (Hendrycks & Gimpel 2017)
+`negative_entropy`     :math:`\sum_k p_k \log p_k`, minus the entropy
+`energy`               :math:`T \log \sum_k \exp(z_k / T)`, minus the free energy (Liu et al. 2020)
+`margin`               :math:`p_{(1)} - p_{(2)}`, the highest probability less the second
+=====================  ==================================================================================
+
+References
+----------
+Hendrycks & Gimpel, "A Baseline for Detecting Misclassified and Out-of-Distribution Examples in Neural Networks", ICLR
+2017 (AUROC, AUPR both ways).
+Liang, Li & Srikant, "Enhancing the Reliability of Out-of-distribution Image Detection in Neural Networks", ICLR 2018
+(FPR at 95 % TPR).
+Liu, Wang, Owens & Li, "Energy-based Out-of-distribution Detection", NeurIPS 2020.
+Thulasidasan et al., "On Mixup Training", NeurIPS 2019, Section 5 and Figure 8.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import digamma, expit, logit
+
+from vicinal._arrays import as_matrix, as_tensor, at_least_float32, sum_tolerance
+from vicinal._checks import integer, number
+from vicinal._random import resampler
+from vicinal.metrics._predictions import CHUNK, Array
+from vicinal.metrics.intervals import Estimate, coverage, quantiles, wilson, z_of
+
+__all__ = [
+    "OODReport",
+    "auroc",
+    "average_precision",
+    "energy",
+    "fpr_at_tpr",
+    "margin",
+    "max_probability",
+    "negative_entropy",
+    "ood_report",
+]
+
+
+def max_probability(logits: Any = None, *, probs: Any = None) -> Array:
+    """Return the highest probability of each sample, `[N]`; higher is more in-distribution.
+
+    Parameters
+    ----------
+    logits, probs
+        `[N, K]`: exactly one of the two, here and in the other scores.
+
+    >>> max_probability(probs=[[0.7, 0.2, 0.1]])
+    array([0.7])
+    """
+    return _scored(lambda p: p.max(axis=1), logits, probs)
+
+
+def negative_entropy(logits: Any = None, *, probs: Any = None) -> Array:
+    """Return Σ p log p (in nats, at most 0) of each sample, `[N]`; higher is more in-distribution.
+
+    >>> negative_entropy(probs=[[0.5, 0.5], [1.0, 0.0]]).round(4) + 0.0
+    array([-0.6931,  0.    ])
+    """
+    return _scored(lambda p: (p * np.log(np.where(p > 0, p, 1))).sum(axis=1), logits, probs)
+
+
+def margin(logits: Any = None, *, probs: Any = None) -> Array:
+    """Return the highest probability less the second highest of each sample, `[N]`; higher is more in-distribution.
+
+    >>> margin(probs=[[0.7, 0.2, 0.1]]).round(4)
+    array([0.5])
+    """
+
+    def gap(p: Array) -> Array:
+        if p.shape[1] < 2:
+            raise ValueError(f"margin needs at least 2 classes, got {p.shape[1]}")
+        top = np.partition(p, -2, axis=1)
+        difference: Array = top[:, -1] - top[:, -2]
+        return difference
+
+    return _scored(gap, logits, probs)
+
+
+def energy(logits: Any, *, temperature: float = 1.0) -> Array:
+    r"""Return :math:`T \log \sum_k \exp(z_k / T)` of each sample, `[N]`; **higher is more in-distribution**.
+
+    This is minus the free energy of Liu et al. (2020). Unlike the other scores it needs the logits as the model gave
+    them: it changes when a constant is added to a row, and at T = 1 it is 0 for every row of log-probabilities, such as
+    `MCDropout` and `Ensemble` return.
+
+    >>> energy([[0.0, 0.0]]).round(4)
+    array([0.6931])
+    """
+    heat = number("temperature", temperature, above=0)
+
+    def free(z: Array) -> Array:
+        top = z.max(axis=1)
+        result: Array = top + heat * np.log(np.exp((z - top[:, None]) / heat).sum(axis=1))
+        return result
+
+    return _by_chunks(free, "logits", logits)
+
+
+def auroc(in_scores: Any, out_scores: Any) -> float:
+    r"""Return the area under the ROC curve: the chance that an in-distribution sample scores higher.
+
+    .. math:: P(s_{\text{in}} > s_{\text{out}}) + \tfrac12 P(s_{\text{in}} = s_{\text{out}})
+
+    over all pairs (Mann & Whitney 1947), from ranks; equal scores share the mean of theirs. 0.5 is chance.
+
+    Parameters
+    ----------
+    in_scores, out_scores
+        Finite numbers, `[N]` and `[M]`; higher means more in-distribution.
+
+    >>> auroc([0.9, 0.8, 0.5], [0.5, 0.1])
+    0.9166666666666666
+    """
+    return _Ordered.of(in_scores, out_scores).auroc()
+
+
+def average_precision(positive_scores: Any, negative_scores: Any) -> float:
+    r"""Return the area under the precision–recall curve as average precision (AUPR).
+
+    .. math:: \frac1P \sum_{i \in \text{positive}} \frac{\#\{\text{positive} \ge s_i\}}{\#\{\text{all} \ge s_i\}}
+
+    It equals scikit-learn's `average_precision_score`, with ties. It depends on the ratio of the two classes: chance is
+    P / (P + N). With in-distribution positive pass `(in_scores, out_scores)`; with out-of-distribution positive, for
+    which lower scores speak, pass `(-out_scores, -in_scores)`.
+
+    >>> round(average_precision([0.9, 0.8, 0.5], [0.5, 0.1]), 6)
+    0.916667
+    """
+    return _Ordered.of(positive_scores, negative_scores, ("positive_scores", "negative_scores")).average_precision()
+
+
+def fpr_at_tpr(in_scores: Any, out_scores: Any, *, tpr: float = 0.95) -> float:
+    """Return the share of out-of-distribution samples taken for in-distribution where `tpr` of the latter are.
+
+    The threshold is the highest score that at least the share `tpr` of in-distribution samples reach.
+
+    >>> fpr_at_tpr([0.9, 0.8, 0.7, 0.6], [0.75, 0.2], tpr=0.75)
+    0.5
+    """
+    held = _Ordered.of(in_scores, out_scores)
+    return float(held.fpr(held.rank_of(tpr)))
+
+
+@dataclass(frozen=True)
+class OODReport:
+    """How well a score separates two sets of samples, each figure an `Estimate`. Made by `ood_report`.
+
+    Attributes
+    ----------
+    n_in, n_out
+        Samples of either kind.
+    confidence
+        Coverage of the intervals.
+    tpr
+        The true positive rate of `fpr_at_tpr`.
+    auroc
+        Area under the ROC curve; 0.5 is chance, below it the score points the wrong way.
+    aupr_in, aupr_out
+        Average precision with either kind as positive.
+    fpr_at_tpr
+        Share of out-of-distribution samples accepted when `tpr` of the others are; lower is better.
+    edges, in_counts, out_counts
+        Histograms of the scores in common bins, `[n_bins + 1]` and `[n_bins]`; the last bin holds its upper edge.
+    """
+
+    n_in: int
+    n_out: int
+    confidence: float
+    tpr: float
+    auroc: Estimate
+    aupr_in: Estimate
+    aupr_out: Estimate
+    fpr_at_tpr: Estimate
+    edges: Array = field(repr=False, compare=False)
+    in_counts: NDArray[np.int64] = field(repr=False, compare=False)
+    out_counts: NDArray[np.int64] = field(repr=False, compare=False)
+
+    @property
+    def figures(self) -> dict[str, Estimate]:
+        """The estimates by name, in order."""
+        values = {item.name: getattr(self, item.name) for item in fields(self)}
+        return {name: value for name, value in values.items() if isinstance(value, Estimate)}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain numbers for a JSON file: sizes, figures and histograms."""
+        sizes = {"n_in": self.n_in, "n_out": self.n_out, "confidence": self.confidence, "tpr": self.tpr}
+        histograms = {name: getattr(self, name).tolist() for name in ("edges", "in_counts", "out_counts")}
+        return {**sizes, **{name: value.to_dict() for name, value in self.figures.items()}, **histograms}
+
+    def __str__(self) -> str:
+        head = f"{self.n_in:,} in-distribution, {self.n_out:,} out; {100 * self.confidence:g} % intervals"
+        names = {"fpr_at_tpr": f"fpr at {100 * self.tpr:g} % tpr"}
+        return "\n".join([head, *(f"{names.get(name, name):<16} {value}" for name, value in self.figures.items())])
+
+
+def ood_report(
+    in_scores: Any,
+    out_scores: Any,
+    *,
+    tpr: float = 0.95,
+    n_bins: int = 50,
+    confidence: float = 0.95,
+    n_resamples: int = 1000,
+    seed: int = 0,
+) -> OODReport:
+    """Return AUROC, AUPR both ways, FPR at 95 % TPR and histograms of the scores of two sets of samples.
+
+    Parameters
+    ----------
+    in_scores, out_scores
+        Scores of in-distribution samples `[N]` and of others `[M]`, **higher for what looks in-distribution**: those of
+        `max_probability` and its neighbours, or any other finite numbers.
+    tpr
+        Share of in-distribution samples to accept, in (0, 1].
+    n_bins
+        Equal bins of the histograms, from the lowest score to the highest.
+    confidence
+        Coverage of the intervals, in (0, 1).
+    n_resamples, seed
+        Of the bootstrap for `fpr_at_tpr`; the other intervals are in closed form.
+
+    Notes
+    -----
+    AUROC has DeLong's interval and AUPR that of the delta method (for sets of these sizes), both on the logit scale.
+    Where the two sets are separated perfectly, samples show no spread: AUROC then has Newcombe's interval, and AUPR
+    reaches down to the value it would have with as many negatives above all positives as Wilson's interval allows when
+    none is. The bootstrap of `fpr_at_tpr` draws ranks, not samples: the k-th highest of a resample of n has the rank
+    ⌊n·Beta(k, n − k + 1)⌋, which makes it exact at the cost of a few thousand draws; the interval is stretched to
+    contain Wilson's, which speaks where the rate is 0.
+
+    References
+    ----------
+    DeLong, DeLong & Clarke-Pearson, "Comparing the areas under two or more correlated receiver operating
+    characteristic curves", Biometrics 1988.
+    Newcombe, "Confidence intervals for an effect size measure based on the Mann-Whitney statistic. Part 2", Statistics
+    in Medicine 2006 (method 5).
+
+    Examples
+    --------
+    >>> print(ood_report([0.9, 0.8, 0.95, 0.7, 0.85] * 20, [0.4, 0.75, 0.5, 0.6] * 20))
+    100 in-distribution, 80 out; 95 % intervals
+    auroc            0.9500 [0.9143, 0.9713]
+    aupr_in          0.9667 [0.9450, 0.9800]
+    aupr_out         0.9500 [0.9186, 0.9697]
+    fpr at 95 % tpr  0.2500 [0.1625, 0.3548]
+    """
+    confidence = coverage(confidence)
+    n_bins, n_resamples = integer("n_bins", n_bins, low=1), integer("n_resamples", n_resamples, low=1)
+    held = _Ordered.of(in_scores, out_scores)
+    turned = held.turned()
+    random = resampler(integer("seed", seed, low=0))
+    low, high = held.levels[0], held.levels[-1]
+    edges = np.linspace(low, high, n_bins + 1) if low < high else np.linspace(low - 0.5, high + 0.5, n_bins + 1)
+    return OODReport(
+        n_in=held.n_positive,
+        n_out=held.n_negative,
+        confidence=confidence,
+        tpr=number("tpr", tpr, above=0, high=1),
+        auroc=_auroc_estimate(held, confidence),
+        aupr_in=_average_precision_estimate(held, confidence),
+        aupr_out=_average_precision_estimate(turned, confidence),
+        fpr_at_tpr=_fpr_estimate(held, tpr, confidence, n_resamples, random),
+        edges=edges,
+        in_counts=_histogram(held.levels, held.positive, edges),
+        out_counts=_histogram(held.levels, held.negative, edges),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Ordered:
+    """Two sets of scores as counts at each distinct level, rising: all that the figures depend on."""
+
+    levels: Array
+    positive: NDArray[np.int64]
+    negative: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, positive: Any, negative: Any, names: tuple[str, str] = ("in_scores", "out_scores")) -> _Ordered:
+        a, b = _scores(names[0], positive), _scores(names[1], negative)
+        levels, place = np.unique(np.concatenate([a, b]), return_inverse=True)
+        count = [np.bincount(part, minlength=len(levels)) for part in (place[: len(a)], place[len(a) :])]
+        return cls(levels, count[0], count[1])
+
+    def turned(self) -> _Ordered:
+        """Swap the classes and the direction of the score."""
+        return _Ordered(-self.levels[::-1], self.negative[::-1], self.positive[::-1])
+
+    @property
+    def n_positive(self) -> int:
+        return int(self.positive.sum())
+
+    @property
+    def n_negative(self) -> int:
+        return int(self.negative.sum())
+
+    def placements(self) -> tuple[Array, Array]:
+        """Return at each level the share of negatives below it, and of positives above it, halves for equals."""
+        below = (np.cumsum(self.negative) - self.negative / 2) / self.n_negative
+        above = 1 - (np.cumsum(self.positive) - self.positive / 2) / self.n_positive
+        return below, above
+
+    def auroc(self) -> float:
+        # Twice the pairs won, in whole numbers as long as they are exact.
+        below = 2 * np.cumsum(self.negative) - self.negative
+        return float((self.positive.astype(np.float64) @ below) / (2 * self.n_positive * self.n_negative))
+
+    def reached(self) -> tuple[Array, Array]:
+        """Return how many positives, and negatives, score at least each level."""
+        true, false = (np.cumsum(count[::-1])[::-1].astype(np.float64) for count in (self.positive, self.negative))
+        return true, false
+
+    def average_precision(self) -> float:
+        true, false = self.reached()
+        return float(self.positive @ (true / (true + false)) / self.n_positive)
+
+    def rank_of(self, tpr: float) -> int:
+        """Return the least number of positives that is a share `tpr` of them."""
+        wanted = number("tpr", tpr, above=0, high=1) * self.n_positive
+        return max(1, math.ceil(wanted * (1 - 1e-12)))  # 0.07 · 100 is 7.000000000000001
+
+    def fpr(self, rank: Any) -> Array:
+        """Return the share of negatives that reach the score of the positive with this rank from the top."""
+        true, false = self.reached()
+        level = len(true) - 1 - np.searchsorted(true[::-1], rank)
+        share: Array = false[level] / self.n_negative
+        return share
+
+
+def _auroc_estimate(held: _Ordered, confidence: float) -> Estimate:
+    value, (below, above) = held.auroc(), held.placements()
+    deviation = math.sqrt(_variance(below, held.positive) + _variance(above, held.negative))
+    if deviation < 1e-12 or min(held.n_positive, held.n_negative) < 2:
+        return Estimate(value, *_newcombe(value, held.n_positive, held.n_negative, z_of(confidence)))
+    return _on_logit_scale(value, deviation, confidence)
+
+
+def _average_precision_estimate(held: _Ordered, confidence: float) -> Estimate:
+    value = held.average_precision()
+    true, false = held.reached()
+    total, p, n = true + false, held.n_positive, held.n_negative
+    precision, share = true / total, held.positive / held.n_positive
+    # Precision at level x is T/(T + F); a positive at or above x adds to T, a negative to F.
+    gain, loss = np.cumsum(share * false / total**2), np.cumsum(share * true / total**2)
+    of_positive, of_negative = precision + p * gain, -n * loss
+    deviation = math.sqrt(_variance(of_positive, held.positive) + _variance(of_negative, held.negative))
+    if min(p, n) < 2 or (deviation < 1e-12 and value < 1):
+        return Estimate(value, 0.0, 1.0)  # one sample, or one score for all: nothing is known of the spread
+    if deviation >= 1e-12:
+        return _on_logit_scale(value, deviation, confidence)
+    intruders = float(wilson(0, n, confidence)[1]) * n
+    worst = 1 - intruders * float(digamma(p + intruders + 1) - digamma(intruders + 1)) / p  # mean of j/(j + intruders)
+    return Estimate(value, max(worst, 0.0), 1.0)
+
+
+def _fpr_estimate(
+    held: _Ordered, tpr: float, confidence: float, n_resamples: int, random: np.random.Generator
+) -> Estimate:
+    n, k = held.n_positive, held.rank_of(tpr)
+    value = float(held.fpr(k))
+    ranks = np.floor(n * random.beta(k, n - k + 1, n_resamples)).clip(0, n - 1) + 1
+    drawn = random.binomial(held.n_negative, held.fpr(ranks)) / held.n_negative
+    low, high = quantiles(drawn, confidence)
+    least, most = (float(end) for end in wilson(round(value * held.n_negative), held.n_negative, confidence))
+    return Estimate(value, min(low, least), max(high, most))
+
+
+def _variance(values: Array, counts: NDArray[np.int64]) -> float:
+    """Return the variance of the mean of values that occur `counts` times; 0 for a single one."""
+    n = int(counts.sum())
+    mean = float(counts @ values) / n
+    return float(counts @ (values - mean) ** 2) / max(n - 1, 1) / n
+
+
+def _on_logit_scale(value: float, deviation: float, confidence: float) -> Estimate:
+    """Return value ± z·deviation as it looks on the logit scale, which keeps the ends in (0, 1)."""
+    half = z_of(confidence) * deviation / (value * (1 - value))
+    return Estimate(value, float(expit(logit(value) - half)), float(expit(logit(value) + half)))
+
+
+def _newcombe(value: float, n_positive: int, n_negative: int, z: float) -> tuple[float, float]:
+    """Return the areas from which `value` is just z standard deviations away (Newcombe's method 5)."""
+    pairs, size = n_positive * n_negative, (n_positive + n_negative) / 2 - 1
+
+    def deviation(area: float) -> float:
+        spread = 1 + size * ((1 - area) / (2 - area) + area / (1 + area))
+        return math.sqrt(area * (1 - area) * spread / pairs)
+
+    def end(limit: float) -> float:
+        inside, outside = value, limit
+        for _ in range(60):
+            middle = (inside + outside) / 2
+            if abs(middle - value) <= z * deviation(middle):
+                inside = middle
+            else:
+                outside = middle
+        return inside
+
+    return end(0.0), end(1.0)
+
+
+def _histogram(levels: Array, counts: NDArray[np.int64], edges: Array) -> NDArray[np.int64]:
+    found: NDArray[np.int64] = np.histogram(levels, edges, weights=counts)[0].astype(np.int64)
+    return found
+
+
+def _scored(score: Callable[[Array], Array], logits: Any, probs: Any) -> Array:
+    """Return `score` of the probabilities `[M, K]` of each chunk of samples."""
+    if (logits is None) == (probs is None):
+        raise ValueError(f"pass exactly one of logits= and probs=, got {'both' if probs is not None else 'neither'}")
+    if probs is not None:
+        return _by_chunks(score, "probs", probs)
+
+    def of_logits(z: Array) -> Array:
+        z = np.exp(z - z.max(axis=1, keepdims=True))
+        return score(z / z.sum(axis=1, keepdims=True))
+
+    return _by_chunks(of_logits, "logits", logits)
+
+
+def _by_chunks(function: Callable[[Array], Array], name: str, value: Any) -> Array:
+    held = as_matrix(name, value)
+    step, tolerance = max(1, CHUNK // held.shape[1]), sum_tolerance(held.dtype)
+    found = []
+    for start in range(0, len(held), step):
+        rows: Array = at_least_float32(held[start : start + step]).numpy().astype(np.float64)
+        if not np.isfinite(rows).all():
+            raise ValueError(f"{name} must be finite, got NaN or inf")
+        if name == "probs":
+            low, high, total = rows.min(), rows.max(), rows.sum(axis=1)
+            if low < 0 or high > 1:
+                bad = low if low < 0 else high
+                raise ValueError(f"probs must be in [0, 1], got {bad:g}; for unnormalised scores use logits=")
+            off = int(np.abs(total - 1).argmax())
+            if abs(total[off] - 1) > tolerance:
+                raise ValueError(
+                    f"probs must sum to one in each row (within {tolerance:g}), got a row with sum {total[off]:.6g}"
+                )
+        found.append(function(rows))
+    return np.concatenate(found)
+
+
+def _scores(name: str, value: Any) -> Array:
+    held = as_tensor(name, value).double().numpy()
+    if held.ndim != 1 or len(held) == 0:
+        raise ValueError(f"{name} must have shape [N] with N of at least 1, got {list(held.shape)}")
+    if not np.isfinite(held).all():
+        raise ValueError(f"{name} must be finite, got NaN or inf")
+    scores: Array = held
+    return scores

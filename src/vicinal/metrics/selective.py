@@ -1,0 +1,387 @@
+r"""Selective prediction: answer where the model is sure, abstain elsewhere; how often the answers are wrong.
+
+A rule accepts every sample whose confidence lies **above** a threshold. Its coverage is the share of samples it
+accepts, its risk the share of wrong predictions among these:
+
+.. math::
+    \phi(t) = \frac1n \sum_i [c_i > t], \qquad r(t) = \frac{\sum_i [c_i > t]\,[\text{wrong}_i]}{\sum_i [c_i > t]}
+
+Samples of equal confidence are accepted or rejected together, since no threshold tells them apart. Confidence may be
+any finite number of which more means surer: the highest probability, or a score of `vicinal.metrics.ood`.
+
+References
+----------
+El-Yaniv & Wiener, "On the foundations of noise-free selective classification", JMLR 2010.
+Geifman & El-Yaniv, "Selective Classification for Deep Neural Networks", NeurIPS 2017.
+Geifman, Uziel & El-Yaniv, "Bias-Reduced Uncertainty Estimation for Deep Neural Classifiers", ICLR 2019 (AURC and
+excess AURC).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import betaincinv, digamma
+
+from vicinal._arrays import as_tensor
+from vicinal._checks import integer, number
+from vicinal.metrics._predictions import Array
+from vicinal.metrics.intervals import Estimate, wilson, z_of
+from vicinal.metrics.reliability import ReliabilityTable, _as_correct
+
+__all__ = ["RiskCoverage", "RiskThreshold", "risk_coverage", "risk_threshold"]
+
+Counts = NDArray[np.int64]
+
+
+def risk_coverage(confidence: Any, correct: Any) -> RiskCoverage:
+    """Return the risk–coverage curve of confidences `[N]` and whether each prediction was right `[N]`.
+
+    Parameters
+    ----------
+    confidence
+        Any finite numbers; more means surer. From predictions: `evaluate(…).samples.confidence`.
+    correct
+        True or False (1 or 0) each.
+
+    Examples
+    --------
+    >>> curve = risk_coverage([0.9, 0.8, 0.8, 0.6], [True, True, False, False])
+    >>> curve.coverage.tolist(), curve.risk.round(4).tolist()
+    ([0.25, 0.75, 1.0], [0.0, 0.3333, 0.5])
+    >>> curve.thresholds.tolist()  # accept confidence > threshold
+    [0.8, 0.6, -inf]
+    """
+    sure, right = _numbers("confidence", confidence), _as_correct(correct)
+    if len(sure) != len(right):
+        raise ValueError(
+            f"confidence and correct must be as many, got {len(sure)} confidences and {len(right)} of correct"
+        )
+    levels, place = np.unique(sure, return_inverse=True)
+    n_correct = np.bincount(place[right], minlength=len(levels))
+    return RiskCoverage.from_counts(levels, np.bincount(place, minlength=len(levels)), n_correct)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RiskCoverage:
+    """Every rule that a threshold on the confidence can make, from the strictest to the one that accepts all.
+
+    Made by `risk_coverage` from samples, by `from_counts` from counts per level of confidence, or by `from_table` from
+    a reliability table of many bins, which streams and merges in constant memory.
+
+    Attributes
+    ----------
+    levels
+        The distinct confidences that occur, falling, `[G]`.
+    counts, errors
+        Samples at each level, and how many of them are wrong, `[G]`.
+    """
+
+    levels: Array
+    counts: Counts
+    errors: Counts
+
+    @classmethod
+    def from_counts(cls, levels: Any, counts: Any, n_correct: Any) -> RiskCoverage:
+        """Build the curve from the number of samples, and of right ones, at each level of confidence.
+
+        For a histogram with bins (lo, hi] give the upper edges: the samples of a bin are accepted together, so the
+        curve has a point per bin, and each of its points is exactly that of the samples.
+
+        Parameters
+        ----------
+        levels
+            Strictly increasing finite numbers, `[G]`.
+        counts, n_correct
+            Whole numbers `[G]` with 0 ≤ n_correct ≤ counts. Levels without a sample are left out.
+
+        Examples
+        --------
+        >>> RiskCoverage.from_counts([0.6, 0.8, 0.9], [1, 2, 1], [0, 1, 1])
+        RiskCoverage(n=4, n_levels=3, aurc=0.2917)
+        """
+        level = _numbers("levels", levels)
+        if not bool((np.diff(level) > 0).all()):
+            raise ValueError("levels must increase strictly")
+        count, right = _whole("counts", counts, len(level)), _whole("n_correct", n_correct, len(level))
+        if bool((right > count).any()):
+            at = int((right > count).argmax())
+            raise ValueError(f"n_correct must be at most counts, got {right[at]} of {count[at]} at level {level[at]:g}")
+        held = np.flatnonzero(count)[::-1]
+        if not len(held):
+            raise ValueError("counts are all 0: there is nothing to measure")
+        return cls(level[held], count[held], (count - right)[held])
+
+    @classmethod
+    def from_table(cls, table: ReliabilityTable) -> RiskCoverage:
+        """Build the curve from a reliability table, a point per bin; the more bins, the closer to that of the samples.
+
+        >>> table = ReliabilityTable(10_000).update_confidences([0.9, 0.8, 0.8, 0.6], [1, 1, 0, 0])
+        >>> RiskCoverage.from_table(table).risk.round(4).tolist()
+        [0.0, 0.3333, 0.5]
+        """
+        if not isinstance(table, ReliabilityTable):
+            raise TypeError(f"table must be a ReliabilityTable, got {type(table).__name__}")
+        return cls.from_counts(table.edges[1:], table.bin_count, table.counts[:, 1])
+
+    def __repr__(self) -> str:
+        return f"RiskCoverage(n={self.n}, n_levels={len(self.levels)}, aurc={self.aurc:.4g})"
+
+    @property
+    def n(self) -> int:
+        """The number of samples."""
+        return int(self.counts.sum())
+
+    @property
+    def n_accepted(self) -> Counts:
+        """How many samples each rule accepts, rising, `[G]`."""
+        accepted: Counts = np.cumsum(self.counts)
+        return accepted
+
+    @property
+    def coverage(self) -> Array:
+        """The share of samples each rule accepts, rising to 1, `[G]`."""
+        share: Array = self.n_accepted / self.n
+        return share
+
+    @property
+    def risk(self) -> Array:
+        """The share of wrong predictions among those each rule accepts, `[G]`."""
+        share: Array = np.cumsum(self.errors) / self.n_accepted
+        return share
+
+    @property
+    def thresholds(self) -> Array:
+        """Each rule accepts confidence > threshold; falling, −inf for the rule that accepts all, `[G]`."""
+        return np.append(self.levels[1:], -np.inf)
+
+    @property
+    def aurc(self) -> float:
+        r"""The area under the risk–coverage curve: the mean over samples of the risk among those at least as sure.
+
+        .. math:: \frac1n \sum_i \frac{\sum_j [c_j \ge c_i]\,[\text{wrong}_j]}{\sum_j [c_j \ge c_i]}
+        """
+        return float(self.counts @ self.risk / self.n)
+
+    @property
+    def excess_aurc(self) -> float:
+        r"""AURC less that of the best order for as many errors E, in which all right predictions come first.
+
+        .. math:: \mathrm{AURC}^* = \frac1n \sum_{j=1}^{E} \frac{j}{n - E + j}
+
+        It measures the confidence alone, while AURC grows with the error rate too.
+        """
+        wrong = int(self.errors.sum())
+        return max(self.aurc - _sum_of_ratios(wrong, self.n - wrong) / self.n, 0.0)
+
+    def aurc_estimate(self, confidence: float = 0.95) -> Estimate:
+        r"""Return AURC with its confidence interval, which costs a pass over the levels.
+
+        The delta method: a sample with confidence c and error e moves AURC, when its weight grows, by
+
+        .. math:: r(c) - \mathrm{AURC} + \frac1n \sum_{i:\,c_i \le c} \frac{e - r(c_i)}{\phi(c_i)}
+
+        (with r and φ of the samples at least as sure), and mean ± z·s/√n of these influences is what resampling the
+        samples converges to. Where all predictions are right, or all wrong, they show no spread: the other end is then
+        that of the error rate's Wilson interval, which is the AURC of a curve that is flat at that rate.
+
+        >>> print(risk_coverage([0.9, 0.8, 0.8, 0.6] * 50, [True, True, False, False] * 50).aurc_estimate())
+        0.2917 [0.2227, 0.3607]
+        """
+        z, n, wrong = z_of(confidence), self.n, int(self.errors.sum())
+        if wrong in (0, n):
+            low, high = wilson(wrong, n, confidence)
+            return Estimate(self.aurc, float(low), float(high))
+        risk, share = self.risk, self.counts / n
+        # Sums over the samples that are no surer: from the last level up.
+        weight = np.cumsum((share / self.coverage)[::-1])[::-1]
+        pull = np.cumsum((share * risk / self.coverage)[::-1])[::-1]
+        right, false = (risk - self.aurc + e * weight - pull for e in (0, 1))
+        variance = float((self.counts - self.errors) @ right**2 + self.errors @ false**2) / max(n - 1, 1)
+        half = z * math.sqrt(variance / n)
+        return Estimate(self.aurc, max(self.aurc - half, 0.0), min(self.aurc + half, 1.0))
+
+    def coverage_at_risk(self, risk: float) -> float:
+        """Return the largest coverage at which the risk of these samples is at most `risk`; 0 where there is none.
+
+        It looks back at these samples. For a promise about new ones, use `risk_threshold`.
+
+        >>> risk_coverage([0.9, 0.8, 0.8, 0.6], [True, True, False, False]).coverage_at_risk(0.4)
+        0.75
+        """
+        wanted = number("risk", risk, low=0, high=1)
+        return float(self.coverage[self.risk <= wanted].max(initial=0.0))
+
+    def risk_at_coverage(self, coverage: float) -> float:
+        """Return the risk of the strictest rule that accepts at least this share of the samples.
+
+        >>> risk_coverage([0.9, 0.8, 0.8, 0.6], [True, True, False, False]).risk_at_coverage(0.25)
+        0.0
+        """
+        wanted = number("coverage", coverage, above=0, high=1)
+        return float(self.risk[int((self.n_accepted >= wanted * self.n * (1 - 1e-12)).argmax())])
+
+    def risk_threshold(self, max_risk: float, *, confidence_level: float = 0.95, n_rules: int = 20) -> RiskThreshold:
+        """Return the threshold with a guarantee; see the function `risk_threshold`."""
+        wanted = number("max_risk", max_risk, low=0, high=1)
+        level = number("confidence_level", confidence_level)
+        if not 0 < level < 1:
+            raise ValueError(f"confidence_level must be a number in (0, 1), got {confidence_level!r}")
+        m, n = integer("n_rules", n_rules, low=1), self.n
+        # Rule j rejects the sample of this rank and all that are no surer; the last rule rejects none.
+        ranks = np.arange(1, m, dtype=np.int64) * n // m + 1
+        last = np.append(np.searchsorted(self.n_accepted, ranks), len(self.levels))
+        accepted = np.concatenate([[0], self.n_accepted])[last]
+        wrong = np.concatenate([[0], np.cumsum(self.errors)])[last]
+        bound = binomial_upper(wrong, accepted, 1 - (1 - level) / m)
+        passing = np.flatnonzero(bound <= wanted)
+        if not len(passing):
+            return RiskThreshold(math.inf, 0.0, math.nan, math.nan, 0, n, wanted, level)
+        best = passing[-1]  # each rule accepts at least what the one before accepts
+        k, e = int(accepted[best]), int(wrong[best])
+        threshold = float(np.append(self.levels, -np.inf)[last[best]])
+        return RiskThreshold(threshold, k / n, e / k, float(bound[best]), k, n, wanted, level)
+
+
+@dataclass(frozen=True)
+class RiskThreshold:
+    """A rule whose risk on new data is bounded: accept confidence > `threshold`. Made by `risk_threshold`.
+
+    Attributes
+    ----------
+    threshold
+        `inf` where no rule reaches the risk: abstain always. `-inf` where it is reached by accepting everything.
+    coverage, risk, n_accepted
+        Of the rule on the held-out samples; the risk is NaN where none is accepted.
+    upper_bound
+        What the risk on new data stays below, with probability `confidence_level`; NaN where none is accepted.
+    n, max_risk, confidence_level
+        Held-out samples, and what was asked.
+    """
+
+    threshold: float
+    coverage: float
+    risk: float
+    upper_bound: float
+    n_accepted: int
+    n: int
+    max_risk: float
+    confidence_level: float
+
+    def accepts(self, confidence: Any) -> NDArray[np.bool_]:
+        """Return which confidences `[N]` the rule accepts, `[N]`."""
+        accepted: NDArray[np.bool_] = _numbers("confidence", confidence) > self.threshold
+        return accepted
+
+    def to_dict(self) -> dict[str, float | int | None]:
+        """Return plain numbers for a JSON file, None where one is infinite or unknown; `n_accepted` tells which."""
+        return {name: value if math.isfinite(value) else None for name, value in vars(self).items()}
+
+    def __str__(self) -> str:
+        asked = f"risk of at most {self.max_risk:g} with {100 * self.confidence_level:g} % confidence"
+        if not self.n_accepted:
+            return f"no threshold reaches a {asked} on {self.n:,} held-out samples: abstain on everything"
+        rule = "accept everything" if self.threshold == -math.inf else f"accept confidence > {self.threshold:.6g}"
+        return (
+            f"{rule}: {asked} (bound {self.upper_bound:.4f}); of {self.n:,} held-out samples it accepts "
+            f"{100 * self.coverage:.1f} % at risk {self.risk:.4f}"
+        )
+
+
+def risk_threshold(
+    confidence: Any, correct: Any, max_risk: float, *, confidence_level: float = 0.95, n_rules: int = 20
+) -> RiskThreshold:
+    r"""Return the loosest threshold whose risk on new data is at most `max_risk`, with a guarantee.
+
+    With probability `confidence_level` over the held-out samples, the risk :math:`R = P(\text{wrong} \mid c > t)` of
+    the threshold t it returns is at most `max_risk`. That holds for any model, any confidence (ties too) and any
+    number of samples, provided that these are independent draws from what new data will be, and were used neither to
+    train nor to calibrate the model. Where no rule can promise it, the threshold is `inf`: abstain on everything.
+
+    With m = `n_rules`, rule j < m rejects the (⌊jn/m⌋ + 1)-th surest of the n samples and all that are no surer; rule m
+    accepts everything. For each, the Clopper–Pearson bound at level 1 − δ/m (δ = 1 − `confidence_level`) is
+
+    .. math:: B(e, k) = \max\{R : P(\mathrm{Bin}(k, R) \le e) \ge \delta/m\}
+
+    for e errors among the k it accepts. The loosest rule with a bound of at most `max_risk` is returned.
+
+    *Why it holds although the same samples choose the threshold.* The rules are set by ranks, not by errors. Given the
+    confidence t at a rank and the number k of samples above it, those k are independent draws with confidence above t,
+    so their errors are Bin(k, R(t)) and the bound of one rule fails with probability at most δ/m; any of the m fails
+    with probability at most δ (Bonferroni). So all bounds hold at once, and several values of `max_risk` may be asked
+    of the same samples. Two better-known ways do not give that. Fixed-sequence testing (Learn then Test) needs
+    thresholds fixed beforehand: with thresholds at ranks, which rule is the first to exceed the risk depends on the
+    confidences as well. The binary search of Geifman & El-Yaniv picks the ranks it tests by the errors it has found,
+    which a union bound over its steps does not cover.
+
+    Parameters
+    ----------
+    confidence, correct
+        Of held-out samples, `[N]` each, as for `risk_coverage`.
+    max_risk
+        In [0, 1].
+    confidence_level
+        1 − δ, in (0, 1).
+    n_rules
+        m. Fewer rules have tighter bounds and leave less choice: coverage comes in steps of 1/m. To be able to promise
+        a risk r at all takes log(m/δ) / r accepted samples without an error: 120 for r = 0.05, 600 for r = 0.01.
+
+    References
+    ----------
+    Clopper & Pearson, "The use of confidence or fiducial limits illustrated in the case of the binomial", 1934.
+    Geifman & El-Yaniv, "Selective Classification for Deep Neural Networks", NeurIPS 2017.
+    Angelopoulos et al., "Learn then Test: Calibrating Predictive Algorithms to Achieve Risk Control", 2021.
+
+    Examples
+    --------
+    >>> confidence = np.arange(1000) / 1000
+    >>> correct = confidence > 0.3  # wrong exactly where it is least sure
+    >>> print(risk_threshold(confidence, correct, 0.05))
+    accept confidence > 0.299: risk of at most 0.05 with 95 % confidence (bound 0.0117); of 1,000 held-out samples
+    it accepts 70.0 % at risk 0.0014
+    >>> risk_threshold(confidence[:50], correct[:50], 0.05).threshold
+    inf
+    """
+    curve = risk_coverage(confidence, correct)
+    return curve.risk_threshold(max_risk, confidence_level=confidence_level, n_rules=n_rules)
+
+
+def binomial_upper(errors: Any, n: Any, level: float) -> Array:
+    """Return the one-sided Clopper–Pearson upper bound of a proportion, elementwise; 1 where all are errors or n is 0.
+
+    >>> binomial_upper([0, 10], 10, 0.95).round(4).tolist()
+    [0.2589, 1.0]
+    """
+    e, k = np.broadcast_arrays(np.asarray(errors, np.float64), np.asarray(n, np.float64))
+    bound: Array = np.where(e >= k, 1.0, betaincinv(e + 1, np.maximum(k - e, 1), level))
+    return bound
+
+
+def _sum_of_ratios(n: int, offset: float) -> float:
+    """Return Σ_{j=1}^{n} j / (offset + j), in constant time and memory."""
+    return n - offset * float(digamma(offset + n + 1) - digamma(offset + 1))
+
+
+def _numbers(name: str, value: Any) -> Array:
+    held = as_tensor(name, value).double().numpy()
+    if held.ndim != 1 or len(held) == 0:
+        raise ValueError(f"{name} must have shape [N] with N of at least 1, got {list(held.shape)}")
+    if not np.isfinite(held).all():
+        raise ValueError(f"{name} must be finite, got NaN or inf")
+    numbers: Array = held
+    return numbers
+
+
+def _whole(name: str, value: Any, n: int) -> Counts:
+    held = as_tensor(name, value).double().numpy()
+    if held.shape != (n,):
+        raise ValueError(f"{name} must have shape [{n}] like levels, got {list(held.shape)}")
+    bad = held[~((held >= 0) & (held == np.floor(held)) & (held < 2**53))]
+    if len(bad):
+        raise ValueError(f"{name} must be whole numbers of at least 0, got {bad[0]:g}")
+    whole: Counts = held.astype(np.int64)
+    return whole

@@ -1,0 +1,22 @@
+"""Predictions that are already there: measured and repaired from a file of any size, a chunk at a time.
+
+Files build on one another in this order: `classes` (names to numbers), `sources` (Parquet, CSV, NPZ), `reading`
+(what columns hold, by name; checks), `writing`, `evaluation`, `calibrating`.
+"""
+
+from vicinal.predictions.calibrating import Calibrated, calibrate_file
+from vicinal.predictions.evaluation import FileEvaluation, Mistake, evaluate_file
+from vicinal.predictions.reading import FileChunk, PredictionsFile, open_file
+from vicinal.predictions.writing import write
+
+__all__ = [
+    "open_file",
+    "PredictionsFile",
+    "FileChunk",
+    "evaluate_file",
+    "FileEvaluation",
+    "Mistake",
+    "calibrate_file",
+    "Calibrated",
+    "write",
+]

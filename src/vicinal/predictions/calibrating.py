@@ -1,0 +1,194 @@
+"""Repair the predictions of a file: fit a calibrator on one file, apply it to another as it is read."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vicinal._calibrator import Calibrator
+from vicinal._checks import choice
+from vicinal.calibrators import HistogramBinning, IsotonicCalibration, TemperatureScaling, VectorScaling
+from vicinal.predictions.reading import FileChunk, PredictionsFile, as_file
+from vicinal.predictions.writing import check_output, write
+
+__all__ = ["Calibrated", "calibrate_file"]
+
+_CALIBRATORS: Mapping[str, type[Calibrator]] = {
+    "temperature": TemperatureScaling,
+    "vector": VectorScaling,
+    "isotonic": IsotonicCalibration,
+    "histogram": HistogramBinning,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Calibrated:
+    """What `calibrate_file` did.
+
+    Attributes
+    ----------
+    path
+        The file it wrote.
+    calibrator
+        The fitted calibrator; `save` keeps it.
+    n_fitted, n_rows
+        Rows it was fitted on, and rows written.
+    notes
+        What is worth knowing, in sentences.
+    """
+
+    path: Path
+    calibrator: Calibrator
+    n_fitted: int
+    n_rows: int
+    notes: tuple[str, ...]
+
+    def __str__(self) -> str:
+        head = f"{self.calibrator!r} fitted on {self.n_fitted:,} rows; {self.n_rows:,} rows written to {self.path}"
+        return "\n".join([head, *self.notes])
+
+
+def calibrate_file(
+    validation: str | os.PathLike[str] | PredictionsFile,
+    file: str | os.PathLike[str] | PredictionsFile,
+    out: str | os.PathLike[str],
+    *,
+    calibrator: str | Calibrator = "temperature",
+) -> Calibrated:
+    r"""Fit a calibrator on the predictions of one file, and write those of another with calibrated probabilities.
+
+    Logits are used as they are. Of probabilities the logarithms are taken, which differ from the logits that they came
+    from by a constant in each row: softmax, and so temperature scaling, does not see it.
+
+    The scores of `validation` are held in memory; `file` is read and written some rows at a time. Its other columns
+    are kept, `prediction` and `confidence` are replaced or added, and probabilities are in columns `prob_<class>`
+    (in an NPZ file: in the matrix `probs`).
+
+    Parameters
+    ----------
+    validation
+        Held-out predictions with labels: not those the model was trained on, and not those it will be judged by.
+    file
+        The predictions to repair. It needs no labels. Its classes are those of `validation`, in any order.
+    out
+        Where to; .csv, .csv.gz, .tsv, .parquet or .npz.
+    calibrator
+        `"temperature"`, `"vector"`, `"isotonic"`, `"histogram"`, or a calibrator, which is fitted (again).
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> rows = ["a,0.9,0.1", "a,0.9,0.1", "b,0.9,0.1", "b,0.1,0.9"]  # sure by 0.9, and right in three of four cases
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "validation.csv"
+    ...     _ = path.write_text("\n".join(["label,prob_a,prob_b", *rows]))
+    ...     done = calibrate_file(path, path, Path(folder) / "out.csv")
+    >>> round(done.calibrator.temperature_, 4)  # log 9 / log 3
+    2.0
+    """
+    target = check_output(out)
+    held_out, given = as_file(validation), as_file(file)
+    method = _method(calibrator)
+    order = _check_pair(held_out, given, method)
+    counts = _Counts()
+    logits, labels = _collected(held_out, counts)
+    method.fit(logits, labels)
+    notes = [*_zeros(held_out, counts.n_zero), *_dropped(held_out, counts.n_dropped)]
+    n_fitted, counts = len(labels), _Counts()
+    del logits, labels
+    kept = _kept(given)
+    n_rows = write(target, held_out.classes or (), _repaired(given, method, order, kept, counts))
+    if left := [name for name in given.others if name not in (*kept, "prediction", "confidence")]:
+        notes.append(f"left out, as they have another number of rows: {', '.join(map(repr, left))}")
+    notes += [*_zeros(given, counts.n_zero), *_dropped(given, counts.n_dropped)]
+    return Calibrated(target, method, n_fitted, n_rows, tuple(dict.fromkeys(notes)))
+
+
+@dataclass
+class _Counts:
+    n_zero: int = 0
+    n_dropped: int = 0
+
+
+def _method(value: Any) -> Calibrator:
+    if isinstance(value, Calibrator):
+        return value
+    return _CALIBRATORS[choice("calibrator", value, tuple(_CALIBRATORS))]()
+
+
+def _check_pair(validation: PredictionsFile, file: PredictionsFile, method: Calibrator) -> NDArray[np.intp]:
+    """Return where each class of `validation` stands in `file`, or say why the two do not fit."""
+    for one in (validation, file):
+        if one.classes is None or one.kind == "confidence":
+            raise ValueError(
+                f"{str(one.path)!r} holds predictions and confidences only: calibrating needs the probabilities or "
+                "logits of all classes (columns prob_<class> or logit_<class>, or a column probs or logits)"
+            )
+    validation.required_label()
+    ours, theirs = validation.classes or (), file.classes or ()
+    if set(ours) != set(theirs):
+        odd = sorted(set(ours) ^ set(theirs))
+        raise ValueError(
+            f"{str(validation.path)!r} and {str(file.path)!r} must have the same classes, but {odd[0]!r} is in one of "
+            f"them only ({len(ours)} and {len(theirs)} classes). Name the classes of a file with classes="
+        )
+    if validation.kind != file.kind and isinstance(method, VectorScaling):
+        raise ValueError(
+            f"{str(validation.path)!r} holds {validation.kind} and {str(file.path)!r} {file.kind}: vector scaling "
+            "needs the same of both, as it sees the constant by which logarithms of probabilities differ from logits"
+        )
+    place = {name: i for i, name in enumerate(theirs)}
+    return np.array([place[name] for name in ours], np.intp)
+
+
+def _collected(file: PredictionsFile, counts: _Counts) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    logits, labels = [], []
+    for chunk in file.chunks():
+        logits.append(_logits(file, chunk, counts))
+        labels.append(chunk.labels)
+    if not sum(map(len, logits)):
+        raise ValueError(f"{str(file.path)!r} has no rows to fit on")
+    return np.concatenate(logits), np.concatenate([part for part in labels if part is not None])
+
+
+def _repaired(
+    file: PredictionsFile, method: Calibrator, order: NDArray[np.intp], kept: list[str], counts: _Counts
+) -> Iterator[tuple[Mapping[str, Any], NDArray[Any]]]:
+    for chunk in file.chunks(labels=False, others=kept):
+        if len(chunk):
+            logits = np.ascontiguousarray(_logits(file, chunk, counts)[:, order])
+            yield chunk.others, method.predict_proba(logits)
+
+
+def _logits(file: PredictionsFile, chunk: FileChunk, counts: _Counts) -> NDArray[Any]:
+    """Return logits, or the logarithms of probabilities, 0 raised to the smallest positive number."""
+    counts.n_dropped += chunk.n_dropped
+    scores = np.asarray(chunk.scores)
+    scores = scores if scores.dtype == np.float64 else scores.astype(np.float32)
+    if file.kind == "logits":
+        return scores
+    counts.n_zero += int((scores == 0).sum())
+    logs: NDArray[Any] = np.log(np.maximum(scores, np.finfo(scores.dtype).smallest_subnormal))
+    return logs
+
+
+def _kept(file: PredictionsFile) -> list[str]:
+    """Return the columns to hand along, in the order of the file."""
+    rows = file.source.columns[file.columns[0]].n_rows
+    names = {*file.others, *([file.label] if file.label is not None else [])} - {"prediction", "confidence"}
+    return [name for name in file.source.columns if name in names and file.source.columns[name].n_rows == rows]
+
+
+def _zeros(file: PredictionsFile, n: int) -> list[str]:
+    said = "are 0: their logarithm is taken of the smallest positive number instead"
+    return [f"{n:,} probabilities of {file.path.name} {said}"] if n else []
+
+
+def _dropped(file: PredictionsFile, n: int) -> list[str]:
+    return [f"{n:,} rows of {file.path.name} are left out: a value is missing"] if n else []

@@ -1,0 +1,200 @@
+"""Names of classes turned into class numbers, a column at a time: by name, never by the order in which they sort."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vicinal._checks import nearest_names
+
+__all__ = ["ABSENT", "ClassCodes", "MOST_CLASSES", "checked_names", "whole"]
+
+#: The code of a missing value.
+ABSENT = -1
+#: More different classes than this are refused: the column is not one of classes, and memory must stay bounded.
+MOST_CLASSES = 100_000
+
+#: Text that people and programs write for a missing value; where it is the name of a class, it is that class.
+_NOTHING = frozenset({"", "?", "NA", "N/A", "n/a", "<NA>", "NaN", "nan", "null", "NULL", "None", "#N/A"})
+_WHOLE_FLOAT = re.compile(r"[+-]?\d+\.0*")
+#: Whole numbers from 0 up to this are looked up in an array, others by name.
+_TABLE = 2**16
+
+
+class ClassCodes:
+    """Turns columns of class names, or of class numbers, into numbers from 0.
+
+    Parameters
+    ----------
+    names
+        The classes, or None: then each new name becomes a new class.
+    by_position
+        Whether a whole number that is no name means a position in `names`. This holds only where no name is a whole
+        number itself; else `1` could mean two classes.
+
+    Examples
+    --------
+    >>> codes = ClassCodes(["dog", "cat"])
+    >>> codes.encode(np.array(["cat", "dog", "cat"]), what="label", first=1).tolist()
+    [1, 0, 1]
+    >>> ClassCodes(["10", "2"]).encode(np.array([2, 10]), what="label", first=1).tolist()
+    [1, 0]
+    """
+
+    def __init__(self, names: Sequence[str] | None, *, by_position: bool = False) -> None:
+        self.names: list[str] = list(names or ())
+        self._grows = names is None
+        self._codes = {name: i for i, name in enumerate(self.names)}
+        stripped: dict[str, int] = {}
+        for name, code in self._codes.items():
+            stripped[name.strip()] = ABSENT if name.strip() in stripped else code
+        self._stripped = {name: code for name, code in stripped.items() if code != ABSENT}
+        self._some_whole = any(whole(name) is not None for name in self.names)
+        self._by_position = by_position and not self._some_whole
+        self._table = np.full(_TABLE, ABSENT, np.int64)
+        for name, code in self._codes.items():
+            self._remember(name, code)
+        if self._by_position:
+            self._table[: len(self.names)] = np.arange(min(len(self.names), _TABLE))
+
+    def encode(self, column: Any, *, what: str, first: int) -> NDArray[np.int64]:
+        """Return the number of each value's class, `ABSENT` where there is none.
+
+        Parameters
+        ----------
+        column
+            A numpy or pyarrow array of names, whole numbers or booleans, `[M]`.
+        what, first
+            The column's name, and the number of its first row, for errors.
+        """
+        if not isinstance(column, np.ndarray):
+            place, values = _distinct_arrow(column)
+            if place is None:
+                column = values
+            else:
+                return self._from_distinct(place, values, what, first)
+        if column.dtype.kind in "iu" and len(column):
+            low, high = int(column.min()), int(column.max())
+            if low >= 0 and high < _TABLE:
+                codes: NDArray[np.int64] = self._table.take(column)
+                if codes.min() != ABSENT:
+                    return codes
+        values, place = np.unique(column, return_inverse=True)
+        return self._from_distinct(place, values.tolist(), what, first)
+
+    def _from_distinct(self, place: NDArray[np.intp], values: list[Any], what: str, first: int) -> NDArray[np.int64]:
+        """Return the codes of `values[place]`."""
+        codes = np.empty(len(values) + 1, np.int64)
+        codes[-1] = ABSENT  # the place of a missing value is -1
+        for i, value in enumerate(values):
+            found = self._code(value)
+            if found is None:
+                row = first + int(np.flatnonzero(place == i)[0])
+                raise ValueError(self._unknown(value, what, row))
+            codes[i] = found
+        result: NDArray[np.int64] = codes.take(place)
+        return result
+
+    def _code(self, value: Any) -> int | None:
+        """Return a value's class, `ABSENT` if it is missing, None if it is unknown."""
+        if value is None or (isinstance(value, float) and np.isnan(value)):
+            return ABSENT
+        name = _name(value)
+        if name in self._codes:
+            return self._codes[name]
+        if (plain := name.strip()) in self._stripped:
+            return self._stripped[plain]
+        if plain in _NOTHING:
+            return ABSENT
+        if _WHOLE_FLOAT.fullmatch(plain):
+            plain = str(int(plain.partition(".")[0]))
+            if plain in self._codes:
+                return self._codes[plain]
+        if self._grows:
+            return self._add(plain)
+        if self._by_position and (position := whole(plain)) is not None and 0 <= position < len(self.names):
+            return position
+        return None
+
+    def _add(self, name: str) -> int | None:
+        if len(self.names) >= MOST_CLASSES:
+            return None
+        code = self._codes[name] = len(self.names)
+        self._stripped[name] = code
+        self.names.append(name)
+        self._remember(name, code)
+        return code
+
+    def _remember(self, name: str, code: int) -> None:
+        number = whole(name)
+        if number is not None and 0 <= number < _TABLE:
+            self._table[number] = code
+
+    def _unknown(self, value: Any, what: str, row: int) -> str:
+        if self._grows:
+            return (
+                f"column {what!r} holds more than {MOST_CLASSES:,} different values, the last of them {value!r} in row "
+                f"{row:,}: classes are wanted. Name the column of the classes with label="
+            )
+        text = _name(value)
+        said = f"row {row:,} has {what} {value!r}, which is none of the {len(self.names)} classes"
+        if whole(text) is not None and not self._some_whole:
+            if self._by_position:
+                return f"{said}: class numbers go from 0 to {len(self.names) - 1}"
+            shown = ", ".join(map(repr, self.names[:4])) + (", …" if len(self.names) > 4 else "")
+            return (
+                f"{said} {shown}. If {what} holds class numbers, pass classes= with the names in the order of these "
+                "numbers"
+            )
+        hint = nearest_names(text, self.names)
+        end = "" if hint.endswith("?") else "."
+        return (
+            f"{said}{hint}{end} If the columns of scores have other names than the classes, pass columns= and classes="
+        )
+
+
+def whole(name: str) -> int | None:
+    """Return the whole number that a name spells in the usual way, else None.
+
+    >>> whole("12"), whole("012"), whole("a")
+    (12, None, None)
+    """
+    return int(name) if re.fullmatch(r"0|-?[1-9][0-9]{0,17}", name) else None
+
+
+def checked_names(names: Any) -> tuple[str, ...]:
+    """Return `classes=` as distinct names."""
+    if isinstance(names, str) or not all(isinstance(name, str | int | np.integer) for name in names):
+        raise TypeError(f"classes must be a list of names, got {names!r}")
+    result = tuple(str(name) for name in names)
+    twice = sorted({name for name in result if result.count(name) > 1}) if len(set(result)) < len(result) else []
+    if twice or not result:
+        raise ValueError(f"classes must be different names, got {twice[0]!r} twice" if twice else "classes is empty")
+    return result
+
+
+def _name(value: Any) -> str:
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value)
+
+
+def _distinct_arrow(column: Any) -> tuple[NDArray[np.intp] | None, Any]:
+    """Return each value's place among the distinct ones and these; whole numbers come back as they are, without it."""
+    import pyarrow as pa
+
+    kind = column.type
+    if pa.types.is_integer(kind) and not column.null_count:
+        return None, column.to_numpy(zero_copy_only=False)
+    if pa.types.is_nested(kind):
+        raise ValueError(f"a column of classes must hold names or whole numbers, got {kind}")
+    if not pa.types.is_dictionary(kind):
+        column = column.dictionary_encode()
+    place = column.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.intp)
+    return place, column.dictionary.to_pylist()

@@ -1,0 +1,236 @@
+"""Writing predictions as they come: CSV, Parquet or NPZ by the suffix, whole or not at all, in constant memory."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import os
+import tempfile
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vicinal._checks import require
+from vicinal._files import replacing
+from vicinal.predictions.classes import checked_names, whole
+
+__all__ = ["check_output", "write"]
+
+#: Suffixes that can be written. The first of a file's name that is among them counts.
+_FORMS = (".csv", ".csv.gz", ".tsv", ".parquet", ".pq", ".npz")
+#: Values in a row group of a Parquet file, at least, but for the last.
+_ROW_GROUP = 2**20
+
+
+def write(
+    path: str | os.PathLike[str],
+    classes: Sequence[str],
+    chunks: Iterable[tuple[Mapping[str, Any], Any]],
+) -> int:
+    """Write predictions chunk by chunk and return the number of rows.
+
+    The file has the columns it is given, then `prediction`, `confidence` and `prob_<class>` for each class, which
+    `open_file` reads. `prediction` is the name of the class with the highest probability (the first of equals), a whole
+    number where all names are. In an NPZ file the probabilities are one matrix `probs`, and `classes` holds the names.
+
+    The file appears under its name when it is complete; one that was there is replaced. Memory is that of a chunk.
+
+    Parameters
+    ----------
+    path
+        Where to; .csv, .csv.gz, .tsv, .parquet or .npz.
+    classes
+        The names of the K classes.
+    chunks
+        Pairs of columns to keep (a mapping of names to arrays or lists `[M]`, the same names each time) and
+        probabilities `[M, K]`.
+
+    Examples
+    --------
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     rows = write(Path(folder) / "out.csv", ["cat", "dog"], [({"id": [7]}, np.array([[0.25, 0.75]]))])
+    ...     print((Path(folder) / "out.csv").read_text())
+    "id","prediction","confidence","prob_cat","prob_dog"
+    7,"dog",0.75,0.25,0.75
+    """
+    target, names = check_output(path), checked_names(classes)
+    numbered = all(whole(name) is not None for name in names)
+    table = np.array([int(name) for name in names]) if numbered else np.array(names)
+    own = {"prediction", "confidence", *([f"prob_{name}" for name in names] if _form(target) != ".npz" else ["probs"])}
+    n = 0
+    with replacing(target) as draft, _sink(draft, _form(target), names) as sink:
+        for kept, given in chunks:
+            probs = np.asarray(given)
+            if probs.ndim != 2 or probs.shape[1] != len(names):
+                raise ValueError(f"probabilities must have shape [M, {len(names)}], got {list(probs.shape)}")
+            if twice := own & set(kept):
+                raise ValueError(
+                    f"the column {sorted(twice)[0]!r} would be written twice: rename or leave out the given one"
+                )
+            best = probs.argmax(axis=1)
+            confidence = probs[np.arange(len(probs)), best]
+            sink.add({**kept, "prediction": table[best], "confidence": confidence}, probs)
+            n += len(probs)
+        if not n:
+            raise ValueError(f"there are no rows to write to {str(target)!r}")
+    return n
+
+
+def check_output(path: str | os.PathLike[str]) -> Path:
+    """Return the path if something can be written there, so that this is known before any work is done."""
+    target = Path(path).expanduser()
+    if _form(target) is None:
+        raise ValueError(f"{str(target)!r} must end in one of {', '.join(_FORMS)}: that decides how it is written")
+    if not target.parent.is_dir():
+        raise FileNotFoundError(
+            f"there is no folder {str(target.parent)!r} to write {target.name!r} to: create it first"
+        )
+    if target.is_dir():
+        raise IsADirectoryError(f"{str(target)!r} is a folder: pass the name of a file")
+    return target
+
+
+def _form(path: Path) -> str | None:
+    name = path.name.lower()
+    return next((form for form in _FORMS if name.endswith(form)), None)
+
+
+class _Sink(Protocol):
+    def add(self, columns: Mapping[str, Any], probs: NDArray[Any]) -> None: ...
+
+
+@contextmanager
+def _sink(path: Path, form: str | None, names: Sequence[str]) -> Iterator[_Sink]:
+    if form == ".npz":
+        with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}") as folder:
+            sink = _NpzSink(Path(folder), names)
+            yield sink
+            sink.finish(path)
+    elif form in (".parquet", ".pq"):
+        table = _ParquetSink(path, names)
+        try:
+            yield table
+            table.flush()
+        finally:
+            table.close()
+    else:
+        with gzip.open(path, "wb") if form == ".csv.gz" else open(path, "wb") as file:
+            yield _CsvSink(file, "\t" if form == ".tsv" else ",", names)
+
+
+class _CsvSink:
+    def __init__(self, file: Any, separator: str, names: Sequence[str]) -> None:
+        self.file, self.separator, self.names = file, separator, names
+        self.columns: list[str] = []
+
+    def add(self, columns: Mapping[str, Any], probs: NDArray[Any]) -> None:
+        text = require("pyarrow.csv", "train")
+        table = _arrow(columns, probs, self.names)
+        if not self.columns:
+            self.columns = list(table.schema.names)
+            header = io.StringIO(newline="")
+            csv.writer(header, delimiter=self.separator, quoting=csv.QUOTE_ALL, lineterminator="\n").writerow(
+                self.columns
+            )
+            self.file.write(header.getvalue().encode())
+        _require_same(self.columns, table.schema.names)
+        text.write_csv(table, self.file, text.WriteOptions(include_header=False, delimiter=self.separator))
+
+
+class _ParquetSink:
+    """Small chunks are gathered: a row group of a few rows costs more than the rows."""
+
+    def __init__(self, path: Path, names: Sequence[str]) -> None:
+        self.path, self.names = path, names
+        self.writer: Any = None
+        self.waiting: list[Any] = []
+
+    def add(self, columns: Mapping[str, Any], probs: NDArray[Any]) -> None:
+        parquet = require("pyarrow.parquet", "train")
+        table = _arrow(columns, probs, self.names)
+        if self.writer is None:
+            self.writer = parquet.ParquetWriter(self.path, table.schema)
+        _require_same(self.writer.schema.names, table.schema.names)
+        self.waiting.append(table.cast(self.writer.schema))
+        if sum(len(held) for held in self.waiting) * len(table.schema.names) >= _ROW_GROUP:
+            self.flush()
+
+    def flush(self) -> None:
+        if self.waiting:
+            self.writer.write_table(require("pyarrow", "train").concat_tables(self.waiting))
+            self.waiting = []
+
+    def close(self) -> None:
+        if self.writer is not None:
+            self.writer.close()
+
+
+class _NpzSink:
+    """Arrays in pieces, one file each; their common type and length, which come first, are known at the end."""
+
+    def __init__(self, folder: Path, names: Sequence[str]) -> None:
+        self.folder, self.names = folder, names
+        self.types: dict[str, np.dtype[Any]] = {}
+        self.order: list[str] = []
+        self.n = 0
+
+    def add(self, columns: Mapping[str, Any], probs: NDArray[Any]) -> None:
+        held = {name: _numpy(name, values) for name, values in {**columns, "probs": probs}.items()}
+        self.order = self.order or list(held)
+        _require_same(self.order, list(held))
+        for i, (name, values) in enumerate(held.items()):
+            self.types[name] = np.result_type(self.types.get(name, values.dtype), values.dtype)
+            with (self.folder / str(i)).open("ab") as file:
+                np.save(file, np.ascontiguousarray(values), allow_pickle=False)
+        self.n += len(probs)
+
+    def finish(self, path: Path) -> None:
+        with zipfile.ZipFile(path, "w", allowZip64=True) as archive:
+            for i, name in enumerate(self.order):
+                shape = (self.n, len(self.names)) if name == "probs" else (self.n,)
+                with archive.open(f"{name}.npy", "w", force_zip64=True) as out:
+                    _npy_header(out, shape, self.types[name])
+                    for piece in _pieces(self.folder / str(i)):
+                        out.write(piece.astype(self.types[name]).tobytes())
+            with archive.open("classes.npy", "w") as out:
+                np.lib.format.write_array(out, np.array(self.names), allow_pickle=False)
+
+
+def _pieces(path: Path) -> Iterator[NDArray[Any]]:
+    with path.open("rb") as file:
+        while file.peek(1):
+            yield np.load(file, allow_pickle=False)
+
+
+def _npy_header(out: IO[bytes], shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    described = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(out, described)
+
+
+def _numpy(name: str, values: Any) -> NDArray[Any]:
+    array = values if isinstance(values, np.ndarray) else np.asarray(values)
+    if array.dtype == object:
+        if not all(isinstance(value, str) or value is None for value in array.tolist()):
+            raise ValueError(f"column {name!r} cannot be written to an NPZ file: choose .parquet or .csv, or drop it")
+        array = np.array(["" if value is None else value for value in array.tolist()], dtype=str)
+    return array
+
+
+def _arrow(columns: Mapping[str, Any], probs: NDArray[Any], names: Sequence[str]) -> Any:
+    pa = require("pyarrow", "train")
+    held = dict(columns)
+    held |= {f"prob_{name}": np.ascontiguousarray(probs[:, k]) for k, name in enumerate(names)}
+    return pa.table(
+        {name: values if isinstance(values, pa.Array) else pa.array(values) for name, values in held.items()}
+    )
+
+
+def _require_same(expected: Sequence[str], given: Sequence[str]) -> None:
+    if list(expected) != list(given):
+        raise ValueError(f"every chunk must have the same columns: {list(expected)}, then {list(given)}")

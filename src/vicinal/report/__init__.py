@@ -1,0 +1,10 @@
+"""Reports: one HTML file each that shows how far to trust a model, readable on a phone, printable, without network.
+
+`words` says figures in sentences, `figures` draws, `sections` makes tables, and there is a file for each kind of page.
+"""
+
+from vicinal.report.comparison import write_comparison
+from vicinal.report.predictions import write_predictions
+from vicinal.report.run import write_run
+
+__all__ = ["write_run", "write_predictions", "write_comparison"]

@@ -1,0 +1,157 @@
+"""The report of a comparison: methods against the first of them, on the same samples and seeds."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from vicinal.experiments.table import GridResult
+from vicinal.metrics import Estimate, ReliabilityTable
+from vicinal.report import sections, words
+from vicinal.report.figures import Sheet
+from vicinal.report.page import write_page
+
+__all__ = ["write_comparison"]
+
+_COLUMNS = ("accuracy", "nll", "brier", "ece", "oe")
+_SAID = {"accuracy": "accuracy", "nll": "NLL", "brier": "Brier score", "ece": "ECE", "oe": "overconfidence"}
+
+
+def write_comparison(result: GridResult, path: str | os.PathLike[str]) -> Path:
+    """Write the report of a comparison of methods.
+
+    Parameters
+    ----------
+    result
+        What `vicinal.experiments.grid.run_grid` returned.
+    path
+        The HTML file to write; it is replaced as a whole.
+
+    Returns
+    -------
+    Path
+        The file.
+    """
+    sheet = Sheet()
+    some = next(iter(result.outcomes.values()), None)
+    parts = [] if some is None else [_part(sheet, result, after) for after in (False, True)]
+    cells = len(result.methods) * len(result.seeds)
+    context: dict[str, Any] = {
+        "title": "Comparison" if some is None else f"{some.facts['data']['name']}: comparison",
+        "heading": "Comparison" if some is None else some.facts["data"]["name"],
+        "sizes": f"{words.count(len(result.methods), 'method')}, {words.count(len(result.seeds), 'seed')}"
+        + ("" if some is None else f", {words.count(some.test.after.n, 'test sample')}"),
+        "first": result.methods[0],
+        "parts": parts,
+        "failures": [{"method": m, "seed": s, "error": error} for (m, s), error in result.failures.items()],
+        "n_cells": cells,
+        "label_noise": _label_noise(result) if parts else None,
+        "folder": str(result.out),
+        "commands": [outcome.experiment.command(outcome.out) for outcome in result.outcomes.values()],
+        "network": None if some is None else f"{some.facts['network']['name']}, {some.facts['weights']:,} weights",
+    }
+    return write_page("comparison.html.j2", context, path)
+
+
+def _part(sheet: Sheet, result: GridResult, after: bool) -> dict[str, Any]:
+    """Return the figures, differences and diagrams before or after the temperature."""
+    rows = [row for row in result.rows(after=after) if row["n_seeds"]]
+    bins = rows[0]["n_bins"]
+    when = "after" if after else "before"
+    diagrams = []
+    for row in rows:
+        tables = [
+            (outcome.test.after if after else outcome.test.before).table
+            for (method, _), outcome in result.outcomes.items()
+            if method == row["method"]
+        ]
+        pooled: ReliabilityTable = sum(tables[1:], tables[0])
+        over = f", mean of {len(tables)} seeds" if len(tables) > 1 else ""
+        diagrams.append(
+            sheet.reliability(
+                pooled,
+                row["method"],
+                f"ECE {words.percent(_known(row['ece']).value, 2)} ({bins}\u00a0bins) {when} the temperature{over}.",
+                intervals=len(tables) == 1,
+            )
+        )
+    others = [row for row in rows if row["difference"] is not None]
+    return {
+        "id": when,
+        "name": f"{when.capitalize()} the temperature",
+        "columns": [sections.figure_name(name, bins) for name in _COLUMNS],
+        "rows": [
+            {
+                "method": row["method"],
+                "seeds": f"{row['n_seeds']} of {len(result.seeds)}",
+                "cells": [words.estimate(_known(row[name]), share=sections.FIGURES[name][2]) for name in _COLUMNS],
+                "temperature": f"{row['temperature']:.3g}",
+            }
+            for row in rows
+        ],
+        "differences": [
+            {
+                "method": row["method"],
+                "seeds": row["difference"]["n_seeds"],
+                "cells": [_difference(row["method"], name, row["difference"][name]) for name in _COLUMNS],
+            }
+            for row in others
+        ],
+        "sentences": [_sentence(row) for row in others],
+        "diagrams": diagrams,
+    }
+
+
+def _difference(method: str, name: str, entry: Mapping[str, Any]) -> dict[str, str]:
+    """Return a paired difference in print, and what it says of the method."""
+    share = sections.FIGURES[name][2]
+    value, low, high = ("∞" if entry[end] is None else _signed(entry[end], share) for end in ("value", "low", "high"))
+    better = entry["better"]
+    verdict = "cannot tell" if better is None else "better" if better == method else "worse"
+    unit = "\u00a0points" if share else ""
+    return {"value": value + unit, "interval": f"{low} to {high}", "verdict": verdict}
+
+
+def _signed(value: float, share: bool) -> str:
+    shown = f"{100 * value:+.2f}" if share else f"{value:+.4f}"
+    return shown.replace("-", "−")
+
+
+def _sentence(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return on which figures a method is better, worse, or neither, in words."""
+    verdicts = {name: _difference(row["method"], name, row["difference"][name])["verdict"] for name in _COLUMNS}
+    said = []
+    for verdict in ("better", "worse", "cannot tell"):
+        names = [_SAID[name] for name, found in verdicts.items() if found == verdict]
+        if names:
+            on = " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else names[0]
+            said.append({"verdict": verdict, "text": f"{verdict} on {on}"})
+    return {"method": row["method"], "said": said}
+
+
+def _label_noise(result: GridResult) -> dict[str, Any] | None:
+    """Return the mean errors with corrupted labels of each method, where labels were corrupted."""
+    rows = [row for row in result.rows() if "label_noise" in row]
+    if not rows:
+        return None
+    names = {"test": "test", "train_real": "training, real labels", "train_corrupted": "training, given labels"}
+    shown = [name for name in names if name in rows[0]["label_noise"]["best"]]
+    return {
+        "columns": [f"{names[name]}, {which}" for name in shown for which in ("kept", "last")],
+        "rows": [
+            {
+                "method": row["method"],
+                "cells": [words.percent(row["label_noise"][w][name]) for name in shown for w in ("best", "last")],
+            }
+            for row in rows
+        ],
+    }
+
+
+def _known(entry: Mapping[str, float | None]) -> Estimate:
+    """Return an estimate as `to_dict` wrote it; what it could not hold is infinite."""
+    value, low, high = (math.inf if entry[end] is None else float(entry[end] or 0) for end in ("value", "low", "high"))
+    return Estimate(value, low, high)

@@ -1,0 +1,40 @@
+"""Filling a template in: everything that users wrote is escaped, and the file is there whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from vicinal import __version__
+from vicinal._checks import require
+from vicinal._files import replacing
+
+__all__ = ["write_page"]
+
+
+def write_page(template: str, context: Mapping[str, Any], path: str | os.PathLike[str]) -> Path:
+    """Write a page and return where it is."""
+    jinja2 = require("jinja2", "train")
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("vicinal.report"),
+        autoescape=True,  # for every file: what users wrote is text, never markup
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["unbroken"] = _unbroken
+    text = environment.get_template(template).render(version=__version__, **context)
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(target) as temporary:
+        # A file's name may hold bytes that are no text; they are shown as question marks.
+        temporary.write_bytes(text.encode("utf-8", errors="replace"))
+    return target
+
+
+def _unbroken(text: str) -> str:
+    """Keep the ends of an interval on one line (U+2060 is a joint where no line may break)."""
+    return re.sub(r"(?<=[\d%])–(?=\d)", "\u2060–\u2060", text)

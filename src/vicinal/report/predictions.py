@@ -1,0 +1,98 @@
+"""The report of a predictions file: how far to trust its probabilities."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from vicinal.metrics.selective import RiskCoverage
+from vicinal.predictions import FileEvaluation
+from vicinal.report import sections, words
+from vicinal.report.figures import Sheet
+from vicinal.report.page import write_page
+
+__all__ = ["write_predictions"]
+
+
+def write_predictions(evaluation: FileEvaluation, path: str | os.PathLike[str]) -> Path:
+    """Write the report of a predictions file.
+
+    Parameters
+    ----------
+    evaluation
+        What `vicinal.predictions.evaluate_file` returned.
+    path
+        The HTML file to write; it is replaced as a whole.
+
+    Returns
+    -------
+    Path
+        The file.
+    """
+    sheet = Sheet()
+    table = evaluation.table
+    curve = RiskCoverage.from_counts(
+        evaluation.confidence_levels, evaluation.confidence_counts, evaluation.confidence_correct
+    )
+    wrong = int(evaluation.confidence_counts.sum() - evaluation.confidence_correct.sum())
+    mistakes = sections.cards(
+        {
+            "label": mistake.label,
+            "prediction": mistake.prediction,
+            "confidence": mistake.confidence,
+            "origin": f"row {mistake.row:,}",
+        }
+        for mistake in evaluation.worst
+    )
+    sizes = words.count(evaluation.n, "prediction")
+    if evaluation.n_classes:
+        sizes += f", {words.count(evaluation.n_classes, 'class', 'classes')}"
+    context: dict[str, Any] = {
+        "title": f"{evaluation.path.name}: report",
+        "heading": evaluation.path.name,
+        "sizes": sizes,
+        "of": words.count(evaluation.n, "prediction"),
+        "kind": evaluation.kind,
+        "verdict": words.verdict(table),
+        "tiles": sections.tiles(evaluation, ("Predictions", f"{evaluation.n:,}", "")),
+        "summary": (
+            f"It is right {words.percent(table.accuracy)} of the time and says {words.percent(table.confidence)} on "
+            f"average. The mean gap (ECE, {evaluation.n_bins} bins) is {words.percent(table.ece(), 2)}."
+        ),
+        "table": sections.figures_table({"value": evaluation}),
+        "drawings": sections.reliability_pair(sheet, {"": table}),
+        "risk": sections.risk_section(sheet, curve, held_out=curve),
+        "mistakes": mistakes,
+        "mistakes_head": f"{words.count(wrong, 'mistake')} in all; "
+        + ("the most confident first." if len(mistakes) == wrong else f"the {len(mistakes)} most confident of them:"),
+        "classes": _classes(evaluation),
+        "notes": list(evaluation.notes),
+    }
+    context["sections"] = [
+        (name, title)
+        for name, title, present in (
+            ("figures", "Figures", True),
+            ("reliability", "Reliability", True),
+            ("risk", "What it may answer", True),
+            ("mistakes", "Mistakes", mistakes),
+            ("classes", "Classes", context["classes"]),
+        )
+        if present
+    ]
+    return write_page("predictions.html.j2", context, path)
+
+
+def _classes(evaluation: FileEvaluation) -> dict[str, Any] | None:
+    """Return the figures of each class, as far as the file tells them."""
+    if evaluation.classwise is None:
+        return None
+    pairs, by_class = evaluation.confusion, evaluation.classwise
+    return sections.class_table(
+        evaluation.classes,
+        by_class.per_class(),
+        by_class.n_bins,
+        by_class.correct.sum(axis=1),
+        None if pairs is None else pairs.sum(axis=0),
+        None if pairs is None else pairs.diagonal(),
+    )

@@ -1,0 +1,237 @@
+"""The report of a run: what was trained, how far to trust it, where it is wrong, and how to run it again."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vicinal._files import read_json
+from vicinal.experiments import Outcome, Scored
+from vicinal.metrics import ClasswiseTable
+from vicinal.metrics.ood import OODReport
+from vicinal.metrics.selective import RiskCoverage, risk_coverage
+from vicinal.report import sections, words
+from vicinal.report.figures import Sheet
+from vicinal.report.page import write_page
+from vicinal.robustness import AttackErrors
+
+__all__ = ["write_run"]
+
+_NOTHING = words.Verdict(
+    "unknown",
+    "Nothing was held out, so nothing can be said about how far to trust it.",
+    "No verdict.",
+    "Set samples aside for validation and for testing.",
+)
+
+
+def write_run(
+    outcome: Outcome,
+    path: str | os.PathLike[str],
+    *,
+    ood: Iterable[tuple[str, OODReport]] = (),
+    attacks: Iterable[tuple[str, AttackErrors]] = (),
+    audit: Sequence[Mapping[str, Any]] | None = None,
+) -> Path:
+    """Write the report of a run.
+
+    Parameters
+    ----------
+    outcome
+        What `vicinal.experiments.run` returned.
+    path
+        The HTML file to write; it is replaced as a whole.
+    ood
+        Names of other data and how well the model tells them from its own.
+    attacks
+        Names of attacks and the errors under them.
+    audit
+        Training samples that look mislabelled, the most suspicious first, as `mistakes.json` has samples, with `aum`
+        and `threshold` in addition. An empty list says that none does.
+
+    Returns
+    -------
+    Path
+        The file.
+    """
+    sheet = Sheet()
+    experiment, data = outcome.experiment, outcome.facts["data"]
+    classes = [str(name) for name in data["classes"]]
+    key = next((name for name in ("test", "val") if name in outcome.sets), None)
+    main = None if key is None else _set_section(sheet, outcome.sets[key], _of(key, outcome.sets[key]))
+    further = [
+        {"id": name, "name": scored.name, **_set_section(sheet, scored, f"{scored.after.n:,} samples of {scored.name}")}
+        for name, scored in outcome.sets.items()
+        if name.startswith("also-")
+    ]
+    context: dict[str, Any] = {
+        "title": f"{data['name']}: {experiment.method}",
+        "heading": f"{data['name']}, {words.count(len(classes), 'class', 'classes')}",
+        "method": experiment.method,
+        "nothing": _NOTHING,
+        "main": main,
+        "further": further,
+        "temperature": f"{outcome.temperature:.3g}",
+        "warnings": _warnings(outcome, key),
+        "facts": _facts(outcome),
+        "notes": data.get("notes", []),
+        "curves": sections.learning_curves(sheet, outcome.history, outcome.fit),
+        "ood": sections.ood_section(sheet, ood),
+        "attacks": sections.attack_table(attacks),
+        "audit": None if audit is None else sections.cards(audit),
+        "audit_head": f"{words.count(len(audit or ()), 'training sample')}, the most suspicious first. The area under "
+        "the margin (AUM) is how far, on average over training, the label was ahead of the next class; at or below the "
+        "threshold it was learned no better than a wrong label is.",
+        "label_noise": None
+        if outcome.label_noise is None
+        else sections.label_noise_table(outcome.label_noise, data["sizes"]),
+        "command": experiment.command(outcome.out),
+        "provenance": _provenance(outcome),
+        "risk": None,
+        "classes": None,
+        "mistakes": None,
+        "mistakes_head": "",
+        "tiles": [],
+    }
+    if main is not None and key is not None:
+        context |= _about(sheet, outcome, key, classes)
+    context["sections"] = [
+        (name, title)
+        for name, title, present in (
+            ("trained", "What was trained", True),
+            ("figures", "Figures", main),
+            ("reliability", "Reliability", main),
+            ("learning", "Learning", context["curves"]),
+            ("risk", "What it may answer", context["risk"]),
+            ("mistakes", "Mistakes", context["mistakes"] is not None),
+            ("classes", "Classes", context["classes"]),
+            *((one["id"], one["name"], True) for one in further),
+            ("ood", "Unknown inputs", context["ood"]),
+            ("attacks", "Attacks", context["attacks"]),
+            ("noise", "Label noise", context["label_noise"]),
+            ("audit", "Suspicious labels", audit is not None),
+            ("rerun", "Run it again", True),
+        )
+        if present
+    ]
+    return write_page("run.html.j2", context, path)
+
+
+def _set_section(sheet: Sheet, scored: Scored, of: str) -> dict[str, Any]:
+    """Return the verdict, the figures and the diagrams of one set of samples."""
+    before, after = scored.before, scored.after
+    return {
+        "of": of,
+        "verdict": words.verdict(after.table),
+        "table": sections.figures_table({"before": before, "after": after}),
+        "drawings": sections.reliability_pair(
+            sheet, {"before the temperature": before.table, "after the temperature": after.table}
+        ),
+        "summary": (
+            f"On {of} it is right {words.percent(after.table.accuracy)} of the time and says "
+            f"{words.percent(after.table.confidence)} on average; before the temperature it said "
+            f"{words.percent(before.table.confidence)}. The mean gap (ECE, {after.n_bins} bins) was "
+            f"{words.percent(before.ece.value, 2)} before and is {words.percent(after.ece.value, 2)} after."
+        ),
+    }
+
+
+def _about(sheet: Sheet, outcome: Outcome, key: str, classes: Sequence[str]) -> dict[str, Any]:
+    """Return what is said of the main set beside its figures."""
+    scored = outcome.sets[key]
+    samples = scored.after.samples
+    correct = samples.predictions == samples.labels
+    held_out = _curve(outcome.sets["val"]) if key == "test" and "val" in outcome.sets else None
+    k = len(classes)
+    by_class = ClasswiseTable(k, scored.after.n_bins).update(
+        scored.labels, logits=scored.logits.double() / outcome.temperature
+    )
+    found: dict[str, Any] = {
+        "tiles": sections.tiles(
+            scored.after,
+            ("Temperature", f"{outcome.temperature:.3g}", _temperature_word(outcome.temperature)),
+        ),
+        "risk": sections.risk_section(sheet, _curve(scored), held_out=held_out),
+        "classes": sections.class_table(
+            classes,
+            by_class.per_class(),
+            by_class.n_bins,
+            np.bincount(samples.labels, minlength=k),
+            np.bincount(samples.predictions, minlength=k),
+            np.bincount(samples.labels[correct], minlength=k),
+            np.bincount(samples.predictions, samples.confidence, k).astype(np.float64),
+        ),
+    }
+    file = outcome.out / "mistakes.json"
+    if key == "test" and file.exists():
+        shown = sections.cards(read_json(file)["mistakes"])
+        wrong = words.count(int((~correct).sum()), "mistake")
+        of = f"{wrong} on {_of(key, scored)}"
+        found["mistakes"] = shown
+        found["mistakes_head"] = (
+            f"{of}, the most confident first."
+            if len(shown) == int((~correct).sum())
+            else f"The {len(shown)} most confident of {of}."
+        )
+    return found
+
+
+def _curve(scored: Scored) -> RiskCoverage:
+    samples = scored.after.samples
+    return risk_coverage(samples.confidence, samples.predictions == samples.labels)
+
+
+def _of(key: str, scored: Scored) -> str:
+    return words.count(scored.after.n, {"test": "test sample", "val": "validation sample"}[key])
+
+
+def _temperature_word(temperature: float) -> str:
+    if temperature == 1:
+        return "probabilities left as they are"
+    return "it was too sure of itself" if temperature > 1 else "it was not sure enough"
+
+
+def _warnings(outcome: Outcome, key: str | None) -> list[str]:
+    found = []
+    if key == "val":
+        found.append(
+            "There is no test set: the figures are of the validation set, which also chose the temperature and the "
+            "epoch, and are a little too bright."
+        )
+    notes = [str(note) for note in outcome.facts.get("notes", [])]  # such as a temperature that could not be fitted
+    return [*found, *(f"{note[0].upper()}{note[1:]}." for note in notes if note)]
+
+
+def _facts(outcome: Outcome) -> list[tuple[str, str, bool]]:
+    """Return what was trained: name, value, and whether it is code."""
+    data, network, fit = outcome.facts["data"], outcome.facts["network"], outcome.fit
+    config = fit["config"]
+    parts = {"train": "to train", "val": "to validate", "test": "to test"}
+    sizes = ", ".join(f"{n:,} {parts.get(name, name)}" for name, n in data["sizes"].items())
+    options = ", ".join(f"{name}={value!r}" for name, value in network.get("options", {}).items())
+    speed = f"{config['optimizer']}, learning rate {config['lr']:g}, batches of {config['batch_size']}"
+    stopped = " (stopped early)" if fit.get("stopped_early") else ""
+    best = fit.get("best") or {}
+    kept = f"; weights of epoch {best['epoch']:g} kept" if "val_nll" in best else ""
+    return [
+        ("Data", f"{data['name']}, {data['kind']}", False),
+        ("Samples", sizes, False),
+        ("Method", str(fit["method"]), True),
+        ("Network", f"{network['name']}({options}), {outcome.facts['weights']:,} weights", True),
+        ("Training", f"{fit['epochs']:g} epochs{stopped} of {speed}{kept}", False),
+        ("Seed", str(outcome.experiment.seed), False),
+        ("Time", f"{fit['seconds']:,.0f} s on {fit.get('device', 'cpu')}", False),
+    ]
+
+
+def _provenance(outcome: Outcome) -> list[tuple[str, str]]:
+    versions = ", ".join(f"{name} {version}" for name, version in outcome.fit.get("versions", {}).items())
+    return [
+        ("Run folder", str(outcome.out)),
+        ("Data", str(outcome.facts["data"].get("fingerprint", "unknown"))),
+        ("Versions", versions),
+    ]

@@ -1,0 +1,385 @@
+"""What the pages show, as plain values: text, tables and drawings. The templates only set them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vicinal.metrics import Estimate, ReliabilityTable, wilson
+from vicinal.metrics.ood import OODReport
+from vicinal.metrics.selective import RiskCoverage
+from vicinal.report import words
+from vicinal.report.figures import Sheet
+from vicinal.robustness import AttackErrors
+
+__all__ = [
+    "FIGURES",
+    "Figures",
+    "attack_table",
+    "cards",
+    "class_table",
+    "figure_name",
+    "figures_table",
+    "label_noise_table",
+    "learning_curves",
+    "ood_section",
+    "reliability_pair",
+    "risk_section",
+    "tiles",
+]
+
+#: Of each figure: its name, what it is, whether it is a share, whether it depends on the bins.
+FIGURES: dict[str, tuple[str, str, bool, bool]] = {
+    "accuracy": ("Accuracy", "how often it is right", True, False),
+    "mcc": ("MCC", "Matthews' correlation of answers and truth", False, False),
+    "nll": ("NLL", "negative log-likelihood; lower is better", False, False),
+    "brier": ("Brier score", "squared error of the probabilities; lower is better", False, False),
+    "ece": ("ECE", "mean gap between confidence and accuracy", True, True),
+    "oe": ("Overconfidence", "gaps where it is too sure, weighted by confidence", True, True),
+    "mce": ("MCE", "largest gap of any bin", True, True),
+    "rms": ("RMS gap", "root of the mean squared gap", True, True),
+    "rms_debiased": ("RMS gap, corrected", "without what chance alone contributes", True, True),
+}
+
+#: Classes shown at once; with more, the worst of them.
+SHOWN_CLASSES = 20
+_SHOWN_CELLS = 12
+
+
+class Figures(Protocol):
+    """Estimates of a model on a set of samples: `vicinal.metrics.Evaluation` or what a file's evaluation holds."""
+
+    @property
+    def n_bins(self) -> int:
+        """Bins of the calibration errors."""
+
+    @property
+    def figures(self) -> Mapping[str, Estimate | None]:
+        """The estimates by name; None where the samples cannot tell."""
+
+
+def figure_name(name: str, n_bins: int) -> str:
+    """Return what a figure is called, with the number of bins where it depends on them."""
+    title, _, _, binned = FIGURES.get(name, (name, "", False, False))
+    return f"{title} ({n_bins}\u00a0bins)" if binned else title
+
+
+def figures_table(columns: Mapping[str, Figures]) -> dict[str, Any]:
+    """Return the table of figures with their intervals, a column for each evaluation."""
+    first = next(iter(columns.values()))
+    rows = []
+    for name in first.figures:
+        _, about, share, _ = FIGURES.get(name, (name, "", False, False))
+        values = [column.figures[name] for column in columns.values()]
+        cells = [("–", "") if value is None else words.estimate(value, share=share) for value in values]
+        rows.append({"name": figure_name(name, first.n_bins), "about": about, "cells": cells})
+    return {"columns": list(columns), "rows": rows}
+
+
+def tiles(figures: Figures, *extra: tuple[str, str, str]) -> list[tuple[str, str, str]]:
+    """Return the figures that stand at the top: name, value, and what to read under it."""
+    found = []
+    for name in ("accuracy", "ece", "nll"):
+        if (figure := figures.figures[name]) is not None:
+            found.append((figure_name(name, figures.n_bins), *words.estimate(figure, share=FIGURES[name][2])))
+    return [*found, *extra]
+
+
+# Learning
+
+
+def learning_curves(sheet: Sheet, history: Sequence[Mapping[str, Any]], fit: Mapping[str, Any]) -> list[Any]:
+    """Return the curves of loss and, where there was a validation set, of ECE and error."""
+    if not history:
+        return []
+    best = fit.get("best") or {}
+    mark = best.get("epoch") if "val_nll" in best else None
+    bins = fit.get("ece_bins", 15)
+
+    def of(name: str) -> tuple[list[float], list[float]]:
+        known = [(line["epoch"], line[name]) for line in history if line.get(name) is not None]
+        return [float(at) for at, _ in known], [float(value) for _, value in known]
+
+    loss = {"training loss": of("loss")}
+    kept = " The dotted line marks the epoch whose weights were kept." if mark is not None else ""
+    if of("val_nll")[0]:
+        loss["validation NLL"] = of("val_nll")
+    drawn = [
+        sheet.lines(
+            loss,
+            "Loss",
+            "The training loss is the method's own (of mixed samples, say) and need not meet the NLL of plain ones."
+            + kept,
+            ylabel="loss",
+            mark=mark,
+        )
+    ]
+    if of("val_ece")[0]:
+        epochs, accuracy = of("val_accuracy")
+        curves = {f"validation ECE ({bins} bins)": of("val_ece"), "error": (epochs, [1 - a for a in accuracy])}
+        drawn.append(
+            sheet.lines(
+                curves,
+                "Calibration and error",
+                f"ECE ({bins}\u00a0bins) and error on the validation set while it learned, before the temperature.",
+                ylabel="",
+                mark=mark,
+                share=True,
+            )
+        )
+    return drawn
+
+
+# What may be answered
+
+
+def risk_section(sheet: Sheet, curve: RiskCoverage, *, held_out: RiskCoverage | None = None) -> dict[str, Any]:
+    """Return what may be answered and what to pass on: a sentence, a table of promises, a figure.
+
+    Parameters
+    ----------
+    sheet
+        Draws.
+    curve
+        Of the samples of the report.
+    held_out
+        Of the samples that promises are made from: the validation set, or `curve` itself if its samples are new to the
+        model.
+    """
+    found = [] if held_out is None else words.rules(held_out, curve)
+    rows = []
+    for rule in found:
+        right = ("–", "") if rule.accuracy is None else words.estimate(rule.accuracy, share=True)
+        cells = (words.percent(rule.wanted, 0), words.threshold(rule.chosen), words.percent(rule.coverage), right)
+        rows.append(dict(zip(("wanted", "threshold", "coverage", "right"), cells, strict=True)))
+    figure = sheet.risk(
+        curve,
+        "Risk and coverage",
+        "From right to left: the fewer of its least confident answers are given, the fewer are wrong.",
+        found,
+    )
+    area, interval = words.estimate(curve.aurc_estimate(), share=False)
+    return {
+        "sentence": words.promise(found, held_out, curve),
+        "rows": rows,
+        "n_held_out": None if held_out is None else f"{held_out.n:,}",
+        "own": held_out is curve,
+        "aurc": f"{area} ({interval})",
+        "figure": figure,
+    }
+
+
+# Classes
+
+
+def class_table(
+    classes: Sequence[str],
+    ece: NDArray[np.float64],
+    n_bins: int,
+    n: NDArray[np.int64],
+    named: NDArray[np.int64] | None = None,
+    right: NDArray[np.int64] | None = None,
+    sure: NDArray[np.float64] | None = None,
+) -> dict[str, Any]:
+    """Return for each class how often it is found, and whether it can be believed when it is named.
+
+    Parameters
+    ----------
+    classes
+        Their names.
+    ece, n_bins
+        The calibration error of each class's probability, `[K]`, and its bins.
+    n, named, right
+        Samples of each class, answers that name it, and those that do so rightly, `[K]` each.
+    sure
+        The summed confidence of the answers that name it, `[K]`.
+    """
+    known = named is not None and right is not None
+    low, high = wilson(right, n) if known else (n, n)
+
+    def row(c: int) -> dict[str, Any]:
+        found, believed, confidence = ("–", ""), "–", "–"
+        if named is not None and right is not None and n[c]:
+            found = words.estimate(Estimate(right[c] / n[c], float(low[c]), float(high[c])), share=True)
+        if named is not None and right is not None and named[c]:
+            believed = words.percent(right[c] / named[c])
+            confidence = "–" if sure is None else words.percent(sure[c] / named[c])
+        return {
+            "name": classes[c],
+            "n": f"{n[c]:,}",
+            "found": found,
+            "named": "–" if named is None else f"{named[c]:,}",
+            "believed": believed,
+            "confidence": confidence,
+            "ece": words.percent(float(ece[c]), 2),
+        }
+
+    rows = [row(c) for c in range(len(classes))]
+    # The least often found first, classes without a sample last; where that is unknown, the largest error first.
+    badness = np.where(n > 0, right / np.maximum(n, 1), np.inf) if right is not None else -ece
+    order = np.lexsort((-n, badness))
+    return {
+        "rows": rows,
+        "worst": [rows[c] for c in order[:SHOWN_CLASSES]] if len(rows) > SHOWN_CLASSES else [],
+        "n_bins": n_bins,
+        "ece": words.percent(float(ece.mean()), 2),
+        "known": known,
+        "sure": sure is not None,
+    }
+
+
+# Samples to look at
+
+
+def cards(entries: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return what to show of samples: those of mistakes.json, or suspicious ones.
+
+    Each entry has `label`, and some of `prediction`, `confidence`, `label_probability`, `aum`, `threshold`, `index`,
+    `origin`, `text` (a text or several), `row` (a mapping) and `picture` (a data address of an image).
+    """
+    found = []
+    for entry in entries:
+        text = entry.get("text", [])
+        row = [(str(name), "–" if value is None else _cell(value)) for name, value in entry.get("row", {}).items()]
+        picture = entry.get("picture")
+        found.append(
+            {
+                "label": str(entry["label"]),
+                "prediction": None if entry.get("prediction") is None else str(entry["prediction"]),
+                "confidence": _sure(entry.get("confidence")),
+                "label_probability": _sure(entry.get("label_probability")),
+                "aum": _margin(entry.get("aum")),
+                "threshold": _margin(entry.get("threshold")),
+                "index": entry.get("index"),
+                "origin": entry.get("origin"),
+                "texts": [text] if isinstance(text, str) else [str(part) for part in text],
+                "cells": row[:_SHOWN_CELLS],
+                "more_cells": row[_SHOWN_CELLS:],
+                # Nothing but an image that is in the file already: a report fetches nothing.
+                "picture": picture if str(picture).startswith("data:image/") else None,
+            }
+        )
+    return found
+
+
+def _cell(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _margin(value: Any) -> str | None:
+    return None if value is None else f"{float(value):.3g}".replace("-", "−")
+
+
+def _sure(share: Any) -> str | None:
+    """Return a probability that is not printed as certain unless it is."""
+    if share is None:
+        return None
+    value = float(share)
+    if 0.9995 <= value < 1:
+        return "over 99.9\u00a0%"
+    return "under 0.1\u00a0%" if 0 < value < 0.0005 else words.percent(value)
+
+
+# Robustness
+
+
+def ood_section(sheet: Sheet, reports: Iterable[tuple[str, OODReport]]) -> list[dict[str, Any]]:
+    """Return how well the confidence tells foreign samples from familiar ones."""
+    found = []
+    for name, report in reports:
+        names = {
+            "auroc": ("AUROC", "chance that a familiar sample scores higher than a foreign one; 50\u00a0% is a coin"),
+            "aupr_in": ("AUPR, familiar", "average precision of finding familiar samples"),
+            "aupr_out": ("AUPR, foreign", "average precision of finding foreign samples"),
+            "fpr_at_tpr": (
+                f"FPR at {100 * report.tpr:g}\u00a0% TPR",
+                f"foreign samples let through when {100 * report.tpr:g}\u00a0% of familiar ones are; lower is better",
+            ),
+        }
+        rows = [
+            {"name": names[key][0], "about": names[key][1], "cells": [words.estimate(value, share=True)]}
+            for key, value in report.figures.items()
+        ]
+        figure = sheet.two_histograms(
+            report.edges,
+            report.in_counts,
+            report.out_counts,
+            "Scores of familiar and foreign samples",
+            "The less the two overlap, the better foreign samples are recognised.",
+        )
+        found.append(
+            {
+                "name": str(name),
+                "sizes": f"{report.n_in:,} familiar and {words.count(report.n_out, 'foreign sample')}",
+                "table": {"columns": ["value"], "rows": rows},
+                "figure": figure,
+            }
+        )
+    return found
+
+
+def attack_table(results: Iterable[tuple[str, AttackErrors]]) -> list[dict[str, Any]]:
+    """Return the errors without and under each attack, a row for each k."""
+    return [
+        {
+            "name": str(name),
+            "box": "black box" if result.black_box else "white box",
+            "n": words.count(result.n, "sample"),
+            "error": f"top-{k}",
+            "clean": words.estimate(result.clean[k], share=True),
+            "attacked": words.estimate(result.attacked[k], share=True),
+        }
+        for name, result in results
+        for k in result.attacked
+    ]
+
+
+def label_noise_table(errors: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, Any]:
+    """Return the errors of Zhang et al. (2018), Table 2, with Wilson intervals."""
+    names = (
+        ("test", "Test error", "on new samples", sizes.get("test", 0)),
+        ("train_real", "Training error, real labels", "what it should have learned", sizes.get("train", 0)),
+        ("train_corrupted", "Training error, given labels", "low: it learned the wrong labels", sizes.get("train", 0)),
+    )
+    rows = []
+    for key, name, about, n in names:
+        if key not in errors["last"] or not n:
+            continue
+        cells = []
+        for which in ("best", "last"):
+            value = float(errors[which][key])
+            low, high = wilson(round(value * n), n)
+            cells.append(words.estimate(Estimate(value, float(low), float(high)), share=True))
+        rows.append({"name": name, "about": about, "cells": cells})
+    train = sizes.get("train", 0)
+    return {
+        "corrupted": f"{errors['corrupted']:,}",
+        "changed": f"{errors['changed']:,}",
+        "train": f"{train:,}",
+        "table": {"columns": ["kept weights", "last epoch"], "rows": rows},
+    }
+
+
+def reliability_pair(sheet: Sheet, tables: Mapping[str, ReliabilityTable]) -> list[Any]:
+    """Return reliability diagrams and, under them, confidence histograms, one of each for each table."""
+    diagrams = [
+        sheet.reliability(
+            table,
+            f"Reliability {name}",
+            f"Accuracy by confidence; on the dashed line it is right as often as it says. "
+            f"ECE {words.percent(table.ece(), 2)} ({table.n_bins}\u00a0bins).",
+        )
+        for name, table in tables.items()
+    ]
+    histograms = [
+        sheet.histogram(
+            table,
+            f"Confidence {name}",
+            f"Mean confidence {words.percent(table.confidence)}, accuracy {words.percent(table.accuracy)}.",
+        )
+        for name, table in tables.items()
+    ]
+    return [*diagrams, *histograms]

@@ -1,0 +1,292 @@
+"""Figures in plain words: what a confidence is worth, and what may be answered without asking a person."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from vicinal.metrics import Estimate, ReliabilityTable, error_estimates, wilson
+from vicinal.metrics.selective import RiskCoverage, RiskThreshold
+
+__all__ = [
+    "ENOUGH",
+    "Rule",
+    "Verdict",
+    "count",
+    "estimate",
+    "number",
+    "percent",
+    "promise",
+    "rules",
+    "span",
+    "threshold",
+    "verdict",
+]
+
+#: With fewer samples the interval of an accuracy is too wide to say anything: ±8 points at 90 %.
+ENOUGH = 50
+#: A gap between confidence and accuracy that nobody would act on, however certain it is.
+_SMALL = 0.01
+#: How often to be right, the strictest first.
+_WANTED = (0.99, 0.98, 0.95, 0.9, 0.8)
+
+_NBSP = "\u00a0"
+
+
+def percent(share: float, decimals: int = 1) -> str:
+    r"""Return a share as a percentage.
+
+    >>> percent(0.9926)
+    '99.3\xa0%'
+    """
+    if not math.isfinite(share):
+        return "–"
+    return f"{100 * share:.0f}{_NBSP}%" if share in (0, 1) else f"{100 * share:.{decimals}f}{_NBSP}%"
+
+
+def number(value: float) -> str:
+    """Return a number with four decimals, or the sign of infinity."""
+    return f"{value:.4f}" if math.isfinite(value) else "–" if math.isnan(value) else "∞" if value > 0 else "−∞"
+
+
+def count(n: int, one: str, many: str | None = None) -> str:
+    r"""Return a number with its noun.
+
+    >>> count(1, "mistake"), count(1200, "class", "classes")
+    ('1\xa0mistake', '1,200\xa0classes')
+    """
+    return f"{n:,}{_NBSP}{one if n == 1 else many or one + 's'}"
+
+
+def estimate(figure: Estimate, *, share: bool) -> tuple[str, str]:
+    """Return a figure and its interval as text."""
+    low, high = (percent(figure.low), percent(figure.high)) if share else (number(figure.low), number(figure.high))
+    between = " to " if figure.low < 0 else "–"
+    return percent(figure.value) if share else number(figure.value), f"{low.removesuffix(_NBSP + '%')}{between}{high}"
+
+
+def span(low: float, high: float, decimals: int) -> str:
+    r"""Return an interval of shares, rounded outward so that it promises no more than it holds.
+
+    >>> span(0.8812, 0.9188, 0)
+    '88–92\xa0%'
+    """
+    scale = 10**decimals
+    down = math.floor(100 * low * scale + 1e-9) / scale
+    up = math.ceil(100 * high * scale - 1e-9) / scale
+    shown = [f"{end:.0f}" if end in (0, 100) else f"{end:.{decimals}f}" for end in (down, up)]
+    return f"{shown[0]}–{shown[1]}{_NBSP}%"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a confidence is worth.
+
+    Attributes
+    ----------
+    tone
+        `"fits"`, `"over"` (it is right less often than it says), `"under"`, or `"unknown"`.
+    sentence
+        In one sentence.
+    word
+        In a few words.
+    more
+        What the sentence leaves out.
+    """
+
+    tone: str
+    sentence: str
+    word: str
+    more: str = ""
+
+
+def verdict(table: ReliabilityTable) -> Verdict:
+    r"""Say how often the model is right when it says 90 %, or what it says most often.
+
+    The accuracy is that of the bins around 90 % with its Wilson interval; where they hold fewer than 50 samples, of the
+    fullest bin. A gap counts where the interval excludes the confidence and it is at least one point. That one level
+    fits does not mean that all do: another that is off is named, and so is an ECE that chance does not explain.
+
+    >>> sure = ReliabilityTable.from_confidences([0.9] * 1000, [True] * 900 + [False] * 100)
+    >>> verdict(sure).sentence
+    'When it says 90\xa0%, it is right 87–92\xa0% of the time.'
+    >>> verdict(ReliabilityTable.from_confidences([0.9] * 10, [True] * 10)).tone
+    'unknown'
+    """
+    bins = _around(table, 0.9)
+    if table.bin_count[bins].sum() < ENOUGH:
+        bins = np.array([int(table.bin_count.argmax())])
+    n = int(table.bin_count[bins].sum())
+    if n < ENOUGH:
+        most = "" if n == table.n else f", at most {n} of them with about the same confidence"
+        return Verdict(
+            "unknown",
+            f"There are too few samples to tell how far to trust it: {count(table.n, 'sample')}{most}.",
+            "No verdict.",
+            f"It takes {ENOUGH} of about the same confidence for an interval that says anything.",
+        )
+    tone, sentence = _judged(*_pooled(table, bins), 0.95)
+    others = [part for part in (_elsewhere(table, bins), _overall(table)) if part]
+    word = {
+        "over": "It is over-confident.",
+        "under": "It is under-confident: more often right than it says.",
+        "fits": "There its confidence fits." if others else "Its confidence can be taken at its word.",
+    }[tone]
+    return Verdict(tone, sentence + ".", word, " ".join(others))
+
+
+def _around(table: ReliabilityTable, level: float) -> Any:
+    """Return the bins within five points of a level, or the bin that holds it."""
+    low, high = table.edges[:-1], table.edges[1:]
+    inside = np.flatnonzero((low >= level - 0.05 - 1e-9) & (high <= level + 0.05 + 1e-9))
+    return inside if len(inside) else table.bin_index(np.array([level]))
+
+
+def _pooled(table: ReliabilityTable, bins: Any) -> tuple[float, int, int]:
+    """Return the mean confidence, the number right and the number of samples of some bins together."""
+    sums, n = table.bins, int(table.bin_count[bins].sum())
+    return float(sums.confidence[bins].sum()) / n, int(sums.correct[bins].sum()), n
+
+
+def _judged(confidence: float, right: int, n: int, level: float) -> tuple[str, str]:
+    low, high = (float(end) for end in wilson(right, n, level))
+    gap = confidence - right / n
+    chance = low <= confidence <= high
+    tone = "fits" if chance or abs(gap) < _SMALL else "over" if gap > 0 else "under"
+    decimals = 1 if confidence > 0.97 or high - low < 0.03 else 0
+    # 99.96 % must not be printed as the certainty that it is not.
+    said = "over 99.9" if 0.9995 <= confidence < 1 else f"{100 * confidence:.{decimals}f}".removesuffix(".0")
+    often = {"over": "only ", "under": "in fact "}.get(tone, "")
+    sentence = f"When it says {said}{_NBSP}%, it is right {often}{span(low, high, decimals)} of the time"
+    return tone, sentence
+
+
+def _elsewhere(table: ReliabilityTable, used: Any) -> str:
+    """Name the other bin that is farthest off beyond chance, all bins considered at once (Bonferroni)."""
+    others = [b for b in range(table.n_bins) if b not in used and table.bin_count[b] >= ENOUGH]
+    level = 1 - 0.05 / max(len(others), 1)
+    off: list[tuple[float, str]] = []
+    for b in others:
+        sure, right, n = _pooled(table, np.array([b]))
+        tone, sentence = _judged(sure, right, n, level)
+        if tone != "fits":
+            off.append((abs(sure - right / n), sentence))
+    if not off:
+        return ""
+    worst = max(off)[1]
+    return f"Elsewhere it is less reliable: {worst[0].lower()}{worst[1:]}."
+
+
+def _overall(table: ReliabilityTable) -> str:
+    """Say so where the mean gap over all bins is more than chance explains, and more than a point."""
+    ece = error_estimates(table)["ece"]
+    if ece.low < _SMALL:
+        return ""
+    value, interval = estimate(ece, share=True)
+    gap = table.confidence - table.accuracy
+    way = "" if abs(gap) < ece.value / 2 else ": it is too sure of itself" if gap > 0 else ": it is not sure enough"
+    return (
+        f"Over all levels the mean gap (ECE, {table.n_bins} bins) is {value} ({interval}), "
+        f"more than chance explains{way}."
+    )
+
+
+# What may be answered
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A threshold that held-out samples promise an accuracy for, and what it does on some samples.
+
+    Attributes
+    ----------
+    wanted
+        The accuracy promised.
+    chosen
+        Threshold and coverage on the held-out samples.
+    coverage, accuracy
+        On the samples it was tried on; the accuracy is None where none is answered.
+    """
+
+    wanted: float
+    chosen: RiskThreshold
+    coverage: float
+    accuracy: Estimate | None
+
+
+def rules(held_out: RiskCoverage, tried_on: RiskCoverage) -> list[Rule]:
+    """Return the promises that held-out samples support, the strictest first, and what came of them elsewhere.
+
+    Parameters
+    ----------
+    held_out
+        Of samples that nothing else is claimed about, such as the validation set.
+    tried_on
+        Of the samples to try the rules on.
+    """
+    found: list[Rule] = []
+    for wanted in _WANTED:
+        chosen = held_out.risk_threshold(round(1 - wanted, 6))
+        if not chosen.n_accepted:
+            continue
+        accepted = tried_on.levels > chosen.threshold
+        n, wrong = int(tried_on.counts[accepted].sum()), int(tried_on.errors[accepted].sum())
+        low, high = wilson(n - wrong, n)
+        accuracy = Estimate(1 - wrong / n, float(low), float(high)) if n else None
+        found.append(Rule(wanted, chosen, n / tried_on.n, accuracy))
+        if chosen.threshold == -math.inf:
+            break  # less accuracy is promised by the same rule
+    return found
+
+
+def promise(found: list[Rule], held_out: RiskCoverage | None, curve: RiskCoverage) -> str:
+    """Say in one sentence what to answer and what to pass on.
+
+    Parameters
+    ----------
+    found
+        The promises; the first is told.
+    held_out
+        What they were made from, if anything.
+    curve
+        Of the samples of the report, to look back at where nothing can be promised.
+    """
+    if found:
+        first = found[0]
+        lack = ""
+        if first.wanted < _WANTED[0] and held_out is not None:
+            lack = f" ({percent(_WANTED[0], 0)} is more than {count(held_out.n, 'sample')} can promise)"
+        answer = f"To be right {percent(first.wanted, 0)} of the time{lack}, answer"
+        if first.chosen.threshold == -math.inf:
+            return f"{answer} every case."
+        cases = percent(first.coverage, 0)
+        return (
+            f"{answer} these {cases} of cases, those above {threshold(first.chosen)} confidence, and pass on the rest."
+        )
+    for wanted in _WANTED:
+        # 1 − 0.99 is not quite 0.01.
+        share = curve.coverage_at_risk(1 - wanted + 1e-12)
+        if share > 0:
+            answered = "every case" if share == 1 else f"the {percent(share, 0)} of cases it was most sure of"
+            rest = "" if share == 1 else " and passed on the rest"
+            return (
+                f"Looking back, it would have been right {percent(wanted, 0)} of the time had it answered "
+                f"{answered}{rest}."
+            )
+    return f"Even its most confident answers are wrong more than {percent(1 - _WANTED[-1], 0)} of the time."
+
+
+def threshold(chosen: RiskThreshold) -> str:
+    r"""Return a threshold in percent, rounded up: the printed one must promise what the chosen one does.
+
+    >>> from vicinal.metrics.selective import risk_threshold
+    >>> threshold(risk_threshold([0.9501] * 300 + [0.123456] * 300, [True] * 300 + [False] * 300, 0.05))
+    '12.35\xa0%'
+    """
+    if chosen.threshold == -math.inf:
+        return "any confidence"
+    decimals = 2 if chosen.threshold < 0.999 else 4
+    return f"{math.ceil(100 * chosen.threshold * 10**decimals - 1e-9) / 10**decimals:.{decimals}f}{_NBSP}%"
