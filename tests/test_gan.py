@@ -167,6 +167,9 @@ def test_the_verdict_is_students_paired_interval():
     assert found.claims == {"modes": "holds", "high_quality": "cannot tell"}
     assert verdict(plain, mixup).claims["modes"] == "does not"
     assert "mixup is better: holds" in str(found)
+    same = verdict([run(8, 0.5)] * 2, [run(6, 0.5)] * 2)
+    assert same.modes.value - same.modes.low == pytest.approx(stats.t.ppf(0.975, 1) / 12**0.5 / 2**0.5)
+    assert same.claims["modes"] == "cannot tell"  # two equal differences of whole numbers are no certainty
     one = verdict(mixup[:1], plain[:1])
     assert one.claims == {"modes": "cannot tell", "high_quality": "cannot tell"}
     assert one.to_dict()["modes"]["low"] is None

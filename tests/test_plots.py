@@ -388,7 +388,7 @@ def test_the_curves_are_drawn_with_their_intervals():
 def test_a_row_is_a_gan_and_a_column_an_iteration():
     rows = plots.gan_panels(FITS, n_points=20)
     assert [row[0].get_ylabel() for row in rows] == ["mixup", "plain"]
-    assert [ax.get_title() for ax in rows[0]] == ["1 iterations", "2 iterations"]
+    assert [ax.get_title() for ax in rows[0]] == ["iteration 1", "iteration 2"]
     for row, fit in zip(rows, FITS.values(), strict=True):
         for ax, iteration in zip(row, (1, 2), strict=True):
             np.testing.assert_allclose(ax.collections[1].get_offsets(), fit.samples[iteration][:20].numpy())

@@ -30,7 +30,17 @@ _HOMES = {
     "vicinal.objectives.regmixup": ["RegMixup"],
     "vicinal.objectives.schedule": ["Warmup", "Between"],
     "vicinal.dynamics": ["AUM", "BalancedBatchSampler"],
-    "vicinal.metrics": ["ReliabilityTable", "Evaluation", "Comparison", "evaluate", "compare"],
+    "vicinal.metrics": [
+        "ReliabilityTable",
+        "Evaluation",
+        "Comparison",
+        "evaluate",
+        "compare",
+        "ood_report",
+        "risk_coverage",
+        "risk_threshold",
+    ],
+    "vicinal.uncertainty": ["MCDropout", "Ensemble"],
     "vicinal.calibrators": [
         "TemperatureScaling",
         "VectorScaling",
@@ -41,7 +51,7 @@ _HOMES = {
     "vicinal.bundle": ["Bundle", "load"],
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-_MODULES = ["calibrators", "losses", "metrics", "mixing", "plots"]
+_MODULES = ["calibrators", "data", "gan", "losses", "metrics", "mixing", "models", "plots", "predictions", "robustness"]
 
 __all__ = [*_HOME_OF, *_MODULES, "__version__"]
 
@@ -63,10 +73,15 @@ def __dir__() -> list[str]:
 
 if TYPE_CHECKING:
     from vicinal import calibrators as calibrators
+    from vicinal import data as data
+    from vicinal import gan as gan
     from vicinal import losses as losses
     from vicinal import metrics as metrics
     from vicinal import mixing as mixing
+    from vicinal import models as models
     from vicinal import plots as plots
+    from vicinal import predictions as predictions
+    from vicinal import robustness as robustness
     from vicinal.bundle import Bundle as Bundle
     from vicinal.bundle import load as load
     from vicinal.calibrators import HistogramBinning as HistogramBinning
@@ -81,6 +96,9 @@ if TYPE_CHECKING:
     from vicinal.metrics import ReliabilityTable as ReliabilityTable
     from vicinal.metrics import compare as compare
     from vicinal.metrics import evaluate as evaluate
+    from vicinal.metrics import ood_report as ood_report
+    from vicinal.metrics import risk_coverage as risk_coverage
+    from vicinal.metrics import risk_threshold as risk_threshold
     from vicinal.objectives.cutmix import CutMix as CutMix
     from vicinal.objectives.erm import ERM as ERM
     from vicinal.objectives.gaussian import GaussianVicinity as GaussianVicinity
@@ -95,3 +113,5 @@ if TYPE_CHECKING:
     from vicinal.objectives.schedule import Warmup as Warmup
     from vicinal.objectives.sequence import SequenceMixup as SequenceMixup
     from vicinal.training import fit as fit
+    from vicinal.uncertainty import Ensemble as Ensemble
+    from vicinal.uncertainty import MCDropout as MCDropout

@@ -28,6 +28,10 @@ FORMAT = 1
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Give a name to write to; afterwards the file is synced and moved to `path` at once."""
+    if path.is_dir():
+        raise IsADirectoryError(f"{str(path)!r} is a folder, not a file to write")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"there is no folder {str(path.parent)!r} to write {path.name!r} to: create it first")
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         yield temporary
@@ -78,7 +82,11 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], **metadata: str) ->
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
     """Read safetensors."""
-    tensors: dict[str, Tensor] = require("safetensors.torch", "train").load_file(path)
+    library, torch_part = require("safetensors", "train"), require("safetensors.torch", "train")
+    try:
+        tensors: dict[str, Tensor] = torch_part.load_file(path)
+    except library.SafetensorError as error:
+        raise ValueError(f"{path} is not whole, or no safetensors file: {error}") from error
     return tensors
 
 

@@ -139,6 +139,7 @@ def restored_globals() -> Iterator[None]:
     torch_state, python_state = torch.get_rng_state(), random.getstate()
     numpy_state = np.random.get_state()  # noqa: NPY002
     cuda_states = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
+    mps_state = torch.mps.get_rng_state() if torch.backends.mps.is_available() else None
     try:
         yield
     finally:
@@ -147,3 +148,5 @@ def restored_globals() -> Iterator[None]:
         np.random.set_state(numpy_state)  # noqa: NPY002
         if cuda_states:
             torch.cuda.set_rng_state_all(cuda_states)
+        if mps_state is not None:
+            torch.mps.set_rng_state(mps_state)

@@ -448,7 +448,7 @@ def gan_panels(
             ax.set(xlim=(-reach, reach), ylim=(-reach, reach), xticks=[], yticks=[])
             ax.set_aspect("equal")
             if row is rows[0]:
-                ax.set_title(f"{iteration:,} iterations", fontsize="small")
+                ax.set_title(f"iteration {iteration:,}", fontsize="small")
         row[0].set_ylabel(str(name))
     return rows
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import importlib.util
 import json
@@ -325,6 +326,15 @@ def test_label_noise_errors_are_averaged(base, tmp_path):
     assert "training, corrupted labels, last" in result.table()
 
 
+def test_label_noise_errors_of_no_samples_are_left_out(base, tmp_path):
+    noisy = dataclasses.replace(base, corrupt=1e-9, training={"steps": 1})
+    result = run_grid(noisy, ["ERM()"], [0], tmp_path, progress=False)
+    (row,) = result.rows()
+    assert set(row["label_noise"]["best"]) == {"test", "train_real"}
+    assert "training, real labels, last" in result.table()
+    assert "nan" not in result.table()
+
+
 def test_without_a_test_set_there_is_nothing_to_compare(base, tmp_path):
     bare = dataclasses.replace(base, data={"target": "y", "test": 0}, training={"steps": 1})
     result = run_grid(bare, ["ERM()"], [0], tmp_path, progress=False)
@@ -427,14 +437,11 @@ def test_an_interrupt_says_how_to_go_on(base, tmp_path, reference):
 )
 def test_a_ray_cluster_of_two_nodes_gives_the_same_table(base, reference, tmp_path):
     out, folder = tmp_path / "grid", tempfile.mkdtemp(prefix="ray")  # sockets need a short path
-    # Which node a worker belongs to: its parent is the node's manager. A process of its own, for its warnings.
     code = (
-        "import json, psutil, sys; from vicinal.experiments import Experiment, run_grid\n"
-        "def seen(method, seed, outcome, error):\n"
-        "    pid = int((outcome.out / '.lock').read_text().split()[1])\n"
-        "    print(psutil.Process(pid).ppid())\n"
-        "run_grid(Experiment.from_dict(json.loads(sys.argv[1])), *json.loads(sys.argv[2]), sys.argv[3],\n"
-        "         backend='ray', address=sys.argv[4], on_cell=seen)\n"
+        "import json, sys; from vicinal.experiments import Experiment, run_grid\n"
+        "result = run_grid(Experiment.from_dict(json.loads(sys.argv[1])), *json.loads(sys.argv[2]), sys.argv[3],\n"
+        "                  backend='ray', address=sys.argv[4])\n"
+        "open('table.md', 'w').write(result.table())\n"
     )
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -453,26 +460,33 @@ def test_a_ray_cluster_of_two_nodes_gives_the_same_table(base, reference, tmp_pa
         for node in nodes:
             wait_for(lambda: all("Ray runtime started" in log.read_text() for log in tmp_path.glob("*.log")), node)
         arguments = [json.dumps(base.to_dict()), json.dumps([METHODS, SEEDS]), str(out), address]
-        driver = subprocess.run(
-            [sys.executable, "-c", code, *arguments],
-            cwd=tmp_path,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
+        with open(tmp_path / "driver.txt", "w") as file:
+            # A process of its own, for what Ray warns of and changes.
+            nodes.append(
+                subprocess.Popen(
+                    [sys.executable, "-c", code, *arguments], cwd=tmp_path, env=environment, stdout=file, stderr=file
+                )
+            )
+        # Which node a worker belongs to: its parent is the node's manager. It lives while its cell runs.
+        parents: dict[int, int] = {}
+        while nodes[-1].poll() is None:
+            for lock in out.glob("*/.lock"):
+                with contextlib.suppress(IndexError, psutil.NoSuchProcess):  # not written yet; gone already
+                    parents.setdefault(holder(lock.parent), psutil.Process(holder(lock.parent)).ppid())
+            time.sleep(0.02)
     finally:
-        started = [process for node in nodes for process in (psutil.Process(node.pid), *children(node.pid))]
+        started = [process for node in nodes if node.poll() is None for process in family(node.pid)]
         for process in started:
-            process.kill()
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
         psutil.wait_procs(started, timeout=10)
         for node in nodes:
             node.wait()
         shutil.rmtree(folder, ignore_errors=True)
-    assert driver.returncode == 0, driver.stderr
-    parents = driver.stdout.split()
-    assert len(parents) == 4
-    assert len(set(parents)) == 2  # both nodes ran cells
+    assert nodes[-1].returncode == 0, (tmp_path / "driver.txt").read_text()
+    assert {holder(lock.parent) for lock in out.glob("*/.lock")} == set(parents)
+    assert len(set(parents.values())) == 2  # both nodes ran cells
+    assert (tmp_path / "table.md").read_text() == reference.table()
     stamped = stamps(out)
     result = run_grid(base, METHODS, SEEDS, out, progress=False)
     assert stamps(out) == stamped  # all is there
@@ -488,11 +502,12 @@ def answers(address: str) -> bool:
     return True
 
 
-def children(pid: int) -> list[psutil.Process]:
-    return psutil.Process(pid).children(recursive=True)
+def family(pid: int) -> list[psutil.Process]:
+    process = psutil.Process(pid)
+    return [process, *process.children(recursive=True)]
 
 
-def wait_for(condition, process: subprocess.Popen | None = None, *, seconds: float = 60) -> None:
+def wait_for(condition, process: subprocess.Popen | None = None, *, seconds: float = 120) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert process is None or process.poll() is None, "it ended before"

@@ -95,7 +95,9 @@ class TestForms:
     def test_npz_never_unpickles(self, tmp_path):
         np.savez(tmp_path / "p.npz", labels=np.array(["a", None], dtype=object), probs=np.ones((2, 1)))
         with pytest.raises(ValueError, match="could run code"):
-            open_file(tmp_path / "p.npz")
+            list(open_file(tmp_path / "p.npz").chunks())
+        np.savez(tmp_path / "p.npz", labels=[0, 0], probs=np.ones((2, 1)), about=np.array([{}], dtype=object))
+        assert read_all(open_file(tmp_path / "p.npz"))[0].tolist() == [0, 0]  # what is not asked for does no harm
 
     def test_npz_of_different_lengths(self, tmp_path):
         np.savez(tmp_path / "p.npz", labels=np.zeros(3, int), probs=np.ones((2, 1)))
@@ -399,6 +401,20 @@ class TestBrokenFiles:
         path = text(tmp_path, "label,prob_a,prob_b\na,0.5,0.5\na,1\n")
         with pytest.raises(ValueError, match=r"cannot be read as a table.*Expected 3 columns, got 2"):
             list(open_file(path).chunks())
+
+    def test_no_line_of_names(self, tmp_path):
+        with pytest.raises(ValueError, match="put a line of column names above"):
+            open_file(text(tmp_path, "a,0.5,0.5\nb,0.3,0.7\n"))
+
+    def test_an_endless_cell(self, tmp_path):
+        path = text(tmp_path, f'label,prob_a,text\na,1,x\na,1,"{"x" * 2**24}"\n')
+        with pytest.raises(ValueError, match="a row of more than 4 MB: is a quotation mark not closed"):
+            list(open_file(path).chunks())
+
+    def test_one_hot_labels(self, tmp_path):
+        np.savez(tmp_path / "p.npz", labels=np.eye(2), probs=np.eye(2))
+        with pytest.raises(ValueError, match="one class is wanted"):
+            open_file(tmp_path / "p.npz")
 
     def test_arguments(self, tmp_path):
         path = text(tmp_path, "label,prob_a\na,1\n")

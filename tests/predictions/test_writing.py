@@ -59,6 +59,10 @@ def test_what_cannot_be_written(tmp_path):
     for name in ("p.csv", "p.parquet", "p.npz"):
         with pytest.raises(ValueError, match="same columns"):
             write(tmp_path / name, ["a", "b"], [({"x": [1]}, probs), ({"y": [1]}, probs)])
+    with pytest.raises(ValueError, match="which CSV cannot"):
+        write(path, ["a", "b"], [({"x": [[1, 2]]}, probs)])
+    with pytest.raises(ValueError, match="cannot be written to an NPZ file"):
+        write(tmp_path / "p.npz", ["a", "b"], [({"x": np.array([{}], dtype=object)}, probs)])
     with pytest.raises(ValueError, match="'a' twice"):
         write(path, ["a", "a"], [({}, probs)])
     (tmp_path / "d.csv").mkdir()

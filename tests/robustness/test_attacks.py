@@ -194,8 +194,18 @@ def test_it_works_without_gradients_and_in_inference_mode_and_on_objects_with_lo
     with torch.no_grad():
         assert torch.equal(fgsm(Wrapped(model), x, y, epsilon=0.1), expected)
     with torch.inference_mode():
-        assert torch.equal(fgsm(model, x.clone(), y, epsilon=0.1), expected)
+        assert torch.equal(fgsm(model, x.clone(), y.clone(), epsilon=0.1), expected)
+        found = attack_errors(model, (x.clone(), y.clone()), Attack("fgsm", 0.1))
+    assert found == attack_errors(model, (x, y), Attack("fgsm", 0.1))
     assert torch.is_grad_enabled()
+
+
+def test_a_model_may_work_in_place():
+    model, (x, y) = network(), images()
+    kept = x.clone()
+    found = ifgsm(nn.Sequential(nn.ReLU(inplace=True), model), x, y, epsilon=0.1, steps=2)
+    torch.testing.assert_close(found, ifgsm(nn.Sequential(nn.ReLU(), model), x, y, epsilon=0.1, steps=2))
+    assert torch.equal(x, kept)
 
 
 def test_half_precision_stays_within_its_own_rounding():

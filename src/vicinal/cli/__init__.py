@@ -15,4 +15,7 @@ def main() -> None:
         if error.name is None or error.name.startswith("vicinal"):
             raise
         sys.exit(f"the command needs {error.name}, which is not installed: pip install 'vicinal[train]'")
-    app()
+    try:
+        app()
+    except KeyboardInterrupt:  # before a command could say more
+        sys.exit(130)

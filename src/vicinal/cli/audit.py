@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from vicinal.cli.speaking import Speaker, kindly
+from vicinal.cli.speaking import Speaker, check_report, kindly
 
 __all__ = ["audit"]
 
@@ -30,6 +30,7 @@ def audit(
     from vicinal.experiments import audited, finished
 
     speaker = Speaker(as_json=as_json)
+    check_report(report)
     outcome = finished(run)
     if outcome is None:
         raise ValueError(f"{str(run)!r} is not finished, or no run: there is nothing to audit")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from vicinal.cli.options import Given, shared
-from vicinal.cli.speaking import Speaker, kindly
+from vicinal.cli.speaking import Speaker, check_report, kindly
 
 if TYPE_CHECKING:
     from vicinal.experiments import Outcome
@@ -19,7 +19,7 @@ __all__ = ["compare"]
 @shared
 @kindly
 def compare(
-    data: Annotated[str, typer.Argument(help="As for `vicinal train`.")] = "digits",
+    data: Annotated[str, typer.Argument(metavar="DATA", help="As for `vicinal train`.")] = "digits",
     method: Annotated[
         list[str] | None,
         typer.Option(metavar="EXPR", help="A method; give at least two. The others are compared with the first."),
@@ -57,6 +57,7 @@ def compare(
         raise ValueError("name at least two methods: --method 'ERM()' --method 'Mixup(alpha=0.2)'")
     if seeds < 1:
         raise ValueError(f"--seeds must be at least 1, got {seeds}")
+    check_report(report)
     base = Experiment(
         source=data,
         data=given.data,

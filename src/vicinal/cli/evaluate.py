@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from vicinal.cli.speaking import Speaker, kindly, percent
+from vicinal.cli.speaking import Speaker, check_report, kindly, percent
 from vicinal.cli.train import show_outcome
 
 __all__ = ["evaluate"]
@@ -78,12 +78,22 @@ def evaluate(
 ) -> None:
     """Say how far probabilities can be trusted: those of a file, of any size, or of a run."""
     speaker = Speaker(as_json=as_json)
+    check_report(report)
     if what.is_dir():
-        of_file = {"--label": label, "--kind": kind, "--columns": columns, "--classes": classes, "--encoding": encoding}
-        _refuse(of_file, "are for a predictions file, and this is a run's folder")
-        _evaluate_run(speaker, what, report, ood or [], ood_score, attack or [], attack_from, data_root)
+        of_file: dict[str, Any] = {
+            "--label": label,
+            "--kind": kind,
+            "--columns": columns,
+            "--classes": classes,
+            "--missing": missing != "error",
+            "--normalise": normalise,
+            "--encoding": encoding,
+        }
+        _refuse(of_file, f"is for a predictions file, and {str(what)!r} is a run's folder")
+        _evaluate_run(speaker, what, report, bins, ood or [], ood_score, attack or [], attack_from, data_root)
         return
-    _refuse({"--ood": ood, "--attack": attack}, f"needs a run's folder: {str(what)!r} has no model")
+    of_run = {"--ood": ood, "--attack": attack, "--attack-from": attack_from, "--data-root": data_root}
+    _refuse(of_run, f"needs a run's folder: {str(what)!r} has no model")
     from vicinal.predictions import evaluate_file, open_file
 
     file = open_file(
@@ -118,6 +128,7 @@ def _evaluate_run(
     speaker: Speaker,
     run: Path,
     report: Path | None,
+    bins: int,
     ood: list[str],
     ood_score: str,
     attack: list[str],
@@ -126,7 +137,7 @@ def _evaluate_run(
 ) -> None:
     from vicinal.experiments import attacks_on, finished, ood_reports
 
-    outcome = finished(run)
+    outcome = finished(run, n_bins=bins)
     if outcome is None:
         started = (run / "config.json").exists()
         raise ValueError(

@@ -16,7 +16,7 @@ __all__ = ["methods"]
 
 @kindly
 def methods(
-    name: Annotated[str | None, typer.Argument(help="Show this method's card.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Show this method's card.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line, for machines.")] = False,
 ) -> None:
     """Say what methods there are; with a name, show its card: idea, equation, use, cost, when it hurts."""
@@ -26,7 +26,10 @@ def methods(
         for title, text in cards.items():
             speaker.event("method", {"name": title, "idea": _idea(text)})
         speaker.table(
-            "Methods (vicinal methods NAME shows one)", ["", "idea"], [[t, _idea(c)] for t, c in cards.items()]
+            "Methods (vicinal methods NAME shows one)",
+            ["", "idea"],
+            [[title, _idea(card)] for title, card in cards.items()],
+            figures=False,
         )
         return
     wanted = {title.lower(): title for title in cards}.get(name.partition("(")[0].lower())

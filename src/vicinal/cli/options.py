@@ -14,11 +14,15 @@ from typing import Annotated, Any
 
 import typer
 
-__all__ = ["OPTION_NAMES", "Given", "shared"]
+__all__ = ["Given", "flags_of", "share_or_number", "shared"]
 
 
-def _share_or_number(text: str) -> float | int:
-    """Return `0.2` as a share and `300` as a number of samples."""
+def share_or_number(name: str, text: str) -> float | int:
+    """Return `0.2` as a share and `300` as a number of samples, for the option of this name.
+
+    >>> share_or_number("val", "0.2"), share_or_number("val", "300")
+    (0.2, 300)
+    """
     try:
         return int(text)
     except ValueError:
@@ -26,7 +30,10 @@ def _share_or_number(text: str) -> float | int:
     try:
         return float(text)
     except ValueError:
-        raise typer.BadParameter(f"must be a share such as 0.15, or a number such as 300, got {text!r}") from None
+        flag = f"'{_flag(name)}'"
+        raise typer.BadParameter(
+            f"must be a share such as 0.15, or a number such as 300, got {text!r}", param_hint=flag
+        ) from None
 
 
 @dataclass(frozen=True)
@@ -88,8 +95,7 @@ _TRAINING = [
 ]
 _PANELS = (("Data", _DATA), ("Network", _MODEL), ("Training (usual values depend on the data)", _TRAINING))
 
-#: The names of all of these, as arguments; an error that names one is put in the command line's words.
-OPTION_NAMES = tuple(option.name for _, options in _PANELS for option in options)
+_NAMES = tuple(option.name for _, options in _PANELS for option in options)
 
 
 @dataclass(frozen=True)
@@ -109,7 +115,7 @@ def shared(command: Callable[..., None]) -> Callable[..., None]:
     added = [_parameter(option, panel) for panel, options in _PANELS for option in options]
 
     def run(**values: Any) -> None:
-        found = {name: values.pop(name) for name in OPTION_NAMES}
+        found = {name: values.pop(name) for name in _NAMES}
         command(given=_collected(found), **values)
 
     parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own] + added
@@ -119,8 +125,24 @@ def shared(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
+def flags_of(command: Callable[..., None]) -> dict[str, str]:
+    """Return the options of a command, by the names that they have in Python."""
+    flags: dict[str, str] = {}
+    for name, parameter in inspect.signature(command, eval_str=True).parameters.items():
+        if name == "given":
+            flags |= {shared_name: _flag(shared_name) for shared_name in _NAMES}
+        for option in getattr(parameter.annotation, "__metadata__", ()):
+            if isinstance(option, typer.models.OptionInfo):
+                flags[name] = option.param_decls[0] if option.param_decls else _flag(name)
+    return flags
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
 def _parameter(option: _Option, panel: str) -> inspect.Parameter:
-    flag = f"--{option.name.replace('_', '-')}"
+    flag = _flag(option.name)
     settings: dict[str, Any] = {"help": option.help, "rich_help_panel": panel, "show_default": False}
     kind: Any = option.kind
     if kind == "share":
@@ -137,7 +159,7 @@ def _collected(found: dict[str, Any]) -> Given:
     given = {name: value for name, value in found.items() if value not in (None, [])}
     for option in _DATA:
         if option.kind == "share" and option.name in given:
-            given[option.name] = _share_or_number(given[option.name])
+            given[option.name] = share_or_number(option.name, given[option.name])
     data = {("seed" if o.name == "split_seed" else o.name): given[o.name] for o in _DATA if o.name in given}
     if len(data.get("text", ())) == 1:
         data["text"] = data["text"][0]

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from vicinal._checks import integer, number
+from vicinal.cli.options import share_or_number
 from vicinal.cli.speaking import Speaker, kindly
 
 if TYPE_CHECKING:
@@ -24,7 +26,7 @@ ABSTAIN = "abstain"
 @kindly
 def predict(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder.")],
-    data: Annotated[str, typer.Argument(help="New data of the same kind, labelled or not.")],
+    data: Annotated[str, typer.Argument(metavar="DATA", help="New data of the same kind, labelled or not.")],
     out: Annotated[Path, typer.Option(metavar="FILE", help="Where to: .csv, .csv.gz, .tsv, .parquet or .npz.")],
     max_risk: Annotated[
         float | None,
@@ -34,7 +36,9 @@ def predict(
     ] = None,
     certainty: Annotated[float, typer.Option(help="How sure --max-risk must hold.")] = 0.95,
     batch_size: Annotated[int, typer.Option(help="Samples at a time.")] = 256,
-    max_bad: Annotated[float, typer.Option(help="The share of unreadable rows or files to put up with.")] = 0.05,
+    max_bad: Annotated[
+        str, typer.Option(metavar="SHARE|NUMBER", help="How many unreadable rows or files to put up with.")
+    ] = "0.05",
     encoding: Annotated[str | None, typer.Option(help="How a text file is written, such as latin-1.")] = None,
     header: Annotated[bool, typer.Option(help="Whether the first line of a table names the columns.")] = True,
     data_root: Annotated[str | None, typer.Option(metavar="FOLDER", help="Where named data sets are.")] = None,
@@ -42,20 +46,22 @@ def predict(
 ) -> None:
     """Write each row's class and calibrated probabilities.
 
-    The file has the number of the row (or the name of the file), `prediction`, `confidence` and a column of probability
-    for each class.
+    The file has the number of the row, from 0 (and the name of a picture or sound), `prediction`, `confidence` and a
+    column of probability for each class.
     """
     import vicinal
     from vicinal.predictions import write
     from vicinal.predictions.writing import check_output
 
     check_output(out)
+    integer("batch_size", batch_size, low=1)
+    bad = share_or_number("max_bad", max_bad)
     speaker = Speaker(as_json=as_json)
     bundle = vicinal.load(run)
     rule = None if max_risk is None else _rule(run, max_risk, certainty)
     if rule is not None and ABSTAIN in bundle.classes:
         raise ValueError(f"a class is called {ABSTAIN!r}, which is what --max-risk writes where it gives no answer")
-    split = bundle.read(data, max_bad=max_bad, encoding=encoding, header=header, data_root=data_root)
+    split = bundle.read(data, max_bad=bad, encoding=encoding, header=header, data_root=data_root)
     for note in split.notes:
         speaker.note(note)
     answered = _Counter()
@@ -93,6 +99,8 @@ def _rule(run: Path, max_risk: float, certainty: float) -> RiskThreshold:
     from vicinal.experiments import finished
     from vicinal.metrics import risk_threshold
 
+    number("max_risk", max_risk, low=0, high=1)
+    number("certainty", certainty, above=0, high=1)
     outcome = finished(run)
     if outcome is None or "test" not in outcome.sets:
         raise ValueError(f"--max-risk needs the held-out predictions of a run, and {str(run)!r} has none")

@@ -2,26 +2,40 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import json
 import os
 import re
+import shlex
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
 from typing import Any, ParamSpec, TextIO
 
 import typer
 
-from vicinal.cli.options import OPTION_NAMES
+from vicinal.cli.options import flags_of
 
-__all__ = ["Speaker", "kindly", "percent"]
+__all__ = ["Speaker", "check_report", "kindly", "percent"]
 
 P = ParamSpec("P")
 
 #: What a mistake of the user's, or of the machine's, raises; anything else is a fault of ours and shows a traceback.
 _EXPECTED = (ValueError, TypeError, OSError, ImportError, RuntimeError, FloatingPointError, MemoryError)
+
+#: The options of the command that runs, by their names in Python, in which the library speaks.
+_FLAGS: ContextVar[dict[str, str]] = ContextVar("flags", default={})  # noqa: B039  # never changed in place
+#: Arguments of the library that an option of another name sets.
+_OTHER_NAMES = {
+    "n_bins": "--bins",
+    "confidence_level": "--certainty",
+    "score": "--ood-score",
+    "tokenizer": "--model",
+}
 
 
 def is_main() -> bool:
@@ -34,6 +48,8 @@ def kindly(command: Callable[P, None]) -> Callable[P, None]:
 
     @functools.wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        flags = flags_of(command)
+        _FLAGS.set(flags | {name: flag for name, flag in _OTHER_NAMES.items() if flag in flags.values()})
         with warnings.catch_warnings():
             warnings.simplefilter("default", UserWarning)
             warnings.showwarning = _show_warning
@@ -42,6 +58,8 @@ def kindly(command: Callable[P, None]) -> Callable[P, None]:
             except KeyboardInterrupt as interruption:
                 _say_error(str(interruption) or "stopped", label="Stopped")
                 raise typer.Exit(130) from None
+            except typer.Exit:  # which is a RuntimeError too
+                raise
             except _EXPECTED as error:
                 if os.environ.get("VICINAL_TRACEBACK"):
                     raise
@@ -68,10 +86,11 @@ class Speaker:
 
     def note(self, text: str) -> None:
         """Say something worth knowing."""
+        text = _in_options(text)
         if self.as_json:
             self.event("note", {"text": text})
         elif self._shown:
-            _console().print(text, style="dim", markup=False, highlight=False)
+            _console().print(text, style="dim", markup=False, highlight=False, soft_wrap=True)
 
     def say(self, text: str) -> None:
         """Say a line that belongs to the answer; a machine has it in the result."""
@@ -146,22 +165,49 @@ def _console(file: TextIO | None = None) -> Any:
     return Console(file=file or sys.stdout, width=width)
 
 
+def check_report(path: Path | None) -> None:
+    """Refuse a report that could not be written, before any work is done."""
+    if path is not None and path.is_dir():
+        raise ValueError(f"--report must be a file to write, and {str(path)!r} is a folder")
+
+
 def _explained(error: BaseException) -> str:
-    """Return an error's message, in the words of the command line: `rare='train'` becomes `--rare train`."""
+    """Return an error's message in the words of the command line."""
     if isinstance(error, MemoryError):
         return "out of memory: use a smaller --batch-size"
-    text = str(error) if not isinstance(error, OSError) or error.strerror is None else _of_system(error)
-    known = "|".join(OPTION_NAMES)
-    return re.sub(
-        rf"\b({known})=(?:'([^']*)'|([\w.]+))",
-        lambda m: f"--{m[1].replace('_', '-')} {m[2] if m[2] is not None else m[3]}",
-        text or type(error).__name__,
-    )
+    if isinstance(error, OSError) and error.strerror is not None:
+        named = f": {error.filename}" if error.filename is not None else ""
+        hint = "; make room, then give the same command again" if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
+        # Our own sentences say what to do already.
+        return f"{error.strerror}{named}{hint if 'ake room' not in error.strerror else ''}"
+    return _in_options(str(error) or type(error).__name__)
 
 
-def _of_system(error: OSError) -> str:
-    named = f": {error.filename}" if error.filename is not None else ""
-    return f"{error.strerror}{named}"
+def _in_options(text: str) -> str:
+    """Return a sentence of the library with options where it names arguments: `rare='train'` becomes `--rare train`.
+
+    Only its first line: what follows quotes a method's expression, whose arguments are not options.
+    """
+    flags = _FLAGS.get()
+    if not flags:
+        return text
+    first, *quoted = text.split("\n")
+    any_name = "|".join(sorted(flags, key=len, reverse=True))
+    long_name = "|".join(sorted((name for name in flags if "_" in name), key=len, reverse=True)) or "(?!)"
+
+    def with_value(found: re.Match[str]) -> str:
+        flag, value = flags[found[1]], found[2] if found[2] is not None else found[3]
+        if value is None or value == "True":
+            return flag
+        return f"--no-{flag[2:]}" if value == "False" else f"{flag} {shlex.quote(value)}"
+
+    # `name=value`, `name=`; not within an expression, where a parenthesis or a comma comes before it
+    first = re.sub(rf"(?<![\w.(])(?<!, )({any_name})=(?:'([^']*)'|([-+\w.]*\w)|(?=[(\[]))?", with_value, first)
+    first = re.sub(rf"^({any_name})(?= (?:must|should|needs|and)\b)", lambda m: flags[m[1]], first)
+    first = re.sub(rf"\b(pass|pass another|lower|set) ({any_name})(?![\w=])", lambda m: f"{m[1]} {flags[m[2]]}", first)
+    first = re.sub(rf"\b(?:config|about)\.({any_name})(?= was)", lambda m: flags[m[1]], first)
+    first = re.sub(rf"(?<![\w/.'\"-])({long_name})(?![\w/.'\"=-])", lambda m: flags[m[1]], first)
+    return "\n".join([first, *quoted])
 
 
 def _say_error(text: str, *, label: str = "Error") -> None:
@@ -177,7 +223,9 @@ def _show_warning(message: Warning | str, category: type[Warning], *args: Any, *
     if is_main() and issubclass(category, UserWarning):
         from rich.text import Text
 
-        _console(sys.stderr).print(Text.assemble(("Warning: ", "bold yellow"), str(message)), soft_wrap=True)
+        _console(sys.stderr).print(
+            Text.assemble(("Warning: ", "bold yellow"), _in_options(str(message))), soft_wrap=True
+        )
 
 
 def _json_ready(value: Any) -> Any:

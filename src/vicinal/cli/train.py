@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from vicinal.cli.options import Given, shared
-from vicinal.cli.speaking import Speaker, kindly, percent
+from vicinal.cli.speaking import Speaker, check_report, kindly, percent
 
 if TYPE_CHECKING:
     from vicinal.experiments import Outcome
@@ -22,8 +23,9 @@ def train(
     data: Annotated[
         str,
         typer.Argument(
+            metavar="DATA",
             help="A CSV or Parquet file, a folder of class folders of images or sounds, a folder split into train, val "
-            "and test, or a name: digits, fashion-mnist, cifar10, hf:NAME, …"
+            "and test, or a name: digits, fashion-mnist, cifar10, hf:NAME, …",
         ),
     ] = "digits",
     method: Annotated[
@@ -34,7 +36,10 @@ def train(
     ] = None,
     also: Annotated[
         list[str] | None,
-        typer.Option(metavar="DATA", help="Evaluate on these labelled data too (another domain); may be repeated."),
+        typer.Option(
+            metavar="DATA",
+            help="Evaluate on these labelled data too (another domain), read as DATA is; may be repeated.",
+        ),
     ] = None,
     corrupt: Annotated[float, typer.Option(help="Draw this share of the training labels anew, to study noise.")] = 0.0,
     report: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the report here, as HTML.")] = None,
@@ -50,6 +55,7 @@ def train(
     from vicinal.experiments import Experiment, folder_name, run
 
     speaker = Speaker(as_json=as_json)
+    check_report(report)
     experiment = Experiment(
         source=data,
         method=method,
@@ -73,12 +79,12 @@ def train(
         return
     speaker.event("result", {"out": str(folder), **outcome.to_dict()})
     show_outcome(speaker, outcome)
+    speaker.say(f"model: {folder} ({shlex.join(['vicinal', 'predict', str(folder)])} DATA --out FILE)")
     if report is not None:
         from vicinal.report import write_run
 
         write_run(outcome, report)
         speaker.say(f"report: {report}")
-    speaker.say(f"model: {folder} (vicinal predict {folder} DATA --out FILE)")
 
 
 def show_outcome(speaker: Speaker, outcome: Outcome) -> None:
@@ -100,4 +106,4 @@ def show_outcome(speaker: Speaker, outcome: Outcome) -> None:
             for which in ("best", "last")
         ]
         title = f"errors with {noise['corrupted']} training labels drawn anew, of which {noise['changed']} changed"
-        speaker.table(title, ["", "test", "training, real labels", "training, as drawn"], rows)
+        speaker.table(title, ["", "test", "training, real labels", "training, corrupted labels"], rows)

@@ -50,6 +50,7 @@ def audited(
     on_note
         Called with each thing worth saying.
     """
+    integer("n", n, low=1)
     bundle, task = reopen(outcome)
     say = on_note or (lambda note: None)
     experiment, spec = outcome.experiment, bundle.spec
@@ -92,7 +93,7 @@ def audited(
             "suspicious": bool(audit.suspicious[i]),
             **shown(task.train, i),
         }
-        for i in audit.ranking[: integer("n", n, low=1)].tolist()
+        for i in audit.ranking[:n].tolist()
     ]
     found = {"suspicious": int(audit.suspicious.sum()), "n": len(labels), "percentile": audit.percentile}
     write_json(outcome.out / "audit" / "audit.json", {"format": FORMAT, **found, "samples": samples})

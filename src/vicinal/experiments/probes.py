@@ -86,6 +86,8 @@ def attacks_on(
     """
     wanted = [parse_attack(text) for text in attacks]
     bundle, task = reopen(outcome)
+    if not len(task.test):
+        raise ValueError(f"{str(outcome.out)!r} has no test set to attack")
     if not isinstance(task.preprocessing, ImagePreprocessing):
         raise ValueError(f"attacks need inputs in a valid range, as images have; this run is on {task.kind} data")
     other = None if source is None else Bundle.load(source)

@@ -17,6 +17,8 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import math
+import os
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from vicinal import _random, data, models
 from vicinal._checks import require
@@ -42,6 +44,10 @@ from vicinal.training import FitResult, fit, load_weights, read_predictions
 from vicinal.training.folder import write_predictions
 
 __all__ = ["Outcome", "Scored", "finished", "reopen", "run"]
+
+
+#: Options of the data that say how to read them, and hold for further sets too.
+_READING = ("max_bad", "encoding", "header", "data_root")
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +81,9 @@ class Outcome:
 
     @property
     def test(self) -> Scored:
-        """The test set."""
+        """The test set; an error where none was held out."""
+        if "test" not in self.sets:
+            raise ValueError(f"{str(self.out)!r} has no test set: train with test above 0")
         return self.sets["test"]
 
     def to_dict(self) -> dict[str, Any]:
@@ -126,21 +134,27 @@ def run(
     if (done := finished(out, experiment)) is not None:
         say(f"{out} is finished: nothing to do")
         return done
-    task = _load(experiment)
-    for note in (f"{task.kind} data", *task.notes):
-        say(note)
-    spec = models.specify(experiment.model, **task.spec, **experiment.model_options)
-    config = usual_config(task.kind, spec.name, experiment.training, seed=experiment.seed)
+    _check_folder(out)
     objective = parse(experiment.method)
+    task = _load(experiment)
+    for note in task.notes:
+        say(note)
+    # What else may be wrong is better known before hours of training.
+    also = [_read_also(experiment, task, source, say) for source in experiment.also]
+    spec = models.specify(experiment.model, **task.spec, **experiment.model_options)
+    config = usual_config(task.kind, spec.name, experiment.training, seed=experiment.seed, validated=len(task.val) > 0)
     if task.kind == "text" and (mixed := where_texts_are_mixed(objective)) != objective:
         say(f"texts are mixed at their embeddings: {objective!r} is {mixed!r}")
         objective = mixed
     train, noise = _corrupted(task, experiment)
     with _random.restored_globals():
         _random.seed_globals(_random.seed_from("weights", experiment.seed))
-        model = spec.build()
+        model = _built(spec, experiment)
     n_weights = sum(p.numel() for p in model.parameters())
-    say(f"network {spec.name}, {n_weights:,} weights; {config.epochs} epochs of {config.optimizer}")
+    amount = f"{config.epochs} epoch{'s' * (config.epochs > 1)}"
+    if config.steps is not None:
+        amount = f"{config.steps} step{'s' * (config.steps > 1)}"
+    say(f"network {spec.name}, {n_weights:,} weights; {amount} of {config.optimizer}")
     about = {
         "fingerprint": task.fingerprint,
         "classes": list(task.classes),
@@ -173,12 +187,12 @@ def run(
             fingerprint=task.fingerprint,
             versions=result.info["versions"],
         )
-        outcome = _conclude(experiment, task, bundle, result, facts, noise, say)
+        outcome = _conclude(experiment, task, bundle, result, facts, also, noise, say)
     process.wait_for_everyone()
     return outcome
 
 
-def finished(out: str | Path, experiment: Experiment | None = None) -> Outcome | None:
+def finished(out: str | Path, experiment: Experiment | None = None, *, n_bins: int = 15) -> Outcome | None:
     """Return the outcome of a run that is done, else None.
 
     Parameters
@@ -187,6 +201,8 @@ def finished(out: str | Path, experiment: Experiment | None = None) -> Outcome |
         The run folder.
     experiment
         What it should be a run of; another one there is an error.
+    n_bins
+        Of the calibration errors.
     """
     out = Path(out)
     if not (out / "evaluation.json").exists():
@@ -195,12 +211,12 @@ def finished(out: str | Path, experiment: Experiment | None = None) -> Outcome |
     found = Experiment.from_dict(facts.pop("asked"))
     if experiment is not None and found != experiment:
         raise ValueError(
-            f"{out} holds another run, of {found.command()}; choose another folder, or remove this one to start anew"
+            f"{out} holds another run, of {found.command()}: pass another out, or remove this folder to start anew"
         )
     evaluation, result = read_json(out / "evaluation.json"), read_json(out / "result.json")
     temperature = evaluation["temperature"]
     sets = {
-        key: _scored(entry["name"], *read_predictions(_predictions_path(out, key)), temperature)
+        key: _scored(entry["name"], *read_predictions(_predictions_path(out, key)), temperature, n_bins)
         for key, entry in evaluation["sets"].items()
     }
     history = [json.loads(line) for line in (out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
@@ -211,7 +227,12 @@ def reopen(outcome: Outcome) -> tuple[Bundle, Task]:
     """Return the trained model of a run and its data, split as they were; data that have changed are an error."""
     bundle = Bundle.load(outcome.out)
     splits = {name: part for name, part in read_json(outcome.out / "splits.json").items() if name != "format"}
-    task = _load(outcome.experiment, splits=splits)
+    try:
+        task = _load(outcome.experiment, splits=splits)
+    except FileNotFoundError as error:
+        raise FileNotFoundError(
+            f"{error}. {str(outcome.out)!r} was trained on it: work in the folder in which the run was started"
+        ) from error
     if task.fingerprint != bundle.fingerprint:
         raise ValueError(
             f"{outcome.experiment.source!r} has changed since {str(outcome.out)!r} was trained on it: restore it, or "
@@ -228,12 +249,39 @@ def _load(experiment: Experiment, *, splits: dict[str, list[int]] | None = None)
     return data.load(experiment.source, **options)
 
 
+def _read_also(experiment: Experiment, task: Task, source: str, say: Callable[[str], None]) -> Split:
+    """Return a further labelled set, read as the data were."""
+    options = {name: experiment.data[name] for name in _READING if name in experiment.data}
+    split = data.read(source, task.preprocessing, classes=task.classes, **options)
+    for note in split.notes:
+        say(f"{source}: {note}")
+    return split
+
+
+def _built(spec: models.ModelSpec, experiment: Experiment) -> nn.Module:
+    try:
+        return spec.build()
+    except TypeError as error:
+        given = ", ".join(f"{name}={value!r}" for name, value in experiment.model_options.items())
+        raise TypeError(f"the network {spec.name!r} cannot be built with its options ({given}): {error}") from error
+
+
+def _check_folder(out: Path) -> None:
+    """Refuse a run folder that cannot be written to, before any work is done."""
+    there = next(path for path in (out.absolute(), *out.absolute().parents) if path.exists())
+    if not there.is_dir():
+        raise NotADirectoryError(f"out={str(out)!r} must be a folder, but {str(there)!r} is a file")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise PermissionError(f"out={str(out)!r} cannot be written: you may not write to {str(there)!r}")
+
+
 def _conclude(
     experiment: Experiment,
     task: Task,
     bundle: Bundle,
     result: FitResult,
     facts: dict[str, Any],
+    also: list[Split],
     noise: tuple[Tensor, Tensor] | None,
     say: Callable[[str], None],
 ) -> Outcome:
@@ -250,10 +298,7 @@ def _conclude(
     if result.logits is not None and result.labels is not None:
         sets["val"] = _scored("val", result.logits, result.labels, temperature)
     further = {"test": ("test", task.test)} if len(task.test) else {}
-    for number, source in enumerate(experiment.also, start=1):
-        split = bundle.read(source, labelled=True)
-        for note in split.notes:
-            say(f"{source}: {note}")
+    for number, (source, split) in enumerate(zip(experiment.also, also, strict=True), start=1):
         further[f"also-{number}"] = (source, split)
     for key, (name, split) in further.items():
         logits = torch.cat(list(bundle.iter_logits(split)))
@@ -283,9 +328,10 @@ def _temperature(result: FitResult) -> tuple[float, str | None]:
     return temperature, None
 
 
-def _scored(name: str, logits: Tensor, labels: Tensor, temperature: float) -> Scored:
-    before = evaluate(labels, logits=logits)
-    return Scored(name, logits, labels, before, evaluate(labels, logits=logits.double() / temperature))
+def _scored(name: str, logits: Tensor, labels: Tensor, temperature: float, n_bins: int = 15) -> Scored:
+    before = evaluate(labels, logits=logits, n_bins=n_bins)
+    after = evaluate(labels, logits=logits.double() / temperature, n_bins=n_bins)
+    return Scored(name, logits, labels, before, after)
 
 
 def _predictions_path(out: Path, key: str) -> Path:
@@ -320,7 +366,8 @@ def _noise_errors(bundle: Bundle, task: Task, out: Path, labels: Tensor, mask: T
     for which, weights in (("best", selected), ("last", load_weights(out, last=True))):
         bundle.module.load_state_dict(weights)
         errors = noise_errors(_predicted(bundle, plain), real, labels, mask)
-        found[which] = {f"train_{name}": error.value for name, error in vars(errors).items()}
+        known = {name: error.value for name, error in vars(errors).items() if not math.isnan(error.value)}
+        found[which] = {f"train_{name}": error for name, error in known.items()}
         if len(task.test):
             wrong = _predicted(bundle, task.test) != torch.tensor(task.test.labels)
             found[which]["test"] = float(wrong.double().mean())

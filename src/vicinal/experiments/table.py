@@ -167,10 +167,7 @@ class GridResult:
         row["difference"] = None if comparison is None else _differences(comparison)
         noisy = [o.label_noise for o in outcomes if o.label_noise is not None]
         if noisy:
-            row["label_noise"] = {
-                which: {name: float(np.mean([n[which][name] for n in noisy])) for name in noisy[0][which]}
-                for which in ("best", "last")
-            }
+            row["label_noise"] = {which: _means([noise[which] for noise in noisy]) for which in ("best", "last")}
         return row
 
     def _figures_table(self, rows: list[dict[str, Any]]) -> str:
@@ -207,6 +204,12 @@ def _over_seeds(runs: Sequence[Estimate], confidence: float, limits: tuple[float
     low = mean - half(float(np.mean([run.value - run.low for run in runs])))
     high = mean + half(float(np.mean([run.high - run.value for run in runs])))
     return Estimate(mean, max(low, limits[0]), min(high, limits[1]))
+
+
+def _means(errors: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Return the mean of each error over seeds; one that is of no samples (NaN) is left out."""
+    means = {name: float(np.mean([each[name] for each in errors])) for name in errors[0]}
+    return {name: mean for name, mean in means.items() if math.isfinite(mean)}
 
 
 def _differences(comparison: Comparison) -> dict[str, Any]:

@@ -55,10 +55,11 @@ _TRANSFORMER: dict[str, Any] = {
 }
 
 
-def usual_config(kind: str, network: str, given: Mapping[str, Any], *, seed: int) -> FitConfig:
+def usual_config(kind: str, network: str, given: Mapping[str, Any], *, seed: int, validated: bool = True) -> FitConfig:
     """Return how to train on a kind of data, with the fields that were given in place of the usual ones.
 
     A schedule that is given takes the usual milestones and warm-up with it, and so does another optimizer its rate.
+    Without a validation set (`validated=False`) nothing can be stopped early, so the usual patience is left out.
 
     >>> usual_config("audio", "lenet", {"schedule": "cosine", "epochs": 5}, seed=0).milestones
     ()
@@ -67,7 +68,7 @@ def usual_config(kind: str, network: str, given: Mapping[str, Any], *, seed: int
         usual = _SENTENCE_CNN if network == "sentencecnn" else _TRANSFORMER
     else:
         usual = {"tabular": _TABULAR, "image": _IMAGE, "audio": _AUDIO}[kind]
-    fields = dict(usual)
+    fields = {name: value for name, value in usual.items() if validated or name != "patience"}
     if "schedule" in given:
         fields = {name: value for name, value in fields.items() if name not in ("milestones", "warmup_epochs")}
     if "milestones" in given:

@@ -24,7 +24,7 @@ _PREFIXES = {"probs": "prob_", "logits": "logit_"}
 
 #: Numbers in a chunk: some megabytes, and enough rows to make the work on each chunk worth its start.
 _CHUNK = 2**20
-_FEWEST, _MOST = 2**12, 2**18
+_FEWEST, _MOST = 2**12, 2**17
 
 
 @dataclass(frozen=True, eq=False)
@@ -374,10 +374,16 @@ def _found(path: Path) -> Path:
 
 def _label_column(path: Path, held: Mapping[str, Column], label: str | None) -> str | None:
     if label is not None:
-        return _column(path, held, label, "label")
-    found = [name for name in held if name.strip() in _LABELS]
+        found = [_column(path, held, label, "label")]
+    else:
+        found = [name for name in held if name.strip() in _LABELS]
     if len(found) > 1:
         raise ValueError(f"{str(path)!r} has the columns {_shown(found)}: say which holds the labels with label=")
+    if found and held[found[0]].nested:
+        raise ValueError(
+            f"{found[0]!r} of {str(path)!r} holds several values in each row: one class is wanted, its name or number "
+            "(of one-hot labels, the position of the 1)"
+        )
     return found[0] if found else None
 
 
@@ -422,7 +428,7 @@ def _score_columns(
         raise ValueError(
             f"{str(path)!r} has no columns of {kind or 'predictions'} that are known by name: its columns are "
             f"{_shown(list(held))}. Name those of each class's probability prob_<class>, or say which they are with "
-            "columns= (--probs) and what they hold with kind= (--kind probs, logits, or confidence for a prediction "
+            "columns= (--columns) and what they hold with kind= (--kind probs, logits, or confidence for a prediction "
             "and its confidence)"
         )
     notes = []

@@ -341,9 +341,11 @@ def _npz(path: Path) -> _Npz:
     with _explained(path, "NPZ"), zipfile.ZipFile(path) as archive:
         for member in archive.namelist():
             name = member.removesuffix(".npy")
+            if name == member:
+                continue
             with archive.open(member) as file:
                 shape, _, dtype = _header(file, name)
-                if name == "classes" and len(shape) == 1:
+                if name == "classes" and len(shape) == 1 and dtype.kind in "UiuS":
                     values = np.frombuffer(file.read(), dtype).tolist()
                     classes = tuple(v.decode() if isinstance(v, bytes) else str(v) for v in values)
                 elif len(shape) in (1, 2):
@@ -355,6 +357,11 @@ def _rows_of(archive: zipfile.ZipFile, name: str, rows: int) -> Iterator[NDArray
     """Yield an array from its place in the archive, without the rest of it in memory."""
     with archive.open(f"{name}.npy") as file:
         shape, by_column, dtype = _header(file, name)
+        if dtype.hasobject:
+            raise ValueError(
+                f"the array {name!r} holds Python objects, which are not read (they could run code): save names as "
+                "np.array(names, dtype=str)"
+            )
         if by_column and len(shape) == 2:  # its rows are scattered: the one case that must be read whole
             whole = np.frombuffer(file.read(), dtype).reshape(shape, order="F")
             yield from (whole[start : start + rows] for start in range(0, shape[0], rows))
@@ -369,18 +376,14 @@ def _rows_of(archive: zipfile.ZipFile, name: str, rows: int) -> Iterator[NDArray
 
 
 def _header(file: IO[bytes], name: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Return shape, whether columns come first, and dtype; what would need unpickling is refused."""
-    version = np.lib.format.read_magic(file)
-    if version == (1, 0):
-        shape, by_column, dtype = np.lib.format.read_array_header_1_0(file)
-    else:
-        shape, by_column, dtype = np.lib.format.read_array_header_2_0(file)
-    if dtype.kind not in "fiubUS":
-        raise ValueError(
-            f"the array {name!r} holds {dtype}, which is not read (objects could run code): "
-            "save names as np.array(names, dtype=str)"
-        )
-    return shape, by_column, dtype
+    """Return shape, whether columns come first, and dtype."""
+    try:
+        version = np.lib.format.read_magic(file)
+        if version == (1, 0):
+            return np.lib.format.read_array_header_1_0(file)
+        return np.lib.format.read_array_header_2_0(file)
+    except ValueError as error:
+        raise EOFError(f"the array {name!r}: {error}") from error
 
 
 # Errors
@@ -389,7 +392,9 @@ def _header(file: IO[bytes], name: str) -> tuple[tuple[int, ...], bool, np.dtype
 def _refuse_twice(path: Path, names: Sequence[str]) -> None:
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise ValueError(f"{str(path)!r} has several columns called {twice[0]!r}: rename them")
+        numeric = twice[0].replace(".", "", 1).strip().isdigit()
+        hint = ". If its first line holds data, put a line of column names above it" if numeric else ""
+        raise ValueError(f"{str(path)!r} has several columns called {twice[0]!r}: rename them{hint}")
 
 
 @contextmanager
@@ -410,6 +415,10 @@ def _explained(path: Path, form: str) -> Iterator[None]:
             raise ValueError(_other_encoding(path, str(error))) from error
         if form == "Parquet":
             raise ValueError(f"{str(path)!r} is no readable Parquet file ({error}): is it complete?") from error
+        if "straddling" in str(error):
+            raise ValueError(
+                f"{str(path)!r} has a row of more than {_BLOCK >> 20} MB: is a quotation mark not closed?"
+            ) from error
         raise ValueError(f"{str(path)!r} cannot be read as a table: {error}") from error
 
 

@@ -140,6 +140,11 @@ class _CsvSink:
             )
             self.file.write(header.getvalue().encode())
         _require_same(self.columns, table.schema.names)
+        for item in table.schema:
+            if require("pyarrow", "train").types.is_nested(item.type):
+                raise ValueError(
+                    f"column {item.name!r} holds {item.type}, which CSV cannot: choose .parquet, or drop it"
+                )
         text.write_csv(table, self.file, text.WriteOptions(include_header=False, delimiter=self.separator))
 
 

@@ -43,11 +43,14 @@ _STYLE: dict[str, Any] = {
 _METADATA = dict.fromkeys(("Date", "Creator", "Format", "Type"))
 _LEGEND: dict[str, Any] = {
     "loc": "lower left",
-    "bbox_to_anchor": (0, 1),
+    "bbox_to_anchor": (-0.02, 1),
     "ncols": 3,
     "fontsize": "small",
     "frameon": False,
     "borderaxespad": 0.2,
+    "handlelength": 1.3,
+    "handletextpad": 0.5,
+    "columnspacing": 1.1,
 }
 #: A curve with more points than this is thinned: no screen shows more.
 _POINTS = 400
@@ -117,7 +120,12 @@ class Sheet:
 
     def histogram(self, table: ReliabilityTable, title: str, caption: str = "") -> Drawing:
         """Draw how confidence is spread."""
-        return self.draw(lambda ax: plots.confidence_histogram(table, ax=ax), (4.1, 2.7), title, caption)
+
+        def paint(ax: Axes) -> None:
+            plots.confidence_histogram(table, ax=ax)
+            ax.legend(**_LEGEND)  # narrower than its own, which a small figure would cut off
+
+        return self.draw(paint, (4.1, 2.7), title, caption)
 
     def lines(
         self,

@@ -33,6 +33,9 @@ _SMALL = 0.01
 #: How often to be right, the strictest first.
 _WANTED = (0.99, 0.98, 0.95, 0.9, 0.8)
 
+#: A rule that answers fewer cases than this is no use, and a few lucky samples make one.
+_WORTHWHILE = 0.05
+
 _NBSP = "\u00a0"
 
 
@@ -130,10 +133,11 @@ def verdict(table: ReliabilityTable) -> Verdict:
         )
     tone, sentence = _judged(*_pooled(table, bins), 0.95)
     others = [part for part in (_elsewhere(table, bins), _overall(table)) if part]
+    whole = f"As far as {count(table.n, 'sample')} tell, it can be taken at its word."
     word = {
         "over": "It is over-confident.",
         "under": "It is under-confident: more often right than it says.",
-        "fits": "There its confidence fits." if others else "Its confidence can be taken at its word.",
+        "fits": "There its confidence fits." if others else whole,
     }[tone]
     return Verdict(tone, sentence + ".", word, " ".join(others))
 
@@ -269,14 +273,17 @@ def promise(found: list[Rule], held_out: RiskCoverage | None, curve: RiskCoverag
     for wanted in _WANTED:
         # 1 − 0.99 is not quite 0.01.
         share = curve.coverage_at_risk(1 - wanted + 1e-12)
-        if share > 0:
+        if share >= _WORTHWHILE:
             answered = "every case" if share == 1 else f"the {percent(share, 0)} of cases it was most sure of"
             rest = "" if share == 1 else " and passed on the rest"
             return (
                 f"Looking back, it would have been right {percent(wanted, 0)} of the time had it answered "
                 f"{answered}{rest}."
             )
-    return f"Even its most confident answers are wrong more than {percent(1 - _WANTED[-1], 0)} of the time."
+    return (
+        f"It should not answer on its own: whatever the threshold, if it answers {percent(_WORTHWHILE, 0)} of cases or "
+        f"more, over {percent(1 - _WANTED[-1], 0)} of the answers are wrong."
+    )
 
 
 def threshold(chosen: RiskThreshold) -> str:

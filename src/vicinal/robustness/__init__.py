@@ -14,6 +14,7 @@ from vicinal.robustness.label_noise import (
     corrupt_labels,
     noise_errors,
 )
+from vicinal.robustness.noise import GaussianNoise, gaussian_like
 
 __all__ = [
     "corrupt_labels",
@@ -34,6 +35,8 @@ __all__ = [
     "between_samples",
     "BetweenCurves",
     "Curve",
+    "gaussian_like",
+    "GaussianNoise",
     "spirals",
     "moons",
     "disc_in_ring",

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -146,8 +147,9 @@ class Attack:
         return _attacked(model, x, y, self.epsilon, self.steps, mean, std, clip)
 
     def __str__(self) -> str:
-        pixels = round(255 * self.epsilon)
-        size = f"{pixels}/255" if pixels / 255 == self.epsilon else repr(self.epsilon)
+        pixels, size = round(255 * self.epsilon), f"{self.epsilon:g}"
+        if float(size) != self.epsilon:
+            size = f"{pixels}/255" if pixels / 255 == self.epsilon else repr(self.epsilon)
         return f"{self.name}:{size}" + (f":{self.steps}" if self.name == "ifgsm" else "")
 
 
@@ -270,7 +272,7 @@ def attack_errors(
         raise ValueError("top is empty: name at least one k")
     coverage(confidence)
     crafted_on = model if source is None else source
-    n, misses = 0, torch.zeros(2, len(ks), dtype=torch.int64)
+    n, misses = 0, np.zeros((2, len(ks)), np.int64)
     with probing(model, crafted_on):
         for x, y in batches_of(data, integer("batch_size", batch_size, low=1)):
             x = floating_input(x, to="attacked")
@@ -280,11 +282,11 @@ def attack_errors(
             for row, inputs in enumerate((x.to(here), adversarial.to(here))):
                 with torch.no_grad():
                     rank = _rank(call(model, inputs), y.to(here))
-                misses[row] += torch.tensor([int((rank >= k).sum()) for k in ks])
+                misses[row] += [int((rank >= k).sum()) for k in ks]
             n += len(y)
     if n == 0:
         raise ValueError("data is empty: there is nothing to attack")
-    low, high = wilson(misses.numpy(), n, confidence)
+    low, high = wilson(misses, n, confidence)
     clean, attacked = (
         {k: Estimate(int(misses[row, i]) / n, float(low[row, i]), float(high[row, i])) for i, k in enumerate(ks)}
         for row in (0, 1)
@@ -307,14 +309,14 @@ def _attacked(
         raise TypeError(f"y must be integer labels [B], got {y.dtype if isinstance(y, Tensor) else type(y).__name__}")
     with probing(model):
         module = unwrap(model)  # a wrapper's bookkeeping (DistributedDataParallel) is for the training forward only
-        start = at_least_float32(x).clone()
+        start, y = at_least_float32(x).clone(), y.clone()  # clones, since inference mode's own tensors have no gradient
         scale = _per_channel("std", std, 1.0, start)
         radius = number("epsilon", epsilon, low=0) / scale
         low, high = _limits(start, radius, _per_channel("mean", mean, 0.0, start), scale, clip, x.dtype)
         found = start
         for _ in range(steps):
-            leaf = found.to(x.dtype).requires_grad_()
-            (gradient,) = torch.autograd.grad(losses.loss(call(module, leaf), y).sum(), leaf)
+            leaf = found.to(x.dtype).requires_grad_()  # its clone is what a model may change in place
+            (gradient,) = torch.autograd.grad(losses.loss(call(module, leaf.clone()), y).sum(), leaf)
             if not bool(gradient.isfinite().all()):
                 raise ValueError("the gradient of the loss with respect to x is not finite: is the model, or x?")
             found = (found + radius / steps * gradient.sign().to(found)).clamp(low, high).detach()

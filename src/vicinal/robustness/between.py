@@ -154,7 +154,7 @@ def between_samples(
             x_j, y_j = _samples(data, second[rows], device)
             for at, share in enumerate(shares_of):
                 x = mix(x_i, x_j, share).requires_grad_(gradient != "none")
-                logits = at_least_float32(call(module, x))
+                logits = at_least_float32(call(module, x.clone()))  # a model may change its input in place
                 losses.check_targets(logits, y_i)
                 losses.check_targets(logits, y_j)
                 with torch.no_grad():

@@ -1,0 +1,68 @@
+"""Take the screenshot of `docs/report.md`: train on digits, write the report, open it in a headless browser.
+
+python docs/pictures_report.py
+
+Needs selenium, chromium (or google-chrome) and chromedriver beside vicinal[train].
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import shutil
+import tempfile
+from pathlib import Path
+
+from PIL import Image
+from selenium import webdriver
+
+from vicinal.experiments import Experiment, run
+from vicinal.report import write_run
+
+HERE = Path(__file__).parent
+WIDTH, HEIGHT = 980, 985
+#: With few samples to train on the network makes mistakes, and there is something to see.
+EXPERIMENT = Experiment(
+    source="digits",
+    method="ERM()",
+    data={"val": 0.3, "test": 0.5, "train_size": 200},
+    model_options={"width": 8},
+    training={"epochs": 40},
+)
+
+
+def screenshot(page: Path) -> Image.Image:
+    """Return the reliability section of a page, and what stands at its top, as a reader sees them."""
+    options = webdriver.ChromeOptions()
+    browsers = map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))
+    options.binary_location = next(path for path in browsers if path is not None)
+    for flag in ("--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--disable-sync"):
+        options.add_argument(flag)
+    service = webdriver.ChromeService(executable_path=shutil.which("chromedriver"))
+    driver = webdriver.Chrome(options=options, service=service)
+    try:
+        size = {"width": WIDTH, "height": HEIGHT, "deviceScaleFactor": 1, "mobile": False}
+        driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        driver.get(page.as_uri())
+        # The picture is of the verdict and the diagrams; the sections between them are left out.
+        driver.execute_script("for (const id of ['trained', 'figures']) document.getElementById(id).hidden = true")
+        taken = driver.execute_cdp_cmd("Page.captureScreenshot", {"format": "png"})
+    finally:
+        driver.quit()
+    return Image.open(io.BytesIO(base64.b64decode(taken["data"])))
+
+
+def draw(folder: Path) -> None:
+    """Take the screenshot into `folder`."""
+    with tempfile.TemporaryDirectory() as temporary:
+        out = Path(temporary) / "digits"
+        outcome = run(EXPERIMENT, out, progress=False)
+        if outcome is None:
+            raise RuntimeError("start this script as one process")
+        image = screenshot(write_run(outcome, Path(temporary) / "report.html"))
+    small = image.convert("RGB").quantize(colors=64, dither=Image.Dither.NONE)
+    small.save(folder / "report.png", optimize=True)
+
+
+if __name__ == "__main__":
+    draw(HERE / "img")

@@ -1,0 +1,191 @@
+"""The reports in a real browser: nothing is fetched, nothing complains, everything is seen, on a phone and on paper."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import shutil
+import time
+
+import numpy as np
+import pytest
+import torch
+
+from tests.report.outcomes import PIXEL, SCRIPT, outcome, scored
+from tests.report.test_report import grid, predictions_csv
+from vicinal.bundle import load
+from vicinal.experiments import Experiment, run
+from vicinal.metrics.ood import max_probability, ood_report
+from vicinal.predictions import evaluate_file
+from vicinal.report import write_comparison, write_predictions, write_run
+from vicinal.robustness import Attack, attack_errors
+
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+DRIVER = shutil.which("chromedriver")
+webdriver = pytest.importorskip("selenium.webdriver", reason="the browser test needs selenium")
+pytestmark = pytest.mark.skipif(
+    BROWSER is None or DRIVER is None, reason="the browser test needs chromium (or google-chrome) and chromedriver"
+)
+
+FLAGS = (
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+#: All that is drawn and can be seen without opening anything has a size, and lies within the page.
+UNSEEN = """
+return [...document.querySelectorAll('svg, img')].filter(e => !e.closest('details:not([open])')).filter(e => {
+  const box = e.getBoundingClientRect();
+  return !(box.width > 20 && box.height > 20) || box.right > document.documentElement.clientWidth + 1 || box.left < 0;
+}).map(e => e.outerHTML.slice(0, 200));
+"""
+#: Text of a figure that is drawn outside its frame is cut off.
+CUT_OFF = """
+return [...document.querySelectorAll('svg text')].filter(e => {
+  const box = e.getBoundingClientRect(), frame = e.closest('svg').getBoundingClientRect();
+  return box.left < frame.left - 2 || box.right > frame.right + 2 || box.top < frame.top - 2;
+}).map(e => e.textContent);
+"""
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    options = webdriver.ChromeOptions()
+    options.binary_location = BROWSER
+    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(executable_path=DRIVER))
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory):
+    """One report of each kind, of a real run with every section, and of a hostile one."""
+    folder = tmp_path_factory.mktemp("reports")
+    experiment = Experiment(
+        source="digits", training={"epochs": 2}, model_options={"width": 4}, corrupt=0.2, also=("digits",)
+    )
+    real = run(experiment, folder / "run", progress=False)
+    bundle = load(folder / "run")
+    generator = torch.Generator().manual_seed(0)
+    foreign = bundle.calibrated(bundle.module(torch.randn(100, 1, 8, 8, generator=generator)).detach())
+    familiar = bundle.calibrated(real.test.logits)
+    x, y = torch.rand(64, 1, 8, 8, generator=generator), torch.randint(0, 10, (64,), generator=generator)
+    mistakes = json.loads((folder / "run" / "mistakes.json").read_text())["mistakes"]
+    found = {
+        "run": write_run(
+            real,
+            folder / "run.html",
+            ood=[("noise", ood_report(max_probability(probs=familiar), max_probability(probs=foreign)))],
+            attacks=[(str(a), attack_errors(bundle.module, (x, y), a)) for a in (Attack("fgsm", 4 / 255),)],
+            audit=[{**mistake, "aum": -1.5, "threshold": -0.5} for mistake in mistakes[:3]],
+        )
+    }
+    names = [SCRIPT, '"><img src="https://example.org/x.png">', "日本語", *(f"{'long' * 40} {i}" for i in range(97))]
+    hostile = outcome(
+        folder / "hostile",
+        {
+            "val": scored("val", 300, 100),
+            "test": scored("test", 300, 100),
+            "also-1": scored("http://example.org/a.csv", 9, 100),
+        },
+        classes=names,
+        mistakes=[
+            {"label": SCRIPT, "prediction": "w" * 500, "confidence": 0.9, "text": [SCRIPT, "w" * 600]},
+            {
+                "label": "a",
+                "prediction": "b",
+                "confidence": 0.9,
+                "row": {"n" * 90: "v" * 300, **dict.fromkeys("abc", 1)},
+            },
+            {"label": "a", "prediction": "b", "confidence": 0.9, "picture": PIXEL, "origin": "/" + "deep/" * 60},
+        ],
+        notes=["a note of " + "w" * 400],
+    )
+    found["hostile"] = write_run(hostile, folder / "hostile.html")
+    predictions_csv(folder / "predictions.csv", scored("test", 500, 3), ["a", "b", "c"])
+    found["predictions"] = write_predictions(evaluate_file(folder / "predictions.csv"), folder / "predictions.html")
+    found["comparison"] = write_comparison(grid(folder / "grid"), folder / "comparison.html")
+    return found
+
+
+def resized(browser, width: int) -> None:
+    metrics = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": width < 600}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+
+
+@pytest.mark.parametrize("kind", ["run", "hostile", "predictions", "comparison"])
+def test_report_in_the_browser(browser, pages, kind):
+    path = pages[kind]
+    assert path.stat().st_size < 1_500_000
+    browser.get("about:blank")
+    browser.get_log("browser"), browser.get_log("performance")  # what came before
+    resized(browser, 400)
+    browser.get(path.as_uri())
+    for width in (400, 1200):
+        resized(browser, width)
+        assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+        assert browser.execute_script("return document.querySelectorAll('svg').length") >= 3
+        assert browser.execute_script(UNSEEN) == []
+        assert browser.execute_script(CUT_OFF) == []
+    time.sleep(0.1)  # let a late request show up
+    assert browser.get_log("browser") == []
+    events = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
+    asked = [e["params"]["request"]["url"] for e in events if e["method"] == "Network.requestWillBeSent"]
+    assert path.as_uri() in asked
+    assert [url for url in asked if url != path.as_uri() and not url.startswith("data:image/")] == []
+    assert browser.execute_script("return document.scripts.length") == 0
+
+
+def test_every_section_is_seen(browser, pages):
+    browser.get(pages["run"].as_uri())
+    resized(browser, 400)
+    ids = ["trained", "figures", "reliability", "learning", "risk", "mistakes", "classes", "also-1"]
+    ids += ["ood", "attacks", "noise", "audit", "rerun"]
+    for id in ids:
+        box = browser.execute_script(
+            "return document.getElementById(arguments[0]).getBoundingClientRect().toJSON()", id
+        )
+        assert box["height"] > 50, id
+    linked = browser.execute_script("return [...document.querySelectorAll('nav a')].map(a => a.getAttribute('href'))")
+    assert linked == [f"#{id}" for id in ids]
+    pictures = browser.execute_script("return [...document.images].map(i => i.complete && i.naturalWidth)")
+    assert pictures
+    assert all(width >= 90 for width in pictures)
+    text = browser.execute_script("return document.body.innerText")
+    assert "vicinal train digits" in text
+    for expected in ("AUROC", "fgsm:4/255", "Training error, given labels", "AUM"):
+        assert expected in text
+
+
+def test_figures_are_inked(browser, pages):
+    """A figure whose parts are clipped away by another's frame would be blank."""
+    image = pytest.importorskip("PIL.Image")
+    browser.get(pages["run"].as_uri())
+    resized(browser, 1200)
+    boxes = browser.execute_script(
+        "return [...document.querySelectorAll('svg')].map(e => {const b = e.getBoundingClientRect();"
+        "return {x: b.x + scrollX, y: b.y + scrollY, width: b.width, height: b.height, scale: 0.5}})"
+    )
+    for box in boxes:
+        shot = browser.execute_cdp_cmd("Page.captureScreenshot", {"clip": box, "captureBeyondViewport": True})
+        pixels = np.asarray(image.open(io.BytesIO(base64.b64decode(shot["data"]))).convert("RGB")).astype(int)
+        coloured = pixels.max(axis=2) - pixels.min(axis=2) > 40
+        assert coloured.mean() > 0.001, box
+
+
+@pytest.mark.parametrize("kind", ["run", "hostile"])
+def test_it_prints(browser, pages, kind):
+    browser.get(pages[kind].as_uri())
+    printed = base64.b64decode(browser.execute_cdp_cmd("Page.printToPDF", {"printBackground": True})["data"])
+    assert printed.startswith(b"%PDF")
+    assert len(printed) > 20_000
