@@ -22,6 +22,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 WORK = Path("gallery-data")
+METHOD = "Mixup(alpha=0.2)"
 METHODS = ("ERM()", "ERM(label_smoothing=0.1)", "Mixup(alpha=0.2)", "LogitMix(Mixup(alpha=3.0))")
 
 
@@ -132,18 +133,11 @@ def last_result(words: list[str]) -> dict:
 
 
 def train(names: list[str]) -> None:
-    rows = []
+    rows, lines = [], []
     for name in names:
         show = SHOWS[name]
         words = command(
-            "train",
-            show.source,
-            *show.options,
-            *show.train,
-            "--method",
-            "Mixup(alpha=0.2)",
-            "--out",
-            f"{WORK}/runs/{name}",
+            "train", show.source, *show.options, *show.train, "--method", METHOD, "--out", f"{WORK}/runs/{name}"
         )
         result = last_result(words)
         test = result["sets"]["test"]
@@ -152,15 +146,17 @@ def train(names: list[str]) -> None:
             f"| {show.title} | {test['before']['n']:,} | {interval(accuracy, 100, 1)} | {interval(before, 1, 3)} "
             f"| {interval(after, 1, 3)} | {result['temperature']:.2f} | {result['seconds']:.0f} s |\n"
         )
+        lines.append(shlex.join(["vicinal", *words[1:]]))
     here = ROOT / "docs" / "gallery.md"
-    text = here.read_text(encoding="utf-8")
-    head, _, rest = text.partition("<!-- figures -->\n")
+    head, _, rest = here.read_text(encoding="utf-8").partition("<!-- figures -->\n")
     _, _, tail = rest.partition("<!-- end -->\n")
     columns = (
         "| data | test samples | accuracy, % | ECE (15 bins) | … after temperature | temperature | training |\n"
         "|---|---|---|---|---|---|---|\n"
     )
-    here.write_text(f"{head}<!-- figures -->\n{columns}{''.join(rows)}<!-- end -->\n{tail}", encoding="utf-8")
+    commands = "\n```bash\n" + "\n".join(lines) + "\n```\n"
+    text = f"{head}<!-- figures -->\n{columns}{''.join(rows)}{commands}<!-- end -->\n{tail}"
+    here.write_text(text, encoding="utf-8")
 
 
 def interval(figure: dict, scale: float, digits: int) -> str:
@@ -169,6 +165,8 @@ def interval(figure: dict, scale: float, digits: int) -> str:
 
 
 def compare(names: list[str]) -> None:
+    folder = ROOT / "docs" / "gallery"
+    folder.mkdir(exist_ok=True)
     for name in names:
         show = SHOWS[name]
         methods = [word for method in METHODS for word in ("--method", method)]
@@ -177,11 +175,35 @@ def compare(names: list[str]) -> None:
             "compare", show.source, *show.options, *show.compare, *methods, "--seeds", "3", "--out", str(out)
         )
         result = last_result(words)
-        folder = ROOT / "docs" / "gallery"
-        folder.mkdir(exist_ok=True)
+        draw(result, folder / f"{name}.png")
         line = shlex.join(["vicinal", *words[1:]])
-        text = f"# {show.title}\n\n{show.about[0].upper()}{show.about[1:]}.\n\n```bash\n{line}\n```\n\n{result['markdown']}\n"
+        text = (
+            f"# {show.title}\n\n{show.about[0].upper()}{show.about[1:]}.\n\n```bash\n{line}\n```\n\n"
+            f"![Reliability diagrams of the methods, before the temperature, of the first seed]({name}.png)\n\n"
+            f"{result['markdown']}\n"
+        )
         (folder / f"{name}.md").write_text(text, encoding="utf-8")
+
+
+def draw(result: dict, path: Path) -> None:
+    """Draw each method's reliability diagram, of the first seed."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    from vicinal import plots
+    from vicinal.experiments import finished
+
+    figure, axes = plt.subplots(1, len(METHODS), figsize=(3.4 * len(METHODS), 3.6), layout="constrained")
+    for ax, method in zip(axes, METHODS, strict=True):
+        first = next(cell for cell in result["cells"] if cell["method"] == method)
+        plots.reliability_diagram(finished(first["folder"]).test.before.table, ax=ax)
+        ax.set_title(f"{method}, seed {first['seed']}", fontsize=9)
+        if ax is not axes[0]:
+            ax.get_legend().remove()
+    figure.savefig(path, dpi=80)
+    plt.close(figure)
 
 
 if __name__ == "__main__":

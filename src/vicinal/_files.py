@@ -57,7 +57,12 @@ def read_json(path: Path) -> dict[str, Any]:
         raise ValueError(f"{path} is not JSON: {error}") from error
     if not isinstance(value, dict) or value.get("format") != FORMAT:
         found = value.get("format") if isinstance(value, dict) else None
-        raise ValueError(f"{path} is of format {found!r}, this version of vicinal reads {FORMAT}")
+        versions = value.get("versions") if isinstance(value, dict) else None
+        writer = f", {versions['vicinal']}" if isinstance(versions, dict) and "vicinal" in versions else ""
+        raise ValueError(
+            f"{path} is of format {found!r}, this version of vicinal reads {FORMAT}: use the version that wrote it"
+            f"{writer}, or make it again"
+        )
     return value
 
 

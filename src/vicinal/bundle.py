@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from vicinal import _random, data
-from vicinal._checks import freeze, number, require
+from vicinal._checks import freeze, nearest_names, number, require
 from vicinal._files import FORMAT, read_json, read_tensors, replacing, write_json, write_tensors
 from vicinal._forward import call
 from vicinal._onnx import export, largest_difference
@@ -139,7 +139,7 @@ class Bundle:
         split: Split,
         *,
         batch_size: int = 256,
-        model: Any = None,
+        predict: Callable[[Batch], Tensor] | None = None,
         progress: Callable[[int], None] | None = None,
     ) -> Iterator[Tensor]:
         """Yield the logits of a split, a batch at a time and in order: constant memory for any amount of data.
@@ -150,8 +150,8 @@ class Bundle:
             What `read` returned.
         batch_size
             Samples at a time.
-        model
-            Another model to call in the network's place, such as `MCDropout(bundle.module)`.
+        predict
+            What to call in the network's place, such as `MCDropout(bundle.module)`.
         progress
             Called with the number of samples of each batch.
         """
@@ -159,7 +159,8 @@ class Bundle:
             raise ValueError("there are no samples to predict")
         device = next(self.module.parameters()).device
         for x, _ in DataLoader(split, batch_size=batch_size, collate_fn=split.collate_fn):
-            rows = call(model or self.module, _to(x, device)).float().cpu()
+            x = _to(x, device)
+            rows = (call(self.module, x) if predict is None else predict(x)).float().cpu()
             yield rows
             if progress is not None:
                 progress(len(rows))
@@ -195,7 +196,8 @@ class Bundle:
         """Return what `save` wrote, or what a training run saved."""
         path = Path(folder)
         if not path.is_dir():
-            raise FileNotFoundError(f"there is no folder {str(path)!r}")
+            runs = [str(model.parent) for model in path.parent.glob("*/model.json")]
+            raise FileNotFoundError(f"there is no folder {str(path)!r}{nearest_names(str(path), runs)}")
         if not (path / "model.json").exists():
             started = (path / "config.json").exists()
             raise FileNotFoundError(
@@ -206,20 +208,28 @@ class Bundle:
         lacking = [name for name in ("classes", "network", "preprocessing", "temperature") if name not in record]
         if lacking:
             raise ValueError(f"{path / 'model.json'} lacks {', '.join(map(repr, lacking))}: it is not whole")
-        spec = ModelSpec.from_dict(record["network"])
-        module = spec.build(pretrained=False)
+        writer = f"vicinal {record.get('versions', {}).get('vicinal', '?')}"
+        try:
+            spec = ModelSpec.from_dict(record["network"])
+            preprocessing = Preprocessing.from_dict(record["preprocessing"])
+            module = spec.build(pretrained=False)
+        except (TypeError, ValueError, KeyError) as error:
+            raise ValueError(
+                f"{path / 'model.json'} describes what this version does not know ({error!r}): another version wrote "
+                f"it ({writer}); use that one, or train again"
+            ) from error
         weights = read_tensors(path / "model.safetensors")
         try:
             module.load_state_dict(weights)
         except RuntimeError as error:
             raise ValueError(
                 f"the weights in {str(path)!r} do not fit its network {spec.name!r}: another version wrote them "
-                f"(vicinal {record.get('versions', {}).get('vicinal', '?')}), or the files do not belong together"
+                f"({writer}), or the files do not belong together"
             ) from error
         return cls(
             module=module.to(device),
             spec=spec,
-            preprocessing=Preprocessing.from_dict(record["preprocessing"]),
+            preprocessing=preprocessing,
             classes=tuple(record["classes"]),
             temperature=record["temperature"],
             method=record.get("method", ""),

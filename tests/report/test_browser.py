@@ -96,7 +96,7 @@ def pages(tmp_path_factory):
         {
             "val": scored("val", 300, 100),
             "test": scored("test", 300, 100),
-            "also-1": scored("http://example.org/a.csv", 9, 100),
+            "also-1": scored("http://example.org/" + "a" * 200, 9, 100),
         },
         classes=names,
         mistakes=[
@@ -163,7 +163,7 @@ def test_every_section_is_seen(browser, pages):
     assert all(width >= 90 for width in pictures)
     text = browser.execute_script("return document.body.innerText")
     assert "vicinal train digits" in text
-    for expected in ("AUROC", "fgsm:4/255", "Training error, given labels", "AUM"):
+    for expected in ("AUROC", "fgsm:4/255", "Training error, corrupted labels", "AUM"):
         assert expected in text
 
 

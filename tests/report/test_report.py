@@ -147,7 +147,7 @@ def test_the_report_holds_everything(tmp_path):
         "Elsewhere: another.csv",
         "AUROC",
         "fgsm:4/255",
-        "Training error, given labels",
+        "Training error, corrupted labels",
         "AUM −1.5, threshold −0.5",
         run.experiment.command(run.out),
         "1,234 weights",

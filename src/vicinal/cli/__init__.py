@@ -16,6 +16,6 @@ def main() -> None:
             raise
         sys.exit(f"the command needs {error.name}, which is not installed: pip install 'vicinal[train]'")
     try:
-        app()
+        app(prog_name="vicinal")
     except KeyboardInterrupt:  # before a command could say more
         sys.exit(130)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -71,6 +72,14 @@ def evaluate(
         Path | None,
         typer.Option(metavar="RUN", help="Use this run's gradients: a black-box attack.", rich_help_panel=_OF_RUN),
     ] = None,
+    mc_dropout: Annotated[
+        int | None,
+        typer.Option(metavar="PASSES", help="Evaluate with dropout on, too, this many times.", rich_help_panel=_OF_RUN),
+    ] = None,
+    between: Annotated[
+        int | None,
+        typer.Option(metavar="PAIRS", help="Look between so many pairs of training samples.", rich_help_panel=_OF_RUN),
+    ] = None,
     data_root: Annotated[
         str | None, typer.Option(metavar="FOLDER", help="Where named data sets are.", rich_help_panel=_OF_RUN)
     ] = None,
@@ -90,9 +99,17 @@ def evaluate(
             "--encoding": encoding,
         }
         _refuse(of_file, f"is for a predictions file, and {str(what)!r} is a run's folder")
-        _evaluate_run(speaker, what, report, bins, ood or [], ood_score, attack or [], attack_from, data_root)
+        asked = _Probes(ood or [], ood_score, attack or [], attack_from, mc_dropout, between, data_root)
+        _evaluate_run(speaker, what, report, bins, asked)
         return
-    of_run = {"--ood": ood, "--attack": attack, "--attack-from": attack_from, "--data-root": data_root}
+    of_run = {
+        "--ood": ood,
+        "--attack": attack,
+        "--attack-from": attack_from,
+        "--mc-dropout": mc_dropout,
+        "--between": between,
+        "--data-root": data_root,
+    }
     _refuse(of_run, f"needs a run's folder: {str(what)!r} has no model")
     from vicinal.predictions import evaluate_file, open_file
 
@@ -124,20 +141,23 @@ def evaluate(
         speaker.say(f"report: {report}")
 
 
-def _evaluate_run(
-    speaker: Speaker,
-    run: Path,
-    report: Path | None,
-    bins: int,
-    ood: list[str],
-    ood_score: str,
-    attack: list[str],
-    attack_from: Path | None,
-    data_root: str | None,
-) -> None:
-    from vicinal.experiments import attacks_on, finished, ood_reports
+@dataclass(frozen=True)
+class _Probes:
+    """What is asked of a run beside its figures."""
 
-    outcome = finished(run, n_bins=bins)
+    ood: list[str]
+    ood_score: str
+    attack: list[str]
+    attack_from: Path | None
+    mc_dropout: int | None
+    between: int | None
+    data_root: str | None
+
+
+def _evaluate_run(speaker: Speaker, run: Path, report: Path | None, bins: int, asked: _Probes) -> None:
+    from vicinal import experiments
+
+    outcome = experiments.finished(run, n_bins=bins)
     if outcome is None:
         started = (run / "config.json").exists()
         raise ValueError(
@@ -145,30 +165,48 @@ def _evaluate_run(
             if started
             else f"{str(run)!r} is no run of vicinal: it has no evaluation.json"
         )
-    strange = ood_reports(outcome, ood, score=ood_score, data_root=data_root) if ood else []
-    source = None if attack_from is None else str(attack_from)
-    attacked = attacks_on(outcome, attack, source=source) if attack else []
+    source = None if asked.attack_from is None else str(asked.attack_from)
+    strange = (
+        experiments.ood_reports(outcome, asked.ood, score=asked.ood_score, data_root=asked.data_root)
+        if asked.ood
+        else []
+    )
+    attacked = experiments.attacks_on(outcome, asked.attack, source=source) if asked.attack else []
+    passes = None if asked.mc_dropout is None else experiments.with_mc_dropout(outcome, asked.mc_dropout)
+    lines = None if asked.between is None else experiments.between(outcome, asked.between)
     speaker.event(
         "result",
         {
             **outcome.to_dict(),
-            "ood": [{"data": name, "score": ood_score, **found.to_dict()} for name, found in strange],
+            "ood": [{"data": name, "score": asked.ood_score, **found.to_dict()} for name, found in strange],
             "attacks": [found.to_dict() for _, found in attacked],
+            **({} if passes is None else {"mc_dropout": {"passes": asked.mc_dropout, **passes.to_dict()}}),
+            **({} if lines is None else {"between": lines.to_dict()}),
         },
     )
     show_outcome(speaker, outcome)
+    if passes is not None:
+        speaker.say(f"test, with dropout on, mean of {asked.mc_dropout} passes:\n{passes}\n")
     if strange:
         rows = [[name, *(percent(figure) for figure in found.figures.values())] for name, found in strange]
         columns = ["", "AUROC", "AUPR in", "AUPR out", "FPR at 95 % TPR"]
-        speaker.table(f"telling the test set from other data, by {ood_score.replace('_', ' ')}", columns, rows)
+        speaker.table(f"telling the test set from other data, by {asked.ood_score.replace('_', ' ')}", columns, rows)
     if attacked:
         rows = [_attack_row(name, found) for name, found in attacked]
-        box = "white" if attack_from is None else "black"
+        box = "white" if asked.attack_from is None else "black"
         speaker.table(f"errors on attacked test images ({box} box)", ["", *_attack_columns(attacked[0][1])], rows)
+    if lines is not None:
+        misses, sure = lines.misses.value, lines.mean_confidence.value
+        rows = [
+            [f"{share:.1f}", f"{100 * miss:.1f} %", f"{100 * confidence:.1f} %"]
+            for share, miss, confidence in zip(lines.lambdas, misses, sure, strict=True)
+        ]
+        title = f"between {lines.n_pairs} pairs of training samples"
+        speaker.table(title, ["share of the first", "neither class", "mean confidence"], rows)
     if report is not None:
         from vicinal.report import write_run
 
-        write_run(outcome, report, ood=strange, attacks=attacked)
+        write_run(outcome, report, ood=strange, attacks=attacked, mc_dropout=passes, between=lines)
         speaker.say(f"report: {report}")
 
 

@@ -133,7 +133,9 @@ def flags_of(command: Callable[..., None]) -> dict[str, str]:
             flags |= {shared_name: _flag(shared_name) for shared_name in _NAMES}
         for option in getattr(parameter.annotation, "__metadata__", ()):
             if isinstance(option, typer.models.OptionInfo):
-                flags[name] = option.param_decls[0] if option.param_decls else _flag(name)
+                # In an annotation the first of the option's own names stands where its default would.
+                names = [text for text in (option.default, *(option.param_decls or ())) if isinstance(text, str)]
+                flags[name] = names[0] if names else _flag(name)
     return flags
 
 

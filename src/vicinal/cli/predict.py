@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from vicinal._checks import integer, number
+from vicinal._checks import integer
 from vicinal.cli.options import share_or_number
 from vicinal.cli.speaking import Speaker, kindly
 
@@ -99,8 +99,6 @@ def _rule(run: Path, max_risk: float, certainty: float) -> RiskThreshold:
     from vicinal.experiments import finished
     from vicinal.metrics import risk_threshold
 
-    number("max_risk", max_risk, low=0, high=1)
-    number("certainty", certainty, above=0, high=1)
     outcome = finished(run)
     if outcome is None or "test" not in outcome.sets:
         raise ValueError(f"--max-risk needs the held-out predictions of a run, and {str(run)!r} has none")

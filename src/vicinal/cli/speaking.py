@@ -29,6 +29,8 @@ _EXPECTED = (ValueError, TypeError, OSError, ImportError, RuntimeError, Floating
 
 #: The options of the command that runs, by their names in Python, in which the library speaks.
 _FLAGS: ContextVar[dict[str, str]] = ContextVar("flags", default={})  # noqa: B039  # never changed in place
+#: Characters of a line that is long enough for a table of figures with their intervals.
+_WIDE = 120
 #: Arguments of the library that an option of another name sets.
 _OTHER_NAMES = {
     "n_bins": "--bins",
@@ -56,7 +58,7 @@ def kindly(command: Callable[P, None]) -> Callable[P, None]:
             try:
                 command(*args, **kwargs)
             except KeyboardInterrupt as interruption:
-                _say_error(str(interruption) or "stopped", label="Stopped")
+                _say_error(str(interruption).removeprefix("stopped ") or "nothing more is done", label="Stopped")
                 raise typer.Exit(130) from None
             except typer.Exit:  # which is a RuntimeError too
                 raise
@@ -112,12 +114,15 @@ class Speaker:
 
         if title:  # rich would break a title where the table ends
             self.say(title)
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
         for number, column in enumerate(columns):
             table.add_column(Text(column), justify="right" if number and figures else "left", overflow="fold")
+        console = _console()
+        narrow = figures and console.width < _WIDE
         for row in rows:
-            table.add_row(*(Text(cell) for cell in row))
-        _console().print(table)
+            # An interval goes below its figure where there is no room beside it.
+            table.add_row(*(Text(cell.replace(" (", "\n(") if n and narrow else cell) for n, cell in enumerate(row)))
+        console.print(table)
 
     def markdown(self, text: str) -> None:
         """Show a page: laid out on a terminal, as it is in a pipe."""
@@ -207,6 +212,7 @@ def _in_options(text: str) -> str:
     first = re.sub(rf"\b(pass|pass another|lower|set) ({any_name})(?![\w=])", lambda m: f"{m[1]} {flags[m[2]]}", first)
     first = re.sub(rf"\b(?:config|about)\.({any_name})(?= was)", lambda m: flags[m[1]], first)
     first = re.sub(rf"(?<![\w/.'\"-])({long_name})(?![\w/.'\"=-])", lambda m: flags[m[1]], first)
+    first = re.sub(r"(--[\w-]+) \(\1\)", r"\1", first)  # where the library has named the option too
     return "\n".join([first, *quoted])
 
 

@@ -94,7 +94,7 @@ def show_outcome(speaker: Speaker, outcome: Outcome) -> None:
     for key, scored in outcome.sets.items():
         name = {"val": "validation", "test": "test"}.get(key, scored.name)
         for label, figures in (("", scored.before), (", calibrated", scored.after)):
-            errors = [f"{e.value:.4f} ({e.low:.4f}–{e.high:.4f})" for e in (figures.ece, figures.oe, figures.nll)]
+            errors = [f"{e.value:.3f} ({e.low:.3f}–{e.high:.3f})" for e in (figures.ece, figures.oe, figures.nll)]
             rows.append([f"{name}{label}", f"{figures.n:,}", percent(figures.accuracy), *errors])
     title = f"{outcome.experiment.method} on {outcome.experiment.source}: temperature {outcome.temperature:.3f}"
     speaker.table(title, ["", "n", "accuracy", f"ECE ({bins} bins)", "OE", "NLL"], rows)

@@ -7,7 +7,7 @@ report), `grid` runs many, and `table` compares them. `probes` and `audit` look 
 from vicinal.experiments.audit import audited
 from vicinal.experiments.grid import run_grid
 from vicinal.experiments.mistakes import confident_mistakes, shown
-from vicinal.experiments.probes import attacks_on, ood_reports
+from vicinal.experiments.probes import attacks_on, between, ood_reports, with_mc_dropout
 from vicinal.experiments.record import Experiment, data_name, folder_name
 from vicinal.experiments.run import Outcome, Scored, finished, reopen, run
 from vicinal.experiments.table import GridResult
@@ -24,6 +24,8 @@ __all__ = [
     "GridResult",
     "ood_reports",
     "attacks_on",
+    "with_mc_dropout",
+    "between",
     "audited",
     "data_name",
     "folder_name",

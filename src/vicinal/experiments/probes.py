@@ -13,12 +13,14 @@ from vicinal._checks import choice
 from vicinal.bundle import Bundle
 from vicinal.data import ImagePreprocessing, Task
 from vicinal.experiments.run import Outcome, reopen
-from vicinal.metrics import ood
+from vicinal.metrics import Evaluation, evaluate, ood
 from vicinal.metrics.ood import OODReport, ood_report
 from vicinal.robustness.attacks import AttackErrors, attack_errors, parse_attack
+from vicinal.robustness.between import BetweenCurves, between_samples
 from vicinal.robustness.noise import gaussian_like
+from vicinal.uncertainty import MCDropout
 
-__all__ = ["NOISE", "OOD_SCORES", "attacks_on", "ood_reports"]
+__all__ = ["NOISE", "OOD_SCORES", "attacks_on", "between", "ood_reports", "with_mc_dropout"]
 
 #: The name of made-up inputs: Gaussian noise with the training set's mean and variance.
 NOISE = "noise"
@@ -105,3 +107,25 @@ def attacks_on(
         )
         found.append((str(attack), errors))
     return found
+
+
+def with_mc_dropout(outcome: Outcome, passes: int = 10) -> Evaluation:
+    """Return the figures of a run on its test set when dropout stays on and several passes are averaged.
+
+    The temperature is left out: it was fitted to one pass without dropout.
+    """
+    bundle, task = reopen(outcome)
+    model, generator = MCDropout(bundle.module, passes), torch.Generator().manual_seed(_random.seed_from("passes", 0))
+    rows = bundle.iter_logits(task.test, predict=lambda x: model(x, generator=generator))
+    return evaluate(torch.tensor(task.test.labels), logits=torch.cat(list(rows)), n_bins=outcome.test.before.n_bins)
+
+
+def between(outcome: Outcome, pairs: int = 200) -> BetweenCurves:
+    """Return what a run's network does along segments between training samples, and half as far beyond them."""
+    bundle, task = reopen(outcome)
+    if task.kind == "text":
+        raise ValueError("between texts there is nothing: this needs inputs that are numbers")
+    plain = task.train.relabelled(task.train.labels or [], augment="none")
+    generator = torch.Generator().manual_seed(_random.seed_from("pairs", 0))
+    lambdas = torch.linspace(-0.5, 1.5, 21, dtype=torch.float64)
+    return between_samples(bundle.module, plain, pairs=pairs, lambdas=lambdas, generator=generator)

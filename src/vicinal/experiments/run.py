@@ -29,7 +29,7 @@ import torch
 from torch import Tensor, nn
 
 from vicinal import _random, data, models
-from vicinal._checks import require
+from vicinal._checks import nearest_names, require
 from vicinal._files import FORMAT, read_json, write_json
 from vicinal.bundle import Bundle
 from vicinal.calibrators import TemperatureScaling
@@ -137,6 +137,9 @@ def run(
     _check_folder(out)
     objective = parse(experiment.method)
     task = _load(experiment)
+    if task.kind == "text" and experiment.model is not None and models.tokenizer_of(experiment.model) is None:
+        known = nearest_names(experiment.model, models.names("text"))
+        raise ValueError(f"there is no network {experiment.model!r} for text data{known}")
     for note in task.notes:
         say(note)
     # What else may be wrong is better known before hours of training.
@@ -208,6 +211,8 @@ def finished(out: str | Path, experiment: Experiment | None = None, *, n_bins: i
     if not (out / "evaluation.json").exists():
         return None
     facts = {name: value for name, value in read_json(out / "experiment.json").items() if name != "format"}
+    if "asked" not in facts:
+        raise ValueError(f"{out / 'experiment.json'} lacks 'asked': it is not whole")
     found = Experiment.from_dict(facts.pop("asked"))
     if experiment is not None and found != experiment:
         raise ValueError(

@@ -137,7 +137,7 @@ def _label_noise(result: GridResult) -> dict[str, Any] | None:
     rows = [row for row in result.rows() if "label_noise" in row]
     if not rows:
         return None
-    names = {"test": "test", "train_real": "training, real labels", "train_corrupted": "training, given labels"}
+    names = {"test": "test", "train_real": "training, real labels", "train_corrupted": "training, corrupted labels"}
     shown = [name for name in names if name in rows[0]["label_noise"]["best"]]
     return {
         "columns": [f"{names[name]}, {which}" for name in shown for which in ("kept", "last")],

@@ -11,13 +11,13 @@ import numpy as np
 
 from vicinal._files import read_json
 from vicinal.experiments import Outcome, Scored
-from vicinal.metrics import ClasswiseTable
+from vicinal.metrics import ClasswiseTable, Evaluation
 from vicinal.metrics.ood import OODReport
 from vicinal.metrics.selective import RiskCoverage, risk_coverage
 from vicinal.report import sections, words
 from vicinal.report.figures import Sheet
 from vicinal.report.page import write_page
-from vicinal.robustness import AttackErrors
+from vicinal.robustness import AttackErrors, BetweenCurves
 
 __all__ = ["write_run"]
 
@@ -35,6 +35,8 @@ def write_run(
     *,
     ood: Iterable[tuple[str, OODReport]] = (),
     attacks: Iterable[tuple[str, AttackErrors]] = (),
+    mc_dropout: Evaluation | None = None,
+    between: BetweenCurves | None = None,
     audit: Sequence[Mapping[str, Any]] | None = None,
 ) -> Path:
     """Write the report of a run.
@@ -49,6 +51,10 @@ def write_run(
         Names of other data and how well the model tells them from its own.
     attacks
         Names of attacks and the errors under them.
+    mc_dropout
+        The figures of the test set with dropout on, averaged over passes.
+    between
+        What the network does between training samples.
     audit
         Training samples that look mislabelled, the most suspicious first, as `mistakes.json` has samples, with `aum`
         and `threshold` in addition. An empty list says that none does.
@@ -62,7 +68,8 @@ def write_run(
     experiment, data = outcome.experiment, outcome.facts["data"]
     classes = [str(name) for name in data["classes"]]
     key = next((name for name in ("test", "val") if name in outcome.sets), None)
-    main = None if key is None else _set_section(sheet, outcome.sets[key], _of(key, outcome.sets[key]))
+    more = {} if mc_dropout is None else {"with MC dropout": mc_dropout}
+    main = None if key is None else _set_section(sheet, outcome.sets[key], _of(key, outcome.sets[key]), more)
     further = [
         {"id": name, "name": scored.name, **_set_section(sheet, scored, f"{scored.after.n:,} samples of {scored.name}")}
         for name, scored in outcome.sets.items()
@@ -82,6 +89,7 @@ def write_run(
         "curves": sections.learning_curves(sheet, outcome.history, outcome.fit),
         "ood": sections.ood_section(sheet, ood),
         "attacks": sections.attack_table(attacks),
+        "between": None if between is None else sections.between_section(sheet, between),
         "audit": None if audit is None else sections.cards(audit),
         "audit_head": f"{words.count(len(audit or ()), 'training sample')}, the most suspicious first. The area under "
         "the margin (AUM) is how far, on average over training, the label was ahead of the next class; at or below the "
@@ -112,6 +120,7 @@ def write_run(
             *((one["id"], one["name"], True) for one in further),
             ("ood", "Unknown inputs", context["ood"]),
             ("attacks", "Attacks", context["attacks"]),
+            ("between", "Between samples", context["between"]),
             ("noise", "Label noise", context["label_noise"]),
             ("audit", "Suspicious labels", audit is not None),
             ("rerun", "Run it again", True),
@@ -121,13 +130,13 @@ def write_run(
     return write_page("run.html.j2", context, path)
 
 
-def _set_section(sheet: Sheet, scored: Scored, of: str) -> dict[str, Any]:
-    """Return the verdict, the figures and the diagrams of one set of samples."""
+def _set_section(sheet: Sheet, scored: Scored, of: str, more: Mapping[str, Evaluation] | None = None) -> dict[str, Any]:
+    """Return the verdict, the figures (and those of `more` predictions) and the diagrams of one set of samples."""
     before, after = scored.before, scored.after
     return {
         "of": of,
         "verdict": words.verdict(after.table),
-        "table": sections.figures_table({"before": before, "after": after}),
+        "table": sections.figures_table({"before": before, "after": after, **(more or {})}),
         "drawings": sections.reliability_pair(
             sheet, {"before the temperature": before.table, "after the temperature": after.table}
         ),

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vicinal import plots
 from vicinal.metrics import Estimate, ReliabilityTable, wilson
 from vicinal.metrics.ood import OODReport
 from vicinal.metrics.selective import RiskCoverage
 from vicinal.report import words
 from vicinal.report.figures import Sheet
-from vicinal.robustness import AttackErrors
+from vicinal.robustness import AttackErrors, BetweenCurves
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = [
     "FIGURES",
@@ -23,6 +28,7 @@ __all__ = [
     "class_table",
     "figure_name",
     "figures_table",
+    "between_section",
     "label_noise_table",
     "learning_curves",
     "ood_section",
@@ -337,16 +343,43 @@ def attack_table(results: Iterable[tuple[str, AttackErrors]]) -> list[dict[str, 
     ]
 
 
+def between_section(sheet: Sheet, curves: BetweenCurves) -> dict[str, Any]:
+    """Return what the network does along segments between training samples, and beyond (Zhang et al., Figure 2)."""
+    shown = (
+        ("misses", "Misses between samples", "Predictions that are the class of neither end."),
+        ("mean_confidence", "Confidence between samples", "Outside the dashed lines lies what no sample spans."),
+        ("gradient_norm", "Sensitivity between samples", "The mean norm of the gradient of the logits."),
+    )
+    drawings = [
+        sheet.draw(
+            partial(_between, curves=curves, what=what),
+            (4.1, 2.9),
+            title,
+            caption,
+        )
+        for what, title, caption in shown
+        if getattr(curves, what) is not None
+    ]
+    return {"pairs": words.count(curves.n_pairs, "random pair"), "drawings": drawings}
+
+
+def _between(ax: Axes, curves: BetweenCurves, what: str) -> None:
+    plots.between_curves({"mean, 95 % interval": curves}, what=what, ax=ax)
+
+
 def label_noise_table(errors: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, Any]:
     """Return the errors of Zhang et al. (2018), Table 2, with Wilson intervals."""
+    redrawn = errors["corrupted"]
+    kept = sizes.get("train", 0) - redrawn
     names = (
         ("test", "Test error", "on new samples", sizes.get("test", 0)),
-        ("train_real", "Training error, real labels", "what it should have learned", sizes.get("train", 0)),
-        ("train_corrupted", "Training error, given labels", "low: it learned the wrong labels", sizes.get("train", 0)),
+        ("train_real", "Training error, real labels", "of samples whose label was kept", kept),
+        ("train_corrupted", "Training error, corrupted labels", "low: it learned them by heart", redrawn),
+        ("train_recovered", "… against their real labels", "low: it saw through the noise", redrawn),
     )
     rows = []
     for key, name, about, n in names:
-        if key not in errors["last"] or not n:
+        if key not in errors["last"] or n <= 0:
             continue
         cells = []
         for which in ("best", "last"):

@@ -1,0 +1,71 @@
+"""What answers at once: help, methods, and words that are no command."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.cli.running import refused, vicinal
+from vicinal import expressions
+from vicinal.cli.app import app
+
+#: What takes seconds to import.
+SLOW = ("torch", "numpy", "scipy", "pandas", "pyarrow", "sklearn", "torchvision", "transformers", "matplotlib", "PIL")
+
+_LOADED = """
+import json, sys
+from vicinal.cli import main
+try:
+    main()
+except SystemExit as ended:
+    assert not ended.code, ended.code
+print(json.dumps([name for name in {slow!r} if name in sys.modules]))
+"""
+
+
+@pytest.mark.parametrize("words", [["--help"], ["train", "-h"], ["--version"], ["methods"], ["methods", "Mixup"]])
+def test_help_imports_nothing_slow(words: list[str]) -> None:
+    call = [sys.executable, "-c", _LOADED.format(slow=SLOW), *words]
+    done = subprocess.run(call, capture_output=True, text=True, check=True, encoding="utf-8")
+    *said, loaded = done.stdout.splitlines()
+    assert said
+    assert json.loads(loaded) == []
+
+
+def test_every_command_is_in_the_help() -> None:
+    said = vicinal("--help").out
+    assert len(app.registered_commands) == 8
+    for command in app.registered_commands:
+        assert command.callback is not None
+        name = command.callback.__name__
+        assert name in said
+        assert "Usage: vicinal " + name in vicinal(name, "--help").out
+
+
+def test_no_words_show_the_help() -> None:
+    assert "Usage: vicinal" in vicinal(code=2).out
+
+
+def test_every_method_has_a_card() -> None:
+    cards = {event["name"]: event["idea"] for event in vicinal("methods", "--json").events("method")}
+    assert set(cards) == set(expressions.objective_names())
+    assert all(cards.values())
+
+
+def test_a_card_is_found_however_it_is_written() -> None:
+    shown = vicinal("methods", "Mixup").out
+    assert shown == vicinal("methods", "mixup").out == vicinal("methods", "Mixup(alpha=0.2)").out
+    assert shown.startswith("# Mixup")
+    assert "did you mean 'Mixup'" in refused("methods", "mixpu")
+
+
+def test_words_that_are_none() -> None:
+    assert "No such command 'tran'" in vicinal("tran", code=2).err
+    assert "--optimizer" in vicinal("train", "--optimzer", "sgd", code=2).err
+    assert "--epochs" in vicinal("train", "--epochs", "two", code=2).err
+    assert "--val" in vicinal("train", "--val", "many", code=2).err
+    assert "NAME=VALUE" in vicinal("train", "--model-option", "hidden", code=2).err
+    assert "--max-bad" in vicinal("predict", "run", "data", "--out", "x.csv", "--max-bad", "few", code=2).err

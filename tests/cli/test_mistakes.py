@@ -1,0 +1,220 @@
+"""The mistakes of a first-time user, and what each is answered."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tests.cli.running import TINY, refused, vicinal
+from tests.data import make
+from vicinal.cli.speaking import _FLAGS, _in_options
+
+
+@pytest.fixture(autouse=True)
+def _inside(tmp_path: Path, table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Work in a folder that holds a table and nothing else."""
+    (tmp_path / "people.csv").write_bytes(table.read_bytes())
+    monkeypatch.chdir(tmp_path)
+
+
+def _train(*words: object, source: str = "people.csv", target: str = "kind") -> str:
+    return refused("train", source, "--target", target, "--out", "run", *TINY, *words)
+
+
+def _changed(**columns: object) -> None:
+    make.people(60).assign(**columns).to_csv("changed.csv", index=False)
+
+
+def test_no_such_file_or_column() -> None:
+    assert "there is no file or folder 'peple.csv', and no data set of that name; did you mean 'people.csv'?" in _train(
+        source="peple.csv"
+    )
+    assert "--target kid is no column of 'people.csv'; did you mean 'kind' or 'id'?" in _train(target="kid")
+    assert "pass --target, the column of 'people.csv' that holds the class" in refused("train", "people.csv")
+    assert "--text colours is no column" in _train("--text", "colours")
+    assert "there is no file or folder 'elsewhere.csv'" in _train("--also", "elsewhere.csv")
+    assert not Path("run").exists()  # all of this is known before training
+
+
+@pytest.mark.parametrize(
+    ("options", "answer"),
+    [
+        (["--epochs", "0"], "--epochs must be an integer of at least 1, got 0"),
+        (["--lr", "nan"], "--lr must be a number above 0, got nan"),
+        (["--lr", "-1"], "--lr must be a number above 0, got -1.0"),
+        (["--optimizer", "lamb"], "--optimizer must be one of 'sgd'"),
+        (["--kind", "picture"], "--kind must be one of 'tabular'"),
+        (["--kind", "image"], "--kind image does not fit the table 'people.csv'"),
+        (["--kind", "text"], "no column of 'people.csv' looks like text: pass --text"),
+        (["--model", "resnet99"], "there is no network 'resnet99' for tabular data"),
+        (["--text", "colour", "--model", "mlp"], "there is no network 'mlp' for text data"),
+        (["--model-option", "hiden=4"], "mlp has no option 'hiden'; did you mean 'hidden'?"),
+        (["--model-option", "hidden=four"], "the network 'mlp' cannot be built with its options (hidden='four')"),
+        (["--train-size", "1000"], "--train-size must be between 2"),
+        (["--val", "0.9", "--test", "0.5"], "got --val 0.9 and --test 0.5"),
+        (["--val", "0", "--patience", "3"], "--patience 3 needs a validation set: pass --val"),
+        (["--corrupt", "2"], "--corrupt must be a number in [0, 1], got 2.0"),
+        (["--seed", "-1"], "--seed must be an integer of at least 0, got -1"),
+        (["--mixed-precision", "half"], "--mixed-precision must be one of"),
+        (["--warmup-epochs", "1", "--warmup-steps", "5"], "--warmup-epochs or --warmup-steps, not both"),
+        (["--method", "Mixpu()"], "unknown objective 'Mixpu'; did you mean 'Mixup'"),
+        (["--method", "Mixup(alpa=1)"], "Mixup has no parameter 'alpa'; did you mean 'alpha'?\n    Mixup(alpa=1)\n"),
+        (["--method", "Mixup("], "not a method expression"),
+        (["--report", "."], "--report must be a file to write, and '.' is a folder"),
+    ],
+)
+def test_options(options: list[str], answer: str) -> None:
+    assert answer in _train(*options)
+    assert not Path("run").exists()
+
+
+def test_classes_that_cannot_be_learned() -> None:
+    assert "there is one class only, 'earth': a classifier needs at least two" in _train(target="planet")
+    assert "has 90 different values in 90 rows, so it is no class" in _train(target="id")
+    _changed(kind=np.where(np.arange(60) == 0, "alone", "b"))
+    assert "pass --rare train to keep such samples in the training set" in _train(source="changed.csv")
+    _changed(kind=np.where(np.arange(60) < 2, None, np.where(np.arange(60) % 2, "a", "b")))
+    assert "the target 'kind' is missing in 2 of 60 rows (row 1 and row 2)" in _train(source="changed.csv")
+
+
+def test_files_that_are_no_tables() -> None:
+    Path("empty.csv").write_text("")
+    assert "'empty.csv' is empty" in _train(source="empty.csv")
+    Path("head.csv").write_text("x,kind\n")
+    assert "'head.csv' has no rows" in _train(source="head.csv")
+    Path("two.csv").write_text("x,kind\n1,a\n2,b\n")
+    assert "with one sample only" in _train(source="two.csv")
+    Path("noise.parquet").write_bytes(b"no parquet at all")
+    assert "no readable Parquet file" in _train(source="noise.parquet")
+    make.people(40).assign(colour="grün").to_csv("latin.csv", index=False, encoding="latin-1")
+    assert "is not UTF-8: line 2 holds the byte 0xfc" in _train(source="latin.csv")
+    assert "probably --encoding cp1252" in _train(source="latin.csv")
+    vicinal("train", "latin.csv", "--target", "kind", "--encoding", "cp1252", "--out", "latin", *TINY)
+
+
+def test_tables_that_are_only_odd() -> None:
+    frame = pd.DataFrame({"x": np.linspace(-1, 1, 40).round(3), "empty": "", "target": np.arange(40) % 2 == 0})
+    text = frame.to_csv(index=False, sep=";").replace(".", ",")
+    Path("odd.csv").write_bytes(b"\xef\xbb\xbf" + text.encode())
+    ran = vicinal("train", "odd.csv", "--target", "target", "--out", "odd", *TINY)
+    assert "column 'x' has decimal commas" in ran.out
+    assert "left out: 'empty'" in ran.out
+    assert "2 classes: 'False' 20, 'True' 20" in ran.out
+
+
+def test_folders() -> None:
+    Path("nothing").mkdir()
+    assert "'nothing' holds no class folders" in refused("train", "nothing")
+    make.image_folder(Path("one"), classes=["cat"])
+    assert "there is one class only, 'cat'" in refused("train", "one")
+    assert "--target x names a column, but 'one' is no table: leave it out" in refused("train", "one", "--target", "x")
+    make.image_folder(Path("mixed"))
+    make.sound_folder(Path("mixed") / "more", classes=["low"])
+    assert "holds images and sounds: pass --kind image or --kind audio" in refused("train", "mixed")
+
+
+@pytest.mark.parametrize("kind", ["image", "audio"])
+def test_unreadable_files_are_named_and_counted(kind: str) -> None:
+    maker, ending = (make.image_folder, "png") if kind == "image" else (make.sound_folder, "wav")
+    maker(Path("files"), classes=("a", "b"), n=7)
+    (Path("files") / "a" / f"broken one.{ending}").write_text("nothing of the sort")
+    options = ["--epochs", "1", "--out", "run", *(["--model-option", "width=2"] if kind == "image" else [])]
+    said = refused("train", "files", *options)
+    assert f"1 of 15 {kind} files could not be read: {Path('files', 'a', f'broken one.{ending}')} (" in said
+    assert "that is more than --max-bad 0.05 allows: repair or remove them, or raise --max-bad" in said
+    ran = vicinal("train", "files", *options, "--max-bad", 1)
+    assert "skipped: 1 of 15" in ran.out
+    assert "7, 'b' 7" in ran.out
+    said = refused("predict", "run", "files", "--out", "answers.csv")
+    assert "--max-bad 0.05" in said
+    assert "14 rows" in vicinal("predict", "run", "files", "--out", "answers.csv", "--max-bad", 0.1).out
+
+
+def test_where_a_run_goes(trained: Path) -> None:
+    assert "--out people.csv must be a folder, but " in refused(
+        "train", "people.csv", "--target", "kind", "--out", "people.csv"
+    )
+    assert "must be a folder" in refused("train", "people.csv", "--target", "kind", "--out", "people.csv/run")
+    words = ["train", "people.csv", "--target", "kind", *TINY, "--out", "run"]
+    vicinal(*words)
+    said = refused(*words, "--seed", 1)
+    assert "run holds another run, of vicinal train people.csv --target kind" in said
+    assert "pass another --out, or remove this folder to start anew" in said
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="nothing is forbidden to the superuser")
+def test_a_folder_that_may_not_be_written() -> None:
+    Path("locked").mkdir(mode=0o500)
+    assert "you may not write to" in refused("train", "people.csv", "--target", "kind", "--out", "locked/run")
+
+
+def test_a_full_disk(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    said = refused("predict", trained, "people.csv", "--out", "answers.csv")
+    assert "make room, then give the same command again" in said
+    assert not [path for path in Path().iterdir() if "answers" in path.name]  # nor half of it
+    said = _train()
+    assert "the disk is full" in said or "No space left" in said
+    assert said.lower().count("make room") == 1
+    monkeypatch.undo()
+
+
+def test_a_loss_that_is_not_finite() -> None:
+    said = _train("--lr", "1e30", "--batch-size", "8")
+    assert "not finite" in said
+    assert "lower --lr" in said
+
+
+def test_out_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*args: object, **kwargs: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("vicinal.data.load", fail)
+    assert "out of memory: use a smaller --batch-size" in _train()
+
+
+def test_a_fault_of_ours_shows_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*args: object, **kwargs: object) -> None:
+        raise KeyError("ours")
+
+    monkeypatch.setattr("vicinal.data.load", fail)
+    with pytest.raises(KeyError, match="ours"):
+        _train()
+
+
+def test_a_traceback_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VICINAL_TRACEBACK", "1")
+    with pytest.raises(ValueError, match="lr must be"):
+        _train("--lr", "nan")
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("lr must be above 0", "--lr must be above 0"),
+        ("batch_size=0 is too small, lower batch_size", "--batch-size 0 is too small, lower --batch-size"),
+        ("pass rare='train' or header=False", "pass --rare train or --no-header"),
+        ("text='my column' is none: name it with text=", "--text 'my column' is none: name it with --text"),
+        ("text=['a', 'b'] is odd", "--text ['a', 'b'] is odd"),
+        # What is not an argument stays as it is.
+        ("it was Warmup(Mixup(alpha=0.1), epochs=5)", "it was Warmup(Mixup(alpha=0.1), epochs=5)"),
+        ("unknown\n    Warmup(epochs=5)", "unknown\n    Warmup(epochs=5)"),
+        ("there is no file 'max_bad/train_size.csv'", "there is no file 'max_bad/train_size.csv'"),
+        ("the test set has no model", "the test set has no model"),
+    ],
+)
+def test_arguments_are_named_as_options(text: str, answer: str) -> None:
+    names = ("lr", "batch_size", "rare", "header", "text", "epochs", "max_bad", "train_size", "test", "model")
+    token = _FLAGS.set({name: f"--{name.replace('_', '-')}" for name in names})
+    try:
+        assert _in_options(text) == answer
+    finally:
+        _FLAGS.reset(token)

@@ -1,0 +1,83 @@
+"""Runs in processes of their own: two at once, interrupted ones, several that share the work."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file
+
+from tests.cli.running import real, refused, started, vicinal
+
+LONG = ("--epochs", "150", "--patience", "150", "--batch-size", "4", "--model-option", "hidden=[4]")
+
+
+@contextmanager
+def _running(*words: object, cwd: Path, until: Path) -> Iterator[subprocess.Popen[str]]:
+    """Give a command that has come so far that a file is there; end it whatever happens."""
+    process = started(*words, cwd=cwd)
+    try:
+        deadline = time.monotonic() + 120
+        while not until.exists() and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert process.poll() is None, process.communicate()
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there Ctrl-C cannot be sent to one process")
+def test_ctrl_c_and_two_runs_at_once(table: Path, tmp_path: Path) -> None:
+    words = ("train", table, "--target", "kind", *LONG)
+    vicinal(*words, "--out", tmp_path / "undisturbed")
+    out = tmp_path / "run"
+    with _running(*words, "--out", out, cwd=tmp_path, until=out / "metrics.jsonl") as process:
+        said = refused(*words, "--out", out)
+        assert f"is in use: process {process.pid} on " in said
+        assert "wait until it has finished, or choose another folder" in said
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert err.startswith("Stopped: after step ")
+    assert "start the same run again" in err
+    assert "Traceback" not in err
+    assert "this run is not finished" in refused("predict", out, table, "--out", tmp_path / "answers.csv")
+    assert "is not finished" in refused("evaluate", out)
+
+    vicinal(*words, "--out", out)
+    assert json.loads((out / "result.json").read_text())["resumed"] == 1
+    for name in ("model.safetensors", "metrics.jsonl", "evaluation.json"):
+        if name == "evaluation.json":
+            found, wanted = (json.loads((run / name).read_text()) for run in (out, tmp_path / "undisturbed"))
+            assert {**found, "seconds": 0} == {**wanted, "seconds": 0}
+        else:
+            assert (out / name).read_bytes() == (tmp_path / "undisturbed" / name).read_bytes()
+
+
+def test_two_processes_do_what_one_does_with_twice_the_accumulation(table: Path, tmp_path: Path) -> None:
+    words = ("train", table, "--target", "kind", "--epochs", "3", "--batch-size", "8", "--model-option", "hidden=[4]")
+    launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2")
+    ran = real(*words, "--out", tmp_path / "two", cwd=tmp_path, launcher=launcher)
+    assert ran.out.count("model: ") == 1  # one of them speaks
+    assert json.loads((tmp_path / "two" / "result.json").read_text())["processes"] == 2
+    vicinal(*words, "--out", tmp_path / "one", "--accumulation", 2)
+    found, wanted = (load_file(tmp_path / run / "model.safetensors") for run in ("two", "one"))
+    assert found.keys() == wanted.keys()
+    for name, weights in wanted.items():
+        assert weights.allclose(found[name], rtol=1e-4, atol=1e-6)
+    assert not all(weights.allclose(start) for weights, start in zip(wanted.values(), _initial(table, tmp_path)))
+
+
+def _initial(table: Path, tmp_path: Path) -> list:
+    """Weights that were hardly trained, to see that the others were."""
+    options = ("--steps", "1", "--lr", "1e-9", "--batch-size", "8", "--model-option", "hidden=[4]")
+    vicinal("train", table, "--target", "kind", *options, "--out", tmp_path / "initial")
+    return list(load_file(tmp_path / "initial" / "model.safetensors").values())
