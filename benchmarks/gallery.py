@@ -54,7 +54,7 @@ SHOWS = {
         "questions, 5,452 to train and 500 to test, 6 classes",
         f"{WORK}/trec",
         ("--target", "label"),
-        compare=("--model", "sentencecnn", "--epochs", "8"),
+        compare=("--model", "sentencecnn", "--model-option", "dim=50", "--epochs", "8"),
     ),
     "mr": Show(
         "MR",
@@ -62,22 +62,21 @@ SHOWS = {
         f"{WORK}/mr.csv",
         ("--target", "label", "--model", "sentencecnn"),
         train=("--epochs", "10"),
-        compare=("--train-size", "4000", "--epochs", "5"),
+        compare=("--train-size", "3000", "--model-option", "dim=50", "--epochs", "8"),
     ),
     "fsdd": Show(
         "FSDD",
         "spoken digits of 6 speakers, 3,000 recordings at 8 kHz, 10 classes; every split has all speakers",
         f"{WORK}/fsdd",
         train=("--epochs", "10", "--milestones", "5", "--milestones", "8"),
-        compare=("--train-size", "1200", "--seconds", "0.6", "--epochs", "8", "--milestones", "5"),
+        compare=("--train-size", "800", "--seconds", "0.6", "--epochs", "8", "--milestones", "5"),
     ),
     "fashion": Show(
         "Fashion-MNIST",
         "28 × 28 grey images of clothes, 10 classes; a part of the 60,000 to train, all 10,000 to test",
         "fashion-mnist",
-        ("--val", "2000"),
-        train=("--train-size", "5000", "--model-option", "width=16", "--epochs", "15"),
-        compare=("--train-size", "2000", "--model-option", "width=8", "--epochs", "12"),
+        train=("--val", "2000", "--train-size", "5000", "--model-option", "width=16", "--epochs", "15"),
+        compare=("--val", "1000", "--train-size", "1000", "--model-option", "width=8", "--epochs", "12"),
     ),
 }
 

@@ -75,7 +75,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--targets", nargs="+", choices=TARGETS, default=list(TARGETS))
     parser.add_argument("--alpha", type=float, default=0.2)
-    parser.add_argument("--generator-loss", choices=GENERATOR_LOSSES, default="minimax")
+    parser.add_argument("--generator-loss", choices=GENERATOR_LOSSES, default="saturating")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--output", type=Path, default=Path("results/gan"))
     options = parser.parse_args(argv)

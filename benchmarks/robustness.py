@@ -35,7 +35,7 @@ N_TEST, N_OUT = 2_000, 1_000
 PASSES = 10
 EPSILON = 4 / 255
 CLEAN = FitConfig(
-    epochs=15, batch_size=64, optimizer="sgd", lr=0.05, nesterov=True, weight_decay=5e-4, schedule="cosine", trackers=()
+    epochs=12, batch_size=64, optimizer="sgd", lr=0.05, nesterov=True, weight_decay=5e-4, schedule="cosine", trackers=()
 )
 #: Long enough, without augmentation and decay, for the network to learn wrong labels by heart.
 NOISY = FitConfig(
@@ -47,7 +47,7 @@ NOISY = FitConfig(
     schedule="milestones",
     milestones=(30,),
     select="accuracy",
-    eval_every=2,
+    eval_every=4,
     eval_batch_size=500,
     trackers=(),
 )
@@ -86,7 +86,7 @@ def run(cell: Cell, out: Path) -> dict:
     if kept.exists():
         return json.loads(kept.read_text())
     noisy = cell.noise > 0
-    task = data.load("fashion-mnist", train_size=1000 if noisy else 3000, val=2000, augment="none" if noisy else None)
+    task = data.load("fashion-mnist", train_size=600 if noisy else 2000, val=1000, augment="none" if noisy else None)
     with _random.restored_globals():
         _random.seed_globals(_random.seed_from("weights", cell.seed))
         spec = models.specify("preactresnet18", **task.spec, width=8, dropout=cell.dropout)

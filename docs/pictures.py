@@ -54,4 +54,5 @@ def draw(folder: Path) -> None:
 
 if __name__ == "__main__":
     draw(HERE / "img")
+    draw_robustness(HERE / "img")
     draw_puzzlemix(HERE.parent / "src" / "vicinal" / "cards" / "img")

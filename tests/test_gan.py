@@ -71,8 +71,11 @@ def test_without_mixup_it_is_the_plain_gan_and_the_limit_of_small_alpha():
 @torch.no_grad()
 def test_the_generators_losses_are_the_formulas():
     d, (x, fake) = network(), batches()
-    assert float(generator_loss(d, fake)) == pytest.approx(np.mean([bce(z, 1) for z in d(fake)]), rel=1e-5)
+    assert float(generator_loss(d, fake, kind="non-saturating")) == pytest.approx(
+        np.mean([bce(z, 1) for z in d(fake)]), rel=1e-5
+    )
     saturating = float(generator_loss(d, fake, kind="saturating"))
+    assert float(generator_loss(d, fake)) == saturating
     assert saturating == pytest.approx(-np.mean([bce(z, 0) for z in d(fake)]), rel=1e-5)
     mixed = generator_loss(d, fake, kind="minimax", real=x, alpha=0.5, generator=seeded())
     assert float(mixed) == -float(discriminator_loss(d, x, fake, alpha=0.5, generator=seeded()))
@@ -169,6 +172,9 @@ def test_the_verdict_is_students_paired_interval():
     assert "mixup is better: holds" in str(found)
     same = verdict([run(8, 0.5)] * 2, [run(6, 0.5)] * 2)
     assert same.modes.value - same.modes.low == pytest.approx(stats.t.ppf(0.975, 1) / 12**0.5 / 2**0.5)
+    again = verdict([run(8, 0.5)] * 2, [run(8, 0.1)] * 2).high_quality
+    sampling = (0.5 * 0.5 / 100 + 0.1 * 0.9 / 100) ** 0.5
+    assert again.value - again.low == pytest.approx(stats.t.ppf(0.975, 1) * sampling / 2**0.5)
     assert same.claims["modes"] == "cannot tell"  # two equal differences of whole numbers are no certainty
     one = verdict(mixup[:1], plain[:1])
     assert one.claims == {"modes": "cannot tell", "high_quality": "cannot tell"}

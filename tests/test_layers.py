@@ -27,7 +27,18 @@ LAYERS = [
     {"integrations", "recipes", "report"},
     {"cli"},
 ]
-ONE_THING = {"metrics", "calibrators", "gan", "data", "models", "predictions", "training", "experiments", "cli", "report"}
+ONE_THING = {
+    "metrics",
+    "calibrators",
+    "gan",
+    "data",
+    "models",
+    "predictions",
+    "training",
+    "experiments",
+    "cli",
+    "report",
+}
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 
 

@@ -52,7 +52,7 @@ def test_no_such_file_or_column() -> None:
         (["--kind", "image"], "--kind image does not fit the table 'people.csv'"),
         (["--kind", "text"], "no column of 'people.csv' looks like text: pass --text"),
         (["--model", "resnet99"], "there is no network 'resnet99' for tabular data"),
-        (["--text", "colour", "--model", "mlp"], "there is no network 'mlp' for text data"),
+        (["--text", "born", "--model", "mlp"], "there is no network 'mlp' for text data"),
         (["--model-option", "hiden=4"], "mlp has no option 'hiden'; did you mean 'hidden'?"),
         (["--model-option", "hidden=four"], "the network 'mlp' cannot be built with its options (hidden='four')"),
         (["--train-size", "1000"], "--train-size must be between 2"),

@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 
 from tests.cli.running import real, refused, started, vicinal
 
-LONG = ("--epochs", "150", "--patience", "150", "--batch-size", "4", "--model-option", "hidden=[4]")
+LONG = ("--epochs", "60", "--patience", "60", "--batch-size", "4", "--model-option", "hidden=[4]")
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from vicinal.experiments import Experiment, run
 from vicinal.metrics.ood import max_probability, ood_report
 from vicinal.predictions import evaluate_file
 from vicinal.report import write_comparison, write_predictions, write_run
-from vicinal.robustness import Attack, attack_errors
+from vicinal.robustness import Attack, attack_errors, between_samples
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 DRIVER = shutil.which("chromedriver")
@@ -87,6 +87,8 @@ def pages(tmp_path_factory):
             folder / "run.html",
             ood=[("noise", ood_report(max_probability(probs=familiar), max_probability(probs=foreign)))],
             attacks=[(str(a), attack_errors(bundle.module, (x, y), a)) for a in (Attack("fgsm", 4 / 255),)],
+            mc_dropout=real.test.before,
+            between=between_samples(bundle.module, (x, y), pairs=10, generator=generator),
             audit=[{**mistake, "aum": -1.5, "threshold": -0.5} for mistake in mistakes[:3]],
         )
     }
@@ -150,7 +152,7 @@ def test_every_section_is_seen(browser, pages):
     browser.get(pages["run"].as_uri())
     resized(browser, 400)
     ids = ["trained", "figures", "reliability", "learning", "risk", "mistakes", "classes", "also-1"]
-    ids += ["ood", "attacks", "noise", "audit", "rerun"]
+    ids += ["ood", "attacks", "between", "noise", "audit", "rerun"]
     for id in ids:
         box = browser.execute_script(
             "return document.getElementById(arguments[0]).getBoundingClientRect().toJSON()", id
@@ -163,7 +165,7 @@ def test_every_section_is_seen(browser, pages):
     assert all(width >= 90 for width in pictures)
     text = browser.execute_script("return document.body.innerText")
     assert "vicinal train digits" in text
-    for expected in ("AUROC", "fgsm:4/255", "Training error, corrupted labels", "AUM"):
+    for expected in ("AUROC", "fgsm:4/255", "Training error, corrupted labels", "AUM", "MC dropout"):
         assert expected in text
 
 

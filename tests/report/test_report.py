@@ -19,7 +19,7 @@ from vicinal.metrics.ood import ood_report
 from vicinal.predictions import evaluate_file
 from vicinal.report import write_comparison, write_predictions, write_run
 from vicinal.report.figures import Drawing, Sheet
-from vicinal.robustness import Attack, attack_errors
+from vicinal.robustness import Attack, attack_errors, between_samples
 
 VOID = {"meta", "img", "br", "hr", "input", "link"}
 
@@ -130,13 +130,15 @@ def test_the_report_holds_everything(tmp_path):
     path = write_run(
         run,
         tmp_path / "deep" / "report.html",
+        mc_dropout=run.test.before,
+        between=between_samples(model, (x, y), pairs=5),
         ood=[("noise", ood_report([0.9, 0.8, 0.95], [0.4, 0.85]))],
         attacks=[("fgsm:4/255", attack_errors(model, (x, y), Attack("fgsm", 4 / 255)))],
         audit=[{"label": "class 0", "aum": -1.5, "threshold": -0.5, "picture": PIXEL, "origin": "a.png"}],
     )
     assert path == tmp_path / "deep" / "report.html"
     page = read(path)
-    assert page.tags.count("svg") == 4 + 4 + 2 + 1 + 1  # main set, other domain, learning, risk, OOD
+    assert page.tags.count("svg") == 4 + 4 + 2 + 1 + 1 + 3  # main set, other domain, learning, risk, OOD, between
     for expected in (
         "made up, 4 classes",
         "ERM()",
@@ -149,6 +151,8 @@ def test_the_report_holds_everything(tmp_path):
         "fgsm:4/255",
         "Training error, corrupted labels",
         "AUM −1.5, threshold −0.5",
+        "with MC dropout",
+        "5 random pairs of training samples",
         run.experiment.command(run.out),
         "1,234 weights",
         f"{100 * run.test.after.accuracy.value:.1f} %",
@@ -160,7 +164,7 @@ def test_the_report_holds_everything(tmp_path):
 
 def test_sections_appear_only_when_asked_for(no_figures, tmp_path):
     page = read(write_run(usual(tmp_path), tmp_path / "r.html"))
-    for id in ("ood", "attacks", "noise", "audit", "mistakes", "also-1"):
+    for id in ("ood", "attacks", "between", "noise", "audit", "mistakes", "also-1"):
         assert id not in page.ids
     page = read(write_run(usual(tmp_path), tmp_path / "r.html", audit=[]))
     assert "No training sample looks mislabelled" in page.text

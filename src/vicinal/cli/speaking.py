@@ -116,7 +116,8 @@ class Speaker:
             self.say(title)
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
         for number, column in enumerate(columns):
-            table.add_column(Text(column), justify="right" if number and figures else "left", overflow="fold")
+            figure = figures and number > 0  # never broken in two: names make room
+            table.add_column(Text(column), justify="right" if figure else "left", overflow="fold", no_wrap=figure)
         console = _console()
         narrow = figures and console.width < _WIDE
         for row in rows:
@@ -203,11 +204,11 @@ def _in_options(text: str) -> str:
     def with_value(found: re.Match[str]) -> str:
         flag, value = flags[found[1]], found[2] if found[2] is not None else found[3]
         if value is None or value == "True":
-            return flag
+            return f"{flag} " if found.string[found.end() :][:1] in ("(", "[") else flag  # a list of values follows
         return f"--no-{flag[2:]}" if value == "False" else f"{flag} {shlex.quote(value)}"
 
     # `name=value`, `name=`; not within an expression, where a parenthesis or a comma comes before it
-    first = re.sub(rf"(?<![\w.(])(?<!, )({any_name})=(?:'([^']*)'|([-+\w.]*\w)|(?=[(\[]))?", with_value, first)
+    first = re.sub(rf"(?<![\w.(])(?<!, )({any_name})=(?:'([^']*)'|([-+\w.]*\w))?", with_value, first)
     first = re.sub(rf"^({any_name})(?= (?:must|should|needs|and)\b)", lambda m: flags[m[1]], first)
     first = re.sub(rf"\b(pass|pass another|lower|set) ({any_name})(?![\w=])", lambda m: f"{m[1]} {flags[m[2]]}", first)
     first = re.sub(rf"\b(?:config|about)\.({any_name})(?= was)", lambda m: flags[m[1]], first)

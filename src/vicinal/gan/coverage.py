@@ -148,9 +148,10 @@ def verdict(mixup: Sequence[Coverage], plain: Sequence[Coverage], *, confidence:
     r"""Compare mixup and plain GANs over seeds: mean difference with its interval, and what it says of the claim.
 
     With :math:`\delta_s` the difference of seed s and S seeds, the interval is Student's,
-    :math:`\bar\delta \pm t_{S-1} s_\delta / \sqrt S`. Modes are whole numbers, so equal differences do not make them
-    certain: there :math:`s_\delta` is at least :math:`1/\sqrt{12}`, the spread of what rounding hides. One seed says
-    nothing of others: it cannot tell.
+    :math:`\bar\delta \pm t_{S-1} s_\delta / \sqrt S`. Differences that are equal by chance make nothing certain, so
+    :math:`s_\delta` is at least what one run leaves open: for modes, which are whole numbers, the
+    :math:`1/\sqrt{12}` that rounding hides; for shares the binomial error of n samples. One seed says nothing of
+    others: it cannot tell.
 
     Parameters
     ----------
@@ -169,24 +170,26 @@ def verdict(mixup: Sequence[Coverage], plain: Sequence[Coverage], *, confidence:
         raise ValueError(f"mixup and plain must have as many runs (seeds), got {len(mixup)} and {len(plain)}")
     if len({run.n_modes for run in [*mixup, *plain]}) != 1:
         raise ValueError("all runs must be of one mixture, got different numbers of modes")
+    of_plain, of_mixup = ([run.high_quality.value for run in runs] for runs in (plain, mixup))
+    sampling = sum(run.high_quality.value * (1 - run.high_quality.value) / run.n for run in [*mixup, *plain])
     return Verdict(
         n_seeds=len(mixup),
         confidence=confidence,
-        modes=_paired([run.modes for run in plain], [run.modes for run in mixup], confidence, step=1.0),
-        high_quality=_paired(
-            [run.high_quality.value for run in plain], [run.high_quality.value for run in mixup], confidence
+        modes=_paired(
+            [run.modes for run in plain], [run.modes for run in mixup], confidence, least_std=1 / math.sqrt(12)
         ),
+        high_quality=_paired(of_plain, of_mixup, confidence, least_std=math.sqrt(sampling / len(mixup))),
     )
 
 
-def _paired(a: Sequence[float], b: Sequence[float], confidence: float, *, step: float = 0.0) -> Difference:
+def _paired(a: Sequence[float], b: Sequence[float], confidence: float, *, least_std: float) -> Difference:
     of_a, of_b = np.asarray(a, np.float64), np.asarray(b, np.float64)
     delta = of_b - of_a
     value = float(delta.mean())
     half = math.inf
     if len(delta) > 1:
         t = float(stdtrit(len(delta) - 1, (1 + confidence) / 2))
-        half = t * max(float(delta.std(ddof=1)), step / math.sqrt(12)) / math.sqrt(len(delta))
+        half = t * max(float(delta.std(ddof=1)), least_std) / math.sqrt(len(delta))
     low, high = value - half, value + half
     better = "b" if low > 0 else "a" if high < 0 else None
     return Difference(float(of_a.mean()), float(of_b.mean()), value, low, high, better)

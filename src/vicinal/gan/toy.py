@@ -58,7 +58,7 @@ def fit_gan(
     target: GaussianMixture,
     *,
     alpha: float = 0.2,
-    generator_loss: str = "minimax",
+    generator_loss: str = "saturating",
     iterations: int = 20_000,
     discriminator_steps: int = 5,
     batch_size: int = 128,
@@ -73,12 +73,11 @@ def fit_gan(
 ) -> GanFit:
     """Train a GAN on a mixture of Gaussians, with mixup in its discriminator or (`alpha=0`) without.
 
-    Defaults are the paper's: "fully-connected and have three hidden layers of 512 ReLU units. The generator network
-    accepts two-dimensional Gaussian noise vectors. The networks are trained for 20,000 mini-batches of size 128 using
-    the Adam optimizer with default parameters, where the discriminator is trained for five iterations before every
-    generator iteration." An iteration here is one step of the generator and those of the discriminator before it.
-    The same seed starts from the same weights and sees the same data for every `alpha`. Global generators are left as
-    they were.
+    Defaults are the paper's: fully connected networks with three hidden layers of 512 ReLU units and two-dimensional
+    noise, "trained for 20,000 mini-batches of size 128 using the Adam optimizer with default parameters, where the
+    discriminator is trained for five iterations before every generator iteration". An iteration here is one step of the
+    generator and those of the discriminator before it. The same seed starts from the same weights and sees the same
+    data for every `alpha`. Global generators are left as they were.
 
     Parameters
     ----------
@@ -87,7 +86,7 @@ def fit_gan(
     alpha
         α of λ ~ Beta(α, α); 0 is the plain GAN.
     generator_loss
-        `"minimax"` (as published), `"saturating"` or `"non-saturating"`; see `vicinal.gan.generator_loss`.
+        `"saturating"` (as published), `"non-saturating"` or `"minimax"`; see `vicinal.gan.generator_loss`.
     iterations, discriminator_steps, batch_size, lr
         Of the training; Adam's other parameters are torch's defaults.
     hidden
@@ -131,7 +130,10 @@ def fit_gan(
         fake: Tensor = g(_random.normal_like(z, generator=source))
         return fake
 
-    adam_g, adam_d = torch.optim.Adam(g.parameters(), lr=lr), torch.optim.Adam(d.parameters(), lr=lr)
+    adam_g, adam_d = (
+        torch.optim.Adam(network.parameters(), lr=lr, fused=torch.device(device).type in ("cpu", "cuda"))
+        for network in (g, d)
+    )
     seen = shown.get_state()
     samples: dict[int, Tensor] = {}
     losses = torch.zeros(iterations, 2)

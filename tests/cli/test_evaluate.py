@@ -1,0 +1,193 @@
+"""Evaluating, calibrating, comparing, auditing, exporting."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import vicinal as library
+from tests.cli.running import TINY, refused, vicinal
+from tests.data import make
+from vicinal.metrics import evaluate
+from vicinal.training import read_predictions
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[Path, Path]:
+    """Overconfident predictions: to fit on, and to repair."""
+    rng = np.random.default_rng(0)
+
+    def write(name: str, n: int) -> Path:
+        logits = rng.normal(size=(n, 3)) * 2
+        probs = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+        labels = [rng.choice(["a", "b", "c"], p=row) for row in probs]
+        sharp = np.exp(3 * logits) / np.exp(3 * logits).sum(axis=1, keepdims=True)
+        frame = pd.DataFrame(sharp, columns=["prob_a", "prob_b", "prob_c"]).assign(label=labels)
+        frame.to_csv(tmp_path / name, index=False)
+        return tmp_path / name
+
+    return write("validation.csv", 800), write("test.csv", 600)
+
+
+def test_a_file(files: tuple[Path, Path], tmp_path: Path) -> None:
+    result = vicinal("evaluate", files[1], "--bins", 10, "--json").events("result")[0]
+    frame = pd.read_csv(files[1])
+    probs = frame[["prob_a", "prob_b", "prob_c"]].to_numpy()
+    wanted = evaluate(frame["label"].map({"a": 0, "b": 1, "c": 2}).to_numpy(), probs=probs, n_bins=10)
+    assert result["n_bins"] == 10
+    for name in ("accuracy", "ece", "nll"):
+        assert result[name]["value"] == pytest.approx(getattr(wanted, name).value)
+    said = vicinal("evaluate", files[1], "--report", tmp_path / "report.html").out
+    assert "15 bins" in said
+    assert (tmp_path / "report.html").read_text(encoding="utf-8").lstrip().lower().startswith("<!doctype html>")
+
+
+def test_what_a_file_may_lack(files: tuple[Path, Path], table: Path, trained: Path) -> None:
+    frame = pd.read_csv(files[1])
+    frame.drop(columns="label").to_csv(files[1], index=False)
+    assert "Name it with --label" in refused("evaluate", files[1])
+    frame.rename(columns={"label": "truth"}).to_csv(files[1], index=False)
+    assert "--label label is no column" in refused("evaluate", files[1], "--label", "label")
+    vicinal("evaluate", files[1], "--label", "truth")
+    assert "--columns" in refused("evaluate", table, "--label", "kind")
+    assert "--bins must be an integer of at least 1" in refused("evaluate", files[0], "--bins", 0)
+    assert "--ood needs a run's folder" in refused("evaluate", files[0], "--ood", "noise")
+    for option in (["--label", "x"], ["--normalise"], ["--missing", "drop"]):
+        assert f"{option[0]} is for a predictions file" in refused("evaluate", trained, *option)
+    assert "there is no file" in refused("evaluate", files[0].with_name("nothing.csv"))
+    assert "is no run of vicinal" in refused("evaluate", files[0].parent)
+
+
+def test_a_run(trained: Path, tmp_path: Path) -> None:
+    logits, labels = read_predictions(trained / "predictions-test.parquet")
+    temperature = library.load(trained).temperature
+    for bins in (15, 4):
+        result = vicinal("evaluate", trained, "--bins", bins, "--json").events("result")[0]
+        wanted = evaluate(labels, logits=logits.double() / temperature, n_bins=bins)
+        assert result["sets"]["test"]["after"]["ece"]["value"] == pytest.approx(wanted.ece.value)
+    assert "ECE (4 bins)" in vicinal("evaluate", trained, "--bins", 4, "--report", tmp_path / "r.html").out
+    assert (tmp_path / "r.html").exists()
+
+
+def test_other_data_and_noise(trained: Path, pictures: Path, table: Path, tmp_path: Path) -> None:
+    far = make.people(50).assign(age=9999)
+    far.drop(columns="kind").to_csv(tmp_path / "far.csv", index=False)
+    result = vicinal("evaluate", trained, "--ood", tmp_path / "far.csv", "--ood", "noise", "--json").events("result")[0]
+    assert [entry["data"] for entry in result["ood"]] == [str(tmp_path / "far.csv"), "noise"]
+    ran = vicinal("evaluate", pictures, "--ood", "noise", "--ood-score", "energy")
+    assert "telling the test set from other data, by energy" in ran.out
+    assert "AUROC" in ran.out
+    said = refused("evaluate", trained, "--ood", "noise", "--ood-score", "size")
+    assert "--ood-score must be one of 'max_probability'" in said
+
+
+def test_attacks(pictures: Path, trained: Path, tmp_path: Path) -> None:
+    words = ["evaluate", pictures, "--attack", "fgsm:8/255", "--attack", "ifgsm:8/255:3"]
+    ran = vicinal(*words, "--report", tmp_path / "report.html")
+    assert "errors on attacked test images (white box)" in ran.out
+    assert "ifgsm:8/255:3" in ran.out
+    attacks = vicinal(*words, "--attack-from", pictures, "--json").events("result")[0]["attacks"]
+    assert len(attacks) == 2
+    assert "there is no attack 'fgm'; did you mean 'fgsm'" in refused("evaluate", pictures, "--attack", "fgm:1/255")
+    assert "attacks need inputs in a valid range" in refused("evaluate", trained, "--attack", "fgsm:1/255")
+    assert "takes other inputs" in refused(*words, "--attack-from", trained)
+
+
+def test_data_that_have_changed(tmp_path: Path) -> None:
+    make.people(40).to_csv(tmp_path / "data.csv", index=False)
+    vicinal("train", tmp_path / "data.csv", "--target", "kind", "--out", tmp_path / "run", *TINY)
+    make.people(41).to_csv(tmp_path / "data.csv", index=False)
+    assert "has changed since" in refused("evaluate", tmp_path / "run", "--ood", "noise")
+    (tmp_path / "data.csv").unlink()
+    assert "was trained on it: work in the folder in which" in refused("audit", tmp_path / "run")
+    assert "validation" in vicinal("evaluate", tmp_path / "run").out  # needs no data
+
+
+@pytest.mark.parametrize("calibrator", ["temperature", "vector", "isotonic", "histogram"])
+def test_calibrate(calibrator: str, files: tuple[Path, Path], tmp_path: Path) -> None:
+    out = tmp_path / "repaired.csv"
+    words = ["calibrate", *files, "--out", out, "--calibrator", calibrator, "--save", tmp_path / "calibrator.json"]
+    result = vicinal(*words, "--json").events("result")[0]
+    assert (result["fitted_on"], result["rows"]) == (800, 600)
+    errors = [
+        vicinal("evaluate", path, "--label", "label", "--json").events("result")[0]["ece"]["value"]
+        for path in (files[1], out)
+    ]
+    assert errors[1] < errors[0] / 2
+    assert json.loads((tmp_path / "calibrator.json").read_text())["learned"]
+    if calibrator == "temperature":
+        assert result["temperature"] == pytest.approx(3, rel=0.15)
+        assert "temperature: " in vicinal(*words).out
+
+
+def test_calibrate_mistakes(files: tuple[Path, Path], table: Path, tmp_path: Path) -> None:
+    out = ["--out", tmp_path / "x.csv"]
+    assert "--calibrator must be one of 'temperature'" in refused("calibrate", *files, *out, "--calibrator", "platt")
+    assert "must end in one of" in refused("calibrate", *files, "--out", tmp_path / "x.doc")
+    assert "there is no file" in refused("calibrate", tmp_path / "nothing.csv", files[1], *out)
+    assert not (tmp_path / "x.csv").exists()
+
+
+def test_audit(trained: Path, table: Path, tmp_path: Path) -> None:
+    assert "--top must be an integer of at least 1, got 0" in refused("audit", trained, "--top", 0)
+    assert not (trained / "audit").exists()  # known before any training
+    ran = vicinal("audit", trained, "--top", 3, "--report", tmp_path / "report.html")
+    assert "training 1 of 2" in ran.out
+    n = len(json.loads((trained / "splits.json").read_text())["train"])
+    assert f"of {n} samples" in ran.out
+    result = vicinal("audit", trained, "--top", 5, "--json").events("result")[0]
+    assert [len(result["samples"]), result["n"]] == [5, n]
+    rows = pd.read_csv(table)
+    for sample in result["samples"]:
+        assert sample["label"] == rows["kind"][sample["index"]]
+        assert float(sample["row"]["age"]) == rows["age"][sample["index"]]
+    assert "not finished, or no run" in refused("audit", tmp_path)
+
+
+def test_export(trained: Path, tmp_path: Path) -> None:
+    said = vicinal("export", trained, "--out", tmp_path / "model.onnx").out
+    assert "run by onnxruntime" in said
+    assert (tmp_path / "model.onnx").exists()
+    assert "there is no folder" in refused("export", trained, "--out", tmp_path / "nowhere" / "model.onnx")
+
+
+def test_compare(table: Path, tmp_path: Path) -> None:
+    words = ["compare", table, "--target", "kind", "--out", tmp_path / "runs", "--workers", 1, "--seeds", 2, *TINY]
+    said = refused(*words, "--method", "ERM()")
+    assert "name at least two methods: --method 'ERM()' --method 'Mixup(alpha=0.2)'" in said
+    two = ["--method", "ERM()", "--method", "Mixup(alpha=1.0)"]
+    result = vicinal(*words, *two, "--json").events("result")[0]
+    assert Path(result["report"]).exists()
+    assert "Differences to `ERM()`" in result["markdown"]
+    assert "--seeds must be at least 1" in refused(*words, *two, "--seeds", 0)
+    # One method that cannot work: the others are reported, and the end is a failure.
+    ran = vicinal(*words, *two, "--method", "CutMix(alpha=1.0)", code=1)
+    assert "CutMix needs images" in ran.out
+    assert "`Mixup(alpha=1.0)`" in ran.out
+    assert ran.err == ""
+
+
+def test_words_for_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """On a narrow terminal an interval stands below its figure, never broken in two."""
+    from vicinal.cli.speaking import Speaker
+
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TERM", "dumb")
+    row = ["validation, calibrated", "1,000", "66.7 % (35.4–87.9)", *["0.183 (0.000–0.330)"] * 3]
+    Speaker(as_json=False).table("", ["", "n", "accuracy", "ECE (15 bins)", "OE", "NLL"], [row])
+    shown = capsys.readouterr().out
+    assert shown.count("(0.000–0.330)") == 3
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_a_probability_is_what_the_model_says(trained: Path, table: Path) -> None:
+    bundle = library.load(trained)
+    probs = bundle.predict_proba(table)
+    again = torch.softmax(bundle.logits(table).double() / bundle.temperature, dim=1)
+    np.testing.assert_allclose(probs, again.numpy())

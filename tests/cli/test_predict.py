@@ -1,0 +1,142 @@
+"""Predicting new data, and what may be wrong with them or with the run."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import vicinal as library
+from tests.cli.running import refused, vicinal
+from tests.data import make
+from vicinal.metrics import risk_threshold
+from vicinal.training import read_predictions
+
+
+def _predict(run: Path, data: object, out: Path, *options: object) -> tuple[str, pd.DataFrame]:
+    said = vicinal("predict", run, data, "--out", out, *options).out
+    return said, pd.read_csv(out)
+
+
+def test_a_column_less_is_an_error(trained: Path, tmp_path: Path) -> None:
+    make.people(5).rename(columns={"age": "Age"}).to_csv(tmp_path / "new.csv", index=False)
+    said = refused("predict", trained, tmp_path / "new.csv", "--out", tmp_path / "answers.csv")
+    assert "the data lack the column 'age' that the model was trained with; did you mean 'Age'?" in said
+
+
+def test_new_columns_values_and_gaps_are_named(trained: Path, tmp_path: Path) -> None:
+    frame = make.people(20).assign(shoe=42, colour="purple")
+    frame["age"] = frame["age"].astype(object)
+    frame.loc[3, "age"] = "old"
+    frame.to_csv(tmp_path / "new.csv", index=False)
+    said, answers = _predict(trained, tmp_path / "new.csv", tmp_path / "answers.csv")
+    assert "ignored: 'shoe'" in said
+    assert "'purple'" in said
+    assert "row 4 ('old')" in said
+    assert len(answers) == 20
+    assert answers.filter(like="prob_").notna().all(axis=None)
+
+
+def test_only_as_many_answers_as_keep_the_risk(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=600)
+    frame = pd.DataFrame({"x": x, "y": np.where(x + 0.3 * rng.normal(size=600) > 0, "up", "down")})
+    frame.to_csv(tmp_path / "data.csv", index=False)
+    options = ["--epochs", "15", "--lr", "0.05", "--batch-size", "64", "--model-option", "hidden=[8]"]
+    run = tmp_path / "run"
+    vicinal("train", tmp_path / "data.csv", "--target", "y", "--out", run, "--test", 0.4, *options)
+    said, answers = _predict(run, tmp_path / "data.csv", tmp_path / "answers.csv", "--max-risk", 0.06)
+    # The same rule by hand, from the predictions on the test set.
+    logits, labels = read_predictions(run / "predictions-test.parquet")
+    probs = (logits.double() / library.load(run).temperature).softmax(dim=1)
+    rule = risk_threshold(probs.max(dim=1).values, probs.argmax(dim=1) == labels, 0.06)
+    sure = answers["confidence"] > rule.threshold
+    assert 0 < sure.sum() < 600
+    assert (answers["answer"] == answers["prediction"].where(sure, "abstain")).all()
+    assert f"{sure.sum()} of 600 rows answered" in said
+    assert (answers["answer"] != frame["y"])[sure].mean() < 0.06
+
+    result = vicinal(
+        "predict", run, tmp_path / "data.csv", "--out", tmp_path / "all.parquet", "--max-risk", 0.06, "--json"
+    ).events("result")[0]
+    assert result["answered"] == sure.sum()
+    assert result["coverage"] == sure.mean()
+    said, answers = _predict(run, tmp_path / "data.csv", tmp_path / "none.csv", "--max-risk", 0)
+    assert "no row is answered: the held-out data cannot show a risk of at most 0" in said
+    assert (answers["answer"] == "abstain").all()
+
+
+@pytest.mark.parametrize(
+    ("options", "answer"),
+    [
+        (["--max-risk", 4], "--max-risk must be a number in [0, 1], got 4.0"),
+        (["--max-risk", 0.1, "--certainty", 1.5], "--certainty must be a number in (0, 1), got 1.5"),
+        (["--batch-size", 0], "--batch-size must be an integer of at least 1, got 0"),
+        (["--out", "answers.xlsx"], "must end in one of .csv"),
+        (["--out", "nowhere/answers.csv"], "create it first"),
+        (["--encoding", "latin-99"], "--encoding latin-99 is not known"),
+    ],
+)
+def test_options(
+    options: list[object], answer: str, trained: Path, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert answer in refused("predict", trained, table, "--out", "answers.csv", *options)
+    assert not list(tmp_path.iterdir())
+
+
+def test_data_of_another_kind(trained: Path, pictures: Path, table: Path, tmp_path: Path) -> None:
+    out = ["--out", tmp_path / "answers.csv"]
+    assert "the model takes image data, but " in refused("predict", pictures, table, *out)
+    assert "the model takes tabular data, but " in refused("predict", trained, pictures.parent / "images", *out)
+    assert "there is no file or folder" in refused("predict", trained, "nowhere.csv", *out)
+
+
+def test_one_picture_is_enough(pictures: Path, tmp_path: Path) -> None:
+    picture = next((pictures.parent / "images").rglob("*.png"))
+    said, answers = _predict(pictures, picture, tmp_path / "answers.csv")
+    assert answers["file"].tolist() == [str(picture)]
+    assert "1 row" in said
+
+
+def test_run_folders_that_are_none(trained: Path, table: Path, tmp_path: Path) -> None:
+    out = ["--out", tmp_path / "answers.csv"]
+    nearly = trained.with_name("traind")
+    assert f"there is no folder '{nearly}'; did you mean '{trained}'" in refused("predict", nearly, table, *out)
+    assert "holds no model.json: not a run of vicinal" in refused("predict", tmp_path, table, *out)
+
+
+def test_a_run_of_another_version(trained: Path, table: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(trained, run)
+    record = json.loads((run / "model.json").read_text())
+
+    def said(**changes: object) -> str:
+        (run / "model.json").write_text(json.dumps({**record, "versions": {"vicinal": "9.8"}, **changes}))
+        return refused("predict", run, table, "--out", tmp_path / "answers.csv")
+
+    assert "is of format 2, this version of vicinal reads 1: use the version that wrote it, 9.8" in said(format=2)
+    assert "another version wrote it (vicinal 9.8)" in said(network={**record["network"], "colour": "red"})
+    assert "another version wrote it" in said(preprocessing={**record["preprocessing"], "kind": "smell"})
+    options = {**record["network"]["options"], "hidden": [5]}
+    assert "do not fit its network 'mlp': another version wrote them" in said(
+        network={**record["network"], "options": options}
+    )
+    (run / "model.json").write_text("{ half of it")
+    assert "is not JSON" in refused("predict", run, table, "--out", tmp_path / "answers.csv")
+    (run / "model.json").write_text(json.dumps(record))
+    (run / "model.safetensors").write_bytes((trained / "model.safetensors").read_bytes()[:100])
+    assert "is not whole" in refused("predict", run, table, "--out", tmp_path / "answers.csv")
+
+
+def test_a_class_called_abstain(tmp_path: Path) -> None:
+    make.people(40).replace({"kind": {"a": "abstain"}}).to_csv(tmp_path / "data.csv", index=False)
+    run = tmp_path / "run"
+    vicinal("train", tmp_path / "data.csv", "--target", "kind", "--epochs", 1, "--out", run)
+    words = ["predict", run, tmp_path / "data.csv", "--out", tmp_path / "answers.csv"]
+    assert "a class is called 'abstain'" in refused(*words, "--max-risk", 0.5)
+    vicinal(*words)
