@@ -23,6 +23,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "examples")]
 
 import digits  # noqa: E402  # found by the path above
 from pictures_puzzlemix import draw_puzzlemix  # noqa: E402
+from pictures_robustness import draw_robustness  # noqa: E402
 
 
 def predictions() -> tuple[torch.Tensor, dict[str, torch.Tensor]]:

@@ -127,11 +127,11 @@ def test_batches_change_nothing(people: tuple[Bundle, pd.DataFrame]) -> None:
 def test_labelled_data(people: tuple[Bundle, pd.DataFrame]) -> None:
     bundle, frame = people
     split = bundle.read(frame.replace({"kind": {"a": "z"}}), labelled=True)
-    assert set(split.labels[i] for i in range(len(split))) == {bundle.classes.index("b")}
+    assert {split.labels[i] for i in range(len(split))} == {bundle.classes.index("b")}
     assert "'z'" in " ".join(split.notes)
     with pytest.raises(ValueError, match="has a class of the model"):
         bundle.read(frame.assign(kind="z"), labelled=True)
-    with pytest.raises(ValueError, match="no samples|no rows|empty"):
+    with pytest.raises(ValueError, match=r"no samples|no rows|empty"):
         bundle.predict_proba(frame.head(0))
 
 
@@ -169,15 +169,20 @@ def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
     write_json(tmp_path / "x.json", {"format": 1, "value": "before"})
     with pytest.raises(TypeError):
         write_json(tmp_path / "x.json", {"format": 1, "value": object()})
-    with pytest.raises(RuntimeError, match="in the middle"), replacing(tmp_path / "x.json") as draft:
-        draft.write_text("half of")
-        raise RuntimeError("in the middle")
+
+    def killed() -> None:
+        with replacing(tmp_path / "x.json") as draft:
+            draft.write_text("half of")
+            raise RuntimeError("in the middle")
+
+    with pytest.raises(RuntimeError, match="in the middle"):
+        killed()
     assert read_json(tmp_path / "x.json")["value"] == "before"
     assert [path.name for path in tmp_path.iterdir()] == ["x.json"]
 
 
 def test_places_that_cannot_be_written(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="there is no folder .*nowhere.* create it first"):
+    with pytest.raises(FileNotFoundError, match=r"there is no folder .*nowhere.* create it first"):
         write_json(tmp_path / "nowhere" / "x.json", {})
     with pytest.raises(IsADirectoryError, match="is a folder"):
         write_json(tmp_path, {})

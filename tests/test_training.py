@@ -651,6 +651,18 @@ def test_a_finished_run_is_not_run_again(tmp_path):
     assert str(tmp_path) in repr(second)
 
 
+def test_a_run_that_failed_at_its_first_step_is_not_in_the_way(tmp_path):
+    with pytest.raises(ValueError, match="x must be"):
+        fit(network(), failing_at_once, TRAIN, VAL, out=tmp_path, config=quick())
+    assert (tmp_path / "checkpoint" / "checkpoint.json").exists()
+    mended = fit(network(), ERM(), TRAIN, VAL, out=tmp_path, config=quick())
+    assert mended.history == fit(network(), ERM(), TRAIN, VAL, config=quick()).history
+
+
+def failing_at_once(*args, **kwargs):
+    raise ValueError("x must be something else")
+
+
 def test_another_run_is_refused_by_what_differs(tmp_path):
     def start(objective=ERM(), **fields):  # noqa: B008
         about = fields.pop("about", {"data": "abc"})

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from safetensors.torch import load_file
+from torch import Tensor
 
 from tests.cli.running import real, refused, started, vicinal
 
@@ -73,11 +74,12 @@ def test_two_processes_do_what_one_does_with_twice_the_accumulation(table: Path,
     assert found.keys() == wanted.keys()
     for name, weights in wanted.items():
         assert weights.allclose(found[name], rtol=1e-4, atol=1e-6)
-    assert not all(weights.allclose(start) for weights, start in zip(wanted.values(), _initial(table, tmp_path)))
+    initial = _initial(table, tmp_path)
+    assert not all(weights.allclose(initial[name]) for name, weights in wanted.items())
 
 
-def _initial(table: Path, tmp_path: Path) -> list:
+def _initial(table: Path, tmp_path: Path) -> dict[str, Tensor]:
     """Weights that were hardly trained, to see that the others were."""
     options = ("--steps", "1", "--lr", "1e-9", "--batch-size", "8", "--model-option", "hidden=[4]")
     vicinal("train", table, "--target", "kind", *options, "--out", tmp_path / "initial")
-    return list(load_file(tmp_path / "initial" / "model.safetensors").values())
+    return load_file(tmp_path / "initial" / "model.safetensors")

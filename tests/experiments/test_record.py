@@ -87,3 +87,11 @@ def test_names_of_folders_can_be_made(source: str, tmp_path: Path) -> None:
     (tmp_path / name).mkdir()  # one folder, not several, and not too long a name
     assert (tmp_path / name).parent == tmp_path
     assert data_name(source)
+
+
+def test_how_a_run_proceeds_is_no_part_of_what_it_is():
+    usual = Experiment(source="digits", training={"epochs": 2})
+    other = Experiment(source="digits", training={"epochs": 2, "num_workers": 1, "trackers": []})
+    assert usual != other
+    assert usual.that_matters() == other.that_matters()
+    assert usual.that_matters() != Experiment(source="digits", training={"epochs": 3}).that_matters()

@@ -13,6 +13,9 @@ from vicinal._checks import freeze, integer, nearest_names, number
 
 __all__ = ["Experiment", "data_name", "folder_name"]
 
+#: Options of training that do not change its result.
+_MECHANICAL = ("checkpoint_minutes", "num_workers", "trackers")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Experiment:
@@ -70,6 +73,11 @@ class Experiment:
     def to_dict(self) -> dict[str, Any]:
         """Return the record as JSON can hold it."""
         return {f.name: _plain(getattr(self, f.name)) for f in fields(self)}
+
+    def that_matters(self) -> dict[str, Any]:
+        """Return the record without what changes how a run proceeds but not where it ends."""
+        kept = {name: value for name, value in self.training.items() if name not in _MECHANICAL}
+        return {**self.to_dict(), "training": kept}
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Experiment:

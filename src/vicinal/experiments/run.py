@@ -214,7 +214,7 @@ def finished(out: str | Path, experiment: Experiment | None = None, *, n_bins: i
     if "asked" not in facts:
         raise ValueError(f"{out / 'experiment.json'} lacks 'asked': it is not whole")
     found = Experiment.from_dict(facts.pop("asked"))
-    if experiment is not None and found != experiment:
+    if experiment is not None and found.that_matters() != experiment.that_matters():
         raise ValueError(
             f"{out} holds another run, of {found.command()}: pass another out, or remove this folder to start anew"
         )

@@ -17,6 +17,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 import socket
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -90,11 +91,22 @@ class RunFolder:
             for name in sorted(found.keys() | wanted.keys())
             if found.get(name) != wanted.get(name)
         ]
-        if differences:
+        if differences and self._has_not_begun():
+            shutil.rmtree(self._path() / "checkpoint", ignore_errors=True)
+            write_json(path, {"format": FORMAT, **description})
+        elif differences:
             raise ValueError(
                 f"{self._path()} holds another run: {'; '.join(differences[:5])}{'; …' if differences[5:] else ''}. "
                 "Choose another folder, or remove this one to start anew"
             )
+
+    def _has_not_begun(self) -> bool:
+        """Whether nothing was trained yet: a run that failed at its first step is not in the way of a mended one."""
+        path = self._path()
+        if any((path / name).exists() for name in ("metrics.jsonl", "result.json", "first-stage")):
+            return False
+        checkpoint = path / "checkpoint" / "checkpoint.json"
+        return not checkpoint.exists() or read_json(checkpoint)["step"] == 0
 
     def result(self) -> dict[str, Any] | None:
         """Return the result of a finished run, else None."""
