@@ -35,7 +35,7 @@ class MLP(nn.Module):
         self, n_features: int, n_classes: int, *, hidden: Sequence[int] = (128, 128), dropout: float = 0.0
     ) -> None:
         super().__init__()
-        if isinstance(hidden, str) or not isinstance(hidden, Sequence):
+        if not isinstance(hidden, list | tuple):
             raise TypeError(f"hidden must be a list of the units of each layer, such as [128, 128], got {hidden!r}")
         dropout = number("dropout", dropout, low=0, high=1)
         sizes = [integer("n_features", n_features, low=1), *(integer("hidden", units, low=1) for units in hidden)]
