@@ -50,6 +50,7 @@ def draw_robustness(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     sets = {
         "spirals": spirals(400, generator=torch.Generator().manual_seed(0)),
+        "three spirals": spirals(450, n_classes=3, turns=0.8, generator=torch.Generator().manual_seed(0)),
         "moons": moons(300, noise=0.12, generator=torch.Generator().manual_seed(0)),
         "disc": disc_in_ring(300, generator=torch.Generator().manual_seed(0)),
     }
@@ -61,24 +62,24 @@ def draw_robustness(folder: Path) -> None:
         for ax in axes:
             ax.set(xlabel="", ylabel="", xticks=[], yticks=[], title=ax.get_title() if name == "spirals" else "")
         axes[0].set_ylabel(name)
-        if name == "spirals":
-            spiral_models = models
+        if name == "three spirals":
+            arms = models
     buffer = io.BytesIO()
     figure.savefig(buffer, dpi=75)
     Image.open(buffer).convert("RGB").quantize(48).save(folder / "boundaries.png", optimize=True)
-    draw_between(folder, spiral_models, *sets["spirals"])
+    draw_between(folder, arms, *sets["three spirals"])
 
 
 def draw_between(folder: Path, models: dict[str, nn.Module], x: Tensor, y: Tensor) -> None:
-    """Draw misses, gradient norm and confidence between, and beyond, the samples of the spirals."""
+    """Draw misses, gradient norm and confidence between, and beyond, the samples of three spirals."""
     curves = {
         name: between_samples(
             models[name], (x, y), lambdas=torch.linspace(-1, 2, 31), generator=torch.Generator().manual_seed(0)
         )
         for name in ("ERM", "Mixup", "LogitMix")
     }
-    figure = Figure(figsize=(9, 3), layout="constrained")
-    for ax, what in zip(figure.subplots(1, 2), ("gradient_norm", "mean_confidence"), strict=True):
+    figure = Figure(figsize=(12, 3), layout="constrained")
+    for ax, what in zip(figure.subplots(1, 3), ("misses", "gradient_norm", "mean_confidence"), strict=True):
         plots.between_curves(curves, what=what, ax=ax)
     figure.savefig(folder / "between.png", dpi=70)
 

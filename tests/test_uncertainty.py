@@ -301,6 +301,40 @@ def test_a_compiled_model_drops_too():
     torch.testing.assert_close(Ensemble([compiled]).samples(X)[0], model(X).detach())
 
 
+@pytest.mark.parametrize("kind", ["densenet", "swin"])
+def test_layers_of_torchvision_that_call_dropout_themselves_drop(kind):
+    torchvision = pytest.importorskip("torchvision")
+    if kind == "densenet":
+        model = torchvision.models.DenseNet(4, (1, 1), 8, drop_rate=0.5, num_classes=K)
+    else:
+        swin = torchvision.models.SwinTransformer
+        model = swin([4, 4], 8, [2], [2], [2, 2], attention_dropout=0.5, stochastic_depth_prob=0.9, num_classes=K)
+    x, before = torch.randn(2, 3, 32, 32, generator=seeded()), state_of(model)
+    samples = MCDropout(model, passes=4, max_rows=3).samples(x)
+    assert len(samples.unique(dim=0)) == 4
+    assert_untouched(model, before)  # BatchNorm's statistics among them
+    calm = MCDropout(model)._dropout()
+    assert not any(isinstance(m, (nn.BatchNorm2d, torchvision.ops.StochasticDepth)) for m in calm)
+
+
+@pytest.mark.parametrize("where", ["dropout", "activation_dropout", "attention_dropout"])
+def test_layers_of_hugging_face_models_that_call_dropout_themselves_drop(where):
+    transformers = pytest.importorskip("transformers")
+    sizes = {f"{part}_{name}": n for part in ("encoder", "decoder") for name, n in SMALL.items()}
+    rates = {"dropout": 0.0, "activation_dropout": 0.0, "attention_dropout": 0.0, where: 0.5}
+    config = transformers.BartConfig(
+        vocab_size=20, d_model=8, max_position_embeddings=16, num_labels=K, **sizes, **rates
+    )
+    model = transformers.BartForSequenceClassification(config)
+    batch = {"input_ids": torch.tensor([[0, 5, 6, 2], [0, 7, 8, 2]])}
+    before = state_of(model)
+    assert len(MCDropout(model, passes=4, max_rows=4).samples(batch).unique(dim=0)) == 4
+    assert_untouched(model, before)
+
+
+SMALL = {"layers": 1, "attention_heads": 2, "ffn_dim": 8}
+
+
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
 @pytest.mark.parametrize("where", ["attention_probs_dropout_prob", "hidden_dropout_prob"])
 def test_hugging_face_models_drop_in_their_attention_too(attention, where):

@@ -6,13 +6,15 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
+from vicinal._arrays import as_tensor
 from vicinal._random import restored_globals
 from vicinal._typing import Model
 
-__all__ = ["batches_of", "device_of", "floating_input", "probing"]
+__all__ = ["arrays_of", "batches_of", "device_of", "floating_input", "probing"]
 
 
 @contextmanager
@@ -58,16 +60,28 @@ def floating_input(x: Any, *, to: str) -> Tensor:
     return x.detach()
 
 
-def batches_of(data: Any, batch_size: int) -> Iterable[tuple[Any, Any]]:
-    """Yield pairs (x, y): the batches of a loader, or those of a tuple of two tensors `(x, y)`."""
-    if isinstance(data, tuple) and len(data) == 2 and isinstance(data[1], Tensor):
-        x, y = data
-        if not isinstance(x, Tensor) or len(x) != len(y):
-            rows = len(x) if isinstance(x, Tensor) else type(x).__name__
-            raise ValueError(f"data must be two tensors of as many rows, got {rows} and {len(y)}")
-        yield from zip(x.split(batch_size), y.split(batch_size), strict=True)
+def arrays_of(data: Any, *, to: str) -> tuple[Tensor, Tensor] | None:
+    """Return `(x, y)` as tensors where `data` is a tuple of inputs and labels; None where it is something else.
+
+    Inputs are a tensor or an array, labels may be a list as well: a tuple of two samples or batches is neither.
+    """
+    array = (Tensor, np.ndarray)
+    if not (isinstance(data, tuple) and len(data) == 2 and (isinstance(data[0], array) or isinstance(data[1], Tensor))):
+        return None
+    x = floating_input(as_tensor("x", data[0]) if isinstance(data[0], np.ndarray) else data[0], to=to)
+    y = data[1] if isinstance(data[1], Tensor) else as_tensor("y", data[1])
+    if y.ndim == 0 or len(x) != len(y):
+        raise ValueError(f"data must be two tensors of as many rows, got {len(x)} and {len(y) if y.ndim else 'none'}")
+    return x, y
+
+
+def batches_of(data: Any, batch_size: int, *, to: str) -> Iterable[tuple[Any, Tensor]]:
+    """Yield pairs (x, y): the batches of a loader, or those of a tuple `(x, y)`; labels as tensors."""
+    held = arrays_of(data, to=to)
+    if held is not None:
+        yield from zip(*(t.split(batch_size) for t in held), strict=True)
         return
     for batch in data:
         if not (isinstance(batch, (tuple, list)) and len(batch) == 2):
             raise TypeError(f"data must be tensors (x, y) or yield pairs (x, y), got a {type(batch).__name__}")
-        yield batch[0], batch[1]
+        yield batch[0], batch[1] if isinstance(batch[1], Tensor) else as_tensor("y", batch[1])

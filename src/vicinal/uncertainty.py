@@ -43,9 +43,9 @@ class MCDropout:
 
     Only dropout is active: all else, BatchNorm too, is in eval mode. Dropout is every `nn.Dropout` and its kin (1d, 2d,
     3d, `AlphaDropout`, `FeatureAlphaDropout`) with p > 0; besides, the layers that apply dropout themselves when they
-    are in training mode: `nn.MultiheadAttention`, `nn.TransformerEncoderLayer`, recurrent layers, and the attention of
-    Hugging Face models. Stochastic depth is not dropout, and stays off. `F.dropout` in a `forward` of your own cannot
-    be seen from outside: name that module in `also`.
+    are in training mode: `nn.MultiheadAttention`, `nn.TransformerEncoderLayer`, recurrent layers, the attention and
+    the layers of Hugging Face models, and those of torchvision's DenseNet and Swin. Stochastic depth is not dropout,
+    and stays off. `F.dropout` in a `forward` of your own cannot be seen from outside: name that module in `also`.
 
     Parameters
     ----------
@@ -244,11 +244,24 @@ def _dropout_rate(module: nn.Module) -> float:
     if isinstance(module, nn.TransformerEncoderLayer):
         # In eval mode without gradients it takes a fused path that skips its dropout layers, whatever their mode.
         return max(_dropout_rate(child) for child in module.children())
-    if "Attention" in type(module).__name__ and type(module).__module__.startswith("transformers."):
+    kind, home = type(module).__name__, type(module).__module__
+    if "Attention" in kind and home.startswith("transformers."):
         # Attention kernels are handed p by the module, if it is in training mode; its dropout layer is not called.
         held = [getattr(module, name, 0) for name in ("dropout", "attention_dropout", "dropout_prob", "dropout_p")]
         return max(value.p if isinstance(value, _DropoutNd) else _rate(value) for value in held)
+    if (kind.endswith("Layer") and home.startswith("transformers.")) or (kind, home) in _DROPPING:
+        # These hold p as a number, and call F.dropout.
+        return max(_rate(getattr(module, name, 0)) for name in _RATES)
     return 0.0
+
+
+#: What layers that call F.dropout, such as those of BART, Whisper, DenseNet and Swin, call their p.
+_RATES = ("dropout", "activation_dropout", "attention_dropout", "drop_rate")
+_DROPPING = {
+    ("_DenseLayer", "torchvision.models.densenet"),
+    ("ShiftedWindowAttention", "torchvision.models.swin_transformer"),
+    ("ShiftedWindowAttentionV2", "torchvision.models.swin_transformer"),
+}
 
 
 def _rate(value: Any) -> float:

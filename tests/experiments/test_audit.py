@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 from vicinal.experiments import Experiment, audited, run
 
@@ -51,7 +52,9 @@ def test_an_audit_is_kept(planted: tuple[Any, set[int]]) -> None:
     _, first = audited(outcome, n=5, progress=False)
     models = [outcome.out / "audit" / f"training-{k}" / "model.safetensors" for k in (1, 2)]
     before = [path.stat().st_mtime_ns for path in models]
+    state = torch.get_rng_state()
     _, again = audited(outcome, n=5, progress=False)
+    assert torch.equal(torch.get_rng_state(), state)
     assert again == first
     assert [path.stat().st_mtime_ns for path in models] == before
     assert json.loads((outcome.out / "audit" / "audit.json").read_text())["samples"] == first

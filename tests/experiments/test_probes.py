@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import json
+import random
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +12,11 @@ import pytest
 import torch
 
 from tests.data import make
-from vicinal.experiments import Experiment, attacks_on, ood_reports, reopen, run
+from vicinal.experiments import Experiment, attacks_on, between, ood_reports, reopen, run, with_mc_dropout
 from vicinal.experiments.probes import OOD_SCORES
+from vicinal.metrics import evaluate
+from vicinal.robustness import between_samples
+from vicinal.uncertainty import MCDropout
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +33,9 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Any:
     pd.DataFrame({"x": x, "y": np.where(np.sin(5 * x) + x > 0, "up", "down")}).to_csv(path, index=False)
     training = {"epochs": 30, "lr": 0.02, "batch_size": 32}
     return run(
-        Experiment(source=str(path), data={"target": "y"}, training=training), path.parent / "run", progress=False
+        Experiment(source=str(path), data={"target": "y"}, model_options={"dropout": 0.05}, training=training),
+        path.parent / "run",
+        progress=False,
     )
 
 
@@ -65,6 +73,32 @@ def test_attacks_do_harm(digits: Any) -> None:
     assert black.attacked[1].value == pytest.approx(strong.attacked[1].value)
 
 
+def test_mc_dropout_evaluates_the_mean_of_the_passes(table: Any) -> None:
+    found = with_mc_dropout(table, 4)
+    assert with_mc_dropout(table, 4) == found
+    bundle, task = reopen(table)
+    x = torch.stack([task.test[i][0] for i in range(len(task.test))])
+    many = evaluate(torch.tensor(task.test.labels), logits=MCDropout(bundle.module, 200)(x))
+    assert found.nll.value == pytest.approx(many.nll.value, abs=0.1)
+    assert found.nll.value != pytest.approx(table.test.before.nll.value, abs=1e-6)  # dropout was on
+    assert found.n == len(task.test)
+
+
+def test_between_looks_at_training_samples_without_augmentation(digits: Any) -> None:
+    found = between(digits, 12)
+    assert found.to_dict() == between(digits, 12).to_dict()
+    assert found.n_pairs == 12
+    assert (found.lambdas[0], found.lambdas[-1]) == (-0.5, 1.5)
+    assert found.gradient_norm is not None
+    bundle, task = reopen(digits)
+    plain = task.train.relabelled(task.train.labels, augment="none")
+    held = [plain[i] for i in range(len(plain))]
+    x, y = torch.stack([a for a, _ in held]), torch.tensor([int(b) for _, b in held])
+    ends = between_samples(bundle.module, (x, y), pairs=500, lambdas=[1.0], gradient="none")
+    wrong = (bundle.module(x).argmax(1) != y).double().mean()  # the second label can be right by chance
+    assert float(ends.misses.low[0]) <= float(wrong)
+
+
 def test_what_cannot_be_probed(digits: Any, table: Any, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="score must be one of"):
         ood_reports(digits, ["noise"], score="size")
@@ -85,6 +119,37 @@ def test_what_cannot_be_probed(digits: Any, table: Any, tmp_path: Path) -> None:
         ood_reports(texts, ["noise"])
     with pytest.raises(ValueError, match="has no test set"):
         attacks_on(texts, ["fgsm:1/255"])
+    with pytest.raises(ValueError, match="between texts there is nothing"):
+        between(texts)
+    with pytest.raises(ValueError, match="dropout"):
+        with_mc_dropout(digits)
+
+
+def test_an_attacking_run_must_have_the_same_classes(digits: Any, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(digits.out, other)
+    record = json.loads((other / "model.json").read_text())
+    record["classes"] = record["classes"][::-1]
+    (other / "model.json").write_text(json.dumps(record))
+    with pytest.raises(ValueError, match="has other classes"):
+        attacks_on(digits, ["fgsm:1/255"], source=str(other))
+
+
+@pytest.mark.parametrize(
+    "probe",
+    [
+        lambda digits, table: ood_reports(digits, ["noise", digits.experiment.source]),
+        lambda digits, table: attacks_on(digits, ["fgsm:8/255"], source=str(digits.out)),
+        lambda digits, table: with_mc_dropout(table, 2),
+        lambda digits, table: between(table, 3),
+    ],
+)
+def test_global_generators_are_left_as_they_were(probe: Any, digits: Any, table: Any) -> None:
+    before = torch.get_rng_state(), np.random.get_state()[1].copy(), random.getstate()  # noqa: NPY002
+    probe(digits, table)
+    assert torch.equal(torch.get_rng_state(), before[0])
+    assert np.array_equal(np.random.get_state()[1], before[1])  # noqa: NPY002
+    assert random.getstate() == before[2]
 
 
 def test_the_model_is_left_as_it_was(digits: Any) -> None:

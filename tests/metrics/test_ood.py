@@ -222,3 +222,12 @@ def test_hostile_input_is_refused_by_name(name):
     call, match = HOSTILE[name]
     with pytest.raises((ValueError, TypeError), match=match):
         call()
+
+
+def test_perfect_separation_of_very_many_is_not_taken_for_spread():
+    """The rounding of a trillion samples' mean is no deviation."""
+    held = ood._Ordered(np.array([0.0, 0.5, 1.0]), np.array([0, 1, 2]), np.array([10**12 + 7, 0, 0]))
+    with np.errstate(all="raise"):
+        found = ood._average_precision_estimate(held, 0.95)
+    assert found.value == 1 == found.high
+    assert 0 <= found.low < 1

@@ -208,12 +208,43 @@ def test_a_model_may_work_in_place():
     assert torch.equal(x, kept)
 
 
-def test_half_precision_stays_within_its_own_rounding():
-    model, (x, y) = network().to(torch.bfloat16), images()
-    found = fgsm(model, x.to(torch.bfloat16), y, epsilon=0.1)
-    assert found.dtype == torch.bfloat16
-    assert float((found.float() - x.to(torch.bfloat16).float()).abs().max()) <= 0.1 + 2**-8
-    assert 0 <= float(found.min()) <= float(found.max()) <= 1
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("normalise", [False, True])
+@given(epsilon=st.floats(0, 1), steps=st.integers(1, 3), seed=st.integers(0, 99))
+def test_half_precision_is_rounded_into_the_ball_and_the_range(dtype, normalise, epsilon, steps, seed):
+    (x, y), (mean, std) = images(3, seed=seed), ((MEAN, STD) if normalise else (0.0, 1.0))
+    x = (normalised(x) if normalise else x).to(dtype)
+    found = ifgsm(network(seed).to(dtype), x, y, epsilon=epsilon, steps=steps, mean=mean, std=std)
+    assert found.dtype == dtype
+    given_x, back = (t.double() for t in (x, found))
+    wide, floor, ceiling = (
+        torch.tensor(ends, dtype=torch.float64).expand(3).view(1, 3, 1, 1)
+        for ends in (
+            [epsilon / s for s in np.broadcast_to(std, 3)],
+            *(
+                [(end - m) / s for m, s in zip(np.broadcast_to(mean, 3), np.broadcast_to(std, 3), strict=True)]
+                for end in (0, 1)
+            ),
+        )
+    )
+    slack = 1e-6
+    assert bool(((back - given_x).abs() <= wide + slack).all())
+    # An input that was itself rounded out of the range may stay where it is.
+    assert bool((back >= torch.minimum(floor, given_x) - slack).all())
+    assert bool((back <= torch.maximum(ceiling, given_x) + slack).all())
+    if epsilon == 0:
+        assert torch.equal(found, x)
+    if epsilon > 0.2:
+        assert bool((back != given_x).any())
+
+
+def test_an_epsilon_that_overflows_is_refused_and_a_huge_one_reaches_the_ends():
+    model, (x, y) = network(), images()
+    assert set(fgsm(model, x, y, epsilon=1e30).unique().tolist()) == {0.0, 1.0}
+    with pytest.raises(ValueError, match=r"epsilon=1e\+38 reaches beyond what torch\.float32 holds"):
+        fgsm(model, x, y, epsilon=1e38, std=1e-3, clip=None)
+    with pytest.raises(ValueError, match=r"epsilon=100000\.0 reaches beyond what torch\.float16 holds"):
+        fgsm(network().half(), x.half(), y, epsilon=1e5, clip=None)
 
 
 def test_the_errors_count_what_a_loop_counts():
@@ -246,6 +277,14 @@ def test_batches_that_do_not_divide_and_loaders_count_alike():
     assert attack_errors(model, loader, attack) == whole
     assert attack_errors(model, (x, y), attack, batch_size=3) == whole
     assert attack_errors(model, (x, y), attack, source=model) == whole
+
+
+def test_arrays_and_lists_are_tensors_too():
+    model, (x, y) = network(), images(10)
+    attack = Attack("fgsm", 0.05)
+    whole = attack_errors(model, (x, y), attack)
+    for held in ((x.numpy(), y.numpy()), (x, y.tolist()), [(x[:4], y[:4].tolist()), (x[4:], y[4:].numpy())]):
+        assert attack_errors(model, held, attack) == whole
 
 
 def test_with_k_or_fewer_classes_the_top_k_error_is_zero_and_the_first_wins_among_equals():
@@ -338,6 +377,8 @@ def test_bad_data_and_attacks_are_refused():
         attack_errors(model, [], Attack("fgsm", 0.1))
     with pytest.raises(ValueError, match="as many rows, got 6 and 5"):
         attack_errors(model, (x, y[1:]), Attack("fgsm", 0.1))
+    with pytest.raises(TypeError, match="x must be a tensor to be attacked, got dict: tokens have no gradient"):
+        attack_errors(model, ({"input_ids": x}, y), Attack("fgsm", 0.1))
     with pytest.raises(TypeError, match="yield pairs"):
         attack_errors(model, [x], Attack("fgsm", 0.1))
     with pytest.raises(TypeError, match="tokens have no gradient"):

@@ -116,6 +116,13 @@ class Wrapped(nn.Module):
         return SimpleNamespace(logits=self.inner(x))
 
 
+def test_arrays_and_lists_are_tensors_too():
+    model, (x, y) = network(), data()
+    wanted = between_samples(model, (x, y), pairs=5, generator=seeded()).to_dict()
+    for held in ((x.numpy(), y.numpy()), (x, y.tolist())):
+        assert between_samples(model, held, pairs=5, generator=seeded()).to_dict() == wanted
+
+
 @pytest.mark.parametrize("fail", [False, True])
 def test_the_model_and_the_generators_are_left_as_they_were(fail):
     model = Wrapped(network(), fail).train()
@@ -154,6 +161,11 @@ def test_gradients_need_not_be_taken_and_the_result_is_plain_numbers():
         ({"data": (torch.ones(3, 3), torch.zeros(2, dtype=torch.int64))}, "as many rows, got 3 and 2"),
         ({"data": (torch.ones(1, 3), torch.zeros(1, dtype=torch.int64))}, "at least 2 samples"),
         ({"data": (torch.ones(5, 3), torch.full((5,), 9))}, "labels must be in"),
+        (
+            {"data": (torch.full((5, 3), torch.nan), torch.zeros(5, dtype=torch.int64))},
+            "got NaN or inf at λ = 0",
+        ),
+        ({"data": (torch.ones(3, 3), [0, 1])}, "as many rows, got 3 and 2"),
         ({"data": iter([])}, "data must be tensors"),
         ({"pairs": 0}, "pairs must be"),
         ({"lambdas": []}, "lambdas is empty"),

@@ -22,6 +22,7 @@ from vicinal.training import AUMRecorder, fit
 __all__ = ["audited"]
 
 
+@_random.restored_globals()
 def audited(
     outcome: Outcome,
     *,

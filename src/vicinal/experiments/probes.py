@@ -1,4 +1,7 @@
-"""What a run says of inputs it was not made for: from elsewhere, noise, attacked ones."""
+"""What a run says of inputs it was not made for: from elsewhere, noise, attacked ones.
+
+Global generators are given back as they were: a loader draws from them, and so does a network when it is built.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,8 @@ from torch.utils.data import DataLoader
 
 from vicinal import _random
 from vicinal._checks import choice
+from vicinal._forward import call
+from vicinal._probe import device_of
 from vicinal.bundle import Bundle
 from vicinal.data import ImagePreprocessing, Task
 from vicinal.experiments.run import Outcome, reopen
@@ -34,6 +39,7 @@ OOD_SCORES: dict[str, Callable[..., Any]] = {
 }
 
 
+@_random.restored_globals()
 def ood_reports(
     outcome: Outcome, sources: Sequence[str], *, score: str = "max_probability", **options: Any
 ) -> list[tuple[str, OODReport]]:
@@ -68,10 +74,12 @@ def _noise_logits(bundle: Bundle, task: Task) -> torch.Tensor:
     generator = torch.Generator().manual_seed(_random.seed_from("noise", 0))
     per = "dataset" if task.kind == "audio" else "channel"
     noise = gaussian_like(plain, len(task.test), per=per, generator=generator)
+    device = device_of(bundle.module)
     with torch.inference_mode():
-        return torch.cat([bundle.module(x) for x in DataLoader(noise, batch_size=256)])
+        return torch.cat([call(bundle.module, x.to(device)).cpu() for x in DataLoader(noise, batch_size=256)])
 
 
+@_random.restored_globals()
 def attacks_on(
     outcome: Outcome, attacks: Sequence[str], *, source: str | None = None
 ) -> list[tuple[str, AttackErrors]]:
@@ -95,6 +103,8 @@ def attacks_on(
     other = None if source is None else Bundle.load(source)
     if other is not None and other.preprocessing != bundle.preprocessing:
         raise ValueError(f"the attacking run {source!r} takes other inputs: train it on the same data")
+    if other is not None and other.classes != bundle.classes:
+        raise ValueError(f"the attacking run {source!r} has other classes: train it on the same data")
     found = []
     for attack in wanted:
         errors = attack_errors(
@@ -109,6 +119,7 @@ def attacks_on(
     return found
 
 
+@_random.restored_globals()
 def with_mc_dropout(outcome: Outcome, passes: int = 10) -> Evaluation:
     """Return the figures of a run on its test set when dropout stays on and several passes are averaged.
 
@@ -120,6 +131,7 @@ def with_mc_dropout(outcome: Outcome, passes: int = 10) -> Evaluation:
     return evaluate(torch.tensor(task.test.labels), logits=torch.cat(list(rows)), n_bins=outcome.test.before.n_bins)
 
 
+@_random.restored_globals()
 def between(outcome: Outcome, pairs: int = 200) -> BetweenCurves:
     """Return what a run's network does along segments between training samples, and half as far beyond them."""
     bundle, task = reopen(outcome)

@@ -62,15 +62,18 @@ def discriminator_loss(
     >>> discriminator_loss(d, torch.ones(4, 2), torch.zeros(4, 2), alpha=0.2).item()  # log 2, whatever λ is
     0.693147...
     """
-    alpha = number("alpha", alpha, low=0, infinite=True)
-    _check_batches(real, fake)
+    alpha, per_sample = number("alpha", alpha, low=0, infinite=True), flag("per_sample", per_sample)
+    _check_batch("real", real)
+    _check_batch("fake", fake)
+    if real.shape != fake.shape:
+        raise ValueError(f"real and fake must have one shape, got {list(real.shape)} and {list(fake.shape)}")
     n = len(real)
     if lam is None and alpha == 0:
         # One forward of both, as the mean over λ ∈ {0, 1}.
         target = torch.cat([real.new_ones(n), real.new_zeros(n)])
         return _cross_entropy(discriminator, torch.cat([real, fake]), target)
     if lam is None:
-        lam = _random.beta(alpha, n if flag("per_sample", per_sample) else 1, generator=generator).float()
+        lam = _random.beta(alpha, n if per_sample else 1, generator=generator).float()
         lam = lam if per_sample else lam[0]
     weight = torch.as_tensor(lam, dtype=torch.float32, device=real.device)
     if weight.shape not in ((), (n,)):
@@ -117,6 +120,7 @@ def generator_loss(
         if real is None:
             raise ValueError("kind='minimax' mixes real and generated samples: pass real=")
         return -discriminator_loss(discriminator, real, fake, alpha=alpha, per_sample=per_sample, generator=generator)
+    _check_batch("fake", fake)
     if kind == "saturating":
         return -_cross_entropy(discriminator, fake, fake.new_zeros(len(fake)))
     return _cross_entropy(discriminator, fake, fake.new_ones(len(fake)))
@@ -130,12 +134,9 @@ def _cross_entropy(discriminator: Model, x: Tensor, target: Tensor) -> Tensor:
     return binary_cross_entropy_with_logits(logits, target.to(logits))
 
 
-def _check_batches(real: Tensor, fake: Tensor) -> None:
-    for name, batch in (("real", real), ("fake", fake)):
-        if not isinstance(batch, Tensor) or not batch.is_floating_point() or batch.ndim < 1 or len(batch) == 0:
-            raise ValueError(f"{name} must be a floating tensor [B, …] with at least one row, got {_kind(batch)}")
-    if real.shape != fake.shape:
-        raise ValueError(f"real and fake must have one shape, got {list(real.shape)} and {list(fake.shape)}")
+def _check_batch(name: str, batch: Tensor) -> None:
+    if not isinstance(batch, Tensor) or not batch.is_floating_point() or batch.ndim < 1 or len(batch) == 0:
+        raise ValueError(f"{name} must be a floating tensor [B, …] with at least one row, got {_kind(batch)}")
 
 
 def _kind(value: object) -> str:

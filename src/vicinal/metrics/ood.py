@@ -359,8 +359,9 @@ def _average_precision_estimate(held: _Ordered, confidence: float) -> Estimate:
     deviation = math.sqrt(_variance(of_positive, held.positive) + _variance(of_negative, held.negative))
     if min(p, n) < 2 or (deviation < 1e-12 and value < 1):
         return Estimate(value, 0.0, 1.0)  # one sample, or one score for all: nothing is known of the spread
-    if deviation >= 1e-12:
+    if value < 1:
         return _on_logit_scale(value, deviation, confidence)
+    # Separated perfectly: any deviation there is, is rounding.
     intruders = float(wilson(0, n, confidence)[1]) * n
     worst = 1 - intruders * float(digamma(p + intruders + 1) - digamma(intruders + 1)) / p  # mean of j/(j + intruders)
     return Estimate(value, max(worst, 0.0), 1.0)

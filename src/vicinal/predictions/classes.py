@@ -35,6 +35,8 @@ class ClassCodes:
     by_position
         Whether a whole number that is no name means a position in `names`. This holds only where no name is a whole
         number itself; else `1` could mean two classes.
+    numbered
+        Whether the names are only the places of values in a list, for the advice to give.
 
     Examples
     --------
@@ -45,7 +47,10 @@ class ClassCodes:
     [1, 0]
     """
 
-    def __init__(self, names: Sequence[str] | None, *, by_position: bool = False) -> None:
+    def __init__(
+        self, names: Sequence[str] | None, *, by_position: bool = False, numbered: bool = False
+    ) -> None:
+        self._numbered = numbered
         self.names: list[str] = list(names or ())
         self._grows = names is None
         self._codes = {name: i for i, name in enumerate(self.names)}
@@ -106,6 +111,8 @@ class ClassCodes:
         name = _name(value)
         if name in self._codes:
             return self._codes[name]
+        if isinstance(value, bool) and str(int(value)) in self._codes:
+            return self._codes[str(int(value))]  # a column of booleans beside the classes 0 and 1
         if (plain := name.strip()) in self._stripped:
             return self._stripped[plain]
         if plain in _NOTHING:
@@ -141,7 +148,17 @@ class ClassCodes:
                 f"{row:,}: classes are wanted. Name the column of the classes with label="
             )
         text = _name(value)
+        if len(self.names) == 1:
+            return (
+                f"row {row:,} has {what} {value!r}, but there is only the class {self.names[0]!r}: for the probability p "
+                "of a binary task two columns are needed, 1 - p and p"
+            )
         said = f"row {row:,} has {what} {value!r}, which is none of the {len(self.names)} classes"
+        if self._numbered:
+            return (
+                f"{said}: the values in each row are those of the classes 0 to {len(self.names) - 1}. If {what} holds "
+                "names, or other numbers, pass classes= with them in the order of the values"
+            )
         if whole(text) is not None and not self._some_whole:
             if self._by_position:
                 return f"{said}: class numbers go from 0 to {len(self.names) - 1}"

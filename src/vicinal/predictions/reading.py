@@ -136,7 +136,8 @@ class PredictionsFile:
         """
         label = self.required_label() if labels else None
         size = _rows_at_once(self.n_classes) if rows is None else integer("rows", rows, low=1)
-        codes = ClassCodes(self.classes, by_position=self.by_position)
+        numbered = self.nested and self.classes == tuple(str(k) for k in range(self.n_classes or 0))
+        codes = ClassCodes(self.classes, by_position=self.by_position, numbered=numbered)
         names = list(dict.fromkeys([*([] if label is None else [label]), *self.columns, *others]))
         first = 1
         for batch in self.source.batches(names, size):
@@ -164,9 +165,13 @@ class PredictionsFile:
             self._refuse(chunk, ~((values >= 0) & (values <= 1)), values, "a confidence must lie in [0, 1]")
         elif self.kind == "logits":
             values = np.asarray(chunk.scores)
-            self._refuse(chunk, ~np.isfinite(values), values, "logits must be finite")
+            advice = ". For a class that cannot be, write a large negative number such as -10000"
+            self._refuse(chunk, ~np.isfinite(values), values, "logits must be finite", advice)
         elif chunk.scores is not None:
-            advice = ". If these are unnormalised scores, say so: kind='logits' (--kind logits)"
+            advice = (
+                ". If these are percentages or counts, rescale them with normalise=True (--normalise); if they are "
+                "unnormalised scores, say so with kind='logits' (--kind logits)"
+            )
             wrong = ~((chunk.scores >= 0) & (chunk.scores <= 1))
             self._refuse(chunk, wrong, chunk.scores, "probabilities must lie in [0, 1]", advice)
             self._check_sums(chunk, chunk.scores)
@@ -380,6 +385,11 @@ def _label_column(path: Path, held: Mapping[str, Column], label: str | None) -> 
     if len(found) > 1:
         raise ValueError(f"{str(path)!r} has the columns {_shown(found)}: say which holds the labels with label=")
     if found and held[found[0]].nested:
+        if held[found[0]].width == 1:
+            raise ValueError(
+                f"{found[0]!r} of {str(path)!r} is a matrix of one column: one class for each row is wanted, an array "
+                "[N], such as labels.ravel()"
+            )
         raise ValueError(
             f"{found[0]!r} of {str(path)!r} holds several values in each row: one class is wanted, its name or number "
             "(of one-hot labels, the position of the 1)"
@@ -449,7 +459,8 @@ def _named_columns(
         said = [k for k, p in _PREFIXES.items() if all(c == k or c.lstrip().startswith(p) for c in used)]
         if not said:
             raise ValueError(
-                f"columns {_shown(used)} do not say what they hold: pass kind='probs', 'logits' or 'confidence'"
+                f"columns {_shown(used)} do not say what they hold: pass kind='probs', kind='logits' or "
+                "kind='confidence'"
             )
         kind = said[0]
     if kind == "confidence":

@@ -73,7 +73,7 @@ def fgsm(
     -------
     Tensor
         Of the shape, type and device of `x`. No entry is farther than ε from that of `x`, or outside `clip`, by more
-        than the rounding of its type; for ε = 0 it is `x`.
+        than the rounding of float32 (also in half precision, which is rounded inwards); for ε = 0 it is `x`.
 
     >>> model = torch.nn.Linear(2, 2, bias=False)
     >>> _ = torch.nn.init.eye_(model.weight)
@@ -243,7 +243,7 @@ def attack_errors(
     model
         The attacked model.
     data
-        Tensors `(x, y)`, or an iterable of batches `(x, y)` such as a loader; moved to the models' devices.
+        Tensors or arrays `(x, y)`, or an iterable of batches `(x, y)` such as a loader; moved to the models' devices.
     attack
         Such as `Attack("fgsm", 4 / 255)` or `parse_attack("fgsm:4/255")`.
     source
@@ -274,7 +274,7 @@ def attack_errors(
     crafted_on = model if source is None else source
     n, misses = 0, np.zeros((2, len(ks)), np.int64)
     with probing(model, crafted_on):
-        for x, y in batches_of(data, integer("batch_size", batch_size, low=1)):
+        for x, y in batches_of(data, integer("batch_size", batch_size, low=1), to="attacked"):
             x = floating_input(x, to="attacked")
             there = device_of(crafted_on)
             adversarial = attack(crafted_on, x.to(there), y.to(there), mean=mean, std=std, clip=clip)
@@ -313,14 +313,17 @@ def _attacked(
         scale = _per_channel("std", std, 1.0, start)
         radius = number("epsilon", epsilon, low=0) / scale
         low, high = _limits(start, radius, _per_channel("mean", mean, 0.0, start), scale, clip, x.dtype)
+        if bool((low.to(x.dtype).isinf() | high.to(x.dtype).isinf()).any()):
+            raise ValueError(f"epsilon={epsilon!r} reaches beyond what {x.dtype} holds: is it in units of the input?")
         found = start
         for _ in range(steps):
-            leaf = found.to(x.dtype).requires_grad_()  # its clone is what a model may change in place
+            leaf = _rounded_inwards(found, low, high, x.dtype).requires_grad_()
+            # A model may change its input in place, hence the clone.
             (gradient,) = torch.autograd.grad(losses.loss(call(module, leaf.clone()), y).sum(), leaf)
             if not bool(gradient.isfinite().all()):
                 raise ValueError("the gradient of the loss with respect to x is not finite: is the model, or x?")
             found = (found + radius / steps * gradient.sign().to(found)).clamp(low, high).detach()
-        return found.to(x.dtype)
+        return _rounded_inwards(found, low, high, x.dtype)
 
 
 def _limits(
@@ -346,6 +349,17 @@ def _limits(
             f"{raw.max():.4g}; pass the mean and std that x was normalised with, its true range, or clip=None"
         )
     return torch.maximum(low, torch.minimum(floor, x)), torch.minimum(high, torch.maximum(ceiling, x))
+
+
+def _rounded_inwards(found: Tensor, low: Tensor, high: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return points between `low` and `high` in another type, still between them: half precision rounds a pixel away.
+
+    There is always such a number, since the input itself is one.
+    """
+    near = found.to(dtype)
+    for end, beyond in ((-torch.inf, near.to(found) > high), (torch.inf, near.to(found) < low)):
+        near = torch.where(beyond, torch.nextafter(near, near.new_tensor(end)), near)
+    return near
 
 
 def _per_channel(name: str, value: PerChannel, default: float, x: Tensor) -> Tensor:

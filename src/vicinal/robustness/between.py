@@ -24,7 +24,7 @@ from vicinal import _random, losses
 from vicinal._arrays import at_least_float32
 from vicinal._checks import choice, integer, number
 from vicinal._forward import call, unwrap
-from vicinal._probe import device_of, floating_input, probing
+from vicinal._probe import arrays_of, device_of, floating_input, probing
 from vicinal._typing import Model
 from vicinal.metrics.intervals import mean_interval, wilson
 from vicinal.mixing import mix
@@ -110,7 +110,7 @@ def between_samples(
     model
         Returns logits, or an object with `.logits`.
     data
-        Tensors `(x, y)`, or a dataset of samples `(x, y)`, of which only the drawn ones are loaded.
+        Tensors or arrays `(x, y)`, or a dataset of samples `(x, y)`, of which only the drawn ones are loaded.
     pairs
         How many pairs of different samples to draw; of any two classes, the same one included.
     lambdas
@@ -139,7 +139,8 @@ def between_samples(
     if not shares_of:
         raise ValueError("lambdas is empty: there is nothing to look at")
     batch_size = integer("batch_size", batch_size, low=1)
-    n = _length(data)
+    arrays = arrays_of(data, to="interpolated")
+    n = _length(data) if arrays is None else len(arrays[1])
     if n < 2:
         raise ValueError(f"data must hold at least 2 samples to lie between, got {n}")
     first = _random.integers(n, integer("pairs", pairs, low=1), generator=generator)
@@ -150,11 +151,13 @@ def between_samples(
         module, device = unwrap(model), device_of(model)
         for start in range(0, pairs, batch_size):
             rows = slice(start, min(start + batch_size, pairs))
-            x_i, y_i = _samples(data, first[rows], device)
-            x_j, y_j = _samples(data, second[rows], device)
+            x_i, y_i = _samples(data, arrays, first[rows], device)
+            x_j, y_j = _samples(data, arrays, second[rows], device)
             for at, share in enumerate(shares_of):
                 x = mix(x_i, x_j, share).requires_grad_(gradient != "none")
                 logits = at_least_float32(call(module, x.clone()))  # a model may change its input in place
+                if not bool(logits.isfinite().all()):
+                    raise ValueError(f"the model's logits must be finite, got NaN or inf at λ = {share:g}")
                 losses.check_targets(logits, y_i)
                 losses.check_targets(logits, y_j)
                 with torch.no_grad():
@@ -192,19 +195,17 @@ def _means(values: Array, confidence: float, *, high: float) -> Curve:
 
 
 def _length(data: Any) -> int:
-    if isinstance(data, tuple) and len(data) == 2 and isinstance(data[1], Tensor):
-        floating_input(data[0], to="interpolated")
-        if len(data[0]) != len(data[1]):
-            raise ValueError(f"data must be two tensors of as many rows, got {len(data[0])} and {len(data[1])}")
-        return len(data[1])
     if not (hasattr(data, "__len__") and hasattr(data, "__getitem__")):
         raise TypeError(f"data must be tensors (x, y) or a dataset of samples (x, y), got {type(data).__name__}")
     return len(data)
 
 
-def _samples(data: Any, index: Tensor, device: torch.device) -> tuple[Tensor, Tensor]:
-    if isinstance(data, tuple) and len(data) == 2 and isinstance(data[1], Tensor):
-        x, y = (t[index.to(t.device)] for t in data)
+def _samples(
+    data: Any, arrays: tuple[Tensor, Tensor] | None, index: Tensor, device: torch.device
+) -> tuple[Tensor, Tensor]:
+    """Return the samples of these places, of the arrays if there are any and else of the dataset."""
+    if arrays is not None:
+        x, y = (t[index.to(t.device)] for t in arrays)
     else:
         x, y = default_collate([data[int(i)] for i in index])
     return floating_input(x, to="interpolated").to(device), y.to(device)
