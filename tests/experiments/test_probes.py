@@ -12,17 +12,18 @@ import pytest
 import torch
 
 from tests.data import make
-from vicinal.experiments import Experiment, attacks_on, between, ood_reports, reopen, run, with_mc_dropout
+from vicinal.experiments import Experiment, attacks_on, between, ood_reports, probes, reopen, run, with_mc_dropout
 from vicinal.experiments.probes import OOD_SCORES
 from vicinal.metrics import evaluate
-from vicinal.robustness import between_samples
+from vicinal.robustness import attack_errors, between_samples, gaussian_like, parse_attack
 from vicinal.uncertainty import MCDropout
 
 
 @pytest.fixture(scope="module")
 def digits(tmp_path_factory: pytest.TempPathFactory) -> Any:
     training = {"epochs": 2, "batch_size": 64, "lr": 0.05}
-    experiment = Experiment(source="digits", model_options={"width": 4}, training=training)
+    data = {"augment": "crop"}
+    experiment = Experiment(source="digits", data=data, model_options={"width": 4}, training=training)
     return run(experiment, tmp_path_factory.mktemp("digits") / "run", progress=False)
 
 
@@ -60,6 +61,35 @@ def test_the_test_set_itself_is_not_told_apart(table: Any) -> None:
 def test_noise_is_the_same_each_time(digits: Any) -> None:
     first, second = (ood_reports(digits, ["noise"])[0][1].to_dict() for _ in range(2))
     assert first == second
+
+
+def test_noise_is_like_the_training_set_as_the_network_sees_it(digits: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its moments are those of training samples that are normalised, and not augmented."""
+    made = []
+
+    def kept(*given: Any, **options: Any) -> Any:
+        made.append(gaussian_like(*given, **options))
+        return made[-1]
+
+    monkeypatch.setattr(probes, "gaussian_like", kept)
+    ood_reports(digits, ["noise"])
+    _, task = reopen(digits)
+    plain = task.train.relabelled(task.train.labels, augment="none")
+    x = torch.stack([plain[i][0] for i in range(len(plain))]).double()
+    assert len(made[0]) == len(task.test)
+    assert made[0].mean.tolist() == pytest.approx([float(x.mean())])
+    assert made[0].std.tolist() == pytest.approx([float(x.std(correction=0))])
+
+
+def test_an_attack_is_in_units_of_pixels(digits: Any) -> None:
+    bundle, task = reopen(digits)
+    x, y = torch.stack([task.test[i][0] for i in range(len(task.test))]), torch.tensor(task.test.labels)
+    seen = task.preprocessing
+    for text in ("fgsm:16/255", "ifgsm:32/255:3"):
+        ((_, found),) = attacks_on(digits, [text])
+        assert found == attack_errors(bundle.module, (x, y), parse_attack(text), mean=seen.mean, std=seen.std)
+        unscaled = attack_errors(bundle.module, (x, y), parse_attack(text), clip=None)
+        assert found.attacked != unscaled.attacked
 
 
 def test_attacks_do_harm(digits: Any) -> None:

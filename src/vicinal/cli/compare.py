@@ -60,10 +60,7 @@ def compare(
     check_report(report)
     base = Experiment(
         source=data,
-        data=given.data,
-        model=given.model,
-        model_options=given.model_options,
-        training=given.training,
+        **vars(given),
         also=tuple(also or ()),
         corrupt=corrupt,
     )

@@ -100,7 +100,7 @@ _NAMES = tuple(option.name for _, options in _PANELS for option in options)
 
 @dataclass(frozen=True)
 class Given:
-    """What was given of the shared options, by what it is for: the parts of an `Experiment`."""
+    """What was given of the shared options, by what it is for: fields of an `Experiment`, under their names."""
 
     data: dict[str, Any]
     model: str | None

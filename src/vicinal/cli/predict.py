@@ -58,7 +58,7 @@ def predict(
     bad = share_or_number("max_bad", max_bad)
     speaker = Speaker(as_json=as_json)
     bundle = vicinal.load(run)
-    rule = None if max_risk is None else _rule(run, max_risk, certainty)
+    rule = None if max_risk is None else _rule(bundle, run, max_risk, certainty)
     if rule is not None and ABSTAIN in bundle.classes:
         raise ValueError(f"a class is called {ABSTAIN!r}, which is what --max-risk writes where it gives no answer")
     split = bundle.read(data, max_bad=bad, encoding=encoding, header=header, data_root=data_root)
@@ -94,7 +94,7 @@ class _Counter:
         )
 
 
-def _rule(run: Path, max_risk: float, certainty: float) -> RiskThreshold:
+def _rule(bundle: Bundle, run: Path, max_risk: float, certainty: float) -> RiskThreshold:
     """Return the threshold that the test set, which neither training nor calibration has seen, can vouch for."""
     from vicinal.experiments import finished
     from vicinal.metrics import risk_threshold
@@ -102,9 +102,9 @@ def _rule(run: Path, max_risk: float, certainty: float) -> RiskThreshold:
     outcome = finished(run)
     if outcome is None or "test" not in outcome.sets:
         raise ValueError(f"--max-risk needs the held-out predictions of a run, and {str(run)!r} has none")
-    samples = outcome.test.after.samples
-    correct = samples.predictions == samples.labels
-    return risk_threshold(samples.confidence, correct, max_risk, confidence_level=certainty)
+    # As the new data's, to the last bit: a copy of the sample that sets the threshold must not lie above it.
+    confidence, predicted = bundle.calibrated(outcome.test.logits).max(dim=1)
+    return risk_threshold(confidence, predicted == outcome.test.labels, max_risk, confidence_level=certainty)
 
 
 def _chunks(

@@ -59,10 +59,7 @@ def train(
     experiment = Experiment(
         source=data,
         method=method,
-        data=given.data,
-        model=given.model,
-        model_options=given.model_options,
-        training=given.training,
+        **vars(given),
         also=tuple(also or ()),
         corrupt=corrupt,
         seed=seed,
@@ -102,8 +99,8 @@ def show_outcome(speaker: Speaker, outcome: Outcome) -> None:
         noise = outcome.label_noise
         kinds = ("test", "train_real", "train_corrupted")
         rows = [
-            [which, *(f"{100 * noise[which][k]:.1f} %" if k in noise[which] else "" for k in kinds)]
-            for which in ("best", "last")
+            [name, *(f"{100 * noise[which][k]:.1f} %" if k in noise[which] else "" for k in kinds)]
+            for which, name in (("best", "kept weights"), ("last", "last weights"))
         ]
         title = f"errors with {noise['corrupted']} training labels drawn anew, of which {noise['changed']} changed"
         speaker.table(title, ["", "test", "training, real labels", "training, corrupted labels"], rows)

@@ -114,7 +114,7 @@ class GridResult:
         Parameters
         ----------
         after
-            Of the probabilities after the temperature.
+            Of the probabilities after the temperature: figures and differences alone, as the rest does not change.
         """
         rows = self.rows(after=after)
         known = [row for row in rows if row["n_seeds"]]
@@ -133,10 +133,10 @@ class GridResult:
                 "is said, these runs cannot tell"
             )
             parts.append(_differences_table(others))
-        if any("label_noise" in row for row in known):
-            parts.append("Errors with corrupted training labels, of the best and of the last weights")
+        if not after and any("label_noise" in row for row in known):  # the temperature changes no prediction
+            parts.append("Errors with corrupted training labels, of the kept (by validation) and of the last weights")
             parts.append(_noise_table([row for row in known if "label_noise" in row]))
-        if self.failures:
+        if not after and self.failures:
             failed = [f"- {_code(m)}, seed {s}: {error}" for (m, s), error in self.failures.items()]
             cells = len(self.methods) * len(self.seeds)
             parts.append("\n".join([f"{len(failed)} of {counted(cells, 'cell')} failed:", *failed]))
@@ -239,7 +239,7 @@ def _differences_table(rows: list[dict[str, Any]]) -> str:
 def _noise_table(rows: list[dict[str, Any]]) -> str:
     names = {"test": "test", "train_real": "training, real labels", "train_corrupted": "training, corrupted labels"}
     shown = [name for name in names if name in rows[0]["label_noise"]["best"]]
-    heads = [f"{names[name]}, {which}" for name in shown for which in ("best", "last")]
+    heads = [f"{names[name]}, {which}" for name in shown for which in ("kept", "last")]
     lines = [
         [
             _code(row["method"]),
