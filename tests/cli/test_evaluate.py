@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import json
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +13,7 @@ import pytest
 import torch
 
 import vicinal as library
-from tests.cli.running import TINY, refused, vicinal
+from tests.cli.running import TINY, refused, started, vicinal
 from tests.data import make
 from vicinal.metrics import evaluate
 from vicinal.training import read_predictions
@@ -44,7 +46,40 @@ def test_a_file(files: tuple[Path, Path], tmp_path: Path) -> None:
         assert result[name]["value"] == pytest.approx(getattr(wanted, name).value)
     said = vicinal("evaluate", files[1], "--report", tmp_path / "report.html").out
     assert "15 bins" in said
-    assert (tmp_path / "report.html").read_text(encoding="utf-8").lstrip().lower().startswith("<!doctype html>")
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert page.lstrip().lower().startswith("<!doctype html>")
+    assert f"vicinal evaluate {files[1]} --bins 15 --report {tmp_path / 'report.html'}" in page
+
+
+def test_a_report_says_how_to_make_it_again(tmp_path: Path) -> None:
+    (tmp_path / "p.csv").write_text("y;my cat;dog\ncat;80;20\n;1;99\n")
+    words = ["--label", "y", "--kind", "probs", "--columns", "my cat", "--columns", "dog", "--missing", "drop"]
+    words += ["--classes", "cat", "--classes", "dog", "--normalise"]
+    vicinal("evaluate", tmp_path / "p.csv", *words, "--report", tmp_path / "r.html")
+    page = html.unescape((tmp_path / "r.html").read_text(encoding="utf-8"))
+    command = next(line for line in page.splitlines() if "vicinal evaluate" in line)
+    again = shlex.split(command.removeprefix("<pre>").removesuffix("</pre>"))
+    (tmp_path / "r.html").unlink()
+    assert "1 of 2 rows are left out" in vicinal(*again[1:]).out
+    assert (tmp_path / "r.html").exists()
+
+
+def test_a_reader_that_has_enough(files: tuple[Path, Path]) -> None:
+    """`vicinal evaluate … | head -1` is no mistake, so there is nothing to say."""
+    process = started("evaluate", files[0], "--json", cwd=files[0].parent)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    assert process.stderr.read() == ""
+    process.wait(60)
+    process.stderr.close()
+
+
+def test_a_report_replaces_nothing_but_a_page(files: tuple[Path, Path]) -> None:
+    before = files[0].read_bytes()
+    assert "--report must end in .html" in refused("evaluate", files[0], "--report", files[0])
+    assert files[0].read_bytes() == before
+    assert "is no folder" in refused("evaluate", files[0], "--report", files[0] / "r.html")
 
 
 def test_what_a_file_may_lack(files: tuple[Path, Path], table: Path, trained: Path) -> None:
@@ -57,10 +92,11 @@ def test_what_a_file_may_lack(files: tuple[Path, Path], table: Path, trained: Pa
     assert "--columns" in refused("evaluate", table, "--label", "kind")
     assert "--bins must be an integer of at least 1" in refused("evaluate", files[0], "--bins", 0)
     assert "--ood needs a run's folder" in refused("evaluate", files[0], "--ood", "noise")
+    assert "--ood-score needs a run's folder" in refused("evaluate", files[0], "--ood-score", "entropy")
     for option in (["--label", "x"], ["--normalise"], ["--missing", "drop"]):
         assert f"{option[0]} is for a predictions file" in refused("evaluate", trained, *option)
     assert "there is no file" in refused("evaluate", files[0].with_name("nothing.csv"))
-    assert "is no run of vicinal" in refused("evaluate", files[0].parent)
+    assert "is no run of vicinal: it has no evaluation.json. Pass the folder" in refused("evaluate", files[0].parent)
 
 
 def test_a_run(trained: Path, tmp_path: Path) -> None:
@@ -130,7 +166,11 @@ def test_calibrate_mistakes(files: tuple[Path, Path], table: Path, tmp_path: Pat
     assert "--calibrator must be one of 'temperature'" in refused("calibrate", *files, *out, "--calibrator", "platt")
     assert "must end in one of" in refused("calibrate", *files, "--out", tmp_path / "x.doc")
     assert "there is no file" in refused("calibrate", tmp_path / "nothing.csv", files[1], *out)
+    assert "--save must be a file to write" in refused("calibrate", *files, *out, "--save", tmp_path)
     assert not (tmp_path / "x.csv").exists()
+    assert "--out must not be the validation file" in refused("calibrate", *files, "--out", files[0])
+    vicinal("calibrate", *files, *out, "--save", tmp_path / "new" / "calibrator.json")
+    assert (tmp_path / "new" / "calibrator.json").exists()
 
 
 def test_audit(trained: Path, table: Path, tmp_path: Path) -> None:

@@ -204,6 +204,7 @@ def test_a_traceback_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
         ("pass rare='train' or header=False", "pass --rare train or --no-header"),
         ("text='my column' is none: name it with text=", "--text 'my column' is none: name it with --text"),
         ("text=['a', 'b'] is odd", "--text ['a', 'b'] is odd"),
+        ("pass rare='train' (--rare train) or text= (--text)", "pass --rare train or --text"),
         # What is not an argument stays as it is.
         ("it was Warmup(Mixup(alpha=0.1), epochs=5)", "it was Warmup(Mixup(alpha=0.1), epochs=5)"),
         ("unknown\n    Warmup(epochs=5)", "unknown\n    Warmup(epochs=5)"),

@@ -178,6 +178,20 @@ def test_another_grid_in_the_folder_is_refused(copy, base, source):
         run_grid(base, METHODS, SEEDS, copy)
 
 
+def test_a_grid_that_never_began_is_not_in_the_way(base, source, tmp_path):
+    """A wrong target or learning rate fails in every cell; the mended call need not go elsewhere."""
+    wrong = dataclasses.replace(base, data={"target": "nothing"})
+    assert len(run_grid(wrong, ["ERM()"], [0], tmp_path / "g", progress=False).failures) == 1
+    wild = dataclasses.replace(base, training={"lr": 1e30})
+    assert "not finite" in run_grid(wild, ["ERM()"], [0], tmp_path / "g", progress=False).failures["ERM()", 0]
+    quick = dataclasses.replace(base, training={"epochs": 1})
+    assert run_grid(quick, ["ERM()"], [0], tmp_path / "g", progress=False).failures == {}
+    with pytest.raises(ValueError, match="holds another comparison: training was"):
+        run_grid(base, ["ERM()"], [0], tmp_path / "g", progress=False)
+    with pytest.raises(ValueError, match="out must be a folder for the runs"):
+        run_grid(base, ["ERM()"], [0], source, progress=False)
+
+
 def test_data_that_changed_meanwhile_is_an_error(base, source, tmp_path):
     moved = shutil.copy(source, tmp_path / "coins.csv")
     base = dataclasses.replace(base, source=str(moved), training={"epochs": 1})
@@ -215,7 +229,7 @@ def test_methods_of_one_folder_name_have_two_folders(base, tmp_path):
         ({"workers": 1000, "threads": 2}, "workers × threads must be at most"),
         ({"threads": 0}, "threads must be an integer of at least 1"),
         ({"backend": "threading"}, "backend must be one of 'loky', 'ray', 'dask'"),
-        ({"address": "auto"}, "address is that of a cluster"),
+        ({"address": "auto"}, "address='auto' is that of a cluster: name the cluster's kind"),
         ({"backend": "ray", "workers": 1}, "workers must be at least 2 on a cluster"),
         ({"gpus": 1}, "gpus is what a cell takes on a Ray cluster"),
     ],

@@ -71,6 +71,15 @@ def test_the_file_itself_can_be_replaced(tmp_path, pair):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["p.parquet"]
 
 
+def test_the_validation_file_is_not_lost(tmp_path, pair):
+    (_, p0, y0), (_, p1, y1) = pair
+    val, file = save(tmp_path / "val.csv", y0, p0), save(tmp_path / "test.csv", y1, p1)
+    before = val.read_bytes()
+    with pytest.raises(ValueError, match="out must not be the validation file"):
+        calibrate_file(val, file, val)
+    assert val.read_bytes() == before
+
+
 def test_zero_probabilities(tmp_path):
     (tmp_path / "v.csv").write_text("label,prob_a,prob_b\n" + "a,1,0\nb,0.2,0.8\nb,0.7,0.3\na,0.6,0.4\n" * 5)
     done = calibrate_file(tmp_path / "v.csv", tmp_path / "v.csv", tmp_path / "out.csv")

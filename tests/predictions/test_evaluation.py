@@ -94,6 +94,14 @@ def test_confidences_give_what_they_can(tmp_path, small_chunks):
         assert "–" in str(found)
 
 
+def test_classes_written_in_two_ways_are_noticed(tmp_path):
+    """Numbers in one column and names in the other would be an accuracy of 0 without a word."""
+    (tmp_path / "p.csv").write_text("label,prediction,confidence\ncat,0,0.75\ndog,1,0.75\n")
+    assert any("is ever in column 'prediction'" in note for note in evaluate_file(tmp_path / "p.csv").notes)
+    (tmp_path / "p.csv").write_text("label,prediction,confidence\ncat,dog,0.75\ndog,cat,0.75\n")
+    assert not any("is ever in" in note for note in evaluate_file(tmp_path / "p.csv").notes)
+
+
 def test_the_worst_mistakes(tmp_path, small_chunks):
     _, probs, labels = classifier(400, 3)
     probs = probs.round(1)  # ties

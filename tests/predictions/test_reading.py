@@ -176,6 +176,27 @@ class TestNames:
         with pytest.raises(ValueError, match="class numbers go from 0 to 2"):
             list(open_file(tmp_path / "p.npz", classes=["a", "b", "c"]).chunks())
 
+    @pytest.mark.parametrize("form", ["npz", "parquet"])
+    def test_booleans_are_the_classes_0_and_1(self, tmp_path, form):
+        """A truth column of a binary task is often boolean; text that says True is not."""
+        _, probs, labels = classifier(40, 2)
+        path = tmp_path / f"p.{form}"
+        if form == "npz":
+            np.savez(path, labels=labels.astype(bool), probs=probs)
+        else:
+            pq.write_table(pa.table({"label": labels.astype(bool), "prob_0": probs[:, 0], "prob_1": probs[:, 1]}), path)
+        np.testing.assert_array_equal(read_all(open_file(path))[0], labels)
+        named = text(tmp_path, "label,prob_0,prob_1\nTrue,0.5,0.5\n")
+        with pytest.raises(ValueError, match="row 1 has label 'True', which is none of the 2 classes"):
+            read_all(open_file(named))
+
+    def test_names_beside_a_list_ask_for_its_order(self, tmp_path):
+        np.savez(tmp_path / "p.npz", labels=np.array(["cat", "dog"]), probs=np.full((2, 2), 0.5))
+        with pytest.raises(
+            ValueError, match=r"classes 0 to 1. If labels holds names.*pass classes= with them in the order"
+        ):
+            read_all(open_file(tmp_path / "p.npz"))
+
     def test_a_float_label_is_no_class(self, tmp_path):
         pq.write_table(pa.table({"label": [0.5], "prob_0": [0.5], "prob_1": [0.5]}), tmp_path / "p.parquet")
         with pytest.raises(ValueError, match=r"row 1 has label 0.5"):
@@ -342,6 +363,21 @@ class TestValues:
         with pytest.raises(ValueError, match=r"rescales probabilities, but .* holds logits"):
             open_file(path, kind="logits", normalise=True)
 
+    def test_percentages_and_counts_are_told_how_to_rescale(self, tmp_path):
+        path = text(tmp_path, "label,prob_a,prob_b\na,80,20\n")
+        with pytest.raises(ValueError, match=r"has 80 in column 'prob_a'. If these are percentages.*normalise=True"):
+            read_all(open_file(path))
+        np.testing.assert_allclose(read_all(open_file(path, normalise=True))[1], [[0.8, 0.2]])
+        with pytest.raises(
+            ValueError, match="'80%' in column 'prob_a', which is no number: write percentages as shares"
+        ):
+            read_all(open_file(text(tmp_path, "label,prob_a,prob_b\na,80%,20%\n")))
+
+    def test_one_column_and_the_other_class(self, tmp_path):
+        path = text(tmp_path, "label,prob_1\n1,0.75\n0,0.25\n")
+        with pytest.raises(ValueError, match=r"row 2 has label '0', but there is only the class '1'.*1 - p and p"):
+            read_all(open_file(path))
+
     def test_one_column_of_a_binary_task(self, tmp_path):
         path = text(tmp_path, "label,prob_1\n1,0.5\n")
         with pytest.raises(ValueError, match="two columns are needed, 1 - p and p"):
@@ -410,6 +446,19 @@ class TestBrokenFiles:
         path = text(tmp_path, f'label,prob_a,text\na,1,x\na,1,"{"x" * 2**24}"\n')
         with pytest.raises(ValueError, match="a row of more than 4 MB: is a quotation mark not closed"):
             list(open_file(path).chunks())
+
+    def test_arrays_of_another_shape(self, tmp_path):
+        np.savez(tmp_path / "a.npz", labels=np.zeros((4, 1), int), probs=np.full((4, 2), 0.5))
+        with pytest.raises(ValueError, match=r"matrix of one column.*labels.ravel\(\)"):
+            open_file(tmp_path / "a.npz")
+        np.savez(tmp_path / "b.npz", labels=np.zeros(4, int), probs=np.full((4, 1, 2), 0.5))
+        with pytest.raises(ValueError, match=r"'probs' of .* has the shape \[4, 1, 2\]: .* probs and logits \[N, K\]"):
+            open_file(tmp_path / "b.npz")
+        np.savez(tmp_path / "c.npz", labels=np.zeros(4, int), probs=np.full((4, 2), 0.5), weights=np.zeros((2, 2, 2)))
+        assert open_file(tmp_path / "c.npz").others == ()  # other arrays may have any shape
+        np.savez(tmp_path / "d.npz")
+        with pytest.raises(ValueError, match="its columns are none"):
+            open_file(tmp_path / "d.npz")
 
     def test_one_hot_labels(self, tmp_path):
         np.savez(tmp_path / "p.npz", labels=np.eye(2), probs=np.eye(2))

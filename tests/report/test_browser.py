@@ -54,6 +54,12 @@ return [...document.querySelectorAll('svg text')].filter(e => {
 }).map(e => e.textContent);
 """
 
+#: A table that is wider than its place hides its last columns, and paper cannot be scrolled.
+TOO_WIDE = """
+return [...document.querySelectorAll('.scroll')].filter(e => !e.closest('details:not([open])'))
+  .filter(e => e.scrollWidth > e.clientWidth + 1).map(e => [e.getAttribute('aria-label'), e.scrollWidth]);
+"""
+
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory):
@@ -139,6 +145,7 @@ def test_report_in_the_browser(browser, pages, kind):
         assert browser.execute_script("return document.querySelectorAll('svg').length") >= 3
         assert browser.execute_script(UNSEEN) == []
         assert browser.execute_script(CUT_OFF) == []
+        assert browser.execute_script(TOO_WIDE) == []
     time.sleep(0.1)  # let a late request show up
     assert browser.get_log("browser") == []
     events = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
@@ -185,9 +192,13 @@ def test_figures_are_inked(browser, pages):
         assert coloured.mean() > 0.001, box
 
 
-@pytest.mark.parametrize("kind", ["run", "hostile"])
+@pytest.mark.parametrize("kind", ["run", "hostile", "comparison"])
 def test_it_prints(browser, pages, kind):
     browser.get(pages[kind].as_uri())
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    resized(browser, 680)  # A4 within its margins
+    assert browser.execute_script(TOO_WIDE) == []
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
     printed = base64.b64decode(browser.execute_cdp_cmd("Page.printToPDF", {"printBackground": True})["data"])
     assert printed.startswith(b"%PDF")
     assert len(printed) > 20_000

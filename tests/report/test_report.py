@@ -314,6 +314,9 @@ def test_predictions_file(tmp_path):
     assert SCRIPT in page.text
     worst = evaluation.worst[0]
     assert f"row {worst.row:,}" in page.text
+    assert "rerun" in page.ids
+    assert f"--bins 15 --report {tmp_path / 'p.html'}" in page.text
+    assert str((tmp_path / "p.csv").resolve()) in page.text
 
 
 def test_predictions_file_of_confidences_only(no_figures, tmp_path):

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from vicinal.cli.speaking import Speaker, kindly
+from vicinal.cli.speaking import Speaker, check_place, kindly
 
 __all__ = ["calibrate"]
 
@@ -40,6 +40,7 @@ def calibrate(
     from vicinal.predictions import calibrate_file, open_file
 
     speaker = Speaker(as_json=as_json)
+    check_place("--save", save)
     how: dict[str, Any] = {
         "kind": kind,
         "columns": columns or None,
@@ -52,6 +53,7 @@ def calibrate(
     given = open_file(file, **how)  # its labels, if it has any, are kept as any other column is
     done = calibrate_file(held_out, given, out, calibrator=calibrator)
     if save is not None:
+        save.parent.mkdir(parents=True, exist_ok=True)
         done.calibrator.save(save)
     learned = {name: value for name, value in vars(done.calibrator).items() if name == "temperature_"}
     speaker.event(

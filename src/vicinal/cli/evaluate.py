@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -104,6 +105,7 @@ def evaluate(
         return
     of_run = {
         "--ood": ood,
+        "--ood-score": ood_score != "max_probability",
         "--attack": attack,
         "--attack-from": attack_from,
         "--mc-dropout": mc_dropout,
@@ -113,16 +115,16 @@ def evaluate(
     _refuse(of_run, f"needs a run's folder: {str(what)!r} has no model")
     from vicinal.predictions import evaluate_file, open_file
 
-    file = open_file(
-        what,
-        label=label,
-        kind=kind,
-        columns=columns or None,
-        classes=classes or None,
-        encoding=encoding,
-        missing=missing,
-        normalise=normalise,
-    )
+    how: dict[str, Any] = {
+        "label": label,
+        "kind": kind,
+        "columns": columns or None,
+        "classes": classes or None,
+        "encoding": encoding,
+        "missing": missing,
+        "normalise": normalise,
+    }
+    file = open_file(what, **how)
     with speaker.progress("rows", file.n_rows) as advance:
         seen = 0
 
@@ -137,8 +139,19 @@ def evaluate(
     if report is not None:
         from vicinal.report import write_predictions
 
-        write_predictions(found, report)
+        write_predictions(found, report, command=_command(what, bins, how, report))
         speaker.say(f"report: {report}")
+
+
+def _command(file: Path, bins: int, how: dict[str, Any], report: Path) -> str:
+    """Return the command line that makes this report again."""
+    words = ["vicinal", "evaluate", str(file), "--bins", str(bins)]
+    for name, value in how.items():
+        if value is True:
+            words.append(f"--{name}")
+        elif value and (name, value) != ("missing", "error"):
+            words += [word for each in ([value] if isinstance(value, str) else value) for word in (f"--{name}", each)]
+    return shlex.join([*words, "--report", str(report)])
 
 
 @dataclass(frozen=True)
@@ -163,7 +176,8 @@ def _evaluate_run(speaker: Speaker, run: Path, report: Path | None, bins: int, a
         raise ValueError(
             f"{str(run)!r} is not finished: give its `vicinal train` command again, and it goes on"
             if started
-            else f"{str(run)!r} is no run of vicinal: it has no evaluation.json"
+            else f"{str(run)!r} is no run of vicinal: it has no evaluation.json. Pass the folder that `vicinal train` "
+            "wrote, one of the runs in that of `vicinal compare`, or a predictions file"
         )
     source = None if asked.attack_from is None else str(asked.attack_from)
     strange = (

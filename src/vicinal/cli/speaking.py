@@ -20,7 +20,7 @@ import typer
 
 from vicinal.cli.options import flags_of
 
-__all__ = ["Speaker", "check_report", "kindly", "percent"]
+__all__ = ["Speaker", "check_place", "check_report", "kindly", "percent"]
 
 P = ParamSpec("P")
 
@@ -60,7 +60,7 @@ def kindly(command: Callable[P, None]) -> Callable[P, None]:
             except KeyboardInterrupt as interruption:
                 _say_error(str(interruption).removeprefix("stopped ") or "nothing more is done", label="Stopped")
                 raise typer.Exit(130) from None
-            except typer.Exit:  # which is a RuntimeError too
+            except (typer.Exit, BrokenPipeError):  # a RuntimeError too; and a reader such as `head` that has enough
                 raise
             except _EXPECTED as error:
                 if os.environ.get("VICINAL_TRACEBACK"):
@@ -171,10 +171,22 @@ def _console(file: TextIO | None = None) -> Any:
     return Console(file=file or sys.stdout, width=width)
 
 
+def check_place(option: str, path: Path | None) -> None:
+    """Refuse a file that could not be written, before any work is done; its folder may have to be made."""
+    if path is None:
+        return
+    if path.is_dir():
+        raise ValueError(f"{option} must be a file to write, and {str(path)!r} is a folder")
+    above = next(folder for folder in path.absolute().parents if folder.exists())
+    if not above.is_dir():
+        raise ValueError(f"{option} {shlex.quote(str(path))} cannot be written: {str(above)!r} is no folder")
+
+
 def check_report(path: Path | None) -> None:
-    """Refuse a report that could not be written, before any work is done."""
-    if path is not None and path.is_dir():
-        raise ValueError(f"--report must be a file to write, and {str(path)!r} is a folder")
+    """Refuse a report that could not be written, or that would replace something else than a page."""
+    check_place("--report", path)
+    if path is not None and path.suffix.lower() not in (".html", ".htm"):
+        raise ValueError(f"--report must end in .html, got {str(path)!r}: it is a page for the browser")
 
 
 def _explained(error: BaseException) -> str:
@@ -213,7 +225,7 @@ def _in_options(text: str) -> str:
     first = re.sub(rf"\b(pass|pass another|lower|set) ({any_name})(?![\w=])", lambda m: f"{m[1]} {flags[m[2]]}", first)
     first = re.sub(rf"\b(?:config|about)\.({any_name})(?= was)", lambda m: flags[m[1]], first)
     first = re.sub(rf"(?<![\w/.'\"-])({long_name})(?![\w/.'\"=-])", lambda m: flags[m[1]], first)
-    first = re.sub(r"(--[\w-]+) \(\1\)", r"\1", first)  # where the library has named the option too
+    first = re.sub(r"(--[\w-]+(?: [\w.-]+)?) \(\1\)", r"\1", first)  # where the library has named the option too
     return "\n".join([first, *quoted])
 
 

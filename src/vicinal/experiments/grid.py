@@ -115,6 +115,8 @@ def run_grid(
     if os.environ.get("WORLD_SIZE", "1") != "1":
         raise RuntimeError("a grid is started by one process: call it without accelerate launch or torchrun")
     out = Path(out).expanduser().resolve()
+    if out.exists() and not out.is_dir():
+        raise ValueError(f"out must be a folder for the runs, and {str(out)!r} is a file")
     base = _rooted(base)
     with RunFolder(out, main=True).locked():
         cells = _check_in(out, base, asked, seeds, threads)
@@ -164,7 +166,9 @@ def _distinct_seeds(seeds: Sequence[int]) -> tuple[int, ...]:
 def _checked_workers(workers: int | None, backend: str, address: str | None, threads: int, gpus: float) -> int | None:
     if backend == "loky":
         if address is not None:
-            raise ValueError(f"address is that of a cluster, got {address!r} with backend='loky': name its backend")
+            raise ValueError(
+                f"address={address!r} is that of a cluster: name the cluster's kind, backend='ray' or backend='dask'"
+            )
         workers = 1 if workers is None else integer("workers", workers, low=1)
         cores = os.cpu_count() or 1
         if threads > 1 and workers * threads > cores:
@@ -219,7 +223,9 @@ def _check_in(
         for name in {**was, **wanted}
         if was.get(name) != wanted.get(name)
     ]
-    if differences:
+    if differences and _nothing_begun(out):
+        found = {**record, "methods": [], "seeds": []}  # a wrong target or rate, say, which is mended now
+    elif differences:
         raise ValueError(
             f"{out} holds another comparison: {'; '.join(differences)}. "
             "Choose another folder, or remove this one to start anew"
@@ -241,6 +247,10 @@ def _check_in(
             if meaning in asked:
                 cells[asked[meaning], seed] = _Cell(experiment, out / name)
     return cells
+
+
+def _nothing_begun(out: Path) -> bool:
+    return all(RunFolder(folder, main=False).has_not_begun() for folder in out.iterdir() if folder.is_dir())
 
 
 def _check_same_data(outcomes: Mapping[Key, Outcome]) -> None:

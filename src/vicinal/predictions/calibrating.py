@@ -95,6 +95,10 @@ def calibrate_file(
     target = check_output(out)
     held_out, given = as_file(validation), as_file(file)
     method = _method(calibrator)
+    if target.exists() and target.samefile(held_out.path) and not target.samefile(given.path):
+        raise ValueError(
+            f"out must not be the validation file {str(target)!r}, which would be lost: choose another name"
+        )
     order = _check_pair(held_out, given, method)
     counts = _Counts()
     logits, labels = _collected(held_out, counts)

@@ -47,9 +47,7 @@ class ClassCodes:
     [1, 0]
     """
 
-    def __init__(
-        self, names: Sequence[str] | None, *, by_position: bool = False, numbered: bool = False
-    ) -> None:
+    def __init__(self, names: Sequence[str] | None, *, by_position: bool = False, numbered: bool = False) -> None:
         self._numbered = numbered
         self.names: list[str] = list(names or ())
         self._grows = names is None
@@ -150,8 +148,8 @@ class ClassCodes:
         text = _name(value)
         if len(self.names) == 1:
             return (
-                f"row {row:,} has {what} {value!r}, but there is only the class {self.names[0]!r}: for the probability p "
-                "of a binary task two columns are needed, 1 - p and p"
+                f"row {row:,} has {what} {value!r}, but there is only the class {self.names[0]!r}: for the "
+                "probability p of a binary task two columns are needed, 1 - p and p"
             )
         said = f"row {row:,} has {what} {value!r}, which is none of the {len(self.names)} classes"
         if self._numbered:

@@ -434,6 +434,12 @@ class _Totals:
                 "the file holds predictions and confidences only: NLL, Brier score and classwise error need the "
                 "probabilities of all classes"
             )
+            if self.confusion is not None and not (self.confusion.any(axis=0) & self.confusion.any(axis=1)).any():
+                label, prediction = self.file.label, self.file.columns[0]
+                notes.append(
+                    f"nothing in column {label!r} is ever in column {prediction!r}, so every prediction counts as "
+                    "wrong: are classes written the same way in both?"
+                )
         if self.n_dropped:
             notes.append(f"{self.n_dropped:,} of {self.n + self.n_dropped:,} rows are left out: a value is missing")
         if self.n_rescaled:

@@ -459,8 +459,8 @@ def _named_columns(
         said = [k for k, p in _PREFIXES.items() if all(c == k or c.lstrip().startswith(p) for c in used)]
         if not said:
             raise ValueError(
-                f"columns {_shown(used)} do not say what they hold: pass kind='probs', kind='logits' or "
-                "kind='confidence'"
+                f"columns {_shown(used)} do not say what they hold: pass kind= with one of 'probs', "
+                "'logits', 'confidence'"
             )
         kind = said[0]
     if kind == "confidence":
@@ -590,5 +590,7 @@ def _shown(names: Sequence[str], n: int = 6) -> str:
     >>> _shown(["a", "b", "c"], n=2)
     "'a', 'b', … (3)"
     """
+    if not names:
+        return "none"
     listed = ", ".join(map(repr, names[:n]))
     return f"{listed}, … ({len(names)})" if len(names) > n else listed

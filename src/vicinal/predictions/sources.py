@@ -37,6 +37,8 @@ _BLOCK = 2**22
 _BUFFER = 2**20
 #: Bytes of text that are looked at for the separator: the names of many classes may be long.
 _HEAD = 2**20
+#: Arrays of an NPZ file whose shape is known by their name; others may have any.
+_KNOWN = {"label", "labels", "target", "probs", "logits"}
 #: Cells of text that hold no number.
 _NOTHING = ["", "?", "NA", "N/A", "n/a", "<NA>", "NaN", "nan", "null", "NULL", "None", "#N/A"]
 
@@ -185,6 +187,7 @@ def _parsed(cells: Any, what: str, first: int, decimal_comma: bool) -> Any:
                 float(cell if cell is not None else "nan")
             except ValueError:
                 hint = "; CSV files hold one column for each class (prob_<class>), not lists" * cell.startswith("[")
+                hint += ": write percentages as shares, 0.25 for 25 %" * cell.endswith("%")
                 raise ValueError(f"row {row:,} has {cell!r} in column {what!r}, which is no number{hint}") from None
         return pa.array([None if cell is None else float(cell) for cell in cells.to_pylist()], pa.float64())
 
@@ -350,6 +353,11 @@ def _npz(path: Path) -> _Npz:
                     classes = tuple(v.decode() if isinstance(v, bytes) else str(v) for v in values)
                 elif len(shape) in (1, 2):
                     columns[name] = Column(len(shape) == 2, shape[-1] if len(shape) == 2 else 1, shape[0])
+                elif name in _KNOWN:
+                    raise ValueError(
+                        f"the array {name!r} of {str(path)!r} has the shape {list(shape)}: labels must be [N], "
+                        "probs and logits [N, K]"
+                    )
     return _Npz(path, columns, classes)
 
 

@@ -149,7 +149,9 @@ class Sheet:
             if mark is not None:
                 ax.axvline(mark, color=_GREY, lw=1, ls=(0, (2, 2)), label="kept")
             ax.set(xlabel="epoch", ylabel=ylabel)
-            ax.xaxis.set_major_locator(require("matplotlib.ticker", "train").MaxNLocator(integer=True, nbins=8))
+            ax.xaxis.set_major_locator(
+                require("matplotlib.ticker", "train").MaxNLocator(8, integer=True, min_n_ticks=1)
+            )
             ax.set_ylim(bottom=0 if share else None)
             _finish(ax, share=share)
 

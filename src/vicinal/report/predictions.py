@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from vicinal.report.page import write_page
 __all__ = ["write_predictions"]
 
 
-def write_predictions(evaluation: FileEvaluation, path: str | os.PathLike[str]) -> Path:
+def write_predictions(evaluation: FileEvaluation, path: str | os.PathLike[str], *, command: str | None = None) -> Path:
     """Write the report of a predictions file.
 
     Parameters
@@ -24,6 +25,8 @@ def write_predictions(evaluation: FileEvaluation, path: str | os.PathLike[str]) 
         What `vicinal.predictions.evaluate_file` returned.
     path
         The HTML file to write; it is replaced as a whole.
+    command
+        How to make it again; by default `vicinal evaluate` with the file and the number of bins.
 
     Returns
     -------
@@ -68,6 +71,8 @@ def write_predictions(evaluation: FileEvaluation, path: str | os.PathLike[str]) 
         + ("the most confident first." if len(mistakes) == wrong else f"the {len(mistakes)} most confident of them:"),
         "classes": _classes(evaluation),
         "notes": list(evaluation.notes),
+        "command": command or _command(evaluation, path),
+        "provenance": [("File", str(evaluation.path.resolve()))],
     }
     context["sections"] = [
         (name, title)
@@ -77,10 +82,17 @@ def write_predictions(evaluation: FileEvaluation, path: str | os.PathLike[str]) 
             ("risk", "What it may answer", True),
             ("mistakes", "Mistakes", mistakes),
             ("classes", "Classes", context["classes"]),
+            ("rerun", "Run it again", True),
         )
         if present
     ]
     return write_page("predictions.html.j2", context, path)
+
+
+def _command(evaluation: FileEvaluation, path: str | os.PathLike[str]) -> str:
+    return shlex.join(
+        ["vicinal", "evaluate", str(evaluation.path), "--bins", str(evaluation.n_bins), "--report", os.fspath(path)]
+    )
 
 
 def _classes(evaluation: FileEvaluation) -> dict[str, Any] | None:

@@ -91,7 +91,7 @@ class RunFolder:
             for name in sorted(found.keys() | wanted.keys())
             if found.get(name) != wanted.get(name)
         ]
-        if differences and self._has_not_begun():
+        if differences and self.has_not_begun():
             shutil.rmtree(self._path() / "checkpoint", ignore_errors=True)
             write_json(path, {"format": FORMAT, **description})
         elif differences:
@@ -100,7 +100,7 @@ class RunFolder:
                 "Choose another folder, or remove this one to start anew"
             )
 
-    def _has_not_begun(self) -> bool:
+    def has_not_begun(self) -> bool:
         """Whether nothing was trained yet: a run that failed at its first step is not in the way of a mended one."""
         path = self._path()
         if any((path / name).exists() for name in ("metrics.jsonl", "result.json", "first-stage")):
