@@ -52,7 +52,7 @@ def test_every_public_objective_has_a_case():
 
 
 def test_every_public_objective_has_a_card():
-    cards = {path.stem for path in (Path(__file__).parents[2] / "docs" / "methods").glob("*.md")}
+    cards = {path.stem for path in (Path(__file__).parents[2] / "src" / "vicinal" / "cards").glob("*.md")}
     missing = [name for name in objective_names() if name.lower() not in cards]
     assert not missing
 

@@ -445,7 +445,7 @@ def test_an_interrupt_says_how_to_go_on(base, tmp_path, reference):
     assert same(run_grid(base, METHODS, SEEDS, tmp_path, progress=False), reference)
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(290)
 @pytest.mark.skipif(
     importlib.util.find_spec("ray") is None, reason="ray is not installed: pip install 'vicinal[scale]'"
 )

@@ -120,7 +120,7 @@ def shared(command: Callable[..., None]) -> Callable[..., None]:
 
     parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own] + added
     run.__name__, run.__doc__ = command.__name__, command.__doc__
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__dict__["__signature__"] = inspect.Signature(parameters)  # what `inspect` and so typer reads
     run.__annotations__ = {p.name: p.annotation for p in parameters}
     return run
 

@@ -102,7 +102,8 @@ class Speaker:
     def event(self, kind: str, fields: Mapping[str, Any]) -> None:
         """Print a line of JSON, if that is asked for."""
         if self._shown and self.as_json:
-            print(json.dumps({"event": kind, **_json_ready(fields)}, ensure_ascii=False), flush=True)  # noqa: T201
+            sys.stdout.write(json.dumps({"event": kind, **_json_ready(fields)}, ensure_ascii=False) + "\n")
+            sys.stdout.flush()
 
     def table(self, title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, figures: bool = True) -> None:
         """Show a table; the first column holds names, the others figures or words."""
