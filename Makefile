@@ -1,8 +1,7 @@
 # Every target sets up .venv by itself; it is rebuilt only when pyproject.toml or constraints.txt change.
 PYTHON ?= python3
 BIN := .venv/bin
-# Modules are compiled when they are first imported: most of torch never is.
-INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
+INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 EXTRAS := train,text,audio,export,integrations,scale,dev
 # Two workers with one thread each: two cores are busy, and tests do not depend on how many there are.
 PYTEST_FLAGS ?= -n 2 --dist worksteal
