@@ -28,7 +28,7 @@ P = ParamSpec("P")
 _EXPECTED = (ValueError, TypeError, OSError, ImportError, RuntimeError, FloatingPointError, MemoryError)
 
 #: The options of the command that runs, by their names in Python, in which the library speaks.
-_FLAGS: ContextVar[dict[str, str]] = ContextVar("flags", default={})  # noqa: B039  # never changed in place
+_FLAGS: ContextVar[dict[str, str] | None] = ContextVar("flags", default=None)
 #: Characters of a line that is long enough for a table of figures with their intervals.
 _WIDE = 120
 #: Arguments of the library that an option of another name sets.
