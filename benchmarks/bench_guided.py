@@ -18,7 +18,7 @@ from torch.nn.functional import normalize
 
 from benchmarks.timing import interleaved, milliseconds, ratio, shown, table, versions
 from vicinal import AUM, ERM, GuidedMixup
-from vicinal._neighbours import arc_extremes, cosine_extremes, directions
+from vicinal.objectives.guided.neighbours import arc_extremes, cosine_extremes, directions
 
 REPEATS = 50  # one update is too short for the clock
 

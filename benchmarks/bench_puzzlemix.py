@@ -19,7 +19,7 @@ from torch.nn import functional as F
 from benchmarks.resnet import CifarResNet18
 from benchmarks.timing import interleaved, milliseconds, ratio, shown, table, versions
 from vicinal import ERM, LogitMix, PuzzleMix
-from vicinal.objectives.puzzlemix import (
+from vicinal.objectives.puzzle.objective import (
     MaskCosts,
     block_saliency,
     mask_costs,

@@ -28,7 +28,7 @@ from transformers import BertForSequenceClassification
 from transformers.utils import logging
 
 from vicinal import ERM, SequenceMixup
-from vicinal._objective import Objective
+from vicinal.objectives.base import Objective
 
 PLAIN = "`ERM()`"
 VARIANTS: dict[str, Objective] = {

@@ -192,7 +192,7 @@ def draw(result: dict, path: Path) -> None:
     import matplotlib.pyplot as plt
 
     from vicinal import plots
-    from vicinal.experiments import finished
+    from vicinal.runs import finished
 
     figure, axes = plt.subplots(1, len(METHODS), figsize=(3.4 * len(METHODS), 3.6), layout="constrained")
     for ax, method in zip(axes, METHODS, strict=True):

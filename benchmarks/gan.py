@@ -21,9 +21,9 @@ from pathlib import Path
 import torch
 
 from benchmarks.timing import table, versions
-from vicinal.gan import Coverage, GanFit, coverage, fit_gan, grid_of_gaussians, ring_of_gaussians, verdict
-from vicinal.gan.losses import GENERATOR_LOSSES
 from vicinal.metrics import Estimate
+from vicinal.probes.gan import Coverage, GanFit, coverage, fit_gan, grid_of_gaussians, ring_of_gaussians, verdict
+from vicinal.probes.gan.losses import GENERATOR_LOSSES
 
 TARGETS = {"ring": ring_of_gaussians, "grid": grid_of_gaussians}
 PANELS = (10, 100, 1_000, 10_000, 20_000)

@@ -21,14 +21,14 @@ from torch.utils.data import DataLoader, Subset
 
 import vicinal
 from vicinal import _random, data, models
-from vicinal.bundle import Bundle
 from vicinal.calibrators import TemperatureScaling
 from vicinal.metrics import auroc, max_probability
-from vicinal.robustness.attacks import Attack, attack_errors
-from vicinal.robustness.label_noise import best_and_last, corrupt_labels, noise_errors
-from vicinal.robustness.noise import gaussian_like
+from vicinal.probes.attacks import Attack, attack_errors
+from vicinal.probes.label_noise import best_and_last, corrupt_labels, noise_errors
+from vicinal.probes.noise import gaussian_like
+from vicinal.probes.uncertainty import MCDropout
+from vicinal.runs.bundle import Bundle
 from vicinal.training import FitConfig
-from vicinal.uncertainty import MCDropout
 
 DROPOUT = 0.3
 N_TEST, N_OUT = 2_000, 1_000

@@ -30,7 +30,7 @@ from transformers import AutoTokenizer, BertForSequenceClassification
 
 from benchmarks.timing import table, versions
 from vicinal import AUM, ERM, BalancedBatchSampler, GuidedMixup, SequenceMixup, compare, evaluate, losses
-from vicinal._objective import Objective
+from vicinal.objectives.base import Objective
 
 N_TRAIN, BATCH, SEEDS = 32, 16, range(5)
 LAYERS = [0, 1, 2, 3, 4, 5, 6]

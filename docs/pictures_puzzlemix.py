@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vicinal import PuzzleMix
-from vicinal.objectives.puzzlemix import PuzzlePlan, apply_transport, saliency
+from vicinal.objectives.puzzle.objective import PuzzlePlan, apply_transport, saliency
 
 WARM, COOL = torch.tensor([1.0, 0.72, 0.3]), torch.tensor([0.35, 0.75, 1.0])
 MASK_COLOURS = ("#2f7fc1", "#e9e4da", "#e0922f")  # the partner's, half and half, its own

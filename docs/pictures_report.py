@@ -16,8 +16,8 @@ from pathlib import Path
 from PIL import Image
 from selenium import webdriver
 
-from vicinal.experiments import Experiment, run
 from vicinal.report import write_run
+from vicinal.runs import Experiment, run
 
 HERE = Path(__file__).parent
 WIDTH, HEIGHT = 980, 985

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 import vicinal
 from vicinal import plots
-from vicinal.robustness import between_samples, disc_in_ring, moons, spirals
+from vicinal.probes import between_samples, disc_in_ring, moons, spirals
 
 HERE = Path(__file__).parent
 METHODS = {

@@ -15,9 +15,9 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402
 
 from vicinal import plots  # noqa: E402
-from vicinal.gan import fit_gan, ring_of_gaussians  # noqa: E402
 from vicinal.metrics import ReliabilityTable, max_probability, ood_report, risk_coverage  # noqa: E402
-from vicinal.robustness import between_samples, spirals  # noqa: E402
+from vicinal.probes import between_samples, spirals  # noqa: E402
+from vicinal.probes.gan import fit_gan, ring_of_gaussians  # noqa: E402
 
 
 def data(n=2_000, k=5, seed=0):

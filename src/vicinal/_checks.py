@@ -1,15 +1,111 @@
-"""What users may pass, checked once and refused with the argument's name, its value and what is allowed."""
+"""What users may pass, checked once and refused with the argument's name, its value and what is allowed.
+
+Errors are data: a sentence that names arguments keeps them as `Argument`s, so that the command can word them as its
+options while Python users read them as they wrote them.
+"""
 
 from __future__ import annotations
 
 import difflib
+import functools
 import importlib
 import math
 import numbers
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["choice", "flag", "freeze", "integer", "nearest_names", "number", "require"]
+__all__ = [
+    "Argument",
+    "ArgumentError",
+    "ArgumentTypeError",
+    "Sentence",
+    "choice",
+    "flag",
+    "freeze",
+    "integer",
+    "nearest_names",
+    "number",
+    "require",
+]
+
+_NO_VALUE: Any = ...  # pickles to itself
+
+
+@dataclass(frozen=True)
+class Argument:
+    """An argument that a sentence names, alone or with a value to pass.
+
+    >>> str(Argument("target")), str(Argument("rare", "train"))
+    ('target', "rare='train'")
+    """
+
+    name: str
+    value: Any = _NO_VALUE
+
+    @property
+    def has_value(self) -> bool:
+        """Whether the sentence gives the value too."""
+        return self.value is not _NO_VALUE
+
+    def __str__(self) -> str:
+        return f"{self.name}={self.value!r}" if self.has_value else self.name
+
+
+class Sentence(str):
+    """A message whose named arguments can be worded anew; as a plain string it reads as Python.
+
+    >>> sentence = Sentence("a class has one row: pass ", Argument("rare", "train"))
+    >>> print(sentence)
+    a class has one row: pass rare='train'
+    >>> print(sentence.worded(lambda argument: f"--{argument.name} {argument.value}"))
+    a class has one row: pass --rare train
+    """
+
+    parts: tuple[str | Argument, ...]
+
+    def __new__(cls, *parts: str | Argument) -> Sentence:
+        sentence = super().__new__(cls, "".join(map(str, parts)))
+        # A part may be a sentence itself: what it names stays named.
+        sentence.parts = tuple(
+            piece for part in parts for piece in (part.parts if isinstance(part, Sentence) else (part,))
+        )
+        return sentence
+
+    def worded(self, word: Callable[[Argument], str]) -> str:
+        """Return the sentence with each argument as `word` says it."""
+        return "".join(word(part) if isinstance(part, Argument) else part for part in self.parts)
+
+
+class ArgumentError(ValueError):
+    """A refused argument: its name, its value and what is allowed.
+
+    >>> error = ArgumentError("prob", 2, "a number in [0, 1]")
+    >>> print(error)
+    prob must be a number in [0, 1], got 2
+    """
+
+    def __init__(self, name: str, value: Any, allowed: str, *, hint: str = "") -> None:
+        self.name, self.value, self.allowed, self.hint = name, value, allowed, hint
+        super().__init__(Sentence(Argument(name), f" must be {allowed}, got {value!r}", self._kind(), hint))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Errors cross processes in a grid.
+        return functools.partial(type(self), hint=self.hint), (self.name, self.value, self.allowed)
+
+    def _kind(self) -> str:
+        return ""
+
+
+class ArgumentTypeError(ArgumentError, TypeError):
+    """An argument of the wrong type.
+
+    >>> print(ArgumentTypeError("prob", "2", "a number in [0, 1]"))
+    prob must be a number in [0, 1], got '2' (str)
+    """
+
+    def _kind(self) -> str:
+        return f" ({type(self.value).__name__})"
 
 
 def number(
@@ -26,7 +122,7 @@ def number(
     >>> number("prob", 2, low=0, high=1)
     Traceback (most recent call last):
     ...
-    ValueError: prob must be a number in [0, 1], got 2
+    vicinal._checks.ArgumentError: prob must be a number in [0, 1], got 2
     """
     if high < math.inf:
         allowed = f"a number in [{low:g}, {high:g}]" if above is None else f"a number in ({above:g}, {high:g}]"
@@ -37,11 +133,11 @@ def number(
     if infinite:
         allowed += " or inf"
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise TypeError(f"{name} must be {allowed}, got {value!r} ({type(value).__name__})")
+        raise ArgumentTypeError(name, value, allowed)
     result = float(value)
     too_low = result < low or (above is not None and result <= above)
     if math.isnan(result) or too_low or result > high or (math.isinf(result) and not infinite):
-        raise ValueError(f"{name} must be {allowed}, got {value!r}")
+        raise ArgumentError(name, value, allowed)
     return result
 
 
@@ -49,16 +145,16 @@ def integer(name: str, value: Any, *, low: int | None = None) -> int:
     """Return `value` as an int of at least `low`."""
     allowed = "an integer" if low is None else f"an integer of at least {low}"
     if isinstance(value, bool) or not isinstance(value, numbers.Integral):
-        raise TypeError(f"{name} must be {allowed}, got {value!r} ({type(value).__name__})")
+        raise ArgumentTypeError(name, value, allowed)
     if low is not None and int(value) < low:
-        raise ValueError(f"{name} must be {allowed}, got {value!r}")
+        raise ArgumentError(name, value, allowed)
     return int(value)
 
 
 def flag(name: str, value: Any) -> bool:
     """Return `value` if it is a bool: `1` and `"no"` are mistakes, not truths."""
     if not isinstance(value, bool):
-        raise TypeError(f"{name} must be True or False, got {value!r} ({type(value).__name__})")
+        raise ArgumentTypeError(name, value, "True or False")
     return value
 
 
@@ -68,10 +164,10 @@ def choice(name: str, value: Any, allowed: Sequence[str]) -> str:
     >>> choice("labels", "hard", ("soft", "nearest"))
     Traceback (most recent call last):
     ...
-    ValueError: labels must be one of 'soft', 'nearest', got 'hard'
+    vicinal._checks.ArgumentError: labels must be one of 'soft', 'nearest', got 'hard'
     """
     if value not in allowed:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {value!r}")
+        raise ArgumentError(name, value, f"one of {', '.join(map(repr, allowed))}")
     return str(value)
 
 

@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 import vicinal
 from vicinal._checks import nearest_names
-from vicinal._objective import Objective
+from vicinal.objectives.base import Objective
 
 __all__ = ["objective_names", "parse"]
 

@@ -23,17 +23,17 @@ from torch import Tensor
 
 from vicinal._arrays import as_labels, as_matrix
 from vicinal._checks import choice, integer, number, require
-from vicinal._forward import call
-from vicinal._probe import device_of, probing
 from vicinal._typing import Model
 from vicinal.metrics import OODReport, ReliabilityTable, RiskCoverage
 from vicinal.metrics._predictions import open_predictions
+from vicinal.objectives.forward import call
+from vicinal.probes.base import device_of, probing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from vicinal.gan import GanFit
-    from vicinal.robustness import BetweenCurves
+    from vicinal.probes import BetweenCurves
+    from vicinal.probes.gan import GanFit
 
 __all__ = [
     "accuracy_confidence_density",

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 import vicinal
-from vicinal._objective import Objective
+from vicinal.objectives.base import Objective
 
 K = 5
 

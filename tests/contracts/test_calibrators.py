@@ -221,7 +221,7 @@ def test_chunking_is_invisible(case, monkeypatch):
     logits, labels = data(n=501)
     whole = fresh(case).fit(logits, labels)
     expected = whole(logits)
-    monkeypatch.setattr("vicinal._calibrator._CHUNK", 64)
+    monkeypatch.setattr("vicinal.calibrators.base._CHUNK", 64)
     assert torch.equal(whole(logits), expected)
     torch.testing.assert_close(fresh(case).fit(logits, labels)(logits), expected)
 

@@ -12,8 +12,8 @@ from torch.nn.functional import one_hot
 from torch.utils.checkpoint import checkpoint
 
 import vicinal
-from vicinal._objective import MixingObjective, Objective
 from vicinal.expressions import objective_names
+from vicinal.objectives.base import MixingObjective, Objective
 
 from .cases import CNN, ELSEWHERE, MLP, MODELS, OBJECTIVES, K, batch
 

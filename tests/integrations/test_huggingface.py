@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import vicinal
-from vicinal._forward import call
-from vicinal.dynamics import AUM, margins
+from vicinal.objectives.forward import call
+from vicinal.objectives.guided.aum import AUM, margins
 
 pytest.importorskip("transformers")
 pytest.importorskip("accelerate")

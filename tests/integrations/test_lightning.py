@@ -18,8 +18,8 @@ import vicinal
 pytest.importorskip("lightning")
 from lightning import LightningModule, Trainer
 
-from vicinal.dynamics import AUM, margins
 from vicinal.integrations.lightning import MixupMixin
+from vicinal.objectives.guided.aum import AUM, margins
 
 pytestmark = [
     # Lightning's advice for long runs: more loader workers, a longer log interval, a loader for every step.

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from vicinal import ERM, LogitMix, ManifoldMixup
-from vicinal._forward import locate, mixed_at, unwrap
+from vicinal.objectives.forward import locate, mixed_at, unwrap
 
 K = 3
 

@@ -16,8 +16,14 @@ from torch.nn.parallel import DistributedDataParallel
 
 import vicinal
 from vicinal import LogitMix, RegMixup, SequenceMixup
-from vicinal._transformers import counted_positions, embeddings_name, encoder_layer_names, head_name, padding_id
 from vicinal.objectives.sequence import SequencePlan, pad_pairs
+from vicinal.objectives.transformers import (
+    counted_positions,
+    embeddings_name,
+    encoder_layer_names,
+    head_name,
+    padding_id,
+)
 
 transformers = pytest.importorskip("transformers", reason="needs transformers: pip install 'vicinal[text]'")
 

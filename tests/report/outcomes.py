@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from vicinal._files import FORMAT, write_json
-from vicinal.experiments import Experiment, Outcome, Scored
 from vicinal.metrics import evaluate
+from vicinal.runs import Experiment, Outcome, Scored
 
 SCRIPT = "<script>alert(1)</script>"
 #: A picture of one pixel.

@@ -14,12 +14,12 @@ import torch
 
 from tests.report.outcomes import PIXEL, SCRIPT, outcome, scored
 from tests.report.test_report import grid, predictions_csv
-from vicinal.bundle import load
-from vicinal.experiments import Experiment, run
 from vicinal.metrics.ood import max_probability, ood_report
 from vicinal.predictions import evaluate_file
+from vicinal.probes import Attack, attack_errors, between_samples
 from vicinal.report import write_comparison, write_predictions, write_run
-from vicinal.robustness import Attack, attack_errors, between_samples
+from vicinal.runs import Experiment, run
+from vicinal.runs.bundle import load
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 DRIVER = shutil.which("chromedriver")

@@ -14,12 +14,12 @@ import torch
 from markupsafe import Markup
 
 from tests.report.outcomes import PIXEL, SCRIPT, outcome, scored
-from vicinal.experiments.table import GridResult
 from vicinal.metrics.ood import ood_report
 from vicinal.predictions import evaluate_file
+from vicinal.probes import Attack, attack_errors, between_samples
 from vicinal.report import write_comparison, write_predictions, write_run
 from vicinal.report.figures import Drawing, Sheet
-from vicinal.robustness import Attack, attack_errors, between_samples
+from vicinal.runs.table import GridResult
 
 VOID = {"meta", "img", "br", "hr", "input", "link"}
 

@@ -16,7 +16,7 @@ calibrator                  learns                 predicted class       use it 
 `Calibrator.load(path)` reads whichever of them was saved.
 """
 
-from vicinal._calibrator import Calibrator
+from vicinal.calibrators.base import Calibrator
 from vicinal.calibrators.histogram import HistogramBinning
 from vicinal.calibrators.isotonic import IsotonicCalibration
 from vicinal.calibrators.temperature import TemperatureScaling

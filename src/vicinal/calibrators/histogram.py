@@ -16,7 +16,8 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from vicinal._calibrator import (
+from vicinal._checks import flag, freeze, integer, number
+from vicinal.calibrators.base import (
     Calibrator,
     Floats,
     Labels,
@@ -25,7 +26,6 @@ from vicinal._calibrator import (
     learned_arrays,
     log_probs,
 )
-from vicinal._checks import flag, freeze, integer, number
 
 __all__ = ["HistogramBinning"]
 

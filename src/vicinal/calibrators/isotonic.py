@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 
-from vicinal._calibrator import (
+from vicinal._checks import freeze, number
+from vicinal.calibrators.base import (
     Calibrator,
     Floats,
     Labels,
@@ -28,7 +29,6 @@ from vicinal._calibrator import (
     learned_arrays,
     log_probs,
 )
-from vicinal._checks import freeze, number
 
 __all__ = ["IsotonicCalibration"]
 

@@ -25,8 +25,8 @@ from typing import Any, final
 
 import numpy as np
 
-from vicinal._calibrator import Calibrator, Floats, Labels, Logits, map_rows
 from vicinal._checks import choice, freeze, integer, number
+from vicinal.calibrators.base import Calibrator, Floats, Labels, Logits, map_rows
 
 __all__ = ["TemperatureScaling"]
 

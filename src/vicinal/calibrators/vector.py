@@ -20,8 +20,8 @@ from typing import Any, final
 import numpy as np
 from scipy.optimize import minimize
 
-from vicinal._calibrator import Calibrator, Floats, Labels, Logits, map_rows
 from vicinal._checks import freeze, integer, number
+from vicinal.calibrators.base import Calibrator, Floats, Labels, Logits, map_rows
 
 __all__ = ["VectorScaling"]
 

@@ -27,7 +27,7 @@ def audit(
 
     Trains the run's network twice more, with some samples put into a class of their own (Pleiss et al. 2020).
     """
-    from vicinal.experiments import audited, finished
+    from vicinal.runs import audited, finished
 
     speaker = Speaker(as_json=as_json)
     check_report(report)

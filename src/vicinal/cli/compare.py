@@ -11,7 +11,7 @@ from vicinal.cli.options import Given, shared
 from vicinal.cli.speaking import Speaker, check_report, kindly
 
 if TYPE_CHECKING:
-    from vicinal.experiments import Outcome
+    from vicinal.runs import Outcome
 
 __all__ = ["compare"]
 
@@ -49,8 +49,8 @@ def compare(
 
     Runs that are finished are kept: the same command again finishes what is missing, and methods or seeds can be added.
     """
-    from vicinal.experiments import Experiment, data_name, run_grid
     from vicinal.report import write_comparison
+    from vicinal.runs import Experiment, data_name, run_grid
 
     speaker = Speaker(as_json=as_json)
     if len(method or ()) < 2:

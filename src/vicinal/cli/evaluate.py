@@ -168,9 +168,9 @@ class _Probes:
 
 
 def _evaluate_run(speaker: Speaker, run: Path, report: Path | None, bins: int, asked: _Probes) -> None:
-    from vicinal import experiments
+    from vicinal import runs
 
-    outcome = experiments.finished(run, n_bins=bins)
+    outcome = runs.finished(run, n_bins=bins)
     if outcome is None:
         started = (run / "config.json").exists()
         raise ValueError(
@@ -181,13 +181,11 @@ def _evaluate_run(speaker: Speaker, run: Path, report: Path | None, bins: int, a
         )
     source = None if asked.attack_from is None else str(asked.attack_from)
     strange = (
-        experiments.ood_reports(outcome, asked.ood, score=asked.ood_score, data_root=asked.data_root)
-        if asked.ood
-        else []
+        runs.ood_reports(outcome, asked.ood, score=asked.ood_score, data_root=asked.data_root) if asked.ood else []
     )
-    attacked = experiments.attacks_on(outcome, asked.attack, source=source) if asked.attack else []
-    passes = None if asked.mc_dropout is None else experiments.with_mc_dropout(outcome, asked.mc_dropout)
-    lines = None if asked.between is None else experiments.between(outcome, asked.between)
+    attacked = runs.attacks_on(outcome, asked.attack, source=source) if asked.attack else []
+    passes = None if asked.mc_dropout is None else runs.with_mc_dropout(outcome, asked.mc_dropout)
+    lines = None if asked.between is None else runs.between(outcome, asked.between)
     speaker.event(
         "result",
         {

@@ -13,9 +13,9 @@ from vicinal.cli.options import share_or_number
 from vicinal.cli.speaking import Speaker, kindly
 
 if TYPE_CHECKING:
-    from vicinal.bundle import Bundle
     from vicinal.data import Split
     from vicinal.metrics.selective import RiskThreshold
+    from vicinal.runs.bundle import Bundle
 
 __all__ = ["predict"]
 
@@ -96,8 +96,8 @@ class _Counter:
 
 def _rule(bundle: Bundle, run: Path, max_risk: float, certainty: float) -> RiskThreshold:
     """Return the threshold that the test set, which neither training nor calibration has seen, can vouch for."""
-    from vicinal.experiments import finished
     from vicinal.metrics import risk_threshold
+    from vicinal.runs import finished
 
     outcome = finished(run)
     if outcome is None or "test" not in outcome.sets:

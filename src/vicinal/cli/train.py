@@ -12,7 +12,7 @@ from vicinal.cli.options import Given, shared
 from vicinal.cli.speaking import Speaker, check_report, kindly, percent
 
 if TYPE_CHECKING:
-    from vicinal.experiments import Outcome
+    from vicinal.runs import Outcome
 
 __all__ = ["train"]
 
@@ -52,7 +52,7 @@ def train(
 
     A run that was stopped or killed goes on where it was when the same command is given again.
     """
-    from vicinal.experiments import Experiment, folder_name, run
+    from vicinal.runs import Experiment, folder_name, run
 
     speaker = Speaker(as_json=as_json)
     check_report(report)

@@ -20,11 +20,11 @@ from torch.utils.data import DataLoader, Sampler
 
 from vicinal import losses
 from vicinal._checks import require
-from vicinal._forward import call
 from vicinal._typing import Batch, ObjectiveLike
-from vicinal.dynamics import AUM
 from vicinal.metrics import ReliabilityTable, brier, nll
 from vicinal.objectives.erm import ERM
+from vicinal.objectives.forward import call
+from vicinal.objectives.guided.aum import AUM
 from vicinal.objectives.schedule import unscheduled
 
 require("transformers", "text")

@@ -30,11 +30,11 @@ from torch import Tensor
 
 from vicinal import losses
 from vicinal._checks import require
-from vicinal._forward import call
 from vicinal._typing import Batch, ObjectiveLike
-from vicinal.dynamics import AUM
 from vicinal.metrics import ReliabilityTable
 from vicinal.objectives.erm import ERM
+from vicinal.objectives.forward import call
+from vicinal.objectives.guided.aum import AUM
 from vicinal.objectives.schedule import unscheduled
 
 require("lightning", "integrations")

@@ -25,10 +25,10 @@ from torch import Tensor
 
 from vicinal import _random, losses
 from vicinal._checks import flag, freeze, number
-from vicinal._forward import call, map_floating, same_rows, the_floating
-from vicinal._objective import MixingObjective
 from vicinal._typing import Batch, Model
 from vicinal.mixing import PairPlan, box_share, cut_boxes, paste_rows
+from vicinal.objectives.base import MixingObjective
+from vicinal.objectives.forward import call, map_floating, same_rows, the_floating
 
 __all__ = ["BoxPlan", "CutMix"]
 

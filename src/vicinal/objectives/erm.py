@@ -22,9 +22,9 @@ from torch import Tensor
 
 from vicinal import losses
 from vicinal._checks import freeze, number
-from vicinal._forward import call
-from vicinal._objective import Objective
 from vicinal._typing import Batch, Model
+from vicinal.objectives.base import Objective
+from vicinal.objectives.forward import call
 
 __all__ = ["ERM"]
 

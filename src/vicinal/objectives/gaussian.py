@@ -18,9 +18,9 @@ from torch import Tensor
 
 from vicinal import _random, losses
 from vicinal._checks import freeze, number
-from vicinal._forward import call, map_floating
-from vicinal._objective import Objective
 from vicinal._typing import Batch, Model
+from vicinal.objectives.base import Objective
+from vicinal.objectives.forward import call, map_floating
 
 __all__ = ["GaussianVicinity"]
 

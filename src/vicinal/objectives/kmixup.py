@@ -22,10 +22,10 @@ from torch import Tensor
 
 from vicinal import _random, losses
 from vicinal._checks import flag, freeze, integer, number
-from vicinal._forward import call, map_floating, same_rows, the_floating
-from vicinal._objective import MixingObjective
 from vicinal._typing import Batch, Model
 from vicinal.mixing import weighted_rows
+from vicinal.objectives.base import MixingObjective
+from vicinal.objectives.forward import call, map_floating, same_rows, the_floating
 
 __all__ = ["GroupPlan", "KMixup"]
 

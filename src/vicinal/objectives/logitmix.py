@@ -30,9 +30,9 @@ from torch import Tensor
 from vicinal import losses
 from vicinal._arrays import at_least_float32
 from vicinal._checks import choice, flag, freeze, number
-from vicinal._forward import call
-from vicinal._objective import CompositeObjective, check_mixing, clean_and_mixed
 from vicinal._typing import Batch, MixingObjectiveLike, Model
+from vicinal.objectives.base import CompositeObjective, check_mixing, clean_and_mixed
+from vicinal.objectives.forward import call
 
 __all__ = ["LogitMix", "similarity"]
 

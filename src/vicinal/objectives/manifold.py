@@ -23,10 +23,10 @@ from torch import Tensor
 
 from vicinal import _random, losses
 from vicinal._checks import flag, freeze, number
-from vicinal._forward import call, locate, map_floating, mixed_at, n_rows, same_rows, the_floating, twice
-from vicinal._objective import MixingObjective
 from vicinal._typing import Batch, Model
 from vicinal.mixing import PairPlan
+from vicinal.objectives.base import MixingObjective
+from vicinal.objectives.forward import call, locate, map_floating, mixed_at, n_rows, same_rows, the_floating, twice
 
 __all__ = ["LayerPlan", "ManifoldMixup"]
 

@@ -23,9 +23,9 @@ from torch import Tensor
 
 from vicinal import losses
 from vicinal._checks import freeze, number
-from vicinal._forward import call
-from vicinal._objective import CompositeObjective, Objective
 from vicinal._typing import Batch, Model, ObjectiveLike
+from vicinal.objectives.base import CompositeObjective, Objective
+from vicinal.objectives.forward import call
 
 __all__ = ["Between", "Warmup", "unscheduled"]
 

@@ -27,11 +27,17 @@ from torch import Tensor
 
 from vicinal import _random, losses
 from vicinal._checks import choice, flag, freeze, integer, number
-from vicinal._forward import call, mixed_at, twice
-from vicinal._objective import MixingObjective
-from vicinal._transformers import counted_positions, embeddings_name, encoder_layer_names, head_name, padding_id
 from vicinal._typing import Batch, Model
 from vicinal.mixing import PairPlan
+from vicinal.objectives.base import MixingObjective
+from vicinal.objectives.forward import call, mixed_at, twice
+from vicinal.objectives.transformers import (
+    counted_positions,
+    embeddings_name,
+    encoder_layer_names,
+    head_name,
+    padding_id,
+)
 
 __all__ = ["SequenceMixup", "SequencePlan", "pad_pairs"]
 

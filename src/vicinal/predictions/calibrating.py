@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vicinal._calibrator import Calibrator
 from vicinal._checks import choice
 from vicinal.calibrators import HistogramBinning, IsotonicCalibration, TemperatureScaling, VectorScaling
+from vicinal.calibrators.base import Calibrator
 from vicinal.predictions.reading import FileChunk, PredictionsFile, as_file
 from vicinal.predictions.writing import check_output, write
 

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from vicinal.experiments.table import GridResult
 from vicinal.metrics import Estimate, ReliabilityTable
 from vicinal.report import sections, words
 from vicinal.report.figures import Sheet
 from vicinal.report.page import write_page
+from vicinal.runs.table import GridResult
 
 __all__ = ["write_comparison"]
 
@@ -26,7 +26,7 @@ def write_comparison(result: GridResult, path: str | os.PathLike[str]) -> Path:
     Parameters
     ----------
     result
-        What `vicinal.experiments.grid.run_grid` returned.
+        What `vicinal.runs.grid.run_grid` returned.
     path
         The HTML file to write; it is replaced as a whole.
 

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 
 from vicinal._files import read_json
-from vicinal.experiments import Outcome, Scored
 from vicinal.metrics import ClasswiseTable, Evaluation
 from vicinal.metrics.ood import OODReport
 from vicinal.metrics.selective import RiskCoverage, risk_coverage
+from vicinal.probes import AttackErrors, BetweenCurves
 from vicinal.report import sections, words
 from vicinal.report.figures import Sheet
 from vicinal.report.page import write_page
-from vicinal.robustness import AttackErrors, BetweenCurves
+from vicinal.runs import Outcome, Scored
 
 __all__ = ["write_run"]
 
@@ -44,7 +44,7 @@ def write_run(
     Parameters
     ----------
     outcome
-        What `vicinal.experiments.run` returned.
+        What `vicinal.runs.run` returned.
     path
         The HTML file to write; it is replaced as a whole.
     ood

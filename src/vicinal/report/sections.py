@@ -13,9 +13,9 @@ from vicinal import plots
 from vicinal.metrics import Estimate, ReliabilityTable, wilson
 from vicinal.metrics.ood import OODReport
 from vicinal.metrics.selective import RiskCoverage
+from vicinal.probes import AttackErrors, BetweenCurves
 from vicinal.report import words
 from vicinal.report.figures import Sheet
-from vicinal.robustness import AttackErrors, BetweenCurves
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

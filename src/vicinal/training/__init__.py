@@ -6,7 +6,7 @@ screen).
 """
 
 from vicinal.training.config import FitConfig
+from vicinal.training.fitting import AUMRecorder, FitResult, fit
 from vicinal.training.folder import load_weights, read_predictions
-from vicinal.training.runs import AUMRecorder, FitResult, fit
 
 __all__ = ["fit", "FitConfig", "FitResult", "AUMRecorder", "load_weights", "read_predictions"]

@@ -18,9 +18,9 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Sampler, Subset, TensorDataset, default_collate
 
 from vicinal import _random
-from vicinal._forward import n_rows
 from vicinal._typing import Batch
-from vicinal.dynamics import BalancedBatchSampler
+from vicinal.objectives.forward import n_rows
+from vicinal.objectives.guided.aum import BalancedBatchSampler
 
 __all__ = ["EpochPlan", "MicroBatches", "evaluation_batches", "part", "training_batches"]
 

@@ -16,8 +16,8 @@ from typing import Any, TypeAlias
 import torch
 
 from vicinal._checks import choice, require
-from vicinal._forward import unwrap
 from vicinal._typing import Model
+from vicinal.objectives.forward import unwrap
 from vicinal.training.config import FitConfig
 
 __all__ = ["Accelerator", "accelerator", "interruptions", "only_cpu", "prepared", "versions"]

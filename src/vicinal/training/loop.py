@@ -20,9 +20,9 @@ import torch.distributed as dist
 from torch import Tensor
 
 from vicinal import _random
-from vicinal._forward import call, unwrap
 from vicinal._typing import Batch, Model, ObjectiveLike
 from vicinal.metrics import ReliabilityTable, brier, mcc, nll, spearman
+from vicinal.objectives.forward import call, unwrap
 from vicinal.objectives.schedule import unscheduled
 from vicinal.training.batches import (
     Collate,

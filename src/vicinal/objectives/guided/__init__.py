@@ -1,0 +1,1 @@
+"""GuidedMixup: the objective, and what it is guided by (AUM, saliencies, neighbours, balanced batches)."""

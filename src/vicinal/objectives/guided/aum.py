@@ -1,0 +1,313 @@
+r"""Training dynamics: what a model did with each training sample while it learned.
+
+The area under the margin of a sample is its margin, averaged over the epochs of a training run:
+
+.. math::
+    \mathrm{AUM}(x, y) = \frac1T \sum_{t=1}^{T} M^{(t)}(x, y), \qquad
+    M^{(t)}(x, y) = z^{(t)}_y - \max_{k \ne y} z^{(t)}_k
+
+A low AUM marks a sample that is hard, ambiguous or mislabelled.
+
+References
+----------
+Pleiss, Zhang, Elenberg & Weinberger, "Identifying Mislabeled Data using the Area Under the Margin Ranking",
+NeurIPS 2020.
+Park & Caragea, "On the Calibration of Pre-trained Language Models using Mixup Guided by Area Under the Margin
+and Saliency", ACL 2022 (`GuidedMixup`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.utils.data import Sampler
+
+from vicinal import _random
+from vicinal._checks import flag, integer, number
+from vicinal.objectives.guided.neighbours import directions
+from vicinal.objectives.guided.saliency import SaliencyTable, all_reduce_newest, check_index, keep_newest
+
+__all__ = ["AUM", "BalancedBatchSampler", "margins"]
+
+
+def margins(logits: Tensor, labels: Tensor) -> Tensor:
+    r"""Return the margin :math:`z_y - \max_{k \ne y} z_k` of each row, `[B]`.
+
+    Parameters
+    ----------
+    logits
+        `[B, K]` with K ≥ 2.
+    labels
+        Integers `[B]`.
+
+    >>> margins(torch.tensor([[3.0, 1.0, 2.0], [3.0, 1.0, 2.0]]), torch.tensor([0, 1]))
+    tensor([ 1., -2.])
+    """
+    if logits.ndim != 2 or logits.shape[1] < 2 or not logits.is_floating_point():
+        raise ValueError(f"logits must be floats [B, K] with K of at least 2, got {logits.dtype} {list(logits.shape)}")
+    if labels.shape != logits.shape[:1] or labels.is_floating_point() or labels.dtype == torch.bool:
+        raise ValueError(f"labels must be integers [{len(logits)}], got {labels.dtype} {list(labels.shape)}")
+    own = labels.long().unsqueeze(1)
+    logits = logits if logits.dtype == torch.float64 else logits.float()
+    try:
+        return logits.gather(1, own).squeeze(1) - logits.scatter(1, own, -math.inf).amax(1)
+    except RuntimeError as error:  # asked after the fact, since looking at every batch would double the cost
+        low, high = (int(v) for v in torch.aminmax(labels))
+        if low >= 0 and high < logits.shape[1]:
+            raise
+        allowed = f"[0, {logits.shape[1] - 1}] for {logits.shape[1]} logits"
+        raise ValueError(f"labels must be in {allowed}, got {low if low < 0 else high}") from error
+
+
+class AUM:
+    """The area under the margin of every training sample, from the logits of a training run.
+
+    Feed it the logits that training computes anyway (train mode, as in the papers):
+
+    >>> aum = AUM(n_samples=4)
+    >>> for epoch in range(2):
+    ...     logits, y, index = torch.eye(3)[[0, 1, 2]], torch.tensor([0, 1, 0]), torch.tensor([2, 0, 1])
+    ...     aum.update(logits * (epoch + 1), y, index, epoch=epoch)
+    >>> aum.values([0, 1, 2])
+    tensor([ 1.5000, -1.5000,  1.5000], dtype=torch.float64)
+    >>> aum.values()
+    Traceback (most recent call last):
+    ...
+    ValueError: 1 of 4 samples was never seen and has no AUM: index 3; `seen` is the mask of those that have one
+
+    Parameters
+    ----------
+    n_samples
+        N, the size of the training set; `index` counts its samples from 0 to N − 1.
+    saliency
+        Also keep each sample's latest gradient direction at the logits, `[N, K]`, from which
+        `GuidedMixup(pool="set")` starts.
+
+    Notes
+    -----
+    A sample counts once per epoch, however often it is met (distributed samplers pad with duplicates): its
+    latest margin of the epoch stays. Margins are kept per epoch, 4 bytes per sample and epoch, which makes
+    every merge exact and repeatable.
+    """
+
+    def __init__(self, n_samples: int, *, saliency: bool = False) -> None:
+        self.n_samples = integer("n_samples", n_samples, low=1)
+        self.saliency = flag("saliency", saliency)
+        self.table: SaliencyTable | None = None
+        """The gradient directions, once a batch has been seen with `saliency=True`."""
+        self._margins: dict[int, Tensor] = {}  # epoch -> float32 [N], NaN where a sample was not met
+
+    def update(self, logits: Tensor, labels: Tensor, index: Tensor, *, epoch: float) -> None:
+        """Record one batch.
+
+        Parameters
+        ----------
+        logits
+            `[B, K]`.
+        labels
+            Integers `[B]`.
+        index
+            Each sample's position in the training set, integers `[B]`.
+        epoch
+            When this is, from 0 on; fractions are of the epoch they are in.
+        """
+        now = math.floor(number("epoch", epoch, low=0))
+        logits = logits.detach()
+        margin = margins(logits, labels).to("cpu", torch.float32).numpy()
+        index = check_index(index, len(margin), self.n_samples, needed_by="AUM")
+        if not math.isfinite(margin.sum(dtype=np.float64)):
+            raise ValueError("logits must be finite: the margins of this batch are not")
+        # NumPy, since its assignment keeps the last of several equal indices; torch's order is undefined.
+        self._row(now).numpy()[index.numpy()] = margin
+        if self.saliency:
+            if self.table is None:
+                self.table = SaliencyTable(self.n_samples, logits.shape[1])
+            self.table.write(index, directions(logits, labels.long()), labels, now)
+
+    @property
+    def counts(self) -> Tensor:
+        """In how many epochs each sample was seen, int64 `[N]`."""
+        return (~self._stacked().isnan()).sum(0)
+
+    @property
+    def seen(self) -> Tensor:
+        """Which samples have an AUM, bool `[N]`."""
+        return self.counts > 0
+
+    def values(self, index: Tensor | list[int] | None = None) -> Tensor:
+        """Return the AUM of the samples in `index`, or of all, in float64; an unseen one is a `ValueError`."""
+        every = torch.arange(self.n_samples)
+        chosen = every if index is None else every[torch.as_tensor(index)]
+        found = self._stacked()[:, chosen].double()
+        missing = chosen[found.isnan().all(0)]
+        if len(missing):
+            shown = ", ".join(str(int(i)) for i in missing[:10]) + (", …" if len(missing) > 10 else "")
+            raise ValueError(
+                f"{len(missing)} of {len(chosen)} samples {'was' if len(missing) == 1 else 'were'} never seen and "
+                f"{'has' if len(missing) == 1 else 'have'} no AUM: index {shown}; `seen` is the mask of those that "
+                "have one"
+            )
+        return found.nanmean(0)
+
+    def __add__(self, other: AUM) -> AUM:
+        """Return the merged tracker; where both met a sample in one epoch, the left one counts."""
+        if not isinstance(other, AUM):
+            return NotImplemented
+        if (other.n_samples, other.saliency) != (self.n_samples, self.saliency):
+            raise ValueError(f"only trackers of the same samples can be merged, got {self!r} and {other!r}")
+        result = AUM(self.n_samples, saliency=self.saliency)
+        result.load_state_dict(self.state_dict())
+        for epoch, margin in other._margins.items():
+            own = result._row(epoch)
+            keep_newest((~own.isnan()).long(), [own], (~margin.isnan()).long(), [margin])
+        if other.table is not None:
+            result.table = result.table or SaliencyTable(*other.table.directions.shape)
+            result.table.merge(other.table)
+        return result
+
+    def all_reduce(self, group: dist.ProcessGroup | None = None) -> None:
+        """Merge the trackers of all ranks in place, so that each has every sample.
+
+        Call it on every rank, at the end of each epoch or of training; calling it again changes nothing. A
+        sample that several ranks met in one epoch counts once, as the lowest of them saw it. Without
+        torch.distributed nothing happens.
+        """
+        if not (dist.is_available() and dist.is_initialized()):
+            return
+        shapes: list[tuple[list[int], int]] = [([], 0)] * dist.get_world_size(group)
+        dist.all_gather_object(shapes, (list(self._margins), self._n_classes()), group)
+        for epoch in sorted({e for epochs, _ in shapes for e in epochs}):
+            row = self._row(epoch)
+            all_reduce_newest((~row.isnan()).long(), [row], group)
+        n_classes = max(k for _, k in shapes)
+        if n_classes:
+            self.table = self.table or SaliencyTable(self.n_samples, n_classes)
+            self.table.all_reduce(group)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Return everything as tensors, to be saved with the checkpoint."""
+        state = {"epochs": torch.tensor(sorted(self._margins), dtype=torch.int64), "margins": self._stacked()}
+        if self.table is not None:
+            state |= {f"table.{name}": t for name, t in self.table.state_dict().items()}
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Restore what `state_dict` returned."""
+        rows = state["margins"]
+        if rows.ndim != 2 or rows.shape[1] != self.n_samples or len(rows) != len(state["epochs"]):
+            raise ValueError(f"the saved AUM is not one of {self.n_samples} samples: margins are {list(rows.shape)}")
+        self._margins = {int(e): row.clone() for e, row in zip(state["epochs"], rows.float().cpu(), strict=True)}
+        self.table = None
+        if "table.directions" in state:
+            self.table = SaliencyTable(*state["table.directions"].shape)
+            self.table.load_state_dict({n.removeprefix("table."): t for n, t in state.items() if n[:6] == "table."})
+
+    def __repr__(self) -> str:
+        return f"AUM(n_samples={self.n_samples}, saliency={self.saliency})"
+
+    def _row(self, epoch: int) -> Tensor:
+        if epoch not in self._margins:
+            self._margins[epoch] = torch.full((self.n_samples,), math.nan)
+        return self._margins[epoch]
+
+    def _stacked(self) -> Tensor:
+        """Return the margins of all epochs in their order, so that sums do not depend on who was merged first."""
+        rows = [self._margins[epoch] for epoch in sorted(self._margins)]
+        return torch.stack(rows) if rows else torch.empty(0, self.n_samples)
+
+    def _n_classes(self) -> int:
+        return 0 if self.table is None else self.table.directions.shape[1]
+
+
+class BalancedBatchSampler(Sampler[list[int]]):
+    """Batches with as many high-AUM as low-AUM samples, for `GuidedMixup(pool="batch")`.
+
+    High and low samples alternate, in an order drawn anew in each epoch; a batch of odd size has one more of
+    either. Every sample comes at least once per epoch: of unequal categories, the smaller one starts again,
+    newly shuffled.
+
+    Parameters
+    ----------
+    high
+        Which samples are of the high category, bool `[N]`: the bound objective's `high`.
+    batch_size
+        At least 2.
+    seed
+        The order is a function of the seed and the epoch.
+    drop_last
+        Leave out a last batch that is not full.
+    num_replicas, rank
+        In distributed training, how many processes share the batches, and which one this is. All get equally
+        many batches: the first ones are repeated at the end if need be.
+
+    >>> high = torch.tensor([True, True, False, False, False])
+    >>> sampler = BalancedBatchSampler(high, batch_size=4)
+    >>> sampler.set_epoch(1)
+    >>> [high[batch].tolist() for batch in sampler]
+    [[True, False, True, False], [True, False]]
+    """
+
+    def __init__(
+        self,
+        high: Tensor,
+        batch_size: int,
+        *,
+        seed: int = 0,
+        drop_last: bool = False,
+        num_replicas: int = 1,
+        rank: int = 0,
+    ) -> None:
+        if not isinstance(high, Tensor):
+            raise TypeError(f"high must be a bool tensor [N], got {type(high).__name__}")
+        if high.dtype != torch.bool or high.ndim != 1:
+            raise ValueError(f"high must be a bool mask [N], got {high.dtype} {list(high.shape)}")
+        self._categories = [high.cpu().nonzero()[:, 0], (~high.cpu()).nonzero()[:, 0]]
+        if not all(len(members) for members in self._categories):
+            raise ValueError("high must name samples of both categories: all are of one")
+        self.batch_size = integer("batch_size", batch_size, low=2)
+        self.seed = integer("seed", seed, low=0)
+        self.drop_last = flag("drop_last", drop_last)
+        self.num_replicas = integer("num_replicas", num_replicas, low=1)
+        self.rank = integer("rank", rank, low=0)
+        if self.rank >= self.num_replicas:
+            raise ValueError(f"rank must be below num_replicas={num_replicas}, got {rank}")
+        self.epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the order of the next pass."""
+        self.epoch = integer("epoch", epoch, low=0)
+
+    @property
+    def sampler(self) -> BalancedBatchSampler:
+        """Itself: where Lightning, and accelerate on several processes, look for the `set_epoch` to call."""
+        return self
+
+    def __iter__(self) -> Iterator[list[int]]:
+        """Yield the batches of this rank, each a list of indices."""
+        generator = torch.Generator().manual_seed(_random.seed_from("balanced", self.seed, self.epoch))
+        longest = max(map(len, self._categories))
+        columns = [_cycled(members, longest, generator) for members in self._categories]
+        order = torch.stack(columns, dim=1).flatten().tolist()  # high, low, high, low, …
+        for batch in range(self.rank, len(self) * self.num_replicas, self.num_replicas):
+            start = batch % self._n_batches * self.batch_size
+            yield order[start : start + self.batch_size]
+
+    def __len__(self) -> int:
+        return math.ceil(self._n_batches / self.num_replicas)
+
+    @property
+    def _n_batches(self) -> int:
+        n = 2 * max(map(len, self._categories))
+        return n // self.batch_size if self.drop_last else math.ceil(n / self.batch_size)
+
+
+def _cycled(members: Tensor, n: int, generator: torch.Generator) -> Tensor:
+    """Return `n` members: shuffled, then as often as needed shuffled again."""
+    rounds = math.ceil(n / len(members))
+    shuffled = [members[_random.permutation(len(members), generator=generator)] for _ in range(rounds)]
+    return torch.cat(shuffled)[:n]

@@ -1,0 +1,417 @@
+r"""GuidedMixup: easy samples meet hard ones, chosen by how alike their gradients are.
+
+A first run trains plainly and measures each sample's area under the margin (`AUM`), which splits the training
+set into an easy category (high) and a hard or ambiguous one (low). In the second run, from the initial weights
+again, every sample is mixed with two samples of the *other* category: the one with the most similar saliency
+and the one with the most dissimilar.
+
+.. math::
+    \mathcal{L} = w_0 H(z, y) + w_1 H(\tilde z_{+}, \tilde y_{+}) + w_2 H(\tilde z_{-}, \tilde y_{-}), \qquad
+    \tilde z_{\pm} = f(\lambda h + (1-\lambda) h_{\pm}), \quad \lambda \sim \mathrm{Beta}(\alpha, \alpha)
+
+where h is the sentence vector, what the last linear layer f receives, and the partners :math:`\pm` maximise and
+minimise the cosine of the saliencies :math:`|\partial H/\partial z| = |\mathrm{softmax}(z) - \mathrm{onehot}(y)|`.
+
+Because f is affine, :math:`f(\lambda h + (1-\lambda) h_\pm) = \lambda z + (1-\lambda) z_\pm`, gradients
+included. The mixing is therefore done on the logits of one plain forward: nothing in the model is touched, so
+multiple choice, DistributedDataParallel, compiled and checkpointed models need no special case.
+
+References
+----------
+Park & Caragea, "On the Calibration of Pre-trained Language Models using Mixup Guided by Area Under the Margin
+and Saliency", ACL 2022.
+Pleiss et al., "Identifying Mislabeled Data using the Area Under the Margin Ranking", NeurIPS 2020.
+
+Deviations: this follows the paper where its published code differs; src/vicinal/cards/guidedmixup.md lists where.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn, Protocol, final, runtime_checkable
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from vicinal import _random, losses
+from vicinal._arrays import at_least_float32
+from vicinal._checks import choice, flag, freeze, number
+from vicinal._typing import Batch, Model
+from vicinal.mixing import mix
+from vicinal.objectives.base import CompositeObjective, Objective
+from vicinal.objectives.forward import call, locate
+from vicinal.objectives.guided.neighbours import arc_extremes, cosine_extremes, directions
+from vicinal.objectives.guided.saliency import SaliencyTable, check_index
+from vicinal.objectives.transformers import head_name
+
+__all__ = ["BoundGuidedMixup", "GuidedMixup", "GuidedPlan"]
+
+
+@runtime_checkable
+class _Tracker(Protocol):
+    """What `bind` takes: an `AUM` tracker."""
+
+    table: SaliencyTable | None
+
+    def values(self) -> Tensor: ...
+
+
+@final
+@dataclass(frozen=True, kw_only=True, repr=False)
+class GuidedMixup(Objective):
+    """Mix across the AUM categories, guided by saliency; made ready by `bind`.
+
+    Parameters
+    ----------
+    alpha
+        α ≥ 0 of Beta(α, α); the paper's is 0.4.
+    weights
+        Of the clean loss, of the similar and of the dissimilar mix: the paper's 0.8, 0.1, 0.1. A term with
+        weight 0 is left out: `(0.9, 0.0, 0.1)` and `(0.9, 0.1, 0.0)` are the ablations −similar and −dissimilar.
+    quantile, threshold
+        Where the categories part: at a quantile of the AUM, or at a value. Low is below, high is at or above.
+        With neither it is the median, as in the paper.
+    pool
+        Where partners are looked for: `"batch"` (use it with a `BalancedBatchSampler`), or `"set"`, the whole
+        opposite category of the training set, from a table of saliencies that each batch refreshes for its own
+        samples.
+    saliency
+        `"logits"`, or `"hidden"`: the signed gradient with respect to the sentence vector, Wᵀ(p − onehot(y)).
+    split
+        `"aum"`, or `"random"` categories of the same sizes (the ablation −AUM).
+    partner
+        `"saliency"`, or `"random"` of the other category (the ablation −Saliency).
+    per_sample
+        Draw one λ per sample instead of one per batch.
+    label_smoothing
+        σ of the labels before they are mixed, σ/(K − 1) on each other class; the clean loss stays hard.
+
+    Notes
+    -----
+    With two classes both entries of |p − onehot(y)| are equal and every cosine is 1. Then `"hidden"` is used, with
+    a warning: there all gradients are multiples of one vector, w₁ − w₀, with a sign that the label decides, so
+    the most similar are the samples of the same label and the most dissimilar those of the other, and one of
+    them is drawn at random.
+
+    >>> from vicinal import AUM, GuidedMixup
+    >>> model, x, y, index = torch.nn.Linear(4, 3), torch.randn(8, 4), torch.arange(8) % 3, torch.arange(8)
+    >>> aum = AUM(n_samples=8)
+    >>> aum.update(model(x), y, index, epoch=0)  # in every step of a first, plain run
+    >>> objective = GuidedMixup().bind(aum)
+    >>> list(objective.terms(model, x, y, index=index))
+    ['clean', 'similar', 'dissimilar']
+    """
+
+    alpha: float = 0.4
+    weights: tuple[float, float, float] = (0.8, 0.1, 0.1)
+    quantile: float | None = None
+    threshold: float | None = None
+    pool: str = "batch"
+    saliency: str = "logits"
+    split: str = "aum"
+    partner: str = "saliency"
+    per_sample: bool = False
+    label_smoothing: float = 0.0
+
+    def __post_init__(self) -> None:
+        if isinstance(self.weights, str) or not isinstance(self.weights, Sequence) or len(self.weights) != 3:
+            raise ValueError(f"weights must be three numbers (clean, similar, dissimilar), got {self.weights!r}")
+        weights = tuple(number("weights", w, low=0) for w in self.weights)
+        if not any(weights):
+            raise ValueError(f"weights must not all be 0, got {self.weights!r}")
+        if self.quantile is not None and self.threshold is not None:
+            raise ValueError(
+                f"give quantile or threshold, not both, got quantile={self.quantile!r} and threshold={self.threshold!r}"
+            )
+        freeze(
+            self,
+            alpha=number("alpha", self.alpha, low=0, infinite=True),
+            weights=weights,
+            quantile=None if self.quantile is None else number("quantile", self.quantile, low=0, high=1),
+            threshold=None if self.threshold is None else number("threshold", self.threshold),
+            pool=choice("pool", self.pool, ("batch", "set")),
+            saliency=choice("saliency", self.saliency, ("logits", "hidden")),
+            split=choice("split", self.split, ("aum", "random")),
+            partner=choice("partner", self.partner, ("saliency", "random")),
+            per_sample=flag("per_sample", self.per_sample),
+            label_smoothing=number("label_smoothing", self.label_smoothing, low=0, high=1),
+        )
+
+    def bind(
+        self,
+        aum: _Tracker,
+        *,
+        dataset: Any = None,
+        collate_fn: Callable[[list[Any]], Any] | None = None,
+        generator: torch.Generator | None = None,
+    ) -> BoundGuidedMixup:
+        """Return this objective with the categories that `aum` gives, ready to train with.
+
+        Parameters
+        ----------
+        aum
+            The `AUM` of a first run, in which every sample of the training set was seen. `pool="set"` starts
+            from its table: make it with `AUM(n_samples, saliency=True)`.
+        dataset, collate_fn
+            Required for `pool="set"`: the partners found are loaded as `collate_fn([dataset[i], …])`, which
+            returns `(x, y)` (more may follow), or a mapping with `"labels"`.
+        generator
+            Where the categories of `split="random"` come from.
+        """
+        if not isinstance(aum, _Tracker):
+            raise TypeError(f"aum must be an AUM tracker, got {aum!r}")
+        if self.pool == "set" and (dataset is None or collate_fn is None):
+            raise ValueError("pool='set' loads the partners it finds: bind(aum, dataset=…, collate_fn=…)")
+        high = self._split(aum.values(), generator)
+        table = None
+        if self.pool == "set" and self.partner == "saliency":
+            if aum.table is None:
+                raise ValueError(
+                    "pool='set' starts from the first run's saliencies: track it with AUM(n_samples, saliency=True)"
+                )
+            table = aum.table.copy()
+            table.stamp.zero_()
+        return BoundGuidedMixup(self, high, table, dataset, collate_fn)
+
+    def terms(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Refuse: there is no loss without the AUM of a first run."""
+        raise ValueError(
+            "GuidedMixup needs the AUM of a first run: train plainly while `aum = AUM(n_samples)` records each "
+            "batch by `aum.update(logits, y, index, epoch=epoch)`, then train with `GuidedMixup(…).bind(aum)`"
+        )
+
+    def __call__(
+        self,
+        model: Model,
+        x: Batch,
+        y: Tensor,
+        *,
+        index: Tensor | None = None,
+        epoch: float | None = None,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        """Refuse: there is no loss without the AUM of a first run."""
+        self.terms()
+
+    def _split(self, aum: Tensor, generator: torch.Generator | None) -> Tensor:
+        """Return which samples are high, bool `[N]`."""
+        threshold = self.threshold
+        if threshold is None:
+            threshold = float(np.quantile(aum.numpy(), 0.5 if self.quantile is None else self.quantile))
+        high = aum >= threshold
+        if not 0 < int(high.sum()) < len(high):
+            what = "below" if bool(high.all()) else "at or above"
+            raise ValueError(
+                f"no sample has an AUM {what} the threshold {threshold:g} (from {aum.min():g} to {aum.max():g}), so "
+                "there is no other category to mix with: choose another threshold or quantile"
+            )
+        return high if self.split == "aum" else high[_random.permutation(len(high), generator=generator)]
+
+
+@dataclass(frozen=True, eq=False)
+class GuidedPlan:
+    """Who is mixed with whom: rows of the batch, or samples of the training set."""
+
+    lam: Tensor
+    """The weight of the row itself, float32 `[B]`."""
+    similar: Tensor
+    """The partner with the most similar saliency, int64 `[B]`."""
+    dissimilar: Tensor
+    """The partner with the least similar one, int64 `[B]`."""
+
+
+@final
+class BoundGuidedMixup(CompositeObjective):
+    """A `GuidedMixup` with its categories; made by `GuidedMixup(…).bind(aum)`."""
+
+    def __init__(
+        self,
+        objective: GuidedMixup,
+        high: Tensor,
+        table: SaliencyTable | None,
+        dataset: Any,
+        collate_fn: Callable[[list[Any]], Any] | None,
+    ) -> None:
+        self.objective = objective
+        self.high = high
+        """Which samples of the training set are of the high category, bool `[N]`: for `BalancedBatchSampler`."""
+        self.plain_batches = 0
+        """How many batches lacked a category and were trained on plainly (`pool="batch"`)."""
+        self._table, self._dataset, self._collate_fn = table, dataset, collate_fn
+        self._steps = 0
+        self._warned = False
+
+    def terms(
+        self,
+        model: Model,
+        x: Batch,
+        y: Tensor,
+        *,
+        index: Tensor | None = None,
+        epoch: float | None = None,
+        generator: torch.Generator | None = None,
+    ) -> dict[str, Tensor]:
+        """Return the weighted terms whose sum is the loss: `clean`, `similar` and `dissimilar`."""
+        where = check_index(index, len(y), len(self.high), needed_by="GuidedMixup")
+        if y.is_floating_point():
+            raise ValueError(f"GuidedMixup needs integer labels [B], got {y.dtype} {list(y.shape)}")
+        logits = call(model, x)
+        if logits.ndim == 2 and logits.shape[1] < 2:
+            raise ValueError(f"GuidedMixup needs at least two classes, got logits {list(logits.shape)}")
+        clean = losses.loss(logits, y).mean()
+        plan = self.plan(model, logits, y, where, generator=generator)
+        if plan is None:  # nobody to mix with: the batch costs its plain cross-entropy
+            self.plain_batches += 1
+            return {"clean": clean, "similar": torch.zeros_like(clean), "dissimilar": torch.zeros_like(clean)}
+        weights = dict(zip(("clean", "similar", "dissimilar"), self.objective.weights, strict=True))
+        partners = {name: getattr(plan, name) for name in ("similar", "dissimilar") if weights[name]}
+        others, labels, partners = self._others(model, logits, y, partners)
+        lam = plan.lam.to(logits.device)
+        terms = {"clean": weights["clean"] * clean}
+        for name in ("similar", "dissimilar"):
+            terms[name] = torch.zeros_like(clean)
+            if name in partners:
+                mixed = mix(at_least_float32(logits), at_least_float32(others[partners[name]]), lam)
+                loss = losses.mixed_cross_entropy(
+                    mixed, y, labels[partners[name]], lam, label_smoothing=self.objective.label_smoothing
+                )
+                terms[name] = weights[name] * loss.mean()
+        return terms
+
+    def plan(
+        self, model: Model, logits: Tensor, y: Tensor, index: Tensor, *, generator: torch.Generator | None = None
+    ) -> GuidedPlan | None:
+        """Draw λ and choose the partners of a batch; None if the batch lacks a category.
+
+        Partners are rows of the batch, or with `pool="set"` positions in the training set, whose table of
+        saliencies is refreshed for this batch first.
+        """
+        spec = self.objective
+        toward, labels = directions(logits.detach(), y.long()).cpu(), y.cpu()
+        high = self.high[index]
+        self._steps += 1
+        if spec.pool == "set":
+            rows = self.high
+            if self._table is not None:
+                self._table.write(index, toward, labels, self._steps)
+                toward, labels = self._table.directions, self._table.labels
+        else:
+            rows, index = high, torch.arange(len(high))
+            if bool(high.all()) or not bool(high.any()):
+                return None
+        lam = _random.beta(spec.alpha, len(high) if spec.per_sample else 1, generator=generator)
+        similar, dissimilar = torch.empty_like(index), torch.empty_like(index)
+        compared = self._compared(model, toward) if spec.partner == "saliency" else toward
+        for category in (False, True):
+            own, other = (high == category).nonzero()[:, 0], (rows != category).nonzero()[:, 0]
+            found = self._search(compared, labels, index[own], other, generator)
+            similar[own], dissimilar[own] = (other[chosen] for chosen in found)
+        return GuidedPlan(lam.float().expand(len(high)), similar, dissimilar)
+
+    def all_reduce(self, group: dist.ProcessGroup | None = None) -> None:
+        """Merge the saliency tables of all ranks, of `pool="set"`; call it on every rank at the end of an epoch."""
+        if self._table is not None:
+            self._table.all_reduce(group)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Return the training state as tensors: the categories, the counters and the saliency table."""
+        counters = {"plain_batches": torch.tensor(self.plain_batches), "steps": torch.tensor(self._steps)}
+        table = {} if self._table is None else self._table.state_dict()
+        return {"high": self.high.clone(), **counters, **{f"table.{name}": t for name, t in table.items()}}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Restore what `state_dict` returned."""
+        if state["high"].shape != self.high.shape:
+            raise ValueError(f"the saved state is of {len(state['high'])} samples, this objective of {len(self.high)}")
+        if self._table is not None:
+            self._table.load_state_dict({n.removeprefix("table."): t for n, t in state.items() if n[:6] == "table."})
+        self.high = state["high"].to("cpu", torch.bool, copy=True)
+        self.plain_batches, self._steps = int(state["plain_batches"]), int(state["steps"])
+
+    def __repr__(self) -> str:
+        return f"{self.objective!r}.bind(<AUM of {len(self.high)} samples>)"
+
+    def _compared(self, model: Model, toward: Tensor) -> Tensor:
+        """Return the vectors whose cosines are compared, from the gradients' directions at the logits."""
+        n_classes = toward.shape[1]
+        if n_classes == 2:
+            if self.objective.saliency == "logits" and not self._warned:
+                self._warned = True
+                warnings.warn(
+                    "with two classes every logit saliency |p - onehot(y)| points the same way, so GuidedMixup uses "
+                    "saliency='hidden': similar partners have the same label, dissimilar ones the other",
+                    stacklevel=4,
+                )
+            return toward
+        if self.objective.saliency == "logits":
+            return toward.abs()
+        parent, key = locate(model, head_name(model))
+        weight = parent.get_submodule(key).weight
+        if not isinstance(weight, Tensor) or len(weight) not in (1, n_classes):
+            raise ValueError(f"saliency='hidden' needs a linear head with {n_classes} outputs; use saliency='logits'")
+        if len(weight) == 1:  # multiple choice: each choice has its own sentence vector, and w is common to all
+            return toward
+        # Cosines of Wᵀg and Wᵀg' only need W Wᵀ: with its square root, K numbers stand for the D of the vector.
+        gram = weight.detach().to("cpu", torch.float64)
+        values, vectors = torch.linalg.eigh(gram @ gram.T)
+        root: Tensor = vectors * values.clamp_min(0).sqrt()
+        return (toward.double() @ root).to(toward.dtype)
+
+    def _search(
+        self, compared: Tensor, labels: Tensor, own: Tensor, other: Tensor, generator: torch.Generator | None
+    ) -> tuple[Tensor, Tensor]:
+        """Return the most and the least similar of the rows `other` for each of the rows `own`."""
+        if self.objective.partner == "random":
+            similar, dissimilar = _random.integers(len(other), 2 * len(own), generator=generator).chunk(2)
+            return similar, dissimilar
+        if compared.shape[1] == 2:
+            same = labels[own]
+            return (
+                _any_with(same, labels[other], generator=generator),
+                _any_with(1 - same, labels[other], generator=generator),
+            )
+        if compared.shape[1] == 3 and self.objective.saliency == "logits" and len(own) >= _MANY:
+            return arc_extremes(compared[own], compared[other], labels[other])
+        return cosine_extremes(compared[own], compared[other])
+
+    def _others(
+        self, model: Model, logits: Tensor, y: Tensor, partners: dict[str, Tensor]
+    ) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+        """Return the logits and labels among which the partners are, and their rows there."""
+        if self.objective.pool == "batch" or not partners:
+            return logits, y, {name: rows.to(y.device) for name, rows in partners.items()}
+        chosen, rows = torch.unique(torch.stack(list(partners.values())), return_inverse=True)
+        x, labels = _load(self._dataset, self._collate_fn, chosen.tolist(), y.device)
+        found = call(model, x)
+        losses.check_targets(found, labels)
+        return found, labels, dict(zip(partners, rows.to(y.device), strict=True))
+
+
+_MANY = 32  # from so many queries on, sorting the candidates is cheaper than a product with them
+
+
+def _any_with(wanted: Tensor, labels: Tensor, *, generator: torch.Generator | None) -> Tensor:
+    """Draw, for each wanted label, one of the rows that have it; one of all where none has."""
+    chosen = torch.empty_like(wanted)
+    for label in (0, 1):
+        rows, having = (wanted == label).nonzero()[:, 0], (labels == label).nonzero()[:, 0]
+        if len(having) == 0:
+            having = torch.arange(len(labels))
+        chosen[rows] = having[_random.integers(len(having), len(rows), generator=generator)]
+    return chosen
+
+
+def _load(dataset: Any, collate_fn: Any, index: list[int], device: torch.device) -> tuple[Batch, Tensor]:
+    """Return x and y of the samples, on the device."""
+    batch = collate_fn([dataset[i] for i in index])
+    if isinstance(batch, Mapping) and "labels" in batch:
+        x = {name: t.to(device) for name, t in batch.items() if name not in ("labels", "index")}
+        return x, batch["labels"].to(device)
+    if isinstance(batch, Sequence) and len(batch) >= 2:
+        x, y = batch[:2]
+        return {k: t.to(device) for k, t in x.items()} if isinstance(x, Mapping) else x.to(device), y.to(device)
+    raise ValueError(f"collate_fn must return (x, y) or a mapping with 'labels', got {type(batch).__name__}")

@@ -1,0 +1,1 @@
+"""PuzzleMix: the objective, and the puzzle that it solves."""

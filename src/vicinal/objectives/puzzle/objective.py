@@ -1,0 +1,402 @@
+r"""PuzzleMix: cut both images into blocks, keep the salient ones, and move them so that more of them fit.
+
+.. math::
+    \tilde x = M \odot T(x) + (1 - M) \odot T'(x_\pi), \qquad
+    \mathcal{L} = \bar M H(f(\tilde x), y) + (1 - \bar M) H(f(\tilde x), y_\pi)
+
+where the mask M, with values 0, ½ and 1 on n × n blocks, minimises the saliency that is lost, plus smoothness,
+plus a prior for :math:`\lambda \sim \mathrm{Beta}(\alpha,\alpha)` (`mask_costs` has the energy); the transports T and
+T' move salient blocks of each image to where the mask shows it (`transport_plan`); :math:`\bar M` is the mean of the
+mask. Saliency is the gradient of the clean loss at the input, :math:`s = \sqrt{\mathrm{mean}_c\, g_c^2}`.
+
+References
+----------
+Kim, Choo & Song, "Puzzle Mix: Exploiting Saliency and Local Statistics for Optimal Mixup", ICML 2020.
+
+Deviations from the published code: costs stay floating point, where it scales them to int32, which overflows at
+16 × 16 blocks for a block with 8 % of the saliency; the whole batch is solved at once, exactly or nearly so,
+instead of by α-β swaps; the transport runs until it converges (the paper's Algorithm 1), not n rounds, and the
+places that it leaves empty are filled, so that it is a permutation; an image without gradient has uniform
+saliency, not NaN; images need not be square or have three channels; the loss is cross-entropy, not the binary
+cross-entropy of the softmax, and `clean_weight` is on that scale; the transport's resolution is given in blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor, nn
+
+from vicinal import _random, losses
+from vicinal._arrays import at_least_float32
+from vicinal._checks import choice, flag, freeze, integer, number
+from vicinal._typing import Batch, Model
+from vicinal.mixing import PairPlan
+from vicinal.objectives.base import MixingObjective
+from vicinal.objectives.forward import call, map_floating, the_floating, unwrap
+from vicinal.objectives.puzzle.blocks import (
+    SOLVERS,
+    MaskCosts,
+    apply_transport,
+    block_saliency,
+    gradient_saliency,
+    mask_costs,
+    mask_energy,
+    mix_blocks,
+    refine,
+    solve_masks,
+    transport_plan,
+)
+
+__all__ = [
+    "MaskCosts",
+    "PuzzleMix",
+    "PuzzlePlan",
+    "apply_transport",
+    "block_saliency",
+    "mask_costs",
+    "mask_energy",
+    "mix_blocks",
+    "saliency",
+    "solve_masks",
+    "transport_plan",
+]
+
+
+def saliency(model: Model, x: Batch, y: Tensor, *, label_smoothing: float = 0.0) -> Tensor:
+    r"""Return how much each pixel matters to the loss: :math:`s = \sqrt{\mathrm{mean}_c\, g_c^2}`, `[B, H, W]`.
+
+    The model runs in eval mode, which is undone afterwards, so BatchNorm statistics stay as they are; gradients
+    are taken with respect to the input only, and no parameter's `.grad` is touched.
+
+    Parameters
+    ----------
+    model, x, y
+        As for any objective; x holds images `[B, …, H, W]`.
+    label_smoothing
+        ε of the loss whose gradient is taken.
+
+    >>> model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10))
+    >>> saliency(model, torch.randn(4, 1, 8, 8), torch.randint(10, (4,))).shape
+    torch.Size([4, 8, 8])
+    """
+    gradient, _ = _input_gradient(model, x, y, label_smoothing=label_smoothing)
+    return gradient_saliency(gradient)
+
+
+@dataclass(frozen=True, eq=False)
+class PuzzlePlan(PairPlan):
+    """A pair plan with the solved puzzle: λ is the mean of each row's mask."""
+
+    masks: Tensor = field(kw_only=True)
+    """The share of the row itself in each block, `[B, n, n]`."""
+    source: Tensor = field(kw_only=True)
+    """Which of its own blocks each block shows, `[B, n²]`."""
+    partner_source: Tensor = field(kw_only=True)
+    """Which of its partner's blocks each block shows, `[B, n²]`."""
+    noise: Tensor | None = field(default=None, kw_only=True)
+    """What is added to the images before they are cut, of the shape of the batch."""
+    noisy: tuple[bool, bool] = field(default=(False, False), kw_only=True)
+    """Whether it is added to the row itself, and to its partner."""
+    clean: Tensor | None = field(default=None, kw_only=True)
+    """The loss of each clean row, `[B]`, if it is a part of the objective's loss."""
+
+    def beside_clean(self) -> PuzzlePlan:
+        """Return the plan for `[x; x]` whose first half stays clean: all of its mask is its own, in place."""
+        lam, partner = self._beside_clean()
+        in_place = _in_place(len(self.lam), self.masks.shape[-1], self.masks.device)
+        return replace(
+            self,
+            lam=lam,
+            partner=partner,
+            masks=torch.cat([torch.ones_like(self.masks), self.masks]),
+            source=torch.cat([in_place, self.source]),
+            partner_source=torch.cat([in_place, self.partner_source]),
+            noise=None if self.noise is None else torch.cat([torch.zeros_like(self.noise), self.noise]),
+        )
+
+    def mix(self, x: Tensor) -> Tensor:
+        """Return the mixed images."""
+        if 2 * len(x) == len(self.partner):
+            x = torch.cat([x, x])
+        own, other = (x if self.noise is None or not on else (x + self.noise).to(x.dtype) for on in self.noisy)
+        return mix_blocks(own, other.index_select(0, self.partner), self.masks, self.source, self.partner_source)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class PuzzleMix(MixingObjective):
+    """Fit the salient blocks of two images into one; labels are mixed by the share each has of the mask.
+
+    Parameters
+    ----------
+    alpha
+        α ≥ 0 of Beta(α, α), one λ per batch, which the masks lean to; 0 is plain training, without
+        saliency or `clean_weight`.
+    block_counts
+        n, the blocks a side, is drawn per batch from those of these that divide both sides of the images.
+    labels
+        L ≥ 2, the values that a mask can take: 0, 1/(L − 1), …, 1.
+    beta, gamma, eta
+        Weights of the masks' smoothness, of the images' smoothness across the cuts relative to it, and of the
+        prior that pulls the masks to λ.
+    neighbour_size
+        The side, in pixels, of the squares that are compared across the cuts.
+    transport
+        Whether blocks move.
+    transport_eps
+        ε > 0: the price of moving a block far.
+    transport_blocks
+        Blocks move on the finest grid that divides the masks' blocks and has at most so many blocks a side (on
+        the masks' own if that is finer): 8 is the authors' 4-pixel blocks on 32 × 32 images.
+    solver
+        `"fast"` or `"exact"`, see `solve_masks`.
+    clean_weight
+        Adds this times the loss of the clean batch. The saliency then comes from the same forward, in the
+        model's own mode.
+    adv_eps, adv_prob
+        With probability `adv_prob` each, the images and their partners carry adversarial noise of at most
+        `adv_eps`/255 (one signed gradient step from a random start, scaled by a uniform number).
+    mean, std
+        What images were normalised with, one number or one per channel: `x * std + mean` lies in [0, 1]. Sets the
+        scale of `gamma` and of `adv_eps`; 0 and 1 take images as they are.
+    label_smoothing
+        ε of each label before it is mixed; 0 unless asked for.
+
+    >>> objective = PuzzleMix(block_counts=(2, 4))
+    >>> model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10))
+    >>> loss = objective(model, torch.rand(8, 1, 8, 8), torch.randint(10, (8,)))
+    """
+
+    alpha: float = 1.0
+    block_counts: Sequence[int] = (2, 4, 8, 16)
+    labels: int = 3
+    beta: float = 1.2
+    gamma: float = 0.5
+    eta: float = 0.2
+    neighbour_size: int = 4
+    transport: bool = True
+    transport_eps: float = 0.8
+    transport_blocks: int = 8
+    solver: str = "fast"
+    clean_weight: float = 0.0
+    adv_eps: float = 10.0
+    adv_prob: float = 0.0
+    mean: float | Sequence[float] = 0.0
+    std: float | Sequence[float] = 1.0
+    label_smoothing: float = 0.0
+
+    def __post_init__(self) -> None:
+        counts = self.block_counts
+        if not isinstance(counts, Sequence) or not counts:
+            raise ValueError(f"block_counts must be a non-empty list of integers of at least 2, got {counts!r}")
+        freeze(
+            self,
+            alpha=number("alpha", self.alpha, low=0, infinite=True),
+            block_counts=tuple(integer("block_counts", n, low=2) for n in counts),
+            labels=integer("labels", self.labels, low=2),
+            beta=number("beta", self.beta, low=0),
+            gamma=number("gamma", self.gamma, low=0),
+            eta=number("eta", self.eta, low=0),
+            neighbour_size=integer("neighbour_size", self.neighbour_size, low=1),
+            transport=flag("transport", self.transport),
+            transport_eps=number("transport_eps", self.transport_eps, above=0),
+            transport_blocks=integer("transport_blocks", self.transport_blocks, low=2),
+            solver=choice("solver", self.solver, SOLVERS),
+            clean_weight=number("clean_weight", self.clean_weight, low=0),
+            adv_eps=number("adv_eps", self.adv_eps, low=0, high=255),
+            adv_prob=number("adv_prob", self.adv_prob, low=0, high=1),
+            mean=_per_channel("mean", self.mean),
+            std=_per_channel("std", self.std, above=0),
+            label_smoothing=number("label_smoothing", self.label_smoothing, low=0, high=1),
+        )
+
+    def draw(self, model: Model, x: Batch, y: Tensor, *, generator: torch.Generator | None = None) -> PuzzlePlan:
+        """Draw λ, the partners, the number of blocks and the noise; then look at the saliency and solve the puzzle."""
+        image = the_floating(x)
+        counts = self._fitting_counts(image)
+        lam = float(_random.beta(self.alpha, 1, generator=generator))
+        partner = _random.permutation(len(y), generator=generator).to(image.device)
+        blocks = counts[int(_random.integers(len(counts), 1, generator=generator))]
+        if self.alpha == 0:
+            return _unmixed(partner, blocks)
+        if self.clean_weight:
+            _refuse_static_graph(model)
+        pixels = self._pixels(image)
+        start, noisy = self._random_start(pixels, generator)
+        gradient, clean = _input_gradient(
+            model,
+            x if start is None else map_floating(x, lambda t: (t + start / self._scale(t)).to(t.dtype)),
+            y,
+            keep_graph=self.clean_weight > 0,
+            label_smoothing=self.label_smoothing,
+        )
+        salient = gradient_saliency(gradient)
+        costs = mask_costs(
+            pixels,
+            block_saliency(salient, blocks),
+            partner,
+            lam,
+            labels=self.labels,
+            beta=self.beta,
+            gamma=self.gamma,
+            eta=self.eta,
+            neighbour_size=self.neighbour_size,
+        )
+        masks = solve_masks(costs, solver=self.solver)
+        masks, plans = self._transport(masks, salient, partner)
+        return PuzzlePlan(
+            masks.mean((1, 2)).float(),
+            partner,
+            masks=masks,
+            source=plans[0],
+            partner_source=plans[1],
+            noise=None if start is None else self._noise(pixels, start, gradient, generator),
+            noisy=noisy,
+            clean=clean,
+        )
+
+    def forward(self, model: Model, x: Batch, plan: PuzzlePlan) -> Tensor:
+        """Return the logits of the assembled images."""
+        return call(model, map_floating(x, plan.mix))
+
+    def loss(self, logits: Tensor, y: Tensor, plan: PuzzlePlan) -> Tensor:
+        """Return the mixed cross-entropy of each row, and `clean_weight` times the clean one."""
+        mixed = losses.mixed_loss(logits, y, plan.weights, plan.partners, label_smoothing=self.label_smoothing)
+        return mixed if plan.clean is None else mixed + self.clean_weight * plan.clean
+
+    def _fitting_counts(self, image: Tensor) -> list[int]:
+        if image.ndim < 3:
+            raise ValueError(f"PuzzleMix needs images [B, …, H, W], got {list(image.shape)}")
+        height, width = image.shape[-2:]
+        fitting = [n for n in self.block_counts if height % n == 0 and width % n == 0]
+        if not fitting:
+            allowed = [n for n in range(2, min(height, width) + 1) if height % n == 0 and width % n == 0]
+            raise ValueError(
+                f"block_counts must have a number that divides both sides of {height} × {width} images "
+                f"({', '.join(map(str, allowed)) or 'there is none: crop or pad them'}), got {self.block_counts}"
+            )
+        return fitting
+
+    def _transport(self, masks: Tensor, salient: Tensor, partner: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """Return the masks on the transport's grid, and the plans of both images."""
+        if not self.transport:
+            in_place = _in_place(len(masks), masks.shape[-1], masks.device)
+            return masks, (in_place, in_place)
+        height, width = salient.shape[-2:]
+        masks = refine(masks, self.transport_blocks, height=height, width=width)
+        share = block_saliency(salient, masks.shape[-1])
+        # Both images' plans in one go.
+        wanted, shares = torch.cat([masks, 1 - masks]), torch.cat([share, share.index_select(0, partner)])
+        own, other = transport_plan(wanted, shares, eps=self.transport_eps).chunk(2)
+        return masks, (own, other)
+
+    def _scale(self, image: Tensor) -> Tensor:
+        return _channels("std", self.std, image)
+
+    def _pixels(self, image: Tensor) -> Tensor:
+        pixels = image.detach().to(torch.float64 if image.dtype == torch.float64 else torch.float32)
+        pixels = pixels * self._scale(pixels) + _channels("mean", self.mean, pixels)
+        if self.adv_prob and not bool(((pixels > -1e-2) & (pixels < 1.01)).all()):
+            raise ValueError(
+                "mean and std must bring x to [0, 1] as x * std + mean for the adversarial noise, "
+                f"got values from {pixels.min():.4g} to {pixels.max():.4g}"
+            )
+        return pixels
+
+    def _random_start(
+        self, pixels: Tensor, generator: torch.Generator | None
+    ) -> tuple[Tensor | None, tuple[bool, bool]]:
+        """Return uniform noise within ε that keeps pixels in [0, 1], and whom it is for."""
+        if not self.adv_prob:
+            return None, (False, False)
+        own, other = _random.coin(self.adv_prob, 2, generator=generator).tolist()
+        if not (own or other):
+            return None, (False, False)
+        noise = (2 * _random.uniform_like(pixels, generator=generator) - 1) * (self.adv_eps / 255)
+        return (pixels + noise).clamp(0, 1) - pixels, (own, other)
+
+    def _noise(self, pixels: Tensor, start: Tensor, gradient: Tensor, generator: torch.Generator | None) -> Tensor:
+        """Return the noise after one signed gradient step, within ε, scaled by a uniform number, in units of x."""
+        limit = self.adv_eps / 255
+        noise = (start + (limit + 2 / 255) * gradient.sign()).clamp(-limit, limit)
+        noise = noise * _random.uniform_like(noise.new_empty(()), generator=generator)
+        return ((pixels + noise).clamp(0, 1) - pixels) / self._scale(pixels)
+
+
+def _input_gradient(
+    model: Model, x: Batch, y: Tensor, *, keep_graph: bool = False, label_smoothing: float = 0.0
+) -> tuple[Tensor, Tensor | None]:
+    """Return the gradient of the loss at the input; and the loss of each row with its graph, if that is kept."""
+    module = unwrap(model)  # a wrapper's bookkeeping (DistributedDataParallel) is for the training forward only
+    leaf = the_floating(x).detach().requires_grad_()
+    with nullcontext() if keep_graph else _evaluating(module), torch.enable_grad():
+        # A copy, for models whose first layer works in place.
+        rows = losses.loss(call(module, map_floating(x, lambda _: leaf.clone())), y, label_smoothing=label_smoothing)
+        gradient = None
+        try:
+            if rows.requires_grad:
+                (gradient,) = torch.autograd.grad(rows.sum(), leaf, retain_graph=keep_graph, allow_unused=True)
+        except RuntimeError as error:
+            if "use_reentrant" not in str(error):
+                raise
+            raise ValueError(
+                "saliency needs the gradient at the input alone, which a reentrant checkpoint cannot give: "
+                "use checkpoint(..., use_reentrant=False)"
+            ) from error
+    if gradient is None:
+        raise ValueError(
+            "saliency needs the gradient at the input, which does not reach it: a part of the model detaches, or runs "
+            "without gradients (torch.no_grad, torch.inference_mode)"
+        )
+    if not keep_graph:
+        return at_least_float32(gradient), None
+    return at_least_float32(gradient), rows if torch.is_grad_enabled() else rows.detach()
+
+
+@contextmanager
+def _evaluating(module: nn.Module) -> Iterator[None]:
+    """Put every submodule in eval mode, and back in the mode it was in."""
+    training = [m for m in module.modules() if m.training]
+    try:
+        for m in training:
+            m.training = False
+        yield
+    finally:
+        for m in training:
+            m.training = True
+
+
+def _unmixed(partner: Tensor, blocks: int) -> PuzzlePlan:
+    masks = torch.ones(len(partner), blocks, blocks, device=partner.device)
+    in_place = _in_place(len(partner), blocks, partner.device)
+    return PuzzlePlan(masks[:, 0, 0], partner, mixed=False, masks=masks, source=in_place, partner_source=in_place)
+
+
+def _in_place(n_rows: int, blocks: int, device: torch.device) -> Tensor:
+    return torch.arange(blocks**2, device=device).expand(n_rows, -1)
+
+
+def _refuse_static_graph(model: Model) -> None:
+    for module in model.modules():
+        if isinstance(module, nn.parallel.DistributedDataParallel) and module.static_graph:
+            raise ValueError(
+                "clean_weight must be 0 under DistributedDataParallel with static_graph=True, which allows one "
+                "forward a step: use static_graph=False"
+            )
+
+
+def _per_channel(name: str, value: float | Sequence[float], *, above: float | None = None) -> float | tuple[float, ...]:
+    if isinstance(value, Sequence) and value:
+        return tuple(number(name, v, above=above) for v in value)
+    return number(name, value, above=above)
+
+
+def _channels(name: str, value: float | Sequence[float], image: Tensor) -> Tensor:
+    if not isinstance(value, Sequence):
+        return torch.tensor(value, dtype=torch.float32).to(image.device)
+    if image.ndim < 4 or image.shape[-3] != len(value):
+        raise ValueError(f"{name} has {len(value)} numbers, which images {list(image.shape)} must have as channels")
+    return torch.tensor(value, dtype=torch.float32, device=image.device).view(-1, 1, 1)

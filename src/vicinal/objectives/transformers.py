@@ -1,0 +1,149 @@
+"""Where the parts of a transformer are, found by its structure and without importing transformers.
+
+Names are those of `named_modules()` inside DistributedDataParallel and compiled wrappers: what `mixed_at` takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import nn
+
+from vicinal._typing import Model
+from vicinal.objectives.forward import unwrap
+
+__all__ = ["counted_positions", "embeddings_name", "encoder_layer_names", "head_name", "padding_id"]
+
+
+def head_name(model: Model) -> str:
+    """Return the name of the `nn.Linear` that produces the logits.
+
+    It is the last one outside the encoder: `classifier` in BERT and DistilBERT (after `pre_classifier`),
+    `classifier.out_proj` in RoBERTa. In a model without an encoder it is the last linear layer of all.
+
+    >>> head_name(nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2), nn.Identity()))
+    '2'
+    """
+    modules = _modules(model)
+    encoder = _encoder(modules)
+    linears = [name for name, module in modules.items() if isinstance(module, nn.Linear)]
+    if encoder is not None:
+        # Some models (CamemBERT) register their head before their encoder, so order alone does not tell.
+        inside = _common_parent(_words(model, modules) or encoder, encoder) or encoder
+        linears = [name for name in linears if not _within(name, inside)]
+    if not linears:
+        raise ValueError(f"{_kind(model)} has no nn.Linear that produces its logits, so there is no head to mix at")
+    return linears[-1]
+
+
+def encoder_layer_names(model: Model) -> list[str]:
+    """Return the names of the encoder layers, in the order in which they run; none if there is no encoder.
+
+    The encoder is the largest `nn.ModuleList` with linear layers in it.
+    """
+    modules = _modules(model)
+    encoder = _encoder(modules)
+    if encoder is None:
+        return []
+    config = getattr(unwrap(model), "config", None)
+    if getattr(config, "is_encoder_decoder", False):
+        raise ValueError(f'{_kind(model)} has an encoder and a decoder, of which no layer can be mixed; choose "head"')
+    held = modules[encoder]._modules.values()
+    depth = getattr(config, "num_hidden_layers", len(held))
+    if depth != len(held) or len(set(held)) != len(held):
+        raise ValueError(
+            f"{_kind(model)} runs {depth} encoder layers but holds {len(set(held))}: it shares its layers among "
+            'depths, as ALBERT does, so one depth cannot be mixed alone; choose from 0 and "head"'
+        )
+    return [f"{encoder}.{k}" for k in range(len(held))]
+
+
+def embeddings_name(model: Model) -> str:
+    """Return the name of the module whose output enters the encoder: `bert.embeddings`, or an `nn.Embedding`.
+
+    >>> embeddings_name(nn.Sequential(nn.Embedding(10, 4), nn.Flatten(), nn.Linear(8, 2)))
+    '0'
+    """
+    modules = _modules(model)
+    name, encoder = _words(model, modules), _encoder(modules)
+    if name is None:
+        raise ValueError(f"{_kind(model)} has no nn.Embedding, so there are no token embeddings to mix")
+    if encoder is None:
+        return name
+    parent = name.rpartition(".")[0]
+    while parent and not _within(encoder, parent):
+        name, parent = parent, parent.rpartition(".")[0]
+    return name
+
+
+def padding_id(model: Model) -> int:
+    """Return the id of the model's padding token."""
+    modules = _modules(model)
+    words = _words(model, modules)
+    token = None if words is None else getattr(modules[words], "padding_idx", None)
+    if token is None:
+        token = getattr(getattr(unwrap(model), "config", None), "pad_token_id", None)
+    if token is None:
+        raise ValueError(f"{_kind(model)} does not say which token is its padding: pass the token's id as pad")
+    return int(token)
+
+
+def counted_positions(model: Model) -> int | None:
+    """Return the position of padding in a model that numbers positions by counting other tokens, else None.
+
+    RoBERTa and its kin do: the first token is number `padding_idx + 1`, and every PAD token `padding_idx`.
+    BERT numbers all columns from left to right.
+    """
+    inside = embeddings_name(model)
+    for name, module in _modules(model).items():
+        if _within(name, inside) and "position" in name.rpartition(".")[2] and isinstance(module, nn.Embedding):
+            return module.padding_idx
+    return None
+
+
+def _words(model: Model, modules: Mapping[str, nn.Module]) -> str | None:
+    """Return the name of the table of word vectors, if there is one."""
+    # transformers models know which of their tables holds the words; elsewhere it is the first.
+    known: Any = getattr(unwrap(model), "get_input_embeddings", None)
+    try:
+        table = known() if callable(known) else None
+    except NotImplementedError:
+        table = None
+    if table is not None:
+        return next((name for name, module in modules.items() if module is table), None)
+    return next((name for name, module in modules.items() if isinstance(module, nn.Embedding)), None)
+
+
+def _encoder(modules: Mapping[str, nn.Module]) -> str | None:
+    """Return the name of the largest outermost `nn.ModuleList` with linear layers in it, if there is one."""
+    lists = [
+        name
+        for name, module in modules.items()
+        if isinstance(module, nn.ModuleList) and any(isinstance(m, nn.Linear) for m in module.modules())
+    ]
+    outermost = [name for name in lists if not any(_within(name, other) for other in lists if other != name)]
+    return max(outermost, key=lambda name: sum(p.numel() for p in modules[name].parameters()), default=None)
+
+
+def _modules(model: Model) -> dict[str, nn.Module]:
+    """Return the named submodules, without the names that compiled wrappers add on the way."""
+    return {name.replace("_orig_mod.", ""): module for name, module in unwrap(model).named_modules() if name}
+
+
+def _within(name: str, parent: str) -> bool:
+    return name == parent or name.startswith(f"{parent}.")
+
+
+def _common_parent(a: str, b: str) -> str:
+    """Return the name of the smallest module that holds both, "" for the model itself."""
+    shared = []
+    for x, y in zip(a.split("."), b.split("."), strict=False):
+        if x != y:
+            break
+        shared.append(x)
+    return ".".join(shared)
+
+
+def _kind(model: Model) -> str:
+    return type(unwrap(model)).__name__

@@ -1,0 +1,211 @@
+r"""How a model behaves between its training samples, and beyond them.
+
+At :math:`x = \lambda x_i + (1-\lambda) x_j`, for random pairs of training samples, a prediction is a miss if it is
+neither :math:`y_i` nor :math:`y_j`. With λ outside [0, 1] the point lies beyond the pair, out of the data's hull.
+
+References
+----------
+Zhang, Cisse, Dauphin & Lopez-Paz, "mixup: Beyond Empirical Risk Minimization", ICLR 2018, Figure 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils.data import default_collate
+
+from vicinal import _random, losses
+from vicinal._arrays import at_least_float32
+from vicinal._checks import choice, integer, number
+from vicinal._typing import Model
+from vicinal.metrics.intervals import mean_interval, wilson
+from vicinal.mixing import mix
+from vicinal.objectives.forward import call, unwrap
+from vicinal.probes.base import arrays_of, device_of, floating_input, probing
+
+__all__ = ["BetweenCurves", "Curve", "between_samples"]
+
+Array: TypeAlias = NDArray[np.float64]
+
+_GRADIENTS = ("logits", "loss", "none")
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """A figure at each λ with the ends of its confidence interval, float64 `[L]` each."""
+
+    value: Array
+    low: Array
+    high: Array
+
+    def to_dict(self) -> dict[str, list[float]]:
+        """Return plain lists for a JSON file."""
+        return {name: ends.tolist() for name, ends in vars(self).items()}
+
+
+@dataclass(frozen=True, eq=False)
+class BetweenCurves:
+    """What a model does along segments between samples. Made by `between_samples`.
+
+    Attributes
+    ----------
+    n_pairs
+        How many segments.
+    lambdas
+        The share of the first sample, `[L]`.
+    misses
+        The share of predictions that are neither label, with Wilson intervals.
+    mean_confidence
+        The mean of the highest probability.
+    gradient_norm
+        The mean Euclidean norm of the gradient with respect to the input; None if it was not asked for.
+    gradient
+        Of what: `"logits"` or `"loss"`, or `"none"`.
+    """
+
+    n_pairs: int
+    lambdas: Array
+    misses: Curve
+    mean_confidence: Curve
+    gradient_norm: Curve | None
+    gradient: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for a JSON file."""
+        norm = None if self.gradient_norm is None else self.gradient_norm.to_dict()
+        return {
+            "n_pairs": self.n_pairs,
+            "gradient": self.gradient,
+            "lambdas": self.lambdas.tolist(),
+            "misses": self.misses.to_dict(),
+            "mean_confidence": self.mean_confidence.to_dict(),
+            "gradient_norm": norm,
+        }
+
+
+def between_samples(
+    model: Model,
+    data: Any,
+    *,
+    pairs: int = 1000,
+    lambdas: Iterable[float] | Tensor | None = None,
+    gradient: str = "logits",
+    batch_size: int = 256,
+    confidence: float = 0.95,
+    generator: torch.Generator | None = None,
+) -> BetweenCurves:
+    r"""Return misses, confidence and gradient norm along segments between random pairs of samples.
+
+    The model runs in eval mode; its modes, gradients and the global generators are as before afterwards (but for the
+    draw of the pairs). The same pairs serve every λ.
+
+    Parameters
+    ----------
+    model
+        Returns logits, or an object with `.logits`.
+    data
+        Tensors or arrays `(x, y)`, or a dataset of samples `(x, y)`, of which only the drawn ones are loaded.
+    pairs
+        How many pairs of different samples to draw; of any two classes, the same one included.
+    lambdas
+        The share of the first sample; 0, 0.1, …, 1 by default. Values outside [0, 1] lie beyond the pair.
+    gradient
+        Of what to take the norm: of the `"logits"`, :math:`\|\partial z / \partial x\|_F` (K backward passes), of the
+        mixed `"loss"`, :math:`\|\partial_x (\lambda H(z, y_i) + (1 - \lambda) H(z, y_j))\|_2` (one), or `"none"`. The
+        paper writes "gradients of the model w.r.t. input", which is the first; it does not say which norm.
+    batch_size
+        Rows at a time.
+    confidence
+        Coverage of the intervals.
+    generator
+        Where the pairs come from; torch's global generator if not given.
+
+    >>> model = torch.nn.Linear(2, 3)
+    >>> curves = between_samples(model, (torch.randn(20, 2), torch.randint(3, (20,))), pairs=7)
+    >>> curves.lambdas.shape, curves.misses.value.shape
+    ((11,), (11,))
+    >>> np.allclose(curves.gradient_norm.value, model.weight.norm().item())  # a linear model has one gradient
+    True
+    """
+    choice("gradient", gradient, _GRADIENTS)
+    shares = torch.linspace(0, 1, 11, dtype=torch.float64) if lambdas is None else lambdas
+    shares_of = [number("lambdas", float(share)) for share in shares]
+    if not shares_of:
+        raise ValueError("lambdas is empty: there is nothing to look at")
+    batch_size = integer("batch_size", batch_size, low=1)
+    arrays = arrays_of(data, to="interpolated")
+    n = _length(data) if arrays is None else len(arrays[1])
+    if n < 2:
+        raise ValueError(f"data must hold at least 2 samples to lie between, got {n}")
+    first = _random.integers(n, integer("pairs", pairs, low=1), generator=generator)
+    other = _random.integers(n - 1, pairs, generator=generator)
+    second = other + (other >= first)  # uniform over the samples that are not the first
+    missed, sure, norms = (np.zeros((len(shares_of), pairs)) for _ in range(3))
+    with probing(model):
+        module, device = unwrap(model), device_of(model)
+        for start in range(0, pairs, batch_size):
+            rows = slice(start, min(start + batch_size, pairs))
+            x_i, y_i = _samples(data, arrays, first[rows], device)
+            x_j, y_j = _samples(data, arrays, second[rows], device)
+            for at, share in enumerate(shares_of):
+                x = mix(x_i, x_j, share).requires_grad_(gradient != "none")
+                logits = at_least_float32(call(module, x.clone()))  # a model may change its input in place
+                if not bool(logits.isfinite().all()):
+                    raise ValueError(f"the model's logits must be finite, got NaN or inf at λ = {share:g}")
+                losses.check_targets(logits, y_i)
+                losses.check_targets(logits, y_j)
+                with torch.no_grad():
+                    top, predicted = logits.softmax(1).max(1)
+                missed[at, rows] = ((predicted != y_i) & (predicted != y_j)).cpu().numpy()
+                sure[at, rows] = top.cpu().numpy()
+                if gradient == "logits":
+                    norms[at, rows] = _norm([logits[:, k].sum() for k in range(logits.shape[1])], x)
+                elif gradient == "loss":
+                    norms[at, rows] = _norm([losses.mixed_cross_entropy(logits, y_i, y_j, share).sum()], x)
+    low, high = wilson(missed.sum(1), pairs, confidence)
+    return BetweenCurves(
+        n_pairs=int(pairs),
+        lambdas=np.array(shares_of),
+        misses=Curve(missed.mean(1), low, high),
+        mean_confidence=_means(sure, confidence, high=1.0),
+        gradient_norm=None if gradient == "none" else _means(norms, confidence, high=np.inf),
+        gradient=gradient,
+    )
+
+
+def _norm(outputs: list[Tensor], x: Tensor) -> Array:
+    """Return the Euclidean norm over all outputs' gradients of each row of `x`, `[B]`; rows do not interact in eval."""
+    squares = torch.zeros(len(x), dtype=torch.float64)
+    for k, output in enumerate(outputs):
+        (slope,) = torch.autograd.grad(output, x, retain_graph=k < len(outputs) - 1)
+        squares += slope.double().flatten(1).square().sum(1).cpu()
+    norm: Array = squares.sqrt().numpy()
+    return norm
+
+
+def _means(values: Array, confidence: float, *, high: float) -> Curve:
+    found = [mean_interval(row, confidence, low=0.0, high=high) for row in values]
+    return Curve(*(np.array([getattr(e, name) for e in found]) for name in ("value", "low", "high")))
+
+
+def _length(data: Any) -> int:
+    if not (hasattr(data, "__len__") and hasattr(data, "__getitem__")):
+        raise TypeError(f"data must be tensors (x, y) or a dataset of samples (x, y), got {type(data).__name__}")
+    return len(data)
+
+
+def _samples(
+    data: Any, arrays: tuple[Tensor, Tensor] | None, index: Tensor, device: torch.device
+) -> tuple[Tensor, Tensor]:
+    """Return the samples of these places, of the arrays if there are any and else of the dataset."""
+    if arrays is not None:
+        x, y = (t[index.to(t.device)] for t in arrays)
+    else:
+        x, y = default_collate([data[int(i)] for i in index])
+    return floating_input(x, to="interpolated").to(device), y.to(device)

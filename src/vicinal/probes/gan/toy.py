@@ -1,0 +1,173 @@
+"""The toy of Zhang et al. (2018), Section 3.7: a GAN that learns Gaussians on a ring or a grid."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+
+from vicinal import _random
+from vicinal._checks import choice, integer, number
+from vicinal.probes.gan import losses as of
+from vicinal.probes.toys import GaussianMixture
+
+__all__ = ["GanFit", "fit_gan"]
+
+#: The panels of Figure 5.
+FIGURE_5 = (10, 100, 1_000, 10_000, 20_000)
+
+
+@dataclass(frozen=True, eq=False)
+class GanFit:
+    """A trained toy GAN. Made by `fit_gan`.
+
+    Attributes
+    ----------
+    target
+        What it was to learn.
+    alpha, generator_loss, seed
+        How it was trained.
+    generator, discriminator
+        The networks after the last iteration.
+    samples
+        Generated samples `[n_samples, 2]` by iteration, on the CPU, all of the same noise; the last iteration is
+        among them.
+    losses
+        Of discriminator (the mean of its steps) and generator at each iteration, float32 `[iterations, 2]`.
+    """
+
+    target: GaussianMixture
+    alpha: float
+    generator_loss: str
+    seed: int
+    generator: nn.Module
+    discriminator: nn.Module
+    samples: dict[int, Tensor]
+    losses: Tensor
+
+    @property
+    def last(self) -> Tensor:
+        """The samples after the last iteration."""
+        return self.samples[max(self.samples)]
+
+
+def fit_gan(
+    target: GaussianMixture,
+    *,
+    alpha: float = 0.2,
+    generator_loss: str = "saturating",
+    iterations: int = 20_000,
+    discriminator_steps: int = 5,
+    batch_size: int = 128,
+    lr: float = 1e-3,
+    hidden: Sequence[int] = (512, 512, 512),
+    noise_dim: int = 2,
+    keep_at: Iterable[int] = FIGURE_5,
+    n_samples: int = 2500,
+    seed: int = 0,
+    device: torch.device | str = "cpu",
+    on_iteration: Callable[[int, float, float], None] | None = None,
+) -> GanFit:
+    """Train a GAN on a mixture of Gaussians, with mixup in its discriminator or (`alpha=0`) without.
+
+    Defaults are the paper's: fully connected networks with three hidden layers of 512 ReLU units and two-dimensional
+    noise, "trained for 20,000 mini-batches of size 128 using the Adam optimizer with default parameters, where the
+    discriminator is trained for five iterations before every generator iteration". An iteration here is one step of the
+    generator and those of the discriminator before it. The same seed starts from the same weights and sees the same
+    data for every `alpha`. Global generators are left as they were.
+
+    Parameters
+    ----------
+    target
+        `ring_of_gaussians()` or `grid_of_gaussians()`; anything with `sample(n, generator=…)` will do.
+    alpha
+        α of λ ~ Beta(α, α); 0 is the plain GAN.
+    generator_loss
+        `"saturating"` (as published), `"non-saturating"` or `"minimax"`; see `vicinal.probes.gan.generator_loss`.
+    iterations, discriminator_steps, batch_size, lr
+        Of the training; Adam's other parameters are torch's defaults.
+    hidden
+        The units of each hidden layer of either network.
+    noise_dim
+        Of the generator's input.
+    keep_at
+        After which iterations to keep samples, beside the last; those beyond `iterations` are left out.
+    n_samples
+        How many samples to keep.
+    seed
+        Of everything.
+    device
+        Where to train.
+    on_iteration
+        Called after each iteration with its number, from 1 on, and the losses of discriminator and generator.
+
+    >>> from vicinal.probes.gan import ring_of_gaussians
+    >>> fit = fit_gan(ring_of_gaussians(), iterations=3, hidden=[8], n_samples=5, keep_at=[1])
+    >>> {iteration: samples.shape for iteration, samples in fit.samples.items()}
+    {1: torch.Size([5, 2]), 3: torch.Size([5, 2])}
+    """
+    alpha = number("alpha", alpha, low=0, infinite=True)
+    choice("generator_loss", generator_loss, of.GENERATOR_LOSSES)
+    iterations = integer("iterations", iterations, low=1)
+    steps = integer("discriminator_steps", discriminator_steps, low=1)
+    batch_size, n_samples = integer("batch_size", batch_size, low=1), integer("n_samples", n_samples, low=1)
+    lr, noise_dim = number("lr", lr, above=0), integer("noise_dim", noise_dim, low=1)
+    kept_at = {integer("keep_at", iteration, low=1) for iteration in keep_at} | {iterations}
+    with _random.restored_globals():
+        _random.seed_globals(_random.seed_from("gan weights", integer("seed", seed, low=0)))
+        g, d = _network(noise_dim, hidden, 2).to(device), _network(2, hidden, 1).to(device)
+    # Streams of their own, so that with and without mixup the same data and noise are seen.
+    data, noise, lambdas, shown = (
+        torch.Generator().manual_seed(_random.seed_from("gan", stream, seed))
+        for stream in ("data", "noise", "lambda", "shown")
+    )
+
+    def made(n: int, source: torch.Generator) -> Tensor:
+        z = torch.empty(n, noise_dim, device=device)
+        fake: Tensor = g(_random.normal_like(z, generator=source))
+        return fake
+
+    adam_g, adam_d = (
+        torch.optim.Adam(network.parameters(), lr=lr, fused=torch.device(device).type in ("cpu", "cuda"))
+        for network in (g, d)
+    )
+    seen = shown.get_state()
+    samples: dict[int, Tensor] = {}
+    losses = torch.zeros(iterations, 2)
+    for iteration in range(1, iterations + 1):
+        total = torch.zeros((), device=device)
+        for _ in range(steps):
+            real = target.sample(batch_size, generator=data).to(device)
+            with torch.no_grad():
+                fake = made(batch_size, noise)
+            loss = of.discriminator_loss(d, real, fake, alpha=alpha, generator=lambdas)
+            _step(adam_d, loss, d)
+            total += loss.detach()
+        real = target.sample(batch_size, generator=data).to(device)
+        fake = made(batch_size, noise)
+        loss = of.generator_loss(d, fake, kind=generator_loss, real=real, alpha=alpha, generator=lambdas)
+        _step(adam_g, loss, g)
+        losses[iteration - 1] = torch.stack([total / steps, loss.detach()]).cpu()
+        if iteration in kept_at:
+            with torch.no_grad():
+                shown.set_state(seen)
+                samples[iteration] = made(n_samples, shown).cpu()
+        if on_iteration is not None:
+            on_iteration(iteration, *losses[iteration - 1].tolist())
+    return GanFit(target, alpha, generator_loss, int(seed), g, d, samples, losses)
+
+
+def _step(optimizer: torch.optim.Optimizer, loss: Tensor, network: nn.Module) -> None:
+    """Update this network alone."""
+    optimizer.zero_grad()
+    loss.backward(inputs=list(network.parameters()))
+    optimizer.step()
+
+
+def _network(inputs: int, hidden: Sequence[int], outputs: int) -> nn.Sequential:
+    sizes = [inputs, *(integer("hidden", units, low=1) for units in hidden)]
+    layers = [layer for a, b in pairwise(sizes) for layer in (nn.Linear(a, b), nn.ReLU())]
+    return nn.Sequential(*layers, nn.Linear(sizes[-1], outputs))

@@ -1,0 +1,297 @@
+r"""A trained model on disk: weights as safetensors, everything else as JSON. Nothing is ever unpickled.
+
+    run/
+      model.safetensors      the weights
+      model.json             classes, preprocessing, network, temperature, method, data fingerprint, versions
+
+`vicinal.load(run)` gives a `Bundle`: point it at new data, and it answers with calibrated probabilities,
+
+.. math:: p = \mathrm{softmax}(f(x) / T)
+
+with T the temperature that was fitted on held-out data.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.utils.data import DataLoader
+
+from vicinal import _random, data
+from vicinal._checks import freeze, nearest_names, number, require
+from vicinal._files import FORMAT, read_json, read_tensors, replacing, write_json, write_tensors
+from vicinal.objectives.forward import call
+from vicinal.runs.onnx import export, largest_difference
+from vicinal._typing import Batch
+from vicinal.data import Preprocessing, Split
+from vicinal.models import ModelSpec
+
+__all__ = ["Bundle", "load"]
+
+#: How far a probability may be off in another runtime: float32 sums in another order.
+_ONNX_TOLERANCE = 1e-4
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Bundle:
+    """A trained classifier that takes new data as they come and returns probabilities.
+
+    Attributes
+    ----------
+    module
+        The network, in eval mode; its outputs are logits.
+    spec
+        What builds the network again.
+    preprocessing
+        What turns a row, a text, an image or a sound into its input.
+    classes
+        The names of the classes, in the order of its outputs.
+    temperature
+        What its logits are divided by: above 1 it was too sure of itself. 1 means uncalibrated.
+    method
+        The objective it was trained with, as an expression.
+    fingerprint
+        A hash of the data it was trained on.
+    versions
+        What wrote it.
+    """
+
+    module: nn.Module = field(repr=False)
+    spec: ModelSpec = field(repr=False)
+    preprocessing: Preprocessing = field(repr=False)
+    classes: tuple[str, ...]
+    temperature: float = 1.0
+    method: str = ""
+    fingerprint: str = ""
+    versions: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        classes = tuple(str(name) for name in self.classes)
+        if len(classes) != self.spec.n_classes:
+            raise ValueError(f"classes must be {self.spec.n_classes}, as many as the network has, got {len(classes)}")
+        freeze(self, classes=classes, temperature=number("temperature", self.temperature, above=0))
+        self.module.eval()
+
+    # Predicting
+
+    def predict_proba(self, source: Any, *, batch_size: int = 256) -> NDArray[np.float64]:
+        """Return calibrated probabilities `[N, K]`, a column for each of `classes`.
+
+        Parameters
+        ----------
+        source
+            New data, labelled or not: all that `vicinal.data.load` takes (a file, a folder, a DataFrame), a single
+            image or sound, a list of texts, or a `Split`.
+        batch_size
+            Samples at a time.
+        """
+        return self.calibrated(self.logits(source, batch_size=batch_size)).numpy()
+
+    def predict(self, source: Any, *, batch_size: int = 256) -> NDArray[np.str_]:
+        """Return the name of the most probable class of each sample, `[N]`."""
+        best = self.logits(source, batch_size=batch_size).argmax(dim=1)
+        return np.array([self.classes[k] for k in best.tolist()])
+
+    def logits(self, source: Any, *, batch_size: int = 256) -> Tensor:
+        """Return the network's own logits `[N, K]`, before the temperature."""
+        return torch.cat(list(self.iter_logits(self.read(source), batch_size=batch_size)))
+
+    def calibrated(self, logits: Tensor) -> Tensor:
+        """Return the probabilities of logits, in float64."""
+        return (logits.double() / self.temperature).softmax(dim=1)
+
+    def read(self, source: Any, *, labelled: bool = False, **options: Any) -> Split:
+        """Return new data as the network takes them; with `labelled` their classes too.
+
+        Parameters
+        ----------
+        source
+            As for `predict_proba`.
+        labelled
+            Whether the data must have classes; samples of classes the model does not know are left out, and named.
+        options
+            Of `vicinal.data.read`: `max_bad`, `encoding`, `header`, `data_root`.
+        """
+        if isinstance(source, Split):
+            return source
+        columns = getattr(self.preprocessing, "columns", None)
+        if (
+            self.preprocessing.kind == "text"
+            and columns
+            and isinstance(source, Sequence)
+            and not isinstance(source, str)
+        ):
+            rows = [(text,) if isinstance(text, str) else tuple(text) for text in source]
+            source = require("pandas", "train").DataFrame(rows, columns=list(columns))
+        return data.read(source, self.preprocessing, classes=self.classes if labelled else None, **options)
+
+    @torch.inference_mode()
+    def iter_logits(
+        self,
+        split: Split,
+        *,
+        batch_size: int = 256,
+        predict: Callable[[Batch], Tensor] | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> Iterator[Tensor]:
+        """Yield the logits of a split, a batch at a time and in order: constant memory for any amount of data.
+
+        Parameters
+        ----------
+        split
+            What `read` returned.
+        batch_size
+            Samples at a time.
+        predict
+            What to call in the network's place, such as `MCDropout(bundle.module)`.
+        progress
+            Called with the number of samples of each batch.
+        """
+        if len(split) == 0:
+            raise ValueError("there are no samples to predict")
+        device = next(self.module.parameters()).device
+        for x, _ in DataLoader(split, batch_size=batch_size, collate_fn=split.collate_fn):
+            x = _to(x, device)
+            rows = (call(self.module, x) if predict is None else predict(x)).float().cpu()
+            yield rows
+            if progress is not None:
+                progress(len(rows))
+
+    # On disk
+
+    def save(self, folder: str | os.PathLike[str]) -> Path:
+        """Write `model.safetensors` and `model.json` into a folder; return the folder."""
+        path = Path(folder)
+        path.mkdir(parents=True, exist_ok=True)
+        write_tensors(path / "model.safetensors", self.module.state_dict())
+        self.save_record(path)
+        return path
+
+    def save_record(self, folder: Path) -> None:
+        """Write `model.json` alone, beside weights that are there already."""
+        write_json(
+            folder / "model.json",
+            {
+                "format": FORMAT,
+                "classes": list(self.classes),
+                "temperature": self.temperature,
+                "method": self.method,
+                "fingerprint": self.fingerprint,
+                "network": self.spec.to_dict(),
+                "preprocessing": self.preprocessing.to_dict(),
+                "versions": dict(self.versions),
+            },
+        )
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str], *, device: str | torch.device = "cpu") -> Bundle:
+        """Return what `save` wrote, or what a training run saved."""
+        path = Path(folder)
+        if not path.is_dir():
+            runs = [str(model.parent) for model in path.parent.glob("*/model.json")]
+            raise FileNotFoundError(f"there is no folder {str(path)!r}{nearest_names(str(path), runs)}")
+        if not (path / "model.json").exists():
+            started = (path / "config.json").exists()
+            raise FileNotFoundError(
+                f"{str(path)!r} holds no model.json: "
+                + ("this run is not finished; start it again and it goes on" if started else "not a run of vicinal")
+            )
+        record = read_json(path / "model.json")
+        lacking = [name for name in ("classes", "network", "preprocessing", "temperature") if name not in record]
+        if lacking:
+            raise ValueError(f"{path / 'model.json'} lacks {', '.join(map(repr, lacking))}: it is not whole")
+        writer = f"vicinal {record.get('versions', {}).get('vicinal', '?')}"
+        try:
+            spec = ModelSpec.from_dict(record["network"])
+            preprocessing = Preprocessing.from_dict(record["preprocessing"])
+            module = spec.build(pretrained=False)
+        except (TypeError, ValueError, KeyError) as error:
+            raise ValueError(
+                f"{path / 'model.json'} describes what this version does not know ({error!r}): another version wrote "
+                f"it ({writer}); use that one, or train again"
+            ) from error
+        weights = read_tensors(path / "model.safetensors")
+        try:
+            module.load_state_dict(weights)
+        except RuntimeError as error:
+            raise ValueError(
+                f"the weights in {str(path)!r} do not fit its network {spec.name!r}: another version wrote them "
+                f"({writer}), or the files do not belong together"
+            ) from error
+        return cls(
+            module=module.to(device),
+            spec=spec,
+            preprocessing=preprocessing,
+            classes=tuple(record["classes"]),
+            temperature=record["temperature"],
+            method=record.get("method", ""),
+            fingerprint=record.get("fingerprint", ""),
+            versions=record.get("versions", {}),
+        )
+
+    # Elsewhere
+
+    def to_onnx(self, path: str | os.PathLike[str]) -> float:
+        """Write the model as ONNX, with the temperature inside, and compare it with the original by onnxruntime.
+
+        Its inputs are the network's (what `preprocessing` returns), with any number of rows; its outputs are `logits`
+        (divided by the temperature) and `probabilities`. The names of the classes and the preprocessing are in its
+        metadata, as JSON.
+
+        Parameters
+        ----------
+        path
+            The file to write.
+
+        Returns
+        -------
+        float
+            The largest difference of a probability on a batch of made-up inputs. More than 1e-4 is an error, and
+            nothing is written.
+        """
+        example, check = self._made_up(2), self._made_up(5)
+        facts = {"classes": list(self.classes), "preprocessing": self.preprocessing.to_dict(), "method": self.method}
+        target = Path(path)
+        with replacing(target) as temporary, torch.no_grad():
+            export(self.module, self.temperature, example, temporary, facts)
+            difference = largest_difference(temporary, check, self.calibrated(call(self.module, check)))
+            if not difference <= _ONNX_TOLERANCE:
+                raise RuntimeError(
+                    f"the ONNX file's probabilities differ by {difference:.2g} from the model's: it was not written"
+                )
+        return difference
+
+    def _made_up(self, n: int) -> Batch:
+        """Return inputs that look like the network's, `n` rows of them; texts get longer with their number."""
+        if self.preprocessing.kind == "text":
+            columns: Sequence[str] = getattr(self.preprocessing, "columns", ())
+            texts = [tuple(" ".join(["sense and nonsense"] * (n + k)) for _ in columns) for k in range(n)]
+            x, _ = self.preprocessing.collate([(self.preprocessing(text), 0) for text in texts])
+            return x
+        generator = torch.Generator().manual_seed(n)
+        return _random.normal_like(torch.empty(n, *self.spec.input_shape), generator=generator)
+
+
+def load(run: str | os.PathLike[str], *, device: str | torch.device = "cpu") -> Bundle:
+    """Return the trained model of a run: an object with `predict_proba`.
+
+    Parameters
+    ----------
+    run
+        The folder that `vicinal train` or `Bundle.save` wrote.
+    device
+        Where to put it.
+    """
+    return Bundle.load(run, device=device)
+
+
+def _to(x: Batch, device: torch.device) -> Batch:
+    return {name: t.to(device) for name, t in x.items()} if isinstance(x, Mapping) else x.to(device)

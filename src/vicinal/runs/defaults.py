@@ -1,0 +1,104 @@
+"""What is usual for a kind of data: how long and how fast to train, and where a text is mixed."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from vicinal.objectives.base import Objective
+from vicinal.objectives.mixup import Mixup
+from vicinal.objectives.sequence import SequenceMixup
+from vicinal.training import FitConfig
+
+__all__ = ["usual_config", "where_texts_are_mixed"]
+
+#: Rows of a table: small networks that train in seconds, stopped once validation does not improve.
+_TABULAR: dict[str, Any] = {"epochs": 60, "lr": 1e-3, "weight_decay": 1e-4, "patience": 10}
+#: Images: the usual recipe of residual networks, with a short warm-up and a cosine instead of steps.
+_IMAGE: dict[str, Any] = {
+    "epochs": 30,
+    "optimizer": "sgd",
+    "lr": 0.1,
+    "nesterov": True,
+    "weight_decay": 5e-4,
+    "schedule": "cosine",
+    "warmup_epochs": 1.0,
+}
+#: Sounds: 30 epochs of Adam at 3e-3, divided by 10 every 10 epochs, in batches of 100 (Zhang et al. 2018, Section 3.3).
+_AUDIO: dict[str, Any] = {
+    "epochs": 30,
+    "batch_size": 100,
+    "optimizer": "adam",
+    "lr": 3e-3,
+    "schedule": "milestones",
+    "milestones": (10, 20),
+}
+#: The sentence CNN: Adadelta and batches of 50 (Kim 2014), stopped early.
+_SENTENCE_CNN: dict[str, Any] = {
+    "epochs": 25,
+    "batch_size": 50,
+    "optimizer": "adadelta",
+    "lr": 1.0,
+    "rho": 0.95,
+    "patience": 5,
+}
+#: A pretrained transformer: AdamW at 5e-5 with warm-up and linear decay for a few epochs, as in BERT's fine-tuning.
+_TRANSFORMER: dict[str, Any] = {
+    "epochs": 4,
+    "batch_size": 32,
+    "lr": 5e-5,
+    "weight_decay": 0.01,
+    "schedule": "linear",
+    "warmup_epochs": 0.4,
+    "clip_norm": 1.0,
+}
+
+
+def usual_config(kind: str, network: str, given: Mapping[str, Any], *, seed: int, validated: bool = True) -> FitConfig:
+    """Return how to train on a kind of data, with the fields that were given in place of the usual ones.
+
+    A schedule that is given takes the usual milestones and warm-up with it, and so does another optimizer its rate.
+    Without a validation set (`validated=False`) nothing can be stopped early, so the usual patience is left out.
+
+    >>> usual_config("audio", "lenet", {"schedule": "cosine", "epochs": 5}, seed=0).milestones
+    ()
+    """
+    if kind == "text":
+        usual = _SENTENCE_CNN if network == "sentencecnn" else _TRANSFORMER
+    else:
+        usual = {"tabular": _TABULAR, "image": _IMAGE, "audio": _AUDIO}[kind]
+    fields = {name: value for name, value in usual.items() if validated or name != "patience"}
+    if "schedule" in given:
+        fields = {name: value for name, value in fields.items() if name not in ("milestones", "warmup_epochs")}
+    if "milestones" in given:
+        fields["schedule"] = "milestones"
+    if "warmup_steps" in given:
+        fields.pop("warmup_epochs", None)
+    if "optimizer" in given and given["optimizer"] != fields.get("optimizer", "adamw"):
+        fields = {name: value for name, value in fields.items() if name not in ("lr", "nesterov", "rho")}
+    return FitConfig.from_dict({**fields, **given, "seed": seed})
+
+
+def where_texts_are_mixed(objective: Objective) -> Objective:
+    """Return the objective for token ids: what mixes inputs mixes their embeddings.
+
+    Token ids cannot be averaged. Thulasidasan et al. (2019, Section 3.2) and Zhang & Vaidya (2021) mix the embeddings
+    instead, so `Mixup` becomes `SequenceMixup.input`, in composites too; anything else is left as it is.
+
+    >>> where_texts_are_mixed(Mixup(alpha=0.2)) == SequenceMixup.input(alpha=0.2)
+    True
+    """
+    if isinstance(objective, Mixup):
+        if (objective.labels, objective.partners) != ("soft", "any"):
+            raise ValueError(
+                f"labels={objective.labels!r}, partners={objective.partners!r}: texts are mixed at their embeddings, "
+                "by SequenceMixup, which has neither; leave them out"
+            )
+        return SequenceMixup.input(
+            alpha=objective.alpha, per_sample=objective.per_sample, label_smoothing=objective.label_smoothing
+        )
+    record: Any = objective  # every objective is a dataclass, but its base class cannot say so
+    parts = {f.name: getattr(record, f.name) for f in dataclasses.fields(record)}
+    mixed = {name: where_texts_are_mixed(part) for name, part in parts.items() if isinstance(part, Objective)}
+    return dataclasses.replace(record, **mixed) if mixed else objective

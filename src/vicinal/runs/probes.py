@@ -1,0 +1,143 @@
+"""What a run says of inputs it was not made for: from elsewhere, noise, attacked ones.
+
+Global generators are given back as they were: a loader draws from them, and so does a network when it is built.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader
+
+from vicinal import _random
+from vicinal._checks import choice
+from vicinal.objectives.forward import call
+from vicinal.probes.base import device_of
+from vicinal.runs.bundle import Bundle
+from vicinal.data import ImagePreprocessing, Task
+from vicinal.runs.run import Outcome, reopen
+from vicinal.metrics import Evaluation, evaluate, ood
+from vicinal.metrics.ood import OODReport, ood_report
+from vicinal.probes.attacks import AttackErrors, attack_errors, parse_attack
+from vicinal.probes.between import BetweenCurves, between_samples
+from vicinal.probes.noise import gaussian_like
+from vicinal.probes.uncertainty import MCDropout
+
+__all__ = ["NOISE", "OOD_SCORES", "attacks_on", "between", "ood_reports", "with_mc_dropout"]
+
+#: The name of made-up inputs: Gaussian noise with the training set's mean and variance.
+NOISE = "noise"
+
+#: What tells samples apart, by name; higher for what looks like the training data.
+OOD_SCORES: dict[str, Callable[..., Any]] = {
+    "max_probability": ood.max_probability,
+    "entropy": ood.negative_entropy,
+    "energy": ood.energy,
+    "margin": ood.margin,
+}
+
+
+@_random.restored_globals()
+def ood_reports(
+    outcome: Outcome, sources: Sequence[str], *, score: str = "max_probability", **options: Any
+) -> list[tuple[str, OODReport]]:
+    """Return how well a run tells its test set from other data, by name of these.
+
+    Parameters
+    ----------
+    outcome
+        A finished run.
+    sources
+        What `vicinal.data.load` takes, of the same kind as the training data (labels are not used), or `"noise"`.
+    score
+        `"max_probability"`, `"entropy"`, `"energy"` or `"margin"`, of the calibrated logits.
+    options
+        Of `vicinal.data.read`.
+    """
+    scored = OOD_SCORES[choice("score", score, tuple(OOD_SCORES))]
+    bundle, task = reopen(outcome)
+    own = scored(outcome.test.logits.double() / bundle.temperature)
+    reports = []
+    for source in sources:
+        logits = _noise_logits(bundle, task) if source == NOISE else bundle.logits(bundle.read(source, **options))
+        reports.append((source, ood_report(own, scored(logits.double() / bundle.temperature))))
+    return reports
+
+
+def _noise_logits(bundle: Bundle, task: Task) -> torch.Tensor:
+    """Return the logits of as much noise as there are test samples."""
+    if task.kind == "text":
+        raise ValueError("noise needs inputs that are numbers; for texts name other texts instead")
+    plain = task.train.relabelled(task.train.labels or [], augment="none")
+    generator = torch.Generator().manual_seed(_random.seed_from("noise", 0))
+    per = "dataset" if task.kind == "audio" else "channel"
+    noise = gaussian_like(plain, len(task.test), per=per, generator=generator)
+    device = device_of(bundle.module)
+    with torch.inference_mode():
+        return torch.cat([call(bundle.module, x.to(device)).cpu() for x in DataLoader(noise, batch_size=256)])
+
+
+@_random.restored_globals()
+def attacks_on(
+    outcome: Outcome, attacks: Sequence[str], *, source: str | None = None
+) -> list[tuple[str, AttackErrors]]:
+    """Return the errors of a run's model on its attacked test set, by attack.
+
+    Parameters
+    ----------
+    outcome
+        A finished run on images.
+    attacks
+        Such as `"fgsm:4/255"` or `"ifgsm:4/255:10"`; ε is in units of pixels in [0, 1].
+    source
+        Another run whose gradients are used: a black-box attack.
+    """
+    wanted = [parse_attack(text) for text in attacks]
+    bundle, task = reopen(outcome)
+    if not len(task.test):
+        raise ValueError(f"{str(outcome.out)!r} has no test set to attack")
+    if not isinstance(task.preprocessing, ImagePreprocessing):
+        raise ValueError(f"attacks need inputs in a valid range, as images have; this run is on {task.kind} data")
+    other = None if source is None else Bundle.load(source)
+    if other is not None and other.preprocessing != bundle.preprocessing:
+        raise ValueError(f"the attacking run {source!r} takes other inputs: train it on the same data")
+    if other is not None and other.classes != bundle.classes:
+        raise ValueError(f"the attacking run {source!r} has other classes: train it on the same data")
+    found = []
+    for attack in wanted:
+        errors = attack_errors(
+            bundle.module,
+            DataLoader(task.test, batch_size=256, collate_fn=task.collate_fn),
+            attack,
+            source=None if other is None else other.module,
+            mean=task.preprocessing.mean,
+            std=task.preprocessing.std,
+        )
+        found.append((str(attack), errors))
+    return found
+
+
+@_random.restored_globals()
+def with_mc_dropout(outcome: Outcome, passes: int = 10) -> Evaluation:
+    """Return the figures of a run on its test set when dropout stays on and several passes are averaged.
+
+    The temperature is left out: it was fitted to one pass without dropout.
+    """
+    bundle, task = reopen(outcome)
+    model, generator = MCDropout(bundle.module, passes), torch.Generator().manual_seed(_random.seed_from("passes", 0))
+    rows = bundle.iter_logits(task.test, predict=lambda x: model(x, generator=generator))
+    return evaluate(torch.tensor(task.test.labels), logits=torch.cat(list(rows)), n_bins=outcome.test.before.n_bins)
+
+
+@_random.restored_globals()
+def between(outcome: Outcome, pairs: int = 200) -> BetweenCurves:
+    """Return what a run's network does along segments between training samples, and half as far beyond them."""
+    bundle, task = reopen(outcome)
+    if task.kind == "text":
+        raise ValueError("between texts there is nothing: this needs inputs that are numbers")
+    plain = task.train.relabelled(task.train.labels or [], augment="none")
+    generator = torch.Generator().manual_seed(_random.seed_from("pairs", 0))
+    lambdas = torch.linspace(-0.5, 1.5, 21, dtype=torch.float64)
+    return between_samples(bundle.module, plain, pairs=pairs, lambdas=lambdas, generator=generator)

@@ -1,0 +1,270 @@
+"""What a grid of experiments shows: each method's figures over samples and seeds, and paired differences."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.special import stdtrit
+
+from vicinal._checks import nearest_names
+from vicinal.runs.run import Outcome
+from vicinal.metrics import Comparison, Estimate, Evaluation, compare
+from vicinal.metrics.intervals import z_of
+
+__all__ = ["GridResult", "Key", "counted"]
+
+#: A cell: the method as asked for, and the seed.
+Key = tuple[str, int]
+
+#: The figures of a row, each with its range.
+_RANGES: dict[str, tuple[float, float]] = {
+    "accuracy": (0, 1),
+    "mcc": (-1, 1),
+    "nll": (0, math.inf),
+    "brier": (0, 2),
+    "ece": (0, 1),
+    "oe": (0, 1),
+    "rms": (0, 1),
+}
+#: Those that are printed, by what they are called there.
+_PRINTED = {"accuracy": "accuracy", "nll": "NLL", "brier": "Brier", "ece": "ECE", "oe": "OE"}
+
+
+@dataclass(frozen=True, eq=False)
+class GridResult:
+    """What a grid led to. Made by `run_grid`.
+
+    The figures are those of the test set, before the temperature or, with `after=True`, after it.
+    """
+
+    out: Path
+    methods: tuple[str, ...]
+    """The expressions, as they were asked for. The others are compared with the first."""
+    seeds: tuple[int, ...]
+    outcomes: dict[Key, Outcome]
+    """By method and seed."""
+    failures: dict[Key, str]
+    """What went wrong, by method and seed; the whole story is in `error.txt` of the cell's folder."""
+
+    def comparison(self, method: str, against: str | None = None, *, after: bool = False) -> Comparison | None:
+        """Return the paired difference of two methods over samples and seeds; see `vicinal.compare`.
+
+        Only seeds that both have count (`n_seeds`). None if there is none.
+
+        Parameters
+        ----------
+        method
+            One of `methods`.
+        against
+            Another, the first if not given; differences are `method` − `against`.
+        after
+            Compare the probabilities after the temperature.
+        """
+        against = self.methods[0] if against is None else against
+        for name in (method, against):
+            if name not in self.methods:
+                raise ValueError(f"{name!r} is not a method of this grid{nearest_names(name, self.methods)}")
+        of_method, of_against = (self._evaluations(name, after) for name in (method, against))
+        shared = [seed for seed in self.seeds if seed in of_method and seed in of_against]
+        if not shared:
+            return None
+        a, b = ([of[seed] for seed in shared] for of in (of_against, of_method))
+        return compare(a, b, names=(against, method))
+
+    def rows(self, *, after: bool = False) -> list[dict[str, Any]]:
+        r"""Return a row of plain numbers for each method.
+
+        Each figure has its mean over seeds as `value`, and `low` and `high`, which speak of other samples *and* other
+        seeds: as in `vicinal.compare` they are :math:`\bar v \pm t \sqrt{w + s^2/S}` with Welch–Satterthwaite's
+        degrees of freedom, where :math:`s^2` is the variance over the :math:`S` seeds and :math:`w` that of one run's
+        figure over samples, from its own interval, on either side. The seeds share their samples, so :math:`w` is not
+        divided by :math:`S`. With one seed they are the ends of that run's interval.
+
+        `difference` is that to the first method, paired, with `better`: the method that is better beyond chance, or
+        None. Where something is not known or infinite it is None.
+
+        Parameters
+        ----------
+        after
+            Of the probabilities after the temperature.
+        """
+        return [self._row(method, after) for method in self.methods]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as JSON can hold it."""
+        return {
+            "methods": list(self.methods),
+            "seeds": list(self.seeds),
+            "before": self.rows(),
+            "after": self.rows(after=True),
+            "cells": [
+                {**o.to_dict(), "method": m, "seed": s, "folder": str(o.out)} for (m, s), o in self.outcomes.items()
+            ],
+            "failures": [{"method": m, "seed": s, "error": error} for (m, s), error in self.failures.items()],
+        }
+
+    def table(self, *, after: bool = False) -> str:
+        """Return the rows as Markdown: figures, paired differences, label-noise errors, and what failed.
+
+        Parameters
+        ----------
+        after
+            Of the probabilities after the temperature: figures and differences alone, as the rest does not change.
+        """
+        rows = self.rows(after=after)
+        known = [row for row in rows if row["n_seeds"]]
+        parts = []
+        if known:
+            bins, n = known[0]["n_bins"], known[0]["n"]
+            parts.append(
+                f"{n:,} test samples, {counted(len(self.seeds), 'seed')}, {'after' if after else 'before'} the "
+                f"temperature; ECE and OE of {bins} bins; [{100 * known[0]['confidence']:g} % intervals]"
+            )
+            parts.append(self._figures_table(known))
+        others = [row for row in known if row["difference"] is not None]
+        if others:
+            parts.append(
+                f"Differences to {_code(self.methods[0])}, paired on samples and seeds; where neither better nor worse "
+                "is said, these runs cannot tell"
+            )
+            parts.append(_differences_table(others))
+        if not after and any("label_noise" in row for row in known):  # the temperature changes no prediction
+            parts.append("Errors with corrupted training labels, of the kept (by validation) and of the last weights")
+            parts.append(_noise_table([row for row in known if "label_noise" in row]))
+        if not after and self.failures:
+            failed = [f"- {_code(m)}, seed {s}: {error}" for (m, s), error in self.failures.items()]
+            cells = len(self.methods) * len(self.seeds)
+            parts.append("\n".join([f"{len(failed)} of {counted(cells, 'cell')} failed:", *failed]))
+        return "\n\n".join(parts)
+
+    def __str__(self) -> str:
+        return self.table()
+
+    def _evaluations(self, method: str, after: bool) -> dict[int, Evaluation]:
+        found = {seed: self.outcomes[method, seed] for seed in self.seeds if (method, seed) in self.outcomes}
+        for outcome in found.values():
+            if "test" not in outcome.sets:
+                raise ValueError(f"{outcome.out} has no test set to compare methods on: hold out a share of the data")
+        return {seed: o.test.after if after else o.test.before for seed, o in found.items()}
+
+    def _row(self, method: str, after: bool) -> dict[str, Any]:
+        runs = list(self._evaluations(method, after).values())
+        row: dict[str, Any] = {"method": method, "n_seeds": len(runs)}
+        if not runs:
+            return row
+        outcomes = [o for (m, _), o in self.outcomes.items() if m == method]
+        first = runs[0]
+        row |= {"n": first.n, "n_bins": first.n_bins, "confidence": first.confidence}
+        row["temperature"] = float(np.mean([o.temperature for o in outcomes]))
+        for name, limits in _RANGES.items():
+            row[name] = _over_seeds([run.figures[name] for run in runs], first.confidence, limits).to_dict()
+        comparison = None if method == self.methods[0] else self.comparison(method, after=after)
+        row["difference"] = None if comparison is None else _differences(comparison)
+        noisy = [o.label_noise for o in outcomes if o.label_noise is not None]
+        if noisy:
+            row["label_noise"] = {which: _means([noise[which] for noise in noisy]) for which in ("best", "last")}
+        return row
+
+    def _figures_table(self, rows: list[dict[str, Any]]) -> str:
+        lines = [
+            [
+                _code(row["method"]),
+                f"{row['n_seeds']} of {len(self.seeds)}",
+                *(_estimate(row[name]) for name in _PRINTED),
+                f"{row['temperature']:.3f}",
+            ]
+            for row in rows
+        ]
+        return _markdown(["method", "seeds", *_PRINTED.values(), "temperature"], lines)
+
+
+# Figures
+
+
+def _over_seeds(runs: Sequence[Estimate], confidence: float, limits: tuple[float, float]) -> Estimate:
+    """Return the mean over seeds with an interval for other samples and other seeds; see `GridResult.rows`."""
+    values = np.array([run.value for run in runs])
+    mean = float(values.mean())
+    if len(runs) == 1:
+        return runs[0]
+    if not math.isfinite(mean):
+        return Estimate(mean, *limits)
+    between = float(values.var(ddof=1)) / len(runs)
+
+    def half(gap: float) -> float:
+        total = (gap / z_of(confidence)) ** 2 + between
+        freedom = (len(runs) - 1) * (total / between) ** 2 if between > 0 else math.inf
+        return float(stdtrit(min(freedom, 1e9), (1 + confidence) / 2)) * math.sqrt(total)
+
+    low = mean - half(float(np.mean([run.value - run.low for run in runs])))
+    high = mean + half(float(np.mean([run.high - run.value for run in runs])))
+    return Estimate(mean, max(low, limits[0]), min(high, limits[1]))
+
+
+def _means(errors: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Return the mean of each error over seeds; one that is of no samples (NaN) is left out."""
+    means = {name: float(np.mean([each[name] for each in errors])) for name in errors[0]}
+    return {name: mean for name, mean in means.items() if math.isfinite(mean)}
+
+
+def _differences(comparison: Comparison) -> dict[str, Any]:
+    called = {"a": comparison.names[0], "b": comparison.names[1], None: None}
+    figures = {
+        name: {**Estimate(d.value, d.low, d.high).to_dict(), "better": called[d.better]}
+        for name, d in comparison.differences.items()
+    }
+    return {"to": comparison.names[0], "n_seeds": comparison.n_seeds, **figures}
+
+
+# Markdown
+
+
+def _differences_table(rows: list[dict[str, Any]]) -> str:
+    lines = []
+    for row in rows:
+        difference, texts = row["difference"], []
+        for name in _PRINTED:
+            d = difference[name]
+            verdict = "" if d["better"] is None else " better" if d["better"] == row["method"] else " worse"
+            texts.append(_estimate(d, "+") + verdict)
+        lines.append([_code(row["method"]), str(difference["n_seeds"]), *texts])
+    return _markdown(["method", "seeds", *_PRINTED.values()], lines)
+
+
+def _noise_table(rows: list[dict[str, Any]]) -> str:
+    names = {"test": "test", "train_real": "training, real labels", "train_corrupted": "training, corrupted labels"}
+    shown = [name for name in names if name in rows[0]["label_noise"]["best"]]
+    heads = [f"{names[name]}, {which}" for name in shown for which in ("kept", "last")]
+    lines = [
+        [
+            _code(row["method"]),
+            *(f"{row['label_noise'][which][name]:.4f}" for name in shown for which in ("best", "last")),
+        ]
+        for row in rows
+    ]
+    return _markdown(["method", *heads], lines)
+
+
+def _estimate(figure: Mapping[str, float | None], sign: str = "") -> str:
+    value, low, high = (
+        "∞" if figure[name] is None else f"{figure[name]:{sign}.4f}" for name in ("value", "low", "high")
+    )
+    return f"{value} [{low}, {high}]"
+
+
+def _markdown(head: list[str], lines: list[list[str]]) -> str:
+    return "\n".join(f"| {' | '.join(line)} |" for line in [head, ["---"] * len(head), *lines])
+
+
+def _code(method: str) -> str:
+    return f"`{' '.join(method.split())}`".replace("|", "\\|")
+
+
+def counted(n: int, what: str) -> str:
+    """Return "1 seed", "2 seeds"."""
+    return f"{n} {what}" if n == 1 else f"{n} {what}s"

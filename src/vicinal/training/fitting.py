@@ -1,0 +1,282 @@
+"""`fit`: from a model, an objective and data to a finished run."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import json
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.data import default_collate
+
+from vicinal import _random, losses
+from vicinal._checks import require
+from vicinal._files import read_tensors, write_tensors
+from vicinal._typing import Batch, Model, ObjectiveLike
+from vicinal.objectives.base import Objective
+from vicinal.objectives.erm import ERM
+from vicinal.objectives.forward import call, unwrap
+from vicinal.objectives.guided.aum import AUM
+from vicinal.objectives.schedule import unscheduled
+from vicinal.training.batches import Collate
+from vicinal.training.config import FitConfig
+from vicinal.training.environment import accelerator, only_cpu, prepared
+from vicinal.training.folder import RunFolder, read_predictions
+from vicinal.training.loop import Loop
+
+__all__ = ["AUMRecorder", "FitResult", "fit"]
+
+
+@dataclass(frozen=True, eq=False)
+class FitResult:
+    """What a run led to."""
+
+    model: nn.Module
+    """The model with the selected weights, in eval mode."""
+    best: dict[str, Any]
+    """The metrics of the selected weights: a line of `history`."""
+    last: dict[str, Any]
+    """The metrics of the last step."""
+    history: list[dict[str, Any]]
+    """Every line of metrics.jsonl."""
+    logits: Tensor | None
+    """Validation logits of the selected weights, `[N, K]`."""
+    labels: Tensor | None
+    """The validation labels, `[N]`."""
+    info: dict[str, Any]
+    """What result.json holds: method, configuration, versions, timings."""
+    out: Path | None
+    """The run folder."""
+
+    def __repr__(self) -> str:
+        figures = {name: round(v, 4) if isinstance(v, float) else v for name, v in self.best.items()}
+        return f"FitResult(best={figures}, out={None if self.out is None else str(self.out)!r})"
+
+
+def fit(
+    model: Model,
+    objective: ObjectiveLike,
+    train: Any,
+    val: Any = None,
+    *,
+    out: str | os.PathLike[str] | None = None,
+    config: FitConfig | None = None,
+    collate_fn: Collate | None = None,
+    progress: bool = True,
+    about: Mapping[str, Any] | None = None,
+    on_metrics: Callable[[dict[str, Any]], None] | None = None,
+) -> FitResult:
+    """Train a model with any objective; a run with a folder can be killed and started again.
+
+    Parameters
+    ----------
+    model
+        Trained in place. Afterwards it has the selected weights.
+    objective
+        What is minimised: `Mixup(alpha=0.2)`, …. An unbound `GuidedMixup` (or a schedule over one) first trains a
+        copy of the model plainly to measure the AUM, in the folder `first-stage`, and then starts again.
+    train, val
+        Map-style datasets: `dataset[i]` is `(x, y)`, x a tensor or a mapping of tensors. A method
+        `set_epoch(epoch, seed)` is called before each epoch, for a dataset that draws its own augmentation; for one
+        without it the global generators are seeded before each sample. Validation labels are integers, or floats
+        for regression.
+    out
+        The run folder. A finished run in it is loaded, an unfinished one goes on, another one is refused.
+    config
+        How to train; `FitConfig()` if not given.
+    collate_fn
+        Makes `(x, y)` of a list of samples; torch's default if not given.
+    progress
+        Show progress where standard error is a terminal.
+    about
+        Facts to keep with the run (a fingerprint of the data, the split), ready for JSON. A run folder with other
+        facts is refused.
+    on_metrics
+        Called with each new line of metrics.jsonl.
+
+    Notes
+    -----
+    Several processes: start the script with `torchrun --nproc_per_node N` or `accelerate launch`. They do what one
+    process does with N times the `accumulation`, up to the order of sums, except for BatchNorm's running statistics,
+    which are those of the first process. Bit-identical resumption holds on the CPU and where the kernels of the GPU
+    are deterministic.
+
+    >>> from vicinal import Mixup
+    >>> x = torch.randn(64, 4, generator=torch.Generator().manual_seed(0))
+    >>> data = torch.utils.data.TensorDataset(x, (x[:, 0] > 0).long())
+    >>> config = FitConfig(epochs=20, batch_size=16, lr=0.05)
+    >>> result = fit(torch.nn.Linear(4, 2), Mixup(alpha=0.2), data, data, config=config)
+    >>> result.best["val_accuracy"] > 0.9
+    True
+    """
+    config = FitConfig() if config is None else config
+    _check_arguments(model, objective, train, val, config)
+    process = require("accelerate", "train").PartialState(cpu=only_cpu())
+    folder = RunFolder(None if out is None else Path(out), main=process.is_main_process)
+    module = unwrap(model)
+    description = {
+        "method": re.sub(r" at 0x[0-9a-f]+", "", repr(objective)),  # a function is the same when it is loaded again
+        "config": config.that_matters(),
+        "micro_batches_per_step": config.accumulation * process.num_processes,
+        "model": {"class": type(module).__name__, "parameters": sum(p.numel() for p in module.parameters())},
+        "samples": {"train": len(train), "val": None if val is None else len(val)},
+        "about": _json_ready(about or {}),
+    }
+    with folder.locked(), _random.restored_globals():
+        folder.check_in(description)
+        process.wait_for_everyone()
+        if (info := folder.result()) is not None:
+            return _finished(model, objective, folder, info, rank=process.process_index)
+        if hasattr(unscheduled(objective), "bind"):
+            objective = _first_stage(model, objective, train, folder, config, collate_fn, progress, process)
+        with accelerator(config, folder.path) as made, prepared(made, model) as ready:
+            loop = Loop(made, ready, objective, train, val, config, collate_fn, folder, on_metrics)
+            info, predictions = loop.run(description, progress=progress)
+    return _result(model, info, loop.history, predictions, folder)
+
+
+# The first stage of GuidedMixup
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class AUMRecorder(Objective):
+    """Plain training that records the area under the margin in `aum`."""
+
+    aum: AUM
+
+    def __call__(
+        self,
+        model: Model,
+        x: Batch,
+        y: Tensor,
+        *,
+        index: Tensor | None = None,
+        epoch: float | None = None,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        """Return the mean cross-entropy, and note the margins."""
+        if index is None or epoch is None:
+            raise ValueError("recording the AUM needs index= and epoch=")
+        logits = call(model, x)
+        self.aum.update(logits, y, index, epoch=epoch)
+        return losses.loss(logits, y).mean()
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Return the AUM."""
+        return self.aum.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Restore the AUM."""
+        self.aum.load_state_dict(state)
+
+    def all_reduce(self) -> None:
+        """Merge the AUM of all ranks."""
+        self.aum.all_reduce()
+
+    def __repr__(self) -> str:
+        return repr(ERM())
+
+
+def _first_stage(
+    model: Model,
+    objective: Any,
+    train: Any,
+    folder: RunFolder,
+    config: FitConfig,
+    collate_fn: Collate | None,
+    progress: bool,
+    process: Any,
+) -> ObjectiveLike:
+    """Train a copy of the model plainly to measure the AUM, and bind the objective to it."""
+    out = None if folder.path is None else folder.path / "first-stage"
+    module = unwrap(model)
+    if out is not None:  # both stages start from the same weights, also when another process resumes between them
+        initial = out / "initial.safetensors"
+        if folder.writes and not initial.exists():
+            out.mkdir(exist_ok=True)
+            write_tensors(initial, module.state_dict())
+        process.wait_for_everyone()
+        module.load_state_dict(read_tensors(initial))
+    recorder = AUMRecorder(AUM(len(train), saliency=getattr(unscheduled(objective), "pool", None) == "set"))
+    plainly = dataclasses.replace(
+        config, select="last", patience=None, eval_every_steps=None, keep_predictions_at=(), trackers=()
+    )
+    fit(copy.deepcopy(module), recorder, train, out=out, config=plainly, collate_fn=collate_fn, progress=progress)
+    bound: ObjectiveLike = objective.bind(
+        recorder.aum,
+        dataset=train,
+        collate_fn=collate_fn or default_collate,
+        generator=torch.Generator().manual_seed(_random.seed_from("split", config.seed)),
+    )
+    return bound
+
+
+def _finished(model: Model, objective: Any, folder: RunFolder, info: dict[str, Any], *, rank: int) -> FitResult:
+    """Return the result of a run that was finished before."""
+    if folder.path is None:
+        raise RuntimeError("this run has no folder")
+    module, inner = unwrap(model), unscheduled(objective)
+    module.load_state_dict(read_tensors(folder.path / "model.safetensors"))
+    model.eval()
+    checkpoint = folder.load_checkpoint(rank=rank) if hasattr(inner, "load_state_dict") else None
+    if checkpoint is not None and checkpoint["own"] is not None:
+        inner.load_state_dict(checkpoint["own"])
+    predictions = None
+    if (path := folder.path / "predictions.parquet").exists():
+        predictions = dict(zip(("logits", "labels"), read_predictions(path), strict=True))
+    return _result(model, info, folder.history(), predictions, folder)
+
+
+def _result(
+    model: Model,
+    info: dict[str, Any],
+    history: list[dict[str, Any]],
+    predictions: Mapping[str, Tensor] | None,
+    folder: RunFolder,
+) -> FitResult:
+    found = predictions or {}
+    return FitResult(
+        model=model,
+        best=info["best"],
+        last=info["last"],
+        history=history,
+        logits=found.get("logits"),
+        labels=found.get("labels"),
+        info=info,
+        out=folder.path,
+    )
+
+
+def _check_arguments(model: Any, objective: Any, train: Any, val: Any, config: Any) -> None:
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}")
+    if isinstance(objective, type) or not callable(objective):
+        raise TypeError(f"objective must be an objective such as Mixup(alpha=0.2), got {objective!r}")
+    if not isinstance(config, FitConfig):
+        raise TypeError(f"config must be a FitConfig, got {config!r}")
+    for name, dataset in (("train", train), ("val", val)):
+        if name == "val" and dataset is None:
+            continue
+        if not (hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")):
+            raise TypeError(f"{name} must be a map-style dataset, with len() and [i], got {type(dataset).__name__}")
+        if len(dataset) == 0:
+            raise ValueError(f"{name} is empty")
+    if val is None:
+        for field in ("patience", "keep_predictions_at", "eval_every_steps"):
+            if getattr(config, field):
+                raise ValueError(f"{field}={getattr(config, field)!r} needs a validation set: pass val")
+
+
+def _json_ready(about: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        ready: dict[str, Any] = json.loads(json.dumps(dict(about)))
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"about must be ready for JSON: {error}") from error
+    return ready

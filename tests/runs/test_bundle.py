@@ -1,0 +1,199 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import vicinal
+from tests.data import make
+from vicinal import data, models
+from vicinal._files import read_json, read_tensors, replacing, write_json
+from vicinal.runs.bundle import Bundle
+
+
+def _bundle(task: data.Task, **options: Any) -> Bundle:
+    name = options.pop("model", None)
+    torch.manual_seed(0)
+    spec = models.specify(name, **task.spec, **options)
+    return Bundle(
+        module=spec.build(),
+        spec=spec,
+        preprocessing=task.preprocessing,
+        classes=task.classes,
+        temperature=1.7,
+        method="ERM()",
+        fingerprint=task.fingerprint,
+        versions={"vicinal": "0"},
+    )
+
+
+@pytest.fixture
+def people(tmp_path: Path) -> tuple[Bundle, pd.DataFrame]:
+    frame = make.people(40)
+    return _bundle(data.load(frame, target="kind"), hidden=[4]), frame
+
+
+def _of_kind(kind: str, root: Path) -> tuple[Bundle, Any]:
+    """A bundle of each kind, and new data for it."""
+    if kind == "tabular":
+        frame = make.people(40)
+        return _bundle(data.load(frame, target="kind"), hidden=[4]), frame.head(7)
+    if kind in ("text", "pair"):
+        frame = make.reviews(40).assign(answer=lambda f: f["review"].iloc[::-1].to_numpy())
+        columns = "review" if kind == "text" else ["review", "answer"]
+        task = data.load(frame, target="mood", text=columns, tokenizer="words")
+        return _bundle(task, model="sentencecnn"), frame.head(7)
+    if kind == "image":
+        make.image_folder(root / "images", classes=make.HOSTILE, size=8)
+        return _bundle(data.load(str(root / "images"), val=0.2, test=0.2), width=2), str(root / "images")
+    make.sound_folder(root / "sounds")
+    task = data.load(str(root / "sounds"), val=0.2, test=0.2, seconds=0.2)
+    return _bundle(task), str(root / "sounds")
+
+
+KINDS = ("tabular", "text", "pair", "image", "audio")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_saved_and_loaded(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bundle, new = _of_kind(kind, tmp_path)
+    folder = bundle.save(tmp_path / "a <b> é")
+    assert sorted(path.name for path in folder.iterdir()) == ["model.json", "model.safetensors"]
+
+    def refuse(*args: Any, **kwargs: Any) -> None:
+        raise AssertionError("something was unpickled")
+
+    for module, name in ((pickle, "load"), (pickle, "loads"), (torch, "load")):
+        monkeypatch.setattr(module, name, refuse)
+    again = vicinal.load(folder)
+    probs = bundle.predict_proba(new)
+    np.testing.assert_array_equal(again.predict_proba(new), probs)
+    for field in dataclasses.fields(Bundle):
+        if field.name != "module":
+            assert getattr(again, field.name) == getattr(bundle, field.name)
+    assert not again.module.training
+    # p = softmax(f(x) / T), by hand
+    logits = bundle.logits(new).double().numpy() / 1.7
+    by_hand = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(probs, by_hand, atol=1e-12)
+    assert again.predict(new).tolist() == [bundle.classes[i] for i in probs.argmax(axis=1)]
+
+
+@pytest.mark.parametrize("kind", ["tabular", "text", "image", "audio"])
+def test_onnx_has_the_temperature_inside(kind: str, tmp_path: Path) -> None:
+    runtime = pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxscript")
+    bundle, new = _of_kind(kind, tmp_path)
+    assert bundle.to_onnx(tmp_path / "model.onnx") < 1e-4
+    session = runtime.InferenceSession(str(tmp_path / "model.onnx"), providers=["CPUExecutionProvider"])
+    split = bundle.read(new)
+    for n in (1, 3):
+        x, _ = split.collate_fn([split[i] for i in range(n)])
+        inputs = dict(x) if isinstance(x, dict) else {"input": x}
+        inputs = {entry.name: inputs[entry.name].numpy() for entry in session.get_inputs()}
+        logits, probs = session.run(["logits", "probabilities"], inputs)
+        np.testing.assert_allclose(probs, bundle.predict_proba(new)[:n], atol=1e-5)
+        np.testing.assert_allclose(logits, bundle.logits(new)[:n].numpy() / 1.7, rtol=1e-4, atol=1e-5)
+    facts = session.get_modelmeta().custom_metadata_map
+    assert json.loads(facts["classes"]) == list(bundle.classes)
+
+
+def test_an_onnx_file_that_differs_is_not_written(
+    people: tuple[Bundle, pd.DataFrame], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("onnxscript")
+    monkeypatch.setattr("vicinal.runs.bundle.largest_difference", lambda *args: float("nan"))
+    with pytest.raises(RuntimeError, match="it was not written"):
+        people[0].to_onnx(tmp_path / "model.onnx")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_batches_change_nothing(people: tuple[Bundle, pd.DataFrame]) -> None:
+    bundle, frame = people
+    seen: list[int] = []
+    split = bundle.read(frame)
+    parts = list(bundle.iter_logits(split, batch_size=7, progress=seen.append))
+    assert seen == [7, 7, 7, 7, 7, 5]
+    torch.testing.assert_close(torch.cat(parts), bundle.logits(frame))
+
+
+def test_labelled_data(people: tuple[Bundle, pd.DataFrame]) -> None:
+    bundle, frame = people
+    split = bundle.read(frame.replace({"kind": {"a": "z"}}), labelled=True)
+    assert {split.labels[i] for i in range(len(split))} == {bundle.classes.index("b")}
+    assert "'z'" in " ".join(split.notes)
+    with pytest.raises(ValueError, match="has a class of the model"):
+        bundle.read(frame.assign(kind="z"), labelled=True)
+    with pytest.raises(ValueError, match=r"no samples|no rows|empty"):
+        bundle.predict_proba(frame.head(0))
+
+
+def test_hostile_fields(people: tuple[Bundle, pd.DataFrame]) -> None:
+    with pytest.raises(ValueError, match="classes must be 2, as many as the network has, got 3"):
+        dataclasses.replace(people[0], classes=("a", "b", "c"))
+    for temperature in (0.0, -1.0, float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="temperature must be"):
+            dataclasses.replace(people[0], temperature=temperature)
+
+
+def test_records_that_are_not_whole(people: tuple[Bundle, pd.DataFrame], tmp_path: Path) -> None:
+    folder = people[0].save(tmp_path / "run")
+    record = read_json(folder / "model.json")
+    write_json(folder / "model.json", {name: value for name, value in record.items() if name != "temperature"})
+    with pytest.raises(ValueError, match="lacks 'temperature': it is not whole"):
+        vicinal.load(folder)
+    write_json(folder / "model.json", {**record, "format": 99})
+    with pytest.raises(
+        ValueError, match="format 99, this version of vicinal reads 1: use the version that wrote it, 0"
+    ):
+        vicinal.load(folder)
+    write_json(folder / "model.json", record)
+    (folder / "model.safetensors").write_bytes(b"no tensors")
+    with pytest.raises(ValueError, match="is not whole"):
+        vicinal.load(folder)
+    with pytest.raises(FileNotFoundError, match="did you mean"):
+        vicinal.load(tmp_path / "rum")
+
+
+# Files that are there whole or not at all
+
+
+def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
+    write_json(tmp_path / "x.json", {"format": 1, "value": "before"})
+    with pytest.raises(TypeError):
+        write_json(tmp_path / "x.json", {"format": 1, "value": object()})
+
+    def killed() -> None:
+        with replacing(tmp_path / "x.json") as draft:
+            draft.write_text("half of")
+            raise RuntimeError("in the middle")
+
+    with pytest.raises(RuntimeError, match="in the middle"):
+        killed()
+    assert read_json(tmp_path / "x.json")["value"] == "before"
+    assert [path.name for path in tmp_path.iterdir()] == ["x.json"]
+
+
+def test_places_that_cannot_be_written(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"there is no folder .*nowhere.* create it first"):
+        write_json(tmp_path / "nowhere" / "x.json", {})
+    with pytest.raises(IsADirectoryError, match="is a folder"):
+        write_json(tmp_path, {})
+
+
+def test_files_that_are_something_else(tmp_path: Path) -> None:
+    (tmp_path / "list.json").write_text("[1]")
+    with pytest.raises(ValueError, match="is of format None"):
+        read_json(tmp_path / "list.json")
+    (tmp_path / "half.json").write_text('{"format": ')
+    with pytest.raises(ValueError, match="is not JSON"):
+        read_json(tmp_path / "half.json")
+    with pytest.raises(FileNotFoundError):
+        read_tensors(tmp_path / "nothing.safetensors")

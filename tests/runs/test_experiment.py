@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.running import vicinal
+from vicinal import runs
+from vicinal.runs import Experiment, data_name, folder_name
+
+FULL = Experiment(
+    source="my data/it's <here>.csv",
+    method="Warmup(LogitMix(Mixup(alpha=3.0), weight=0.5), epochs=2.0)",
+    data={
+        "target": 'the "class"',
+        "text": ["one text", "the other"],
+        "seed": 3,
+        "val": 30,
+        "test": 0.25,
+        "header": False,
+        "max_bad": 2,
+        "rare": "train",
+        "encoding": "latin-1",
+    },
+    model="hf:some/checkpoint",
+    model_options={"dropout": 0.3, "name": "a b", "hidden": [4, 5], "flag": True},
+    training={
+        "epochs": 3,
+        "lr": 1e-5,
+        "milestones": [1.0, 2.5],
+        "nesterov": True,
+        "keep_predictions_at": [1, 3],
+        "trackers": ["tensorboard"],
+        "clip_norm": 1.0,
+    },
+    also=("elsewhere.csv", "third place.csv"),
+    corrupt=0.2,
+    seed=7,
+)
+
+
+@pytest.mark.parametrize("experiment", [FULL, Experiment(source="digits")])
+def test_its_command_asks_for_the_same(experiment: Experiment, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+
+    def run(experiment: Experiment, out: Path, **options: Any) -> None:
+        asked.extend((experiment, out))
+
+    monkeypatch.setattr(experiments, "run", run)
+    words = shlex.split(experiment.command(out="the run"))
+    assert words[0] == "vicinal"
+    vicinal(*words[1:])
+    assert asked == [experiment, Path("the run")]
+
+
+def test_record_round_trip() -> None:
+    assert Experiment.from_dict(FULL.to_dict()) == FULL
+    with pytest.raises(ValueError, match="no field 'sead'; did you mean 'seed'"):
+        Experiment.from_dict({"source": "digits", "sead": 1})
+
+
+def test_what_is_not_given_is_not_recorded() -> None:
+    assert Experiment(source="digits", data={"target": None}).data == {}
+    assert Experiment(source="digits").to_dict()["training"] == {}
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"training": {"seed": 1}}, "pass seed"),
+        ({"corrupt": 1.5}, "corrupt must be"),
+        ({"seed": -1}, "seed must be"),
+        ({"data": {"target": object()}}, "data must be a mapping ready for JSON"),
+        ({"training": 3}, "training must be a mapping"),
+    ],
+)
+def test_hostile_fields(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises((ValueError, TypeError), match=message):
+        Experiment(source="digits", **fields)
+
+
+@pytest.mark.parametrize("source", ["../a b/c.tar.gz", "hf:x/y:z", "...", "日本.csv", '<script>"', "/"])
+def test_names_of_folders_can_be_made(source: str, tmp_path: Path) -> None:
+    name = folder_name(Experiment(source=source, method="LogitMix(" * 30 + "Mixup(alpha=3.0)" + ")" * 30))
+    (tmp_path / name).mkdir()  # one folder, not several, and not too long a name
+    assert (tmp_path / name).parent == tmp_path
+    assert data_name(source)
+
+
+def test_how_a_run_proceeds_is_no_part_of_what_it_is():
+    usual = Experiment(source="digits", training={"epochs": 2})
+    other = Experiment(source="digits", training={"epochs": 2, "num_workers": 1, "trackers": []})
+    assert usual != other
+    assert usual.that_matters() == other.that_matters()
+    assert usual.that_matters() != Experiment(source="digits", training={"epochs": 3}).that_matters()

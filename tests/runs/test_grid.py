@@ -1,0 +1,544 @@
+"""Grids of experiments: what is skipped, what survives, and that the table is the same wherever cells ran."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import importlib.util
+import json
+import math
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import psutil
+import pytest
+import torch
+from scipy import stats
+
+from vicinal.runs import Experiment, GridResult, finished, folder_name, run_grid
+from vicinal.runs.grid import _rooted
+from vicinal.runs.table import _over_seeds
+from vicinal.metrics import Estimate, compare
+from vicinal.training.folder import RunFolder
+
+METHODS = ["ERM()", "Mixup(alpha=0.2)"]
+SEEDS = [0, 1]
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory) -> Path:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(300, 5))
+    frame = pd.DataFrame(x, columns=[f"f{i}" for i in range(5)])
+    frame["y"] = np.where(x[:, 0] + rng.normal(size=300) > 0, "yes", "no")
+    path = tmp_path_factory.mktemp("data") / "coins.csv"
+    frame.to_csv(path, index=False)
+    return path
+
+
+@pytest.fixture(scope="module")
+def base(source) -> Experiment:
+    return Experiment(
+        source=str(source), data={"target": "y"}, training={"epochs": 4, "checkpoint_minutes": 0, "patience": 4}
+    )
+
+
+@pytest.fixture(scope="module")
+def reference(base, tmp_path_factory) -> GridResult:
+    """The grid, undisturbed."""
+    result = run_grid(base, METHODS, SEEDS, tmp_path_factory.mktemp("grid"), progress=False)
+    assert result.failures == {}
+    return result
+
+
+@pytest.fixture
+def copy(reference, tmp_path) -> Path:
+    """The folder of a finished grid."""
+    return Path(shutil.copytree(reference.out, tmp_path / "copy"))
+
+
+def stamps(out: Path) -> dict[str, int]:
+    return {str(path.relative_to(out)): path.stat().st_mtime_ns for path in out.rglob("*.json") if path.parent != out}
+
+
+def same(a: GridResult, b: GridResult) -> bool:
+    """Whether the figures are equal to the last digit."""
+    assert a.outcomes.keys() == b.outcomes.keys()
+    logits = all(torch.equal(a.outcomes[key].test.logits, b.outcomes[key].test.logits) for key in a.outcomes)
+    return logits and all(a.rows(after=x) == b.rows(after=x) and a.table(after=x) == b.table(after=x) for x in (0, 1))
+
+
+# What a grid is
+
+
+def test_every_cell_is_a_run_of_its_own(reference, base):
+    assert reference.methods == tuple(METHODS)
+    assert list(reference.outcomes) == [(method, seed) for seed in SEEDS for method in METHODS]
+    for (method, seed), outcome in reference.outcomes.items():
+        assert outcome.experiment.method == method
+        assert outcome.experiment.seed == seed
+        assert outcome.out == reference.out / folder_name(outcome.experiment)
+        assert outcome.fit["config"]["trackers"] == []
+        assert outcome.fit["threads"] == 1
+    logits = [outcome.test.logits for outcome in reference.outcomes.values()]
+    assert not any(torch.equal(a, b) for i, a in enumerate(logits) for b in logits[:i])
+
+
+def test_threads_are_as_they_were(base, tmp_path):
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        run_grid(base, ["ERM()"], [0], tmp_path, progress=False)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_finished_cells_are_skipped_and_failing_ones_do_not_stop_others(copy, base, reference):
+    before, seen = stamps(copy), []
+    result = run_grid(
+        base,
+        ["PuzzleMix()", *METHODS],
+        [*SEEDS, 2],
+        copy,
+        progress=False,
+        on_cell=lambda method, seed, outcome, error: seen.append((method, seed, outcome is not None, error)),
+    )
+    after = stamps(copy)
+    assert {name: after[name] for name in before} == before
+    assert set(result.outcomes) == {(method, seed) for method in METHODS for seed in (0, 1, 2)}
+    assert set(result.failures) == {("PuzzleMix()", seed) for seed in (0, 1, 2)}
+    for seed in (0, 1, 2):
+        error = result.failures["PuzzleMix()", seed]
+        assert error.startswith("ValueError: PuzzleMix needs images")
+        text = (copy / f"coins-PuzzleMix-seed{seed}" / "error.txt").read_text()
+        assert text.startswith(error)
+        assert "Traceback (most recent call last)" in text
+    assert sorted(seen) == sorted(
+        (method, seed, method in METHODS, result.failures.get((method, seed)))
+        for method in result.methods
+        for seed in result.seeds
+    )
+    # Nothing to compare with: the first method has no run.
+    assert result.comparison("ERM()") is None
+    rows = result.rows()
+    assert rows[0] == {"method": "PuzzleMix()", "n_seeds": 0}
+    assert [row["difference"] for row in rows[1:]] == [None, None]
+    assert "3 of 9 cells failed" in result.table()
+    json.dumps(result.to_dict(), allow_nan=False)
+    # A part of what the folder holds, in other words: nothing runs.
+    again = run_grid(base, ["ERM( )", "Mixup(alpha=0.20)"], SEEDS, copy, progress=False)
+    assert stamps(copy) == after
+    assert again.methods == ("ERM( )", "Mixup(alpha=0.20)")
+    assert again.rows()[1]["nll"] == reference.rows()[1]["nll"]
+    assert json.loads((copy / "grid.json").read_text())["methods"] == [*METHODS, "PuzzleMix()"]
+
+
+def test_a_cell_that_failed_is_tried_again(copy, base, reference):
+    cell = reference.outcomes["ERM()", 0].out.name
+    (copy / cell / "evaluation.json").unlink()
+    (copy / cell / "error.txt").write_text("MemoryError: no\n\nTraceback …")
+    splits = copy / cell / "splits.json"
+    splits.unlink()
+    splits.mkdir()  # it cannot be written now
+    broken = run_grid(base, METHODS, SEEDS, copy, progress=False)
+    assert list(broken.failures) == [("ERM()", 0)]
+    assert "splits.json" in broken.failures["ERM()", 0]
+    comparison = broken.comparison("Mixup(alpha=0.2)")
+    assert comparison is not None
+    assert comparison.n_seeds == 1  # the seed that both have
+    assert [row["n_seeds"] for row in broken.rows()] == [1, 2]
+    splits.rmdir()
+    mended = run_grid(base, METHODS, SEEDS, copy, progress=False)
+    assert mended.failures == {}
+    assert not (copy / cell / "error.txt").exists()
+    assert same(mended, reference)
+
+
+def test_another_grid_in_the_folder_is_refused(copy, base, source):
+    for other, message in (
+        (dataclasses.replace(base, training={"epochs": 5}), r"training was .*'epochs': 4.* and is .*'epochs': 5"),
+        (dataclasses.replace(base, corrupt=0.2), r"corrupt was 0\.0 and is 0\.2"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            run_grid(other, METHODS, SEEDS, copy)
+    with pytest.raises(ValueError, match="threads was 1 and is 2"):
+        run_grid(base, METHODS, SEEDS, copy, threads=2, backend="ray")
+    with RunFolder(copy, main=True).locked(), pytest.raises(RuntimeError, match="in use"):
+        run_grid(base, METHODS, SEEDS, copy)
+
+
+def test_a_grid_that_never_began_is_not_in_the_way(base, source, tmp_path):
+    """A wrong target or learning rate fails in every cell; the mended call need not go elsewhere."""
+    wrong = dataclasses.replace(base, data={"target": "nothing"})
+    assert len(run_grid(wrong, ["ERM()"], [0], tmp_path / "g", progress=False).failures) == 1
+    wild = dataclasses.replace(base, training={"lr": 1e30})
+    assert "not finite" in run_grid(wild, ["ERM()"], [0], tmp_path / "g", progress=False).failures["ERM()", 0]
+    quick = dataclasses.replace(base, training={"epochs": 1})
+    assert run_grid(quick, ["ERM()"], [0], tmp_path / "g", progress=False).failures == {}
+    with pytest.raises(ValueError, match="holds another comparison: training was"):
+        run_grid(base, ["ERM()"], [0], tmp_path / "g", progress=False)
+    with pytest.raises(ValueError, match="out must be a folder for the runs"):
+        run_grid(base, ["ERM()"], [0], source, progress=False)
+
+
+def test_data_that_changed_meanwhile_is_an_error(base, source, tmp_path):
+    moved = shutil.copy(source, tmp_path / "coins.csv")
+    base = dataclasses.replace(base, source=str(moved), training={"epochs": 1})
+    run_grid(base, ["ERM()"], [0], tmp_path / "grid", progress=False)
+    with open(moved, "a") as file:
+        file.write("1,2,3,4,5,yes\n")
+    with pytest.raises(ValueError, match=r"coins\.csv has changed: coins-ERM-seed0 and coins-ERM-seed1"):
+        run_grid(base, ["ERM()"], [0, 1], tmp_path / "grid", progress=False)
+
+
+def test_methods_of_one_folder_name_have_two_folders(base, tmp_path):
+    long = "Warmup(Warmup(Warmup(Warmup(Mixup(alpha=0.2), epochs=1.0), epochs=1.0), epochs=1.0), epochs={})"
+    methods = [long.format(1.0), long.format(2.0)]
+    fast = dataclasses.replace(base, training={"steps": 1})
+    result = run_grid(fast, methods, [0], tmp_path, progress=False)
+    assert result.failures == {}
+    folders = [outcome.out.name for outcome in result.outcomes.values()]
+    assert folders[1].startswith(folders[0] + "-")
+    # Each stays where it is, whatever is asked for first.
+    again = run_grid(fast, methods[::-1], [0], tmp_path, progress=False)
+    assert [again.outcomes[method, 0].out.name for method in methods] == folders
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"methods": []}, "methods must be one or more expressions"),
+        ({"methods": "ERM()"}, "methods must be one or more expressions"),
+        ({"methods": ["ERM()", "ERM(label_smoothing=0)"]}, r"'ERM\(\)' and 'ERM\(label_smoothing=0\)' are both ERM"),
+        ({"methods": ["Mixup(alhpa=1)"]}, "no parameter 'alhpa'"),
+        ({"seeds": []}, "seeds must be one or more integers"),
+        ({"seeds": [1, 1]}, r"seeds must differ, got \[1, 1\]"),
+        ({"seeds": [-1]}, "seeds must be an integer of at least 0"),
+        ({"workers": 0}, "workers must be an integer of at least 1"),
+        ({"workers": 1000, "threads": 2}, "workers × threads must be at most"),
+        ({"threads": 0}, "threads must be an integer of at least 1"),
+        ({"backend": "threading"}, "backend must be one of 'loky', 'ray', 'dask'"),
+        ({"address": "auto"}, "address='auto' is that of a cluster: name the cluster's kind"),
+        ({"backend": "ray", "workers": 1}, "workers must be at least 2 on a cluster"),
+        ({"gpus": 1}, "gpus is what a cell takes on a Ray cluster"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_is_refused(base, tmp_path, change, message):
+    arguments = {"methods": METHODS, "seeds": SEEDS, **change}
+    with pytest.raises(ValueError, match=message):
+        run_grid(base, out=tmp_path / "grid", **arguments)
+    assert not (tmp_path / "grid").exists()
+
+
+def test_paths_become_absolute_and_names_stay(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("digits", "here.csv", "checkpoint"):
+        (tmp_path / name).mkdir()
+    base = Experiment(source="here.csv", also=("digits", "gone.csv"), model="hf:checkpoint", data={"data_root": "root"})
+    rooted = _rooted(base)
+    assert rooted.source == str(tmp_path / "here.csv")
+    assert rooted.also == ("digits", "gone.csv")
+    assert rooted.model == f"hf:{tmp_path / 'checkpoint'}"
+    assert rooted.data == {"data_root": str(tmp_path / "root")}
+    assert _rooted(dataclasses.replace(base, training={"trackers": ["wandb"]})).training == {"trackers": ["wandb"]}
+
+
+# What it shows
+
+
+def test_rows_are_means_and_paired_differences(reference):
+    for after in (False, True):
+        first, second = reference.rows(after=after)
+        runs = {m: [reference.outcomes[m, s].test for s in SEEDS] for m in METHODS}
+        runs = {m: [s.after if after else s.before for s in tests] for m, tests in runs.items()}
+        expected = compare(runs["ERM()"], runs["Mixup(alpha=0.2)"])
+        assert first["difference"] is None
+        for name in ("accuracy", "mcc", "nll", "brier", "ece", "oe", "rms"):
+            value = np.mean([getattr(run, name).value for run in runs["Mixup(alpha=0.2)"]])
+            assert second[name]["value"] == pytest.approx(value)
+            assert second[name]["low"] <= value <= second[name]["high"]
+            assert second["difference"][name]["value"] == expected[name].value
+            assert second["difference"][name]["low"] == expected[name].low
+            better = {"a": "ERM()", "b": "Mixup(alpha=0.2)", None: None}[expected[name].better]
+            assert second["difference"][name]["better"] == better
+    turned = reference.comparison("ERM()", "Mixup(alpha=0.2)", after=True)
+    assert turned is not None
+    assert turned["nll"].value == -expected["nll"].value
+    assert turned.names == ("Mixup(alpha=0.2)", "ERM()")
+    with pytest.raises(ValueError, match=r"'Mixup\(\)' is not a method of this grid; did you mean"):
+        reference.comparison("Mixup()")
+
+
+def test_table_is_markdown_and_says_the_bins(reference):
+    table = reference.table()
+    assert "ECE and OE of 15 bins" in table
+    assert "45 test samples, 2 seeds, before the temperature" in table
+    assert "after the temperature" in reference.table(after=True)
+    lines = [line for line in table.splitlines() if line.startswith("|")]
+    assert {line.count("|") for line in lines[:4]} == {9}
+    assert {line.count("|") for line in lines[4:]} == {8}
+    nll = reference.rows()[0]["nll"]
+    assert f"{nll['value']:.4f} [{nll['low']:.4f}, {nll['high']:.4f}]" in lines[2]
+    record = reference.to_dict()
+    json.dumps(record, allow_nan=False)
+    assert {(cell["method"], cell["seed"]) for cell in record["cells"]} == set(reference.outcomes)
+    assert record["before"] == reference.rows()
+
+
+def test_intervals_over_seeds_hold_the_truth():
+    # The figure is a mean of 50 samples that the seeds share, plus a shift of each seed.
+    rng = np.random.default_rng(0)
+    n, n_seeds, held = 50, 4, 0
+    for _ in range(1000):
+        samples = rng.normal(size=n)
+        runs = []
+        for shift in rng.normal(0, 0.2, n_seeds):
+            half = 1.96 * samples.std(ddof=1) / math.sqrt(n)
+            mean = float(samples.mean() + shift)
+            runs.append(Estimate(mean, mean - half, mean + half))
+        found = _over_seeds(runs, 0.95, (-math.inf, math.inf))
+        held += found.low <= 0 <= found.high
+    assert 0.93 < held / 1000 < 0.98
+
+
+def test_intervals_over_seeds_by_hand():
+    runs = [Estimate(0.2, 0.1, 0.4), Estimate(0.4, 0.35, 0.5)]
+    found = _over_seeds(runs, 0.95, (0.0, 1.0))
+    assert found.value == pytest.approx(0.3)
+    z, seeds = stats.norm.ppf(0.975), 0.02 / 2
+    for end, gap in ((found.low, 0.075), (found.high, 0.15)):
+        total = (gap / z) ** 2 + seeds
+        reach = stats.t.ppf(0.975, 1 * total**2 / seeds**2) * math.sqrt(total)
+        assert end == pytest.approx(max(0.3 - reach, 0) if end == found.low else min(0.3 + reach, 1))
+    assert _over_seeds(runs[:1], 0.95, (0, 1)) == runs[0]
+    same = _over_seeds([Estimate(0.5, 0.4, 0.7)] * 3, 0.95, (0, 1))
+    assert (same.value, same.low, same.high) == pytest.approx((0.5, 0.4, 0.7))
+    unknown = _over_seeds([Estimate(math.inf, 0, math.inf), runs[0]], 0.95, (0, math.inf))
+    assert (unknown.low, unknown.high) == (0, math.inf)
+
+
+def test_label_noise_errors_are_averaged(base, tmp_path):
+    noisy = dataclasses.replace(base, corrupt=0.4, training={"epochs": 1})
+    result = run_grid(noisy, ["ERM()"], SEEDS, tmp_path, progress=False)
+    (row,) = result.rows()
+    cells = [outcome.label_noise for outcome in result.outcomes.values()]
+    for which in ("best", "last"):
+        for name in ("test", "train_real", "train_corrupted"):
+            assert row["label_noise"][which][name] == pytest.approx(np.mean([c[which][name] for c in cells]))
+    assert "training, corrupted labels, last" in result.table()
+
+
+def test_label_noise_errors_of_no_samples_are_left_out(base, tmp_path):
+    noisy = dataclasses.replace(base, corrupt=1e-9, training={"steps": 1})
+    result = run_grid(noisy, ["ERM()"], [0], tmp_path, progress=False)
+    (row,) = result.rows()
+    assert set(row["label_noise"]["best"]) == {"test", "train_real"}
+    assert "training, real labels, last" in result.table()
+    assert "nan" not in result.table()
+
+
+def test_without_a_test_set_there_is_nothing_to_compare(base, tmp_path):
+    bare = dataclasses.replace(base, data={"target": "y", "test": 0}, training={"steps": 1})
+    result = run_grid(bare, ["ERM()"], [0], tmp_path, progress=False)
+    with pytest.raises(ValueError, match="has no test set"):
+        result.rows()
+
+
+# Where cells run
+
+
+def holder(folder: Path) -> int:
+    """Return the process that wrote a run."""
+    return int((folder / ".lock").read_text().split()[1])
+
+
+def test_two_workers_give_the_same_table(base, reference, tmp_path, monkeypatch):
+    seen = []
+    monkeypatch.chdir(Path(base.source).parent)
+    result = run_grid(
+        dataclasses.replace(base, source="coins.csv"),
+        ["PuzzleMix()", *METHODS],
+        SEEDS,
+        tmp_path / "grid",
+        workers=2,
+        on_cell=lambda *cell: seen.append(cell[:2]),
+    )
+    assert set(result.failures) == {("PuzzleMix()", seed) for seed in SEEDS}
+    assert sorted(seen) == sorted((method, seed) for method in result.methods for seed in SEEDS)
+    assert all(holder(outcome.out) != os.getpid() for outcome in result.outcomes.values())
+    for method, row in zip(METHODS, reference.rows(), strict=True):
+        found = result.rows()[result.methods.index(method)]
+        assert {**found, "difference": None} == {**row, "difference": None}
+    assert same(run_grid(base, METHODS, SEEDS, tmp_path / "grid"), reference)
+
+
+def test_a_worker_that_dies_costs_nothing(base, reference, tmp_path):
+    killed = []
+
+    def kill_one() -> None:
+        while not killed:
+            for lock in tmp_path.glob("grid/*/.lock"):
+                if lock.read_text() and not killed:
+                    killed.append(holder(lock.parent))
+                    os.kill(killed[0], signal.SIGKILL)
+            time.sleep(0.005)
+
+    thread = threading.Thread(target=kill_one)
+    thread.start()
+    try:
+        result = run_grid(base, METHODS, SEEDS, tmp_path / "grid", workers=2)
+    finally:
+        killed = killed or [0]
+        thread.join()
+    assert killed[0] not in (0, os.getpid())
+    assert result.failures == {}
+    assert same(result, reference)
+
+
+def test_killed_half_way_and_started_again(base, reference, tmp_path):
+    out = tmp_path / "grid"
+    code = (
+        "import json, sys; from vicinal.runs import Experiment, run_grid\n"
+        "run_grid(Experiment.from_dict(json.loads(sys.argv[1])), *json.loads(sys.argv[2]), sys.argv[3], workers=2)"
+    )
+    arguments = [json.dumps(base.to_dict()), json.dumps([METHODS, SEEDS]), str(out)]
+    driver = subprocess.Popen([sys.executable, "-c", code, *arguments])
+    try:
+        wait_for(lambda: list(out.glob("*/evaluation.json")), driver)
+    finally:
+        driver.kill()
+        driver.wait()
+    done = stamps(out)
+    cells = [outcome.out.name for outcome in reference.outcomes.values()]
+    finished_cells = [cell for cell in cells if (out / cell / "evaluation.json").exists()]
+    assert 1 <= len(finished_cells) < len(cells)
+    # The workers end with it: else they would hold the folders of their cells.
+    for cell in cells:
+        wait_for(lambda folder=out / cell: is_free(folder))
+    again = run_grid(base, METHODS, SEEDS, out, progress=False)
+    assert again.failures == {}
+    assert same(again, reference)
+    after = stamps(out)
+    for name, stamp in done.items():
+        if Path(name).parts[0] in finished_cells:
+            assert after[name] == stamp, name
+
+
+def test_an_interrupt_says_how_to_go_on(base, tmp_path, reference):
+    def interrupt(*cell) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt, match=r"1 of 4 cells are finished and kept in .*start the same comparison"):
+        run_grid(base, METHODS, SEEDS, tmp_path, progress=False, on_cell=interrupt)
+    assert same(run_grid(base, METHODS, SEEDS, tmp_path, progress=False), reference)
+
+
+@pytest.mark.timeout(290)
+@pytest.mark.skipif(
+    importlib.util.find_spec("ray") is None, reason="ray is not installed: pip install 'vicinal[scale]'"
+)
+def test_a_ray_cluster_of_two_nodes_gives_the_same_table(base, reference, tmp_path):
+    out, folder = tmp_path / "grid", tempfile.mkdtemp(prefix="ray")  # sockets need a short path
+    code = (
+        "import json, sys; from vicinal.runs import Experiment, run_grid\n"
+        "result = run_grid(Experiment.from_dict(json.loads(sys.argv[1])), *json.loads(sys.argv[2]), sys.argv[3],\n"
+        "                  backend='ray', address=sys.argv[4])\n"
+        "open('table.md', 'w').write(result.table())\n"
+    )
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    environment = {**os.environ, "RAY_USAGE_STATS_ENABLED": "0", "OMP_NUM_THREADS": "1"}
+    ray = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", "--num-cpus=1"]
+    ray += ["--object-store-memory=80000000"]
+    head = [*ray, "--head", f"--port={address.split(':')[1]}", "--include-dashboard=false", f"--temp-dir={folder}"]
+    nodes: list[subprocess.Popen[bytes]] = []
+    try:
+        for name, command in (("head", head), ("node", [*ray, f"--address={address}"])):
+            log = tmp_path / f"{name}.log"
+            with open(log, "w") as file:
+                nodes.append(subprocess.Popen(command, stdout=file, stderr=file, env=environment))
+            wait_for(lambda: answers(address), nodes[-1])  # a node looks for the head at once
+        for node in nodes:
+            wait_for(lambda: all("Ray runtime started" in log.read_text() for log in tmp_path.glob("*.log")), node)
+        arguments = [json.dumps(base.to_dict()), json.dumps([METHODS, SEEDS]), str(out), address]
+        with open(tmp_path / "driver.txt", "w") as file:
+            # A process of its own, for what Ray warns of and changes.
+            nodes.append(
+                subprocess.Popen(
+                    [sys.executable, "-c", code, *arguments], cwd=tmp_path, env=environment, stdout=file, stderr=file
+                )
+            )
+        # Which node a worker belongs to: its parent is the node's manager. It lives while its cell runs.
+        parents: dict[int, int] = {}
+        while nodes[-1].poll() is None:
+            for lock in out.glob("*/.lock"):
+                with contextlib.suppress(IndexError, psutil.NoSuchProcess):  # not written yet; gone already
+                    parents.setdefault(holder(lock.parent), psutil.Process(holder(lock.parent)).ppid())
+            time.sleep(0.02)
+    finally:
+        started = [process for node in nodes if node.poll() is None for process in family(node.pid)]
+        for process in started:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        psutil.wait_procs(started, timeout=10)
+        for node in nodes:
+            node.wait()
+        shutil.rmtree(folder, ignore_errors=True)
+    assert nodes[-1].returncode == 0, (tmp_path / "driver.txt").read_text()
+    assert {holder(lock.parent) for lock in out.glob("*/.lock")} == set(parents)
+    assert len(set(parents.values())) == 2  # both nodes ran cells
+    assert (tmp_path / "table.md").read_text() == reference.table()
+    stamped = stamps(out)
+    result = run_grid(base, METHODS, SEEDS, out, progress=False)
+    assert stamps(out) == stamped  # all is there
+    assert same(result, reference)
+
+
+def answers(address: str) -> bool:
+    host, port = address.split(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+def family(pid: int) -> list[psutil.Process]:
+    process = psutil.Process(pid)
+    return [process, *process.children(recursive=True)]
+
+
+def wait_for(condition, process: subprocess.Popen | None = None, *, seconds: float = 120) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert process is None or process.poll() is None, "it ended before"
+        assert time.monotonic() < end, "it took too long"
+        time.sleep(0.01)
+
+
+def is_free(folder: Path) -> bool:
+    try:
+        with RunFolder(folder, main=True).locked():
+            return True
+    except RuntimeError:
+        return False
+
+
+def test_a_finished_cell_can_be_read_alone(reference, base):
+    cell = dataclasses.replace(_rooted(base), method="ERM()", seed=1)
+    outcome = finished(reference.out / folder_name(cell), cell)
+    assert outcome is not None
+    assert torch.equal(outcome.test.logits, reference.outcomes["ERM()", 1].test.logits)
