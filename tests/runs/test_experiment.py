@@ -48,7 +48,7 @@ def test_its_command_asks_for_the_same(experiment: Experiment, monkeypatch: pyte
     def run(experiment: Experiment, out: Path, **options: Any) -> None:
         asked.extend((experiment, out))
 
-    monkeypatch.setattr(experiments, "run", run)
+    monkeypatch.setattr(runs, "run", run)
     words = shlex.split(experiment.command(out="the run"))
     assert words[0] == "vicinal"
     vicinal(*words[1:])

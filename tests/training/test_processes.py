@@ -15,7 +15,7 @@ from torch.utils.data import TensorDataset
 from vicinal import ERM, GuidedMixup, Mixup
 from vicinal.training import FitConfig, fit, load_weights
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 def data(n: int, seed: int) -> TensorDataset:

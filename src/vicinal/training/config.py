@@ -88,7 +88,7 @@ class FitConfig:
     >>> FitConfig(optimizer="lamb")
     Traceback (most recent call last):
     ...
-    ValueError: optimizer must be one of 'sgd', 'adam', 'adamw', 'adadelta', got 'lamb'
+    vicinal._checks.ArgumentError: optimizer must be one of 'sgd', 'adam', 'adamw', 'adadelta', got 'lamb'
     """
 
     epochs: int = 10
