@@ -84,7 +84,7 @@ OBJECTIVES: dict[str, Objective] = {text: vicinal.parse(text) for text in _EXPRE
 #: Objectives that need a transformer or training state; their own test files hold the contract for them.
 ELSEWHERE: dict[str, str] = {
     "SequenceMixup": "objectives/test_sequence.py",
-    "GuidedMixup": "objectives/test_guided.py",
+    "GuidedMixup": "objectives/guided/test_objective.py",
 }
 
 
