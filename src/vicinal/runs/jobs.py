@@ -1,0 +1,390 @@
+"""Many independent jobs on this machine or a cluster: each is skipped if done, goes on if interrupted, fails alone.
+
+A job is a function of itself, and everything it leaves is in its folder. So jobs may run anywhere and in any order, all
+of them may be stopped at any time, and what they led to is read from the folders alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import logging
+import os
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
+
+import torch
+
+from vicinal._checks import choice, freeze, integer, number, require
+from vicinal._files import replacing
+
+__all__ = ["BACKENDS", "Job", "Pool", "run_jobs"]
+
+K = TypeVar("K")
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+BACKENDS = ("loky", "ray", "dask")
+#: Seconds between two looks at which jobs are done.
+_LOOK = 0.5
+#: Seconds until what a node wrote must be visible here: network file systems remember that a file was not there.
+_SETTLE = 60.0
+
+
+class Job(Protocol[T_co]):
+    """What can be run anywhere: it must pickle, and leave what it leads to on disk."""
+
+    @property
+    def folder(self) -> Path:
+        """What the job writes to; `error.txt` in it says why it failed, if it did."""
+
+    def result(self) -> T_co | None:
+        """Return what the job led to if it is done, read from its folder."""
+
+    def run(self, *, progress: bool) -> None:
+        """Do the work, or go on with it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pool:
+    """Where jobs run.
+
+    Parameters
+    ----------
+    workers
+        How many jobs at once. On this machine 1 if not given, which runs them in this process; on a cluster as many
+        as it has room for.
+    backend
+        joblib's: `"loky"` for processes on this machine, or a cluster, `"ray"` or `"dask"`.
+    address
+        Of the cluster: `"auto"` or `"host:port"`. Without one Ray starts on this machine, unless there is a connection
+        already, which is used.
+    threads
+        Of torch in each job, and cores that each takes on a Ray cluster.
+    gpus
+        That each job takes on a Ray cluster; a fraction shares one. With 0 Ray hides them.
+    """
+
+    workers: int | None = None
+    backend: str = "loky"
+    address: str | None = None
+    threads: int = 1
+    gpus: float = 0
+
+    def __post_init__(self) -> None:
+        backend = choice("backend", self.backend, BACKENDS)
+        threads, gpus = integer("threads", self.threads, low=1), number("gpus", self.gpus, low=0)
+        workers = _checked_workers(self.workers, backend, self.address, threads, gpus)
+        freeze(self, backend=backend, threads=threads, gpus=gpus, workers=workers)
+
+    @property
+    def is_here(self) -> bool:
+        """Whether jobs run in this process, one after the other."""
+        return self.backend == "loky" and self.workers == 1
+
+
+def run_jobs(
+    jobs: Mapping[K, Job[T]],
+    pool: Pool,
+    *,
+    progress: bool = True,
+    weights: Mapping[K, float] | None = None,
+    on_job: Callable[[K, T | None, str | None], None] | None = None,
+) -> tuple[dict[K, T], dict[K, str]]:
+    """Run the jobs that are not done yet; return what all of them led to, and what went wrong with the others.
+
+    A job that fails is reported and the others go on; it is tried again the next time.
+
+    Parameters
+    ----------
+    jobs
+        By key, in the order in which to start them.
+    pool
+        Where.
+    progress
+        Show progress where standard error is a terminal.
+    weights
+        How long each job takes, in any unit, for the time left; all the same if not given.
+    on_job
+        Called after each job, the skipped ones first, with its key and its result or else what went wrong; not from
+        the main thread if jobs run elsewhere.
+    """
+    state = _Jobs(jobs, weights or {}, on_job)
+    state.skip_finished()
+    if pool.is_here:
+        state.run_here(pool.threads, progress)
+    elif state.pending:
+        state.run_elsewhere(pool, progress)
+    results = {key: state.results[key] for key in jobs if key in state.results}
+    return results, {key: state.failures[key] for key in jobs if key in state.failures}
+
+
+def _checked_workers(workers: int | None, backend: str, address: str | None, threads: int, gpus: float) -> int | None:
+    if backend == "loky":
+        if address is not None:
+            raise ValueError(
+                f"address={address!r} is that of a cluster: name the cluster's kind, backend='ray' or backend='dask'"
+            )
+        workers = 1 if workers is None else integer("workers", workers, low=1)
+        cores = os.cpu_count() or 1
+        if threads > 1 and workers * threads > cores:
+            raise ValueError(
+                f"workers × threads must be at most the {cores} cores of this machine, got {workers} × {threads}"
+            )
+    elif workers is not None and integer("workers", workers, low=1) == 1:
+        raise ValueError(f"workers must be at least 2 on a cluster, or None for all it has room for, got 1 ({backend})")
+    if gpus and backend != "ray":
+        raise ValueError(f"gpus is what a cell takes on a Ray cluster, got {gpus:g} with backend={backend!r}")
+    return workers
+
+
+#: Seeds, threads and Accelerate's state belong to the process: a second job in another thread of it waits.
+_ONE_AT_A_TIME = threading.Lock()
+
+
+def _run_job(
+    job: Job[Any], threads: int, *, progress: bool = False, driver: int | None = None, data_root: str | None = None
+) -> str | None:
+    """Run a job, in whatever process this is, and return what went wrong."""
+    if driver is not None:
+        _end_with(driver)
+    if data_root is not None:
+        os.environ["VICINAL_DATA"] = data_root
+    with _ONE_AT_A_TIME:
+        before = torch.get_num_threads()
+        torch.set_num_threads(threads)
+        try:
+            job.run(progress=progress)
+        except Exception as error:
+            return _fail(job, error)
+        finally:
+            torch.set_num_threads(before)
+        _error_file(job).unlink(missing_ok=True)
+    return None
+
+
+def _error_file(job: Job[Any]) -> Path:
+    return job.folder / "error.txt"
+
+
+def _state(job: Job[T]) -> tuple[T | None, str | None]:
+    """Return the result of a job, or what went wrong, or neither, from its folder."""
+    try:
+        result = job.result()
+        if result is None and _error_file(job).exists():
+            return None, _error_file(job).read_text(encoding="utf-8").partition("\n\nTraceback")[0]
+    except Exception as error:
+        return None, _in_short(error)
+    return result, None
+
+
+def _fail(job: Job[Any], error: BaseException) -> str:
+    """Leave a note of what went wrong, and return it in short."""
+    short = _in_short(error)
+    with contextlib.suppress(OSError):  # a full disk, perhaps: then the short form has to do
+        job.folder.mkdir(parents=True, exist_ok=True)
+        with replacing(_error_file(job)) as temporary:
+            story = "".join(traceback.format_exception(error))
+            temporary.write_text(f"{short}\n\n{story}", encoding="utf-8")
+    return short
+
+
+_following: set[int] = set()
+
+
+def _end_with(driver: int) -> None:
+    """End this process soon after the one that started it, which else would leave it training, its folder locked."""
+    if sys.platform == "win32" or driver in _following or os.getppid() != driver:
+        return
+    _following.add(driver)
+
+    def follow() -> None:
+        while os.getppid() == driver:
+            time.sleep(0.2)
+        os._exit(1)
+
+    threading.Thread(target=follow, daemon=True).start()
+
+
+class _Jobs(Generic[K, T]):
+    """The jobs and where they stand."""
+
+    def __init__(
+        self,
+        jobs: Mapping[K, Job[T]],
+        weights: Mapping[K, float],
+        on_job: Callable[[K, T | None, str | None], None] | None,
+    ) -> None:
+        self._jobs, self._weights, self._on_job = jobs, weights, on_job
+        self.results: dict[K, T] = {}
+        self.failures: dict[K, str] = {}
+
+    @property
+    def pending(self) -> list[K]:
+        return [key for key in self._jobs if key not in self.results and key not in self.failures]
+
+    def skip_finished(self) -> None:
+        """Take the jobs that are done; what failed before will be tried again."""
+        for key, job in self._jobs.items():
+            with contextlib.suppress(FileNotFoundError):
+                _error_file(job).unlink()
+            self._look(key)
+
+    def run_here(self, threads: int, progress: bool) -> None:
+        for key in self.pending:
+            error = _run_job(self._jobs[key], threads, progress=progress)
+            self._look(key, error)
+
+    def run_elsewhere(self, pool: Pool, progress: bool) -> None:
+        joblib = require("joblib", "train")
+        task = joblib.delayed(_run_job)
+        options: dict[str, Any] = {"data_root": _data_root()}
+        if pool.backend == "loky":
+            options["driver"] = os.getpid()
+        with (
+            _connected(pool) as (config, n_jobs),
+            joblib.parallel_config(**config),
+            self._watched(progress),
+        ):
+            # One job at a time: joblib would put quick ones together, to be run one after the other.
+            def parallel(keys: list[K]) -> dict[K, str | None]:
+                run_all = joblib.Parallel(n_jobs=n_jobs, batch_size=1)
+                tasks = (task(self._jobs[key], pool.threads, **options) for key in keys)
+                return dict(zip(keys, run_all(tasks), strict=True))
+
+            keys = self.pending
+            try:
+                errors = parallel(keys)
+            except Exception:
+                # A process died (out of memory, a crash, a lost node) and took the others with it. Each job that is
+                # left now has the pool for itself, so that only the one to blame fails.
+                errors = {}
+                for key in keys:
+                    if self._unfinished(key):
+                        try:
+                            errors |= parallel([key])
+                        except Exception as error:
+                            errors[key] = _fail(self._jobs[key], error)
+        settled = time.monotonic() + (0 if pool.backend == "loky" else _SETTLE)
+        for key in self.pending:
+            while self._unfinished(key) and errors.get(key) is None and time.monotonic() < settled:
+                time.sleep(_LOOK)
+            self._look(key, errors.get(key))
+        for key in self.pending:
+            self._settle(
+                key,
+                None,
+                f"a worker says that it is finished, but {self._jobs[key].folder} is not here: "
+                "the folder of the grid must be on storage that every node sees under the same path",
+            )
+
+    def _unfinished(self, key: K) -> bool:
+        return _state(self._jobs[key]) == (None, None)
+
+    def _look(self, key: K, error: str | None = None) -> None:
+        """See how a job stands; `error` is what its worker said went wrong."""
+        result, noted = _state(self._jobs[key])
+        if result is not None or noted or error:
+            self._settle(key, result, None if result is not None else noted or error)
+
+    def _settle(self, key: K, result: T | None, error: str | None) -> None:
+        if result is not None:
+            self.results[key] = result
+        else:
+            self.failures[key] = error or ""
+        if self._on_job is not None:
+            self._on_job(key, result, error)
+
+    @contextmanager
+    def _watched(self, progress: bool) -> Iterator[None]:
+        """Meanwhile look, from another thread, which jobs are done. What goes wrong there is raised here."""
+        stop = threading.Event()
+        wrong: list[BaseException] = []
+
+        def weight(keys: Iterable[K]) -> float:
+            return sum(self._weights.get(key, 1.0) for key in keys)
+
+        def watch() -> None:
+            try:
+                with _bar(progress, weight(self._jobs)) as show:
+                    while True:
+                        show(weight(self._jobs) - weight(self.pending))
+                        if stop.wait(_LOOK):
+                            return
+                        for key in self.pending:
+                            self._look(key)
+            except BaseException as error:
+                wrong.append(error)
+
+        thread = threading.Thread(target=watch, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join()
+        if wrong:
+            raise wrong[0]
+
+
+def _data_root() -> str | None:
+    given = os.environ.get("VICINAL_DATA")
+    return str(Path(given).expanduser().resolve()) if given else None
+
+
+@contextmanager
+def _connected(pool: Pool) -> Iterator[tuple[dict[str, Any], int]]:
+    """Give joblib's configuration and the number of jobs; a connection that was not there before ends with it."""
+    workers, threads, gpus = pool.workers, pool.threads, pool.gpus
+    if pool.backend != "ray":
+        host = {} if pool.address is None else {"scheduler_host": pool.address}
+        yield {"backend": pool.backend, **host}, -1 if workers is None else workers
+        return
+    ray = require("ray", "scale")
+    require("ray.util.joblib", "scale").register_ray()
+    # It warns of an argument that joblib, not the user, passes.
+    logging.getLogger("ray.util.multiprocessing.pool").setLevel(logging.ERROR)
+    connected = ray.is_initialized()
+    if not connected:
+        ray.init(address=pool.address, log_to_driver=False, logging_level="warning")
+    try:
+        resources = ray.cluster_resources()
+        room = int(resources.get("CPU", 0) // threads)
+        if gpus:
+            room = min(room, int(resources.get("GPU", 0) / gpus))
+        needed = 2 if workers is None else workers  # joblib would run a single worker here, not on the cluster
+        if room < needed:
+            raise ValueError(
+                f"the Ray cluster has room for {room} cells of {threads} CPUs and {gpus:g} GPUs at once, fewer than "
+                f"{'the 2 that make it worth while' if workers is None else f'workers={workers}'}"
+            )
+        takes = {"num_cpus": threads, "num_gpus": gpus}
+        yield {"backend": "ray", "ray_remote_args": takes}, room if workers is None else workers
+    finally:
+        if not connected:
+            ray.shutdown()
+
+
+@contextmanager
+def _bar(shown: bool, total: float) -> Iterator[Callable[[float], None]]:
+    """Give a function that shows how much is done, and how long the rest takes, where standard error is a terminal."""
+    if not (shown and sys.stderr.isatty() and importlib.util.find_spec("rich")):
+        yield lambda done: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True)) as bar:
+        task = bar.add_task("cells", total=total)
+        yield lambda done: bar.update(task, completed=done)
+
+
+def _in_short(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"
