@@ -24,6 +24,8 @@ __all__ = [
     "flag",
     "freeze",
     "integer",
+    "joined",
+    "message_of",
     "nearest_names",
     "number",
     "require",
@@ -77,6 +79,25 @@ class Sentence(str):
         return "".join(word(part) if isinstance(part, Argument) else part for part in self.parts)
 
 
+def joined(separator: str, sentences: Iterable[str]) -> Sentence:
+    """Return sentences as one, with the arguments that each of them names.
+
+    >>> joined("; ", [Sentence(Argument("lr"), " is 0"), "no rows"]).parts
+    (Argument(name='lr', value=Ellipsis), ' is 0', '; ', 'no rows')
+    """
+    return Sentence(*[part for sentence in sentences for part in (separator, sentence)][1:])
+
+
+def message_of(error: BaseException) -> Sentence:
+    """Return what an error or a warning says, with the arguments that it names.
+
+    >>> message_of(ArgumentError("lr", 0, "a number above 0")).parts[0]
+    Argument(name='lr', value=Ellipsis)
+    """
+    said = error.args[0] if len(error.args) == 1 else None
+    return said if isinstance(said, Sentence) else Sentence(str(error))
+
+
 class ArgumentError(ValueError):
     """A refused argument: its name, its value and what is allowed.
 
@@ -87,7 +108,7 @@ class ArgumentError(ValueError):
 
     def __init__(self, name: str, value: Any, allowed: str, *, hint: str = "") -> None:
         self.name, self.value, self.allowed, self.hint = name, value, allowed, hint
-        super().__init__(Sentence(Argument(name), f" must be {allowed}, got {value!r}", self._kind(), hint))
+        super().__init__(Sentence(Argument(name), " must be ", allowed, f", got {value!r}", self._kind(), hint))
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Errors cross processes in a grid.

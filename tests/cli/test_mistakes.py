@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 
 from tests.cli.running import TINY, refused, vicinal
 from tests.data import make
-from vicinal.cli.speaking import _FLAGS, _in_options
+from vicinal._checks import Argument, Sentence
 
 
 @pytest.fixture(autouse=True)
@@ -196,26 +197,53 @@ def test_a_traceback_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
         _train("--lr", "nan")
 
 
+def test_a_column_that_is_called_like_an_option() -> None:
+    """Only what the library names as an argument becomes an option; names of columns stay as they are."""
+    texts = [f"this is the long sentence number {i} of a text that no one wrote before" for i in range(60)]
+    columns = {"train_size": texts, "image_size": texts[::-1], "max_bad": texts[7:] + texts[:7]}
+    pd.DataFrame({**columns, "kind": ["a", "b"] * 30}).to_csv("named.csv", index=False)
+    said = _train(source="named.csv")
+    assert "--text must be one column, or two for pairs" in said
+    assert "'train_size', 'image_size' and 'max_bad'" in said
+    assert "--train-size" not in said
+    said = refused("train", "named.csv", "--target", "batch_size")
+    assert "--target batch_size is no column of 'named.csv'" in said
+    assert "--batch-size" not in said
+
+
+def test_a_parameter_of_a_method_is_no_option() -> None:
+    said = _train("--method", "Warmup(Mixup(alpha=0.1), epochs=-1)")
+    assert "Warmup: epochs must be" in said
+    assert "--epochs" not in said
+
+
 @pytest.mark.parametrize(
-    ("text", "answer"),
+    ("argument", "answer"),
     [
-        ("lr must be above 0", "--lr must be above 0"),
-        ("batch_size=0 is too small, lower batch_size", "--batch-size 0 is too small, lower --batch-size"),
-        ("pass rare='train' or header=False", "pass --rare train or --no-header"),
-        ("text='my column' is none: name it with text=", "--text 'my column' is none: name it with --text"),
-        ("text=['a', 'b'] is odd", "--text ['a', 'b'] is odd"),
-        ("pass rare='train' (--rare train) or text= (--text)", "pass --rare train or --text"),
-        # What is not an argument stays as it is.
-        ("it was Warmup(Mixup(alpha=0.1), epochs=5)", "it was Warmup(Mixup(alpha=0.1), epochs=5)"),
-        ("unknown\n    Warmup(epochs=5)", "unknown\n    Warmup(epochs=5)"),
-        ("there is no file 'max_bad/train_size.csv'", "there is no file 'max_bad/train_size.csv'"),
-        ("the test set has no model", "the test set has no model"),
+        (Argument("lr"), "--lr"),
+        (Argument("batch_size", 0), "--batch-size 0"),
+        (Argument("rare", "train"), "--rare train"),
+        (Argument("header", False), "--no-header"),
+        (Argument("nesterov", True), "--nesterov"),
+        (Argument("text", "my column"), "--text 'my column'"),
+        (Argument("text", ["a", "b c"]), "--text a --text 'b c'"),
+        (Argument("n_bins", 10), "n_bins=10"),  # training has no such option
+        (Argument("betas", (0.9, 0.99)), "betas=(0.9, 0.99)"),
     ],
 )
-def test_arguments_are_named_as_options(text: str, answer: str) -> None:
-    names = ("lr", "batch_size", "rare", "header", "text", "epochs", "max_bad", "train_size", "test", "model")
-    token = _FLAGS.set({name: f"--{name.replace('_', '-')}" for name in names})
-    try:
-        assert _in_options(text) == answer
-    finally:
-        _FLAGS.reset(token)
+def test_arguments_are_named_as_options(argument: Argument, answer: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*args: object, **kwargs: object) -> None:
+        warnings.warn(Sentence("mind ", argument), stacklevel=2)
+        raise ValueError(Sentence("the library says: pass ", argument, ", not lr=2 or --lr"))
+
+    monkeypatch.setattr("vicinal.data.load", fail)
+    ran = vicinal("train", "people.csv", "--target", "kind", "--out", "run", code=1)
+    assert f"Warning: mind {answer}\n" in ran.err
+    assert f"Error: the library says: pass {answer}, not lr=2 or --lr\n" in ran.err
+
+
+def test_options_of_another_name() -> None:
+    Path("some.csv").write_text("label,prob_a,prob_b\na,0.5,0.5\n")
+    assert "--bins must be an integer of at least 1, got 0" in refused("evaluate", "some.csv", "--bins", 0)
+    methods = ["--method", "ERM()", "--method", "ERM(label_smoothing=0)"]
+    assert "--method must differ" in refused("compare", "people.csv", "--target", "kind", *methods)

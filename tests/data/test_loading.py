@@ -95,7 +95,7 @@ def test_seeds_and_saved_splits():
         (table(label=["a", ""] * 20), "'label' is missing in 20 of 40 rows"),
         (table(label=np.linspace(0, 1, 40)), "'label' has 40 different numbers in 40 rows, so it is no class"),
         (table(label=[f"name {k}" for k in range(40)]), "'label' has 40 different values in 40 rows"),
-        (table().rename(columns={"label": "lable"}), "pass target=, the column of .* one of 'x' and 'lable'"),
+        (table().rename(columns={"label": "lable"}), "pass target, the column of .* one of 'x' and 'lable'"),
         (table(x=1), r"no column to learn from \(left out: 'x' \(the same in every row\)\)"),
         (table()[["label"]], "no column to learn from"),
         (table()[:0], "has no rows"),

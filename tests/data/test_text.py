@@ -172,5 +172,5 @@ def test_mistakes(path, arguments, message):
 
 
 def test_text_where_there_is_none():
-    with pytest.raises(ValueError, match=r"no column of .* looks like text: pass text=, one of 'colour'"):
+    with pytest.raises(ValueError, match=r"no column of .* looks like text: pass text, one of 'colour'"):
         data.load(make.people(), target="kind", kind="text")

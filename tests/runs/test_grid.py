@@ -25,10 +25,10 @@ import pytest
 import torch
 from scipy import stats
 
+from vicinal.metrics import Estimate, compare
 from vicinal.runs import Experiment, GridResult, finished, folder_name, run_grid
 from vicinal.runs.grid import _rooted
 from vicinal.runs.table import _over_seeds
-from vicinal.metrics import Estimate, compare
 from vicinal.training.folder import RunFolder
 
 METHODS = ["ERM()", "Mixup(alpha=0.2)"]
@@ -223,7 +223,7 @@ def test_methods_of_one_folder_name_have_two_folders(base, tmp_path):
         ({"methods": ["ERM()", "ERM(label_smoothing=0)"]}, r"'ERM\(\)' and 'ERM\(label_smoothing=0\)' are both ERM"),
         ({"methods": ["Mixup(alhpa=1)"]}, "no parameter 'alhpa'"),
         ({"seeds": []}, "seeds must be one or more integers"),
-        ({"seeds": [1, 1]}, r"seeds must differ, got \[1, 1\]"),
+        ({"seeds": [1, 1]}, r"seeds must be different from each other, got \[1, 1\]"),
         ({"seeds": [-1]}, "seeds must be an integer of at least 0"),
         ({"workers": 0}, "workers must be an integer of at least 1"),
         ({"workers": 1000, "threads": 2}, "workers × threads must be at most"),

@@ -12,11 +12,11 @@ import pytest
 import torch
 
 from tests.data import make
-from vicinal.runs import Experiment, attacks_on, between, ood_reports, probes, reopen, run, with_mc_dropout
-from vicinal.runs.probes import OOD_SCORES
 from vicinal.metrics import evaluate
 from vicinal.probes import attack_errors, between_samples, gaussian_like, parse_attack
 from vicinal.probes.uncertainty import MCDropout
+from vicinal.runs import Experiment, attacks_on, between, ood_reports, probes, reopen, run, with_mc_dropout
+from vicinal.runs.probes import OOD_SCORES
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,8 @@ import torch
 
 import vicinal as library
 from tests.data import make
+from vicinal.expressions import parse
+from vicinal.metrics import evaluate
 from vicinal.runs import (
     Experiment,
     confident_mistakes,
@@ -22,8 +24,6 @@ from vicinal.runs import (
     usual_config,
     where_texts_are_mixed,
 )
-from vicinal.expressions import parse
-from vicinal.metrics import evaluate
 from vicinal.training import read_predictions
 
 TINY = {"epochs": 2, "batch_size": 16}

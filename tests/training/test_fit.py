@@ -670,7 +670,7 @@ def test_another_run_is_refused_by_what_differs(tmp_path):
 
     start()
     start(num_workers=0, checkpoint_minutes=3, trackers=None)  # how it is run is free
-    with pytest.raises(ValueError, match=r"holds another run: config.lr was 0.01 and is 0.02. Choose another folder"):
+    with pytest.raises(ValueError, match=r"holds another run: lr was 0.01 and is 0.02. Choose another folder"):
         start(lr=0.02)
     with pytest.raises(ValueError, match="method was 'ERM"):
         start(Mixup(alpha=1.0))

@@ -6,7 +6,6 @@ import errno
 import functools
 import json
 import os
-import re
 import shlex
 import sys
 import warnings
@@ -18,6 +17,7 @@ from typing import Any, ParamSpec, TextIO
 
 import typer
 
+from vicinal._checks import Argument, Sentence, message_of
 from vicinal.cli.options import flags_of
 
 __all__ = ["Speaker", "check_place", "check_report", "kindly", "percent"]
@@ -37,6 +37,7 @@ _OTHER_NAMES = {
     "confidence_level": "--certainty",
     "score": "--ood-score",
     "tokenizer": "--model",
+    "methods": "--method",
 }
 
 
@@ -88,7 +89,7 @@ class Speaker:
 
     def note(self, text: str) -> None:
         """Say something worth knowing."""
-        text = _in_options(text)
+        text = in_options(text)
         if self.as_json:
             self.event("note", {"text": text})
         elif self._shown:
@@ -199,35 +200,24 @@ def _explained(error: BaseException) -> str:
         hint = "; make room, then give the same command again" if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
         # Our own sentences say what to do already.
         return f"{error.strerror}{named}{hint if 'ake room' not in error.strerror else ''}"
-    return _in_options(str(error) or type(error).__name__)
+    return in_options(message_of(error)) or type(error).__name__
 
 
-def _in_options(text: str) -> str:
-    """Return a sentence of the library with options where it names arguments: `rare='train'` becomes `--rare train`.
+def in_options(text: str) -> str:
+    """Return a sentence of the library with options where it names arguments: `rare='train'` becomes `--rare train`."""
+    return text.worded(_option) if isinstance(text, Sentence) else text
 
-    Only its first line: what follows quotes a method's expression, whose arguments are not options.
-    """
-    flags = _FLAGS.get()
-    if not flags:
-        return text
-    first, *quoted = text.split("\n")
-    any_name = "|".join(sorted(flags, key=len, reverse=True))
-    long_name = "|".join(sorted((name for name in flags if "_" in name), key=len, reverse=True)) or "(?!)"
 
-    def with_value(found: re.Match[str]) -> str:
-        flag, value = flags[found[1]], found[2] if found[2] is not None else found[3]
-        if value is None or value == "True":
-            return f"{flag} " if found.string[found.end() :][:1] in ("(", "[") else flag  # a list of values follows
-        return f"--no-{flag[2:]}" if value == "False" else f"{flag} {shlex.quote(value)}"
-
-    # `name=value`, `name=`; not within an expression, where a parenthesis or a comma comes before it
-    first = re.sub(rf"(?<![\w.(])(?<!, )({any_name})=(?:'([^']*)'|([-+\w.]*\w))?", with_value, first)
-    first = re.sub(rf"^({any_name})(?= (?:must|should|needs|and)\b)", lambda m: flags[m[1]], first)
-    first = re.sub(rf"\b(pass|pass another|lower|set) ({any_name})(?![\w=])", lambda m: f"{m[1]} {flags[m[2]]}", first)
-    first = re.sub(rf"\b(?:config|about)\.({any_name})(?= was)", lambda m: flags[m[1]], first)
-    first = re.sub(rf"(?<![\w/.'\"-])({long_name})(?![\w/.'\"=-])", lambda m: flags[m[1]], first)
-    first = re.sub(r"(--[\w-]+(?: [\w.-]+)?) \(\1\)", r"\1", first)  # where the library has named the option too
-    return "\n".join([first, *quoted])
+def _option(argument: Argument) -> str:
+    """Return an argument as this command takes it; one that is no option of it stays as Python has it."""
+    flag = (_FLAGS.get() or {}).get(argument.name)
+    if flag is None:
+        return str(argument)
+    value = argument.value if argument.has_value else True
+    if value is None or isinstance(value, bool):
+        return f"--no-{flag[2:]}" if value is False else flag
+    values = value if isinstance(value, list | tuple) else [value]
+    return " ".join(f"{flag} {shlex.quote(str(one))}" for one in values)
 
 
 def _say_error(text: str, *, label: str = "Error") -> None:
@@ -243,9 +233,8 @@ def _show_warning(message: Warning | str, category: type[Warning], *args: Any, *
     if is_main() and issubclass(category, UserWarning):
         from rich.text import Text
 
-        _console(sys.stderr).print(
-            Text.assemble(("Warning: ", "bold yellow"), _in_options(str(message))), soft_wrap=True
-        )
+        said = in_options(message_of(message) if isinstance(message, Warning) else message)
+        _console(sys.stderr).print(Text.assemble(("Warning: ", "bold yellow"), said), soft_wrap=True)
 
 
 def _json_ready(value: Any) -> Any:

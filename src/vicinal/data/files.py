@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from vicinal._checks import nearest_names, number
+from vicinal._checks import Argument, Sentence, nearest_names, number
 
 __all__ = ["IMAGES", "MANY", "SOUNDS", "Folder", "find", "fingerprint", "folder_fingerprint", "give_up", "limit_of",
            "listed", "missing", "part_of", "read_all", "scan"]  # fmt: skip
@@ -171,8 +171,13 @@ def give_up(bad: Sequence[str], n: int, what: str, why: str, max_bad: float | in
     sentence = f"{len(bad)} of {n} {what} {why}: {listed(bad, n=3)}"
     if len(bad) > limit_of(max_bad, n) or len(bad) == n:
         raise ValueError(
-            f"{sentence}; that is more than max_bad={max_bad} allows: repair or remove them, or raise max_bad "
-            "(a share below 1, or a number)"
+            Sentence(
+                f"{sentence}; that is more than ",
+                Argument("max_bad", max_bad),
+                " allows: repair or remove them, or raise ",
+                Argument("max_bad"),
+                " (a share below 1, or a number)",
+            )
         )
     return [f"skipped: {sentence}"]
 
@@ -215,5 +220,6 @@ def _suffix_kind(path: Path) -> str | None:
 def _kind_of(root: Path, paths: Sequence[Path]) -> str | None:
     kinds = {kind for path in paths if (kind := _suffix_kind(path))}
     if len(kinds) > 1:
-        raise ValueError(f"{str(root)!r} holds images and sounds: pass kind='image' or kind='audio'")
+        choices = Argument("kind", "image"), " or ", Argument("kind", "audio")
+        raise ValueError(Sentence(f"{str(root)!r} holds images and sounds: pass ", *choices))
     return kinds.pop() if kinds else None

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from vicinal import _random
-from vicinal._checks import integer, require
+from vicinal._checks import Argument, Sentence, integer, require
 from vicinal._typing import Batch
 from vicinal.data.preprocessing import Preprocessing
 
@@ -179,7 +179,7 @@ def geometry(pixels: Sequence[Pixels], image_size: int | None) -> tuple[ImagePre
     shape = f"{colour} images of {height} × {width} px"
     notes = [shape if list(sizes) == [(height, width)] else f"{shape}, from {len(sizes)} different sizes"]
     if all(p.values is None for p in pixels):
-        notes[0] += " (image_size changes it)"
+        notes[0] = Sentence(f"{notes[0]} (", Argument("image_size"), " changes it)")
     nothing = (0.0,) * channels, (1.0,) * channels
     return ImagePreprocessing(channels, height, width, cover, *nothing), notes
 

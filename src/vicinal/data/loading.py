@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from vicinal._checks import choice
+from vicinal._checks import Argument, Sentence, choice
 from vicinal.data import images, sources, tables
 from vicinal.data.audio import read_sound
 from vicinal.data.files import Folder, give_up, listed, read_all
@@ -115,9 +115,10 @@ def load(
     else:
         for argument, value in (("target", target), ("text", text)):
             if value is not None:
-                raise ValueError(f"{argument}={value!r} names a column, but {str(source)!r} is no table: leave it out")
+                what = f" names a column, but {str(source)!r} is no table: leave it out"
+                raise ValueError(Sentence(Argument(argument, value), what))
         if kind not in (None, "image" if isinstance(opened, Arrays) else opened.kind):
-            raise ValueError(f"kind={kind!r} does not fit {str(source)!r}: leave it out")
+            raise ValueError(Sentence(Argument("kind", kind), f" does not fit {str(source)!r}: leave it out"))
         if isinstance(opened, Arrays):
             samples = sources.from_arrays(opened, image_size)
         elif opened.kind == "image":
@@ -134,7 +135,8 @@ def load(
     if train_size is not None:
         chosen = stratified_subset([labels[i] for i in parts["train"]], train_size, seed=seed)
         parts["train"] = [parts["train"][i] for i in chosen]
-        notes.append(f"train_size: {train_size} training samples, every class in its proportion")
+        proportion = f": {train_size} training samples, every class in its proportion"
+        notes.append(Sentence(Argument("train_size"), proportion))
     preprocessing, items, more = samples.fit(parts["train"])
     augment = samples.augment if augment is None else augment
 
@@ -259,9 +261,12 @@ def _encoded(samples: Samples, rare: str) -> tuple[tuple[str, ...], list[int], l
     single = [name for name in classes if counts[name] == 1]
     if single and rare == "error" and samples.parts is None:
         raise ValueError(
-            f"{'classes' if len(single) > 1 else 'class'} {listed([repr(name) for name in single])} with one sample "
-            "only cannot be both learned and tested: remove it or merge it with another class, or pass rare='train' to "
-            "keep such samples in the training set"
+            Sentence(
+                f"{'classes' if len(single) > 1 else 'class'} {listed([repr(name) for name in single])} with one "
+                "sample only cannot be both learned and tested: remove it or merge it with another class, or pass ",
+                Argument("rare", "train"),
+                " to keep such samples in the training set",
+            )
         )
     number_of = {name: k for k, name in enumerate(classes)}
     shown = ", ".join(f"{name!r} {counts[name]}" for name in classes[:10])

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vicinal._checks import require
+from vicinal._checks import Argument, Sentence, require
 from vicinal.data.files import fingerprint, part_of
 from vicinal.data.tables import Table, from_frame
 
@@ -217,8 +217,11 @@ def _from_torchvision(name: str, entry: _Named, data_root: str | Path | None) ->
         except (OSError, RuntimeError, AttributeError) as error:
             reason = str(error).strip().partition("\n")[0]
             raise ValueError(
-                f"{name} is not on this machine and could not be downloaded to {str(root)!r} ({reason}): pass "
-                "data_root= (or set VICINAL_DATA to) a folder that holds it as torchvision keeps it"
+                Sentence(
+                    f"{name} is not on this machine and could not be downloaded to {str(root)!r} ({reason}): set ",
+                    Argument("data_root"),
+                    " (or VICINAL_DATA) to a folder that holds it as torchvision keeps it",
+                )
             ) from error
         images = np.asarray(dataset.data)
         if images.ndim == 4 and images.shape[1] in (1, 3) and entry.split:

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vicinal._checks import number
+from vicinal._checks import Argument, Sentence, number
 from vicinal._random import permutation, seed_from
 from vicinal.data import files, images, named, tables, tabular
 from vicinal.data.audio import AudioPreprocessing, read_sound
@@ -110,9 +110,11 @@ def from_table(
 ) -> Samples:
     """Return the rows of a table, as texts or as features."""
     if kind not in (None, "tabular", "text"):
-        raise ValueError(f"kind={kind!r} does not fit the table {table.name!r}: pass 'tabular' or 'text'")
+        fitting = f" does not fit the table {table.name!r}: pass 'tabular' or 'text'"
+        raise ValueError(Sentence(Argument("kind", kind), fitting))
     if kind == "tabular" and text is not None:
-        raise ValueError(f"text={text!r} makes a text task, but kind='tabular' was asked for: leave one out")
+        one, other = Argument("text", text), Argument("kind", "tabular")
+        raise ValueError(Sentence(one, " makes a text task, but ", other, " was asked for: leave one out"))
     notes = list(table.notes)
     if target is None:
         target = _usual_target(table)
@@ -223,7 +225,8 @@ def from_sounds(folder: Folder, max_bad: float | int, seconds: float) -> Samples
     kept = [folder.paths[i] for i in good]
     longer = sum(length > preprocessing.length for length, _ in taken)
     if longer:
-        notes.append(f"{longer} of {len(good)} sounds are longer than {seconds:g} s and are cut (seconds)")
+        long = f"{longer} of {len(good)} sounds are longer than {seconds:g} s and are cut ("
+        notes.append(Sentence(long, Argument("seconds"), ")"))
 
     def fit(train: list[int]) -> tuple[Preprocessing, Sequence[Any] | Tensor, list[str]]:
         return preprocessing, [item for _, item in taken], []
@@ -249,16 +252,20 @@ def _text_columns(
         for name in columns:
             tables.column(table, name, "text")
         if target in columns:
-            raise ValueError(f"text and target are the same column, {target!r}")
+            raise ValueError(
+                Sentence(Argument("text"), " and ", Argument("target"), f" are the same column, {target!r}")
+            )
     elif kind == "tabular":
         columns = []
     else:
         columns = [name for name, of in kinds.items() if of == "text"]
         if kind == "text" and not columns:
             strings = [repr(name) for name, of in kinds.items() if of in ("category", "id")]
-            raise ValueError(f"no column of {table.name!r} looks like text: pass text=, one of {listed(strings, n=20)}")
+            where = f"no column of {table.name!r} looks like text: pass "
+            raise ValueError(Sentence(where, Argument("text"), f", one of {listed(strings, n=20)}"))
     if len(columns) > 2:
-        raise ValueError(f"text must be one column, or two for pairs: pass text=, some of {listed(columns, n=20)}")
+        rule = " must be one column, or two for pairs: choose among "
+        raise ValueError(Sentence(Argument("text"), rule, listed([repr(name) for name in columns], n=20)))
     return columns
 
 
@@ -269,7 +276,8 @@ def _usual_target(table: Table) -> str:
             return usual[0]
     columns = listed([repr(name) for name in table.frame.columns], n=20)
     hint = tables.header_hint(table)
-    raise ValueError(f"pass target=, the column of {table.name!r} that holds the class: one of {columns}{hint}")
+    what = f", the column of {table.name!r} that holds the class: one of {columns}"
+    raise ValueError(Sentence("pass ", Argument("target"), what, hint))
 
 
 def _target_names(table: Table, target: str) -> list[str]:
@@ -303,7 +311,8 @@ def _bad_texts(table: Table, columns: Sequence[str], target: str) -> tuple[dict[
     notes = [f"kind: {what}, from {listed([repr(name) for name in columns])}"]
     others = [repr(name) for name in table.frame.columns if name not in (*columns, target)]
     if others:
-        notes.append(f"ignored: {listed(others)}; kind='tabular' learns from such columns instead")
+        instead = Argument("kind", "tabular"), " learns from such columns instead"
+        notes.append(Sentence(f"ignored: {listed(others)}; ", *instead))
     return bad, notes
 
 

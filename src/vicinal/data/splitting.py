@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from vicinal._checks import integer, number
+from vicinal._checks import Argument, ArgumentError, Sentence, integer, number
 from vicinal._random import permutation, seed_from
 
 __all__ = ["PARTS", "share_of", "stratified_split", "stratified_subset"]
@@ -39,7 +39,9 @@ def stratified_split(
     """
     shares = {"val": share_of("val", val, len(labels)), "test": share_of("test", test, len(labels))}
     if sum(shares.values()) >= 1:
-        raise ValueError(f"val and test must leave samples to train on, got val={val} and test={test}")
+        both = Argument("val"), " and ", Argument("test")
+        given = Argument("val", val), " and ", Argument("test", test)
+        raise ValueError(Sentence(*both, " must leave samples to train on, got ", *given))
     parts: dict[str, list[int]] = {name: [] for name in PARTS}
     for members in _shuffled_classes(labels, seed, "split"):
         n = len(members)
@@ -60,10 +62,8 @@ def stratified_subset(labels: Sequence[int], size: int, *, seed: int = 0) -> lis
     classes = _shuffled_classes(labels, seed, "subset")
     size = integer("train_size", size, low=1)
     if not len(classes) <= size <= len(labels):
-        raise ValueError(
-            f"train_size must be between {len(classes)}, one sample of each class, and {len(labels)}, the size of the "
-            f"training set, got {size}"
-        )
+        allowed = f"between {len(classes)}, one sample of each class, and {len(labels)}, the size of the training set"
+        raise ArgumentError("train_size", size, allowed)
     quotas = [max(1.0, size * len(members) / len(labels)) for members in classes]
     sizes = [math.floor(quota) for quota in quotas]
     while sum(sizes) < size:  # the largest remainder first

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vicinal._checks import nearest_names, require
+from vicinal._checks import Argument, Sentence, nearest_names, require
 from vicinal.data.files import fingerprint, listed, part_of
 from vicinal.data.splitting import PARTS
 
@@ -135,7 +135,8 @@ def column(table: Table, name: str, argument: str) -> Any:
     """Return a column by its name, or say which names there are."""
     if name not in table.frame.columns:
         hint = nearest_names(name, table.frame.columns)
-        raise ValueError(f"{argument}={name!r} is no column of {table.name!r}{hint}{header_hint(table)}")
+        absent = f" is no column of {table.name!r}{hint}"
+        raise ValueError(Sentence(Argument(argument, name), absent, header_hint(table)))
     return table.frame[name]
 
 
@@ -143,7 +144,8 @@ def header_hint(table: Table) -> str:
     """Return the end of an error about columns, where some are called like numbers."""
     if not any(_is_number(label) for label in table.frame.columns) or "1" in table.frame.columns:
         return ""
-    return ". If its first line holds data, not names, pass header=False: columns are then '1', '2', …"
+    advice = ". If its first line holds data, not names, pass "
+    return Sentence(advice, Argument("header", False), ": columns are then '1', '2', …")
 
 
 def _suffix(path: Path) -> str:
@@ -182,7 +184,7 @@ def _decoded(content: bytes, path: Path, encoding: str | None) -> str:
         return content.decode(used)
     except LookupError as error:
         raise ValueError(
-            f"encoding={encoding!r} is not known: pass 'utf-8', 'latin-1', 'cp1252', 'utf-16', …"
+            Sentence(Argument("encoding", encoding), " is not known: pass 'utf-8', 'latin-1', 'cp1252', 'utf-16', …")
         ) from error
     except UnicodeDecodeError as error:
         line = content[: error.start].count(b"\n") + 1
@@ -192,8 +194,11 @@ def _decoded(content: bytes, path: Path, encoding: str | None) -> str:
         except UnicodeDecodeError:
             guess = "latin-1"
         raise ValueError(
-            f"{str(path)!r} is not {encoding or 'UTF-8'}: line {line} holds the byte 0x{content[error.start]:02x}. "
-            f"Pass the encoding it was written in, probably encoding={guess!r}"
+            Sentence(
+                f"{str(path)!r} is not {encoding or 'UTF-8'}: line {line} holds the byte "
+                f"0x{content[error.start]:02x}. Pass the encoding it was written in, probably ",
+                Argument("encoding", guess),
+            )
         ) from error
 
 
@@ -201,7 +206,8 @@ def _delimited(text: str, path: Path, content: bytes, separator: str | None, hea
     pandas = require("pandas", "train")
     notes: list[str] = []
     if "\0" in text[:10_000]:
-        raise ValueError(f"{str(path)!r} is no text: it holds zero bytes. Is it UTF-16? Then pass encoding='utf-16'")
+        zeros = f"{str(path)!r} is no text: it holds zero bytes. Is it UTF-16? Then pass "
+        raise ValueError(Sentence(zeros, Argument("encoding", "utf-16")))
     separator = separator or _separator(text)
     quoting = csv.QUOTE_MINIMAL
     if separator == "\t" and any(line.count('"') % 2 for line in text.split("\n")):

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vicinal._checks import nearest_names, require
+from vicinal._checks import Argument, Sentence, nearest_names, require
 from vicinal._typing import Batch
 from vicinal.data.files import listed
 from vicinal.data.preprocessing import Preprocessing
@@ -178,13 +178,13 @@ def columns_of(kinds: Mapping[str, str]) -> tuple[list[str], list[str]]:
         "constant": "the same in every row",
         "id": "a value of its own in almost every row",
         "nested": "neither numbers nor strings",
-        "text": "free text; kind='text' learns from it instead",
+        "text": Sentence("free text; ", Argument("kind", "text"), " learns from it instead"),
     }
-    notes = []
+    notes: list[str] = []
     for kind, reason in reasons.items():
         names = [repr(name) for name, of in kinds.items() if of == kind]
         if names:
-            notes.append(f"left out: {listed(names, n=20)} ({reason})")
+            notes.append(Sentence(f"left out: {listed(names, n=20)} (", reason, ")"))
     return [name for name, kind in kinds.items() if kind in ("number", "category")], notes
 
 

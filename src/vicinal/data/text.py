@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from vicinal._checks import integer, nearest_names
+from vicinal._checks import Argument, Sentence, integer, nearest_names
 from vicinal._typing import Batch
 from vicinal.data.files import listed
 from vicinal.data.preprocessing import Preprocessing
@@ -110,5 +110,6 @@ def fit_text(
     ]
     long = sum(sum(len(text.split()) for text in fields) > max_length for fields in texts)
     if long:
-        notes.append(f"{long} of {len(texts)} texts have more than {max_length} words and are cut (max_length)")
+        cut = f"{long} of {len(texts)} texts have more than {max_length} words and are cut ("
+        notes.append(Sentence(cut, Argument("max_length"), ")"))
     return TextPreprocessing(tuple(columns), target, tokens, max_length), notes

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from vicinal._checks import require
+from vicinal._checks import Argument, Sentence, require
 
 __all__ = ["Subwords", "Words", "default_tokenizer"]
 
@@ -124,11 +124,15 @@ class Subwords:
         except (OSError, ValueError) as error:
             reason = str(error).strip().partition("\n")[0]
             raise ValueError(
-                f"tokenizer={checkpoint!r} cannot be loaded here ({reason}): pass 'words', 'minilm', a folder that "
-                "save_pretrained wrote, or a name on the Hugging Face hub while there is a network"
+                Sentence(
+                    Argument("tokenizer", checkpoint),
+                    f" cannot be loaded here ({reason}): pass 'words', 'minilm', a folder that save_pretrained wrote, "
+                    "or a name on the Hugging Face hub while there is a network",
+                )
             ) from error
         if getattr(tokenizer, "backend_tokenizer", None) is None:
-            raise ValueError(f"tokenizer={checkpoint!r} is a slow tokenizer, which cannot be saved as JSON")
+            slow = " is a slow tokenizer, which cannot be saved as JSON"
+            raise ValueError(Sentence(Argument("tokenizer", checkpoint), slow))
         # Two texts share one definition whatever was padded or cut with it before.
         tokenizer.backend_tokenizer.no_padding()
         tokenizer.backend_tokenizer.no_truncation()

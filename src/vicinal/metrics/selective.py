@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from scipy.special import betaincinv, digamma
 
 from vicinal._arrays import as_tensor
-from vicinal._checks import integer, number
+from vicinal._checks import ArgumentError, integer, number
 from vicinal.metrics._predictions import Array
 from vicinal.metrics.intervals import Estimate, wilson, z_of
 from vicinal.metrics.reliability import ReliabilityTable, _as_correct
@@ -230,7 +230,7 @@ class RiskCoverage:
         wanted = number("max_risk", max_risk, low=0, high=1)
         level = number("confidence_level", confidence_level)
         if not 0 < level < 1:
-            raise ValueError(f"confidence_level must be a number in (0, 1), got {confidence_level!r}")
+            raise ArgumentError("confidence_level", confidence_level, "a number in (0, 1)")
         m, n = integer("n_rules", n_rules, low=1), self.n
         # Rule j rejects the sample of this rank and all that are no surer; the last rule rejects none.
         ranks = np.arange(1, m, dtype=np.int64) * n // m + 1

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vicinal._checks import choice
+from vicinal._checks import Argument, Sentence, choice
 from vicinal.calibrators import HistogramBinning, IsotonicCalibration, TemperatureScaling, VectorScaling
 from vicinal.calibrators.base import Calibrator
 from vicinal.predictions.reading import FileChunk, PredictionsFile, as_file
@@ -97,7 +97,10 @@ def calibrate_file(
     method = _method(calibrator)
     if target.exists() and target.samefile(held_out.path) and not target.samefile(given.path):
         raise ValueError(
-            f"out must not be the validation file {str(target)!r}, which would be lost: choose another name"
+            Sentence(
+                Argument("out"),
+                f" must not be the validation file {str(target)!r}, which would be lost: choose another name",
+            )
         )
     order = _check_pair(held_out, given, method)
     counts = _Counts()
@@ -139,8 +142,11 @@ def _check_pair(validation: PredictionsFile, file: PredictionsFile, method: Cali
     if set(ours) != set(theirs):
         odd = sorted(set(ours) ^ set(theirs))
         raise ValueError(
-            f"{str(validation.path)!r} and {str(file.path)!r} must have the same classes, but {odd[0]!r} is in one of "
-            f"them only ({len(ours)} and {len(theirs)} classes). Name the classes of a file with classes="
+            Sentence(
+                f"{str(validation.path)!r} and {str(file.path)!r} must have the same classes, but {odd[0]!r} is in one "
+                f"of them only ({len(ours)} and {len(theirs)} classes). Name the classes of a file with ",
+                Argument("classes"),
+            )
         )
     if validation.kind != file.kind and isinstance(method, VectorScaling):
         raise ValueError(

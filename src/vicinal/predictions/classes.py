@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vicinal._checks import nearest_names
+from vicinal._checks import Argument, ArgumentTypeError, Sentence, nearest_names
 
 __all__ = ["ABSENT", "ClassCodes", "MOST_CLASSES", "checked_names", "whole"]
 
@@ -141,9 +141,10 @@ class ClassCodes:
 
     def _unknown(self, value: Any, what: str, row: int) -> str:
         if self._grows:
-            return (
+            return Sentence(
                 f"column {what!r} holds more than {MOST_CLASSES:,} different values, the last of them {value!r} in row "
-                f"{row:,}: classes are wanted. Name the column of the classes with label="
+                f"{row:,}: classes are wanted. Name the column of the classes with ",
+                Argument("label"),
             )
         text = _name(value)
         if len(self.names) == 1:
@@ -153,23 +154,25 @@ class ClassCodes:
             )
         said = f"row {row:,} has {what} {value!r}, which is none of the {len(self.names)} classes"
         if self._numbered:
-            return (
+            return Sentence(
                 f"{said}: the values in each row are those of the classes 0 to {len(self.names) - 1}. If {what} holds "
-                "names, or other numbers, pass classes= with them in the order of the values"
+                "names, or other numbers, pass ",
+                Argument("classes"),
+                " with them in the order of the values",
             )
         if whole(text) is not None and not self._some_whole:
             if self._by_position:
                 return f"{said}: class numbers go from 0 to {len(self.names) - 1}"
             shown = ", ".join(map(repr, self.names[:4])) + (", …" if len(self.names) > 4 else "")
-            return (
-                f"{said} {shown}. If {what} holds class numbers, pass classes= with the names in the order of these "
-                "numbers"
+            return Sentence(
+                f"{said} {shown}. If {what} holds class numbers, pass ",
+                Argument("classes"),
+                " with the names in the order of these numbers",
             )
         hint = nearest_names(text, self.names)
         end = "" if hint.endswith("?") else "."
-        return (
-            f"{said}{hint}{end} If the columns of scores have other names than the classes, pass columns= and classes="
-        )
+        advice = f"{said}{hint}{end} If the columns of scores have other names than the classes, pass "
+        return Sentence(advice, Argument("columns"), " and ", Argument("classes"))
 
 
 def whole(name: str) -> int | None:
@@ -184,11 +187,12 @@ def whole(name: str) -> int | None:
 def checked_names(names: Any) -> tuple[str, ...]:
     """Return `classes=` as distinct names."""
     if isinstance(names, str) or not all(isinstance(name, str | int | np.integer) for name in names):
-        raise TypeError(f"classes must be a list of names, got {names!r}")
+        raise ArgumentTypeError("classes", names, "a list of names")
     result = tuple(str(name) for name in names)
     twice = sorted({name for name in result if result.count(name) > 1}) if len(set(result)) < len(result) else []
     if twice or not result:
-        raise ValueError(f"classes must be different names, got {twice[0]!r} twice" if twice else "classes is empty")
+        fault = f" must be different names, got {twice[0]!r} twice" if twice else " is empty"
+        raise ValueError(Sentence(Argument("classes"), fault))
     return result
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vicinal._arrays import SUM_TOLERANCE
-from vicinal._checks import choice, flag, integer, nearest_names
+from vicinal._checks import Argument, ArgumentError, ArgumentTypeError, Sentence, choice, flag, integer, nearest_names
 from vicinal.predictions.classes import ABSENT, ClassCodes, checked_names, whole
 from vicinal.predictions.sources import Batch, Column, Source, matrix, numbers, open_source
 
@@ -150,8 +150,11 @@ class PredictionsFile:
         """Return the column of labels, or say how to name it."""
         if self.label is None:
             raise ValueError(
-                f"{str(self.path)!r} has no column of labels (label, labels or target): its columns are "
-                f"{_shown([*self.columns, *self.others])}. Name it with label="
+                Sentence(
+                    f"{str(self.path)!r} has no column of labels (label, labels or target): its columns are "
+                    f"{_shown([*self.columns, *self.others])}. Name it with ",
+                    Argument("label"),
+                )
             )
         return self.label
 
@@ -168,9 +171,11 @@ class PredictionsFile:
             advice = ". For a class that cannot be, write a large negative number such as -10000"
             self._refuse(chunk, ~np.isfinite(values), values, "logits must be finite", advice)
         elif chunk.scores is not None:
-            advice = (
-                ". If these are percentages or counts, rescale them with normalise=True (--normalise); if they are "
-                "unnormalised scores, say so with kind='logits' (--kind logits)"
+            advice = Sentence(
+                ". If these are percentages or counts, rescale them with ",
+                Argument("normalise", True),
+                "; if they are unnormalised scores, say so with ",
+                Argument("kind", "logits"),
             )
             wrong = ~((chunk.scores >= 0) & (chunk.scores <= 1))
             self._refuse(chunk, wrong, chunk.scores, "probabilities must lie in [0, 1]", advice)
@@ -222,13 +227,21 @@ class PredictionsFile:
         advice = (
             "there is one class only: for the probability p of a binary task two columns are needed, 1 - p and p"
             if scores.shape[1] == 1
-            else "if these are unnormalised scores, pass kind='logits' (--kind logits); if they were rounded, or are "
-            "meant to be rescaled, pass normalise=True (--normalise); if columns are lacking or too many, name them "
-            "with columns="
+            else Sentence(
+                "if these are unnormalised scores, pass ",
+                Argument("kind", "logits"),
+                "; if they were rounded, or are meant to be rescaled, pass ",
+                Argument("normalise", True),
+                "; if there are too few or too many columns, name them with ",
+                Argument("columns"),
+            )
         )
         raise ValueError(
-            f"row {chunk.rows[off[0]]:,} of {str(self.path)!r} has probabilities that sum to {total[off[0]]:.6g}, not "
-            f"to one (within {SUM_TOLERANCE:g}): {advice}"
+            Sentence(
+                f"row {chunk.rows[off[0]]:,} of {str(self.path)!r} has probabilities that sum to "
+                f"{total[off[0]]:.6g}, not to one (within {SUM_TOLERANCE:g}): ",
+                advice,
+            )
         )
 
     def _refuse(self, chunk: FileChunk, wrong: NDArray[np.bool_], values: Any, rule: str, advice: str = "") -> None:
@@ -239,8 +252,11 @@ class PredictionsFile:
         names = self.columns[1:] if self.kind == "confidence" else self.columns
         name = names[0] if self.nested else names[column]
         raise ValueError(
-            f"{rule}, but row {chunk.rows[row]:,} of {str(self.path)!r} has {float(values[row, column]):g} in column "
-            f"{name!r}{advice}"
+            Sentence(
+                f"{rule}, but row {chunk.rows[row]:,} of {str(self.path)!r} has {float(values[row, column]):g} in "
+                f"column {name!r}",
+                advice,
+            )
         )
 
     def _missing_sentence(self, chunk: FileChunk, lacks: NDArray[np.bool_]) -> str:
@@ -254,14 +270,18 @@ class PredictionsFile:
                 n_missing, n = n_missing + part.n_dropped, n + part.n_dropped + len(part)
         except ValueError:  # the file has another fault further on: what is counted is right so far
             end = " at least"
-        return (
+        return Sentence(
             f"{n_missing:,}{end} of {n:,} rows of {str(self.path)!r} have a missing value, the first of them row "
-            f"{first:,} ({where}). Fill them in, or leave these rows out with missing='drop' (--missing drop)"
+            f"{first:,} (",
+            where,
+            "). Fill them in, or leave these rows out with ",
+            Argument("missing", "drop"),
         )
 
     def _missing_column(self, chunk: FileChunk, row: int) -> str:
         if chunk.labels is not None and chunk.labels[row] == ABSENT:
-            return f"column {self.label!r}; if its text there is the name of a class, pass classes="
+            label = f"column {self.label!r}; if its text there is the name of a class, pass "
+            return Sentence(label, Argument("classes"))
         if chunk.scores is not None and not self.nested:
             return f"column {self.columns[int(np.isnan(chunk.scores[row]).argmax())]!r}"
         if chunk.predictions is not None and chunk.predictions[row] != ABSENT:
@@ -337,7 +357,8 @@ def open_file(
     truth = _label_column(place, held, label)
     kind, used, notes = _score_columns(place, held, kind, columns, truth)
     if flag("normalise", normalise) and kind != "probs":
-        raise ValueError(f"normalise=True rescales probabilities, but {str(place)!r} holds {kind}")
+        other = f" rescales probabilities, but {str(place)!r} holds {kind}"
+        raise ValueError(Sentence(Argument("normalise", True), other))
     nested = kind != "confidence" and held[used[0]].nested
     given = None if classes is None else checked_names(classes)
     names, used = _classes(place, source, kind, used, given or source.classes, nested, explicit=columns is not None)
@@ -383,7 +404,8 @@ def _label_column(path: Path, held: Mapping[str, Column], label: str | None) -> 
     else:
         found = [name for name in held if name.strip() in _LABELS]
     if len(found) > 1:
-        raise ValueError(f"{str(path)!r} has the columns {_shown(found)}: say which holds the labels with label=")
+        several = f"{str(path)!r} has the columns {_shown(found)}: say which holds the labels with "
+        raise ValueError(Sentence(several, Argument("label")))
     if found and held[found[0]].nested:
         if held[found[0]].width == 1:
             raise ValueError(
@@ -408,9 +430,8 @@ def _score_columns(
         lists = [column for column in held if column.strip() == name and column != label]
         each = [column for column in held if column.lstrip().startswith(prefix) and column != label]
         if lists and each:
-            raise ValueError(
-                f"{str(path)!r} has the column {lists[0]!r} and columns {_shown(each)}: say which to use with columns="
-            )
+            both = f"{str(path)!r} has the column {lists[0]!r} and columns {_shown(each)}: say which to use with "
+            raise ValueError(Sentence(both, Argument("columns")))
         if lists and not held[lists[0]].nested:
             raise ValueError(
                 f"column {lists[0]!r} of {str(path)!r} must hold a list in each row (Parquet) or be a matrix [N, K] "
@@ -425,8 +446,13 @@ def _score_columns(
     if kind is None:
         if "probs" in found and "logits" in found:
             raise ValueError(
-                f"{str(path)!r} has columns of probabilities ({_shown(found['probs'])}) and of logits "
-                f"({_shown(found['logits'])}): say which to use with kind='probs' or kind='logits'"
+                Sentence(
+                    f"{str(path)!r} has columns of probabilities ({_shown(found['probs'])}) and of logits "
+                    f"({_shown(found['logits'])}): say which to use with ",
+                    Argument("kind", "probs"),
+                    " or ",
+                    Argument("kind", "logits"),
+                )
             )
         kind = next((name for name in KINDS if name in found), None)
     elif kind not in found and kind != "confidence":
@@ -436,10 +462,15 @@ def _score_columns(
             return kind, found[other], [f"columns {_shown(found[other])} are read as {kind}, as asked"]
     if kind is None or kind not in found:
         raise ValueError(
-            f"{str(path)!r} has no columns of {kind or 'predictions'} that are known by name: its columns are "
-            f"{_shown(list(held))}. Name those of each class's probability prob_<class>, or say which they are with "
-            "columns= (--columns) and what they hold with kind= (--kind probs, logits, or confidence for a prediction "
-            "and its confidence)"
+            Sentence(
+                f"{str(path)!r} has no columns of {kind or 'predictions'} that are known by name: its columns are "
+                f"{_shown(list(held))}. Name those of each class's probability prob_<class>, or say which they are "
+                "with ",
+                Argument("columns"),
+                " and what they hold with ",
+                Argument("kind"),
+                " ('probs', 'logits', or 'confidence' for a prediction and its confidence)",
+            )
         )
     notes = []
     if kind != "confidence" and "confidence" in found:
@@ -451,25 +482,23 @@ def _named_columns(
     path: Path, held: Mapping[str, Column], kind: str | None, columns: Sequence[str]
 ) -> tuple[str, tuple[str, ...], list[str]]:
     if isinstance(columns, str) or not columns:
-        raise TypeError(f"columns must be a list of names, got {columns!r}")
+        raise ArgumentTypeError("columns", columns, "a list of names")
     used = tuple(_column(path, held, name, "columns") for name in columns)
     if len(set(used)) < len(used):
-        raise ValueError(f"columns must be different, got {list(columns)}")
+        raise ArgumentError("columns", list(columns), "different from each other")
     if kind is None:
         said = [k for k, p in _PREFIXES.items() if all(c == k or c.lstrip().startswith(p) for c in used)]
         if not said:
-            raise ValueError(
-                f"columns {_shown(used)} do not say what they hold: pass kind= with one of 'probs', "
-                "'logits', 'confidence'"
-            )
+            unclear = f"columns {_shown(used)} do not say what they hold: pass "
+            raise ValueError(Sentence(unclear, Argument("kind"), " with one of 'probs', 'logits', 'confidence'"))
         kind = said[0]
     if kind == "confidence":
         if len(used) != 2:
-            raise ValueError(f"kind='confidence' needs columns=[prediction, confidence], got {list(columns)}")
+            pair = f": the prediction and its confidence, got {list(columns)}"
+            raise ValueError(Sentence(Argument("kind", "confidence"), " needs two ", Argument("columns"), pair))
     elif len(used) > 1 and (lists := [name for name in used if held[name].nested]):
-        raise ValueError(
-            f"column {lists[0]!r} holds lists, so it must be the only one of columns=, got {list(columns)}"
-        )
+        lone = f"column {lists[0]!r} holds lists, so it must be the only one of "
+        raise ValueError(Sentence(lone, Argument("columns"), f", got {list(columns)}"))
     return kind, used, []
 
 
@@ -493,15 +522,18 @@ def _classes(
         if width == 0:
             raise ValueError(f"column {used[0]!r} of {str(path)!r} holds empty lists: there are no classes")
         if width is None and given is None:
-            raise ValueError(f"{str(path)!r} has no rows, so the number of classes is not known: pass classes=")
+            empty = f"{str(path)!r} has no rows, so the number of classes is not known: pass "
+            raise ValueError(Sentence(empty, Argument("classes")))
         return given or tuple(str(k) for k in range(width or 0)), used
     if explicit and given is not None:
         if len(given) != len(used):
-            raise ValueError(f"classes must name the {len(used)} columns in their order, got {len(given)} names")
+            number = f" must name the {len(used)} columns in their order, got {len(given)} names"
+            raise ValueError(Sentence(Argument("classes"), number))
         return given, used
     names = tuple(_class_of(column) for column in used)
     if len(set(names)) < len(names):
-        raise ValueError(f"two columns of {str(path)!r} are of the same class: {_shown(used)}. Name them with columns=")
+        twice = f"two columns of {str(path)!r} are of the same class: {_shown(used)}. Name them with "
+        raise ValueError(Sentence(twice, Argument("columns")))
     if given is None:
         return names, used
     if set(given) != set(names) and {whole(name) for name in names} == set(range(len(given))):
@@ -509,8 +541,13 @@ def _classes(
     if set(given) != set(names):
         odd = sorted(set(given) ^ set(names))
         raise ValueError(
-            f"classes must be the names of the columns, {_shown(names)}, in the order of class numbers; {odd[0]!r} is "
-            "in one of the two only. To rename the columns, pass columns= as well"
+            Sentence(
+                Argument("classes"),
+                f" must be the names of the columns, {_shown(names)}, in the order of class numbers; {odd[0]!r} is "
+                "in one of the two only. To rename the columns, pass ",
+                Argument("columns"),
+                " as well",
+            )
         )
     place = dict(zip(names, used, strict=True))
     return given, tuple(place[name] for name in given)
@@ -538,7 +575,8 @@ def _width(source: Source, name: str) -> int | None:
 def _column(path: Path, held: Mapping[str, Column], name: str, argument: str) -> str:
     if name in held:
         return name
-    raise ValueError(f"{argument}={name!r} is no column of {str(path)!r}{nearest_names(name, held)}")
+    absent = f" is no column of {str(path)!r}{nearest_names(name, held)}"
+    raise ValueError(Sentence(Argument(argument, name), absent))
 
 
 def _rows_at_once(n_classes: int | None) -> int:

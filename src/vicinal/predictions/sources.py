@@ -20,7 +20,7 @@ from typing import IO, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from vicinal._checks import require
+from vicinal._checks import Argument, Sentence, require
 
 __all__ = ["Batch", "Column", "Source", "matrix", "numbers", "open_source", "suffix_of"]
 
@@ -260,14 +260,15 @@ def _csv(path: Path, separator: str | None, encoding: str | None) -> _Csv:
             codecs.lookup(encoding)
         except LookupError as error:
             raise ValueError(
-                f"encoding={encoding!r} is not known: pass 'utf-8', 'latin-1', 'cp1252', 'utf-16', …"
+                Sentence(
+                    Argument("encoding", encoding), " is not known: pass 'utf-8', 'latin-1', 'cp1252', 'utf-16', …"
+                )
             ) from error
     with _explained(path, "CSV"), _unpacked(path) as stream:
         head = stream.read(_HEAD)
     if encoding is None and (head[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\0" in head):
-        raise ValueError(
-            f"{str(path)!r} is no UTF-8 text: it holds zero bytes. If it is UTF-16, pass encoding='utf-16'"
-        )
+        zeros = f"{str(path)!r} is no UTF-8 text: it holds zero bytes. If it is UTF-16, pass "
+        raise ValueError(Sentence(zeros, Argument("encoding", "utf-16")))
     text = head.decode(encoding or "utf-8-sig", "replace")
     if not text.strip():
         raise ValueError(f"{str(path)!r} is empty: it has no line of column names")
@@ -431,7 +432,8 @@ def _explained(path: Path, form: str) -> Iterator[None]:
 
 
 def _other_encoding(path: Path, reason: str) -> str:
-    return (
+    return Sentence(
         f"{str(path)!r} is not text in the encoding it is read in (UTF-8 unless you say another): {reason}. "
-        "Pass the encoding it was written in, probably encoding='cp1252'"
+        "Pass the encoding it was written in, probably ",
+        Argument("encoding", "cp1252"),
     )

@@ -5,13 +5,13 @@ report), `grid` runs many, and `table` compares them. `probes` and `audit` look 
 """
 
 from vicinal.runs.audit import audited
+from vicinal.runs.defaults import usual_config, where_texts_are_mixed
+from vicinal.runs.experiment import Experiment, data_name, folder_name
 from vicinal.runs.grid import run_grid
 from vicinal.runs.mistakes import confident_mistakes, shown
 from vicinal.runs.probes import attacks_on, between, ood_reports, with_mc_dropout
-from vicinal.runs.experiment import Experiment, data_name, folder_name
 from vicinal.runs.run import Outcome, Scored, finished, reopen, run
 from vicinal.runs.table import GridResult
-from vicinal.runs.defaults import usual_config, where_texts_are_mixed
 
 __all__ = [
     "Experiment",

@@ -13,10 +13,10 @@ from vicinal import _random
 from vicinal._checks import integer
 from vicinal._files import FORMAT, write_json
 from vicinal.objectives.guided.aum import AUM
+from vicinal.probes.mislabelled import Audit, find_mislabelled
+from vicinal.runs.defaults import usual_config
 from vicinal.runs.mistakes import shown
 from vicinal.runs.run import Outcome, reopen
-from vicinal.runs.defaults import usual_config
-from vicinal.probes.mislabelled import Audit, find_mislabelled
 from vicinal.training import AUMRecorder, fit
 
 __all__ = ["audited"]

@@ -28,11 +28,11 @@ from torch.utils.data import DataLoader
 from vicinal import _random, data
 from vicinal._checks import freeze, nearest_names, number, require
 from vicinal._files import FORMAT, read_json, read_tensors, replacing, write_json, write_tensors
-from vicinal.objectives.forward import call
-from vicinal.runs.onnx import export, largest_difference
 from vicinal._typing import Batch
 from vicinal.data import Preprocessing, Split
 from vicinal.models import ModelSpec
+from vicinal.objectives.forward import call
+from vicinal.runs.onnx import export, largest_difference
 
 __all__ = ["Bundle", "load"]
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from vicinal._checks import freeze, integer, nearest_names, number
+from vicinal._checks import Argument, Sentence, freeze, integer, nearest_names, number
 
 __all__ = ["Experiment", "data_name", "folder_name"]
 
@@ -61,7 +61,10 @@ class Experiment:
     def __post_init__(self) -> None:
         plain = {name: _json(name, getattr(self, name)) for name in ("data", "model_options", "training")}
         if "seed" in plain["training"]:
-            raise ValueError("the seed of training is the experiment's: pass seed, not training['seed']")
+            sentence = Sentence(
+                "the seed of training is the experiment's: pass ", Argument("seed"), ", not training['seed']"
+            )
+            raise ValueError(sentence)
         freeze(
             self,
             **plain,

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from vicinal import data, models
-from vicinal._checks import integer
+from vicinal._checks import Argument, ArgumentError, Sentence, integer, joined
 from vicinal._files import FORMAT, read_json, write_json
 from vicinal.expressions import parse
 from vicinal.runs.experiment import Experiment, folder_name
@@ -98,7 +98,7 @@ def run_grid(
         raise RuntimeError("a grid is started by one process: call it without accelerate launch or torchrun")
     out = Path(out).expanduser().resolve()
     if out.exists() and not out.is_dir():
-        raise ValueError(f"out must be a folder for the runs, and {str(out)!r} is a file")
+        raise ValueError(Sentence(Argument("out"), f" must be a folder for the runs, and {str(out)!r} is a file"))
     base = _rooted(base)
     done: set[Key] = set()
 
@@ -127,22 +127,23 @@ def run_grid(
 def _distinct_methods(methods: Sequence[str]) -> dict[str, str]:
     """Return the expressions by what they mean, in order."""
     if isinstance(methods, str) or not isinstance(methods, Sequence) or not methods:
-        raise ValueError(f"methods must be one or more expressions such as 'Mixup(alpha=0.2)', got {methods!r}")
+        raise ArgumentError("methods", methods, "one or more expressions such as 'Mixup(alpha=0.2)'")
     asked: dict[str, str] = {}
     for method in methods:
         meaning = repr(parse(method))
         if meaning in asked:
-            raise ValueError(f"methods must differ, but {asked[meaning]!r} and {method!r} are both {meaning}")
+            same = f" must differ, but {asked[meaning]!r} and {method!r} are both {meaning}"
+            raise ValueError(Sentence(Argument("methods"), same))
         asked[meaning] = method
     return asked
 
 
 def _distinct_seeds(seeds: Sequence[int]) -> tuple[int, ...]:
     if not isinstance(seeds, Sequence) or not seeds:
-        raise ValueError(f"seeds must be one or more integers, got {seeds!r}")
+        raise ArgumentError("seeds", seeds, "one or more integers")
     found = tuple(integer("seeds", seed, low=0) for seed in seeds)
     if len(set(found)) < len(found):
-        raise ValueError(f"seeds must differ, got {list(found)}")
+        raise ArgumentError("seeds", list(found), "different from each other")
     return found
 
 
@@ -182,8 +183,8 @@ def _check_in(
     found = read_json(path) if path.exists() else {**record, "methods": [], "seeds": []}
     # Field by field, so that the error can name what differs.
     was, wanted = ({**grid["base"], "threads": grid["threads"]} for grid in (found, record))
-    differences = [
-        f"{name} was {was.get(name)!r} and is {wanted.get(name)!r}"
+    differences: list[str] = [
+        Sentence(Argument(name), f" was {was.get(name)!r} and is {wanted.get(name)!r}")
         for name in {**was, **wanted}
         if was.get(name) != wanted.get(name)
     ]
@@ -191,8 +192,11 @@ def _check_in(
         found = {**record, "methods": [], "seeds": []}  # a wrong target or rate, say, which is mended now
     elif differences:
         raise ValueError(
-            f"{out} holds another comparison: {'; '.join(differences)}. "
-            "Choose another folder, or remove this one to start anew"
+            Sentence(
+                f"{out} holds another comparison: ",
+                joined("; ", differences),
+                ". Choose another folder, or remove this one to start anew",
+            )
         )
     # A method that was there keeps its first spelling, and so its folder.
     spelled = {repr(parse(method)): method for method in found["methods"]}

@@ -22,7 +22,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import torch
 
-from vicinal._checks import choice, freeze, integer, number, require
+from vicinal._checks import Argument, Sentence, choice, freeze, integer, message_of, number, require
 from vicinal._files import replacing
 
 __all__ = ["BACKENDS", "Job", "Pool", "run_jobs"]
@@ -129,17 +129,17 @@ def run_jobs(
 def _checked_workers(workers: int | None, backend: str, address: str | None, threads: int, gpus: float) -> int | None:
     if backend == "loky":
         if address is not None:
-            raise ValueError(
-                f"address={address!r} is that of a cluster: name the cluster's kind, backend='ray' or backend='dask'"
-            )
+            kinds = Argument("backend", "ray"), " or ", Argument("backend", "dask")
+            cluster = " is that of a cluster: name the cluster's kind, "
+            raise ValueError(Sentence(Argument("address", address), cluster, *kinds))
         workers = 1 if workers is None else integer("workers", workers, low=1)
         cores = os.cpu_count() or 1
         if threads > 1 and workers * threads > cores:
-            raise ValueError(
-                f"workers × threads must be at most the {cores} cores of this machine, got {workers} × {threads}"
-            )
+            most = f" must be at most the {cores} cores of this machine, got {workers} × {threads}"
+            raise ValueError(Sentence(Argument("workers"), " × ", Argument("threads"), most))
     elif workers is not None and integer("workers", workers, low=1) == 1:
-        raise ValueError(f"workers must be at least 2 on a cluster, or None for all it has room for, got 1 ({backend})")
+        rule = f" must be at least 2 on a cluster, or left out for all it has room for, got 1 ({backend})"
+        raise ValueError(Sentence(Argument("workers"), rule))
     if gpus and backend != "ray":
         raise ValueError(f"gpus is what a cell takes on a Ray cluster, got {gpus:g} with backend={backend!r}")
     return workers
@@ -361,10 +361,9 @@ def _connected(pool: Pool) -> Iterator[tuple[dict[str, Any], int]]:
             room = min(room, int(resources.get("GPU", 0) / gpus))
         needed = 2 if workers is None else workers  # joblib would run a single worker here, not on the cluster
         if room < needed:
-            raise ValueError(
-                f"the Ray cluster has room for {room} cells of {threads} CPUs and {gpus:g} GPUs at once, fewer than "
-                f"{'the 2 that make it worth while' if workers is None else f'workers={workers}'}"
-            )
+            least = "the 2 that make it worth while" if workers is None else Argument("workers", workers)
+            room_for = f"the Ray cluster has room for {room} cells of {threads} CPUs and {gpus:g} GPUs at once"
+            raise ValueError(Sentence(room_for, ", fewer than ", least))
         takes = {"num_cpus": threads, "num_gpus": gpus}
         yield {"backend": "ray", "ray_remote_args": takes}, room if workers is None else workers
     finally:
@@ -387,4 +386,4 @@ def _bar(shown: bool, total: float) -> Iterator[Callable[[float], None]]:
 
 
 def _in_short(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"
+    return Sentence(f"{type(error).__name__}: ", message_of(error))

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from vicinal._checks import require
-from vicinal.objectives.forward import call
 from vicinal._typing import Batch
+from vicinal.objectives.forward import call
 
 __all__ = ["export", "largest_difference"]
 

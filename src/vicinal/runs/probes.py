@@ -13,17 +13,17 @@ from torch.utils.data import DataLoader
 
 from vicinal import _random
 from vicinal._checks import choice
-from vicinal.objectives.forward import call
-from vicinal.probes.base import device_of
-from vicinal.runs.bundle import Bundle
 from vicinal.data import ImagePreprocessing, Task
-from vicinal.runs.run import Outcome, reopen
 from vicinal.metrics import Evaluation, evaluate, ood
 from vicinal.metrics.ood import OODReport, ood_report
+from vicinal.objectives.forward import call
 from vicinal.probes.attacks import AttackErrors, attack_errors, parse_attack
+from vicinal.probes.base import device_of
 from vicinal.probes.between import BetweenCurves, between_samples
 from vicinal.probes.noise import gaussian_like
 from vicinal.probes.uncertainty import MCDropout
+from vicinal.runs.bundle import Bundle
+from vicinal.runs.run import Outcome, reopen
 
 __all__ = ["NOISE", "OOD_SCORES", "attacks_on", "between", "ood_reports", "with_mc_dropout"]
 

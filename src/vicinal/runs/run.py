@@ -29,17 +29,17 @@ import torch
 from torch import Tensor, nn
 
 from vicinal import _random, data, models
-from vicinal._checks import nearest_names, require
+from vicinal._checks import Argument, Sentence, nearest_names, require
 from vicinal._files import FORMAT, read_json, write_json
-from vicinal.runs.bundle import Bundle
 from vicinal.calibrators import TemperatureScaling
 from vicinal.data import Split, Task
-from vicinal.runs.mistakes import confident_mistakes
-from vicinal.runs.experiment import Experiment
-from vicinal.runs.defaults import usual_config, where_texts_are_mixed
 from vicinal.expressions import parse
 from vicinal.metrics import Evaluation, evaluate
 from vicinal.probes.label_noise import corrupt_labels, noise_errors
+from vicinal.runs.bundle import Bundle
+from vicinal.runs.defaults import usual_config, where_texts_are_mixed
+from vicinal.runs.experiment import Experiment
+from vicinal.runs.mistakes import confident_mistakes
 from vicinal.training import FitResult, fit, load_weights, read_predictions
 from vicinal.training.folder import write_predictions
 
@@ -216,7 +216,11 @@ def finished(out: str | Path, experiment: Experiment | None = None, *, n_bins: i
     found = Experiment.from_dict(facts.pop("asked"))
     if experiment is not None and found.that_matters() != experiment.that_matters():
         raise ValueError(
-            f"{out} holds another run, of {found.command()}: pass another out, or remove this folder to start anew"
+            Sentence(
+                f"{out} holds another run, of {found.command()}: pass another ",
+                Argument("out"),
+                ", or remove this folder to start anew",
+            )
         )
     evaluation, result = read_json(out / "evaluation.json"), read_json(out / "result.json")
     temperature = evaluation["temperature"]
@@ -259,7 +263,7 @@ def _read_also(experiment: Experiment, task: Task, source: str, say: Callable[[s
     options = {name: experiment.data[name] for name in _READING if name in experiment.data}
     split = data.read(source, task.preprocessing, classes=task.classes, **options)
     for note in split.notes:
-        say(f"{source}: {note}")
+        say(Sentence(f"{source}: ", note))
     return split
 
 
@@ -275,9 +279,12 @@ def _check_folder(out: Path) -> None:
     """Refuse a run folder that cannot be written to, before any work is done."""
     there = next(path for path in (out.absolute(), *out.absolute().parents) if path.exists())
     if not there.is_dir():
-        raise NotADirectoryError(f"out={str(out)!r} must be a folder, but {str(there)!r} is a file")
+        raise NotADirectoryError(
+            Sentence(Argument("out", str(out)), f" must be a folder, but {str(there)!r} is a file")
+        )
     if not os.access(there, os.W_OK | os.X_OK):
-        raise PermissionError(f"out={str(out)!r} cannot be written: you may not write to {str(there)!r}")
+        forbidden = f" cannot be written: you may not write to {str(there)!r}"
+        raise PermissionError(Sentence(Argument("out", str(out)), forbidden))
 
 
 def _conclude(

@@ -12,9 +12,9 @@ import numpy as np
 from scipy.special import stdtrit
 
 from vicinal._checks import nearest_names
-from vicinal.runs.run import Outcome
 from vicinal.metrics import Comparison, Estimate, Evaluation, compare
 from vicinal.metrics.intervals import z_of
+from vicinal.runs.run import Outcome
 
 __all__ = ["GridResult", "Key", "counted"]
 

@@ -11,7 +11,18 @@ from typing import Any
 import torch
 from torch import nn
 
-from vicinal._checks import choice, flag, freeze, integer, nearest_names, number
+from vicinal._checks import (
+    Argument,
+    ArgumentError,
+    ArgumentTypeError,
+    Sentence,
+    choice,
+    flag,
+    freeze,
+    integer,
+    nearest_names,
+    number,
+)
 
 __all__ = ["FitConfig"]
 
@@ -124,7 +135,7 @@ class FitConfig:
         optimizer = choice("optimizer", self.optimizer, tuple(_LEARNING_RATES))
         betas = _numbers("betas", self.betas, low=0, high=1)
         if len(betas) != 2 or max(betas) == 1:
-            raise ValueError(f"betas must be two numbers in [0, 1), got {self.betas!r}")
+            raise ArgumentError("betas", self.betas, "two numbers in [0, 1)")
         freeze(
             self,
             epochs=integer("epochs", self.epochs, low=1),
@@ -161,14 +172,26 @@ class FitConfig:
             trackers=None if self.trackers is None else tuple(str(t) for t in _several("trackers", self.trackers)),
         )
         if self.nesterov and (optimizer != "sgd" or self.momentum == 0):
-            raise ValueError(f"nesterov needs optimizer='sgd' with momentum, got {optimizer!r}, {self.momentum:g}")
+            needs = " needs ", Argument("optimizer", "sgd"), f" with momentum, got {optimizer!r}, {self.momentum:g}"
+            raise ValueError(Sentence(Argument("nesterov"), *needs))
         if (self.schedule == "milestones") != bool(self.milestones):
             raise ValueError(
-                f"schedule='milestones' and milestones belong together, got {self.schedule!r} and {self.milestones!r}"
+                Sentence(
+                    Argument("schedule", "milestones"),
+                    " and ",
+                    Argument("milestones"),
+                    f" belong together, got {self.schedule!r} and {self.milestones!r}",
+                )
             )
         if self.warmup_epochs and self.warmup_steps:
             raise ValueError(
-                f"give warmup_epochs or warmup_steps, not both, got {self.warmup_epochs:g} and {self.warmup_steps}"
+                Sentence(
+                    "give ",
+                    Argument("warmup_epochs"),
+                    " or ",
+                    Argument("warmup_steps"),
+                    f", not both, got {self.warmup_epochs:g} and {self.warmup_steps}",
+                )
             )
 
     def to_dict(self) -> dict[str, Any]:
@@ -250,7 +273,7 @@ class FitConfig:
 
 def _several(name: str, values: Any) -> Sequence[Any]:
     if isinstance(values, str) or not isinstance(values, Sequence):
-        raise TypeError(f"{name} must be a tuple, got {values!r} ({type(values).__name__})")
+        raise ArgumentTypeError(name, values, "a tuple")
     return values
 
 

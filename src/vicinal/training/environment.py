@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 import torch
 
-from vicinal._checks import choice, require
+from vicinal._checks import Argument, Sentence, choice, require
 from vicinal._typing import Model
 from vicinal.objectives.forward import unwrap
 from vicinal.training.config import FitConfig
@@ -40,13 +40,13 @@ def accelerator(config: FitConfig, out: Path | None) -> Iterator[Accelerator]:
         found = importlib.util.find_spec("tensorboard") is not None and out is not None
         trackers = ("tensorboard",) if found else ()
     if "tensorboard" in trackers and out is None:
-        raise ValueError("the tracker 'tensorboard' writes to the run folder: pass out")
+        raise ValueError(Sentence("the tracker 'tensorboard' writes to the run folder: pass ", Argument("out")))
     for name in trackers:  # Accelerate would go on without
         choice("trackers", name, [kind.value for kind in accelerate.utils.LoggerType if kind.value != "all"])
         if name not in [kind.value for kind in accelerate.tracking.get_available_trackers()]:
             raise ImportError(f"the tracker {name!r} is not installed: pip install {name}")
     if config.mixed_precision == "fp16" and only_cpu():
-        raise ValueError("mixed_precision='fp16' needs a GPU, and there is none: use 'bf16'")
+        raise ValueError(Sentence(Argument("mixed_precision", "fp16"), " needs a GPU, and there is none: use 'bf16'"))
     kinds = (state.AcceleratorState, state.GradientState)
     others = [dict(kind._shared_state) for kind in kinds]
     for kind in kinds:

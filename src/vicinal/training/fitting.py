@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.utils.data import default_collate
 
 from vicinal import _random, losses
-from vicinal._checks import require
+from vicinal._checks import Argument, Sentence, require
 from vicinal._files import read_tensors, write_tensors
 from vicinal._typing import Batch, Model, ObjectiveLike
 from vicinal.objectives.base import Objective
@@ -271,7 +271,8 @@ def _check_arguments(model: Any, objective: Any, train: Any, val: Any, config: A
     if val is None:
         for field in ("patience", "keep_predictions_at", "eval_every_steps"):
             if getattr(config, field):
-                raise ValueError(f"{field}={getattr(config, field)!r} needs a validation set: pass val")
+                named = Argument(field, getattr(config, field))
+                raise ValueError(Sentence(named, " needs a validation set: pass ", Argument("val")))
 
 
 def _json_ready(about: Mapping[str, Any]) -> dict[str, Any]:

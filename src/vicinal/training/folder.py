@@ -28,7 +28,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vicinal._checks import require
+from vicinal._checks import Argument, Sentence, joined, require
 from vicinal._files import FORMAT, read_json, read_tensors, replacing, sync, write_json, write_tensors
 
 __all__ = ["RunFolder", "load_weights", "pack", "read_predictions", "unpack"]
@@ -86,8 +86,8 @@ class RunFolder:
             write_json(path, {"format": FORMAT, **description})
             return
         found, wanted = _flat(read_json(path)), _flat({"format": FORMAT, **description})
-        differences = [
-            f"{name} was {found.get(name)!r} and is {wanted.get(name)!r}"
+        differences: list[str] = [
+            Sentence(_setting(name), f" was {found.get(name)!r} and is {wanted.get(name)!r}")
             for name in sorted(found.keys() | wanted.keys())
             if found.get(name) != wanted.get(name)
         ]
@@ -96,8 +96,11 @@ class RunFolder:
             write_json(path, {"format": FORMAT, **description})
         elif differences:
             raise ValueError(
-                f"{self._path()} holds another run: {'; '.join(differences[:5])}{'; …' if differences[5:] else ''}. "
-                "Choose another folder, or remove this one to start anew"
+                Sentence(
+                    f"{self._path()} holds another run: ",
+                    joined("; ", differences[:5]),
+                    f"{'; …' if differences[5:] else ''}. Choose another folder, or remove this one to start anew",
+                )
             )
 
     def has_not_begun(self) -> bool:
@@ -389,3 +392,9 @@ def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     for key, value in tree.items():
         leaves |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
     return leaves
+
+
+def _setting(name: str) -> Argument | str:
+    """Return a leaf of what a run is as the argument that set it, where one did."""
+    field, _, argument = name.partition(".")
+    return Argument(argument) if field in ("config", "about") else name

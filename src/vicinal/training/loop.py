@@ -20,6 +20,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from vicinal import _random
+from vicinal._checks import Argument, Sentence
 from vicinal._typing import Batch, Model, ObjectiveLike
 from vicinal.metrics import ReliabilityTable, brier, mcc, nll, spearman
 from vicinal.objectives.forward import call, unwrap
@@ -257,7 +258,8 @@ class Loop:
         if select == "last":
             return
         if select != "nll" and f"val_{select}" not in line:
-            raise ValueError(f"select={select!r} needs classes; for regression select by 'nll', the squared error")
+            classes = " needs classes; for regression select by 'nll', the squared error"
+            raise ValueError(Sentence(Argument("select", select), classes))
         score = -error if select == "nll" else line[f"val_{select}"]
         if self.best is None or score > self.best["score"]:
             weights = {name: t.detach().to("cpu", copy=True) for name, t in self.module.state_dict().items()}
@@ -387,8 +389,13 @@ class Loop:
         """Bring the losses from the device, of all ranks, and refuse to go on with one that is not finite."""
         if not self.losses.read(self.world):
             raise FloatingPointError(
-                f"the loss is not finite after step {self.step}: lower lr={self.config.lr:g}, "
-                "or set clip_norm or a warm-up"
+                Sentence(
+                    f"the loss is not finite after step {self.step}: lower ",
+                    Argument("lr", self.config.lr),
+                    ", or set ",
+                    Argument("clip_norm"),
+                    " or a warm-up",
+                )
             )
 
     def _agree(self, due: bool, interruption: bool) -> tuple[bool, bool]:
