@@ -21,7 +21,7 @@ def on_meta(name, shape=(3, 32, 32), n_classes=10, **options):
 
 #: Where each count is published: the papers' tables, torchvision's documentation, or the usual CIFAR code.
 CIFAR = {
-    "preactresnet18": 11_172_170,  # 11,171,146 in the usual code, which lacks the last normalisation (2 · 512)
+    "preactresnet18": 11_171_146,  # the implementation that Z18 names: no last normalisation (2 · 512)
     "wideresnet28-10": 36_479_194,  # 36.5 M in Zagoruyko & Komodakis, Table 5
     "densenet-bc-190": 25_624_430,  # 25.6 M in Huang et al., Table 2
     "resnet18": 11_173_962,
@@ -55,8 +55,64 @@ def test_published_counts_at_224_px(name, count):
     assert n_parameters(on_meta(name, (3, 224, 224), 1000)) == count
 
 
-def test_the_code_of_the_mixup_papers():
-    assert n_parameters(on_meta("preactresnet18", final_norm=False)) == 11_171_146
+def test_the_last_normalisation_of_preact_networks_is_an_option():
+    assert n_parameters(on_meta("preactresnet18", final_norm=True)) == 11_171_146 + 2 * 512
+
+
+def test_vgg16_at_96_px_has_the_size_it_has_at_32():
+    assert n_parameters(on_meta("vgg16", (3, 96, 96))) == CIFAR["vgg16"]
+    assert n_parameters(on_meta("vgg16", (3, 128, 128))) == CIFAR["vgg16"]
+    assert n_parameters(on_meta("vgg16", (3, 129, 129))) > 100_000_000
+
+
+#: Options that make each network small enough to run many.
+TINY = {
+    "preactresnet18": {"width": 4},
+    "wideresnet28-10": {"widen": 1},
+    "densenet-bc-190": {"depth": 10, "growth": 4},
+    "vgg11": {"width": 8},
+    "vgg16": {"width": 8},
+    "mobilenetv2": {"width": 0.25},
+    "lenet": {"hidden": 32},
+    "mlp": {"hidden": [32]},
+}
+
+
+@pytest.mark.parametrize("name", models.names("image"))
+def test_dropout_is_an_option_of_every_network(name):
+    torch.manual_seed(0)
+    model = models.build(name, kind="image", n_classes=3, input_shape=(3, 32, 32), dropout=0.5, **TINY.get(name, {}))
+    x = torch.rand(2, 3, 32, 32)
+    with torch.no_grad():
+        outputs = [model.eval()(x), model(x), model.train()(x), model(x)]
+    assert torch.equal(outputs[0], outputs[1])
+    assert not torch.equal(outputs[2], outputs[3])
+    for side in (96, 224):
+        assert 0.25 in rates(on_meta(name, (3, side, side), dropout=0.25))
+    with pytest.raises(ValueError, match=r"dropout must be a number in \[0, 1\], got 2"):
+        on_meta(name, dropout=2)
+
+
+def rates(model):
+    """The rates of all dropout layers (DenseNet's layers apply theirs themselves)."""
+    return [float(getattr(m, "p", getattr(m, "drop_rate", 0.0))) for m in model.modules()]
+
+
+def test_dropout_lies_before_the_classifier_where_blocks_have_none():
+    for name in ("resnet18", "vgg16", "shufflenetv2", "mobilenetv2"):
+        torch.manual_seed(0)
+        model = models.build(name, kind="image", n_classes=3, input_shape=(3, 32, 32), dropout=1.0)
+        head = [m for m in model.modules() if isinstance(m, nn.Linear)][-1]
+        logits = model(torch.randn(2, 3, 32, 32))
+        torch.testing.assert_close(logits, head.bias.expand(2, 3))
+
+
+def test_speech_networks_have_two_fully_connected_layers():
+    for name, options, convolutions in (("lenet", {}, 2), ("vgg11", {}, 8), ("vgg11", {"stages": 2}, 2)):
+        with torch.device("meta"):
+            model = models.build(name, kind="audio", n_classes=30, input_shape=(16_000,), **options)
+        count = {kind: sum(isinstance(m, kind) for m in model.modules()) for kind in (nn.Conv2d, nn.Linear)}
+        assert count == {nn.Conv2d: convolutions, nn.Linear: 2}
 
 
 def preact_by_hand(blocks, widths, stem, n_classes):
@@ -67,14 +123,15 @@ def preact_by_hand(blocks, widths, stem, n_classes):
             if inputs != width or (stage > 0 and block == 0):
                 total += inputs * width
             inputs = width
-    return total + 2 * inputs + inputs * n_classes + n_classes
+    return total + inputs * n_classes + n_classes  # without the last normalisation, 2 · inputs
 
 
 def test_residual_counts_by_hand():
     assert preact_by_hand((2,) * 4, (64, 128, 256, 512), 64, 10) == CIFAR["preactresnet18"]
-    assert preact_by_hand((4,) * 3, (160, 320, 640), 16, 10) == CIFAR["wideresnet28-10"]
-    assert n_parameters(on_meta("wideresnet28-10", widen=2, n_classes=7)) == preact_by_hand(
-        (4,) * 3, (32, 64, 128), 16, 7
+    assert preact_by_hand((4,) * 3, (160, 320, 640), 16, 10) + 2 * 640 == CIFAR["wideresnet28-10"]
+    assert (
+        n_parameters(on_meta("wideresnet28-10", widen=2, n_classes=7))
+        == preact_by_hand((4,) * 3, (32, 64, 128), 16, 7) + 2 * 128
     )
 
 
@@ -170,8 +227,12 @@ def test_stages_can_be_mixed():
         (lambda: PreActResNet(3, blocks=(1,), widths=(4, 8), stem_width=4), "must name the same stages"),
         (lambda: PreActResNet(3, blocks=(0,), widths=(4,), stem_width=4), "blocks must be an integer of at least 1"),
         (lambda: LeNet((1, 8, 8), 3), "LeNet needs inputs of at least 16 × 16, got 8 × 8"),
-        (lambda: VGG((1, 16, 16), 3, hidden=(8,)), "needs inputs of at least 32 × 32, got 16 × 16"),
+        (
+            lambda: VGG((1, 16, 16), 3, hidden=(8,)),
+            r"input_shape must be at least 32 × 32 for VGG .*, got \(1, 16, 16\)",
+        ),
         (lambda: VGG((1, 16, 16), 3, depth="vgg12"), "depth must be one of 'vgg11', 'vgg16', got 'vgg12'"),
+        (lambda: VGG((1, 32, 32), 3, stages=6), "stages must be an integer from 1 to 5, got 6"),
         (lambda: MLP(0, 3), "n_features must be an integer of at least 1, got 0"),
         (lambda: on_meta("densenet-bc-190", depth=191), r"depth must be 6n \+ 4"),
     ],

@@ -102,7 +102,11 @@ def test_minilm_starts_from_its_weights_and_is_rebuilt_without_them():
             {"kind": "tabular", "input_shape": (3,), "hiden": []},
             "mlp has no option 'hiden'; did you mean 'hidden'",
         ),
-        ("shufflenetv2", {"kind": "image", "input_shape": (3, 32, 32), "width": 2}, "no option 'width'; it has none"),
+        (
+            "shufflenetv2",
+            {"kind": "image", "input_shape": (3, 32, 32), "width": 2},
+            "no option 'width'; there are 'dropout'",
+        ),
         ("mlp", {"kind": "table", "input_shape": (3,)}, "kind must be one of"),
         ("sentencecnn", {"kind": "text"}, "sentencecnn needs vocab_size"),
         ("minilm", {"kind": "text", "tokenizer": "words", "vocab_size": 9}, "load the data with tokenizer='minilm'"),

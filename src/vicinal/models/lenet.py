@@ -3,8 +3,10 @@
 References
 ----------
 LeCun, Bottou, Bengio & Haffner, "Gradient-Based Learning Applied to Document Recognition", 1998.
-Zhang, Cisse, Dauphin & Lopez-Paz, "mixup: Beyond Empirical Risk Minimization", ICLR 2018, Section 3.3, whose LeNet is
-the common one for the Google commands: two convolutions of 20 maps, 1,000 hidden units.
+Zhang, Cisse, Dauphin & Lopez-Paz, "mixup: Beyond Empirical Risk Minimization", ICLR 2018, Section 3.3.
+
+How we read the paper: it gives two convolutional and two fully-connected layers, and no sizes. Filters of 5×5 with
+pooling are LeCun et al.'s; 20 maps, 1,000 hidden units and the dropout are common in code for these data.
 """
 
 from __future__ import annotations

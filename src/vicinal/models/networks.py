@@ -1,8 +1,11 @@
-"""The papers' image networks by name, each in two forms: up to 64 px, and above.
+"""The papers' image networks by name, each in two forms: up to 64 px, and above (VGG: up to 128 px, and above).
 
-The small form keeps the size at the start (a 3×3 convolution, no pooling), as all CIFAR experiments do; the large one
-is torchvision's ImageNet network. Blocks are torchvision's wherever it has them. Each function takes the shape
-(C, H, W) of an image and the number of classes, and its keyword arguments are the options of that network.
+The small form keeps the size at the start (a 3×3 convolution, no pooling), as is usual on CIFAR; the large one is
+torchvision's ImageNet network. VGG has no such stem: its small form is the one without the hidden layers of 4,096 units
+that make up 120 of the 134 million weights at 224 px, so STL-10 (96 px) gets 14.7 million as CIFAR does. Blocks are
+torchvision's wherever it has them. Each function takes the shape (C, H, W) of an image and the number of classes, and
+its keyword arguments are the options of that network; `dropout` is one of every network: inside the blocks of
+pre-activation and dense networks (Z18 Section 3.4 for PreAct ResNet-18), before the classifier of the others.
 """
 
 from __future__ import annotations
@@ -20,8 +23,8 @@ from vicinal.models.vgg import VGG
 
 __all__ = ["NETWORKS", "SMALL"]
 
-#: The longest side, in pixels, of images that get the small form.
-SMALL = 64
+#: The longest side, in pixels, of images that get the small form; that of VGG.
+SMALL, SMALL_VGG = 64, 128
 
 
 def mlp(shape: Sequence[int], n_classes: int, *, hidden: Sequence[int] = (128, 128), dropout: float = 0.0) -> nn.Module:
@@ -38,9 +41,9 @@ def lenet(
 
 
 def preactresnet18(
-    shape: Sequence[int], n_classes: int, *, width: int | None = None, dropout: float = 0.0, final_norm: bool = True
+    shape: Sequence[int], n_classes: int, *, width: int | None = None, dropout: float = 0.0, final_norm: bool = False
 ) -> nn.Module:
-    """Return PreAct ResNet-18; `width` is 64 as in the paper, and 16 for images up to 16 px."""
+    """Return PreAct ResNet-18 as in the implementation that Z18 names (Section 3.2); 16 maps wide up to 16 px."""
     if width is None:
         width = 16 if max(shape[1:]) <= 16 else 64
     width = integer("width", width, low=1)
@@ -101,7 +104,12 @@ def resnet(
     """Return the function that builds a ResNet or ResNeXt of these stages."""
 
     def build(
-        shape: Sequence[int], n_classes: int, *, groups: int = groups, width_per_group: int = width_per_group
+        shape: Sequence[int],
+        n_classes: int,
+        *,
+        groups: int = groups,
+        width_per_group: int = width_per_group,
+        dropout: float = 0.0,
     ) -> nn.Module:
         module = require("torchvision.models.resnet", "train")
         model: nn.Module = module.ResNet(
@@ -112,6 +120,9 @@ def resnet(
         else:
             model.conv1 = _conv(shape[0], 64)
             model.maxpool = nn.Identity()
+        # Beside the pooling, not in front of `fc`: the names of the weights stay the same.
+        rate = number("dropout", dropout, low=0, high=1)
+        model.avgpool = nn.Sequential(model.get_submodule("avgpool"), nn.Dropout(rate))
         return model
 
     return build
@@ -121,12 +132,19 @@ def vgg(depth: str) -> Callable[..., nn.Module]:
     """Return the function that builds a VGG with batch normalisation."""
 
     def build(
-        shape: Sequence[int], n_classes: int, *, hidden: Sequence[int] = (), dropout: float = 0.5, width: int = 64
+        shape: Sequence[int],
+        n_classes: int,
+        *,
+        hidden: Sequence[int] = (),
+        dropout: float | None = None,
+        width: int = 64,
+        stages: int = 5,
     ) -> nn.Module:
-        if not _is_large(shape) or hidden or width != 64:
-            return VGG(shape, n_classes, depth=depth, hidden=hidden, dropout=dropout, width=width)
+        if max(shape[1:]) <= SMALL_VGG or hidden or (width, stages) != (64, 5):
+            return VGG(shape, n_classes, depth=depth, hidden=hidden, dropout=dropout, width=width, stages=stages)
         models = require("torchvision.models", "train")
-        model: nn.Module = getattr(models, f"{depth}_bn")(num_classes=n_classes, dropout=dropout)
+        rate = 0.5 if dropout is None else number("dropout", dropout, low=0, high=1)
+        model: nn.Module = getattr(models, f"{depth}_bn")(num_classes=n_classes, dropout=rate)
         _new_stem(model.get_submodule("features"), "0", shape[0])
         return model
 
@@ -150,7 +168,7 @@ def mobilenetv2(shape: Sequence[int], n_classes: int, *, width: float = 1.0, dro
     return model
 
 
-def shufflenetv2(shape: Sequence[int], n_classes: int) -> nn.Module:
+def shufflenetv2(shape: Sequence[int], n_classes: int, *, dropout: float = 0.0) -> nn.Module:
     """Return ShuffleNetV2 ×1.0; the small form has a 3×3 convolution of stride 1 and no pooling before its stages."""
     module = require("torchvision.models.shufflenetv2", "train")
     model: nn.Module = module.ShuffleNetV2([4, 8, 4], [24, 116, 232, 464, 1024], num_classes=n_classes)
@@ -158,10 +176,13 @@ def shufflenetv2(shape: Sequence[int], n_classes: int) -> nn.Module:
     _new_stem(model.get_submodule("conv1"), "0", shape[0], stride=1 if small else 2)
     if small:
         model.maxpool = nn.Identity()
+    rate = number("dropout", dropout, low=0, high=1)
+    if rate:  # it averages positions in its forward, so dropout can only stand in front of `fc`
+        model.fc = nn.Sequential(nn.Dropout(rate), model.get_submodule("fc"))
     return model
 
 
-#: Every image network by its name. ResNeXt-101 is the 32×4d of the mixup paper.
+#: Every image network by its name. ResNeXt-101 is the 32×4d of Z18 (Table 1) and T19 (Section 3.1.2).
 NETWORKS: dict[str, Callable[..., nn.Module]] = {
     "mlp": mlp,
     "lenet": lenet,

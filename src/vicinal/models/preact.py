@@ -8,11 +8,11 @@ with h the identity, or a 1×1 convolution of :math:`a(x_l)` where the shape cha
 References
 ----------
 He, Zhang, Ren & Sun, "Identity Mappings in Deep Residual Networks", ECCV 2016.
-Zagoruyko & Komodakis, "Wide Residual Networks", BMVC 2016: "we add a dropout layer into each residual block between
-convolutions".
+Zagoruyko & Komodakis, "Wide Residual Networks", BMVC 2016: dropout lies between the convolutions of a block.
 
-Deviation: the code that the mixup papers share has no normalisation after the last block, which He et al. have ("an
-extra activation right after" the last addition). It is there by default; `final_norm=False` is the shared code.
+He et al. normalise and rectify once more after the last block, and so do Wide ResNets. The implementation that Zhang et
+al. (2018, Section 3.2) name for PreAct ResNet-18 does not: it is the default of `"preactresnet18"`, and
+`final_norm=True` is He et al.'s.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class PreActResNet(nn.Module):
     dropout
         The share of activations dropped between the convolutions of each block.
     final_norm
-        Normalise and rectify after the last block, as He et al. do; the code of the mixup papers does not.
+        Normalise and rectify after the last block, as He et al. do.
     large
         Begin with a 7×7 convolution and a pooling that quarter the size, for images above 64 px.
 

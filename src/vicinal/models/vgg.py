@@ -4,19 +4,25 @@ References
 ----------
 Simonyan & Zisserman, "Very Deep Convolutional Networks for Large-Scale Image Recognition", ICLR 2015.
 
-Deviation: batch normalisation after every convolution, as all the mixup papers train them. The classifier is one linear
-layer on the mean over all positions (the usual CIFAR form), or hidden layers on the flattened maps (spectrograms, as in
-Zhang et al. 2018). The ImageNet form is torchvision's.
+Deviation: batch normalisation after every convolution, as in Thulasidasan et al. (2019, Section 3.1). The classifier
+is one linear layer on the mean over all positions (the usual CIFAR form), or hidden layers on the flattened maps
+(spectrograms). The ImageNet form is torchvision's.
+
+How we read the speech network of Zhang et al. (2018, Section 3.3): the text says VGG-11, and that it has two
+convolutional and two fully-connected layers; both cannot be, and no size is given. Here it has the eight convolutions
+of VGG-11 and two fully-connected layers, the hidden one of 512 units. `stages=2` keeps two convolutions, and reads the
+sentence by the letter.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
 
-from vicinal._checks import choice, integer, number
+from vicinal._checks import ArgumentError, choice, integer, number
 
 __all__ = ["VGG"]
 
@@ -28,9 +34,9 @@ _STAGES = {
 
 
 class VGG(nn.Module):
-    """Five stages of 3×3 convolutions, each halving the size.
+    """Up to five stages of 3×3 convolutions, each halving the size.
 
-    Called with `[B, C, H, W]`, it returns logits `[B, n_classes]`. Stages are `layer1` to `layer5`.
+    Called with `[B, C, H, W]`, it returns logits `[B, n_classes]`. Stages are `layer1`, `layer2`, ….
 
     Parameters
     ----------
@@ -43,9 +49,12 @@ class VGG(nn.Module):
     hidden
         The hidden layers of the classifier, on the flattened maps; none: one linear layer on their mean.
     dropout
-        The share of hidden units that is dropped.
+        The share that is dropped of the hidden units, or without any of the means before the classifier; None is 0.5
+        of hidden units, as in the paper, and none of the means, as is usual on CIFAR.
     width
         The channels of the first stage; the others follow. 64 in the paper.
+    stages
+        How many of the five stages there are.
 
     >>> VGG((3, 32, 32), 10, width=8)(torch.randn(2, 3, 32, 32)).shape
     torch.Size([2, 10])
@@ -58,29 +67,32 @@ class VGG(nn.Module):
         *,
         depth: str = "vgg11",
         hidden: Sequence[int] = (),
-        dropout: float = 0.5,
+        dropout: float | None = None,
         width: int = 64,
+        stages: int = 5,
     ) -> None:
         super().__init__()
         inputs, height, side = input_shape
-        stages = _STAGES[choice("depth", depth, tuple(_STAGES))]
-        width, dropout = integer("width", width, low=1), number("dropout", dropout, low=0, high=1)
-        layers: list[nn.Module]
-        for k, stage in enumerate(stages, start=1):
-            layers = []
-            for outputs in (channels * width // 64 for channels in stage):
-                layers += [nn.Conv2d(inputs, outputs, 3, padding=1), nn.BatchNorm2d(outputs), nn.ReLU()]
-                inputs = outputs
+        every = _STAGES[choice("depth", depth, tuple(_STAGES))]
+        width, n_stages = integer("width", width, low=1), integer("stages", stages, low=1)
+        if n_stages > len(every):
+            raise ArgumentError("stages", stages, f"an integer from 1 to {len(every)}")
+        rate = number("dropout", (0.5 if hidden else 0.0) if dropout is None else dropout, low=0, high=1)
+        self.stages, self.pooled = [f"layer{k}" for k in range(1, n_stages + 1)], not hidden
+        for name, stage in zip(self.stages, every[:n_stages], strict=True):
+            outputs = [channels * width // 64 for channels in stage]
             # Rounding up keeps one position of inputs below 32 px, and changes nothing at 32.
-            layers.append(nn.MaxPool2d(2, ceil_mode=not hidden))
-            self.add_module(f"layer{k}", nn.Sequential(*layers))
-        self.pooled = not hidden
-        features = inputs if self.pooled else inputs * (height // 32) * (side // 32)
+            pool = nn.MaxPool2d(2, ceil_mode=self.pooled)
+            self.add_module(name, nn.Sequential(*_convolutions(inputs, outputs), pool))
+            inputs = outputs[-1]
+        shrunk = 2**n_stages
+        features = inputs if self.pooled else inputs * (height // shrunk) * (side // shrunk)
         if not features:
-            raise ValueError(f"VGG with hidden layers needs inputs of at least 32 × 32, got {height} × {side}")
-        layers = []
+            least = f"{shrunk} × {shrunk}"
+            raise ArgumentError("input_shape", tuple(input_shape), f"at least {least} for VGG with hidden layers")
+        layers: list[nn.Module] = [nn.Dropout(rate)] if self.pooled else []
         for units in (integer("hidden", units, low=1) for units in hidden):
-            layers += [nn.Linear(features, units), nn.ReLU(), nn.Dropout(dropout)]
+            layers += [nn.Linear(features, units), nn.ReLU(), nn.Dropout(rate)]
             features = units
         self.hidden = nn.Sequential(*layers)
         self.classifier = nn.Linear(features, n_classes)
@@ -90,8 +102,14 @@ class VGG(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the logits `[B, n_classes]` of inputs `[B, C, H, W]`."""
-        for k in range(1, 6):
-            x = self.get_submodule(f"layer{k}")(x)
+        for name in self.stages:
+            x = self.get_submodule(name)(x)
         x = x.mean((2, 3)) if self.pooled else torch.flatten(x, 1)
         logits: Tensor = self.classifier(self.hidden(x))
         return logits
+
+
+def _convolutions(inputs: int, outputs: Sequence[int]) -> Iterator[nn.Module]:
+    """Yield the convolutions of a stage, each normalised and rectified."""
+    for before, after in pairwise([inputs, *outputs]):
+        yield from (nn.Conv2d(before, after, 3, padding=1), nn.BatchNorm2d(after), nn.ReLU())
