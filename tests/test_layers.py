@@ -15,7 +15,8 @@ SOURCE = Path(vicinal.__file__).parent
 
 #: Lower layers first, as the design lists them. A folder is one thing: its files may import each other.
 LAYERS = [
-    {"_typing", "_checks", "_random", "_arrays", "_files"},
+    {"_typing", "_checks"},
+    {"_random", "_arrays", "_files"},
     {"losses", "mixing"},
     {"objectives", "calibrators", "metrics"},
     {"probes"},
