@@ -192,12 +192,12 @@ def draw(result: dict, path: Path) -> None:
     import matplotlib.pyplot as plt
 
     from vicinal import plots
-    from vicinal.runs import finished
+    from vicinal.runs import Run
 
     figure, axes = plt.subplots(1, len(METHODS), figsize=(3.4 * len(METHODS), 3.6), layout="constrained")
     for ax, method in zip(axes, METHODS, strict=True):
         first = next(cell for cell in result["cells"] if cell["method"] == method)
-        plots.reliability_diagram(finished(first["folder"]).test.before.table, ax=ax)
+        plots.reliability_diagram(Run(first["folder"]).outcome().test.before.table, ax=ax)
         ax.set_title(f"{method}, seed {first['seed']}", fontsize=9)
         if ax is not axes[0]:
             ax.get_legend().remove()

@@ -1,14 +1,18 @@
-"""Files that are there whole or not at all: written under another name, synced, and moved into place.
+"""Files that are there whole or not at all, and the names of those in the folder of a run.
 
-Tensors are safetensors, the rest is JSON: nothing is ever unpickled.
+Every file is written under another name, synced, and moved into place. Tensors are safetensors, the rest is JSON:
+nothing is ever unpickled.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import re
+import secrets
+import socket
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -19,22 +23,119 @@ from torch import Tensor
 
 from vicinal._checks import require
 
-__all__ = ["FORMAT", "read_json", "read_tensors", "replacing", "sync", "write_json", "write_tensors"]
+__all__ = [
+    "FORMAT",
+    "DamagedFileError",
+    "RunFiles",
+    "checksum",
+    "foreign_entries",
+    "read_json",
+    "read_tensors",
+    "remove_leftovers",
+    "replacing",
+    "sync",
+    "write_json",
+    "write_tensors",
+]
 
 #: The version of everything this library writes into a run.
 FORMAT = 1
 
+#: Drafts of this machine; the process that writes one is in its name, so that those of dead ones can be removed.
+_HOST = hashlib.sha256(socket.gethostname().encode()).hexdigest()[:8]
+_DRAFT = re.compile(r"\..+\.(?:(?P<host>[0-9a-f]{8})-)?(?P<pid>\d+)(?:-[0-9a-f]{16})?\.tmp")
+
+
+class RunFiles:
+    """Where everything is in the folder of a run: the one place that knows the names.
+
+        run/
+          config.json               what `fit` was asked for: method, configuration, sizes; written once
+          metrics.jsonl             one line per evaluation or epoch; the same run writes the same bytes
+          checkpoint/               checkpoint.json names the files that belong to it; replacing it is the commit
+          first-stage/              a run of its own: the plain training before `GuidedMixup`
+          model.safetensors         the selected weights
+          predictions.parquet       index, label and logits of the validation set, before the temperature
+          predictions-epoch-1.parquet       … after an epoch
+          result.json               best and last metrics, versions, timings: training is finished
+
+          experiment.json           what the experiment was, and what the data turned out to be
+          splits.json               which samples of the source are in which split
+          model.json                with the weights the trained model: see `vicinal.runs.bundle`
+          predictions-test.parquet  as above, of the test set; predictions-also-1.parquet of a further set
+          mistakes.json             the most confident mistakes on the test set, with what a report shows of them
+          evaluation.json           the figures of each set, before and after the temperature: all is done
+
+          audit/                    two trainings and audit.json, what they say about the labels
+          error.txt                 why a cell of a grid failed
+
+    It is this low in the house because readers of predictions, training and runs all need it.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = path = Path(path)
+        self.lock = path / ".lock"
+        self.config = path / "config.json"
+        self.metrics = path / "metrics.jsonl"
+        self.checkpoint = path / "checkpoint"
+        self.checkpoint_record = self.checkpoint / "checkpoint.json"
+        self.initial_weights = path / "initial.safetensors"
+        self.weights = path / "model.safetensors"
+        self.result = path / "result.json"
+        self.tensorboard = path / "tensorboard"
+        self.experiment = path / "experiment.json"
+        self.splits = path / "splits.json"
+        self.model = path / "model.json"
+        self.mistakes = path / "mistakes.json"
+        self.evaluation = path / "evaluation.json"
+        self.audit_record = path / "audit" / "audit.json"
+        self.error = path / "error.txt"
+
+    @property
+    def first_stage(self) -> RunFiles:
+        """The run of the first stage, inside this one."""
+        return RunFiles(self.path / "first-stage")
+
+    def audit_training(self, number: int) -> Path:
+        """Return the folder of one of the trainings of an audit."""
+        return self.path / "audit" / f"training-{number}"
+
+    def predictions(self, key: str = "val") -> Path:
+        """Return the predictions of a set: `"val"`, `"test"`, `"also-1"`, …, or `"epoch-1"` for validation after it."""
+        return self.path / ("predictions.parquet" if key == "val" else f"predictions-{key}.parquet")
+
+
+def foreign_entries(path: Path, *ours: Path) -> list[str]:
+    """Return what a folder holds beside these files and drafts: a folder with other things in it is not ours to use."""
+    if not path.is_dir():
+        return []
+    names = {file.name for file in ours}
+    return sorted(e.name for e in path.iterdir() if e.name not in names and not _DRAFT.fullmatch(e.name))
+
+
+class DamagedFileError(ValueError):
+    """A file of ours that is not as it was written."""
+
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Give a name to write to; afterwards the file is synced and moved to `path` at once."""
+    """Give a name to write to; afterwards the file is synced and moved to `path` at once.
+
+    The draft has an unpredictable name and is made exclusively, so that no link laid in its way is followed; it has the
+    mode that the umask gives, whichever library writes it.
+    """
     if path.is_dir():
         raise IsADirectoryError(f"{str(path)!r} is a folder, not a file to write")
     if not path.parent.is_dir():
         raise FileNotFoundError(f"there is no folder {str(path.parent)!r} to write {path.name!r} to: create it first")
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    remove_leftovers(path.parent, f".{path.name}.")
+    temporary = path.with_name(f".{path.name}.{_HOST}-{os.getpid()}-{secrets.token_hex(8)}.tmp")
+    descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
+    mode = os.fstat(descriptor).st_mode & 0o777
+    os.close(descriptor)
     try:
         yield temporary
+        os.chmod(temporary, mode)  # safetensors makes a file of its own, which only its owner may read
         sync(temporary)
         os.replace(temporary, path)
         sync(path.parent)
@@ -43,27 +144,59 @@ def replacing(path: Path) -> Iterator[Path]:
             temporary.unlink()
 
 
-def write_json(path: Path, value: Any) -> None:
-    """Write JSON, atomically."""
+def remove_leftovers(folder: Path, prefix: str = ".") -> None:
+    """Remove drafts whose process, on this machine, was killed in the middle of a write."""
+    with contextlib.suppress(OSError):  # tidying up is not worth an error
+        for path in folder.iterdir():
+            draft = _DRAFT.fullmatch(path.name) if path.name.startswith(prefix) else None
+            if draft and draft["host"] in (None, _HOST) and not _is_alive(int(draft["pid"])):
+                path.unlink()
+
+
+def _is_alive(pid: int) -> bool:
+    if sys.platform == "win32":  # where this signal would end the process
+        return True
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except OSError:  # it is there, but of another user
+        return True
+    return True
+
+
+def checksum(path: Path) -> str:
+    """Return the SHA-256 of a file, such as `"sha256:9f86…"`."""
+    with open(path, "rb") as file:
+        digest = hashlib.sha256()
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return f"sha256:{digest.hexdigest()}"
+
+
+def write_json(path: Path, value: Mapping[str, Any]) -> None:
+    """Write a JSON object with the version of our format, atomically."""
     with replacing(path) as temporary:
-        temporary.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        text = json.dumps({"format": FORMAT, **value}, indent=1, ensure_ascii=False)
+        temporary.write_text(f"{text}\n", encoding="utf-8")
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON object of this format."""
+    """Read a JSON object of our format, without its version."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise ValueError(f"{path} is not JSON: {error}") from error
-    if not isinstance(value, dict) or value.get("format") != FORMAT:
-        found = value.get("format") if isinstance(value, dict) else None
-        versions = value.get("versions") if isinstance(value, dict) else None
+        raise DamagedFileError(f"{path} is not JSON: {error}") from error
+    record: dict[str, Any] = value if isinstance(value, dict) else {}
+    version = record.pop("format", None)
+    if version != FORMAT:
+        versions = record.get("versions")
         writer = f", {versions['vicinal']}" if isinstance(versions, dict) and "vicinal" in versions else ""
         raise ValueError(
-            f"{path} is of format {found!r}, this version of vicinal reads {FORMAT}: use the version that wrote it"
+            f"{path} is of format {version!r}, this version of vicinal reads {FORMAT}: use the version that wrote it"
             f"{writer}, or make it again"
         )
-    return value
+    return record
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], **metadata: str) -> None:
@@ -85,14 +218,26 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], **metadata: str) ->
             raise OSError(int(found.group(1)), os.strerror(int(found.group(1)))) from error
 
 
-def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Read safetensors."""
-    library, torch_part = require("safetensors", "train"), require("safetensors.torch", "train")
+def read_tensors(path: Path, *, expected: str | None = None) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Return the tensors of a safetensors file, and its metadata.
+
+    Parameters
+    ----------
+    path
+        The file.
+    expected
+        Its checksum, where that was recorded; another one is a `DamagedFileError`, as is a file that is not whole.
+    """
+    library = require("safetensors", "train")
+    if expected is not None and checksum(path) != expected:
+        raise DamagedFileError(f"{path} is not the file that was written: its checksum differs")
     try:
-        tensors: dict[str, Tensor] = torch_part.load_file(path)
+        with library.safe_open(path, framework="pt") as file:
+            # Copies: a view of the file would keep it open and need not be aligned as torch aligns.
+            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118  # not a dict
+            return tensors, file.metadata() or {}
     except library.SafetensorError as error:
-        raise ValueError(f"{path} is not whole, or no safetensors file: {error}") from error
-    return tensors
+        raise DamagedFileError(f"{path} is not whole, or no safetensors file: {error}") from error
 
 
 def sync(path: Path) -> None:

@@ -186,7 +186,7 @@ def test_audit(trained: Path, table: Path, tmp_path: Path) -> None:
     for sample in result["samples"]:
         assert sample["label"] == rows["kind"][sample["index"]]
         assert float(sample["row"]["age"]) == rows["age"][sample["index"]]
-    assert "not finished, or no run" in refused("audit", tmp_path)
+    assert "is no run of vicinal" in refused("audit", tmp_path)
 
 
 def test_export(trained: Path, tmp_path: Path) -> None:

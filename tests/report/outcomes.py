@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from vicinal._files import FORMAT, write_json
+from vicinal._files import write_json
 from vicinal.metrics import evaluate
 from vicinal.runs import Experiment, Outcome, Scored
 
@@ -45,7 +45,7 @@ def outcome(
     names = classes or [f"class {i}" for i in range(k)]
     out.mkdir(parents=True, exist_ok=True)
     if mistakes is not None:
-        write_json(out / "mistakes.json", {"format": FORMAT, "kind": "tabular", "mistakes": mistakes})
+        write_json(out / "mistakes.json", {"kind": "tabular", "mistakes": mistakes})
     line = {"step": 10, "epoch": 1.0, "loss": 1.5}
     if "val" in sets:
         line |= {"val_nll": 1.2, "val_accuracy": 0.6, "val_ece": 0.1}

@@ -2,7 +2,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import pickle
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +16,7 @@ import torch
 
 import vicinal
 from tests.data import make
-from vicinal import data, models
+from vicinal import _files, data, models
 from vicinal._files import read_json, read_tensors, replacing, write_json
 from vicinal.runs.bundle import Bundle
 
@@ -155,7 +158,12 @@ def test_records_that_are_not_whole(people: tuple[Bundle, pd.DataFrame], tmp_pat
     ):
         vicinal.load(folder)
     write_json(folder / "model.json", record)
-    (folder / "model.safetensors").write_bytes(b"no tensors")
+    content = (folder / "model.safetensors").read_bytes()
+    for damaged in (content[:-1] + bytes([content[-1] ^ 1]), b"no tensors"):
+        (folder / "model.safetensors").write_bytes(damaged)
+        with pytest.raises(ValueError, match="is not the file that was written: its checksum differs"):
+            vicinal.load(folder)
+    write_json(folder / "model.json", {name: value for name, value in record.items() if name != "weights"})
     with pytest.raises(ValueError, match="is not whole"):
         vicinal.load(folder)
     with pytest.raises(FileNotFoundError, match="did you mean"):
@@ -179,6 +187,42 @@ def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
         killed()
     assert read_json(tmp_path / "x.json")["value"] == "before"
     assert [path.name for path in tmp_path.iterdir()] == ["x.json"]
+
+
+def test_drafts_of_killed_processes_are_removed_and_others_are_not(tmp_path: Path) -> None:
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    host = _files._HOST
+    dead = [f".x.json.{process.pid}.tmp", f".x.json.{host}-{process.pid}-0123456789abcdef.tmp"]
+    others = [
+        f".x.json.{host}-{os.getpid()}-0123456789abcdef.tmp",  # in the middle of a write
+        f".x.json.00000000-{process.pid}-0123456789abcdef.tmp",  # of another machine
+        f".y.json.{process.pid}.tmp",
+        ".x.json.mine.tmp",
+    ]
+    for name in dead + others:
+        (tmp_path / name).touch()
+    write_json(tmp_path / "x.json", {})
+    assert {path.name for path in tmp_path.iterdir()} == {*others, "x.json"}
+
+
+def test_files_have_the_mode_of_the_umask_and_links_are_not_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = os.umask(0o027)
+    try:
+        write_json(tmp_path / "x.json", {})
+        _files.write_tensors(tmp_path / "x.safetensors", {"x": torch.zeros(2)})
+    finally:
+        os.umask(before)
+    assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o640}
+    (tmp_path / "victim").write_text("mine")
+    monkeypatch.setattr("secrets.token_hex", lambda n: "0" * 2 * n)
+    draft = tmp_path / f".x.json.{_files._HOST}-{os.getpid()}-{'0' * 16}.tmp"
+    draft.symlink_to(tmp_path / "victim")
+    with pytest.raises(FileExistsError):
+        write_json(tmp_path / "x.json", {})
+    assert (tmp_path / "victim").read_text() == "mine"
 
 
 def test_places_that_cannot_be_written(tmp_path: Path) -> None:

@@ -26,10 +26,10 @@ import torch
 from scipy import stats
 
 from vicinal.metrics import Estimate, compare
-from vicinal.runs import Experiment, GridResult, finished, folder_name, run_grid
+from vicinal.runs import Experiment, GridResult, Run, folder_name, run_grid
 from vicinal.runs.grid import _rooted
 from vicinal.runs.table import _over_seeds
-from vicinal.training.folder import RunFolder
+from vicinal.training.folder import locked
 
 METHODS = ["ERM()", "Mixup(alpha=0.2)"]
 SEEDS = [0, 1]
@@ -174,7 +174,7 @@ def test_another_grid_in_the_folder_is_refused(copy, base, source):
             run_grid(other, METHODS, SEEDS, copy)
     with pytest.raises(ValueError, match="threads was 1 and is 2"):
         run_grid(base, METHODS, SEEDS, copy, threads=2, backend="ray")
-    with RunFolder(copy, main=True).locked(), pytest.raises(RuntimeError, match="in use"):
+    with locked(copy), pytest.raises(RuntimeError, match="in use"):
         run_grid(base, METHODS, SEEDS, copy)
 
 
@@ -531,7 +531,7 @@ def wait_for(condition, process: subprocess.Popen | None = None, *, seconds: flo
 
 def is_free(folder: Path) -> bool:
     try:
-        with RunFolder(folder, main=True).locked():
+        with locked(folder):
             return True
     except RuntimeError:
         return False
@@ -539,6 +539,6 @@ def is_free(folder: Path) -> bool:
 
 def test_a_finished_cell_can_be_read_alone(reference, base):
     cell = dataclasses.replace(_rooted(base), method="ERM()", seed=1)
-    outcome = finished(reference.out / folder_name(cell), cell)
+    outcome = Run(reference.out / folder_name(cell)).outcome(cell)
     assert outcome is not None
     assert torch.equal(outcome.test.logits, reference.outcomes["ERM()", 1].test.logits)

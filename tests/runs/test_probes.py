@@ -15,7 +15,7 @@ from tests.data import make
 from vicinal.metrics import evaluate
 from vicinal.probes import attack_errors, between_samples, gaussian_like, parse_attack
 from vicinal.probes.uncertainty import MCDropout
-from vicinal.runs import Experiment, attacks_on, between, ood_reports, probes, reopen, run, with_mc_dropout
+from vicinal.runs import Experiment, attacks_on, between, ood_reports, probes, run, with_mc_dropout
 from vicinal.runs.probes import OOD_SCORES
 
 
@@ -42,7 +42,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 def test_what_is_uncertain_is_told_apart(table: Any, tmp_path: Path) -> None:
     """Points on the class boundary are all less sure than the test set."""
-    bundle, _ = reopen(table)
+    bundle = table.run.bundle()
     grid = np.linspace(-3, 3, 2000)
     sure = bundle.predict_proba(pd.DataFrame({"x": grid})).max(axis=1)
     pd.DataFrame({"x": grid[sure.argsort()[:40]]}).to_csv(tmp_path / "boundary.csv", index=False)
@@ -73,7 +73,7 @@ def test_noise_is_like_the_training_set_as_the_network_sees_it(digits: Any, monk
 
     monkeypatch.setattr(probes, "gaussian_like", kept)
     ood_reports(digits, ["noise"])
-    _, task = reopen(digits)
+    task = digits.run.task()
     plain = task.train.relabelled(task.train.labels, augment="none")
     x = torch.stack([plain[i][0] for i in range(len(plain))]).double()
     assert len(made[0]) == len(task.test)
@@ -82,7 +82,7 @@ def test_noise_is_like_the_training_set_as_the_network_sees_it(digits: Any, monk
 
 
 def test_an_attack_is_in_units_of_pixels(digits: Any) -> None:
-    bundle, task = reopen(digits)
+    bundle, task = digits.run.bundle(), digits.run.task()
     x, y = torch.stack([task.test[i][0] for i in range(len(task.test))]), torch.tensor(task.test.labels)
     seen = task.preprocessing
     for text in ("fgsm:16/255", "ifgsm:32/255:3"):
@@ -106,7 +106,7 @@ def test_attacks_do_harm(digits: Any) -> None:
 def test_mc_dropout_evaluates_the_mean_of_the_passes(table: Any) -> None:
     found = with_mc_dropout(table, 4)
     assert with_mc_dropout(table, 4) == found
-    bundle, task = reopen(table)
+    bundle, task = table.run.bundle(), table.run.task()
     x = torch.stack([task.test[i][0] for i in range(len(task.test))])
     many = evaluate(torch.tensor(task.test.labels), logits=MCDropout(bundle.module, 200)(x))
     assert found.nll.value == pytest.approx(many.nll.value, abs=0.1)
@@ -120,7 +120,7 @@ def test_between_looks_at_training_samples_without_augmentation(digits: Any) -> 
     assert found.n_pairs == 12
     assert (found.lambdas[0], found.lambdas[-1]) == (-0.5, 1.5)
     assert found.gradient_norm is not None
-    bundle, task = reopen(digits)
+    bundle, task = digits.run.bundle(), digits.run.task()
     plain = task.train.relabelled(task.train.labels, augment="none")
     held = [plain[i] for i in range(len(plain))]
     x, y = torch.stack([a for a, _ in held]), torch.tensor([int(b) for _, b in held])
@@ -186,5 +186,5 @@ def test_the_model_is_left_as_it_was(digits: Any) -> None:
     weights = (digits.out / "model.safetensors").read_bytes()
     attacks_on(digits, ["fgsm:8/255"])
     assert (digits.out / "model.safetensors").read_bytes() == weights
-    bundle, task = reopen(digits)
+    bundle, task = digits.run.bundle(), digits.run.task()
     torch.testing.assert_close(bundle.logits(task.test), digits.test.logits)

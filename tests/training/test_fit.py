@@ -674,7 +674,7 @@ def test_another_run_is_refused_by_what_differs(tmp_path):
         start(lr=0.02)
     with pytest.raises(ValueError, match="method was 'ERM"):
         start(Mixup(alpha=1.0))
-    with pytest.raises(ValueError, match=r"about.data was 'abc' and is 'abd'"):
+    with pytest.raises(ValueError, match=r": data was 'abc' and is 'abd'"):
         start(about={"data": "abd"})
     with pytest.raises(ValueError, match="micro_batches_per_step was 1 and is 2"):
         start(accumulation=2)
@@ -684,8 +684,50 @@ def test_another_run_is_refused_by_what_differs(tmp_path):
     with pytest.raises(ValueError, match="is of format 2, this version of vicinal reads 1"):
         start()
     (tmp_path / "config.json").unlink()
-    with pytest.raises(ValueError, match=r"holds metrics.jsonl and result.json but no config.json"):
+    with pytest.raises(
+        ValueError, match=r"holds 'checkpoint', 'metrics.jsonl', 'model.safetensors', … but no config.json"
+    ):
         start()
+
+
+def test_a_folder_that_is_not_a_run_is_left_alone(tmp_path):
+    (tmp_path / "checkpoint").mkdir()
+    (tmp_path / "checkpoint" / "precious.txt").write_text("mine")
+    (tmp_path / ".notes.tmp").write_text("mine, too")
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    with pytest.raises(ValueError, match=r"holds '.notes.tmp', 'checkpoint' but no config.json: .* an empty folder"):
+        fit(network(), ERM(), TRAIN, VAL, out=tmp_path, config=quick())
+    assert {path: path.read_bytes() for path in before} == before
+
+
+@pytest.mark.parametrize("damage", ["gone", "flipped", "cut"])
+def test_weights_that_are_damaged_are_restored(damage, tmp_path):
+    expected = fit(network(), Mixup(alpha=0.4), TRAIN, VAL, out=tmp_path, config=quick())
+    weights = tmp_path / "model.safetensors"
+    content = weights.read_bytes()
+    if damage == "gone":
+        weights.unlink()
+    else:
+        weights.write_bytes(content[:-1] + bytes([content[-1] ^ 1]) if damage == "flipped" else content[:100])
+        with pytest.raises(ValueError, match="is not the file that was written: its checksum differs"):
+            load_weights(tmp_path)
+    with pytest.warns(UserWarning, match=r"the weights .* (gone|damaged).*: they are taken from the checkpoint again"):
+        result = fit(network(), Mixup(alpha=0.4), TRAIN, VAL, out=tmp_path, config=quick())
+    assert weights.read_bytes() == content
+    assert (result.best, result.history) == (expected.best, expected.history)
+
+
+@pytest.mark.parametrize("kind", ["state", "best", "checkpoint.json"])
+def test_a_damaged_checkpoint_is_noticed_and_the_run_ends_the_same(kind, tmp_path):
+    expected = fit(network(), ERM(), TRAIN, VAL, out=tmp_path / "a", config=quick())
+    with pytest.raises(StopError):
+        fit(network(), ERM(), TRAIN, VAL, out=tmp_path / "b", config=quick(), on_metrics=failing_after(1))
+    (file,) = (tmp_path / "b" / "checkpoint").glob(f"{kind}*")
+    file.write_bytes(file.read_bytes()[:40])
+    with pytest.warns(UserWarning, match=r"the checkpoint cannot be read .*: training starts anew"):
+        result = fit(network(), ERM(), TRAIN, VAL, out=tmp_path / "b", config=quick())
+    assert result.history == expected.history
+    assert files_of(tmp_path / "a") == files_of(tmp_path / "b")
 
 
 def test_a_second_writer_is_refused(tmp_path):

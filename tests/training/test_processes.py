@@ -99,9 +99,9 @@ def test_two_processes_do_what_one_does_with_twice_the_accumulation(tmp_path):
 
 
 def load_state(run: Path) -> torch.Tensor:
-    from vicinal.training.folder import RunFolder
+    from vicinal.training.folder import TrainingFolder
 
-    return RunFolder(run, main=False).load_checkpoint()["own"]["margins"]
+    return TrainingFolder(run, main=False).load_checkpoint()["objective"]["margins"]
 
 
 def test_a_run_killed_at_random_moments_ends_with_the_same_bits(tmp_path):

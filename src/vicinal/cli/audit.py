@@ -27,13 +27,11 @@ def audit(
 
     Trains the run's network twice more, with some samples put into a class of their own (Pleiss et al. 2020).
     """
-    from vicinal.runs import audited, finished
+    from vicinal.runs import Run, audited
 
     speaker = Speaker(as_json=as_json)
     check_report(report)
-    outcome = finished(run)
-    if outcome is None:
-        raise ValueError(f"{str(run)!r} is not finished, or no run: there is nothing to audit")
+    outcome = Run(run).outcome()
     found, samples = audited(outcome, percentile=percentile, n=n, progress=not as_json, on_note=speaker.note)
     speaker.event(
         "result",

@@ -170,15 +170,7 @@ class _Probes:
 def _evaluate_run(speaker: Speaker, run: Path, report: Path | None, bins: int, asked: _Probes) -> None:
     from vicinal import runs
 
-    outcome = runs.finished(run, n_bins=bins)
-    if outcome is None:
-        started = (run / "config.json").exists()
-        raise ValueError(
-            f"{str(run)!r} is not finished: give its `vicinal train` command again, and it goes on"
-            if started
-            else f"{str(run)!r} is no run of vicinal: it has no evaluation.json. Pass the folder that `vicinal train` "
-            "wrote, one of the runs in that of `vicinal compare`, or a predictions file"
-        )
+    outcome = runs.Run(run).outcome(n_bins=bins)
     source = None if asked.attack_from is None else str(asked.attack_from)
     strange = (
         runs.ood_reports(outcome, asked.ood, score=asked.ood_score, data_root=asked.data_root) if asked.ood else []

@@ -35,7 +35,9 @@ def predict(
         ),
     ] = None,
     certainty: Annotated[float, typer.Option(help="How sure --max-risk must hold.")] = 0.95,
-    batch_size: Annotated[int, typer.Option(help="Samples at a time.")] = 256,
+    batch_size: Annotated[
+        int | None, typer.Option(help="Samples at a time; as many as in the run's evaluation, if not given.")
+    ] = None,
     max_bad: Annotated[
         str, typer.Option(metavar="SHARE|NUMBER", help="How many unreadable rows or files to put up with.")
     ] = "0.05",
@@ -54,7 +56,8 @@ def predict(
     from vicinal.predictions.writing import check_output
 
     check_output(out)
-    integer("batch_size", batch_size, low=1)
+    if batch_size is not None:
+        integer("batch_size", batch_size, low=1)
     bad = share_or_number("max_bad", max_bad)
     speaker = Speaker(as_json=as_json)
     bundle = vicinal.load(run)
@@ -97,9 +100,9 @@ class _Counter:
 def _rule(bundle: Bundle, run: Path, max_risk: float, certainty: float) -> RiskThreshold:
     """Return the threshold that the test set, which neither training nor calibration has seen, can vouch for."""
     from vicinal.metrics import risk_threshold
-    from vicinal.runs import finished
+    from vicinal.runs import Run
 
-    outcome = finished(run)
+    outcome = Run(run).outcome() if Run(run).is_finished else None
     if outcome is None or "test" not in outcome.sets:
         raise ValueError(f"--max-risk needs the held-out predictions of a run, and {str(run)!r} has none")
     # As the new data's, to the last bit: a copy of the sample that sets the threshold must not lie above it.
@@ -108,7 +111,7 @@ def _rule(bundle: Bundle, run: Path, max_risk: float, certainty: float) -> RiskT
 
 
 def _chunks(
-    bundle: Bundle, split: Split, batch_size: int, rule: RiskThreshold | None, answered: _Counter, advance: Any
+    bundle: Bundle, split: Split, batch_size: int | None, rule: RiskThreshold | None, answered: _Counter, advance: Any
 ) -> Iterator[tuple[dict[str, Any], Any]]:
     """Yield the columns to keep and the probabilities, a batch at a time."""
     import numpy as np

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from vicinal._arrays import SUM_TOLERANCE
 from vicinal._checks import Argument, ArgumentError, ArgumentTypeError, Sentence, choice, flag, integer, nearest_names
+from vicinal._files import RunFiles
 from vicinal.predictions.classes import ABSENT, ClassCodes, checked_names, whole
 from vicinal.predictions.sources import Batch, Column, Source, matrix, numbers, open_source
 
@@ -386,10 +387,10 @@ def as_file(value: Any) -> PredictionsFile:
 
 def _found(path: Path) -> Path:
     if path.is_dir():
-        if (path / "predictions.parquet").is_file():
-            return path / "predictions.parquet"
+        if (predictions := RunFiles(path).predictions()).is_file():
+            return predictions
         raise ValueError(
-            f"{str(path)!r} is a folder without predictions.parquet: pass a predictions file, or the folder of a run "
+            f"{str(path)!r} is a folder without {predictions.name}: pass a predictions file, or the folder of a run "
             "that has finished"
         )
     if not path.exists():

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from vicinal._files import read_json
 from vicinal.metrics import ClasswiseTable, Evaluation
 from vicinal.metrics.ood import OODReport
 from vicinal.metrics.selective import RiskCoverage, risk_coverage
@@ -175,9 +174,8 @@ def _about(sheet: Sheet, outcome: Outcome, key: str, classes: Sequence[str]) -> 
             np.bincount(samples.predictions, samples.confidence, k).astype(np.float64),
         ),
     }
-    file = outcome.out / "mistakes.json"
-    if key == "test" and file.exists():
-        shown = sections.cards(read_json(file)["mistakes"])
+    if key == "test" and (mistakes := outcome.run.mistakes()):
+        shown = sections.cards(mistakes)
         wrong = words.count(int((~correct).sum()), "mistake")
         of = f"{wrong} on {_of(key, scored)}"
         found["mistakes"] = shown

@@ -1,25 +1,28 @@
-"""Experiments: data, a network, a method and a seed; one at a time, or a grid of them.
+"""Runs: data, a network, a method and a seed; one at a time, or a grid of them.
 
-`record` says what an experiment is, `usual` what it need not say, `run` makes a run of it (with `mistakes` for the
-report), `grid` runs many, and `table` compares them. `probes` and `audit` look at a finished run.
+`experiment` says what is to be done, `defaults` what need not be said, `running` makes a run of it, and `Run` is its
+folder, which everything else reads: `bundle` (the model), `mistakes`, `probes`, `audit`, `grid` (many runs), `table`
+(what they show).
 """
 
 from vicinal.runs.audit import audited
-from vicinal.runs.defaults import usual_config, where_texts_are_mixed
+from vicinal.runs.bundle import Bundle
+from vicinal.runs.defaults import default_config, mixed_at_embeddings
 from vicinal.runs.experiment import Experiment, data_name, folder_name
 from vicinal.runs.grid import run_grid
 from vicinal.runs.mistakes import confident_mistakes, shown
 from vicinal.runs.probes import attacks_on, between, ood_reports, with_mc_dropout
-from vicinal.runs.run import Outcome, Scored, finished, reopen, run
+from vicinal.runs.run import Outcome, Run, Scored
+from vicinal.runs.running import run
 from vicinal.runs.table import GridResult
 
 __all__ = [
     "Experiment",
+    "run",
+    "Run",
     "Outcome",
     "Scored",
-    "run",
-    "finished",
-    "reopen",
+    "Bundle",
     "run_grid",
     "GridResult",
     "ood_reports",
@@ -29,8 +32,8 @@ __all__ = [
     "audited",
     "data_name",
     "folder_name",
-    "usual_config",
-    "where_texts_are_mixed",
+    "default_config",
+    "mixed_at_embeddings",
     "confident_mistakes",
     "shown",
 ]

@@ -11,12 +11,12 @@ from torch import Tensor
 
 from vicinal import _random
 from vicinal._checks import integer
-from vicinal._files import FORMAT, write_json
+from vicinal._files import write_json
 from vicinal.objectives.guided.aum import AUM
 from vicinal.probes.mislabelled import Audit, find_mislabelled
-from vicinal.runs.defaults import usual_config
+from vicinal.runs.defaults import default_config
 from vicinal.runs.mistakes import shown
-from vicinal.runs.run import Outcome, reopen
+from vicinal.runs.run import Outcome
 from vicinal.training import AUMRecorder, fit
 
 __all__ = ["audited"]
@@ -52,11 +52,11 @@ def audited(
         Called with each thing worth saying.
     """
     integer("n", n, low=1)
-    bundle, task = reopen(outcome)
+    files, spec, task = outcome.run.files, outcome.run.bundle().spec, outcome.run.task()
     say = on_note or (lambda note: None)
-    experiment, spec = outcome.experiment, bundle.spec
+    experiment = outcome.experiment
     config = dataclasses.replace(
-        usual_config(task.kind, spec.name, experiment.training, seed=experiment.seed),
+        default_config(task.kind, spec.name, experiment.training, seed=experiment.seed),
         select="last",
         patience=None,
         keep_predictions_at=(),
@@ -74,7 +74,7 @@ def audited(
             model,
             recorder,
             task.train.relabelled(labels.tolist()),
-            out=outcome.out / "audit" / f"training-{number + 1}",
+            out=files.audit_training(number + 1),
             config=config,
             collate_fn=task.collate_fn,
             progress=progress,
@@ -96,6 +96,6 @@ def audited(
         }
         for i in audit.ranking[:n].tolist()
     ]
-    found = {"suspicious": int(audit.suspicious.sum()), "n": len(labels), "percentile": audit.percentile}
-    write_json(outcome.out / "audit" / "audit.json", {"format": FORMAT, **found, "samples": samples})
+    counts = {"suspicious": int(audit.suspicious.sum()), "n": len(labels), "percentile": audit.percentile}
+    write_json(files.audit_record, {**counts, "samples": samples})
     return audit, samples

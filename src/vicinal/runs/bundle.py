@@ -2,7 +2,8 @@ r"""A trained model on disk: weights as safetensors, everything else as JSON. No
 
     run/
       model.safetensors      the weights
-      model.json             classes, preprocessing, network, temperature, method, data fingerprint, versions
+      model.json             classes, preprocessing, network, temperature, precision, method, data fingerprint,
+                             versions, and the checksum of the weights
 
 `vicinal.load(run)` gives a `Bundle`: point it at new data, and it answers with calibrated probabilities,
 
@@ -23,16 +24,27 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.utils.data import DataLoader
 
 from vicinal import _random, data
-from vicinal._checks import freeze, nearest_names, number, require
-from vicinal._files import FORMAT, read_json, read_tensors, replacing, write_json, write_tensors
+from vicinal._checks import choice, freeze, integer, nearest_names, number, require
+from vicinal._files import (
+    DamagedFileError,
+    RunFiles,
+    checksum,
+    read_json,
+    read_tensors,
+    replacing,
+    write_json,
+    write_tensors,
+)
 from vicinal._typing import Batch
 from vicinal.data import Preprocessing, Split
 from vicinal.models import ModelSpec
 from vicinal.objectives.forward import call
+from vicinal.probes.base import device_of
 from vicinal.runs.onnx import export, largest_difference
+from vicinal.training.batches import KeyedDataset, evaluation_batches
+from vicinal.training.predicting import AtPrecision, iter_logits
 
 __all__ = ["Bundle", "load"]
 
@@ -55,7 +67,11 @@ class Bundle:
     classes
         The names of the classes, in the order of its outputs.
     temperature
-        What its logits are divided by: above 1 it was too sure of itself. 1 means uncalibrated.
+        What its logits are divided by: above 1 it was over-confident. 1 means uncalibrated.
+    precision
+        `"no"`, `"bf16"` or `"fp16"`: what it computes in, which is what the temperature was fitted in.
+    batch_size
+        Samples at a time, as when the temperature was fitted: sums of floats depend a little on the shape of a batch.
     method
         The objective it was trained with, as an expression.
     fingerprint
@@ -69,6 +85,8 @@ class Bundle:
     preprocessing: Preprocessing = field(repr=False)
     classes: tuple[str, ...]
     temperature: float = 1.0
+    precision: str = "no"
+    batch_size: int = 256
     method: str = ""
     fingerprint: str = ""
     versions: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -77,12 +95,23 @@ class Bundle:
         classes = tuple(str(name) for name in self.classes)
         if len(classes) != self.spec.n_classes:
             raise ValueError(f"classes must be {self.spec.n_classes}, as many as the network has, got {len(classes)}")
-        freeze(self, classes=classes, temperature=number("temperature", self.temperature, above=0))
+        freeze(
+            self,
+            classes=classes,
+            temperature=number("temperature", self.temperature, above=0),
+            precision=choice("precision", self.precision, ("no", "bf16", "fp16")),
+            batch_size=integer("batch_size", self.batch_size, low=1),
+        )
         self.module.eval()
+
+    @property
+    def network(self) -> nn.Module:
+        """The module at its precision: what to call, attack or look into, for the logits that are served."""
+        return AtPrecision(self.module, self.precision)
 
     # Predicting
 
-    def predict_proba(self, source: Any, *, batch_size: int = 256) -> NDArray[np.float64]:
+    def predict_proba(self, source: Any, *, batch_size: int | None = None) -> NDArray[np.float64]:
         """Return calibrated probabilities `[N, K]`, a column for each of `classes`.
 
         Parameters
@@ -91,16 +120,16 @@ class Bundle:
             New data, labelled or not: all that `vicinal.data.load` takes (a file, a folder, a DataFrame), a single
             image or sound, a list of texts, or a `Split`.
         batch_size
-            Samples at a time.
+            Samples at a time; `self.batch_size` if not given.
         """
         return self.calibrated(self.logits(source, batch_size=batch_size)).numpy()
 
-    def predict(self, source: Any, *, batch_size: int = 256) -> NDArray[np.str_]:
+    def predict(self, source: Any, *, batch_size: int | None = None) -> NDArray[np.str_]:
         """Return the name of the most probable class of each sample, `[N]`."""
         best = self.logits(source, batch_size=batch_size).argmax(dim=1)
         return np.array([self.classes[k] for k in best.tolist()])
 
-    def logits(self, source: Any, *, batch_size: int = 256) -> Tensor:
+    def logits(self, source: Any, *, batch_size: int | None = None) -> Tensor:
         """Return the network's own logits `[N, K]`, before the temperature."""
         return torch.cat(list(self.iter_logits(self.read(source), batch_size=batch_size)))
 
@@ -133,13 +162,12 @@ class Bundle:
             source = require("pandas", "train").DataFrame(rows, columns=list(columns))
         return data.read(source, self.preprocessing, classes=self.classes if labelled else None, **options)
 
-    @torch.inference_mode()
     def iter_logits(
         self,
-        split: Split,
+        split: Split | Any,
         *,
-        batch_size: int = 256,
-        predict: Callable[[Batch], Tensor] | None = None,
+        batch_size: int | None = None,
+        network: Callable[[Batch], Tensor] | None = None,
         progress: Callable[[int], None] | None = None,
     ) -> Iterator[Tensor]:
         """Yield the logits of a split, a batch at a time and in order: constant memory for any amount of data.
@@ -147,67 +175,59 @@ class Bundle:
         Parameters
         ----------
         split
-            What `read` returned.
+            What `read` returned, or another map-style dataset of (x, y).
         batch_size
-            Samples at a time.
-        predict
-            What to call in the network's place, such as `MCDropout(bundle.module)`.
+            Samples at a time; `self.batch_size` if not given.
+        network
+            What to call in the network's place, such as `MCDropout(bundle.network)`.
         progress
             Called with the number of samples of each batch.
         """
         if len(split) == 0:
             raise ValueError("there are no samples to predict")
-        device = next(self.module.parameters()).device
-        for x, _ in DataLoader(split, batch_size=batch_size, collate_fn=split.collate_fn):
-            x = _to(x, device)
-            rows = (call(self.module, x) if predict is None else predict(x)).float().cpu()
-            yield rows
+        batches = evaluation_batches(
+            KeyedDataset(split, 0, purpose="evaluation", collate_fn=getattr(split, "collate_fn", None)),
+            range(len(split)),
+            batch_size=self.batch_size if batch_size is None else integer("batch_size", batch_size, low=1),
+        )
+        for logits, _ in iter_logits(network or self.network, batches, device_of(self.module)):
+            yield logits
             if progress is not None:
-                progress(len(rows))
+                progress(len(logits))
 
     # On disk
 
     def save(self, folder: str | os.PathLike[str]) -> Path:
-        """Write `model.safetensors` and `model.json` into a folder; return the folder."""
+        """Write the weights and their record into a folder; return the folder."""
         path = Path(folder)
         path.mkdir(parents=True, exist_ok=True)
-        write_tensors(path / "model.safetensors", self.module.state_dict())
+        write_tensors(RunFiles(path).weights, self.module.state_dict())
         self.save_record(path)
         return path
 
     def save_record(self, folder: Path) -> None:
-        """Write `model.json` alone, beside weights that are there already."""
+        """Write the record alone, beside weights that are there already."""
+        files = RunFiles(folder)
         write_json(
-            folder / "model.json",
+            files.model,
             {
-                "format": FORMAT,
                 "classes": list(self.classes),
                 "temperature": self.temperature,
+                "precision": self.precision,
+                "batch_size": self.batch_size,
                 "method": self.method,
                 "fingerprint": self.fingerprint,
                 "network": self.spec.to_dict(),
                 "preprocessing": self.preprocessing.to_dict(),
                 "versions": dict(self.versions),
+                "weights": checksum(files.weights),
             },
         )
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str], *, device: str | torch.device = "cpu") -> Bundle:
         """Return what `save` wrote, or what a training run saved."""
-        path = Path(folder)
-        if not path.is_dir():
-            runs = [str(model.parent) for model in path.parent.glob("*/model.json")]
-            raise FileNotFoundError(f"there is no folder {str(path)!r}{nearest_names(str(path), runs)}")
-        if not (path / "model.json").exists():
-            started = (path / "config.json").exists()
-            raise FileNotFoundError(
-                f"{str(path)!r} holds no model.json: "
-                + ("this run is not finished; start it again and it goes on" if started else "not a run of vicinal")
-            )
-        record = read_json(path / "model.json")
-        lacking = [name for name in ("classes", "network", "preprocessing", "temperature") if name not in record]
-        if lacking:
-            raise ValueError(f"{path / 'model.json'} lacks {', '.join(map(repr, lacking))}: it is not whole")
+        files, record = _record(Path(folder))
         writer = f"vicinal {record.get('versions', {}).get('vicinal', '?')}"
         try:
             spec = ModelSpec.from_dict(record["network"])
@@ -215,15 +235,19 @@ class Bundle:
             module = spec.build(pretrained=False)
         except (TypeError, ValueError, KeyError) as error:
             raise ValueError(
-                f"{path / 'model.json'} describes what this version does not know ({error!r}): another version wrote "
-                f"it ({writer}); use that one, or train again"
+                f"{files.model} describes what this version does not know ({error!r}): another version wrote it "
+                f"({writer}); use that one, or train again"
             ) from error
-        weights = read_tensors(path / "model.safetensors")
         try:
-            module.load_state_dict(weights)
+            # Runs of before 0.2 have no checksum, and computed in float32 whatever they were trained in.
+            module.load_state_dict(read_tensors(files.weights, expected=record.get("weights"))[0])
+        except DamagedFileError as error:
+            raise DamagedFileError(
+                f"{error}; start the run again and it restores them, or copy them from where they are whole"
+            ) from error
         except RuntimeError as error:
             raise ValueError(
-                f"the weights in {str(path)!r} do not fit its network {spec.name!r}: another version wrote them "
+                f"the weights in {str(folder)!r} do not fit its network {spec.name!r}: another version wrote them "
                 f"({writer}), or the files do not belong together"
             ) from error
         return cls(
@@ -232,6 +256,8 @@ class Bundle:
             preprocessing=preprocessing,
             classes=tuple(record["classes"]),
             temperature=record["temperature"],
+            precision=record.get("precision", "no"),
+            batch_size=record.get("batch_size", 256),
             method=record.get("method", ""),
             fingerprint=record.get("fingerprint", ""),
             versions=record.get("versions", {}),
@@ -293,5 +319,20 @@ def load(run: str | os.PathLike[str], *, device: str | torch.device = "cpu") -> 
     return Bundle.load(run, device=device)
 
 
-def _to(x: Batch, device: torch.device) -> Batch:
-    return {name: t.to(device) for name, t in x.items()} if isinstance(x, Mapping) else x.to(device)
+def _record(path: Path) -> tuple[RunFiles, dict[str, Any]]:
+    """Return the files of a saved model and its record, or say what the folder is instead."""
+    files = RunFiles(path)
+    if not path.is_dir():
+        runs = [str(model.parent) for model in path.parent.glob(f"*/{files.model.name}")]
+        raise FileNotFoundError(f"there is no folder {str(path)!r}{nearest_names(str(path), runs)}")
+    if not files.model.exists():
+        started = files.config.exists()
+        raise FileNotFoundError(
+            f"{str(path)!r} holds no {files.model.name}: "
+            + ("this run is not finished; start it again and it goes on" if started else "not a run of vicinal")
+        )
+    record = read_json(files.model)
+    missing = [name for name in ("classes", "network", "preprocessing", "temperature") if name not in record]
+    if missing:
+        raise ValueError(f"{files.model} lacks {', '.join(map(repr, missing))}: it is not whole")
+    return files, record

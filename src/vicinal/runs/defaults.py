@@ -1,4 +1,4 @@
-"""What is usual for a kind of data: how long and how fast to train, and where a text is mixed."""
+"""What is the default for a kind of data: how long and how fast to train, and where a text is mixed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from vicinal.objectives.mixup import Mixup
 from vicinal.objectives.sequence import SequenceMixup
 from vicinal.training import FitConfig
 
-__all__ = ["usual_config", "where_texts_are_mixed"]
+__all__ = ["default_config", "mixed_at_embeddings"]
 
 #: Rows of a table: small networks that train in seconds, stopped once validation does not improve.
 _TABULAR: dict[str, Any] = {"epochs": 60, "lr": 1e-3, "weight_decay": 1e-4, "patience": 10}
@@ -55,20 +55,22 @@ _TRANSFORMER: dict[str, Any] = {
 }
 
 
-def usual_config(kind: str, network: str, given: Mapping[str, Any], *, seed: int, validated: bool = True) -> FitConfig:
-    """Return how to train on a kind of data, with the fields that were given in place of the usual ones.
+def default_config(
+    kind: str, network: str, given: Mapping[str, Any], *, seed: int, validated: bool = True
+) -> FitConfig:
+    """Return how to train on a kind of data, with the fields that were given in place of the defaults.
 
-    A schedule that is given takes the usual milestones and warm-up with it, and so does another optimizer its rate.
-    Without a validation set (`validated=False`) nothing can be stopped early, so the usual patience is left out.
+    A schedule that is given takes the default milestones and warm-up with it, and so does another optimizer its rate.
+    Without a validation set (`validated=False`) nothing can be stopped early, so the default patience is left out.
 
-    >>> usual_config("audio", "lenet", {"schedule": "cosine", "epochs": 5}, seed=0).milestones
+    >>> default_config("audio", "lenet", {"schedule": "cosine", "epochs": 5}, seed=0).milestones
     ()
     """
     if kind == "text":
-        usual = _SENTENCE_CNN if network == "sentencecnn" else _TRANSFORMER
+        defaults = _SENTENCE_CNN if network == "sentencecnn" else _TRANSFORMER
     else:
-        usual = {"tabular": _TABULAR, "image": _IMAGE, "audio": _AUDIO}[kind]
-    fields = {name: value for name, value in usual.items() if validated or name != "patience"}
+        defaults = {"tabular": _TABULAR, "image": _IMAGE, "audio": _AUDIO}[kind]
+    fields = {name: value for name, value in defaults.items() if validated or name != "patience"}
     if "schedule" in given:
         fields = {name: value for name, value in fields.items() if name not in ("milestones", "warmup_epochs")}
     if "milestones" in given:
@@ -80,13 +82,13 @@ def usual_config(kind: str, network: str, given: Mapping[str, Any], *, seed: int
     return FitConfig.from_dict({**fields, **given, "seed": seed})
 
 
-def where_texts_are_mixed(objective: Objective) -> Objective:
+def mixed_at_embeddings(objective: Objective) -> Objective:
     """Return the objective for token ids: what mixes inputs mixes their embeddings.
 
     Token ids cannot be averaged. Thulasidasan et al. (2019, Section 3.2) and Zhang & Vaidya (2021) mix the embeddings
     instead, so `Mixup` becomes `SequenceMixup.input`, in composites too; anything else is left as it is.
 
-    >>> where_texts_are_mixed(Mixup(alpha=0.2)) == SequenceMixup.input(alpha=0.2)
+    >>> mixed_at_embeddings(Mixup(alpha=0.2)) == SequenceMixup.input(alpha=0.2)
     True
     """
     if isinstance(objective, Mixup):
@@ -100,5 +102,5 @@ def where_texts_are_mixed(objective: Objective) -> Objective:
         )
     record: Any = objective  # every objective is a dataclass, but its base class cannot say so
     parts = {f.name: getattr(record, f.name) for f in dataclasses.fields(record)}
-    mixed = {name: where_texts_are_mixed(part) for name, part in parts.items() if isinstance(part, Objective)}
+    mixed = {name: mixed_at_embeddings(part) for name, part in parts.items() if isinstance(part, Objective)}
     return dataclasses.replace(record, **mixed) if mixed else objective

@@ -10,11 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from vicinal._checks import Argument, Sentence, freeze, integer, nearest_names, number
+from vicinal.training.config import MECHANICAL
 
 __all__ = ["Experiment", "data_name", "folder_name"]
-
-#: Options of training that do not change its result.
-_MECHANICAL = ("checkpoint_minutes", "num_workers", "trackers")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +77,7 @@ class Experiment:
 
     def that_matters(self) -> dict[str, Any]:
         """Return the record without what changes how a run proceeds but not where it ends."""
-        kept = {name: value for name, value in self.training.items() if name not in _MECHANICAL}
+        kept = {name: value for name, value in self.training.items() if name not in MECHANICAL}
         return {**self.to_dict(), "training": kept}
 
     @classmethod

@@ -21,13 +21,14 @@ from typing import Any
 
 from vicinal import data, models
 from vicinal._checks import Argument, ArgumentError, Sentence, integer, joined
-from vicinal._files import FORMAT, read_json, write_json
+from vicinal._files import RunFiles, foreign_entries, read_json, write_json
 from vicinal.expressions import parse
 from vicinal.runs.experiment import Experiment, folder_name
 from vicinal.runs.jobs import Pool, run_jobs
-from vicinal.runs.run import Outcome, finished, run
+from vicinal.runs.run import Outcome, Run
+from vicinal.runs.running import run
 from vicinal.runs.table import GridResult, Key, counted
-from vicinal.training.folder import RunFolder
+from vicinal.training.folder import TrainingFolder, locked
 
 __all__ = ["GridResult", "run_grid"]
 
@@ -108,7 +109,7 @@ def run_grid(
         if on_cell is not None:
             on_cell(*key, outcome, error)
 
-    with RunFolder(out, main=True).locked():
+    with locked(out):
         cells = _check_in(out, base, asked, seeds, pool.threads)
         try:
             outcomes, failures = run_jobs(cells, pool, progress=progress, on_job=on_job)
@@ -180,6 +181,11 @@ def _check_in(
     record = base.to_dict()
     record = {"base": {name: value for name, value in record.items() if name not in ("method", "seed")}}
     record["threads"] = threads
+    if not path.exists() and (others := foreign_entries(out, RunFiles(out).lock)):
+        raise ValueError(
+            f"{out} holds {', '.join(map(repr, others[:3]))}{', …' if others[3:] else ''} but no {path.name}: it is "
+            "not a comparison. Choose a new or an empty folder"
+        )
     found = read_json(path) if path.exists() else {**record, "methods": [], "seeds": []}
     # Field by field, so that the error can name what differs.
     was, wanted = ({**grid["base"], "threads": grid["threads"]} for grid in (found, record))
@@ -202,7 +208,7 @@ def _check_in(
     spelled = {repr(parse(method)): method for method in found["methods"]}
     spelled |= {meaning: method for meaning, method in asked.items() if meaning not in spelled}
     record |= {"methods": list(spelled.values()), "seeds": sorted({*found["seeds"], *seeds})}
-    write_json(path, {"format": FORMAT, **record})
+    write_json(path, record)
     cells: dict[Key, _Cell] = {}
     for seed in seeds:  # seed by seed: half a grid then says something of every method
         taken: dict[str, str] = {}
@@ -218,7 +224,7 @@ def _check_in(
 
 
 def _nothing_begun(out: Path) -> bool:
-    return all(RunFolder(folder, main=False).has_not_begun() for folder in out.iterdir() if folder.is_dir())
+    return all(TrainingFolder(folder, main=False).has_not_begun() for folder in out.iterdir() if folder.is_dir())
 
 
 def _check_same_data(outcomes: Mapping[Key, Outcome]) -> None:
@@ -244,7 +250,8 @@ class _Cell:
 
     def result(self) -> Outcome | None:
         """Return the outcome if it is there."""
-        return finished(self.folder, self.experiment)
+        run = Run(self.folder)
+        return run.outcome(self.experiment) if run.is_finished else None
 
     def run(self, *, progress: bool) -> None:
         """Run the experiment."""

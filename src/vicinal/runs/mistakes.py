@@ -60,10 +60,8 @@ def shown(split: Split, i: int) -> dict[str, Any]:
         return {"text": [text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}…" for text in texts]}
     if isinstance(original, Mapping):
         return {"row": {str(name): _plain(value) for name, value in original.items()}}
-    found: dict[str, Any] = {"origin": str(original)}
-    if (picture := _picture(split, i)) is not None:
-        found["picture"] = picture
-    return found
+    picture = _picture(split, i)
+    return {"origin": str(original), **({} if picture is None else {"picture": picture})}
 
 
 def _picture(split: Split, i: int) -> str | None:

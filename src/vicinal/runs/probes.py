@@ -16,14 +16,12 @@ from vicinal._checks import choice
 from vicinal.data import ImagePreprocessing, Task
 from vicinal.metrics import Evaluation, evaluate, ood
 from vicinal.metrics.ood import OODReport, ood_report
-from vicinal.objectives.forward import call
 from vicinal.probes.attacks import AttackErrors, attack_errors, parse_attack
-from vicinal.probes.base import device_of
 from vicinal.probes.between import BetweenCurves, between_samples
-from vicinal.probes.noise import gaussian_like
+from vicinal.probes.noise import GaussianNoise, gaussian_like
 from vicinal.probes.uncertainty import MCDropout
 from vicinal.runs.bundle import Bundle
-from vicinal.runs.run import Outcome, reopen
+from vicinal.runs.run import Outcome
 
 __all__ = ["NOISE", "OOD_SCORES", "attacks_on", "between", "ood_reports", "with_mc_dropout"]
 
@@ -57,12 +55,12 @@ def ood_reports(
         Of `vicinal.data.read`.
     """
     scored = OOD_SCORES[choice("score", score, tuple(OOD_SCORES))]
-    bundle, task = reopen(outcome)
-    own = scored(outcome.test.logits.double() / bundle.temperature)
+    bundle, task = outcome.run.bundle(), outcome.run.task()
+    inside = scored(outcome.test.logits.double() / bundle.temperature)
     reports = []
     for source in sources:
         logits = _noise_logits(bundle, task) if source == NOISE else bundle.logits(bundle.read(source, **options))
-        reports.append((source, ood_report(own, scored(logits.double() / bundle.temperature))))
+        reports.append((source, ood_report(inside, scored(logits.double() / bundle.temperature))))
     return reports
 
 
@@ -74,9 +72,20 @@ def _noise_logits(bundle: Bundle, task: Task) -> torch.Tensor:
     generator = torch.Generator().manual_seed(_random.seed_from("noise", 0))
     per = "dataset" if task.kind == "audio" else "channel"
     noise = gaussian_like(plain, len(task.test), per=per, generator=generator)
-    device = device_of(bundle.module)
-    with torch.inference_mode():
-        return torch.cat([call(bundle.module, x.to(device)).cpu() for x in DataLoader(noise, batch_size=256)])
+    return torch.cat(list(bundle.iter_logits(_Unlabelled(noise))))
+
+
+class _Unlabelled:
+    """Inputs as the prediction loop takes them: with a label, which is -1 where there is none."""
+
+    def __init__(self, inputs: GaussianNoise) -> None:
+        self._inputs = inputs
+
+    def __len__(self) -> int:
+        return len(self._inputs)
+
+    def __getitem__(self, i: int) -> tuple[torch.Tensor, int]:
+        return self._inputs[i], -1
 
 
 @_random.restored_globals()
@@ -95,7 +104,7 @@ def attacks_on(
         Another run whose gradients are used: a black-box attack.
     """
     wanted = [parse_attack(text) for text in attacks]
-    bundle, task = reopen(outcome)
+    bundle, task = outcome.run.bundle(), outcome.run.task()
     if not len(task.test):
         raise ValueError(f"{str(outcome.out)!r} has no test set to attack")
     if not isinstance(task.preprocessing, ImagePreprocessing):
@@ -108,10 +117,10 @@ def attacks_on(
     found = []
     for attack in wanted:
         errors = attack_errors(
-            bundle.module,
-            DataLoader(task.test, batch_size=256, collate_fn=task.collate_fn),
+            bundle.network,
+            DataLoader(task.test, batch_size=bundle.batch_size, collate_fn=task.collate_fn),
             attack,
-            source=None if other is None else other.module,
+            source=None if other is None else other.network,
             mean=task.preprocessing.mean,
             std=task.preprocessing.std,
         )
@@ -125,19 +134,19 @@ def with_mc_dropout(outcome: Outcome, passes: int = 10) -> Evaluation:
 
     The temperature is left out: it was fitted to one pass without dropout.
     """
-    bundle, task = reopen(outcome)
-    model, generator = MCDropout(bundle.module, passes), torch.Generator().manual_seed(_random.seed_from("passes", 0))
-    rows = bundle.iter_logits(task.test, predict=lambda x: model(x, generator=generator))
+    bundle, task = outcome.run.bundle(), outcome.run.task()
+    model, generator = MCDropout(bundle.network, passes), torch.Generator().manual_seed(_random.seed_from("passes", 0))
+    rows = bundle.iter_logits(task.test, network=lambda x: model(x, generator=generator))
     return evaluate(torch.tensor(task.test.labels), logits=torch.cat(list(rows)), n_bins=outcome.test.before.n_bins)
 
 
 @_random.restored_globals()
 def between(outcome: Outcome, pairs: int = 200) -> BetweenCurves:
     """Return what a run's network does along segments between training samples, and half as far beyond them."""
-    bundle, task = reopen(outcome)
+    bundle, task = outcome.run.bundle(), outcome.run.task()
     if task.kind == "text":
         raise ValueError("between texts there is nothing: this needs inputs that are numbers")
     plain = task.train.relabelled(task.train.labels or [], augment="none")
     generator = torch.Generator().manual_seed(_random.seed_from("pairs", 0))
     lambdas = torch.linspace(-0.5, 1.5, 21, dtype=torch.float64)
-    return between_samples(bundle.module, plain, pairs=pairs, lambdas=lambdas, generator=generator)
+    return between_samples(bundle.network, plain, pairs=pairs, lambdas=lambdas, generator=generator)

@@ -1,8 +1,8 @@
 """Training: one readable loop on Accelerate, whose runs can be killed at any moment.
 
-`runs` has `fit`, and `loop` the training itself. They stand on `config` (how to train), `batches` (which samples
-when), `folder` (what is on disk), `environment` (what is borrowed and given back) and `progress` (what is on the
-screen).
+`fitting` has `fit`, and `loop` the training itself. They stand on `config` (how to train), `batches` (which samples
+when), `predicting` (logits, of validation sets and of all else), `folder` (what is on disk), `environment` (what is
+borrowed and given back) and `progress` (what is on the screen).
 """
 
 from vicinal.training.config import FitConfig

@@ -187,8 +187,8 @@ def evaluation_batches(
     rows: range,
     *,
     batch_size: int,
-    num_workers: int,
-    pin_memory: bool,
+    num_workers: int = 0,
+    pin_memory: bool = False,
 ) -> Iterator[tuple[Tensor, Batch, Tensor]]:
     """Yield (index, x, y) of these rows, in order."""
     batches = [[(0, i) for i in rows[start : start + batch_size]] for start in range(0, len(rows), batch_size)]
@@ -210,8 +210,8 @@ def _loader(
     )
 
 
-def _checked(found: Any) -> tuple[Tensor, Batch, Tensor]:
-    index, batch = found
+def _checked(loaded: Any) -> tuple[Tensor, Batch, Tensor]:
+    index, batch = loaded
     if not isinstance(batch, Sequence) or isinstance(batch, str) or len(batch) != 2:
         raise TypeError(f"a batch must be (x, y), got {type(batch).__name__}: let dataset[i] be (x, y)")
     x, y = batch

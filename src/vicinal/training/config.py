@@ -24,14 +24,14 @@ from vicinal._checks import (
     number,
 )
 
-__all__ = ["FitConfig"]
+__all__ = ["MECHANICAL", "FitConfig"]
 
 #: The learning rate an optimizer starts with unless another is given.
 _LEARNING_RATES = {"sgd": 0.1, "adam": 1e-3, "adamw": 1e-3, "adadelta": 1.0}
 _SCHEDULES = ("constant", "milestones", "cosine", "linear")
 
 #: What changes how a run proceeds but not where it ends; a run may be resumed with other values of these.
-_MECHANICAL = ("accumulation", "checkpoint_minutes", "num_workers", "trackers")
+MECHANICAL = ("checkpoint_minutes", "num_workers", "trackers")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,9 +211,14 @@ class FitConfig:
                 raise ValueError(f"FitConfig has no field {name!r}{nearest_names(name, known)}")
         return cls(**fields)
 
+    @property
+    def evaluation_batch_size(self) -> int:
+        """Samples at a time in evaluation."""
+        return self.eval_batch_size or self.batch_size
+
     def that_matters(self) -> dict[str, Any]:
         """Return the fields that decide where a run ends, which a resumed run must share."""
-        return {name: value for name, value in self.to_dict().items() if name not in _MECHANICAL}
+        return {name: value for name, value in self.to_dict().items() if name not in MECHANICAL}
 
     def lr_at(self, step: int, *, n_steps: int, steps_per_epoch: int) -> float:
         r"""Return the learning rate of a step.

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 import torch
 
 from vicinal._checks import Argument, Sentence, choice, require
+from vicinal._files import RunFiles
 from vicinal._typing import Model
 from vicinal.objectives.forward import unwrap
 from vicinal.training.config import FitConfig
@@ -57,7 +58,7 @@ def accelerator(config: FitConfig, out: Path | None) -> Iterator[Accelerator]:
         log_with=list(trackers) or None,
         project_config=accelerate.utils.ProjectConfiguration(
             project_dir=None if out is None else str(out),
-            logging_dir=None if out is None else str(out / "tensorboard"),
+            logging_dir=None if out is None else str(RunFiles(out).tensorboard),
         ),
     )
     try:

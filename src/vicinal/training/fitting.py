@@ -28,7 +28,7 @@ from vicinal.objectives.schedule import unscheduled
 from vicinal.training.batches import Collate
 from vicinal.training.config import FitConfig
 from vicinal.training.environment import accelerator, only_cpu, prepared
-from vicinal.training.folder import RunFolder, read_predictions
+from vicinal.training.folder import TrainingFolder, load_weights, read_predictions
 from vicinal.training.loop import Loop
 
 __all__ = ["AUMRecorder", "FitResult", "fit"]
@@ -119,11 +119,13 @@ def fit(
     config = FitConfig() if config is None else config
     _check_arguments(model, objective, train, val, config)
     process = require("accelerate", "train").PartialState(cpu=only_cpu())
-    folder = RunFolder(None if out is None else Path(out), main=process.is_main_process)
+    folder = TrainingFolder(None if out is None else Path(out), main=process.is_main_process)
     module = unwrap(model)
+    settings = config.that_matters()
+    settings.pop("accumulation")  # half of it with twice the processes is the same run
     description = {
         "method": re.sub(r" at 0x[0-9a-f]+", "", repr(objective)),  # a function is the same when it is loaded again
-        "config": config.that_matters(),
+        "config": settings,
         "micro_batches_per_step": config.accumulation * process.num_processes,
         "model": {"class": type(module).__name__, "parameters": sum(p.numel() for p in module.parameters())},
         "samples": {"train": len(train), "val": None if val is None else len(val)},
@@ -188,22 +190,22 @@ def _first_stage(
     model: Model,
     objective: Any,
     train: Any,
-    folder: RunFolder,
+    folder: TrainingFolder,
     config: FitConfig,
     collate_fn: Collate | None,
     progress: bool,
     process: Any,
 ) -> ObjectiveLike:
     """Train a copy of the model plainly to measure the AUM, and bind the objective to it."""
-    out = None if folder.path is None else folder.path / "first-stage"
+    stage = None if folder.path is None else folder.files.first_stage
     module = unwrap(model)
-    if out is not None:  # both stages start from the same weights, also when another process resumes between them
-        initial = out / "initial.safetensors"
-        if folder.writes and not initial.exists():
-            out.mkdir(exist_ok=True)
-            write_tensors(initial, module.state_dict())
+    if stage is not None:  # both stages start from the same weights, also when another process resumes between them
+        if folder.writes and not stage.initial_weights.exists():
+            stage.path.mkdir(exist_ok=True)
+            write_tensors(stage.initial_weights, module.state_dict())
         process.wait_for_everyone()
-        module.load_state_dict(read_tensors(initial))
+        module.load_state_dict(read_tensors(stage.initial_weights)[0])
+    out = None if stage is None else stage.path
     recorder = AUMRecorder(AUM(len(train), saliency=getattr(unscheduled(objective), "pool", None) == "set"))
     plainly = dataclasses.replace(
         config, select="last", patience=None, eval_every_steps=None, keep_predictions_at=(), trackers=()
@@ -218,18 +220,16 @@ def _first_stage(
     return bound
 
 
-def _finished(model: Model, objective: Any, folder: RunFolder, info: dict[str, Any], *, rank: int) -> FitResult:
+def _finished(model: Model, objective: Any, folder: TrainingFolder, info: dict[str, Any], *, rank: int) -> FitResult:
     """Return the result of a run that was finished before."""
-    if folder.path is None:
-        raise RuntimeError("this run has no folder")
     module, inner = unwrap(model), unscheduled(objective)
-    module.load_state_dict(read_tensors(folder.path / "model.safetensors"))
+    module.load_state_dict(load_weights(folder.files.path))
     model.eval()
     checkpoint = folder.load_checkpoint(rank=rank) if hasattr(inner, "load_state_dict") else None
-    if checkpoint is not None and checkpoint["own"] is not None:
-        inner.load_state_dict(checkpoint["own"])
+    if checkpoint is not None and checkpoint["objective"] is not None:
+        inner.load_state_dict(checkpoint["objective"])
     predictions = None
-    if (path := folder.path / "predictions.parquet").exists():
+    if (path := folder.files.predictions()).exists():
         predictions = dict(zip(("logits", "labels"), read_predictions(path), strict=True))
     return _result(model, info, folder.history(), predictions, folder)
 
@@ -239,7 +239,7 @@ def _result(
     info: dict[str, Any],
     history: list[dict[str, Any]],
     predictions: Mapping[str, Tensor] | None,
-    folder: RunFolder,
+    folder: TrainingFolder,
 ) -> FitResult:
     found = predictions or {}
     return FitResult(

@@ -1,25 +1,14 @@
-"""A run on disk, which is whole at every moment.
-
-    run/
-      config.json            what was asked for: method, configuration, sizes; written once
-      metrics.jsonl          one line per evaluation or epoch; the same run writes the same bytes
-      checkpoint/            checkpoint.json names the files that belong to it; replacing it is the commit
-      model.safetensors      the selected weights
-      predictions.parquet    validation predictions of these weights: index, label, logits
-      result.json            best and last metrics, versions, timings; its presence means that the run is finished
-
-Every file is written under another name, synced, and moved into place. Tensors are safetensors, the rest is JSON:
-nothing is ever unpickled.
-"""
+"""What `fit` leaves on disk, whole at every moment; `vicinal._files.RunFiles` lists the files."""
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
 import shutil
 import socket
-import sys
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,13 +18,70 @@ import torch
 from torch import Tensor
 
 from vicinal._checks import Argument, Sentence, joined, require
-from vicinal._files import FORMAT, read_json, read_tensors, replacing, sync, write_json, write_tensors
+from vicinal._files import (
+    DamagedFileError,
+    RunFiles,
+    checksum,
+    foreign_entries,
+    read_json,
+    read_tensors,
+    remove_leftovers,
+    replacing,
+    sync,
+    write_json,
+    write_tensors,
+)
 
-__all__ = ["RunFolder", "load_weights", "pack", "read_predictions", "unpack"]
+__all__ = [
+    "TrainingFolder",
+    "load_weights",
+    "locked",
+    "pack",
+    "read_history",
+    "read_predictions",
+    "refuse_foreign",
+    "unpack",
+    "weights_damage",
+    "write_logits",
+]
 
 
-class RunFolder:
-    """The files of one run; without a path nothing is written, and only the main process writes.
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold a folder; a second writer is refused. The system lets go of the lock when the process ends, however."""
+    filelock = require("filelock", "train")
+    path.mkdir(parents=True, exist_ok=True)
+    file = RunFiles(path).lock
+    try:
+        lock = filelock.FileLock(file, timeout=0).acquire()
+    except filelock.Timeout:
+        holder = ""
+        with contextlib.suppress(OSError):
+            holder = file.read_text(encoding="utf-8").strip()
+        raise RuntimeError(
+            f"{path} is in use: {holder or 'another process'} is writing to it; wait until it has finished, or choose "
+            "another folder"
+        ) from None
+    with lock:
+        with contextlib.suppress(OSError):  # Windows lets nobody write to a locked file
+            file.write_text(f"process {os.getpid()} on {socket.gethostname()}", encoding="utf-8")
+        remove_leftovers(path)
+        yield
+
+
+def refuse_foreign(files: RunFiles) -> None:
+    """Refuse a folder that holds something else than a run: nothing in it may be overwritten."""
+    if files.config.exists():
+        return
+    if others := foreign_entries(files.path, files.lock, files.error, files.initial_weights):
+        raise ValueError(
+            f"{files.path} holds {', '.join(map(repr, others[:3]))}{', …' if others[3:] else ''} but no "
+            f"{files.config.name}: it is not a run. Choose a new or an empty folder"
+        )
+
+
+class TrainingFolder:
+    """The files of one training; without a path nothing is written, and only the main process writes.
 
     Parameters
     ----------
@@ -47,6 +93,7 @@ class RunFolder:
 
     def __init__(self, path: Path | None, *, main: bool) -> None:
         self.path = path
+        self.files = RunFiles(path or Path())  # never used without a path
         self.writes = path is not None and main
         self._committed: int | None = None  # the step of the checkpoint on disk
 
@@ -54,50 +101,31 @@ class RunFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the folder; a second run is refused. The system lets go of the lock when the process ends, however."""
-        if not self.writes:
-            yield
-            return
-        path = self._path()
-        path.mkdir(parents=True, exist_ok=True)
-        with open(path / ".lock", "a+") as file:
-            if not _try_lock(file.fileno()):
-                file.seek(0)
-                holder = file.read().strip() or "another process"
-                raise RuntimeError(
-                    f"{path} is in use: {holder} is writing to it; wait until it has finished, or choose another folder"
-                )
-            for left in path.glob(".*.tmp"):  # by a killed run, in the middle of a write
-                left.unlink()
-            file.truncate(0)
-            file.write(f"process {os.getpid()} on {socket.gethostname()}")
-            file.flush()
+        """Hold the folder, where this process writes."""
+        with locked(self.files.path) if self.writes else contextlib.nullcontext():
             yield
 
     def check_in(self, description: Mapping[str, Any]) -> None:
-        """Write what this run is, or refuse if the folder holds another one."""
+        """Write what this run is, or refuse if the folder holds something else."""
         if not self.writes:
             return
-        path = self._path() / "config.json"
-        if not path.exists():
-            others = sorted(p.name for p in self._path().iterdir() if p.name in ("metrics.jsonl", "result.json"))
-            if others:
-                raise ValueError(f"{self._path()} holds {' and '.join(others)} but no config.json: not a run of fit")
-            write_json(path, {"format": FORMAT, **description})
+        if not self.files.config.exists():
+            refuse_foreign(self.files)
+            write_json(self.files.config, description)
             return
-        found, wanted = _flat(read_json(path)), _flat({"format": FORMAT, **description})
+        before, now = _flat(read_json(self.files.config)), _flat(description)
         differences: list[str] = [
-            Sentence(_setting(name), f" was {found.get(name)!r} and is {wanted.get(name)!r}")
-            for name in sorted(found.keys() | wanted.keys())
-            if found.get(name) != wanted.get(name)
+            Sentence(_setting(name), f" was {before.get(name)!r} and is {now.get(name)!r}")
+            for name in sorted(before.keys() | now.keys())
+            if before.get(name) != now.get(name)  # a field that is new since counts as its default, None
         ]
         if differences and self.has_not_begun():
-            shutil.rmtree(self._path() / "checkpoint", ignore_errors=True)
-            write_json(path, {"format": FORMAT, **description})
+            shutil.rmtree(self.files.checkpoint, ignore_errors=True)
+            write_json(self.files.config, description)
         elif differences:
             raise ValueError(
                 Sentence(
-                    f"{self._path()} holds another run: ",
+                    f"{self.path} holds another run: ",
                     joined("; ", differences[:5]),
                     f"{'; …' if differences[5:] else ''}. Choose another folder, or remove this one to start anew",
                 )
@@ -105,62 +133,75 @@ class RunFolder:
 
     def has_not_begun(self) -> bool:
         """Whether nothing was trained yet: a run that failed at its first step is not in the way of a mended one."""
-        path = self._path()
-        if any((path / name).exists() for name in ("metrics.jsonl", "result.json", "first-stage")):
+        files = self.files
+        if any(path.exists() for path in (files.metrics, files.result, files.first_stage.path)):
             return False
-        checkpoint = path / "checkpoint" / "checkpoint.json"
-        return not checkpoint.exists() or read_json(checkpoint)["step"] == 0
+        return not files.checkpoint_record.exists() or read_json(files.checkpoint_record)["step"] == 0
 
     def result(self) -> dict[str, Any] | None:
-        """Return the result of a finished run, else None."""
-        path = None if self.path is None else self.path / "result.json"
-        if path is None or not path.exists():
+        """Return the result of a finished run, else None.
+
+        Where the weights are gone or damaged the run is not finished any more: the checkpoint still has them.
+        """
+        if self.path is None or not self.files.result.exists():
             return None
-        return {name: value for name, value in read_json(path).items() if name != "format"}
+        result = read_json(self.files.result)
+        if (damage := weights_damage(self.files, result)) is None:
+            return result
+        warnings.warn(f"{damage}: they are taken from the checkpoint again", stacklevel=4)
+        return None
 
     # Metrics
 
     def append(self, line: Mapping[str, Any]) -> None:
-        """Add a line to metrics.jsonl."""
+        """Add a line to the metrics."""
         if self.writes:
-            with self._explained("metrics.jsonl"), open(self._path() / "metrics.jsonl", "a", encoding="utf-8") as file:
+            name = self.files.metrics.name
+            with self._explained(name), open(self.files.metrics, "a", encoding="utf-8") as file:
                 file.write(json.dumps(line) + "\n")
 
     def history(self) -> list[dict[str, Any]]:
-        """Return the lines of metrics.jsonl."""
-        path = None if self.path is None else self.path / "metrics.jsonl"
-        if path is None or not path.exists():
-            return []
-        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-
-    # Checkpoints
-
-    def load_checkpoint(self, *, rank: int = 0) -> dict[str, Any] | None:
-        """Return the state that was saved last, or None."""
-        path = None if self.path is None else self.path / "checkpoint" / "checkpoint.json"
-        if path is None or not path.exists():
-            return None
-        found = read_json(path)
-        self._committed = found["step"]
-        files = {kind: path.parent / name for kind, name in found["files"].items()}
-        return {
-            "state": read_tree(files["state"]),
-            "best": read_tree(files["best"]) if "best" in files else None,
-            "own": read_tree(files.get(f"rank{rank}", files["rank0"])) if "rank0" in files else None,
-            "ranks": found["ranks"],
-            "metrics_bytes": found["metrics_bytes"],
-        }
+        """Return the lines of the metrics."""
+        return [] if self.path is None else read_history(self.files)
 
     def rewind_metrics(self, n_bytes: int) -> None:
-        """Cut metrics.jsonl back to where the checkpoint was written: the lines after it will come again."""
+        """Cut the metrics back to where the checkpoint was written: the lines after it will come again."""
         if not self.writes:
             return
-        path = self._path() / "metrics.jsonl"
+        path = self.files.metrics
         size = path.stat().st_size if path.exists() else 0
         if size < n_bytes:
             raise ValueError(f"{path} has {size} bytes, but the checkpoint was written when it had {n_bytes}")
         if size > n_bytes:
             os.truncate(path, n_bytes)
+
+    # Checkpoints
+
+    def load_checkpoint(self, *, rank: int = 0) -> dict[str, Any] | None:
+        """Return the state that was saved last, or None; a file of it that is not whole is a `DamagedFileError`."""
+        if self.path is None or not self.files.checkpoint_record.exists():
+            return None
+        record = read_json(self.files.checkpoint_record)
+        self._committed = record["step"]
+        names, sums = record["files"], record.get("checksums", {})
+
+        def tree(kind: str) -> dict[str, Any]:
+            return read_tree(self.files.checkpoint / names[kind], expected=sums.get(names[kind]))
+
+        return {
+            "state": tree("state"),
+            "best": tree("best") if "best" in names else None,
+            "objective": tree(f"rank{rank}" if f"rank{rank}" in names else "rank0") if "rank0" in names else None,
+            "ranks": record["ranks"],
+            "metrics_bytes": record["metrics_bytes"],
+        }
+
+    def drop_checkpoint(self) -> None:
+        """Forget a checkpoint that cannot be read, and all that came after the start."""
+        self._committed = None
+        if self.writes:
+            self.files.checkpoint_record.unlink(missing_ok=True)
+            self.rewind_metrics(0)
 
     def save_checkpoint(
         self,
@@ -168,7 +209,7 @@ class RunFolder:
         state: Mapping[str, Any],
         *,
         best: Mapping[str, Any] | None,
-        own: Mapping[str, Any] | None,
+        objective: Mapping[str, Any] | None,
         rank: int,
         ranks: int,
         barrier: Callable[[], None],
@@ -183,66 +224,74 @@ class RunFolder:
             What is common to all ranks: nested dicts and lists of tensors, numbers, strings.
         best
             The best evaluation so far, with its own `"step"`: written when it is new.
-        own
-            What each rank has for itself.
+        objective
+            The state of the objective, which each rank has for itself.
         rank, ranks, barrier
             Which rank this is, how many there are, and how to wait for them.
         """
         if self.path is None or step == self._committed:
             return
-        folder = self.path / "checkpoint"
-        files = {"state": f"state-{step}.safetensors"}
+        folder = self.files.checkpoint
+        names = {"state": f"state-{step}.safetensors"}
         if best is not None:
-            files["best"] = f"best-{best['step']}.safetensors"
-        if own is not None:
-            files |= {f"rank{r}": f"rank{r}-{step}.safetensors" for r in range(ranks)}
+            names["best"] = f"best-{best['step']}.safetensors"
+        if objective is not None:
+            names |= {f"rank{r}": f"rank{r}-{step}.safetensors" for r in range(ranks)}
         with self._explained(f"the checkpoint of step {step}"):
             folder.mkdir(parents=True, exist_ok=True)
             if self.writes:
-                write_tree(folder / files["state"], state)
-                if best is not None and not (folder / files["best"]).exists():
-                    write_tree(folder / files["best"], best)
-            if own is not None:
-                write_tree(folder / files[f"rank{rank}"], own)
+                write_tree(folder / names["state"], state)
+                if best is not None and not (folder / names["best"]).exists():
+                    write_tree(folder / names["best"], best)
+            if objective is not None:
+                write_tree(folder / names[f"rank{rank}"], objective)
             barrier()  # the files of all ranks are there
             if self.writes:
-                metrics = self._path() / "metrics.jsonl"
-                if metrics.exists():
-                    sync(metrics)
-                n_bytes = metrics.stat().st_size if metrics.exists() else 0
-                write_json(
-                    folder / "checkpoint.json",
-                    {"format": FORMAT, "step": step, "ranks": ranks, "metrics_bytes": n_bytes, "files": files},
-                )
-                for path in folder.iterdir():
-                    if path.name not in files.values() and path.name != "checkpoint.json":
-                        path.unlink()
+                self._commit(step, ranks, names)
         self._committed = step
+
+    def _commit(self, step: int, ranks: int, names: Mapping[str, str]) -> None:
+        """Name the files of the new checkpoint, from which on it counts, and remove those of the old one."""
+        metrics, folder = self.files.metrics, self.files.checkpoint
+        if metrics.exists():
+            sync(metrics)
+        record = {
+            "step": step,
+            "ranks": ranks,
+            "metrics_bytes": metrics.stat().st_size if metrics.exists() else 0,
+            "files": names,
+            "checksums": {name: checksum(folder / name) for name in names.values()},
+        }
+        write_json(self.files.checkpoint_record, record)
+        for path in folder.iterdir():
+            if path.name not in names.values() and path != self.files.checkpoint_record:
+                path.unlink()
 
     # The end
 
     def finish(
-        self, weights: Mapping[str, Tensor], predictions: Mapping[str, Tensor] | None, result: Mapping[str, Any]
-    ) -> None:
-        """Write the selected weights and their predictions, then the result, which marks the run as finished."""
-        if not self.writes:
-            return
-        with self._explained("the result"):
-            write_tensors(self._path() / "model.safetensors", weights)
-            if predictions is not None:
-                self.keep_predictions(predictions, "predictions.parquet")
-            write_json(self._path() / "result.json", {"format": FORMAT, **result})
+        self, weights: Mapping[str, Tensor], predictions: Mapping[str, Tensor] | None, result: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Write the selected weights and their predictions, then the result, which marks the run as finished.
 
-    def keep_predictions(self, predictions: Mapping[str, Tensor], name: str) -> None:
+        Returns the result as it is written, with the checksum of the weights.
+        """
+        if not self.writes:
+            return result
+        with self._explained("the result"):
+            write_tensors(self.files.weights, weights)
+            if predictions is not None:
+                self.keep_predictions(predictions)
+            result = {**result, "weights": checksum(self.files.weights)}
+            write_json(self.files.result, result)
+        return result
+
+    def keep_predictions(self, predictions: Mapping[str, Tensor], key: str = "val") -> None:
         """Write predictions as Parquet."""
         if self.writes:
-            with self._explained(name):
-                write_predictions(self._path() / name, predictions)
-
-    def _path(self) -> Path:
-        if self.path is None:
-            raise RuntimeError("this run has no folder")
-        return self.path
+            path = self.files.predictions(key)
+            with self._explained(path.name):
+                write_logits(path, predictions)
 
     @contextmanager
     def _explained(self, what: str) -> Iterator[None]:
@@ -263,6 +312,22 @@ class RunFolder:
             ) from error
 
 
+def read_history(files: RunFiles) -> list[dict[str, Any]]:
+    """Return the lines of a run's metrics."""
+    if not files.metrics.exists():
+        return []
+    return [json.loads(line) for line in files.metrics.read_text(encoding="utf-8").splitlines()]
+
+
+def weights_damage(files: RunFiles, result: Mapping[str, Any]) -> str | None:
+    """Return what is wrong with the weights of a finished run, if anything; old results hold no checksum."""
+    if not files.weights.exists():
+        return f"the weights {files.weights} are gone"
+    if "weights" in result and checksum(files.weights) != result["weights"]:
+        return f"the weights {files.weights} are damaged: their checksum differs"
+    return None
+
+
 def load_weights(path: str | os.PathLike[str], *, last: bool = False) -> dict[str, Tensor]:
     """Return the weights of a run, for `model.load_state_dict`.
 
@@ -273,18 +338,19 @@ def load_weights(path: str | os.PathLike[str], *, last: bool = False) -> dict[st
     last
         Those of the last step (of the last checkpoint, if the run is not finished) instead of the selected ones.
     """
-    folder = Path(path)
+    folder = TrainingFolder(Path(path), main=False)
     if last:
-        found = RunFolder(folder, main=False).load_checkpoint()
-        if found is None:
-            raise FileNotFoundError(f"{folder} has no checkpoint")
-        weights: dict[str, Tensor] = found["state"]["model"]
+        checkpoint = folder.load_checkpoint()
+        if checkpoint is None:
+            raise FileNotFoundError(f"{path} has no checkpoint")
+        weights: dict[str, Tensor] = checkpoint["state"]["model"]
         return weights
-    if not (folder / "model.safetensors").exists():
+    if not folder.files.weights.exists():
         raise FileNotFoundError(
-            f"{folder} has no model.safetensors: the run is not finished; start it again, or last=True"
+            f"{path} has no {folder.files.weights.name}: the run is not finished; start it again, or last=True"
         )
-    return read_tensors(folder / "model.safetensors")
+    recorded = read_json(folder.files.result) if folder.files.result.exists() else {}
+    return read_tensors(folder.files.weights, expected=recorded.get("weights"))[0]
 
 
 # Trees of state, as JSON and named tensors
@@ -305,10 +371,10 @@ def pack(tree: Any, name: str = "") -> tuple[Any, dict[str, Tensor]]:
         return tree, {}
     if isinstance(tree, Mapping):
         pairs = [(str(key), *pack(value, f"{name}/{key}" if name else str(key))) for key, value in tree.items()]
-        return {key: packed for key, packed, _ in pairs}, {n: t for *_, found in pairs for n, t in found.items()}
+        return {key: packed for key, packed, _ in pairs}, {n: t for *_, named in pairs for n, t in named.items()}
     if isinstance(tree, list | tuple):
         parts = [pack(value, f"{name}/{i}" if name else str(i)) for i, value in enumerate(tree)]
-        return [packed for packed, _ in parts], {n: t for _, found in parts for n, t in found.items()}
+        return [packed for packed, _ in parts], {n: t for _, named in parts for n, t in named.items()}
     raise TypeError(
         f"only tensors, numbers, strings, dicts and lists can be saved, got {type(tree).__name__} at {name!r}"
     )
@@ -323,7 +389,7 @@ def unpack(packed: Any, tensors: Mapping[str, Tensor]) -> Any:
     return [unpack(value, tensors) for value in packed] if isinstance(packed, list) else packed
 
 
-# Trees and predictions as files
+# Trees and logits as files
 
 
 def write_tree(path: Path, tree: Mapping[str, Any]) -> None:
@@ -332,16 +398,16 @@ def write_tree(path: Path, tree: Mapping[str, Any]) -> None:
     write_tensors(path, tensors, tree=json.dumps(packed))
 
 
-def read_tree(path: Path) -> dict[str, Any]:
+def read_tree(path: Path, *, expected: str | None = None) -> dict[str, Any]:
     """Read what `write_tree` wrote."""
-    with require("safetensors", "train").safe_open(path, framework="pt") as file:
-        # Copies: a view of the file would keep it open and need not be aligned as torch aligns.
-        tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118  # not a dict
-        tree: dict[str, Any] = unpack(json.loads(file.metadata()["tree"]), tensors)
+    if not path.exists():
+        raise DamagedFileError(f"{path} is gone")
+    tensors, metadata = read_tensors(path, expected=expected)
+    tree: dict[str, Any] = unpack(json.loads(metadata["tree"]), tensors)
     return tree
 
 
-def write_predictions(path: Path, predictions: Mapping[str, Tensor]) -> None:
+def write_logits(path: Path, predictions: Mapping[str, Tensor]) -> None:
     """Write index, label and logits as Parquet, atomically; each row's logits are one list."""
     pa = require("pyarrow", "train")
     parquet = require("pyarrow.parquet", "train")
@@ -367,23 +433,6 @@ def read_predictions(path: str | os.PathLike[str]) -> tuple[Tensor, Tensor]:
     rows = table["logits"].combine_chunks()
     logits = torch.tensor(rows.flatten().to_numpy(zero_copy_only=False)).view(len(rows), -1)
     return logits, torch.tensor(table["label"].to_numpy())
-
-
-def _try_lock(descriptor: int) -> bool:
-    try:
-        if sys.platform == "win32":
-            import msvcrt
-
-            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
-        else:
-            import fcntl
-
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        if error.errno in (errno.EACCES, errno.EAGAIN, errno.EDEADLK):
-            return False
-        raise
-    return True
 
 
 def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

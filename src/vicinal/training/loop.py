@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import signal
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from typing import Any
@@ -21,9 +22,10 @@ from torch import Tensor
 
 from vicinal import _random
 from vicinal._checks import Argument, Sentence
+from vicinal._files import DamagedFileError
 from vicinal._typing import Batch, Model, ObjectiveLike
 from vicinal.metrics import ReliabilityTable, brier, mcc, nll, spearman
-from vicinal.objectives.forward import call, unwrap
+from vicinal.objectives.forward import unwrap
 from vicinal.objectives.schedule import unscheduled
 from vicinal.training.batches import (
     Collate,
@@ -36,7 +38,8 @@ from vicinal.training.batches import (
 )
 from vicinal.training.config import FitConfig
 from vicinal.training.environment import Accelerator, interruptions, versions
-from vicinal.training.folder import RunFolder
+from vicinal.training.folder import TrainingFolder
+from vicinal.training.predicting import AtPrecision, iter_logits, to_device
 from vicinal.training.progress import Progress
 
 __all__ = ["Loop"]
@@ -57,7 +60,7 @@ class Loop:
         val: Any,
         config: FitConfig,
         collate_fn: Collate | None,
-        folder: RunFolder,
+        folder: TrainingFolder,
         on_metrics: Callable[[dict[str, Any]], None] | None,
     ) -> None:
         self.accelerator, self.config, self.folder = accelerator, config, folder
@@ -150,7 +153,9 @@ class Loop:
             generator = torch.Generator().manual_seed(seed)
             synced_later = k < self.config.accumulation - 1
             with self.accelerator.no_sync(self.model) if synced_later else nullcontext():
-                terms = self._terms(_to(x, self.accelerator.device), y.to(self.accelerator.device), index, generator)
+                terms = self._terms(
+                    to_device(x, self.accelerator.device), y.to(self.accelerator.device), index, generator
+                )
                 loss = torch.stack(list(terms.values())).sum()
                 self.accelerator.backward(loss * (share * self.world))
             self.losses.add(
@@ -200,7 +205,7 @@ class Loop:
             self._compare(line, predictions)
             self.latest = predictions
             if (epoch := self._kept_epoch()) is not None:
-                self.folder.keep_predictions(predictions, f"predictions-epoch-{epoch}.parquet")
+                self.folder.keep_predictions(predictions, f"epoch-{epoch}")
         self.history.append(line)
         self.folder.append(line)
         self.accelerator.log({name: v for name, v in line.items() if name != "step"}, step=self.step)
@@ -208,7 +213,6 @@ class Loop:
             self.on_metrics(line)
         return line
 
-    @torch.no_grad()
     def _predict(self) -> dict[str, Tensor]:
         """Return logits and labels of the validation set, on every rank."""
         if self.val is None:
@@ -222,17 +226,13 @@ class Loop:
         batches = evaluation_batches(
             self.val,
             range(*bounds[self.rank]),
-            batch_size=self.config.eval_batch_size or self.config.batch_size,
+            batch_size=self.config.evaluation_batch_size,
             num_workers=self.config.num_workers,
             pin_memory=self.accelerator.device.type == "cuda",
         )
-        logits, labels = [], []
-        for _, x, y in batches:
-            # Not through DDP, which would wait for ranks that have fewer batches.
-            with self.accelerator.autocast():
-                found = call(self.module, _to(x, self.accelerator.device))
-            logits.append(found.view(len(y), -1).float().cpu())
-            labels.append(y)
+        # Not through DDP, which would wait for ranks that have fewer batches.
+        network = AtPrecision(self.module, self.config.mixed_precision)
+        logits, labels = zip(*iter_logits(network, batches, self.accelerator.device), strict=True)
         self.train.forget_epoch()
         return {"logits": self._gather(torch.cat(logits), bounds), "labels": self._gather(torch.cat(labels), bounds)}
 
@@ -286,7 +286,7 @@ class Loop:
                 "resumed": self.resumed,
             },
             best=self.best,
-            own=self.inner.state_dict() if hasattr(self.inner, "state_dict") else None,
+            objective=self.inner.state_dict() if hasattr(self.inner, "state_dict") else None,
             rank=self.rank,
             ranks=self.world,
             barrier=self.accelerator.wait_for_everyone,
@@ -294,17 +294,28 @@ class Loop:
 
     def _resume(self) -> None:
         """Go back to where the last checkpoint was written, if there is one."""
-        found = self.folder.load_checkpoint(rank=self.rank)
-        if found is None:
+        saved, damage = None, ""
+        try:
+            saved = self.folder.load_checkpoint(rank=self.rank)
+        except DamagedFileError as error:
+            damage = str(error)
+        if self._agree(False, bool(damage))[1]:
+            # One checkpoint is kept, so what is whole is the configuration: the run begins again, and ends the same.
+            warnings.warn(
+                f"the checkpoint cannot be read ({damage or 'by another rank'}): training starts anew", stacklevel=4
+            )
+            self.folder.drop_checkpoint()
+            saved = None
+        if saved is None:
             return
-        state = found["state"]
+        state = saved["state"]
         if hasattr(self.inner, "load_state_dict"):
-            if found["ranks"] != self.world:
+            if saved["ranks"] != self.world:
                 raise ValueError(
-                    f"{self.folder.path} was started with {found['ranks']} processes, of which each keeps a state of "
+                    f"{self.folder.path} was started with {saved['ranks']} processes, of which each keeps a state of "
                     f"its own for this objective; start it again with as many, not with {self.world}"
                 )
-            self.inner.load_state_dict(found["own"])
+            self.inner.load_state_dict(saved["objective"])
         self.module.load_state_dict(state["model"])
         settings = self.optimizer.state_dict()["param_groups"]
         trained = settings[0]["params"], self.optimizer.param_groups[0]["params"]
@@ -318,8 +329,8 @@ class Loop:
         self.step, self.seconds, self.resumed = state["step"], state["seconds"], state["resumed"] + 1
         self.losses = _Losses(state["losses"])
         self.lowest_nll, self.waited, self.stopped = state["lowest_nll"], state["waited"], state["stopped"]
-        self.best = found["best"]
-        self.folder.rewind_metrics(found["metrics_bytes"])
+        self.best = saved["best"]
+        self.folder.rewind_metrics(saved["metrics_bytes"])
         self.accelerator.wait_for_everyone()
         self.history = self.folder.history()
 
@@ -358,7 +369,7 @@ class Loop:
             "threads": torch.get_num_threads(),
             "versions": versions(),
         }
-        self.folder.finish(self.module.state_dict(), predictions, info)
+        info = self.folder.finish(self.module.state_dict(), predictions, info)
         self.accelerator.wait_for_everyone()
         return info, predictions
 
@@ -501,9 +512,3 @@ def _laid_out_like(parameter: Tensor, value: Any) -> Any:
     if not isinstance(value, Tensor) or value.shape != parameter.shape:
         return value
     return torch.empty_like(parameter, dtype=value.dtype).copy_(value)
-
-
-def _to(x: Batch, device: torch.device) -> Batch:
-    if isinstance(x, Mapping):
-        return {name: t.to(device, non_blocking=True) for name, t in x.items()}
-    return x.to(device, non_blocking=True)
