@@ -15,7 +15,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402
 
 from vicinal import plots  # noqa: E402
-from vicinal.metrics import ReliabilityTable, max_probability, ood_report, risk_coverage  # noqa: E402
+from vicinal.metrics import Estimate, ReliabilityTable, max_probability, ood_report, risk_coverage  # noqa: E402
 from vicinal.probes import between_samples, spirals  # noqa: E402
 from vicinal.probes.gan import fit_gan, ring_of_gaussians  # noqa: E402
 
@@ -53,6 +53,23 @@ FITS = {
     for name, alpha in (("mixup", 0.2), ("plain", 0.0))
 }
 
+EPOCHS = {
+    name: {1: (LABELS, LOGITS / 4), 5: (LABELS, scale * LOGITS), extra: (LABELS, LOGITS)}
+    for name, scale, extra in (("ERM", 2, 7), ("Mixup", 0.5, 9))
+}
+ESTIMATES = {
+    "digits": {"ERM": Estimate(0.06, 0.05, 0.08), "Mixup": Estimate(0.02, 0.01, 0.04)},
+    "wine": {"Mixup": 0.05},
+}
+SWEEP = {"ECE": {0.2: Estimate(0.02, 0.01, 0.04), 0: 0.06, math.inf: 0.1}, "OE": {0.2: 0.01, 32: 0.0}}
+HISTORIES = {
+    "ERM": [{"epoch": e, "step": 10 * e, "loss": 1 / e, "val_nll": 2.0 / e} for e in (1.0, 2.0, 3.0)],
+    "Mixup": [
+        [{"epoch": e, "step": 10 * e, "val_nll": seed + e} for e in epochs]
+        for seed, epochs in ((0, (1.0, 2.0, 3.0)), (2, (2.0, 3.0, 4.0)))
+    ],
+}
+
 #: Figures of several panels, and how many they have; these take and return `axes`.
 PANELS = {
     "decision_boundaries": (
@@ -60,6 +77,7 @@ PANELS = {
         2,
     ),
     "gan_panels": (lambda **kw: plots.gan_panels(FITS, **kw), 4),
+    "accuracy_confidence_rows": (lambda **kw: plots.accuracy_confidence_rows(EPOCHS, **kw), 4),
 }
 
 FIGURES = {
@@ -67,6 +85,11 @@ FIGURES = {
     "confidence_histogram": lambda **kw: plots.confidence_histogram(TABLE, **kw),
     "accuracy_confidence_density": lambda **kw: plots.accuracy_confidence_density(LABELS, logits=LOGITS, **kw),
     "label_entropy": lambda **kw: plots.label_entropy((0.2, 1.0), **kw),
+    "accuracy_confidence_scatter": lambda **kw: plots.accuracy_confidence_scatter(TABLE, **kw),
+    "confidence_histograms": lambda **kw: plots.confidence_histograms({"a": max_probability(LOGITS)}, **kw),
+    "method_bars": lambda **kw: plots.method_bars(ESTIMATES, name="ECE", **kw),
+    "alpha_sweep": lambda **kw: plots.alpha_sweep(SWEEP, name="ECE", **kw),
+    "training_curves": lambda **kw: plots.training_curves(HISTORIES, **kw),
     "between_curves": lambda **kw: plots.between_curves(CURVES, **kw),
     "risk_coverage_curve": lambda **kw: plots.risk_coverage_curve(CURVE, **kw),
     "score_histogram": lambda **kw: plots.score_histogram(OOD, **kw),
@@ -111,7 +134,7 @@ def test_given_axes_are_used_and_returned_and_no_figure_is_made(draw):
     assert plt.get_fignums() == before
     assert not left.has_data()
     assert right.has_data()
-    assert right.get_xlabel()
+    assert right.get_xlabel() or draw is FIGURES["method_bars"]  # whose groups are named below it
     assert right.get_ylabel()
 
 
@@ -125,8 +148,12 @@ def test_global_style_is_untouched(draw):
 @each
 def test_it_draws_to_vector_formats(draw, tmp_path):
     ax = draw()
-    for suffix in ("pdf", "svg"):
+    for suffix, start in (("pdf", b"%PDF-"), ("svg", b"<?xml")):
         ax.figure.savefig(tmp_path / f"figure.{suffix}")
+        drawn = (tmp_path / f"figure.{suffix}").read_bytes()
+        assert drawn.startswith(start)
+        assert len(drawn) > 5_000
+    assert b"<image" not in drawn  # lines and shapes, not a picture of them
     plt.close(ax.figure)
 
 
@@ -155,7 +182,7 @@ def test_the_diagram_prints_ece_with_its_number_of_bins_and_the_samples():
 def test_the_bars_are_the_accuracies_and_the_gaps_end_at_the_mean_confidences():
     confidence, predicted = LOGITS.double().softmax(1).max(1)
     right = (predicted == LABELS).double()
-    ax = plots.reliability_diagram(TABLE, confidence=0)
+    ax = plots.reliability_diagram(TABLE, level=0)
     accuracy_bars, gap_bars = ax.containers
     for bar, gap in zip(accuracy_bars, gap_bars, strict=True):
         low, high = bar.get_x(), bar.get_x() + bar.get_width()
@@ -168,7 +195,7 @@ def test_the_bars_are_the_accuracies_and_the_gaps_end_at_the_mean_confidences():
 def test_counts_and_intervals_can_be_left_out():
     with_counts, without = (
         plots.reliability_diagram(TABLE),
-        plots.reliability_diagram(TABLE, counts=False, confidence=0),
+        plots.reliability_diagram(TABLE, counts=False, level=0),
     )
     assert len(with_counts.child_axes) == 1
     assert not without.child_axes
@@ -180,7 +207,7 @@ def test_counts_and_intervals_can_be_left_out():
 
 
 def test_the_band_is_wilsons_interval():
-    ax = plots.reliability_diagram(TABLE, confidence=0.9)
+    ax = plots.reliability_diagram(TABLE, level=0.9)
     held = [(int(c), round(a * c)) for c, a in zip(TABLE.bin_count, TABLE.bin_accuracy, strict=True) if c]
     for bar, (n, hits) in zip(ax.containers[2], held, strict=True):
         expected = binomtest(hits, n).proportion_ci(0.9, method="wilson")
@@ -195,15 +222,25 @@ def test_an_empty_table_is_refused():
 
 
 def test_equal_mass_tables_are_drawn():
+    """Each bar is as wide as its bin; the area of the histogram is one, as the bins differ in width."""
     table = ReliabilityTable.from_logits(LOGITS, LABELS, n_bins=8, equal_mass=True)
-    for draw in (plots.reliability_diagram, plots.confidence_histogram):
-        plt.close(draw(table).figure)
+    diagram, histogram = plots.reliability_diagram(table), plots.confidence_histogram(table)
+    assert [bar.get_width() for bar in diagram.containers[0]] == pytest.approx(np.diff(table.edges))
+    assert histogram.get_ylabel() == "density"
+    assert sum(bar.get_height() * bar.get_width() for bar in histogram.patches) == pytest.approx(1)
+    for ax in (diagram, histogram):
+        plt.close(ax.figure)
 
 
 def test_one_sample_is_drawn():
     table = ReliabilityTable.from_logits(LOGITS[:1], LABELS[:1])
-    for draw in (plots.reliability_diagram, plots.confidence_histogram):
-        plt.close(draw(table).figure)
+    diagram, histogram = plots.reliability_diagram(table), plots.confidence_histogram(table)
+    right = float(LOGITS[0].argmax() == LABELS[0])
+    assert [bar.get_height() for bar in diagram.containers[0]] == [right]
+    assert "n = 1" in texts(diagram)
+    assert sorted(bar.get_height() for bar in histogram.patches)[-2:] == [0, 1]
+    for ax in (diagram, histogram):
+        plt.close(ax.figure)
 
 
 def test_the_histogram_states_accuracy_and_mean_confidence():
@@ -235,7 +272,13 @@ def test_density_levels_hold_their_share():
 
 def test_the_density_of_equal_groups_is_drawn():
     logits, labels = torch.tensor([[2.0, 0.0]]).repeat(100, 1), torch.zeros(100, dtype=torch.int64)
-    plt.close(plots.accuracy_confidence_density(labels, logits=logits, group_size=10).figure)
+    ax = plots.accuracy_confidence_density(labels, logits=logits, group_size=10)
+    confidence = float(logits[0].softmax(0)[0])
+    assert "accuracy 100.0 %" in texts(ax)
+    assert ax.lines[-1].get_xydata()[0] == pytest.approx([confidence, 1])
+    outline = np.concatenate([path.vertices for path in ax.collections[0].get_paths()])
+    assert np.abs(outline - [confidence, 1]).max() < 0.02  # all there is lies around the one point
+    plt.close(ax.figure)
 
 
 @pytest.mark.parametrize("alpha", [0.1, 0.4, 1.0, 3.0])
@@ -262,7 +305,7 @@ def test_all_labels_are_counted(alpha):
 @pytest.mark.parametrize(
     ("draw", "match"),
     [
-        (lambda: plots.reliability_diagram(TABLE, confidence=2), "confidence must be"),
+        (lambda: plots.reliability_diagram(TABLE, level=2), "level must be"),
         (lambda: plots.reliability_diagram(LOGITS), "table must be a ReliabilityTable, got Tensor"),
         (lambda: plots.confidence_histogram(None), "table must be a ReliabilityTable, got NoneType"),
         (lambda: plots.accuracy_confidence_density(LABELS), "exactly one of logits= and probs=, got neither"),
@@ -289,7 +332,30 @@ def test_all_labels_are_counted(alpha):
         (lambda: plots.risk_coverage_curve(TABLE), "curve must be a RiskCoverage, .*got ReliabilityTable"),
         (lambda: plots.risk_coverage_curve({}), "curve is empty"),
         (lambda: plots.risk_coverage_curve({"a": None}), "curve must be a RiskCoverage, .*got NoneType"),
-        (lambda: plots.risk_coverage_curve(CURVE, confidence=2), "confidence must be"),
+        (lambda: plots.risk_coverage_curve(CURVE, level=2), "level must be"),
+        (lambda: plots.accuracy_confidence_scatter({}), "tables is empty"),
+        (
+            lambda: plots.accuracy_confidence_scatter({"a": CURVE}),
+            "tables must be a ReliabilityTable",
+        ),
+        (lambda: plots.accuracy_confidence_rows({}), "predictions is empty"),
+        (
+            lambda: plots.accuracy_confidence_rows({"a": EPOCHS["ERM"], "b": {3: ()}}),
+            "no epoch in common",
+        ),
+        (lambda: plots.accuracy_confidence_rows({"a": TABLE}), "predictions must be a mapping from epochs"),
+        (lambda: plots.confidence_histograms({}), "confidences is empty"),
+        (lambda: plots.confidence_histograms([0.5]), "confidences must be a mapping from names, got list"),
+        (lambda: plots.confidence_histograms({"a": LOGITS}), r"probabilities \[N\] for each model, got 'a'"),
+        (lambda: plots.confidence_histograms({"a": [1.5]}), r"probabilities \[N\] for each model, got 'a'"),
+        (lambda: plots.method_bars({}, name="ECE"), "figures is empty"),
+        (lambda: plots.method_bars({"a": {}}, name="ECE"), "figures is empty"),
+        (lambda: plots.method_bars({"a": {"b": "0.1"}}, name="ECE"), "figures must be a finite number, got '0.1'"),
+        (lambda: plots.alpha_sweep({"a": {-1: 0.1}}, name="ECE"), "alpha must be a number of at least 0 or inf"),
+        (lambda: plots.alpha_sweep({"a": 0.1}, name="ECE"), "figures must be a mapping from alpha"),
+        (lambda: plots.training_curves(HISTORIES, by="time"), "by must be one of 'epoch', 'step'"),
+        (lambda: plots.training_curves(HISTORIES, name="loss"), "name must be an entry that the runs 'Mixup' share"),
+        (lambda: plots.training_curves({"a": []}), "name must be an entry"),
         (lambda: plots.score_histogram(CURVE), "report must be an OODReport, got RiskCoverage"),
     ],
 )
@@ -320,7 +386,7 @@ def test_the_area_under_the_drawn_curve_is_aurc():
 
 def test_several_curves_are_named_and_one_without_errors_is_drawn():
     right = risk_coverage([0.9, 0.8], [True, True])
-    ax = plots.risk_coverage_curve({"ours": CURVE, "theirs": right}, confidence=0)
+    ax = plots.risk_coverage_curve({"ours": CURVE, "theirs": right}, level=0)
     assert texts(ax) == f"ours: AURC {CURVE.aurc:.4f} | theirs: AURC 0.0000"
     assert not ax.lines
     plt.close(ax.figure)
@@ -392,4 +458,82 @@ def test_a_row_is_a_gan_and_a_column_an_iteration():
     for row, fit in zip(rows, FITS.values(), strict=True):
         for ax, iteration in zip(row, (1, 2), strict=True):
             np.testing.assert_allclose(ax.collections[1].get_offsets(), fit.samples[iteration][:20].numpy())
+    plt.close(rows[0][0].figure)
+
+
+def test_each_point_of_the_scatter_is_a_bin():
+    other = ReliabilityTable.from_logits(2 * LOGITS, LABELS, n_bins=100)
+    ax = plots.accuracy_confidence_scatter({"ours": TABLE, "theirs": other})
+    for points, table in zip(ax.collections, (TABLE, other), strict=True):
+        filled = table.bin_count > 0
+        places = np.stack([table.bin_confidence[filled], table.bin_accuracy[filled]], axis=1)
+        np.testing.assert_allclose(points.get_offsets(), places)
+        shares = (points.get_sizes() - 4) / (points.get_sizes() - 4).sum()
+        np.testing.assert_allclose(shares, table.bin_count[filled] / table.n)
+    assert f"theirs: ECE {100 * other.ece():.2f} % (100 bins)" in texts(ax)
+    plt.close(ax.figure)
+
+
+def test_histograms_of_several_models_hold_shares_of_all_samples():
+    scores = {"ERM": [0.05, 0.95, 1.0, 0.0], "Mixup": max_probability(LOGITS[:300])}
+    ax = plots.confidence_histograms(scores, n_bins=10)
+    filled = [patch.get_data() for patch in ax.patches[::2]]
+    assert filled[0].values.tolist() == [0.5, *[0] * 8, 0.5]
+    assert [values.values.sum() for values in filled] == pytest.approx([1, 1])
+    assert filled[0].edges == pytest.approx(np.linspace(0, 1, 11))
+    assert "ERM: mean 50.0 % | Mixup: mean" in texts(ax)
+    plt.close(ax.figure)
+
+
+def test_bars_stand_in_groups_with_their_intervals():
+    ax = plots.method_bars(ESTIMATES, name="ECE", percent=True)
+    bars, intervals = ax.containers[::2], ax.containers[1::2]
+    assert [bar.get_label() for bar in bars] == ["ERM", "Mixup"]
+    assert [[patch.get_height() for patch in bar] for bar in bars] == [[0.06], [0.02, 0.05]]
+    places = [[patch.get_x() + patch.get_width() / 2 for patch in bar] for bar in bars]
+    assert places == [pytest.approx([-0.2]), pytest.approx([0.2, 1.2])]  # wine has no ERM, and leaves its place free
+    ends = [segment[:, 1].tolist() for bar in intervals for segment in bar[2][0].get_segments()]
+    assert np.array(ends) == pytest.approx(np.array([[0.05, 0.08], [0.01, 0.04], [0.05, 0.05]]))
+    assert [tick.get_text() for tick in ax.get_xticklabels()] == ["digits", "wine"]
+    assert ax.get_ylabel() == "ECE"
+    assert ax.yaxis.get_major_formatter()(0.02, 0) == "2 %"
+    plt.close(ax.figure)
+
+
+def test_a_sweep_puts_every_alpha_in_order():
+    ax = plots.alpha_sweep(SWEEP, name="error")
+    assert [tick.get_text() for tick in ax.get_xticklabels()] == ["0", "0.2", "32", "inf"]
+    lines = {container.get_label(): container for container in ax.containers}
+    assert lines["ECE"][0].get_xydata().tolist() == [[0, 0.06], [1, 0.02], [3, 0.1]]
+    assert lines["OE"][0].get_xydata().tolist() == [[1, 0.01], [2, 0.0]]
+    assert lines["ECE"][2][0].get_segments()[1][:, 1] == pytest.approx([0.01, 0.04])
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("α", "error")
+    plt.close(ax.figure)
+
+
+def test_curves_of_several_runs_and_the_mean_over_seeds():
+    ax = plots.training_curves(HISTORIES)
+    erm, mixup = ax.lines
+    assert erm.get_xydata().tolist() == [[1, 2.0], [2, 1.0], [3, pytest.approx(2 / 3)]]
+    assert mixup.get_xydata().tolist() == [[2, 3.0], [3, 4.0]]  # where both seeds were measured: the mean
+    band = ax.collections[0].get_paths()[0].vertices
+    assert band[band[:, 0] == 2, 1].min() == 2
+    assert band[band[:, 0] == 2, 1].max() == 4
+    assert texts(ax) == "ERM | Mixup (2 seeds)"
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("epoch", "nll")
+    by_step = plots.training_curves({"ERM": HISTORIES["ERM"]}, name="loss", by="step", log=True, ax=ax)
+    assert by_step.lines[-1].get_xdata().tolist() == [10, 20, 30]
+    assert ax.get_yscale() == "log"
+    plt.close(ax.figure)
+
+
+def test_rows_of_densities_are_models_by_the_epochs_that_all_have():
+    rows = plots.accuracy_confidence_rows(EPOCHS, group_size=50)
+    assert [ax.get_title() for ax in rows[0]] == ["epoch 1", "epoch 5"]
+    assert [row[0].get_ylabel() for row in rows] == ["ERM\naccuracy", "Mixup\naccuracy"]
+    assert len({ax.get_xlim() for row in rows for ax in row}) == 1
+    for row, run in zip(rows, EPOCHS.values(), strict=True):
+        for ax, epoch in zip(row, (1, 5), strict=True):
+            accuracy, confidence = plots.group_means(LABELS, logits=run[epoch][1], group_size=50)
+            assert ax.lines[-1].get_xydata()[0] == pytest.approx([confidence.mean(), accuracy.mean()])
     plt.close(rows[0][0].figure)

@@ -1,6 +1,6 @@
-"""Figures of calibration and of robustness. Each takes `ax=`, draws on it (or on a new figure) and returns it.
+"""Figures of calibration, comparisons and robustness: each takes `ax=`, draws there or on a new figure, and returns it.
 
-Those of several panels (`decision_boundaries`, `gan_panels`) take and return `axes` instead.
+Those of many panels (`accuracy_confidence_rows`, `decision_boundaries`, `gan_panels`) take and return `axes` instead.
 
     ax = plots.reliability_diagram(ReliabilityTable.from_logits(logits, labels))
     ax.figure.savefig("reliability.pdf")
@@ -22,9 +22,9 @@ from scipy.special import betainc
 from torch import Tensor
 
 from vicinal._arrays import as_labels, as_matrix
-from vicinal._checks import choice, integer, number, require
+from vicinal._checks import ArgumentError, choice, integer, number, require
 from vicinal._typing import Model
-from vicinal.metrics import OODReport, ReliabilityTable, RiskCoverage
+from vicinal.metrics import Estimate, OODReport, ReliabilityTable, RiskCoverage
 from vicinal.metrics._predictions import open_predictions
 from vicinal.objectives.forward import call
 from vicinal.probes.base import device_of, probing
@@ -37,24 +37,43 @@ if TYPE_CHECKING:
 
 __all__ = [
     "accuracy_confidence_density",
+    "accuracy_confidence_rows",
+    "accuracy_confidence_scatter",
+    "alpha_sweep",
     "between_curves",
     "confidence_histogram",
+    "confidence_histograms",
     "decision_boundaries",
     "gan_panels",
     "label_entropy",
+    "method_bars",
     "reliability_diagram",
     "risk_coverage_curve",
     "score_histogram",
+    "training_curves",
 ]
 
 _BLUE, _RED, _GREEN, _PINK, _ORANGE, _SKY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"
+_COLOURS = (_BLUE, _RED, _GREEN, _PINK, _ORANGE, _SKY)
 _INK, _GREY, _PALE = "#222222", "#8A8A8A", "#9CC4E1"
+_DASHES = (0, (4, 3))
+#: Of the box around a note.
+_PAPER: dict[str, Any] = {
+    "facecolor": "white",
+    "edgecolor": "#CCCCCC",
+    "linewidth": 0.6,
+    "boxstyle": "round,pad=0.35",
+    "alpha": 0.9,
+}
 
 Floats = NDArray[np.float64]
 
 
+# One model's calibration
+
+
 def reliability_diagram(
-    table: ReliabilityTable, *, confidence: float = 0.95, counts: bool = True, ax: Axes | None = None
+    table: ReliabilityTable, *, level: float = 0.95, counts: bool = True, ax: Axes | None = None
 ) -> Axes:
     """Draw the accuracy of each confidence bin against the diagonal a calibrated model would follow.
 
@@ -65,8 +84,8 @@ def reliability_diagram(
     ----------
     table : ReliabilityTable
         Of equal-width or equal-mass bins.
-    confidence : float
-        Of the intervals; 0 draws none.
+    level : float
+        Coverage of the intervals; 0 draws none.
     counts : bool
         Draw how the samples are spread over the bins, above the diagram.
     ax : matplotlib Axes, optional
@@ -77,39 +96,39 @@ def reliability_diagram(
     DeGroot & Fienberg (1983), The Comparison and Evaluation of Forecasters; Guo et al. (2017), On Calibration of
     Modern Neural Networks, Figure 1; Wilson (1927) for the interval.
     """
-    level = number("confidence", confidence, low=0, high=1)
-    _check_table(table)
+    level = number("level", level, low=0, high=1)
+    _check_table("table", table)
     ax = _axes(ax, (4.2, 4.8 if counts else 4.2))
-    held = table.bin_count > 0
-    left, widths = table.edges[:-1][held], np.diff(table.edges)
-    accuracy, gap = table.bin_accuracy[held], (table.bin_confidence - table.bin_accuracy)[held]
-    bars: dict[str, Any] = {"align": "edge", "width": widths[held]}
+    filled = table.bin_count > 0
+    left, widths = table.edges[:-1][filled], np.diff(table.edges)
+    accuracy, gap = table.bin_accuracy[filled], (table.bin_confidence - table.bin_accuracy)[filled]
+    bars: dict[str, Any] = {"align": "edge", "width": widths[filled]}
     ax.bar(left, accuracy, **bars, color=_PALE, edgecolor="white", lw=0.6, label="accuracy")
     ax.bar(left, gap, **bars, bottom=accuracy, fc=_RED + "28", ec=_RED, hatch="////", lw=0.7, label="gap to confidence")
     if level > 0:
-        low, high = (bound[held] for bound in table.bin_interval(level))
+        low, high = (bound[filled] for bound in table.bin_interval(level))
         name = f"{100 * level:g} % interval"
         ax.bar(left, high - low, **bars, bottom=low, color=_INK, alpha=0.25, lw=0, label=name)
-        ax.hlines(accuracy, left, left + widths[held], color=_INK, lw=1.1)
-    ax.plot([0, 1], [0, 1], ls=(0, (4, 3)), color=_GREY, lw=1.2, label="perfect calibration")
-    ax.set(xlim=(0, 1), ylim=(0, 1), xlabel="confidence", ylabel="accuracy")
-    ax.set_aspect("equal")
-    _tidy(ax)
+        ax.hlines(accuracy, left, left + widths[filled], color=_INK, lw=1.1)
+    _diagonal(ax, label="perfect calibration")
+    ax.set(xlim=(0, 1), ylim=(0, 1))
     ax.legend(loc="upper left", fontsize="small", handlelength=1.4, edgecolor="none", framealpha=0.85)
-    note = f"ECE {100 * table.ece():.2f} % ({table.n_bins} bins)\nn = {table.n:,}"
-    ax.text(
-        0.97, 0.04, note, transform=ax.transAxes, ha="right", va="bottom", fontsize="small", color=_INK, bbox=_PAPER
-    )
+    _note(ax, f"ECE {100 * table.ece():.2f} % ({table.n_bins} bins)\nn = {table.n:,}", corner="lower right")
     if counts:
-        strip = ax.inset_axes((0, 1.03, 1, 0.16), sharex=ax)
-        share = table.bin_count / table.n
-        strip.bar(table.edges[:-1], share, widths, align="edge", color=_GREY, edgecolor="white", lw=0.6)
-        strip.tick_params(labelbottom=False)
-        strip.set_ylabel("samples", fontsize="small")
-        strip.set_yticks([float(share.max())])
-        strip.yaxis.set_major_formatter(_percent())
-        _tidy(strip)
+        _count_strip(ax, table)
     return ax
+
+
+def _count_strip(ax: Axes, table: ReliabilityTable) -> None:
+    """Draw the share of samples in each bin in a strip above the axes."""
+    strip = ax.inset_axes((0, 1.03, 1, 0.16), sharex=ax)
+    share = table.bin_count / table.n
+    strip.bar(table.edges[:-1], share, np.diff(table.edges), align="edge", color=_GREY, edgecolor="white", lw=0.6)
+    strip.tick_params(labelbottom=False)
+    strip.set_ylabel("samples", fontsize="small")
+    strip.set_yticks([float(share.max())])
+    strip.yaxis.set_major_formatter(_percent())
+    _tidy(strip)
 
 
 def confidence_histogram(table: ReliabilityTable, *, ax: Axes | None = None) -> Axes:
@@ -122,7 +141,7 @@ def confidence_histogram(table: ReliabilityTable, *, ax: Axes | None = None) -> 
     ----------
     Guo et al. (2017), On Calibration of Modern Neural Networks, Figure 1, top.
     """
-    _check_table(table)
+    _check_table("table", table)
     ax = _axes(ax, (4.6, 3.2))
     widths, share = np.diff(table.edges), table.bin_count / table.n
     equal = np.allclose(widths, widths[0])
@@ -135,7 +154,7 @@ def confidence_histogram(table: ReliabilityTable, *, ax: Axes | None = None) -> 
     if equal:
         ax.yaxis.set_major_formatter(_percent())
     _tidy(ax)
-    ax.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, fontsize="small", frameon=False, borderaxespad=0.2)
+    _legend_above(ax)
     return ax
 
 
@@ -164,24 +183,383 @@ def accuracy_confidence_density(
     Thulasidasan et al. (2019), On Mixup Training, Figure 1.
     """
     accuracy, confidence = group_means(labels, logits=logits, probs=probs, group_size=group_size)
-    low = math.floor(20 * max(min(accuracy.min(), confidence.min()) - 0.05, 0)) / 20
-    high = math.ceil(20 * min(max(accuracy.max(), confidence.max()) + 0.05, 1)) / 20
-    grid = np.linspace(low, high, 200)
+    ax = _axes(ax, (4.2, 4.2))
+    _draw_density(ax, accuracy, confidence, _reach([accuracy, confidence]))
+    note = f"accuracy {100 * accuracy.mean():.1f} %\nmean confidence {100 * confidence.mean():.1f} %"
+    _note(ax, note, corner="upper left")
+    corner: dict[str, Any] = {"transform": ax.transAxes, "fontsize": "small", "ha": "right", "va": "bottom"}
+    ax.text(0.97, 0.03, "over-confident", color=_GREY, style="italic", zorder=0, **corner)
+    return ax
+
+
+def accuracy_confidence_rows(
+    predictions: Mapping[str, Mapping[float, tuple[Any, Any]]],
+    *,
+    group_size: int = 100,
+    axes: Sequence[Sequence[Axes]] | None = None,
+) -> list[list[Axes]]:
+    """Draw how accuracy and confidence move together in training: a row for each model, a column for each epoch.
+
+    Every panel is the density of `accuracy_confidence_density`, all on the same scale. A cloud that wanders to the
+    right of the diagonal is a network that becomes over-confident.
+
+    Parameters
+    ----------
+    predictions : mapping
+        By the name of the model and by epoch: labels `[N]` and logits `[N, K]`. Epochs that all models have are drawn.
+    group_size : int
+        Samples in a group.
+    axes : rows of matplotlib Axes, optional
+        Where to draw; a new figure by default.
+
+    References
+    ----------
+    Thulasidasan et al. (2019), On Mixup Training, Figure 1.
+    """
+    runs = _named("predictions", predictions, Mapping, "a mapping from epochs to labels and logits")
+    epochs = sorted(set.intersection(*(set(run) for run in runs.values())))
+    if not epochs:
+        raise ValueError("predictions have no epoch in common: there is nothing to draw")
+    means = {
+        (name, epoch): group_means(run[epoch][0], logits=run[epoch][1], group_size=group_size)
+        for name, run in runs.items()
+        for epoch in epochs
+    }
+    reach = _reach([values for pair in means.values() for values in pair])
+    rows = _panels(axes, len(runs), len(epochs), size=1.9, what="models and epochs")
+    for row, name in zip(rows, runs, strict=True):
+        for ax, epoch in zip(row, epochs, strict=True):
+            _draw_density(ax, *means[name, epoch], reach)
+            ax.label_outer()
+            if row is rows[0]:
+                ax.set_title(f"epoch {epoch:g}", fontsize="small")
+        row[0].set_ylabel(f"{name}\naccuracy")
+    return rows
+
+
+def _draw_density(ax: Axes, accuracy: Floats, confidence: Floats, reach: tuple[float, float]) -> None:
+    """Shade the kernel density of points, and mark their mean."""
+    grid = np.linspace(*reach, 200)
     density = _kernel(grid, accuracy) @ _kernel(grid, confidence).T  # rows: accuracy, columns: confidence
     levels = _mass_levels(density, (0.95, 0.8, 0.6, 0.4, 0.2))
     shades = ["#DCE9F3", "#B3D0E5", "#7FB2D6", "#3F8FC3", _BLUE][-len(levels) :]
-    ax = _axes(ax, (4.2, 4.2))
     ax.contourf(grid, grid, density, levels=[*levels, 2 * density.max()], colors=shades)
-    ax.plot([0, 1], [0, 1], ls=(0, (4, 3)), color=_GREY, lw=1.2)
+    _diagonal(ax)
     ax.plot(confidence.mean(), accuracy.mean(), marker="+", ms=9, mew=1.8, color="white")
-    note = f"accuracy {100 * accuracy.mean():.1f} %\nmean confidence {100 * confidence.mean():.1f} %"
-    corners: dict[str, Any] = {"transform": ax.transAxes, "fontsize": "small"}
-    ax.text(0.03, 0.97, note, ha="left", va="top", color=_INK, bbox=_PAPER, **corners)
-    ax.text(0.97, 0.03, "over-confident", ha="right", va="bottom", color=_GREY, style="italic", zorder=0, **corners)
-    ax.set(xlim=(low, high), ylim=(low, high), xlabel="confidence", ylabel="accuracy")
-    ax.set_aspect("equal")
-    _tidy(ax)
+    ax.set(xlim=reach, ylim=reach)
+
+
+def _reach(values: Sequence[Floats]) -> tuple[float, float]:
+    """Return limits of an axis of shares: a little more than the values, at twentieths."""
+    low, high = min(float(v.min()) for v in values), max(float(v.max()) for v in values)
+    return math.floor(20 * max(low - 0.05, 0)) / 20, math.ceil(20 * min(high + 0.05, 1)) / 20
+
+
+def group_means(labels: Any, *, logits: Any = None, probs: Any = None, group_size: int = 100) -> tuple[Floats, Floats]:
+    """Return the accuracy and the mean confidence of each group of `group_size` samples, `[N // group_size]` each."""
+    predictions = open_predictions(labels, logits, probs)
+    size = integer("group_size", group_size, low=1)
+    groups = len(predictions) // size
+    if groups < 2:
+        raise ValueError(f"group_size must leave at least 2 groups of the {len(predictions)} samples, got {group_size}")
+    each = np.concatenate([np.stack([chunk.correct, chunk.confidence]) for chunk in predictions.chunks()], axis=1)
+    accuracy, confidence = each[:, : groups * size].reshape(2, size, groups).mean(axis=1, dtype=np.float64)
+    return accuracy, confidence
+
+
+def _kernel(grid: Floats, points: Floats) -> Floats:
+    """Gaussian kernels `[len(grid), len(points)]`; a bandwidth of at least 0.004, as all points may be equal."""
+    width = max(float(points.std(ddof=1)) * len(points) ** (-1 / 6), 0.004)  # Scott's rule in two dimensions
+    kernels: Floats = np.exp(-0.5 * ((grid[:, None] - points) / width) ** 2)
+    return kernels
+
+
+def _mass_levels(density: Floats, masses: tuple[float, ...]) -> list[float]:
+    """Return the density at the border of the smallest regions that contain these shares of it, ascending."""
+    order = np.sort(density, axis=None)[::-1]
+    mass_within = np.cumsum(order) / order.sum()
+    return sorted({float(order[np.searchsorted(mass_within, mass)]) for mass in masses})
+
+
+# Several models
+
+
+def accuracy_confidence_scatter(
+    tables: ReliabilityTable | Mapping[str, ReliabilityTable], *, ax: Axes | None = None
+) -> Axes:
+    """Draw each confidence bin as a point, its accuracy against its mean confidence, for one model or several.
+
+    The area of a point is the share of the samples in its bin. Points below the diagonal are over-confident. The paper
+    does not say what a point is; bins of confidence (100 in its authors' code) fit its figure.
+
+    Parameters
+    ----------
+    tables : ReliabilityTable, or several by the name of the model
+        Of any bins; many narrow ones look like the paper's.
+    ax : matplotlib Axes, optional
+        Where to draw; a new figure by default.
+
+    References
+    ----------
+    Thulasidasan et al. (2019), On Mixup Training, Figure 2 (a–d).
+    """
+    models = tables if isinstance(tables, Mapping) else {"": tables}
+    for table in _named("tables", models).values():
+        _check_table("tables", table)
+    ax = _axes(ax, (4.2, 4.2))
+    _diagonal(ax)
+    for (name, table), colour in zip(models.items(), _colours(models), strict=True):
+        filled = table.bin_count > 0
+        area = 600 * table.bin_count[filled] / table.n + 4
+        ece = f"ECE {100 * table.ece():.2f} % ({table.n_bins} bins)"
+        places = table.bin_confidence[filled], table.bin_accuracy[filled]
+        ax.scatter(*places, s=area, color=colour, alpha=0.6, lw=0, label=f"{name}: {ece}" if name else ece)
+    ax.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
+    legend = ax.legend(loc="upper left", fontsize="small", edgecolor="none", framealpha=0.85)
+    for handle in legend.legend_handles:
+        handle.set_sizes([30.0])  # type: ignore[union-attr]
     return ax
+
+
+def confidence_histograms(confidences: Mapping[str, Any], *, n_bins: int = 20, ax: Axes | None = None) -> Axes:
+    """Draw how the winning probabilities of several models are distributed, in one axis.
+
+    Labels are not needed, so the samples may come from anywhere: on inputs that look like nothing in the training
+    set, or on noise, a model that knows its limits keeps to the left.
+
+    Parameters
+    ----------
+    confidences : mapping
+        By the name of the model: the highest probability of each sample, `[N]`, as `max_probability` returns it.
+    n_bins : int
+        Bins over [0, 1].
+    ax : matplotlib Axes, optional
+        Where to draw; a new figure by default.
+
+    References
+    ----------
+    Thulasidasan et al. (2019), On Mixup Training, Figure 8.
+    """
+    edges = np.linspace(0, 1, integer("n_bins", n_bins, low=1) + 1)
+    models = {name: np.asarray(values, np.float64) for name, values in _named("confidences", confidences).items()}
+    for name, values in models.items():
+        if values.ndim != 1 or not len(values) or not ((values >= 0) & (values <= 1)).all():
+            raise ValueError(f"confidences must be probabilities [N] for each model, got {name!r}: {values!r}")
+    ax = _axes(ax, (4.6, 3.2))
+    for (name, values), colour in zip(models.items(), _colours(models), strict=True):
+        shares = np.histogram(values, edges)[0] / len(values)
+        ax.stairs(shares, edges, fill=True, color=colour, alpha=0.15)
+        ax.stairs(shares, edges, color=colour, lw=1.4, label=f"{name}: mean {100 * values.mean():.1f} %")
+    ax.set(xlim=(0, 1), xlabel="confidence", ylabel="share of samples")
+    ax.set_ylim(bottom=0)
+    ax.yaxis.set_major_formatter(_percent())
+    _tidy(ax)
+    _legend_above(ax)
+    return ax
+
+
+def method_bars(
+    figures: Mapping[str, Mapping[str, Estimate | float]],
+    *,
+    name: str,
+    percent: bool = False,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw a figure of several methods as bars with their intervals, in groups such as data sets.
+
+    Parameters
+    ----------
+    figures : mapping
+        By the name of the group and by method: an `Estimate`, or a number, which has no interval. A group may lack
+        methods that others have.
+    name : str
+        What the figure is: the label of the axis.
+    percent : bool
+        Write the axis in per cent.
+    ax : matplotlib Axes, optional
+        Where to draw; a new figure by default.
+
+    References
+    ----------
+    Thulasidasan et al. (2019), On Mixup Training, Figures 2 (e, f), 3, 4 and 6.
+    """
+    groups = _named("figures", figures, Mapping, "a mapping from methods to estimates")
+    methods = list(dict.fromkeys(method for group in groups.values() for method in group))
+    _estimates("figures", groups)
+    ax = _axes(ax, (max(4.6, 0.9 + 0.32 * len(groups) * (len(methods) + 1)), 3.2))
+    width = 0.8 / max(len(methods), 1)
+    for i, (method, colour) in enumerate(zip(methods, _colours(methods), strict=True)):
+        places = [k for k, group in enumerate(groups.values()) if method in group]
+        value, below, above = _error_bars(group[method] for group in groups.values() if method in group)
+        x = np.array(places) + (i - (len(methods) - 1) / 2) * width
+        ax.bar(x, value, 0.92 * width, color=colour, alpha=0.8, label=method)
+        ax.errorbar(x, value, (below, above), fmt="none", ecolor=_INK, elinewidth=1.1, capsize=2.5)
+    ax.set_xticks(range(len(groups)), list(groups))
+    _finish(ax, name, percent)
+    ax.grid(False, axis="x")
+    return ax
+
+
+def alpha_sweep(
+    figures: Mapping[str, Mapping[float, Estimate | float]],
+    *,
+    name: str,
+    percent: bool = False,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw a figure against mixup's α, a line with intervals for each data set or network.
+
+    The values of α stand at equal distances, so that 0 (no mixing), 0.1 and 32 fit in one figure.
+
+    Parameters
+    ----------
+    figures : mapping
+        By the name of the line and by α: an `Estimate`, or a number, which has no interval.
+    name : str
+        What the figure is: the label of the axis.
+    percent : bool
+        Write the axis in per cent.
+    ax : matplotlib Axes, optional
+        Where to draw; a new figure by default.
+
+    References
+    ----------
+    Thulasidasan et al. (2019), On Mixup Training, Figure 2 (h–j).
+    """
+    lines = _named("figures", figures, Mapping, "a mapping from alpha to estimates")
+    alphas = sorted({number("alpha", a, low=0, infinite=True) for line in lines.values() for a in line})
+    _estimates("figures", lines)
+    ax = _axes(ax, (4.6, 3.2))
+    for (label, line), colour in zip(lines.items(), _colours(lines), strict=True):
+        x = [alphas.index(float(a)) for a in sorted(line)]
+        value, below, above = _error_bars(line[a] for a in sorted(line))
+        ax.errorbar(x, value, (below, above), color=colour, lw=1.6, marker="o", ms=4, capsize=2.5, label=label)
+    ax.set_xticks(range(len(alphas)), [f"{a:g}" for a in alphas])
+    ax.set_xlabel("α")
+    _finish(ax, name, percent)
+    return ax
+
+
+def training_curves(
+    runs: Mapping[str, Sequence[Any]],
+    *,
+    name: str = "val_nll",
+    by: str = "epoch",
+    log: bool = False,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw a figure of several runs over training: a line for each, or their mean over seeds with the range.
+
+    Parameters
+    ----------
+    runs : mapping
+        By the name of the line: a history (the lines of `metrics.jsonl`, as `FitResult` and `Outcome` have them), or a
+        list of histories with other seeds, of which the mean is drawn and the range shaded where all were measured.
+    name : str
+        Which entry of the lines: `"val_nll"`, `"val_ece"`, `"loss"`, … Lines without it are passed over.
+    by : str
+        What the horizontal axis is: `"epoch"` or `"step"`.
+    log : bool
+        Draw on a logarithmic scale.
+    ax : matplotlib Axes, optional
+        Where to draw; a new figure by default.
+
+    References
+    ----------
+    Zhang et al. (2018), mixup, Figure 3; Zhang & Vaidya (2021), MixUp Training Leads to Reduced Overfitting and
+    Improved Calibration for the Transformer Architecture, Figure 2; Thulasidasan et al. (2019), On Mixup Training,
+    Figure 7.
+    """
+    choice("by", by, ("epoch", "step"))
+    curves = {label: _mean_curve(label, histories, name, by) for label, histories in _named("runs", runs).items()}
+    ax = _axes(ax, (4.6, 3.2))
+    for (label, (x, values)), colour in zip(curves.items(), _colours(curves), strict=True):
+        if len(values) > 1:
+            ax.fill_between(x, values.min(0), values.max(0), color=colour, alpha=0.18, lw=0)
+        seeds = f" ({len(values)} seeds)" if len(values) > 1 else ""
+        ax.plot(x, values.mean(0), color=colour, lw=1.6, label=f"{label}{seeds}")
+    ax.set(xlabel=by, yscale="log" if log else "linear")
+    _finish(ax, name.removeprefix("val_").replace("_", " "), percent=False)
+    return ax
+
+
+def _mean_curve(label: str, histories: Sequence[Any], name: str, by: str) -> tuple[Floats, Floats]:
+    """Return where all histories were measured, `[T]`, and what, `[seeds, T]`."""
+    several = histories if histories and not isinstance(histories[0], Mapping) else [histories]
+    measured = [{line[by]: float(line[name]) for line in history if line.get(name) is not None} for history in several]
+    shared = sorted(set.intersection(*(set(curve) for curve in measured)))
+    if not shared:
+        entries = sorted({entry for history in several for line in history for entry in line})
+        raise ArgumentError("name", name, f"an entry that the runs {label!r} share", hint=f"; there are {entries}")
+    return np.array(shared, np.float64), np.array([[curve[x] for x in shared] for curve in measured])
+
+
+def _estimates(argument: str, groups: Mapping[str, Mapping[Any, Any]]) -> None:
+    """Refuse groups that are empty, or that hold something else than figures."""
+    for group in groups.values():
+        for figure in group.values():
+            if not isinstance(figure, Estimate):
+                number(argument, figure)
+    if not any(groups.values()):
+        raise ValueError(f"{argument} is empty: there is nothing to draw")
+
+
+def _error_bars(figures: Iterable[Estimate | float]) -> tuple[Floats, Floats, Floats]:
+    """Return values and the lengths of their bars below and above; a number has none."""
+    rows = [(f.value, f.value - f.low, f.high - f.value) if isinstance(f, Estimate) else (f, 0, 0) for f in figures]
+    value, below, above = np.array(rows, np.float64).reshape(-1, 3).T
+    return value, below.clip(min=0), above.clip(min=0)
+
+
+def risk_coverage_curve(
+    curve: RiskCoverage | Mapping[str, RiskCoverage], *, level: float = 0.95, ax: Axes | None = None
+) -> Axes:
+    """Draw the share of wrong predictions among the most confident, against how many are accepted.
+
+    A good confidence keeps the curve low until late; one that knows nothing is flat at the error rate. The area below
+    is AURC. The dashed line is the best order of as many errors, in which all right predictions come first: what lies
+    between the two is the excess AURC.
+
+    Parameters
+    ----------
+    curve : RiskCoverage, or several by name
+        Of `risk_coverage`. The dashed line is drawn for a single one.
+    level : float
+        Coverage of AURC's interval in the legend; 0 prints none.
+    ax : matplotlib Axes, optional
+        Where to draw; a new figure by default.
+
+    References
+    ----------
+    Geifman, Uziel & El-Yaniv (2019), Bias-Reduced Uncertainty Estimation for Deep Neural Classifiers, Figure 1.
+    """
+    level = number("level", level, low=0, high=1)
+    curves = _named("curve", curve if isinstance(curve, Mapping) else {"": curve}, RiskCoverage, "a RiskCoverage")
+    ax = _axes(ax, (4.6, 3.4))
+    top = 0.0
+    for (name, one), colour in zip(curves.items(), _colours(curves), strict=True):
+        estimate = f"AURC {one.aurc_estimate(level)}" if level > 0 else f"AURC {one.aurc:.4f}"
+        # A step for each rule, over the share that it adds, whose area is AURC; of many rules 2,000 look the same.
+        many = len(one.levels) > 2000
+        shown = np.unique(np.searchsorted(one.coverage, np.linspace(0, 1, 2001)[1:])) if many else slice(None)
+        edges = np.concatenate([[0.0], one.coverage[shown]])
+        label = f"{name}: {estimate}" if name else estimate
+        ax.stairs(one.risk[shown], edges, baseline=None, color=colour, lw=1.6, label=label)
+        settled = one.risk[one.coverage >= min(0.05, one.coverage[-1])]  # the first few samples jump
+        top = max(top, float(settled.max()))
+        if len(curves) == 1:
+            grid = np.linspace(0, 1, 401)[1:]
+            best = np.maximum(grid - (1 - float(one.risk[-1])), 0) / grid
+            ax.plot(grid, best, ls=_DASHES, color=_GREY, lw=1.2, label=f"best order, excess {one.excess_aurc:.4f}")
+    ax.set(xlim=(0, 1), ylim=(0, min(1.15 * top, 1.02) or 0.05), xlabel="coverage", ylabel="risk")
+    ax.xaxis.set_major_formatter(_percent())
+    ax.yaxis.set_major_formatter(_percent())
+    _tidy(ax)
+    _legend_above(ax, ncols=1)
+    return ax
+
+
+# Mixed labels
 
 
 def label_entropy(alpha: float | Iterable[float], *, n_bins: int = 40, ax: Axes | None = None) -> Axes:
@@ -209,8 +587,7 @@ def label_entropy(alpha: float | Iterable[float], *, n_bins: int = 40, ax: Axes 
         raise ValueError("alpha is empty: there is nothing to draw")
     edges = math.log(2) * np.linspace(0, 1, integer("n_bins", n_bins, low=1) + 1)
     ax = _axes(ax, (4.6, 3.2))
-    for i, a in enumerate(alphas):
-        colour = (_BLUE, _RED, _GREEN, _PINK, _ORANGE, _SKY)[i % 6]
+    for a, colour in zip(alphas, _colours(alphas), strict=True):
         mass = np.diff(entropy_cdf(edges, a), prepend=0.0)[1:]
         mass[0] += entropy_cdf(edges[:1], a)[0]
         if len(alphas) == 1:
@@ -220,15 +597,7 @@ def label_entropy(alpha: float | Iterable[float], *, n_bins: int = 40, ax: Axes 
     ax.set(yscale="log", ylim=(1e-4, 1))
     ax.yaxis.set_major_formatter(_percent())
     _tidy(ax)
-    ax.legend(
-        loc="lower left",
-        bbox_to_anchor=(0, 1),
-        ncols=6,
-        fontsize="small",
-        frameon=False,
-        handlelength=1.2,
-        columnspacing=1.2,
-    )
+    _legend_above(ax, ncols=6, handlelength=1.2, columnspacing=1.2)
     return ax
 
 
@@ -251,67 +620,39 @@ def entropy_cdf(entropy: Floats, alpha: float) -> Floats:
     return np.where(full, 1.0, 2 * betainc(alpha, alpha, low))
 
 
-def group_means(labels: Any, *, logits: Any = None, probs: Any = None, group_size: int = 100) -> tuple[Floats, Floats]:
-    """Return the accuracy and the mean confidence of each group of `group_size` samples, `[N // group_size]` each."""
-    held = open_predictions(labels, logits, probs)
-    size = integer("group_size", group_size, low=1)
-    groups = len(held) // size
-    if groups < 2:
-        raise ValueError(f"group_size must leave at least 2 groups of the {len(held)} samples, got {group_size}")
-    each = np.concatenate([np.stack([chunk.correct, chunk.confidence]) for chunk in held.chunks()], axis=1)
-    accuracy, confidence = each[:, : groups * size].reshape(2, size, groups).mean(axis=1, dtype=np.float64)
-    return accuracy, confidence
-
-
-def _check_table(table: ReliabilityTable) -> None:
-    if not isinstance(table, ReliabilityTable):
-        raise TypeError(f"table must be a ReliabilityTable, got {type(table).__name__}")
-    if table.n == 0:
-        raise ValueError("table is empty: there is nothing to draw")
-
-
-def _kernel(grid: Floats, points: Floats) -> Floats:
-    """Gaussian kernels `[len(grid), len(points)]`; a bandwidth of at least 0.004, as all points may be equal."""
-    width = max(float(points.std(ddof=1)) * len(points) ** (-1 / 6), 0.004)  # Scott's rule in two dimensions
-    kernels: Floats = np.exp(-0.5 * ((grid[:, None] - points) / width) ** 2)
-    return kernels
-
-
-def _mass_levels(density: Floats, masses: tuple[float, ...]) -> list[float]:
-    """Return the density at the border of the smallest regions that hold these shares of it, ascending."""
-    order = np.sort(density, axis=None)[::-1]
-    held = np.cumsum(order) / order.sum()
-    return sorted({float(order[np.searchsorted(held, mass)]) for mass in masses})
-
-
 def _entropy(lam: Floats) -> Floats:
     return -(lam * np.log(np.maximum(lam, 1e-300)) + (1 - lam) * np.log1p(-lam))
 
 
-def _axes(ax: Axes | None, size: tuple[float, float]) -> Axes:
-    if ax is not None:
-        return ax
-    _, ax = require("matplotlib.pyplot", "train").subplots(figsize=size, layout="constrained")
+# Robustness
+
+
+def score_histogram(report: OODReport, *, ax: Axes | None = None) -> Axes:
+    """Draw how the scores of in-distribution samples and of others are distributed, with AUROC and FPR.
+
+    Each histogram is of shares, so that sets of any size compare. Higher scores look more in-distribution.
+
+    References
+    ----------
+    Thulasidasan et al. (2019), On Mixup Training, Figure 8.
+    """
+    if not isinstance(report, OODReport):
+        raise TypeError(f"report must be an OODReport, got {type(report).__name__}")
+    ax = _axes(ax, (4.6, 3.2))
+    for counts, n, colour, name in (
+        (report.in_counts, report.n_in, _BLUE, "in-distribution"),
+        (report.out_counts, report.n_out, _RED, "out-of-distribution"),
+    ):
+        ax.stairs(counts / n, report.edges, fill=True, color=colour, alpha=0.25)
+        ax.stairs(counts / n, report.edges, color=colour, lw=1.4, label=f"{name} ({n:,})")
+    ax.set(xlim=(report.edges[0], report.edges[-1]), xlabel="score", ylabel="share of samples")
+    ax.set_ylim(bottom=0)
+    ax.yaxis.set_major_formatter(_percent())
+    _tidy(ax)
+    note = f"AUROC {report.auroc}\nFPR at {100 * report.tpr:g} % TPR {report.fpr_at_tpr}"
+    _note(ax, note, corner="upper left")
+    _legend_above(ax)
     return ax
-
-
-def _tidy(ax: Axes) -> None:
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.set_axisbelow(True)
-    ax.grid(True, color="#E6E6E6", lw=0.6)
-
-
-def _percent() -> Any:
-    return require("matplotlib.ticker", "train").FuncFormatter(lambda share, _: f"{100 * share:.3g} %")
-
-
-_PAPER: dict[str, Any] = {
-    "facecolor": "white",
-    "edgecolor": "#CCCCCC",
-    "linewidth": 0.6,
-    "boxstyle": "round,pad=0.35",
-    "alpha": 0.9,
-}
 
 
 def decision_boundaries(
@@ -324,7 +665,8 @@ def decision_boundaries(
 ) -> list[Axes]:
     """Draw what classifiers of the plane predict everywhere, one panel a model, and return the panels.
 
-    The colour is that of the predicted class, the paler the less sure (white is 1/K), and lines are where it changes.
+    The colour is that of the predicted class, the paler the lower its probability (white is 1/K); lines are where the
+    class changes.
     The models are left as they were: modes, gradients and generators.
 
     Parameters
@@ -352,15 +694,15 @@ def decision_boundaries(
     rim = 0.12 * (high - low).clamp(min=1e-6)
     xs, ys = (torch.linspace(float(a), float(b), side) for a, b in zip(low - rim, high + rim, strict=True))
     grid = torch.stack(torch.meshgrid(xs, ys, indexing="xy"), dim=-1).view(-1, 2)
-    shaded = {str(name): _probs_at(model, grid).view(side, side, -1).numpy() for name, model in models.items()}
+    shaded = {name: _probs_at(model, grid).view(side, side, -1).numpy() for name, model in models.items()}
     panels = _panels(axes, 1, len(shaded), size=2.9, what="models")[0]
     extent = (float(xs[0]), float(xs[-1]), float(ys[0]), float(ys[-1]))
     for ax, (name, probs) in zip(panels, shaded.items(), strict=True):
         ax.imshow(_shades(probs), extent=extent, origin="lower", aspect="auto", interpolation="bilinear")
         for k in range(1 if probs.shape[2] == 2 else probs.shape[2]):
-            lead = probs[:, :, k] - np.delete(probs, k, axis=2).max(axis=2)
-            if lead.min() < 0 < lead.max():
-                ax.contour(xs.numpy(), ys.numpy(), lead, levels=[0.0], colors=[_INK], linewidths=0.9)
+            margin = probs[:, :, k] - np.delete(probs, k, axis=2).max(axis=2)
+            if margin.min() < 0 < margin.max():
+                ax.contour(xs.numpy(), ys.numpy(), margin, levels=[0.0], colors=[_INK], linewidths=0.9)
         for k in classes.unique().tolist():
             x1, x2 = places[classes == k].T.numpy()
             ax.scatter(x1, x2, s=9, color=_COLOURS[k % 6], edgecolors="white", linewidths=0.4, zorder=3)
@@ -369,13 +711,33 @@ def decision_boundaries(
     return panels
 
 
+def _probs_at(model: Model, grid: Tensor) -> Tensor:
+    """Return the probabilities `[B, K]` at points of the plane, on the CPU."""
+    with probing(model), torch.no_grad():
+        device = device_of(model)
+        logits = torch.cat([call(model, part.to(device)).float().cpu() for part in grid.split(4096)])
+    if logits.ndim != 2 or logits.shape[1] < 2:
+        raise ValueError(f"the model must return logits [B, K] with K of at least 2, got {list(logits.shape)}")
+    return logits.softmax(1)
+
+
+def _shades(probs: NDArray[Any]) -> Floats:
+    """Return the colour of the likeliest class, the whiter the lower its probability, `[H, W, 3]`."""
+    n_classes = probs.shape[2]
+    strength = (probs.max(axis=2) - 1 / n_classes) / (1 - 1 / n_classes)
+    hues = np.array([[int(c[i : i + 2], 16) / 255 for i in (1, 3, 5)] for c in _COLOURS])
+    colour = hues[probs.argmax(axis=2) % len(hues)]
+    shades: Floats = 1 - 0.55 * strength[:, :, None] * (1 - colour)
+    return np.clip(shades, 0, 1)
+
+
 def between_curves(curves: Mapping[str, BetweenCurves], *, what: str = "misses", ax: Axes | None = None) -> Axes:
     """Draw what models do along segments between training samples, with intervals.
 
     Parameters
     ----------
     curves : mapping
-        What `robustness.between_samples` returned, by the name of the model.
+        What `vicinal.probes.between_samples` returned, by the name of the model.
     what : str
         `"misses"` (the share of predictions that are neither label), `"gradient_norm"` or `"mean_confidence"`.
     ax : matplotlib Axes, optional
@@ -391,20 +753,17 @@ def between_curves(curves: Mapping[str, BetweenCurves], *, what: str = "misses",
         "mean_confidence": "mean confidence",
     }
     choice("what", what, tuple(names))
-    if not curves:
-        raise ValueError("curves is empty: there is nothing to draw")
-    drawn = {str(name): getattr(held, what) for name, held in curves.items()}
+    drawn = {name: getattr(curve, what) for name, curve in _named("curves", curves).items()}
     if any(curve is None for curve in drawn.values()):
         raise ValueError("the curves have no gradient norm: they were made with gradient='none'")
     ax = _axes(ax, (4.6, 3.2))
-    reach = [end for held in curves.values() for end in (held.lambdas.min(), held.lambdas.max())]
+    reach = [end for curve in curves.values() for end in (curve.lambdas.min(), curve.lambdas.max())]
     if min(reach) < 0 or max(reach) > 1:
         for edge in (0, 1):
-            ax.axvline(edge, color=_GREY, lw=1, ls=(0, (4, 3)))
-    for i, (name, held) in enumerate(curves.items()):
-        curve, colour = drawn[str(name)], _COLOURS[i % 6]
-        ax.fill_between(held.lambdas, curve.low, curve.high, color=colour, alpha=0.18, lw=0)
-        ax.plot(held.lambdas, curve.value, color=colour, lw=1.6, label=str(name))
+            ax.axvline(edge, color=_GREY, lw=1, ls=_DASHES)
+    for (name, curve), colour in zip(curves.items(), _colours(curves), strict=True):
+        ax.fill_between(curve.lambdas, drawn[name].low, drawn[name].high, color=colour, alpha=0.18, lw=0)
+        ax.plot(curve.lambdas, drawn[name].value, color=colour, lw=1.6, label=name)
     ax.set(xlabel="λ, the share of the first sample", ylabel=names[what])
     if what != "gradient_norm":
         ax.yaxis.set_major_formatter(_percent())
@@ -432,8 +791,7 @@ def gan_panels(
     Zhang et al. (2018), mixup, Figure 5.
     """
     n_points = integer("n_points", n_points, low=1)
-    if not fits:
-        raise ValueError("fits is empty: there is nothing to draw")
+    _named("fits", fits)
     shared = sorted(set.intersection(*(set(fit.samples) for fit in fits.values())))
     if not shared:
         raise ValueError("the fits have no iteration in common: keep samples at the same ones (keep_at)")
@@ -453,24 +811,37 @@ def gan_panels(
     return rows
 
 
-def _probs_at(model: Model, grid: Tensor) -> Tensor:
-    """Return the probabilities `[B, K]` at points of the plane, on the CPU."""
-    with probing(model), torch.no_grad():
-        device = device_of(model)
-        logits = torch.cat([call(model, part.to(device)).float().cpu() for part in grid.split(4096)])
-    if logits.ndim != 2 or logits.shape[1] < 2:
-        raise ValueError(f"the model must return logits [B, K] with K of at least 2, got {list(logits.shape)}")
-    return logits.softmax(1)
+# What the figures share
 
 
-def _shades(probs: NDArray[Any]) -> Floats:
-    """Return the colour of the likeliest class, whitened to the degree that the model is unsure, `[H, W, 3]`."""
-    n_classes = probs.shape[2]
-    sure = (probs.max(axis=2) - 1 / n_classes) / (1 - 1 / n_classes)
-    hues = np.array([[int(c[i : i + 2], 16) / 255 for i in (1, 3, 5)] for c in _COLOURS])
-    colour = hues[probs.argmax(axis=2) % len(hues)]
-    shades: Floats = 1 - 0.55 * sure[:, :, None] * (1 - colour)
-    return np.clip(shades, 0, 1)
+def _check_table(argument: str, table: object) -> None:
+    if not isinstance(table, ReliabilityTable):
+        raise TypeError(f"{argument} must be a ReliabilityTable, got {type(table).__name__}")
+    if table.n == 0:
+        raise ValueError(f"{argument} is empty: there is nothing to draw")
+
+
+def _named(argument: str, values: Mapping[str, Any], kind: type = object, what: str = "") -> dict[str, Any]:
+    """Return what is drawn by name: a mapping with at least one entry, all of one kind."""
+    if not isinstance(values, Mapping):
+        raise TypeError(f"{argument} must be a mapping from names, got {type(values).__name__}")
+    if not values:
+        raise ValueError(f"{argument} is empty: there is nothing to draw")
+    for value in values.values():
+        if not isinstance(value, kind):
+            raise TypeError(f"{argument} must be {what}, or several by name, got {type(value).__name__}")
+    return dict(values)
+
+
+def _colours(values: Sequence[Any] | Mapping[Any, Any]) -> list[str]:
+    return [_COLOURS[i % len(_COLOURS)] for i in range(len(values))]
+
+
+def _axes(ax: Axes | None, size: tuple[float, float]) -> Axes:
+    if ax is not None:
+        return ax
+    _, ax = require("matplotlib.pyplot", "train").subplots(figsize=size, layout="constrained")
+    return ax
 
 
 def _panels(axes: Any, n_rows: int, n_columns: int, *, size: float, what: str) -> list[list[Axes]]:
@@ -487,86 +858,40 @@ def _panels(axes: Any, n_rows: int, n_columns: int, *, size: float, what: str) -
     return [list(row) for row in given.reshape(n_rows, n_columns)]
 
 
-_COLOURS = (_BLUE, _RED, _GREEN, _PINK, _ORANGE, _SKY)
+def _tidy(ax: Axes) -> None:
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.set_axisbelow(True)
+    ax.grid(True, color="#E6E6E6", lw=0.6)
 
 
-def risk_coverage_curve(
-    curve: RiskCoverage | Mapping[str, RiskCoverage], *, confidence: float = 0.95, ax: Axes | None = None
-) -> Axes:
-    """Draw the share of wrong predictions among the surest, against how many are accepted.
-
-    A good confidence keeps the curve low until late; one that knows nothing is flat at the error rate. The area below
-    is AURC. The dashed line is the best order of as many errors, in which all right predictions come first: what lies
-    between the two is the excess AURC.
-
-    Parameters
-    ----------
-    curve : RiskCoverage, or several by name
-        Of `risk_coverage`. The dashed line is drawn for a single one.
-    confidence : float
-        Of AURC's interval in the legend; 0 prints none.
-    ax : matplotlib Axes, optional
-        Where to draw; a new figure by default.
-
-    References
-    ----------
-    Geifman, Uziel & El-Yaniv (2019), Bias-Reduced Uncertainty Estimation for Deep Neural Classifiers, Figure 1.
-    """
-    level = number("confidence", confidence, low=0, high=1)
-    curves = dict(curve) if isinstance(curve, Mapping) else {"": curve}
-    if not curves:
-        raise ValueError("curve is empty: there is nothing to draw")
-    for held in curves.values():
-        if not isinstance(held, RiskCoverage):
-            raise TypeError(f"curve must be a RiskCoverage, or several by name, got {type(held).__name__}")
-    ax = _axes(ax, (4.6, 3.4))
-    top = 0.0
-    for i, (name, held) in enumerate(curves.items()):
-        estimate = f"AURC {held.aurc_estimate(level)}" if level > 0 else f"AURC {held.aurc:.4f}"
-        label = f"{name}: {estimate}" if name else estimate
-        # A step for each rule, over the share that it adds, whose area is AURC; of many rules 2,000 look the same.
-        many = len(held.levels) > 2000
-        shown = np.unique(np.searchsorted(held.coverage, np.linspace(0, 1, 2001)[1:])) if many else slice(None)
-        edges = np.concatenate([[0.0], held.coverage[shown]])
-        ax.stairs(held.risk[shown], edges, baseline=None, color=_COLOURS[i % 6], lw=1.6, label=label)
-        settled = held.risk[held.coverage >= min(0.05, held.coverage[-1])]  # the first few samples jump
-        top = max(top, float(settled.max()))
-        if len(curves) == 1:
-            grid = np.linspace(0, 1, 401)[1:]
-            right = 1 - float(held.risk[-1])
-            best = np.maximum(grid - right, 0) / grid
-            ax.plot(grid, best, ls=(0, (4, 3)), color=_GREY, lw=1.2, label=f"best order, excess {held.excess_aurc:.4f}")
-    ax.set(xlim=(0, 1), ylim=(0, min(1.15 * top, 1.02) or 0.05), xlabel="coverage", ylabel="risk")
-    ax.xaxis.set_major_formatter(_percent())
-    ax.yaxis.set_major_formatter(_percent())
+def _diagonal(ax: Axes, *, label: str | None = None) -> None:
+    """Draw the line of perfect calibration in a square of accuracy against confidence."""
+    ax.plot([0, 1], [0, 1], ls=_DASHES, color=_GREY, lw=1.2, label=label)
+    ax.set(xlabel="confidence", ylabel="accuracy")
+    ax.set_aspect("equal")
     _tidy(ax)
-    ax.legend(loc="lower left", bbox_to_anchor=(0, 1), fontsize="small", frameon=False, borderaxespad=0.2)
-    return ax
 
 
-def score_histogram(report: OODReport, *, ax: Axes | None = None) -> Axes:
-    """Draw how the scores of in-distribution samples and of others are distributed, with AUROC and FPR.
+def _note(ax: Axes, text: str, *, corner: str) -> None:
+    vertical, horizontal = corner.split()
+    x, y = {"left": 0.03, "right": 0.97}[horizontal], {"upper": 0.97, "lower": 0.04}[vertical]
+    edge = {"upper": "top", "lower": "bottom"}[vertical]
+    ax.text(x, y, text, transform=ax.transAxes, ha=horizontal, va=edge, fontsize="small", color=_INK, bbox=_PAPER)
 
-    Each histogram is of shares, so that sets of any size compare. Higher scores look more in-distribution.
 
-    References
-    ----------
-    Thulasidasan et al. (2019), On Mixup Training, Figure 8.
-    """
-    if not isinstance(report, OODReport):
-        raise TypeError(f"report must be an OODReport, got {type(report).__name__}")
-    ax = _axes(ax, (4.6, 3.2))
-    for counts, n, colour, name in (
-        (report.in_counts, report.n_in, _BLUE, "in-distribution"),
-        (report.out_counts, report.n_out, _RED, "out-of-distribution"),
-    ):
-        ax.stairs(counts / n, report.edges, fill=True, color=colour, alpha=0.25)
-        ax.stairs(counts / n, report.edges, color=colour, lw=1.4, label=f"{name} ({n:,})")
-    ax.set(xlim=(report.edges[0], report.edges[-1]), xlabel="score", ylabel="share of samples")
-    ax.set_ylim(bottom=0)
-    ax.yaxis.set_major_formatter(_percent())
+def _legend_above(ax: Axes, *, ncols: int = 2, **options: Any) -> None:
+    place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1), "borderaxespad": 0.2}
+    ax.legend(**place, ncols=ncols, fontsize="small", frameon=False, **options)
+
+
+def _finish(ax: Axes, name: str, percent: bool) -> None:
+    """Name the figure on the vertical axis, and the lines or bars above it."""
+    ax.set_ylabel(name)
+    if percent:
+        ax.yaxis.set_major_formatter(_percent())
     _tidy(ax)
-    note = f"AUROC {report.auroc}\nFPR at {100 * report.tpr:g} % TPR {report.fpr_at_tpr}"
-    ax.text(0.03, 0.96, note, transform=ax.transAxes, ha="left", va="top", fontsize="small", color=_INK, bbox=_PAPER)
-    ax.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, fontsize="small", frameon=False, borderaxespad=0.2)
-    return ax
+    _legend_above(ax, ncols=3)
+
+
+def _percent() -> Any:
+    return require("matplotlib.ticker", "train").FuncFormatter(lambda share, _: f"{100 * share:.3g} %")

@@ -102,7 +102,7 @@ class Sheet:
         """
 
         def paint(ax: Axes) -> None:
-            plots.reliability_diagram(table, confidence=0, counts=False, ax=ax)
+            plots.reliability_diagram(table, level=0, counts=False, ax=ax)
             for patch in ax.patches:  # hatches in the colour of their ground are lost in an SVG
                 patch.set_hatch("")
             if intervals:
