@@ -228,7 +228,7 @@ class TestNames:
 
     def test_own_names_of_columns(self, tmp_path):
         path = text(tmp_path, "y,p1,p2\nb,0.25,0.75\n")
-        with pytest.raises(ValueError, match=r"'y', 'p1', 'p2'.*prob_<class>.*columns .*kind"):
+        with pytest.raises(ValueError, match=r"'y', 'p1', 'p2'.*prob_<class>.*columns .*kind "):
             open_file(path)
         with pytest.raises(ValueError, match="do not say what they hold: pass kind"):
             open_file(path, label="y", columns=["p1", "p2"])
@@ -243,7 +243,7 @@ class TestNames:
 
     def test_what_is_ambiguous_is_asked(self, tmp_path):
         path = text(tmp_path, "label,target,prob_a\na,a,1\n")
-        with pytest.raises(ValueError, match="say which holds the labels with label"):
+        with pytest.raises(ValueError, match=r"say which holds the labels with label$"):
             open_file(path)
         assert open_file(path, label="target").others == ("label",)
         path = text(tmp_path, "label,prob_a,prob_b,logit_a,logit_b\na,0.5,0.5,3,3\n")
@@ -267,7 +267,7 @@ class TestNames:
     def test_no_labels(self, tmp_path):
         file = open_file(text(tmp_path, "prob_a,prob_b\n0.5,0.5\n"))
         assert len(next(file.chunks(labels=False))) == 1
-        with pytest.raises(ValueError, match=r"no column of labels.*label"):
+        with pytest.raises(ValueError, match=r"no column of labels.*Name it with label$"):
             list(file.chunks())
 
 
@@ -302,7 +302,7 @@ class TestConfidence:
 
     def test_a_missing_word_may_be_a_class(self, tmp_path):
         path = text(tmp_path, "label,prediction,confidence\nNA,DE,0.5\nDE,DE,0.5\n")
-        with pytest.raises(ValueError, match=r"1 of 2 rows .*name of a class, pass classes"):
+        with pytest.raises(ValueError, match=r"1 of 2 rows .*name of a class, pass classes\)"):
             list(open_file(path).chunks())
         (chunk,) = open_file(path, classes=["DE", "NA"]).chunks()
         assert chunk.labels.tolist() == [1, 0]
@@ -397,14 +397,15 @@ class TestBrokenFiles:
         text(tmp_path, "x", "predictions.csv")
         with pytest.raises(FileNotFoundError, match=r"did you mean 'predictions.csv'"):
             open_file(tmp_path / "predictoins.csv")
-        with pytest.raises(ValueError, match=r"folder without predictions.parquet"):
-            open_file(tmp_path)
+        (tmp_path / "empty").mkdir()
+        with pytest.raises(ValueError, match=r"folder without predictions.parquet and without tables"):
+            open_file(tmp_path / "empty")
 
     def test_not_what_its_name_says(self, tmp_path):
         for name in ("p.parquet", "p.npz", "p.csv.gz", "p.csv.zip", "p.csv.xz"):
             with pytest.raises(ValueError, match=r"no readable|is it complete"):
                 open_file(text(tmp_path, "nothing of the kind", name))
-        with pytest.raises(ValueError, match=r"pass a .csv, .tsv, .parquet or .npz file"):
+        with pytest.raises(ValueError, match=r"pass a .csv, .tsv, .jsonl, .parquet or .npz file"):
             open_file(text(tmp_path, "x", "p.xlsx"))
 
     def test_cut_off(self, tmp_path):
@@ -491,3 +492,44 @@ def test_memory_does_not_grow_with_the_file(tmp_path):
 
     small, large = peak(200_000), peak(2_000_000)
     assert large < small + 2e6
+
+
+class TestShards:
+    def test_a_folder_and_a_pattern(self, tmp_path):
+        _, probs, labels = classifier(90, 3)
+        whole = open_file(save(tmp_path / "whole.parquet", labels, probs))
+        folder = tmp_path / "shards"
+        folder.mkdir()
+        for k in range(3):
+            save(folder / f"part-{k}.parquet", labels[30 * k : 30 * k + 30], probs[30 * k : 30 * k + 30])
+        for path in (folder, folder / "part-*.parquet"):
+            file = open_file(path)
+            assert file.n_rows == 90
+            for mine, other in zip(read_all(file), read_all(whole), strict=True):
+                np.testing.assert_array_equal(mine, other)
+            assert np.concatenate([c.rows for c in file.chunks()]).tolist() == list(range(1, 91))
+
+    def test_a_bad_value_is_named_by_its_file_and_its_row_there(self, tmp_path):
+        text(tmp_path, "label,prob_a,prob_b\na,0.5,0.5\nb,0.5,0.5\n", "1.csv")
+        text(tmp_path, "label,prob_a,prob_b\na,0.5,0.5\nb,2,-1\n", "2.csv")
+        with pytest.raises(ValueError, match=r"row 2 of '.*2.csv' has 2 in column 'prob_a'"):
+            list(open_file(tmp_path).chunks())
+
+
+def test_the_probability_of_one_class(tmp_path):
+    file = open_file(text(tmp_path, "y_true,y_prob\n1,0.75\n0,0.125\n"))
+    labels, scores = read_all(file)
+    assert (file.kind, file.classes, file.label) == ("probs", ("0", "1"), "y_true")
+    assert labels.tolist() == [1, 0]
+    assert scores.tolist() == [[0.25, 0.75], [0.875, 0.125]]
+    named = open_file(text(tmp_path, "y_true,y_prob\nyes,0.75\nno,0.5\n"), classes=["no", "yes"])
+    assert read_all(named)[0].tolist() == [1, 0]
+    with pytest.raises(ValueError, match=r"row 1 of .* has 75 in column 'y_prob'"):
+        read_all(open_file(text(tmp_path, "y_true,y_prob\n1,75\n")))
+
+
+def test_json_lines_and_names_with_other_marks(tmp_path):
+    lines = '{"label": "a", "probs": [0.25, 0.75]}\n{"label": "b", "probs": [0.5, 0.5]}\n'
+    assert read_all(open_file(text(tmp_path, lines, "p.jsonl"), classes=["b", "a"]))[0].tolist() == [1, 0]
+    marks = open_file(text(tmp_path, "label,prob_a|b|c|d,prob_e\ne,0.5,0.5\n"))
+    assert marks.classes == ("a|b|c|d", "e")

@@ -1,7 +1,7 @@
 """Predictions that are already there: measured and repaired from a file of any size, a chunk at a time.
 
-Files build on one another in this order: `classes` (names to numbers), `sources` (Parquet, CSV, NPZ), `reading`
-(what columns hold, by name; checks), `writing`, `evaluation`, `calibrating`.
+Files build on one another in this order: `classes` (names to numbers), `columns` (what they hold, by name), `reading`
+(chunks and their checks), `writing`, `evaluation`, `calibrating`.
 """
 
 from vicinal.predictions.calibrating import Calibrated, calibrate_file

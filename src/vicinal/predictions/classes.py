@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vicinal._checks import Argument, ArgumentTypeError, Sentence, nearest_names
+from vicinal._checks import Argument, Sentence, nearest_names
+from vicinal.tables import MISSING, distinct
 
 __all__ = ["ABSENT", "ClassCodes", "MOST_CLASSES", "checked_names", "whole"]
 
@@ -18,8 +19,6 @@ ABSENT = -1
 #: More different classes than this are refused: the column is not one of classes, and memory must stay bounded.
 MOST_CLASSES = 100_000
 
-#: Text that people and programs write for a missing value; where it is the name of a class, it is that class.
-_NOTHING = frozenset({"", "?", "NA", "N/A", "n/a", "<NA>", "NaN", "nan", "null", "NULL", "None", "#N/A"})
 _WHOLE_FLOAT = re.compile(r"[+-]?\d+\.0*")
 #: Whole numbers from 0 up to this are looked up in an array, others by name.
 _TABLE = 2**16
@@ -41,9 +40,9 @@ class ClassCodes:
     Examples
     --------
     >>> codes = ClassCodes(["dog", "cat"])
-    >>> codes.encode(np.array(["cat", "dog", "cat"]), what="label", first=1).tolist()
+    >>> codes.encode(np.array(["cat", "dog", "cat"]), what="label", rows=np.arange(1, 4)).tolist()
     [1, 0, 1]
-    >>> ClassCodes(["10", "2"]).encode(np.array([2, 10]), what="label", first=1).tolist()
+    >>> ClassCodes(["10", "2"]).encode(np.array([2, 10]), what="label", rows=np.arange(1, 3)).tolist()
     [1, 0]
     """
 
@@ -64,41 +63,37 @@ class ClassCodes:
         if self._by_position:
             self._table[: len(self.names)] = np.arange(min(len(self.names), _TABLE))
 
-    def encode(self, column: Any, *, what: str, first: int) -> NDArray[np.int64]:
+    def encode(self, column: Any, *, what: str, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the number of each value's class, `ABSENT` where there is none.
 
         Parameters
         ----------
         column
             A numpy or pyarrow array of names, whole numbers or booleans, `[M]`.
-        what, first
-            The column's name, and the number of its first row, for errors.
+        what, rows
+            The column's name, and the numbers of its rows, for errors.
         """
         if not isinstance(column, np.ndarray):
-            place, values = _distinct_arrow(column)
-            if place is None:
-                column = values
-            else:
-                return self._from_distinct(place, values, what, first)
-        if column.dtype.kind in "iu" and len(column):
+            kind = str(column.type)
+            if kind.startswith(("list", "large_list", "fixed_size_list", "struct")):
+                raise ValueError(f"a column of classes must hold names or whole numbers, got {kind}")
+            if kind.startswith(("int", "uint")) and not column.null_count:
+                column = column.to_numpy(zero_copy_only=False)
+        if isinstance(column, np.ndarray) and column.dtype.kind in "iu" and len(column):
             low, high = int(column.min()), int(column.max())
             if low >= 0 and high < _TABLE:
                 codes: NDArray[np.int64] = self._table.take(column)
                 if codes.min() != ABSENT:
                     return codes
-        values, place = np.unique(column, return_inverse=True)
-        return self._from_distinct(place, values.tolist(), what, first)
-
-    def _from_distinct(self, place: NDArray[np.intp], values: list[Any], what: str, first: int) -> NDArray[np.int64]:
-        """Return the codes of `values[place]`."""
+        place, values = distinct(column)
         codes = np.empty(len(values) + 1, np.int64)
         codes[-1] = ABSENT  # the place of a missing value is -1
         for i, value in enumerate(values):
-            found = self._code(value)
-            if found is None:
-                row = first + int(np.flatnonzero(place == i)[0])
+            code = self._code(value)
+            if code is None:
+                row = int(rows[np.flatnonzero(place == i)[0]])
                 raise ValueError(self._unknown(value, what, row))
-            codes[i] = found
+            codes[i] = code
         result: NDArray[np.int64] = codes.take(place)
         return result
 
@@ -113,7 +108,7 @@ class ClassCodes:
             return self._codes[str(int(value))]  # a column of booleans beside the classes 0 and 1
         if (plain := name.strip()) in self._stripped:
             return self._stripped[plain]
-        if plain in _NOTHING:
+        if plain in MISSING:  # a class of such a name is found above
             return ABSENT
         if _WHOLE_FLOAT.fullmatch(plain):
             plain = str(int(plain.partition(".")[0]))
@@ -139,7 +134,7 @@ class ClassCodes:
         if number is not None and 0 <= number < _TABLE:
             self._table[number] = code
 
-    def _unknown(self, value: Any, what: str, row: int) -> str:
+    def _unknown(self, value: Any, what: str, row: int) -> Sentence:
         if self._grows:
             return Sentence(
                 f"column {what!r} holds more than {MOST_CLASSES:,} different values, the last of them {value!r} in row "
@@ -148,31 +143,35 @@ class ClassCodes:
             )
         text = _name(value)
         if len(self.names) == 1:
-            return (
+            return Sentence(
                 f"row {row:,} has {what} {value!r}, but there is only the class {self.names[0]!r}: for the "
-                "probability p of a binary task two columns are needed, 1 - p and p"
+                "probability p of a binary task two columns are needed, 1 - p and p, or one column y_prob"
             )
-        said = f"row {row:,} has {what} {value!r}, which is none of the {len(self.names)} classes"
+        start = f"row {row:,} has {what} {value!r}, which is none of the {len(self.names)} classes"
         if self._numbered:
             return Sentence(
-                f"{said}: the values in each row are those of the classes 0 to {len(self.names) - 1}. If {what} holds "
-                "names, or other numbers, pass ",
+                f"{start}: the values in each row are those of the classes 0 to {len(self.names) - 1}. If {what} "
+                "holds names, or other numbers, pass ",
                 Argument("classes"),
                 " with them in the order of the values",
             )
         if whole(text) is not None and not self._some_whole:
             if self._by_position:
-                return f"{said}: class numbers go from 0 to {len(self.names) - 1}"
+                return Sentence(f"{start}: class numbers go from 0 to {len(self.names) - 1}")
             shown = ", ".join(map(repr, self.names[:4])) + (", …" if len(self.names) > 4 else "")
             return Sentence(
-                f"{said} {shown}. If {what} holds class numbers, pass ",
+                f"{start} {shown}. If {what} holds class numbers, pass ",
                 Argument("classes"),
                 " with the names in the order of these numbers",
             )
         hint = nearest_names(text, self.names)
         end = "" if hint.endswith("?") else "."
-        advice = f"{said}{hint}{end} If the columns of scores have other names than the classes, pass "
-        return Sentence(advice, Argument("columns"), " and ", Argument("classes"))
+        return Sentence(
+            f"{start}{hint}{end} If the columns of scores have other names than the classes, pass ",
+            Argument("columns"),
+            " and ",
+            Argument("classes"),
+        )
 
 
 def whole(name: str) -> int | None:
@@ -187,12 +186,11 @@ def whole(name: str) -> int | None:
 def checked_names(names: Any) -> tuple[str, ...]:
     """Return `classes=` as distinct names."""
     if isinstance(names, str) or not all(isinstance(name, str | int | np.integer) for name in names):
-        raise ArgumentTypeError("classes", names, "a list of names")
+        raise TypeError(f"classes must be a list of names, got {names!r}")
     result = tuple(str(name) for name in names)
     twice = sorted({name for name in result if result.count(name) > 1}) if len(set(result)) < len(result) else []
     if twice or not result:
-        fault = f" must be different names, got {twice[0]!r} twice" if twice else " is empty"
-        raise ValueError(Sentence(Argument("classes"), fault))
+        raise ValueError(f"classes must be different names, got {twice[0]!r} twice" if twice else "classes is empty")
     return result
 
 
@@ -202,18 +200,3 @@ def _name(value: Any) -> str:
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     return str(value)
-
-
-def _distinct_arrow(column: Any) -> tuple[NDArray[np.intp] | None, Any]:
-    """Return each value's place among the distinct ones and these; whole numbers come back as they are, without it."""
-    import pyarrow as pa
-
-    kind = column.type
-    if pa.types.is_integer(kind) and not column.null_count:
-        return None, column.to_numpy(zero_copy_only=False)
-    if pa.types.is_nested(kind):
-        raise ValueError(f"a column of classes must hold names or whole numbers, got {kind}")
-    if not pa.types.is_dictionary(kind):
-        column = column.dictionary_encode()
-    place = column.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.intp)
-    return place, column.dictionary.to_pylist()

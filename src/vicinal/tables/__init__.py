@@ -1,0 +1,17 @@
+"""The one reader of tables: CSV, TSV, JSON lines, Parquet, NPZ, and folders of shards, a chunk at a time.
+
+`open_table(path)` finds out the columns; `Table.chunks` reads rows, with their numbers in the file. Training data and
+predictions come through here alike: one rule for separators, encodings, names of columns and missing values.
+"""
+
+from vicinal.tables.arrays import read_arrays
+from vicinal.tables.base import BadRow, Chunk, Column, Columns, Table, quoted
+from vicinal.tables.memory import from_frame, from_rows
+from vicinal.tables.opening import is_table, open_table
+from vicinal.tables.shards import is_pattern
+from vicinal.tables.storage import fingerprint, regular, suffix_of
+from vicinal.tables.values import MISSING, distinct, is_text, matrix, names_of, numbers, strict_numbers
+
+__all__ = ["MISSING", "BadRow", "Chunk", "Column", "Columns", "Table", "distinct", "fingerprint", "from_frame",
+           "from_rows", "is_pattern", "is_table", "is_text", "matrix", "names_of", "numbers", "open_table", "quoted",
+           "read_arrays", "regular", "strict_numbers", "suffix_of"]  # fmt: skip

@@ -1,0 +1,155 @@
+"""What every table offers, whatever file it lies in: named columns, read some rows at a time, numbered rows."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vicinal._checks import Argument, Sentence, nearest_names
+
+__all__ = ["BadRow", "Chunk", "Column", "Columns", "Table", "quoted"]
+
+#: Columns by name, each a numpy or a pyarrow array, of as many rows.
+Columns = Mapping[str, Any]
+
+#: Rows at a time where nobody says.
+ROWS = 2**16
+
+
+@dataclass(frozen=True)
+class Column:
+    """What a file says of a column before it is read."""
+
+    nested: bool = False
+    """Whether each row holds a list."""
+    width: int | None = 1
+    """The number of values in each row, None where each row has its own."""
+    n_rows: int | None = None
+    """The number of rows, None where only reading shows it."""
+
+
+@dataclass(frozen=True)
+class BadRow:
+    """A row that is no row of its table, such as one with too many cells.
+
+    >>> print(BadRow(3, "no object"))
+    row 3 (no object)
+    """
+
+    row: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"row {self.row:,} ({self.reason})"
+
+
+@dataclass(frozen=True, eq=False)
+class Chunk:
+    """Some rows of a table."""
+
+    columns: Columns
+    rows: NDArray[np.int64]
+    """The numbers of the rows in the table, from 1; the line of column names is not counted, bad rows are."""
+    path: Path
+    """The file in which they are."""
+    before: int = 0
+    """How many rows the files before it have, where a table is made of several."""
+    decimal_comma: bool = False
+    """Whether text may write 0,5 for a half."""
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, name: str) -> Any:
+        return self.columns[name]
+
+    def slices(self, rows: int) -> Iterator[Chunk]:
+        """Yield the same rows, at most so many at a time."""
+        if len(self) <= rows:
+            yield self
+            return
+        for start in range(0, len(self), rows):
+            part = {name: values[start : start + rows] for name, values in self.columns.items()}
+            yield Chunk(part, self.rows[start : start + rows], self.path, self.before, self.decimal_comma)
+
+
+@dataclass(frozen=True, eq=False)
+class Table(ABC):
+    """A table whose columns are known and whose rows are read when asked for."""
+
+    path: Path
+    columns: Mapping[str, Column]
+    """In the order of the file."""
+    classes: tuple[str, ...] | None = field(default=None, kw_only=True)
+    """The names of classes, where the file holds them beside its columns."""
+    repeated: tuple[str, ...] = field(default=(), kw_only=True)
+    """Names that several columns had: the later ones are called `x.1`, `x.2`, …"""
+    notes: tuple[str, ...] = field(default=(), kw_only=True)
+    """What was decided in opening it, in sentences."""
+
+    @abstractmethod
+    def chunks(
+        self, names: Sequence[str] | None = None, rows: int = ROWS, *, bad: list[BadRow] | None = None
+    ) -> Iterator[Chunk]:
+        """Yield rows in order.
+
+        Parameters
+        ----------
+        names
+            The columns to read; all if not given.
+        rows
+            The most rows at a time.
+        bad
+            Where given, rows that cannot be read are left out and added here; else the first of them is an error.
+        """
+
+    @abstractmethod
+    def fingerprint(self) -> str:
+        """Return a hash of the content, equal wherever and however compressed it lies."""
+
+    @property
+    def n_rows(self) -> int | None:
+        """The number of rows, None where only reading shows it."""
+        return next((column.n_rows for column in self.columns.values()), 0)
+
+    def require_column(self, name: str, argument: str) -> str:
+        """Return a column's name, or say which names there are."""
+        if name in self.columns:
+            return name
+        hint = nearest_names(name, self.columns)
+        raise ValueError(
+            Sentence(Argument(argument, name), f" is no column of {str(self.path)!r}{hint}", *self.header_hint())
+        )
+
+    def header_hint(self) -> tuple[Any, ...]:
+        """Return the end of an error about columns, where some are called like numbers."""
+        if not any(_is_number(name) for name in self.columns) or "1" in self.columns:
+            return ()
+        end = ": columns are then '1', '2', …"
+        return ". If its first line holds data, not names, pass ", Argument("header", False), end
+
+
+def _is_number(name: str) -> bool:
+    try:
+        float(name)
+    except ValueError:
+        return False
+    return True
+
+
+def quoted(names: Sequence[str], n: int = 6) -> str:
+    """Return names as an error lists them, the first few.
+
+    >>> quoted(["a", "b", "c"], n=2)
+    "'a', 'b', … (3)"
+    """
+    if not names:
+        return "none"
+    shown = ", ".join(map(repr, names[:n]))
+    return f"{shown}, … ({len(names)})" if len(names) > n else shown

@@ -1,0 +1,133 @@
+"""JSON lines, on pyarrow's reader.
+
+A block of lines that it refuses (a line that is no object, values of several types in a column) is read by Python's:
+pyarrow neither skips a line nor says which one is bad in the file. It also takes text that looks like a date for one;
+here text stays text.
+"""
+
+from __future__ import annotations
+
+import codecs
+import io
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vicinal._checks import require
+from vicinal.tables.base import ROWS, BadRow, Chunk, Column, Table
+from vicinal.tables.memory import column_of
+from vicinal.tables.storage import content_fingerprint, explained, known_encoding, unpacked, wrong_encoding
+
+__all__ = ["SUFFIXES", "JsonLines", "open_json_lines"]
+
+SUFFIXES = (".jsonl", ".ndjson")
+_BLOCK = 2**22
+
+
+@dataclass(frozen=True, eq=False)
+class JsonLines(Table):
+    """A file with an object in each line. Rows are numbered by lines; empty ones are not counted."""
+
+    encoding: str = "utf-8"
+
+    def chunks(
+        self, names: Sequence[str] | None = None, rows: int = ROWS, *, bad: list[BadRow] | None = None
+    ) -> Iterator[Chunk]:
+        """Yield rows in order; see `Table.chunks`."""
+        wanted = list(self.columns if names is None else names)
+        skipped: list[BadRow] = []
+        for block, numbers in _blocks(self.path, self.encoding, skipped):
+            if skipped and bad is None:
+                raise ValueError(f"{str(self.path)!r} cannot be read as a table: {skipped[0]}")
+            nothing = require("pyarrow", "train").nulls(len(numbers))
+            columns = {name: block.get(name, nothing) for name in wanted}
+            yield from Chunk(columns, numbers, self.path).slices(rows)
+        if bad is not None:
+            bad += skipped
+
+    def fingerprint(self) -> str:
+        """Return a hash of the uncompressed content."""
+        return content_fingerprint(self.path, SUFFIXES)
+
+
+def open_json_lines(path: Path, *, encoding: str | None) -> JsonLines:
+    """Read the file once for the names of its columns: each line may bring new ones."""
+    codec = known_encoding(encoding)
+    types = require("pyarrow", "train").types
+    nested: dict[str, bool] = {}
+    n = 0
+    for block, numbers in _blocks(path, codec, []):
+        n += len(numbers)
+        for name, values in block.items():
+            nested[name] = nested.get(name, False) or bool(types.is_list(values.type))
+    columns = {name: Column(lists, None if lists else 1, n) for name, lists in nested.items()}
+    return JsonLines(path, columns, encoding=codec)
+
+
+def _blocks(path: Path, encoding: str, skipped: list[BadRow]) -> Iterator[tuple[dict[str, Any], Any]]:
+    """Yield the columns of some lines, and the numbers of their rows."""
+    first = 1
+    with explained(path, "JSON-lines"), unpacked(path, SUFFIXES) as stream:
+        text = stream if encoding.lower() in ("utf-8", "utf8") else codecs.EncodedFile(stream, "utf-8", encoding)
+        while lines := text.readlines(_BLOCK):
+            lines = [line for line in lines if line.strip(b" \t\r\n\xef\xbb\xbf")]
+            bad = len(skipped)
+            try:
+                columns = _by_arrow(b"".join(lines))
+                numbers = np.arange(first, first + len(lines))
+            except UnicodeDecodeError as error:
+                raise _wrong_encoding(path, encoding) from error
+            except ValueError:
+                try:
+                    columns, numbers = _by_line(lines, first, skipped)
+                except UnicodeDecodeError as error:
+                    raise _wrong_encoding(path, encoding) from error
+            first += len(numbers) + len(skipped) - bad
+            if len(numbers):
+                yield columns, numbers
+            elif len(skipped) > bad:
+                yield {}, numbers
+
+
+def _wrong_encoding(path: Path, encoding: str) -> ValueError:
+    with unpacked(path, SUFFIXES) as stream:
+        return wrong_encoding(path, stream, None if encoding == "utf-8" else encoding)
+
+
+def _by_arrow(content: bytes) -> dict[str, Any]:
+    pa, reader = require("pyarrow", "train"), require("pyarrow.json", "train")
+    content.decode()  # pyarrow does not look whether text is UTF-8
+    options = reader.ReadOptions(use_threads=False, block_size=max(len(content), 1))
+    table = reader.read_json(io.BytesIO(content), read_options=options)
+    names = table.schema.names
+    if any(pa.types.is_temporal(item.type) for item in table.schema):
+        schema = pa.schema([(i.name, pa.string() if pa.types.is_temporal(i.type) else i.type) for i in table.schema])
+        table = reader.read_json(
+            io.BytesIO(content), read_options=options, parse_options=reader.ParseOptions(explicit_schema=schema)
+        )
+    return {name: table.column(name).combine_chunks() for name in names}
+
+
+def _by_line(lines: Sequence[bytes], first: int, skipped: list[BadRow]) -> tuple[dict[str, Any], Any]:
+    rows: list[dict[str, Any]] = []
+    numbers: list[int] = []
+    for number, line in enumerate(lines, start=first):
+        try:
+            row = json.loads(line.decode("utf-8-sig"))
+        except json.JSONDecodeError as error:
+            skipped.append(BadRow(number, error.msg))
+            continue
+        except RecursionError:
+            skipped.append(BadRow(number, "nested too deeply"))
+            continue
+        if isinstance(row, dict):
+            rows.append(row)
+            numbers.append(number)
+        else:
+            skipped.append(BadRow(number, "no object"))
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {name: column_of([row.get(name) for row in rows]) for name in names}, np.array(numbers, np.int64)

@@ -1,0 +1,76 @@
+"""Tables in memory: a pandas DataFrame, or rows as Python has them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vicinal._checks import require
+from vicinal.tables.base import ROWS, BadRow, Chunk, Column, Table
+from vicinal.tables.storage import fingerprint
+from vicinal.tables.values import names_of
+
+__all__ = ["InMemory", "column_of", "from_frame", "from_rows"]
+
+_NESTED = (list, dict, tuple, set, np.ndarray, bytes)
+
+
+@dataclass(frozen=True, eq=False)
+class InMemory(Table):
+    """Columns that are in memory."""
+
+    values: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """pyarrow arrays by name."""
+    digest: str = ""
+
+    def chunks(
+        self, names: Sequence[str] | None = None, rows: int = ROWS, *, bad: list[BadRow] | None = None
+    ) -> Iterator[Chunk]:
+        """Yield rows in order; see `Table.chunks`."""
+        wanted = {name: self.values[name] for name in (self.columns if names is None else names)}
+        if self.n_rows:
+            yield from Chunk(wanted, np.arange(1, self.n_rows + 1), self.path).slices(rows)
+
+    def fingerprint(self) -> str:
+        """Return a hash of names and values."""
+        return self.digest
+
+
+def from_frame(frame: Any, name: str = "the table") -> InMemory:
+    """Return a pandas DataFrame as a table."""
+    pandas = require("pandas", "train")
+    frame = frame.reset_index(drop=True)
+    names = [str(label) for label in frame.columns]
+    frame.columns = names
+    hashed = pandas.util.hash_pandas_object(frame.astype(str), index=False).to_numpy().tobytes()
+    repeated = tuple(sorted({label for label in names if names.count(label) > 1}))
+    values = {} if repeated else {label: column_of(frame[label]) for label in names}
+    columns = {label: Column(n_rows=len(frame)) for label in names}
+    digest = fingerprint(json.dumps(names).encode() + hashed)
+    return InMemory(Path(name), columns, repeated=repeated, values=values, digest=digest)
+
+
+def from_rows(rows: Sequence[Mapping[str, Any]]) -> InMemory:
+    """Return rows, each a mapping from column names, as a table."""
+    names = dict.fromkeys(str(name) for row in rows for name in row)
+    values = {name: column_of([row.get(name) for row in rows]) for name in names}
+    return InMemory(Path("the rows"), {name: Column(n_rows=len(rows)) for name in names}, values=values)
+
+
+def column_of(values: Any) -> Any:
+    """Return Python values or a pandas series as a pyarrow array; values of several types become their names."""
+    pa = require("pyarrow", "train")
+    try:
+        array = pa.array(values, from_pandas=True)
+        array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+        return pa.array(values, from_pandas=True, type=pa.string()) if pa.types.is_null(array.type) else array
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, TypeError, OverflowError):
+        items = values.tolist() if hasattr(values, "tolist") else list(values)
+        if any(isinstance(item, _NESTED) for item in items):
+            return pa.array([[str(item)] for item in items])
+        return pa.array([name or None for name in names_of(items)], pa.string())

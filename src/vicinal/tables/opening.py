@@ -1,0 +1,60 @@
+"""From a path to a table, by its suffix: one file, a folder of shards, or a pattern."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from vicinal.tables import arrays, delimited, json_lines, parquet, shards
+from vicinal.tables.base import Table
+from vicinal.tables.storage import regular, suffix_of
+
+__all__ = ["is_table", "open_table"]
+
+_SUFFIXES = {*delimited.SUFFIXES, *json_lines.SUFFIXES, *parquet.SUFFIXES}
+
+
+def is_table(path: Path) -> bool:
+    """Return whether a file's name says that it is a table."""
+    return suffix_of(path) in _SUFFIXES
+
+
+def open_table(
+    path: str | os.PathLike[str], *, encoding: str | None = None, header: bool = True, arrays_too: bool = False
+) -> Table:
+    """Open a table; its rows are read when asked for.
+
+    Parameters
+    ----------
+    path
+        A CSV, TSV, JSON-lines or Parquet file; text may be compressed (.gz, .bz2, .xz, .zip). A folder of such files,
+        or a pattern (`part-*.csv`), is one table.
+    encoding
+        How text is encoded; UTF-8 if not given.
+    header
+        Whether the first line of a CSV file names the columns; else they are called "1", "2", ….
+    arrays_too
+        Whether NPZ files are tables too.
+    """
+    place = Path(path).expanduser()
+
+    def accepts(file: Path) -> bool:
+        return is_table(file) or (arrays_too and suffix_of(file) in arrays.SUFFIXES)
+
+    def open_one(file: Path) -> Table:
+        suffix = suffix_of(regular(file))
+        if suffix in delimited.SUFFIXES:
+            return delimited.open_delimited(file, delimited.SUFFIXES[suffix], encoding=encoding, header=header)
+        if suffix in json_lines.SUFFIXES:
+            return json_lines.open_json_lines(file, encoding=encoding)
+        return arrays.open_npz(file) if suffix in arrays.SUFFIXES else parquet.open_parquet(file)
+
+    if place.is_dir() or shards.is_pattern(place):
+        files = shards.shard_files(place, accepts) if place.is_dir() else shards.matches(place, accepts)
+        if not files:
+            raise FileNotFoundError(f"{str(place)!r} holds no table: .csv, .tsv, .jsonl or .parquet files")
+        return shards.open_shards(place, files, open_one)
+    if not accepts(place):
+        forms = ".csv, .tsv, .jsonl, .parquet or .npz" if arrays_too else ".csv, .tsv, .jsonl or .parquet"
+        raise ValueError(f"{str(place)!r} is no table that can be read: pass a {forms} file, or a folder")
+    return open_one(place)

@@ -1,0 +1,105 @@
+"""A table that lies in several files: the shards of a folder, or all that match a pattern."""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+
+from vicinal.tables.base import ROWS, BadRow, Chunk, Column, Table
+from vicinal.tables.storage import fingerprint, suffix_of
+
+__all__ = ["Shards", "is_pattern", "matches", "open_shards", "shard_files"]
+
+
+@dataclass(frozen=True, eq=False)
+class Shards(Table):
+    """Tables with the same columns, one after the other; rows are counted through all of them."""
+
+    parts: tuple[Table, ...] = field(default=(), repr=False)
+
+    def chunks(
+        self, names: Sequence[str] | None = None, rows: int = ROWS, *, bad: list[BadRow] | None = None
+    ) -> Iterator[Chunk]:
+        """Yield rows in order; see `Table.chunks`."""
+        wanted = list(self.columns if names is None else names)
+        before = 0
+        for part in self.parts:
+            skipped: list[BadRow] | None = None if bad is None else []
+            last = 0
+            for chunk in part.chunks(wanted, rows, bad=skipped):
+                last = int(chunk.rows[-1])
+                yield Chunk(chunk.columns, chunk.rows + before, chunk.path, before, chunk.decimal_comma)
+            if bad is not None and skipped:
+                last = max(last, skipped[-1].row)
+                bad += [BadRow(row.row + before, f"{part.path.name}: {row.reason}") for row in skipped]
+            before += last
+
+    def fingerprint(self) -> str:
+        """Return a hash of the contents in order."""
+        return fingerprint(*(part.fingerprint().encode() for part in self.parts))
+
+
+def is_pattern(path: Path) -> bool:
+    """Return whether a path that is not there has wildcards."""
+    return glob.has_magic(str(path)) and not path.exists()
+
+
+def matches(pattern: Path, is_table: Callable[[Path], bool]) -> list[Path]:
+    """Return the tables that a pattern matches, each real file once."""
+    found = [Path(name) for name in sorted(glob.glob(str(pattern), recursive=True))]
+    return _real_files([path for path in found if is_table(path)])
+
+
+def shard_files(folder: Path, is_table: Callable[[Path], bool]) -> list[Path]:
+    """Return the tables of a folder if it holds tables of one form; notes in .txt files are left aside."""
+    visible = [path for path in sorted(folder.iterdir()) if not path.name.startswith((".", "_"))]
+    files = _real_files([path for path in visible if is_table(path) and not path.is_dir()])
+    forms = {suffix_of(path) for path in files}
+    forms = forms - {".txt"} or forms
+    if len(forms) > 1:
+        said = ", ".join(sorted(forms))
+        raise ValueError(f"{str(folder)!r} holds tables of several forms ({said}): pass a pattern such as '*.csv'")
+    return [path for path in files if suffix_of(path) in forms]
+
+
+def open_shards(path: Path, files: Sequence[Path], opener: Callable[[Path], Table]) -> Table:
+    """Open several files as one table: the columns of the first, which all must have."""
+    parts = tuple(opener(file) for file in files)
+    if len(parts) == 1:
+        return parts[0]
+    first = parts[0]
+    for part in parts[1:]:
+        missing = next(islice((name for name in first.columns if name not in part.columns), 1), None)
+        if missing is not None:
+            raise ValueError(f"{str(part.path)!r} lacks the column {missing!r} of {first.path.name!r}")
+        if part.classes != first.classes:
+            raise ValueError(f"{str(part.path)!r} names other classes than {first.path.name!r}")
+    return Shards(
+        path,
+        {name: _common([part.columns[name] for part in parts]) for name in first.columns},
+        classes=first.classes,
+        repeated=first.repeated,
+        notes=(f"{len(parts)} files are read as one table", *dict.fromkeys(n for part in parts for n in part.notes)),
+        parts=parts,
+    )
+
+
+def _common(columns: Sequence[Column]) -> Column:
+    widths, rows = {column.width for column in columns}, [column.n_rows for column in columns]
+    known = [n for n in rows if n is not None]
+    return Column(
+        any(column.nested for column in columns),
+        widths.pop() if len(widths) == 1 else None,
+        sum(known) if len(known) == len(rows) else None,
+    )
+
+
+def _real_files(paths: Sequence[Path]) -> list[Path]:
+    """Return the paths without those that lead to the same file as one before."""
+    first: dict[Path, Path] = {}
+    for path in paths:
+        first.setdefault(path.resolve(), path)
+    return list(first.values())

@@ -1,0 +1,163 @@
+"""Bytes on a disk: regular files only, plain or compressed, with what libraries raise turned into sentences."""
+
+from __future__ import annotations
+
+import bz2
+import errno
+import gzip
+import hashlib
+import lzma
+import stat
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from vicinal._checks import Argument, Sentence
+
+__all__ = ["content_fingerprint", "explained", "fingerprint", "known_encoding", "regular", "suffix_of", "unpacked",
+           "wrong_encoding"]  # fmt: skip
+
+_COMPRESSIONS: Mapping[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+_BROKEN = (OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
+_BLOCK = 2**20
+
+#: What is no regular file, by its mode: reading it may never end.
+_SPECIAL = ((stat.S_ISFIFO, "a pipe"), (stat.S_ISCHR, "a device"), (stat.S_ISBLK, "a device"),
+            (stat.S_ISSOCK, "a socket"), (stat.S_ISDIR, "a folder"))  # fmt: skip
+
+
+def regular(path: Path) -> Path:
+    """Return the path of a regular, readable file that is not empty, or say what it is instead."""
+    name = str(path)
+    try:
+        status = path.stat()
+        with path.open("rb") if stat.S_ISREG(status.st_mode) else ExitStack():
+            pass
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise ValueError(f"{name!r} is a link that leads back to itself: no file is behind it") from error
+        if error.errno in (errno.EACCES, errno.EPERM):
+            raise PermissionError(error.errno, f"{name!r} may not be read by this user") from error
+        raise
+    for test, what in _SPECIAL:
+        if test(status.st_mode):
+            raise ValueError(f"{name!r} is {what}, not a regular file: write its content to a file first")
+    if status.st_size == 0:
+        raise ValueError(f"{name!r} is empty (0 bytes): was it written completely?")
+    return path
+
+
+def suffix_of(path: Path) -> str:
+    """Return what a file's name says it is, without its compression.
+
+    >>> suffix_of(Path("a.b.CSV.gz"))
+    '.csv'
+    """
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    if suffixes and suffixes[-1] in {*_COMPRESSIONS, ".zip"}:
+        suffixes.pop()
+    return suffixes[-1] if suffixes else ""
+
+
+@contextmanager
+def unpacked(path: Path, suffixes: Iterable[str]) -> Iterator[IO[bytes]]:
+    """Open a file, or the one file of these suffixes in a ZIP archive, as its uncompressed bytes."""
+    with ExitStack() as stack:
+        if path.suffix.lower() == ".zip":
+            archive = stack.enter_context(zipfile.ZipFile(path))
+            members = [name for name in archive.namelist() if suffix_of(Path(name)) in suffixes]
+            if len(members) != 1:
+                raise ValueError(f"{str(path)!r} must hold exactly one table, got {members or 'none'}: unpack it")
+            yield stack.enter_context(archive.open(members[0]))
+        else:
+            opener: Callable[[Path, str], IO[bytes]] = _COMPRESSIONS.get(path.suffix.lower(), open)
+            yield stack.enter_context(opener(path, "rb"))
+
+
+@contextmanager
+def explained(path: Path, form: str) -> Iterator[None]:
+    """Turn what libraries raise for a broken file into a sentence that names the file."""
+    name = str(path)
+    try:
+        yield
+    except _BROKEN as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise  # the disk's own error names the file already
+        packed = path.suffix.lower() in {*_COMPRESSIONS, ".zip"}
+        what = "cannot be unpacked" if packed else f"is no readable {form} file"
+        raise ValueError(f"{name!r} {what} ({error}): is it complete?") from error
+    except ValueError as error:  # pyarrow's ArrowInvalid is one
+        if not type(error).__module__.startswith("pyarrow"):
+            raise
+        if form == "Parquet":
+            raise ValueError(f"{name!r} is no readable Parquet file ({error}): is it complete?") from error
+        if "straddling" in str(error):
+            raise ValueError(f"{name!r} has a row of more than 4 MB: is a quotation mark not closed?") from error
+        raise ValueError(f"{name!r} cannot be read as a table: {error}") from error
+
+
+def known_encoding(encoding: str | None) -> str:
+    """Return the name of an encoding of text, UTF-8 if none is given."""
+    try:
+        "".encode(encoding or "utf-8")
+    except LookupError as error:  # unknown, or a codec of bytes such as base64
+        known = " is not known: pass 'utf-8', 'latin-1', 'cp1252', 'utf-16', …"
+        raise ValueError(Sentence(Argument("encoding", encoding), known)) from error
+    return encoding or "utf-8"
+
+
+def wrong_encoding(path: Path, stream: Iterable[bytes], encoding: str | None) -> ValueError:
+    """Return the error for text in another encoding than it is read in: where, and which it may be."""
+    head, guess, where = b"", "cp1252", "it holds other bytes"
+    for number, line in enumerate(stream, start=1):
+        head = head or line[:2]
+        try:
+            line.decode(encoding or "utf-8")
+        except UnicodeError as error:
+            if isinstance(error, UnicodeDecodeError):
+                where = f"line {number:,} holds the byte 0x{line[error.start]:02x}"
+            try:
+                line.decode(guess)
+            except UnicodeDecodeError:
+                guess = "latin-1"
+            break
+        if b"\0" in line:
+            where, guess = f"line {number:,} holds zero bytes", "utf-16"
+            break
+    if head in (b"\xff\xfe", b"\xfe\xff"):
+        guess = "utf-16"
+    return ValueError(
+        Sentence(
+            f"{str(path)!r} is not {encoding or 'UTF-8'}: {where}. Pass the encoding it was written in, probably ",
+            Argument("encoding", guess),
+        )
+    )
+
+
+def fingerprint(*chunks: bytes) -> str:
+    """Return the hash of some bytes, as every result records it."""
+    digest = hashlib.sha256()
+    for chunk in chunks:
+        digest.update(len(chunk).to_bytes(8, "big"))  # so that a chunk cannot end where another begins
+        digest.update(chunk)
+    return f"sha256:{digest.hexdigest()}"
+
+
+def content_fingerprint(path: Path, suffixes: Iterable[str]) -> str:
+    """Return `fingerprint` of a file's uncompressed content, without the whole of it in memory."""
+
+    def blocks() -> Iterator[bytes]:
+        with unpacked(path, suffixes) as stream:
+            while block := stream.read(_BLOCK):
+                yield block
+
+    with explained(path, "table"):
+        packed = path.suffix.lower() in {*_COMPRESSIONS, ".zip"}
+        size = sum(map(len, blocks())) if packed else path.stat().st_size
+        digest = hashlib.sha256(size.to_bytes(8, "big"))
+        for block in blocks():
+            digest.update(block)
+    return f"sha256:{digest.hexdigest()}"

@@ -1,0 +1,188 @@
+"""Columns as numbers, as names and as matrices, a whole column at a time; what counts as missing, once for everything.
+
+Cells of text files stay text until a column's use is known: a reader that decides cell by cell turns a class called
+"None" or "NA" into a missing value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vicinal._checks import require
+
+__all__ = ["MISSING", "distinct", "is_text", "matrix", "names_of", "numbers", "strict_numbers"]
+
+#: Text that people and programs write for a missing value.
+MISSING = frozenset({"", "?", "NA", "N/A", "n/a", "<NA>", "NaN", "nan", "null", "NULL", "None", "#N/A"})
+
+#: Text that pyarrow reads as a number, as Python does. What else Python's `float` knows is tried value by value.
+_PLAIN = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
+_DECIMAL_COMMA = r"^(\s*[+-]?[0-9]*),([0-9]*\s*)$"
+
+Floats = NDArray[np.floating[Any]]
+
+
+def numbers(column: Any, *, decimal_comma: bool = False) -> tuple[Floats, NDArray[np.bool_]]:
+    """Return a column as floats `[M]`, NaN where it is missing or no number, and a mask of the cells that are none.
+
+    float32 stays float32; all else is float64.
+
+    Parameters
+    ----------
+    column
+        A numpy or pyarrow array of numbers, or of text that spells them.
+    decimal_comma
+        Whether text may write 0,5 for a half.
+
+    >>> values, odd = numbers(np.array(["1", " 2.5", "?", "many"]))
+    >>> values.tolist(), odd.tolist()
+    ([1.0, 2.5, nan, nan], [False, False, False, True])
+    """
+    if isinstance(column, np.ndarray) and column.dtype.kind in "fiu":
+        return _floats(column), np.zeros(len(column), np.bool_)
+    pa = require("pyarrow", "train")
+    if isinstance(column, np.ndarray):
+        column = pa.array(column if column.dtype.kind == "b" else column.astype(str))
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    kind = column.type
+    if is_text(column):
+        return _parsed(column, decimal_comma)
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        column = column if pa.types.is_floating(kind) else column.cast(pa.float64(), safe=False)
+        return _floats(column.to_numpy(zero_copy_only=False)), np.zeros(len(column), np.bool_)
+    # Booleans, dates and the like are no numbers, wherever they stand.
+    return np.full(len(column), np.nan), column.is_valid().to_numpy(zero_copy_only=False)
+
+
+def strict_numbers(column: Any, rows: NDArray[np.int64], *, what: str, decimal_comma: bool = False) -> Floats:
+    """Return a column as floats `[M]`, NaN where it is missing; a cell that is no number is an error with its row.
+
+    Parameters
+    ----------
+    column, decimal_comma
+        As in `numbers`; booleans count as 0 and 1 here.
+    rows, what
+        The numbers of the rows and the column's name, for errors.
+    """
+    if isinstance(column, np.ndarray) and column.dtype.kind == "b":
+        return column.astype(np.float64)
+    if not isinstance(column, np.ndarray) and str(column.type) == "bool":
+        column = column.cast("int8")
+    values, odd = numbers(column, decimal_comma=decimal_comma)
+    if odd.any():
+        first = int(odd.argmax())
+        cell = column[first] if isinstance(column, np.ndarray) else column[first].as_py()
+        if not isinstance(cell, str):
+            raise ValueError(f"column {what!r} must hold numbers, got {column.type}")
+        cell = cell.strip()
+        hint = "; CSV files hold one column for each class (prob_<class>), not lists" * cell.startswith("[")
+        hint += ": write percentages as shares, 0.25 for 25 %" * cell.endswith("%")
+        raise ValueError(f"row {rows[first]:,} has {cell!r} in column {what!r}, which is no number{hint}")
+    return values
+
+
+def matrix(column: Any, rows: NDArray[np.int64], *, width: int, what: str) -> Floats:
+    """Return a column of lists as a matrix `[M, width]`, a row of NaN where a list is missing."""
+    if isinstance(column, np.ndarray):
+        if column.dtype.kind not in "fiub":
+            raise ValueError(f"{what!r} must hold numbers, got an array of {column.dtype}")
+        return _floats(column)
+    compute = require("pyarrow.compute", "train")
+    there = column.is_valid().to_numpy(zero_copy_only=False)
+    length = compute.list_value_length(column).fill_null(width).to_numpy(zero_copy_only=False)
+    if (wrong := np.flatnonzero(length != width)).size:
+        row = int(wrong[0])
+        raise ValueError(
+            f"row {rows[row]:,} has {int(length[row])} values in {what!r}, but there are {width} classes: "
+            "every row needs one value for each class"
+        )
+    flat = strict_numbers(column.flatten(), rows[there].repeat(width), what=what)
+    if there.all():
+        return flat.reshape(-1, width)
+    result = np.full((len(there), width), np.nan, flat.dtype)
+    result[there] = flat.reshape(-1, width)
+    return result
+
+
+def distinct(column: Any) -> tuple[NDArray[np.intp], list[Any]]:
+    """Return each value's place among the distinct ones, -1 where it is missing, and the distinct ones.
+
+    >>> place, values = distinct(np.array(["b", "a", "b"]))
+    >>> [values[i] for i in place]
+    ['b', 'a', 'b']
+    """
+    if isinstance(column, np.ndarray):
+        values, place = np.unique(column, return_inverse=True)
+        return place, values.tolist()
+    pa = require("pyarrow", "train")
+    if not pa.types.is_dictionary(column.type):
+        column = column.dictionary_encode()
+    place = column.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.intp)
+    return place, column.dictionary.to_pylist()
+
+
+def names_of(values: Sequence[Any]) -> list[str]:
+    """Return values as the names of categories, `""` for what is missing: a whole number loses its decimals.
+
+    >>> names_of([1.0, "a ", True, "?", None])
+    ['1', 'a', 'True', '', '']
+    """
+    names = [
+        str(int(v)) if isinstance(v, float) and v.is_integer() else "" if v is None else str(v).strip() for v in values
+    ]
+    return ["" if name in MISSING else name for name in names]
+
+
+def is_text(column: Any) -> bool:
+    """Return whether a pyarrow column holds text."""
+    types = require("pyarrow", "train").types
+    kind = column.type.value_type if types.is_dictionary(column.type) else column.type
+    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
+
+
+def _floats(values: NDArray[Any]) -> Floats:
+    if values.dtype.kind == "f" and values.dtype.itemsize in (4, 8) and values.dtype.isnative:
+        return values
+    return values.astype(np.float32 if values.dtype.str[1:] == "f4" else np.float64)
+
+
+def _parsed(cells: Any, decimal_comma: bool) -> tuple[Floats, NDArray[np.bool_]]:
+    """Return text as float64; clean text is parsed at once, anything else is looked at."""
+    pa, compute = require("pyarrow", "train"), require("pyarrow.compute", "train")
+    if decimal_comma:
+        cells = compute.replace_substring_regex(cells, _DECIMAL_COMMA, r"\1.\2")
+
+    def floats(text: Any) -> Floats:
+        values: Floats = text.cast(pa.float64()).to_numpy(zero_copy_only=False)
+        return values
+
+    try:
+        return floats(cells), np.zeros(len(cells), np.bool_)
+    except pa.ArrowInvalid:
+        cells = compute.utf8_trim_whitespace(cells)
+    nothing = pa.scalar(None, cells.type)
+    cells = compute.if_else(compute.is_in(cells, pa.array(sorted(MISSING), cells.type)), nothing, cells)
+    try:
+        return floats(cells), np.zeros(len(cells), np.bool_)
+    except pa.ArrowInvalid:
+        plain = compute.match_substring_regex(cells, _PLAIN)
+    values = floats(compute.if_else(plain, cells, nothing)).copy()
+    rest = compute.invert(plain).fill_null(False).to_numpy(zero_copy_only=False)
+    place, odd_values = distinct(cells.filter(rest))
+    known = np.array([_float(value) for value in odd_values], np.float64)
+    values[rest] = known[place]
+    odd = rest.copy()
+    odd[rest] = np.isnan(known)[place]
+    return values, odd
+
+
+def _float(text: str) -> float:
+    try:
+        return float(text) if "_" not in text else np.nan  # Python reads "1_000" as a number, tables do not
+    except ValueError:
+        return np.nan
