@@ -19,15 +19,9 @@ from torch.nn import functional as F
 from benchmarks.resnet import CifarResNet18
 from benchmarks.timing import interleaved, milliseconds, ratio, shown, table, versions
 from vicinal import ERM, LogitMix, PuzzleMix
-from vicinal.objectives.puzzle.objective import (
-    MaskCosts,
-    block_saliency,
-    mask_costs,
-    mask_energy,
-    mix_blocks,
-    saliency,
-    solve_masks,
-)
+from vicinal.objectives.puzzle.cut import MaskCosts, mask_costs, mask_energy, solve_masks
+from vicinal.objectives.puzzle.saliency import block_saliency, saliency
+from vicinal.objectives.puzzle.transport import mix_blocks
 
 COUNTS = (2, 4, 8, 16)
 TARGETS = {2: 12, 4: 15, 8: 25, 16: 120}

@@ -13,7 +13,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vicinal import PuzzleMix
-from vicinal.objectives.puzzle.objective import PuzzlePlan, apply_transport, saliency
+from vicinal.objectives.puzzle.objective import PuzzlePlan
+from vicinal.objectives.puzzle.saliency import saliency
+from vicinal.objectives.puzzle.transport import apply_transport
 
 WARM, COOL = torch.tensor([1.0, 0.72, 0.3]), torch.tensor([0.35, 0.75, 1.0])
 MASK_COLOURS = ("#2f7fc1", "#e9e4da", "#e0922f")  # the partner's, half and half, its own
@@ -48,7 +50,7 @@ def steps(model: nn.Module, images: Tensor, labels: Tensor, folder: Path) -> Pat
         show_mask(row[4], plan.masks[0])
         show(row[5], own)
         show(row[6], other)
-        show(row[7], plan.mix(x)[0])
+        show(row[7], PuzzleMix().mix(x, plan)[0])
         row[0].set_ylabel(f"{int(label_a)} and {int(label_b)}", fontsize=11)
         row[4].set_xlabel(f"$\\bar M$ = {float(plan.lam[0]):.2f}", fontsize=9)
     for axis, title in zip(axes[0], titles, strict=True):
@@ -66,7 +68,7 @@ def grids(model: nn.Module, images: Tensor, labels: Tensor, folder: Path) -> Pat
         x, plan, _ = solve(model, images[132], images[292], labels[132], labels[292], blocks=n)
         show_mask(axes[0, column], plan.masks[0])
         axes[0, column].set_title(f"n = {n}", fontsize=11)
-        show(axes[1, column], plan.mix(x)[0])
+        show(axes[1, column], PuzzleMix().mix(x, plan)[0])
         axes[1, column].set_xlabel(f"$\\bar M$ = {float(plan.lam[0]):.2f}", fontsize=9)
     show(axes[0, 0], x[0])
     axes[0, 0].set_title("inputs", fontsize=11)

@@ -139,14 +139,13 @@ def test_paste_against_loops(n, seed):
     assert torch.equal(mixing.paste_rows(a, partner, one), mixing.paste(a, a[partner], one))
 
 
-def test_a_plan_beside_the_clean_batch():
+def test_a_plan_combines_each_row_with_its_partner():
     x = torch.randn(3, 4)
     plan = PairPlan(torch.tensor([0.3, 0.6, 0.9]), torch.tensor([2, 0, 1]))
-    both = plan.beside_clean()
-    clean, mixed = both.combine(torch.cat([x, x])).chunk(2)
-    assert torch.equal(clean, x)
-    assert torch.equal(mixed, plan.combine(x))
-    assert torch.equal(both.combine(x), both.combine(torch.cat([x, x]))), "the clean half alone is enough"
+    for i, (lam, j) in enumerate([(0.3, 2), (0.6, 0), (0.9, 1)]):
+        torch.testing.assert_close(plan.combine(x)[i], lam * x[i] + (1 - lam) * x[j])
+    with pytest.raises(ValueError, match="lam must be a number or have shape"):
+        plan.combine(torch.cat([x, x]))  # a doubled batch is never guessed from its length
     torch.testing.assert_close(plan.weights.sum(1), torch.ones(3))
     assert plan.partners.tolist() == [[0, 2], [1, 0], [2, 1]]
 

@@ -20,6 +20,7 @@ __all__ = [
     "coin",
     "dirichlet",
     "integers",
+    "lam",
     "matching",
     "normal_like",
     "permutation",
@@ -39,6 +40,11 @@ def beta(alpha: float, n: int, *, generator: torch.Generator | None = None) -> T
     small α: at α = 0.01, 18 % of λ would land in (0.4, 0.6) instead of 0.4 %.
     """
     return dirichlet(alpha, 2, n, generator=generator)[:, 0]
+
+
+def lam(alpha: float, n: int, *, per_sample: bool = False, generator: torch.Generator | None = None) -> Tensor:
+    """Draw the λ of a batch of n rows, float32 `[n]`: one for all, or one per sample."""
+    return beta(alpha, n if per_sample else 1, generator=generator).float().expand(n)
 
 
 def dirichlet(alpha: float, k: int, n: int, *, generator: torch.Generator | None = None) -> Tensor:

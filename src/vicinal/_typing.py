@@ -1,20 +1,33 @@
-"""The protocols every layer speaks: batches, plans and objectives."""
+"""What every layer speaks of: batches, models, plans, and what a call of an objective brings."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
 
 import torch
 from torch import Tensor
 
-__all__ = ["Batch", "MixingObjectiveLike", "Model", "ObjectiveLike", "Plan"]
+__all__ = ["Batch", "Model", "Plan", "Step"]
 
 #: A tensor, or a tokenised batch: a mapping of tensors that the model receives as keyword arguments.
 Batch: TypeAlias = "Tensor | Mapping[str, Tensor]"
 
 #: Anything that turns a batch into logits, or into an object with `.logits`.
 Model: TypeAlias = "torch.nn.Module"
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """What a call of an objective brings beside model, x and y; a method takes from it what it needs."""
+
+    index: Tensor | None = None
+    """Each sample's position in the training set, `[B]`."""
+    epoch: float | None = None
+    """How far training has come: 2.5 is halfway through the third epoch."""
+    generator: torch.Generator | None = None
+    """Where randomness comes from; torch's global generator if None."""
 
 
 class Plan(Protocol):
@@ -34,39 +47,3 @@ class Plan(Protocol):
 
     def combine(self, t: Tensor) -> Tensor:
         """Return Σₖ weightₖ · t[partnerₖ] for each row."""
-
-    def beside_clean(self) -> Plan:
-        """Return the plan for `[x; x]` that leaves the first half alone and mixes the second."""
-
-
-@runtime_checkable
-class ObjectiveLike(Protocol):
-    """What a training loop calls instead of a loss."""
-
-    def __call__(
-        self,
-        model: Model,
-        x: Batch,
-        y: Tensor,
-        *,
-        index: Tensor | None = None,
-        epoch: float | None = None,
-        generator: torch.Generator | None = None,
-    ) -> Tensor:
-        """Return the scalar loss of one batch."""
-
-
-@runtime_checkable
-class MixingObjectiveLike(ObjectiveLike, Protocol):
-    """An objective made of three public steps, over which LogitMix and RegMixup are written."""
-
-    label_smoothing: float
-
-    def draw(self, model: Model, x: Batch, y: Tensor, *, generator: torch.Generator | None = None) -> Any:
-        """Draw the plan: every random choice of this step."""
-
-    def forward(self, model: Model, x: Batch, plan: Any) -> Tensor:
-        """Mix as planned and return the logits."""
-
-    def loss(self, logits: Tensor, y: Tensor, plan: Any) -> Tensor:
-        """Return the loss of each row, `[B]`."""

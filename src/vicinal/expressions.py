@@ -24,18 +24,13 @@ __all__ = ["objective_names", "parse"]
 _MAX_LENGTH = 10_000
 
 
-#: Public names beside the objectives that are none.
-_NO_OBJECTIVES = {"vicinal.objectives.guided.aum"}
-
-
 def objective_names() -> list[str]:
     """Return the names of all public objectives.
 
     >>> "Mixup" in objective_names()
     True
     """
-    objectives = [home for home in vicinal._HOMES if ".objectives." in home and home not in _NO_OBJECTIVES]
-    return [name for home in objectives for name in vicinal._HOMES[home]]
+    return list(vicinal.OBJECTIVES)
 
 
 def parse(text: str) -> Objective:

@@ -162,19 +162,8 @@ class PairPlan:
         return torch.stack([own, self.partner], dim=1)
 
     def combine(self, t: Tensor) -> Tensor:
-        """Return λ·t + (1 − λ)·t[partner]; `t` may also be the one clean half of a plan beside it."""
-        if 2 * len(t) == len(self.partner):
-            t = torch.cat([t, t])
+        """Return λ·t + (1 − λ)·t[partner]."""
         return mix_rows(t, self.partner, self.lam)
-
-    def beside_clean(self) -> PairPlan:
-        """Return the plan for `[x; x]` whose first half stays clean."""
-        return PairPlan(*self._beside_clean(), mixed=self.mixed)
-
-    def _beside_clean(self) -> tuple[Tensor, Tensor]:
-        own = torch.arange(len(self.partner), device=self.partner.device)
-        lam = torch.cat([torch.ones_like(self.lam), self.lam])
-        return lam, torch.cat([own, self.partner + len(own)])
 
 
 def _inside(x: Tensor, boxes: Tensor) -> Tensor:

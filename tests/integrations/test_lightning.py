@@ -18,7 +18,9 @@ import vicinal
 pytest.importorskip("lightning")
 from lightning import LightningModule, Trainer
 
+from vicinal._typing import Step
 from vicinal.integrations.lightning import MixupMixin
+from vicinal.objectives.base import Objective
 from vicinal.objectives.guided.aum import AUM, margins
 
 pytestmark = [
@@ -72,17 +74,20 @@ def assert_same_weights(a: nn.Module, b: nn.Module, **tolerance: float) -> None:
         torch.testing.assert_close(p, q, msg=name, **tolerance)
 
 
-class Recorder:
+class Recorder(Objective):
     """ERM that remembers its calls; with training state, as a bound GuidedMixup has."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[Any, float]] = []
         self.seen = torch.zeros(N)
 
-    def __call__(self, model: Any, x: Any, y: Tensor, *, index: Any = None, epoch: Any = None, generator: Any = None):
-        self.calls.append((index, epoch))
-        self.seen[index] += 1
-        return F.cross_entropy(model(x), y)
+    def compute_terms(self, model: Any, x: Any, y: Tensor, step: Step) -> dict[str, Tensor]:
+        self.calls.append((step.index, step.epoch))
+        self.seen[step.index] += 1
+        return {"loss": F.cross_entropy(model(x), y)}
+
+    def __repr__(self) -> str:
+        return "Recorder()"
 
     def state_dict(self) -> dict[str, Tensor]:
         return {"seen": self.seen}

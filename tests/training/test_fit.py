@@ -24,7 +24,7 @@ from torch import nn
 from torch.utils.data import Dataset, Subset, TensorDataset
 
 import vicinal
-from vicinal import AUM, ERM, GuidedMixup, LogitMix, Mixup, Warmup, _files, _random, losses
+from vicinal import ERM, GuidedMixup, LogitMix, Mixup, Warmup, _files, _random, losses
 from vicinal.training import FitConfig, FitResult, batches, fit, folder, load_weights, loop, read_predictions
 from vicinal.training.batches import EpochPlan, MicroBatches
 
@@ -782,8 +782,7 @@ def test_trees_of_state_survive():
 
 @pytest.mark.parametrize("objective", [GuidedMixup(), Warmup(GUIDED, epochs=1)], ids=["batch", "set"])
 def test_guided_mixup_is_two_runs_from_the_same_weights(objective, tmp_path):
-    inner = loop.unscheduled(objective)
-    aum = AUM(len(TRAIN), saliency=inner.pool == "set")
+    aum = objective.tracker(len(TRAIN))
 
     def plainly(model, x, y, *, index=None, epoch=None, generator=None):
         logits = model(x)

@@ -11,7 +11,7 @@ accumulation, mixed precision, checkpoints, several processes.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -20,12 +20,9 @@ from torch.utils.data import DataLoader, Sampler
 
 from vicinal import losses
 from vicinal._checks import require
-from vicinal._typing import Batch, ObjectiveLike
 from vicinal.metrics import ReliabilityTable, brier, nll
-from vicinal.objectives.erm import ERM
-from vicinal.objectives.forward import call
-from vicinal.objectives.guided.aum import AUM
-from vicinal.objectives.schedule import unscheduled
+from vicinal.objectives.base import Objective, as_objective
+from vicinal.objectives.guided.aum import AUM, AUMRecorder
 
 require("transformers", "text")
 from transformers import Trainer, TrainerCallback  # noqa: E402
@@ -65,27 +62,22 @@ class MixupTrainerMixin(_AnyTrainer):
     #: to guess, it would not: BERT-type models accept loss kwargs, and loss and gradients came out N times too large.
     loss_is_scaled_for_ga: bool | None = False
 
-    objective: ObjectiveLike
+    objective: Objective
     index_column: str
-    aum: AUM | None
     train_batch_sampler: Sampler[list[int]] | None
 
     def __init__(
         self,
         *args: Any,
-        objective: ObjectiveLike,
+        objective: Objective | Callable[..., Tensor],
         index_column: str = "index",
         aum: AUM | None = None,
         train_batch_sampler: Sampler[list[int]] | None = None,
         **kwargs: Any,
     ) -> None:
-        if isinstance(objective, type) or not callable(objective):
-            raise TypeError(f"objective must be an objective such as Mixup(alpha=0.4), got {objective!r}")
-        if aum is not None and not isinstance(objective, ERM):
-            raise ValueError(f"aum records clean samples, so the objective must be ERM(), got {objective!r}")
-        self.objective = objective
+        objective = as_objective(objective)
+        self.objective = objective if aum is None else AUMRecorder(aum, objective)
         self.index_column = index_column
-        self.aum = aum
         self.train_batch_sampler = train_batch_sampler
         super().__init__(*args, **kwargs)
         self.add_callback(_MergeRanks(self))
@@ -118,7 +110,10 @@ class MixupTrainerMixin(_AnyTrainer):
                 raise ValueError(
                     "return_outputs must be False in training: a mixed batch has no outputs of its samples"
                 )
-            return self._training_loss(model, x, y, index=inputs.get(self.index_column), epoch=self.state.epoch)
+            index = inputs.get(self.index_column)
+            if index is None and isinstance(self.objective, AUMRecorder):
+                raise ValueError(f"aum needs to know the samples: give each row its number in {self.index_column!r}")
+            return self.objective(model, x, y, index=index, epoch=self.state.epoch)
         outputs = model(**x)
         logits = getattr(outputs, "logits", outputs)
         loss = losses.loss(logits, y).mean()
@@ -142,19 +137,6 @@ class MixupTrainerMixin(_AnyTrainer):
         )
         return self.accelerator.prepare(loader)
 
-    def _training_loss(self, model: nn.Module, x: Batch, y: Tensor, *, index: Tensor | None, epoch: float) -> Tensor:
-        if self.aum is None:
-            return self.objective(model, x, y, index=index, epoch=epoch)
-        if index is None:
-            raise ValueError(f"aum needs to know the samples: give each row its number in {self.index_column!r}")
-        logits = call(model, x)
-        self.aum.update(logits, y, index, epoch=epoch)
-
-        def computed(*args: Any, **kwargs: Any) -> Tensor:
-            return logits
-
-        return self.objective(computed, x, y)  # type: ignore[arg-type]  # all that ERM does is call it
-
     def _without_index(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         return {name: value for name, value in inputs.items() if name != self.index_column}
 
@@ -164,32 +146,27 @@ class MixupTrainerMixin(_AnyTrainer):
         if self.index_column not in columns:
             columns.append(self.index_column)
 
-    # The state of objective and tracker travels with the optimizer's: saved in each checkpoint, read when training
+    # The training state of the objective travels with the optimizer's: saved in each checkpoint, read when training
     # resumes and not when the best model is loaded.
 
     def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
         super()._save_optimizer_and_scheduler(output_dir)
-        for name, part in self._stateful().items():
+        if state := self.objective.state_dict():
             os.makedirs(output_dir, exist_ok=True)
-            torch.save(part.state_dict(), self._state_file(output_dir, name))
+            torch.save(state, self._state_file(output_dir))
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         super()._load_optimizer_and_scheduler(checkpoint)
-        if checkpoint is None:
+        if checkpoint is None or not self.objective.state_dict():
             return
-        for name, part in self._stateful().items():
-            path = self._state_file(checkpoint, name)
-            if not os.path.isfile(path):
-                raise ValueError(f"the checkpoint has no {os.path.basename(path)}: it was saved without {part!r}")
-            part.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
+        path = self._state_file(checkpoint)
+        if not os.path.isfile(path):
+            raise ValueError(f"the checkpoint has no {os.path.basename(path)}: it was saved without {self.objective!r}")
+        self.objective.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
 
-    def _stateful(self) -> dict[str, Any]:
-        parts = {"objective": unscheduled(self.objective), "aum": self.aum}
-        return {name: part for name, part in parts.items() if hasattr(part, "state_dict")}
-
-    def _state_file(self, folder: str, name: str) -> str:
+    def _state_file(self, folder: str) -> str:
         rank = f"_{self.args.process_index}" if self.args.world_size > 1 else ""
-        return os.path.join(folder, f"{name}{rank}.pt")
+        return os.path.join(folder, f"objective{rank}.pt")
 
 
 class MixupTrainer(MixupTrainerMixin, Trainer):
@@ -252,6 +229,4 @@ class _MergeRanks(TrainerCallback):
         self.trainer = trainer
 
     def on_epoch_end(self, *args: Any, **kwargs: Any) -> None:
-        for part in self.trainer._stateful().values():
-            if hasattr(part, "all_reduce"):
-                part.all_reduce()
+        self.trainer.objective.all_reduce()

@@ -22,7 +22,7 @@ validation and testing. Gradient accumulation, precision, checkpoints and device
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -30,12 +30,11 @@ from torch import Tensor
 
 from vicinal import losses
 from vicinal._checks import require
-from vicinal._typing import Batch, ObjectiveLike
+from vicinal._typing import Batch
 from vicinal.metrics import ReliabilityTable
-from vicinal.objectives.erm import ERM
+from vicinal.objectives.base import Objective, as_objective
 from vicinal.objectives.forward import call
-from vicinal.objectives.guided.aum import AUM
-from vicinal.objectives.schedule import unscheduled
+from vicinal.objectives.guided.aum import AUM, AUMRecorder
 
 require("lightning", "integrations")
 from lightning import LightningModule  # noqa: E402
@@ -70,7 +69,7 @@ class MixupMixin(_AnyModule):
         processes after each epoch. Margins are of clean samples, so the objective has to be `ERM`.
     """
 
-    objective: ObjectiveLike
+    objective: Objective | Callable[..., Tensor]
     n_bins: int = 15
     aum: AUM | None = None
 
@@ -78,10 +77,7 @@ class MixupMixin(_AnyModule):
         """Return the objective's loss."""
         x, y, index = _parts(batch)
         epoch = self.current_epoch + batch_idx / self.trainer.num_training_batches  # inf batches: whole epochs
-        if self.aum is None:
-            loss = self.objective(self, x, y, index=index, epoch=epoch)
-        else:
-            loss = _tracked(self.aum, self.objective, self, x, y, index=index, epoch=epoch)
+        loss = self._tracked()(self, x, y, index=index, epoch=epoch)
         self.log("train_loss", loss.detach(), batch_size=len(y), prog_bar=True)
         return loss
 
@@ -116,26 +112,29 @@ class MixupMixin(_AnyModule):
     def on_train_epoch_end(self) -> None:
         """Give every process what all of them have tracked."""
         super().on_train_epoch_end()
-        for part in self._stateful().values():
-            if hasattr(part, "all_reduce"):
-                part.all_reduce()
+        self._tracked().all_reduce()
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Save the state of the objective and of the tracker."""
         super().on_save_checkpoint(checkpoint)
-        checkpoint["vicinal"] = {name: part.state_dict() for name, part in self._stateful().items()}
+        checkpoint["vicinal"] = {self._state_name(): self._tracked().state_dict()}
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Restore what was saved."""
         super().on_load_checkpoint(checkpoint)
-        for name, part in self._stateful().items():
-            if name not in checkpoint.get("vicinal", {}):
-                raise ValueError(f"the checkpoint has no state of {name}: it was saved without {part!r}")
-            part.load_state_dict(checkpoint["vicinal"][name])
+        objective, name = self._tracked(), self._state_name()
+        if objective.state_dict():
+            if not checkpoint.get("vicinal", {}).get(name):
+                raise ValueError(f"the checkpoint has no state of {name}: it was saved without {objective!r}")
+            objective.load_state_dict(checkpoint["vicinal"][name])
 
-    def _stateful(self) -> dict[str, Any]:
-        parts = {"objective": unscheduled(self.objective), "aum": self.aum}
-        return {name: part for name, part in parts.items() if hasattr(part, "state_dict")}
+    def _tracked(self) -> Objective:
+        """Return the objective, which feeds the tracker where there is one."""
+        objective = as_objective(self.objective)
+        return objective if self.aum is None else AUMRecorder(self.aum, objective)
+
+    def _state_name(self) -> str:
+        return "objective" if self.aum is None else "aum"
 
     def _count(self, batch: Any, dataloader_idx: int) -> None:
         x, y, _ = _parts(batch)
@@ -190,18 +189,3 @@ def _parts(batch: Any) -> tuple[Batch, Tensor, Tensor | None]:
         raise ValueError(f"the batch must be (x, y), (x, y, index) or a mapping, got {type(batch).__name__}")
     x, y, *index = batch
     return x, y, index[0] if index else None
-
-
-def _tracked(
-    aum: AUM, objective: ObjectiveLike, model: LightningModule, x: Batch, y: Tensor, *, index: Any, epoch: float
-) -> Tensor:
-    """Return the loss and record the margins, from one forward."""
-    if not isinstance(objective, ERM):
-        raise ValueError(f"aum records clean samples, so the objective must be ERM(), got {objective!r}")
-    logits = call(model, x)
-    aum.update(logits, y, index, epoch=epoch)
-
-    def computed(*args: Any, **kwargs: Any) -> Tensor:
-        return logits
-
-    return objective(computed, x, y, index=index, epoch=epoch)  # type: ignore[arg-type]  # all that ERM does is call it

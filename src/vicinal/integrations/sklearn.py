@@ -32,8 +32,8 @@ from torch import Tensor, nn
 
 from vicinal import _random, losses
 from vicinal._checks import flag, integer, number, require
-from vicinal._typing import ObjectiveLike
 from vicinal.calibrators import TemperatureScaling
+from vicinal.objectives.base import Objective
 from vicinal.objectives.mixup import Mixup
 
 require("sklearn", "train")
@@ -113,7 +113,7 @@ class MixupClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
 
     def __init__(
         self,
-        objective: ObjectiveLike | None = None,
+        objective: Objective | None = None,
         *,
         hidden_layer_sizes: tuple[int, ...] = (128, 128),
         learning_rate_init: float = 0.001,

@@ -1,24 +1,40 @@
-"""What every objective shares: the call, and a `repr` that is the Python that builds it."""
+"""What every objective shares: the call, its terms, its training state, and a `repr` that builds it again."""
 
 from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from typing import Any, final
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, final
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 
-from vicinal._typing import Batch, MixingObjectiveLike, Model
-from vicinal.objectives.forward import call
+from vicinal import losses
+from vicinal._typing import Batch, Model, Plan, Step
+from vicinal.objectives.forward import call, joined, map_floating
 
-__all__ = ["CompositeObjective", "MixingObjective", "Objective", "check_mixing", "clean_and_mixed"]
+if TYPE_CHECKING:
+    from vicinal.objectives.guided.aum import AUM
+
+__all__ = ["InputMixing", "MixingObjective", "Objective", "as_objective", "check_mixing", "clean_and_mixed"]
+
+P = TypeVar("P", bound=Plan)
 
 
 class Objective(ABC):
-    """A frozen record of hyper-parameters that turns a model and a batch into a loss."""
+    """A frozen record of hyper-parameters that turns a model and a batch into a loss.
+
+    A method writes `compute_terms`. One that keeps training state says so in the methods of the second half, which
+    training loops call on every objective.
+    """
 
     @abstractmethod
+    def compute_terms(self, model: Model, x: Batch, y: Tensor, step: Step) -> dict[str, Tensor]:
+        """Return the scalar terms of the loss by name, weights included."""
+
+    @final
     def __call__(
         self,
         model: Model,
@@ -46,85 +62,112 @@ class Objective(ABC):
         generator
             Where randomness comes from; torch's global generator if not given.
         """
+        first, *more = self.compute_terms(model, x, y, Step(index, epoch, generator)).values()
+        return torch.stack([first, *more]).sum() if more else first
+
+    @final
+    def terms(self, model: Model, x: Batch, y: Tensor, **step: Any) -> dict[str, Tensor]:
+        """Return the terms whose sum is the loss, for logging; the arguments are those of a call."""
+        return self.compute_terms(model, x, y, Step(**step))
 
     def __repr__(self) -> str:
         fields = dataclasses.fields(self)  # type: ignore[arg-type]  # every objective is a dataclass
         parts = [f"{f.name}={getattr(self, f.name)!r}" if f.kw_only else repr(getattr(self, f.name)) for f in fields]
         return f"{type(self).__name__}({', '.join(parts)})"
 
+    # Training state: most objectives have none.
 
-class CompositeObjective(Objective):
-    """An objective whose loss is a sum of terms that can be logged one by one."""
+    def tracker(self, n_samples: int) -> AUM | None:
+        """Return what a first, plain run has to record before `bind`; None where no first run is needed."""
+        return None
 
-    @abstractmethod
-    def terms(
-        self,
-        model: Model,
-        x: Batch,
-        y: Tensor,
-        *,
-        index: Tensor | None = None,
-        epoch: float | None = None,
-        generator: torch.Generator | None = None,
-    ) -> dict[str, Tensor]:
-        """Return the terms by name, weights included; the arguments are those of every objective."""
+    def bind(self, *args: Any, **kwargs: Any) -> Objective:
+        """Return this objective with what the first run recorded, ready to train with."""
+        raise TypeError(f"{self!r} keeps no training state: there is nothing to bind")
 
-    @final
-    def __call__(
-        self,
-        model: Model,
-        x: Batch,
-        y: Tensor,
-        *,
-        index: Tensor | None = None,
-        epoch: float | None = None,
-        generator: torch.Generator | None = None,
-    ) -> Tensor:
-        """Return the sum of the terms."""
-        terms = self.terms(model, x, y, index=index, epoch=epoch, generator=generator)
-        return torch.stack(list(terms.values())).sum()
+    @property
+    def balanced(self) -> Tensor | None:
+        """Two categories of the training set, bool `[N]`, of which batches should hold as many; None: no matter."""
+        return None
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Return the training state as tensors, to be saved with the checkpoint; empty if there is none."""
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Restore what `state_dict` returned."""
+        if state:
+            raise ValueError(f"{self!r} keeps no training state, got {list(state)}")
+
+    def all_reduce(self, group: dist.ProcessGroup | None = None) -> None:
+        """Merge the training state of all ranks; called on each at the end of an epoch."""
+        return
 
 
-class MixingObjective(Objective):
+class MixingObjective(Objective, Generic[P]):
     """An objective made of three public steps: draw a plan, forward the mixed batch, take the loss."""
 
     label_smoothing: float
 
     @abstractmethod
-    def draw(self, model: Model, x: Batch, y: Tensor, *, generator: torch.Generator | None = None) -> Any:
+    def draw(self, model: Model, x: Batch, y: Tensor, *, generator: torch.Generator | None = None) -> P:
         """Draw the plan: every random choice of this step."""
 
     @abstractmethod
-    def forward(self, model: Model, x: Batch, plan: Any) -> Tensor:
-        """Mix as planned and return the logits.
+    def forward(self, model: Model, x: Batch, plan: P, *, beside_clean: bool = False) -> Tensor:
+        """Mix as planned and return the logits, with `beside_clean` after those of the clean batch, `[2B, K]`."""
 
-        For `plan.beside_clean()` it takes `[x; x]`, or just `x`, and returns the clean logits before the mixed.
-        """
-
-    @abstractmethod
-    def loss(self, logits: Tensor, y: Tensor, plan: Any) -> Tensor:
-        """Return the loss of each mixed row, `[B]`."""
+    def loss(self, logits: Tensor, y: Tensor, plan: P) -> Tensor:
+        """Return the loss of each mixed row, `[B]`: the cross-entropy to its sources' labels, by their shares."""
+        return losses.mixed_loss(logits, y, plan.weights, plan.partners, label_smoothing=self.label_smoothing)
 
     @final
-    def __call__(
-        self,
-        model: Model,
-        x: Batch,
-        y: Tensor,
-        *,
-        index: Tensor | None = None,
-        epoch: float | None = None,
-        generator: torch.Generator | None = None,
-    ) -> Tensor:
-        """Draw, mix, forward, mean loss; the arguments are those of every objective."""
-        plan = self.draw(model, x, y, generator=generator)
+    def compute_terms(self, model: Model, x: Batch, y: Tensor, step: Step) -> dict[str, Tensor]:
+        """Draw, mix, forward, mean loss."""
+        plan = self.draw(model, x, y, generator=step.generator)
         logits = self.forward(model, x, plan)
-        return self.loss(logits, y, plan).mean()
+        return {"loss": self.loss(logits, y, plan).mean()}
 
 
-def check_mixing(base: Any) -> MixingObjectiveLike:
+class InputMixing(MixingObjective[P]):
+    """A mixing objective that mixes what enters the model: a method writes `draw` and `mix`."""
+
+    @abstractmethod
+    def mix(self, x: Tensor, plan: P) -> Tensor:
+        """Return the mixed inputs, of the shape of `x`, which is left as it is."""
+
+    @final
+    def forward(self, model: Model, x: Batch, plan: P, *, beside_clean: bool = False) -> Tensor:
+        """Return the logits of the mixed inputs, after those of the clean ones if they are wanted."""
+        mixed = map_floating(x, lambda t: self.mix(t, plan))
+        return call(model, joined(x, mixed) if beside_clean else mixed)
+
+
+class _Function(Objective):
+    """A function with the arguments of a call, as an objective."""
+
+    def __init__(self, function: Callable[..., Tensor]) -> None:
+        self.function = function
+
+    def compute_terms(self, model: Model, x: Batch, y: Tensor, step: Step) -> dict[str, Tensor]:
+        return {"loss": self.function(model, x, y, index=step.index, epoch=step.epoch, generator=step.generator)}
+
+    def __repr__(self) -> str:
+        return repr(self.function)
+
+
+def as_objective(objective: Any) -> Objective:
+    """Return what a training loop was given as an objective: one of these, or a function of your own."""
+    if isinstance(objective, Objective):
+        return objective
+    if isinstance(objective, type) or not callable(objective):
+        raise TypeError(f"objective must be an objective such as Mixup(alpha=0.4), got {objective!r}")
+    return _Function(objective)
+
+
+def check_mixing(base: Any) -> MixingObjective[Any]:
     """Return `base` if it has the three steps that composites are written over."""
-    if isinstance(base, type) or not isinstance(base, MixingObjectiveLike):
+    if not isinstance(base, MixingObjective):
         raise TypeError(
             f"base must be a mixing objective such as Mixup(alpha=1.0), one with draw, forward and loss, got {base!r}"
         )
@@ -132,10 +175,10 @@ def check_mixing(base: Any) -> MixingObjectiveLike:
 
 
 def clean_and_mixed(
-    base: MixingObjectiveLike, model: Model, x: Batch, plan: Any, *, split_forward: bool
+    base: MixingObjective[P], model: Model, x: Batch, plan: P, *, split_forward: bool
 ) -> tuple[Tensor, Tensor]:
     """Return the logits of the clean and of the mixed batch, from one forward unless `split_forward`."""
     if split_forward:
         return call(model, x), base.forward(model, x, plan)
-    clean, mixed = base.forward(model, x, plan.beside_clean()).chunk(2)
+    clean, mixed = base.forward(model, x, plan, beside_clean=True).chunk(2)
     return clean, mixed

@@ -23,12 +23,12 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from vicinal import _random, losses
+from vicinal import _random
 from vicinal._checks import flag, freeze, number
 from vicinal._typing import Batch, Model
 from vicinal.mixing import PairPlan, box_share, cut_boxes, paste_rows
-from vicinal.objectives.base import MixingObjective
-from vicinal.objectives.forward import call, map_floating, same_rows, the_floating
+from vicinal.objectives.base import InputMixing
+from vicinal.objectives.forward import same_rows, the_floating
 
 __all__ = ["BoxPlan", "CutMix"]
 
@@ -40,21 +40,9 @@ class BoxPlan(PairPlan):
     boxes: Tensor = field(kw_only=True)
     """On the CPU: one box `[4]` for the batch, or one per row `[B, 4]` (top, left, bottom, right)."""
 
-    def beside_clean(self) -> BoxPlan:
-        """Return the plan for `[x; x]` whose first half stays clean: its boxes are empty."""
-        lam, partner = self._beside_clean()
-        boxes = self.boxes.expand(len(self.lam), 4)
-        return BoxPlan(lam, partner, mixed=self.mixed, boxes=torch.cat([torch.zeros_like(boxes), boxes]))
-
-    def paste(self, x: Tensor) -> Tensor:
-        """Return `x` with each row's box taken from its partner."""
-        if 2 * len(x) == len(self.partner):
-            x = torch.cat([x, x])
-        return paste_rows(x, self.partner, self.boxes)
-
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class CutMix(MixingObjective):
+class CutMix(InputMixing[BoxPlan]):
     """Cut a box out of each image's partner and paste it in; labels are mixed by area.
 
     Parameters
@@ -117,10 +105,6 @@ class CutMix(MixingObjective):
             boxes=boxes if self.per_sample else boxes[0],
         )
 
-    def forward(self, model: Model, x: Batch, plan: BoxPlan) -> Tensor:
-        """Return the logits of the pasted images."""
-        return call(model, map_floating(x, plan.paste))
-
-    def loss(self, logits: Tensor, y: Tensor, plan: BoxPlan) -> Tensor:
-        """Return the mixed cross-entropy of each row."""
-        return losses.mixed_loss(logits, y, plan.weights, plan.partners, label_smoothing=self.label_smoothing)
+    def mix(self, x: Tensor, plan: BoxPlan) -> Tensor:
+        """Return `x` with each row's box taken from its partner."""
+        return paste_rows(x, plan.partner, plan.boxes)

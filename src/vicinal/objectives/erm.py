@@ -17,12 +17,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from vicinal import losses
 from vicinal._checks import freeze, number
-from vicinal._typing import Batch, Model
+from vicinal._typing import Batch, Model, Step
 from vicinal.objectives.base import Objective
 from vicinal.objectives.forward import call
 
@@ -40,6 +39,7 @@ class ERM(Objective):
     confidence_penalty
         β ≥ 0, the weight of the entropy that is rewarded (Thulasidasan et al.: 0.1).
 
+    >>> import torch
     >>> objective = ERM(label_smoothing=0.1)
     >>> model = torch.nn.Linear(4, 3)
     >>> objective(model, torch.randn(8, 4), torch.randint(3, (8,))).shape
@@ -56,21 +56,15 @@ class ERM(Objective):
             confidence_penalty=number("confidence_penalty", self.confidence_penalty, low=0),
         )
 
-    def __call__(
-        self,
-        model: Model,
-        x: Batch,
-        y: Tensor,
-        *,
-        index: Tensor | None = None,
-        epoch: float | None = None,
-        generator: torch.Generator | None = None,
-    ) -> Tensor:
-        """Return the mean loss of the batch."""
-        logits = call(model, x)
+    def loss(self, logits: Tensor, y: Tensor) -> Tensor:
+        """Return the loss of each row, `[B]`."""
         loss = losses.loss(logits, y, label_smoothing=self.label_smoothing)
         if self.confidence_penalty:
             if y.is_floating_point() and y.ndim == 1:
                 raise ValueError("confidence_penalty must be 0 for regression targets")
             loss = loss - self.confidence_penalty * losses.entropy(logits)
-        return loss.mean()
+        return loss
+
+    def compute_terms(self, model: Model, x: Batch, y: Tensor, step: Step) -> dict[str, Tensor]:
+        """Return the mean loss of the batch."""
+        return {"loss": self.loss(call(model, x), y).mean()}

@@ -12,7 +12,18 @@ from torch import Tensor, nn
 from vicinal._checks import nearest_names
 from vicinal._typing import Batch, Model
 
-__all__ = ["call", "locate", "map_floating", "mixed_at", "n_rows", "same_rows", "the_floating", "twice", "unwrap"]
+__all__ = [
+    "call",
+    "joined",
+    "locate",
+    "map_floating",
+    "mixed_at",
+    "mixed_second_half",
+    "n_rows",
+    "same_rows",
+    "the_floating",
+    "unwrap",
+]
 
 
 def call(model: Model, x: Batch) -> Tensor:
@@ -38,15 +49,22 @@ def n_rows(x: Batch) -> int:
 
 
 def same_rows(n: int, y: Tensor) -> int:
-    """Return `n`, the rows of x, if y has as many; a plan for twice the rows of x would mean `[x; x]`."""
+    """Return `n`, the rows of x, if y has as many."""
     if n != len(y):
         raise ValueError(f"x and y must have as many rows, got {n} and {len(y)}")
     return n
 
 
-def twice(x: Batch) -> Batch:
-    """Return `[x; x]`."""
-    return _twice_each(x) if isinstance(x, Mapping) else torch.cat([x, x])
+def joined(first: Batch, second: Batch) -> Batch:
+    """Return the rows of both batches, one after the other; what stands for all rows stays single."""
+    if not isinstance(first, Mapping) or not isinstance(second, Mapping):
+        return torch.cat([first, second])  # type: ignore[list-item]  # both are tensors
+    rows = n_rows(first)
+
+    def both(a: Tensor, b: Tensor) -> Tensor:
+        return torch.cat([a, b]) if isinstance(a, Tensor) and a.ndim and len(a) == rows else a
+
+    return {name: both(t, second[name]) for name, t in first.items()}
 
 
 def the_floating(x: Batch) -> Tensor:
@@ -55,13 +73,11 @@ def the_floating(x: Batch) -> Tensor:
 
 
 def map_floating(x: Batch, mix: Callable[[Tensor], Tensor]) -> Batch:
-    """Return the batch with its one floating tensor mixed; where `mix` doubles its rows, the others follow."""
+    """Return the batch with its one floating tensor mixed."""
     if not isinstance(x, Mapping):
         return mix(_floating(x))
     name = _floating_name(x)
-    mixed = mix(x[name])
-    rest = x if len(mixed) == len(x[name]) else _twice_each(x)
-    return {**rest, name: mixed}
+    return {**x, name: mix(x[name])}
 
 
 def unwrap(model: Model) -> nn.Module:
@@ -117,6 +133,16 @@ def mixed_at(model: Model, name: str, combine: Callable[[Tensor], Tensor], *, in
         )
 
 
+def mixed_second_half(combine: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    """Return what mixes the second half of the rows, and leaves the first, clean half alone."""
+
+    def mix(states: Tensor) -> Tensor:
+        clean, other = states.chunk(2)
+        return torch.cat([clean, combine(other)])
+
+    return mix
+
+
 class _MixedLayer(nn.Module):
     """Stands in for a layer during one forward and mixes what it returns (or receives)."""
 
@@ -161,13 +187,6 @@ class _MixedLayer(nn.Module):
             return super().__getattr__(name)
         except AttributeError:
             return getattr(super().__getattr__("layer"), name)
-
-
-def _twice_each(x: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-    rows = n_rows(x)
-    return {
-        name: torch.cat([t, t]) if isinstance(t, Tensor) and t.ndim and len(t) == rows else t for name, t in x.items()
-    }
 
 
 def _floating(x: Tensor) -> Tensor:

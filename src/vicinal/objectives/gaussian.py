@@ -13,12 +13,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from vicinal import _random, losses
 from vicinal._checks import freeze, number
-from vicinal._typing import Batch, Model
+from vicinal._typing import Batch, Model, Step
 from vicinal.objectives.base import Objective
 from vicinal.objectives.forward import call, map_floating
 
@@ -36,6 +35,7 @@ class GaussianVicinity(Objective):
     label_smoothing
         ε of the labels; 0 unless asked for.
 
+    >>> import torch
     >>> objective = GaussianVicinity(sigma=0.1)
     >>> loss = objective(torch.nn.Linear(4, 3), torch.randn(8, 4), torch.randint(3, (8,)))
     """
@@ -50,20 +50,11 @@ class GaussianVicinity(Objective):
             label_smoothing=number("label_smoothing", self.label_smoothing, low=0, high=1),
         )
 
-    def __call__(
-        self,
-        model: Model,
-        x: Batch,
-        y: Tensor,
-        *,
-        index: Tensor | None = None,
-        epoch: float | None = None,
-        generator: torch.Generator | None = None,
-    ) -> Tensor:
+    def compute_terms(self, model: Model, x: Batch, y: Tensor, step: Step) -> dict[str, Tensor]:
         """Return the mean loss of the noisy batch."""
 
         def add_noise(t: Tensor) -> Tensor:
-            return (t + self.sigma * _random.normal_like(t, generator=generator)).to(t.dtype)
+            return (t + self.sigma * _random.normal_like(t, generator=step.generator)).to(t.dtype)
 
         logits = call(model, map_floating(x, add_noise))
-        return losses.loss(logits, y, label_smoothing=self.label_smoothing).mean()
+        return {"loss": losses.loss(logits, y, label_smoothing=self.label_smoothing).mean()}

@@ -20,12 +20,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from vicinal import _random, losses
+from vicinal import _random
 from vicinal._checks import flag, freeze, integer, number
 from vicinal._typing import Batch, Model
 from vicinal.mixing import weighted_rows
-from vicinal.objectives.base import MixingObjective
-from vicinal.objectives.forward import call, map_floating, same_rows, the_floating
+from vicinal.objectives.base import InputMixing
+from vicinal.objectives.forward import same_rows, the_floating
 
 __all__ = ["GroupPlan", "KMixup"]
 
@@ -43,21 +43,11 @@ class GroupPlan:
 
     def combine(self, t: Tensor) -> Tensor:
         """Return Σₖ weightₖ · t[partnerₖ]."""
-        if 2 * len(t) == len(self.partners):
-            t = torch.cat([t, t])
         return weighted_rows(t, self.partners, self.weights)
-
-    def beside_clean(self) -> GroupPlan:
-        """Return the plan for `[x; x]` whose first half stays clean."""
-        n, k = self.partners.shape
-        own = torch.arange(n, device=self.partners.device)[:, None].expand(n, k)
-        alone = torch.zeros_like(self.weights)
-        alone[:, 0] = 1
-        return GroupPlan(torch.cat([alone, self.weights]), torch.cat([own, self.partners + n]), mixed=self.mixed)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class KMixup(MixingObjective):
+class KMixup(InputMixing[GroupPlan]):
     """Mix k samples with Dirichlet weights.
 
     Parameters
@@ -98,10 +88,6 @@ class KMixup(MixingObjective):
         partners = torch.stack([torch.arange(n), *others], dim=1)
         return GroupPlan(weights.float().expand(n, self.k).to(device), partners.to(device), mixed=self.alpha > 0)
 
-    def forward(self, model: Model, x: Batch, plan: GroupPlan) -> Tensor:
-        """Return the logits of the mixed inputs."""
-        return call(model, map_floating(x, plan.combine))
-
-    def loss(self, logits: Tensor, y: Tensor, plan: GroupPlan) -> Tensor:
-        """Return the weighted cross-entropy of each row."""
-        return losses.mixed_loss(logits, y, plan.weights, plan.partners, label_smoothing=self.label_smoothing)
+    def mix(self, x: Tensor, plan: GroupPlan) -> Tensor:
+        """Return Σⱼ wⱼ x_πⱼ."""
+        return plan.combine(x)

@@ -23,6 +23,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -30,8 +31,8 @@ from torch import Tensor
 from vicinal import losses
 from vicinal._arrays import at_least_float32
 from vicinal._checks import choice, flag, freeze, number
-from vicinal._typing import Batch, MixingObjectiveLike, Model
-from vicinal.objectives.base import CompositeObjective, check_mixing, clean_and_mixed
+from vicinal._typing import Batch, Model, Step
+from vicinal.objectives.base import MixingObjective, Objective, check_mixing, clean_and_mixed
 from vicinal.objectives.forward import call
 
 __all__ = ["LogitMix", "similarity"]
@@ -63,7 +64,7 @@ def similarity(clean: Tensor, mixed: Tensor, combine: Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class LogitMix(CompositeObjective):
+class LogitMix(Objective):
     """Mixed logits as an extra target on top of any mixing objective.
 
     Parameters
@@ -87,7 +88,7 @@ class LogitMix(CompositeObjective):
     ['clean', 'similarity', 'mixed']
     """
 
-    base: MixingObjectiveLike = field(kw_only=False)
+    base: MixingObjective[Any] = field(kw_only=False)
     weight: float = 1.0
     cls_weight: float = 1.0
     mix_weight: float = 1.0
@@ -105,18 +106,9 @@ class LogitMix(CompositeObjective):
             split_forward=flag("split_forward", self.split_forward),
         )
 
-    def terms(
-        self,
-        model: Model,
-        x: Batch,
-        y: Tensor,
-        *,
-        index: Tensor | None = None,
-        epoch: float | None = None,
-        generator: torch.Generator | None = None,
-    ) -> dict[str, Tensor]:
+    def compute_terms(self, model: Model, x: Batch, y: Tensor, step: Step) -> dict[str, Tensor]:
         """Return the weighted terms whose sum is the loss: `clean`, `similarity` and `mixed`."""
-        plan = self.base.draw(model, x, y, generator=generator)
+        plan = self.base.draw(model, x, y, generator=step.generator)
         smoothing = self.base.label_smoothing
         if not plan.mixed:  # nothing to compare: the batch costs its plain cross-entropy
             clean_loss = losses.loss(call(model, x), y, label_smoothing=smoothing).mean()

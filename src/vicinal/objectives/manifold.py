@@ -15,18 +15,28 @@ Deviation: the published code edits the network's forward; here any layer of any
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from vicinal import _random, losses
+from vicinal import _random
 from vicinal._checks import flag, freeze, number
 from vicinal._typing import Batch, Model
 from vicinal.mixing import PairPlan
 from vicinal.objectives.base import MixingObjective
-from vicinal.objectives.forward import call, locate, map_floating, mixed_at, n_rows, same_rows, the_floating, twice
+from vicinal.objectives.forward import (
+    call,
+    joined,
+    locate,
+    map_floating,
+    mixed_at,
+    mixed_second_half,
+    n_rows,
+    same_rows,
+    the_floating,
+)
 
 __all__ = ["LayerPlan", "ManifoldMixup"]
 
@@ -37,22 +47,24 @@ class LayerPlan(PairPlan):
 
     layer: str = "input"
 
-    def mix_output(self, output: Tensor) -> Tensor:
-        """Return the layer's output mixed; one that is not row by row, such as `[T, B, …]`, is refused."""
-        if len(output) != len(self.partner):
-            raise ValueError(
-                f"the layer {self.layer!r} returned {len(output)} rows for a batch of {len(self.partner)}, so it "
-                "cannot be mixed: the first dimension of its output must be the batch"
-            )
-        return self.combine(output)
+    def mix_states(self, *, beside_clean: bool) -> Callable[[Tensor], Tensor]:
+        """Return what mixes the layer's output; one that is not row by row, such as `[T, B, …]`, is refused."""
+        n_rows = len(self.partner) * (2 if beside_clean else 1)
+        mix = mixed_second_half(self.combine) if beside_clean else self.combine
 
-    def beside_clean(self) -> LayerPlan:
-        """Return the plan for `[x; x]` whose first half stays clean."""
-        return LayerPlan(*self._beside_clean(), mixed=self.mixed, layer=self.layer)
+        def checked(output: Tensor) -> Tensor:
+            if len(output) != n_rows:
+                raise ValueError(
+                    f"the layer {self.layer!r} returned {len(output)} rows for a batch of {n_rows}, so it "
+                    "cannot be mixed: the first dimension of its output must be the batch"
+                )
+            return mix(output)
+
+        return checked
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class ManifoldMixup(MixingObjective):
+class ManifoldMixup(MixingObjective[LayerPlan]):
     """Mix at a random layer.
 
     Parameters
@@ -97,19 +109,14 @@ class ManifoldMixup(MixingObjective):
                 locate(model, name)  # a misspelt layer must not wait until it is drawn
         layer = self.layers[int(_random.integers(len(self.layers), 1, generator=generator))]
         n = same_rows(len(the_floating(x)) if layer == "input" else n_rows(x), y)
-        lam = _random.beta(self.alpha, n if self.per_sample else 1, generator=generator).float().expand(n)
+        lam = _random.lam(self.alpha, n, per_sample=self.per_sample, generator=generator)
         partner = _random.permutation(n, generator=generator)
         return LayerPlan(lam.to(y.device), partner.to(y.device), mixed=self.alpha > 0, layer=layer)
 
-    def forward(self, model: Model, x: Batch, plan: LayerPlan) -> Tensor:
-        """Return the logits of the batch mixed at the planned layer."""
+    def forward(self, model: Model, x: Batch, plan: LayerPlan, *, beside_clean: bool = False) -> Tensor:
+        """Return the logits of the batch mixed at the planned layer, after those of the clean one if wanted."""
         if plan.layer == "input":
-            return call(model, map_floating(x, plan.combine))
-        if n_rows(x) != len(plan.partner):
-            x = twice(x)
-        with mixed_at(model, plan.layer, plan.mix_output):
-            return call(model, x)
-
-    def loss(self, logits: Tensor, y: Tensor, plan: LayerPlan) -> Tensor:
-        """Return the mixed cross-entropy of each row."""
-        return losses.mixed_loss(logits, y, plan.weights, plan.partners, label_smoothing=self.label_smoothing)
+            mixed = map_floating(x, plan.combine)
+            return call(model, joined(x, mixed) if beside_clean else mixed)
+        with mixed_at(model, plan.layer, plan.mix_states(beside_clean=beside_clean)):
+            return call(model, joined(x, x) if beside_clean else x)

@@ -17,23 +17,23 @@ give the true Beta distribution.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from vicinal import _random, losses
+from vicinal import _random
 from vicinal._checks import choice, flag, freeze, number
 from vicinal._typing import Batch, Model
 from vicinal.mixing import PairPlan
-from vicinal.objectives.base import MixingObjective
-from vicinal.objectives.forward import call, map_floating, same_rows, the_floating
+from vicinal.objectives.base import InputMixing
+from vicinal.objectives.forward import same_rows, the_floating
 
 __all__ = ["Mixup"]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Mixup(MixingObjective):
+class Mixup(InputMixing[PairPlan]):
     """Mix the inputs and the labels of random pairs.
 
     Parameters
@@ -78,24 +78,22 @@ class Mixup(MixingObjective):
     def draw(self, model: Model, x: Batch, y: Tensor, *, generator: torch.Generator | None = None) -> PairPlan:
         """Draw λ and the partners."""
         inputs = the_floating(x)
-        n, device = same_rows(len(inputs), y), inputs.device
-        lam = _random.beta(self.alpha, n if self.per_sample else 1, generator=generator).float().expand(n)
+        n = same_rows(len(inputs), y)
+        lam = _random.lam(self.alpha, n, per_sample=self.per_sample, generator=generator)
         if self.partners == "any":
             partner = _random.permutation(n, generator=generator)
         elif y.is_floating_point():
             raise ValueError("partners='same_class' needs integer labels, got floating targets")
         else:
             partner = _random.within_class(y, generator=generator)
-        return PairPlan(lam.to(device), partner.to(device), mixed=self.alpha > 0)
+        return PairPlan(lam.to(inputs.device), partner.to(inputs.device), mixed=self.alpha > 0)
 
-    def forward(self, model: Model, x: Batch, plan: PairPlan) -> Tensor:
-        """Return the logits of the mixed inputs."""
-        return call(model, map_floating(x, plan.combine))
+    def mix(self, x: Tensor, plan: PairPlan) -> Tensor:
+        """Return λx + (1 − λ)x_π."""
+        return plan.combine(x)
 
     def loss(self, logits: Tensor, y: Tensor, plan: PairPlan) -> Tensor:
-        """Return the mixed cross-entropy of each row."""
-        weights = plan.weights
+        """Return the mixed cross-entropy of each row, or that of the nearer sample's label."""
         if self.labels == "nearest":
-            weights = (weights > 0.5).to(weights)
-            weights[:, 0] = 1 - weights[:, 1]  # at λ = ½ the sample keeps its own label
-        return losses.mixed_loss(logits, y, weights, plan.partners, label_smoothing=self.label_smoothing)
+            plan = replace(plan, lam=(plan.lam >= 0.5).to(plan.lam))  # at λ = ½ the sample keeps its own label
+        return super().loss(logits, y, plan)

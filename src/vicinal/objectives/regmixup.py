@@ -13,21 +13,22 @@ Deviation: one forward of `[x; x̃]`, as in the authors' code; `split_forward=Tr
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from vicinal import losses
 from vicinal._checks import flag, freeze, number
-from vicinal._typing import Batch, MixingObjectiveLike, Model
-from vicinal.objectives.base import CompositeObjective, check_mixing, clean_and_mixed
+from vicinal._typing import Batch, Model, Step
+from vicinal.objectives.base import MixingObjective, Objective, check_mixing, clean_and_mixed
 from vicinal.objectives.forward import call
 
 __all__ = ["RegMixup"]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class RegMixup(CompositeObjective):
+class RegMixup(Objective):
     """Clean cross-entropy plus a mixing objective.
 
     Parameters
@@ -48,7 +49,7 @@ class RegMixup(CompositeObjective):
     ['clean', 'mixed']
     """
 
-    base: MixingObjectiveLike = field(kw_only=False)
+    base: MixingObjective[Any] = field(kw_only=False)
     weight: float = 1.0
     split_forward: bool = False
 
@@ -60,18 +61,9 @@ class RegMixup(CompositeObjective):
             split_forward=flag("split_forward", self.split_forward),
         )
 
-    def terms(
-        self,
-        model: Model,
-        x: Batch,
-        y: Tensor,
-        *,
-        index: Tensor | None = None,
-        epoch: float | None = None,
-        generator: torch.Generator | None = None,
-    ) -> dict[str, Tensor]:
+    def compute_terms(self, model: Model, x: Batch, y: Tensor, step: Step) -> dict[str, Tensor]:
         """Return the weighted terms whose sum is the loss: `clean` and `mixed`."""
-        plan = self.base.draw(model, x, y, generator=generator)
+        plan = self.base.draw(model, x, y, generator=step.generator)
         smoothing = self.base.label_smoothing
         if not plan.mixed:
             clean_loss = losses.loss(call(model, x), y, label_smoothing=smoothing).mean()

@@ -16,74 +16,74 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
-import torch
+import torch.distributed as dist
 from torch import Tensor
 
 from vicinal import losses
 from vicinal._checks import freeze, number
-from vicinal._typing import Batch, Model, ObjectiveLike
-from vicinal.objectives.base import CompositeObjective, Objective
+from vicinal._typing import Batch, Model, Step
+from vicinal.objectives.base import Objective
 from vicinal.objectives.forward import call
 
-__all__ = ["Between", "Warmup", "unscheduled"]
+if TYPE_CHECKING:
+    from vicinal.objectives.guided.aum import AUM
+
+__all__ = ["Between", "Warmup"]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class _Windowed(CompositeObjective):
+class _Windowed(Objective):
     """An objective that is used while `epoch` is in [start, stop), with plain cross-entropy outside."""
 
-    objective: ObjectiveLike = field(kw_only=False)
+    objective: Objective = field(kw_only=False)
 
     @abstractmethod
     def _window(self) -> tuple[float, float]:
         """Return start and stop, in epochs."""
 
     @final
-    def terms(
-        self,
-        model: Model,
-        x: Batch,
-        y: Tensor,
-        *,
-        index: Tensor | None = None,
-        epoch: float | None = None,
-        generator: torch.Generator | None = None,
-    ) -> dict[str, Tensor]:
+    def compute_terms(self, model: Model, x: Batch, y: Tensor, step: Step) -> dict[str, Tensor]:
         """Return the terms of the objective, or `{"plain": …}` outside its window; their sum is the loss."""
-        if epoch is None:
+        if step.epoch is None:
             raise ValueError(f"{type(self).__name__} needs to know the time: pass epoch=, a float, in each call")
         start, stop = self._window()
-        if not start <= epoch < stop:
+        if not start <= step.epoch < stop:
             return {"plain": losses.loss(call(model, x), y).mean()}
-        inner = getattr(self.objective, "terms", None)
-        if inner is not None:
-            terms: dict[str, Tensor] = inner(model, x, y, index=index, epoch=epoch, generator=generator)
-            return terms
-        return {"loss": self.objective(model, x, y, index=index, epoch=epoch, generator=generator)}
+        return self.objective.compute_terms(model, x, y, step)
+
+    # The training state is the objective's.
 
     @final
-    def bind(self, *args: Any, **kwargs: Any) -> _Windowed:
-        """Return this schedule over the bound objective, for one that needs training state."""
-        if not hasattr(self.objective, "bind"):
-            raise TypeError(f"{self.objective!r} keeps no training state: there is nothing to bind")
+    def tracker(self, n_samples: int) -> AUM | None:
+        """Return what the objective's first run has to record."""
+        return self.objective.tracker(n_samples)
+
+    @final
+    def bind(self, *args: Any, **kwargs: Any) -> Objective:
+        """Return this schedule over the bound objective."""
         return replace(self, objective=self.objective.bind(*args, **kwargs))
 
-    @final
-    def state_dict(self) -> dict[str, Any]:
-        """Return the training state of the objective, empty if it keeps none."""
-        save = getattr(self.objective, "state_dict", None)
-        return {} if save is None else dict(save())
+    @property
+    def balanced(self) -> Tensor | None:
+        """The categories that the objective wants in each batch."""
+        return self.objective.balanced
 
     @final
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+    def state_dict(self) -> dict[str, Tensor]:
+        """Return the training state of the objective, empty if it keeps none."""
+        return self.objective.state_dict()
+
+    @final
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Restore the training state of the objective."""
-        load = getattr(self.objective, "load_state_dict", None)
-        if load is not None:
-            load(state)
-        elif state:
-            raise ValueError(f"{self.objective!r} keeps no training state, got {list(state)}")
+        self.objective.load_state_dict(state)
+
+    @final
+    def all_reduce(self, group: dist.ProcessGroup | None = None) -> None:
+        """Merge the training state of the objective over all ranks."""
+        self.objective.all_reduce(group)
 
 
 @final
@@ -98,6 +98,7 @@ class Warmup(_Windowed):
     epochs
         Its length; fractions are allowed. Zhang et al. use 5 on speech commands.
 
+    >>> import torch
     >>> from vicinal import Mixup
     >>> objective = Warmup(Mixup(alpha=0.1), epochs=5)
     >>> model = torch.nn.Linear(4, 3)
@@ -129,6 +130,7 @@ class Between(_Windowed):
     start, stop
         The window in epochs; `stop` may be `inf`.
 
+    >>> import torch
     >>> from vicinal import Mixup
     >>> objective = Between(Mixup(alpha=1.0), start=2, stop=4)
     >>> model = torch.nn.Linear(4, 3)
@@ -151,14 +153,7 @@ class Between(_Windowed):
         return self.start, self.stop
 
 
-def unscheduled(objective: Any) -> Any:
-    """Return the objective inside schedules: the one that may keep training state."""
-    while isinstance(objective, _Windowed):
-        objective = objective.objective
-    return objective
-
-
-def _check_objective(objective: Any) -> ObjectiveLike:
-    if isinstance(objective, type) or not isinstance(objective, Objective):
+def _check_objective(objective: Any) -> Objective:
+    if not isinstance(objective, Objective):
         raise TypeError(f"objective must be an objective such as Mixup(alpha=1.0), got {objective!r}")
     return objective

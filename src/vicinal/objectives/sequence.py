@@ -25,12 +25,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from vicinal import _random, losses
+from vicinal import _random
 from vicinal._checks import choice, flag, freeze, integer, number
 from vicinal._typing import Batch, Model
 from vicinal.mixing import PairPlan
 from vicinal.objectives.base import MixingObjective
-from vicinal.objectives.forward import call, mixed_at, twice
+from vicinal.objectives.forward import call, joined, mixed_at, mixed_second_half
 from vicinal.objectives.transformers import (
     counted_positions,
     embeddings_name,
@@ -103,11 +103,6 @@ class SequencePlan(PairPlan):
         """True where only the last linear layer sees a mixture."""
         return self.layer == "head"
 
-    def beside_clean(self) -> SequencePlan:
-        """Return the plan for `[x; x]` whose first half stays clean."""
-        lam, partner = self._beside_clean()
-        return SequencePlan(lam, partner, self.mixed, layer=self.layer, name=self.name, choices=self.choices)
-
     def of_rows(self) -> PairPlan:
         """Return the plan of the model's rows: choice c of a sample meets choice c of its partner."""
         choice = torch.arange(self.choices, device=self.partner.device)
@@ -116,7 +111,7 @@ class SequencePlan(PairPlan):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class SequenceMixup(MixingObjective):
+class SequenceMixup(MixingObjective[SequencePlan]):
     """Mix token sequences inside a transformer.
 
     `SequenceMixup.input()`, `.cls()` and `.manifold(layers=…)` are the paper's three forms. It takes a tokenised
@@ -214,7 +209,7 @@ class SequenceMixup(MixingObjective):
         if n == 0 or rows % n:
             raise ValueError(f"x must hold as many sequences as y has rows ({n}), or a multiple of it, got {rows}")
         k = int(_random.integers(len(self.layers), 1, generator=generator))
-        lam = _random.beta(self.alpha, n if self.per_sample else 1, generator=generator).float().expand(n)
+        lam = _random.lam(self.alpha, n, per_sample=self.per_sample, generator=generator)
         partner = _random.matching(n, generator=generator)
         return SequencePlan(
             lam.to(y.device),
@@ -225,20 +220,24 @@ class SequenceMixup(MixingObjective):
             choices=rows // n,
         )
 
-    def forward(self, model: Model, x: Batch, plan: SequencePlan) -> Tensor:
-        """Return the logits of the batch mixed at the planned layer; at the head only the head sees doubled rows."""
-        rows = plan.of_rows()
-        if not plan.at_head:
-            if 2 * _n_token_rows(x) == len(rows.partner):
-                x = twice(x)
-            if plan.mixed:
-                x = self._padded(model, x, rows.partner)
-        with mixed_at(model, plan.name, _checked(rows, plan, x), inputs=plan.at_head):
-            return call(model, x)
+    def forward(self, model: Model, x: Batch, plan: SequencePlan, *, beside_clean: bool = False) -> Tensor:
+        """Return the logits of the batch mixed at the planned layer, after those of the clean one if wanted.
 
-    def loss(self, logits: Tensor, y: Tensor, plan: SequencePlan) -> Tensor:
-        """Return the mixed cross-entropy of each row; for regression the squared error to the mixed target."""
-        return losses.mixed_loss(logits, y, plan.weights, plan.partners, label_smoothing=self.label_smoothing)
+        At the head only the head sees both: all that comes before it is the same for the two.
+        """
+        rows = plan.of_rows()
+        if plan.at_head:
+            mix = _appended(rows.combine) if beside_clean else rows.combine
+        else:
+            mix, partner = rows.combine, rows.partner
+            if beside_clean:
+                alone = torch.arange(len(partner), device=partner.device)
+                mix, partner = mixed_second_half(mix), torch.cat([alone, partner + len(partner)])
+                x = joined(x, x)
+            if plan.mixed:
+                x = self._padded(model, x, partner)
+        with mixed_at(model, plan.name, _checked(mix, plan, x), inputs=plan.at_head):
+            return call(model, x)
 
     def _padded(self, model: Model, x: Batch, partner: Tensor) -> Batch:
         """Return the batch with its pairs equally long."""
@@ -263,20 +262,25 @@ class SequenceMixup(MixingObjective):
         return padded
 
 
-def _checked(rows: PairPlan, plan: SequencePlan, x: Batch) -> Callable[[Tensor], Tensor]:
-    """Return the rows' `combine`, which refuses states whose first dimension is not the rows."""
+def _appended(combine: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    both = mixed_second_half(combine)
+    return lambda states: both(torch.cat([states, states]))
+
+
+def _checked(mix: Callable[[Tensor], Tensor], plan: SequencePlan, x: Batch) -> Callable[[Tensor], Tensor]:
+    """Return `mix`, which refuses states whose first dimension is not the rows."""
     n, length = _n_token_rows(x), _token_ids(x).shape[-1]
     expected = (n,) if plan.at_head else (n, length)
 
-    def combine(states: Tensor) -> Tensor:
+    def checked(states: Tensor) -> Tensor:
         if states.shape[:-1] != expected:
             raise ValueError(
                 f"the layer {plan.name!r} must see states of shape {[*expected, 'D']} to be mixed, "
                 f"got {list(states.shape)}"
             )
-        return rows.combine(states)
+        return mix(states)
 
-    return combine
+    return checked
 
 
 def _layer_names(model: Model, layers: Sequence[int | str]) -> list[str]:

@@ -30,7 +30,8 @@ from torch.nn.modules.dropout import _DropoutNd
 from vicinal import _random
 from vicinal._arrays import at_least_float32
 from vicinal._checks import integer, nearest_names, number
-from vicinal._typing import Batch, MixingObjectiveLike, ObjectiveLike
+from vicinal._typing import Batch
+from vicinal.objectives.base import MixingObjective, Objective
 from vicinal.objectives.forward import call, n_rows
 from vicinal.probes.base import probing
 
@@ -159,7 +160,7 @@ class Ensemble:
         self,
         models: Sequence[nn.Module],
         *,
-        methods: ObjectiveLike | Sequence[ObjectiveLike] | None = None,
+        methods: Objective | Sequence[Objective] | None = None,
         temperature: float | None = None,
     ) -> None:
         self.models = _members(models)
@@ -270,18 +271,18 @@ def _rate(value: Any) -> float:
 
 def _mixes(method: Any) -> bool:
     """Return whether an objective, or one inside it, mixes samples and so softens labels."""
-    if getattr(method, "alpha", None) is not None or isinstance(method, MixingObjectiveLike):
+    if getattr(method, "alpha", None) is not None or isinstance(method, MixingObjective):
         return bool(getattr(method, "alpha", 1) != 0)
     return any(_mixes(inner) for name in ("base", "objective") if (inner := getattr(method, name, None)) is not None)
 
 
-def _methods(methods: Any, n: int) -> tuple[ObjectiveLike, ...]:
+def _methods(methods: Any, n: int) -> tuple[Objective, ...]:
     if methods is None:
         return ()
     several = isinstance(methods, Sequence) and not isinstance(methods, str)
     given = tuple(methods) if several else (methods,) * n
     for method in given:
-        if isinstance(method, type) or not isinstance(method, ObjectiveLike):
+        if not isinstance(method, Objective):
             raise TypeError(
                 f"methods must be objectives like Mixup(alpha=0.4), got {method!r}; vicinal.parse reads them from text"
             )

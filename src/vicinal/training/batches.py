@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader, Sampler, Subset, TensorDataset, default
 from vicinal import _random
 from vicinal._typing import Batch
 from vicinal.objectives.forward import n_rows
-from vicinal.objectives.guided.aum import BalancedBatchSampler
+from vicinal.objectives.guided.sampler import BalancedBatchSampler
 
 __all__ = ["EpochPlan", "MicroBatches", "evaluation_batches", "part", "training_batches"]
 

@@ -16,22 +16,20 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import default_collate
 
-from vicinal import _random, losses
+from vicinal import _random
 from vicinal._checks import Argument, Sentence, require
 from vicinal._files import read_tensors, write_tensors
-from vicinal._typing import Batch, Model, ObjectiveLike
-from vicinal.objectives.base import Objective
-from vicinal.objectives.erm import ERM
-from vicinal.objectives.forward import call, unwrap
-from vicinal.objectives.guided.aum import AUM
-from vicinal.objectives.schedule import unscheduled
+from vicinal._typing import Model
+from vicinal.objectives.base import Objective, as_objective
+from vicinal.objectives.forward import unwrap
+from vicinal.objectives.guided.aum import AUM, AUMRecorder
 from vicinal.training.batches import Collate
 from vicinal.training.config import FitConfig
 from vicinal.training.environment import accelerator, only_cpu, prepared
 from vicinal.training.folder import TrainingFolder, load_weights, read_predictions
 from vicinal.training.loop import Loop
 
-__all__ = ["AUMRecorder", "FitResult", "fit"]
+__all__ = ["FitResult", "fit"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +60,7 @@ class FitResult:
 
 def fit(
     model: Model,
-    objective: ObjectiveLike,
+    objective: Objective | Callable[..., Tensor],
     train: Any,
     val: Any = None,
     *,
@@ -117,7 +115,8 @@ def fit(
     True
     """
     config = FitConfig() if config is None else config
-    _check_arguments(model, objective, train, val, config)
+    objective = as_objective(objective)
+    _check_arguments(model, train, val, config)
     process = require("accelerate", "train").PartialState(cpu=only_cpu())
     folder = TrainingFolder(None if out is None else Path(out), main=process.is_main_process)
     module = unwrap(model)
@@ -136,8 +135,8 @@ def fit(
         process.wait_for_everyone()
         if (info := folder.result()) is not None:
             return _finished(model, objective, folder, info, rank=process.process_index)
-        if hasattr(unscheduled(objective), "bind"):
-            objective = _first_stage(model, objective, train, folder, config, collate_fn, progress, process)
+        if (tracker := objective.tracker(len(train))) is not None:
+            objective = _first_stage(model, objective, tracker, train, folder, config, collate_fn, progress, process)
         with accelerator(config, folder.path) as made, prepared(made, model) as ready:
             loop = Loop(made, ready, objective, train, val, config, collate_fn, folder, on_metrics)
             info, predictions = loop.run(description, progress=progress)
@@ -147,56 +146,18 @@ def fit(
 # The first stage of GuidedMixup
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class AUMRecorder(Objective):
-    """Plain training that records the area under the margin in `aum`."""
-
-    aum: AUM
-
-    def __call__(
-        self,
-        model: Model,
-        x: Batch,
-        y: Tensor,
-        *,
-        index: Tensor | None = None,
-        epoch: float | None = None,
-        generator: torch.Generator | None = None,
-    ) -> Tensor:
-        """Return the mean cross-entropy, and note the margins."""
-        if index is None or epoch is None:
-            raise ValueError("recording the AUM needs index= and epoch=")
-        logits = call(model, x)
-        self.aum.update(logits, y, index, epoch=epoch)
-        return losses.loss(logits, y).mean()
-
-    def state_dict(self) -> dict[str, Tensor]:
-        """Return the AUM."""
-        return self.aum.state_dict()
-
-    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Restore the AUM."""
-        self.aum.load_state_dict(state)
-
-    def all_reduce(self) -> None:
-        """Merge the AUM of all ranks."""
-        self.aum.all_reduce()
-
-    def __repr__(self) -> str:
-        return repr(ERM())
-
-
 def _first_stage(
     model: Model,
-    objective: Any,
+    objective: Objective,
+    tracker: AUM,
     train: Any,
     folder: TrainingFolder,
     config: FitConfig,
     collate_fn: Collate | None,
     progress: bool,
     process: Any,
-) -> ObjectiveLike:
-    """Train a copy of the model plainly to measure the AUM, and bind the objective to it."""
+) -> Objective:
+    """Train a copy of the model plainly to feed the tracker, and bind the objective to it."""
     stage = None if folder.path is None else folder.files.first_stage
     module = unwrap(model)
     if stage is not None:  # both stages start from the same weights, also when another process resumes between them
@@ -206,28 +167,28 @@ def _first_stage(
         process.wait_for_everyone()
         module.load_state_dict(read_tensors(stage.initial_weights)[0])
     out = None if stage is None else stage.path
-    recorder = AUMRecorder(AUM(len(train), saliency=getattr(unscheduled(objective), "pool", None) == "set"))
     plainly = dataclasses.replace(
         config, select="last", patience=None, eval_every_steps=None, keep_predictions_at=(), trackers=()
     )
+    recorder = AUMRecorder(tracker)
     fit(copy.deepcopy(module), recorder, train, out=out, config=plainly, collate_fn=collate_fn, progress=progress)
-    bound: ObjectiveLike = objective.bind(
-        recorder.aum,
+    return objective.bind(
+        tracker,
         dataset=train,
         collate_fn=collate_fn or default_collate,
         generator=torch.Generator().manual_seed(_random.seed_from("split", config.seed)),
     )
-    return bound
 
 
-def _finished(model: Model, objective: Any, folder: TrainingFolder, info: dict[str, Any], *, rank: int) -> FitResult:
+def _finished(
+    model: Model, objective: Objective, folder: TrainingFolder, info: dict[str, Any], *, rank: int
+) -> FitResult:
     """Return the result of a run that was finished before."""
-    module, inner = unwrap(model), unscheduled(objective)
-    module.load_state_dict(load_weights(folder.files.path))
+    unwrap(model).load_state_dict(load_weights(folder.files.path))
     model.eval()
-    checkpoint = folder.load_checkpoint(rank=rank) if hasattr(inner, "load_state_dict") else None
+    checkpoint = folder.load_checkpoint(rank=rank) if objective.state_dict() else None
     if checkpoint is not None and checkpoint["objective"] is not None:
-        inner.load_state_dict(checkpoint["objective"])
+        objective.load_state_dict(checkpoint["objective"])
     predictions = None
     if (path := folder.files.predictions()).exists():
         predictions = dict(zip(("logits", "labels"), read_predictions(path), strict=True))
@@ -254,11 +215,9 @@ def _result(
     )
 
 
-def _check_arguments(model: Any, objective: Any, train: Any, val: Any, config: Any) -> None:
+def _check_arguments(model: Any, train: Any, val: Any, config: Any) -> None:
     if not isinstance(model, nn.Module):
         raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}")
-    if isinstance(objective, type) or not callable(objective):
-        raise TypeError(f"objective must be an objective such as Mixup(alpha=0.2), got {objective!r}")
     if not isinstance(config, FitConfig):
         raise TypeError(f"config must be a FitConfig, got {config!r}")
     for name, dataset in (("train", train), ("val", val)):

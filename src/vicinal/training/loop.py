@@ -23,10 +23,10 @@ from torch import Tensor
 from vicinal import _random
 from vicinal._checks import Argument, Sentence
 from vicinal._files import DamagedFileError
-from vicinal._typing import Batch, Model, ObjectiveLike
+from vicinal._typing import Batch, Model
 from vicinal.metrics import ReliabilityTable, brier, mcc, nll, spearman
+from vicinal.objectives.base import Objective
 from vicinal.objectives.forward import unwrap
-from vicinal.objectives.schedule import unscheduled
 from vicinal.training.batches import (
     Collate,
     EpochPlan,
@@ -55,7 +55,7 @@ class Loop:
         self,
         accelerator: Accelerator,
         model: Model,
-        objective: ObjectiveLike,
+        objective: Objective,
         train: Any,
         val: Any,
         config: FitConfig,
@@ -67,7 +67,6 @@ class Loop:
         self.rank, self.world = accelerator.process_index, accelerator.num_processes
         self.on_metrics = on_metrics
         self.objective = objective
-        self.inner: Any = unscheduled(objective)
         self.model = model
         self.module = unwrap(self.model)
         self.optimizer: Any = accelerator.prepare_optimizer(config.make_optimizer(self.module.parameters()))
@@ -81,7 +80,7 @@ class Loop:
             batch_size=config.batch_size,
             micro_batches_per_step=config.accumulation * self.world,
             seed=config.seed,
-            high=_categories(self.inner),
+            high=objective.balanced,
         )
         self.n_steps = config.steps or config.epochs * self.plan.steps
         # All that changes, and is in the checkpoint, beside model, optimizer and objective.
@@ -119,7 +118,7 @@ class Loop:
                 self._train_step(batches)
                 line = None
                 if self.step % self.plan.steps == 0 or self.step == self.n_steps:
-                    self._share_objective_state()
+                    self.objective.all_reduce()
                     line = self._record()
                 elif self._evaluation_is_due():
                     line = self._record()
@@ -153,8 +152,13 @@ class Loop:
             generator = torch.Generator().manual_seed(seed)
             synced_later = k < self.config.accumulation - 1
             with self.accelerator.no_sync(self.model) if synced_later else nullcontext():
-                terms = self._terms(
-                    to_device(x, self.accelerator.device), y.to(self.accelerator.device), index, generator
+                terms = self.objective.terms(
+                    self.model,
+                    to_device(x, self.accelerator.device),
+                    y.to(self.accelerator.device),
+                    index=index,
+                    epoch=self.epoch,
+                    generator=generator,
                 )
                 loss = torch.stack(list(terms.values())).sum()
                 self.accelerator.backward(loss * (share * self.world))
@@ -170,14 +174,6 @@ class Loop:
         self.step += 1
         if self.losses.waiting >= _READ_EVERY:
             self._read_losses()
-
-    def _terms(self, x: Batch, y: Tensor, index: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
-        """Return the terms of the loss; an objective that is not a sum has one."""
-        terms = getattr(self.objective, "terms", None)
-        if terms is None:
-            return {"loss": self.objective(self.model, x, y, index=index, epoch=self.epoch, generator=generator)}
-        named: dict[str, Tensor] = terms(self.model, x, y, index=index, epoch=self.epoch, generator=generator)
-        return named
 
     # Evaluation
 
@@ -286,7 +282,7 @@ class Loop:
                 "resumed": self.resumed,
             },
             best=self.best,
-            objective=self.inner.state_dict() if hasattr(self.inner, "state_dict") else None,
+            objective=self.objective.state_dict() or None,
             rank=self.rank,
             ranks=self.world,
             barrier=self.accelerator.wait_for_everyone,
@@ -309,13 +305,13 @@ class Loop:
         if saved is None:
             return
         state = saved["state"]
-        if hasattr(self.inner, "load_state_dict"):
+        if saved["objective"] is not None:
             if saved["ranks"] != self.world:
                 raise ValueError(
                     f"{self.folder.path} was started with {saved['ranks']} processes, of which each keeps a state of "
                     f"its own for this objective; start it again with as many, not with {self.world}"
                 )
-            self.inner.load_state_dict(saved["objective"])
+            self.objective.load_state_dict(saved["objective"])
         self.module.load_state_dict(state["model"])
         settings = self.optimizer.state_dict()["param_groups"]
         trained = settings[0]["params"], self.optimizer.param_groups[0]["params"]
@@ -333,11 +329,6 @@ class Loop:
         self.folder.rewind_metrics(saved["metrics_bytes"])
         self.accelerator.wait_for_everyone()
         self.history = self.folder.history()
-
-    def _share_objective_state(self) -> None:
-        """Merge what the ranks have learned about their samples; an epoch has ended."""
-        if self.world > 1 and hasattr(self.inner, "all_reduce"):
-            self.inner.all_reduce()
 
     # The end
 
@@ -474,13 +465,6 @@ class _Losses:
         means = {name: total / share for name, (total, share) in self.sums.items()}
         self.sums = {}
         return means
-
-
-def _categories(inner: Any) -> Tensor | None:
-    """Return which samples are of the high category, for an objective that looks for partners in the batch."""
-    in_batch = getattr(getattr(inner, "objective", None), "pool", None) == "batch"
-    high: Tensor | None = getattr(inner, "high", None) if in_batch else None
-    return high
 
 
 def _measure(predictions: Mapping[str, Tensor], step: int) -> dict[str, float]:

@@ -14,19 +14,10 @@ from torch import Tensor, nn
 
 import vicinal
 from vicinal import ERM, LogitMix, PuzzleMix, RegMixup
-from vicinal.objectives.puzzle import objective as puzzlemix
-from vicinal.objectives.puzzle.objective import (
-    MaskCosts,
-    PuzzlePlan,
-    apply_transport,
-    block_saliency,
-    mask_costs,
-    mask_energy,
-    mix_blocks,
-    saliency,
-    solve_masks,
-    transport_plan,
-)
+from vicinal.objectives.puzzle.cut import MaskCosts, mask_costs, mask_energy, solve_masks
+from vicinal.objectives.puzzle.objective import PuzzlePlan
+from vicinal.objectives.puzzle.saliency import block_saliency, saliency
+from vicinal.objectives.puzzle.transport import apply_transport, mix_blocks, transport_plan
 
 SOLVERS = ("fast", "exact")
 
@@ -314,7 +305,7 @@ def test_transport_in_parts_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None
     masks = torch.randint(3, (7, 8, 8), generator=generator) / 2
     shares = block_saliency(torch.rand(7, 8, 8, generator=generator), 8)
     whole = transport_plan(masks, shares)
-    monkeypatch.setattr("vicinal.objectives.puzzle.blocks._MAX_CANDIDATES", 200)
+    monkeypatch.setattr("vicinal.objectives.puzzle.transport._MAX_CANDIDATES", 200)
     assert torch.equal(transport_plan(masks, shares), whole)
 
 
@@ -353,7 +344,7 @@ def test_every_pixel_comes_from_one_place_of_each_image(shape: tuple[int, ...]) 
     own, other = apply_transport(x, plan.source), apply_transport(x, plan.partner_source)
     for image in (own, other):
         assert torch.equal(image.flatten(2).sort(-1).values, x.flatten(2))  # each position once
-    mixed = plan.mix(x)
+    mixed = PuzzleMix().mix(x, plan)
     share = nn.functional.interpolate(plan.masks[:, None], size=(height, width))
     torch.testing.assert_close(mixed, share * own + (1 - share) * other)
 
@@ -480,7 +471,7 @@ def test_any_image(shape: tuple[int, ...], solver: str) -> None:
         assert plan.masks.max() <= 1
         assert plan.lam.dtype == torch.float32
         torch.testing.assert_close(plan.lam, plan.masks.mean((1, 2)))
-        assert plan.mix(x).shape == x.shape
+        assert PuzzleMix().mix(x, plan).shape == x.shape
         loss = PuzzleMix(solver=solver)(model, x, y, generator=seeded(seed))
         assert loss.isfinite()
         loss.backward()
@@ -497,7 +488,7 @@ def test_extreme_lambda_and_no_gradient(lam: float, constant: bool, monkeypatch:
     plan = PuzzleMix().draw(model, x, y, generator=seeded())
     if constant:
         assert bool((plan.lam == lam).all())
-        assert torch.equal(plan.mix(x), x if lam else x[plan.partner])
+        assert torch.equal(PuzzleMix().mix(x, plan), x if lam else x[plan.partner])
     assert PuzzleMix()(model, x, y).isfinite()
 
 
@@ -506,9 +497,9 @@ def test_nothing_moves_when_all_images_are_equal() -> None:
     x, y = x.expand(6, -1, -1, -1), y.expand(6)
     for seed in range(4):
         plan = PuzzleMix(transport=False).draw(ConvNet(), x, y, generator=seeded(seed))
-        assert torch.equal(plan.mix(x), x)
+        assert torch.equal(PuzzleMix().mix(x, plan), x)
     flat = torch.full((6, 3, 16, 16), 0.3)  # one colour: moving blocks shows nothing either
-    assert torch.equal(PuzzleMix().draw(ConvNet(), flat, y, generator=seeded()).mix(flat), flat)
+    assert torch.equal(PuzzleMix().mix(flat, PuzzleMix().draw(ConvNet(), flat, y, generator=seeded())), flat)
 
 
 def test_loss_is_the_formula() -> None:
@@ -517,7 +508,7 @@ def test_loss_is_the_formula() -> None:
     objective = PuzzleMix(label_smoothing=0.1)
     plan = objective.draw(model, x, y, generator=seeded(2))
     mixed = plan.masks.repeat_interleave(16 // plan.masks.shape[-1], 1).repeat_interleave(16 // plan.masks.shape[-1], 2)
-    log_p = model(plan.mix(x)).log_softmax(1)
+    log_p = model(PuzzleMix().mix(x, plan)).log_softmax(1)
     smooth = torch.full((6, 5), 0.1 / 4).scatter_(1, y[:, None], 0.9)
     ratio = mixed.mean((1, 2))[:, None]
     target = ratio * smooth + (1 - ratio) * smooth[plan.partner]
@@ -548,7 +539,7 @@ def test_types(dtype: torch.dtype) -> None:
     model = ConvNet().to(dtype)
     x, y = batch(4, 3, 16, 16)
     plan = PuzzleMix().draw(model, x.to(dtype), y, generator=seeded())
-    assert plan.mix(x.to(dtype)).dtype == dtype
+    assert PuzzleMix().mix(x.to(dtype), plan).dtype == dtype
     loss = PuzzleMix(adv_prob=1.0)(model, x.to(dtype), y, generator=seeded())
     loss.backward()
     assert loss.isfinite()
@@ -578,14 +569,26 @@ def test_a_mapping_with_one_image() -> None:
 @pytest.mark.parametrize("noise", [0.0, 1.0])
 def test_beside_clean(noise: float) -> None:
     x, y = batch(5, 3, 16, 16)
-    plan = PuzzleMix(adv_prob=noise).draw(ConvNet(), x, y, generator=seeded())
-    both = plan.beside_clean()
-    for given_batch in (x, torch.cat([x, x])):
-        clean, mixed = both.mix(given_batch).chunk(2)
-        assert torch.equal(clean, x)
-        assert torch.equal(mixed, plan.mix(x))
-    z = torch.randn(5, 4)
-    torch.testing.assert_close(both.combine(z).chunk(2)[1], plan.combine(z))
+    model, objective = ConvNet().eval(), PuzzleMix(adv_prob=noise)
+    plan = objective.draw(model, x, y, generator=seeded())
+    clean, mixed = objective.forward(model, x, plan, beside_clean=True).chunk(2)
+    torch.testing.assert_close(clean, model(x))
+    torch.testing.assert_close(mixed, model(objective.mix(x, plan)))
+
+
+@pytest.mark.parametrize("objective", [PuzzleMix(), PuzzleMix(adv_prob=1.0), PuzzleMix(alpha=0)], ids=repr)
+def test_what_is_drawn_does_not_depend_on_the_model_and_what_is_solved_draws_nothing(objective: PuzzleMix) -> None:
+    x, y = batch(5, 3, 16, 16)
+    drawn = objective.draw_choices(x, y, generator=seeded(3))
+    before = torch.get_rng_state()
+    for model in (ConvNet(), nn.Sequential(nn.Flatten(), nn.Linear(768, 5))):
+        plan = objective.solve(model, x, y, drawn)
+        whole = objective.draw(model, x, y, generator=seeded(3))
+        assert torch.equal(plan.masks, whole.masks)
+        assert torch.equal(objective.mix(x, plan), objective.mix(x, whole))
+    torch.set_rng_state(before)
+    objective.solve(model, x, y, drawn)
+    assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_under_logitmix_and_regmixup() -> None:
@@ -690,7 +693,7 @@ def test_noise_is_bounded_and_stays_in_range() -> None:
     assert noisy.min() > -1e-5
     assert noisy.max() < 1 + 1e-5
     torch.testing.assert_close(
-        plan.mix(x),
+        PuzzleMix().mix(x, plan),
         mix_blocks(x + plan.noise, (x + plan.noise)[plan.partner], plan.masks, plan.source, plan.partner_source),
     )
 
@@ -705,12 +708,12 @@ def test_noise_makes_the_loss_larger() -> None:
 
 
 def test_noise_comes_as_often_as_asked() -> None:
-    objective, pixels, generator = PuzzleMix(adv_prob=0.3), torch.rand(2, 1, 4, 4), seeded()
-    drawn = [objective._random_start(pixels, generator) for _ in range(1000)]
-    own, other = (sum(flags) / len(drawn) for flags in zip(*(noisy for _, noisy in drawn), strict=True))
+    objective, (x, y), generator = PuzzleMix(adv_prob=0.3), batch(2, 1, 4, 4), seeded()
+    drawn = [objective.draw_choices(x, y, generator=generator) for _ in range(1000)]
+    own, other = (sum(flags) / len(drawn) for flags in zip(*(d.noisy for d in drawn), strict=True))
     assert 0.25 < own < 0.35
     assert 0.25 < other < 0.35
-    assert all((noise is None) == (noisy == (False, False)) for noise, noisy in drawn)
+    assert all((d.start is None) == (d.scale is None) == (d.noisy == (False, False)) for d in drawn)
 
 
 def test_noise_needs_the_scale_of_the_pixels() -> None:
@@ -817,8 +820,3 @@ def test_the_transports_grid() -> None:
         return PuzzleMix(block_counts=(n,), transport_blocks=most).draw(model, x, y).masks.shape[-1]
 
     assert [grid(2, 8), grid(4, 8), grid(12, 8), grid(2, 2), grid(3, 24)] == [8, 8, 12, 2, 24]
-
-
-def test_public_names() -> None:
-    assert set(puzzlemix.__all__) >= {"saliency", "mask_energy", "solve_masks", "transport_plan", "apply_transport"}
-    assert vicinal.PuzzleMix is PuzzleMix

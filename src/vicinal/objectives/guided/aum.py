@@ -19,20 +19,24 @@ and Saliency", ACL 2022 (`GuidedMixup`).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import final
 
 import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.utils.data import Sampler
 
-from vicinal import _random
 from vicinal._checks import flag, integer, number
+from vicinal._typing import Batch, Model, Step
+from vicinal.objectives.base import Objective
+from vicinal.objectives.erm import ERM
+from vicinal.objectives.forward import call
 from vicinal.objectives.guided.neighbours import directions
 from vicinal.objectives.guided.saliency import SaliencyTable, all_reduce_newest, check_index, keep_newest
 
-__all__ = ["AUM", "BalancedBatchSampler", "margins"]
+__all__ = ["AUM", "AUMRecorder", "margins"]
 
 
 def margins(logits: Tensor, labels: Tensor) -> Tensor:
@@ -224,90 +228,56 @@ class AUM:
         return 0 if self.table is None else self.table.directions.shape[1]
 
 
-class BalancedBatchSampler(Sampler[list[int]]):
-    """Batches with as many high-AUM as low-AUM samples, for `GuidedMixup(pool="batch")`.
-
-    High and low samples alternate, in an order drawn anew in each epoch; a batch of odd size has one more of
-    either. Every sample comes at least once per epoch: of unequal categories, the smaller one starts again,
-    newly shuffled.
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class AUMRecorder(Objective):
+    """Plain training that records each sample's margin in `aum`: the first run of `GuidedMixup`.
 
     Parameters
     ----------
-    high
-        Which samples are of the high category, bool `[N]`: the bound objective's `high`.
-    batch_size
-        At least 2.
-    seed
-        The order is a function of the seed and the epoch.
-    drop_last
-        Leave out a last batch that is not full.
-    num_replicas, rank
-        In distributed training, how many processes share the batches, and which one this is. All get equally
-        many batches: the first ones are repeated at the end if need be.
+    aum
+        The tracker; it is what this objective keeps as training state.
+    objective
+        What is minimised. Margins are of clean samples, so it has to be an `ERM`.
 
-    >>> high = torch.tensor([True, True, False, False, False])
-    >>> sampler = BalancedBatchSampler(high, batch_size=4)
-    >>> sampler.set_epoch(1)
-    >>> [high[batch].tolist() for batch in sampler]
-    [[True, False, True, False], [True, False]]
+    >>> recorder = AUMRecorder(AUM(n_samples=4))
+    >>> model, x, y = torch.nn.Linear(2, 3), torch.randn(4, 2), torch.tensor([0, 1, 2, 0])
+    >>> loss = recorder(model, x, y, index=torch.arange(4), epoch=0.0)
+    >>> bool(recorder.aum.seen.all())
+    True
     """
 
-    def __init__(
-        self,
-        high: Tensor,
-        batch_size: int,
-        *,
-        seed: int = 0,
-        drop_last: bool = False,
-        num_replicas: int = 1,
-        rank: int = 0,
-    ) -> None:
-        if not isinstance(high, Tensor):
-            raise TypeError(f"high must be a bool tensor [N], got {type(high).__name__}")
-        if high.dtype != torch.bool or high.ndim != 1:
-            raise ValueError(f"high must be a bool mask [N], got {high.dtype} {list(high.shape)}")
-        self._categories = [high.cpu().nonzero()[:, 0], (~high.cpu()).nonzero()[:, 0]]
-        if not all(len(members) for members in self._categories):
-            raise ValueError("high must name samples of both categories: all are of one")
-        self.batch_size = integer("batch_size", batch_size, low=2)
-        self.seed = integer("seed", seed, low=0)
-        self.drop_last = flag("drop_last", drop_last)
-        self.num_replicas = integer("num_replicas", num_replicas, low=1)
-        self.rank = integer("rank", rank, low=0)
-        if self.rank >= self.num_replicas:
-            raise ValueError(f"rank must be below num_replicas={num_replicas}, got {rank}")
-        self.epoch = 0
+    aum: AUM
+    objective: Objective = field(default_factory=ERM)
 
-    def set_epoch(self, epoch: int) -> None:
-        """Choose the order of the next pass."""
-        self.epoch = integer("epoch", epoch, low=0)
+    def __post_init__(self) -> None:
+        _plain(self.objective)
 
-    @property
-    def sampler(self) -> BalancedBatchSampler:
-        """Itself: where Lightning, and accelerate on several processes, look for the `set_epoch` to call."""
-        return self
+    def compute_terms(self, model: Model, x: Batch, y: Tensor, step: Step) -> dict[str, Tensor]:
+        """Return the objective's loss and note the margins, from one forward."""
+        if step.index is None or step.epoch is None:
+            raise ValueError("recording the AUM needs index= and epoch=")
+        logits = call(model, x)
+        self.aum.update(logits, y, step.index, epoch=step.epoch)
+        return {"loss": _plain(self.objective).loss(logits, y).mean()}
 
-    def __iter__(self) -> Iterator[list[int]]:
-        """Yield the batches of this rank, each a list of indices."""
-        generator = torch.Generator().manual_seed(_random.seed_from("balanced", self.seed, self.epoch))
-        longest = max(map(len, self._categories))
-        columns = [_cycled(members, longest, generator) for members in self._categories]
-        order = torch.stack(columns, dim=1).flatten().tolist()  # high, low, high, low, …
-        for batch in range(self.rank, len(self) * self.num_replicas, self.num_replicas):
-            start = batch % self._n_batches * self.batch_size
-            yield order[start : start + self.batch_size]
+    def state_dict(self) -> dict[str, Tensor]:
+        """Return the AUM."""
+        return self.aum.state_dict()
 
-    def __len__(self) -> int:
-        return math.ceil(self._n_batches / self.num_replicas)
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Restore the AUM."""
+        self.aum.load_state_dict(state)
 
-    @property
-    def _n_batches(self) -> int:
-        n = 2 * max(map(len, self._categories))
-        return n // self.batch_size if self.drop_last else math.ceil(n / self.batch_size)
+    def all_reduce(self, group: dist.ProcessGroup | None = None) -> None:
+        """Merge the AUM of all ranks."""
+        self.aum.all_reduce(group)
+
+    def __repr__(self) -> str:
+        return repr(self.objective)
 
 
-def _cycled(members: Tensor, n: int, generator: torch.Generator) -> Tensor:
-    """Return `n` members: shuffled, then as often as needed shuffled again."""
-    rounds = math.ceil(n / len(members))
-    shuffled = [members[_random.permutation(len(members), generator=generator)] for _ in range(rounds)]
-    return torch.cat(shuffled)[:n]
+def _plain(objective: Objective) -> ERM:
+    if not isinstance(objective, ERM):
+        raise ValueError(f"aum records clean samples, so the objective must be ERM(), got {objective!r}")
+    return objective

@@ -30,7 +30,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn, Protocol, final, runtime_checkable
+from typing import Any, NoReturn, final
 
 import numpy as np
 import torch
@@ -40,24 +40,16 @@ from torch import Tensor
 from vicinal import _random, losses
 from vicinal._arrays import at_least_float32
 from vicinal._checks import choice, flag, freeze, number
-from vicinal._typing import Batch, Model
+from vicinal._typing import Batch, Model, Step
 from vicinal.mixing import mix
-from vicinal.objectives.base import CompositeObjective, Objective
+from vicinal.objectives.base import Objective
 from vicinal.objectives.forward import call, locate
+from vicinal.objectives.guided.aum import AUM
 from vicinal.objectives.guided.neighbours import arc_extremes, cosine_extremes, directions
 from vicinal.objectives.guided.saliency import SaliencyTable, check_index
 from vicinal.objectives.transformers import head_name
 
 __all__ = ["BoundGuidedMixup", "GuidedMixup", "GuidedPlan"]
-
-
-@runtime_checkable
-class _Tracker(Protocol):
-    """What `bind` takes: an `AUM` tracker."""
-
-    table: SaliencyTable | None
-
-    def values(self) -> Tensor: ...
 
 
 @final
@@ -143,7 +135,7 @@ class GuidedMixup(Objective):
 
     def bind(
         self,
-        aum: _Tracker,
+        aum: AUM,
         *,
         dataset: Any = None,
         collate_fn: Callable[[list[Any]], Any] | None = None,
@@ -162,7 +154,7 @@ class GuidedMixup(Objective):
         generator
             Where the categories of `split="random"` come from.
         """
-        if not isinstance(aum, _Tracker):
+        if not isinstance(aum, AUM):
             raise TypeError(f"aum must be an AUM tracker, got {aum!r}")
         if self.pool == "set" and (dataset is None or collate_fn is None):
             raise ValueError("pool='set' loads the partners it finds: bind(aum, dataset=…, collate_fn=…)")
@@ -177,25 +169,16 @@ class GuidedMixup(Objective):
             table.stamp.zero_()
         return BoundGuidedMixup(self, high, table, dataset, collate_fn)
 
-    def terms(self, *args: Any, **kwargs: Any) -> NoReturn:
+    def tracker(self, n_samples: int) -> AUM:
+        """Return the tracker that a first, plain run has to feed; with `pool="set"` it keeps the saliencies too."""
+        return AUM(n_samples, saliency=self.pool == "set")
+
+    def compute_terms(self, model: Model, x: Batch, y: Tensor, step: Step) -> NoReturn:
         """Refuse: there is no loss without the AUM of a first run."""
         raise ValueError(
             "GuidedMixup needs the AUM of a first run: train plainly while `aum = AUM(n_samples)` records each "
             "batch by `aum.update(logits, y, index, epoch=epoch)`, then train with `GuidedMixup(…).bind(aum)`"
         )
-
-    def __call__(
-        self,
-        model: Model,
-        x: Batch,
-        y: Tensor,
-        *,
-        index: Tensor | None = None,
-        epoch: float | None = None,
-        generator: torch.Generator | None = None,
-    ) -> Tensor:
-        """Refuse: there is no loss without the AUM of a first run."""
-        self.terms()
 
     def _split(self, aum: Tensor, generator: torch.Generator | None) -> Tensor:
         """Return which samples are high, bool `[N]`."""
@@ -225,7 +208,7 @@ class GuidedPlan:
 
 
 @final
-class BoundGuidedMixup(CompositeObjective):
+class BoundGuidedMixup(Objective):
     """A `GuidedMixup` with its categories; made by `GuidedMixup(…).bind(aum)`."""
 
     def __init__(
@@ -245,25 +228,16 @@ class BoundGuidedMixup(CompositeObjective):
         self._steps = 0
         self._warned = False
 
-    def terms(
-        self,
-        model: Model,
-        x: Batch,
-        y: Tensor,
-        *,
-        index: Tensor | None = None,
-        epoch: float | None = None,
-        generator: torch.Generator | None = None,
-    ) -> dict[str, Tensor]:
+    def compute_terms(self, model: Model, x: Batch, y: Tensor, step: Step) -> dict[str, Tensor]:
         """Return the weighted terms whose sum is the loss: `clean`, `similar` and `dissimilar`."""
-        where = check_index(index, len(y), len(self.high), needed_by="GuidedMixup")
+        where = check_index(step.index, len(y), len(self.high), needed_by="GuidedMixup")
         if y.is_floating_point():
             raise ValueError(f"GuidedMixup needs integer labels [B], got {y.dtype} {list(y.shape)}")
         logits = call(model, x)
         if logits.ndim == 2 and logits.shape[1] < 2:
             raise ValueError(f"GuidedMixup needs at least two classes, got logits {list(logits.shape)}")
         clean = losses.loss(logits, y).mean()
-        plan = self.plan(model, logits, y, where, generator=generator)
+        plan = self.plan(model, logits, y, where, generator=step.generator)
         if plan is None:  # nobody to mix with: the batch costs its plain cross-entropy
             self.plain_batches += 1
             return {"clean": clean, "similar": torch.zeros_like(clean), "dissimilar": torch.zeros_like(clean)}
@@ -311,6 +285,11 @@ class BoundGuidedMixup(CompositeObjective):
             found = self._search(compared, labels, index[own], other, generator)
             similar[own], dissimilar[own] = (other[chosen] for chosen in found)
         return GuidedPlan(lam.float().expand(len(high)), similar, dissimilar)
+
+    @property
+    def balanced(self) -> Tensor | None:
+        """The categories, where partners are looked for in the batch."""
+        return self.high if self.objective.pool == "batch" else None
 
     def all_reduce(self, group: dist.ProcessGroup | None = None) -> None:
         """Merge the saliency tables of all ranks, of `pool="set"`; call it on every rank at the end of an epoch."""

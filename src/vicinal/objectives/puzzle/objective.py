@@ -23,68 +23,41 @@ cross-entropy of the softmax, and `clean_weight` is on that scale; the transport
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
 
-from vicinal import _random, losses
-from vicinal._arrays import at_least_float32
+from vicinal import _random
 from vicinal._checks import choice, flag, freeze, integer, number
 from vicinal._typing import Batch, Model
 from vicinal.mixing import PairPlan
-from vicinal.objectives.base import MixingObjective
-from vicinal.objectives.forward import call, map_floating, the_floating, unwrap
-from vicinal.objectives.puzzle.blocks import (
-    SOLVERS,
-    MaskCosts,
-    apply_transport,
-    block_saliency,
-    gradient_saliency,
-    mask_costs,
-    mask_energy,
-    mix_blocks,
-    refine,
-    solve_masks,
-    transport_plan,
-)
+from vicinal.objectives.base import InputMixing
+from vicinal.objectives.forward import map_floating, the_floating
+from vicinal.objectives.puzzle.cut import SOLVERS, mask_costs, solve_masks
+from vicinal.objectives.puzzle.saliency import block_saliency, gradient_saliency, input_gradient
+from vicinal.objectives.puzzle.transport import mix_blocks, refine, transport_plan
 
-__all__ = [
-    "MaskCosts",
-    "PuzzleMix",
-    "PuzzlePlan",
-    "apply_transport",
-    "block_saliency",
-    "mask_costs",
-    "mask_energy",
-    "mix_blocks",
-    "saliency",
-    "solve_masks",
-    "transport_plan",
-]
+__all__ = ["PuzzleDraw", "PuzzleMix", "PuzzlePlan"]
 
 
-def saliency(model: Model, x: Batch, y: Tensor, *, label_smoothing: float = 0.0) -> Tensor:
-    r"""Return how much each pixel matters to the loss: :math:`s = \sqrt{\mathrm{mean}_c\, g_c^2}`, `[B, H, W]`.
+@dataclass(frozen=True, eq=False)
+class PuzzleDraw:
+    """What chance decides in a step; the rest of the plan is solved for."""
 
-    The model runs in eval mode, which is undone afterwards, so BatchNorm statistics stay as they are; gradients
-    are taken with respect to the input only, and no parameter's `.grad` is touched.
-
-    Parameters
-    ----------
-    model, x, y
-        As for any objective; x holds images `[B, …, H, W]`.
-    label_smoothing
-        ε of the loss whose gradient is taken.
-
-    >>> model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10))
-    >>> saliency(model, torch.randn(4, 1, 8, 8), torch.randint(10, (4,))).shape
-    torch.Size([4, 8, 8])
-    """
-    gradient, _ = _input_gradient(model, x, y, label_smoothing=label_smoothing)
-    return gradient_saliency(gradient)
+    lam: float
+    """λ, which the masks lean to."""
+    partner: Tensor
+    """The number of the row each row is mixed with, int64 `[B]`."""
+    blocks: int
+    """The blocks a side of the masks."""
+    start: Tensor | None = None
+    """The random start of the adversarial noise, in pixels."""
+    noisy: tuple[bool, bool] = (False, False)
+    """Whether noise is added to the row itself, and to its partner."""
+    scale: Tensor | None = None
+    """The uniform number that the noise is multiplied by."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,30 +77,9 @@ class PuzzlePlan(PairPlan):
     clean: Tensor | None = field(default=None, kw_only=True)
     """The loss of each clean row, `[B]`, if it is a part of the objective's loss."""
 
-    def beside_clean(self) -> PuzzlePlan:
-        """Return the plan for `[x; x]` whose first half stays clean: all of its mask is its own, in place."""
-        lam, partner = self._beside_clean()
-        in_place = _in_place(len(self.lam), self.masks.shape[-1], self.masks.device)
-        return replace(
-            self,
-            lam=lam,
-            partner=partner,
-            masks=torch.cat([torch.ones_like(self.masks), self.masks]),
-            source=torch.cat([in_place, self.source]),
-            partner_source=torch.cat([in_place, self.partner_source]),
-            noise=None if self.noise is None else torch.cat([torch.zeros_like(self.noise), self.noise]),
-        )
-
-    def mix(self, x: Tensor) -> Tensor:
-        """Return the mixed images."""
-        if 2 * len(x) == len(self.partner):
-            x = torch.cat([x, x])
-        own, other = (x if self.noise is None or not on else (x + self.noise).to(x.dtype) for on in self.noisy)
-        return mix_blocks(own, other.index_select(0, self.partner), self.masks, self.source, self.partner_source)
-
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class PuzzleMix(MixingObjective):
+class PuzzleMix(InputMixing[PuzzlePlan]):
     """Fit the salient blocks of two images into one; labels are mixed by the share each has of the mask.
 
     Parameters
@@ -214,19 +166,35 @@ class PuzzleMix(MixingObjective):
         )
 
     def draw(self, model: Model, x: Batch, y: Tensor, *, generator: torch.Generator | None = None) -> PuzzlePlan:
-        """Draw λ, the partners, the number of blocks and the noise; then look at the saliency and solve the puzzle."""
+        """Draw what chance decides (`draw_choices`), then solve the puzzle that it poses (`solve`)."""
+        return self.solve(model, x, y, self.draw_choices(x, y, generator=generator))
+
+    def draw_choices(self, x: Batch, y: Tensor, *, generator: torch.Generator | None = None) -> PuzzleDraw:
+        """Draw λ, the partners, the number of blocks and the noise's start and size: all that is random."""
         image = the_floating(x)
         counts = self._fitting_counts(image)
         lam = float(_random.beta(self.alpha, 1, generator=generator))
         partner = _random.permutation(len(y), generator=generator).to(image.device)
         blocks = counts[int(_random.integers(len(counts), 1, generator=generator))]
+        if self.alpha == 0 or not self.adv_prob:
+            return PuzzleDraw(lam, partner, blocks)
+        own, other = _random.coin(self.adv_prob, 2, generator=generator).tolist()
+        if not (own or other):
+            return PuzzleDraw(lam, partner, blocks)
+        pixels = self._pixels(image)
+        noise = (2 * _random.uniform_like(pixels, generator=generator) - 1) * (self.adv_eps / 255)
+        start = (pixels + noise).clamp(0, 1) - pixels
+        scale = _random.uniform_like(pixels.new_empty(()), generator=generator)
+        return PuzzleDraw(lam, partner, blocks, start, (own, other), scale)
+
+    def solve(self, model: Model, x: Batch, y: Tensor, drawn: PuzzleDraw) -> PuzzlePlan:
+        """Look at the saliency, solve for the masks and move the blocks; nothing is drawn here."""
         if self.alpha == 0:
-            return _unmixed(partner, blocks)
+            return _unmixed(drawn.partner, drawn.blocks)
         if self.clean_weight:
             _refuse_static_graph(model)
-        pixels = self._pixels(image)
-        start, noisy = self._random_start(pixels, generator)
-        gradient, clean = _input_gradient(
+        pixels, start = self._pixels(the_floating(x)), drawn.start
+        gradient, clean = input_gradient(
             model,
             x if start is None else map_floating(x, lambda t: (t + start / self._scale(t)).to(t.dtype)),
             y,
@@ -236,35 +204,35 @@ class PuzzleMix(MixingObjective):
         salient = gradient_saliency(gradient)
         costs = mask_costs(
             pixels,
-            block_saliency(salient, blocks),
-            partner,
-            lam,
+            block_saliency(salient, drawn.blocks),
+            drawn.partner,
+            drawn.lam,
             labels=self.labels,
             beta=self.beta,
             gamma=self.gamma,
             eta=self.eta,
             neighbour_size=self.neighbour_size,
         )
-        masks = solve_masks(costs, solver=self.solver)
-        masks, plans = self._transport(masks, salient, partner)
+        masks, plans = self._transport(solve_masks(costs, solver=self.solver), salient, drawn.partner)
         return PuzzlePlan(
             masks.mean((1, 2)).float(),
-            partner,
+            drawn.partner,
             masks=masks,
             source=plans[0],
             partner_source=plans[1],
-            noise=None if start is None else self._noise(pixels, start, gradient, generator),
-            noisy=noisy,
+            noise=self._noise(pixels, drawn, gradient),
+            noisy=drawn.noisy,
             clean=clean,
         )
 
-    def forward(self, model: Model, x: Batch, plan: PuzzlePlan) -> Tensor:
-        """Return the logits of the assembled images."""
-        return call(model, map_floating(x, plan.mix))
+    def mix(self, x: Tensor, plan: PuzzlePlan) -> Tensor:
+        """Return the assembled images."""
+        own, other = (x if plan.noise is None or not on else (x + plan.noise).to(x.dtype) for on in plan.noisy)
+        return mix_blocks(own, other.index_select(0, plan.partner), plan.masks, plan.source, plan.partner_source)
 
     def loss(self, logits: Tensor, y: Tensor, plan: PuzzlePlan) -> Tensor:
         """Return the mixed cross-entropy of each row, and `clean_weight` times the clean one."""
-        mixed = losses.mixed_loss(logits, y, plan.weights, plan.partners, label_smoothing=self.label_smoothing)
+        mixed = super().loss(logits, y, plan)
         return mixed if plan.clean is None else mixed + self.clean_weight * plan.clean
 
     def _fitting_counts(self, image: Tensor) -> list[int]:
@@ -306,67 +274,13 @@ class PuzzleMix(MixingObjective):
             )
         return pixels
 
-    def _random_start(
-        self, pixels: Tensor, generator: torch.Generator | None
-    ) -> tuple[Tensor | None, tuple[bool, bool]]:
-        """Return uniform noise within ε that keeps pixels in [0, 1], and whom it is for."""
-        if not self.adv_prob:
-            return None, (False, False)
-        own, other = _random.coin(self.adv_prob, 2, generator=generator).tolist()
-        if not (own or other):
-            return None, (False, False)
-        noise = (2 * _random.uniform_like(pixels, generator=generator) - 1) * (self.adv_eps / 255)
-        return (pixels + noise).clamp(0, 1) - pixels, (own, other)
-
-    def _noise(self, pixels: Tensor, start: Tensor, gradient: Tensor, generator: torch.Generator | None) -> Tensor:
-        """Return the noise after one signed gradient step, within ε, scaled by a uniform number, in units of x."""
+    def _noise(self, pixels: Tensor, drawn: PuzzleDraw, gradient: Tensor) -> Tensor | None:
+        """Return the noise after one signed gradient step, within ε, scaled, in units of x."""
+        if drawn.start is None or drawn.scale is None:
+            return None
         limit = self.adv_eps / 255
-        noise = (start + (limit + 2 / 255) * gradient.sign()).clamp(-limit, limit)
-        noise = noise * _random.uniform_like(noise.new_empty(()), generator=generator)
+        noise = (drawn.start + (limit + 2 / 255) * gradient.sign()).clamp(-limit, limit) * drawn.scale
         return ((pixels + noise).clamp(0, 1) - pixels) / self._scale(pixels)
-
-
-def _input_gradient(
-    model: Model, x: Batch, y: Tensor, *, keep_graph: bool = False, label_smoothing: float = 0.0
-) -> tuple[Tensor, Tensor | None]:
-    """Return the gradient of the loss at the input; and the loss of each row with its graph, if that is kept."""
-    module = unwrap(model)  # a wrapper's bookkeeping (DistributedDataParallel) is for the training forward only
-    leaf = the_floating(x).detach().requires_grad_()
-    with nullcontext() if keep_graph else _evaluating(module), torch.enable_grad():
-        # A copy, for models whose first layer works in place.
-        rows = losses.loss(call(module, map_floating(x, lambda _: leaf.clone())), y, label_smoothing=label_smoothing)
-        gradient = None
-        try:
-            if rows.requires_grad:
-                (gradient,) = torch.autograd.grad(rows.sum(), leaf, retain_graph=keep_graph, allow_unused=True)
-        except RuntimeError as error:
-            if "use_reentrant" not in str(error):
-                raise
-            raise ValueError(
-                "saliency needs the gradient at the input alone, which a reentrant checkpoint cannot give: "
-                "use checkpoint(..., use_reentrant=False)"
-            ) from error
-    if gradient is None:
-        raise ValueError(
-            "saliency needs the gradient at the input, which does not reach it: a part of the model detaches, or runs "
-            "without gradients (torch.no_grad, torch.inference_mode)"
-        )
-    if not keep_graph:
-        return at_least_float32(gradient), None
-    return at_least_float32(gradient), rows if torch.is_grad_enabled() else rows.detach()
-
-
-@contextmanager
-def _evaluating(module: nn.Module) -> Iterator[None]:
-    """Put every submodule in eval mode, and back in the mode it was in."""
-    training = [m for m in module.modules() if m.training]
-    try:
-        for m in training:
-            m.training = False
-        yield
-    finally:
-        for m in training:
-            m.training = True
 
 
 def _unmixed(partner: Tensor, blocks: int) -> PuzzlePlan:
