@@ -17,6 +17,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import vicinal
+from vicinal._typing import Step
+from vicinal.objectives.base import Objective
 from vicinal.objectives.forward import call
 from vicinal.objectives.guided.aum import AUM, margins
 
@@ -95,18 +97,21 @@ def assert_same_weights(a: nn.Module, b: nn.Module, **tolerance: float) -> None:
         torch.testing.assert_close(p, q, msg=name, **tolerance)
 
 
-class Recorder:
+class Recorder(Objective):
     """ERM that remembers what it was called with; with training state, as a bound GuidedMixup has."""
 
     def __init__(self) -> None:
         self.calls: list[SimpleNamespace] = []
         self.seen = torch.zeros(64)
 
-    def __call__(self, model: Any, x: Any, y: Tensor, *, index: Any = None, epoch: Any = None, generator: Any = None):
+    def compute_terms(self, model: Any, x: Any, y: Tensor, step: Step) -> dict[str, Tensor]:
         loss = F.cross_entropy(call(model, x), y)
-        self.calls.append(SimpleNamespace(x=x, y=y, index=index, epoch=epoch, loss=float(loss.detach())))
-        self.seen[index] += 1
-        return loss
+        self.calls.append(SimpleNamespace(x=x, y=y, index=step.index, epoch=step.epoch, loss=float(loss.detach())))
+        self.seen[step.index] += 1
+        return {"loss": loss}
+
+    def __repr__(self) -> str:
+        return "Recorder()"
 
     def state_dict(self) -> dict[str, Tensor]:
         return {"seen": self.seen}

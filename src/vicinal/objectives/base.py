@@ -162,6 +162,11 @@ def as_objective(objective: Any) -> Objective:
         return objective
     if isinstance(objective, type) or not callable(objective):
         raise TypeError(f"objective must be an objective such as Mixup(alpha=0.4), got {objective!r}")
+    if hasattr(objective, "state_dict"):
+        raise TypeError(
+            f"objective keeps training state, which no loop would save: let {type(objective).__name__} derive from "
+            "vicinal.objectives.base.Objective"
+        )
     return _Function(objective)
 
 

@@ -17,11 +17,11 @@ from torch import Tensor, nn
 
 from vicinal import _random, data, models
 from vicinal._checks import Argument, Sentence, nearest_names, require
-from vicinal._typing import ObjectiveLike
 from vicinal.calibrators import TemperatureScaling
 from vicinal.data import Split, Task
 from vicinal.expressions import parse
 from vicinal.models import ModelSpec
+from vicinal.objectives.base import Objective
 from vicinal.probes.label_noise import noise_errors
 from vicinal.runs.bundle import Bundle
 from vicinal.runs.defaults import default_config, mixed_at_embeddings
@@ -104,7 +104,7 @@ class _Ready:
     """By key: the name and the samples of each further set."""
     spec: ModelSpec
     config: FitConfig
-    objective: ObjectiveLike
+    objective: Objective
     model: nn.Module
     train: Split
     noise: tuple[Tensor, Tensor] | None
