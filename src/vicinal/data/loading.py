@@ -16,6 +16,7 @@ from vicinal.data.files import Folder, give_up, listed, read_all
 from vicinal.data.images import ImagePreprocessing
 from vicinal.data.named import Arrays
 from vicinal.data.preprocessing import Preprocessing
+from vicinal.data.published import NamedTable
 from vicinal.data.sources import Samples
 from vicinal.data.splitting import PARTS, stratified_split, stratified_subset
 from vicinal.data.tables import Table
@@ -110,6 +111,8 @@ def load(
     if augment is not None:
         choice("augment", augment, images.AUGMENTATIONS)
     opened = sources.open_source(source, kind, encoding, header, data_root, target)
+    if isinstance(opened, NamedTable):
+        target, text, opened = target or opened.target, text or opened.text or None, opened.table
     if isinstance(opened, Table):
         samples = sources.from_table(opened, target, text, kind, max_bad, tokenizer, max_length)
     else:
@@ -188,6 +191,8 @@ def read(
     opened = sources.open_source(
         source, preprocessing.kind, encoding, header, data_root, getattr(preprocessing, "target", None)
     )
+    if isinstance(opened, NamedTable):
+        opened = opened.table
     if isinstance(opened, Table):
         items, origins, names, notes = _read_table(opened, preprocessing, max_bad, labelled=classes is not None)
     elif isinstance(opened, Arrays):

@@ -1,5 +1,7 @@
 """Data sets by name: scikit-learn's digits, torchvision's image sets, Hugging Face's, and image arrays in NPZ files.
 
+Tables and texts are in `published.py`, folders of images and of sounds in `collections.py`.
+
 Files that are already there are found first: under `data_root` (or the folder that VICINAL_DATA names), and where
 Linux distributions install data sets (`share/datasets`). Only then is anything downloaded.
 """
@@ -18,7 +20,9 @@ import torch
 from torch import Tensor
 
 from vicinal._checks import Argument, Sentence, require
-from vicinal.data.files import fingerprint, part_of
+from vicinal.data.collections import FOLDERS, cache, read_collection
+from vicinal.data.files import Folder, fingerprint, part_of
+from vicinal.data.published import PUBLISHED, NamedTable, read_published
 from vicinal.data.tables import Table, from_frame
 
 __all__ = ["Arrays", "NAMES", "from_hub", "from_name", "from_npz", "roots"]
@@ -71,7 +75,7 @@ _TORCHVISION = {
 }
 
 #: Every name that `load` knows besides files, folders and `hf:NAME`.
-NAMES = ("digits", *_TORCHVISION)
+NAMES = ("digits", *_TORCHVISION, *FOLDERS, *PUBLISHED)
 
 
 def roots(data_root: str | Path | None) -> list[Path]:
@@ -80,10 +84,14 @@ def roots(data_root: str | Path | None) -> list[Path]:
     return [Path(given).expanduser()] if given else []
 
 
-def from_name(name: str, data_root: str | Path | None = None) -> Arrays:
-    """Return a data set by its name, from files that are there or else from torchvision."""
+def from_name(name: str, data_root: str | Path | None = None) -> Arrays | NamedTable | Folder | Path:
+    """Return a data set by its name, from files that are there or else, for images, from torchvision."""
     if name == "digits":
         return _digits()
+    if name in PUBLISHED:
+        return read_published(name, roots(data_root))
+    if name in FOLDERS:
+        return read_collection(name, roots(data_root))
     entry = _TORCHVISION[name]
     for folder in _homes(name, entry, data_root):
         for path in sorted(folder.glob(f"{name}*.npz")):
@@ -204,8 +212,7 @@ def _read_idx(path: Path) -> np.ndarray[Any, Any]:
 
 def _from_torchvision(name: str, entry: _Named, data_root: str | Path | None) -> Arrays:
     datasets = require("torchvision.datasets", "train")
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "vicinal"
-    root = next(iter(roots(data_root)), cache)
+    root = next(iter(roots(data_root)), cache())
     data, classes = {}, entry.classes
     for part in ("train", "test"):
         choice: dict[str, Any] = {"split": part} if entry.split else {"train": part == "train"}

@@ -15,10 +15,12 @@ from vicinal._checks import Argument, Sentence, number
 from vicinal._random import permutation, seed_from
 from vicinal.data import files, images, named, tables, tabular
 from vicinal.data.audio import AudioPreprocessing, read_sound
+from vicinal.data.collections import with_published_split
 from vicinal.data.files import Folder, give_up, listed, read_all
 from vicinal.data.images import ImagePreprocessing
 from vicinal.data.named import Arrays
 from vicinal.data.preprocessing import Preprocessing
+from vicinal.data.published import NamedTable
 from vicinal.data.tables import Table
 from vicinal.data.text import fit_text, texts_of
 
@@ -69,7 +71,7 @@ class Rows(Sequence[Any]):
 
 def open_source(
     source: Any, kind: str | None, encoding: str | None, header: bool, data_root: str | Path | None, target: str | None
-) -> Table | Folder | Arrays:
+) -> Table | NamedTable | Folder | Arrays:
     """Return what a path or a name holds, of whichever sort."""
     if hasattr(source, "columns") and hasattr(source, "iloc"):
         return tables.from_frame(source)
@@ -79,7 +81,10 @@ def open_source(
         if source.startswith("hf:"):
             return named.from_hub(source.removeprefix("hf:"), target)
         if source.lower().replace("_", "-") in named.NAMES:
-            return named.from_name(source.lower().replace("_", "-"), data_root)
+            opened = named.from_name(source.lower().replace("_", "-"), data_root)
+            if not isinstance(opened, Path):
+                return opened
+            source = opened
     path = files.find(str(source), named.roots(data_root))
     if path is None:
         raise files.missing(str(source), named.NAMES)
@@ -96,7 +101,7 @@ def open_source(
     if folder.kind is None:
         wanted = {"image": "images", "audio": "WAV or FLAC sounds"}.get(kind or "", "images or of WAV or FLAC sounds")
         raise ValueError(f"{str(path)!r} holds no class folders of {wanted}, and no train and test tables")
-    return folder
+    return with_published_split(folder)
 
 
 def from_table(
