@@ -5,8 +5,9 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
 
-from vicinal.metrics import Comparison, compare, evaluate
+from vicinal.metrics import Comparison, ReliabilityTable, compare, evaluate
 from vicinal.metrics import comparison as module
 
 FIGURES = ("accuracy", "mcc", "nll", "brier", "ece", "oe", "rms")
@@ -67,40 +68,88 @@ def test_pairing_makes_intervals_narrower():
     assert paired.high - paired.low < 0.5 * apart
 
 
-def test_it_is_the_paired_bootstrap_of_a_loop():
+def test_it_is_what_resampling_the_pairs_converges_to():
     labels, model = task(600)
     a, b = evaluate(labels, logits=model(1, 0.7, 1)), evaluate(labels, logits=model(1, 1, 2))
     random = np.random.default_rng(9)
-    drawn = {name: [] for name in FIGURES}
+    names = ("accuracy", "mcc", "nll", "brier")
+    drawn = {name: [] for name in names}
     logits_a, logits_b = model(1, 0.7, 1), model(1, 1, 2)
     for _ in range(300):
         pick = random.integers(600, size=600)
-        x, y = (evaluate(labels[pick], logits=z[pick], n_resamples=1) for z in (logits_a, logits_b))
-        for name in FIGURES:
+        x, y = (evaluate(labels[pick], logits=z[pick]) for z in (logits_a, logits_b))
+        for name in names:
             drawn[name].append(getattr(y, name).value - getattr(x, name).value)
     result = compare(a, b)
-    for name in FIGURES:
+    for name in names:
         lower, upper = np.quantile(drawn[name], [0.025, 0.975])
         width = upper - lower
         assert result[name].low == pytest.approx(2 * result[name].value - upper, abs=0.2 * width)
         assert result[name].high == pytest.approx(2 * result[name].value - lower, abs=0.2 * width)
 
 
-def test_blocks_give_the_spread_of_samples(monkeypatch):
-    labels, model = task(20_000)
-    a, b = evaluate(labels, logits=model(1, 0.8, 1)), evaluate(labels, logits=model(1, 1, 2))
-    blocks = compare(a, b)
-    monkeypatch.setattr(module, "MAX_BLOCKS", 20_000)
-    samples = compare(a, b, n_resamples=500)
-    for name in FIGURES:
-        width = samples[name].high - samples[name].low
-        assert blocks[name].high - blocks[name].low == pytest.approx(width, rel=0.2)
+@pytest.mark.parametrize("figure", ["ece", "oe", "rms"])
+def test_values_of_samples_have_the_figure_as_mean_and_its_influences_as_spread(figure):
+    labels, model = task(400)
+    logits = model(1, 0.5, 1)
+    run = evaluate(labels, logits=logits)
+    values = module._Figures.of(run).values[figure]
+    assert values.mean() == pytest.approx(getattr(run, figure).value, abs=1e-12)
+    # The influence is the derivative by the weight of a sample: add a sample once more to many copies of all.
+    copies = 200
+    for i in range(0, 400, 37):
+        rows = np.concatenate([np.tile(np.arange(400), copies), [i]])
+        table = ReliabilityTable.from_confidences(
+            run.samples.confidence[rows], (run.samples.predictions == labels)[rows]
+        )
+        moved = (getattr(table, figure)() - getattr(run, figure).value) * len(rows)
+        # OE has the bin's mean confidence as a weight, whose own movement is of second order and is left out.
+        assert moved == pytest.approx(values[i] - values.mean(), abs=0.03 if figure == "oe" else 2e-3)
+
+
+def slow_half(differences, level):
+    """Two nested sums over samples and seeds, from the formula in the docstring."""
+    seeds, n = differences.shape
+    shared = [
+        np.cov(differences[s], differences[t])[0, 1] for s in range(seeds) for t in range(seeds) if s != t or seeds == 1
+    ]
+    over_samples = stats.t.ppf((1 + level) / 2, n - 1) ** 2 * max(np.mean(shared), 0) / n
+    if seeds == 1:
+        return math.sqrt(over_samples)
+    over_seeds = stats.t.ppf((1 + level) / 2, seeds - 1) ** 2 * differences.mean(axis=1).var(ddof=1) / seeds
+    return math.sqrt(over_samples + over_seeds)
+
+
+@pytest.mark.parametrize("seeds", [1, 2, 5])
+def test_half_length_over_samples_and_seeds(seeds):
+    labels, model = task(200)
+    runs_a = [evaluate(labels, logits=model(1.5, 1, seed)) for seed in range(seeds)]
+    runs_b = [evaluate(labels, logits=model(1.0, 1, 10 + seed)) for seed in range(seeds)]
+    nll = compare(runs_a, runs_b, level=0.9)["nll"]
+    differences = np.array([b.samples.nll - a.samples.nll for a, b in zip(runs_a, runs_b, strict=True)])
+    assert (nll.high - nll.low) / 2 == pytest.approx(slow_half(differences, 0.9), rel=1e-9)
+
+
+@pytest.mark.parametrize("seeds", [1, 2, 3])
+def test_equal_models_are_rarely_told_apart(seeds):
+    false = dict.fromkeys(FIGURES, 0)
+    random = np.random.default_rng(3)
+    for trial in range(200):
+        labels, model = task(100, seed=trial)
+        runs = [
+            [evaluate(labels, logits=model(1, t, int(random.integers(10**9)))) for t in ts]
+            for ts in np.exp((seeds > 1) * 0.2 * random.standard_normal((2, seeds)))  # one seed speaks of itself only
+        ]
+        for name, difference in compare(*runs).differences.items():
+            false[name] += difference.better is not None
+    # 5 % of 200 are 10, give or take 3.
+    assert max(false.values()) <= 19, false
 
 
 def test_the_interval_covers_a_true_difference():
     hits = dict.fromkeys(("accuracy", "nll", "ece"), 0)
     labels, model = task(300_000, seed=100)
-    full = compare(*(evaluate(labels, logits=model(1, t, s)) for t, s in ((0.7, 1), (1.0, 2))), n_resamples=2)
+    full = compare(*(evaluate(labels, logits=model(1, t, s)) for t, s in ((0.7, 1), (1.0, 2))))
     for seed in range(100):
         labels, model = task(500, seed=seed)
         result = compare(*(evaluate(labels, logits=model(1, t, s + seed)) for t, s in ((0.7, 1001), (1.0, 2002))))
@@ -129,10 +178,10 @@ def test_seeds_interval_covers_the_mean_over_samples_and_seeds():
     for trial in range(150):
         labels, model = task(200, seed=trial)
         runs = [
-            [evaluate(labels, logits=model(1, t, int(random.integers(10**9))), n_resamples=1) for t in ts]
+            [evaluate(labels, logits=model(1, t, int(random.integers(10**9)))) for t in ts]
             for ts in np.exp(0.4 * random.standard_normal((2, 3)))
         ]
-        nll = compare(*runs, n_resamples=200)["nll"]
+        nll = compare(*runs)["nll"]
         hits += nll.low <= 0 <= nll.high
     assert hits / 150 >= 0.9
 
@@ -192,5 +241,5 @@ def test_bad_input_is_named():
         compare([], [])
     with pytest.raises(TypeError, match="b must be an Evaluation"):
         compare(a, [3])
-    with pytest.raises(ValueError, match="confidence must be"):
-        compare(a, a, confidence=0)
+    with pytest.raises(ValueError, match="must be a number in"):
+        compare(a, a, level=0)

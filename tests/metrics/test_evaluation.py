@@ -15,15 +15,12 @@ from vicinal.metrics import (
     brier,
     error_estimates,
     evaluate,
-    maximum_error_estimate,
     mcc,
     nll,
     wilson,
 )
 from vicinal.metrics import _predictions as passes
-from vicinal.metrics.intervals import error_interval, mean_interval
-
-from . import reference
+from vicinal.metrics.intervals import mean_interval
 
 FIGURES = ("accuracy", "mcc", "nll", "brier", "ece", "oe", "mce", "rms", "rms_debiased")
 
@@ -93,13 +90,10 @@ def test_same_arguments_same_numbers_and_no_global_state():
     logits, labels = predictions(200)
     before = np.random.get_state()[1].copy(), torch.get_rng_state()  # noqa: NPY002
     a, b = evaluate(labels, logits=logits), evaluate(labels, logits=logits)
-    other = evaluate(labels, logits=logits, seed=1)
     assert np.array_equal(np.random.get_state()[1], before[0])  # noqa: NPY002
     assert torch.equal(torch.get_rng_state(), before[1])
     assert a == b
     assert a.to_dict() == b.to_dict()
-    assert a.ece.value == other.ece.value
-    assert a.ece.high != other.ece.high
 
 
 def test_prints_as_a_table_and_goes_to_json():
@@ -121,7 +115,8 @@ def test_one_sample_tells_nothing_and_says_so():
     result = evaluate([0], probs=[[0.7, 0.3]])
     assert result.accuracy.low < 0.3
     for name in ("ece", "oe", "rms"):
-        assert (getattr(result, name).low, getattr(result, name).high) == (0, 1)
+        assert getattr(result, name).low == 0
+        assert getattr(result, name).high > 0.6  # the confidence alone allows 0.7
     assert (result.nll.low, result.nll.high) == (0, math.inf)
 
 
@@ -150,22 +145,6 @@ def test_mcc_without_spread_takes_the_ends_of_the_accuracy():
     assert wrong.mcc.high == pytest.approx(-low)
 
 
-def test_interval_of_ece_agrees_with_a_loop_of_resamples():
-    random = np.random.default_rng(3)
-    confidence = 1 - random.beta(1, 5, 10_000) * 0.8
-    correct = random.random(10_000) < confidence - 0.05
-    table = ReliabilityTable.from_confidences(confidence, correct)
-    loop = reference.resampled(confidence, correct, 15, 1000, seed=4)
-    ours = error_estimates(table)
-    for name in ("ece", "oe", "rms"):
-        value = getattr(table, name)()
-        low, high = error_interval(loop[name], value, 0.95)
-        width = high - low
-        assert ours[name].value == value
-        assert ours[name].low == pytest.approx(low, abs=0.15 * width)
-        assert ours[name].high == pytest.approx(high, abs=0.15 * width)
-
-
 @pytest.mark.parametrize("shift", [0.0, 0.03, 0.1])
 def test_intervals_cover_the_truth(shift):
     random = np.random.default_rng(5)
@@ -189,10 +168,10 @@ def test_intervals_cover_the_truth(shift):
     for _ in range(200):
         confidence, chance = draw(1000)
         table = ReliabilityTable.from_confidences(confidence, random.random(1000) < chance)
-        estimates = {**error_estimates(table, n_resamples=300), "mce": maximum_error_estimate(table)}
+        estimates = error_estimates(table)
         for name, value in truth.items():
             hits[name] += estimates[name].low - 1e-12 <= value <= estimates[name].high + 1e-12
-    assert min(hits.values()) >= 0.9 * 200, hits
+    assert min(hits.values()) >= 0.94 * 200, hits
 
 
 def test_interval_of_mcc_covers_the_truth():
@@ -238,8 +217,6 @@ def test_every_float_type_goes_in(dtype):
         ({"probs": [[0.0, 1.0]], "confidence": 1.0}, r"confidence must be a number in \(0, 1\), got 1.0"),
         ({"probs": [[0.0, 1.0]], "confidence": 95}, r"confidence must be a number in \(0, 1\), got 95"),
         ({"probs": [[0.0, 1.0]], "n_bins": 0}, "n_bins must be an integer of at least 1"),
-        ({"probs": [[0.0, 1.0]], "n_resamples": 0}, "n_resamples must be an integer of at least 1"),
-        ({"probs": [[0.0, 1.0]], "seed": -1}, "seed must be an integer of at least 0"),
         ({"logits": [[math.inf, 1.0]]}, "logits must be finite"),
         ({"probs": [[0.0, 0.5]]}, "sum to one"),
     ],

@@ -314,14 +314,12 @@ def test_intervals_over_seeds_hold_the_truth():
 
 
 def test_intervals_over_seeds_by_hand():
-    runs = [Estimate(0.2, 0.1, 0.4), Estimate(0.4, 0.35, 0.5)]
+    runs = [Estimate(0.29, 0.19, 0.49), Estimate(0.31, 0.26, 0.41)]
     found = _over_seeds(runs, 0.95, (0.0, 1.0))
     assert found.value == pytest.approx(0.3)
-    z, seeds = stats.norm.ppf(0.975), 0.02 / 2
-    for end, gap in ((found.low, 0.075), (found.high, 0.15)):
-        total = (gap / z) ** 2 + seeds
-        reach = stats.t.ppf(0.975, 1 * total**2 / seeds**2) * math.sqrt(total)
-        assert end == pytest.approx(max(0.3 - reach, 0) if end == found.low else min(0.3 + reach, 1))
+    over_seeds = stats.t.ppf(0.975, 1) * 0.01  # the standard error of two values 0.02 apart
+    assert found.low == pytest.approx(0.3 - math.sqrt(0.075**2 + over_seeds**2))
+    assert found.high == pytest.approx(0.3 + math.sqrt(0.15**2 + over_seeds**2))
     assert _over_seeds(runs[:1], 0.95, (0, 1)) == runs[0]
     same = _over_seeds([Estimate(0.5, 0.4, 0.7)] * 3, 0.95, (0, 1))
     assert (same.value, same.low, same.high) == pytest.approx((0.5, 0.4, 0.7))

@@ -7,13 +7,8 @@ this order: `_predictions` (one pass over predictions), `intervals`, `reliabilit
 
 from vicinal.metrics.classwise import ClasswiseTable, classwise_ece
 from vicinal.metrics.comparison import Comparison, Difference, compare
-from vicinal.metrics.evaluation import (
-    Evaluation,
-    Samples,
-    error_estimates,
-    evaluate,
-    maximum_error_estimate,
-)
+from vicinal.metrics.error_intervals import error_estimates
+from vicinal.metrics.evaluation import Evaluation, Samples, evaluate
 from vicinal.metrics.intervals import Estimate, wilson
 from vicinal.metrics.ood import (
     OODReport,
@@ -49,7 +44,6 @@ __all__ = [
     "Samples",
     "evaluate",
     "error_estimates",
-    "maximum_error_estimate",
     "Comparison",
     "Difference",
     "compare",

@@ -3,35 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from vicinal._checks import integer
-from vicinal._random import resampler
 from vicinal.metrics._predictions import Array
+from vicinal.metrics.error_intervals import chance_gaps, part_deviation, squared_gaps
 from vicinal.metrics.evaluation import Evaluation
-from vicinal.metrics.intervals import coverage, quantiles
-from vicinal.metrics.reliability import BinSums, calibration_mse, expected_error, overconfidence_error
+from vicinal.metrics.intervals import coverage
+from vicinal.metrics.reliability import BinSums
 from vicinal.metrics.scores import mcc_contributions
 
 __all__ = ["Comparison", "Difference", "compare"]
 
 #: Figures of which more is better; of the others less is.
 HIGHER_IS_BETTER = frozenset({"accuracy", "mcc"})
-
-#: Blocks of samples that are resampled together. With as many samples or fewer, each is a block of its own.
-MAX_BLOCKS = 2048
-
-_ERRORS: dict[str, Callable[[BinSums], Array]] = {
-    "ece": expected_error,
-    "oe": overconfidence_error,
-    "rms": lambda bins: np.sqrt(calibration_mse(bins)),
-}
 
 
 @dataclass(frozen=True)
@@ -64,7 +53,7 @@ class Comparison:
     ----------
     n, n_seeds, n_bins
         Samples, pairs of runs, and bins of the calibration errors.
-    confidence
+    level
         Coverage of the intervals.
     differences
         By name of the figure.
@@ -75,7 +64,7 @@ class Comparison:
     n: int
     n_seeds: int
     n_bins: int
-    confidence: float
+    level: float
     differences: dict[str, Difference]
     names: tuple[str, str] = ("a", "b")
 
@@ -84,16 +73,13 @@ class Comparison:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain numbers for a JSON file."""
-        sizes = {"n": self.n, "n_seeds": self.n_seeds, "n_bins": self.n_bins, "confidence": self.confidence}
+        sizes = {"n": self.n, "n_seeds": self.n_seeds, "n_bins": self.n_bins, "level": self.level}
         return {**sizes, "names": list(self.names), **{k: dict(vars(d)) for k, d in self.differences.items()}}
 
     def __str__(self) -> str:
         a, b = self.names
         seeds = f"{self.n_seeds} seeds" if self.n_seeds > 1 else "1 seed"
-        head = (
-            f"{b} − {a}, paired on {self.n:,} samples, {seeds}, {self.n_bins} bins; "
-            f"{100 * self.confidence:g} % intervals"
-        )
+        head = f"{b} − {a}, paired on {self.n:,} samples, {seeds}, {self.n_bins} bins; {100 * self.level:g} % intervals"
         called = {"a": a, "b": b, None: "cannot tell"}
         wide = max(8, len(a), len(b))
         lines = [f"{'':<10}{a:>{wide}} {b:>{wide}}  {'difference':<30} better"]
@@ -107,31 +93,39 @@ def compare(
     a: Evaluation | Sequence[Evaluation],
     b: Evaluation | Sequence[Evaluation],
     *,
-    confidence: float = 0.95,
-    n_resamples: int = 1000,
-    seed: int = 0,
+    level: float = 0.95,
     names: tuple[str, str] = ("a", "b"),
 ) -> Comparison:
     r"""Compare two models evaluated on the same samples, figure by figure.
 
-    Both see the same resamples of the samples (paired bootstrap), so what is hard for both cancels out. Samples are
-    resampled in at most 2,048 random blocks, which makes the cost independent of their number and the spread uncertain
-    by 2 %; with fewer samples than that it is the ordinary bootstrap. The interval is the basic one, [2d − upper
-    quantile, 2d − lower quantile] for a difference d. MCE is left out: no resampling tells its spread.
+    Every figure is a mean over samples of numbers whose spread is its sampling error: for accuracy, NLL and Brier score
+    those of each sample, for MCC and the calibration errors the figure plus the sample's influence on it. With
+    :math:`d_i` the difference of sample i between the models, what is hard for both cancels out, and
+
+    .. math:: \bar d \pm t_{n-1} \sqrt{s_d^2 / n}
+
+    is the interval that resampling the pairs converges to. Calibration errors lie above the truth by chance, more so
+    for the model with the smaller gaps: the ends are moved outward by as much as that may be (the corrections
+    of `vicinal.metrics.error_intervals`; where two models have nearly the same gaps, so have they nearly the same
+    bias, and it cancels out). MCE is left out: its bias is not known.
 
     Given several runs (seeds) of each, in order, the difference is that of the means, and its interval speaks of other
-    samples *and* other seeds. With :math:`\delta_s` the difference of seed s, :math:`S` seeds, and :math:`v` the
-    bootstrap variance of the mean difference over samples, it is :math:`d - \text{bias} \pm t\sqrt{v + s_\delta^2/S}`
-    with Welch–Satterthwaite's degrees of freedom :math:`(S - 1)(v + s_\delta^2/S)^2 / (s_\delta^2/S)^2`.
+    samples *and* other seeds. With :math:`\delta_s` the difference of seed s, S seeds, and v the variance of the mean
+    over samples that all seeds share (the mean covariance of :math:`d_i` between seeds, over n), half its length is
+
+    .. math:: \sqrt{t_{n-1}^2\, v + t_{S-1}^2\, s_\delta^2 / S}
+
+    It never covers less than its level: the squared error is :math:`\chi^2_1` in units of its variance, of which
+    samples have the share r and seeds 1 − r; the distribution function F of :math:`\chi^2_1` is concave, so
+    :math:`F(r\, t_{n-1}^2 + (1 - r)\, t_{S-1}^2 \hat s^2/s^2)` is at least the mean of its values at either, and these
+    have the level as their expectation. (Welch's approximation takes a small :math:`s_\delta` at its word.)
 
     Parameters
     ----------
     a, b
         `evaluate`'s results, or equally many of them for either (one a seed).
-    confidence
+    level
         Coverage of the intervals, in (0, 1).
-    n_resamples, seed
-        Of the bootstrap.
     names
         What to call the models in print.
 
@@ -144,85 +138,114 @@ def compare(
     >>> print(compare(a, b, names=("coin", "model")))
     model − coin, paired on 100 samples, 1 seed, 15 bins; 95 % intervals
                   coin    model  difference                     better
-    accuracy    0.5000   1.0000  +0.5000 [+0.4000, +0.6000]     model
+    accuracy    0.5000   1.0000  +0.5000 [+0.4003, +0.5997]     model
     ...
     """
     runs_a, runs_b = _runs("a", a), _runs("b", b)
-    confidence = coverage(confidence)
+    level = coverage(level)
     _check_same_samples(runs_a, runs_b)
-    random = resampler(integer("seed", seed, low=0))
-    n = runs_a[0].n
-    n_blocks = min(n, MAX_BLOCKS)
-    block = np.arange(n) if n_blocks == n else random.permutation(n) % n_blocks
-    picks = random.integers(n_blocks, size=(integer("n_resamples", n_resamples, low=1), n_blocks))
-    picks += np.arange(len(picks))[:, None] * n_blocks
-    weights = np.bincount(picks.ravel(), minlength=picks.size).reshape(picks.shape).astype(np.float64)
-    figures_a = [_figures(run, block, weights) for run in runs_a]
-    figures_b = [_figures(run, block, weights) for run in runs_b]
-    differences = {
-        name: _difference(name, [f[name] for f in figures_a], [f[name] for f in figures_b], n, confidence)
-        for name in figures_a[0]
-    }
-    return Comparison(n, len(runs_a), runs_a[0].n_bins, confidence, differences, (str(names[0]), str(names[1])))
+    pairs = [(_Figures.of(run_a), _Figures.of(run_b)) for run_a, run_b in zip(runs_a, runs_b, strict=True)]
+    differences = {name: _difference(name, pairs, level) for name in pairs[0][0].values}
+    return Comparison(runs_a[0].n, len(pairs), runs_a[0].n_bins, level, differences, (str(names[0]), str(names[1])))
 
 
-def _figures(run: Evaluation, block: NDArray[np.int64], weights: Array) -> dict[str, tuple[float, Array]]:
-    """Return each figure of a run and its value in every resample `[R]`; `weights` counts blocks, `[R, blocks]`."""
-    samples, n_blocks = run.samples, weights.shape[1]
-    correct = (samples.predictions == samples.labels).astype(np.float64)
-    means = {
-        "accuracy": correct,
-        "mcc": mcc_contributions(samples.labels, samples.predictions)[1],
-        "nll": samples.nll,
-        "brier": samples.brier,
-    }
-    size = weights @ np.bincount(block, minlength=n_blocks)
-    drawn: dict[str, tuple[float, Array]] = {}
-    for name, values in means.items():
-        sums = np.bincount(block, values, n_blocks).astype(np.float64)
-        drawn[name] = (float(values.mean()), weights @ _finite(sums) / size)
-    cell = block * run.n_bins + run.table.bin_index(samples.confidence)
+@dataclass(frozen=True, eq=False)
+class _Figures:
+    """The figures of a run: by name the values of the samples, `[N]`, whose mean each is; and its bins."""
 
-    def binned(values: Any) -> Array:
-        sums = np.bincount(cell, values, n_blocks * run.n_bins).reshape(n_blocks, run.n_bins)
-        result: Array = weights @ sums
-        return result
+    values: dict[str, Array]
+    bins: BinSums
+    squared: Array
 
-    bins = BinSums(binned(None), binned(samples.confidence), binned(correct))
-    errors = {name: (float(error(run.table.bins)), error(bins)) for name, error in _ERRORS.items()}
-    return {**drawn, **errors}
+    @classmethod
+    def of(cls, run: Evaluation) -> _Figures:
+        samples, table = run.samples, run.table
+        correct = (samples.predictions == samples.labels).astype(np.float64)
+        index, gap = table.bin_index(samples.confidence), samples.confidence - correct
+        mean_gap, certainty = (
+            np.nan_to_num(mean) for mean in (table.bin_confidence - table.bin_accuracy, table.bin_confidence)
+        )
+        rms = table.rms()
+        # RMS = √(Σ p δ²): a sample of bin b moves it by (δ D − δ²/2)/RMS − RMS/2.
+        pull = (mean_gap[index] * gap - mean_gap[index] ** 2 / 2) / rms + rms / 2 if rms > 0 else np.zeros(len(gap))
+        values = {
+            "accuracy": correct,
+            "mcc": mcc_contributions(samples.labels, samples.predictions)[1],
+            "nll": samples.nll,
+            "brier": samples.brier,
+            "ece": np.sign(mean_gap)[index] * gap,
+            "oe": np.where(mean_gap > 0, certainty, 0)[index] * gap,
+            "rms": pull,
+        }
+        return cls(values, table.bins, squared_gaps(table))
 
 
-def _difference(
-    name: str, a: list[tuple[float, Array]], b: list[tuple[float, Array]], n: int, confidence: float
-) -> Difference:
-    of_a, of_b = np.array([value for value, _ in a]), np.array([value for value, _ in b])
-    mean_a, mean_b = float(of_a.mean()), float(of_b.mean())
+def _difference(name: str, pairs: list[tuple[_Figures, _Figures]], level: float) -> Difference:
+    means = np.array([[float(side.values[name].mean()) for side in pair] for pair in pairs])
+    mean_a, mean_b = (float(mean) for mean in means.mean(axis=0))
     if not (math.isfinite(mean_a) and math.isfinite(mean_b)):
         better = None if mean_a == mean_b else "a" if math.isfinite(mean_a) else "b"
         value = math.nan if better is None else mean_b - mean_a
         return Difference(mean_a, mean_b, value, -math.inf, math.inf, better)
     value = mean_b - mean_a
-    drawn = np.mean([draws for _, draws in b], axis=0) - np.mean([draws for _, draws in a], axis=0)
-    if len(a) == 1 and n == 1:  # one sample, one seed: nothing is known of the spread
-        return Difference(mean_a, mean_b, value, -math.inf, math.inf, None)
-    if len(a) == 1:
-        lower, upper = quantiles(drawn, confidence)
-        low, high = 2 * value - upper, 2 * value - lower
-    else:
-        over_seeds = float(np.var(of_b - of_a, ddof=1)) / len(a)
-        total = over_seeds + float(np.var(drawn, ddof=1))
-        freedom = (len(a) - 1) * (total / over_seeds) ** 2 if over_seeds > 0 else math.inf
-        half = float(stdtrit(min(freedom, 1e9), (1 + confidence) / 2)) * math.sqrt(total)
-        centre = 2 * value - float(drawn.mean())
-        low, high = centre - half, centre + half
+    half = _half_length([b.values[name] - a.values[name] for a, b in pairs], level)
+    room_a, room_b = np.mean([_chance(name, a, b) for a, b in pairs], axis=0)
+    low, high = value - float(room_b) - half, value + float(room_a) + half
     up, down = ("b", "a") if name in HIGHER_IS_BETTER else ("a", "b")
     return Difference(mean_a, mean_b, value, low, high, up if low > 0 else down if high < 0 else None)
 
 
-def _finite(sums: Array) -> Array:
-    """Replace infinite sums, which times a weight of 0 are NaN; their figure is infinite, so its draws go unused."""
-    return np.where(np.isfinite(sums), sums, 0)
+def _half_length(differences: list[Array], level: float) -> float:
+    """Return half the length of the interval of a mean difference, of one array `[N]` of differences a seed."""
+    n, n_seeds = len(differences[0]), len(differences)
+    if n == 1:
+        return math.inf  # nothing is known of the spread over samples
+    samples = float(np.var(sum(differences) / n_seeds, ddof=1)) / n
+    squared = 0.0
+    if n_seeds > 1:
+        # What differs from seed to seed for each sample is in the spread over seeds: it counts once.
+        alone = float(np.mean([np.var(d, ddof=1) for d in differences])) / n / n_seeds
+        samples = max(samples - alone, 0) * n_seeds / (n_seeds - 1)
+        seeds = float(np.var([d.mean() for d in differences], ddof=1)) / n_seeds
+        squared = float(stdtrit(n_seeds - 1, (1 + level) / 2)) ** 2 * seeds
+    return math.sqrt(squared + float(stdtrit(n - 1, (1 + level) / 2)) ** 2 * samples)
+
+
+def _chance(name: str, a: _Figures, b: _Figures) -> tuple[float, float]:
+    """Return how far chance may have raised the figure of a more than that of b, and that of b more than that of a.
+
+    Chance raises a part |G| by at most `chance_gaps`, and those of two models by amounts that differ by no more than
+    their G and their standard deviations do.
+    """
+    if name not in ("ece", "oe", "rms"):
+        return 0.0, 0.0
+    sides, n = (a, b), a.bins.count.sum()
+    parts = [(side.bins.confidence - side.bins.correct) / n for side in sides]
+    deviations = [part_deviation(side.bins, side.squared) for side in sides]
+    if name == "rms":
+        roots = [np.sqrt(np.maximum(side.bins.count, 1) / n) for side in sides]
+        return _chance_of_rms(
+            [part / root for part, root in zip(parts, roots, strict=True)],
+            [deviation / root for deviation, root in zip(deviations, roots, strict=True)],
+        )
+    apart = np.abs(parts[1] - parts[0]) + np.abs(deviations[1] - deviations[0])
+    raised = []
+    for side in sides:
+        weight = 1.0 if name == "ece" else side.bins.confidence / np.maximum(side.bins.count, 1) / 2
+        raised.append(float((weight * np.minimum(chance_gaps(side.bins, side.squared), apart)).sum()))
+    return raised[0], raised[1]
+
+
+def _chance_of_rms(parts: list[Array], deviations: list[Array]) -> tuple[float, float]:
+    """Return the same for RMS, the norm of G/√p: chance adds the squares of the deviations to its square."""
+    noise = [float(np.linalg.norm(deviation)) for deviation in deviations]
+    apart = float(np.linalg.norm(parts[1] - parts[0])) + abs(noise[1] - noise[0])
+    raised = []
+    for part, added in zip(parts, noise, strict=True):
+        value = float(np.linalg.norm(part))
+        # Twice the square, since the sample's own may be below what it is on average.
+        raised.append(min(value - math.sqrt(max(value**2 - 2 * added**2, 0)), apart))
+    return raised[0], raised[1]
 
 
 def _runs(name: str, value: Evaluation | Sequence[Evaluation]) -> list[Evaluation]:

@@ -9,15 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vicinal._checks import integer
 from vicinal.metrics._predictions import Array, Chunk, Floats, open_predictions
-from vicinal.metrics.intervals import Estimate, coverage, error_interval, mean_interval, wilson
-from vicinal.metrics.reliability import (
-    ReliabilityTable,
-    calibration_mse,
-    expected_error,
-    overconfidence_error,
-)
+from vicinal.metrics.error_intervals import error_estimates
+from vicinal.metrics.intervals import Estimate, coverage, mean_interval, wilson
+from vicinal.metrics.reliability import ReliabilityTable
 from vicinal.metrics.scores import brier_of, mcc_estimate, nll_of, predicted
 
 __all__ = ["Evaluation", "Samples", "evaluate"]
@@ -105,15 +100,12 @@ def evaluate(
     probs: Any = None,
     n_bins: int = 15,
     confidence: float = 0.95,
-    n_resamples: int = 1000,
-    seed: int = 0,
 ) -> Evaluation:
     """Return the accuracy, proper scores and calibration errors of predictions, with intervals.
 
     Intervals cost less than the figures: accuracy has Wilson's, NLL and Brier the normal interval of a mean, MCC that
-    of the delta method, MCE that of all its bins at once (see `maximum_error_estimate`), and the other calibration
-    errors are bootstrapped from the bins (see `ReliabilityTable.resample` and `error_interval`). For a single
-    sample, and for an infinite NLL, they are the whole range of the figure. The same arguments give the same numbers.
+    of the delta method, and the calibration errors theirs from the bins (see `vicinal.metrics.error_intervals`). For a
+    single sample, and for an infinite NLL, that of a mean is the whole range of the figure.
 
     Parameters
     ----------
@@ -125,8 +117,6 @@ def evaluate(
         Equal-width bins of the calibration errors.
     confidence
         Coverage of the intervals, in (0, 1).
-    n_resamples, seed
-        Of the bootstrap.
 
     Examples
     --------
@@ -136,14 +126,13 @@ def evaluate(
     mcc          0.5774 [-0.0760, 1.0000]
     nll          0.4004 [0.0486, 0.7521]
     brier        0.2500 [0.0000, 0.5638]
-    ece          0.3000 [...]
-    oe           0.0900 [...]
-    mce          0.6000 [0.0000, 0.7619]
-    rms          0.3536 [...]
-    rms_debiased 0.0000 [...]
+    ece          0.3000 [0.0000, 0.5615]
+    oe           0.0900 [0.0000, 0.5394]
+    mce          0.6000 [0.0000, 0.8750]
+    rms          0.3536 [0.0000, 0.7847]
+    rms_debiased 0.0000 [0.0000, 0.7847]
     """
     confidence = coverage(confidence)
-    integer("n_resamples", n_resamples, low=1)
     table = ReliabilityTable(n_bins)
     held = open_predictions(labels, logits, probs)
     samples = Samples(
@@ -164,52 +153,10 @@ def evaluate(
         mcc=mcc_estimate(samples.labels, samples.predictions, confidence),
         nll=mean_interval(samples.nll, confidence, low=0.0, high=np.inf),
         brier=mean_interval(samples.brier, confidence, low=0.0, high=2.0),
-        mce=maximum_error_estimate(table, confidence),
-        **error_estimates(table, confidence, n_resamples=n_resamples, seed=seed),
+        **error_estimates(table, confidence),
         table=table,
         samples=samples,
     )
-
-
-def error_estimates(
-    table: ReliabilityTable, confidence: float = 0.95, *, n_resamples: int = 1000, seed: int = 0
-) -> dict[str, Estimate]:
-    """Return ECE, OE, RMS error and its bias-corrected form with bootstrap intervals, from a table alone.
-
-    So a stream too large to keep has intervals as well; they take the same time for ten samples as for a billion.
-
-    >>> table = ReliabilityTable.from_confidences([0.9] * 1000, [True] * 800 + [False] * 200)
-    >>> print(error_estimates(table)["ece"])
-    0.1000 [0.07..., 0.12...]
-    """
-    drawn = table.resample(n_resamples, seed=seed)
-    ends = {
-        "ece": error_interval(expected_error(drawn), table.ece(), confidence),
-        "oe": error_interval(overconfidence_error(drawn), table.oe(), confidence),
-        "rms": error_interval(np.sqrt(calibration_mse(drawn)), table.rms(), confidence),
-    }
-    if table.n == 1:
-        ends = dict.fromkeys(ends, (0.0, 1.0))
-    estimates = {name: Estimate(getattr(table, name)(), low, min(high, 1.0)) for name, (low, high) in ends.items()}
-    # Both estimate the same error; the interval has its bias removed already.
-    rms, debiased = estimates["rms"], table.rms_debiased()
-    return {**estimates, "rms_debiased": Estimate(debiased, min(rms.low, debiased), max(rms.high, debiased))}
-
-
-def maximum_error_estimate(table: ReliabilityTable, confidence: float = 0.95) -> Estimate:
-    """Return MCE with an interval that holds for all bins at once.
-
-    The largest of many gaps is mostly that of the bin with the fewest samples, and resampling says nothing of such a
-    bin. Instead each bin's accuracy gets a Wilson interval of confidence 1 − (1 − confidence) / (number of filled
-    bins), so that all hold together (Bonferroni); the ends are the largest of the least, and of the greatest, gaps.
-    """
-    filled = table.bin_count > 0
-    each = 1 - (1 - confidence) / filled.sum()
-    sure = table.bin_confidence[filled]
-    low, high = (end[filled] for end in table.bin_interval(each))
-    least = np.maximum(np.maximum(low - sure, sure - high), 0).max()
-    greatest = np.maximum(high - sure, sure - low).max()
-    return Estimate(table.mce(), float(least), float(greatest))
 
 
 def _collected(chunks: Iterator[Chunk], holds_logits: bool) -> tuple[NDArray[Any], ...]:

@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 
 from vicinal._checks import integer
-from vicinal.metrics import ClasswiseTable, Estimate, ReliabilityTable, error_estimates, maximum_error_estimate, wilson
+from vicinal.metrics import ClasswiseTable, Estimate, ReliabilityTable, error_estimates, wilson
 from vicinal.metrics._predictions import Array, Floats, open_predictions
 from vicinal.metrics.intervals import coverage, z_of
 from vicinal.metrics.scores import brier_of, nll_of, predicted
@@ -413,7 +413,6 @@ class _Totals:
             mcc=None if confusion is None else _mcc(confusion, confidence),
             nll=self.nll.estimate(confidence, low=0.0, high=np.inf) if scored else None,
             brier=self.brier.estimate(confidence, low=0.0, high=2.0) if scored else None,
-            mce=maximum_error_estimate(table, confidence),
             **error_estimates(table, confidence),
             classwise_ece=None if self.classwise is None else self.classwise.ece(),
             classes=names,

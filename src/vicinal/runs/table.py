@@ -13,7 +13,6 @@ from scipy.special import stdtrit
 
 from vicinal._checks import nearest_names
 from vicinal.metrics import Comparison, Estimate, Evaluation, compare
-from vicinal.metrics.intervals import z_of
 from vicinal.runs.run import Outcome
 
 __all__ = ["GridResult", "Key", "counted"]
@@ -197,9 +196,8 @@ def _over_seeds(runs: Sequence[Estimate], confidence: float, limits: tuple[float
     between = float(values.var(ddof=1)) / len(runs)
 
     def half(gap: float) -> float:
-        total = (gap / z_of(confidence)) ** 2 + between
-        freedom = (len(runs) - 1) * (total / between) ** 2 if between > 0 else math.inf
-        return float(stdtrit(min(freedom, 1e9), (1 + confidence) / 2)) * math.sqrt(total)
+        # Half lengths add up as squares, which never covers less than either: see `vicinal.compare`.
+        return math.hypot(gap, float(stdtrit(len(runs) - 1, (1 + confidence) / 2)) * math.sqrt(between))
 
     low = mean - half(float(np.mean([run.value - run.low for run in runs])))
     high = mean + half(float(np.mean([run.high - run.value for run in runs])))
