@@ -9,8 +9,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vicinal.data import stratified_split, stratified_subset
+from vicinal.data.splitting import random_subset
 
 labels = st.lists(st.integers(0, 4), min_size=1, max_size=120)
+
+
+def test_random_subsets_have_every_class_and_no_other_rule() -> None:
+    given = [0] * 90 + [1] * 10
+    drawn = [random_subset(given, 20, seed=seed) for seed in range(400)]
+    shares = [sum(given[i] for i in subset) for subset in drawn]
+    assert len({tuple(subset) for subset in drawn}) == 400
+    assert min(shares) >= 1
+    assert len(set(shares)) > 3
+    # Hypergeometric, given that it is not 0 (which has probability 0.095): 2 / (1 - 0.095) on average.
+    assert sum(shares) / 400 == pytest.approx(2 / 0.905, abs=0.25)
+    with pytest.raises(ValueError, match="train_size must be between 2, one sample of each class, and 100"):
+        random_subset(given, 101)
+    with pytest.raises(ValueError, match="all left out a class: pass subset='stratified'"):
+        random_subset([0] * 100_000 + [1], 2)
 
 
 @given(labels, st.sampled_from([0.0, 0.1, 0.15, 0.3]), st.sampled_from([0.0, 0.15, 0.4]), st.integers(0, 3))

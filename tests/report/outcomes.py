@@ -27,7 +27,7 @@ def scored(name: str, n: int, k: int, *, seed: int = 0, sharpness: float = 1.0, 
     perfect = sharpness == float("inf")
     logits = 30 * torch.nn.functional.one_hot(labels, k).float() if perfect else sharpness * logits
     after = evaluate(labels, logits=logits.double() / temperature)
-    return Scored(name, logits, labels, evaluate(labels, logits=logits), after)
+    return Scored(name, logits, labels, evaluate(labels, logits=logits), after, temperature)
 
 
 def outcome(

@@ -8,7 +8,7 @@ import pytest
 
 from tests.cli.running import vicinal
 from vicinal import runs
-from vicinal.runs import Experiment, data_name, folder_name
+from vicinal.runs import Experiment, FurtherSet, data_name, folder_name
 
 FULL = Experiment(
     source="my data/it's <here>.csv",
@@ -17,6 +17,8 @@ FULL = Experiment(
         "target": 'the "class"',
         "text": ["one text", "the other"],
         "seed": 3,
+        "train_size": 40,
+        "subset": "random",
         "val": 30,
         "test": 0.25,
         "header": False,
@@ -34,8 +36,21 @@ FULL = Experiment(
         "keep_predictions_at": [1, 3],
         "trackers": ["tensorboard"],
         "clip_norm": 1.0,
+        "warmup_epochs": 2.0,
+        "warmup_start": 1e-6,
     },
-    also=("elsewhere.csv", "third place.csv"),
+    also=(
+        "elsewhere.csv",
+        {
+            "source": "third place.csv",
+            "columns": {"q, 1": "one text", "q=2": "the other"},
+            "class_names": {"same": "entailment"},
+            "development": "third dev.csv",
+        },
+    ),
+    watch=("train", "also-2"),
+    temperature="grid",
+    new_subset_per_seed=True,
     corrupt=0.2,
     seed=7,
 )
@@ -95,3 +110,15 @@ def test_how_a_run_proceeds_is_no_part_of_what_it_is():
     assert usual != other
     assert usual.that_matters() == other.that_matters()
     assert usual.that_matters() != Experiment(source="digits", training={"epochs": 3}).that_matters()
+
+
+def test_maps_are_of_one_further_set_or_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(runs, "run", lambda experiment, out, **options: asked.append(experiment))
+    maps = ["--map", "q1=premise,q2=hypothesis", "--map", "2:q1=text", "--map-class", '2:{"a,b": "c"}']
+    vicinal("train", "snli.csv", "--also", "one.csv", "--also", "two.csv", *maps, "--also-development", "1:dev.csv")
+    one, two = asked[0].further_sets
+    assert one == FurtherSet(source="one.csv", columns={"q1": "premise", "q2": "hypothesis"}, development="dev.csv")
+    assert two == FurtherSet(source="two.csv", columns={"q1": "text", "q2": "hypothesis"}, class_names={"a,b": "c"})
+    assert "for a set that no --also names" in vicinal("train", "--also", "one.csv", "--map", "2:a=b", code=2).err
+    assert "must be NAME=NAME" in vicinal("train", "--also", "one.csv", "--map", "a", code=2).err

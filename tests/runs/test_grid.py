@@ -249,7 +249,7 @@ def test_paths_become_absolute_and_names_stay(tmp_path, monkeypatch):
     base = Experiment(source="here.csv", also=("digits", "gone.csv"), model="hf:checkpoint", data={"data_root": "root"})
     rooted = _rooted(base)
     assert rooted.source == str(tmp_path / "here.csv")
-    assert rooted.also == ("digits", "gone.csv")
+    assert [further.source for further in rooted.further_sets] == ["digits", "gone.csv"]
     assert rooted.model == f"hf:{tmp_path / 'checkpoint'}"
     assert rooted.data == {"data_root": str(tmp_path / "root")}
     assert _rooted(dataclasses.replace(base, training={"trackers": ["wandb"]})).training == {"trackers": ["wandb"]}

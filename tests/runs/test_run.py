@@ -18,6 +18,7 @@ from vicinal.expressions import parse
 from vicinal.metrics import evaluate
 from vicinal.runs import (
     Experiment,
+    FurtherSet,
     Run,
     confident_mistakes,
     default_config,
@@ -123,17 +124,122 @@ def test_no_test_set(table: Path, tmp_path: Path) -> None:
         _ = outcome.test
 
 
-def test_too_easy_a_validation_set_leaves_the_temperature_at_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("search", ["newton", "grid"])
+def test_a_temperature_at_the_end_of_its_range_is_kept_and_said(search: str, tmp_path: Path) -> None:
     x = np.linspace(-1, 1, 60)
     pd.DataFrame({"x": x, "z": 2 * x, "y": np.where(x > 0, "up", "down")}).to_csv(tmp_path / "easy.csv", index=False)
     notes: list[str] = []
     training = {"epochs": 40, "lr": 0.05, "patience": 40}
-    experiment = Experiment(source=str(tmp_path / "easy.csv"), data={"target": "y"}, training=training, method="ERM()")
+    experiment = Experiment(
+        source=str(tmp_path / "easy.csv"), data={"target": "y"}, training=training, method="ERM()", temperature=search
+    )
     outcome = run(experiment, tmp_path / "run", progress=False, on_note=notes.append)
     assert outcome is not None
     assert outcome.sets["val"].before.accuracy.value == 1
-    assert outcome.temperature == 1
-    assert [note for note in notes if note.startswith("temperature left at 1")] == outcome.facts["notes"]
+    val = outcome.sets["val"]
+    with pytest.warns(UserWarning, match="the temperature stopped at"):
+        calibrator = TemperatureScaling(search=search).fit(val.logits, val.labels)
+    assert outcome.temperature == calibrator.temperature_ < 1
+    assert [note for note in notes if note.startswith("temperature ")] == outcome.facts["notes"]
+    assert "the lower end of" in outcome.facts["notes"][0]
+
+
+def test_the_temperature_of_the_published_grid(table: Path, tmp_path: Path) -> None:
+    outcome = run(_experiment(table, temperature="grid"), tmp_path / "run", progress=False)
+    assert outcome is not None
+    val = outcome.sets["val"]
+    grid = [round(0.01 * k, 2) for k in range(1, 501)]
+    nll = [torch.nn.functional.cross_entropy(val.logits.double() / t, val.labels).item() for t in grid]
+    assert outcome.temperature == pytest.approx(grid[int(np.argmin(nll))])
+    assert library.load(outcome.out).temperature == outcome.temperature
+
+
+# Further sets
+
+
+def test_a_further_set_with_other_names_and_a_temperature_of_its_own(table: Path, tmp_path: Path) -> None:
+    frame = make.people(60).rename(columns={"age": "years"})
+    frame["kind"] = frame["kind"].map({"a": "first", "b": "second"})
+    frame[:30].to_csv(tmp_path / "far.csv", index=False)
+    frame[30:].to_csv(tmp_path / "far-dev.csv", index=False)
+    names = {"columns": {"years": "age"}, "class_names": {"first": "a", "second": "b"}}
+    far = FurtherSet(source=str(tmp_path / "far.csv"), development=str(tmp_path / "far-dev.csv"), **names)
+    near = {"source": str(tmp_path / "far.csv"), **names}
+    experiment = _experiment(table, also=(far, near))
+    outcome = run(experiment, tmp_path / "run", progress=False)
+    assert outcome is not None
+    first, second = outcome.sets["also-1"], outcome.sets["also-2"]
+    assert torch.equal(first.logits, second.logits)
+    assert second.temperature == outcome.temperature != first.temperature
+    bundle = library.load(outcome.out)
+    plain = make.people(60)
+    assert torch.equal(first.logits, bundle.logits(plain[:30].reset_index(drop=True)))
+    dev = plain[30:].reset_index(drop=True)
+    labels = torch.tensor(bundle.read(dev, labelled=True).labels)
+    assert first.temperature == TemperatureScaling().fit(bundle.logits(dev), labels).temperature_
+    assert first.after.nll.value == pytest.approx(
+        torch.nn.functional.cross_entropy(first.logits.double() / first.temperature, first.labels).item()
+    )
+    again = Run(outcome.out).outcome(experiment)
+    assert again.to_dict() == outcome.to_dict()
+    for wrong, message in (
+        ({"columns": {"yeras": "age"}}, "has no column 'yeras'; did you mean 'years'"),
+        ({"class_names": {"first": "c"}, "columns": {"years": "age"}}, "the model has no class 'c'"),
+        ({"class_names": {"frist": "a"}, "columns": {"years": "age"}}, "the data have no class 'frist'; did you mean"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            run(_experiment(table, also=({"source": far.source, **wrong},)), tmp_path / "wrong", progress=False)
+
+
+def test_of_data_that_are_split_already_the_test_part_counts(table: Path, tmp_path: Path) -> None:
+    frame, notes = make.people(90), []
+    (tmp_path / "split").mkdir()
+    for name, rows in (("train", frame[:50]), ("test", frame[50:])):
+        rows.to_csv(tmp_path / "split" / f"{name}.csv", index=False)
+    experiment = _experiment(table, also=(str(tmp_path / "split"),))
+    outcome = run(experiment, tmp_path / "run", progress=False, on_note=notes.append)
+    assert outcome is not None
+    assert outcome.sets["also-1"].before.n == 40
+    assert any("it is split already: its test part, 40 of 90 samples" in note for note in notes)
+
+
+def test_watching_and_what_an_oracle_would_choose(table: Path, tmp_path: Path) -> None:
+    experiment = _experiment(table, watch=("train", "test", "also-1"), also=(str(table),))
+    outcome = run(experiment, tmp_path / "run", progress=False)
+    assert outcome is not None
+    errors = [1 - line["test_accuracy"] for line in outcome.history]
+    oracle = outcome.oracle()
+    assert oracle["test"]["error"] == min(errors)
+    assert oracle["test"]["step"] == outcome.history[errors.index(min(errors))]["step"]
+    assert set(oracle) == {"train", "test", "also-1"}
+    assert Run(outcome.out).outcome().to_dict()["oracle"] == oracle
+    bundle, task = outcome.run.bundle(), outcome.run.task()
+    best = outcome.fit["best"]
+    plain = task.train.relabelled(task.train.labels, augment="none")
+    right = bundle.logits(plain).argmax(1) == torch.tensor(plain.labels)
+    assert best["train_accuracy"] == pytest.approx(right.double().mean().item())
+    with pytest.raises(ValueError, match="watch must be one of 'train', 'test', got 'also-1'"):
+        _experiment(table, watch=("also-1",))
+
+
+def test_each_seed_may_have_training_samples_of_its_own(table: Path, tmp_path: Path) -> None:
+    data = {"target": "kind", "train_size": 20, "subset": "random"}
+    outcomes = [
+        run(
+            _experiment(table, data=data, new_subset_per_seed=new, seed=seed), tmp_path / f"{new}{seed}", progress=False
+        )
+        for new in (False, True)
+        for seed in (1, 2)
+    ]
+    train, rest = zip(
+        *((s["train"], (s["val"], s["test"])) for s in (o.run.task().splits for o in outcomes if o)), strict=True
+    )
+    assert all(len(samples) == 20 for samples in train)
+    assert train[0] == train[1]
+    assert train[2] != train[3]
+    assert all(held == rest[0] for held in rest)
+    with pytest.raises(ValueError, match="new_subset_per_seed needs a subset: pass train_size"):
+        _experiment(table, new_subset_per_seed=True)
 
 
 # One loop that predicts

@@ -111,6 +111,27 @@ def rates(n_steps: int, steps_per_epoch: int, **fields) -> list[float]:
     return [config.lr_at(t, n_steps=n_steps, steps_per_epoch=steps_per_epoch) for t in range(n_steps)]
 
 
+def test_a_warmup_has_a_start():
+    """Zhang et al. (2018): from 0.1 to 0.4 over five epochs, then divided by ten at 10, 60, 120 and 180 of 200."""
+    config = FitConfig(
+        optimizer="sgd",
+        lr=0.4,
+        epochs=200,
+        warmup_epochs=5,
+        warmup_start=0.1,
+        schedule="milestones",
+        milestones=(10, 60, 120, 180),
+    )
+    steps = 7
+    rate = [config.lr_at(t, n_steps=200 * steps, steps_per_epoch=steps) for t in range(200 * steps)]
+    assert rate[: 5 * steps] == pytest.approx(np.linspace(0.1, 0.4, 5 * steps, endpoint=False))
+    assert rate[5 * steps] == 0.4
+    assert [rate[e * steps] for e in (9, 10, 60, 120, 180)] == pytest.approx([0.4, 0.04, 4e-3, 4e-4, 4e-5])
+    assert FitConfig(lr=0.4, warmup_steps=4, warmup_start=0).lr_at(0, n_steps=9, steps_per_epoch=3) == 0
+    with pytest.raises(ValueError, match=r"warmup_start=0.1 needs a warm-up: pass warmup_epochs"):
+        FitConfig(warmup_start=0.1)
+
+
 def torch_rates(n_steps: int, make) -> list[float]:
     optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=2.0)
     scheduler = make(optimizer)
@@ -429,6 +450,53 @@ def test_mappings_a_collate_function_and_a_constraint_on_the_weights():
     assert model.clipped == result.info["steps"]
 
 
+# Sets that are only watched
+
+
+def test_watched_sets_are_measured_and_choose_nothing(tmp_path):
+    plain, model = network(dropout=0.2), network(dropout=0.2)
+    config = quick(eval_every_steps=3, patience=9, keep_predictions_at=(1,))
+    expected = fit(plain, Mixup(alpha=0.4), TRAIN, VAL, config=config)
+    watch = {"test": classes(40, seed=3), "again": VAL, "train": TRAIN}
+    result = fit(model, Mixup(alpha=0.4), TRAIN, VAL, watch=watch, out=tmp_path, config=config)
+    assert same(model, plain)
+    for line, without in zip(result.history, expected.history, strict=True):
+        assert {name: value for name, value in line.items() if not name.startswith(tuple(watch))} == without
+        assert {name[6:] for name in line if name.startswith("again_")} == {
+            name[4:] for name in line if name.startswith("val_")
+        }
+        for name, value in line.items():
+            if name.startswith("val_"):
+                assert line[f"again_{name[4:]}"] == value
+    x, y = TRAIN.tensors
+    logits, labels = read_predictions(tmp_path / "predictions-train-epoch-1.parquet")
+    assert torch.equal(labels, y)
+    line = next(line for line in result.history if line["epoch"] == 1)
+    assert line["train_accuracy"] == pytest.approx((logits.argmax(1) == y).double().mean().item())
+    last = result.history[-1]
+    assert last["train_nll"] == pytest.approx(
+        torch.nn.functional.cross_entropy(network_at_the_end(tmp_path)(x).double(), y).item(), rel=1e-5
+    )
+    with pytest.raises(ValueError, match=r"holds another run: watch\.again was 29 and is None"):
+        fit(network(), Mixup(alpha=0.4), TRAIN, VAL, out=tmp_path, config=config)
+
+
+def network_at_the_end(run: Path) -> nn.Module:
+    model = network(dropout=0.2)
+    model.load_state_dict(load_weights(run, last=True))
+    return model.eval()
+
+
+def test_without_validation_the_last_weights_stay_and_watched_sets_are_measured():
+    result = fit(network(), ERM(), TRAIN, watch={"test": VAL}, config=quick(eval_every_steps=2))
+    assert all("test_nll" in line for line in result.history)
+    assert result.logits is None
+    assert result.best == result.history[-1]
+    for name in ("val", "loss", "a b", 3):
+        with pytest.raises((ValueError, TypeError), match="watch must be named"):
+            fit(network(), ERM(), TRAIN, watch={name: VAL}, config=quick())
+
+
 # Disturbed runs
 
 
@@ -463,6 +531,7 @@ CASES = {
     "its own augmentation": (ERM(), Told(30), quick(select="last")),
     "guided by batch": (Warmup(GuidedMixup(), epochs=0.5), TRAIN, quick()),
     "guided by set": (GUIDED, TRAIN, quick(eval_every_steps=3, patience=9, keep_predictions_at=(1,), select="mcc")),
+    "warm-up": (Mixup(alpha=0.4), TRAIN, quick(warmup_epochs=1, warmup_start=0.001)),
     "bf16": (Mixup(alpha=0.4), TRAIN, quick(mixed_precision="bf16")),
 }
 

@@ -37,10 +37,7 @@ def compare(
     ] = "loky",
     address: Annotated[str | None, typer.Option(help="Of the cluster: auto, or HOST:PORT.")] = None,
     threads: Annotated[int, typer.Option(help="Threads of each run.")] = 1,
-    also: Annotated[
-        list[str] | None, typer.Option(metavar="DATA", help="Evaluate on these labelled data too; may be repeated.")
-    ] = None,
-    corrupt: Annotated[float, typer.Option(help="Draw this share of the training labels anew, to study noise.")] = 0.0,
+    bins: Annotated[int, typer.Option(min=1, help="Bins of the calibration errors.")] = 15,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line, for machines.")] = False,
     *,
     given: Given,
@@ -61,8 +58,6 @@ def compare(
     base = Experiment(
         source=data,
         **vars(given),
-        also=tuple(also or ()),
-        corrupt=corrupt,
     )
     folder = out or Path("runs") / f"compare-{data_name(data)}"
 
@@ -80,6 +75,7 @@ def compare(
         backend=backend,
         address=address,
         threads=threads,
+        n_bins=bins,
         progress=not as_json,
         on_cell=on_cell,
     )

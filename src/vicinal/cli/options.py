@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -48,7 +49,8 @@ _DATA = [
     _Option("target", str, "Column of a table that holds the class.", "COLUMN"),
     _Option("text", list[str], "Column that holds the text; twice for pairs of texts.", "COLUMN"),
     _Option("kind", str, "What the data are, where that is not inferred right.", "tabular|text|image|audio"),
-    _Option("train_size", int, "Train on this many samples only, every class in its proportion."),
+    _Option("train_size", int, "Train on this many samples only."),
+    _Option("subset", str, "How these are drawn: every class in its proportion, or not.", "stratified|random"),
     _Option("val", "share", "Share (or number) of samples held out to select and calibrate.  [default: 0.15]"),
     _Option("test", "share", "Share (or number) of samples held out to evaluate.  [default: 0.15]"),
     _Option("split_seed", int, "What the split is drawn from.  [default: 0]"),
@@ -80,8 +82,9 @@ _TRAINING = [
     _Option("schedule", str, "How the learning rate changes.", "constant|milestones|cosine|linear"),
     _Option("milestones", list[float], "Epoch from which the rate is multiplied by --factor; may be repeated."),
     _Option("factor", float, "See --milestones."),
-    _Option("warmup_epochs", float, "Raise the rate from 0 over so many epochs."),
-    _Option("warmup_steps", int, "Raise the rate from 0 over so many steps."),
+    _Option("warmup_epochs", float, "Raise the rate over so many epochs."),
+    _Option("warmup_steps", int, "Raise the rate over so many steps."),
+    _Option("warmup_start", float, "From this rate on; 0 if not given."),
     _Option("clip_norm", float, "Scale the gradient down to this norm."),
     _Option("mixed_precision", str, "Compute in half precision.", "no|bf16|fp16"),
     _Option("select", str, "Keep the weights of the best epoch by this validation figure.", "nll|accuracy|mcc|last"),
@@ -93,7 +96,22 @@ _TRAINING = [
     _Option("num_workers", int, "Processes that load data."),
     _Option("trackers", list[str], "Where metrics are logged: tensorboard, wandb, …; may be repeated.", "NAME"),
 ]
-_PANELS = (("Data", _DATA), ("Network", _MODEL), ("Training (usual values depend on the data)", _TRAINING))
+_EVALUATION = [
+    _Option("also", list[str], "Evaluate on these labelled data too (another domain); may be repeated.", "DATA"),
+    _Option("map", list[str], "What columns of --also are called in DATA; N: in front for its N-th.", "NAME=COLUMN,…"),
+    _Option("map_class", list[str], "What classes of --also are called in DATA; as --map.", "NAME=CLASS,…"),
+    _Option("also_development", list[str], "Fit the temperature for --also on these; as --map.", "DATA"),
+    _Option("watch", list[str], "Measure this at every evaluation of training; may be repeated.", "train|test|also-1"),
+    _Option("temperature", str, "How the temperature is found.", "newton|grid"),
+    _Option("corrupt", float, "Draw this share of the training labels anew, to study noise."),
+    _Option("new_subset_per_seed", bool, "Draw the --train-size samples anew for each seed."),
+]
+_PANELS = (
+    ("Data", _DATA),
+    ("Network", _MODEL),
+    ("Training (usual values depend on the data)", _TRAINING),
+    ("Evaluation", _EVALUATION),
+)
 
 _NAMES = tuple(option.name for _, options in _PANELS for option in options)
 
@@ -106,6 +124,11 @@ class Given:
     model: str | None
     model_options: dict[str, Any]
     training: dict[str, Any]
+    also: tuple[dict[str, Any], ...]
+    watch: tuple[str, ...]
+    temperature: str
+    corrupt: float
+    new_subset_per_seed: bool
 
 
 def shared(command: Callable[..., None]) -> Callable[..., None]:
@@ -166,7 +189,44 @@ def _collected(found: dict[str, Any]) -> Given:
     if len(data.get("text", ())) == 1:
         data["text"] = data["text"][0]
     training = {o.name: given[o.name] for o in _TRAINING if o.name in given}
-    return Given(data, given.get("model"), _model_options(given.get("model_option", [])), training)
+    return Given(
+        data=data,
+        model=given.get("model"),
+        model_options=_model_options(given.get("model_option", [])),
+        training=training,
+        also=_further_sets(given),
+        watch=tuple(given.get("watch", ())),
+        temperature=given.get("temperature", "newton"),
+        corrupt=given.get("corrupt", 0.0),
+        new_subset_per_seed=given.get("new_subset_per_seed", False),
+    )
+
+
+def _further_sets(given: dict[str, Any]) -> tuple[dict[str, Any], ...]:
+    """Return the further sets with their maps: those after `2:` are of the second, the others of all."""
+    sets: list[dict[str, Any]] = [{"source": source} for source in given.get("also", ())]
+    for option, field in (("map", "columns"), ("map_class", "class_names"), ("also_development", "development")):
+        for text in given.get(option, ()):
+            numbered = re.match(r"(\d+):", text)
+            value = text[numbered.end() :] if numbered else text
+            if not sets or (numbered and not 1 <= int(numbered[1]) <= len(sets)):
+                raise typer.BadParameter(f"{text!r} is for a set that no --also names", param_hint=f"'{_flag(option)}'")
+            for one in [sets[int(numbered[1]) - 1]] if numbered else sets:
+                one[field] = value if field == "development" else {**one.get(field, {}), **_pairs(option, value)}
+    return tuple(sets)
+
+
+def _pairs(option: str, text: str) -> dict[str, str]:
+    """Return `q1=premise,q2=hypothesis`, or a JSON object where names have commas, as a dictionary."""
+    if text.startswith("{"):
+        try:
+            return {str(name): str(value) for name, value in json.loads(text).items()}
+        except ValueError:
+            raise typer.BadParameter(f"{text!r} is not a JSON object", param_hint=f"'{_flag(option)}'") from None
+    pairs = [pair.partition("=") for pair in text.split(",")]
+    if not all(name and equals and value for name, equals, value in pairs):
+        raise typer.BadParameter(f"must be NAME=NAME,…, got {text!r}", param_hint=f"'{_flag(option)}'")
+    return {name.strip(): value.strip() for name, _, value in pairs}
 
 
 def _model_options(words: list[str]) -> dict[str, Any]:

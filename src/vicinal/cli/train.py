@@ -34,14 +34,7 @@ def train(
     out: Annotated[
         Path | None, typer.Option(metavar="RUN", help="The run's folder; by default under runs/, by data and method.")
     ] = None,
-    also: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="DATA",
-            help="Evaluate on these labelled data too (another domain), read as DATA is; may be repeated.",
-        ),
-    ] = None,
-    corrupt: Annotated[float, typer.Option(help="Draw this share of the training labels anew, to study noise.")] = 0.0,
+    bins: Annotated[int, typer.Option(min=1, help="Bins of the calibration errors.")] = 15,
     report: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the report here, as HTML.")] = None,
     seed: Annotated[int, typer.Option(help="Of the weights, the order and the mixing.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line, for machines.")] = False,
@@ -60,14 +53,13 @@ def train(
         source=data,
         method=method,
         **vars(given),
-        also=tuple(also or ()),
-        corrupt=corrupt,
         seed=seed,
     )
     folder = out or Path("runs") / folder_name(experiment)
     outcome = run(
         experiment,
         folder,
+        n_bins=bins,
         progress=not as_json,
         on_note=speaker.note,
         on_metrics=lambda line: speaker.event("metrics", line),
@@ -95,6 +87,11 @@ def show_outcome(speaker: Speaker, outcome: Outcome) -> None:
             rows.append([f"{name}{label}", f"{figures.n:,}", percent(figures.accuracy), *errors])
     title = f"{outcome.experiment.method} on {outcome.experiment.source}: temperature {outcome.temperature:.3f}"
     speaker.table(title, ["", "n", "accuracy", f"ECE ({bins} bins)", "OE", "NLL"], rows)
+    for scored in outcome.sets.values():
+        if scored.temperature != outcome.temperature:
+            speaker.say(f"{scored.name} has a temperature of its own: {scored.temperature:.3f}")
+    for name, best in outcome.oracle().items():
+        speaker.say(f"lowest {name} error in hindsight (oracle): {100 * best['error']:.2f} %, epoch {best['epoch']:g}")
     if outcome.label_noise is not None:
         noise = outcome.label_noise
         kinds = ("test", "train_real", "train_corrupted")

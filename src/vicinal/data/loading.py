@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
-from vicinal._checks import Argument, Sentence, choice
+from vicinal._checks import Argument, Sentence, choice, nearest_names
 from vicinal.data import images, sources, tables
 from vicinal.data.audio import read_sound
 from vicinal.data.files import Folder, give_up, listed, read_all
@@ -18,7 +19,7 @@ from vicinal.data.named import Arrays
 from vicinal.data.preprocessing import Preprocessing
 from vicinal.data.published import NamedTable
 from vicinal.data.sources import Samples
-from vicinal.data.splitting import PARTS, stratified_split, stratified_subset
+from vicinal.data.splitting import PARTS, random_subset, stratified_split, stratified_subset
 from vicinal.data.tables import Table
 from vicinal.data.tabular import TabularPreprocessing
 from vicinal.data.task import Split, Task
@@ -29,8 +30,18 @@ __all__ = ["KINDS", "load", "read"]
 #: The kinds of data.
 KINDS = ("tabular", "text", "image", "audio")
 
-#: What was read of new data: items, origins, names of classes (None where there are none), notes.
-_New = tuple["Sequence[Any] | Tensor", Sequence[Any], "Sequence[str | None] | None", list[str]]
+
+@dataclass(frozen=True, eq=False)
+class _New:
+    """What was read of new data."""
+
+    items: Sequence[Any] | Tensor
+    origins: Sequence[Any]
+    names: Sequence[str | None] | None
+    """The class of each sample; None where there are none."""
+    parts: Sequence[str] | None
+    """Which part of a source that is split already each sample belongs to."""
+    notes: list[str]
 
 
 def load(
@@ -43,6 +54,8 @@ def load(
     val: float | int = 0.15,
     test: float | int = 0.15,
     train_size: int | None = None,
+    subset: str = "stratified",
+    subset_seed: int | None = None,
     splits: Mapping[str, Sequence[int]] | None = None,
     max_bad: float | int = 0.05,
     rare: str = "error",
@@ -75,7 +88,10 @@ def load(
     val, test
         The share of samples to hold out, or their number if an integer; a source's own splits come first.
     train_size
-        Train on this many samples only, every class in its proportion.
+        Train on this many samples only.
+    subset, subset_seed
+        How these are drawn: `"stratified"`, every class in its proportion, or `"random"`; and from what, `seed` if not
+        given. With another one for each run the subset changes while the held-out samples stay.
     splits
         Saved `Task.splits`, to be used again.
     max_bad
@@ -108,6 +124,7 @@ def load(
     if kind is not None:
         choice("kind", kind, KINDS)
     choice("rare", rare, ("error", "train"))
+    choice("subset", subset, ("stratified", "random"))
     if augment is not None:
         choice("augment", augment, images.AUGMENTATIONS)
     opened = sources.open_source(source, kind, encoding, header, data_root, target)
@@ -136,10 +153,12 @@ def load(
     if lacking:
         raise ValueError(f"the training set has no sample of {listed([repr(name) for name in lacking])}")
     if train_size is not None:
-        chosen = stratified_subset([labels[i] for i in parts["train"]], train_size, seed=seed)
+        drawn_from = seed if subset_seed is None else subset_seed
+        draw = stratified_subset if subset == "stratified" else random_subset
+        chosen = draw([labels[i] for i in parts["train"]], train_size, seed=drawn_from)
         parts["train"] = [parts["train"][i] for i in chosen]
-        proportion = f": {train_size} training samples, every class in its proportion"
-        notes.append(Sentence(Argument("train_size"), proportion))
+        how_drawn = "every class in its proportion" if subset == "stratified" else "drawn at random"
+        notes.append(Sentence(Argument("train_size"), f": {train_size} training samples, {how_drawn}"))
     preprocessing, items, more = samples.fit(parts["train"])
     augment = samples.augment if augment is None else augment
 
@@ -169,6 +188,9 @@ def read(
     encoding: str | None = None,
     header: bool = True,
     data_root: str | Path | None = None,
+    columns: Mapping[str, str] | None = None,
+    class_names: Mapping[str, str] | None = None,
+    part: str | None = None,
 ) -> Split:
     """Read new data as a model's fitted preprocessing prescribes, to predict or to evaluate.
 
@@ -187,6 +209,12 @@ def read(
         `labels` is None.
     max_bad, encoding, header, data_root
         As in `load`.
+    columns
+        What columns of this table are called in the model's: `{"q1": "premise"}`.
+    class_names
+        What its classes are called in the model's: `{"paraphrase": "entailment"}`; several may become one.
+    part
+        `"train"`, `"val"` or `"test"`: that part alone, where the source is split already, which `notes` then say.
     """
     opened = sources.open_source(
         source, preprocessing.kind, encoding, header, data_root, getattr(preprocessing, "target", None)
@@ -194,24 +222,59 @@ def read(
     if isinstance(opened, NamedTable):
         opened = opened.table
     if isinstance(opened, Table):
-        items, origins, names, notes = _read_table(opened, preprocessing, max_bad, labelled=classes is not None)
+        opened = _renamed(opened, columns or {})
+        new = _read_table(opened, preprocessing, max_bad, labelled=classes is not None)
+    elif columns:
+        raise ValueError(Sentence(Argument("columns", columns), f" names columns, but {str(source)!r} is no table"))
     elif isinstance(opened, Arrays):
-        items, origins, names, notes = _read_arrays(opened, preprocessing)
+        new = _read_arrays(opened, preprocessing)
     else:
-        items, origins, names, notes = _read_folder(opened, preprocessing, max_bad)
+        new = _read_folder(opened, preprocessing, max_bad)
+    items, origins, notes = new.items, new.origins, new.notes
+    chosen: Sequence[int] = range(len(items))
+    if part is not None and new.parts is not None and choice("part", part, PARTS) in new.parts:
+        chosen = [i for i, name in enumerate(new.parts) if name == part]
+        notes.append(f"it is split already: its {part} part, {len(chosen)} of {len(items)} samples")
     if classes is None:
-        return Split(preprocessing, items, origins, None, notes=notes)
-    if names is None:
+        return Split(preprocessing, items, origins, None, chosen, notes=notes)
+    if new.names is None:
         raise ValueError(f"{str(source)!r} has no classes to compare with: put its files in class folders")
+    names = _class_names_of_the_model(new.names, class_names or {}, classes)
     number_of = {name: k for k, name in enumerate(classes)}
-    indices = [i for i, name in enumerate(names) if name in number_of]
-    strange = Counter(repr(name) if name else "no class" for name in names if name not in number_of)
+    indices = [i for i in chosen if names[i] in number_of]
+    strange = Counter(repr(names[i]) if names[i] else "no class" for i in chosen if names[i] not in number_of)
     if strange:
         notes.append(f"left out: {strange.total()} samples of {listed(list(strange))}, which the model does not know")
     if not indices:
         raise ValueError(f"no sample of {str(source)!r} has a class of the model: {listed([repr(c) for c in classes])}")
     labels = [number_of.get(str(name), -1) for name in names]
     return Split(preprocessing, items, origins, labels, indices, notes=notes)
+
+
+def _renamed(table: Table, columns: Mapping[str, str]) -> Table:
+    """Return the table with columns under the names that the model knows them by."""
+    for name in columns:
+        if name not in table.frame.columns:
+            known = nearest_names(name, map(str, table.frame.columns))
+            raise ValueError(Sentence(Argument("columns"), f": {table.name!r} has no column {name!r}{known}"))
+    if not columns:
+        return table
+    # A column that already has the new name gives way.
+    kept = table.frame.drop(columns=[name for name in columns.values() if name in table.frame and name not in columns])
+    return replace(table, frame=kept.rename(columns=dict(columns)))
+
+
+def _class_names_of_the_model(
+    names: Sequence[str | None], mapping: Mapping[str, str], classes: Sequence[str]
+) -> list[str | None]:
+    for name, to in mapping.items():
+        if to not in classes:
+            unknown = f": the model has no class {to!r}{nearest_names(to, classes)}"
+            raise ValueError(Sentence(Argument("class_names"), unknown))
+        if name not in names:
+            known = nearest_names(name, {str(n) for n in names if n is not None})
+            raise ValueError(Sentence(Argument("class_names"), f": the data have no class {name!r}{known}"))
+    return [None if name is None else mapping.get(name, name) for name in names]
 
 
 def _read_table(table: Table, preprocessing: Preprocessing, max_bad: float | int, *, labelled: bool) -> _New:
@@ -227,14 +290,14 @@ def _read_table(table: Table, preprocessing: Preprocessing, max_bad: float | int
         origins = sources.plain(items)
     skipped = give_up(table.bad, len(table.frame) + len(table.bad), "rows", "could not be read", max_bad)
     names = sources.class_names(tables.column(table, preprocessing.target, "target")) if labelled else None
-    return items, origins, names, [*table.notes, *skipped, *notes]
+    return _New(items, origins, names, table.parts, [*table.notes, *skipped, *notes])
 
 
 def _read_arrays(arrays: Arrays, preprocessing: Preprocessing) -> _New:
     if not isinstance(preprocessing, ImagePreprocessing):
         raise ValueError(f"the model takes {preprocessing.kind} data, but {arrays.name!r} holds images")
     items, names = sources.at_shape(preprocessing, arrays.images), [arrays.classes[k] for k in arrays.labels]
-    return items, sources.numbered(arrays.name, len(names)), names, list(arrays.notes)
+    return _New(items, sources.numbered(arrays.name, len(names)), names, arrays.parts, list(arrays.notes))
 
 
 def _read_folder(folder: Folder, preprocessing: Preprocessing, max_bad: float | int) -> _New:
@@ -253,8 +316,8 @@ def _read_folder(folder: Folder, preprocessing: Preprocessing, max_bad: float | 
 
     good, items, notes = read_all(folder.paths, take, folder.kind, max_bad)
     origins = [str(folder.paths[i]) for i in good]
-    names = None if folder.classes is None else [folder.classes[i] for i in good]
-    return items, origins, names, [*folder.notes, *notes]
+    names, parts = (None if kept is None else [kept[i] for i in good] for kept in (folder.classes, folder.parts))
+    return _New(items, origins, names, parts, [*folder.notes, *notes])
 
 
 def _encoded(samples: Samples, rare: str) -> tuple[tuple[str, ...], list[int], list[str]]:

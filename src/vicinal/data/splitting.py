@@ -11,10 +11,13 @@ from torch import Tensor
 from vicinal._checks import Argument, ArgumentError, Sentence, integer, number
 from vicinal._random import permutation, seed_from
 
-__all__ = ["PARTS", "share_of", "stratified_split", "stratified_subset"]
+__all__ = ["PARTS", "random_subset", "share_of", "stratified_split", "stratified_subset"]
 
 #: The splits, in the order in which everything lists them.
 PARTS = ("train", "val", "test")
+
+#: How often a random subset is drawn before it counts as hopeless that one has every class.
+_REDRAWS = 1000
 
 
 def stratified_split(
@@ -60,10 +63,7 @@ def stratified_subset(labels: Sequence[int], size: int, *, seed: int = 0) -> lis
     [2, 3, 5]
     """
     classes = _shuffled_classes(labels, seed, "subset")
-    size = integer("train_size", size, low=1)
-    if not len(classes) <= size <= len(labels):
-        allowed = f"between {len(classes)}, one sample of each class, and {len(labels)}, the size of the training set"
-        raise ArgumentError("train_size", size, allowed)
+    size = _subset_size(size, len(classes), len(labels))
     quotas = [max(1.0, size * len(members) / len(labels)) for members in classes]
     sizes = [math.floor(quota) for quota in quotas]
     while sum(sizes) < size:  # the largest remainder first
@@ -72,6 +72,38 @@ def stratified_subset(labels: Sequence[int], size: int, *, seed: int = 0) -> lis
     while sum(sizes) > size:  # the minimum of one gave out too many: the largest class gives back
         sizes[max(range(len(sizes)), key=lambda k: sizes[k])] -= 1
     return sorted(i for members, n in zip(classes, sizes, strict=True) for i in members[:n])
+
+
+def random_subset(labels: Sequence[int], size: int, *, seed: int = 0) -> list[int]:
+    """Return `size` positions of 0 … n-1, each subset as likely as any other that has every class.
+
+    A class that would be left out, which no classifier could learn, is drawn again: the whole subset is.
+
+    >>> random_subset([0, 0, 0, 0, 1, 1], 3)
+    [0, 4, 5]
+    """
+    classes = len(set(labels))
+    size = _subset_size(size, classes, len(labels))
+    generator = torch.Generator().manual_seed(seed_from("random subset", seed))
+    for _ in range(_REDRAWS):
+        chosen: list[int] = sorted(permutation(len(labels), generator=generator)[:size].tolist())
+        if len({labels[i] for i in chosen}) == classes:
+            return chosen
+    raise ValueError(
+        Sentence(
+            f"{_REDRAWS} random draws of {size} samples all left out a class: pass ",
+            Argument("subset", "stratified"),
+            " or a larger ",
+            Argument("train_size"),
+        )
+    )
+
+
+def _subset_size(size: int, n_classes: int, n: int) -> int:
+    if not n_classes <= integer("train_size", size, low=1) <= n:
+        allowed = f"between {n_classes}, one sample of each class, and {n}, the size of the training set"
+        raise ArgumentError("train_size", size, allowed)
+    return size
 
 
 def share_of(name: str, value: float | int, n: int) -> float:

@@ -8,7 +8,7 @@ folder, which everything else reads: `bundle` (the model), `mistakes`, `probes`,
 from vicinal.runs.audit import audited
 from vicinal.runs.bundle import Bundle
 from vicinal.runs.defaults import default_config, mixed_at_embeddings
-from vicinal.runs.experiment import Experiment, data_name, folder_name
+from vicinal.runs.experiment import Experiment, FurtherSet, data_name, folder_name
 from vicinal.runs.grid import run_grid
 from vicinal.runs.mistakes import confident_mistakes, shown
 from vicinal.runs.probes import attacks_on, between, ood_reports, with_mc_dropout
@@ -18,6 +18,7 @@ from vicinal.runs.table import GridResult
 
 __all__ = [
     "Experiment",
+    "FurtherSet",
     "run",
     "Run",
     "Outcome",

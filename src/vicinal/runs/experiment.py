@@ -9,10 +9,56 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from vicinal._checks import Argument, Sentence, freeze, integer, nearest_names, number
+from vicinal._checks import Argument, Sentence, choice, flag, freeze, integer, nearest_names, number
 from vicinal.training.config import MECHANICAL
 
-__all__ = ["Experiment", "data_name", "folder_name"]
+__all__ = ["Experiment", "FurtherSet", "data_name", "folder_name"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FurtherSet:
+    """More labelled data to evaluate a run on, such as another domain.
+
+    Parameters
+    ----------
+    source
+        What `vicinal.data.read` takes. Of data that are split already the test part counts.
+    columns, class_names
+        What its columns and classes are called in the training data: `{"q1": "premise"}`, `{"same": "entailment"}`.
+    development
+        Labelled data of the same domain, to fit a temperature of its own on, read in the same way (of data that are
+        split already, the validation part). Without it the temperature is the one of the run.
+
+    >>> FurtherSet(source="qqp.csv", columns={"q1": "premise"}).to_plain()
+    {'source': 'qqp.csv', 'columns': {'q1': 'premise'}}
+    """
+
+    source: str
+    columns: Mapping[str, str] = field(default_factory=dict)
+    class_names: Mapping[str, str] = field(default_factory=dict)
+    development: str | None = None
+
+    def __post_init__(self) -> None:
+        freeze(self, source=str(self.source), columns=dict(self.columns), class_names=dict(self.class_names))
+
+    @classmethod
+    def of(cls, given: FurtherSet | Mapping[str, Any] | str) -> FurtherSet:
+        """Return a further set from its record, or from its source alone."""
+        if isinstance(given, FurtherSet):
+            return given
+        return cls(**_known(cls, given)) if isinstance(given, Mapping) else cls(source=str(given))
+
+    def to_plain(self) -> str | dict[str, Any]:
+        """Return the record as JSON can hold it: the source alone where there is nothing else."""
+        record = {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name)}
+        return self.source if len(record) == 1 else record
+
+    def words(self, number: int) -> list[str]:
+        """Return the options of the command that ask for it, as the set of this number."""
+        words = ["--also", self.source]
+        for option, names in (("--map", self.columns), ("--map-class", self.class_names)):
+            words += [option, f"{number}:{json.dumps(dict(names), ensure_ascii=False)}"] if names else []
+        return words + ([] if self.development is None else ["--also-development", f"{number}:{self.development}"])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +82,15 @@ class Experiment:
     training
         Fields of `FitConfig` that differ from the usual ones for this kind of data.
     also
-        More labelled data to evaluate on, such as another domain.
+        More labelled data to evaluate on, such as another domain: each a source, or a `FurtherSet`.
+    watch
+        What to measure at every evaluation of training, beside the validation set: `"test"`, `"train"` (without
+        augmentation) or `"also-1"`, …. See `vicinal.training.fit`.
+    temperature
+        How the temperature is found: `"newton"`, or `"grid"`, the best of 0.01, 0.02, …, 5.00 (Park & Caragea 2022).
+    new_subset_per_seed
+        Draw the training samples that `data["train_size"]` leaves from the experiment's seed, not from that of the
+        data: other seeds then train on other samples, and are evaluated on the same.
     corrupt
         The share of training labels to draw anew, uniformly over all classes, before training.
     seed
@@ -52,7 +106,10 @@ class Experiment:
     model: str | None = None
     model_options: Mapping[str, Any] = field(default_factory=dict)
     training: Mapping[str, Any] = field(default_factory=dict)
-    also: tuple[str, ...] = ()
+    also: tuple[FurtherSet | Mapping[str, Any] | str, ...] = ()
+    watch: tuple[str, ...] = ()
+    temperature: str = "newton"
+    new_subset_per_seed: bool = False
     corrupt: float = 0.0
     seed: int = 0
 
@@ -66,14 +123,28 @@ class Experiment:
         freeze(
             self,
             **plain,
-            also=tuple(str(source) for source in self.also),
+            also=self.further_sets,
+            watch=tuple(str(name) for name in self.watch),
+            temperature=choice("temperature", self.temperature, ("newton", "grid")),
+            new_subset_per_seed=flag("new_subset_per_seed", self.new_subset_per_seed),
             corrupt=number("corrupt", self.corrupt, low=0, high=1),
             seed=integer("seed", self.seed, low=0),
         )
+        for name in self.watch:
+            choice("watch", name, ("train", "test", *(f"also-{n}" for n in range(1, len(self.also) + 1))))
+        if self.new_subset_per_seed and "train_size" not in self.data:
+            needs = " needs a subset: pass ", Argument("train_size")
+            raise ValueError(Sentence(Argument("new_subset_per_seed"), *needs))
+
+    @property
+    def further_sets(self) -> tuple[FurtherSet, ...]:
+        """The further sets as records."""
+        return tuple(FurtherSet.of(further) for further in self.also)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the record as JSON can hold it."""
-        return {f.name: _plain(getattr(self, f.name)) for f in fields(self)}
+        record = {f.name: _plain(getattr(self, f.name)) for f in fields(self)}
+        return {**record, "also": [further.to_plain() for further in self.further_sets]}
 
     def that_matters(self) -> dict[str, Any]:
         """Return the record without what changes how a run proceeds but not where it ends."""
@@ -83,11 +154,7 @@ class Experiment:
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Experiment:
         """Return what `to_dict` recorded."""
-        known = [f.name for f in fields(cls)]
-        for name in record:
-            if name not in known:
-                raise ValueError(f"an experiment has no field {name!r}{nearest_names(name, known)}")
-        return cls(**record)
+        return cls(**_known(cls, record))
 
     def command(self, out: str | Path | None = None) -> str:
         """Return the command that runs it."""
@@ -100,8 +167,11 @@ class Experiment:
             words += ["--model-option", f"{name}={json.dumps(value)}"]
         for name, value in self.training.items():
             words += _option(name, value)
-        for source in self.also:
-            words += ["--also", source]
+        for i, further in enumerate(self.further_sets, start=1):
+            words += further.words(i)
+        words += [word for name in self.watch for word in ("--watch", name)]
+        words += [] if self.temperature == "newton" else ["--temperature", self.temperature]
+        words += ["--new-subset-per-seed"] if self.new_subset_per_seed else []
         words += ["--corrupt", f"{self.corrupt:g}"] if self.corrupt else []
         words += ["--seed", str(self.seed)] if self.seed else []
         words += [] if out is None else ["--out", str(out)]
@@ -124,6 +194,15 @@ def data_name(source: str) -> str:
     ('red-wine', 'hf-glue-sst2')
     """
     return _words(Path(source).name.partition(".")[0]) or "data"
+
+
+def _known(kind: type, record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a record of a dataclass, if it has these fields."""
+    names = [f.name for f in fields(kind)]
+    for name in record:
+        if name not in names:
+            raise ValueError(f"{kind.__name__} has no field {name!r}{nearest_names(name, names)}")
+    return dict(record)
 
 
 def _words(text: str) -> str:

@@ -23,7 +23,7 @@ from vicinal import data, models
 from vicinal._checks import Argument, ArgumentError, Sentence, integer, joined
 from vicinal._files import RunFiles, foreign_entries, read_json, write_json
 from vicinal.expressions import parse
-from vicinal.runs.experiment import Experiment, folder_name
+from vicinal.runs.experiment import Experiment, FurtherSet, folder_name
 from vicinal.runs.jobs import Pool, run_jobs
 from vicinal.runs.run import Outcome, Run
 from vicinal.runs.running import run
@@ -47,6 +47,7 @@ def run_grid(
     address: str | None = None,
     threads: int = 1,
     gpus: float = 0,
+    n_bins: int = 15,
     progress: bool = True,
     on_cell: OnCell | None = None,
 ) -> GridResult:
@@ -81,6 +82,8 @@ def run_grid(
         Of torch in each cell, and cores that each takes on a Ray cluster.
     gpus
         That each cell takes on a Ray cluster; a fraction shares one. With 0 Ray hides them.
+    n_bins
+        Of the calibration errors.
     progress
         Show progress where standard error is a terminal.
     on_cell
@@ -110,7 +113,8 @@ def run_grid(
             on_cell(*key, outcome, error)
 
     with locked(out):
-        cells = _check_in(out, base, asked, seeds, pool.threads)
+        spelled = _check_in(out, base, asked, seeds, pool.threads)
+        cells = _cells(out, base, spelled, asked, seeds, n_bins)
         try:
             outcomes, failures = run_jobs(cells, pool, progress=progress, on_job=on_job)
         except KeyboardInterrupt:
@@ -142,10 +146,10 @@ def _distinct_methods(methods: Sequence[str]) -> dict[str, str]:
 def _distinct_seeds(seeds: Sequence[int]) -> tuple[int, ...]:
     if not isinstance(seeds, Sequence) or not seeds:
         raise ArgumentError("seeds", seeds, "one or more integers")
-    found = tuple(integer("seeds", seed, low=0) for seed in seeds)
-    if len(set(found)) < len(found):
-        raise ArgumentError("seeds", list(found), "different from each other")
-    return found
+    numbers = tuple(integer("seeds", seed, low=0) for seed in seeds)
+    if len(set(numbers)) < len(numbers):
+        raise ArgumentError("seeds", list(numbers), "different from each other")
+    return numbers
 
 
 def _rooted(base: Experiment) -> Experiment:
@@ -166,51 +170,67 @@ def _rooted(base: Experiment) -> Experiment:
     return dataclasses.replace(
         base,
         source=rooted(base.source, data.NAMES),
-        also=tuple(rooted(source, data.NAMES) for source in base.also),
+        also=tuple(_rooted_further(further, rooted) for further in base.further_sets),
         model=None if base.model is None else rooted(base.model, models.names()),
         data=options,
         training=training,
     )
 
 
+def _rooted_further(further: FurtherSet, rooted: Callable[[str, Sequence[str]], str]) -> FurtherSet:
+    development = None if further.development is None else rooted(further.development, data.NAMES)
+    return dataclasses.replace(further, source=rooted(further.source, data.NAMES), development=development)
+
+
 def _check_in(
     out: Path, base: Experiment, asked: Mapping[str, str], seeds: tuple[int, ...], threads: int
-) -> dict[Key, _Cell]:
-    """Write what this grid is, or refuse if the folder holds another one; return its cells."""
+) -> dict[str, str]:
+    """Write what this grid is, or refuse if the folder holds something else; return its methods by what they mean."""
     path = out / "grid.json"
-    record = base.to_dict()
-    record = {"base": {name: value for name, value in record.items() if name not in ("method", "seed")}}
-    record["threads"] = threads
     if not path.exists() and (others := foreign_entries(out, RunFiles(out).lock)):
         raise ValueError(
             f"{out} holds {', '.join(map(repr, others[:3]))}{', …' if others[3:] else ''} but no {path.name}: it is "
             "not a comparison. Choose a new or an empty folder"
         )
-    found = read_json(path) if path.exists() else {**record, "methods": [], "seeds": []}
-    # Field by field, so that the error can name what differs.
-    was, wanted = ({**grid["base"], "threads": grid["threads"]} for grid in (found, record))
-    differences: list[str] = [
-        Sentence(Argument(name), f" was {was.get(name)!r} and is {wanted.get(name)!r}")
-        for name in {**was, **wanted}
-        if was.get(name) != wanted.get(name)
-    ]
-    if differences and _nothing_begun(out):
-        found = {**record, "methods": [], "seeds": []}  # a wrong target or rate, say, which is mended now
-    elif differences:
-        raise ValueError(
-            Sentence(
-                f"{out} holds another comparison: ",
-                joined("; ", differences),
-                ". Choose another folder, or remove this one to start anew",
-            )
-        )
+    settings = {**_shared_settings(base), "threads": threads}
+    before: dict[str, Any] = read_json(path) if path.exists() else {"methods": [], "seeds": []}
+    if "base" in before:
+        # Field by field, so that the error can name what differs; a field that is new since has its default.
+        old = {**_shared_settings(Experiment.from_dict(before["base"])), "threads": before["threads"]}
+        differences: list[str] = [
+            Sentence(Argument(name), f" was {old[name]!r} and is {settings[name]!r}")
+            for name in settings
+            if old[name] != settings[name]
+        ]
+        if differences and _nothing_begun(out):
+            before = {"methods": [], "seeds": []}  # a wrong target or rate, say, which is mended now
+        elif differences:
+            kept = ". Choose another folder, or remove this one to start anew"
+            raise ValueError(Sentence(f"{out} holds another comparison: ", joined("; ", differences), kept))
     # A method that was there keeps its first spelling, and so its folder.
-    spelled = {repr(parse(method)): method for method in found["methods"]}
+    spelled = {repr(parse(method)): method for method in before["methods"]}
     spelled |= {meaning: method for meaning, method in asked.items() if meaning not in spelled}
-    record |= {"methods": list(spelled.values()), "seeds": sorted({*found["seeds"], *seeds})}
-    write_json(path, record)
+    methods, every = list(spelled.values()), sorted({*before["seeds"], *seeds})
+    write_json(path, {"base": _shared_settings(base), "threads": threads, "methods": methods, "seeds": every})
+    return spelled
+
+
+def _shared_settings(base: Experiment) -> dict[str, Any]:
+    """Return what all cells have in common."""
+    return {name: value for name, value in base.to_dict().items() if name not in ("method", "seed")}
+
+
+def _cells(
+    out: Path,
+    base: Experiment,
+    spelled: Mapping[str, str],
+    asked: Mapping[str, str],
+    seeds: tuple[int, ...],
+    n_bins: int,
+) -> dict[Key, _Cell]:
+    """Return the cells that are asked for, seed by seed: half a grid then says something of every method."""
     cells: dict[Key, _Cell] = {}
-    for seed in seeds:  # seed by seed: half a grid then says something of every method
+    for seed in seeds:
         taken: dict[str, str] = {}
         for meaning, method in spelled.items():
             experiment = dataclasses.replace(base, method=method, seed=seed)
@@ -219,7 +239,7 @@ def _check_in(
                 name += f"-{hashlib.sha256(meaning.encode()).hexdigest()[:8]}"
             taken[meaning] = name
             if meaning in asked:
-                cells[asked[meaning], seed] = _Cell(experiment, out / name)
+                cells[asked[meaning], seed] = _Cell(experiment, out / name, n_bins)
     return cells
 
 
@@ -231,7 +251,8 @@ def _check_same_data(outcomes: Mapping[Key, Outcome]) -> None:
     seen: dict[tuple[Any, ...], Outcome] = {}
     for outcome in outcomes.values():
         about = outcome.fit["about"]
-        seen.setdefault((about["fingerprint"], about["splits"]), outcome)
+        # Where each seed has its own training samples, the held-out ones are still the same.
+        seen.setdefault((about["fingerprint"], about.get("held_out", about["splits"])), outcome)
     if len(seen) > 1:
         first, other = list(seen.values())[:2]
         raise ValueError(
@@ -247,12 +268,13 @@ def _check_same_data(outcomes: Mapping[Key, Outcome]) -> None:
 class _Cell:
     experiment: Experiment
     folder: Path
+    n_bins: int
 
     def result(self) -> Outcome | None:
         """Return the outcome if it is there."""
         run = Run(self.folder)
-        return run.outcome(self.experiment) if run.is_finished else None
+        return run.outcome(self.experiment, n_bins=self.n_bins) if run.is_finished else None
 
     def run(self, *, progress: bool) -> None:
         """Run the experiment."""
-        run(self.experiment, self.folder, progress=progress)
+        run(self.experiment, self.folder, n_bins=self.n_bins, progress=progress)

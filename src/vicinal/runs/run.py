@@ -40,6 +40,8 @@ class Scored:
     labels: Tensor
     before: Evaluation
     after: Evaluation
+    temperature: float
+    """That of the run, or the set's own, where a development set was given for it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +73,20 @@ class Outcome:
             raise ValueError(f"{str(self.out)!r} has no test set: train with test above 0")
         return self.sets["test"]
 
+    def oracle(self) -> dict[str, dict[str, float]]:
+        """Return the lowest error of each watched set over all evaluations of training, and its step and epoch.
+
+        Choosing by the very labels that are scored takes an oracle: these errors are lower than any that a choice by
+        validation leads to, and only compare with others of their kind (Zhang et al. 2018, Table 2).
+        """
+        lowest = {}
+        for name in self.experiment.watch:
+            lines = [line for line in self.history if f"{name}_accuracy" in line]
+            if lines:
+                best = max(lines, key=lambda line: float(line[f"{name}_accuracy"]))
+                lowest[name] = {"error": 1 - best[f"{name}_accuracy"], "step": best["step"], "epoch": best["epoch"]}
+        return lowest
+
     def to_dict(self) -> dict[str, Any]:
         """Return the figures as JSON can hold them."""
         return {
@@ -79,9 +95,15 @@ class Outcome:
             "seed": self.experiment.seed,
             "seconds": self.fit["seconds"],
             "sets": {
-                key: {"name": s.name, "before": s.before.to_dict(), "after": s.after.to_dict()}
+                key: {
+                    "name": s.name,
+                    "temperature": s.temperature,
+                    "before": s.before.to_dict(),
+                    "after": s.after.to_dict(),
+                }
                 for key, s in self.sets.items()
             },
+            **({"oracle": oracle} if (oracle := self.oracle()) else {}),
             **({} if self.label_noise is None else {"label_noise": self.label_noise}),
         }
 
@@ -138,7 +160,7 @@ class Run:
         evaluation = read_json(self.files.evaluation)
         temperature = evaluation["temperature"]
         sets = {
-            key: scored(entry["name"], *self.predictions(key), temperature, n_bins)
+            key: scored(entry["name"], *self.predictions(key), entry.get("temperature", temperature), n_bins)
             for key, entry in evaluation["sets"].items()
         }
         fit, history = read_json(self.files.result), read_history(self.files)
@@ -206,13 +228,15 @@ def scored(name: str, logits: Tensor, labels: Tensor, temperature: float, n_bins
     """Return the figures of predictions before and after a temperature."""
     before = evaluate(labels, logits=logits, n_bins=n_bins)
     after = evaluate(labels, logits=logits.double() / temperature, n_bins=n_bins)
-    return Scored(name, logits, labels, before, after)
+    return Scored(name, logits, labels, before, after, temperature)
 
 
 def load_task(experiment: Experiment, *, splits: Mapping[str, list[int]] | None = None) -> Task:
     """Return the data of an experiment, split anew or as saved."""
     options = dict(experiment.data)
     options.setdefault("tokenizer", models.tokenizer_of(experiment.model))
+    if experiment.new_subset_per_seed:
+        options["subset_seed"] = experiment.seed
     if splits is not None:
         options = {name: value for name, value in options.items() if name != "train_size"} | {"splits": splits}
     return data.load(experiment.source, **options)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from vicinal import _random, data, models
-from vicinal._checks import Argument, Sentence, nearest_names, require
+from vicinal._checks import Argument, ArgumentError, Sentence, nearest_names, require
 from vicinal.calibrators import TemperatureScaling
 from vicinal.data import Split, Task
 from vicinal.expressions import parse
@@ -25,7 +25,7 @@ from vicinal.objectives.base import Objective
 from vicinal.probes.label_noise import noise_errors
 from vicinal.runs.bundle import Bundle
 from vicinal.runs.defaults import default_config, mixed_at_embeddings
-from vicinal.runs.experiment import Experiment
+from vicinal.runs.experiment import Experiment, FurtherSet
 from vicinal.runs.mistakes import confident_mistakes
 from vicinal.runs.run import Outcome, Run, corrupted, load_task, scored
 from vicinal.training import FitConfig, FitResult, fit, load_weights
@@ -43,6 +43,7 @@ def run(
     experiment: Experiment,
     out: str | Path,
     *,
+    n_bins: int = 15,
     progress: bool = True,
     on_note: Say | None = None,
     on_metrics: Callable[[dict[str, Any]], None] | None = None,
@@ -55,6 +56,8 @@ def run(
         What to do.
     out
         The run folder.
+    n_bins
+        Of the calibration errors.
     progress
         Show progress where standard error is a terminal.
     on_note
@@ -69,7 +72,7 @@ def run(
     """
     folder, say = Run(out), on_note or (lambda note: None)
     if folder.is_finished:
-        outcome = folder.outcome(experiment)
+        outcome = folder.outcome(experiment, n_bins=n_bins)
         if (damage := folder.damage()) is None:
             say(f"{folder.path} is finished: nothing to do")
             return outcome
@@ -81,6 +84,7 @@ def run(
         ready.objective,
         ready.train,
         ready.task.val if len(ready.task.val) else None,
+        watch=ready.watched(),
         out=folder.path,
         config=ready.config,
         collate_fn=ready.task.collate_fn,
@@ -89,7 +93,7 @@ def run(
         on_metrics=on_metrics,
     )
     process = require("accelerate", "train").PartialState()
-    finished = _conclude(folder, ready, result, say) if process.is_main_process else None
+    finished = _conclude(folder, ready, result, n_bins, say) if process.is_main_process else None
     process.wait_for_everyone()
     return finished
 
@@ -100,8 +104,8 @@ class _Ready:
 
     experiment: Experiment
     task: Task
-    further: dict[str, tuple[str, Split]]
-    """By key: the name and the samples of each further set."""
+    further: dict[str, _Further]
+    """By key: `"also-1"`, …"""
     spec: ModelSpec
     config: FitConfig
     objective: Objective
@@ -110,12 +114,24 @@ class _Ready:
     noise: tuple[Tensor, Tensor] | None
     """The labels that were drawn anew, and where."""
 
+    def watched(self) -> dict[str, Split]:
+        """Return what is measured at every evaluation; the training set with the labels it is trained on."""
+        sets = {"train": self.train.relabelled(self.train.labels or [], augment="none"), "test": self.task.test}
+        sets |= {key: further.split for key, further in self.further.items()}
+        for name in self.experiment.watch:
+            if not len(sets[name]):
+                raise ArgumentError("watch", name, "a set that has samples")
+        return {name: sets[name] for name in self.experiment.watch}
+
     def about(self) -> dict[str, Any]:
         """Return the facts that a resumed run must share."""
+        splits = self.task.splits
+        held_out = {"held_out": _digest([splits["val"], splits["test"]])} if self.experiment.new_subset_per_seed else {}
         return {
             "fingerprint": self.task.fingerprint,
             "classes": list(self.task.classes),
-            "splits": hashlib.sha256(json.dumps(self.task.splits).encode()).hexdigest(),
+            "splits": _digest(splits),
+            **held_out,
             "network": self.spec.to_dict(),
             "corrupt": self.experiment.corrupt,
         }
@@ -124,6 +140,19 @@ class _Ready:
         """Return what a report tells of the data and the network."""
         weights = sum(p.numel() for p in self.model.parameters())
         return {"data": self.task.summary(), "network": self.spec.to_dict(), "weights": weights, "notes": []}
+
+
+@dataclass(frozen=True, eq=False)
+class _Further:
+    """A further set, and what its temperature is fitted on, where that is not the validation set of the run."""
+
+    name: str
+    split: Split
+    development: Split | None
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value).encode()).hexdigest()
 
 
 def _prepare(experiment: Experiment, say: Say) -> _Ready:
@@ -136,8 +165,8 @@ def _prepare(experiment: Experiment, say: Say) -> _Ready:
     for note in task.notes:
         say(note)
     further = {
-        f"also-{number}": (source, _read_further(experiment, task, source, say))
-        for number, source in enumerate(experiment.also, start=1)
+        f"also-{number}": _read_further(experiment, task, further, say)
+        for number, further in enumerate(experiment.further_sets, start=1)
     }
     spec = models.specify(experiment.model, **task.spec, **experiment.model_options)
     config = default_config(
@@ -156,13 +185,19 @@ def _prepare(experiment: Experiment, say: Say) -> _Ready:
     return _Ready(experiment, task, further, spec, config, objective, model, train, noise)
 
 
-def _read_further(experiment: Experiment, task: Task, source: str, say: Say) -> Split:
+def _read_further(experiment: Experiment, task: Task, further: FurtherSet, say: Say) -> _Further:
     """Return a further labelled set, read as the data were."""
     options = {name: experiment.data[name] for name in _READING if name in experiment.data}
-    split = data.read(source, task.preprocessing, classes=task.classes, **options)
-    for note in split.notes:
-        say(Sentence(f"{source}: ", note))
-    return split
+    options |= {"columns": further.columns, "class_names": further.class_names}
+
+    def read(source: str, part: str) -> Split:
+        split = data.read(source, task.preprocessing, classes=task.classes, part=part, **options)
+        for note in split.notes:
+            say(Sentence(f"{source}: ", note))
+        return split
+
+    split = read(further.source, "test")
+    return _Further(further.source, split, None if further.development is None else read(further.development, "val"))
 
 
 def _built(spec: ModelSpec, experiment: Experiment) -> nn.Module:
@@ -184,35 +219,34 @@ def _check_folder(folder: Run) -> None:
     refuse_foreign(folder.files)
 
 
-def _conclude(folder: Run, ready: _Ready, result: FitResult, say: Say) -> Outcome:
+def _conclude(folder: Run, ready: _Ready, result: FitResult, n_bins: int, say: Say) -> Outcome:
     """Fit the temperature, evaluate, and write what is not there yet; the evaluation comes last."""
     experiment, task, facts = ready.experiment, ready.task, ready.facts()
-    temperature, note = _temperature(result)
-    if note:
-        say(note)
-        facts["notes"].append(note)
-    bundle = Bundle(
-        module=result.model,
-        spec=ready.spec,
-        preprocessing=task.preprocessing,
-        classes=task.classes,
-        temperature=temperature,
-        precision=ready.config.mixed_precision,
-        batch_size=ready.config.evaluation_batch_size,
-        method=result.info["method"],
-        fingerprint=task.fingerprint,
-        versions=result.info["versions"],
-    )
+
+    def note(text: str) -> None:
+        say(text)
+        facts["notes"].append(text)
+
+    temperature = 1.0
+    if result.logits is None or result.labels is None:
+        note("there is no validation set: the probabilities are not calibrated (temperature 1)")
+    else:
+        temperature = _temperature(experiment, result.logits, result.labels, "on the validation set", note)
+    bundle = _bundle(ready, result, temperature)
     bundle.save_record(folder.path)
     folder.write_splits(task.splits)
     sets = {}
     if result.logits is not None and result.labels is not None:
-        sets["val"] = scored("val", result.logits, result.labels, temperature)
-    held_out = {"test": ("test", task.test)} if len(task.test) else {}
-    for key, (name, split) in {**held_out, **ready.further}.items():
-        logits, labels = bundle.logits(split), torch.tensor(split.labels)
+        sets["val"] = scored("val", result.logits, result.labels, temperature, n_bins)
+    held_out = {"test": _Further("test", task.test, None)} if len(task.test) else {}
+    for key, further in {**held_out, **ready.further}.items():
+        fitted = temperature
+        if further.development is not None:
+            labels = torch.tensor(further.development.labels)
+            fitted = _temperature(experiment, bundle.logits(further.development), labels, f"for {further.name}", note)
+        logits, labels = bundle.logits(further.split), torch.tensor(further.split.labels)
         folder.write_predictions(key, logits, labels)
-        sets[key] = scored(name, logits, labels, temperature)
+        sets[key] = scored(further.name, logits, labels, fitted, n_bins)
     folder.write_experiment(experiment, facts)
     if "test" in sets:
         probs = bundle.calibrated(sets["test"].logits)
@@ -223,17 +257,29 @@ def _conclude(folder: Run, ready: _Ready, result: FitResult, say: Say) -> Outcom
     return outcome
 
 
-def _temperature(result: FitResult) -> tuple[float, str | None]:
-    """Return the temperature that suits the validation set, or 1 where it cannot tell, and why."""
-    if result.logits is None or result.labels is None:
-        return 1.0, "there is no validation set: the probabilities are not calibrated (temperature 1)"
+def _bundle(ready: _Ready, result: FitResult, temperature: float) -> Bundle:
+    return Bundle(
+        module=result.model,
+        spec=ready.spec,
+        preprocessing=ready.task.preprocessing,
+        classes=ready.task.classes,
+        temperature=temperature,
+        precision=ready.config.mixed_precision,
+        batch_size=ready.config.evaluation_batch_size,
+        method=result.info["method"],
+        fingerprint=ready.task.fingerprint,
+        versions=result.info["versions"],
+    )
+
+
+def _temperature(experiment: Experiment, logits: Tensor, labels: Tensor, where: str, note: Say) -> float:
+    """Return the temperature that suits held-out samples; what the calibrator warns of is noted."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        temperature = TemperatureScaling().fit(result.logits, result.labels).temperature_
-    if caught:
-        # At the end of its range the temperature says that the set is too easy (or too small), not how sure to be.
-        return 1.0, f"temperature left at 1: on the validation set {caught[0].message}"
-    return temperature, None
+        temperature: float = TemperatureScaling(search=experiment.temperature).fit(logits, labels).temperature_
+    for warning in caught:
+        note(f"temperature {temperature:g}: {where} {warning.message}")
+    return temperature
 
 
 def _noise_errors(bundle: Bundle, task: Task, out: Path, labels: Tensor, mask: Tensor) -> dict[str, Any]:

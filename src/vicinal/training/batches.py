@@ -150,6 +150,9 @@ class KeyedDataset:
         self._rows = rows
         self._seeds = self._set_epoch is None and type(owner) is not TensorDataset
 
+    def __len__(self) -> int:
+        return len(self.dataset)
+
     def set_epoch(self, epoch: int) -> None:
         """Tell the dataset the epoch, unless it knows."""
         if self._set_epoch is not None and epoch != self._epoch:

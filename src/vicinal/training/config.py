@@ -66,7 +66,10 @@ class FitConfig:
     milestones, factor
         In epochs (fractions are allowed): from epoch m on the rate is multiplied by `factor`.
     warmup_epochs, warmup_steps
-        Raise the rate linearly from 0 over this time, given in either unit; the schedule begins after it.
+        Raise the rate linearly over this time, given in either unit; the schedule begins after it.
+    warmup_start
+        The rate of the first step of the warm-up; by default one step above 0. Zhang et al. (2018, Section 3.1) go from
+        0.1 to 0.4 over five epochs: `lr=0.4, warmup_start=0.1, warmup_epochs=5`.
     clip_norm
         Scale the gradient down to at most this norm.
     mixed_precision
@@ -118,6 +121,7 @@ class FitConfig:
     factor: float = 0.1
     warmup_epochs: float = 0.0
     warmup_steps: int = 0
+    warmup_start: float | None = None
     clip_norm: float | None = None
     mixed_precision: str = "no"
     select: str = "nll"
@@ -153,6 +157,7 @@ class FitConfig:
             factor=number("factor", self.factor, above=0),
             warmup_epochs=number("warmup_epochs", self.warmup_epochs, low=0),
             warmup_steps=integer("warmup_steps", self.warmup_steps, low=0),
+            warmup_start=None if self.warmup_start is None else number("warmup_start", self.warmup_start, low=0),
             clip_norm=None if self.clip_norm is None else number("clip_norm", self.clip_norm, above=0),
             mixed_precision=choice("mixed_precision", self.mixed_precision, ("no", "bf16", "fp16")),
             select=choice("select", self.select, ("nll", "accuracy", "mcc", "last")),
@@ -171,8 +176,16 @@ class FitConfig:
             num_workers=integer("num_workers", self.num_workers, low=0),
             trackers=None if self.trackers is None else tuple(str(t) for t in _several("trackers", self.trackers)),
         )
-        if self.nesterov and (optimizer != "sgd" or self.momentum == 0):
-            needs = " needs ", Argument("optimizer", "sgd"), f" with momentum, got {optimizer!r}, {self.momentum:g}"
+        self._check_together()
+
+    def _check_together(self) -> None:
+        """Refuse fields that do not go together."""
+        if self.nesterov and (self.optimizer != "sgd" or self.momentum == 0):
+            needs = (
+                " needs ",
+                Argument("optimizer", "sgd"),
+                f" with momentum, got {self.optimizer!r}, {self.momentum:g}",
+            )
             raise ValueError(Sentence(Argument("nesterov"), *needs))
         if (self.schedule == "milestones") != bool(self.milestones):
             raise ValueError(
@@ -193,6 +206,9 @@ class FitConfig:
                     f", not both, got {self.warmup_epochs:g} and {self.warmup_steps}",
                 )
             )
+        if self.warmup_start is not None and not (self.warmup_epochs or self.warmup_steps):
+            start = Argument("warmup_start", self.warmup_start)
+            raise ValueError(Sentence(start, " needs a warm-up: pass ", Argument("warmup_epochs")))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields by name, ready for JSON."""
@@ -227,8 +243,9 @@ class FitConfig:
             \text{milestones} \\ \tfrac12 (1 + \cos \pi p) & \text{cosine} \\ 1 - p & \text{linear} \end{cases}
             \qquad p = \frac{t - w}{T - w}
 
-        with w steps of warm-up, T steps in all and S in an epoch. It is a function of the step alone, so there is no
-        state of a schedule to be saved.
+        with w steps of warm-up, T steps in all and S in an epoch. With a `warmup_start` s the warm-up is
+        :math:`s + (\eta - s)\, t / w` instead: s at its first step, η at the first one after it. It is a function
+        of the step alone, so there is no state of a schedule to be saved.
 
         Parameters
         ----------
@@ -245,7 +262,10 @@ class FitConfig:
             raise TypeError("lr is not set")
         warmup = self.warmup_steps or round(self.warmup_epochs * steps_per_epoch)
         if step < warmup:
-            return self.lr * (step + 1) / warmup
+            if self.warmup_start is None:  # a rate of 0 would waste the first step, so it begins one step above
+                return self.lr * (step + 1) / warmup
+            return self.warmup_start + (self.lr - self.warmup_start) * step / warmup
+        # Milestones are epochs of the whole run, warm-up included; the other schedules begin where the warm-up ends.
         progress = (step - warmup) / max(1, n_steps - warmup)
         match self.schedule:
             case "milestones":

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.utils.data import default_collate
 
 from vicinal import _random
-from vicinal._checks import Argument, Sentence, require
+from vicinal._checks import Argument, ArgumentError, Sentence, require
 from vicinal._files import read_tensors, write_tensors
 from vicinal._typing import Model
 from vicinal.objectives.base import Objective, as_objective
@@ -64,6 +64,7 @@ def fit(
     train: Any,
     val: Any = None,
     *,
+    watch: Mapping[str, Any] | None = None,
     out: str | os.PathLike[str] | None = None,
     config: FitConfig | None = None,
     collate_fn: Collate | None = None,
@@ -85,6 +86,11 @@ def fit(
         `set_epoch(epoch, seed)` is called before each epoch, for a dataset that draws its own augmentation; for one
         without it the global generators are seeded before each sample. Validation labels are integers, or floats
         for regression.
+    watch
+        Further datasets by name, such as `{"test": …}` or the training set without augmentation: they are measured
+        whenever the validation set is, and their figures stand in `history` as `test_accuracy`, …. They choose nothing:
+        neither the weights that are kept nor when to stop. What is best for one of them in hindsight is an oracle's
+        choice, and has to be called that.
     out
         The run folder. A finished run in it is loaded, an unfinished one goes on, another one is refused.
     config
@@ -116,7 +122,8 @@ def fit(
     """
     config = FitConfig() if config is None else config
     objective = as_objective(objective)
-    _check_arguments(model, train, val, config)
+    evaluated = {**({} if val is None else {"val": val}), **(watch or {})}
+    _check_arguments(model, train, val, watch or {}, config)
     process = require("accelerate", "train").PartialState(cpu=only_cpu())
     folder = TrainingFolder(None if out is None else Path(out), main=process.is_main_process)
     module = unwrap(model)
@@ -128,6 +135,7 @@ def fit(
         "micro_batches_per_step": config.accumulation * process.num_processes,
         "model": {"class": type(module).__name__, "parameters": sum(p.numel() for p in module.parameters())},
         "samples": {"train": len(train), "val": None if val is None else len(val)},
+        **({"watch": {name: len(dataset) for name, dataset in watch.items()}} if watch else {}),
         "about": _json_ready(about or {}),
     }
     with folder.locked(), _random.restored_globals():
@@ -138,7 +146,7 @@ def fit(
         if (tracker := objective.tracker(len(train))) is not None:
             objective = _first_stage(model, objective, tracker, train, folder, config, collate_fn, progress, process)
         with accelerator(config, folder.path) as made, prepared(made, model) as ready:
-            loop = Loop(made, ready, objective, train, val, config, collate_fn, folder, on_metrics)
+            loop = Loop(made, ready, objective, train, evaluated, config, collate_fn, folder, on_metrics)
             info, predictions = loop.run(description, progress=progress)
     return _result(model, info, loop.history, predictions, folder)
 
@@ -215,20 +223,21 @@ def _result(
     )
 
 
-def _check_arguments(model: Any, train: Any, val: Any, config: Any) -> None:
+def _check_arguments(model: Any, train: Any, val: Any, watch: Mapping[str, Any], config: Any) -> None:
     if not isinstance(model, nn.Module):
         raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}")
     if not isinstance(config, FitConfig):
         raise TypeError(f"config must be a FitConfig, got {config!r}")
-    for name, dataset in (("train", train), ("val", val)):
-        if name == "val" and dataset is None:
-            continue
+    for name in watch:
+        if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z][\w-]*", name) or name in ("val", "loss"):
+            raise ArgumentError("watch", name, "named with letters, digits, - and _, and neither 'val' nor 'loss'")
+    for name, dataset in (("train", train), *(() if val is None else (("val", val),)), *watch.items()):
         if not (hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")):
             raise TypeError(f"{name} must be a map-style dataset, with len() and [i], got {type(dataset).__name__}")
         if len(dataset) == 0:
             raise ValueError(f"{name} is empty")
     if val is None:
-        for field in ("patience", "keep_predictions_at", "eval_every_steps"):
+        for field in ("patience", *(() if watch else ("keep_predictions_at", "eval_every_steps"))):
             if getattr(config, field):
                 named = Argument(field, getattr(config, field))
                 raise ValueError(Sentence(named, " needs a validation set: pass ", Argument("val")))

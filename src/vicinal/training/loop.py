@@ -57,7 +57,7 @@ class Loop:
         model: Model,
         objective: Objective,
         train: Any,
-        val: Any,
+        evaluated: Mapping[str, Any],
         config: FitConfig,
         collate_fn: Collate | None,
         folder: TrainingFolder,
@@ -71,10 +71,11 @@ class Loop:
         self.module = unwrap(self.model)
         self.optimizer: Any = accelerator.prepare_optimizer(config.make_optimizer(self.module.parameters()))
         self.train = KeyedDataset(train, config.seed, purpose="augmentation", collate_fn=collate_fn)
-        self.val, self.n_val = None, 0
-        if val is not None:
-            self.val = KeyedDataset(val, config.seed, purpose="validation", collate_fn=collate_fn)
-            self.n_val = len(val)
+        # "val" decides which weights are kept, and when to stop; the others are only measured.
+        self.evaluated = {
+            name: KeyedDataset(dataset, config.seed, purpose="validation", collate_fn=collate_fn)
+            for name, dataset in evaluated.items()
+        }
         self.plan = EpochPlan(
             len(train),
             batch_size=config.batch_size,
@@ -179,7 +180,7 @@ class Loop:
 
     def _evaluation_is_due(self) -> bool:
         """Whether this step is one after which to evaluate."""
-        if self.val is None:
+        if not self.evaluated:
             return False
         every = self.config.eval_every_steps or self.config.eval_every * self.plan.steps
         return self.step % every == 0 or self.step == self.n_steps or self._kept_epoch() is not None
@@ -195,13 +196,10 @@ class Loop:
         self._read_losses()
         line: dict[str, Any] = {"step": self.step, "epoch": self.epoch, "lr": lr, **self.losses.means()}
         if self._evaluation_is_due():
-            predictions = self._predict()
-            metrics = _measure(predictions, self.step)
-            line |= {f"val_{name}": value for name, value in metrics.items()}
-            self._compare(line, predictions)
-            self.latest = predictions
-            if (epoch := self._kept_epoch()) is not None:
-                self.folder.keep_predictions(predictions, f"epoch-{epoch}")
+            for name in self.evaluated:
+                line |= self._evaluate(name)
+            if self.latest is not None:
+                self._compare(line, self.latest)
         self.history.append(line)
         self.folder.append(line)
         self.accelerator.log({name: v for name, v in line.items() if name != "step"}, step=self.step)
@@ -209,18 +207,26 @@ class Loop:
             self.on_metrics(line)
         return line
 
-    def _predict(self) -> dict[str, Tensor]:
-        """Return logits and labels of the validation set, on every rank."""
-        if self.val is None:
-            raise RuntimeError("there is no validation set")
+    def _evaluate(self, name: str) -> dict[str, float]:
+        """Return the figures of a set under its name, and keep its predictions where that is due."""
+        predictions = self._predict(name)
+        if name == "val":
+            self.latest = predictions
+        if (epoch := self._kept_epoch()) is not None:
+            self.folder.keep_predictions(predictions, f"{'' if name == 'val' else f'{name}-'}epoch-{epoch}")
+        return {f"{name}_{figure}": value for figure, value in _measure(predictions, self.step).items()}
+
+    def _predict(self, name: str) -> dict[str, Tensor]:
+        """Return logits and labels of a set, on every rank."""
+        dataset = self.evaluated[name]
         if self.world > 1:
             for buffer in self.module.buffers():  # each rank has BatchNorm statistics of its own until the next step
                 dist.broadcast(buffer, src=0)
         self.model.eval()
-        self.val.forget_epoch()
-        bounds = [part(self.n_val, self.world, rank) for rank in range(self.world)]
+        dataset.forget_epoch()
+        bounds = [part(len(dataset), self.world, rank) for rank in range(self.world)]
         batches = evaluation_batches(
-            self.val,
+            dataset,
             range(*bounds[self.rank]),
             batch_size=self.config.evaluation_batch_size,
             num_workers=self.config.num_workers,
@@ -232,14 +238,14 @@ class Loop:
         self.train.forget_epoch()
         return {"logits": self._gather(torch.cat(logits), bounds), "labels": self._gather(torch.cat(labels), bounds)}
 
-    def _gather(self, own: Tensor, bounds: list[tuple[int, int]]) -> Tensor:
+    def _gather(self, rows: Tensor, bounds: list[tuple[int, int]]) -> Tensor:
         """Put the rows of all ranks together again."""
         if self.world == 1:
-            return own
+            return rows
         longest = max(stop - start for start, stop in bounds)
-        padded: Any = self.accelerator.pad_across_processes(own.to(self.accelerator.device))
+        padded: Any = self.accelerator.pad_across_processes(rows.to(self.accelerator.device))
         shares = self.accelerator.gather(padded).cpu().split(longest)
-        whole = torch.empty((self.n_val, *own.shape[1:]), dtype=own.dtype)
+        whole = torch.empty((bounds[-1][1], *rows.shape[1:]), dtype=rows.dtype)
         for (start, stop), share in zip(bounds, shares, strict=True):
             whole[start:stop] = share[: stop - start]
         return whole
@@ -336,7 +342,7 @@ class Loop:
         """Take the selected weights, and write the result; return it with their predictions."""
         if self.best is None:
             best = self.history[-1]
-            predictions = self.latest if self.latest is not None or self.val is None else self._predict()
+            predictions = self._predict("val") if self.latest is None and "val" in self.evaluated else self.latest
         else:
             best = self.best["metrics"]
             self.module.load_state_dict(self.best["model"])
