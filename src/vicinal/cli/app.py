@@ -14,6 +14,7 @@ from vicinal.cli.evaluate import evaluate
 from vicinal.cli.export import export
 from vicinal.cli.methods import methods
 from vicinal.cli.predict import predict
+from vicinal.cli.reproduce import reproduce
 from vicinal.cli.train import train
 
 __all__ = ["app"]
@@ -44,5 +45,5 @@ def _vicinal(
     pass
 
 
-for command in (train, predict, evaluate, calibrate, compare, audit, export, methods):
+for command in (train, predict, evaluate, calibrate, compare, audit, export, methods, reproduce):
     app.command()(command)

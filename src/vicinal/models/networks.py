@@ -40,23 +40,35 @@ def lenet(
     return LeNet(shape, n_classes, maps=maps, hidden=hidden, dropout=dropout)
 
 
-def preactresnet18(
-    shape: Sequence[int], n_classes: int, *, width: int | None = None, dropout: float = 0.0, final_norm: bool = False
-) -> nn.Module:
-    """Return PreAct ResNet-18 as in the implementation that Z18 names (Section 3.2); 16 maps wide up to 16 px."""
-    if width is None:
-        width = 16 if max(shape[1:]) <= 16 else 64
-    width = integer("width", width, low=1)
-    return PreActResNet(
-        n_classes,
-        blocks=(2, 2, 2, 2),
-        widths=(width, 2 * width, 4 * width, 8 * width),
-        stem_width=width,
-        in_channels=shape[0],
-        dropout=dropout,
-        final_norm=final_norm,
-        large=_is_large(shape),
-    )
+def preactresnet(blocks: Sequence[int]) -> Callable[..., nn.Module]:
+    """Return the function that builds a PreAct ResNet as in the implementation that Z18 names (Section 3.2).
+
+    It is 64 maps wide as there, and 16 on images up to 16 px.
+    """
+
+    def build(
+        shape: Sequence[int],
+        n_classes: int,
+        *,
+        width: int | None = None,
+        dropout: float = 0.0,
+        final_norm: bool = False,
+    ) -> nn.Module:
+        if width is None:
+            width = 16 if max(shape[1:]) <= 16 else 64
+        width = integer("width", width, low=1)
+        return PreActResNet(
+            n_classes,
+            blocks=blocks,
+            widths=(width, 2 * width, 4 * width, 8 * width),
+            stem_width=width,
+            in_channels=shape[0],
+            dropout=dropout,
+            final_norm=final_norm,
+            large=_is_large(shape),
+        )
+
+    return build
 
 
 def wideresnet28(shape: Sequence[int], n_classes: int, *, widen: int = 10, dropout: float = 0.0) -> nn.Module:
@@ -186,7 +198,8 @@ def shufflenetv2(shape: Sequence[int], n_classes: int, *, dropout: float = 0.0) 
 NETWORKS: dict[str, Callable[..., nn.Module]] = {
     "mlp": mlp,
     "lenet": lenet,
-    "preactresnet18": preactresnet18,
+    "preactresnet10": preactresnet((1, 1, 1, 1)),  # for small experiments
+    "preactresnet18": preactresnet((2, 2, 2, 2)),
     "wideresnet28-10": wideresnet28,
     "densenet-bc-190": densenet_bc_190,
     "resnet18": resnet("BasicBlock", (2, 2, 2, 2)),

@@ -1,0 +1,207 @@
+"""`vicinal reproduce`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from vicinal.cli.speaking import Speaker, kindly
+
+if TYPE_CHECKING:
+    from vicinal.recipes.results import Result
+    from vicinal.recipes.running import Plan
+    from vicinal.report import RecipePage
+
+__all__ = ["reproduce"]
+
+
+@kindly
+def reproduce(
+    recipes: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME…", help="Recipes, or `all`; without one, the list.")
+    ] = None,
+    scale: Annotated[
+        str,
+        typer.Option(metavar="cpu|night|paper", help="Minutes on two cores, a night there, or the paper's setting."),
+    ] = "cpu",
+    out: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Where results and runs go; by default reproduced/SCALE.")
+    ] = None,
+    seeds: Annotated[
+        str | None,
+        typer.Option(metavar="N|A-B", help="The first N seeds, or those from A to B, instead of the recipe's."),
+    ] = None,
+    only: Annotated[
+        list[str] | None, typer.Option(metavar="TEXT", help="Only rows whose name holds this; may be repeated.")
+    ] = None,
+    data_root: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Where data sets are; else the folder in VICINAL_DATA.")
+    ] = None,
+    workers: Annotated[int | None, typer.Option(help="Cells at a time: 2 here, on a cluster as many as fit.")] = None,
+    backend: Annotated[
+        str, typer.Option(metavar="loky|ray|dask", help="Where cells run: this machine, or a cluster.")
+    ] = "loky",
+    address: Annotated[str | None, typer.Option(help="Of the cluster: auto, or HOST:PORT.")] = None,
+    threads: Annotated[int, typer.Option(help="Threads of each cell.")] = 1,
+    gpus: Annotated[float, typer.Option(help="GPUs that a cell takes on a Ray cluster.")] = 0.0,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="List the cells and what they cost; run nothing.")] = False,
+    pages: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Write the evidence into these docs, from the results folder beside them."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line, for machines.")] = False,
+) -> None:
+    """Run tables and figures of the papers again, beside the papers' numbers, with a verdict on every claim.
+
+    What is done is kept: the same command again finishes what is missing.
+    """
+    from vicinal.recipes import running
+    from vicinal.runs.jobs import Pool
+
+    speaker = Speaker(as_json=as_json)
+    if pages is not None:
+        return _write_pages(pages, speaker)
+    if not recipes:
+        return _list(speaker)
+    if data_root is not None:
+        os.environ["VICINAL_DATA"] = str(data_root.expanduser().resolve())
+    plans = _plans(recipes, scale, out or Path("reproduced") / scale, _seeds(seeds), only or ())
+    if dry_run:
+        return _dry(plans, speaker)
+    running.check_data(plans)
+    here = backend == "loky" and workers is None
+    pool = Pool(workers=2 if here else workers, backend=backend, address=address, threads=threads, gpus=gpus)
+    clock = running.Clock(sum(wanted.left for wanted in plans))
+    failed = False
+    for wanted in plans:
+        result = running.reproduce(wanted, pool, progress=not as_json, clock=clock, on_job=speaker.note)
+        failed |= bool(result.failures)
+        _show(wanted, result, speaker)
+    if failed:
+        raise typer.Exit(1)
+
+
+def _plans(
+    recipes: Sequence[str], scale: str, out: Path, seeds: Sequence[int] | None, only: Sequence[str]
+) -> list[Plan]:
+    from vicinal._checks import choice
+    from vicinal.recipes import SCALES, get, names, running
+
+    choice("scale", scale, SCALES)
+    asked = names() if "all" in recipes else tuple(dict.fromkeys(recipes))
+    return [running.plan(name, get(name), scale, out, seeds=seeds, only=only) for name in asked]
+
+
+def _list(speaker: Speaker) -> None:
+    from vicinal.recipes import get, names
+
+    rows = []
+    for name in names():
+        recipe = get(name)
+        minutes = {scale: at.minutes for scale, at in recipe.scales.items()}
+        speaker.event("recipe", {"name": name, "paper": recipe.paper, "place": recipe.place, "title": recipe.title,
+                                 "minutes": minutes})  # fmt: skip
+        rows.append([name, f"{recipe.paper} {recipe.place}", recipe.title, f"{minutes['cpu']:g}", _so_far(name)])
+    title = "Recipes (vicinal reproduce NAME runs one; minutes on two cores)"
+    speaker.table(title, ["", "where", "what it shows", "minutes", "verdicts so far"], rows, figures=False)
+
+
+def _so_far(name: str) -> str:
+    """Return the verdicts of results in this folder, the committed ones first."""
+    from collections import Counter
+
+    from vicinal.recipes import Result
+
+    for folder in (Path("results/cpu"), Path("reproduced/cpu")):
+        if (path := folder / f"{name}.json").exists():
+            counts = Counter(one.verdict for one in Result.read(path).verdicts)
+            return ", ".join(f"{n} {verdict}" for verdict, n in counts.items())
+    return ""
+
+
+def _dry(plans: Sequence[Plan], speaker: Speaker) -> None:
+    from vicinal.recipes import get
+
+    for wanted in plans:
+        minutes = get(wanted.name).scales[wanted.scale].minutes
+        done = len(wanted.cells) - sum(job.result() is None for job in wanted.cells.values())
+        speaker.event("plan", {"recipe": wanted.name, "scale": wanted.scale, "cells": list(wanted.cells),
+                               "trainings": list(wanted.trainings), "done": done, "minutes": minutes})  # fmt: skip
+        speaker.say(
+            f"{wanted.name} at {wanted.scale} scale: {len(wanted.cells)} cells ({done} done), "
+            f"{len(wanted.trainings)} trainings, about {minutes:g} minutes in all"
+        )
+        for job in wanted.cells.values():
+            speaker.say(f"  {job.cell.name}, seed {job.cell.seed}")
+
+
+def _show(wanted: Plan, result: Result, speaker: Speaker) -> None:
+    from vicinal.recipes import pages
+    from vicinal.report import write_recipe
+
+    report = write_recipe(_page(wanted, result), wanted.out / "runs" / f"{wanted.name}.html")
+    path = wanted.out / f"{wanted.name}.json"
+    fields: dict[str, Any] = {**result.to_dict(), "file": str(path), "report": str(report)}
+    speaker.event("result", fields)
+    speaker.say(f"{wanted.name}: {wanted.recipe.title} ({wanted.recipe.paper} {wanted.recipe.place})")
+    if wanted.recipe.published:
+        speaker.markdown(f"The paper:\n\n{pages.published_table(wanted.recipe)}")
+    speaker.markdown(f"Here:\n\n{pages.table(wanted.recipe, result)}\n\nClaims:\n\n{pages.claims_table(result)}")
+    for key, error in result.failures.items():
+        speaker.note(f"{key} failed: {error}")
+    speaker.say(f"result: {path}\nreport: {report}")
+
+
+def _page(wanted: Plan, result: Result) -> RecipePage:
+    """Return what the report shows."""
+    from collections import Counter
+
+    from vicinal.recipes import PAPERS, pages
+    from vicinal.report import RecipePage, Rows
+
+    recipe = wanted.recipe
+    counts = Counter(one.verdict for one in result.verdicts)
+    seeds = f"{len(result.seeds)} seed{'s' * (len(result.seeds) > 1)}"
+    return RecipePage(
+        name=wanted.name,
+        title=recipe.title,
+        source=f"{PAPERS[recipe.paper]}, {recipe.place}",
+        sizes=f"{wanted.scale} scale, {len(result.cells)} cells, {seeds}",
+        summary=[f"Of {len(result.verdicts)} claims: {', '.join(f'{n} {v}' for v, n in counts.items())}."],
+        reading=recipe.reading,
+        published=Rows(*pages.published_rows(recipe)) if recipe.published else None,
+        figures=Rows(*pages.figure_rows(recipe, result)),
+        claims=pages.claim_rows(result),
+        picture=None if recipe.draw is None else pages.figure_png(recipe, result),
+        failures=result.failures,
+        command=f"vicinal reproduce {wanted.name} --scale {wanted.scale}",
+        provenance=tuple(result.versions.items()),
+    )
+
+
+def _write_pages(docs: Path, speaker: Speaker) -> None:
+    from vicinal.recipes import pages
+
+    results = docs.resolve().parent / "results"
+    if not results.is_dir():
+        raise FileNotFoundError(f"there are no results at {str(results)!r}: run recipes with --out results/cpu first")
+    written = pages.write(results, docs)
+    speaker.event("pages", {"files": [str(path) for path in written]})
+    speaker.say(f"{len(written)} files written below {docs}")
+
+
+def _seeds(text: str | None) -> Sequence[int] | None:
+    """Return `5` as the first five seeds and `10-14` as those from 10 to 14."""
+    if text is None:
+        return None
+    first, dash, last = text.partition("-")
+    if not (first.isdecimal() and (last.isdecimal() if dash else True)):
+        raise typer.BadParameter(f"must be a number such as 5, or a range such as 10-14, got {text!r}")
+    found = range(int(first), int(last) + 1) if dash else range(int(first))
+    if not found:
+        raise typer.BadParameter(f"must name at least one seed, got {text!r}")
+    return found

@@ -1,0 +1,216 @@
+"""What a recipe is: one table or figure of a paper, written down so that it can be run at three scales.
+
+A recipe reads like the table it reproduces: data, networks, methods as expressions, the paper's numbers, the claims.
+Its cells (data × network × method × seed) are independent; what is measured of a cell is a plain function of its
+trainings, the scale's settings and the seed. All scales run the same code.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from vicinal.recipes.claims import AtLeast, Claim, Key
+from vicinal.runs import Experiment
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from vicinal.recipes.results import Result
+    from vicinal.recipes.trained import Trained
+
+__all__ = ["PAPERS", "SCALES", "Cell", "Data", "Measure", "Method", "Network", "Recipe", "Scale", "experiment", "methods"]
+
+SCALES = ("cpu", "night", "paper")
+
+PAPERS = {
+    "Z18": "mixup: Beyond Empirical Risk Minimization (Zhang, Cisse, Dauphin & Lopez-Paz 2018)",
+    "T19": "On Mixup Training (Thulasidasan, Chennupati, Bilmes, Bhattacharya & Michalak 2019)",
+    "L22": "Logit Mixing Training for More Reliable and Accurate Prediction (Bang et al. 2022)",
+    "P22": "On the Calibration of Pre-trained Language Models using Mixup (Park & Caragea 2022)",
+    "W21": "MixUp Training for the Transformer Architecture (Zhang & Vaidya 2021)",
+}
+
+#: From trained models, settings and a seed to figures (numbers, or estimates with an interval over samples) and curves
+#: (lists). It lives in a module, so that any process can find it.
+Measure: TypeAlias = "Callable[[Sequence[Trained], Mapping[str, Any], int], Mapping[str, Any]]"
+
+
+@dataclass(frozen=True)
+class Data:
+    """A data set of a recipe.
+
+    Parameters
+    ----------
+    source
+        What `vicinal.data.load` takes. For users it is a name of torchvision, scikit-learn or Hugging Face.
+    options
+        Of `vicinal.data.load`. Its seed is the cell's: every seed draws splits and subsets of its own.
+    corrupt
+        The share of training labels drawn anew.
+    where
+        Where to get the data and in which form, if `vicinal.data.load` does not know them by name.
+    """
+
+    source: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    corrupt: float = 0.0
+    where: str = ""
+
+
+@dataclass(frozen=True)
+class Network:
+    """A network by name, with its options, and what its training changes."""
+
+    name: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    training: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Method:
+    """An objective as an expression, and what else the method changes: the network's options, the training."""
+
+    expression: str
+    network: Mapping[str, Any] = field(default_factory=dict)
+    training: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scale:
+    """What a recipe is at one scale.
+
+    Parameters
+    ----------
+    seeds
+        Of weights, order, mixing, and of splits and subsets.
+    minutes
+        How long it takes: at `cpu` and `night` on two cores as two one-thread processes, at `paper` on one GPU.
+    data, networks
+        By the names that rows have.
+    training
+        Fields of `FitConfig` that differ from the usual ones for the kind of data.
+    settings
+        Of what is measured.
+    about
+        What differs from the paper.
+    """
+
+    seeds: Sequence[int]
+    minutes: float
+    data: Mapping[str, Data] = field(default_factory=dict)
+    networks: Mapping[str, Network] = field(default_factory=dict)
+    training: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    about: str = ""
+
+    def pairs(self) -> Iterator[tuple[str, str]]:
+        """Yield every data set with every network."""
+        return itertools.product(self.data, self.networks)
+
+
+@dataclass(frozen=True, eq=False)
+class Cell:
+    """One row of a recipe with one seed."""
+
+    key: Key
+    seed: int
+    measure: Measure
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    trainings: tuple[Experiment, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The row."""
+        return " · ".join(self.key)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Recipe:
+    """A table or figure of a paper.
+
+    Parameters
+    ----------
+    paper, place, title
+        Where it stands and what it shows.
+    scales
+        `cpu`, `night` and `paper`.
+    measure
+        What is measured of each cell.
+    methods
+        By the names that rows have: for all data, or a function of the data's name.
+    claims
+        What the paper says, for the data and networks of a scale.
+    columns
+        The figures of the printed table, by their titles there; `%` in a title means a share times 100.
+    published
+        The paper's numbers: a row's name, then figures by name, as printed there.
+    draw
+        Draws the figure from a result.
+    trainings
+        Of a cell, if it needs others than its own row's: a function of the row's experiment, which comes first.
+    cells
+        Rows of a scale as (key, settings) that are no trainings; they follow those that are.
+    reading
+        How the paper was read where it leaves something open; slips of the paper.
+    pilot
+        What was looked at, on which seeds, before the settings were fixed.
+    findings
+        What examines a verdict that contradicts the paper.
+    """
+
+    paper: str
+    place: str
+    title: str
+    scales: Mapping[str, Scale]
+    measure: Measure
+    claims: Callable[[Scale], Iterable[Claim | AtLeast]]
+    columns: Mapping[str, str]
+    methods: Mapping[str, Method] | Callable[[str], Mapping[str, Method]] = field(default_factory=dict)
+    published: Mapping[str, Mapping[str, float | str]] = field(default_factory=dict)
+    draw: Callable[[Result], Figure] | None = None
+    trainings: Callable[[Experiment], tuple[Experiment, ...]] | None = None
+    cells: Callable[[Scale], Iterable[tuple[Key, Mapping[str, Any]]]] | None = None
+    reading: Sequence[str] = ()
+    pilot: str = ""
+    findings: Sequence[str] = ()
+
+    def rows(self, scale: str, seeds: Sequence[int] | None = None) -> list[Cell]:
+        """Return the cells of a scale, seed by seed: half of them then say something of every row."""
+        at = self.scales[scale]
+        return [cell for seed in (at.seeds if seeds is None else seeds) for cell in self._of_seed(at, seed)]
+
+    def _of_seed(self, at: Scale, seed: int) -> Iterator[Cell]:
+        for data, network in at.pairs():
+            for name, method in self.methods_of(data).items():
+                one = experiment(at, data, network, method, seed)
+                trainings = (one,) if self.trainings is None else self.trainings(one)
+                yield Cell((data, network, name), seed, self.measure, dict(at.settings), trainings)
+        for key, settings in () if self.cells is None else self.cells(at):
+            yield Cell(key, seed, self.measure, {**at.settings, **settings})
+
+    def methods_of(self, data: str) -> Mapping[str, Method]:
+        """Return the methods that are trained on a data set."""
+        return self.methods(data) if callable(self.methods) else self.methods
+
+
+def experiment(at: Scale, data: str, network: str, method: Method, seed: int) -> Experiment:
+    """Return the training of a row."""
+    of, net = at.data[data], at.networks[network]
+    return Experiment(
+        source=of.source,
+        method=method.expression,
+        data={**of.options, "seed": seed},
+        model=net.name,
+        model_options={**net.options, **method.network},
+        training={"trackers": [], **at.training, **net.training, **method.training},
+        corrupt=of.corrupt,
+        seed=seed,
+    )
+
+
+def methods(*expressions: str) -> dict[str, Method]:
+    """Return methods by their expressions."""
+    return {expression: Method(expression) for expression in expressions}

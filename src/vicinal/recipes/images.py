@@ -1,0 +1,168 @@
+"""What the small image recipes share at `cpu` and `night` scale, so that their trainings are shared too.
+
+The cell: a PreAct ResNet with one block a stage and 8 channels (78,000 weights), 1,000 images (CIFAR-100: 2,000) without
+augmentation, 20 epochs of SGD in batches of 64; sized so that a recipe of fifty cells takes ten minutes on two cores. Small as it is, plain training learns its training set by heart there and is
+over-confident on the test set, which is what the papers' claims are about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from vicinal.recipes.base import Data, Network, Scale
+from vicinal.recipes.trained import Trained, figures_of
+
+__all__ = [
+    "ABOUT",
+    "CIFAR",
+    "IMAGENET",
+    "NIGHT",
+    "NIGHT_ABOUT",
+    "NIGHT_TRAINING",
+    "PILOT",
+    "PREACT",
+    "T19_NETWORKS",
+    "T19_TRAINING",
+    "TINY",
+    "TRAINING",
+    "imagenet",
+    "last_epoch",
+    "scales",
+    "selected",
+    "small",
+    "whole",
+]
+
+#: PreAct ResNet-10 of width 8, as published in everything else.
+TINY = {"PreAct ResNet-10": Network("preactresnet10", {"width": 8, "final_norm": False})}
+NIGHT = {"PreAct ResNet-18": Network("preactresnet18", {"width": 16, "final_norm": False})}
+PREACT = {"PreAct ResNet-18": Network("preactresnet18", {"final_norm": False})}
+
+TRAINING: Mapping[str, Any] = {
+    "epochs": 20,
+    "batch_size": 64,
+    "eval_batch_size": 256,
+    "optimizer": "sgd",
+    "lr": 0.05,
+    "nesterov": True,
+    "weight_decay": 5e-4,
+    "schedule": "cosine",
+    "select": "accuracy",
+    "eval_every": 2,
+    "keep_predictions_at": [1, 5, 10, 20],
+}
+NIGHT_TRAINING: Mapping[str, Any] = {**TRAINING, "epochs": 60, "keep_predictions_at": [1, 5, 20, 60]}
+
+#: Z18 Section 3.2: 200 epochs from 0.1, divided by 10 after 100 and 150, batches of 128, weight decay 1e-4.
+CIFAR: Mapping[str, Any] = {
+    "epochs": 200,
+    "batch_size": 128,
+    "optimizer": "sgd",
+    "lr": 0.1,
+    "schedule": "milestones",
+    "milestones": [100, 150],
+    "factor": 0.1,
+    "weight_decay": 1e-4,
+    "select": "accuracy",
+}
+
+#: T19 Section 3.1: 200 epochs of Nesterov from 0.1, halved at 2, 60, 120 and 160, weight decay 5e-4.
+T19_TRAINING: Mapping[str, Any] = {
+    "epochs": 200,
+    "batch_size": 128,
+    "optimizer": "sgd",
+    "lr": 0.1,
+    "nesterov": True,
+    "schedule": "milestones",
+    "milestones": [2, 60, 120, 160],
+    "factor": 0.5,
+    "weight_decay": 5e-4,
+    "select": "accuracy",
+}
+T19_NETWORKS = {"VGG-16": Network("vgg16"), "ResNet-34": Network("resnet34")}
+
+IMAGENET = "a folder imagenet with train/ and val/ of class folders, as torchvision's ImageNet has them"
+
+
+def imagenet(epochs: int) -> dict[str, Any]:
+    """Return Z18 Section 3.1: batches of 1,024, warm-up to 0.4 in 5 epochs, divided by 10 at 30/60/80 of 90 epochs."""
+    milestones = [30, 60, 80] if epochs == 90 else [60, 120, 180]
+    return {
+        "epochs": epochs,
+        "batch_size": 1024,
+        "optimizer": "sgd",
+        "lr": 0.4,
+        "nesterov": True,
+        "weight_decay": 1e-4,
+        "warmup_epochs": 5,
+        "schedule": "milestones",
+        "milestones": milestones,
+        "select": "last",
+    }
+
+
+#: What was looked at before the sizes and rates were fixed.
+PILOT = "PILOT"
+
+NIGHT_ABOUT = "Four times the images, PreAct ResNet-18 of width 16, 60 epochs; else as at cpu scale."
+ABOUT = (
+    "1,000 training images (CIFAR-100: 2,000; others for every seed) without augmentation, PreAct ResNet-10 of width 8, 20 epochs of SGD "
+    "(0.05, cosine, weight decay 5e-4, batches of 64)"
+)
+
+
+#: Printed names; training and validation images at cpu scale.
+_SETS = {"cifar10": ("CIFAR-10", 1000, 500), "cifar100": ("CIFAR-100", 2000, 1000), "fashion-mnist": ("Fashion-MNIST", 1000, 500)}
+
+
+def small(*sources: str, factor: int = 1) -> dict[str, Data]:
+    """Return subsets of data sets, by their printed names; a factor makes them larger."""
+    found = {}
+    for source in sources:
+        printed, train_size, val = _SETS[source]
+        found[printed] = Data(source, {"train_size": factor * train_size, "val": val, "augment": "none"})
+    return found
+
+
+def whole(*sources: str, val: float | int = 5000) -> dict[str, Data]:
+    """Return data sets as published, with the standard augmentation."""
+    return {_SETS[source][0]: Data(source, {"val": val}) for source in sources}
+
+
+def scales(
+    *sources: str,
+    seeds: int,
+    minutes: tuple[float, float, float],
+    paper: Mapping[str, Network],
+    paper_data: Sequence[str] | None = None,
+    paper_training: Mapping[str, Any] = CIFAR,
+    settings: Mapping[str, Any] | None = None,
+) -> dict[str, Scale]:
+    """Return the scales of a recipe on small images: the common cell, a larger one, and the paper's own setting."""
+    common = {"settings": dict(settings or {})}
+    return {
+        "cpu": Scale(
+            seeds=range(seeds), minutes=minutes[0], data=small(*sources), networks=TINY, training=TRAINING,
+            about=ABOUT, **common,
+        ),
+        "night": Scale(
+            seeds=range(seeds), minutes=minutes[1], data=small(*sources, factor=4), networks=NIGHT,
+            training=NIGHT_TRAINING, about=NIGHT_ABOUT, **common,
+        ),
+        "paper": Scale(
+            seeds=range(seeds), minutes=minutes[2], data=whole(*(paper_data or sources)), networks=paper,
+            training=paper_training, about="The paper's own setting.", **common,
+        ),
+    }  # fmt: skip
+
+
+def selected(trained: Sequence[Trained], settings: Mapping[str, Any], seed: int) -> dict[str, Any]:
+    """Measure the epoch with the best validation accuracy on the test set (T19 Section 3.1)."""
+    return {**figures_of(trained[0].test(n_bins=settings.get("n_bins", 15)))}
+
+
+def last_epoch(trained: Sequence[Trained], settings: Mapping[str, Any], seed: int) -> dict[str, Any]:
+    """Measure the last epoch on the test set, and the validation error of every epoch."""
+    found = figures_of(trained[0].test_of_last(n_bins=settings.get("n_bins", 15)))
+    return {**found, "course": [1 - line["val_accuracy"] for line in trained[0].history if "val_accuracy" in line]}

@@ -1,0 +1,323 @@
+"""The evidence: a scoreboard of all claims and a page for each recipe, written from the result files alone.
+
+    docs/evidence.md              every claim, the paper's effect, ours with its interval, the verdict
+    docs/evidence/z18-tab2.md     a recipe: how it was run, its table beside the paper's, its figure, its claims
+    docs/evidence/z18-tab2.png
+
+`vicinal reproduce --pages docs` writes them; `stale` says which are out of date.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from vicinal._checks import require
+from vicinal._files import replacing
+from vicinal.metrics import Estimate
+from vicinal.recipes import PAPERS, SCALES, Recipe, Result, get, names
+from vicinal.recipes.claims import CANNOT_TELL, HOLDS, HOLDS_NOT, NOT_TESTED, Judged
+
+__all__ = [
+    "claim_rows",
+    "claims_table",
+    "figure_png",
+    "figure_rows",
+    "page",
+    "published_rows",
+    "published_table",
+    "results_in",
+    "scoreboard",
+    "stale",
+    "table",
+    "write",
+]
+
+_DIGEST = "vicinal result"
+_VERDICTS = (HOLDS, HOLDS_NOT, CANNOT_TELL, NOT_TESTED)
+
+
+def results_in(folder: Path) -> dict[tuple[str, str], Result]:
+    """Return the results of a folder of scales, by recipe and scale, in the order of the recipes."""
+    found = {}
+    for name in names():
+        for scale in SCALES:
+            path = folder / scale / f"{name}.json"
+            if path.exists():
+                found[name, scale] = Result.read(path)
+    return found
+
+
+def write(results: Path, docs: Path) -> list[Path]:
+    """Write all pages from the results in a folder; return what was written."""
+    found = results_in(results)
+    (docs / "evidence").mkdir(parents=True, exist_ok=True)
+    texts = _texts(found)
+    for name, text in texts.items():
+        with replacing(docs / name) as temporary:
+            temporary.write_text(text, encoding="utf-8")
+    pictures = []
+    for (name, scale), result in found.items():
+        path = docs / "evidence" / _picture(name, scale)
+        if get(name).draw is not None and _digest_in(path) != digest(result):
+            path.write_bytes(figure_png(get(name), result))
+            pictures.append(path)
+    return [*(docs / name for name in texts), *pictures]
+
+
+def stale(results: Path, docs: Path) -> list[str]:
+    """Return which pages are not what the results say."""
+    found = results_in(results)
+    texts = _texts(found)
+    wrong = [
+        name
+        for name, text in texts.items()
+        if not (docs / name).exists() or (docs / name).read_text(encoding="utf-8") != text
+    ]
+    pictures = {f"evidence/{_picture(name, scale)}": result for (name, scale), result in found.items()}
+    wrong += [name for name, result in pictures.items() if _digest_in(docs / name) != digest(result)]
+    kept = {*texts, *pictures}
+    there = [f"evidence/{path.name}" for path in (docs / "evidence").glob("*.*")]
+    return sorted({*wrong, *(name for name in there if name not in kept)})
+
+
+def digest(result: Result) -> str:
+    """Return what tells a result from another, for the pictures that were drawn of it."""
+    return hashlib.sha256(repr(result.to_dict()).encode()).hexdigest()[:16]
+
+
+def figure_png(recipe: Recipe, result: Result) -> bytes:
+    """Return the figure of a recipe, marked with the result it shows."""
+    if recipe.draw is None:
+        raise ValueError("this recipe has no figure")
+    with require("matplotlib", "train").rc_context({"font.size": 9}):
+        file = io.BytesIO()
+        recipe.draw(result).savefig(file, format="png", dpi=90, metadata={_DIGEST: digest(result), "Software": None})
+    return file.getvalue()
+
+
+def _digest_in(path: Path) -> str | None:
+    if not path.exists():
+        return None
+    with require("PIL.Image", "train").open(path) as image:
+        return str(image.text.get(_DIGEST))
+
+
+def _picture(name: str, scale: str) -> str:
+    return f"{name}.png" if scale == "cpu" else f"{name}-{scale}.png"
+
+
+def _texts(found: Mapping[tuple[str, str], Result]) -> dict[str, str]:
+    texts = {"evidence.md": scoreboard(found)}
+    for name in names():
+        texts[f"evidence/{name}.md"] = page(
+            name, {scale: found[name, scale] for scale in SCALES if (name, scale) in found}
+        )
+    return texts
+
+
+# The scoreboard
+
+
+def scoreboard(found: Mapping[tuple[str, str], Result]) -> str:
+    """Return docs/evidence.md."""
+    lines = [
+        "# Evidence",
+        "",
+        "Tables and figures of the papers, run again with `vicinal reproduce`. Every claim is a contrast of figures, "
+        "paired over seeds, positive where the paper is right; intervals are 95 % t intervals, verdicts are corrected "
+        "for the number of claims of a recipe (Holm). A claim about calibration is tested only where the baseline is "
+        "over-confident. This file is written by `vicinal reproduce --pages docs` from `results/`.",
+        "",
+        "## Scoreboard",
+        "",
+    ]
+    verdicts = [(name, scale, one) for (name, scale), result in found.items() for one in result.verdicts]
+    lines += _agreement(verdicts)
+    heads = ["recipe", "claim", "paper", "here", "verdict"]
+    rows = [
+        [f"[{name}](evidence/{name}.md)" + ("" if scale == "cpu" else f" ({scale})"), one.claim, paper_effect(one), effect(one), f"**{one.verdict}**"]
+        for name, scale, one in verdicts
+    ]  # fmt: skip
+    lines += [markdown(heads, rows), ""]
+    lines += ["## Recipes", ""]
+    rows = []
+    for name in names():
+        recipe = get(name)
+        counts = Counter(one.verdict for key, _, one in verdicts if key == name)
+        said = ", ".join(f"{counts[v]} {v}" for v in _VERDICTS if counts[v]) or "not run yet"
+        minutes = recipe.scales["cpu"].minutes
+        rows.append([f"[{name}](evidence/{name}.md)", recipe.paper, recipe.place, recipe.title, f"{minutes:g}", said])
+    lines += [markdown(["recipe", "paper", "place", "what it shows", "minutes (cpu)", "verdicts"], rows), ""]
+    return "\n".join(lines)
+
+
+def _agreement(verdicts: Sequence[tuple[str, str, Judged]]) -> list[str]:
+    rows = []
+    for paper, title in PAPERS.items():
+        of = Counter(one.verdict for name, _, one in verdicts if name.startswith(paper.lower()))
+        if of.total():
+            rows.append([paper, title, *(str(of[v]) for v in _VERDICTS), str(of.total())])
+    if not rows:
+        return ["Nothing has been run yet.", ""]
+    every = Counter(one.verdict for _, _, one in verdicts)
+    decided = every[HOLDS] + every[HOLDS_NOT]
+    said = f"Of {every.total()} claims {decided} are decided, and {every[HOLDS]} of these agree with the papers."
+    return [said, "", markdown(["", "paper", *_VERDICTS, "claims"], rows), ""]
+
+
+# A recipe
+
+
+def page(name: str, results: Mapping[str, Result]) -> str:
+    """Return the page of a recipe, with the results of the scales it was run at."""
+    recipe = get(name)
+    lines = [f"# {name}: {recipe.title}", "", f"{PAPERS[recipe.paper]}, {recipe.place}.", ""]
+    for text in recipe.reading:
+        lines += [text, ""]
+    if recipe.published:
+        lines += ["## The paper's numbers", "", published_table(recipe), ""]
+    if not results:
+        lines += ["## Not run yet", "", f"At cpu scale it takes about {recipe.scales['cpu'].minutes:g} minutes.", ""]
+    for scale, result in results.items():
+        lines += _ran(name, recipe, scale, result)
+    for text in recipe.findings:
+        lines += [text, ""]
+    if recipe.pilot:
+        lines += ["## Pilot", "", recipe.pilot, ""]
+    lines += ["## Run it", "", "```bash", f"vicinal reproduce {name}"]
+    lines += [f"vicinal reproduce {name} --scale {scale}" for scale in SCALES[1:]]
+    lines += ["```", ""]
+    lines += [_scale_line(recipe, scale) for scale in SCALES]
+    return "\n".join([*lines, ""])
+
+
+def _scale_line(recipe: Recipe, scale: str) -> str:
+    at = recipe.scales[scale]
+    minutes = f"{at.minutes:g} minutes" if at.minutes < 90 else f"{at.minutes / 60:.0f} hours"
+    where = "a GPU" if scale == "paper" else "two cores"
+    data = ", ".join(at.data)
+    of = f"{data}: " if data else ""
+    about = f" {at.about}" if at.about else ""
+    return f"- `{scale}`: {of}{len(at.seeds)} seed{'s' * (len(at.seeds) > 1)}, about {minutes} on {where}.{about}"
+
+
+def _ran(name: str, recipe: Recipe, scale: str, result: Result) -> Iterator[str]:
+    yield from (f"## Here ({scale} scale)", "")
+    seeds = f"{len(result.seeds)} seed{'s' * (len(result.seeds) > 1)}"
+    yield from (f"{seeds}; {len(result.cells)} cells, {result.seconds / 60:.0f} core-minutes.", "")
+    yield from (table(recipe, result), "")
+    if recipe.draw is not None:
+        yield from (f"![{recipe.title}]({_picture(name, scale)})", "")
+    yield from ("### Claims", "", claims_table(result), "")
+    if result.failures:
+        yield from (f"{len(result.failures)} cells failed: {', '.join(result.failures)}.", "")
+    yield from ("Versions: " + ", ".join(f"{key} {value}" for key, value in result.versions.items()) + ".", "")
+
+
+def table(recipe: Recipe, result: Result) -> str:
+    """Return the figures of every row: mean over seeds and its 95 % interval."""
+    return markdown(*figure_rows(recipe, result))
+
+
+def figure_rows(recipe: Recipe, result: Result) -> tuple[list[str], list[list[str]]]:
+    """Return titles and rows of the table of figures."""
+    rows = []
+    for key in result.keys:
+        estimates = [result.estimate(key, name) for name in recipe.columns]
+        cells = [_shown(e, title) for e, title in zip(estimates, recipe.columns.values(), strict=True)]
+        rows.append([" · ".join(key), *cells])
+    return ["", *recipe.columns.values()], rows
+
+
+def published_table(recipe: Recipe) -> str:
+    """Return the paper's numbers as printed there."""
+    return markdown(*published_rows(recipe))
+
+
+def published_rows(recipe: Recipe) -> tuple[list[str], list[list[str]]]:
+    """Return titles and rows of the paper's numbers."""
+    heads = list(dict.fromkeys(name for row in recipe.published.values() for name in row))
+    rows = [[name, *(_plain(row.get(head, "")) for head in heads)] for name, row in recipe.published.items()]
+    return ["", *heads], rows
+
+
+def claims_table(result: Result) -> str:
+    """Return the claims of a result with their verdicts."""
+    rows = [
+        [
+            one["claim"],
+            one["paper"],
+            one["here"],
+            one["p"],
+            f"**{one['verdict']}**{one['reason'] and ': ' + one['reason']}",
+        ]
+        for one in claim_rows(result)
+    ]
+    return markdown(["claim", "paper", "here", "p (Holm)", "verdict"], rows)
+
+
+def claim_rows(result: Result) -> list[dict[str, str]]:
+    """Return the claims of a result in words."""
+    return [
+        {
+            "claim": one.claim,
+            "paper": paper_effect(one),
+            "here": effect(one),
+            "p": "" if one.p is None else _p(one.p),
+            "verdict": one.verdict,
+            "reason": one.reason,
+        }
+        for one in result.verdicts
+    ]
+
+
+def effect(one: Judged) -> str:
+    """Return the effect of a claim with its interval."""
+    if one.effect is None or one.low is None or one.high is None:
+        return "–"
+    if one.unit == "sets":
+        return f"{one.effect:g} (surely {one.low:g}, at most {one.high:g})"
+    factor, digits = (100, 2) if one.unit == "points" else (1, 3)
+    ends = f"[{_signed(factor * one.low, digits)}, {_signed(factor * one.high, digits)}]"
+    margin = f"; margin {factor * one.margin:g}" if one.margin else ""
+    return f"{_signed(factor * one.effect, digits)} {one.unit} {ends}{margin}".replace("  ", " ")
+
+
+def paper_effect(one: Judged) -> str:
+    """Return the paper's effect, where it gives a number."""
+    if one.paper is None:
+        return "–"
+    if one.unit == "sets":
+        return f"{one.paper:g}"
+    return f"{_signed(100 * one.paper if one.unit == 'points' else one.paper, 1 if one.unit == 'points' else 3)} {one.unit}"
+
+
+def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a Markdown table."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |" for line in lines)
+
+
+def _shown(estimate: Estimate | None, title: str) -> str:
+    if estimate is None:
+        return ""
+    factor, digits = (100, 2) if "%" in title else (1, 3)
+    half = factor * (estimate.high - estimate.low) / 2
+    return f"{factor * estimate.value:.{digits}f}" + (f" ± {half:.{digits}f}" if half else "")
+
+
+def _signed(value: float, digits: int) -> str:
+    return f"{value:+.{digits}f}".replace("-", "−")
+
+
+def _plain(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, (int, float)) else str(value)
+
+
+def _p(value: float) -> str:
+    return "< 0.001" if value < 0.001 else f"{value:.3f}"

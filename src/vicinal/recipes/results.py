@@ -1,0 +1,190 @@
+"""What a recipe led to, as a small JSON file: settings, the figures of every cell and seed, versions, verdicts."""
+
+from __future__ import annotations
+
+import json
+import math
+import platform
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.special import stdtrit
+
+from vicinal._files import FORMAT, read_json, replacing
+from vicinal.metrics import Estimate
+from vicinal.recipes.claims import AtLeast, Claim, Judged, Key, judge
+
+__all__ = ["CellRecord", "Result", "over_seeds", "packed", "versions"]
+
+
+@dataclass(frozen=True)
+class CellRecord:
+    """What was measured of a cell."""
+
+    key: Key
+    seed: int
+    seconds: float
+    """Of training and measuring, one thread."""
+    figures: Mapping[str, Estimate]
+    curves: Mapping[str, list[Any]] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON: a figure is a number, or value, low and high."""
+        figures = {
+            name: e.value if e.low == e.value == e.high else [e.value, e.low, e.high]
+            for name, e in self.figures.items()
+        }
+        record = {"key": list(self.key), "seed": self.seed, "seconds": round(self.seconds, 1), "figures": figures}
+        return record | ({"curves": dict(self.curves)} if self.curves else {})
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> CellRecord:
+        """Return what `to_dict` recorded."""
+        figures = {
+            name: Estimate(*value) if isinstance(value, list) else Estimate(value, value, value)
+            for name, value in record["figures"].items()
+        }
+        return cls(tuple(record["key"]), record["seed"], record["seconds"], figures, record.get("curves", {}))
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a recipe led to at a scale."""
+
+    recipe: str
+    scale: str
+    seeds: tuple[int, ...]
+    settings: Mapping[str, Any]
+    cells: Sequence[CellRecord]
+    verdicts: Sequence[Judged]
+    versions: Mapping[str, str]
+    failures: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def keys(self) -> list[Key]:
+        """The rows, in order."""
+        return list(dict.fromkeys(cell.key for cell in self.cells))
+
+    def values(self, key: Key, name: str) -> list[float]:
+        """Return a figure of a row, seed by seed."""
+        return [cell.figures[name].value for cell in self.of(key) if name in cell.figures]
+
+    def of(self, key: Key) -> list[CellRecord]:
+        """Return the cells of a row."""
+        return [cell for cell in self.cells if cell.key == key]
+
+    def estimate(self, key: Key, name: str) -> Estimate | None:
+        """Return the mean over seeds with its 95 % t interval; of one run, its interval over samples."""
+        found = [cell.figures[name] for cell in self.of(key) if name in cell.figures]
+        return over_seeds(found) if found else None
+
+    def curve(self, key: Key, name: str) -> np.ndarray[Any, np.dtype[np.float64]]:
+        """Return a curve of a row, a line for each seed that has it."""
+        return np.array([cell.curves[name] for cell in self.of(key) if name in cell.curves], dtype=np.float64)
+
+    @property
+    def seconds(self) -> float:
+        """Of all cells, one thread; what several cells share is counted once in each."""
+        return sum(cell.seconds for cell in self.cells)
+
+    def judged(self, claims: Iterable[Claim | AtLeast]) -> list[Judged]:
+        """Return the verdicts of claims."""
+        figures: dict[Key, dict[int, Mapping[str, Estimate]]] = {}
+        for cell in self.cells:
+            figures.setdefault(cell.key, {})[cell.seed] = cell.figures
+        return judge(list(claims), figures)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        return {
+            "recipe": self.recipe,
+            "scale": self.scale,
+            "seeds": list(self.seeds),
+            "settings": dict(self.settings),
+            "verdicts": [one.to_dict() for one in self.verdicts],
+            "cells": [cell.to_dict() for cell in self.cells],
+            "versions": dict(self.versions),
+            **({"failures": dict(self.failures)} if self.failures else {}),
+        }
+
+    def write(self, folder: Path) -> Path:
+        """Write the result into a folder and return its path."""
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"{self.recipe}.json"
+        # A line for each claim and cell: small, and what changed can be seen.
+        record = {"format": FORMAT, **self.to_dict()}
+        lines = ",\n".join(f"{json.dumps(name)}: {_lines(value)}" for name, value in record.items())
+        with replacing(path) as temporary:
+            temporary.write_text(f"{{{lines}}}\n", encoding="utf-8")
+        return path
+
+    @classmethod
+    def read(cls, path: Path) -> Result:
+        """Return what `write` wrote."""
+        record = read_json(path)
+        return cls(
+            record["recipe"],
+            record["scale"],
+            tuple(record["seeds"]),
+            record["settings"],
+            [CellRecord.from_dict(cell) for cell in record["cells"]],
+            [Judged(**one) for one in record["verdicts"]],
+            record["versions"],
+            record.get("failures", {}),
+        )
+
+
+def over_seeds(found: Sequence[Estimate]) -> Estimate:
+    """Return the mean over runs with its 95 % t interval; one run keeps its own interval."""
+    if len(found) == 1:
+        return found[0]
+    values = np.array([estimate.value for estimate in found])
+    half = float(stdtrit(len(values) - 1, 0.975)) * float(values.std(ddof=1)) / math.sqrt(len(values))
+    return Estimate(float(values.mean()), float(values.mean()) - half, float(values.mean()) + half)
+
+
+def packed(measured: Mapping[str, Any]) -> tuple[dict[str, Estimate], dict[str, list[Any]]]:
+    """Return figures and curves of what a recipe measured, rounded to what is worth keeping."""
+    figures: dict[str, Estimate] = {}
+    curves: dict[str, list[Any]] = {}
+    for name, value in measured.items():
+        if isinstance(value, Estimate):
+            figures[name] = Estimate(*(_rounded(end, 7) for end in (value.value, value.low, value.high)))
+        elif isinstance(value, (int, float)):
+            figures[name] = Estimate(*3 * (_rounded(float(value), 7),))
+        else:
+            curves[name] = _rounded_list(value)
+    return figures, curves
+
+
+def versions() -> dict[str, str]:
+    """Return what figures may depend on."""
+    import scipy
+    import torch
+
+    from vicinal import __version__
+
+    return {
+        "vicinal": __version__,
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "scipy": scipy.__version__,
+        "python": platform.python_version(),
+    }
+
+
+def _lines(value: Any) -> str:
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+        return "[\n" + ",\n".join(json.dumps(one, ensure_ascii=False) for one in value) + "\n]"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _rounded(value: float, digits: int) -> float:
+    return float(f"{value:.{digits}g}")
+
+
+def _rounded_list(values: Iterable[Any]) -> list[Any]:
+    return [_rounded(v, 4) if isinstance(v, (int, float)) else _rounded_list(v) for v in values]

@@ -1,0 +1,243 @@
+"""Running a recipe: trainings first, each once however many cells need it, then what is measured of them.
+
+    out/
+      z18-tab2.json                    the result
+      runs/                            may be removed once the results are there
+        cifar10-ERM-1f0c…-seed0/       a training, shared by all recipes that need it
+        z18-tab2/…-seed0/cell.json     what was measured of a cell
+
+Both are jobs (`vicinal.runs.jobs`): skipped when done, gone on with when killed, run anywhere.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vicinal import _random, data
+from vicinal._checks import ArgumentError, nearest_names
+from vicinal._files import FORMAT, read_json, write_json
+from vicinal.recipes.base import Cell, Recipe
+from vicinal.recipes.results import CellRecord, Result, packed, versions
+from vicinal.recipes.trained import Trained, TrainingJob
+from vicinal.runs import Experiment, folder_name
+from vicinal.runs.jobs import Pool, run_jobs
+
+__all__ = ["Clock", "Plan", "check_data", "plan", "reproduce"]
+
+#: Options of training that do not change its result.
+_MECHANICAL = ("checkpoint_minutes", "num_workers", "trackers")
+
+
+@dataclass(frozen=True)
+class MeasureJob:
+    """A cell, once its trainings are done."""
+
+    cell: Cell
+    folder: Path
+    trainings: tuple[Path, ...]
+
+    def result(self) -> CellRecord | None:
+        """Return what was measured if it was, with these settings."""
+        path = self.folder / "cell.json"
+        return CellRecord.from_dict(read_json(path)) if path.exists() else None
+
+    def run(self, *, progress: bool) -> None:
+        """Measure."""
+        trained = [Trained(folder) for folder in self.trainings]
+        began = time.perf_counter()
+        with _random.restored_globals():
+            measured = self.cell.measure(trained, self.cell.settings, self.cell.seed)
+        seconds = time.perf_counter() - began + sum(one.seconds for one in trained)
+        figures, curves = packed(measured)
+        record = CellRecord(self.cell.key, self.cell.seed, seconds, figures, curves)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        write_json(self.folder / "cell.json", {"format": FORMAT, **record.to_dict()})
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a recipe would run."""
+
+    recipe: Recipe
+    name: str
+    scale: str
+    seeds: tuple[int, ...]
+    cells: Mapping[str, MeasureJob]
+    trainings: Mapping[str, TrainingJob]
+    out: Path
+
+    @property
+    def left(self) -> int:
+        """How many jobs are not done."""
+        return sum(job.result() is None for jobs in (self.trainings, self.cells) for job in jobs.values())
+
+
+class Clock:
+    """How much of all jobs is done, and how long the rest takes at the pace so far."""
+
+    def __init__(self, total: int) -> None:
+        self.total, self.done, self.began = total, 0, time.monotonic()
+
+    def tick(self) -> str:
+        """Count a job; return where things stand."""
+        self.done += 1
+        left = (time.monotonic() - self.began) / self.done * (self.total - self.done)
+        return f"{self.done} of {self.total}, {_duration(left)} left"
+
+
+def plan(
+    name: str,
+    recipe: Recipe,
+    scale: str,
+    out: Path,
+    *,
+    seeds: Sequence[int] | None = None,
+    only: Sequence[str] = (),
+) -> Plan:
+    """Return what there is to run.
+
+    Parameters
+    ----------
+    name, recipe
+        Of the list of recipes.
+    scale
+        `"cpu"`, `"night"` or `"paper"`.
+    out
+        Where results go.
+    seeds
+        Others than the recipe's.
+    only
+        Rows to run: those whose name holds one of these texts. Claims that need others are not tested.
+    """
+    cells = recipe.rows(scale, seeds)
+    chosen = [cell for cell in cells if not only or any(text in cell.name for text in only)]
+    if not chosen:
+        raise ArgumentError(
+            "only", list(only), "part of a row's name", hint=nearest_names(only[0], {cell.name for cell in cells})
+        )
+    runs = out.expanduser().resolve() / "runs"
+    trainings: dict[str, TrainingJob] = {}
+    jobs: dict[str, MeasureJob] = {}
+    for cell in chosen:
+        folders = []
+        for experiment in cell.trainings:
+            folder = runs / _training_name(experiment)
+            trainings.setdefault(folder.name, TrainingJob(experiment, folder))
+            folders.append(folder)
+        named = f"{_words(cell.name)[:80]}-{_digest(_described(cell))}-seed{cell.seed}"
+        jobs[named] = MeasureJob(cell, runs / name / named, tuple(folders))
+    return Plan(recipe, name, scale, tuple(dict.fromkeys(c.seed for c in chosen)), jobs, trainings, out)
+
+
+def reproduce(
+    wanted: Plan,
+    pool: Pool,
+    *,
+    progress: bool = True,
+    clock: Clock | None = None,
+    on_job: Callable[[str], None] | None = None,
+) -> Result:
+    """Run what is not done, judge the claims, and write the result.
+
+    Parameters
+    ----------
+    wanted
+        Made by `plan`.
+    pool
+        Where jobs run.
+    progress
+        Show progress where standard error is a terminal.
+    clock
+        Counts the jobs of several recipes.
+    on_job
+        Called with a sentence after each job that was run.
+    """
+    clock = Clock(wanted.left) if clock is None else clock
+    started = {key for jobs in (wanted.trainings, wanted.cells) for key, job in jobs.items() if job.result() is None}
+    (wanted.out / "runs").mkdir(parents=True, exist_ok=True)
+    (wanted.out / "runs" / ".gitignore").write_text("*\n", encoding="utf-8")
+
+    def told(key: str, result: Any, error: str | None) -> None:
+        if key in started and on_job is not None:
+            on_job(f"{wanted.name}: {key}: {'done' if error is None else f'failed: {error}'}; {clock.tick()}")
+
+    _, failed = run_jobs(wanted.trainings, pool, progress=progress, on_job=told)
+    ready = {
+        key: job for key, job in wanted.cells.items() if not failed.keys() & {folder.name for folder in job.trainings}
+    }
+    records, failures = run_jobs(ready, pool, progress=progress, on_job=told)
+    result = Result(
+        recipe=wanted.name,
+        scale=wanted.scale,
+        seeds=wanted.seeds,
+        settings=described(wanted.recipe, wanted.scale),
+        cells=[records[key] for key in wanted.cells if key in records],
+        verdicts=(),
+        versions=versions(),
+        failures={**failed, **failures},
+    )
+    verdicts = result.judged(wanted.recipe.claims(wanted.recipe.scales[wanted.scale]))
+    result = dataclasses.replace(result, verdicts=verdicts)
+    result.write(wanted.out)
+    return result
+
+
+def check_data(plans: Sequence[Plan]) -> None:
+    """Load every data set that is needed, so that what is missing is said before anything runs."""
+    seen = set()
+    for wanted in plans:
+        for job in wanted.trainings.values():
+            if job.result() is not None or job.experiment.source in seen:
+                continue
+            seen.add(job.experiment.source)
+            options = {
+                k: v for k, v in job.experiment.data.items() if k in ("data_root", "header", "encoding", "target")
+            }
+            try:
+                data.load(job.experiment.source, **options)
+            except (OSError, ValueError, ImportError) as error:
+                raise type(error)(f"{wanted.name} needs {job.experiment.source}: {error}") from error
+
+
+def described(recipe: Recipe, scale: str) -> dict[str, Any]:
+    """Return the settings of a recipe at a scale, ready for JSON."""
+    record = dataclasses.asdict(recipe.scales[scale])
+    record["seeds"] = list(record["seeds"])
+    record.pop("minutes")
+    plain: dict[str, Any] = json.loads(json.dumps(record, default=list))
+    return {key: value for key, value in plain.items() if value}
+
+
+def _described(cell: Cell) -> dict[str, Any]:
+    trainings = [_matters(one) for one in cell.trainings]
+    return {"measure": cell.measure.__name__, "settings": dict(cell.settings), "trainings": trainings}
+
+
+def _training_name(experiment: Experiment) -> str:
+    short = folder_name(experiment).removesuffix(f"-seed{experiment.seed}")[:60]
+    return f"{short}-{_digest(_matters(experiment))}-seed{experiment.seed}"
+
+
+def _matters(experiment: Experiment) -> dict[str, Any]:
+    record = experiment.to_dict()
+    return {**record, "training": {k: v for k, v in record["training"].items() if k not in _MECHANICAL}}
+
+
+def _digest(record: Any) -> str:
+    return hashlib.sha256(json.dumps(record, sort_keys=True, default=str).encode()).hexdigest()[:8]
+
+
+def _words(text: str) -> str:
+    return "-".join("".join(c if c.isascii() and (c.isalnum() or c in "._") else " " for c in text).split())
+
+
+def _duration(seconds: float) -> str:
+    minutes = round(seconds / 60)
+    return f"{round(seconds)} s" if seconds < 90 else f"{minutes} min" if minutes < 90 else f"{minutes / 60:.1f} h"

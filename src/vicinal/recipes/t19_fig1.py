@@ -1,0 +1,101 @@
+"""T19 Figure 1: confidence runs ahead of accuracy as plain training goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from vicinal.metrics import evaluate
+from vicinal.plots import group_means
+from vicinal.recipes import images
+from vicinal.recipes.base import Network, Recipe, Scale, methods
+from vicinal.recipes.claims import Claim, figure
+from vicinal.recipes.drawing import COLOURS, panels
+from vicinal.recipes.trained import figures_of
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from vicinal.recipes.results import Result
+    from vicinal.recipes.trained import Trained
+
+ERM, MIXUP = "ERM()", "Mixup(alpha=0.4)"
+
+
+def measure(trained: Sequence[Trained], settings: Mapping[str, Any], seed: int) -> dict[str, Any]:
+    """Return how far confidence exceeds accuracy on the validation set after some epochs, and both for groups of it."""
+    found: dict[str, Any] = {}
+    for epoch in settings["epochs"]:
+        logits, labels = trained[0].at_epoch(epoch)
+        found[f"gap {epoch}"] = figures_of(evaluate(labels, logits=logits))["gap"]
+        accuracy, confidence = group_means(labels, logits=logits, group_size=settings["group"])
+        found[f"groups {epoch}"] = [accuracy.tolist(), confidence.tolist()]
+    return {**found, "gap": found[f"gap {settings['epochs'][-1]}"]}
+
+
+def claims(at: Scale) -> Iterable[Claim]:
+    first, last = at.settings["epochs"][0], at.settings["epochs"][-1]
+    for data, network in at.pairs():
+        yield Claim(
+            text=f"{data}: at the end of plain training confidence exceeds accuracy",
+            contrast=figure(f"gap {last}", data, network, ERM),
+        )
+        yield Claim(
+            text=f"{data}: confidence exceeds accuracy by more at the end of plain training than at its beginning",
+            contrast=figure(f"gap {last}", data, network, ERM) - figure(f"gap {first}", data, network, ERM),
+        )
+        yield Claim(
+            text=f"{data}: at the end it does so less under mixup",
+            contrast=figure(f"gap {last}", data, network, ERM) - figure(f"gap {last}", data, network, MIXUP),
+            overconfident=(data, network, ERM),
+        )
+
+
+def draw(result: Result) -> Figure:
+    epochs = result.settings["settings"]["epochs"]
+    drawn, axes = panels(2 * len(epochs), size=(2.5, 2.5), across=len(epochs))
+    for row, key in enumerate(result.keys):
+        for column, epoch in enumerate(epochs):
+            ax = axes[row * len(epochs) + column]
+            for cell in result.of(key):
+                accuracy, confidence = cell.curves[f"groups {epoch}"]
+                ax.plot(confidence, accuracy, ".", ms=4, alpha=0.6, color=COLOURS[row])
+            ax.plot([0, 1], [0, 1], color="#8A8A8A", lw=1)
+            ax.set(xlim=(0, 1), ylim=(0, 1), xlabel="confidence", ylabel="accuracy", title=f"{key[-1]}, epoch {epoch}")
+            ax.title.set_fontsize("small")
+    return drawn
+
+
+_SCALES = {
+    "cpu": {"epochs": [1, 5, 10, 20], "group": 50},
+    "night": {"epochs": [1, 5, 20, 60], "group": 50},
+    "paper": {"epochs": [1, 60, 120, 200], "group": 100},
+}
+_COMMON = {
+    name: images.scales(
+        "cifar100",
+        seeds=3,
+        minutes=(4, 60, 1_500),
+        paper={"VGG-16": Network("vgg16")},
+        paper_training={**images.T19_TRAINING, "keep_predictions_at": [1, 60, 120, 200]},
+        settings=settings,
+    )[name]
+    for name, settings in _SCALES.items()
+}
+
+RECIPE = Recipe(
+    paper="T19",
+    place="Figure 1",
+    title="Accuracy against confidence in the course of training",
+    methods=methods(ERM, MIXUP),
+    measure=measure,
+    claims=claims,
+    columns={"gap": "confidence − accuracy at the end (%)"},
+    scales=_COMMON,
+    draw=draw,
+    reading=(
+        "A dot is a group of samples of the validation set; the paper draws the density of such dots. α is not given for "
+        "this figure; 0.4 is used.",
+    ),
+    pilot=images.PILOT,
+)

@@ -1,0 +1,98 @@
+"""T19 Figure 7: training for very long does not undo mixup's calibration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vicinal.recipes import images
+from vicinal.recipes.base import Data, Network, Recipe, Scale, methods
+from vicinal.recipes.claims import Claim, figure
+from vicinal.recipes.drawing import curves
+
+if TYPE_CHECKING:
+    from vicinal.recipes.trained import Trained
+
+ERM, MIXUP = "ERM()", "Mixup(alpha=0.4)"
+
+
+def measure(trained: Sequence[Trained], settings: Mapping[str, Any], seed: int) -> dict[str, Any]:
+    """Return the ECE of the validation set, and its mean over the second and the last fifth of training."""
+    lines = [line for line in trained[0].history if "val_ece" in line]
+    ece, loss = (np.array([line[name] for line in lines]) for name in ("val_ece", "loss"))
+    fifth = len(ece) // 5
+    return {
+        "early": float(ece[fifth : 2 * fifth].mean()),
+        "late": float(ece[-fifth:].mean()),
+        "loss": float(loss[-fifth:].mean()),
+        "ece": ece.tolist(),
+        "losses": loss.tolist(),
+    }
+
+
+def claims(at: Scale) -> Iterable[Claim]:
+    for data, network in at.pairs():
+
+        def figures(name: str, method: str, data: str = data, network: str = network) -> Any:
+            return figure(name, data, network, method)
+
+        yield Claim(
+            text=f"{data}: under ERM the ECE rises in long training",
+            contrast=figures("late", ERM) - figures("early", ERM),
+        )
+        yield Claim(
+            text=f"{data}: under mixup the ECE does not rise by more than a point",
+            contrast=figures("early", MIXUP) - figures("late", MIXUP),
+            margin=0.01,
+        )
+        yield Claim(
+            text=f"{data}: at the end mixup's ECE is below ERM's",
+            contrast=figures("late", ERM) - figures("late", MIXUP),
+        )
+        yield Claim(
+            text=f"{data}: mixup's training loss stays above ERM's",
+            contrast=figures("loss", MIXUP) - figures("loss", ERM),
+            unit="nats",
+        )
+
+
+RECIPE = Recipe(
+    paper="T19",
+    place="Figure 7",
+    title="Calibration in extended training",
+    methods=methods(ERM, MIXUP),
+    measure=measure,
+    claims=claims,
+    columns={"early": "ECE, second fifth (%)", "late": "ECE, last fifth (%)", "loss": "training loss, last fifth"},
+    scales={
+        "cpu": Scale(
+            seeds=range(3),
+            minutes=9,
+            data={"CIFAR-10": Data("cifar10", {"train_size": 500, "val": 1000, "augment": "none"})},
+            networks=images.TINY,
+            training={**images.TRAINING, "epochs": 200, "eval_every": 5, "schedule": "constant", "keep_predictions_at": []},
+            about="500 training images, 200 epochs at a constant rate of 0.05; the ECE of 1,000 held-out images.",
+        ),
+        "night": Scale(
+            seeds=range(3),
+            minutes=120,
+            data={"CIFAR-10": Data("cifar10", {"train_size": 1000, "val": 1000, "augment": "none"})},
+            networks=images.TINY,
+            training={**images.TRAINING, "epochs": 1000, "eval_every": 10, "schedule": "constant", "keep_predictions_at": []},
+            about="1,000 images, 1,000 epochs.",
+        ),
+        "paper": Scale(
+            seeds=range(1),
+            minutes=20_000,
+            data=images.whole("cifar10", "cifar100"),
+            networks={"VGG-16": Network("vgg16"), "ResNet-34": Network("resnet34")},
+            training={**images.T19_TRAINING, "epochs": 1000},
+            about="1,000 epochs; the networks of this figure are not named.",
+        ),
+    },
+    draw=curves("ece", xlabel="evaluation", ylabel="ECE (%)"),
+    reading=("α is in an image; 0.4 is used. The figure is of the validation set.",),
+    pilot=images.PILOT,
+)

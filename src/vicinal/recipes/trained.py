@@ -1,0 +1,130 @@
+"""A trained model as a recipe sees it: the only file of the recipes that knows how runs are made and kept."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from vicinal.data import Task
+from vicinal.metrics import Estimate, Evaluation, evaluate
+from vicinal.runs import Experiment, Outcome, finished, reopen, run
+from vicinal.runs.bundle import Bundle
+from vicinal.training import load_weights, read_predictions
+
+__all__ = ["Trained", "TrainingJob", "figures_of", "logits_of"]
+
+
+class TrainingJob:
+    """An experiment to be run into a folder."""
+
+    def __init__(self, experiment: Experiment, folder: Path) -> None:
+        self.experiment, self.folder = experiment, folder
+
+    def result(self) -> Trained | None:
+        """Return the trained model if it is there."""
+        return Trained(self.folder) if (self.folder / "evaluation.json").exists() else None
+
+    def run(self, *, progress: bool) -> None:
+        """Train."""
+        run(self.experiment, self.folder, progress=progress)
+
+
+class Trained:
+    """A finished run."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @functools.cached_property
+    def outcome(self) -> Outcome:
+        """What the run led to."""
+        outcome = finished(self.folder)
+        if outcome is None:
+            raise RuntimeError(f"{self.folder} is not finished")
+        return outcome
+
+    @functools.cached_property
+    def _reopened(self) -> tuple[Bundle, Task]:
+        return reopen(self.outcome)
+
+    @property
+    def bundle(self) -> Bundle:
+        """The model with the selected weights."""
+        return self._reopened[0]
+
+    @property
+    def task(self) -> Task:
+        """The data, split as they were."""
+        return self._reopened[1]
+
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        """A line for each epoch."""
+        return self.outcome.history
+
+    @property
+    def temperature(self) -> float:
+        """That of the validation set."""
+        return self.outcome.temperature
+
+    @property
+    def seconds(self) -> float:
+        """Of training."""
+        return float(self.outcome.fit["seconds"])
+
+    def test(self, *, n_bins: int = 15) -> Evaluation:
+        """Return the figures of the selected weights on the test set."""
+        scored = self.outcome.test
+        return (
+            scored.before
+            if n_bins == scored.before.n_bins
+            else evaluate(scored.labels, logits=scored.logits, n_bins=n_bins)
+        )
+
+    def test_logits(self) -> tuple[Tensor, Tensor]:
+        """Return logits and labels of the test set, of the selected weights."""
+        return self.outcome.test.logits, self.outcome.test.labels
+
+    def at_epoch(self, epoch: int) -> tuple[Tensor, Tensor]:
+        """Return the validation logits and labels after an epoch whose predictions were kept."""
+        return read_predictions(self.folder / f"predictions-epoch-{epoch}.parquet")
+
+    def last(self) -> Bundle:
+        """Return the model with the weights of the last step in place of the selected ones."""
+        self.bundle.module.load_state_dict(load_weights(self.folder, last=True))
+        return self.bundle
+
+    def test_of_last(self, *, n_bins: int = 15) -> Evaluation:
+        """Return the figures of the last weights on the test set."""
+        test = self.task.test
+        return evaluate(torch.tensor(test.labels), logits=logits_of(self.last(), test), n_bins=n_bins)
+
+    @property
+    def label_noise(self) -> dict[str, Any]:
+        """Errors with corrupted labels, of the selected and of the last weights."""
+        if self.outcome.label_noise is None:
+            raise RuntimeError(f"{self.folder} was trained on labels as they are")
+        return self.outcome.label_noise
+
+
+def figures_of(evaluation: Evaluation) -> dict[str, Estimate]:
+    """Return what most recipes report of a test set: error, NLL, ECE, OE, and how far confidence exceeds accuracy."""
+    accuracy, table = evaluation.accuracy, evaluation.table
+    gap = table.confidence - table.accuracy
+    half = (accuracy.high - accuracy.low) / 2
+    return {
+        "error": Estimate(1 - accuracy.value, 1 - accuracy.high, 1 - accuracy.low),
+        "nll": evaluation.nll,
+        "ece": evaluation.ece,
+        "oe": evaluation.oe,
+        "gap": Estimate(gap, gap - half, gap + half),
+    }
+
+
+def logits_of(bundle: Bundle, split: Any) -> Tensor:
+    """Return the logits of a split."""
+    return torch.cat(list(bundle.iter_logits(split)))

@@ -1,0 +1,65 @@
+"""Z18 Figure 2: what a network does between training samples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from vicinal import _random
+from vicinal.probes.between import between_samples
+from vicinal.recipes import images
+from vicinal.recipes.base import Recipe, Scale, methods
+from vicinal.recipes.claims import Claim, figure
+from vicinal.recipes.drawing import curves
+
+if TYPE_CHECKING:
+    from vicinal.recipes.trained import Trained
+
+ERM, MIXUP = "ERM()", "Mixup(alpha=1.0)"
+LAMBDAS = [i / 10 for i in range(11)]
+
+
+def measure(trained: Sequence[Trained], settings: Mapping[str, Any], seed: int) -> dict[str, Any]:
+    """Return the share of misses and the norm of the logits' gradient along segments, and at their middle."""
+    train = trained[0].task.train
+    module = trained[0].last().module
+    plain = train.relabelled(train.labels or [], augment="none")
+    found: dict[str, Any] = {}
+    for name, pairs, gradient in (("misses", settings["pairs"], "none"), ("norm", settings["gradients"], "logits")):
+        generator = torch.Generator().manual_seed(_random.seed_from("pairs", seed))
+        seen = between_samples(module, plain, pairs=pairs, lambdas=LAMBDAS, gradient=gradient, generator=generator)
+        curve = seen.misses if seen.gradient_norm is None else seen.gradient_norm
+        found |= {name: float(curve.value.mean()), f"{name} at λ": curve.value.tolist()}
+    return found
+
+
+def claims(at: Scale) -> Iterable[Claim]:
+    for data, network in at.pairs():
+        for name, text, unit in (("misses", "misses fewer labels", "points"), ("norm", "has smaller gradients", "")):
+            yield Claim(
+                text=f"{data}: between training samples mixup {text}",
+                contrast=figure(name, data, network, ERM) - figure(name, data, network, MIXUP),
+                unit=unit,
+            )
+
+
+RECIPE = Recipe(
+    paper="Z18",
+    place="Figure 2",
+    title="Behaviour between training samples",
+    methods=methods(ERM, MIXUP),
+    measure=measure,
+    claims=claims,
+    columns={"misses": "misses (%)", "norm": "gradient norm"},
+    scales=images.scales(
+        "cifar10", seeds=5, minutes=(4, 40, 600), paper=images.PREACT, settings={"pairs": 1000, "gradients": 100}
+    ),
+    draw=curves("misses at λ", x=LAMBDAS, xlabel="λ", ylabel="misses (%)"),
+    reading=(
+        "A miss is a prediction that is neither label of the pair. The paper does not say which norm of which gradient "
+        "it shows: here it is the Frobenius norm of the logits' Jacobian, averaged over λ = 0, 0.1, …, 1 and pairs.",
+    ),
+    pilot=images.PILOT,
+)

@@ -1,0 +1,48 @@
+"""Z18 Figure 3: test errors on CIFAR-10 and CIFAR-100, and their course over training."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from vicinal.recipes import images
+from vicinal.recipes.base import Network, Recipe, Scale, methods
+from vicinal.recipes.claims import Claim, figure
+from vicinal.recipes.drawing import curves
+
+ERM, MIXUP = "ERM()", "Mixup(alpha=1.0)"
+
+
+def claims(at: Scale) -> Iterable[Claim]:
+    for data, network in at.pairs():
+        yield Claim(
+            text=f"{data}: mixup lowers the error of {network}",
+            contrast=figure("error", data, network, ERM) - figure("error", data, network, MIXUP),
+        )
+
+
+RECIPE = Recipe(
+    paper="Z18",
+    place="Figure 3",
+    title="Test errors of ERM and mixup on CIFAR-10 and CIFAR-100",
+    methods=methods(ERM, MIXUP),
+    measure=images.last_epoch,
+    claims=claims,
+    columns={"error": "error (%)", "nll": "NLL", "ece": "ECE (%), 15 bins"},
+    scales=images.scales(
+        "cifar10",
+        "cifar100",
+        seeds=5,
+        minutes=(7, 110, 20_000),
+        paper={
+            **images.PREACT,
+            "WRN-28-10": Network("wideresnet28-10", training={"milestones": [60, 120, 180]}),
+            "DenseNet-BC-190": Network("densenet-bc-190"),
+        },
+    ),
+    draw=curves("course", x=None, xlabel="evaluation (every second epoch)", ylabel="validation error (%)"),
+    reading=(
+        "The error is that of the last epoch on the test set; the course is that of a validation set. The numbers of "
+        "Figure 3a are an image, so none are quoted here.",
+    ),
+    pilot=images.PILOT,
+)
