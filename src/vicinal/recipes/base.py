@@ -21,7 +21,19 @@ if TYPE_CHECKING:
     from vicinal.recipes.results import Result
     from vicinal.recipes.trained import Trained
 
-__all__ = ["PAPERS", "SCALES", "Cell", "Data", "Measure", "Method", "Network", "Recipe", "Scale", "experiment", "methods"]
+__all__ = [
+    "PAPERS",
+    "SCALES",
+    "Cell",
+    "Data",
+    "Measure",
+    "Method",
+    "Network",
+    "Recipe",
+    "Scale",
+    "experiment",
+    "methods",
+]
 
 SCALES = ("cpu", "night", "paper")
 

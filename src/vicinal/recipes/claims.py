@@ -96,17 +96,17 @@ def lowest(several: Sequence[Contrast]) -> Contrast:
 
 
 def trend(several: Sequence[Contrast]) -> Contrast:
-    r"""Return the linear trend over several in order: the slope :math:`\sum_i (i - \bar i) v_i / \sum_i (i - \bar i)^2`.
+    r"""Return the slope over several in order, :math:`\sum_i (i - \bar i) v_i / \sum_i (i - \bar i)^2`.
 
     >>> rising = trend([figure("oe", name) for name in ("a", "b", "c")])
     >>> rising.value(lambda key, name: {"a": 1.0, "b": 2.0, "c": 3.0}[key[0]])
     1.0
     """
-    ranks = np.arange(len(several)) - (len(several) - 1) / 2
-    weights = (ranks / (ranks**2).sum()).tolist()
-    total = several[0] * weights[0]
-    for one, weight in zip(several[1:], weights[1:], strict=True):
-        total = total + one * weight
+    ranks = [i - (len(several) - 1) / 2 for i in range(len(several))]
+    squares = sum(rank**2 for rank in ranks)
+    total = several[0] * (ranks[0] / squares)
+    for one, rank in zip(several[1:], ranks[1:], strict=True):
+        total = total + one * (rank / squares)
     return total
 
 
@@ -283,6 +283,10 @@ def _shared_seeds(needs: Sequence[tuple[Key, str]], figures: Figures) -> list[in
     return sorted(set.intersection(*every))
 
 
+def _lookup(figures: Figures, seed: int) -> Lookup:
+    return lambda key, name: figures[key][seed][name].value
+
+
 @dataclass(frozen=True)
 class _Mean:
     """The mean of a contrast over seeds, or its value in one run, with the distribution of its error."""
@@ -296,7 +300,7 @@ class _Mean:
 
     @classmethod
     def of(cls, contrast: Contrast, figures: Figures, seeds: Sequence[int]) -> _Mean:
-        values = np.array([contrast.value(lambda key, name, s=s: figures[key][s][name].value) for s in seeds])
+        values = np.array([contrast.value(_lookup(figures, seed)) for seed in seeds])
         if len(seeds) == 1:
             return cls(float(values[0]), _error_over_samples(contrast, figures, seeds[0]), math.inf)
         spread = float(values.std(ddof=1))

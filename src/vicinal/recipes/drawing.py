@@ -75,8 +75,10 @@ def bars(figures: Mapping[str, str]) -> Callable[[Result], Figure]:
     return draw
 
 
-def curves(name: str, *, x: Sequence[float] | None = None, xlabel: str = "epoch", ylabel: str = "", factor: float = 100.0) -> Callable[[Result], Figure]:  # fmt: skip
-    """Return what draws a panel for each data set and network, with a curve for each method: mean and range of seeds."""
+def curves(
+    name: str, *, x: Sequence[float] | None = None, xlabel: str = "epoch", ylabel: str = "", factor: float = 100.0
+) -> Callable[[Result], Figure]:
+    """Return what draws a panel for each data set and network, a curve for each method: mean and range of seeds."""
 
     def draw(result: Result) -> Figure:
         groups = list(dict.fromkeys(key[:-1] for key in result.keys))

@@ -1,8 +1,9 @@
 """What the small image recipes share at `cpu` and `night` scale, so that their trainings are shared too.
 
-The cell: a PreAct ResNet with one block a stage and 8 channels (78,000 weights), 1,000 images (CIFAR-100: 2,000) without
-augmentation, 20 epochs of SGD in batches of 64; sized so that a recipe of fifty cells takes ten minutes on two cores. Small as it is, plain training learns its training set by heart there and is
-over-confident on the test set, which is what the papers' claims are about.
+The cell: a PreAct ResNet with one block a stage and 8 channels (78,000 weights), 1,000 images (CIFAR-100: 2,000)
+without augmentation, 20 epochs of SGD in batches of 64; sized so that a recipe of fifty cells takes ten minutes on two
+cores. Small as it is, plain training learns its training set by heart there and is over-confident on the test set,
+which is what the papers' claims are about.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from vicinal.recipes.trained import Trained, figures_of
 __all__ = [
     "ABOUT",
     "CIFAR",
+    "COLUMNS",
     "IMAGENET",
     "NIGHT",
     "NIGHT_ABOUT",
@@ -107,13 +109,18 @@ PILOT = "PILOT"
 
 NIGHT_ABOUT = "Four times the images, PreAct ResNet-18 of width 16, 60 epochs; else as at cpu scale."
 ABOUT = (
-    "1,000 training images (CIFAR-100: 2,000; others for every seed) without augmentation, PreAct ResNet-10 of width 8, 20 epochs of SGD "
+    "1,000 training images (CIFAR-100: 2,000; others for every seed) without augmentation, PreAct ResNet-10 of width "
+    "8, 20 epochs of SGD "
     "(0.05, cosine, weight decay 5e-4, batches of 64)"
 )
 
 
 #: Printed names; training and validation images at cpu scale.
-_SETS = {"cifar10": ("CIFAR-10", 1000, 500), "cifar100": ("CIFAR-100", 2000, 1000), "fashion-mnist": ("Fashion-MNIST", 1000, 500)}
+_SETS = {
+    "cifar10": ("CIFAR-10", 1000, 500),
+    "cifar100": ("CIFAR-100", 2000, 1000),
+    "fashion-mnist": ("Fashion-MNIST", 1000, 500),
+}
 
 
 def small(*sources: str, factor: int = 1) -> dict[str, Data]:
@@ -155,6 +162,15 @@ def scales(
             training=paper_training, about="The paper's own setting.", **common,
         ),
     }  # fmt: skip
+
+
+#: What the tables of T19's recipes show.
+COLUMNS = {
+    "error": "error (%)",
+    "ece": "ECE (%), 15 bins",
+    "oe": "OE (%), 15 bins",
+    "gap": "confidence − accuracy (%)",
+}
 
 
 def selected(trained: Sequence[Trained], settings: Mapping[str, Any], seed: int) -> dict[str, Any]:

@@ -140,9 +140,15 @@ def scoreboard(found: Mapping[tuple[str, str], Result]) -> str:
     lines += _agreement(verdicts)
     heads = ["recipe", "claim", "paper", "here", "verdict"]
     rows = [
-        [f"[{name}](evidence/{name}.md)" + ("" if scale == "cpu" else f" ({scale})"), one.claim, paper_effect(one), effect(one), f"**{one.verdict}**"]
+        [
+            f"[{name}](evidence/{name}.md)" + ("" if scale == "cpu" else f" ({scale})"),
+            one.claim,
+            paper_effect(one),
+            effect(one),
+            f"**{one.verdict}**",
+        ]
         for name, scale, one in verdicts
-    ]  # fmt: skip
+    ]
     lines += [markdown(heads, rows), ""]
     lines += ["## Recipes", ""]
     rows = []
@@ -294,7 +300,8 @@ def paper_effect(one: Judged) -> str:
         return "–"
     if one.unit == "sets":
         return f"{one.paper:g}"
-    return f"{_signed(100 * one.paper if one.unit == 'points' else one.paper, 1 if one.unit == 'points' else 3)} {one.unit}"
+    factor, digits = (100, 1) if one.unit == "points" else (1, 3)
+    return f"{_signed(factor * one.paper, digits)} {one.unit}"
 
 
 def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -94,7 +94,8 @@ RECIPE = Recipe(
     scales=_COMMON,
     draw=draw,
     reading=(
-        "A dot is a group of samples of the validation set; the paper draws the density of such dots. α is not given for "
+        "A dot is a group of samples of the validation set; the paper draws the density of such dots. α is not given "
+        "for "
         "this figure; 0.4 is used.",
     ),
     pilot=images.PILOT,

@@ -42,7 +42,12 @@ RECIPE = Recipe(
     methods=methods(ERM, MIXUP, *SMOOTHING.values()),
     measure=images.selected,
     claims=claims,
-    columns={"error": "error (%)", "ece": "ECE (%), 15 bins", "oe": "OE (%), 15 bins", "gap": "confidence − accuracy (%)"},
+    columns={
+        "error": "error (%)",
+        "ece": "ECE (%), 15 bins",
+        "oe": "OE (%), 15 bins",
+        "gap": "confidence − accuracy (%)",
+    },
     scales=images.scales(
         "cifar10",
         "fashion-mnist",

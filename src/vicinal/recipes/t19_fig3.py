@@ -37,7 +37,12 @@ RECIPE = Recipe(
     methods=methods(ERM, SMOOTHED, MIXUP),
     measure=images.selected,
     claims=claims,
-    columns={"error": "error (%)", "ece": "ECE (%), 15 bins", "oe": "OE (%), 15 bins", "gap": "confidence − accuracy (%)"},
+    columns={
+        "error": "error (%)",
+        "ece": "ECE (%), 15 bins",
+        "oe": "OE (%), 15 bins",
+        "gap": "confidence − accuracy (%)",
+    },
     scales={
         "cpu": _SMALL["cpu"],
         "night": _SMALL["night"],
@@ -52,7 +57,8 @@ RECIPE = Recipe(
     },
     draw=bars({"ece": "ECE (%)", "oe": "OE (%)"}),
     reading=(
-        "CIFAR-100 stands for ImageNet below paper scale. The paper gives one number, about 0.4 points of accuracy gained "
+        "CIFAR-100 stands for ImageNet below paper scale. The paper gives one number, about 0.4 points of accuracy "
+        "gained "
         "by mixup; on ResNet-50 it found mixup no better calibrated than label smoothing.",
     ),
     pilot=images.PILOT,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -42,7 +43,7 @@ def measure(trained: Sequence[Trained], settings: Mapping[str, Any], seed: int) 
 
 
 def claims(at: Scale) -> Iterable[Claim]:
-    for lower, higher in zip(ALPHAS, ALPHAS[1:], strict=False):
+    for lower, higher in itertools.pairwise(ALPHAS):
         yield Claim(
             text=f"labels mixed with α = {higher:g} have more entropy than with α = {lower:g}",
             contrast=figure("entropy", *row(higher)) - figure("entropy", *row(lower)),
@@ -71,7 +72,8 @@ RECIPE = Recipe(
     },
     draw=draw,
     reading=(
-        "The text names no values of α for this figure; these span those of the paper's experiments. The drawn bars are "
+        "The text names no values of α for this figure; these span those of the paper's experiments. The drawn bars "
+        "are "
         "exact, the table is of the λ that the objectives draw.",
     ),
 )

@@ -35,7 +35,12 @@ RECIPE = Recipe(
     methods=methods(ERM, MIXUP, FEATURES),
     measure=images.selected,
     claims=claims,
-    columns={"error": "error (%)", "ece": "ECE (%), 15 bins", "oe": "OE (%), 15 bins", "gap": "confidence − accuracy (%)"},
+    columns={
+        "error": "error (%)",
+        "ece": "ECE (%), 15 bins",
+        "oe": "OE (%), 15 bins",
+        "gap": "confidence − accuracy (%)",
+    },
     scales=images.scales(
         "cifar10",
         "fashion-mnist",
@@ -46,7 +51,8 @@ RECIPE = Recipe(
     ),
     draw=bars({"ece": "ECE (%)", "oe": "OE (%)"}),
     reading=(
-        "That mixing features alone does not give the benefit of full mixup is read as: at least half of the fall in ECE is "
+        "That mixing features alone does not give the benefit of full mixup is read as: at least half of the fall in "
+        "ECE is "
         "lost. Figure 6 shows bars without numbers.",
     ),
     pilot=images.PILOT,

@@ -29,7 +29,12 @@ RECIPE = Recipe(
     methods=methods(ERM, MIXUP, MANIFOLD),
     measure=images.selected,
     claims=claims,
-    columns={"error": "error (%)", "ece": "ECE (%), 15 bins", "oe": "OE (%), 15 bins", "gap": "confidence − accuracy (%)"},
+    columns={
+        "error": "error (%)",
+        "ece": "ECE (%), 15 bins",
+        "oe": "OE (%), 15 bins",
+        "gap": "confidence − accuracy (%)",
+    },
     scales=images.scales(
         "cifar10",
         seeds=3,
@@ -39,7 +44,8 @@ RECIPE = Recipe(
     ),
     draw=bars({"ece": "ECE (%)", "oe": "OE (%)"}),
     reading=(
-        "The paper's text refers to its supplement, which is not at hand; α = 2 and the first layers are those of Verma et "
+        "The paper's text refers to its supplement, which is not at hand; α = 2 and the first layers are those of "
+        "Verma et "
         "al. (2018).",
     ),
     pilot=images.PILOT,

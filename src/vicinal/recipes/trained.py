@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from vicinal.data import Task
+from vicinal import _random, models
+from vicinal.data import Split, Task
 from vicinal.metrics import Estimate, Evaluation, evaluate
-from vicinal.runs import Experiment, Outcome, finished, reopen, run
-from vicinal.runs.bundle import Bundle
-from vicinal.training import load_weights, read_predictions
+from vicinal.runs import Bundle, Experiment, Outcome, Run, default_config, run
+from vicinal.runs.run import load_task
+from vicinal.training import fit, load_weights, read_predictions
 
-__all__ = ["Trained", "TrainingJob", "figures_of", "logits_of"]
+__all__ = ["Trained", "TrainingJob", "figures_of", "logits_of", "trained_with"]
 
 
 class TrainingJob:
@@ -26,7 +29,7 @@ class TrainingJob:
 
     def result(self) -> Trained | None:
         """Return the trained model if it is there."""
-        return Trained(self.folder) if (self.folder / "evaluation.json").exists() else None
+        return Trained(self.folder) if Run(self.folder).is_finished else None
 
     def run(self, *, progress: bool) -> None:
         """Train."""
@@ -42,24 +45,17 @@ class Trained:
     @functools.cached_property
     def outcome(self) -> Outcome:
         """What the run led to."""
-        outcome = finished(self.folder)
-        if outcome is None:
-            raise RuntimeError(f"{self.folder} is not finished")
-        return outcome
+        return Run(self.folder).outcome()
 
     @functools.cached_property
-    def _reopened(self) -> tuple[Bundle, Task]:
-        return reopen(self.outcome)
-
-    @property
     def bundle(self) -> Bundle:
         """The model with the selected weights."""
-        return self._reopened[0]
+        return Run(self.folder).bundle()
 
-    @property
+    @functools.cached_property
     def task(self) -> Task:
         """The data, split as they were."""
-        return self._reopened[1]
+        return Run(self.folder).task()
 
     @property
     def history(self) -> list[dict[str, Any]]:
@@ -123,6 +119,28 @@ def figures_of(evaluation: Evaluation) -> dict[str, Estimate]:
         "oe": evaluation.oe,
         "gap": Estimate(gap, gap - half, gap + half),
     }
+
+
+def trained_with(experiment: Experiment, objective: Callable[[Split], Any]) -> Evaluation:
+    """Train as `vicinal.runs.run` does, with an objective that no expression names; return its figures on the test set.
+
+    Parameters
+    ----------
+    experiment
+        Data, network and training; its method is not used. The weights of the last epoch are evaluated.
+    objective
+        Makes the objective, given the training set.
+    """
+    task = load_task(experiment)
+    spec = models.specify(experiment.model, **task.spec, **experiment.model_options)
+    config = default_config(task.kind, spec.name, experiment.training, seed=experiment.seed)
+    config = dataclasses.replace(config, select="last", keep_predictions_at=(), eval_every=config.epochs)
+    with _random.restored_globals():
+        _random.seed_globals(_random.seed_from("weights", experiment.seed))
+        model = spec.build()
+    fit(model, objective(task.train), task.train, config=config, collate_fn=task.collate_fn, progress=False)
+    bundle = Bundle(module=model, spec=spec, preprocessing=task.preprocessing, classes=task.classes)
+    return evaluate(torch.tensor(task.test.labels), logits=logits_of(bundle, task.test))
 
 
 def logits_of(bundle: Bundle, split: Any) -> Tensor:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from vicinal.recipes.results import Result
     from vicinal.recipes.trained import Trained
 
-TARGETS = {"ring of 8": ring_of_gaussians, "grid of 25": grid_of_gaussians}
+TARGETS = {"ring of 8": ring_of_gaussians(), "grid of 25": grid_of_gaussians()}
 PLAIN, MIXUP = "GAN", "mixup GAN, α = 0.2"
 
 
@@ -31,7 +31,7 @@ def cells(at: Scale) -> Iterable[tuple[Key, Mapping[str, Any]]]:
 def measure(trained: Sequence[Trained], settings: Mapping[str, Any], seed: int) -> dict[str, Any]:
     """Return how many modes the samples cover, and the share of samples within three standard deviations of one."""
     fit = fit_gan(
-        TARGETS[settings["target"]](),
+        TARGETS[settings["target"]],
         alpha=settings["alpha"],
         generator_loss=settings["generator_loss"],
         iterations=settings["iterations"],
@@ -57,7 +57,7 @@ def claims(at: Scale) -> Iterable[Claim]:
 def draw(result: Result) -> Figure:
     drawn, axes = panels(4, size=(2.8, 2.8), across=2)
     for ax, key in zip(axes, result.keys, strict=True):
-        centres = TARGETS[key[0]]().centres
+        centres = TARGETS[key[0]].centres
         ax.plot(*centres.T.tolist(), "x", color="#0072B2", ms=5)
         samples = next((cell.curves["samples"] for cell in result.of(key) if cell.curves), [])
         ax.plot(*zip(*samples, strict=True), ".", ms=2, color="#D55E00")
@@ -95,7 +95,8 @@ RECIPE = Recipe(
     },
     draw=draw,
     reading=(
-        "The figure gives no numbers: modes covered and the share of samples within three standard deviations of a mode "
+        "The figure gives no numbers: modes covered and the share of samples within three standard deviations of a "
+        "mode "
         "(Srivastava et al. 2017) stand for what it shows. The generator maximises the loss that the discriminator "
         "minimises, mixing included, as the equation of Section 3.7 says. The two toys are not described; a ring of 8 "
         "and a grid of 25 Gaussians are the usual ones.",

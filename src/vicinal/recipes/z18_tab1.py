@@ -29,7 +29,9 @@ def claims(at: Scale) -> Iterable[Claim]:
         paper=0.004,
     )
     yield Claim(
-        text=f"the gain is larger with {long} than with {short}", contrast=gain(data, long) - gain(data, short), paper=0.013
+        text=f"the gain is larger with {long} than with {short}",
+        contrast=gain(data, long) - gain(data, short),
+        paper=0.013,
     )
 
 
@@ -41,7 +43,10 @@ HERE = {
     for width in (8, 16)
     for epochs in (10, 20)
 }
-ROWS = {"capacity": ["width 8, 20 epochs", "width 16, 20 epochs"], "length": ["width 8, 10 epochs", "width 8, 20 epochs"]}
+ROWS = {
+    "capacity": ["width 8, 20 epochs", "width 16, 20 epochs"],
+    "length": ["width 8, 10 epochs", "width 8, 20 epochs"],
+}
 
 RECIPE = Recipe(
     paper="Z18",

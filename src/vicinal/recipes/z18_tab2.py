@@ -41,7 +41,7 @@ def methods_of(dropout: float | None) -> Any:
 
 
 def measure(trained: Sequence[Trained], settings: Mapping[str, Any], seed: int) -> dict[str, Any]:
-    """Return the best and the last error on held-out images with true labels, and the training errors of the last epoch.
+    """Return the best and the last error on held-out images with true labels, and the last training errors.
 
     The best is chosen by the images it is measured on: an oracle's, as in the paper.
     """
@@ -145,9 +145,12 @@ RECIPE = Recipe(
     },
     draw=bars({"last": "last error (%)", "corrupted": "training error on corrupted labels (%)"}),
     reading=(
-        "α and dropout are the best of the paper's grids for each level, as its table names them. Errors are on held-out "
-        "images with true labels that training never sees; the best epoch is chosen on the same images, as in the paper.",
-        "A corrupted label is drawn over all ten classes, the true one included, so a model that ignores the noise has a "
+        "α and dropout are the best of the paper's grids for each level, as its table names them. Errors are on "
+        "held-out "
+        "images with true labels that training never sees; the best epoch is chosen on the same images, as in the "
+        "paper.",
+        "A corrupted label is drawn over all ten classes, the true one included, so a model that ignores the noise "
+        "has a "
         "training error of 90 % on corrupted labels, not 100 %.",
     ),
     pilot="",
