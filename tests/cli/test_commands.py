@@ -37,7 +37,7 @@ def test_help_imports_nothing_slow(words: list[str]) -> None:
 
 def test_every_command_is_in_the_help() -> None:
     said = vicinal("--help").out
-    assert len(app.registered_commands) == 8
+    assert len(app.registered_commands) == 9
     for command in app.registered_commands:
         assert command.callback is not None
         name = command.callback.__name__

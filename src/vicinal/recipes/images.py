@@ -105,7 +105,14 @@ def imagenet(epochs: int) -> dict[str, Any]:
 
 
 #: What was looked at before the sizes and rates were fixed.
-PILOT = "PILOT"
+PILOT = (
+    "ERM alone, seeds 100 and 101, which no result uses: CIFAR-10 with 1,000 images has a test error of 64.5 and "
+    "65.5 % and "
+    "a confidence that exceeds accuracy by 36 and 37 points; CIFAR-100 with 2,000 images (seed 100) 89.3 % and 16 "
+    "points. "
+    "A first look with 2,000 images of CIFAR-10 (seed 100: 60.5 %, 34 points) cost twice the time, which decided for "
+    "1,000."
+)
 
 NIGHT_ABOUT = "Four times the images, PreAct ResNet-18 of width 16, 60 epochs; else as at cpu scale."
 ABOUT = (

@@ -193,6 +193,7 @@ def check_data(plans: Sequence[Plan]) -> None:
     """Load every data set that is needed, so that what is missing is said before anything runs."""
     seen = set()
     for wanted in plans:
+        where = {of.source: of.where for of in wanted.recipe.scales[wanted.scale].data.values() if of.where}
         for job in wanted.trainings.values():
             if job.result() is not None or job.experiment.source in seen:
                 continue
@@ -203,7 +204,9 @@ def check_data(plans: Sequence[Plan]) -> None:
             try:
                 data.load(job.experiment.source, **options)
             except (OSError, ValueError, ImportError) as error:
-                raise type(error)(f"{wanted.name} needs {job.experiment.source}: {error}") from error
+                source = job.experiment.source
+                form = f", {where[source]}" if source in where else ""
+                raise FileNotFoundError(f"{wanted.name} needs {source}{form}: {error}") from error
 
 
 def described(recipe: Recipe, scale: str) -> dict[str, Any]:

@@ -39,20 +39,20 @@ def claims(at: Scale) -> Iterable[Claim]:
             return figure(name, data, network, method)
 
         yield Claim(
-            text=f"{data}: under ERM the ECE rises in long training",
+            text=f"{data}, {network}: under ERM the ECE rises in long training",
             contrast=figures("late", ERM) - figures("early", ERM),
         )
         yield Claim(
-            text=f"{data}: under mixup the ECE does not rise by more than a point",
+            text=f"{data}, {network}: under mixup the ECE does not rise by more than a point",
             contrast=figures("early", MIXUP) - figures("late", MIXUP),
             margin=0.01,
         )
         yield Claim(
-            text=f"{data}: at the end mixup's ECE is below ERM's",
+            text=f"{data}, {network}: at the end mixup's ECE is below ERM's",
             contrast=figures("late", ERM) - figures("late", MIXUP),
         )
         yield Claim(
-            text=f"{data}: mixup's training loss stays above ERM's",
+            text=f"{data}, {network}: mixup's training loss stays above ERM's",
             contrast=figures("loss", MIXUP) - figures("loss", ERM),
             unit="nats",
         )

@@ -1,0 +1,57 @@
+"""`vicinal reproduce`: the list, a plan, a run, mistakes."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from tests.cli.running import refused, vicinal
+from vicinal.recipes import Result, names
+
+
+def test_the_list() -> None:
+    said = vicinal("reproduce").out
+    events = vicinal("reproduce", "--json").events("recipe")
+    assert [event["name"] for event in events] == list(names())
+    for event in events:
+        assert event["name"] in said
+        assert set(event["minutes"]) == {"cpu", "night", "paper"}
+
+
+def test_a_dry_run_runs_nothing(tmp_path) -> None:
+    said = vicinal("reproduce", "t19-fig5", "z18-fig3", "--dry-run", "--seeds", 2, "--out", tmp_path / "out").out
+    assert "t19-fig5 at cpu scale: 12 cells (0 done), 0 trainings" in said
+    assert "z18-fig3 at cpu scale: 8 cells (0 done), 8 trainings" in said
+    assert "CIFAR-10 · PreAct ResNet-10 · ERM(), seed 1" in said
+    assert not (tmp_path / "out").exists()
+    plan = vicinal("reproduce", "all", "--dry-run", "--json", "--out", tmp_path / "out").events("plan")
+    assert [event["recipe"] for event in plan] == list(names())
+
+
+def test_a_recipe_is_run_and_reported(tmp_path) -> None:
+    out = tmp_path / "out"
+    ran = vicinal("reproduce", "t19-fig5", "--seeds", "3-4", "--only", "α = 0.1", "--only", "α = 0.2", "--workers", 1,
+                  "--out", out, "--json")  # fmt: skip
+    (event,) = ran.events("result")
+    assert event["seeds"] == [3, 4]
+    assert len(event["cells"]) == 4
+    result = Result.read(out / "t19-fig5.json")
+    assert json.loads(json.dumps(result.to_dict())) == {k: v for k, v in event.items() if k in result.to_dict()}
+    assert result.verdicts[0].verdict == "holds"
+    assert result.verdicts[-1].verdict == "not tested"
+    page = (out / "runs" / "t19-fig5.html").read_text()
+    assert "labels mixed with α = 0.2 have more entropy" in page
+    assert "data:image/png;base64," in page
+    assert not re.search(r"(src|href)=\"http", page)
+    again = vicinal("reproduce", "t19-fig5", "--seeds", "3-4", "--only", "α = 0.1", "--only", "α = 0.2", "--workers", 1,
+                    "--out", out)  # fmt: skip
+    assert "done" not in again.out.partition("T19")[0]
+    assert "holds" in again.out
+
+
+def test_mistakes(tmp_path) -> None:
+    assert "did you mean 'z18-tab2'" in refused("reproduce", "z18-tab22")
+    assert "--scale must be one of" in refused("reproduce", "z18-tab2", "--scale", "gpu")
+    assert "--only must be part of a row's name" in refused("reproduce", "z18-tab2", "--only", "CutMix", "--dry-run")
+    assert "10-14" in vicinal("reproduce", "z18-tab2", "--seeds", "few", code=2).err
+    assert "there are no results" in refused("reproduce", "--pages", tmp_path / "docs")

@@ -1,0 +1,64 @@
+"""The evidence in docs is what the results say."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from vicinal.recipes import Result, get, names, pages
+from vicinal.recipes.claims import HOLDS
+
+ROOT = Path(__file__).parents[2]
+RESULTS = sorted((ROOT / "results").glob("*/*.json"))
+
+
+def test_pages_are_up_to_date():
+    assert pages.stale(ROOT / "results", ROOT / "docs") == [], "run `make evidence`"
+
+
+@pytest.mark.parametrize("path", RESULTS, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_committed_results_are_those_of_the_recipe(path):
+    result = Result.read(path)
+    recipe = get(path.stem)
+    assert (result.recipe, result.scale) == (path.stem, path.parent.name)
+    wanted = {(cell.key, cell.seed) for cell in recipe.rows(result.scale)}
+    assert {(cell.key, cell.seed) for cell in result.cells} == wanted
+    assert not result.failures
+    judged = result.judged(recipe.claims(recipe.scales[result.scale]))
+    assert [one.to_dict() for one in judged] == [one.to_dict() for one in result.verdicts]
+    assert path.stat().st_size < 300_000
+
+
+@pytest.mark.skipif(not RESULTS, reason="no results yet")
+def test_a_changed_result_makes_its_pages_stale(tmp_path):
+    (tmp_path / "results" / "cpu").mkdir(parents=True)
+    result = Result.read(RESULTS[0])
+    result.write(tmp_path / "results" / "cpu")
+    pages.write(tmp_path / "results", tmp_path / "docs")
+    assert pages.stale(tmp_path / "results", tmp_path / "docs") == []
+    changed = dataclasses.replace(result.cells[0], seconds=result.cells[0].seconds + 100)
+    dataclasses.replace(result, cells=[changed, *result.cells[1:]]).write(tmp_path / "results" / "cpu")
+    assert f"evidence/{result.recipe}.png" in pages.stale(tmp_path / "results", tmp_path / "docs")
+    (tmp_path / "docs" / "evidence" / "z99-tab1.md").write_text("left over")
+    assert "evidence/z99-tab1.md" in pages.stale(tmp_path / "results", tmp_path / "docs")
+
+
+def test_the_scoreboard_counts_agreement():
+    found = pages.results_in(ROOT / "results")
+    text = pages.scoreboard(found)
+    verdicts = [one for result in found.values() for one in result.verdicts]
+    assert text.startswith("# Evidence")
+    if verdicts:
+        assert f"Of {len(verdicts)} claims" in text
+        assert text.count(f"**{HOLDS}**") == sum(one.verdict == HOLDS for one in verdicts)
+    for name in names():
+        assert f"evidence/{name}.md" in text
+
+
+def test_a_recipe_without_results_says_so_and_what_it_costs():
+    text = pages.page("z18-tab2", {})
+    assert "## Not run yet" in text
+    assert "vicinal reproduce z18-tab2 --scale paper" in text
+    assert "| 20 %, ERM | 12.7 | 16.6 | 0.05 | 0.28 |" in text

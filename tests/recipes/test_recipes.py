@@ -1,0 +1,80 @@
+"""Every recipe as a file: it can be read, its methods parse, its claims speak of its cells, at every scale."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import vicinal
+from vicinal import models
+from vicinal.expressions import parse
+from vicinal.recipes import PAPERS, SCALES, get, names
+from vicinal.recipes.running import described
+
+#: Tables of the papers whose numbers are in print, not in an image.
+WITH_NUMBERS = ("z18-tab1", "z18-tab2", "z18-tab3", "z18-tab4", "t19-tab1-fig8")
+
+
+def test_the_list_is_sorted_by_paper():
+    assert len(names()) >= 18
+    assert [name[:3] for name in names()] == sorted(
+        (name[:3] for name in names()), key=[p.lower() for p in PAPERS].index
+    )
+
+
+def test_a_recipe_that_is_none():
+    with pytest.raises(ValueError, match="there is no recipe 'z18-tab22'; did you mean 'z18-tab2'"):
+        get("z18-tab22")
+
+
+@pytest.mark.parametrize("name", names())
+def test_a_recipe_reads_like_its_table(name):
+    recipe = get(name)
+    assert recipe.paper.lower() == name[:3]
+    assert recipe.place
+    assert recipe.title
+    assert tuple(recipe.scales) == SCALES
+    assert recipe.columns
+    assert recipe.draw is not None
+    lines = (Path(vicinal.__file__).parent / "recipes" / f"{name.replace('-', '_')}.py").read_text().splitlines()
+    assert len(lines) <= 200, "a recipe is one page"
+    assert recipe.scales["cpu"].minutes <= 12
+    assert bool(recipe.published) or name not in WITH_NUMBERS
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("name", names())
+def test_claims_speak_of_cells_and_methods_parse(name, scale):
+    recipe = get(name)
+    cells = recipe.rows(scale)
+    keys = {cell.key for cell in cells}
+    assert len({(cell.key, cell.seed) for cell in cells}) == len(cells)
+    claims = list(recipe.claims(recipe.scales[scale]))
+    assert claims
+    assert len({claim.text for claim in claims}) == len(claims)
+    for claim in claims:
+        assert {key for key, _ in claim.needs} <= keys
+    for cell in cells:
+        for experiment in cell.trainings:
+            parse(experiment.method)
+            assert experiment.model is None or experiment.model in models.names("image") + models.names("text") + [
+                "mlp"
+            ]
+            assert "seed" in experiment.data
+    json.dumps(described(recipe, scale))
+
+
+def test_seeds_can_be_others():
+    cells = get("z18-fig3").rows("cpu", range(10, 12))
+    assert {cell.seed for cell in cells} == {10, 11}
+    assert all(e.seed == e.data["seed"] == cell.seed for cell in cells for e in cell.trainings)
+
+
+def test_recipes_share_trainings():
+    here, there = (
+        {json.dumps(e.to_dict(), sort_keys=True) for cell in get(name).rows("cpu") for e in cell.trainings}
+        for name in ("t19-fig2", "t19-fig6")
+    )
+    assert len(here & there) == 20  # ERM and mixup on two sets with five seeds
