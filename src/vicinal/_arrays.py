@@ -1,84 +1,171 @@
-"""Predictions as users hold them (numpy, torch, lists; any float type) turned into checked CPU tensors.
+"""Predictions as users hold them (numpy, torch, lists; any float type) turned into checked arrays on the CPU.
 
 What an argument holds is fixed by its name, never guessed from its values: logits that happen to lie in
-[0, 1] are still logits.
+[0, 1] are still logits. Measuring is done in numpy: torch is imported only by what returns tensors, and a tensor
+is recognised without importing it.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import os
+import sys
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
-import torch
-from torch import Tensor
+from numpy.typing import NDArray
 
-__all__ = ["SUM_TOLERANCE", "as_labels", "as_matrix", "as_tensor", "at_least_float32", "sum_tolerance"]
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = [
+    "SUM_TOLERANCE",
+    "as_array",
+    "as_classes",
+    "as_labels",
+    "as_matrix",
+    "as_scores",
+    "as_tensor",
+    "at_least_float32",
+    "equal_mass_edges",
+    "n_threads",
+    "sum_tolerance",
+]
 
 #: How far the probabilities of one sample may be from summing to one. `sum_tolerance` widens it for bfloat16.
 SUM_TOLERANCE = 1e-3
 
 
-def as_tensor(name: str, value: Any) -> Tensor:
-    """Return `value` as a detached CPU tensor, without a copy where possible."""
-    if isinstance(value, Tensor):
-        return value.detach().cpu()
+# Arrays
+
+
+def as_array(name: str, value: Any) -> NDArray[Any]:
+    """Return numbers as a numpy array, without a copy where possible; bfloat16, which numpy lacks, becomes float32."""
+    if _is_tensor(value):
+        tensor = value.detach().cpu()
+        held: NDArray[Any] = (tensor.float() if _is_bfloat16(tensor.dtype) else tensor).numpy()
+        return held
     array = np.asarray(value)
     if array.dtype == object or array.dtype.kind not in "fiub":
         raise TypeError(f"{name} must hold numbers, got an array of {array.dtype}")
-    if not array.flags.writeable or any(stride < 0 for stride in array.strides):
-        array = array.copy()  # torch warns of read-only memory and cannot view negative strides
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
     if array.dtype.kind == "f" and array.dtype.itemsize > 8:
         array = array.astype(np.float64)  # long double
+    return array
+
+
+def as_scores(name: str, value: Any) -> NDArray[Any] | Tensor:
+    """Return logits or probabilities `[N, K]` in the type they have; only bfloat16 stays a tensor."""
+    scores: Any = value.detach().cpu() if _is_tensor(value) and _is_bfloat16(value.dtype) else as_array(name, value)
+    _check_matrix(name, scores)
+    kept: NDArray[Any] | Tensor = scores
+    return kept
+
+
+def as_classes(name: str, value: Any, *, n_classes: int | None = None) -> NDArray[np.int64]:
+    """Return class numbers `[N]` as int64, each in [0, n_classes)."""
+    labels = as_array(name, value)
+    if labels.ndim != 1:
+        raise ValueError(f"{name} must have shape [N], got {list(labels.shape)}")
+    if len(labels) == 0:
+        raise ValueError(f"{name} is empty: there is nothing to measure")
+    if labels.dtype.kind not in "iu":
+        raise ValueError(f"{name} must be integer class numbers, got {labels.dtype}")
+    low, high = int(labels.min()), int(labels.max())
+    if low < 0 or (n_classes is not None and high >= n_classes):
+        bad = low if low < 0 else high
+        allowed = "at least 0" if n_classes is None else f"in [0, {n_classes - 1}] for {n_classes} classes"
+        raise ValueError(f"{name} must be {allowed}, got {bad}")
+    return labels.astype(np.int64, copy=False)
+
+
+def equal_mass_edges(values: NDArray[Any], n_bins: int) -> NDArray[np.float64]:
+    """Return the inner edges of bins (lo, hi] that hold about equally many of the values: strictly increasing.
+
+    Edge k is the ⌈k·N / n_bins⌉-th smallest value, the inverse of the empirical distribution function at k / n_bins:
+    the smallest number that at least k / n_bins of the values do not exceed. Where values are equal, edges coincide
+    and are merged.
+
+    >>> equal_mass_edges(np.array([0.1, 0.2, 0.3, 0.4, 0.5]), 2)
+    array([0.3])
+    """
+    ordered = np.sort(values).astype(np.float64)
+    return np.unique(ordered[(np.arange(1, n_bins) * len(ordered) + n_bins - 1) // n_bins - 1])
+
+
+def sum_tolerance(dtype: Any) -> float:
+    """Return how far a row of probabilities held in `dtype` (numpy's or torch's) may be from summing to one.
+
+    Rounding to `dtype` moves each probability by at most eps/2 of itself, hence their sum by at most eps/2:
+    0.0039 for bfloat16, less than `SUM_TOLERANCE` for the others.
+
+    >>> import torch
+    >>> sum_tolerance(torch.float32), sum_tolerance(torch.bfloat16)
+    (0.001, 0.00390625)
+    """
+    return 2**-8 if _is_bfloat16(dtype) else SUM_TOLERANCE
+
+
+def n_threads() -> int:
+    """Return how many threads to measure with: torch's number where torch is in use, else OpenMP's or that of cores."""
+    if "torch" in sys.modules:
+        threads: int = sys.modules["torch"].get_num_threads()
+        return threads
+    asked = os.environ.get("OMP_NUM_THREADS", "")
+    return int(asked) if asked.isdigit() and int(asked) > 0 else os.cpu_count() or 1
+
+
+# Tensors
+
+
+def as_tensor(name: str, value: Any) -> Tensor:
+    """Return `value` as a detached CPU tensor, without a copy where possible."""
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        return value.detach().cpu()
+    array = as_array(name, value)
+    if not array.flags.writeable or any(stride < 0 for stride in array.strides):
+        array = array.copy()  # torch warns of read-only memory and cannot view negative strides
     if array.dtype.kind == "u" and array.dtype.itemsize > 1:
         array = array.astype(np.int64)
     return torch.from_numpy(array)
 
 
 def as_labels(name: str, value: Any, *, n_classes: int | None = None) -> Tensor:
-    """Return class numbers `[N]` as int64, each in [0, n_classes)."""
-    labels = as_tensor(name, value)
-    if labels.ndim != 1:
-        raise ValueError(f"{name} must have shape [N], got {list(labels.shape)}")
-    if len(labels) == 0:
-        raise ValueError(f"{name} is empty: there is nothing to measure")
-    if labels.is_floating_point() or labels.dtype == torch.bool:
-        raise ValueError(f"{name} must be integer class numbers, got {labels.dtype}")
-    labels = labels.to(torch.int64)
-    low, high = (int(v) for v in torch.aminmax(labels))
-    if low < 0 or (n_classes is not None and high >= n_classes):
-        bad = low if low < 0 else high
-        allowed = "at least 0" if n_classes is None else f"in [0, {n_classes - 1}] for {n_classes} classes"
-        raise ValueError(f"{name} must be {allowed}, got {bad}")
-    return labels
-
-
-def sum_tolerance(dtype: torch.dtype) -> float:
-    """Return how far a row of probabilities held in `dtype` may be from summing to one.
-
-    Rounding to `dtype` moves each probability by at most eps/2 of itself, hence their sum by at most eps/2:
-    0.0039 for bfloat16, less than `SUM_TOLERANCE` for the others.
-
-    >>> sum_tolerance(torch.float32), sum_tolerance(torch.bfloat16)
-    (0.001, 0.00390625)
-    """
-    return max(SUM_TOLERANCE, torch.finfo(dtype).eps / 2)
+    """Return class numbers `[N]` as an int64 tensor, each in [0, n_classes)."""
+    return as_tensor(name, as_classes(name, value, n_classes=n_classes))
 
 
 def as_matrix(name: str, value: Any) -> Tensor:
     """Return a floating-point matrix `[N, K]` in its own dtype, its values unchecked."""
     matrix = as_tensor(name, value)
-    if not matrix.is_floating_point():
+    _check_matrix(name, matrix)
+    return matrix
+
+
+def at_least_float32(t: Tensor) -> Tensor:
+    """Return the tensor in the type it is computed in: float64 stays, anything else becomes float32."""
+    import torch
+
+    return t if t.dtype == torch.float64 else t.float()
+
+
+def _is_tensor(value: Any) -> TypeGuard[Tensor]:
+    # Who has a tensor has imported torch.
+    return "torch" in sys.modules and isinstance(value, sys.modules["torch"].Tensor)
+
+
+def _is_bfloat16(dtype: Any) -> bool:
+    return str(dtype) == "torch.bfloat16"
+
+
+def _check_matrix(name: str, matrix: Any) -> None:
+    floating = matrix.is_floating_point() if _is_tensor(matrix) else matrix.dtype.kind == "f"
+    if not floating:
         raise TypeError(f"{name} must be floating point, got {matrix.dtype}")
     if matrix.ndim != 2:
         hint = "; for the probability p of a binary task pass the two columns [1 - p, p]" if matrix.ndim == 1 else ""
         raise ValueError(f"{name} must have shape [N, K], got {list(matrix.shape)}{hint}")
     if matrix.shape[0] == 0 or matrix.shape[1] == 0:
         raise ValueError(f"{name} is empty: shape {list(matrix.shape)}")
-    return matrix
-
-
-def at_least_float32(t: Tensor) -> Tensor:
-    """Return the tensor in the type it is computed in: float64 stays, anything else becomes float32."""
-    return t if t.dtype == torch.float64 else t.float()

@@ -25,7 +25,7 @@ from vicinal._arrays import as_labels, as_matrix
 from vicinal._checks import ArgumentError, choice, integer, number, require
 from vicinal._typing import Model
 from vicinal.metrics import Estimate, OODReport, ReliabilityTable, RiskCoverage
-from vicinal.metrics._predictions import open_predictions
+from vicinal.metrics.chunks import open_predictions
 from vicinal.objectives.forward import call
 from vicinal.probes.base import device_of, probing
 

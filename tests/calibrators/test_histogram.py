@@ -6,8 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import softmax
 
+from vicinal import metrics
+from vicinal._arrays import equal_mass_edges
 from vicinal.calibrators import HistogramBinning
-from vicinal.calibrators.histogram import mass_edges
 
 
 def planted(n=300, k=3, seed=0):
@@ -57,7 +58,7 @@ def test_zero_and_one_count():
 def test_mass_edges_give_equal_counts():
     rng = np.random.default_rng(0)
     scores = rng.random(1000)
-    which = np.searchsorted(mass_edges(scores, 8), scores)
+    which = np.searchsorted(equal_mass_edges(scores, 8), scores)
     assert np.bincount(which).tolist() == [125] * 8
 
 
@@ -65,7 +66,8 @@ def test_mass_edges_give_equal_counts():
 @settings(max_examples=100, deadline=None)
 def test_mass_bins_are_never_empty_and_never_split_ties(values, n_bins):
     scores = np.array(values) / 8
-    edges = mass_edges(scores, n_bins)
+    edges = equal_mass_edges(scores, n_bins)
+    edges = edges[edges < scores.max()]
     assert np.all(np.diff(edges) > 0)
     counts = np.bincount(np.searchsorted(edges, scores), minlength=len(edges) + 1)
     assert (counts > 0).all()
@@ -78,6 +80,18 @@ def test_equal_mass_means_are_those_of_sorted_slices():
     order = np.argsort(softmax(logits, axis=1)[:, 1])
     expected = [(labels[part] == 1).mean() for part in np.split(order, 6)]
     np.testing.assert_allclose(calibrator.values_[1], expected)
+
+
+def test_the_calibrator_and_the_reliability_table_cut_at_the_same_places():
+    """An edge is the smallest value that a share of k / n_bins does not exceed: the third of five for halves."""
+    p = np.array([0.1, 0.2, 0.3, 0.4, 0.5])
+    assert equal_mass_edges(p, 2).tolist() == [0.3]
+    assert metrics.equal_mass_edges(p, 2).tolist() == [0.0, 0.3, 1.0]
+    logits = np.log(np.stack([1 - p, p], axis=1))
+    calibrator = HistogramBinning(n_bins=2, equal_mass=True).fit(logits, np.array([0, 1, 0, 1, 1]))
+    np.testing.assert_allclose(calibrator.edges_[1], [0.3])
+    table = metrics.ReliabilityTable.from_confidences(p, p > 0.2, n_bins=2, equal_mass=True)
+    assert table.bin_count.tolist() == [3, 2]
 
 
 def test_more_bins_than_samples():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 
 import numpy as np
@@ -12,7 +11,7 @@ import torch
 from vicinal import metrics
 from vicinal.metrics import Comparison, Difference, Estimate, Evaluation, ReliabilityTable, evaluate
 
-N, K = 60, 4
+N, K = 60, 6
 
 
 def told_apart(score: Callable[..., np.ndarray]) -> Callable[..., float]:
@@ -48,10 +47,12 @@ METRICS: dict[str, Callable[..., float]] = {
         for name in ("ece", "mce", "oe", "rms", "rms_debiased")
     },
     **{
-        f"evaluate.{name}": lambda labels, name=name, **held: getattr(evaluate(labels, **held), name).value
-        for name, kind in inspect.get_annotations(Evaluation).items()
-        if kind == "Estimate"
+        f"evaluate.{name}": lambda labels, name=name, **held: (
+            getattr(evaluate(labels, figures=list(metrics.FIGURES), **held), name).value
+        )
+        for name in metrics.FIGURES
     },
+    "Tally": lambda labels, **held: sum(metrics.Tally().update(labels, **held).values().values()),
     **{name: told_apart(getattr(metrics, name)) for name in ("max_probability", "negative_entropy", "margin")},
     "risk_coverage.aurc": lambda labels, **held: curve(labels, **held).aurc,
     "RiskCoverage.excess_aurc": lambda labels, **held: curve(labels, **held).excess_aurc,
@@ -62,6 +63,7 @@ METRICS: dict[str, Callable[..., float]] = {
 #: Records, and functions of something other than labels and predictions; they are tested in `tests/metrics`.
 ELSEWHERE = {
     *(kind.__name__ for kind in (Comparison, Difference, Estimate, Evaluation, metrics.BinSums, metrics.Samples)),
+    *("FIGURES", "Figure", "Mistake"),
     *(kind.__name__ for kind in (metrics.OODReport, metrics.RiskThreshold)),
     *("auroc", "average_precision", "energy", "fpr_at_tpr", "ood_report", "risk_threshold"),
     *("equal_mass_edges", "error_estimates", "spearman", "spearman_estimate", "wilson"),
@@ -139,8 +141,8 @@ HOSTILE = {
     "1-d": ({"probs": LOGITS.softmax(1)[:, 0]}, LABELS, r"probs must have shape \[N, K\]"),
     "empty": ({"logits": LOGITS[:0]}, LABELS[:0], "logits is empty"),
     "lengths": ({"logits": LOGITS}, LABELS[1:], "as many, got 59 labels and 60 rows"),
-    "label too high": ({"logits": LOGITS}, LABELS + K, r"labels must be in \[0, 3\]"),
-    "label negative": ({"logits": LOGITS}, LABELS - K, r"labels must be in \[0, 3\]"),
+    "label too high": ({"logits": LOGITS}, LABELS + K, r"labels must be in \[0, 5\]"),
+    "label negative": ({"logits": LOGITS}, LABELS - K, r"labels must be in \[0, 5\]"),
     "float labels": ({"logits": LOGITS}, LABELS.double(), "labels must be integer"),
     "column labels": ({"logits": LOGITS}, LABELS[:, None], r"labels must have shape \[N\]"),
     "both": ({"logits": LOGITS, "probs": LOGITS.softmax(1)}, LABELS, "exactly one of"),

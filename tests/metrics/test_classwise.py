@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vicinal.metrics import ClasswiseTable, classwise_ece
-from vicinal.metrics import _predictions as passes
+from vicinal.metrics import chunks as passes
 
 from . import reference
 

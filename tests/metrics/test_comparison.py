@@ -126,7 +126,9 @@ def test_half_length_over_samples_and_seeds(seeds):
     runs_a = [evaluate(labels, logits=model(1.5, 1, seed)) for seed in range(seeds)]
     runs_b = [evaluate(labels, logits=model(1.0, 1, 10 + seed)) for seed in range(seeds)]
     nll = compare(runs_a, runs_b, level=0.9)["nll"]
-    differences = np.array([b.samples.nll - a.samples.nll for a, b in zip(runs_a, runs_b, strict=True)])
+    differences = np.array(
+        [b.samples.values["nll"] - a.samples.values["nll"] for a, b in zip(runs_a, runs_b, strict=True)]
+    )
     assert (nll.high - nll.low) / 2 == pytest.approx(slow_half(differences, 0.9), rel=1e-9)
 
 

@@ -9,7 +9,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vicinal.metrics import _predictions as passes
 from vicinal.metrics import (
     auroc,
     average_precision,
@@ -21,6 +20,7 @@ from vicinal.metrics import (
     ood,
     ood_report,
 )
+from vicinal.metrics import chunks as passes
 
 from . import reference
 
@@ -98,7 +98,7 @@ def test_intervals_hold_the_truth_about_as_often_as_they_say():
     random, truth, trials = np.random.default_rng(0), 0.7602499, 400  # Φ(1 / √2)
     held = 0
     for _ in range(trials):
-        estimate = ood_report(random.normal(1, 1, 60), random.normal(0, 1, 40), confidence=0.9, n_resamples=1).auroc
+        estimate = ood_report(random.normal(1, 1, 60), random.normal(0, 1, 40), level=0.9, n_resamples=1).auroc
         held += estimate.low <= truth <= estimate.high
     assert 0.85 < held / trials < 0.95
 
@@ -204,7 +204,7 @@ HOSTILE = {
     "positive": (lambda: average_precision([], [0.0]), "positive_scores must have shape"),
     "tpr": (lambda: fpr_at_tpr([1.0], [0.0], tpr=0), "tpr must be"),
     "bins": (lambda: ood_report([1.0], [0.0], n_bins=0), "n_bins must be"),
-    "confidence": (lambda: ood_report([1.0], [0.0], confidence=1), "confidence must be"),
+    "level": (lambda: ood_report([1.0], [0.0], level=1), "level must be"),
     "neither": (lambda: max_probability(), "exactly one of logits= and probs=, got neither"),
     "both": (lambda: margin(LOGITS, probs=LOGITS), "got both"),
     "not probabilities": (lambda: max_probability(probs=LOGITS), r"probs must be in \[0, 1\]"),

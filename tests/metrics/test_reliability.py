@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from vicinal.metrics import ReliabilityTable, equal_mass_edges
-from vicinal.metrics import _predictions as passes
+from vicinal.metrics import chunks as passes
 from vicinal.metrics.reliability import (
     calibration_mse,
     calibration_mse_debiased,

@@ -8,8 +8,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vicinal.metrics import _predictions as passes
 from vicinal.metrics import accuracy, brier, mcc, nll, spearman, spearman_estimate, top_k
+from vicinal.metrics import chunks as passes
 from vicinal.metrics.scores import mcc_contributions
 
 from . import reference

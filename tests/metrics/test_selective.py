@@ -164,7 +164,7 @@ def test_the_threshold_equals_the_slow_one(n, m, seed, max_risk):
     random = np.random.default_rng(seed)
     confidence = random.random(n).round(random.integers(1, 4))
     correct = random.random(n) < 0.6 + 0.4 * confidence
-    found = risk_threshold(confidence, correct, max_risk, confidence_level=0.8, n_rules=m)
+    found = risk_threshold(confidence, correct, max_risk, level=0.8, n_rules=m)
     threshold, accepted = slow_threshold(confidence, correct, max_risk, 0.8, m)
     assert (found.threshold, found.n_accepted) == (threshold, accepted)
     taken = found.accepts(confidence)
@@ -210,8 +210,7 @@ def test_the_realised_risk_exceeds_the_asked_one_in_at_most_the_stated_share(wor
     place = random.integers(levels, size=(trials, n))
     confidence, correct = grid[place], random.random((trials, n)) >= rate(grid[place])
     found = [
-        risk_threshold(c, r, max_risk, confidence_level=1 - delta).threshold
-        for c, r in zip(confidence, correct, strict=True)
+        risk_threshold(c, r, max_risk, level=1 - delta).threshold for c, r in zip(confidence, correct, strict=True)
     ]
     assert sum(map(exceeds, found)) <= delta * trials
     if world == "flat, just above":  # the test can fail: bounds that ignore the choice break the promise here
@@ -269,11 +268,11 @@ HOSTILE = {
     "table": (lambda: RiskCoverage.from_table([1]), "table must be a ReliabilityTable, got list"),
     "empty table": (lambda: RiskCoverage.from_table(ReliabilityTable()), "counts are all 0"),
     "max_risk": (lambda: risk_threshold([0.5], [True], 2), "max_risk must be"),
-    "level": (lambda: risk_threshold([0.5], [True], 0.1, confidence_level=1), "confidence_level must be"),
+    "level": (lambda: risk_threshold([0.5], [True], 0.1, level=1), "level must be"),
     "rules": (lambda: risk_threshold([0.5], [True], 0.1, n_rules=0), "n_rules must be"),
     "risk": (lambda: risk_coverage([0.5], [True]).coverage_at_risk(-1), "risk must be"),
     "coverage": (lambda: risk_coverage([0.5], [True]).risk_at_coverage(0), "coverage must be"),
-    "confidence": (lambda: risk_coverage([0.5], [True]).aurc_estimate(95), "confidence must be"),
+    "level of AURC": (lambda: risk_coverage([0.5], [True]).aurc_estimate(95), "level must be"),
 }
 
 

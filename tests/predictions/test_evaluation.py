@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 import vicinal
 from tests.predictions.samples import classifier, save
-from vicinal.metrics import classwise_ece
-from vicinal.predictions import Mistake, evaluate_file, open_file
-from vicinal.predictions import evaluation as evaluation_module
+from vicinal.metrics import Mistake, RiskCoverage, classwise_ece, tally
+from vicinal.predictions import evaluate_file, open_file
 from vicinal.predictions import reading as reading_module
 
 FIGURES = ("accuracy", "mcc", "nll", "brier", "ece", "oe", "mce", "rms", "rms_debiased")
@@ -45,24 +44,24 @@ def test_streamed_is_in_memory(tmp_path, small_chunks, kind, suffix, dtype, thre
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        found = evaluate_file(path, confidence=0.9)
+        found = evaluate_file(path, level=0.9)
     finally:
         torch.set_num_threads(before)
-    expected = vicinal.evaluate(labels, **{kind: scores}, confidence=0.9)
+    expected = vicinal.evaluate(labels, **{kind: scores}, level=0.9)
     same(found, expected)
-    assert (found.n, found.n_classes, found.n_bins, found.confidence) == (500, 5, 15, 0.9)
+    assert (found.n, found.n_classes, found.n_bins, found.level) == (500, 5, 15, 0.9)
     np.testing.assert_array_equal(found.table.counts, expected.table.counts)
-    assert found.classwise_ece == pytest.approx(classwise_ece(labels, **{kind: scores}), rel=1e-9)
+    assert found.classwise_ece.value == pytest.approx(classwise_ece(labels, **{kind: scores}), rel=1e-9)
     correct = expected.samples.labels == expected.samples.predictions
     np.testing.assert_array_equal(found.confusion.sum(axis=1), np.bincount(labels, minlength=5))
-    assert np.trace(found.confusion) == correct.sum() == found.confidence_correct.sum()
+    assert np.trace(found.confusion) == correct.sum() == found.fine.counts[:, 1].sum()
 
 
 @pytest.mark.parametrize(
     ("n_bins", "fine"), [(1, 10_000), (7, 10_000), (10, 10_000), (15, 10_000), (100, 10_000), (60, 50)]
 )
 def test_fine_bins_add_up_to_any_bins(tmp_path, monkeypatch, n_bins, fine):
-    monkeypatch.setattr(evaluation_module, "_FINE_BINS", fine)
+    monkeypatch.setattr(tally, "FINE_BINS", fine)
     random = np.random.default_rng(0)
     # Confidences on edges of the bins: these must not change sides.
     sure = np.concatenate([random.random(300), np.arange(n_bins + 1)[:300] / n_bins, [0.0, 1.0, 0.6]])
@@ -74,8 +73,9 @@ def test_fine_bins_add_up_to_any_bins(tmp_path, monkeypatch, n_bins, fine):
     np.testing.assert_array_equal(found.table.counts, expected.counts)
     np.testing.assert_allclose(found.table.sums, expected.sums, rtol=1e-12)
     assert found.ece.value == pytest.approx(expected.ece())
-    assert found.confidence_counts.sum() == len(sure)
-    assert (np.diff(found.confidence_levels) > 0).all()
+    assert found.fine.n == len(sure)
+    assert found.fine.n_bins % n_bins == 0
+    assert RiskCoverage.from_table(found.fine).n == len(sure)
 
 
 def test_confidences_give_what_they_can(tmp_path, small_chunks):
@@ -122,7 +122,7 @@ def test_an_impossible_label_costs_infinitely(tmp_path, small_chunks):
     found = evaluate_file(save(tmp_path / "p.csv", labels, probs))
     assert found.nll.value == math.inf
     assert (found.nll.low, found.nll.high) == (0, math.inf)
-    assert any("2 rows has probability 0" in note for note in found.notes)
+    assert any("probability 0 in 2 samples" in note for note in found.notes)
     json.dumps(found.to_dict(), allow_nan=False)
 
 
@@ -206,7 +206,7 @@ def test_progress_and_json(tmp_path, small_chunks):
 
 def test_arguments(tmp_path):
     path = save(tmp_path / "p.csv", [0], np.ones((1, 1)))
-    for bad in ({"n_bins": 0}, {"confidence": 1.0}, {"worst": -1}):
+    for bad in ({"n_bins": 0}, {"level": 1.0}, {"worst": -1}):
         with pytest.raises(ValueError, match=next(iter(bad))):
             evaluate_file(path, **bad)
 

@@ -172,7 +172,7 @@ def test_gradients_need_not_be_taken_and_the_result_is_plain_numbers():
         ({"lambdas": [float("nan")]}, "lambdas must be"),
         ({"gradient": "input"}, "gradient must be one of"),
         ({"batch_size": 0}, "batch_size"),
-        ({"confidence": 1.0}, "confidence"),
+        ({"level": 1.0}, "level"),
     ],
 )
 def test_bad_arguments_are_refused(change, match):

@@ -166,7 +166,7 @@ def run(modes, share):
 
 def test_the_verdict_is_students_paired_interval():
     mixup, plain = [run(8, 0.9), run(7, 0.8), run(8, 0.7)], [run(3, 0.8), run(4, 0.85), run(2, 0.7)]
-    found = verdict(mixup, plain, confidence=0.9)
+    found = verdict(mixup, plain, level=0.9)
     for name, deltas in (("modes", [5, 3, 6]), ("high_quality", [0.1, -0.05, 0.0])):
         low, high = stats.t.interval(0.9, 2, np.mean(deltas), stats.sem(deltas))
         difference = getattr(found, name)

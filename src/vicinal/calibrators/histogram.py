@@ -16,6 +16,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+from vicinal._arrays import equal_mass_edges
 from vicinal._checks import flag, freeze, integer, number
 from vicinal.calibrators.base import (
     Calibrator,
@@ -86,7 +87,8 @@ class HistogramBinning(Calibrator):
     def _solve(self, logits: Logits, labels: Labels) -> dict[str, Any]:
         edges, values = [], []
         for k, p in enumerate(class_probs(logits)):
-            inner = mass_edges(p, self.n_bins) if self.equal_mass else np.arange(1, self.n_bins) / self.n_bins
+            inner = equal_mass_edges(p, self.n_bins) if self.equal_mass else np.arange(1, self.n_bins) / self.n_bins
+            inner = inner[inner < p.max()] if self.equal_mass else inner  # above the largest there is no sample
             edges.append(inner)
             values.append(bin_frequencies(p, labels == k, inner))
         return {"edges_": edges, "values_": values}
@@ -100,18 +102,6 @@ class HistogramBinning(Calibrator):
         if any(len(e) + 1 != len(v) or np.any(np.diff(e) <= 0) for e, v in zip(edges, values, strict=True)):
             raise ValueError("edges_ must increase and be one fewer than values_")
         return {"edges_": edges, "values_": values}
-
-
-def mass_edges(scores: Floats, n_bins: int) -> Floats:
-    """Return the inner edges of bins (lo, hi] that hold as equal a number of `scores` as ties allow.
-
-    >>> mass_edges(np.array([0.1, 0.2, 0.3, 0.3, 0.3, 0.9]), 3)
-    array([0.2, 0.3])
-    """
-    order = np.sort(scores)
-    last = len(order) * np.arange(1, n_bins) // n_bins - 1  # each bin's last sample
-    edges: Floats = np.unique(order[last[last >= 0]])
-    return edges[: np.searchsorted(edges, order[-1])]
 
 
 def bin_frequencies(scores: Floats, outcomes: NDArray[np.bool_], edges: Floats) -> Floats:

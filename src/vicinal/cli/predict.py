@@ -34,7 +34,7 @@ def predict(
             help="Answer only as many rows as keep the share of wrong answers below this; the others abstain."
         ),
     ] = None,
-    certainty: Annotated[float, typer.Option(help="How sure --max-risk must hold.")] = 0.95,
+    level: Annotated[float, typer.Option(help="The probability with which --max-risk must hold.")] = 0.95,
     batch_size: Annotated[
         int | None, typer.Option(help="Samples at a time; as many as in the run's evaluation, if not given.")
     ] = None,
@@ -61,7 +61,7 @@ def predict(
     bad = share_or_number("max_bad", max_bad)
     speaker = Speaker(as_json=as_json)
     bundle = vicinal.load(run)
-    rule = None if max_risk is None else _rule(bundle, run, max_risk, certainty)
+    rule = None if max_risk is None else _rule(bundle, run, max_risk, level)
     if rule is not None and ABSTAIN in bundle.classes:
         raise ValueError(f"a class is called {ABSTAIN!r}, which is what --max-risk writes where it gives no answer")
     split = bundle.read(data, max_bad=bad, encoding=encoding, header=header, data_root=data_root)
@@ -93,11 +93,11 @@ class _Counter:
         return (
             f"{self.n:,} of {n:,} rows answered ({100 * self.n / n:.1f} %), where the confidence is above "
             f"{rule.threshold:.4f}; on data like the held-out ones at most {100 * rule.max_risk:g} % of answers are "
-            f"wrong ({100 * rule.confidence_level:g} % certain)"
+            f"wrong ({100 * rule.level:g} % certain)"
         )
 
 
-def _rule(bundle: Bundle, run: Path, max_risk: float, certainty: float) -> RiskThreshold:
+def _rule(bundle: Bundle, run: Path, max_risk: float, level: float) -> RiskThreshold:
     """Return the threshold that the test set, which neither training nor calibration has seen, can vouch for."""
     from vicinal.metrics import risk_threshold
     from vicinal.runs import Run
@@ -107,7 +107,7 @@ def _rule(bundle: Bundle, run: Path, max_risk: float, certainty: float) -> RiskT
         raise ValueError(f"--max-risk needs the held-out predictions of a run, and {str(run)!r} has none")
     # As the new data's, to the last bit: a copy of the sample that sets the threshold must not lie above it.
     confidence, predicted = bundle.calibrated(outcome.test.logits).max(dim=1)
-    return risk_threshold(confidence, predicted == outcome.test.labels, max_risk, confidence_level=certainty)
+    return risk_threshold(confidence, predicted == outcome.test.labels, max_risk, level=level)
 
 
 def _chunks(

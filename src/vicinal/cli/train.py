@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vicinal.cli.options import Given, shared
-from vicinal.cli.speaking import Speaker, check_report, kindly, percent
+from vicinal.cli.speaking import Speaker, check_report, kindly
 
 if TYPE_CHECKING:
     from vicinal.runs import Outcome
@@ -78,15 +78,18 @@ def train(
 
 def show_outcome(speaker: Speaker, outcome: Outcome) -> None:
     """Show the figures of a run, before and after the temperature."""
+    from vicinal.metrics.figures import Figure, columns
+
     bins = next(iter(outcome.sets.values())).before.n_bins if outcome.sets else 15
-    rows = []
+    rows: list[list[str]] = []
+    shown: list[Figure] = []
     for key, scored in outcome.sets.items():
         name = {"val": "validation", "test": "test"}.get(key, scored.name)
-        for label, figures in (("", scored.before), (", calibrated", scored.after)):
-            errors = [f"{e.value:.3f} ({e.low:.3f}–{e.high:.3f})" for e in (figures.ece, figures.oe, figures.nll)]
-            rows.append([f"{name}{label}", f"{figures.n:,}", percent(figures.accuracy), *errors])
+        for label, each in (("", scored.before), (", calibrated", scored.after)):
+            shown = shown or columns(each)
+            rows.append([f"{name}{label}", f"{each.n:,}", *(f.text(each.figures[f.name]) for f in shown)])
     title = f"{outcome.experiment.method} on {outcome.experiment.source}: temperature {outcome.temperature:.3f}"
-    speaker.table(title, ["", "n", "accuracy", f"ECE ({bins} bins)", "OE", "NLL"], rows)
+    speaker.table(title, ["", "n", *(f.heading(bins) for f in shown)], rows)
     for scored in outcome.sets.values():
         if scored.temperature != outcome.temperature:
             speaker.say(f"{scored.name} has a temperature of its own: {scored.temperature:.3f}")

@@ -20,7 +20,8 @@ from torch.utils.data import DataLoader, Sampler
 
 from vicinal import losses
 from vicinal._checks import require
-from vicinal.metrics import ReliabilityTable, brier, nll
+from vicinal.metrics import Tally
+from vicinal.metrics.figures import watched
 from vicinal.objectives.base import Objective, as_objective
 from vicinal.objectives.guided.aum import AUM, AUMRecorder
 
@@ -194,7 +195,7 @@ class MixupTrainer(MixupTrainerMixin, Trainer):
 
 
 def compute_metrics(prediction: EvalPrediction, *, n_bins: int = 15) -> dict[str, float]:
-    """Return accuracy, ECE, OE, NLL and Brier score of a classifier's logits: pass it to the trainer.
+    """Return accuracy, MCC, NLL, Brier score, ECE and OE of a classifier's logits: pass it to the trainer.
 
     Parameters
     ----------
@@ -206,20 +207,12 @@ def compute_metrics(prediction: EvalPrediction, *, n_bins: int = 15) -> dict[str
     >>> import numpy as np
     >>> metrics = compute_metrics(EvalPrediction(np.array([[2.0, 0.0], [0.0, 0.0]]), np.array([0, 1])))
     >>> {name: round(value, 3) for name, value in metrics.items()}
-    {'accuracy': 0.5, 'ece': 0.31, 'oe': 0.125, 'nll': 0.41, 'brier': 0.264, 'n_bins': 15}
+    {'accuracy': 0.5, 'mcc': 0.0, 'nll': 0.41, 'brier': 0.264, 'ece': 0.31, 'oe': 0.125, 'n_bins': 15}
     """
     logits = prediction.predictions
     logits = logits[0] if isinstance(logits, tuple) else logits
     labels = prediction.label_ids
-    table = ReliabilityTable.from_logits(logits, labels, n_bins=n_bins)
-    return {
-        "accuracy": table.accuracy,
-        "ece": table.ece(),
-        "oe": table.oe(),
-        "nll": nll(labels, logits=logits),
-        "brier": brier(labels, logits=logits),
-        "n_bins": n_bins,
-    }
+    return {**Tally(n_bins, figures=watched()).update(labels, logits=logits).values(), "n_bins": n_bins}
 
 
 class _MergeRanks(TrainerCallback):

@@ -25,13 +25,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import Tensor
 
-from vicinal import losses
 from vicinal._checks import require
 from vicinal._typing import Batch
-from vicinal.metrics import ReliabilityTable
+from vicinal.metrics import Tally
+from vicinal.metrics.figures import watched
 from vicinal.objectives.base import Objective, as_objective
 from vicinal.objectives.forward import call
 from vicinal.objectives.guided.aum import AUM, AUMRecorder
@@ -54,8 +53,9 @@ class MixupMixin(_AnyModule):
     (and `index`), whose other entries the model receives as keyword arguments. The model is the module itself, so
     layers are named as seen from there: `ManifoldMixup(layers=["net.hidden"])`.
 
-    Training logs `train_loss`. Validation logs `val_nll`, `val_accuracy`, `val_ece` and `val_oe`, with the `val_n_bins`
-    that the last two mean, of all samples in all processes, from one exact table; testing logs `test_nll` and so on.
+    Training logs `train_loss`. Validation logs `val_accuracy`, `val_mcc`, `val_nll`, `val_brier`, `val_ece` and
+    `val_oe`, with the `val_n_bins` that the last two mean, of all samples in all processes, exactly; testing logs
+    `test_nll` and so on.
 
     Attributes
     ----------
@@ -84,7 +84,7 @@ class MixupMixin(_AnyModule):
     def on_validation_epoch_start(self) -> None:
         """Start from an empty table."""
         super().on_validation_epoch_start()
-        self._tallies: dict[int, _Tally] = {}
+        self._tallies: dict[int, Tally] = {}
 
     def validation_step(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:
         """Add the batch to the table of its loader."""
@@ -138,44 +138,16 @@ class MixupMixin(_AnyModule):
 
     def _count(self, batch: Any, dataloader_idx: int) -> None:
         x, y, _ = _parts(batch)
-        tally = self._tallies.setdefault(dataloader_idx, _Tally(self.n_bins))
-        tally.update(call(self, x), y)
+        tally = self._tallies.setdefault(dataloader_idx, Tally(self.n_bins, figures=watched()))
+        tally.update(y, logits=call(self, x))
 
     def _log_tallies(self, stage: str) -> None:
         for number, tally in sorted(self._tallies.items()):
-            if self.trainer.world_size > 1:
-                tally.merge(self)
+            whole = tally.all_reduce()
             suffix = f"/dataloader_idx_{number}" if len(self._tallies) > 1 else ""
-            figures = {f"{stage}_{name}{suffix}": value for name, value in tally.figures().items()}
+            values = {**whole.values(), "n_bins": float(self.n_bins)}
+            figures = {f"{stage}_{name}{suffix}": value for name, value in values.items()}
             self.log_dict(figures, sync_dist=True, add_dataloader_idx=False)  # equal in all processes by now
-
-
-class _Tally:
-    """What is kept of the samples seen: the reliability table and the summed cross-entropy."""
-
-    def __init__(self, n_bins: int) -> None:
-        self.table = ReliabilityTable(n_bins)
-        self.nll = torch.zeros((), dtype=torch.float64)
-
-    def update(self, logits: Tensor, labels: Tensor) -> None:
-        self.table.update(labels, logits=logits)
-        self.nll += losses.loss(logits.detach().cpu().double(), labels.cpu()).sum()
-
-    def merge(self, module: LightningModule) -> None:
-        """Add up the tallies of all processes."""
-        for total in (self.table.counts, self.table.sums, self.table.squares, self.nll.numpy()):
-            gathered: Any = module.all_gather(torch.from_numpy(total).to(module.device))
-            total[...] = gathered.sum(0).cpu().numpy()
-
-    def figures(self) -> dict[str, float]:
-        table = self.table
-        return {
-            "nll": float(self.nll) / table.n,
-            "accuracy": table.accuracy,
-            "ece": table.ece(),
-            "oe": table.oe(),
-            "n_bins": float(table.n_bins),
-        }
 
 
 def _parts(batch: Any) -> tuple[Batch, Tensor, Tensor | None]:

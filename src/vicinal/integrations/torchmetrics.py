@@ -14,13 +14,14 @@ tensor(0.4750, dtype=torch.float64)
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from vicinal._checks import integer, require
-from vicinal.metrics import ReliabilityTable
+from vicinal.metrics import FIGURES, ReliabilityTable
+from vicinal.metrics.figures import Sums
 
 require("torchmetrics", "integrations")
 from torchmetrics import Metric  # noqa: E402
@@ -83,7 +84,19 @@ class ReliabilityMetric(Metric):
         return super()._apply(move, exclude_state)
 
 
-class ECE(ReliabilityMetric):
+class _BinFigure(ReliabilityMetric):
+    """A figure of the reliability table."""
+
+    higher_is_better = False
+    figure: ClassVar[str]
+
+    def compute(self) -> Tensor:
+        """Return the figure of everything seen, in all processes."""
+        value = FIGURES[self.figure].value(Sums(super().compute()))
+        return torch.tensor(value, dtype=torch.float64, device=self.counts.device)
+
+
+class ECE(_BinFigure):
     """Expected calibration error: the mean gap between confidence and accuracy over bins of confidence.
 
     >>> metric = ECE(n_bins=10)
@@ -91,14 +104,10 @@ class ECE(ReliabilityMetric):
     tensor(0.4000, dtype=torch.float64)
     """
 
-    higher_is_better = False
-
-    def compute(self) -> Tensor:
-        """Return the error of everything seen, in all processes."""
-        return torch.tensor(super().compute().ece(), dtype=torch.float64, device=self.counts.device)
+    figure = "ece"
 
 
-class OE(ReliabilityMetric):
+class OE(_BinFigure):
     """Overconfidence error (Thulasidasan et al. 2019): gaps of overconfident bins only, weighted by confidence.
 
     >>> metric = OE(n_bins=10)
@@ -106,8 +115,4 @@ class OE(ReliabilityMetric):
     tensor(0.3200, dtype=torch.float64)
     """
 
-    higher_is_better = False
-
-    def compute(self) -> Tensor:
-        """Return the error of everything seen, in all processes."""
-        return torch.tensor(super().compute().oe(), dtype=torch.float64, device=self.counts.device)
+    figure = "oe"

@@ -1,14 +1,14 @@
 """Is the model right, and does it know when? Calibration from one reliability table; proper scores; intervals.
 
 Then what rests on knowing it: selective prediction and out-of-distribution detection. Files build on one another in
-this order: `_predictions` (one pass over predictions), `intervals`, `reliability`, `scores` and `ood`, `classwise` and
-`selective`, `evaluation`, `comparison`.
+this order: `chunks` (one pass over predictions), `intervals`, `reliability`, `scores` and `ood`, `classwise` and
+`selective`, `error_intervals`, `figures` (the one list of them), `tally` (the one measurement), `comparison`.
 """
 
 from vicinal.metrics.classwise import ClasswiseTable, classwise_ece
 from vicinal.metrics.comparison import Comparison, Difference, compare
 from vicinal.metrics.error_intervals import error_estimates
-from vicinal.metrics.evaluation import Evaluation, Samples, evaluate
+from vicinal.metrics.figures import FIGURES, Figure
 from vicinal.metrics.intervals import Estimate, wilson
 from vicinal.metrics.ood import (
     OODReport,
@@ -24,6 +24,7 @@ from vicinal.metrics.ood import (
 from vicinal.metrics.reliability import BinSums, ReliabilityTable, equal_mass_edges
 from vicinal.metrics.scores import accuracy, brier, mcc, nll, spearman, spearman_estimate, top_k
 from vicinal.metrics.selective import RiskCoverage, RiskThreshold, risk_coverage, risk_threshold
+from vicinal.metrics.tally import Evaluation, Mistake, Samples, Tally, evaluate
 
 __all__ = [
     "ReliabilityTable",
@@ -40,7 +41,11 @@ __all__ = [
     "spearman_estimate",
     "Estimate",
     "wilson",
+    "FIGURES",
+    "Figure",
+    "Tally",
     "Evaluation",
+    "Mistake",
     "Samples",
     "evaluate",
     "error_estimates",

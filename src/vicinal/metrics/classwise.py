@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vicinal._checks import integer
-from vicinal.metrics._predictions import Array, Chunk, open_predictions
-from vicinal.metrics.reliability import BinSums, ReliabilityTable, expected_error
+from vicinal.metrics.chunks import Array, Chunk, open_predictions
+from vicinal.metrics.reliability import Additive, BinSums, ReliabilityTable, expected_error
 
 __all__ = ["ClasswiseTable", "classwise_ece"]
 
@@ -38,7 +38,7 @@ def classwise_ece(labels: Any, *, logits: Any = None, probs: Any = None, n_bins:
     return ClasswiseTable(held.n_classes, n_bins, edges=edges).update(labels, logits=logits, probs=probs).ece()
 
 
-class ClasswiseTable:
+class ClasswiseTable(Additive):
     """A reliability table for each class's probability; streams and merges like `ReliabilityTable`.
 
     Parameters
@@ -91,27 +91,14 @@ class ClasswiseTable:
             raise ValueError(f"the table has {self.n_classes} classes, got predictions of {held.n_classes}")
 
         def binned(chunks: Iterator[Chunk]) -> ClasswiseTable:
-            part = self._empty()
+            part = self.empty()
             for chunk in chunks:
-                part._add(_probs(chunk) if held.holds_logits else chunk.scores, chunk.labels)
+                part.add(chunk)
             return part
 
         for part in held.map_blocks(binned):
-            self._absorb(part)
+            self.absorb(part)
         return self
-
-    def __add__(self, other: object) -> ClasswiseTable:
-        if not isinstance(other, ClasswiseTable):
-            return NotImplemented
-        if self.n_classes != other.n_classes or not np.array_equal(self.edges, other.edges):
-            raise ValueError(f"only tables with the same classes and edges add up, got {self!r} and {other!r}")
-        total = self._empty()
-        total._absorb(self)
-        total._absorb(other)
-        return total
-
-    def __radd__(self, other: object) -> ClasswiseTable:
-        return self if other == 0 else NotImplemented  # so that sum(tables) works
 
     def __repr__(self) -> str:
         error = f", ece={self.ece():.4g}" if self.n else ""
@@ -127,7 +114,9 @@ class ClasswiseTable:
         """Return the mean over classes of `per_class`."""
         return float(self.per_class().mean())
 
-    def _add(self, probs: NDArray[Any], labels: NDArray[np.int64]) -> None:
+    def add(self, chunk: Chunk) -> None:
+        """Add samples that are already checked."""
+        probs, labels = chunk.scores if chunk.exp is None else chunk.probs(), chunk.labels
         size, shape = self.counts.size, self.counts.shape
         cell = self._bins.bin_index(probs.ravel()).reshape(probs.shape)
         cell += np.arange(self.n_classes) * self.n_bins
@@ -136,18 +125,14 @@ class ClasswiseTable:
         own = cell[np.arange(len(labels)), labels]
         self.correct += np.bincount(own, minlength=size).reshape(shape)
 
-    def _absorb(self, other: ClasswiseTable) -> None:
+    def absorb(self, other: ClasswiseTable) -> None:
+        """Take in the samples of another table with the same classes and edges."""
+        if self.n_classes != other.n_classes or not np.array_equal(self.edges, other.edges):
+            raise ValueError(f"only tables with the same classes and edges add up, got {self!r} and {other!r}")
         self.counts += other.counts
         self.sums += other.sums
         self.correct += other.correct
 
-    def _empty(self) -> ClasswiseTable:
+    def empty(self) -> ClasswiseTable:
+        """Return a table without samples, with the same classes and edges."""
         return ClasswiseTable(self.n_classes, edges=self.edges)
-
-
-def _probs(chunk: Chunk) -> Array:
-    exp = chunk.scores.astype(np.float64)
-    exp -= exp.max(axis=1, keepdims=True)
-    np.exp(exp, out=exp)
-    exp /= exp.sum(axis=1, keepdims=True)
-    return exp

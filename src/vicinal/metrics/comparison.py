@@ -10,17 +10,14 @@ from typing import Any
 import numpy as np
 from scipy.special import stdtrit
 
-from vicinal.metrics._predictions import Array
+from vicinal.metrics.chunks import Array
 from vicinal.metrics.error_intervals import chance_gaps, part_deviation, squared_gaps
-from vicinal.metrics.evaluation import Evaluation
+from vicinal.metrics.figures import FIGURES
 from vicinal.metrics.intervals import coverage
 from vicinal.metrics.reliability import BinSums
-from vicinal.metrics.scores import mcc_contributions
+from vicinal.metrics.tally import Evaluation, Samples
 
 __all__ = ["Comparison", "Difference", "compare"]
-
-#: Figures of which more is better; of the others less is.
-HIGHER_IS_BETTER = frozenset({"accuracy", "mcc"})
 
 
 @dataclass(frozen=True)
@@ -159,24 +156,17 @@ class _Figures:
 
     @classmethod
     def of(cls, run: Evaluation) -> _Figures:
-        samples, table = run.samples, run.table
-        correct = (samples.predictions == samples.labels).astype(np.float64)
-        index, gap = table.bin_index(samples.confidence), samples.confidence - correct
-        mean_gap, certainty = (
-            np.nan_to_num(mean) for mean in (table.bin_confidence - table.bin_accuracy, table.bin_confidence)
-        )
-        rms = table.rms()
-        # RMS = √(Σ p δ²): a sample of bin b moves it by (δ D − δ²/2)/RMS − RMS/2.
-        pull = (mean_gap[index] * gap - mean_gap[index] ** 2 / 2) / rms + rms / 2 if rms > 0 else np.zeros(len(gap))
-        values = {
-            "accuracy": correct,
-            "mcc": mcc_contributions(samples.labels, samples.predictions)[1],
-            "nll": samples.nll,
-            "brier": samples.brier,
-            "ece": np.sign(mean_gap)[index] * gap,
-            "oe": np.where(mean_gap > 0, certainty, 0)[index] * gap,
-            "rms": pull,
-        }
+        samples, table = _samples(run), run.table
+        values: dict[str, Array] = {}
+        for name, figure in FIGURES.items():
+            if not figure.compared or run.figures.get(name) is None:
+                continue
+            if figure.of_pairs is not None:
+                values[name] = figure.of_pairs(samples.labels, samples.predictions)[1]
+            elif figure.contributions is not None:
+                values[name] = figure.contributions(table, samples.confidence, samples.correct)
+            else:
+                values[name] = samples.values[name].astype(np.float64)
         return cls(values, table.bins, squared_gaps(table))
 
 
@@ -191,7 +181,7 @@ def _difference(name: str, pairs: list[tuple[_Figures, _Figures]], level: float)
     half = _half_length([b.values[name] - a.values[name] for a, b in pairs], level)
     room_a, room_b = np.mean([_chance(name, a, b) for a, b in pairs], axis=0)
     low, high = value - float(room_b) - half, value + float(room_a) + half
-    up, down = ("b", "a") if name in HIGHER_IS_BETTER else ("a", "b")
+    up, down = ("b", "a") if FIGURES[name].higher_is_better else ("a", "b")
     return Difference(mean_a, mean_b, value, low, high, up if low > 0 else down if high < 0 else None)
 
 
@@ -248,6 +238,12 @@ def _chance_of_rms(parts: list[Array], deviations: list[Array]) -> tuple[float, 
     return raised[0], raised[1]
 
 
+def _samples(run: Evaluation) -> Samples:
+    if run.samples is None:
+        raise ValueError("a comparison pairs samples, which this evaluation did not keep: use `evaluate`")
+    return run.samples
+
+
 def _runs(name: str, value: Evaluation | Sequence[Evaluation]) -> list[Evaluation]:
     runs = [value] if isinstance(value, Evaluation) else list(value)
     if not runs or not all(isinstance(run, Evaluation) for run in runs):
@@ -260,7 +256,7 @@ def _check_same_samples(runs_a: list[Evaluation], runs_b: list[Evaluation]) -> N
         raise ValueError(f"a and b must have as many runs (seeds), got {len(runs_a)} and {len(runs_b)}")
     first = runs_a[0]
     for run in [*runs_a, *runs_b]:
-        if not np.array_equal(first.samples.labels, run.samples.labels):
+        if not np.array_equal(_samples(first).labels, _samples(run).labels):
             raise ValueError(
                 f"a and b must be evaluated on the same samples in the same order, got different labels "
                 f"({first.n} and {run.n} samples)"

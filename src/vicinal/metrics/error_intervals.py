@@ -51,7 +51,7 @@ import math
 import numpy as np
 from scipy.special import betaincinv, chndtrinc, ndtr
 
-from vicinal.metrics._predictions import Array
+from vicinal.metrics.chunks import Array
 from vicinal.metrics.intervals import Estimate, coverage, z_of
 from vicinal.metrics.reliability import (
     BinSums,

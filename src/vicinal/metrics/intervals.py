@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri
 
-from vicinal._checks import number
-from vicinal.metrics._predictions import Array
+from vicinal._checks import ArgumentError, number
+from vicinal.metrics.chunks import Array
 
-__all__ = ["Estimate", "coverage", "mean_interval", "quantiles", "wilson", "z_of"]
+__all__ = ["Estimate", "Moments", "coverage", "mean_interval", "quantiles", "wilson", "z_of"]
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Estimate:
         return {name: number if math.isfinite(number) else None for name, number in vars(self).items()}
 
 
-def wilson(successes: Any, n: Any, confidence: float = 0.95) -> tuple[Array, Array]:
+def wilson(successes: Any, n: Any, level: float = 0.95) -> tuple[Array, Array]:
     r"""Return Wilson's score interval of a proportion (low, high), elementwise; [0, 1] where n is 0.
 
     .. math:: \frac{\hat p + z^2/2n \pm z\sqrt{\hat p(1 - \hat p)/n + z^2/4n^2}}{1 + z^2/n}
@@ -55,7 +55,7 @@ def wilson(successes: Any, n: Any, confidence: float = 0.95) -> tuple[Array, Arr
     ----------
     Wilson, "Probable inference, the law of succession, and statistical inference", JASA 1927.
     """
-    z = z_of(confidence)
+    z = z_of(level)
     k, m = np.asarray(successes, np.float64), np.asarray(n, np.float64)
     centre = (k + z**2 / 2) / (m + z**2)
     half = z / (m + z**2) * np.sqrt(k * (1 - k / np.maximum(m, 1)) + z**2 / 4)
@@ -63,33 +63,68 @@ def wilson(successes: Any, n: Any, confidence: float = 0.95) -> tuple[Array, Arr
     return np.where(k == 0, 0, np.clip(centre - half, 0, 1)), np.where(k == m, 1, np.clip(centre + half, 0, 1))
 
 
-def mean_interval(values: Array, confidence: float, *, low: float, high: float) -> Estimate:
+@dataclass(frozen=True)
+class Moments:
+    """Number, mean and summed squared deviation of values, and how many of them are infinite.
+
+    They add up without loss of digits (Chan et al. 1979).
+
+    >>> Moments.of(np.array([1.0, 2.0])) + Moments.of(np.array([6.0])) == Moments.of(np.array([1.0, 2.0, 6.0]))
+    True
+    """
+
+    n: int = 0
+    mean: float = 0.0
+    squares: float = 0.0
+    n_infinite: int = 0
+
+    @classmethod
+    def of(cls, values: Array) -> Moments:
+        """Return the moments of values `[N]`; an infinite one makes them infinite."""
+        mean = float(values.mean())
+        if not math.isfinite(mean):
+            return cls(len(values), mean, math.inf, int(np.isinf(values).sum()))
+        return cls(len(values), mean, float(((values - mean) ** 2).sum()))
+
+    def __add__(self, other: Moments) -> Moments:
+        if not self.n or not other.n:
+            return self if self.n else other
+        n = self.n + other.n
+        if not math.isfinite(self.mean + other.mean):
+            return Moments(n, self.mean + other.mean, math.inf, self.n_infinite + other.n_infinite)
+        gap = other.mean - self.mean
+        squares = self.squares + other.squares + gap**2 * self.n * other.n / n
+        return Moments(n, self.mean + gap * other.n / n, squares)
+
+
+def mean_interval(values: Array | Moments, level: float, *, low: float, high: float) -> Estimate:
     r"""Return the mean with :math:`\bar v \pm z s / \sqrt n`, which is what resampling the samples converges to.
 
     The ends are kept in the figure's range [low, high], and are that range where nothing is known of the
     spread: for one sample, or an infinite value.
     """
-    mean = float(values.mean())
-    if len(values) < 2 or not math.isfinite(mean):
+    moments = values if isinstance(values, Moments) else Moments.of(values)
+    n, mean = moments.n, moments.mean
+    if n < 2 or not math.isfinite(mean):
         return Estimate(mean, low, high)
-    half = z_of(confidence) * float(values.std(ddof=1)) / math.sqrt(len(values))
+    half = z_of(level) * math.sqrt(moments.squares / (n - 1) / n)
     return Estimate(mean, max(low, mean - half), min(high, mean + half))
 
 
-def quantiles(draws: Array, confidence: float) -> tuple[float, float]:
-    """Return the two quantiles that leave (1 − confidence) / 2 of the draws outside on either side."""
-    tail = (1 - coverage(confidence)) / 2
+def quantiles(draws: Array, level: float) -> tuple[float, float]:
+    """Return the two quantiles that leave (1 − level) / 2 of the draws outside on either side."""
+    tail = (1 - coverage(level)) / 2
     low, high = np.quantile(draws, [tail, 1 - tail])
     return float(low), float(high)
 
 
-def z_of(confidence: float) -> float:
+def z_of(level: float) -> float:
     """Return the z of a two-sided normal interval: 1.96 for 0.95."""
-    return float(ndtri((1 + coverage(confidence)) / 2))
+    return float(ndtri((1 + coverage(level)) / 2))
 
 
-def coverage(confidence: Any) -> float:
-    """Return the confidence of an interval, which lies strictly between 0 and 1."""
-    if not 0 < number("confidence", confidence) < 1:
-        raise ValueError(f"confidence must be a number in (0, 1), got {confidence!r}")
-    return float(confidence)
+def coverage(level: Any) -> float:
+    """Return the level of an interval, which lies strictly between 0 and 1."""
+    if not 0 < number("level", level) < 1:
+        raise ArgumentError("level", level, "a number in (0, 1)")
+    return float(level)

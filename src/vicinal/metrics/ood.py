@@ -31,10 +31,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import digamma, expit, logit
 
-from vicinal._arrays import as_matrix, as_tensor, at_least_float32, sum_tolerance
+from vicinal._arrays import as_array, as_scores, sum_tolerance
 from vicinal._checks import integer, number
 from vicinal._random import resampler
-from vicinal.metrics._predictions import CHUNK, Array
+from vicinal.metrics.chunks import CHUNK, Array
 from vicinal.metrics.intervals import Estimate, coverage, quantiles, wilson, z_of
 
 __all__ = [
@@ -163,7 +163,7 @@ class OODReport:
     ----------
     n_in, n_out
         Samples of either kind.
-    confidence
+    level
         Coverage of the intervals.
     tpr
         The true positive rate of `fpr_at_tpr`.
@@ -179,7 +179,7 @@ class OODReport:
 
     n_in: int
     n_out: int
-    confidence: float
+    level: float
     tpr: float
     auroc: Estimate
     aupr_in: Estimate
@@ -197,12 +197,12 @@ class OODReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain numbers for a JSON file: sizes, figures and histograms."""
-        sizes = {"n_in": self.n_in, "n_out": self.n_out, "confidence": self.confidence, "tpr": self.tpr}
+        sizes = {"n_in": self.n_in, "n_out": self.n_out, "level": self.level, "tpr": self.tpr}
         histograms = {name: getattr(self, name).tolist() for name in ("edges", "in_counts", "out_counts")}
         return {**sizes, **{name: value.to_dict() for name, value in self.figures.items()}, **histograms}
 
     def __str__(self) -> str:
-        head = f"{self.n_in:,} in-distribution, {self.n_out:,} out; {100 * self.confidence:g} % intervals"
+        head = f"{self.n_in:,} in-distribution, {self.n_out:,} out; {100 * self.level:g} % intervals"
         names = {"fpr_at_tpr": f"fpr at {100 * self.tpr:g} % tpr"}
         return "\n".join([head, *(f"{names.get(name, name):<16} {value}" for name, value in self.figures.items())])
 
@@ -213,7 +213,7 @@ def ood_report(
     *,
     tpr: float = 0.95,
     n_bins: int = 50,
-    confidence: float = 0.95,
+    level: float = 0.95,
     n_resamples: int = 1000,
     seed: int = 0,
 ) -> OODReport:
@@ -228,7 +228,7 @@ def ood_report(
         Share of in-distribution samples to accept, in (0, 1].
     n_bins
         Equal bins of the histograms, from the lowest score to the highest.
-    confidence
+    level
         Coverage of the intervals, in (0, 1).
     n_resamples, seed
         Of the bootstrap for `fpr_at_tpr`; the other intervals are in closed form.
@@ -258,7 +258,7 @@ def ood_report(
     aupr_out         0.9500 [0.9186, 0.9697]
     fpr at 95 % tpr  0.2500 [0.1625, 0.3548]
     """
-    confidence = coverage(confidence)
+    level = coverage(level)
     n_bins, n_resamples = integer("n_bins", n_bins, low=1), integer("n_resamples", n_resamples, low=1)
     held = _Ordered.of(in_scores, out_scores)
     turned = held.turned()
@@ -268,12 +268,12 @@ def ood_report(
     return OODReport(
         n_in=held.n_positive,
         n_out=held.n_negative,
-        confidence=confidence,
+        level=level,
         tpr=number("tpr", tpr, above=0, high=1),
-        auroc=_auroc_estimate(held, confidence),
-        aupr_in=_average_precision_estimate(held, confidence),
-        aupr_out=_average_precision_estimate(turned, confidence),
-        fpr_at_tpr=_fpr_estimate(held, tpr, confidence, n_resamples, random),
+        auroc=_auroc_estimate(held, level),
+        aupr_in=_average_precision_estimate(held, level),
+        aupr_out=_average_precision_estimate(turned, level),
+        fpr_at_tpr=_fpr_estimate(held, tpr, level, n_resamples, random),
         edges=edges,
         in_counts=_histogram(held.levels, held.positive, edges),
         out_counts=_histogram(held.levels, held.negative, edges),
@@ -340,15 +340,15 @@ class _Ordered:
         return share
 
 
-def _auroc_estimate(held: _Ordered, confidence: float) -> Estimate:
+def _auroc_estimate(held: _Ordered, level: float) -> Estimate:
     value, (below, above) = held.auroc(), held.placements()
     deviation = math.sqrt(_variance(below, held.positive) + _variance(above, held.negative))
     if deviation < 1e-12 or min(held.n_positive, held.n_negative) < 2:
-        return Estimate(value, *_newcombe(value, held.n_positive, held.n_negative, z_of(confidence)))
-    return _on_logit_scale(value, deviation, confidence)
+        return Estimate(value, *_newcombe(value, held.n_positive, held.n_negative, z_of(level)))
+    return _on_logit_scale(value, deviation, level)
 
 
-def _average_precision_estimate(held: _Ordered, confidence: float) -> Estimate:
+def _average_precision_estimate(held: _Ordered, level: float) -> Estimate:
     value = held.average_precision()
     true, false = held.reached()
     total, p, n = true + false, held.n_positive, held.n_negative
@@ -360,22 +360,20 @@ def _average_precision_estimate(held: _Ordered, confidence: float) -> Estimate:
     if min(p, n) < 2 or (deviation < 1e-12 and value < 1):
         return Estimate(value, 0.0, 1.0)  # one sample, or one score for all: nothing is known of the spread
     if value < 1:
-        return _on_logit_scale(value, deviation, confidence)
+        return _on_logit_scale(value, deviation, level)
     # Separated perfectly: any deviation there is, is rounding.
-    intruders = float(wilson(0, n, confidence)[1]) * n
+    intruders = float(wilson(0, n, level)[1]) * n
     worst = 1 - intruders * float(digamma(p + intruders + 1) - digamma(intruders + 1)) / p  # mean of j/(j + intruders)
     return Estimate(value, max(worst, 0.0), 1.0)
 
 
-def _fpr_estimate(
-    held: _Ordered, tpr: float, confidence: float, n_resamples: int, random: np.random.Generator
-) -> Estimate:
+def _fpr_estimate(held: _Ordered, tpr: float, level: float, n_resamples: int, random: np.random.Generator) -> Estimate:
     n, k = held.n_positive, held.rank_of(tpr)
     value = float(held.fpr(k))
     ranks = np.floor(n * random.beta(k, n - k + 1, n_resamples)).clip(0, n - 1) + 1
     drawn = random.binomial(held.n_negative, held.fpr(ranks)) / held.n_negative
-    low, high = quantiles(drawn, confidence)
-    least, most = (float(end) for end in wilson(round(value * held.n_negative), held.n_negative, confidence))
+    low, high = quantiles(drawn, level)
+    least, most = (float(end) for end in wilson(round(value * held.n_negative), held.n_negative, level))
     return Estimate(value, min(low, least), max(high, most))
 
 
@@ -386,9 +384,9 @@ def _variance(values: Array, counts: NDArray[np.int64]) -> float:
     return float(counts @ (values - mean) ** 2) / max(n - 1, 1) / n
 
 
-def _on_logit_scale(value: float, deviation: float, confidence: float) -> Estimate:
+def _on_logit_scale(value: float, deviation: float, level: float) -> Estimate:
     """Return value ± z·deviation as it looks on the logit scale, which keeps the ends in (0, 1)."""
-    half = z_of(confidence) * deviation / (value * (1 - value))
+    half = z_of(level) * deviation / (value * (1 - value))
     return Estimate(value, float(expit(logit(value) - half)), float(expit(logit(value) + half)))
 
 
@@ -433,11 +431,11 @@ def _scored(score: Callable[[Array], Array], logits: Any, probs: Any) -> Array:
 
 
 def _by_chunks(function: Callable[[Array], Array], name: str, value: Any) -> Array:
-    held = as_matrix(name, value)
+    held = as_scores(name, value)
     step, tolerance = max(1, CHUNK // held.shape[1]), sum_tolerance(held.dtype)
     found = []
     for start in range(0, len(held), step):
-        rows: Array = at_least_float32(held[start : start + step]).numpy().astype(np.float64)
+        rows: Array = as_array(name, held[start : start + step]).astype(np.float64)
         if not np.isfinite(rows).all():
             raise ValueError(f"{name} must be finite, got NaN or inf")
         if name == "probs":
@@ -455,7 +453,7 @@ def _by_chunks(function: Callable[[Array], Array], name: str, value: Any) -> Arr
 
 
 def _scores(name: str, value: Any) -> Array:
-    held = as_tensor(name, value).double().numpy()
+    held = as_array(name, value).astype(np.float64)
     if held.ndim != 1 or len(held) == 0:
         raise ValueError(f"{name} must have shape [N] with N of at least 1, got {list(held.shape)}")
     if not np.isfinite(held).all():

@@ -15,22 +15,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vicinal._arrays import as_tensor
+from vicinal._arrays import as_array
+from vicinal._arrays import equal_mass_edges as inner_edges
 from vicinal._checks import integer, require
 from vicinal._random import resampler
-from vicinal.metrics._predictions import Array, Chunk, Floats, open_predictions
+from vicinal.metrics.chunks import Array, Chunk, Floats, open_predictions
 from vicinal.metrics.intervals import wilson
 
 __all__ = [
+    "Additive",
     "BinSums",
     "ReliabilityTable",
     "calibration_mse",
     "calibration_mse_debiased",
+    "checked_confidences",
     "equal_mass_edges",
     "expected_error",
     "maximum_error",
@@ -119,13 +122,37 @@ def equal_mass_edges(confidence: Any, n_bins: int = 15) -> Array:
     >>> equal_mass_edges([0.5, 0.6, 0.7, 0.8, 0.9, 1.0], n_bins=3).tolist()
     [0.0, 0.6, 0.8, 1.0]
     """
-    n_bins = integer("n_bins", n_bins, low=1)
-    ordered = np.sort(_as_confidence(confidence)).astype(np.float64)
-    inner = ordered[(np.arange(1, n_bins) * len(ordered) + n_bins - 1) // n_bins - 1]
+    inner = inner_edges(checked_confidences(confidence), integer("n_bins", n_bins, low=1))
     return np.unique(np.concatenate([[0.0], inner, [1.0]]))
 
 
-class ReliabilityTable:
+class Additive:
+    """What adds up: `a + b` leaves both alone, and `sum(parts)` works."""
+
+    def __add__(self: A, other: object) -> A:
+        if not isinstance(other, type(self)):
+            return NotImplemented
+        total = self.empty()
+        total.absorb(self)
+        total.absorb(other)
+        return total
+
+    def __radd__(self: A, other: object) -> A:
+        return self if other == 0 else NotImplemented  # what `sum` starts with
+
+    def empty(self: A) -> A:
+        """Return one of the same kind without samples."""
+        raise NotImplementedError
+
+    def absorb(self: A, other: A) -> None:
+        """Take in the samples of another, or raise a ValueError that says why the two do not fit."""
+        raise NotImplementedError
+
+
+A = TypeVar("A", bound=Additive)
+
+
+class ReliabilityTable(Additive):
     """Counts, summed confidences and correct predictions by bin of confidence; streams, merges, and is exact.
 
     Build it from predictions (`from_probs`, `from_logits`, `from_confidences`), or start empty and `update` it
@@ -166,7 +193,7 @@ class ReliabilityTable:
             n_bins = integer("n_bins", n_bins, low=1)
             self.edges: Array = np.arange(n_bins + 1) / n_bins
         else:
-            self.edges = as_tensor("edges", edges).double().numpy().copy()
+            self.edges = as_array("edges", edges).astype(np.float64)
             _check_edges(self.edges)
         self._equal_width = bool(np.array_equal(self.edges, np.arange(self.n_bins + 1) / self.n_bins))
         self.counts: NDArray[np.int64] = np.zeros((self.n_bins, 2), np.int64)
@@ -213,39 +240,26 @@ class ReliabilityTable:
         """Add predictions `[N, K]` and return the table; after an error it holds what it held before."""
 
         def binned(chunks: Iterator[Chunk]) -> ReliabilityTable:
-            part = self._empty()
+            part = self.empty()
             for chunk in chunks:
-                part._add(chunk.confidence, chunk.correct)
+                part.add(chunk.confidence, chunk.correct)
             return part
 
         parts = open_predictions(labels, logits, probs).map_blocks(binned)
         for part in parts:
-            self._absorb(part)
+            self.absorb(part)
         return self
 
     def update_confidences(self, confidence: Any, correct: Any) -> ReliabilityTable:
         """Add confidences `[N]` in [0, 1] with whether each prediction was right `[N]`, and return the table."""
-        sure, right = _as_confidence(confidence), _as_correct(correct)
+        sure, right = checked_confidences(confidence), _as_correct(correct)
         if len(sure) != len(right):
             raise ValueError(
                 f"confidence and correct must be as many, got {len(sure)} confidences and {len(right)} of correct"
             )
         for start in range(0, len(sure), _ROWS):
-            self._add(sure[start : start + _ROWS], right[start : start + _ROWS])
+            self.add(sure[start : start + _ROWS], right[start : start + _ROWS])
         return self
-
-    def __add__(self, other: object) -> ReliabilityTable:
-        if not isinstance(other, ReliabilityTable):
-            return NotImplemented
-        if not np.array_equal(self.edges, other.edges):
-            raise ValueError(f"only tables with the same edges add up, got {self!r} and {other!r}")
-        total = self._empty()
-        total._absorb(self)
-        total._absorb(other)
-        return total
-
-    def __radd__(self, other: object) -> ReliabilityTable:
-        return self if other == 0 else NotImplemented  # so that sum(tables) works
 
     def __len__(self) -> int:
         return self.n_bins
@@ -288,9 +302,9 @@ class ReliabilityTable:
         """The fraction of right predictions in each bin, NaN where it is empty, `[n_bins]`."""
         return _mean(self.bins.correct, self.bins.count)
 
-    def bin_interval(self, confidence: float = 0.95) -> tuple[Array, Array]:
+    def bin_interval(self, level: float = 0.95) -> tuple[Array, Array]:
         """Return the Wilson interval of each bin's accuracy (low, high), [0, 1] where it is empty."""
-        return wilson(self.bins.correct, self.bins.count, confidence)
+        return wilson(self.bins.correct, self.bins.count, level)
 
     @property
     def accuracy(self) -> float:
@@ -364,6 +378,15 @@ class ReliabilityTable:
             {**columns, "confidence": confidence, "accuracy": accuracy, "gap": confidence - accuracy}
         )
 
+    def to_records(self) -> list[dict[str, Any]]:
+        """Return low, high, count, confidence and accuracy of each bin as JSON can hold them."""
+        columns = (self.edges[:-1], self.edges[1:], self.bin_count, self.bin_confidence, self.bin_accuracy)
+        names = ("low", "high", "count", "confidence", "accuracy")
+        rows = zip(*(column.tolist() for column in columns), strict=True)
+        return [
+            {name: None if value != value else value for name, value in zip(names, row, strict=True)} for row in rows
+        ]
+
     def bin_index(self, confidence: Floats) -> NDArray[np.intp]:
         """Return the bin (from 0) of each confidence in [0, 1], exactly, `[N]`."""
         above = self._edges_below(confidence).astype(np.intp)
@@ -386,7 +409,7 @@ class ReliabilityTable:
             below -= (wide <= self.edges[place - 1]) & (place > 0)
         return below
 
-    def _add(self, confidence: Floats, correct: NDArray[np.bool_]) -> None:
+    def add(self, confidence: Floats, correct: NDArray[np.bool_]) -> None:
         """Add samples that are already checked."""
         cell = self._edges_below(confidence)
         cell *= 2
@@ -403,13 +426,24 @@ class ReliabilityTable:
         cells[1] += cells[0]  # confidence 0 belongs to the first bin
         return cells[1:]
 
-    def _absorb(self, other: ReliabilityTable) -> None:
+    def absorb(self, other: ReliabilityTable) -> None:
+        """Take in the samples of another table with the same edges."""
+        if not np.array_equal(self.edges, other.edges):
+            raise ValueError(f"only tables with the same edges add up, got {self!r} and {other!r}")
         self.counts += other.counts
         self.sums += other.sums
         self.squares += other.squares
 
-    def _empty(self) -> ReliabilityTable:
+    def empty(self) -> ReliabilityTable:
+        """Return a table without samples, with the same edges."""
         return ReliabilityTable(edges=self.edges)
+
+    def coarser(self, factor: int) -> ReliabilityTable:
+        """Return the table in which each bin is `factor` of these equal-width ones."""
+        table = ReliabilityTable(self.n_bins // factor)
+        for whole, parts in ((table.counts, self.counts), (table.sums, self.sums), (table.squares, self.squares)):
+            whole += parts.reshape(table.n_bins, factor, 2).sum(axis=1)
+        return table
 
     def _filled(self) -> BinSums:
         if not self.counts.any():
@@ -455,24 +489,24 @@ def _check_edges(edges: Array) -> None:
         raise ValueError(f"edges must increase strictly from 0 to 1, got {edges.tolist()}")
 
 
-def _as_confidence(value: Any) -> Floats:
-    held = as_tensor("confidence", value)
-    if held.ndim != 1 or len(held) == 0:
-        raise ValueError(f"confidence must have shape [N] with N of at least 1, got {list(held.shape)}")
-    wide = held.numpy() if held.dtype.is_floating_point and held.element_size() >= 4 else held.double().numpy()
-    low, high = wide.min(), wide.max()
+def checked_confidences(value: Any) -> Floats:
+    """Return confidences `[N]` in [0, 1], in their own type where that is float32 or float64."""
+    given = as_array("confidence", value)
+    if given.ndim != 1 or len(given) == 0:
+        raise ValueError(f"confidence must have shape [N] with N of at least 1, got {list(given.shape)}")
+    confidence: Floats = given if given.dtype in (np.float32, np.float64) else given.astype(np.float64)
+    low, high = confidence.min(), confidence.max()
     if not (low >= 0 and high <= 1):
         raise ValueError(f"confidence must be in [0, 1], got {low if not low >= 0 else high:g}")
-    confidence: Floats = wide
     return confidence
 
 
 def _as_correct(value: Any) -> NDArray[np.bool_]:
-    held = as_tensor("correct", value).numpy()
-    if held.ndim != 1:
-        raise ValueError(f"correct must have shape [N], got {list(held.shape)}")
-    correct: NDArray[np.bool_] = held.astype(np.bool_)
-    if held.dtype != np.bool_ and not np.array_equal(held, correct):
-        bad = held[held != correct][0]
+    given = as_array("correct", value)
+    if given.ndim != 1:
+        raise ValueError(f"correct must have shape [N], got {list(given.shape)}")
+    correct: NDArray[np.bool_] = given.astype(np.bool_)
+    if given.dtype != np.bool_ and not np.array_equal(given, correct):
+        bad = given[given != correct][0]
         raise ValueError(f"correct must be True or False (1 or 0), got {bad:g}")
     return correct

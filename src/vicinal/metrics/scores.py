@@ -6,26 +6,28 @@ reads its input once, a chunk at a time, and computes in float64.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vicinal._arrays import as_tensor
+from vicinal._arrays import as_array, as_classes
 from vicinal._checks import integer
-from vicinal.metrics._predictions import Array, Chunk, Predictions, as_class_numbers, open_predictions
-from vicinal.metrics.intervals import Estimate, mean_interval, wilson, z_of
+from vicinal.metrics.chunks import Array, Chunk, Predictions, open_predictions
+from vicinal.metrics.intervals import Estimate, Moments, mean_interval, wilson, z_of
 
 __all__ = [
     "accuracy",
     "brier",
     "brier_of",
+    "class_shares",
     "mcc",
     "mcc_contributions",
     "mcc_estimate",
+    "misses",
     "nll",
     "nll_of",
-    "predicted",
     "spearman",
     "spearman_estimate",
     "top_k",
@@ -53,8 +55,7 @@ def accuracy(labels: Any, *, logits: Any = None, probs: Any = None, predictions:
         truth, guess = _class_pairs(labels, predictions, logits, probs)
         return float((truth == guess).mean())
     held = open_predictions(labels, logits, probs)
-    right = held.map_blocks(lambda chunks: sum(int(chunk.correct.sum()) for chunk in chunks))
-    return sum(right) / len(held)
+    return _mean(held, lambda chunk: chunk.correct)
 
 
 def top_k(labels: Any, k: int, *, logits: Any = None, probs: Any = None) -> float:
@@ -67,13 +68,7 @@ def top_k(labels: Any, k: int, *, logits: Any = None, probs: Any = None) -> floa
     if not 1 <= integer("k", k, low=1) <= held.n_classes:
         raise ValueError(f"k must be in [1, {held.n_classes}] for {held.n_classes} classes, got {k}")
 
-    def hits(chunk: Chunk) -> int:
-        own = _of_label(chunk.scores, chunk.labels)[:, None]
-        earlier = np.arange(held.n_classes) < chunk.labels[:, None]
-        rank = ((chunk.scores > own) | ((chunk.scores == own) & earlier)).sum(axis=1)
-        return int((rank < k).sum())
-
-    return sum(held.map_blocks(lambda chunks: sum(map(hits, chunks)))) / len(held)
+    return 1 - _mean(held, lambda chunk: misses(chunk, k))
 
 
 def nll(labels: Any, *, logits: Any = None, probs: Any = None) -> float:
@@ -119,8 +114,8 @@ def mcc(labels: Any, *, logits: Any = None, probs: Any = None, predictions: Any 
     """
     if predictions is None:
         held = open_predictions(labels, logits, probs)
-        found = held.map_blocks(lambda chunks: np.concatenate([predicted(chunk) for chunk in chunks]))
-        truth, guess = as_class_numbers("labels", labels), np.concatenate(found)
+        guesses = held.map_blocks(lambda chunks: np.concatenate([chunk.predictions for chunk in chunks]))
+        truth, guess = as_classes("labels", labels), np.concatenate(guesses)
     else:
         truth, guess = _class_pairs(labels, predictions, logits, probs)
     return float(mcc_contributions(truth, guess)[0])
@@ -141,7 +136,7 @@ def spearman(targets: Any, predictions: Any) -> float:
     return float(np.clip(a @ b / size, -1, 1)) if size > 0 else float("nan")
 
 
-def spearman_estimate(targets: Any, predictions: Any, *, confidence: float = 0.95) -> Estimate:
+def spearman_estimate(targets: Any, predictions: Any, *, level: float = 0.95) -> Estimate:
     r"""Return Spearman's correlation with its confidence interval.
 
     .. math:: \tanh\left(\operatorname{artanh} r \pm z\sqrt{(1 + r^2/2)/(n - 3)}\right)
@@ -157,8 +152,8 @@ def spearman_estimate(targets: Any, predictions: Any, *, confidence: float = 0.9
     >>> print(spearman_estimate([1.0, 2.0, 3.0, 4.0, 5.0], [0.1, 0.2, 0.4, 0.3, 0.5]))
     0.9000 [-0.1689, 0.9961]
     """
-    z = z_of(confidence)
-    r, n = spearman(targets, predictions), len(as_tensor("targets", targets))
+    z = z_of(level)
+    r, n = spearman(targets, predictions), len(as_array("targets", targets))
     if n < 4 or np.isnan(r):
         return Estimate(r, -1.0, 1.0)
     # ±1 has no artanh, and no spread either: the nearest number below keeps the ends finite.
@@ -167,94 +162,102 @@ def spearman_estimate(targets: Any, predictions: Any, *, confidence: float = 0.9
     return Estimate(r, float(np.tanh(centre - half)), max(r, float(np.tanh(centre + half))))
 
 
-def mcc_estimate(labels: NDArray[np.int64], predictions: NDArray[np.int64], confidence: float) -> Estimate:
-    """Return MCC with the delta-method interval of its contributions.
+def mcc_estimate(
+    labels: NDArray[np.int64],
+    predictions: NDArray[np.int64],
+    level: float,
+    counts: NDArray[np.int64] | None = None,
+) -> Estimate:
+    """Return MCC with the delta-method interval of its contributions; with `counts`, entries stand for many samples.
 
     Samples that all contribute alike, such as those of a model that is always right, show no spread; the ends are then
     those of the accuracy's Wilson interval, put into the formula with the classes' shares as they are. The interval is
     [-1, 1] where labels or predictions are all of one class: nothing is known.
     """
-    value, contributions = mcc_contributions(labels, predictions)
-    t, p = _shares(labels, predictions)
+    value, contributions = mcc_contributions(labels, predictions, counts)
+    t, p = class_shares(labels, predictions, counts)
     if t.max() == 1 or p.max() == 1:
         return Estimate(value, -1.0, 1.0)
+    each = np.ones(len(labels), np.int64) if counts is None else counts
+    n = int(each.sum())
     if np.ptp(contributions) > 1e-9:
-        return mean_interval(contributions, confidence, low=-1.0, high=1.0)
-    ends = wilson((labels == predictions).sum(), len(labels), confidence)
+        moments = Moments(n, value, float(each @ (contributions - value) ** 2))
+        return mean_interval(moments, level, low=-1.0, high=1.0)
+    ends = wilson(each @ (labels == predictions), n, level)
     low, high = (float((end - t @ p) / np.sqrt((1 - p @ p) * (1 - t @ t))) for end in ends)
     return Estimate(value, max(min(low, value), -1.0), min(max(high, value), 1.0))
 
 
-def predicted(chunk: Chunk) -> NDArray[np.int64]:
-    """Return the first class with the highest score of each sample, `[M]`."""
-    guess = chunk.labels.copy()
-    wrong = np.flatnonzero(~chunk.correct)
-    guess[wrong] = chunk.scores[wrong].argmax(axis=1)
-    return guess
-
-
-def nll_of(chunk: Chunk, holds_logits: bool) -> Array:
+def nll_of(chunk: Chunk) -> Array:
     """Return the negative log-probability of each label, `[M]`."""
-    scores = chunk.scores.astype(np.float64)
-    own = _of_label(scores, chunk.labels)
-    if not holds_logits:
+    if chunk.exp is None:
         with np.errstate(divide="ignore"):
-            loss: Array = np.abs(np.log(own))  # not -log, which is -0.0 for certainty
+            loss: Array = np.abs(np.log(chunk.score_of(chunk.labels).astype(np.float64)))  # -log 1 would be -0.0
         return loss
     # log Σ exp(z − top) = −log confidence, and log1p of the others' sum keeps digits when it is near 0.
-    top = scores.max(axis=1)
-    first = scores.argmax(axis=1)
-    scores -= top[:, None]
-    np.exp(scores, out=scores)
-    scores[np.arange(len(first)), first] = 0
-    result: Array = np.log1p(scores.sum(axis=1)) + (top - own)
+    own, top = (chunk.score_of(classes).astype(np.float64) for classes in (chunk.labels, chunk.predictions))
+    rows = np.arange(len(chunk))
+    chunk.exp[rows, chunk.predictions] = 0  # for the moment: it is 1
+    others = chunk.exp.sum(axis=1)
+    chunk.exp[rows, chunk.predictions] = 1
+    result: Array = np.log1p(others) + (top - own)
     return result
 
 
-def brier_of(chunk: Chunk, holds_logits: bool) -> Array:
+def brier_of(chunk: Chunk) -> Array:
     """Return the squared distance of each sample's probabilities from its label, `[M]`."""
-    probs = chunk.scores.astype(np.float64)
-    if holds_logits:
-        probs -= probs.max(axis=1, keepdims=True)
-        np.exp(probs, out=probs)
-        probs /= probs.sum(axis=1, keepdims=True)
-    probs[np.arange(len(probs)), chunk.labels] -= 1
+    probs = chunk.probs()
+    probs[np.arange(len(chunk)), chunk.labels] -= 1
     squares: Array = np.einsum("nk,nk->n", probs, probs)
     return squares
 
 
-def mcc_contributions(labels: NDArray[np.int64], predictions: NDArray[np.int64]) -> tuple[float, Array]:
+def misses(chunk: Chunk, k: int) -> NDArray[np.bool_]:
+    """Return whether each label is not among the k highest scores, `[M]`; the first win among equals."""
+    own = chunk.score_of(chunk.labels)[:, None]
+    ahead = np.count_nonzero(chunk.scores > own, axis=1)
+    # Equal scores are rare: only where k could depend on them are those of earlier classes counted.
+    near = np.flatnonzero((ahead < k) & (np.count_nonzero(chunk.scores == own, axis=1) > 1))
+    earlier = np.arange(chunk.scores.shape[1]) < chunk.labels[near, None]
+    ahead[near] += np.count_nonzero((chunk.scores[near] == own[near]) & earlier, axis=1)
+    missed: NDArray[np.bool_] = ahead >= k
+    return missed
+
+
+def mcc_contributions(
+    labels: NDArray[np.int64], predictions: NDArray[np.int64], counts: NDArray[np.int64] | None = None
+) -> tuple[float, Array]:
     """Return MCC and what each sample contributes, `[N]`: numbers whose mean is MCC and whose spread is its error.
 
     A contribution is MCC plus the sample's influence on it (the derivative of the formula by the sample's weight),
-    so mean ± z·s/√N of them is the delta-method interval, and paired differences compare two models.
+    so mean ± z·s/√N of them is the delta-method interval, and paired differences compare two models. It depends on the
+    label and the prediction alone: with `counts`, entry i stands for so many samples.
     """
-    t, p = _shares(labels, predictions)
+    t, p = class_shares(labels, predictions, counts)
     if t.max() == 1 or p.max() == 1:
         return 0.0, np.zeros(len(labels))
-    a, tp, tt, pp = float((labels == predictions).mean()), t @ p, t @ t, p @ p
+    right = labels == predictions
+    a, tp, tt, pp = float(np.average(right, weights=counts)), t @ p, t @ t, p @ p
     size = np.sqrt((1 - pp) * (1 - tt))
     value = (a - tp) / size
-    numerator = (labels == predictions) - a - (t[predictions] + p[labels] - 2 * tp)
+    numerator = right - a - (t[predictions] + p[labels] - 2 * tp)
     influence = numerator / size + value * ((p[predictions] - pp) / (1 - pp) + (t[labels] - tt) / (1 - tt))
     return float(value), value + influence
 
 
-def _shares(labels: NDArray[np.int64], predictions: NDArray[np.int64]) -> tuple[Array, Array]:
+def class_shares(
+    labels: NDArray[np.int64], predictions: NDArray[np.int64], counts: NDArray[np.int64] | None = None
+) -> tuple[Array, Array]:
     """Return the fraction of samples that are, and that are predicted, of each class."""
-    n_classes = int(max(labels.max(), predictions.max())) + 1
-    t, p = (np.bincount(values, minlength=n_classes) / len(labels) for values in (labels, predictions))
+    n = len(labels) if counts is None else counts.sum()
+    k = int(max(labels.max(), predictions.max())) + 1
+    t, p = (np.bincount(values, counts, k) / n for values in (labels, predictions))
     return t, p
 
 
-def _mean(held: Predictions, score: Any) -> float:
-    totals = held.map_blocks(lambda chunks: sum(float(score(chunk, held.holds_logits).sum()) for chunk in chunks))
-    return float(sum(totals) / len(held))
-
-
-def _of_label(scores: NDArray[Any], labels: NDArray[np.int64]) -> NDArray[Any]:
-    own: NDArray[Any] = scores[np.arange(len(labels)), labels]
-    return own
+def _mean(predictions: Predictions, score: Callable[[Chunk], NDArray[Any]]) -> float:
+    totals = predictions.map_blocks(lambda chunks: sum(float(score(chunk).sum()) for chunk in chunks))
+    return float(sum(totals) / len(predictions))
 
 
 def _ranks(values: Array) -> Array:
@@ -267,7 +270,7 @@ def _ranks(values: Array) -> Array:
 def _class_pairs(labels: Any, predictions: Any, logits: Any, probs: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     if logits is not None or probs is not None:
         raise ValueError("pass exactly one of logits=, probs= and predictions=, got predictions= and another")
-    truth, guess = as_class_numbers("labels", labels), as_class_numbers("predictions", predictions)
+    truth, guess = as_classes("labels", labels), as_classes("predictions", predictions)
     if len(truth) != len(guess):
         raise ValueError(f"labels and predictions must be as many, got {len(truth)} and {len(guess)}")
     return truth, guess
@@ -276,7 +279,7 @@ def _class_pairs(labels: Any, predictions: Any, logits: Any, probs: Any) -> tupl
 def _real_pairs(targets: Any, predictions: Any) -> tuple[Array, Array]:
     pair = []
     for name, value in (("targets", targets), ("predictions", predictions)):
-        held = as_tensor(name, value).double().numpy()
+        held = as_array(name, value).astype(np.float64)
         if held.ndim != 1 or len(held) == 0:
             raise ValueError(f"{name} must have shape [N] with N of at least 1, got {list(held.shape)}")
         if not np.isfinite(held).all():

@@ -27,9 +27,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaincinv, digamma
 
-from vicinal._arrays import as_tensor
+from vicinal._arrays import as_array
 from vicinal._checks import ArgumentError, integer, number
-from vicinal.metrics._predictions import Array
+from vicinal.metrics.chunks import Array
 from vicinal.metrics.intervals import Estimate, wilson, z_of
 from vicinal.metrics.reliability import ReliabilityTable, _as_correct
 
@@ -178,7 +178,7 @@ class RiskCoverage:
         wrong = int(self.errors.sum())
         return max(self.aurc - _sum_of_ratios(wrong, self.n - wrong) / self.n, 0.0)
 
-    def aurc_estimate(self, confidence: float = 0.95) -> Estimate:
+    def aurc_estimate(self, level: float = 0.95) -> Estimate:
         r"""Return AURC with its confidence interval, which costs a pass over the levels.
 
         The delta method: a sample with confidence c and error e moves AURC, when its weight grows, by
@@ -192,9 +192,9 @@ class RiskCoverage:
         >>> print(risk_coverage([0.9, 0.8, 0.8, 0.6] * 50, [True, True, False, False] * 50).aurc_estimate())
         0.2917 [0.2227, 0.3607]
         """
-        z, n, wrong = z_of(confidence), self.n, int(self.errors.sum())
+        z, n, wrong = z_of(level), self.n, int(self.errors.sum())
         if wrong in (0, n):
-            low, high = wilson(wrong, n, confidence)
+            low, high = wilson(wrong, n, level)
             return Estimate(self.aurc, float(low), float(high))
         risk, share = self.risk, self.counts / n
         # Sums over the samples that are no surer: from the last level up.
@@ -225,12 +225,12 @@ class RiskCoverage:
         wanted = number("coverage", coverage, above=0, high=1)
         return float(self.risk[int((self.n_accepted >= wanted * self.n * (1 - 1e-12)).argmax())])
 
-    def risk_threshold(self, max_risk: float, *, confidence_level: float = 0.95, n_rules: int = 20) -> RiskThreshold:
+    def risk_threshold(self, max_risk: float, *, level: float = 0.95, n_rules: int = 20) -> RiskThreshold:
         """Return the threshold with a guarantee; see the function `risk_threshold`."""
         wanted = number("max_risk", max_risk, low=0, high=1)
-        level = number("confidence_level", confidence_level)
+        level = number("level", level)
         if not 0 < level < 1:
-            raise ArgumentError("confidence_level", confidence_level, "a number in (0, 1)")
+            raise ArgumentError("level", level, "a number in (0, 1)")
         m, n = integer("n_rules", n_rules, low=1), self.n
         # Rule j rejects the sample of this rank and all that are no surer; the last rule rejects none.
         ranks = np.arange(1, m, dtype=np.int64) * n // m + 1
@@ -258,8 +258,8 @@ class RiskThreshold:
     coverage, risk, n_accepted
         Of the rule on the held-out samples; the risk is NaN where none is accepted.
     upper_bound
-        What the risk on new data stays below, with probability `confidence_level`; NaN where none is accepted.
-    n, max_risk, confidence_level
+        What the risk on new data stays below, with probability `level`; NaN where none is accepted.
+    n, max_risk, level
         Held-out samples, and what was asked.
     """
 
@@ -270,7 +270,7 @@ class RiskThreshold:
     n_accepted: int
     n: int
     max_risk: float
-    confidence_level: float
+    level: float
 
     def accepts(self, confidence: Any) -> NDArray[np.bool_]:
         """Return which confidences `[N]` the rule accepts, `[N]`."""
@@ -282,7 +282,7 @@ class RiskThreshold:
         return {name: value if math.isfinite(value) else None for name, value in vars(self).items()}
 
     def __str__(self) -> str:
-        asked = f"risk of at most {self.max_risk:g} with {100 * self.confidence_level:g} % confidence"
+        asked = f"risk of at most {self.max_risk:g} with {100 * self.level:g} % confidence"
         if not self.n_accepted:
             return f"no threshold reaches a {asked} on {self.n:,} held-out samples: abstain on everything"
         rule = "accept everything" if self.threshold == -math.inf else f"accept confidence > {self.threshold:.6g}"
@@ -293,17 +293,17 @@ class RiskThreshold:
 
 
 def risk_threshold(
-    confidence: Any, correct: Any, max_risk: float, *, confidence_level: float = 0.95, n_rules: int = 20
+    confidence: Any, correct: Any, max_risk: float, *, level: float = 0.95, n_rules: int = 20
 ) -> RiskThreshold:
     r"""Return the loosest threshold whose risk on new data is at most `max_risk`, with a guarantee.
 
-    With probability `confidence_level` over the held-out samples, the risk :math:`R = P(\text{wrong} \mid c > t)` of
+    With probability `level` over the held-out samples, the risk :math:`R = P(\text{wrong} \mid c > t)` of
     the threshold t it returns is at most `max_risk`. That holds for any model, any confidence (ties too) and any
     number of samples, provided that these are independent draws from what new data will be, and were used neither to
     train nor to calibrate the model. Where no rule can promise it, the threshold is `inf`: abstain on everything.
 
     With m = `n_rules`, rule j < m rejects the (⌊jn/m⌋ + 1)-th surest of the n samples and all that are no surer; rule m
-    accepts everything. For each, the Clopper–Pearson bound at level 1 − δ/m (δ = 1 − `confidence_level`) is
+    accepts everything. For each, the Clopper–Pearson bound at level 1 − δ/m (δ = 1 − `level`) is
 
     .. math:: B(e, k) = \max\{R : P(\mathrm{Bin}(k, R) \le e) \ge \delta/m\}
 
@@ -324,7 +324,7 @@ def risk_threshold(
         Of held-out samples, `[N]` each, as for `risk_coverage`.
     max_risk
         In [0, 1].
-    confidence_level
+    level
         1 − δ, in (0, 1).
     n_rules
         m. Fewer rules have tighter bounds and leave less choice: coverage comes in steps of 1/m. To be able to promise
@@ -347,7 +347,7 @@ def risk_threshold(
     inf
     """
     curve = risk_coverage(confidence, correct)
-    return curve.risk_threshold(max_risk, confidence_level=confidence_level, n_rules=n_rules)
+    return curve.risk_threshold(max_risk, level=level, n_rules=n_rules)
 
 
 def binomial_upper(errors: Any, n: Any, level: float) -> Array:
@@ -367,7 +367,7 @@ def _sum_of_ratios(n: int, offset: float) -> float:
 
 
 def _numbers(name: str, value: Any) -> Array:
-    held = as_tensor(name, value).double().numpy()
+    held = as_array(name, value).astype(np.float64)
     if held.ndim != 1 or len(held) == 0:
         raise ValueError(f"{name} must have shape [N] with N of at least 1, got {list(held.shape)}")
     if not np.isfinite(held).all():
@@ -377,7 +377,7 @@ def _numbers(name: str, value: Any) -> Array:
 
 
 def _whole(name: str, value: Any, n: int) -> Counts:
-    held = as_tensor(name, value).double().numpy()
+    held = as_array(name, value).astype(np.float64)
     if held.shape != (n,):
         raise ValueError(f"{name} must have shape [{n}] like levels, got {list(held.shape)}")
     bad = held[~((held >= 0) & (held == np.floor(held)) & (held < 2**53))]

@@ -5,7 +5,7 @@ Files build on one another in this order: `classes` (names to numbers), `columns
 """
 
 from vicinal.predictions.calibrating import Calibrated, calibrate_file
-from vicinal.predictions.evaluation import FileEvaluation, Mistake, evaluate_file
+from vicinal.predictions.evaluation import evaluate_file
 from vicinal.predictions.reading import FileChunk, PredictionsFile, open_file
 from vicinal.predictions.writing import write
 
@@ -14,8 +14,6 @@ __all__ = [
     "PredictionsFile",
     "FileChunk",
     "evaluate_file",
-    "FileEvaluation",
-    "Mistake",
     "calibrate_file",
     "Calibrated",
     "write",

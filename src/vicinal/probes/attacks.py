@@ -234,7 +234,7 @@ def attack_errors(
     std: PerChannel = None,
     clip: tuple[float, float] | None = (0.0, 1.0),
     batch_size: int = 256,
-    confidence: float = 0.95,
+    level: float = 0.95,
 ) -> AttackErrors:
     """Return the top-k errors of a model without and under attack, with Wilson intervals.
 
@@ -254,7 +254,7 @@ def attack_errors(
         As for `fgsm`.
     batch_size
         Rows at a time where `data` is tensors.
-    confidence
+    level
         Coverage of the intervals.
 
     >>> model = torch.nn.Linear(2, 2, bias=False)
@@ -270,7 +270,7 @@ def attack_errors(
     ks = [integer("top", k, low=1) for k in top]
     if not ks:
         raise ValueError("top is empty: name at least one k")
-    coverage(confidence)
+    coverage(level)
     crafted_on = model if source is None else source
     n, misses = 0, np.zeros((2, len(ks)), np.int64)
     with probing(model, crafted_on):
@@ -286,7 +286,7 @@ def attack_errors(
             n += len(y)
     if n == 0:
         raise ValueError("data is empty: there is nothing to attack")
-    low, high = wilson(misses, n, confidence)
+    low, high = wilson(misses, n, level)
     clean, attacked = (
         {k: Estimate(int(misses[row, i]) / n, float(low[row, i]), float(high[row, i])) for i, k in enumerate(ks)}
         for row in (0, 1)

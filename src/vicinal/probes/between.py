@@ -97,7 +97,7 @@ def between_samples(
     lambdas: Iterable[float] | Tensor | None = None,
     gradient: str = "logits",
     batch_size: int = 256,
-    confidence: float = 0.95,
+    level: float = 0.95,
     generator: torch.Generator | None = None,
 ) -> BetweenCurves:
     r"""Return misses, confidence and gradient norm along segments between random pairs of samples.
@@ -121,7 +121,7 @@ def between_samples(
         paper writes "gradients of the model w.r.t. input", which is the first; it does not say which norm.
     batch_size
         Rows at a time.
-    confidence
+    level
         Coverage of the intervals.
     generator
         Where the pairs come from; torch's global generator if not given.
@@ -168,13 +168,13 @@ def between_samples(
                     norms[at, rows] = _norm([logits[:, k].sum() for k in range(logits.shape[1])], x)
                 elif gradient == "loss":
                     norms[at, rows] = _norm([losses.mixed_cross_entropy(logits, y_i, y_j, share).sum()], x)
-    low, high = wilson(missed.sum(1), pairs, confidence)
+    low, high = wilson(missed.sum(1), pairs, level)
     return BetweenCurves(
         n_pairs=int(pairs),
         lambdas=np.array(shares_of),
         misses=Curve(missed.mean(1), low, high),
-        mean_confidence=_means(sure, confidence, high=1.0),
-        gradient_norm=None if gradient == "none" else _means(norms, confidence, high=np.inf),
+        mean_confidence=_means(sure, level, high=1.0),
+        gradient_norm=None if gradient == "none" else _means(norms, level, high=np.inf),
         gradient=gradient,
     )
 
@@ -189,8 +189,8 @@ def _norm(outputs: list[Tensor], x: Tensor) -> Array:
     return norm
 
 
-def _means(values: Array, confidence: float, *, high: float) -> Curve:
-    found = [mean_interval(row, confidence, low=0.0, high=high) for row in values]
+def _means(values: Array, level: float, *, high: float) -> Curve:
+    found = [mean_interval(row, level, low=0.0, high=high) for row in values]
     return Curve(*(np.array([getattr(e, name) for e in found]) for name in ("value", "low", "high")))
 
 

@@ -101,7 +101,7 @@ class NoiseErrors:
         return {name: estimate.to_dict() for name, estimate in vars(self).items()}
 
 
-def noise_errors(predictions: Any, labels: Any, corrupted: Any, mask: Any, *, confidence: float = 0.95) -> NoiseErrors:
+def noise_errors(predictions: Any, labels: Any, corrupted: Any, mask: Any, *, level: float = 0.95) -> NoiseErrors:
     """Return the training errors on real and on corrupted labels (Zhang et al. 2018, Table 2), with Wilson intervals.
 
     Parameters
@@ -112,7 +112,7 @@ def noise_errors(predictions: Any, labels: Any, corrupted: Any, mask: Any, *, co
         The true labels `[N]`, and those that were trained on.
     mask
         Which labels were redrawn, bool `[N]`: what `corrupt_labels` returned.
-    confidence
+    level
         Coverage of the intervals.
 
     >>> mask = [False, False, True, True]
@@ -134,9 +134,9 @@ def noise_errors(predictions: Any, labels: Any, corrupted: Any, mask: Any, *, co
     if bool((true != trained)[~redrawn].any()):
         raise ValueError("labels and corrupted differ where mask is False: the mask is not that of these labels")
     return NoiseErrors(
-        real=_error(guess != true, ~redrawn, confidence),
-        corrupted=_error(guess != trained, redrawn, confidence),
-        recovered=_error(guess != true, redrawn, confidence),
+        real=_error(guess != true, ~redrawn, level),
+        corrupted=_error(guess != trained, redrawn, level),
+        recovered=_error(guess != true, redrawn, level),
     )
 
 
@@ -162,7 +162,7 @@ def best_and_last(errors: Iterable[float]) -> BestAndLast:
     return BestAndLast(best, values.index(best), values[-1])
 
 
-def _error(wrong: Tensor, among: Tensor, confidence: float) -> Estimate:
+def _error(wrong: Tensor, among: Tensor, level: float) -> Estimate:
     n, k = int(among.sum()), int((wrong & among).sum())
-    low, high = wilson(k, n, confidence)
+    low, high = wilson(k, n, level)
     return Estimate(k / n if n else math.nan, float(low), float(high))

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from vicinal.metrics import Estimate, ReliabilityTable
+from vicinal.metrics import FIGURES, Estimate, ReliabilityTable
 from vicinal.report import sections, words
 from vicinal.report.figures import Sheet
 from vicinal.report.page import write_page
 from vicinal.runs.table import GridResult
 
 __all__ = ["write_comparison"]
-
-_COLUMNS = ("accuracy", "nll", "brier", "ece", "oe")
-_SAID = {"accuracy": "accuracy", "nll": "NLL", "brier": "Brier score", "ece": "ECE", "oe": "overconfidence"}
 
 
 def write_comparison(result: GridResult, path: str | os.PathLike[str]) -> Path:
@@ -59,7 +56,7 @@ def write_comparison(result: GridResult, path: str | os.PathLike[str]) -> Path:
 def _part(sheet: Sheet, result: GridResult, after: bool) -> dict[str, Any]:
     """Return the figures, differences and diagrams before or after the temperature."""
     rows = [row for row in result.rows(after=after) if row["n_seeds"]]
-    bins = rows[0]["n_bins"]
+    bins, shown = rows[0]["n_bins"], result.columns(after=after)
     when = "after" if after else "before"
     diagrams = []
     for row in rows:
@@ -82,12 +79,12 @@ def _part(sheet: Sheet, result: GridResult, after: bool) -> dict[str, Any]:
     return {
         "id": when,
         "name": f"{when.capitalize()} the temperature",
-        "columns": [sections.figure_name(name, bins) for name in _COLUMNS],
+        "columns": [sections.figure_name(figure, bins) for figure in shown],
         "rows": [
             {
                 "method": row["method"],
                 "seeds": f"{row['n_seeds']} of {len(result.seeds)}",
-                "cells": [words.estimate(_known(row[name]), share=sections.FIGURES[name][2]) for name in _COLUMNS],
+                "cells": [sections.figure_text(figure, _known(row[figure.name])) for figure in shown],
                 "temperature": f"{row['temperature']:.3g}",
             }
             for row in rows
@@ -96,23 +93,23 @@ def _part(sheet: Sheet, result: GridResult, after: bool) -> dict[str, Any]:
             {
                 "method": row["method"],
                 "seeds": row["difference"]["n_seeds"],
-                "cells": [_difference(row["method"], name, row["difference"][name]) for name in _COLUMNS],
+                "cells": [_difference(row, figure.name) for figure in shown if figure.compared],
             }
             for row in others
         ],
-        "sentences": [_sentence(row) for row in others],
+        "compared": [sections.figure_name(figure, bins) for figure in shown if figure.compared],
+        "sentences": [_sentence(row, [figure.name for figure in shown if figure.compared]) for row in others],
         "diagrams": diagrams,
     }
 
 
-def _difference(method: str, name: str, entry: Mapping[str, Any]) -> dict[str, str]:
+def _difference(row: Mapping[str, Any], name: str) -> dict[str, str]:
     """Return a paired difference in print, and what it says of the method."""
-    share = sections.FIGURES[name][2]
-    value, low, high = ("∞" if entry[end] is None else _signed(entry[end], share) for end in ("value", "low", "high"))
+    entry, percent = row["difference"][name], FIGURES[name].percent
+    value, low, high = ("∞" if entry[end] is None else _signed(entry[end], percent) for end in ("value", "low", "high"))
     better = entry["better"]
-    verdict = "cannot tell" if better is None else "better" if better == method else "worse"
-    unit = "\u00a0points" if share else ""
-    return {"value": value + unit, "interval": f"{low} to {high}", "verdict": verdict}
+    verdict = "cannot tell" if better is None else "better" if better == row["method"] else "worse"
+    return {"value": value + ("\u00a0points" if percent else ""), "interval": f"{low} to {high}", "verdict": verdict}
 
 
 def _signed(value: float, share: bool) -> str:
@@ -120,12 +117,12 @@ def _signed(value: float, share: bool) -> str:
     return shown.replace("-", "−")
 
 
-def _sentence(row: Mapping[str, Any]) -> dict[str, Any]:
+def _sentence(row: Mapping[str, Any], compared: Sequence[str]) -> dict[str, Any]:
     """Return on which figures a method is better, worse, or neither, in words."""
-    verdicts = {name: _difference(row["method"], name, row["difference"][name])["verdict"] for name in _COLUMNS}
+    verdicts = {name: _difference(row, name)["verdict"] for name in compared}
     said = []
     for verdict in ("better", "worse", "cannot tell"):
-        names = [_SAID[name] for name, found in verdicts.items() if found == verdict]
+        names = [FIGURES[name].title for name, said_of in verdicts.items() if said_of == verdict]
         if names:
             on = " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else names[0]
             said.append({"verdict": verdict, "text": f"{verdict} on {on}"})

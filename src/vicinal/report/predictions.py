@@ -7,8 +7,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from vicinal.metrics.selective import RiskCoverage
-from vicinal.predictions import FileEvaluation
+from vicinal.metrics import Evaluation, RiskCoverage
 from vicinal.report import sections, words
 from vicinal.report.figures import Sheet
 from vicinal.report.page import write_page
@@ -16,7 +15,7 @@ from vicinal.report.page import write_page
 __all__ = ["write_predictions"]
 
 
-def write_predictions(evaluation: FileEvaluation, path: str | os.PathLike[str], *, command: str | None = None) -> Path:
+def write_predictions(evaluation: Evaluation, path: str | os.PathLike[str], *, command: str | None = None) -> Path:
     """Write the report of a predictions file.
 
     Parameters
@@ -33,12 +32,12 @@ def write_predictions(evaluation: FileEvaluation, path: str | os.PathLike[str], 
     Path
         The file.
     """
+    if evaluation.path is None:
+        raise ValueError("this evaluation is of no file: write a report of what evaluate_file returned")
     sheet = Sheet()
-    table = evaluation.table
-    curve = RiskCoverage.from_counts(
-        evaluation.confidence_levels, evaluation.confidence_counts, evaluation.confidence_correct
-    )
-    wrong = int(evaluation.confidence_counts.sum() - evaluation.confidence_correct.sum())
+    file, table = evaluation.path, evaluation.table
+    curve = RiskCoverage.from_table(evaluation.fine)
+    wrong = int(evaluation.fine.counts[:, 0].sum())
     mistakes = sections.cards(
         {
             "label": mistake.label,
@@ -52,8 +51,8 @@ def write_predictions(evaluation: FileEvaluation, path: str | os.PathLike[str], 
     if evaluation.n_classes:
         sizes += f", {words.count(evaluation.n_classes, 'class', 'classes')}"
     context: dict[str, Any] = {
-        "title": f"{evaluation.path.name}: report",
-        "heading": evaluation.path.name,
+        "title": f"{file.name}: report",
+        "heading": file.name,
         "sizes": sizes,
         "of": words.count(evaluation.n, "prediction"),
         "kind": evaluation.kind,
@@ -72,7 +71,7 @@ def write_predictions(evaluation: FileEvaluation, path: str | os.PathLike[str], 
         "classes": _classes(evaluation),
         "notes": list(evaluation.notes),
         "command": command or _command(evaluation, path),
-        "provenance": [("File", str(evaluation.path.resolve()))],
+        "provenance": [("File", str(file.resolve()))],
     }
     context["sections"] = [
         (name, title)
@@ -89,13 +88,13 @@ def write_predictions(evaluation: FileEvaluation, path: str | os.PathLike[str], 
     return write_page("predictions.html.j2", context, path)
 
 
-def _command(evaluation: FileEvaluation, path: str | os.PathLike[str]) -> str:
+def _command(evaluation: Evaluation, path: str | os.PathLike[str]) -> str:
     return shlex.join(
         ["vicinal", "evaluate", str(evaluation.path), "--bins", str(evaluation.n_bins), "--report", os.fspath(path)]
     )
 
 
-def _classes(evaluation: FileEvaluation) -> dict[str, Any] | None:
+def _classes(evaluation: Evaluation) -> dict[str, Any] | None:
     """Return the figures of each class, as far as the file tells them."""
     if evaluation.classwise is None:
         return None

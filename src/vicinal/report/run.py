@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from vicinal.metrics import ClasswiseTable, Evaluation
+from vicinal.metrics import ClasswiseTable, Evaluation, Samples
 from vicinal.metrics.ood import OODReport
 from vicinal.metrics.selective import RiskCoverage, risk_coverage
 from vicinal.probes import AttackErrors, BetweenCurves
@@ -151,8 +151,8 @@ def _set_section(sheet: Sheet, scored: Scored, of: str, more: Mapping[str, Evalu
 def _about(sheet: Sheet, outcome: Outcome, key: str, classes: Sequence[str]) -> dict[str, Any]:
     """Return what is said of the main set beside its figures."""
     scored = outcome.sets[key]
-    samples = scored.after.samples
-    correct = samples.predictions == samples.labels
+    samples = _samples(scored)
+    correct = samples.correct
     held_out = _curve(outcome.sets["val"]) if key == "test" and "val" in outcome.sets else None
     k = len(classes)
     by_class = ClasswiseTable(k, scored.after.n_bins).update(
@@ -188,8 +188,14 @@ def _about(sheet: Sheet, outcome: Outcome, key: str, classes: Sequence[str]) -> 
 
 
 def _curve(scored: Scored) -> RiskCoverage:
-    samples = scored.after.samples
-    return risk_coverage(samples.confidence, samples.predictions == samples.labels)
+    samples = _samples(scored)
+    return risk_coverage(samples.confidence, samples.correct)
+
+
+def _samples(scored: Scored) -> Samples:
+    if scored.after.samples is None:
+        raise ValueError("a run's evaluation keeps its samples")
+    return scored.after.samples
 
 
 def _of(key: str, scored: Scored) -> str:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vicinal import plots
-from vicinal.metrics import Estimate, ReliabilityTable, wilson
+from vicinal.metrics import FIGURES, Estimate, Evaluation, Figure, ReliabilityTable, wilson
 from vicinal.metrics.ood import OODReport
 from vicinal.metrics.selective import RiskCoverage
 from vicinal.probes import AttackErrors, BetweenCurves
@@ -21,12 +21,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = [
-    "FIGURES",
-    "Figures",
     "attack_table",
     "cards",
     "class_table",
     "figure_name",
+    "figure_text",
     "figures_table",
     "between_section",
     "label_noise_table",
@@ -37,61 +36,41 @@ __all__ = [
     "tiles",
 ]
 
-#: Of each figure: its name, what it is, whether it is a share, whether it depends on the bins.
-FIGURES: dict[str, tuple[str, str, bool, bool]] = {
-    "accuracy": ("Accuracy", "how often it is right", True, False),
-    "mcc": ("MCC", "Matthews' correlation of answers and truth", False, False),
-    "nll": ("NLL", "negative log-likelihood; lower is better", False, False),
-    "brier": ("Brier score", "squared error of the probabilities; lower is better", False, False),
-    "ece": ("ECE", "mean gap between confidence and accuracy", True, True),
-    "oe": ("Overconfidence", "gaps where it is too sure, weighted by confidence", True, True),
-    "mce": ("MCE", "largest gap of any bin", True, True),
-    "rms": ("RMS gap", "root of the mean squared gap", True, True),
-    "rms_debiased": ("RMS gap, corrected", "without what chance alone contributes", True, True),
-}
-
 #: Classes shown at once; with more, the worst of them.
 SHOWN_CLASSES = 20
 _SHOWN_CELLS = 12
 
 
-class Figures(Protocol):
-    """Estimates of a model on a set of samples: `vicinal.metrics.Evaluation` or what a file's evaluation holds."""
-
-    @property
-    def n_bins(self) -> int:
-        """Bins of the calibration errors."""
-
-    @property
-    def figures(self) -> Mapping[str, Estimate | None]:
-        """The estimates by name; None where the samples cannot tell."""
+def figure_name(figure: Figure, n_bins: int) -> str:
+    """Return what a figure is called at the head of a row or column."""
+    heading = figure.heading(n_bins).replace(" bins", "\u00a0bins")
+    return heading[0].upper() + heading[1:]
 
 
-def figure_name(name: str, n_bins: int) -> str:
-    """Return what a figure is called, with the number of bins where it depends on them."""
-    title, _, _, binned = FIGURES.get(name, (name, "", False, False))
-    return f"{title} ({n_bins}\u00a0bins)" if binned else title
+def figure_text(figure: Figure, estimate: Estimate | None) -> tuple[str, str]:
+    """Return an estimate and its interval as they are written."""
+    return ("–", "") if estimate is None else words.estimate(estimate, share=figure.percent)
 
 
-def figures_table(columns: Mapping[str, Figures]) -> dict[str, Any]:
+def figures_table(evaluations: Mapping[str, Evaluation]) -> dict[str, Any]:
     """Return the table of figures with their intervals, a column for each evaluation."""
-    first = next(iter(columns.values()))
-    rows = []
-    for name in first.figures:
-        _, about, share, _ = FIGURES.get(name, (name, "", False, False))
-        values = [column.figures[name] for column in columns.values()]
-        cells = [("–", "") if value is None else words.estimate(value, share=share) for value in values]
-        rows.append({"name": figure_name(name, first.n_bins), "about": about, "cells": cells})
-    return {"columns": list(columns), "rows": rows}
+    first = next(iter(evaluations.values()))
+    rows = [
+        {
+            "name": figure_name(FIGURES[name], first.n_bins),
+            "about": FIGURES[name].about,
+            "cells": [figure_text(FIGURES[name], each.figures.get(name)) for each in evaluations.values()],
+        }
+        for name in first.figures
+    ]
+    return {"columns": list(evaluations), "rows": rows}
 
 
-def tiles(figures: Figures, *extra: tuple[str, str, str]) -> list[tuple[str, str, str]]:
+def tiles(evaluation: Evaluation, *extra: tuple[str, str, str]) -> list[tuple[str, str, str]]:
     """Return the figures that stand at the top: name, value, and what to read under it."""
-    found = []
-    for name in ("accuracy", "ece", "nll"):
-        if (figure := figures.figures[name]) is not None:
-            found.append((figure_name(name, figures.n_bins), *words.estimate(figure, share=FIGURES[name][2])))
-    return [*found, *extra]
+    shown = [FIGURES[name] for name in ("accuracy", "ece", "nll") if evaluation.figures.get(name) is not None]
+    tops = [(figure_name(f, evaluation.n_bins), *figure_text(f, evaluation.figures[f.name])) for f in shown]
+    return [*tops, *extra]
 
 
 # Learning

@@ -12,26 +12,14 @@ import numpy as np
 from scipy.special import stdtrit
 
 from vicinal._checks import nearest_names
-from vicinal.metrics import Comparison, Estimate, Evaluation, compare
+from vicinal.metrics import FIGURES, Comparison, Estimate, Evaluation, Figure, compare
+from vicinal.metrics.figures import columns
 from vicinal.runs.run import Outcome
 
 __all__ = ["GridResult", "Key", "counted"]
 
 #: A cell: the method as asked for, and the seed.
 Key = tuple[str, int]
-
-#: The figures of a row, each with its range.
-_RANGES: dict[str, tuple[float, float]] = {
-    "accuracy": (0, 1),
-    "mcc": (-1, 1),
-    "nll": (0, math.inf),
-    "brier": (0, 2),
-    "ece": (0, 1),
-    "oe": (0, 1),
-    "rms": (0, 1),
-}
-#: Those that are printed, by what they are called there.
-_PRINTED = {"accuracy": "accuracy", "nll": "NLL", "brier": "Brier", "ece": "ECE", "oe": "OE"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,31 +95,38 @@ class GridResult:
             "failures": [{"method": m, "seed": s, "error": error} for (m, s), error in self.failures.items()],
         }
 
-    def table(self, *, after: bool = False) -> str:
+    def columns(self, asked: Sequence[str] = (), *, after: bool = False) -> list[Figure]:
+        """Return the figures that have a column: those that always have, where classes are unbalanced MCC, and `asked`."""
+        runs = [run for method in self.methods for run in self._evaluations(method, after).values()]
+        return columns(runs[0], asked) if runs else []
+
+    def table(self, *, after: bool = False, figures: Sequence[str] = ()) -> str:
         """Return the rows as Markdown: figures, paired differences, label-noise errors, and what failed.
 
         Parameters
         ----------
         after
             Of the probabilities after the temperature: figures and differences alone, as the rest does not change.
+        figures
+            The names of further figures to show, such as `"mcc"` or `"top5_error"`.
         """
         rows = self.rows(after=after)
         known = [row for row in rows if row["n_seeds"]]
+        shown = self.columns(figures, after=after)
         parts = []
         if known:
-            bins, n = known[0]["n_bins"], known[0]["n"]
             parts.append(
-                f"{n:,} test samples, {counted(len(self.seeds), 'seed')}, {'after' if after else 'before'} the "
-                f"temperature; ECE and OE of {bins} bins; [{100 * known[0]['confidence']:g} % intervals]"
+                f"{known[0]['n']:,} test samples, {counted(len(self.seeds), 'seed')}, {'after' if after else 'before'} "
+                f"the temperature; [{100 * known[0]['level']:g} % intervals]"
             )
-            parts.append(self._figures_table(known))
+            parts.append(self._figures_table(known, shown))
         others = [row for row in known if row["difference"] is not None]
         if others:
             parts.append(
                 f"Differences to {_code(self.methods[0])}, paired on samples and seeds; where neither better nor worse "
                 "is said, these runs cannot tell"
             )
-            parts.append(_differences_table(others))
+            parts.append(_differences_table(others, [figure for figure in shown if figure.compared]))
         if not after and any("label_noise" in row for row in known):  # the temperature changes no prediction
             parts.append("Errors with corrupted training labels, of the kept (by validation) and of the last weights")
             parts.append(_noise_table([row for row in known if "label_noise" in row]))
@@ -158,10 +153,12 @@ class GridResult:
             return row
         outcomes = [o for (m, _), o in self.outcomes.items() if m == method]
         first = runs[0]
-        row |= {"n": first.n, "n_bins": first.n_bins, "confidence": first.confidence}
+        row |= {"n": first.n, "n_bins": first.n_bins, "level": first.level}
         row["temperature"] = float(np.mean([o.temperature for o in outcomes]))
-        for name, limits in _RANGES.items():
-            row[name] = _over_seeds([run.figures[name] for run in runs], first.confidence, limits).to_dict()
+        for name in first.figures:
+            estimates = [estimate for run in runs if (estimate := run.figures[name]) is not None]
+            if len(estimates) == len(runs):
+                row[name] = _over_seeds(estimates, first.level, FIGURES[name]).to_dict()
         comparison = None if method == self.methods[0] else self.comparison(method, after=after)
         row["difference"] = None if comparison is None else _differences(comparison)
         noisy = [o.label_noise for o in outcomes if o.label_noise is not None]
@@ -169,39 +166,39 @@ class GridResult:
             row["label_noise"] = {which: _means([noise[which] for noise in noisy]) for which in ("best", "last")}
         return row
 
-    def _figures_table(self, rows: list[dict[str, Any]]) -> str:
+    def _figures_table(self, rows: list[dict[str, Any]], shown: list[Figure]) -> str:
         lines = [
             [
                 _code(row["method"]),
                 f"{row['n_seeds']} of {len(self.seeds)}",
-                *(_estimate(row[name]) for name in _PRINTED),
+                *(_estimate(row[figure.name]) for figure in shown),
                 f"{row['temperature']:.3f}",
             ]
             for row in rows
         ]
-        return _markdown(["method", "seeds", *_PRINTED.values(), "temperature"], lines)
+        return _markdown(["method", "seeds", *_headings(rows, shown), "temperature"], lines)
 
 
 # Figures
 
 
-def _over_seeds(runs: Sequence[Estimate], confidence: float, limits: tuple[float, float]) -> Estimate:
+def _over_seeds(runs: Sequence[Estimate], level: float, figure: Figure) -> Estimate:
     """Return the mean over seeds with an interval for other samples and other seeds; see `GridResult.rows`."""
     values = np.array([run.value for run in runs])
     mean = float(values.mean())
     if len(runs) == 1:
         return runs[0]
     if not math.isfinite(mean):
-        return Estimate(mean, *limits)
+        return Estimate(mean, figure.low, figure.high)
     between = float(values.var(ddof=1)) / len(runs)
 
     def half(gap: float) -> float:
         # Half lengths add up as squares, which never covers less than either: see `vicinal.compare`.
-        return math.hypot(gap, float(stdtrit(len(runs) - 1, (1 + confidence) / 2)) * math.sqrt(between))
+        return math.hypot(gap, float(stdtrit(len(runs) - 1, (1 + level) / 2)) * math.sqrt(between))
 
     low = mean - half(float(np.mean([run.value - run.low for run in runs])))
     high = mean + half(float(np.mean([run.high - run.value for run in runs])))
-    return Estimate(mean, max(low, limits[0]), min(high, limits[1]))
+    return Estimate(mean, max(low, figure.low), min(high, figure.high))
 
 
 def _means(errors: Sequence[Mapping[str, float]]) -> dict[str, float]:
@@ -222,16 +219,20 @@ def _differences(comparison: Comparison) -> dict[str, Any]:
 # Markdown
 
 
-def _differences_table(rows: list[dict[str, Any]]) -> str:
+def _differences_table(rows: list[dict[str, Any]], shown: list[Figure]) -> str:
     lines = []
     for row in rows:
         difference, texts = row["difference"], []
-        for name in _PRINTED:
-            d = difference[name]
+        for figure in shown:
+            d = difference[figure.name]
             verdict = "" if d["better"] is None else " better" if d["better"] == row["method"] else " worse"
             texts.append(_estimate(d, "+") + verdict)
         lines.append([_code(row["method"]), str(difference["n_seeds"]), *texts])
-    return _markdown(["method", "seeds", *_PRINTED.values()], lines)
+    return _markdown(["method", "seeds", *_headings(rows, shown)], lines)
+
+
+def _headings(rows: list[dict[str, Any]], shown: list[Figure]) -> list[str]:
+    return [figure.heading(rows[0]["n_bins"]) for figure in shown]
 
 
 def _noise_table(rows: list[dict[str, Any]]) -> str:

@@ -24,7 +24,8 @@ from vicinal import _random
 from vicinal._checks import Argument, Sentence
 from vicinal._files import DamagedFileError
 from vicinal._typing import Batch, Model
-from vicinal.metrics import ReliabilityTable, brier, mcc, nll, spearman
+from vicinal.metrics import Tally, spearman
+from vicinal.metrics.figures import watched
 from vicinal.objectives.base import Objective
 from vicinal.objectives.forward import unwrap
 from vicinal.training.batches import (
@@ -354,7 +355,7 @@ class Loop:
             "seed": self.config.seed,
             "best": best,
             "last": self.history[-1],
-            "ece_bins": ReliabilityTable().n_bins,
+            "ece_bins": Tally().n_bins,
             "steps": self.step,
             "epochs": self.epoch,
             "steps_per_epoch": self.plan.steps,
@@ -487,14 +488,7 @@ def _measure(predictions: Mapping[str, Tensor], step: int) -> dict[str, float]:
         found = logits[:, 0]
         error = (found.double() - labels.double()).square().mean()
         return {"mse": float(error), "spearman": spearman(labels, found)}
-    table = ReliabilityTable().update(labels, logits=logits)
-    return {
-        "nll": nll(labels, logits=logits),
-        "accuracy": table.accuracy,
-        "ece": table.ece(),
-        "mcc": mcc(labels, logits=logits),
-        "brier": brier(labels, logits=logits),
-    }
+    return Tally(figures=watched()).update(labels, logits=logits).values()
 
 
 def _laid_out_like(parameter: Tensor, value: Any) -> Any:

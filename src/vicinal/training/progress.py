@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
 
+from vicinal.metrics import FIGURES
+
 __all__ = ["Progress"]
 
 
@@ -56,7 +58,7 @@ class Progress:
             return
         if metrics is not None:
             self._fields["loss"] = f"loss {metrics['loss']:.4f}"
-            figures = {"accuracy": "accuracy {:.3f}", "ece": "ECE (15 bins) {:.3f}", "mse": "squared error {:.4f}"}
-            known = [text.format(metrics[f"val_{name}"]) for name, text in figures.items() if f"val_{name}" in metrics]
+            headings = {name: FIGURES[name].heading(15) for name in ("accuracy", "ece")} | {"mse": "squared error"}
+            known = [f"{head} {metrics[f'val_{n}']:.3f}" for n, head in headings.items() if f"val_{n}" in metrics]
             self._fields["val"] = "val " + ", ".join(known) if known else self._fields["val"]
         self._bar.update(self._task, completed=step, epoch=f"epoch {epoch:.1f}/{self._n_epochs:g}", **self._fields)

@@ -15,7 +15,7 @@ from torch import Tensor
 from vicinal._checks import integer, number
 from vicinal.metrics.comparison import Difference
 from vicinal.metrics.intervals import Estimate, wilson
-from vicinal.metrics.intervals import coverage as checked_confidence
+from vicinal.metrics.intervals import coverage as checked_level
 from vicinal.probes.toys import GaussianMixture
 
 __all__ = ["Coverage", "Verdict", "coverage", "verdict"]
@@ -56,7 +56,7 @@ class Coverage:
 
 
 def coverage(
-    samples: Tensor, target: GaussianMixture, *, n_std: float = 3.0, at_least: int = 1, confidence: float = 0.95
+    samples: Tensor, target: GaussianMixture, *, n_std: float = 3.0, at_least: int = 1, level: float = 0.95
 ) -> Coverage:
     """Return how many modes samples cover, and the share of high-quality samples.
 
@@ -71,7 +71,7 @@ def coverage(
         The mixture.
     n_std, at_least
         3 and 1 in VEEGAN, with 2,500 samples.
-    confidence
+    level
         Coverage of the interval.
 
     References
@@ -92,7 +92,7 @@ def coverage(
     distance, nearest = torch.cdist(points, target.centres.double()).min(dim=1)
     good = distance <= number("n_std", n_std, above=0) * target.std  # False for NaN
     counts = torch.bincount(nearest[good], minlength=len(target.centres))
-    low, high = wilson(int(good.sum()), len(points), confidence)
+    low, high = wilson(int(good.sum()), len(points), level)
     return Coverage(
         n=len(points),
         n_modes=len(counts),
@@ -110,7 +110,7 @@ class Verdict:
     ----------
     n_seeds
         Pairs of runs.
-    confidence
+    level
         Coverage of the intervals.
     modes, high_quality
         The difference mixup (b) − plain (a), paired by seed, of the modes covered and of the share of high-quality
@@ -118,7 +118,7 @@ class Verdict:
     """
 
     n_seeds: int
-    confidence: float
+    level: float
     modes: Difference
     high_quality: Difference
 
@@ -134,17 +134,17 @@ class Verdict:
             name: {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in vars(d).items()}
             for name, d in (("modes", self.modes), ("high_quality", self.high_quality))
         }
-        return {"n_seeds": self.n_seeds, "confidence": self.confidence, **parts, "claims": self.claims}
+        return {"n_seeds": self.n_seeds, "level": self.level, **parts, "claims": self.claims}
 
     def __str__(self) -> str:
-        lines = [f"mixup − plain, paired over {self.n_seeds} seeds; {100 * self.confidence:g} % intervals"]
+        lines = [f"mixup − plain, paired over {self.n_seeds} seeds; {100 * self.level:g} % intervals"]
         for name, d in (("modes", self.modes), ("high_quality", self.high_quality)):
             shown = f"{name:<13}{d.a:>8.4f} {d.b:>8.4f}  {d.value:+.4f} [{d.low:+.4f}, {d.high:+.4f}]"
             lines.append(f"{shown}  mixup is better: {self.claims[name]}")
         return "\n".join(lines)
 
 
-def verdict(mixup: Sequence[Coverage], plain: Sequence[Coverage], *, confidence: float = 0.95) -> Verdict:
+def verdict(mixup: Sequence[Coverage], plain: Sequence[Coverage], *, level: float = 0.95) -> Verdict:
     r"""Compare mixup and plain GANs over seeds: mean difference with its interval, and what it says of the claim.
 
     With :math:`\delta_s` the difference of seed s and S seeds, the interval is Student's,
@@ -157,7 +157,7 @@ def verdict(mixup: Sequence[Coverage], plain: Sequence[Coverage], *, confidence:
     ----------
     mixup, plain
         What `coverage` returned for each seed, in the same order of seeds.
-    confidence
+    level
         Coverage of the intervals.
 
     >>> estimate = Estimate(0.9, 0.8, 1.0)
@@ -165,7 +165,7 @@ def verdict(mixup: Sequence[Coverage], plain: Sequence[Coverage], *, confidence:
     >>> verdict([good, good], [bad, bad]).claims
     {'modes': 'holds', 'high_quality': 'cannot tell'}
     """
-    confidence = checked_confidence(confidence)
+    level = checked_level(level)
     if not mixup or len(mixup) != len(plain):
         raise ValueError(f"mixup and plain must have as many runs (seeds), got {len(mixup)} and {len(plain)}")
     if len({run.n_modes for run in [*mixup, *plain]}) != 1:
@@ -174,21 +174,19 @@ def verdict(mixup: Sequence[Coverage], plain: Sequence[Coverage], *, confidence:
     sampling = sum(run.high_quality.value * (1 - run.high_quality.value) / run.n for run in [*mixup, *plain])
     return Verdict(
         n_seeds=len(mixup),
-        confidence=confidence,
-        modes=_paired(
-            [run.modes for run in plain], [run.modes for run in mixup], confidence, least_std=1 / math.sqrt(12)
-        ),
-        high_quality=_paired(of_plain, of_mixup, confidence, least_std=math.sqrt(sampling / len(mixup))),
+        level=level,
+        modes=_paired([run.modes for run in plain], [run.modes for run in mixup], level, least_std=1 / math.sqrt(12)),
+        high_quality=_paired(of_plain, of_mixup, level, least_std=math.sqrt(sampling / len(mixup))),
     )
 
 
-def _paired(a: Sequence[float], b: Sequence[float], confidence: float, *, least_std: float) -> Difference:
+def _paired(a: Sequence[float], b: Sequence[float], level: float, *, least_std: float) -> Difference:
     of_a, of_b = np.asarray(a, np.float64), np.asarray(b, np.float64)
     delta = of_b - of_a
     value = float(delta.mean())
     half = math.inf
     if len(delta) > 1:
-        t = float(stdtrit(len(delta) - 1, (1 + confidence) / 2))
+        t = float(stdtrit(len(delta) - 1, (1 + level) / 2))
         half = t * max(float(delta.std(ddof=1)), least_std) / math.sqrt(len(delta))
     low, high = value - half, value + half
     better = "b" if low > 0 else "a" if high < 0 else None

@@ -1,31 +1,30 @@
-"""One pass over predictions of any size, a chunk at a time: how sure the model was, and whether it was right.
+"""One pass over predictions of any size, a chunk at a time: the confidence of each sample, and whether it is right.
 
 Everything here is numpy on chunks that fit in a core's cache, spread over threads for large inputs. That is
-faster than whole-array torch operations, needs memory for the chunks only, and does not wait on a pool of
-threads at each operation when the machine is busy.
+faster than whole-array operations, needs memory for the chunks only, and does not wait on a pool of threads at each
+operation when the machine is busy.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from vicinal._arrays import as_labels, as_matrix, as_tensor, at_least_float32, sum_tolerance
+from vicinal._arrays import as_array, as_classes, as_scores, n_threads, sum_tolerance
 
-__all__ = ["Array", "Chunk", "Predictions", "as_class_numbers", "open_predictions"]
+__all__ = ["Array", "Chunk", "Floats", "Predictions", "open_predictions"]
 
 Array: TypeAlias = NDArray[np.float64]
 Floats: TypeAlias = NDArray[np.floating[Any]]
 T = TypeVar("T")
 
-#: Numbers held at a time by one thread: 2^18 of them are a megabyte of float32, which stays in a core's cache.
+#: Numbers in one thread's hands at a time: 2^18 of them are a megabyte of float32, which stays in a core's cache.
 CHUNK = 2**18
 #: Numbers handed to a thread at a time. Blocks do not depend on the number of threads, so neither do the sums.
 BLOCK = 2**22
@@ -49,6 +48,8 @@ class Chunk:
         The highest probability of each, `[M]`: the very value given for probabilities, float64 for logits.
     correct
         Whether the first of the highest scores is the label's, `[M]`.
+    exp
+        For logits z, exp(z − max z) in float64 `[M, K]`, which the scores of all figures share; else None.
     """
 
     rows: slice
@@ -56,14 +57,35 @@ class Chunk:
     labels: NDArray[np.int64]
     confidence: Floats
     correct: NDArray[np.bool_]
+    exp: Array | None = field(default=None, repr=False)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @cached_property
+    def predictions(self) -> NDArray[np.int64]:
+        """The first class with the highest score of each sample, `[M]`."""
+        guess = self.labels.copy()
+        wrong = np.flatnonzero(~self.correct)
+        guess[wrong] = self.scores[wrong].argmax(axis=1)
+        return guess
+
+    def probs(self) -> Array:
+        """Return the probabilities of all classes in float64, `[M, K]`."""
+        return self.scores.astype(np.float64) if self.exp is None else self.exp * self.confidence[:, None]
+
+    def score_of(self, classes: NDArray[np.int64]) -> Floats:
+        """Return each sample's score of the class given for it, `[M]`."""
+        scores: Floats = self.scores[np.arange(len(self)), classes]
+        return scores
 
 
 @dataclass(frozen=True, eq=False)
 class Predictions:
     """Labels `[N]` with logits or probabilities `[N, K]`, whose values are checked as they are read."""
 
-    labels: Tensor
-    scores: Tensor
+    labels: NDArray[Any]
+    scores: Any  # an array, or a tensor of bfloat16, which numpy lacks
     holds_logits: bool
 
     def __len__(self) -> int:
@@ -72,30 +94,32 @@ class Predictions:
     @property
     def n_classes(self) -> int:
         """K."""
-        return self.scores.shape[1]
+        return int(self.scores.shape[1])
 
     def chunks(self, start: int = 0, stop: int | None = None) -> Iterator[Chunk]:
         """Yield the samples from `start` to `stop`, some at a time, in order."""
         stop = len(self) if stop is None else stop
         step = max(1, CHUNK // self.n_classes)
-        read = _read_logits if self.holds_logits else _read_probs
+        tolerance = sum_tolerance(self.scores.dtype)
         for first in range(start, stop, step):
             rows = slice(first, min(first + step, stop))
-            labels = _checked_labels(self.labels[rows], self.n_classes)
-            held = self.scores[rows]
-            scores = at_least_float32(held).numpy()
-            confidence, correct = read(scores, labels, self.scores.dtype)
-            yield Chunk(rows, scores, labels, confidence, correct)
+            labels = as_classes("labels", self.labels[rows], n_classes=self.n_classes)
+            scores = as_array("scores", self.scores[rows])
+            scores = scores if scores.dtype.itemsize > 4 else scores.astype(np.float32, copy=False)
+            if self.holds_logits:
+                yield Chunk(rows, scores, labels, *_read_logits(scores, labels))
+            else:
+                yield Chunk(rows, scores, labels, *_read_probs(scores, labels, tolerance))
 
     def map_blocks(self, function: Callable[[Iterator[Chunk]], T]) -> list[T]:
-        """Return `function` of the chunks of each block, in order; blocks run on torch's number of threads."""
+        """Return `function` of the chunks of each block, in order; blocks run on `n_threads` threads."""
         size = max(1, BLOCK // self.n_classes)
         starts = range(0, len(self), size)
 
         def run(start: int) -> T:
             return function(self.chunks(start, min(start + size, len(self))))
 
-        threads = min(len(starts), torch.get_num_threads())
+        threads = min(len(starts), n_threads())
         if threads == 1:
             return [run(start) for start in starts]
         with ThreadPoolExecutor(threads) as pool:
@@ -103,11 +127,11 @@ class Predictions:
 
 
 def open_predictions(labels: Any, logits: Any = None, probs: Any = None) -> Predictions:
-    """Check what can be told without reading the values, and hold the arguments for `chunks`."""
+    """Check what can be told without reading the values, and keep the arguments for `chunks`."""
     if (logits is None) == (probs is None):
         raise ValueError(f"pass exactly one of logits= and probs=, got {'both' if probs is not None else 'neither'}")
     name, given = ("logits", logits) if probs is None else ("probs", probs)
-    scores, numbers = as_matrix(name, given), as_tensor("labels", labels)
+    scores, numbers = as_scores(name, given), as_array("labels", labels)
     if numbers.ndim != 1:
         raise ValueError(f"labels must have shape [N], got {list(numbers.shape)}")
     if len(numbers) != len(scores):
@@ -115,21 +139,7 @@ def open_predictions(labels: Any, logits: Any = None, probs: Any = None) -> Pred
     return Predictions(numbers, scores, holds_logits=probs is None)
 
 
-def as_class_numbers(name: str, labels: Any, n_classes: int | None = None) -> NDArray[np.int64]:
-    """Return `as_labels` as a numpy array."""
-    numbers: NDArray[np.int64] = as_labels(name, labels, n_classes=n_classes).numpy()
-    return numbers
-
-
-def _checked_labels(labels: Tensor, n_classes: int) -> NDArray[np.int64]:
-    if labels.dtype == torch.int64:  # the common case, without the cost of several small torch operations
-        numbers: NDArray[np.int64] = labels.numpy()
-        if numbers.min() >= 0 and numbers.max() < n_classes:
-            return numbers
-    return as_class_numbers("labels", labels, n_classes)
-
-
-def _read_probs(probs: Floats, labels: NDArray[np.int64], dtype: torch.dtype) -> tuple[Floats, NDArray[np.bool_]]:
+def _read_probs(probs: Floats, labels: NDArray[np.int64], tolerance: float) -> tuple[Floats, NDArray[np.bool_]]:
     work, axis = _laid_out(probs)
     # Read as unsigned integers, the bits of floats in [0, 1] are in the same order, and those of negative numbers, of
     # numbers above 1 and of NaN are all above the bits of 1: the maximum checks the range without a pass of its own.
@@ -140,10 +150,9 @@ def _read_probs(probs: Floats, labels: NDArray[np.int64], dtype: torch.dtype) ->
         if not (lowest >= 0 and highest <= 1):
             bad = "NaN" if np.isnan(lowest) else f"{lowest if lowest < 0 else highest:g}"
             raise ValueError(f"probs must be in [0, 1], got {bad}; for unnormalised scores use logits=")
-        return _read_probs(probs + work.dtype.type(0), labels, dtype)  # -0.0 is allowed, and -0.0 + 0.0 is 0.0
+        return _read_probs(probs + work.dtype.type(0), labels, tolerance)  # -0.0 is allowed, and -0.0 + 0.0 is 0.0
     # A matrix product is the fastest sum, and its last bits do not matter here.
     total = work.sum(axis=0) if axis == 0 else work @ np.ones(work.shape[1], work.dtype)
-    tolerance = sum_tolerance(dtype)
     for end in (total.min(), total.max()):
         if abs(end - 1) > tolerance:
             raise ValueError(f"probs must sum to one in each row (within {tolerance:g}), got a row with sum {end:.6g}")
@@ -151,7 +160,7 @@ def _read_probs(probs: Floats, labels: NDArray[np.int64], dtype: torch.dtype) ->
     return top, _label_comes_first(work, axis, top, labels, top <= (1 + tolerance) / 2)
 
 
-def _read_logits(logits: Floats, labels: NDArray[np.int64], dtype: torch.dtype) -> tuple[Floats, NDArray[np.bool_]]:
+def _read_logits(logits: Floats, labels: NDArray[np.int64]) -> tuple[Array, NDArray[np.bool_], Array]:
     work, axis = _laid_out(logits.astype(np.float64))
     top = work.max(axis=axis)
     if not (np.isfinite(work.min()) and np.isfinite(top.max())):
@@ -160,7 +169,9 @@ def _read_logits(logits: Floats, labels: NDArray[np.int64], dtype: torch.dtype) 
     # Relative to the highest logit, the highest probability is exp(0) / Σ exp(z − top).
     work -= np.expand_dims(top, axis)
     np.exp(work, out=work)
-    return 1 / _exact_order_sum(work, axis), correct
+    confidence: Array = 1 / _exact_order_sum(work, axis)
+    exp: NDArray[Any] = work.T if axis == 0 else work
+    return confidence, correct, exp
 
 
 def _laid_out(scores: Floats) -> tuple[Floats, int]:

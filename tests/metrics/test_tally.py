@@ -19,7 +19,7 @@ from vicinal.metrics import (
     nll,
     wilson,
 )
-from vicinal.metrics import _predictions as passes
+from vicinal.metrics import chunks as passes
 from vicinal.metrics.intervals import mean_interval
 
 FIGURES = ("accuracy", "mcc", "nll", "brier", "ece", "oe", "mce", "rms", "rms_debiased")
@@ -78,7 +78,7 @@ def test_every_figure_has_an_interval_around_it():
 def test_wider_for_more_confidence_and_fewer_samples():
     logits, labels = predictions(4000)
     full = evaluate(labels, logits=logits)
-    sure = evaluate(labels, logits=logits, confidence=0.999)
+    sure = evaluate(labels, logits=logits, level=0.999)
     few = evaluate(labels[:400], logits=logits[:400])
     for name in ("accuracy", "mcc", "nll", "brier", "ece", "rms"):
         widths = [getattr(e, name).high - getattr(e, name).low for e in (full, sure, few)]
@@ -98,7 +98,7 @@ def test_same_arguments_same_numbers_and_no_global_state():
 
 def test_prints_as_a_table_and_goes_to_json():
     logits, labels = predictions(1200)
-    result = evaluate(labels, logits=logits, n_bins=10, confidence=0.9)
+    result = evaluate(labels, logits=logits, n_bins=10, level=0.9)
     lines = str(result).splitlines()
     assert lines[0] == "1,200 samples, 5 classes, 10 bins; 90 % intervals"
     assert [line.split()[0] for line in lines[1:]] == list(FIGURES)
@@ -214,8 +214,8 @@ def test_every_float_type_goes_in(dtype):
     [
         ({}, "got neither"),
         ({"logits": [[0.0, 1.0]], "probs": [[0.0, 1.0]]}, "got both"),
-        ({"probs": [[0.0, 1.0]], "confidence": 1.0}, r"confidence must be a number in \(0, 1\), got 1.0"),
-        ({"probs": [[0.0, 1.0]], "confidence": 95}, r"confidence must be a number in \(0, 1\), got 95"),
+        ({"probs": [[0.0, 1.0]], "level": 1.0}, r"level must be a number in \(0, 1\), got 1.0"),
+        ({"probs": [[0.0, 1.0]], "level": 95}, r"level must be a number in \(0, 1\), got 95"),
         ({"probs": [[0.0, 1.0]], "n_bins": 0}, "n_bins must be an integer of at least 1"),
         ({"logits": [[math.inf, 1.0]]}, "logits must be finite"),
         ({"probs": [[0.0, 0.5]]}, "sum to one"),

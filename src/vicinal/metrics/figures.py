@@ -1,0 +1,443 @@
+"""The one list of figures: what each is called, where it comes from, and how far to trust it.
+
+A figure is an entry of `FIGURES`. Whatever reports numbers (an evaluation, a file's, a training run's, a table of
+methods, a report, a comparison) goes through the list, so that an entry is all there is to add. It derives from one of
+four sums, which `vicinal.metrics.Tally` keeps:
+
+- a mean of numbers that each sample has (`per_sample`), such as NLL;
+- the reliability table (`of_bins`), such as ECE;
+- how often each label met each prediction (`of_pairs`), such as MCC;
+- the reliability tables of all classes (`of_classes`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vicinal._checks import ArgumentError
+from vicinal.metrics.chunks import Array, Chunk, Floats
+from vicinal.metrics.classwise import ClasswiseTable
+from vicinal.metrics.error_intervals import error_estimates
+from vicinal.metrics.intervals import Estimate, Moments, mean_interval, wilson
+from vicinal.metrics.reliability import (
+    BinSums,
+    ReliabilityTable,
+    calibration_mse,
+    calibration_mse_debiased,
+    expected_error,
+    maximum_error,
+    overconfidence_error,
+)
+from vicinal.metrics.scores import brier_of, mcc_contributions, mcc_estimate, misses, nll_of
+
+if TYPE_CHECKING:
+    from vicinal.metrics.tally import Evaluation
+
+__all__ = [
+    "FIGURES",
+    "Figure",
+    "Sums",
+    "columns",
+    "error_estimates",
+    "figures_named",
+    "maximum_error_estimate",
+    "watched",
+]
+
+#: Labels, predictions, and how many samples have both, `[P]`.
+Pairs: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
+Ends: TypeAlias = tuple[float, float]
+
+
+@dataclass(frozen=True, eq=False)
+class Sums:
+    """All that figures derive from, and what is asked of their intervals.
+
+    Attributes
+    ----------
+    table
+        The reliability table; its `n` is the number of samples.
+    n_classes
+        K.
+    moments
+        Of the figures that are means, as far as the samples have them, by name.
+    pairs, classwise
+        Labels met with predictions, and the reliability tables of all classes; None where they are not known.
+    level
+        Coverage of the intervals.
+    """
+
+    table: ReliabilityTable
+    n_classes: int = 0
+    moments: Mapping[str, Moments] = field(default_factory=dict)
+    pairs: Pairs | None = None
+    classwise: ClasswiseTable | None = None
+    level: float = 0.95
+
+    @cached_property
+    def errors(self) -> dict[str, Estimate]:
+        """The calibration errors whose intervals are known in closed form, worked out once for all of them."""
+        return error_estimates(self.table, self.level)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Figure:
+    """A figure of merit. Exactly one of `per_sample`, `of_bins`, `of_pairs` and `of_classes` says what it is.
+
+    Attributes
+    ----------
+    name
+        In Python, JSON files and the command: `"ece"`.
+    title, about
+        In print, within a sentence, and what it is in a few words.
+    low, high
+        Its range.
+    higher_is_better
+        Which way is better.
+    percent
+        Whether it is written as a percentage (else as a decimal number).
+    binned
+        Whether it depends on the number of bins, which is then printed with it.
+    column
+        Whether it has a column in tables of methods and runs: always, never, or where this says so of an evaluation.
+    on_request
+        Whether it is measured only when it is asked for, being costly.
+    more_classes_than
+        It is measured where there are more classes than this.
+    per_sample
+        The number of each sample of a chunk, `[M]`; the figure is their mean.
+    infinite
+        Of a mean: when a sample's number is infinite, in words.
+    of_bins
+        The figure of (resamples of) the bins of the reliability table, `[...]`.
+    contributions
+        Of a figure of the bins: given the table, confidences `[N]` and whether predictions are right `[N]`, what each
+        sample contributes to it, `[N]`: the figure is their mean, and their spread its error. Without them two models
+        are not compared by it.
+    of_pairs
+        Of labels, predictions and counts: the figure, and what each pair contributes to it, `[P]` (the figure is the
+        mean of the contributions, and their spread is its error).
+    of_classes
+        The figure of the reliability tables of all classes.
+    interval
+        The ends of its interval. By default those of a mean or, of a figure of the bins, of its resamples.
+    """
+
+    name: str
+    title: str
+    about: str
+    low: float = 0.0
+    high: float = 1.0
+    higher_is_better: bool = False
+    percent: bool = False
+    binned: bool = False
+    column: bool | Callable[[Evaluation], bool] = False
+    on_request: bool = False
+    more_classes_than: int = 0
+    per_sample: Callable[[Chunk], NDArray[np.float64] | NDArray[np.bool_]] | None = None
+    infinite: str = ""
+    of_bins: Callable[[BinSums], Array] | None = None
+    contributions: Callable[[ReliabilityTable, Floats, NDArray[np.bool_]], Array] | None = None
+    of_pairs: Callable[..., tuple[float, Array]] | None = None
+    of_classes: Callable[[ClasswiseTable], float] | None = None
+    interval: Callable[[Sums, float], Ends] | None = None
+
+    def __post_init__(self) -> None:
+        sources = [source for source in (self.per_sample, self.of_bins, self.of_pairs, self.of_classes) if source]
+        if len(sources) != 1:
+            raise ArgumentError(
+                "sources", len(sources), "exactly one of per_sample=, of_bins=, of_pairs= and of_classes="
+            )
+
+    @property
+    def compared(self) -> bool:
+        """Whether two models can be compared by it."""
+        return any(source is not None for source in (self.per_sample, self.of_pairs, self.contributions))
+
+    def heading(self, n_bins: int) -> str:
+        """Return its title, with the number of bins where it depends on them.
+
+        >>> FIGURES["ece"].heading(15), FIGURES["nll"].heading(15)
+        ('ECE (15 bins)', 'NLL')
+        """
+        return f"{self.title} ({n_bins} bins)" if self.binned else self.title
+
+    def text(self, estimate: Estimate | None) -> str:
+        """Return an estimate with its interval as it is written in tables, a dash where there is none.
+
+        >>> FIGURES["accuracy"].text(Estimate(0.9123, 0.9, 0.925)), FIGURES["nll"].text(Estimate(0.3, 0.2, math.inf))
+        ('91.2 % (90.0–92.5)', '0.300 (0.200–∞)')
+        """
+        if estimate is None:
+            return "–"
+        scale, decimals, unit = (100, 1, " %") if self.percent else (1, 3, "")
+        value, low, high = (
+            f"{scale * end:.{decimals}f}" if math.isfinite(end) else "∞" for end in (estimate.value, *_ends(estimate))
+        )
+        if math.isnan(estimate.low):
+            return f"{value}{unit}"
+        return f"{value}{unit} ({low}{' to ' if estimate.low < 0 else '–'}{high})"
+
+    def unknown(self, sums: Sums) -> str | None:
+        """Return why these sums do not tell the figure, None if they do."""
+        if self.of_pairs is not None and sums.pairs is None:
+            few = sums.n_classes <= MOST_PAIRED
+            return "labels and predicted classes are needed" if few else f"there are more than {MOST_PAIRED:,} classes"
+        measured = sums.moments[self.name].n if self.name in sums.moments else 0
+        partly = self.per_sample is not None and measured != sums.table.n
+        if partly or (self.of_classes is not None and (sums.classwise is None or sums.classwise.n != sums.table.n)):
+            return "the probabilities of all classes are needed"
+        return None
+
+    def value(self, sums: Sums) -> float:
+        """Return the figure."""
+        if self.per_sample is not None:
+            return sums.moments[self.name].mean
+        if self.of_bins is not None:
+            return float(self.of_bins(sums.table.bins))
+        if self.of_pairs is not None and sums.pairs is not None:
+            return self.of_pairs(*sums.pairs)[0]
+        if self.of_classes is not None and sums.classwise is not None:
+            return self.of_classes(sums.classwise)
+        raise ValueError(f"{self.name} is not known: {self.unknown(sums)}")
+
+    def estimate(self, sums: Sums) -> Estimate:
+        """Return the figure with its interval."""
+        value = self.value(sums)
+        if self.interval is not None:
+            return Estimate(value, *self.interval(sums, value))
+        if self.per_sample is not None:
+            return mean_interval(sums.moments[self.name], sums.level, low=self.low, high=self.high)
+        if self.of_bins is not None:
+            return Estimate(value, *_bootstrapped(self.of_bins, sums, value, (self.low, self.high)))
+        return Estimate(value, math.nan, math.nan)
+
+
+#: How often each pair of classes occurred is counted up to this many classes.
+MOST_PAIRED = 2_000
+
+
+# Intervals that are not the usual ones of their kind
+
+
+def _of_proportion(sums: Sums, value: float) -> Ends:
+    low, high = wilson(round(value * sums.table.n), sums.table.n, sums.level)
+    return float(low), float(high)
+
+
+def _of_mcc(sums: Sums, value: float) -> Ends:
+    if sums.pairs is None:
+        raise ValueError("MCC needs labels and predicted classes")
+    labels, predictions, counts = sums.pairs
+    return _ends(mcc_estimate(labels, predictions, sums.level, counts))
+
+
+def _of_error(name: str) -> Callable[[Sums, float], Ends]:
+    return lambda sums, value: _ends(sums.errors[name])
+
+
+def _ends(estimate: Estimate) -> Ends:
+    return estimate.low, estimate.high
+
+
+# What each sample contributes to a figure of the bins: with δ the gap of its bin and D its confidence less its accuracy
+
+
+def _of_accuracy(table: ReliabilityTable, confidence: Floats, correct: NDArray[np.bool_]) -> Array:
+    return correct.astype(np.float64)
+
+
+def _of_ece(table: ReliabilityTable, confidence: Floats, correct: NDArray[np.bool_]) -> Array:
+    each: Array = np.sign(_gaps(table))[table.bin_index(confidence)] * (confidence - correct)
+    return each
+
+
+def _of_oe(table: ReliabilityTable, confidence: Floats, correct: NDArray[np.bool_]) -> Array:
+    weight = np.where(_gaps(table) > 0, np.nan_to_num(table.bin_confidence), 0)
+    each: Array = weight[table.bin_index(confidence)] * (confidence - correct)
+    return each
+
+
+def _of_rms(table: ReliabilityTable, confidence: Floats, correct: NDArray[np.bool_]) -> Array:
+    # RMS = √(Σ p δ²): a sample of bin b moves it by (δ D − δ²/2)/RMS − RMS/2.
+    rms, gap = table.rms(), _gaps(table)[table.bin_index(confidence)]
+    if rms == 0:
+        return np.zeros(len(gap))
+    pull: Array = (gap * (confidence - correct) - gap**2 / 2) / rms + rms / 2
+    return pull
+
+
+def _gaps(table: ReliabilityTable) -> Array:
+    return np.nan_to_num(table.bin_confidence - table.bin_accuracy)
+
+
+# The list
+
+
+def _accuracy(bins: BinSums) -> Array:
+    share: Array = bins.correct.sum(axis=-1) / bins.count.sum(axis=-1)
+    return share
+
+
+def _rms(bins: BinSums) -> Array:
+    return np.sqrt(calibration_mse(bins))
+
+
+def _rms_debiased(bins: BinSums) -> Array:
+    return np.sqrt(np.maximum(calibration_mse_debiased(bins), 0))
+
+
+def _unbalanced(evaluation: Evaluation) -> bool:
+    """Whether the labels' entropy is below nine tenths of that of classes of one size: for two, 68 : 32 or worse."""
+    counts = evaluation.class_counts
+    if counts is None or len(counts) < 2:
+        return False
+    share = counts[counts > 0] / counts.sum()
+    return bool(-(share @ np.log(share)) < 0.9 * math.log(len(counts)))
+
+
+#: By name, in the order of print.
+FIGURES: dict[str, Figure] = {
+    figure.name: figure
+    for figure in (
+        Figure(
+            name="accuracy",
+            title="accuracy",
+            about="how often it is right",
+            higher_is_better=True,
+            percent=True,
+            column=True,
+            of_bins=_accuracy,
+            contributions=_of_accuracy,
+            interval=_of_proportion,
+        ),
+        Figure(
+            name="top5_error",
+            title="top-5 error",
+            about="how often the truth is not among its five first guesses",
+            percent=True,
+            more_classes_than=5,
+            per_sample=lambda chunk: misses(chunk, 5),
+            interval=_of_proportion,
+        ),
+        Figure(
+            name="mcc",
+            title="MCC",
+            about="Matthews' correlation of answers and truth",
+            low=-1.0,
+            higher_is_better=True,
+            column=_unbalanced,
+            of_pairs=mcc_contributions,
+            interval=_of_mcc,
+        ),
+        Figure(
+            name="nll",
+            title="NLL",
+            about="negative log-likelihood; lower is better",
+            high=math.inf,
+            column=True,
+            per_sample=nll_of,
+            infinite="the true class has probability 0",
+        ),
+        Figure(
+            name="brier",
+            title="Brier score",
+            about="squared error of the probabilities; lower is better",
+            high=2.0,
+            column=True,
+            per_sample=brier_of,
+        ),
+        Figure(
+            name="ece",
+            title="ECE",
+            about="mean gap between confidence and accuracy",
+            percent=True,
+            binned=True,
+            column=True,
+            of_bins=expected_error,
+            contributions=_of_ece,
+            interval=_of_error("ece"),
+        ),
+        Figure(
+            name="oe",
+            title="OE",
+            about="overconfidence error: gaps where it is too sure, weighted by confidence",
+            percent=True,
+            binned=True,
+            column=True,
+            of_bins=overconfidence_error,
+            contributions=_of_oe,
+            interval=_of_error("oe"),
+        ),
+        Figure(
+            name="mce",
+            title="MCE",
+            about="largest gap of any bin",
+            percent=True,
+            binned=True,
+            of_bins=maximum_error,
+            interval=_of_error("mce"),
+        ),
+        Figure(
+            name="rms",
+            title="RMS gap",
+            about="root of the mean squared gap",
+            percent=True,
+            binned=True,
+            of_bins=_rms,
+            contributions=_of_rms,
+            interval=_of_error("rms"),
+        ),
+        Figure(
+            name="rms_debiased",
+            title="RMS gap, corrected",
+            about="without what chance alone contributes",
+            percent=True,
+            binned=True,
+            of_bins=_rms_debiased,
+            interval=_of_error("rms_debiased"),
+        ),
+        Figure(
+            name="classwise_ece",
+            title="classwise ECE",
+            about="mean gap of the probabilities of all classes",
+            percent=True,
+            binned=True,
+            on_request=True,
+            of_classes=ClasswiseTable.ece,
+        ),
+    )
+}
+
+
+def figures_named(names: Sequence[str] | None = None) -> list[Figure]:
+    """Return these figures in the order of print; without names, all that need not be asked for."""
+    if names is None:
+        return [figure for figure in FIGURES.values() if not figure.on_request]
+    for name in names:
+        if name not in FIGURES:
+            raise ArgumentError("figures", name, f"some of {', '.join(FIGURES)}")
+    return [figure for figure in FIGURES.values() if figure.name in names]
+
+
+def watched() -> list[str]:
+    """Return the names of the figures to measure while a model trains: those that may have a column."""
+    return [name for name, figure in FIGURES.items() if figure.column]
+
+
+def columns(evaluation: Evaluation, asked: Sequence[str] = ()) -> list[Figure]:
+    """Return the figures that have a column in tables of such evaluations, and those asked for."""
+    asked = [figure.name for figure in figures_named(asked)]
+    return [
+        figure
+        for name, figure in FIGURES.items()
+        if evaluation.figures.get(name) is not None
+        and (name in asked or (figure.column(evaluation) if callable(figure.column) else figure.column))
+    ]

@@ -1,0 +1,520 @@
+"""The one measurement: predictions in, chunk by chunk, on any number of threads and processes; figures out."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vicinal._arrays import as_classes
+from vicinal._checks import ArgumentError, integer
+from vicinal.metrics.chunks import Chunk, Floats, open_predictions
+from vicinal.metrics.classwise import ClasswiseTable
+from vicinal.metrics.figures import FIGURES, MOST_PAIRED, Figure, Pairs, Sums, figures_named
+from vicinal.metrics.intervals import Estimate, Moments, coverage
+from vicinal.metrics.reliability import Additive, ReliabilityTable, checked_confidences
+
+__all__ = ["Evaluation", "Mistake", "Samples", "Tally", "evaluate"]
+
+#: A fine table has at least so many bins: a multiple of the bins that are asked for, which are sums of them.
+FINE_BINS = 10_000
+#: Pairs of label and prediction that may wait before they are added to the confusion matrix.
+_WAITING = 2**20
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """What a paired comparison needs of each sample, `[N]` each.
+
+    Attributes
+    ----------
+    labels, predictions
+        The class, and the first of the classes with the highest score.
+    confidence
+        The highest probability.
+    values
+        By name of the figure, the sample's own number for each figure that is a mean, such as its NLL.
+    """
+
+    labels: NDArray[np.int64]
+    predictions: NDArray[np.int64]
+    confidence: Floats
+    values: Mapping[str, NDArray[Any]]
+
+    @property
+    def correct(self) -> NDArray[np.bool_]:
+        """Whether each prediction is right, `[N]`."""
+        right: NDArray[np.bool_] = self.predictions == self.labels
+        return right
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """A wrong prediction: its row (from 1), the true and the predicted class, the confidence."""
+
+    row: int
+    label: str
+    prediction: str
+    confidence: float
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The figures of a model on a set of samples. Made by `evaluate`, `Tally.evaluation` and `evaluate_file`.
+
+    Each figure of `vicinal.metrics.FIGURES` that was measured is an attribute: `evaluation.ece` is an `Estimate`
+    (value, low, high), or None where `notes` says why it cannot be told.
+
+    Attributes
+    ----------
+    n, n_classes, n_bins
+        Sizes; the calibration errors depend on the number of bins.
+    level
+        Coverage of the intervals.
+    figures
+        The estimates by name, in order.
+    notes
+        What is worth knowing, in sentences.
+    table
+        The reliability table.
+    fine
+        The same of some 10,000 bins, for curves over confidence, where they were asked for; else `table`.
+    classwise
+        The reliability tables of all classes, where they were asked for.
+    confusion
+        How many samples of each class (rows) were predicted as each class (columns); None where that is not known, or
+        of very many classes.
+    samples
+        Values of each sample, which `compare` pairs up, where they were kept.
+    worst
+        The wrong predictions with the highest confidence, the most confident first, where they were asked for.
+    classes
+        The names of the classes, where they have any.
+    path, kind
+        The file that was measured, if it was one, and what it holds: probs, logits or confidence.
+    """
+
+    n: int
+    n_classes: int
+    n_bins: int
+    level: float
+    figures: Mapping[str, Estimate | None]
+    notes: tuple[str, ...] = ()
+    table: ReliabilityTable = field(repr=False, compare=False, kw_only=True)
+    fine: ReliabilityTable = field(repr=False, compare=False, kw_only=True)
+    classwise: ClasswiseTable | None = field(default=None, repr=False, compare=False)
+    confusion: NDArray[np.int64] | None = field(default=None, repr=False, compare=False)
+    samples: Samples | None = field(default=None, repr=False, compare=False)
+    worst: tuple[Mistake, ...] = field(default=(), repr=False)
+    classes: tuple[str, ...] = field(default=(), repr=False)
+    path: Path | None = None
+    kind: str = "probs"
+
+    def __getattr__(self, name: str) -> Estimate:
+        figures = self.__dict__.get("figures", {})
+        if name not in figures:
+            raise AttributeError(f"{name!r} was not measured: there are {', '.join(figures)}")
+        estimate: Estimate = figures[name]
+        return estimate
+
+    @property
+    def class_counts(self) -> NDArray[np.int64] | None:
+        """How many samples each class has, `[K]`; None where it is not known."""
+        if self.samples is not None:
+            return np.bincount(self.samples.labels, minlength=self.n_classes)
+        counts: NDArray[np.int64] | None = None if self.confusion is None else self.confusion.sum(axis=1)
+        return counts
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain numbers for a JSON file: sizes, and for each figure its value, low and high; of a file, more."""
+        sizes = {"n": self.n, "n_classes": self.n_classes, "n_bins": self.n_bins, "level": self.level}
+        figures = {name: None if figure is None else figure.to_dict() for name, figure in self.figures.items()}
+        if self.path is None:
+            return {**sizes, **figures}
+        return {
+            "path": str(self.path),
+            "kind": self.kind,
+            **sizes,
+            **figures,
+            "classes": list(self.classes),
+            "bins": self.table.to_records(),
+            "worst": [asdict(mistake) for mistake in self.worst],
+            "notes": list(self.notes),
+        }
+
+    def __str__(self) -> str:
+        classes = f", {self.n_classes} classes" if self.n_classes else ""
+        head = f"{self.n:,} samples{classes}, {self.n_bins} bins; {100 * self.level:g} % intervals"
+        lines = [f"{name:<13}{'–' if figure is None else figure}" for name, figure in self.figures.items()]
+        return "\n".join([head, *lines, *(f"note: {note}" for note in self.notes)])
+
+
+class Tally(Additive):
+    """Everything that figures derive from, added up: any stream, shards, threads or processes give the same figures.
+
+    Memory is O(bins + K) beside the chunk at hand, and what is asked for in addition.
+
+    Parameters
+    ----------
+    n_bins
+        Equal-width bins of the calibration errors.
+    figures
+        The names of the figures to measure; by default all that are cheap.
+    fine
+        Whether to keep a fine reliability table, of some 10,000 bins, for curves over confidence.
+    keep_samples
+        Whether to keep the values of each sample, which `compare` needs.
+    worst
+        How many of the most confident mistakes to keep.
+
+    Examples
+    --------
+    >>> tally = Tally(n_bins=10, figures=["accuracy", "nll", "ece"])
+    >>> for label, probs in ((0, [0.9, 0.1]), (1, [0.4, 0.6])):
+    ...     tally = tally.update([label], probs=[probs])
+    >>> {name: round(value, 4) for name, value in tally.values().items()}
+    {'accuracy': 1.0, 'nll': 0.3081, 'ece': 0.25}
+    >>> (tally + tally).evaluation().n
+    4
+    """
+
+    def __init__(
+        self,
+        n_bins: int = 15,
+        *,
+        figures: Sequence[str] | None = None,
+        fine: bool = False,
+        keep_samples: bool = False,
+        worst: int = 0,
+    ) -> None:
+        self.n_bins = integer("n_bins", n_bins, low=1)
+        self.names = [figure.name for figure in figures_named(figures)]
+        self.n_worst = integer("worst", worst, low=0)
+        self.finer = max(1, math.ceil(FINE_BINS / self.n_bins)) if fine else 1
+        self.fine = ReliabilityTable(self.n_bins * self.finer)
+        self.n_classes = 0
+        self.kind = "probs"
+        self.moments: dict[str, Moments] = {}
+        self.classwise: ClasswiseTable | None = None
+        self.mistakes: list[tuple[float, int, int, int]] = []
+        """Negative confidence, row, label, prediction: the smallest are the worst."""
+        self._samples: list[Samples] | None = [] if keep_samples else None
+        self._paired = keep_samples or any(FIGURES[name].of_pairs for name in self.names)
+        self._confusion: NDArray[np.int64] = np.zeros((0, 0), np.int64)
+        self._pairs: list[Pairs] = []
+
+    @property
+    def n(self) -> int:
+        """The number of samples."""
+        return self.fine.n
+
+    @property
+    def figures(self) -> list[Figure]:
+        """What is measured: all that was asked for and can be had of so many classes."""
+        asked = (FIGURES[name] for name in self.names)
+        return [f for f in asked if not f.more_classes_than or self.n_classes > f.more_classes_than]
+
+    @property
+    def table(self) -> ReliabilityTable:
+        """The reliability table of `n_bins` bins."""
+        return self.fine if self.finer == 1 else self.fine.coarser(self.finer)
+
+    def update(self, labels: Any, *, logits: Any = None, probs: Any = None, rows: Any = None) -> Tally:
+        """Add class numbers `[N]` with logits or probabilities `[N, K]`, and return the tally.
+
+        After an error it is what it was before. `rows` `[N]` are the samples' numbers in `worst`, by default from 1.
+        """
+        predictions = open_predictions(labels, logits, probs)
+        first = self.n + 1
+
+        def counted(chunks: Iterator[Chunk]) -> Tally:
+            part = self.empty()
+            part.n_classes = predictions.n_classes
+            part.kind = "logits" if predictions.holds_logits else "probs"
+            for chunk in chunks:
+                at = chunk.rows.start + first + np.arange(len(chunk)) if rows is None else rows[chunk.rows]
+                part._add(chunk, at)
+            return part
+
+        for part in predictions.map_blocks(counted):
+            self.absorb(part)
+        return self
+
+    def update_confidences(
+        self, confidence: Any, correct: Any = None, *, labels: Any = None, predictions: Any = None, rows: Any = None
+    ) -> Tally:
+        """Add confidences `[N]` with whether each prediction is right, or with class numbers `[N]` of both.
+
+        What needs the probabilities of all classes cannot be told then, nor, with `correct`, what needs the classes.
+        """
+        if (correct is None) == (labels is None) or (labels is None) != (predictions is None):
+            raise ArgumentError(
+                "correct", correct, "whether predictions are right, or None with labels= and predictions="
+            )
+        part = self.empty()
+        part.kind = "confidence"
+        truth = guess = None
+        if labels is not None:
+            truth, guess = as_classes("labels", labels), as_classes("predictions", predictions)
+            if len(truth) != len(guess):
+                raise ValueError(f"labels and predictions must be as many, got {len(truth)} and {len(guess)}")
+            correct = truth == guess
+            part.n_classes = int(max(truth.max(), guess.max())) + 1
+        part.fine.update_confidences(confidence, correct)
+        if truth is not None and guess is not None:
+            at = np.arange(self.n + 1, self.n + 1 + len(truth)) if rows is None else rows
+            sure = checked_confidences(confidence)
+            part._add_classes(truth, guess, sure, at)
+            if part._samples is not None:
+                part._samples.append(Samples(truth, guess, sure, {}))
+        else:
+            part._paired = False
+        self.absorb(part)
+        return self
+
+    def empty(self) -> Tally:
+        """Return a tally without samples that measures the same."""
+        kept = self._samples is not None
+        return Tally(self.n_bins, figures=self.names, fine=self.finer > 1, keep_samples=kept, worst=self.n_worst)
+
+    def absorb(self, other: Tally) -> None:
+        """Take in the samples of another tally that measures the same."""
+        if self.names != other.names:
+            raise ValueError(f"only tallies of the same figures add up, got {self.names} and {other.names}")
+        if not other.n:
+            return
+        if not self.n:
+            self.kind = other.kind
+        self.fine.absorb(other.fine)
+        self.n_classes = max(self.n_classes, other.n_classes)
+        self._paired = self._paired and other._paired
+        for name, moments in other.moments.items():
+            self.moments[name] = self.moments.get(name, Moments()) + moments
+        if other.classwise is not None:
+            if self.classwise is None:
+                self.classwise = other.classwise.empty()
+            self.classwise.absorb(other.classwise)
+        self.mistakes = sorted(self.mistakes + other.mistakes)[: self.n_worst]
+        if self._samples is not None and other._samples is not None:
+            self._samples += other._samples
+        if other._confusion.size:
+            self._pairs.append(_cells(other._confusion))
+        self._pairs += other._pairs
+        if sum(len(labels) for labels, _, _ in self._pairs) > _WAITING:
+            self._count_pairs()
+
+    def all_reduce(self) -> Tally:
+        """Return the sum of the tallies of all processes of `torch.distributed`; without any, the tally itself."""
+        torch = sys.modules.get("torch")
+        if torch is None or not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+            return self
+        tallies: list[Any] = [None] * torch.distributed.get_world_size()
+        torch.distributed.all_gather_object(tallies, self)
+        return sum(tallies, self.empty())
+
+    @property
+    def confusion(self) -> NDArray[np.int64] | None:
+        """How many samples of each class (rows) were predicted as each class (columns); None where it is not known."""
+        if not self._paired or self.n_classes > MOST_PAIRED:
+            return None
+        if self._samples is not None and not self._confusion.size:
+            return _confusion([_pairs(s.labels, s.predictions, self.n_classes) for s in self._samples], self.n_classes)
+        self._count_pairs()
+        return np.pad(self._confusion, (0, self.n_classes - len(self._confusion)))
+
+    @property
+    def samples(self) -> Samples | None:
+        """What was kept of each sample, None if nothing was."""
+        if not self._samples:
+            return None
+        if len(self._samples) > 1:
+            self._samples = [_joined(self._samples)]
+        return self._samples[0]
+
+    def sums(self, level: float = 0.95) -> Sums:
+        """Return what figures derive from."""
+        if not self.n:
+            raise ValueError("the tally is empty: there is nothing to measure; update it first")
+        samples, pairs = self.samples, None
+        if self._paired and samples is not None:
+            pairs = (samples.labels, samples.predictions, np.ones(self.n, np.int64))
+        elif (confusion := self.confusion) is not None:
+            pairs = _cells(confusion)
+        return Sums(
+            self.table,
+            n_classes=self.n_classes,
+            moments=self.moments,
+            pairs=pairs,
+            classwise=self.classwise,
+            level=coverage(level),
+        )
+
+    def values(self) -> dict[str, float]:
+        """Return the figures that can be told, without their intervals."""
+        sums = self.sums()
+        return {figure.name: figure.value(sums) for figure in self.figures if figure.unknown(sums) is None}
+
+    def evaluation(self, level: float = 0.95) -> Evaluation:
+        """Return all figures with their intervals.
+
+        Parameters
+        ----------
+        level
+            Coverage of the intervals, in (0, 1).
+        """
+        sums = self.sums(level)
+        estimates: dict[str, Estimate | None] = {}
+        unknown: dict[str, list[str]] = {}
+        for figure in self.figures:
+            why = figure.unknown(sums)
+            estimates[figure.name] = figure.estimate(sums) if why is None else None
+            if why is not None:
+                unknown.setdefault(why, []).append(figure.title)
+        return Evaluation(
+            n=self.n,
+            n_classes=self.n_classes,
+            n_bins=self.n_bins,
+            level=sums.level,
+            figures=estimates,
+            notes=(
+                *self._infinite(),
+                *(f"{', '.join(titles)} cannot be told: {why}" for why, titles in unknown.items()),
+            ),
+            table=sums.table,
+            fine=self.fine,
+            classwise=self.classwise,
+            confusion=self.confusion,
+            samples=self.samples,
+            worst=tuple(Mistake(row, str(y), str(z), -sure) for sure, row, y, z in self.mistakes),
+            kind=self.kind,
+        )
+
+    def _infinite(self) -> list[str]:
+        known = [
+            (figure, self.moments[figure.name].n_infinite) for figure in self.figures if figure.name in self.moments
+        ]
+        return [f"{figure.title} is infinite: {figure.infinite} in {n:,} samples" for figure, n in known if n]
+
+    def _add(self, chunk: Chunk, rows: NDArray[np.int64]) -> None:
+        """Count samples that are already checked."""
+        self.fine.add(chunk.confidence, chunk.correct)
+        values = {figure.name: figure.per_sample(chunk) for figure in self.figures if figure.per_sample is not None}
+        for name, numbers in values.items():
+            self.moments[name] = self.moments.get(name, Moments()) + Moments.of(numbers.astype(np.float64, copy=False))
+        if any(figure.of_classes for figure in self.figures):
+            if self.classwise is None:
+                self.classwise = ClasswiseTable(self.n_classes, self.n_bins)
+            self.classwise.add(chunk)
+        self._add_classes(chunk.labels, chunk.predictions, chunk.confidence, rows)
+        if self._samples is not None:
+            self._samples.append(Samples(chunk.labels, chunk.predictions, chunk.confidence, values))
+
+    def _add_classes(
+        self, labels: NDArray[np.int64], guess: NDArray[np.int64], confidence: Floats, rows: NDArray[np.int64]
+    ) -> None:
+        if self.n_worst:
+            found = _most_confident(np.flatnonzero(labels != guess), confidence, self.n_worst)
+            self.mistakes += [(-float(confidence[i]), int(rows[i]), int(labels[i]), int(guess[i])) for i in found]
+            self.mistakes = sorted(self.mistakes)[: self.n_worst]
+        if self._paired and self._samples is None and self.n_classes <= MOST_PAIRED:
+            self._pairs.append(_pairs(labels, guess, self.n_classes))
+
+    def _count_pairs(self) -> None:
+        """Add the pairs that wait to the confusion matrix, which grows with the classes that were met."""
+        if self._pairs:
+            total = _confusion(self._pairs, max(self.n_classes, len(self._confusion)))
+            total[: len(self._confusion), : len(self._confusion)] += self._confusion
+            self._confusion, self._pairs = total, []
+
+
+def evaluate(
+    labels: Any,
+    *,
+    logits: Any = None,
+    probs: Any = None,
+    n_bins: int = 15,
+    figures: Sequence[str] | None = None,
+    level: float = 0.95,
+) -> Evaluation:
+    """Return the accuracy, proper scores and calibration errors of predictions, with intervals.
+
+    Intervals cost less than the figures: accuracy has Wilson's, NLL and Brier the normal interval of a mean, MCC that
+    of the delta method, and the calibration errors theirs from the bins (see `vicinal.metrics.error_intervals`). For a
+    single sample, and for an infinite NLL, that of a mean is the whole range of the figure.
+
+    Parameters
+    ----------
+    labels
+        Class numbers `[N]`.
+    logits, probs
+        Scores `[N, K]`, exactly one of the two; numpy, torch or lists, of any float type.
+    n_bins
+        Equal-width bins of the calibration errors.
+    figures
+        The names of the figures to measure (see `vicinal.metrics.FIGURES`); by default all that are cheap.
+    level
+        Coverage of the intervals, in (0, 1).
+
+    Examples
+    --------
+    >>> print(evaluate([0, 1, 1, 0], probs=[[0.9, 0.1], [0.2, 0.8], [0.6, 0.4], [0.7, 0.3]], n_bins=10))
+    4 samples, 2 classes, 10 bins; 95 % intervals
+    accuracy     0.7500 [0.3006, 0.9544]
+    mcc          0.5774 [-0.0760, 1.0000]
+    nll          0.4004 [0.0486, 0.7521]
+    brier        0.2500 [0.0000, 0.5638]
+    ece          0.3000 [0.0000, 0.5615]
+    oe           0.0900 [0.0000, 0.5394]
+    mce          0.6000 [0.0000, 0.8750]
+    rms          0.3536 [0.0000, 0.7847]
+    rms_debiased 0.0000 [0.0000, 0.7847]
+    """
+    coverage(level)
+    tally = Tally(n_bins, figures=figures, keep_samples=True).update(labels, logits=logits, probs=probs)
+    return tally.evaluation(level)
+
+
+def _most_confident(wrong: NDArray[np.intp], confidence: Floats, n: int) -> NDArray[np.intp]:
+    """Return the mistakes with the highest confidence; of equals those that come first."""
+    if len(wrong) <= n:
+        return wrong
+    least = np.partition(confidence[wrong], len(wrong) - n)[len(wrong) - n]
+    above, equal = wrong[confidence[wrong] > least], wrong[confidence[wrong] == least]
+    return np.concatenate([above, equal[: n - len(above)]])
+
+
+def _joined(parts: Sequence[Samples]) -> Samples:
+    # What some of the samples lack, such as the NLL of those known by their confidence alone, is no use for any.
+    names = [name for name in parts[0].values if all(name in part.values for part in parts)]
+    labels, guess, confidence = (
+        np.concatenate([getattr(part, name) for part in parts]) for name in ("labels", "predictions", "confidence")
+    )
+    values = {name: np.concatenate([part.values[name] for part in parts]) for name in names}
+    return Samples(labels, guess, confidence, values)
+
+
+def _pairs(labels: NDArray[np.int64], guess: NDArray[np.int64], k: int) -> Pairs:
+    """Return label, prediction, and how many samples have both, of the pairs that occur."""
+    cell = labels * k + guess
+    if k * k <= len(cell):
+        return _cells(np.bincount(cell, minlength=k * k).reshape(k, k))
+    filled, counts = np.unique(cell, return_counts=True)
+    return filled // k, filled % k, counts
+
+
+def _cells(confusion: NDArray[np.int64]) -> Pairs:
+    labels, guess = np.nonzero(confusion)
+    return labels, guess, confusion[labels, guess]
+
+
+def _confusion(pairs: Sequence[Pairs], k: int) -> NDArray[np.int64]:
+    total = np.zeros((k, k), np.int64)
+    for labels, guess, counts in pairs:
+        total[labels, guess] += counts
+    return total
