@@ -352,7 +352,7 @@ def test_comparison(tmp_path):
     path = write_comparison(result, tmp_path / "c.html")
     page = read(path)
     assert page.tags.count("svg") == 6
-    said = "better on NLL, Brier score, ECE and overconfidence ; cannot tell on accuracy ."
+    said = "better on NLL, Brier score, ECE and OE ; cannot tell on accuracy ."
     assert f"Mixup(alpha=0.2) : {said}" in page.text
     assert "1 of 6 runs failed" in page.text
     assert "1 of 2" in page.text  # seeds of CutMix

@@ -34,7 +34,6 @@ _WIDE = 120
 #: Arguments of the library that an option of another name sets.
 _OTHER_NAMES = {
     "n_bins": "--bins",
-    "confidence_level": "--certainty",
     "score": "--ood-score",
     "tokenizer": "--model",
     "methods": "--method",

@@ -143,7 +143,7 @@ class MixupMixin(_AnyModule):
 
     def _log_tallies(self, stage: str) -> None:
         for number, tally in sorted(self._tallies.items()):
-            whole = tally.all_reduce()
+            self._tallies[number] = whole = tally.all_reduce()
             suffix = f"/dataloader_idx_{number}" if len(self._tallies) > 1 else ""
             values = {**whole.values(), "n_bins": float(self.n_bins)}
             figures = {f"{stage}_{name}{suffix}": value for name, value in values.items()}

@@ -97,7 +97,7 @@ class Figure:
         In Python, JSON files and the command: `"ece"`.
     title, about
         In print, within a sentence, and what it is in a few words.
-    low, high
+    limits
         Its range.
     higher_is_better
         Which way is better.
@@ -133,8 +133,7 @@ class Figure:
     name: str
     title: str
     about: str
-    low: float = 0.0
-    high: float = 1.0
+    limits: Ends = (0.0, 1.0)
     higher_is_better: bool = False
     percent: bool = False
     binned: bool = False
@@ -214,9 +213,9 @@ class Figure:
         if self.interval is not None:
             return Estimate(value, *self.interval(sums, value))
         if self.per_sample is not None:
-            return mean_interval(sums.moments[self.name], sums.level, low=self.low, high=self.high)
+            return mean_interval(sums.moments[self.name], sums.level, low=self.limits[0], high=self.limits[1])
         if self.of_bins is not None:
-            return Estimate(value, *_bootstrapped(self.of_bins, sums, value, (self.low, self.high)))
+            return Estimate(value, *_bootstrapped(self.of_bins, sums, value, self.limits))
         return Estimate(value, math.nan, math.nan)
 
 
@@ -331,7 +330,7 @@ FIGURES: dict[str, Figure] = {
             name="mcc",
             title="MCC",
             about="Matthews' correlation of answers and truth",
-            low=-1.0,
+            limits=(-1.0, 1.0),
             higher_is_better=True,
             column=_unbalanced,
             of_pairs=mcc_contributions,
@@ -341,7 +340,7 @@ FIGURES: dict[str, Figure] = {
             name="nll",
             title="NLL",
             about="negative log-likelihood; lower is better",
-            high=math.inf,
+            limits=(0.0, math.inf),
             column=True,
             per_sample=nll_of,
             infinite="the true class has probability 0",
@@ -350,7 +349,7 @@ FIGURES: dict[str, Figure] = {
             name="brier",
             title="Brier score",
             about="squared error of the probabilities; lower is better",
-            high=2.0,
+            limits=(0.0, 2.0),
             column=True,
             per_sample=brier_of,
         ),

@@ -174,8 +174,8 @@ def _about(sheet: Sheet, outcome: Outcome, key: str, classes: Sequence[str]) -> 
             np.bincount(samples.predictions, samples.confidence, k).astype(np.float64),
         ),
     }
-    if key == "test" and (mistakes := outcome.run.mistakes()):
-        shown = sections.cards(mistakes)
+    if key == "test" and outcome.run.files.mistakes.exists():
+        shown = sections.cards(outcome.run.mistakes())
         wrong = words.count(int((~correct).sum()), "mistake")
         of = f"{wrong} on {_of(key, scored)}"
         found["mistakes"] = shown

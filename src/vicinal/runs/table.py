@@ -96,7 +96,7 @@ class GridResult:
         }
 
     def columns(self, asked: Sequence[str] = (), *, after: bool = False) -> list[Figure]:
-        """Return the figures that have a column: those that always have, where classes are unbalanced MCC, and `asked`."""
+        """Return the figures that have a column: the usual ones, MCC where classes are unbalanced, and `asked`."""
         runs = [run for method in self.methods for run in self._evaluations(method, after).values()]
         return columns(runs[0], asked) if runs else []
 
@@ -158,7 +158,7 @@ class GridResult:
         for name in first.figures:
             estimates = [estimate for run in runs if (estimate := run.figures[name]) is not None]
             if len(estimates) == len(runs):
-                row[name] = _over_seeds(estimates, first.level, FIGURES[name]).to_dict()
+                row[name] = _over_seeds(estimates, first.level, FIGURES[name].limits).to_dict()
         comparison = None if method == self.methods[0] else self.comparison(method, after=after)
         row["difference"] = None if comparison is None else _differences(comparison)
         noisy = [o.label_noise for o in outcomes if o.label_noise is not None]
@@ -182,14 +182,14 @@ class GridResult:
 # Figures
 
 
-def _over_seeds(runs: Sequence[Estimate], level: float, figure: Figure) -> Estimate:
+def _over_seeds(runs: Sequence[Estimate], level: float, limits: tuple[float, float]) -> Estimate:
     """Return the mean over seeds with an interval for other samples and other seeds; see `GridResult.rows`."""
     values = np.array([run.value for run in runs])
     mean = float(values.mean())
     if len(runs) == 1:
         return runs[0]
     if not math.isfinite(mean):
-        return Estimate(mean, figure.low, figure.high)
+        return Estimate(mean, *limits)
     between = float(values.var(ddof=1)) / len(runs)
 
     def half(gap: float) -> float:
@@ -198,7 +198,7 @@ def _over_seeds(runs: Sequence[Estimate], level: float, figure: Figure) -> Estim
 
     low = mean - half(float(np.mean([run.value - run.low for run in runs])))
     high = mean + half(float(np.mean([run.high - run.value for run in runs])))
-    return Estimate(mean, max(low, figure.low), min(high, figure.high))
+    return Estimate(mean, max(low, limits[0]), min(high, limits[1]))
 
 
 def _means(errors: Sequence[Mapping[str, float]]) -> dict[str, float]:
