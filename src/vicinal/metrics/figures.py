@@ -25,7 +25,7 @@ from vicinal._checks import ArgumentError
 from vicinal.metrics.chunks import Array, Chunk, Floats
 from vicinal.metrics.classwise import ClasswiseTable
 from vicinal.metrics.error_intervals import error_estimates
-from vicinal.metrics.intervals import Estimate, Moments, mean_interval, wilson
+from vicinal.metrics.intervals import Estimate, Moments, mean_interval, quantiles, wilson
 from vicinal.metrics.reliability import (
     BinSums,
     ReliabilityTable,
@@ -45,9 +45,7 @@ __all__ = [
     "Figure",
     "Sums",
     "columns",
-    "error_estimates",
     "figures_named",
-    "maximum_error_estimate",
     "watched",
 ]
 
@@ -215,7 +213,8 @@ class Figure:
         if self.per_sample is not None:
             return mean_interval(sums.moments[self.name], sums.level, low=self.limits[0], high=self.limits[1])
         if self.of_bins is not None:
-            return Estimate(value, *_bootstrapped(self.of_bins, sums, value, self.limits))
+            low, high = quantiles(self.of_bins(sums.table.resample()), sums.level)
+            return Estimate(value, min(low, value), max(high, value))
         return Estimate(value, math.nan, math.nan)
 
 
