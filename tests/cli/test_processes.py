@@ -36,7 +36,8 @@ def _running(*words: object, cwd: Path, until: Path) -> Iterator[subprocess.Pope
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there Ctrl-C cannot be sent to one process")
-def test_ctrl_c_and_two_runs_at_once(table: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_ctrl_c_and_two_runs_at_once(number: signal.Signals, code: int, table: Path, tmp_path: Path) -> None:
     words = ("train", table, "--target", "kind", *LONG)
     vicinal(*words, "--out", tmp_path / "undisturbed")
     out = tmp_path / "run"
@@ -44,9 +45,10 @@ def test_ctrl_c_and_two_runs_at_once(table: Path, tmp_path: Path) -> None:
         said = refused(*words, "--out", out)
         assert f"is in use: process {process.pid} on " in said
         assert "wait until it has finished, or choose another folder" in said
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         _, err = process.communicate(timeout=60)
-    assert process.returncode == 130
+    assert process.returncode == code
+    assert not list(out.rglob("*.tmp"))
     assert err.startswith("Stopped: after step ")
     assert "start the same run again" in err
     assert "Traceback" not in err

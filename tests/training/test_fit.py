@@ -644,7 +644,8 @@ def test_ctrl_c_saves_and_says_how_to_go_on(number, tmp_path):
     before = signal.getsignal(number)
     config = quick(checkpoint_minutes=60)
     kind = KeyboardInterrupt if number == signal.SIGINT else SystemExit
-    with pytest.raises(kind, match=r"stopped after step 4 of 8; the checkpoint is in .* start the same run again"):
+    stopped = r"stopped after step 4 of 8; the checkpoint is in .* start the same run again"
+    with pytest.raises(kind, match=stopped) as ended:
         fit(
             network(),
             ERM(),
@@ -655,6 +656,8 @@ def test_ctrl_c_saves_and_says_how_to_go_on(number, tmp_path):
             on_metrics=lambda line: os.kill(os.getpid(), number),
         )
     assert signal.getsignal(number) is before
+    if number == signal.SIGTERM:
+        assert ended.value.code == 143
     result = fit(network(), ERM(), TRAIN, VAL, out=tmp_path, config=config)
     expected = fit(network(), ERM(), TRAIN, VAL, config=config)
     assert result.history == expected.history
@@ -662,6 +665,14 @@ def test_ctrl_c_saves_and_says_how_to_go_on(number, tmp_path):
 
 
 def test_without_a_folder_ctrl_c_is_pythons():
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell's background jobs do not have
+    try:
+        interrupt_without_a_folder()
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def interrupt_without_a_folder():
     with pytest.raises(KeyboardInterrupt, match=r"^$"):
         fit(network(), ERM(), TRAIN, VAL, config=quick(), on_metrics=lambda line: os.kill(os.getpid(), signal.SIGINT))
 

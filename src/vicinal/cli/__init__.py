@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 
 __all__ = ["main"]
@@ -9,6 +10,8 @@ __all__ = ["main"]
 
 def main() -> None:
     """Run the command line."""
+    # As Ctrl-C does, it unwinds the stack: what was half written goes. Training ends its step first, and saves it.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     try:
         from vicinal.cli.app import app
     except ImportError as error:

@@ -172,9 +172,8 @@ def _evaluate_run(speaker: Speaker, run: Path, report: Path | None, bins: int, a
 
     outcome = runs.Run(run).outcome(n_bins=bins)
     source = None if asked.attack_from is None else str(asked.attack_from)
-    strange = (
-        runs.ood_reports(outcome, asked.ood, score=asked.ood_score, data_root=asked.data_root) if asked.ood else []
-    )
+    how: dict[str, Any] = {"score": asked.ood_score, "passes": asked.mc_dropout, "data_root": asked.data_root}
+    strange = runs.ood_reports(outcome, asked.ood, **how) if asked.ood else []
     attacked = runs.attacks_on(outcome, asked.attack, source=source) if asked.attack else []
     passes = None if asked.mc_dropout is None else runs.with_mc_dropout(outcome, asked.mc_dropout)
     lines = None if asked.between is None else runs.between(outcome, asked.between)
@@ -182,7 +181,7 @@ def _evaluate_run(speaker: Speaker, run: Path, report: Path | None, bins: int, a
         "result",
         {
             **outcome.to_dict(),
-            "ood": [{"data": name, "score": asked.ood_score, **found.to_dict()} for name, found in strange],
+            "ood": [{"data": r.source, "how": r.how, "score": asked.ood_score, **r.report.to_dict()} for r in strange],
             "attacks": [found.to_dict() for _, found in attacked],
             **({} if passes is None else {"mc_dropout": {"passes": asked.mc_dropout, **passes.to_dict()}}),
             **({} if lines is None else {"between": lines.to_dict()}),
@@ -192,7 +191,7 @@ def _evaluate_run(speaker: Speaker, run: Path, report: Path | None, bins: int, a
     if passes is not None:
         speaker.say(f"test, with dropout on, mean of {asked.mc_dropout} passes:\n{passes}\n")
     if strange:
-        rows = [[name, *(percent(figure) for figure in found.figures.values())] for name, found in strange]
+        rows = [[r.name, *(percent(figure) for figure in r.report.figures.values())] for r in strange]
         columns = ["", "AUROC", "AUPR in", "AUPR out", "FPR at 95 % TPR"]
         speaker.table(f"telling the test set from other data, by {asked.ood_score.replace('_', ' ')}", columns, rows)
     if attacked:
@@ -210,7 +209,14 @@ def _evaluate_run(speaker: Speaker, run: Path, report: Path | None, bins: int, a
     if report is not None:
         from vicinal.report import write_run
 
-        write_run(outcome, report, ood=strange, attacks=attacked, mc_dropout=passes, between=lines)
+        write_run(
+            outcome,
+            report,
+            ood=[(r.name, r.report) for r in strange],
+            attacks=attacked,
+            mc_dropout=passes,
+            between=lines,
+        )
         speaker.say(f"report: {report}")
 
 

@@ -60,6 +60,10 @@ def kindly(command: Callable[P, None]) -> Callable[P, None]:
             except KeyboardInterrupt as interruption:
                 _say_error(str(interruption).removeprefix("stopped ") or "nothing more is done", label="Stopped")
                 raise typer.Exit(130) from None
+            except SystemExit as ended:
+                if str(ended).startswith("stopped "):  # by SIGTERM, with how to go on
+                    _say_error(str(ended).removeprefix("stopped "), label="Stopped")
+                raise
             except (typer.Exit, BrokenPipeError):  # a RuntimeError too; and a reader such as `head` that has enough
                 raise
             except _EXPECTED as error:

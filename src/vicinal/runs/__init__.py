@@ -11,7 +11,7 @@ from vicinal.runs.defaults import default_config, mixed_at_embeddings
 from vicinal.runs.experiment import Experiment, FurtherSet, data_name, folder_name
 from vicinal.runs.grid import run_grid
 from vicinal.runs.mistakes import confident_mistakes, shown
-from vicinal.runs.probes import attacks_on, between, ood_reports, with_mc_dropout
+from vicinal.runs.probes import OODResult, attacks_on, between, ood_reports, with_mc_dropout
 from vicinal.runs.run import Outcome, Run, Scored
 from vicinal.runs.running import run
 from vicinal.runs.table import GridResult
@@ -27,6 +27,7 @@ __all__ = [
     "run_grid",
     "GridResult",
     "ood_reports",
+    "OODResult",
     "attacks_on",
     "with_mc_dropout",
     "between",

@@ -6,13 +6,15 @@ Global generators are given back as they were: a loader draws from them, and so 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.utils.data import DataLoader
 
 from vicinal import _random
-from vicinal._checks import choice
+from vicinal._checks import Argument, Sentence, choice
 from vicinal.data import ImagePreprocessing, Task
 from vicinal.metrics import Evaluation, evaluate, ood
 from vicinal.metrics.ood import OODReport, ood_report
@@ -23,7 +25,7 @@ from vicinal.probes.uncertainty import MCDropout
 from vicinal.runs.bundle import Bundle
 from vicinal.runs.run import Outcome
 
-__all__ = ["NOISE", "OOD_SCORES", "attacks_on", "between", "ood_reports", "with_mc_dropout"]
+__all__ = ["NOISE", "OOD_SCORES", "OODResult", "attacks_on", "between", "ood_reports", "with_mc_dropout"]
 
 #: The name of made-up inputs: Gaussian noise with the training set's mean and variance.
 NOISE = "noise"
@@ -37,11 +39,37 @@ OOD_SCORES: dict[str, Callable[..., Any]] = {
 }
 
 
+@dataclass(frozen=True)
+class OODResult:
+    """How well a run tells its test set from other data, in one way of looking at its logits."""
+
+    source: str
+    how: str
+    """`"plain"`, `"temperature"` or `"mc_dropout"`."""
+    report: OODReport
+
+    @property
+    def name(self) -> str:
+        """What a table calls it."""
+        return f"{self.source}{_HOW[self.how]}"
+
+
+#: The ways of looking at logits, by what a table calls them.
+_HOW = {"plain": "", "temperature": ", calibrated", "mc_dropout": ", dropout on"}
+
+
 @_random.restored_globals()
 def ood_reports(
-    outcome: Outcome, sources: Sequence[str], *, score: str = "max_probability", **options: Any
-) -> list[tuple[str, OODReport]]:
-    """Return how well a run tells its test set from other data, by name of these.
+    outcome: Outcome,
+    sources: Sequence[str],
+    *,
+    score: str = "max_probability",
+    passes: int | None = None,
+    **options: Any,
+) -> list[OODResult]:
+    """Return how well a run tells its test set from other data: without the temperature, with it, with dropout on.
+
+    Thulasidasan et al. (2019, Section 5) compare all three.
 
     Parameters
     ----------
@@ -50,29 +78,45 @@ def ood_reports(
     sources
         What `vicinal.data.load` takes, of the same kind as the training data (labels are not used), or `"noise"`.
     score
-        `"max_probability"`, `"entropy"`, `"energy"` or `"margin"`, of the calibrated logits.
+        `"max_probability"`, `"entropy"`, `"energy"` or `"margin"`.
+    passes
+        How often to predict with dropout on; the mean of the probabilities is scored (`MCDropout`), without the
+        temperature, which was fitted to one pass without dropout. Not at all if not given.
     options
         Of `vicinal.data.read`.
     """
     scored = OOD_SCORES[choice("score", score, tuple(OOD_SCORES))]
+    if passes is not None and score == "energy":
+        energy = Argument("score", "energy")
+        raise ValueError(Sentence(energy, " is of logits, and means of probabilities have none: leave one out"))
     bundle, task = outcome.run.bundle(), outcome.run.task()
-    inside = scored(outcome.test.logits.double() / bundle.temperature)
-    reports = []
+
+    def ways(dataset: Any, logits: Tensor) -> dict[str, Any]:
+        scores = {"plain": scored(logits.double()), "temperature": scored(logits.double() / bundle.temperature)}
+        return scores if passes is None else {**scores, "mc_dropout": scored(_mc_logits(bundle, dataset, passes))}
+
+    inside, results = ways(task.test, outcome.test.logits), []
     for source in sources:
-        logits = _noise_logits(bundle, task) if source == NOISE else bundle.logits(bundle.read(source, **options))
-        reports.append((source, ood_report(inside, scored(logits.double() / bundle.temperature))))
-    return reports
+        dataset = _noise(task) if source == NOISE else bundle.read(source, **options)
+        outside = ways(dataset, torch.cat(list(bundle.iter_logits(dataset))))
+        results += [OODResult(source, how, ood_report(inside[how], outside[how])) for how in outside]
+    return results
 
 
-def _noise_logits(bundle: Bundle, task: Task) -> torch.Tensor:
-    """Return the logits of as much noise as there are test samples."""
+def _noise(task: Task) -> _Unlabelled:
+    """Return as much noise as there are test samples."""
     if task.kind == "text":
         raise ValueError("noise needs inputs that are numbers; for texts name other texts instead")
     plain = task.train.relabelled(task.train.labels or [], augment="none")
     generator = torch.Generator().manual_seed(_random.seed_from("noise", 0))
     per = "dataset" if task.kind == "audio" else "channel"
-    noise = gaussian_like(plain, len(task.test), per=per, generator=generator)
-    return torch.cat(list(bundle.iter_logits(_Unlabelled(noise))))
+    return _Unlabelled(gaussian_like(plain, len(task.test), per=per, generator=generator))
+
+
+def _mc_logits(bundle: Bundle, dataset: Any, passes: int) -> Tensor:
+    """Return the log of the mean probabilities over passes with dropout on."""
+    model, generator = MCDropout(bundle.network, passes), torch.Generator().manual_seed(_random.seed_from("passes", 0))
+    return torch.cat(list(bundle.iter_logits(dataset, network=lambda x: model(x, generator=generator))))
 
 
 class _Unlabelled:
@@ -84,7 +128,7 @@ class _Unlabelled:
     def __len__(self) -> int:
         return len(self._inputs)
 
-    def __getitem__(self, i: int) -> tuple[torch.Tensor, int]:
+    def __getitem__(self, i: int) -> tuple[Tensor, int]:
         return self._inputs[i], -1
 
 
@@ -114,7 +158,7 @@ def attacks_on(
         raise ValueError(f"the attacking run {source!r} takes other inputs: train it on the same data")
     if other is not None and other.classes != bundle.classes:
         raise ValueError(f"the attacking run {source!r} has other classes: train it on the same data")
-    found = []
+    results = []
     for attack in wanted:
         errors = attack_errors(
             bundle.network,
@@ -124,8 +168,8 @@ def attacks_on(
             mean=task.preprocessing.mean,
             std=task.preprocessing.std,
         )
-        found.append((str(attack), errors))
-    return found
+        results.append((str(attack), errors))
+    return results
 
 
 @_random.restored_globals()
@@ -135,9 +179,8 @@ def with_mc_dropout(outcome: Outcome, passes: int = 10) -> Evaluation:
     The temperature is left out: it was fitted to one pass without dropout.
     """
     bundle, task = outcome.run.bundle(), outcome.run.task()
-    model, generator = MCDropout(bundle.network, passes), torch.Generator().manual_seed(_random.seed_from("passes", 0))
-    rows = bundle.iter_logits(task.test, network=lambda x: model(x, generator=generator))
-    return evaluate(torch.tensor(task.test.labels), logits=torch.cat(list(rows)), n_bins=outcome.test.before.n_bins)
+    logits = _mc_logits(bundle, task.test, passes)
+    return evaluate(torch.tensor(task.test.labels), logits=logits, n_bins=outcome.test.before.n_bins)
 
 
 @_random.restored_globals()

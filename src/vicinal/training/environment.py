@@ -21,7 +21,7 @@ from vicinal._typing import Model
 from vicinal.objectives.forward import unwrap
 from vicinal.training.config import FitConfig
 
-__all__ = ["Accelerator", "accelerator", "interruptions", "only_cpu", "prepared", "versions"]
+__all__ = ["Accelerator", "Terminated", "accelerator", "interruptions", "only_cpu", "prepared", "versions"]
 
 #: `accelerate.Accelerator`, which is imported where it is made: it is an extra, and slow to import.
 Accelerator: TypeAlias = Any
@@ -92,6 +92,14 @@ def prepared(made: Accelerator, model: Model) -> Iterator[Model]:
             for name in marks:
                 place.pop(name, None)
             place.update(found)
+
+
+class Terminated(SystemExit):
+    """What a run that was told to end (SIGTERM) ends with: the exit code is 143, as shells expect."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.code = 128 + signal.SIGTERM
 
 
 @contextmanager

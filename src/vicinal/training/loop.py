@@ -38,7 +38,7 @@ from vicinal.training.batches import (
     training_batches,
 )
 from vicinal.training.config import FitConfig
-from vicinal.training.environment import Accelerator, interruptions, versions
+from vicinal.training.environment import Accelerator, Terminated, interruptions, versions
 from vicinal.training.folder import TrainingFolder
 from vicinal.training.predicting import AtPrecision, iter_logits, to_device
 from vicinal.training.progress import Progress
@@ -377,7 +377,7 @@ class Loop:
             f"stopped after step {self.step} of {self.n_steps}; the checkpoint is in {self.folder.path}: "
             "start the same run again to go on from there"
         )
-        return SystemExit(message) if signal.SIGTERM in signals else KeyboardInterrupt(message)
+        return Terminated(message) if signal.SIGTERM in signals else KeyboardInterrupt(message)
 
     # Helpers
 
