@@ -68,6 +68,9 @@ def test_only_as_many_answers_as_keep_the_risk(tmp_path: Path) -> None:
     said, answers = _predict(run, tmp_path / "data.csv", tmp_path / "none.csv", "--max-risk", 0)
     assert "no row is answered: the held-out data cannot show a risk of at most 0" in said
     assert (answers["answer"] == "abstain").all()
+    said, answers = _predict(run, tmp_path / "data.csv", tmp_path / "every.csv", "--max-risk", 0.5)
+    assert "600 of 600 rows answered (100.0 %), every row; on data like" in said
+    assert (answers["answer"] == answers["prediction"]).all()
 
 
 @pytest.mark.parametrize(

@@ -90,10 +90,11 @@ class _Counter:
         """Return what a person wants to know of the rule."""
         if rule.n_accepted == 0:
             return f"no row is answered: the held-out data cannot show a risk of at most {rule.max_risk:g}"
+        everything = rule.threshold == float("-inf")
+        where = "every row" if everything else f"where the confidence is above {rule.threshold:.4f}"
         return (
-            f"{self.n:,} of {n:,} rows answered ({100 * self.n / n:.1f} %), where the confidence is above "
-            f"{rule.threshold:.4f}; on data like the held-out ones at most {100 * rule.max_risk:g} % of answers are "
-            f"wrong ({100 * rule.level:g} % certain)"
+            f"{self.n:,} of {n:,} rows answered ({100 * self.n / n:.1f} %), {where}; on data like the held-out ones "
+            f"at most {100 * rule.max_risk:g} % of answers are wrong ({100 * rule.level:g} % certain)"
         )
 
 

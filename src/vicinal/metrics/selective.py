@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betaincinv, digamma
+from scipy.special import bdtr, betaincinv, digamma
 
 from vicinal._arrays import as_array
 from vicinal._checks import ArgumentError, integer, number
@@ -36,6 +36,9 @@ from vicinal.metrics.reliability import ReliabilityTable, _as_correct
 __all__ = ["RiskCoverage", "RiskThreshold", "risk_coverage", "risk_threshold"]
 
 Counts = NDArray[np.int64]
+
+#: Shares of the samples at which `risk_threshold` starts to test.
+_STARTS = (1 / 8, 1 / 4, 1 / 2, 1)
 
 
 def risk_coverage(confidence: Any, correct: Any) -> RiskCoverage:
@@ -225,11 +228,10 @@ class RiskCoverage:
         wanted = number("coverage", coverage, above=0, high=1)
         return float(self.risk[int((self.n_accepted >= wanted * self.n * (1 - 1e-12)).argmax())])
 
-    def risk_threshold(self, max_risk: float, *, level: float = 0.95, n_rules: int = 20) -> RiskThreshold:
+    def risk_threshold(self, max_risk: float, *, level: float = 0.95, n_rules: int = 50) -> RiskThreshold:
         """Return the threshold with a guarantee; see the function `risk_threshold`."""
         wanted = number("max_risk", max_risk, low=0, high=1)
-        level = number("level", level)
-        if not 0 < level < 1:
+        if not 0 < number("level", level) < 1:
             raise ArgumentError("level", level, "a number in (0, 1)")
         m, n = integer("n_rules", n_rules, low=1), self.n
         # Rule j rejects the sample of this rank and all that are no surer; the last rule rejects none.
@@ -237,14 +239,14 @@ class RiskCoverage:
         last = np.append(np.searchsorted(self.n_accepted, ranks), len(self.levels))
         accepted = np.concatenate([[0], self.n_accepted])[last]
         wrong = np.concatenate([[0], np.cumsum(self.errors)])[last]
-        bound = binomial_upper(wrong, accepted, 1 - (1 - level) / m)
-        passing = np.flatnonzero(bound <= wanted)
-        if not len(passing):
+        tail = np.where(accepted > 0, bdtr(wrong, accepted, wanted), 1.0)  # P(so few errors) at the risk asked for
+        passed = _fallback(tail, 1 - level)
+        if not len(passed):
             return RiskThreshold(math.inf, 0.0, math.nan, math.nan, 0, n, wanted, level)
-        best = passing[-1]  # each rule accepts at least what the one before accepts
+        best, spent = passed[-1]  # each rule accepts at least what the one before accepts
         k, e = int(accepted[best]), int(wrong[best])
-        threshold = float(np.append(self.levels, -np.inf)[last[best]])
-        return RiskThreshold(threshold, k / n, e / k, float(bound[best]), k, n, wanted, level)
+        threshold, bound = float(np.append(self.levels, -np.inf)[last[best]]), float(binomial_upper(e, k, 1 - spent))
+        return RiskThreshold(threshold, k / n, e / k, bound, k, n, wanted, level)
 
 
 @dataclass(frozen=True)
@@ -282,7 +284,7 @@ class RiskThreshold:
         return {name: value if math.isfinite(value) else None for name, value in vars(self).items()}
 
     def __str__(self) -> str:
-        asked = f"risk of at most {self.max_risk:g} with {100 * self.level:g} % confidence"
+        asked = f"risk of at most {self.max_risk:g} with {100 * self.level:g} % certainty"
         if not self.n_accepted:
             return f"no threshold reaches a {asked} on {self.n:,} held-out samples: abstain on everything"
         rule = "accept everything" if self.threshold == -math.inf else f"accept confidence > {self.threshold:.6g}"
@@ -293,7 +295,7 @@ class RiskThreshold:
 
 
 def risk_threshold(
-    confidence: Any, correct: Any, max_risk: float, *, level: float = 0.95, n_rules: int = 20
+    confidence: Any, correct: Any, max_risk: float, *, level: float = 0.95, n_rules: int = 50
 ) -> RiskThreshold:
     r"""Return the loosest threshold whose risk on new data is at most `max_risk`, with a guarantee.
 
@@ -303,20 +305,23 @@ def risk_threshold(
     train nor to calibrate the model. Where no rule can promise it, the threshold is `inf`: abstain on everything.
 
     With m = `n_rules`, rule j < m rejects the (⌊jn/m⌋ + 1)-th surest of the n samples and all that are no surer; rule m
-    accepts everything. For each, the Clopper–Pearson bound at level 1 − δ/m (δ = 1 − `level`) is
+    accepts everything. A rule with e errors among the k it accepts is tested by
 
-    .. math:: B(e, k) = \max\{R : P(\mathrm{Bin}(k, R) \le e) \ge \delta/m\}
+    .. math:: P(\mathrm{Bin}(k, \text{max\_risk}) \le e) \le \delta_j
 
-    for e errors among the k it accepts. The loosest rule with a bound of at most `max_risk` is returned.
+    from the strictest to the loosest, and the loosest that passes is returned. The levels :math:`\delta_j` are those of
+    the fallback procedure: :math:`\delta = 1 -` `level` is divided over four starts, the rules that accept an eighth, a
+    quarter, half and all of the samples; a rule that passes hands its :math:`\delta_j` on to the next, one that fails
+    loses it. So δ is not divided by the number of rules, and bad luck among the very surest does not end it all.
 
-    *Why it holds although the same samples choose the threshold.* The rules are set by ranks, not by errors. Given the
+    *Why it holds although the same samples choose the threshold.* The rules are set by ranks, not by errors: given the
     confidence t at a rank and the number k of samples above it, those k are independent draws with confidence above t,
-    so their errors are Bin(k, R(t)) and the bound of one rule fails with probability at most δ/m; any of the m fails
-    with probability at most δ (Bonferroni). So all bounds hold at once, and several values of `max_risk` may be asked
-    of the same samples. Two better-known ways do not give that. Fixed-sequence testing (Learn then Test) needs
-    thresholds fixed beforehand: with thresholds at ranks, which rule is the first to exceed the risk depends on the
-    confidences as well. The binary search of Geifman & El-Yaniv picks the ranks it tests by the errors it has found,
-    which a union bound over its steps does not cover.
+    and their errors are Bin(k, R(t)). Let the risk R(t) not fall as t does. Then the rules that break the promise are
+    those from some rule J on, and J depends on confidences only. The first of them passes with probability at
+    most what it is tested at, the shares of the starts up to J; if it fails, another needs to pass at a later start, of
+    which each does with probability at most its share: together at most δ. Where R(t) rises and falls, J may
+    depend on where the confidences lie, by a rule or so; the tests simulate such cases. The promise is for one
+    `max_risk`; for several at once divide 1 − `level` among them.
 
     Parameters
     ----------
@@ -327,27 +332,45 @@ def risk_threshold(
     level
         1 − δ, in (0, 1).
     n_rules
-        m. Fewer rules have tighter bounds and leave less choice: coverage comes in steps of 1/m. To be able to promise
-        a risk r at all takes log(m/δ) / r accepted samples without an error: 120 for r = 0.05, 600 for r = 0.01.
+        m: coverage comes in steps of 1/m, and every step may fail. To be able to promise a risk r at all takes
+        log(4/δ) / r accepted samples without an error: 88 for r = 0.05, 440 for r = 0.01.
 
     References
     ----------
     Clopper & Pearson, "The use of confidence or fiducial limits illustrated in the case of the binomial", 1934.
     Geifman & El-Yaniv, "Selective Classification for Deep Neural Networks", NeurIPS 2017.
-    Angelopoulos et al., "Learn then Test: Calibrating Predictive Algorithms to Achieve Risk Control", 2021.
+    Wiens & Dmitrienko, "The fallback procedure for evaluating a single family of hypotheses", Journal of
+    Biopharmaceutical Statistics 2005.
+    Angelopoulos et al., "Learn then Test: Calibrating Predictive Algorithms to Achieve Risk Control", 2021 (fixed
+    sequences of tests, with several starts).
 
     Examples
     --------
     >>> confidence = np.arange(1000) / 1000
     >>> correct = confidence > 0.3  # wrong exactly where it is least sure
     >>> print(risk_threshold(confidence, correct, 0.05))
-    accept confidence > 0.299: risk of at most 0.05 with 95 % confidence (bound 0.0117); of 1,000 held-out samples
-    it accepts 70.0 % at risk 0.0014
+    accept confidence > 0.279: risk of at most 0.05 with 95 % certainty (bound 0.0428); of 1,000 held-out samples
+    it accepts 72.0 % at risk 0.0292
     >>> risk_threshold(confidence[:50], correct[:50], 0.05).threshold
     inf
     """
     curve = risk_coverage(confidence, correct)
     return curve.risk_threshold(max_risk, level=level, n_rules=n_rules)
+
+
+def _fallback(tail: Array, delta: float) -> list[tuple[int, float]]:
+    """Return the rules that pass, in order, each with the level it passed at; `tail` holds their p-values, `[m]`."""
+    share = np.zeros(len(tail))
+    for start in _STARTS:
+        share[math.ceil(start * len(tail)) - 1] += delta / len(_STARTS)
+    passed, level = [], 0.0
+    for rule, (p, new) in enumerate(zip(tail, share, strict=True)):
+        level += new
+        if p <= level:
+            passed.append((rule, level))
+        else:
+            level = 0.0
+    return passed
 
 
 def binomial_upper(errors: Any, n: Any, level: float) -> Array:
