@@ -12,7 +12,7 @@ from scipy.optimize import brentq, minimize_scalar
 from scipy.special import logsumexp, softmax
 
 from vicinal.calibrators import TemperatureScaling
-from vicinal.calibrators.temperature import GRID, grid_ece, nll_derivatives
+from vicinal.calibrators.temperature import GRID, grid_ece, newton_nll, nll_derivatives
 
 
 def planted(temperature, n=4_000, k=10, seed=0):
@@ -134,9 +134,12 @@ def test_the_slope_is_zero_at_the_optimum_or_points_out_of_the_range(n, k, seed)
     generator = torch.Generator().manual_seed(seed)
     logits = torch.randn(n, k, generator=generator, dtype=torch.float64)
     labels = torch.randint(k, (n,), generator=generator)
+    found = newton_nll(logits.numpy(), labels.numpy(), low=1e-3, high=1e3)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = TemperatureScaling().fit(logits, labels).temperature_
+        fitted = TemperatureScaling().fit(logits, labels).temperature_
+    # The calibrator takes the optimum, unless it is lower than so few samples can show.
+    assert fitted == found or found < fitted <= 1
     slope = derivatives(logits, labels, 1 / found)[1]
     if found == 1e-3:
         assert slope <= 0
@@ -147,12 +150,43 @@ def test_the_slope_is_zero_at_the_optimum_or_points_out_of_the_range(n, k, seed)
         assert found == pytest.approx(math.exp(-best), rel=1e-5)
 
 
-def test_separable_data_stops_at_the_lower_bound_and_says_so():
+def expected_mistakes(logits, labels, temperature):
+    """Sample by sample: how much probability the right answers leave to others, as a share of all samples."""
+    left = 0.0
+    for z, y in zip(logits.double().tolist(), labels.tolist(), strict=True):
+        if z[y] == max(z):
+            left += 1 - 1 / sum(math.exp((value - max(z)) / temperature) for value in z)
+    return left / len(labels)
+
+
+def test_separable_data_stops_where_they_show_no_more_and_say_so():
     logits, labels = torch.eye(3), torch.arange(3)
-    with pytest.warns(UserWarning, match=r"stopped at 0\.001, the lower end of \[0\.001, 1000\]"):
-        assert TemperatureScaling().fit(logits, labels).temperature_ == 1e-3
+    with pytest.warns(
+        UserWarning, match=r"stopped at 0\.4809, the lowest that 3 samples with so few mistakes can show"
+    ):
+        fitted = TemperatureScaling().fit(logits, labels)
+    assert fitted.temperature_ == pytest.approx(1 / math.log(8), rel=1e-5)  # 2 / (2 + exp(1 / T)) is 1 / 5
     with pytest.warns(UserWarning, match=r"stopped at 0\.5, the lower end"):
         assert TemperatureScaling(bounds=(0.5, 2)).fit(logits, labels).temperature_ == 0.5
+
+
+@pytest.mark.parametrize("n", [10, 50, 500])
+def test_a_small_set_without_mistakes_does_not_make_a_model_certain(n):
+    generator = torch.Generator().manual_seed(n)
+    logits = 3 * torch.randn(n, 4, generator=generator)
+    labels = logits.argmax(dim=1)
+    with pytest.warns(UserWarning, match="the lowest that"):
+        fitted = TemperatureScaling().fit(logits, labels)
+    assert expected_mistakes(logits, labels, fitted.temperature_) == pytest.approx(1 / (n + 2), rel=1e-4)
+    assert fitted.temperature_ < 1
+    # The published grid keeps its own ends.
+    with pytest.warns(UserWarning, match=r"stopped at 0\.01, the lower end of \[0\.01, 5\]"):
+        assert TemperatureScaling(search="grid").fit(logits, labels).temperature_ == 0.01
+
+
+def test_a_model_that_is_surer_than_samples_can_show_stays_as_it_is():
+    with pytest.warns(UserWarning, match="stopped at 1, the lowest that 30 samples"):
+        assert TemperatureScaling().fit(20 * torch.eye(3).repeat(10, 1), torch.arange(3).repeat(10)).temperature_ == 1
 
 
 def test_nearly_separable_data_has_its_own_optimum():
@@ -170,8 +204,8 @@ def test_a_mistake_by_a_hair_still_ends_at_the_bound_quickly(monkeypatch):
         "vicinal.calibrators.temperature.nll_derivatives",
         lambda z, y, top, beta: passes.append(beta) or nll_derivatives(z, y, top, beta),
     )
-    with pytest.warns(UserWarning, match="lower end"):
-        assert TemperatureScaling().fit(logits, labels).temperature_ == 1e-3
+    with pytest.warns(UserWarning, match="the lowest that 300 samples"):
+        assert TemperatureScaling().fit(logits, labels).temperature_ == 1  # margins of 20: surer than 300 can show
     assert len(passes) < 10
 
 
@@ -188,7 +222,7 @@ def test_constant_logits_leave_one_and_say_so():
 
 
 def test_the_warning_points_at_the_callers_line():
-    with pytest.warns(UserWarning, match="lower end") as caught:
+    with pytest.warns(UserWarning, match="the lowest") as caught:
         TemperatureScaling().fit(torch.eye(3), torch.arange(3))
     assert caught[0].filename == __file__
 

@@ -9,6 +9,16 @@ With β = 1/T and dᵢ = zᵢ − max zᵢ, the mean loss and its derivatives ar
 so L is convex in β and unimodal in T. Newton runs in log β inside a bracket: T cannot turn negative, and a
 step that leaves the bracket or fails to shrink is replaced by a bisection.
 
+Where nothing is wrong, L only falls as T → 0, and with a mistake or two by a hair it nearly does; a small perfect set
+would make every answer certain. But n samples cannot show that fewer than one in n + 2 is wrong (Laplace's rule of
+succession for no mistakes among n). So T is lowered below 1 at most to where the samples that are classified right
+are expected to hold as many mistakes, on average over all samples:
+
+    mean([rightᵢ] (1 − max softmax(zᵢ / T))) ≥ 1 / (n + 2)
+
+The left side rises with T, and at an optimum that many mistakes determine it lies far above: there T is the
+optimum. T is never raised above 1 by this: that no mistake was seen does not show that the model is over-confident.
+
 References
 ----------
 Guo, Pleiss, Sun & Weinberger (2017), On Calibration of Modern Neural Networks. The grid is that of Park &
@@ -24,6 +34,7 @@ from dataclasses import dataclass, field
 from typing import Any, final
 
 import numpy as np
+from scipy.optimize import brentq
 
 from vicinal._checks import choice, freeze, integer, number
 from vicinal.calibrators.base import Calibrator, Floats, Labels, Logits, map_rows
@@ -58,8 +69,10 @@ class TemperatureScaling(Calibrator):
     n_bins : int
         Equal-width bins of the ECE; only `criterion="ece"` uses it.
     bounds : pair of floats
-        Where Newton looks for T. If every sample is classified correctly the likelihood only grows as T → 0,
-        and if the logits say less than chance as T → ∞: T is then the bound, with a warning.
+        Where Newton looks for T. If the logits say less than chance the likelihood only grows as T → ∞: T is then the
+        bound, with a warning. If (almost) every sample is classified correctly it only grows as T → 0: T is then the
+        lowest that so many samples can show (see the module), or the bound if that is higher, with a warning.
+        The grid keeps its own ends.
 
     Attributes
     ----------
@@ -99,15 +112,16 @@ class TemperatureScaling(Calibrator):
             temperature = float(GRID[grid_ece(logits, labels, GRID, n_bins=self.n_bins).argmin()])
         else:
             temperature = newton_nll(logits, labels, low=low, high=high)
-            if self.search == "grid":
-                temperature = _nearest_on_grid(logits, labels, temperature)
+        if self.search == "grid" and self.criterion == "nll":
+            temperature = _nearest_on_grid(logits, labels, temperature)
+        if self.search == "newton" and temperature < 1:
+            lowest = lowest_shown(logits, labels, low=temperature, high=min(1.0, high))
+            if lowest > temperature:
+                _warn(f"{lowest:.4g}, the lowest that {len(labels):,} samples with so few mistakes can show: more")
+                return {"temperature_": lowest}
         if temperature in (low, high):
             end, change = ("lower", "more") if temperature == low else ("upper", "less")
-            warnings.warn(
-                f"the temperature stopped at {temperature:g}, the {end} end of [{low:g}, {high:g}]: {change} "
-                "confidence would suit these samples ever better; fit on more held-out samples",
-                stacklevel=3,
-            )
+            _warn(f"{temperature:g}, the {end} end of [{low:g}, {high:g}]: {change}")
         return {"temperature_": temperature}
 
     def _calibrate(self, logits: Logits) -> Logits:
@@ -116,6 +130,37 @@ class TemperatureScaling(Calibrator):
 
     def _restore(self, n_classes: int, **learned: Any) -> dict[str, Any]:
         return {"temperature_": number("temperature_", learned["temperature_"], above=0)}
+
+
+def lowest_shown(logits: Logits, labels: Labels, *, low: float, high: float) -> float:
+    """Return the T in [low, high] at which the samples classified right hold 1 / (n + 2) of expected mistakes.
+
+    >>> logits = np.array([[0.0, 1.0], [0.0, 1.0], [1.0, 0.0]])
+    >>> round(lowest_shown(logits, np.array([1, 1, 0]), low=0.1, high=10), 4)  # 1 / (1 + exp(1 / T)) = 1 / 5
+    0.7213
+    """
+
+    def excess(log_t: float) -> float:
+        def mass(z: Logits, y: Labels) -> float:
+            others = np.exp((z - z.max(axis=1, keepdims=True)) / z.dtype.type(math.exp(log_t))).sum(axis=1) - 1
+            right = z[np.arange(len(y)), y] == z.max(axis=1)
+            return float((others / (1 + others))[right].sum(dtype=np.float64))
+
+        return sum(map_rows(mass, logits, labels)) / len(labels) - 1 / (len(labels) + 2)
+
+    ends = math.log(low), math.log(high)
+    if excess(ends[0]) >= 0 or low >= high:
+        return low
+    return high if excess(ends[1]) <= 0 else math.exp(brentq(excess, *ends, xtol=1e-6))
+
+
+def _warn(reason: str) -> None:
+    """Say that the temperature stopped, and which way these samples would have it go."""
+    warnings.warn(
+        f"the temperature stopped at {reason} confidence would suit these samples ever better; fit on more held-out "
+        "samples",
+        stacklevel=4,
+    )
 
 
 def newton_nll(logits: Logits, labels: Labels, *, low: float, high: float) -> float:
