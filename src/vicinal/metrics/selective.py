@@ -363,11 +363,12 @@ def _fallback(tail: Array, delta: float) -> list[tuple[int, float]]:
     share = np.zeros(len(tail))
     for start in _STARTS:
         share[math.ceil(start * len(tail)) - 1] += delta / len(_STARTS)
-    passed, level = [], 0.0
+    passed: list[tuple[int, float]] = []
+    level = 0.0
     for rule, (p, new) in enumerate(zip(tail, share, strict=True)):
         level += new
         if p <= level:
-            passed.append((rule, level))
+            passed.append((rule, float(level)))
         else:
             level = 0.0
     return passed
