@@ -100,11 +100,12 @@ def test_mistakes_are_named(call, message):
 
 
 def loop_box(lam, cy, cx, height, width):
+    """The box of the published code: half a side, by integer division, on either side of the centre."""
     ratio = (1 - lam) ** 0.5
     h, w = int(height * ratio), int(width * ratio)
-    top, left = cy - h // 2, cx - w // 2
     clip = lambda v, size: max(0, min(size, v))  # noqa: E731
-    return [clip(top, height), clip(left, width), clip(top + h, height), clip(left + w, width)]
+    top, bottom = clip(cy - h // 2, height), clip(cy + h // 2, height)
+    return [top, clip(cx - w // 2, width), bottom, clip(cx + w // 2, width)]
 
 
 @given(st.floats(0, 1), st.integers(1, 9), st.integers(1, 9), st.data())
@@ -117,6 +118,12 @@ def test_boxes_against_loops(lam, height, width, data):
     top, left, bottom, right = box[0].tolist()
     inside = sum(1 for y in range(height) for x in range(width) if top <= y < bottom and left <= x < right)
     assert mixing.box_share(box, height=height, width=width).item() == pytest.approx(inside / (height * width))
+
+
+def test_an_odd_side_loses_a_pixel_as_published():
+    lam = torch.tensor([1 - (5 / 8) ** 2], dtype=torch.float64)  # a side of 5 in an image of 8
+    box = mixing.cut_boxes(lam - 1e-9, torch.tensor([4]), torch.tensor([4]), height=8, width=8)
+    assert box.tolist() == [[2, 2, 6, 6]]
 
 
 @given(st.integers(1, 4), st.integers(0, 1000))

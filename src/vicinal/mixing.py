@@ -83,17 +83,18 @@ def weighted_rows(x: Tensor, partners: Tensor, weights: Tensor) -> Tensor:
 def cut_boxes(lam: Tensor, centre_y: Tensor, centre_x: Tensor, *, height: int, width: int) -> Tensor:
     r"""Return CutMix's boxes `[n, 4]` (top, left, bottom, right) that cover about 1 − λ of an image.
 
-    Sides are :math:`\lfloor H\sqrt{1-\lambda}\rfloor` and :math:`\lfloor W\sqrt{1-\lambda}\rfloor` around the
-    centre, clipped to the image; what was clipped is lost, so use `box_share` for the real λ.
+    Sides are :math:`\lfloor H\sqrt{1-\lambda}\rfloor` and :math:`\lfloor W\sqrt{1-\lambda}\rfloor`, of which one half,
+    rounded down, lies on either side of the centre, so that an odd side loses a pixel (as in the published code). The
+    box is clipped to the image; what was clipped is lost, so use `box_share` for the real λ.
 
     >>> lam, centre = torch.tensor([0.75]), torch.tensor([0])
     >>> cut_boxes(lam, centre, centre, height=8, width=8)
     tensor([[0, 0, 2, 2]])
     """
     size = torch.tensor([[height, width]])
-    side = ((1 - lam.double()).clamp(0, 1).sqrt()[:, None] * size).long()
-    start = torch.stack([centre_y, centre_x], dim=1) - side // 2
-    return torch.minimum(torch.cat([start, start + side], dim=1).clamp(min=0), size.repeat(1, 2))
+    half = ((1 - lam.double()).clamp(0, 1).sqrt()[:, None] * size).long() // 2
+    centre = torch.stack([centre_y, centre_x], dim=1)
+    return torch.minimum(torch.cat([centre - half, centre + half], dim=1).clamp(min=0), size.repeat(1, 2))
 
 
 def box_share(boxes: Tensor, *, height: int, width: int) -> Tensor:

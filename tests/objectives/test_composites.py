@@ -9,7 +9,19 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from vicinal import ERM, Between, CutMix, KMixup, LogitMix, ManifoldMixup, Mixup, RegMixup, Warmup
+from vicinal import (
+    ERM,
+    Between,
+    CutMix,
+    KMixup,
+    LogitMix,
+    ManifoldMixup,
+    Mixup,
+    PuzzleMix,
+    RegMixup,
+    SequenceMixup,
+    Warmup,
+)
 
 K = 4
 BASES = [Mixup(alpha=3.0), KMixup(alpha=1.0, k=3), CutMix(alpha=1.0), ManifoldMixup(layers=["1"])]
@@ -35,7 +47,7 @@ def slow_terms(base, model, x, y, seed):
         sources = list(zip(plan.weights[i].double(), plan.partners[i].tolist(), strict=True))
         target = sum(w * clean[j] for w, j in sources)
         mse = mse + ((target - mixed[i]) ** 2).sum() / K
-        l2 = l2 + ((target - mixed[i]) ** 2).sum()
+        l2 = l2 + ((target - mixed[i]) ** 2).sum() ** 0.5
         target = sum(w * clean[j].softmax(0) for w, j in sources)
         probs = probs + ((target - mixed[i].softmax(0)) ** 2).sum() / K
     n = len(x)
@@ -102,11 +114,92 @@ def test_split_forward_keeps_batchnorm_statistics_apart():
     torch.testing.assert_close(losses["clean"], F.cross_entropy(clean, y))
 
 
-def test_a_batch_left_unmixed_costs_plain_cross_entropy():
+def test_logitmix_of_equation_3_has_two_classification_terms_and_the_norm():
+    """Eq. 3 of Bang et al., pair by pair: H of a sample, H of its partner, the norm, and the mixed loss."""
+    model, x, y = setup(7)
+    base = Mixup(alpha=3.0, per_sample=True)
+    plan = base.draw(model, x, y, generator=seeded(4))
+    total = 0.0
+    for i, j in enumerate(plan.partner.tolist()):
+        lam = plan.lam[i].double()
+        z1, z2, z = model(x[i : i + 1])[0], model(x[j : j + 1])[0], model((lam * x[i] + (1 - lam) * x[j])[None])[0]
+        cls = F.cross_entropy(z1, y[i]) + F.cross_entropy(z2, y[j])
+        sim = sum((lam * a + (1 - lam) * b - c) ** 2 for a, b, c in zip(z1, z2, z, strict=True)) ** 0.5
+        mix = lam * F.cross_entropy(z, y[i]) + (1 - lam) * F.cross_entropy(z, y[j])
+        total = total + (cls + sim + mix) / len(x)
+    objective = LogitMix(base, weight=1.0, cls_weight=2, similarity="l2")
+    torch.testing.assert_close(objective(model, x, y, generator=seeded(4)), total, atol=1e-6, rtol=1e-6)
+
+
+def test_the_norm_has_a_gradient_where_it_is_zero():
+    model, x, y = setup(1)  # one sample is its own partner: clean and mixed logits are equal
+    LogitMix(Mixup(alpha=3.0), similarity="l2")(model, x, y).backward()
+    assert all(p.grad.isfinite().all() for p in model.parameters())
+
+
+@pytest.mark.parametrize(
+    ("base", "weight"),
+    [
+        (Mixup(alpha=3.0), 1.0),
+        (KMixup(alpha=1.0, k=3), 1.0),
+        (CutMix(), 0.1),
+        (PuzzleMix(), 0.5),
+        (ManifoldMixup(layers=["1"]), 1.0),
+        (SequenceMixup.input(), 1.0),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_the_weight_of_logitmix_is_the_papers_where_none_is_given(base, weight):
+    objective = LogitMix(base)
+    assert objective.weight == weight
+    assert f"weight={weight}, cls_weight" in repr(objective)
+    assert objective == LogitMix(base, weight=weight)
+    assert LogitMix(base, weight=0).weight == 0.0
+
+
+def test_logitmix_warns_where_a_linear_head_makes_the_similarity_zero():
     model, x, y = setup()
-    for composite in (LogitMix(CutMix(prob=0.0), weight=0.1), RegMixup(CutMix(prob=0.0))):
+    for layer in ("2", "3"):  # what the head receives, and what it returns
+        with pytest.warns(UserWarning, match="identically zero"):
+            terms = LogitMix(ManifoldMixup(layers=[layer])).terms(model, x, y, generator=seeded())
+        assert terms["similarity"] < 1e-10
+    LogitMix(ManifoldMixup(layers=["1"])).terms(model, x, y, generator=seeded())  # before the ReLU: not linear
+    LogitMix(ManifoldMixup(layers=["2"]), weight=0)(model, x, y)
+    LogitMix(ManifoldMixup(layers=["2"]), similarity="probs")(model, x, y)
+
+    class Functional(nn.Module):
+        """The ReLU is no module, so the order of modules alone would mislead."""
+
+        def __init__(self):
+            super().__init__()
+            self.first, self.head = nn.Linear(16, 8), nn.Linear(8, K)
+
+        def forward(self, x):
+            return self.head(self.first(x.flatten(1)).relu())
+
+    LogitMix(ManifoldMixup(layers=["first"]))(Functional().double(), x, y)
+
+
+def test_logitmix_warns_through_average_pooling_too():
+    model = nn.Sequential(
+        nn.Conv2d(1, 3, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(3, K)
+    ).double()
+    _, x, y = setup()
+    with pytest.warns(UserWarning, match="identically zero"):
+        LogitMix(ManifoldMixup(layers=["1"]))(model, x, y)
+    LogitMix(ManifoldMixup(layers=["0"]))(model, x, y)
+
+
+def test_a_batch_left_unmixed_costs_the_clean_term():
+    model, x, y = setup()
+    for composite, weight in (
+        (LogitMix(CutMix(prob=0.0)), 1.0),
+        (LogitMix(CutMix(prob=0.0), cls_weight=2), 2.0),
+        (LogitMix(CutMix(prob=0.0), cls_weight=0), 0.0),
+        (RegMixup(CutMix(prob=0.0)), 1.0),
+    ):
         terms = composite.terms(model, x, y)
-        torch.testing.assert_close(sum(terms.values()), ERM()(model, x, y))
+        torch.testing.assert_close(sum(terms.values()), weight * ERM()(model, x, y))
         assert list(terms) == list(type(composite)(Mixup(alpha=1.0)).terms(model, x, y)), "the same names to log"
 
 

@@ -121,6 +121,10 @@ class MixingObjective(Objective, Generic[P]):
         """Return the loss of each mixed row, `[B]`: the cross-entropy to its sources' labels, by their shares."""
         return losses.mixed_loss(logits, y, plan.weights, plan.partners, label_smoothing=self.label_smoothing)
 
+    def mixes_before_head(self, model: Model, plan: P) -> bool:
+        """Return whether the plan mixes what a linear head receives, whose logits are then mixed too."""
+        return False
+
     @final
     def compute_terms(self, model: Model, x: Batch, y: Tensor, step: Step) -> dict[str, Tensor]:
         """Draw, mix, forward, mean loss."""

@@ -12,8 +12,8 @@ References
 ----------
 Yun et al., "CutMix: Regularization Strategy to Train Strong Classifiers with Localizable Features", ICCV 2019.
 
-Deviation: the published code halves the side with integer division on both ends of the centre, so odd sides
-lose a pixel; here a side is as long as the formula says before it is clipped.
+Deviations from the published code: none for equal draws. Half a side, rounded down, lies on either side of the centre,
+so that odd sides lose a pixel.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class CutMix(InputMixing[BoxPlan]):
     Parameters
     ----------
     alpha
-        α ≥ 0 of Beta(α, α); the paper: "α is set to 1". 0 mixes nothing, `inf` always cuts half.
+        α ≥ 0 of Beta(α, α); 1 in the paper. 0 mixes nothing, `inf` always cuts half.
     prob
         The share of batches (of samples with `per_sample`) that is mixed: 0.5 on CIFAR, 1.0 on ImageNet in
         the authors' code.

@@ -12,10 +12,10 @@ References
 Bang, Baek, Kim, Jeon, Kim, Kim, Lee & Shim, "Logit Mixing Training for More Reliable and Accurate Prediction",
 IJCAI 2022.
 
-Deviations: the classification term H(z, y) is one term, as in the authors' code; Eq. 3 of the paper has two
-(of x and of its partner), which is `cls_weight=2` in expectation. The similarity is the mean over classes, as
-in the authors' code; Eq. 3's squared norm is `similarity="l2"`. The authors run the model twice; here one
-forward of `[x; x̃]` serves both, which changes the BatchNorm statistics: `split_forward=True` for two.
+Eq. 3 and the authors' code differ, and both can be had. The code has one classification term, H(z, y), which is the
+default; Eq. 3 has the partner's too, and since partners are a permutation of the batch that is `cls_weight=2` exactly.
+The code's similarity is the mean of squares over classes (`"mse"`, the default), Eq. 3's the norm (`"l2"`). The code
+runs the model once on [x; x̃]; `split_forward=True` runs it twice, so that each half has its own BatchNorm statistics.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ from vicinal._arrays import at_least_float32
 from vicinal._checks import choice, flag, freeze, number
 from vicinal._typing import Batch, Model, Step
 from vicinal.objectives.base import MixingObjective, Objective, check_mixing, clean_and_mixed
+from vicinal.objectives.cutmix import CutMix
 from vicinal.objectives.forward import call
+from vicinal.objectives.puzzle.objective import PuzzleMix
 
 __all__ = ["LogitMix", "similarity"]
 
@@ -48,8 +50,8 @@ def similarity(clean: Tensor, mixed: Tensor, combine: Callable[[Tensor], Tensor]
     combine
         The plan's :math:`z \mapsto \lambda z + (1-\lambda) z_\pi`.
     kind
-        `"mse"` averages the squared differences over classes, `"l2"` sums them, `"probs"` averages those of
-        the probabilities.
+        `"mse"` is the mean of the squared differences over classes, `"l2"` the norm (the root of their sum), `"probs"`
+        the mean for probabilities.
 
     >>> clean, mixed = torch.tensor([[3.0, 0.0]]), torch.tensor([[1.0, 0.0]])
     >>> similarity(clean, mixed, lambda z: z)
@@ -59,8 +61,11 @@ def similarity(clean: Tensor, mixed: Tensor, combine: Callable[[Tensor], Tensor]
         if clean.ndim != 2 or clean.shape[1] < 2:
             raise ValueError(f"similarity='probs' needs logits [B, K], got {list(clean.shape)}")
         clean, mixed = clean.softmax(1), mixed.softmax(1)
-    squares = (combine(clean) - mixed).view(len(clean), -1).square()
-    return squares.sum(1) if kind == "l2" else squares.mean(1)
+    gaps = (combine(clean) - mixed).view(len(clean), -1)
+    if kind == "l2":
+        norm: Tensor = torch.linalg.vector_norm(gaps, dim=1)  # its gradient at zero is zero; that of sqrt is not
+        return norm
+    return gaps.square().mean(1)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -72,34 +77,40 @@ class LogitMix(Objective):
     base
         The mixing objective: `Mixup(alpha=3.0)`, `CutMix(alpha=1.0)`, `ManifoldMixup(...)`, `PuzzleMix()`.
     weight
-        w ≥ 0 of the similarity: 1 for Mixup, 0.1 for CutMix, 0.5 for PuzzleMix in the paper.
+        w ≥ 0 of the similarity. Not given, it is the paper's (Section 5.4): 0.1 over CutMix, 0.5 over PuzzleMix, and 1
+        over Mixup (with α = 3, Section 5.5) and every other base.
     cls_weight, mix_weight
         c and m ≥ 0 of the clean cross-entropy and of the base's loss; any of the three can be 0 (Table 1).
     similarity
-        `"mse"` (mean over classes, the authors' code), `"l2"` (sum over classes, Eq. 3) or `"probs"` (between
+        `"mse"` (mean of squares over classes, the authors' code), `"l2"` (the norm, Eq. 3) or `"probs"` (between
         probabilities, the target that Section 3.2 argues against).
     split_forward
         Run the clean and the mixed batch through the model one after the other.
 
-    >>> from vicinal import Mixup
+    >>> from vicinal import CutMix, Mixup
     >>> objective = LogitMix(Mixup(alpha=3.0))
-    >>> terms = objective.terms(torch.nn.Linear(4, 3), torch.randn(8, 4), torch.randint(3, (8,)))
+    >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
+    >>> terms = objective.terms(model, torch.randn(8, 4), torch.randint(3, (8,)))
     >>> list(terms)
     ['clean', 'similarity', 'mixed']
+    >>> LogitMix(CutMix()).weight
+    0.1
     """
 
     base: MixingObjective[Any] = field(kw_only=False)
-    weight: float = 1.0
+    weight: float = None  # type: ignore[assignment]  # filled in from the base
     cls_weight: float = 1.0
     mix_weight: float = 1.0
     similarity: str = "mse"
     split_forward: bool = False
 
     def __post_init__(self) -> None:
+        base = check_mixing(self.base)
+        published = next((weight for kind, weight in _WEIGHTS.items() if isinstance(base, kind)), 1.0)
         freeze(
             self,
-            base=check_mixing(self.base),
-            weight=number("weight", self.weight, low=0),
+            base=base,
+            weight=number("weight", published if self.weight is None else self.weight, low=0),
             cls_weight=number("cls_weight", self.cls_weight, low=0),
             mix_weight=number("mix_weight", self.mix_weight, low=0),
             similarity=choice("similarity", self.similarity, ("mse", "l2", "probs")),
@@ -110,20 +121,31 @@ class LogitMix(Objective):
         """Return the weighted terms whose sum is the loss: `clean`, `similarity` and `mixed`."""
         plan = self.base.draw(model, x, y, generator=step.generator)
         smoothing = self.base.label_smoothing
-        if not plan.mixed:  # nothing to compare: the batch costs its plain cross-entropy
+        if not plan.mixed:  # nothing to compare, and the mixed batch would be the clean one
             clean_loss = losses.loss(call(model, x), y, label_smoothing=smoothing).mean()
             nothing = torch.zeros_like(clean_loss)
-            return {"clean": clean_loss, "similarity": nothing, "mixed": nothing}
-        if getattr(plan, "at_head", False) and self.weight:
-            warnings.warn(
-                "LogitMix over a mix at the linear head: the similarity term is identically zero, since a "
-                "linear layer maps mixed inputs to mixed logits; mix at another layer",
-                stacklevel=3,
-            )
+            return {"clean": self.cls_weight * clean_loss, "similarity": nothing, "mixed": nothing}
         clean, mixed = clean_and_mixed(self.base, model, x, plan, split_forward=self.split_forward)
         distance = similarity(at_least_float32(clean), at_least_float32(mixed), plan.combine, kind=self.similarity)
+        if self.weight and self.similarity != "probs" and self.base.mixes_before_head(model, plan):
+            _warn_if_zero(distance, mixed)
         return {
             "clean": self.cls_weight * losses.loss(clean, y, label_smoothing=smoothing).mean(),
             "similarity": self.weight * distance.mean(),
             "mixed": self.mix_weight * self.base.loss(mixed, y, plan).mean(),
         }
+
+
+#: Of Section 5.4, for bases other than Mixup.
+_WEIGHTS: dict[type, float] = {CutMix: 0.1, PuzzleMix: 0.5}
+
+
+def _warn_if_zero(distance: Tensor, mixed: Tensor) -> None:
+    """Warn where all distances are rounding errors: the layers alone cannot tell what is computed between them."""
+    scale = float(mixed.detach().abs().max())
+    if float(distance.detach().max()) <= 32 * torch.finfo(mixed.dtype).eps * max(scale, scale**2):
+        warnings.warn(
+            "LogitMix over a mix at the linear head: the similarity term is identically zero, since a "
+            "linear layer maps mixed inputs to mixed logits; mix at another layer",
+            stacklevel=4,
+        )

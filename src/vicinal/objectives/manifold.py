@@ -37,6 +37,7 @@ from vicinal.objectives.forward import (
     same_rows,
     the_floating,
 )
+from vicinal.objectives.transformers import feeds_head
 
 __all__ = ["LayerPlan", "ManifoldMixup"]
 
@@ -120,3 +121,7 @@ class ManifoldMixup(MixingObjective[LayerPlan]):
             return call(model, joined(x, mixed) if beside_clean else mixed)
         with mixed_at(model, plan.layer, plan.mix_states(beside_clean=beside_clean)):
             return call(model, joined(x, x) if beside_clean else x)
+
+    def mixes_before_head(self, model: Model, plan: LayerPlan) -> bool:
+        """Return whether the planned layer is the last one before the linear head."""
+        return plan.layer != "input" and feeds_head(model, plan.layer)

@@ -239,6 +239,10 @@ class SequenceMixup(MixingObjective[SequencePlan]):
         with mixed_at(model, plan.name, _checked(mix, plan, x), inputs=plan.at_head):
             return call(model, x)
 
+    def mixes_before_head(self, model: Model, plan: SequencePlan) -> bool:
+        """Return whether the planned layer is the head."""
+        return plan.at_head
+
     def _padded(self, model: Model, x: Batch, partner: Tensor) -> Batch:
         """Return the batch with its pairs equally long."""
         if not isinstance(x, Mapping) or x.get("attention_mask") is None:

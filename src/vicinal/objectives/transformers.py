@@ -13,7 +13,7 @@ from torch import nn
 from vicinal._typing import Model
 from vicinal.objectives.forward import unwrap
 
-__all__ = ["counted_positions", "embeddings_name", "encoder_layer_names", "head_name", "padding_id"]
+__all__ = ["counted_positions", "embeddings_name", "encoder_layer_names", "feeds_head", "head_name", "padding_id"]
 
 
 def head_name(model: Model) -> str:
@@ -35,6 +35,33 @@ def head_name(model: Model) -> str:
     if not linears:
         raise ValueError(f"{_kind(model)} has no nn.Linear that produces its logits, so there is no head to mix at")
     return linears[-1]
+
+
+def feeds_head(model: Model, name: str) -> bool:
+    """Return whether no module but reshaping and averaging stands between the submodule `name` and the linear head.
+
+    Modules are taken in the order of registration. What the model computes without modules on the way is not seen.
+
+    >>> model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2, 2))
+    >>> [feeds_head(model, name) for name in ("0", "1", "3")]
+    [False, True, True]
+    """
+    modules = _modules(model)
+    if name not in modules or not any(isinstance(module, nn.Linear) for module in modules.values()):
+        return False
+    names = list(modules)
+    head = head_name(model)
+    between = names[names.index(name) + 1 : names.index(head)]
+    steps = [modules[n] for n in between if not _within(n, name) and not modules[n]._modules]
+    return names.index(name) <= names.index(head) and all(isinstance(step, _LINEAR_STEPS) for step in steps)
+
+
+_LINEAR_STEPS = (
+    nn.Identity,
+    nn.Flatten,
+    *(nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d),
+    *(nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d),
+)
 
 
 def encoder_layer_names(model: Model) -> list[str]:

@@ -62,36 +62,52 @@ def transport_plan(masks: Tensor, saliency: Tensor, *, eps: float = 0.8) -> Tens
     n_rows, n, _ = masks.shape
     if n < 2:
         raise ValueError(f"masks must have at least 2 × 2 blocks, got {list(masks.shape)}")
-    size, device = n * n, masks.device
-    steps, lengths, shorter = _steps(n, device)
+    steps, lengths, shorter = _steps(n, masks.device)
     share = saliency.reshape(-1).float()
     price = eps / (n - 1) ** 2
+    # How many moves, nearest first, each block can pay for with its saliency.
     reach = (share / price).nan_to_num(0.0)  # 0/0: a price too small for a float
     in_reach = shorter[reach.clamp(max=len(shorter) - 1).ceil().long()]
     if n_rows > 1 and int(in_reach.sum()) > _MAX_CANDIDATES:
         halves = zip(masks.split(-(-n_rows // 2)), saliency.split(-(-n_rows // 2)), strict=True)
         return torch.cat([transport_plan(m, s, eps=eps) for m, s in halves])
+    source, nearest = _moves_into_the_mask(masks > 0, steps, in_reach)
+    target = source + (steps @ steps.new_tensor([n, 1])).index_select(0, nearest)
+    gain = share.index_select(0, source) - price * lengths.index_select(0, nearest)
+    return _filled(_greedy(source, target, gain, n_rows * n * n)).view(n_rows, n * n) % (n * n)
 
-    # Every move worth asking for, block after block, nearest first. In a frame of n − 1 hidden blocks around the
-    # masks, one look-up tells whether a move stays inside and ends in the mask.
-    frame = F.pad(masks > 0, (n - 1, n - 1, n - 1, n - 1))
-    grid = torch.arange(frame[0].numel(), device=device).view(frame[0].shape)[n - 1 : 1 - n, n - 1 : 1 - n]
-    start = torch.arange(n_rows, device=device)[:, None, None] * frame[0].numel() + grid
+
+def _moves_into_the_mask(shown: Tensor, steps: Tensor, in_reach: Tensor) -> tuple[Tensor, Tensor]:
+    """Return every move worth asking for, block after block, nearest first: its block, and its number in `steps`.
+
+    Blocks are numbered through the batch. In a frame of n − 1 hidden blocks around each mask, one look-up tells whether
+    a move stays inside the image and ends in the mask.
+    """
+    n_rows, n, _ = shown.shape
+    frame = F.pad(shown, (n - 1, n - 1, n - 1, n - 1))
+    inside = torch.arange(frame[0].numel(), device=shown.device).view(frame[0].shape)[n - 1 : 1 - n, n - 1 : 1 - n]
+    start = torch.arange(n_rows, device=shown.device)[:, None, None] * frame[0].numel() + inside
     source = torch.repeat_interleave(in_reach)
-    nearest = torch.arange(len(source), device=device) - (in_reach.cumsum(0) - in_reach).index_select(0, source)
+    # The moves of one block follow each other, so the number within the block is the place less the block's first.
+    nearest = torch.arange(len(source), device=shown.device) - (in_reach.cumsum(0) - in_reach).index_select(0, source)
     shift = steps @ steps.new_tensor([frame.shape[-1], 1])
     place = start.view(-1).index_select(0, source) + shift.index_select(0, nearest)
     kept = frame.view(-1).index_select(0, place).nonzero()[:, 0]
-    source, nearest = source.index_select(0, kept), nearest.index_select(0, kept)
-    target = source + (steps @ steps.new_tensor([n, 1])).index_select(0, nearest)
-    gain = share.index_select(0, source) - price * lengths.index_select(0, nearest)
-    # The gain and the block that asks, in one integer, so that one amax finds the best: among equals the first block.
-    bid = (gain.clamp(min=0).view(torch.int32).long() << 32) | (2**31 - 1 - source)
+    return source.index_select(0, kept), nearest.index_select(0, kept)
 
-    count = torch.bincount(source, minlength=n_rows * size)
+
+def _greedy(source: Tensor, target: Tensor, gain: Tensor, size: int) -> Tensor:
+    """Return which block each place goes to, -1 for none: deferred acceptance, all blocks of the batch at once.
+
+    In each round every block without a place asks for the next on its list, and a place keeps the best bid it has seen.
+    """
+    # The gain and the block that asks, in one integer, so that one amax finds the best bid: the bits of a float that
+    # is not negative order as the float does, and among equal gains the lower block has the greater lower half.
+    bid = (gain.clamp(min=0).view(torch.int32).long() << 32) | (2**31 - 1 - source)
+    count = torch.bincount(source, minlength=size)
     stop = count.cumsum(0)
     move = stop - count  # the one each block asks for
-    best = torch.zeros(n_rows * size, dtype=torch.int64, device=device)  # the bid each target holds; 0: none
+    best = torch.zeros(size, dtype=torch.int64, device=source.device)  # the bid each place has accepted; 0: none
     asking = count.nonzero()[:, 0]
     while len(asking):
         wanted, offer = target[move[asking]], bid[move[asking]]
@@ -101,17 +117,20 @@ def transport_plan(masks: Tensor, saliency: Tensor, *, eps: float = 0.8) -> Tens
         displaced = _bidder(before[won & (before > 0)])
         asking = torch.cat([asking[~won], displaced])
         move[asking] += 1
-        asking = asking[move[asking] < stop[asking]]
+        asking = asking[move[asking] < stop[asking]]  # who has asked everywhere stays where it is
+    return torch.where(best > 0, _bidder(best), -1)
 
-    plan = torch.where(best > 0, _bidder(best), -1)
+
+def _filled(plan: Tensor) -> Tensor:
+    """Return the plan as a permutation: blocks without a place stay, or fill the places that are left."""
     moved = torch.zeros_like(plan, dtype=torch.bool)
     moved[plan[plan >= 0]] = True
-    own = torch.arange(n_rows * size, device=device)
+    own = torch.arange(len(plan), device=plan.device)
     stays = (plan < 0) & ~moved
     plan, moved = torch.where(stays, own, plan), moved | stays
     # Within each image as many blocks are free as places are empty, so the two lists line up.
     plan[plan < 0] = own[~moved]
-    return plan.view(n_rows, size) % size
+    return plan
 
 
 def apply_transport(x: Tensor, plan: Tensor) -> Tensor:
