@@ -22,7 +22,9 @@ from vicinal.objectives.transformers import (
     embeddings_name,
     encoder_layer_names,
     head_name,
+    max_length,
     padding_id,
+    unused_id,
 )
 
 transformers = pytest.importorskip("transformers", reason="needs transformers: pip install 'vicinal[text]'")
@@ -116,13 +118,18 @@ class Slow:
         linear = self.model.classifier.out_proj if self.kind == "roberta" else self.model.classifier
         return linear(pooled)
 
-    def mixed_logits(self, layer: int | str, a, b, lam: float) -> Tensor:
-        """Mix two sequences `(ids, types)` of one length at one layer; at the head they may differ in length."""
+    def mixed_logits(self, layer: int | str, a, b, lam: float, tokens: tuple[int, int] | None = None) -> Tensor:
+        """Mix two sequences `(ids, types)` of one length at one layer; at the head they may differ in length.
+
+        Where `tokens` says how many tokens each has, what comes after them is a zero vector in the mix.
+        """
         states, mixed = [self.embed(*a), self.embed(*b)], None
         for k in range(LAYERS + 1):
             if k:
                 states = [self.layer(k, h) for h in states]
             if k == layer:
+                for h, n in zip(states, tokens or (), strict=False):
+                    h[:, n:] = 0
                 mixed = lam * states[0] + (1 - lam) * states[1]
                 states = [mixed]
         pooled = [self.pool(h) for h in states]
@@ -137,14 +144,17 @@ def slow_logits(model, x, layer, partner, lam, *, pad, scope) -> Tensor:
         ids = x["input_ids"][i, : lengths[i]].tolist()
         goal = lengths[i]
         if layer != "head" and i != other:
-            goal = max(lengths[i], lengths[other]) if scope == "pair" else max(lengths)
+            goal = max(lengths[i], lengths[other]) if scope == "pair" else scope
         token = {"sep": ids[-1], "pad": 1, "none": 1}.get(pad, pad)
         ids = ids + [token] * (goal - lengths[i])
-        types = x["token_type_ids"][i, :goal].tolist() if "token_type_ids" in x else None
+        types = None
+        if "token_type_ids" in x:
+            types = (x["token_type_ids"][i].tolist() + [0] * goal)[:goal]
         return ids, types
 
     for i, j in enumerate(partner):
-        rows.append(slow.mixed_logits(layer, sequence(i, j), sequence(j, i), lam[i]))
+        tokens = (lengths[i], lengths[j]) if pad == "none" else None
+        rows.append(slow.mixed_logits(layer, sequence(i, j), sequence(j, i), lam[i], tokens))
     return torch.cat(rows)
 
 
@@ -152,17 +162,20 @@ PARTNER, LAM = [1, 0, 4, 3, 2], [0.7, 0.7, 0.4, 0.9, 0.2]
 kinds = pytest.mark.parametrize("kind", ["Bert", "Roberta", "DistilBert"])
 
 
-@pytest.mark.parametrize("scope", ["pair", "max"])
-@pytest.mark.parametrize("pad", ["sep", 33, "pad", "none"])
+@pytest.mark.parametrize(
+    ("pad", "scope"),
+    [("sep", "pair"), (33, "pair"), ("pad", "pair"), ("none", "pair"), ("sep", "max"), ("pad", "max"), (33, 11)],
+)
 @kinds
 def test_every_layer_equals_mixing_by_hand(kind, pad, scope):
     model = make(kind)
     x = tokenised(types=kind == "Bert")
     objective = SequenceMixup(layers=[0], pad=pad, scope=scope)
+    length = {"max": 38 if kind == "Roberta" else 40}.get(scope, scope)  # RoBERTa counts from padding_idx + 1
     for layer in [*range(LAYERS + 1), "head"]:
         with torch.no_grad():
             got = objective.forward(model, x, plan_at(model, layer, PARTNER, LAM))
-            want = slow_logits(model, x, layer, PARTNER, LAM, pad=pad, scope=scope)
+            want = slow_logits(model, x, layer, PARTNER, LAM, pad=pad, scope=length)
         torch.testing.assert_close(got, want, msg=lambda m, layer=layer: f"layer {layer}: {m}", atol=2e-5, rtol=1e-4)
 
 
@@ -202,6 +215,55 @@ def test_roberta_counts_the_positions_of_written_pads():
     assert torch.equal(seen[-1], own)  # positions of the user are kept
 
 
+def test_no_pad_is_not_the_padding_token():
+    """A position without a token adds nothing to the mix; PAD adds the vector of PAD."""
+    model, x = make("Bert"), tokenised()
+    plan = plan_at(model, 0, PARTNER, LAM)
+    seen = []
+    model.bert.encoder.layer[0].register_forward_pre_hook(lambda m, args: seen.append(args[0]))
+    for pad in ("none", "pad"):
+        SequenceMixup.input(pad=pad).forward(model, x, plan)
+    none, padded = seen
+    alone = model.bert.embeddings(input_ids=x["input_ids"])
+    torch.testing.assert_close(none[0, 3:7], LAM[0] * alone[0, 3:7])  # the partner of row 0 has three tokens
+    torch.testing.assert_close(none[1, 3:7], (1 - LAM[1]) * alone[0, 3:7])
+    assert not torch.allclose(none[0, 3:7], padded[0, 3:7])
+    torch.testing.assert_close(none[0, :3], padded[0, :3])
+
+
+def test_an_unused_token_comes_from_the_tokenizer(tmp_path):
+    model, x = make("Bert"), tokenised()
+    with pytest.raises(ValueError, match="pass the token's id as pad"):
+        SequenceMixup.input(pad="unused").forward(model, x, plan_at(model, 0, PARTNER, LAM))
+    words = ["[PAD]", "[unused0]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "word"]
+    (tmp_path / "vocab.txt").write_text("\n".join(words))
+    transformers.BertTokenizer(str(tmp_path / "vocab.txt")).save_pretrained(tmp_path)
+    model.config.name_or_path = str(tmp_path)
+    unused = transformers.AutoTokenizer.from_pretrained(tmp_path).convert_tokens_to_ids("[unused0]")
+    assert unused_id(model) == unused
+    plan = plan_at(model, 0, PARTNER, LAM)
+    got = SequenceMixup.input(pad="unused").forward(model, x, plan)
+    torch.testing.assert_close(got, SequenceMixup.input(pad=unused).forward(model, x, plan))
+
+
+def test_the_maximum_length_is_what_the_model_has_positions_for():
+    assert [max_length(make(kind)) for kind in ("Bert", "Roberta", "DistilBert")] == [40, 38, 40]
+    model, x = make("Bert"), tokenised(types=True)
+    widths = []
+    model.bert.encoder.layer[0].register_forward_pre_hook(lambda m, args: widths.append(args[0].shape[1]))
+    for scope in ("pair", "max", 16):
+        SequenceMixup.input(scope=scope).forward(model, x, plan_at(model, 0, PARTNER, LAM))
+    assert widths == [7, 40, 16]
+    with pytest.raises(ValueError, match="pads texts to 5 tokens, but this batch has rows of 7"):
+        SequenceMixup.input(scope=5).forward(model, x, plan_at(model, 0, PARTNER, LAM))
+    positions = torch.arange(7)[None]
+    both = [
+        SequenceMixup.input(scope="max").forward(model, {**x, **more}, plan_at(model, 0, PARTNER, LAM))
+        for more in ({}, {"position_ids": positions})
+    ]
+    torch.testing.assert_close(*both)
+
+
 @settings(deadline=None, max_examples=60)
 @given(st.data())
 def test_pad_pairs_by_loops(data):
@@ -222,7 +284,7 @@ def test_pad_pairs_by_loops(data):
     for i, j in enumerate(partner):
         goal = lengths[i]
         if j != i:
-            goal = max(lengths[i], lengths[j]) if scope == "pair" else max(lengths)
+            goal = max(lengths[i], lengths[j]) if scope == "pair" else length
         assert new_mask[i].tolist() == [1] * goal + [0] * (length - goal)
         for column in range(length):
             expected = ids[i, column].item()
@@ -696,9 +758,11 @@ def test_a_head_that_sees_the_whole_sequence_is_refused():
         ({"layers": ["cls"]}, "got 'cls' among"),
         ({"layers": 3}, "got 3"),
         ({"alpha": -1}, "alpha must be a number of at least 0 or inf, got -1"),
-        ({"pad": "cls"}, "pad must be a token id or one of 'sep', 'pad', 'none', got 'cls'"),
+        ({"pad": "cls"}, "pad must be a token id or one of 'sep', 'unused', 'pad', 'none', got 'cls'"),
         ({"pad": -1}, "pad must be an integer of at least 0, got -1"),
-        ({"scope": "batch"}, "scope must be one of 'pair', 'max', got 'batch'"),
+        ({"scope": "batch"}, "scope must be 'pair', 'max' or a number of tokens, got 'batch'"),
+        ({"scope": 0}, "scope must be an integer of at least 1, got 0"),
+        ({"scope": "max", "pad": "none"}, "scope must be 'pair' where pad='none' writes no tokens, got 'max'"),
         ({"label_smoothing": 2}, r"label_smoothing must be a number in \[0, 1\]"),
     ],
 )

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from vicinal import _random
-from vicinal._checks import choice, flag, freeze, integer, number
+from vicinal._checks import ArgumentError, choice, flag, freeze, integer, number
 from vicinal._typing import Batch, Model
 from vicinal.mixing import PairPlan
 from vicinal.objectives.base import MixingObjective
@@ -36,7 +36,9 @@ from vicinal.objectives.transformers import (
     embeddings_name,
     encoder_layer_names,
     head_name,
+    max_length,
     padding_id,
+    unused_id,
 )
 
 __all__ = ["SequenceMixup", "SequencePlan", "pad_pairs"]
@@ -52,8 +54,8 @@ def pad_pairs(
 ) -> tuple[Tensor, Tensor]:
     """Return token ids and attention mask with both members of each pair equally long.
 
-    Positions that are padding in a row but not in its partner get `pad`, and are attended to by both. A row
-    that is its own partner keeps its padding.
+    Positions that are padding in a row but not in its partner (`scope="pair"`), or at all (`"max"`), get `pad`, and are
+    attended to. A row that is its own partner keeps its padding.
 
     Parameters
     ----------
@@ -64,7 +66,7 @@ def pad_pairs(
     pad
         `"sep"` repeats the row's last attended token, a number writes that token, `"none"` leaves the ids.
     scope
-        `"pair"` pads to the longer of the two, `"max"` to the longest row of all.
+        `"pair"` pads to the longer of the two, `"max"` all columns.
 
     >>> ids, mask = torch.tensor([[5, 6, 7, 9], [5, 9, 0, 0]]), torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0]])
     >>> pad_pairs(ids, mask, torch.tensor([1, 0]))
@@ -75,7 +77,7 @@ def pad_pairs(
     choice("scope", scope, ("pair", "max"))
     pad = choice("pad", pad, ("sep", "none")) if isinstance(pad, str) else integer("pad", pad, low=0)
     own = attention_mask != 0
-    shared = own | own[partner] if scope == "pair" else own.any(0).expand_as(own)
+    shared = own | own[partner] if scope == "pair" else torch.ones_like(own)
     alone = partner == torch.arange(len(partner), device=partner.device)
     filled = shared & ~own & ~alone[:, None]
     if pad == "sep":
@@ -124,15 +126,17 @@ class SequenceMixup(MixingObjective[SequencePlan]):
         The layers to choose from, one drawn per step: 0 for the embeddings, k for the output of encoder layer k,
         `"head"` for the input of the linear layer that produces the logits (after dropout).
     alpha
-        α ≥ 0 of Beta(α, α); 1 (this library's choice) draws λ uniformly.
+        α ≥ 0 of Beta(α, α): 1, λ uniform, in the paper, but 0.75 on CoLA (Table 6).
     pad
         What a row holds where only its partner has tokens, below the head: `"sep"` repeats the row's last
-        attended token (SEP in BERT, `</s>` in RoBERTa), an integer is a token id (an unused token, say),
-        `"pad"` the model's padding token, `"none"` whatever the batch holds there. Both rows attend to it.
+        attended token (SEP in BERT, `</s>` in RoBERTa; the best of Table 5), `"unused"` is a token that the
+        tokenizer keeps unused, `"pad"` the model's padding token, an integer is a token id; both rows attend to it.
+        With `"none"` such a position has no token: it adds a zero vector to the mix.
     scope
-        Pad to the longer of the two (`"pair"`) or to the longest of the batch (`"max"`).
+        Pad to the longer of the two (`"pair"`), to the length that the model has positions for (`"max"`), or to a given
+        maximum sequence length, such as the tokenizer's.
     per_sample
-        Draw one λ per sample instead of one per batch.
+        Draw one λ per sample instead of one per batch, which is the paper's (Section 2.1).
     label_smoothing
         ε of each label before it is mixed; 0 unless asked for.
 
@@ -151,7 +155,7 @@ class SequenceMixup(MixingObjective[SequencePlan]):
     alpha: float = 1.0
     layers: Sequence[int | str]
     pad: int | str = "sep"
-    scope: str = "pair"
+    scope: int | str = "pair"
     per_sample: bool = False
     label_smoothing: float = 0.0
 
@@ -161,7 +165,7 @@ class SequenceMixup(MixingObjective[SequencePlan]):
             alpha=number("alpha", self.alpha, low=0, infinite=True),
             layers=_check_layers(self.layers),
             pad=_check_pad(self.pad),
-            scope=choice("scope", self.scope, ("pair", "max")),
+            scope=_check_scope(self.scope, self.pad),
             per_sample=flag("per_sample", self.per_sample),
             label_smoothing=number("label_smoothing", self.label_smoothing, low=0, high=1),
         )
@@ -172,7 +176,7 @@ class SequenceMixup(MixingObjective[SequencePlan]):
         *,
         alpha: float = 1.0,
         pad: int | str = "sep",
-        scope: str = "pair",
+        scope: int | str = "pair",
         per_sample: bool = False,
         label_smoothing: float = 0.0,
     ) -> SequenceMixup:
@@ -193,7 +197,7 @@ class SequenceMixup(MixingObjective[SequencePlan]):
         layers: Sequence[int | str],
         alpha: float = 1.0,
         pad: int | str = "sep",
-        scope: str = "pair",
+        scope: int | str = "pair",
         per_sample: bool = False,
         label_smoothing: float = 0.0,
     ) -> SequenceMixup:
@@ -234,8 +238,9 @@ class SequenceMixup(MixingObjective[SequencePlan]):
                 alone = torch.arange(len(partner), device=partner.device)
                 mix, partner = mixed_second_half(mix), torch.cat([alone, partner + len(partner)])
                 x = joined(x, x)
-            if plan.mixed:
-                x = self._padded(model, x, partner)
+            if plan.mixed and isinstance(x, Mapping) and x.get("attention_mask") is not None:
+                x, filled = self._padded(model, x, partner)
+                mix = _without(filled, mix) if self.pad == "none" else mix
         with mixed_at(model, plan.name, _checked(mix, plan, x), inputs=plan.at_head):
             return call(model, x)
 
@@ -243,27 +248,60 @@ class SequenceMixup(MixingObjective[SequencePlan]):
         """Return whether the planned layer is the head."""
         return plan.at_head
 
-    def _padded(self, model: Model, x: Batch, partner: Tensor) -> Batch:
-        """Return the batch with its pairs equally long."""
-        if not isinstance(x, Mapping) or x.get("attention_mask") is None:
-            return x
-        ids, mask = x["input_ids"], x["attention_mask"]
-        if mask.shape != ids.shape:
+    def _padded(self, model: Model, x: Mapping[str, Tensor], partner: Tensor) -> tuple[Batch, Tensor]:
+        """Return the batch with its pairs equally long, and which positions of its rows were filled, `[rows, L]`."""
+        if x["attention_mask"].shape != x["input_ids"].shape:
             raise ValueError(
-                f"attention_mask must have the shape of input_ids, {list(ids.shape)}, got {list(mask.shape)}"
+                f"attention_mask must have the shape of input_ids, {list(x['input_ids'].shape)}, "
+                f"got {list(x['attention_mask'].shape)}"
             )
-        pad = padding_id(model) if self.pad == "pad" else self.pad
+        if self.scope != "pair":
+            x = _widened(x, self._length(model), padding_id(model, default=0))
+        ids, mask = x["input_ids"], x["attention_mask"]
+        pad = self.pad
+        if pad in ("pad", "unused"):
+            pad = padding_id(model) if pad == "pad" else unused_id(model)
         flat_ids, flat_mask = ids.reshape(-1, ids.shape[-1]), mask.reshape(-1, ids.shape[-1])
-        new_ids, new_mask = pad_pairs(flat_ids, flat_mask, partner, pad=pad, scope=self.scope)
+        scope = "pair" if self.scope == "pair" else "max"
+        new_ids, new_mask = pad_pairs(flat_ids, flat_mask, partner, pad=pad, scope=scope)
         padded = {**x, "input_ids": new_ids.view(ids.shape), "attention_mask": new_mask.view(ids.shape)}
-        if pad == "sep" or x.get("position_ids") is not None:
-            return padded
-        nowhere = counted_positions(model)
-        if nowhere is not None:
+        filled = new_mask != flat_mask
+        right_already = pad == "sep" or x.get("position_ids") is not None
+        if not right_already and (nowhere := counted_positions(model)) is not None:
             # The model would give each PAD token it is now to attend to one and the same position.
-            tokens = (new_ids != nowhere) | (new_mask != flat_mask)
+            tokens = (new_ids != nowhere) | filled
             padded["position_ids"] = (tokens.cumsum(1) * tokens + nowhere).view(ids.shape)
-        return padded
+        return padded, filled
+
+    def _length(self, model: Model) -> int:
+        """Return the length to which `scope` pads all texts."""
+        if self.scope != "max":
+            return int(self.scope)
+        if (length := max_length(model)) is None:
+            raise ValueError("the model does not say how many positions it has: pass the maximum length as scope")
+        return length
+
+
+def _widened(x: Mapping[str, Tensor], length: int, padding: int) -> Mapping[str, Tensor]:
+    """Return the tokenised batch with rows of `length` columns; the new ones are padding."""
+    width = x["input_ids"].shape[-1]
+    if width > length:
+        raise ValueError(f"scope pads texts to {length} tokens, but this batch has rows of {width}")
+
+    def wider(name: str, t: Tensor) -> Tensor:
+        if not isinstance(t, Tensor) or t.is_floating_point() or t.ndim < 2 or t.shape[-1] != width:
+            return t
+        new = t.new_full((*t.shape[:-1], length - width), padding if name == "input_ids" else 0)
+        if name == "position_ids":
+            new = t[..., -1:] + torch.arange(1, length - width + 1, device=t.device).expand_as(new)
+        return torch.cat([t, new], dim=-1)
+
+    return {name: wider(name, t) for name, t in x.items()}
+
+
+def _without(filled: Tensor, mix: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    """Return `mix` of states whose filled positions, which have no token, are zero vectors."""
+    return lambda states: mix(states.masked_fill(filled[..., None], 0))
 
 
 def _appended(combine: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
@@ -332,7 +370,16 @@ def _check_layers(layers: Sequence[int | str]) -> tuple[int | str, ...]:
 
 def _check_pad(pad: int | str) -> int | str:
     if isinstance(pad, str):
-        if pad not in ("sep", "pad", "none"):
-            raise ValueError(f"pad must be a token id or one of 'sep', 'pad', 'none', got {pad!r}")
+        if pad not in ("sep", "unused", "pad", "none"):
+            raise ArgumentError("pad", pad, "a token id or one of 'sep', 'unused', 'pad', 'none'")
         return pad
     return integer("pad", pad, low=0)
+
+
+def _check_scope(scope: int | str, pad: int | str) -> int | str:
+    if isinstance(scope, str) and scope not in ("pair", "max"):
+        raise ArgumentError("scope", scope, "'pair', 'max' or a number of tokens")
+    scope = scope if isinstance(scope, str) else integer("scope", scope, low=1)
+    if pad == "none" and scope != "pair":
+        raise ArgumentError("scope", scope, "'pair' where pad='none' writes no tokens")
+    return scope

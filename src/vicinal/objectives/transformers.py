@@ -5,6 +5,7 @@ Names are those of `named_modules()` inside DistributedDataParallel and compiled
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,7 +14,16 @@ from torch import nn
 from vicinal._typing import Model
 from vicinal.objectives.forward import unwrap
 
-__all__ = ["counted_positions", "embeddings_name", "encoder_layer_names", "feeds_head", "head_name", "padding_id"]
+__all__ = [
+    "counted_positions",
+    "embeddings_name",
+    "encoder_layer_names",
+    "feeds_head",
+    "head_name",
+    "max_length",
+    "padding_id",
+    "unused_id",
+]
 
 
 def head_name(model: Model) -> str:
@@ -104,16 +114,42 @@ def embeddings_name(model: Model) -> str:
     return name
 
 
-def padding_id(model: Model) -> int:
+def padding_id(model: Model, *, default: int | None = None) -> int:
     """Return the id of the model's padding token."""
     modules = _modules(model)
     words = _words(model, modules)
     token = None if words is None else getattr(modules[words], "padding_idx", None)
     if token is None:
         token = getattr(getattr(unwrap(model), "config", None), "pad_token_id", None)
+    token = default if token is None else token
     if token is None:
         raise ValueError(f"{_kind(model)} does not say which token is its padding: pass the token's id as pad")
     return int(token)
+
+
+def unused_id(model: Model) -> int:
+    """Return the id of a token that the model's tokenizer keeps unused: `[unused0]` in BERT's vocabulary."""
+    token = _unused_in(str(getattr(getattr(unwrap(model), "config", None), "name_or_path", "") or ""))
+    if token is None:
+        raise ValueError(
+            f"the tokenizer of {_kind(model)} has no unused token, or cannot be loaded from where the model came from: "
+            "pass the token's id as pad"
+        )
+    return token
+
+
+@functools.lru_cache
+def _unused_in(checkpoint: str) -> int | None:
+    """Return the id of the first unused token of a checkpoint's tokenizer, if it has one."""
+    if not checkpoint:
+        return None
+    from transformers import AutoTokenizer
+
+    try:
+        vocabulary = AutoTokenizer.from_pretrained(checkpoint, local_files_only=True).get_vocab()
+    except (OSError, ValueError):
+        return None
+    return next((int(vocabulary[name]) for name in ("[unused0]", "[unused1]") if name in vocabulary), None)
 
 
 def counted_positions(model: Model) -> int | None:
@@ -122,10 +158,25 @@ def counted_positions(model: Model) -> int | None:
     RoBERTa and its kin do: the first token is number `padding_idx + 1`, and every PAD token `padding_idx`.
     BERT numbers all columns from left to right.
     """
+    table = _positions(model)
+    return None if table is None else table.padding_idx
+
+
+def max_length(model: Model) -> int | None:
+    """Return how many tokens the model has positions for, if it says so."""
+    table = _positions(model)
+    if table is None:
+        length = getattr(getattr(unwrap(model), "config", None), "max_position_embeddings", None)
+        return None if length is None else int(length)
+    return table.num_embeddings - (0 if table.padding_idx is None else table.padding_idx + 1)
+
+
+def _positions(model: Model) -> nn.Embedding | None:
+    """Return the table of position vectors within the embeddings, if there is one."""
     inside = embeddings_name(model)
     for name, module in _modules(model).items():
         if _within(name, inside) and "position" in name.rpartition(".")[2] and isinstance(module, nn.Embedding):
-            return module.padding_idx
+            return module
     return None
 
 
