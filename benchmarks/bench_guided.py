@@ -109,7 +109,7 @@ def steps(rounds: int) -> str:
     whole = GuidedMixup(pool="set").bind(aum, dataset=range(n), collate_fn=collate)
     objectives = {
         "`ERM()`": ERM(),
-        '`GuidedMixup(pool="batch")`': GuidedMixup().bind(aum),
+        '`GuidedMixup(pool="batch")`': GuidedMixup(pool="batch").bind(aum),
         '`GuidedMixup(pool="set")`, 100,000 samples': whole,
     }
     index = torch.randperm(n)[:batch]

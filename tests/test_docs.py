@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 import sys
@@ -10,6 +11,8 @@ from pathlib import Path
 
 import pytest
 import torch
+
+import vicinal
 
 ROOT = Path(__file__).parents[1]
 CARDS = sorted((ROOT / "src" / "vicinal" / "cards").glob("*.md"))
@@ -46,3 +49,32 @@ def test_cards_have_every_part(page):
     text = page.read_text()
     for part in ("Idea", "Equation", "Use", "Hyper-parameters", "Cost", "When it hurts", "Differences", "Source"):
         assert re.search(rf"^(\*\*|#+ ){part}", text, re.MULTILINE), part
+
+
+def card_table(page: Path) -> dict[str, str]:
+    """Return the default of each field in a card's table of hyper-parameters, as it is written there."""
+    defaults: dict[str, str] = {}
+    for row in re.findall(r"^\| (`\w+`(?:, `\w+`)*) \| ([^|]*) \|", page.read_text(), re.MULTILINE):
+        names = re.findall(r"`(\w+)`", row[0])
+        if len(names) == 1 or row[1] == "none":
+            defaults |= dict.fromkeys(names, row[1])
+        else:
+            defaults |= dict(zip(names, row[1].split(", "), strict=True))
+    return defaults
+
+
+@pytest.mark.parametrize("name", sorted(vicinal.OBJECTIVES))
+def test_cards_give_the_defaults_of_the_dataclass(name):
+    """A field that must be given is `none`; every other has the default as Python writes it."""
+    expected = {
+        field.name: "none" if field.default is dataclasses.MISSING else repr(field.default)
+        for field in dataclasses.fields(getattr(vicinal, name))
+    }
+    table = card_table(ROOT / "src" / "vicinal" / "cards" / f"{name.lower()}.md")
+    assert {field: text.replace("`", "").replace('"', "'") for field, text in table.items()} == expected
+
+
+@pytest.mark.parametrize("page", CARDS, ids=lambda page: page.stem)
+def test_cards_quote_nobody(page):
+    text = re.sub(r"```.*?```|`[^`]*`", "", page.read_text(), flags=re.DOTALL)
+    assert not re.findall(r"[\"“][^\"“”]{20,}[\"”]", text), "facts stand in our own words"

@@ -388,7 +388,7 @@ class TestTracking:
     def test_two_stages(self, tmp_path):
         aum, _ = self.first_run(tmp_path)
         assert aum.counts.tolist() == [2] * 16
-        objective = vicinal.GuidedMixup().bind(aum)
+        objective = vicinal.GuidedMixup(pool="batch").bind(aum)
         sampler = vicinal.BalancedBatchSampler(objective.high, batch_size=4)
         batches = []
 
@@ -419,8 +419,8 @@ class TestTracking:
         assert torch.equal(resumed.values(), whole.values())
 
         def guided(folder: str, *, resume: bool = False, **kwargs: Any) -> MixupTrainer:
-            objective = vicinal.Warmup(vicinal.GuidedMixup(), epochs=0.5).bind(whole)
-            high = vicinal.GuidedMixup().bind(whole).high
+            objective = vicinal.Warmup(vicinal.GuidedMixup(pool="batch"), epochs=0.5).bind(whole)
+            high = vicinal.GuidedMixup(pool="batch").bind(whole).high
             trainer = MixupTrainer(
                 small_bert(dropout=0.1),
                 arguments(tmp_path / folder, **{**self.OPTIONS, **kwargs}),
@@ -509,7 +509,7 @@ class TestRealFineTuning:
             "SequenceMixup.cls(alpha=0.4)",
             "SequenceMixup.manifold(layers=[0, 3, 6], alpha=0.4)",
             "LogitMix(SequenceMixup.manifold(layers=[2, 4], alpha=1.0), weight=0.1)",
-            "GuidedMixup()",
+            "GuidedMixup(pool='batch')",
         ],
     )
     def test_learns(self, tmp_path, minilm, expression):
@@ -518,7 +518,7 @@ class TestRealFineTuning:
         model = build()
         model.bert.embeddings.requires_grad_(False)  # half of all weights, and not needed here
         objective = vicinal.parse(expression)
-        if expression == "GuidedMixup()":
+        if expression.startswith("GuidedMixup"):
             aum = AUM(len(SENTENCES))
             trained_margins = torch.linspace(-1, 1, len(SENTENCES))[torch.randperm(len(SENTENCES))]
             aum.update(

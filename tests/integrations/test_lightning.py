@@ -258,7 +258,7 @@ class TestTracking:
     def test_two_stages(self, tmp_path):
         aum = AUM(N)
         trainer(tmp_path).fit(Net(vicinal.ERM(), aum=aum), loader(8, indexed=True))
-        objective = vicinal.GuidedMixup().bind(aum)
+        objective = vicinal.GuidedMixup(pool="batch").bind(aum)
         batches = []
 
         class Spy(Net):

@@ -75,9 +75,13 @@ def test_the_generators_losses_are_the_formulas():
         np.mean([bce(z, 1) for z in d(fake)]), rel=1e-5
     )
     saturating = float(generator_loss(d, fake, kind="saturating"))
-    assert float(generator_loss(d, fake)) == saturating
     assert saturating == pytest.approx(-np.mean([bce(z, 0) for z in d(fake)]), rel=1e-5)
+    published = generator_loss(d, fake, real=x, alpha=0.5, generator=seeded())
+    lam = float(_random.beta(0.5, 1, generator=seeded()))
+    by_hand = -np.mean([bce(z, lam) for z in d(lam * x + (1 - lam) * fake)])
+    assert float(published) == pytest.approx(by_hand, rel=1e-5)
     mixed = generator_loss(d, fake, kind="minimax", real=x, alpha=0.5, generator=seeded())
+    assert torch.equal(mixed, published)
     assert float(mixed) == -float(discriminator_loss(d, x, fake, alpha=0.5, generator=seeded()))
     plain = float(generator_loss(d, fake, kind="minimax", real=x, alpha=0))
     assert plain == pytest.approx(saturating / 2 - np.mean([bce(z, 1) for z in d(x)]) / 2, rel=1e-5)
@@ -88,8 +92,8 @@ def test_gradients_flow_and_shapes_of_logits_do_not_matter():
     fake.requires_grad_()
     for loss in (
         discriminator_loss(d, x, fake, generator=seeded()),
-        generator_loss(d, fake),
-        generator_loss(d, fake, kind="minimax", real=x, generator=seeded()),
+        generator_loss(d, fake, kind="saturating"),
+        generator_loss(d, fake, real=x, generator=seeded()),
     ):
         slope, *rest = torch.autograd.grad(loss, [fake, *d.parameters()])
         assert slope.abs().sum() > 0
@@ -99,8 +103,9 @@ def test_gradients_flow_and_shapes_of_logits_do_not_matter():
         def forward(self, t):
             return SimpleNamespace(logits=d(t).view(-1))
 
-    assert torch.equal(generator_loss(Flat(), fake), generator_loss(d, fake))
-    assert generator_loss(d.to(torch.bfloat16), fake.to(torch.bfloat16)).dtype == torch.float32
+    assert torch.equal(generator_loss(Flat(), fake, real=x, alpha=0), generator_loss(d, fake, real=x, alpha=0))
+    coarse = fake.to(torch.bfloat16)
+    assert generator_loss(d.to(torch.bfloat16), coarse, real=x.to(torch.bfloat16)).dtype == torch.float32
 
 
 @pytest.mark.parametrize(
@@ -114,9 +119,15 @@ def test_gradients_flow_and_shapes_of_logits_do_not_matter():
         (lambda d, x, f: discriminator_loss(d, x, f, lam=torch.ones(3)), "lam must be a number or have shape"),
         (lambda d, x, f: discriminator_loss(nn.Linear(2, 2), x, f), "one logit per row"),
         (lambda d, x, f: discriminator_loss(d, x, f, alpha=0, per_sample="yes"), "per_sample"),
-        (lambda d, x, f: generator_loss(d, f, kind="minimax"), "pass real="),
-        (lambda d, x, f: generator_loss(d, f[:0]), "fake must be a floating tensor .* with at least one row"),
-        (lambda d, x, f: generator_loss(d, f.detach().numpy()), "fake must be a floating tensor .*, got ndarray"),
+        (lambda d, x, f: generator_loss(d, f), "pass real, or kind='non-saturating'"),
+        (
+            lambda d, x, f: generator_loss(d, f[:0], real=x[:0]),
+            "real must be a floating .* at least one row",
+        ),
+        (
+            lambda d, x, f: generator_loss(d, f.detach().numpy(), real=x),
+            "fake must be a floating tensor .*, got ndarray",
+        ),
         (lambda d, x, f: generator_loss(d, f.long(), kind="non-saturating"), "fake must be a floating tensor"),
         (lambda d, x, f: generator_loss(d, f, kind="wasserstein"), "kind must be one of"),
         (lambda d, x, f: fit_gan(ring_of_gaussians(), iterations=0), "iterations"),
@@ -239,7 +250,7 @@ def test_with_and_without_mixup_start_from_the_same_weights_and_see_the_same_dat
 def test_a_step_is_the_published_one():
     """One iteration, replayed with other code."""
     target, batch = ring_of_gaussians(), 8
-    fit = fit_gan(target, iterations=1, discriminator_steps=2, alpha=0.4, generator_loss="saturating", **SMALL)
+    fit = fit_gan(target, iterations=1, discriminator_steps=2, alpha=0.4, **SMALL)
     start = fit_gan(target, iterations=1, discriminator_steps=1, lr=1e-30, **SMALL)
     g, d = start.generator, start.discriminator
     data, noise, lambdas = (
@@ -256,9 +267,12 @@ def test_a_step_is_the_published_one():
         adams[1].zero_grad()
         loss.backward()
         adams[1].step()
+    x = target.sample(batch, generator=data)
     fake = g(torch.randn(batch, 2, dtype=torch.float64, generator=noise).float())
+    lam = float(_random.beta(0.4, 1, generator=lambdas))
+    p = d(lam * x + (1 - lam) * fake).sigmoid()
     adams[0].zero_grad()
-    (1 - d(fake).sigmoid()).log().mean().backward()
+    (lam * p.log() + (1 - lam) * (1 - p).log()).mean().backward()
     adams[0].step()
     for mine, theirs in zip(
         [*g.parameters(), *d.parameters()], [*fit.generator.parameters(), *fit.discriminator.parameters()], strict=True

@@ -456,7 +456,7 @@ MIXING = [
 def bound_guided():
     aum = AUM(n_samples=4)
     aum.update(torch.eye(4), torch.tensor([0, 1, 2, 0]), torch.arange(4), epoch=0)
-    return GuidedMixup().bind(aum)
+    return GuidedMixup(pool="batch").bind(aum)
 
 
 @pytest.mark.parametrize("method", [*MIXING, bound_guided()], ids=lambda method: repr(method)[:40])

@@ -529,7 +529,7 @@ CASES = {
     "adadelta, named terms": (LogitMix(Mixup(alpha=1.0)), TRAIN, quick(optimizer="adadelta", select="accuracy")),
     "transforms": (Mixup(alpha=0.4), Noisy(30), quick(patience=1, keep_predictions_at=(1,))),
     "its own augmentation": (ERM(), Told(30), quick(select="last")),
-    "guided by batch": (Warmup(GuidedMixup(), epochs=0.5), TRAIN, quick()),
+    "guided by batch": (Warmup(GuidedMixup(pool="batch"), epochs=0.5), TRAIN, quick()),
     "guided by set": (GUIDED, TRAIN, quick(eval_every_steps=3, patience=9, keep_predictions_at=(1,), select="mcc")),
     "warm-up": (Mixup(alpha=0.4), TRAIN, quick(warmup_epochs=1, warmup_start=0.001)),
     "bf16": (Mixup(alpha=0.4), TRAIN, quick(mixed_precision="bf16")),
@@ -860,7 +860,7 @@ def test_trees_of_state_survive():
 # Two stages
 
 
-@pytest.mark.parametrize("objective", [GuidedMixup(), Warmup(GUIDED, epochs=1)], ids=["batch", "set"])
+@pytest.mark.parametrize("objective", [GuidedMixup(pool="batch"), Warmup(GUIDED, epochs=1)], ids=["batch", "set"])
 def test_guided_mixup_is_two_runs_from_the_same_weights(objective, tmp_path):
     aum = objective.tracker(len(TRAIN))
 
@@ -877,6 +877,7 @@ def test_guided_mixup_is_two_runs_from_the_same_weights(objective, tmp_path):
     result = fit(model, objective, TRAIN, VAL, out=tmp_path, config=quick())
     assert same(model, expected)
     assert result.info["method"] == repr(objective)
+    assert result.info["objective"]["aum_threshold"] == pytest.approx(float(np.median(aum.values())))
     assert json.loads((tmp_path / "first-stage" / "result.json").read_text())["method"] == repr(ERM())
     again = network()
     fit(again, objective, TRAIN, VAL, out=tmp_path, config=quick())

@@ -56,7 +56,7 @@ def train_all(folder: Path, *, accumulation: int, batch_size: int = 8) -> None:
         return fit(network(norm=norm), objective, train, val, out=folder / name, config=config, progress=False)
 
     run("mixup", Mixup(alpha=0.4), clip_norm=1.0, schedule="cosine", checkpoint_minutes=0)
-    run("guided", GuidedMixup())
+    run("guided", GuidedMixup(pool="batch"))
     run("norm", ERM(), norm=True, val=None, steps=7)
     run("norm and val", ERM(), norm=True)
     run("whole", Mixup(alpha=0.4), norm=True, checkpoint_minutes=0, eval_every_steps=4)

@@ -186,10 +186,11 @@ class MixupTrainer(MixupTrainerMixin, Trainer):
     train_batch_sampler
         What chooses the batches of training, for its second.
 
-    The three-line form of Park & Caragea's two stages, the second from the initial weights again::
+    The two stages of Park & Caragea (that the second starts from the initial weights again is our reading)::
 
-        MixupTrainer(model, args, train_dataset=train, objective=ERM(), aum=(aum := AUM(len(train)))).train()
-        guided = GuidedMixup().bind(aum)
+        aum = GuidedMixup().tracker(len(train))
+        MixupTrainer(model, args, train_dataset=train, objective=ERM(), aum=aum).train()
+        guided = GuidedMixup().bind(aum, dataset=train, collate_fn=collator)
         MixupTrainer(fresh_model, args, train_dataset=train, objective=guided).train()
     """
 

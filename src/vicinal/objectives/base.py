@@ -99,6 +99,10 @@ class Objective(ABC):
         if state:
             raise ValueError(f"{self!r} keeps no training state, got {list(state)}")
 
+    def summary(self) -> dict[str, float]:
+        """Return figures of the training state that belong into the result of a run; empty if there are none."""
+        return {}
+
     def all_reduce(self, group: dist.ProcessGroup | None = None) -> None:
         """Merge the training state of all ranks; called on each at the end of an epoch."""
         return

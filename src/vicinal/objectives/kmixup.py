@@ -6,9 +6,8 @@ r"""Mixup of k samples with Dirichlet weights.
 
 References
 ----------
-Zhang et al., "mixup: Beyond Empirical Risk Minimization", ICLR 2018, Section 2: "convex combinations of three
-or more examples with weights sampled from a Dirichlet distribution does not provide further gain, but
-increases the computation cost".
+Zhang et al., "mixup: Beyond Empirical Risk Minimization", ICLR 2018, Section 2: three or more samples did about as
+well as two, at a higher cost.
 
 Deviation: none published; the weights are Dirichlet draws in float64, in random order by symmetry.
 """

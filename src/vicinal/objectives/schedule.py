@@ -8,7 +8,7 @@ References
 Zhang et al., "mixup: Beyond Empirical Risk Minimization", ICLR 2018, Section 3.3 (speech): a warm-up of five
 epochs on the original examples.
 Sun et al., "Mixup-Transformer: Dynamic Data Augmentation for NLP Tasks", COLING 2020: mixup in the last half of
-training.
+training (so Zhang & Vaidya 2021, Section 4).
 """
 
 from __future__ import annotations
@@ -79,6 +79,11 @@ class _Windowed(Objective):
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Restore the training state of the objective."""
         self.objective.load_state_dict(state)
+
+    @final
+    def summary(self) -> dict[str, float]:
+        """Return the figures of the objective's training state."""
+        return self.objective.summary()
 
     @final
     def all_reduce(self, group: dist.ProcessGroup | None = None) -> None:

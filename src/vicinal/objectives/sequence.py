@@ -12,9 +12,10 @@ References
 Zhang & Vaidya, "MixUp Training Leads to Reduced Overfitting and Improved Calibration for the Transformer
 Architecture", 2021 (arXiv:2102.11402).
 
-Not compared with code of the authors. What this library decides: partners form a random matching, since under any
-other permutation a row would need one padding with its partner and another with the row it is the partner of; the
-batch runs through the model once and is mixed on the way, never twice with different dropout; no model is rewritten.
+Not compared with code of the authors. What this library decides (the card lists how the text was read): partners form
+a random matching, since under any other permutation a row would need one padding with its partner and another with the
+row it is the partner of; the batch runs through the model once and is mixed on the way, never twice with different
+dropout; no model is rewritten.
 """
 
 from __future__ import annotations

@@ -367,6 +367,8 @@ class Loop:
             "threads": torch.get_num_threads(),
             "versions": versions(),
         }
+        if summary := self.objective.summary():
+            info["objective"] = summary
         info = self.folder.finish(self.module.state_dict(), predictions, info)
         self.accelerator.wait_for_everyone()
         return info, predictions

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import io
+import statistics
 from pathlib import Path
 
 import pytest
@@ -101,7 +102,7 @@ CASES = {
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 def test_the_whole_loss_and_its_gradients_against_loops(case, k):
     model, x, y, aum = setup(k)
-    bound = GuidedMixup(**case).bind(aum)
+    bound = GuidedMixup(**case, pool="batch").bind(aum)
     index = torch.randperm(N, generator=seeded(5))[:13]
     for seed in range(3):
         terms = bound.terms(model, x[index], y[index], index=index, generator=seeded(seed))
@@ -153,28 +154,28 @@ def test_partners_are_the_true_extremes_and_high_always_meets_low(seed, k, n, po
 def test_low_is_below_the_threshold():
     aum = AUM(5)
     aum.update(torch.stack([torch.arange(5.0), torch.zeros(5)], dim=1), torch.zeros(5).long(), torch.arange(5), epoch=0)
-    assert GuidedMixup().bind(aum).high.tolist() == [False, False, True, True, True]
-    assert GuidedMixup(quantile=0.25).bind(aum).high.tolist() == [False, True, True, True, True]
-    assert GuidedMixup(threshold=3.0).bind(aum).high.tolist() == [False, False, False, True, True]
+    assert GuidedMixup(pool="batch").bind(aum).high.tolist() == [False, False, True, True, True]
+    assert GuidedMixup(quantile=0.25, pool="batch").bind(aum).high.tolist() == [False, True, True, True, True]
+    assert GuidedMixup(threshold=3.0, pool="batch").bind(aum).high.tolist() == [False, False, False, True, True]
     for threshold, what in ((0.0, "below"), (9.0, "at or above")):
         with pytest.raises(
             ValueError, match=rf"no sample has an AUM {what} the threshold {threshold:g} \(from 0 to 4\)"
         ):
-            GuidedMixup(threshold=threshold).bind(aum)
+            GuidedMixup(threshold=threshold, pool="batch").bind(aum)
 
 
 def test_unbound_it_says_how_to_bind():
     model, x, y, _ = setup()
     for call in (GuidedMixup(), GuidedMixup().terms, Warmup(GuidedMixup(), epochs=0)):
-        with pytest.raises(ValueError, match=r"first run.*aum\.update.*bind\(aum\)"):
+        with pytest.raises(ValueError, match=r"first run.*aum\.update.*bind\(aum, …\)"):
             call(model, x, y, index=torch.arange(N), epoch=1.0)
 
 
 def test_binding_needs_every_sample_and_for_the_set_what_it_loads_from():
     with pytest.raises(ValueError, match="never seen"):
-        GuidedMixup().bind(AUM(3))
+        GuidedMixup(pool="batch").bind(AUM(3))
     with pytest.raises(TypeError, match="AUM tracker"):
-        GuidedMixup().bind(torch.zeros(3))
+        GuidedMixup(pool="batch").bind(torch.zeros(3))
     *_, aum = setup()
     with pytest.raises(ValueError, match="dataset=…, collate_fn=…"):
         GuidedMixup(pool="set").bind(aum)
@@ -187,7 +188,8 @@ def test_binding_needs_every_sample_and_for_the_set_what_it_loads_from():
     [
         ({"alpha": -1}, "alpha"),
         ({"weights": (1, 2)}, "three numbers"),
-        ({"weights": (0, 0, 0)}, "not all be 0"),
+        ({"weights": (0, 0, 0)}, "weights must be three numbers that sum to one"),
+        ({"weights": (0.8, 0.1, 0.2)}, "weights must be three numbers that sum to one"),
         ({"weights": (1, -1, 0)}, "weights must be a number of at least 0"),
         ({"quantile": 1.5}, r"quantile must be a number in \[0, 1\]"),
         ({"quantile": 0.5, "threshold": 1.0}, "not both"),
@@ -204,16 +206,16 @@ def test_bad_hyper_parameters_are_named(arguments, message):
 
 
 def test_repr_parses_back():
-    for objective in (GuidedMixup(), GuidedMixup(weights=[1, 0, 1], quantile=0.3, pool="set", split="random")):
+    for objective in (GuidedMixup(), GuidedMixup(weights=[0.5, 0, 0.5], quantile=0.3, pool="set", split="random")):
         assert vicinal.parse(repr(objective)) == objective
         assert hash(vicinal.parse(repr(objective))) == hash(objective)
     *_, aum = setup()
-    assert repr(GuidedMixup().bind(aum)) == f"{GuidedMixup()!r}.bind(<AUM of {N} samples>)"
+    assert repr(GuidedMixup(pool="batch").bind(aum)) == f"{GuidedMixup(pool='batch')!r}.bind(<AUM of {N} samples>)"
 
 
 def test_a_batch_that_lacks_a_category_trains_plainly_and_is_counted():
     model, x, y, aum = setup()
-    bound = GuidedMixup().bind(aum)
+    bound = GuidedMixup(pool="batch").bind(aum)
     high = bound.high.nonzero()[:, 0]
     for i, index in enumerate((high, high[:1])):
         loss = bound(model, x[index], y[index], index=index)
@@ -223,13 +225,13 @@ def test_a_batch_that_lacks_a_category_trains_plainly_and_is_counted():
 
 def test_alpha_zero_is_plain_training():
     model, x, y, aum = setup()
-    loss = GuidedMixup(alpha=0).bind(aum)(model, x, y, index=torch.arange(N))
+    loss = GuidedMixup(alpha=0, pool="batch").bind(aum)(model, x, y, index=torch.arange(N))
     torch.testing.assert_close(loss, F.cross_entropy(model(x), y))
 
 
 def test_mistakes_in_a_call_are_named():
     model, x, y, aum = setup()
-    bound = GuidedMixup().bind(aum)
+    bound = GuidedMixup(pool="batch").bind(aum)
     with pytest.raises(ValueError, match="pass index="):
         bound(model, x, y)
     with pytest.raises(ValueError, match=r"index must be in \[0, 23\] for 24 samples, got 24"):
@@ -248,8 +250,10 @@ def test_mistakes_in_a_call_are_named():
 
 def test_a_random_split_has_the_sizes_of_the_aum_split_and_the_generator_decides():
     *_, aum = setup()
-    real = GuidedMixup(quantile=0.25).bind(aum).high
-    splits = [GuidedMixup(quantile=0.25, split="random").bind(aum, generator=seeded(s)).high for s in (0, 0, 1)]
+    real = GuidedMixup(quantile=0.25, pool="batch").bind(aum).high
+    splits = [
+        GuidedMixup(quantile=0.25, split="random", pool="batch").bind(aum, generator=seeded(s)).high for s in (0, 0, 1)
+    ]
     assert {int(s.sum()) for s in splits} == {int(real.sum())}
     assert torch.equal(splits[0], splits[1])
     assert not torch.equal(splits[0], splits[2])
@@ -289,7 +293,34 @@ def test_two_classes_warn_once_and_pair_by_label(pool):
             assert (bound.high[partners] != bound.high).all()
         met |= set(plan.similar.tolist())
     assert met == set(range(N))
-    GuidedMixup(saliency="hidden").bind(aum)(model, x, y, index=index)  # asked for: nothing to warn of
+    GuidedMixup(saliency="hidden", pool="batch").bind(aum)(model, x, y, index=index)  # asked for: nothing to warn of
+
+
+@pytest.mark.parametrize("pool", ["batch", "set"])
+def test_the_published_rule_of_two_classes_can_be_asked_for(pool):
+    """All cosines are 1, so the first sample of the other category is both argmax and argmin."""
+    model, x, y, aum = setup(k=2, saliency=True)
+    bound = GuidedMixup(pool=pool, saliency="logits").bind(aum, dataset=range(N), collate_fn=lambda i: (x[i], y[i]))
+    index = torch.randperm(N, generator=seeded(1))
+    with pytest.warns(UserWarning, match="all cosines are 1"):
+        bound(model, x[index], y[index], index=index, generator=seeded())
+    plan = bound.plan(model, model(x[index]), y[index], index, generator=seeded())  # no second warning
+    order = list(range(N)) if pool == "set" else index.tolist()
+    for row, i in enumerate(index.tolist()):
+        others = [place for place, j in enumerate(order) if bound.high[j] != bound.high[i]]
+        assert plan.similar[row] == plan.dissimilar[row] == others[0]
+
+
+def test_the_threshold_is_reported():
+    *_, aum = setup(3)
+    values = aum.values()
+    bound = GuidedMixup(pool="batch").bind(aum)
+    assert bound.threshold == pytest.approx(statistics.median(values.tolist()))
+    assert torch.equal(bound.high, values >= bound.threshold)
+    n_high = int(bound.high.sum())
+    expected = {"aum_threshold": bound.threshold, "high": n_high, "low": N - n_high, "plain_batches": 0}
+    assert bound.summary() == expected
+    assert Warmup(GuidedMixup(threshold=bound.threshold, pool="batch"), epochs=1).bind(aum).summary() == expected
 
 
 def test_with_two_classes_the_hidden_gradient_says_no_more_than_the_label():
@@ -301,7 +332,7 @@ def test_with_two_classes_the_hidden_gradient_says_no_more_than_the_label():
 
 def test_two_classes_where_a_label_is_missing_in_the_other_category():
     model, x, _, aum = setup(k=2)
-    bound = GuidedMixup(saliency="hidden").bind(aum)
+    bound = GuidedMixup(saliency="hidden", pool="batch").bind(aum)
     index = torch.cat([bound.high.nonzero()[:3, 0], (~bound.high).nonzero()[:3, 0]])
     plan = bound.plan(model, model(x[index]), torch.zeros(6).long(), index)
     assert (bound.high[index][plan.dissimilar] != bound.high[index]).all()
@@ -398,12 +429,12 @@ def test_state_survives_save_and_resume(pool):
     other = AUM(2)
     other.update(torch.tensor([[1.0, 0.0], [0.0, 1.0]]), torch.zeros(2).long(), torch.arange(2), epoch=0)
     with pytest.raises(ValueError, match="24 samples"):
-        GuidedMixup().bind(other).load_state_dict(bound.state_dict())
+        GuidedMixup(pool="batch").bind(other).load_state_dict(bound.state_dict())
 
 
 def test_schedules_forward_binding_and_state():
     model, x, y, aum = setup()
-    schedule = Warmup(GuidedMixup(), epochs=1).bind(aum)
+    schedule = Warmup(GuidedMixup(pool="batch"), epochs=1).bind(aum)
     index = torch.arange(N)
     plain = schedule(model, x, y, index=index, epoch=0.5)
     torch.testing.assert_close(plain, F.cross_entropy(model(x), y))
@@ -544,7 +575,9 @@ def small_bert(kind, **changes):
     return getattr(transformers, kind)(config).eval()
 
 
-@pytest.mark.parametrize("spec", [GuidedMixup(), GuidedMixup(saliency="hidden")], ids=["logits", "hidden"])
+@pytest.mark.parametrize(
+    "spec", [GuidedMixup(pool="batch"), GuidedMixup(pool="batch", saliency="hidden")], ids=["logits", "hidden"]
+)
 def test_multiple_choice_mixes_the_sentence_vector_of_each_choice(spec):
     model = small_bert("BertForMultipleChoice")
     g = seeded(2)
@@ -581,7 +614,7 @@ def test_sequence_classification_mixes_what_the_classifier_receives(kind):
     x = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
     aum = AUM(12)
     aum.update(model(**x).logits, y, torch.arange(12), epoch=0)
-    bound = GuidedMixup(saliency=kind).bind(aum)
+    bound = GuidedMixup(saliency=kind, pool="batch").bind(aum)
     terms = bound.terms(model, x, y, index=torch.arange(12), generator=seeded())
     sentence = nn.Module()
     sentence.body, sentence.head = (lambda i: model.bert(i).pooler_output), model.classifier
@@ -650,7 +683,7 @@ def test_fine_tuning_a_real_transformer_in_two_stages():
 
     # Stage two, from the initial weights again.
     x, y, _ = collate([(text, label, 0) for label, text in enumerate(UNSEEN)])
-    for spec in (GuidedMixup(), GuidedMixup(pool="set", saliency="hidden")):
+    for spec in (GuidedMixup(pool="batch"), GuidedMixup(pool="set", saliency="hidden")):
         objective = spec.bind(aum, dataset=samples, collate_fn=collate)
         loader = DataLoader(
             samples, collate_fn=collate, batch_sampler=BalancedBatchSampler(objective.high, batch_size=6)

@@ -71,7 +71,7 @@ def margins(logits: Tensor, labels: Tensor) -> Tensor:
 class AUM:
     """The area under the margin of every training sample, from the logits of a training run.
 
-    Feed it the logits that training computes anyway (train mode, as in the papers):
+    Feed it the logits that training computes anyway, in train mode, as Pleiss et al. do:
 
     >>> aum = AUM(n_samples=4)
     >>> for epoch in range(2):

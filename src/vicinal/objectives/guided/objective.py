@@ -1,9 +1,8 @@
 r"""GuidedMixup: easy samples meet hard ones, chosen by how alike their gradients are.
 
 A first run trains plainly and measures each sample's area under the margin (`AUM`), which splits the training
-set into an easy category (high) and a hard or ambiguous one (low). In the second run, from the initial weights
-again, every sample is mixed with two samples of the *other* category: the one with the most similar saliency
-and the one with the most dissimilar.
+set into an easy category (high) and a hard or ambiguous one (low). In the second run every sample is mixed with two
+samples of the *other* category: the one with the most similar saliency and the one with the most dissimilar.
 
 .. math::
     \mathcal{L} = w_0 H(z, y) + w_1 H(\tilde z_{+}, \tilde y_{+}) + w_2 H(\tilde z_{-}, \tilde y_{-}), \qquad
@@ -22,7 +21,8 @@ Park & Caragea, "On the Calibration of Pre-trained Language Models using Mixup G
 and Saliency", ACL 2022.
 Pleiss et al., "Identifying Mislabeled Data using the Area Under the Margin Ranking", NeurIPS 2020.
 
-Deviations: this follows the paper where its published code differs; src/vicinal/cards/guidedmixup.md lists where.
+Deviations: this follows the paper where its published code differs; src/vicinal/cards/guidedmixup.md lists where, and
+how the text was read where it leaves something open (that the second run starts from the initial weights again, say).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from torch import Tensor
 
 from vicinal import _random, losses
 from vicinal._arrays import at_least_float32
-from vicinal._checks import choice, flag, freeze, number
+from vicinal._checks import ArgumentError, choice, flag, freeze, number
 from vicinal._typing import Batch, Model, Step
 from vicinal.mixing import mix
 from vicinal.objectives.base import Objective
@@ -60,19 +60,21 @@ class GuidedMixup(Objective):
     Parameters
     ----------
     alpha
-        α ≥ 0 of Beta(α, α); the paper's is 0.4.
+        α ≥ 0 of Beta(α, α); 0.4 in the paper (Section 4.3).
     weights
-        Of the clean loss, of the similar and of the dissimilar mix: the paper's 0.8, 0.1, 0.1. A term with
-        weight 0 is left out: `(0.9, 0.0, 0.1)` and `(0.9, 0.1, 0.0)` are the ablations −similar and −dissimilar.
+        Of the clean loss, of the similar and of the dissimilar mix, which sum to one: 0.8, 0.1, 0.1 in the paper
+        (Section 4.3). A term with weight 0 is left out: `(0.9, 0.0, 0.1)` and `(0.9, 0.1, 0.0)` are the ablations
+        −similar and −dissimilar (the paper does not give their weights).
     quantile, threshold
         Where the categories part: at a quantile of the AUM, or at a value. Low is below, high is at or above.
-        With neither it is the median, as in the paper.
+        With neither it is the median, as in the paper (Algorithm 1).
     pool
-        Where partners are looked for: `"batch"` (use it with a `BalancedBatchSampler`), or `"set"`, the whole
-        opposite category of the training set, from a table of saliencies that each batch refreshes for its own
-        samples.
+        Where partners are looked for: `"set"`, the whole opposite category of the training set (Eqs. 4 and 5), from a
+        table of saliencies that each batch refreshes for its own samples; or `"batch"`, which is faster and not the
+        published search (use it with a `BalancedBatchSampler`).
     saliency
-        `"logits"`, or `"hidden"`: the signed gradient with respect to the sentence vector, Wᵀ(p − onehot(y)).
+        What the cosines compare: `"logits"`, the published |p − onehot(y)|; `"hidden"`, the signed gradient with
+        respect to the sentence vector, Wᵀ(p − onehot(y)); `"auto"`, logits but hidden for two classes.
     split
         `"aum"`, or `"random"` categories of the same sizes (the ablation −AUM).
     partner
@@ -80,20 +82,22 @@ class GuidedMixup(Objective):
     per_sample
         Draw one λ per sample instead of one per batch.
     label_smoothing
-        σ of the labels before they are mixed, σ/(K − 1) on each other class; the clean loss stays hard.
+        σ of the labels before they are mixed, σ/(K − 1) on each other class (Section 3.4); the clean loss stays hard.
 
     Notes
     -----
-    With two classes both entries of |p − onehot(y)| are equal and every cosine is 1. Then `"hidden"` is used, with
-    a warning: there all gradients are multiples of one vector, w₁ − w₀, with a sign that the label decides, so
-    the most similar are the samples of the same label and the most dissimilar those of the other, and one of
-    them is drawn at random.
+    With two classes both entries of |p − onehot(y)| are equal and every cosine is 1. `"logits"` then does what the
+    published rule says, with a warning: all ties go to the first sample of the other category. `"auto"` uses
+    `"hidden"`, with a warning too: there all gradients are multiples of one vector, w₁ − w₀, with a sign that the label
+    decides, so the most similar are the samples of the same label and the most dissimilar those of the other, and one
+    of them is drawn at random.
 
-    >>> from vicinal import AUM, GuidedMixup
+    >>> from vicinal import GuidedMixup
     >>> model, x, y, index = torch.nn.Linear(4, 3), torch.randn(8, 4), torch.arange(8) % 3, torch.arange(8)
-    >>> aum = AUM(n_samples=8)
+    >>> aum = GuidedMixup().tracker(8)
     >>> aum.update(model(x), y, index, epoch=0)  # in every step of a first, plain run
-    >>> objective = GuidedMixup().bind(aum)
+    >>> data = torch.utils.data.TensorDataset(x, y)
+    >>> objective = GuidedMixup().bind(aum, dataset=data, collate_fn=torch.utils.data.default_collate)
     >>> list(objective.terms(model, x, y, index=index))
     ['clean', 'similar', 'dissimilar']
     """
@@ -102,8 +106,8 @@ class GuidedMixup(Objective):
     weights: tuple[float, float, float] = (0.8, 0.1, 0.1)
     quantile: float | None = None
     threshold: float | None = None
-    pool: str = "batch"
-    saliency: str = "logits"
+    pool: str = "set"
+    saliency: str = "auto"
     split: str = "aum"
     partner: str = "saliency"
     per_sample: bool = False
@@ -113,8 +117,8 @@ class GuidedMixup(Objective):
         if isinstance(self.weights, str) or not isinstance(self.weights, Sequence) or len(self.weights) != 3:
             raise ValueError(f"weights must be three numbers (clean, similar, dissimilar), got {self.weights!r}")
         weights = tuple(number("weights", w, low=0) for w in self.weights)
-        if not any(weights):
-            raise ValueError(f"weights must not all be 0, got {self.weights!r}")
+        if abs(sum(weights) - 1) > 1e-6:
+            raise ArgumentError("weights", self.weights, "three numbers that sum to one")
         if self.quantile is not None and self.threshold is not None:
             raise ValueError(
                 f"give quantile or threshold, not both, got quantile={self.quantile!r} and threshold={self.threshold!r}"
@@ -126,7 +130,7 @@ class GuidedMixup(Objective):
             quantile=None if self.quantile is None else number("quantile", self.quantile, low=0, high=1),
             threshold=None if self.threshold is None else number("threshold", self.threshold),
             pool=choice("pool", self.pool, ("batch", "set")),
-            saliency=choice("saliency", self.saliency, ("logits", "hidden")),
+            saliency=choice("saliency", self.saliency, ("auto", "logits", "hidden")),
             split=choice("split", self.split, ("aum", "random")),
             partner=choice("partner", self.partner, ("saliency", "random")),
             per_sample=flag("per_sample", self.per_sample),
@@ -158,7 +162,7 @@ class GuidedMixup(Objective):
             raise TypeError(f"aum must be an AUM tracker, got {aum!r}")
         if self.pool == "set" and (dataset is None or collate_fn is None):
             raise ValueError("pool='set' loads the partners it finds: bind(aum, dataset=…, collate_fn=…)")
-        high = self._split(aum.values(), generator)
+        threshold, high = self._split(aum.values(), generator)
         table = None
         if self.pool == "set" and self.partner == "saliency":
             if aum.table is None:
@@ -167,7 +171,7 @@ class GuidedMixup(Objective):
                 )
             table = aum.table.copy()
             table.stamp.zero_()
-        return BoundGuidedMixup(self, high, table, dataset, collate_fn)
+        return BoundGuidedMixup(self, threshold, high, table, dataset, collate_fn)
 
     def tracker(self, n_samples: int) -> AUM:
         """Return the tracker that a first, plain run has to feed; with `pool="set"` it keeps the saliencies too."""
@@ -176,12 +180,13 @@ class GuidedMixup(Objective):
     def compute_terms(self, model: Model, x: Batch, y: Tensor, step: Step) -> NoReturn:
         """Refuse: there is no loss without the AUM of a first run."""
         raise ValueError(
-            "GuidedMixup needs the AUM of a first run: train plainly while `aum = AUM(n_samples)` records each "
-            "batch by `aum.update(logits, y, index, epoch=epoch)`, then train with `GuidedMixup(…).bind(aum)`"
+            "GuidedMixup needs the AUM of a first run: train plainly while `aum = objective.tracker(n_samples)` "
+            "records each batch by `aum.update(logits, y, index, epoch=epoch)`, then train with "
+            "`objective.bind(aum, …)`"
         )
 
-    def _split(self, aum: Tensor, generator: torch.Generator | None) -> Tensor:
-        """Return which samples are high, bool `[N]`."""
+    def _split(self, aum: Tensor, generator: torch.Generator | None) -> tuple[float, Tensor]:
+        """Return the threshold, and which samples are high, bool `[N]`."""
         threshold = self.threshold
         if threshold is None:
             threshold = float(np.quantile(aum.numpy(), 0.5 if self.quantile is None else self.quantile))
@@ -192,7 +197,9 @@ class GuidedMixup(Objective):
                 f"no sample has an AUM {what} the threshold {threshold:g} (from {aum.min():g} to {aum.max():g}), so "
                 "there is no other category to mix with: choose another threshold or quantile"
             )
-        return high if self.split == "aum" else high[_random.permutation(len(high), generator=generator)]
+        if self.split == "random":
+            high = high[_random.permutation(len(high), generator=generator)]
+        return threshold, high
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,12 +221,15 @@ class BoundGuidedMixup(Objective):
     def __init__(
         self,
         objective: GuidedMixup,
+        threshold: float,
         high: Tensor,
         table: SaliencyTable | None,
         dataset: Any,
         collate_fn: Callable[[list[Any]], Any] | None,
     ) -> None:
         self.objective = objective
+        self.threshold = threshold
+        """The AUM at which the categories part."""
         self.high = high
         """Which samples of the training set are of the high category, bool `[N]`: for `BalancedBatchSampler`."""
         self.plain_batches = 0
@@ -296,6 +306,16 @@ class BoundGuidedMixup(Objective):
         if self._table is not None:
             self._table.all_reduce(group)
 
+    def summary(self) -> dict[str, float]:
+        """Return the threshold of the AUM, the sizes of the categories, and how many batches were plain."""
+        n_high = int(self.high.sum())
+        return {
+            "aum_threshold": self.threshold,
+            "high": n_high,
+            "low": len(self.high) - n_high,
+            "plain_batches": self.plain_batches,
+        }
+
     def state_dict(self) -> dict[str, Tensor]:
         """Return the training state as tensors: the categories, the counters and the saliency table."""
         counters = {"plain_batches": torch.tensor(self.plain_batches), "steps": torch.tensor(self._steps)}
@@ -316,18 +336,14 @@ class BoundGuidedMixup(Objective):
 
     def _compared(self, model: Model, toward: Tensor) -> Tensor:
         """Return the vectors whose cosines are compared, from the gradients' directions at the logits."""
-        n_classes = toward.shape[1]
-        if n_classes == 2:
-            if self.objective.saliency == "logits" and not self._warned:
-                self._warned = True
-                warnings.warn(
-                    "with two classes every logit saliency |p - onehot(y)| points the same way, so GuidedMixup uses "
-                    "saliency='hidden': similar partners have the same label, dissimilar ones the other",
-                    stacklevel=4,
-                )
-            return toward
-        if self.objective.saliency == "logits":
+        n_classes, kind = toward.shape[1], self._kind(toward.shape[1])
+        if n_classes == 2 and self.objective.saliency != "hidden" and not self._warned:
+            self._warned = True
+            warnings.warn(_TWO_CLASSES[self.objective.saliency], stacklevel=5)
+        if kind == "logits":
             return toward.abs()
+        if n_classes == 2:
+            return toward
         parent, key = locate(model, head_name(model))
         weight = parent.get_submodule(key).weight
         if not isinstance(weight, Tensor) or len(weight) not in (1, n_classes):
@@ -340,6 +356,12 @@ class BoundGuidedMixup(Objective):
         root: Tensor = vectors * values.clamp_min(0).sqrt()
         return (toward.double() @ root).to(toward.dtype)
 
+    def _kind(self, n_classes: int) -> str:
+        """Return which saliency is compared: "logits" or "hidden"."""
+        if self.objective.saliency != "auto":
+            return self.objective.saliency
+        return "hidden" if n_classes == 2 else "logits"
+
     def _search(
         self, compared: Tensor, labels: Tensor, own: Tensor, other: Tensor, generator: torch.Generator | None
     ) -> tuple[Tensor, Tensor]:
@@ -347,13 +369,14 @@ class BoundGuidedMixup(Objective):
         if self.objective.partner == "random":
             similar, dissimilar = _random.integers(len(other), 2 * len(own), generator=generator).chunk(2)
             return similar, dissimilar
-        if compared.shape[1] == 2:
+        kind = self._kind(compared.shape[1])
+        if compared.shape[1] == 2 and kind == "hidden":
             same = labels[own]
             return (
                 _any_with(same, labels[other], generator=generator),
                 _any_with(1 - same, labels[other], generator=generator),
             )
-        if compared.shape[1] == 3 and self.objective.saliency == "logits" and len(own) >= _MANY:
+        if compared.shape[1] == 3 and kind == "logits" and len(own) >= _MANY:
             return arc_extremes(compared[own], compared[other], labels[other])
         return cosine_extremes(compared[own], compared[other])
 
@@ -370,6 +393,13 @@ class BoundGuidedMixup(Objective):
         return found, labels, dict(zip(partners, rows.to(y.device), strict=True))
 
 
+_TWO_CLASSES = {
+    "auto": "with two classes every logit saliency |p - onehot(y)| points the same way, so GuidedMixup uses "
+    "saliency='hidden': similar partners have the same label, dissimilar ones the other",
+    "logits": "with two classes every logit saliency |p - onehot(y)| points the same way and all cosines are 1: the "
+    "first sample of the other category is the most similar and the most dissimilar at once; saliency='hidden' tells "
+    "them apart",
+}
 _MANY = 32  # from so many queries on, sorting the candidates is cheaper than a product with them
 
 

@@ -3,7 +3,8 @@ r"""The losses of a GAN whose discriminator learns from mixtures of real and gen
 .. math::
     \max_g \min_d \; \mathbb{E}_{x, z, \lambda}\; \ell\bigl(d(\lambda x + (1-\lambda) g(z)), \lambda\bigr)
 
-with ℓ the binary cross-entropy; the plain GAN is :math:`\ell(d(x), 1) + \ell(d(g(z)), 0)`.
+with ℓ the binary cross-entropy; the plain GAN is :math:`\ell(d(x), 1) + \ell(d(g(z)), 0)`. The generator's part of the
+published objective is the discriminator's loss turned round, and is the default here.
 
 References
 ----------
@@ -19,14 +20,15 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 from vicinal import _random
 from vicinal._arrays import at_least_float32
-from vicinal._checks import choice, flag, number
+from vicinal._checks import Argument, Sentence, choice, flag, number
 from vicinal._typing import Model
 from vicinal.mixing import mix
 from vicinal.objectives.forward import call
 
 __all__ = ["GENERATOR_LOSSES", "discriminator_loss", "generator_loss"]
 
-GENERATOR_LOSSES = ("saturating", "non-saturating", "minimax")
+#: The first is the published one.
+GENERATOR_LOSSES = ("minimax", "saturating", "non-saturating")
 
 
 def discriminator_loss(
@@ -87,7 +89,7 @@ def generator_loss(
     discriminator: Model,
     fake: Tensor,
     *,
-    kind: str = "saturating",
+    kind: str = "minimax",
     real: Tensor | None = None,
     alpha: float = 0.2,
     per_sample: bool = False,
@@ -102,23 +104,30 @@ def generator_loss(
     fake
         g(z), attached to the generator.
     kind
-        `"saturating"`: :math:`-\ell(d(g(z)), 0)`, what the published objective leaves the generator at λ = 0.
-        `"non-saturating"`: :math:`\ell(d(g(z)), 1)`. `"minimax"`, the objective to the letter:
-        :math:`-\ell(d(\lambda x + (1-\lambda) g(z)), \lambda)`, the discriminator's own loss turned round, for which
-        `real`, `alpha` and `per_sample` are needed; at α = 0 it is half the saturating loss plus what does not depend
-        on g. On the paper's toy its samples ran away from the data (both of two seeds, α = 0.2).
+        `"minimax"`, the published objective: :math:`-\ell(d(\lambda x + (1-\lambda) g(z)), \lambda)`, the
+        discriminator's loss turned round, which needs `real`; at α = 0 it is half the saturating loss plus what does
+        not depend on g. On the paper's toy its samples ran away from the data (both of two seeds, α = 0.2).
+        `"saturating"`: :math:`-\ell(d(g(z)), 0)`, what is left of it at λ = 0. `"non-saturating"`:
+        :math:`\ell(d(g(z)), 1)`.
     real, alpha, per_sample
         As in `discriminator_loss`, for `"minimax"` alone.
     generator
         Where randomness comes from; torch's global generator if not given.
 
     >>> d = torch.nn.Linear(2, 1)
-    >>> generator_loss(d, torch.zeros(4, 2)).shape
+    >>> generator_loss(d, torch.zeros(4, 2), real=torch.ones(4, 2)).shape
     torch.Size([])
     """
     if choice("kind", kind, GENERATOR_LOSSES) == "minimax":
         if real is None:
-            raise ValueError("kind='minimax' mixes real and generated samples: pass real=")
+            raise ValueError(
+                Sentence(
+                    "kind='minimax', the published loss, mixes real and generated samples: pass ",
+                    Argument("real"),
+                    ", or ",
+                    Argument("kind", "non-saturating"),
+                )
+            )
         return -discriminator_loss(discriminator, real, fake, alpha=alpha, per_sample=per_sample, generator=generator)
     _check_batch("fake", fake)
     if kind == "saturating":

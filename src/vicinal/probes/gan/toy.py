@@ -58,7 +58,7 @@ def fit_gan(
     target: GaussianMixture,
     *,
     alpha: float = 0.2,
-    generator_loss: str = "saturating",
+    generator_loss: str = "minimax",
     iterations: int = 20_000,
     discriminator_steps: int = 5,
     batch_size: int = 128,
@@ -73,9 +73,9 @@ def fit_gan(
 ) -> GanFit:
     """Train a GAN on a mixture of Gaussians, with mixup in its discriminator or (`alpha=0`) without.
 
-    Defaults are the paper's: fully connected networks with three hidden layers of 512 ReLU units and two-dimensional
-    noise, "trained for 20,000 mini-batches of size 128 using the Adam optimizer with default parameters, where the
-    discriminator is trained for five iterations before every generator iteration". An iteration here is one step of the
+    Defaults are those of Section 3.7: fully connected networks with three hidden layers of 512 ReLU units,
+    two-dimensional Gaussian noise, Adam with its default parameters, batches of 128, five steps of the discriminator
+    before each of the generator. The paper's 20,000 mini-batches are read as 20,000 iterations, of one step of the
     generator and those of the discriminator before it. The same seed starts from the same weights and sees the same
     data for every `alpha`. Global generators are left as they were.
 
@@ -86,7 +86,7 @@ def fit_gan(
     alpha
         α of λ ~ Beta(α, α); 0 is the plain GAN.
     generator_loss
-        `"saturating"` (as published), `"non-saturating"` or `"minimax"`; see `vicinal.probes.gan.generator_loss`.
+        `"minimax"` (as published), `"saturating"` or `"non-saturating"`; see `vicinal.probes.gan.generator_loss`.
     iterations, discriminator_steps, batch_size, lr
         Of the training; Adam's other parameters are torch's defaults.
     hidden
