@@ -111,21 +111,54 @@ def test_grey_stays_grey_and_sizes_are_made_one(tmp_path):
 
 
 def test_large_images_get_224_px(tmp_path):
-    make.image_folder(tmp_path, n=4, size=90)
+    make.image_folder(tmp_path, n=4, size=130)
     task = data.load(tmp_path)
     assert task.spec["input_shape"] == (3, 224, 224)
     assert task.train[0][0].shape == (3, 224, 224)
     x = task.test[0][0]
     image = Image.open(task.test.raw(0)).resize((256, 256), Image.Resampling.BILINEAR).crop((16, 16, 240, 240))
-    mean, std = (torch.tensor(v)[:, None, None] for v in (task.preprocessing.mean, task.preprocessing.std))
-    torch.testing.assert_close(x, (torch.from_numpy(np.array(image)).permute(2, 0, 1) / 255 - mean) / std)
+    torch.testing.assert_close(x, normalised(task, image))
     assert torch.equal(through_json(task.preprocessing)(task.test.raw(0)), x)
     first = task.train[0][0]
     assert torch.equal(first, task.train[0][0])
     task.train.set_epoch(1, 0)
     assert not torch.equal(first, task.train[0][0])
-    small = data.load(tmp_path, image_size=32)
-    assert small.train[0][0].shape == (3, 32, 32)
+
+
+def normalised(task, image):
+    mean, std = (torch.tensor(v)[:, None, None] for v in (task.preprocessing.mean, task.preprocessing.std))
+    return (torch.from_numpy(np.array(image)).permute(2, 0, 1) / 255 - mean) / std
+
+
+@pytest.mark.parametrize("size", [32, 96, 160])
+def test_a_given_size_is_the_size_without_a_zoom(tmp_path, size):
+    make.image_folder(tmp_path, n=4, size=130)
+    task = data.load(tmp_path, image_size=size)
+    image = Image.open(task.test.raw(0)).resize((size, size), Image.Resampling.BILINEAR)
+    torch.testing.assert_close(task.test[0][0], normalised(task, image))
+    assert task.train[0][0].shape == (3, size, size)
+
+
+def test_images_of_96_px_keep_their_size_and_are_cropped_with_padding(tmp_path, monkeypatch):
+    make.image_folder(tmp_path, n=4, size=96)
+    task = data.load(tmp_path)
+    assert task.spec["input_shape"] == (3, 96, 96)
+    plain = data.load(tmp_path, augment="none")
+    torch.testing.assert_close(plain.test[0][0], normalised(task, Image.open(task.test.raw(0))))
+    black = normalised(task, np.zeros((1, 1, 3), np.uint8))
+    shifts = set()
+    for i in range(len(task.train)):
+        x, whole = task.train[i][0], plain.train[i][0]
+        padded = black.expand(3, 120, 120).clone()
+        padded[:, 12:108, 12:108] = whole
+        windows = padded.unfold(1, 96, 1).unfold(2, 96, 1).flatten(1, 2)  # [3, 25 · 25, 96, 96]
+        distances = torch.stack([(windows - y[:, None]).abs().amax((0, 2, 3)) for y in (x, x.flip(-1))])
+        assert distances.min() < 1e-4
+        shifts.add(int(distances.argmin()))
+    assert len(shifts) > 1
+    monkeypatch.setattr("vicinal.data.sources._MEMORY", 1000)  # too many to keep: read when they are asked for
+    read = data.load(tmp_path)
+    assert all(torch.equal(read.test[i][0], task.test[i][0]) for i in range(len(read.test)))
 
 
 def test_augmentation_follows_seed_epoch_and_index_alone(tmp_path):

@@ -95,7 +95,7 @@ def test_minilm_starts_from_its_weights_and_is_rebuilt_without_them():
         (
             "resnet18",
             {"kind": "image", "input_shape": (3,)},
-            r"input_shape of kind 'image' must be \(C, H, W\), got \(3,\)",
+            r"input_shape must be \(C, H, W\) for image data, got \(3,\)",
         ),
         (
             "mlp",

@@ -59,9 +59,10 @@ _DATA = [
     _Option("encoding", str, "How a text file is written, such as latin-1."),
     _Option("header", bool, "Whether the first line of a table names the columns."),
     _Option("max_length", int, "The most tokens of a text.  [default: 256]"),
-    _Option("image_size", int, "Side of the images in pixels; their own up to 64, else 224."),
-    _Option("augment", str, "How training images are varied.", "standard|crop|none"),
+    _Option("image_size", int, "Side of the images in pixels; their own up to 128, else 224."),
+    _Option("augment", str, "How training images and sounds are varied.", "standard|crop|specaugment|none"),
     _Option("seconds", float, "Length of a sound.  [default: 1.0]"),
+    _Option("front_end", str, "What a sound becomes, and is mixed as.", "spectrogram|mel|waveform"),
     _Option("data_root", str, "Where named data sets are; else the folder in VICINAL_DATA.", "FOLDER"),
 ]
 _MODEL = [

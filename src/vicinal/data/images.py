@@ -1,7 +1,8 @@
 """Images of any mode and size: read as a viewer shows them, brought to one size, normalised by channel.
 
-Up to 64 px they are kept in memory at one size, and augmented by a padded random crop and a flip. Above, they are read
-when a sample is asked for: a random resized crop of 224 px and a flip to train, a centre crop to evaluate.
+Up to 128 px they have their own size, are kept in memory where they fit, and are augmented by a padded random crop and
+a flip. Above, they are read when a sample is asked for: a random resized crop of 224 px and a flip to train, the centre
+of the image resized to 256 to evaluate. A size that is given is the size that images are resized to.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ __all__ = [
 #: `"standard"`: crop and flip; `"crop"`: for what is not the same mirrored, such as characters; `"none"`.
 AUGMENTATIONS = ("standard", "crop", "none")
 
-#: The longest side of images that are kept in memory and cropped with padding.
-_SMALL = 64
+#: The longest side of images that have their own size and are cropped with padding.
+_SMALL = 128
 #: The side of larger images, and of what they are first resized to for the centre crop.
 _LARGE, _LARGE_RESIZED = 224, 256
 
@@ -76,7 +77,7 @@ class ImagePreprocessing(Preprocessing):
 
     @property
     def is_large(self) -> bool:
-        """Whether images are read one by one and cropped at random sizes."""
+        """Whether images are read one by one, and cropped at random sizes to train."""
         return max(self.height, self.width) > _SMALL
 
     def __call__(self, item: Any, *, augment: str = "none", generator: torch.Generator | None = None) -> Batch:
@@ -175,7 +176,7 @@ def geometry(pixels: Sequence[Pixels], image_size: int | None) -> tuple[ImagePre
         height, width = next(iter(sizes)) if len(sizes) == 1 else (side, side)
     else:
         height = width = integer("image_size", image_size, low=8) if image_size is not None else _LARGE
-    cover = 1.0 if height <= _SMALL else _LARGE_RESIZED / _LARGE
+    cover = _LARGE_RESIZED / _LARGE if image_size is None and max(height, width) > _SMALL else 1.0
     shape = f"{colour} images of {height} × {width} px"
     notes = [shape if list(sizes) == [(height, width)] else f"{shape}, from {len(sizes)} different sizes"]
     if all(p.values is None for p in pixels):
@@ -226,8 +227,8 @@ def resized_crop_box(height: int, width: int, generator: torch.Generator | None)
 
 
 def _padding(side: int) -> int:
-    """Return 4 px, the usual padding at 32 px, and an eighth of the side of tiny images."""
-    return 4 if side >= 24 else max(1, side // 8)
+    """Return 4 px, as is usual from 28 to 64 px, and an eighth of the side of tiny images and of those above."""
+    return 4 if 24 <= side <= 64 else max(1, side // 8)
 
 
 def _bilinear() -> Any:

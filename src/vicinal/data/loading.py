@@ -11,7 +11,7 @@ from typing import Any
 from torch import Tensor
 
 from vicinal._checks import Argument, Sentence, choice, nearest_names
-from vicinal.data import images, sources, tables
+from vicinal.data import audio, images, sources, tables
 from vicinal.data.audio import read_sound
 from vicinal.data.files import Folder, give_up, listed, read_all
 from vicinal.data.images import ImagePreprocessing
@@ -66,6 +66,7 @@ def load(
     augment: str | None = None,
     image_size: int | None = None,
     seconds: float = 1.0,
+    front_end: str = "spectrogram",
     data_root: str | Path | None = None,
 ) -> Task:
     """Load data to train a classifier on.
@@ -106,11 +107,15 @@ def load(
     max_length
         The most tokens of a text.
     augment
-        `"standard"` (crop and flip), `"crop"` or `"none"`; what suits the data if not given.
+        Of images `"standard"` (crop and flip), `"crop"` or `"none"`; of sounds `"standard"` (a random piece of longer
+        ones), `"specaugment"` (blanked bands of frequencies and of time, besides) or `"none"`. What suits the data if
+        not given.
     image_size
-        The side of images in pixels; their own up to 64, else 224.
+        The side that images are resized to, in pixels; their own up to 128, else 224.
     seconds
         The length of a sound.
+    front_end
+        What a sound becomes: a log-`"spectrogram"`, one of `"mel"` bands, or a `"waveform"`. It is what is mixed.
     data_root
         Where data sets are looked for; else the folder that the environment variable VICINAL_DATA names.
 
@@ -125,8 +130,6 @@ def load(
         choice("kind", kind, KINDS)
     choice("rare", rare, ("error", "train"))
     choice("subset", subset, ("stratified", "random"))
-    if augment is not None:
-        choice("augment", augment, images.AUGMENTATIONS)
     opened = sources.open_source(source, kind, encoding, header, data_root, target)
     if isinstance(opened, NamedTable):
         target, text, opened = target or opened.target, text or opened.text or None, opened.table
@@ -144,7 +147,9 @@ def load(
         elif opened.kind == "image":
             samples = sources.from_images(opened, max_bad, image_size, seed)
         else:
-            samples = sources.from_sounds(opened, max_bad, seconds)
+            samples = sources.from_sounds(opened, max_bad, seconds, front_end)
+    if augment is not None:
+        choice("augment", augment, audio.AUGMENTATIONS if samples.kind == "audio" else images.AUGMENTATIONS)
     classes, labels, notes = _encoded(samples, rare)
     parts, more = _split(samples, labels, val=val, test=test, seed=seed, splits=splits)
     notes += more

@@ -31,8 +31,8 @@ __all__ = ["Rows", "Samples", "at_shape", "class_names", "from_arrays", "from_im
 _USUAL_TARGETS = (("target", "label", "class"), ("y",))
 #: Cells of the target that hold nothing; "None" and "?" are names that classes have.
 _NO_CLASS = tables.MISSING - {"None", "?"}
-#: Waveforms are kept in memory while they fit in this many bytes.
-_MEMORY = 512 * 2**20
+#: Waveforms and small images are kept in memory while they fit in this many bytes.
+_MEMORY = 2 * 2**30
 #: Normalisation of large images is measured on this many of the training images.
 _MEASURED = 1000
 
@@ -193,7 +193,8 @@ def from_images(folder: Folder, max_bad: float | int, image_size: int | None, se
     paths = [folder.paths[i] for i in good]
 
     def fit(train: list[int]) -> tuple[Preprocessing, Sequence[Any] | Tensor, list[str]]:
-        if shape.is_large:
+        n_bytes = len(paths) * shape.channels * shape.height * shape.width
+        if shape.is_large or n_bytes > _MEMORY:
             order = permutation(len(train), generator=torch.Generator().manual_seed(seed_from("measure", seed)))
             measured = [shape.pixels(paths[train[i]]) for i in order[:_MEASURED].tolist()]
             mean, std = images.channel_statistics(measured)
@@ -216,10 +217,11 @@ def from_images(folder: Folder, max_bad: float | int, image_size: int | None, se
     )
 
 
-def from_sounds(folder: Folder, max_bad: float | int, seconds: float) -> Samples:
+def from_sounds(folder: Folder, max_bad: float | int, seconds: float, front_end: str) -> Samples:
     """Return the sounds of a folder: read already while they fit in memory, else as paths."""
     names = _folder_classes(folder)
-    preprocessing = AudioPreprocessing(length=round(16_000 * number("seconds", seconds, above=0)))
+    length = round(16_000 * number("seconds", seconds, above=0))
+    preprocessing = AudioPreprocessing(length=length, front_end=front_end)
     in_memory = 4 * preprocessing.length * len(folder.paths) <= _MEMORY
 
     def take(path: Path) -> tuple[int, Any]:
@@ -242,7 +244,7 @@ def from_sounds(folder: Folder, max_bad: float | int, seconds: float) -> Samples
         names=[names[i] for i in good],
         fit=fit,
         fingerprint=files.folder_fingerprint(folder.root, folder.paths),
-        notes=[f"kind: audio, {seconds:g} s of mono at 16 kHz", *folder.notes, *notes],
+        notes=[f"kind: audio, {seconds:g} s of mono at 16 kHz, as {front_end}", *folder.notes, *notes],
         parts=None if folder.parts is None else [folder.parts[i] for i in good],
         augment="standard",
     )

@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import nn
 
-from vicinal._checks import choice, freeze, integer, nearest_names
+from vicinal._checks import ArgumentError, choice, freeze, integer, nearest_names
 from vicinal.models.mlp import MLP
 from vicinal.models.networks import NETWORKS, SMALL
 from vicinal.models.sentence_cnn import SentenceCNN
@@ -39,7 +39,7 @@ class ModelSpec:
     n_classes
         How many classes there are.
     input_shape
-        One input: (D,) features, (C, H, W) pixels, (T,) samples of sound; () for text.
+        One input: (D,) features, (C, H, W) pixels or a spectrogram, (T,) samples of a waveform; () for text.
     options
         The network's own options, every one of them.
 
@@ -58,10 +58,10 @@ class ModelSpec:
 
     def __post_init__(self) -> None:
         shape = tuple(integer("input_shape", side, low=1) for side in self.input_shape)
-        expected = {"tabular": 1, "text": 0, "image": 3, "audio": 1}[choice("kind", self.kind, KINDS)]
-        if len(shape) != expected:
-            meaning = {0: "()", 1: "(D,) or, for sounds, (T,)", 3: "(C, H, W)"}[expected]
-            raise ValueError(f"input_shape of kind {self.kind!r} must be {meaning}, got {shape}")
+        sides = {"tabular": (1,), "text": (0,), "image": (3,), "audio": (3, 1)}[choice("kind", self.kind, KINDS)]
+        if len(shape) not in sides:
+            meaning = {0: "()", 1: "(D,)", 3: "(C, H, W)"}[sides[0]] + (" or (T,)" if self.kind == "audio" else "")
+            raise ArgumentError("input_shape", shape, f"{meaning} for {self.kind} data")
         freeze(
             self,
             n_classes=integer("n_classes", self.n_classes, low=2),
@@ -83,7 +83,7 @@ class ModelSpec:
                 return SentenceCNN(options.pop("vocab_size"), self.n_classes, **options)
             return transformer(self.n_classes, **options, pretrained=pretrained)
         network = NETWORKS[self.name]
-        if self.kind == "image":
+        if len(self.input_shape) == 3:
             return network(self.input_shape, self.n_classes, **options)
         shape = Spectrogram().shape(self.input_shape[0])
         return OnSpectrogram(network(shape, self.n_classes, **options))

@@ -1,15 +1,13 @@
-r"""The spectrogram as a network's first layer, so that sounds can be mixed before it or after it.
+r"""The spectrogram as a network's first layer, for models that take waveforms, and mix them.
 
 .. math::
     S_{f,t} = \log\Bigl(1 + \bigl|\sum_n w_n\, x_{tH+n}\, e^{-2\pi i f n / N}\bigr|\Bigr), \qquad
     \tilde S = (S - \bar S) / \operatorname{std}(S)
 
-With windows of 20 ms every 10 ms at 16 kHz (N = 320, H = 160), one second becomes 160 × 101: "we extract normalized
-spectrograms from the original waveforms at a sampling rate of 16 kHz. Next, we zero-pad the spectrograms to equalize
-their sizes at 160 × 101" (Zhang et al. 2018, Section 3.3). Silence has spectrogram 0, so a waveform that is
-padded with zeros has a zero-padded spectrogram.
-
-`ManifoldMixup(layers=["spectrogram"])` mixes the spectrograms, `Mixup` the waveforms.
+With windows of 20 ms every 10 ms at 16 kHz (N = 320, H = 160), one second becomes 160 × 101, the size in Zhang et al.
+(2018, Section 3.3), who call mixing waveforms reasonable too. Data are read as spectrograms unless
+`front_end="waveform"` asks for this; here a waveform is padded before it is normalised, since a layer sees no lengths.
+`ManifoldMixup(layers=["spectrogram"])` mixes the spectrograms of such a model.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ def _picture(split: Split, i: int) -> str | None:
         mean, std = (torch.tensor(v)[:, None, None] for v in (split.preprocessing.mean, split.preprocessing.std))
         pixels = x * std + mean
     elif split.preprocessing.kind == "audio":
-        levels = Spectrogram()(x[None])[0].flip(1)
+        levels = (Spectrogram()(x[None])[0] if x.ndim == 1 else x).flip(1)  # a waveform, or a spectrogram already
         pixels = (levels - levels.min()) / (levels.max() - levels.min()).clamp_min(1e-6)
     else:
         return None
