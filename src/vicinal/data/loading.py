@@ -10,11 +10,13 @@ from typing import Any
 
 from torch import Tensor
 
-from vicinal._checks import Argument, Sentence, choice, nearest_names
+from vicinal._checks import Argument, Sentence, nearest_names
+from vicinal._checks import choice as one_of
 from vicinal.data import audio, images, sources, tables
 from vicinal.data.audio import read_sound
 from vicinal.data.files import Folder, give_up, listed, read_all
 from vicinal.data.images import ImagePreprocessing
+from vicinal.data.multiple_choice import from_choices, refuse_lists
 from vicinal.data.named import Arrays
 from vicinal.data.preprocessing import Preprocessing
 from vicinal.data.published import NamedTable
@@ -49,6 +51,7 @@ def load(
     *,
     target: str | None = None,
     text: str | Sequence[str] | None = None,
+    choice: str | Sequence[str] | None = None,
     kind: str | None = None,
     seed: int = 0,
     val: float | int = 0.15,
@@ -82,6 +85,9 @@ def load(
         The column of a table that holds the class.
     text
         The column that holds the text, or two of them for pairs; else a table's only long free strings.
+    choice
+        The columns of answers to choose from, or one column of lists of them; `text` is then what comes before each,
+        and `target` holds the number of the right one, from 0.
     kind
         `"tabular"`, `"text"`, `"image"` or `"audio"`, where what is inferred is not what is meant.
     seed
@@ -127,16 +133,20 @@ def load(
     torch.Size([1, 8, 8])
     """
     if kind is not None:
-        choice("kind", kind, KINDS)
-    choice("rare", rare, ("error", "train"))
-    choice("subset", subset, ("stratified", "random"))
+        one_of("kind", kind, KINDS)
+    one_of("rare", rare, ("error", "train"))
+    one_of("subset", subset, ("stratified", "random"))
     opened = sources.open_source(source, kind, encoding, header, data_root, target)
     if isinstance(opened, NamedTable):
-        target, text, opened = target or opened.target, text or opened.text or None, opened.table
-    if isinstance(opened, Table):
+        target, text, choice = target or opened.target, text or opened.text or None, choice or opened.choices or None
+        opened = opened.table
+    if isinstance(opened, Table) and choice:
+        samples = from_choices(opened, target, text, choice, max_bad, tokenizer, max_length)
+    elif isinstance(opened, Table):
+        refuse_lists(opened, text, kind)
         samples = sources.from_table(opened, target, text, kind, max_bad, tokenizer, max_length)
     else:
-        for argument, value in (("target", target), ("text", text)):
+        for argument, value in (("target", target), ("text", text), ("choice", choice)):
             if value is not None:
                 what = f" names a column, but {str(source)!r} is no table: leave it out"
                 raise ValueError(Sentence(Argument(argument, value), what))
@@ -149,7 +159,7 @@ def load(
         else:
             samples = sources.from_sounds(opened, max_bad, seconds, front_end)
     if augment is not None:
-        choice("augment", augment, audio.AUGMENTATIONS if samples.kind == "audio" else images.AUGMENTATIONS)
+        one_of("augment", augment, audio.AUGMENTATIONS if samples.kind == "audio" else images.AUGMENTATIONS)
     classes, labels, notes = _encoded(samples, rare)
     parts, more = _split(samples, labels, val=val, test=test, seed=seed, splits=splits)
     notes += more
@@ -237,7 +247,7 @@ def read(
         new = _read_folder(opened, preprocessing, max_bad)
     items, origins, notes = new.items, new.origins, new.notes
     chosen: Sequence[int] = range(len(items))
-    if part is not None and new.parts is not None and choice("part", part, PARTS) in new.parts:
+    if part is not None and new.parts is not None and one_of("part", part, PARTS) in new.parts:
         chosen = [i for i, name in enumerate(new.parts) if name == part]
         notes.append(f"it is split already: its {part} part, {len(chosen)} of {len(items)} samples")
     if classes is None:

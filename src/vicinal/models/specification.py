@@ -135,6 +135,7 @@ def specify(
     input_shape: Sequence[int] = (),
     vocab_size: int | None = None,
     tokenizer: str | None = None,
+    choices: int = 0,
     **options: Any,
 ) -> ModelSpec:
     """Return the record of a network: the one named, or the usual one for this kind of data.
@@ -147,7 +148,7 @@ def specify(
     ----------
     name
         One of `names(kind)`; for text also a folder or a hub name of a Hugging Face checkpoint (`hf:NAME`).
-    kind, n_classes, input_shape, vocab_size, tokenizer
+    kind, n_classes, input_shape, vocab_size, tokenizer, choices
         What the data are: `Task.spec` holds just these.
     options
         The network's own options, such as `width=16` or `dropout=0.3`.
@@ -157,7 +158,7 @@ def specify(
     """
     choice("kind", kind, KINDS)
     if kind == "text":
-        return _specify_text(name, n_classes, vocab_size, tokenizer, options)
+        return _specify_text(name, n_classes, vocab_size, tokenizer, choices, options)
     if name is None:
         name = _default(kind, input_shape)
     if name not in names(kind):
@@ -177,6 +178,7 @@ def build(
     input_shape: Sequence[int] = (),
     vocab_size: int | None = None,
     tokenizer: str | None = None,
+    choices: int = 0,
     **options: Any,
 ) -> nn.Module:
     """Return a network for data of this kind: `specify(…).build()`, whose arguments these are.
@@ -192,6 +194,7 @@ def build(
         input_shape=input_shape,
         vocab_size=vocab_size,
         tokenizer=tokenizer,
+        choices=choices,
         **options,
     ).build()
 
@@ -203,7 +206,12 @@ def _default(kind: str, input_shape: Sequence[int]) -> str:
 
 
 def _specify_text(
-    name: str | None, n_classes: int, vocab_size: int | None, tokenizer: str | None, options: dict[str, Any]
+    name: str | None,
+    n_classes: int,
+    vocab_size: int | None,
+    tokenizer: str | None,
+    choices: int,
+    options: dict[str, Any],
 ) -> ModelSpec:
     if name is None:
         name = "sentencecnn" if tokenizer == "words" or (tokenizer is None and vocab_size) else tokenizer or "minilm"
@@ -215,6 +223,8 @@ def _specify_text(
             f"load the data with tokenizer={wanted!r}"
         )
     if name == "sentencecnn":
+        if choices:
+            raise ValueError("sentencecnn reads one text: answers to choose from need a transformer, such as minilm")
         if vocab_size is None:
             raise ValueError("sentencecnn needs vocab_size, the number of words: data.load(…, tokenizer='words').spec")
         complete = {"vocab_size": vocab_size, **_complete(name, _defaults(SentenceCNN.__init__), options)}
@@ -223,6 +233,8 @@ def _specify_text(
             raise ValueError(f"there is no network {name!r} for text data{nearest_names(name, names('text'))}")
         config = checkpoint_config(name, n_classes)
         complete = {"checkpoint": name, "config": config, **_complete(name, {"dropout": None}, options)}
+        if choices:
+            complete["multiple_choice"] = True
     return ModelSpec(name=name, kind="text", n_classes=n_classes, options=complete)
 
 

@@ -19,16 +19,21 @@ __all__ = ["checkpoint_config", "transformer"]
 #: What the dropout of hidden states is called in the configurations of BERT, RoBERTa, DistilBERT and their kin.
 _DROPOUT_NAMES = ("hidden_dropout_prob", "dropout", "seq_classif_dropout")
 
+#: What would make transformers fetch and run code that is not its own.
+_REMOTE = ("auto_map", "custom_pipelines", "use_kernels")
+
 
 def checkpoint_config(checkpoint: str, n_classes: int) -> dict[str, Any]:
     """Return the configuration of a checkpoint for `n_classes` classes, as JSON can hold it."""
     transformers = require("transformers", "text")
     with _explained(checkpoint):
-        config = transformers.AutoConfig.from_pretrained(_path(checkpoint), num_labels=n_classes)
+        config = transformers.AutoConfig.from_pretrained(
+            _path(checkpoint), num_labels=n_classes, trust_remote_code=False
+        )
     record: dict[str, Any] = json.loads(config.to_json_string(use_diff=False))
     record["model_type"] = config.model_type
-    record.pop("_name_or_path", None)  # a place on this machine, and no part of the network
-    return record
+    # A place on this machine is no part of the network, nor is code from elsewhere.
+    return {name: value for name, value in record.items() if name not in ("_name_or_path", *_REMOTE)}
 
 
 def transformer(
@@ -37,9 +42,12 @@ def transformer(
     checkpoint: str,
     config: Mapping[str, Any],
     dropout: float | None = None,
+    multiple_choice: bool = False,
     pretrained: bool = True,
 ) -> nn.Module:
     """Return a sequence classifier: the checkpoint's weights and a new head, or all new without `pretrained`.
+
+    Code that a checkpoint or a saved configuration names is never run, nor asked about.
 
     Parameters
     ----------
@@ -51,6 +59,8 @@ def transformer(
         What `checkpoint_config` returned.
     dropout
         The dropout rate of hidden states; None leaves the checkpoint's.
+    multiple_choice
+        Whether inputs are `[B, C, L]`, and the logits `[B, C]` those of the C answers.
     pretrained
         Whether to load the checkpoint's weights.
     """
@@ -60,14 +70,16 @@ def transformer(
         rate = number("dropout", dropout, low=0, high=1)
         settings.update({name: rate for name in _DROPOUT_NAMES if name in settings})
     model_type = settings.pop("model_type")
+    settings = {name: value for name, value in settings.items() if name not in _REMOTE}
     full = transformers.AutoConfig.for_model(model_type, **settings)
-    factory = transformers.AutoModelForSequenceClassification
+    task = "MultipleChoice" if multiple_choice else "SequenceClassification"
+    factory = getattr(transformers, f"AutoModelFor{task}")
     model: nn.Module
     if pretrained:
         with _explained(checkpoint), _quietly(transformers):
-            model = factory.from_pretrained(_path(checkpoint), config=full)
+            model = factory.from_pretrained(_path(checkpoint), config=full, trust_remote_code=False)
     else:
-        model = factory.from_config(full)
+        model = factory.from_config(full, trust_remote_code=False)
     return model
 
 

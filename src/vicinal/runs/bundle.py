@@ -38,7 +38,7 @@ from vicinal._files import (
     write_tensors,
 )
 from vicinal._typing import Batch
-from vicinal.data import Preprocessing, Split
+from vicinal.data import Preprocessing, Split, TextPreprocessing
 from vicinal.models import ModelSpec
 from vicinal.objectives.forward import call
 from vicinal.probes.base import device_of
@@ -151,15 +151,10 @@ class Bundle:
         """
         if isinstance(source, Split):
             return source
-        columns = getattr(self.preprocessing, "columns", None)
-        if (
-            self.preprocessing.kind == "text"
-            and columns
-            and isinstance(source, Sequence)
-            and not isinstance(source, str)
-        ):
+        reader = self.preprocessing
+        if isinstance(reader, TextPreprocessing) and isinstance(source, Sequence) and not isinstance(source, str):
             rows = [(text,) if isinstance(text, str) else tuple(text) for text in source]
-            source = require("pandas", "train").DataFrame(rows, columns=list(columns))
+            source = require("pandas", "train").DataFrame(rows, columns=[*reader.columns, *reader.choice])
         return data.read(source, self.preprocessing, classes=self.classes if labelled else None, **options)
 
     def iter_logits(
@@ -297,9 +292,9 @@ class Bundle:
 
     def _made_up(self, n: int) -> Batch:
         """Return inputs that look like the network's, `n` rows of them; texts get longer with their number."""
-        if self.preprocessing.kind == "text":
-            columns: Sequence[str] = getattr(self.preprocessing, "columns", ())
-            texts = [tuple(" ".join(["sense and nonsense"] * (n + k)) for _ in columns) for k in range(n)]
+        if isinstance(self.preprocessing, TextPreprocessing):
+            n_texts = self.preprocessing.n_texts
+            texts = [tuple(" ".join(["sense and nonsense"] * (n + k)) for _ in range(n_texts)) for k in range(n)]
             x, _ = self.preprocessing.collate([(self.preprocessing(text), 0) for text in texts])
             return x
         generator = torch.Generator().manual_seed(n)

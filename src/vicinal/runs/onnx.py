@@ -53,7 +53,8 @@ def export(module: nn.Module, temperature: float, x: Batch, path: Path, metadata
     rows, length = torch.export.Dim("rows"), torch.export.Dim("length")
     names = list(x) if isinstance(x, Mapping) else []
     inputs = tuple(x.values()) if isinstance(x, Mapping) else (x,)
-    free = {0: rows, 1: length} if names else {0: rows}
+    # The length of texts is the last dimension: of [rows, length], or of [rows, answers, length] in multiple choice.
+    free = {0: rows, inputs[0].ndim - 1: length} if names else {0: rows}
     with _quiet():
         program: Any = torch.onnx.export(
             _Calibrated(module, temperature, names),
