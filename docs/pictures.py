@@ -22,6 +22,7 @@ HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "examples")]
 
 import digits  # noqa: E402  # found by the path above
+from pictures_comparison import draw_comparison  # noqa: E402
 from pictures_puzzlemix import draw_puzzlemix  # noqa: E402
 from pictures_robustness import draw_robustness  # noqa: E402
 
@@ -55,5 +56,6 @@ def draw(folder: Path) -> None:
 
 if __name__ == "__main__":
     draw(HERE / "img")
+    draw_comparison(HERE / "img")
     draw_robustness(HERE / "img")
     draw_puzzlemix(HERE.parent / "src" / "vicinal" / "cards" / "img")

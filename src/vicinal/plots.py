@@ -315,9 +315,8 @@ def accuracy_confidence_scatter(
         places = table.bin_confidence[filled], table.bin_accuracy[filled]
         ax.scatter(*places, s=area, color=colour, alpha=0.6, lw=0, label=f"{name}: {ece}" if name else ece)
     ax.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
-    legend = ax.legend(loc="upper left", fontsize="small", edgecolor="none", framealpha=0.85)
-    for handle in legend.legend_handles:
-        handle.set_sizes([30.0])  # type: ignore[union-attr]
+    for handle in _legend_above(ax, ncols=1).legend_handles:
+        handle.set_sizes([30.0])
     return ax
 
 
@@ -879,9 +878,9 @@ def _note(ax: Axes, text: str, *, corner: str) -> None:
     ax.text(x, y, text, transform=ax.transAxes, ha=horizontal, va=edge, fontsize="small", color=_INK, bbox=_PAPER)
 
 
-def _legend_above(ax: Axes, *, ncols: int = 2, **options: Any) -> None:
+def _legend_above(ax: Axes, *, ncols: int = 2, **options: Any) -> Any:
     place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1), "borderaxespad": 0.2}
-    ax.legend(**place, ncols=ncols, fontsize="small", frameon=False, **options)
+    return ax.legend(**place, ncols=ncols, fontsize="small", frameon=False, **options)
 
 
 def _finish(ax: Axes, name: str, percent: bool) -> None:
@@ -890,7 +889,7 @@ def _finish(ax: Axes, name: str, percent: bool) -> None:
     if percent:
         ax.yaxis.set_major_formatter(_percent())
     _tidy(ax)
-    _legend_above(ax, ncols=3)
+    _legend_above(ax)
 
 
 def _percent() -> Any:

@@ -111,8 +111,11 @@ class TestTraining:
                 p -= 0.1 * p.grad
         assert_same_weights(parts, reference, rtol=1e-5, atol=1e-7)
 
-    def test_the_objective_makes_the_loss(self, tmp_path):
-        """One step of mixup, with the draws of torch's global generator."""
+    @pytest.mark.parametrize(
+        "objective", [vicinal.Mixup(alpha=1.0), vicinal.ManifoldMixup(alpha=1.0, layers=["net.0"])], ids=repr
+    )
+    def test_the_objective_makes_the_loss(self, tmp_path, objective):
+        """One step of mixup, with the draws of torch's global generator; layers are named from the module."""
         state = []
 
         class Spy(Net):
@@ -120,8 +123,7 @@ class TestTraining:
                 state.append(torch.get_rng_state())
                 return super().training_step(batch, batch_idx)
 
-        module, objective = Spy(vicinal.Mixup(alpha=1.0)), vicinal.Mixup(alpha=1.0)
-        run = trainer(tmp_path)
+        module, run = Spy(objective), trainer(tmp_path)
         run.fit(module, loader(N))
         reference = Net(None)
         x, y, _ = data()
@@ -142,9 +144,6 @@ class TestTraining:
         assert [epoch for _, epoch in recorder.calls] == pytest.approx([0, 1 / 3, 2 / 3, 1, 4 / 3, 5 / 3])
         assert recorder.seen.tolist() == [2.0] * N
         assert recorder.calls[1][0].tolist() == list(range(8, 16))
-
-    def test_layers_are_named_from_the_module(self, tmp_path):
-        trainer(tmp_path, fast_dev_run=True).fit(Net(vicinal.ManifoldMixup(layers=["net.0"])), loader(8))
 
     def test_bfloat16(self, tmp_path):
         module = Net(vicinal.Mixup(alpha=0.4))
