@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import subprocess
 import sys
@@ -26,7 +27,7 @@ print(json.dumps([name for name in {slow!r} if name in sys.modules]))
 """
 
 
-@pytest.mark.parametrize("words", [["--help"], ["train", "-h"], ["--version"], ["methods"], ["methods", "Mixup"]])
+@pytest.mark.parametrize("words", [[], ["--help"], ["train", "-h"], ["--version"], ["methods"], ["methods", "Mixup"]])
 def test_help_imports_nothing_slow(words: list[str]) -> None:
     call = [sys.executable, "-c", _LOADED.format(slow=SLOW), *words]
     done = subprocess.run(call, capture_output=True, text=True, check=True, encoding="utf-8")
@@ -37,7 +38,6 @@ def test_help_imports_nothing_slow(words: list[str]) -> None:
 
 def test_every_command_is_in_the_help() -> None:
     said = vicinal("--help").out
-    assert len(app.registered_commands) == 9
     for command in app.registered_commands:
         assert command.callback is not None
         name = command.callback.__name__
@@ -45,8 +45,31 @@ def test_every_command_is_in_the_help() -> None:
         assert "Usage: vicinal " + name in vicinal(name, "--help").out
 
 
-def test_no_words_show_the_help() -> None:
-    assert "Usage: vicinal" in vicinal(code=2).out
+def test_no_words_greet_with_three_commands_that_exist() -> None:
+    said = vicinal().out
+    tried = [line.split()[1] for line in said.splitlines() if line.startswith("  vicinal ")]
+    assert tried == ["train", "train", "evaluate"]
+    names = {command.callback.__name__ for command in app.registered_commands if command.callback is not None}
+    assert {*tried, "methods", "doctor"} <= names
+    assert "vicinal doctor" in said
+
+
+def test_the_doctor_names_versions_devices_and_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = vicinal("doctor").out
+    for word in ("vicinal", "torch", "CPU", "cores", "vicinal[train]", "vicinal[export]"):
+        assert word in said
+    version = importlib.metadata.version
+
+    def without_onnx(package: str) -> str:
+        if package.startswith("onnx"):
+            raise importlib.metadata.PackageNotFoundError(package)
+        return version(package)
+
+    monkeypatch.setattr(importlib.metadata, "version", without_onnx)
+    assert "pip install 'vicinal[export]'" in vicinal("doctor").out
+    (result,) = vicinal("doctor", "--json").events("result")
+    assert sorted(result["missing"]["export"]) == ["onnx", "onnxruntime", "onnxscript"]
+    assert result["torch"] == version("torch")
 
 
 def test_every_method_has_a_card() -> None:

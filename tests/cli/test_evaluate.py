@@ -96,7 +96,9 @@ def test_what_a_file_may_lack(files: tuple[Path, Path], table: Path, trained: Pa
     for option in (["--label", "x"], ["--normalise"], ["--missing", "drop"]):
         assert f"{option[0]} is for a predictions file" in refused("evaluate", trained, *option)
     assert "there is no file" in refused("evaluate", files[0].with_name("nothing.csv"))
-    assert "is no run of vicinal: it has no evaluation.json. Pass the folder" in refused("evaluate", files[0].parent)
+    empty = files[0].parent / "empty"
+    empty.mkdir()
+    assert "is no run of vicinal: it has no evaluation.json. Pass the folder" in refused("evaluate", empty)
 
 
 def test_a_run(trained: Path, tmp_path: Path) -> None:
@@ -168,7 +170,7 @@ def test_calibrate_mistakes(files: tuple[Path, Path], table: Path, tmp_path: Pat
     assert "there is no file" in refused("calibrate", tmp_path / "nothing.csv", files[1], *out)
     assert "--save must be a file to write" in refused("calibrate", *files, *out, "--save", tmp_path)
     assert not (tmp_path / "x.csv").exists()
-    assert "--out must not be the validation file" in refused("calibrate", *files, "--out", files[0])
+    assert "is an input of this command, which would be lost" in refused("calibrate", *files, "--out", files[0])
     vicinal("calibrate", *files, *out, "--save", tmp_path / "new" / "calibrator.json")
     assert (tmp_path / "new" / "calibrator.json").exists()
 
@@ -214,13 +216,13 @@ def test_compare(table: Path, tmp_path: Path) -> None:
 
 def test_words_for_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """On a narrow terminal an interval stands below its figure, never broken in two."""
-    from vicinal.cli.speaking import Speaker
+    from vicinal.cli.console import Console
 
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("TERM", "dumb")
     row = ["validation, calibrated", "1,000", "66.7 % (35.4–87.9)", *["0.183 (0.000–0.330)"] * 3]
-    Speaker(as_json=False).table("", ["", "n", "accuracy", "ECE (15 bins)", "OE", "NLL"], [row])
+    Console(as_json=False).table("", ["", "n", "accuracy", "ECE (15 bins)", "OE", "NLL"], [row])
     shown = capsys.readouterr().out
     assert shown.count("(0.000–0.330)") == 3
     assert max(map(len, shown.splitlines())) <= 80

@@ -133,7 +133,7 @@ def test_a_run_of_another_version(trained: Path, table: Path, tmp_path: Path) ->
     assert "is not JSON" in refused("predict", run, table, "--out", tmp_path / "answers.csv")
     (run / "model.json").write_text(json.dumps(record))
     (run / "model.safetensors").write_bytes((trained / "model.safetensors").read_bytes()[:100])
-    assert "is not whole" in refused("predict", run, table, "--out", tmp_path / "answers.csv")
+    assert "is not the file that was written" in refused("predict", run, table, "--out", tmp_path / "answers.csv")
 
 
 def test_a_class_called_abstain(tmp_path: Path) -> None:

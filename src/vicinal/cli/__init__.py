@@ -2,23 +2,51 @@
 
 from __future__ import annotations
 
+import codecs
+import io
+import os
 import signal
 import sys
 
 __all__ = ["main"]
 
+#: What a terminal without these characters is shown instead; of others their numbers.
+_PLAIN = {"…": "...", "–": "-", "—": "-", "−": "-", "×": "x", "≥": ">=", "≤": "<=", "±": "+-", "α": "alpha", "ε": "eps"}
+
 
 def main() -> None:
     """Run the command line."""
+    _repair_streams()
     # As Ctrl-C does, it unwinds the stack: what was half written goes. Training ends its step first, and saves it.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     try:
         from vicinal.cli.app import app
+
+        app(prog_name="vicinal")
     except ImportError as error:
         if error.name is None or error.name.startswith("vicinal"):
             raise
         sys.exit(f"the command needs {error.name}, which is not installed: pip install 'vicinal[train]'")
-    try:
-        app(prog_name="vicinal")
-    except KeyboardInterrupt:  # before a command could say more
+    except KeyboardInterrupt:  # while importing, before a command could say more
         sys.exit(130)
+    except RecursionError:
+        sys.exit("Error: what was given is nested too deeply")
+
+
+def _repair_streams() -> None:
+    """Let nothing that is printed raise: streams that are closed, and characters that a terminal does not have."""
+    codecs.register_error("vicinal.plain", _plain)
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:  # closed by the shell, as in `vicinal … >&-`
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="vicinal.plain")
+
+
+def _plain(error: UnicodeError) -> tuple[str, int]:
+    """Return what stands for characters that cannot be printed (file names may hold bytes that are no text)."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    characters = error.object[error.start : error.end]
+    return "".join(_PLAIN.get(c) or c.encode("ascii", "backslashreplace").decode() for c in characters), error.end

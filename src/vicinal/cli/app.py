@@ -10,6 +10,7 @@ from vicinal import __version__
 from vicinal.cli.audit import audit
 from vicinal.cli.calibrate import calibrate
 from vicinal.cli.compare import compare
+from vicinal.cli.doctor import doctor
 from vicinal.cli.evaluate import evaluate
 from vicinal.cli.export import export
 from vicinal.cli.methods import methods
@@ -22,7 +23,7 @@ __all__ = ["app"]
 app = typer.Typer(
     name="vicinal",
     help="Train classifiers whose probabilities can be trusted, and prove it.",
-    no_args_is_help=True,
+    invoke_without_command=True,
     add_completion=False,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
@@ -36,14 +37,27 @@ def _version(asked: bool) -> None:
         raise typer.Exit
 
 
+_GREETING = """\
+Vicinal trains classifiers whose probabilities can be trusted, and proves it. Three commands to try:
+
+  vicinal train digits --report report.html    train and calibrate; then open report.html
+  vicinal train FILE.csv --target COLUMN       the same on your own table, texts, images or sounds
+  vicinal evaluate predictions.csv             how far to trust probabilities that you have
+
+vicinal --help lists every command, vicinal methods the methods, and vicinal doctor what this machine has.
+"""
+
+
 @app.callback()
 def _vicinal(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which version this is.")
     ] = False,
 ) -> None:
-    pass
+    if context.invoked_subcommand is None:
+        typer.echo(_GREETING, nl=False)
 
 
-for command in (train, predict, evaluate, calibrate, compare, audit, export, methods, reproduce):
+for command in (train, predict, evaluate, calibrate, compare, audit, export, methods, reproduce, doctor):
     app.command()(command)

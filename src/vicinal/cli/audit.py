@@ -7,12 +7,15 @@ from typing import Annotated, Any
 
 import typer
 
-from vicinal.cli.speaking import Speaker, check_report, kindly
+from vicinal.cli.console import Console
+from vicinal.cli.errors import handle_errors
+from vicinal.cli.options import AsJson, Overwrite, Report
+from vicinal.cli.outputs import check_report
 
 __all__ = ["audit"]
 
 
-@kindly
+@handle_errors
 def audit(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A finished run's folder; its data must still be there.")],
     n: Annotated[int, typer.Option("--top", help="How many samples to show.")] = 20,
@@ -20,8 +23,9 @@ def audit(
         float,
         typer.Option(help="Suspicious is what the network learns no better than this share of misplaced samples."),
     ] = 99.0,
-    report: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the report here, as HTML.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line, for machines.")] = False,
+    report: Report = None,
+    overwrite: Overwrite = False,
+    as_json: AsJson = False,
 ) -> None:
     """List the training samples whose labels look wrong.
 
@@ -29,25 +33,25 @@ def audit(
     """
     from vicinal.runs import Run, audited
 
-    speaker = Speaker(as_json=as_json)
-    check_report(report)
+    console = Console(as_json=as_json)
+    check_report(report, [run], overwrite=overwrite)
     outcome = Run(run).outcome()
-    found, samples = audited(outcome, percentile=percentile, n=n, progress=not as_json, on_note=speaker.note)
-    speaker.event(
+    labels, samples = audited(outcome, percentile=percentile, n=n, progress=not as_json, on_note=console.note)
+    console.event(
         "result",
-        {"n": len(found.aum), "suspicious": int(found.suspicious.sum()), "samples": [_plain(s) for s in samples]},
+        {"n": len(labels.aum), "suspicious": int(labels.suspicious.sum()), "samples": [_plain(s) for s in samples]},
     )
-    speaker.say(str(found))
+    console.say(str(labels))
     rows = [
         [str(s["index"]), s["label"], f"{s['aum']:.3f}", "suspicious" if s["suspicious"] else "", _origin(s)]
         for s in samples
     ]
-    speaker.table("", ["sample", "label", "AUM", "", "what it is"], rows, figures=False)
+    console.table("", ["sample", "label", "AUM", "", "what it is"], rows, figures=False)
     if report is not None:
         from vicinal.report import write_run
 
         write_run(outcome, report, audit=samples)
-        speaker.say(f"report: {report}")
+        console.say(f"report: {report}")
 
 
 def _plain(sample: dict[str, Any]) -> dict[str, Any]:

@@ -7,12 +7,15 @@ from typing import Annotated, Any
 
 import typer
 
-from vicinal.cli.speaking import Speaker, check_place, kindly
+from vicinal.cli.console import Console
+from vicinal.cli.errors import handle_errors
+from vicinal.cli.options import AsJson, Overwrite, SafeCsv
+from vicinal.cli.outputs import check_outputs
 
 __all__ = ["calibrate"]
 
 
-@kindly
+@handle_errors
 def calibrate(
     validation: Annotated[
         Path, typer.Argument(metavar="VALIDATION", help="Held-out predictions with labels, to fit on.")
@@ -34,13 +37,15 @@ def calibrate(
     normalise: Annotated[bool, typer.Option("--normalise", help="Divide probabilities by their sum.")] = False,
     encoding: Annotated[str | None, typer.Option(help="How text files are written, such as latin-1.")] = None,
     save: Annotated[Path | None, typer.Option(metavar="FILE", help="Keep the fitted calibrator, as JSON.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line, for machines.")] = False,
+    safe_csv: SafeCsv = False,
+    overwrite: Overwrite = False,
+    as_json: AsJson = False,
 ) -> None:
     """Repair probabilities: fit on the first file, apply to the second."""
     from vicinal.predictions import calibrate_file, open_file
 
-    speaker = Speaker(as_json=as_json)
-    check_place("--save", save)
+    console = Console(as_json=as_json)
+    check_outputs({"--out": out, "--save": save}, [validation, file], overwrite=overwrite)
     how: dict[str, Any] = {
         "kind": kind,
         "columns": columns or None,
@@ -49,14 +54,14 @@ def calibrate(
         "normalise": normalise,
         "encoding": encoding,
     }
-    held_out = open_file(validation, label=label, **how)
-    given = open_file(file, **how)  # its labels, if it has any, are kept as any other column is
-    done = calibrate_file(held_out, given, out, calibrator=calibrator)
+    fitted_on = open_file(validation, label=label, **how)
+    repaired = open_file(file, **how)  # its labels, if it has any, are kept as any other column is
+    done = calibrate_file(fitted_on, repaired, out, calibrator=calibrator, safe_csv=safe_csv)
     if save is not None:
         save.parent.mkdir(parents=True, exist_ok=True)
         done.calibrator.save(save)
     learned = {name: value for name, value in vars(done.calibrator).items() if name == "temperature_"}
-    speaker.event(
+    console.event(
         "result",
         {
             "out": str(done.path),
@@ -67,6 +72,6 @@ def calibrate(
             **{name.rstrip("_"): value for name, value in learned.items()},
         },
     )
-    speaker.say(str(done))
+    console.say(str(done))
     for name, value in learned.items():
-        speaker.say(f"{name.rstrip('_')}: {value:.4f}")
+        console.say(f"{name.rstrip('_')}: {value:.4f}")

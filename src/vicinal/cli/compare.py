@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from vicinal.cli.options import Given, shared
-from vicinal.cli.speaking import Speaker, check_report, kindly
+from vicinal.cli.console import Console
+from vicinal.cli.errors import handle_errors
+from vicinal.cli.options import AsJson, Given, Overwrite, shared
+from vicinal.cli.outputs import check_report
 
 if TYPE_CHECKING:
     from vicinal.runs import Outcome
@@ -17,7 +19,7 @@ __all__ = ["compare"]
 
 
 @shared
-@kindly
+@handle_errors
 def compare(
     data: Annotated[str, typer.Argument(metavar="DATA", help="As for `vicinal train`.")] = "digits",
     method: Annotated[
@@ -38,7 +40,8 @@ def compare(
     address: Annotated[str | None, typer.Option(help="Of the cluster: auto, or HOST:PORT.")] = None,
     threads: Annotated[int, typer.Option(help="Threads of each run.")] = 1,
     bins: Annotated[int, typer.Option(min=1, help="Bins of the calibration errors.")] = 15,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line, for machines.")] = False,
+    overwrite: Overwrite = False,
+    as_json: AsJson = False,
     *,
     given: Given,
 ) -> None:
@@ -49,22 +52,23 @@ def compare(
     from vicinal.report import write_comparison
     from vicinal.runs import Experiment, data_name, run_grid
 
-    speaker = Speaker(as_json=as_json)
+    console = Console(as_json=as_json)
     if len(method or ()) < 2:
         raise ValueError("name at least two methods: --method 'ERM()' --method 'Mixup(alpha=0.2)'")
     if seeds < 1:
         raise ValueError(f"--seeds must be at least 1, got {seeds}")
-    check_report(report)
     base = Experiment(
         source=data,
         **vars(given),
     )
     folder = out or Path("runs") / f"compare-{data_name(data)}"
+    page = report or folder / "report.html"
+    check_report(page, given.inputs(data), overwrite=overwrite, data_root=given.data.get("data_root"))
 
     def on_cell(name: str, seed: int, outcome: Outcome | None, error: str | None) -> None:
         facts: dict[str, Any] = {"error": error} if outcome is None else {"out": str(outcome.out)}
-        speaker.event("cell", {"method": name, "seed": seed, **facts})
-        speaker.note(f"{name}, seed {seed}: {'done' if error is None else f'failed: {error}'}")
+        console.event("cell", {"method": name, "seed": seed, **facts})
+        console.note(f"{name}, seed {seed}: {'done' if error is None else f'failed: {error}'}")
 
     result = run_grid(
         base,
@@ -81,10 +85,10 @@ def compare(
     )
     if not result.outcomes:
         raise RuntimeError(f"every run failed; {next(iter(result.failures.values()))}")
-    page = write_comparison(result, report or folder / "report.html")
+    write_comparison(result, page)
     before, after = result.table(), result.table(after=True)
-    speaker.event("result", {**result.to_dict(), "report": str(page), "markdown": f"{before}\n\n{after}"})
-    speaker.markdown(f"{before}\n\n{after}")
-    speaker.say(f"report: {page}")
+    console.event("result", {**result.to_dict(), "report": str(page), "markdown": f"{before}\n\n{after}"})
+    console.markdown(f"{before}\n\n{after}")
+    console.say(f"report: {page}")
     if result.failures:
         raise typer.Exit(1)

@@ -2,28 +2,39 @@
 
 from __future__ import annotations
 
+import inspect
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from vicinal.cli.speaking import Speaker, check_report, kindly, percent
+from vicinal._checks import Argument, Sentence
+from vicinal.cli.console import Console, percent
+from vicinal.cli.errors import handle_errors
+from vicinal.cli.options import AsJson, Overwrite, Report
+from vicinal.cli.outputs import check_report
 from vicinal.cli.train import show_outcome
+
+if TYPE_CHECKING:
+    from vicinal.metrics import Evaluation
+    from vicinal.probes import AttackErrors, BetweenCurves
+    from vicinal.runs import Outcome
+    from vicinal.runs.probes import OODResult
 
 __all__ = ["evaluate"]
 
-_OF_FILE = "Predictions file (what columns hold is told by their names)"
+_OF_FILE = "Predictions file (the names of columns say what they are)"
 _OF_RUN = "Run"
 
 
-@kindly
+@handle_errors
 def evaluate(
     what: Annotated[
         Path, typer.Argument(metavar="FILE|RUN", help="Predictions as CSV, Parquet or NPZ, or a run's folder.")
     ],
-    report: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the report here, as HTML.")] = None,
+    report: Report = None,
     bins: Annotated[int, typer.Option(help="Bins of the calibration errors.")] = 15,
     label: Annotated[
         str | None, typer.Option(metavar="COLUMN", help="The column of labels.", rich_help_panel=_OF_FILE)
@@ -84,48 +95,46 @@ def evaluate(
     data_root: Annotated[
         str | None, typer.Option(metavar="FOLDER", help="Where named data sets are.", rich_help_panel=_OF_RUN)
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line, for machines.")] = False,
+    overwrite: Overwrite = False,
+    as_json: AsJson = False,
 ) -> None:
     """Say how far probabilities can be trusted: those of a file, of any size, or of a run."""
-    speaker = Speaker(as_json=as_json)
-    check_report(report)
-    if what.is_dir():
-        of_file: dict[str, Any] = {
-            "--label": label,
-            "--kind": kind,
-            "--columns": columns,
-            "--classes": classes,
-            "--missing": missing != "error",
-            "--normalise": normalise,
-            "--encoding": encoding,
-        }
-        _refuse(of_file, f"is for a predictions file, and {str(what)!r} is a run's folder")
-        asked = _Probes(ood or [], ood_score, attack or [], attack_from, mc_dropout, between, data_root)
-        _evaluate_run(speaker, what, report, bins, asked)
-        return
-    of_run = {
-        "--ood": ood,
-        "--ood-score": ood_score != "max_probability",
-        "--attack": attack,
-        "--attack-from": attack_from,
-        "--mc-dropout": mc_dropout,
-        "--between": between,
-        "--data-root": data_root,
-    }
-    _refuse(of_run, f"needs a run's folder: {str(what)!r} has no model")
+    console = Console(as_json=as_json)
+    inputs = [what, *(ood or ()), *([] if attack_from is None else [attack_from])]
+    check_report(report, inputs, overwrite=overwrite, data_root=data_root)
+    reading: dict[str, Any] = {"label": label, "kind": kind, "columns": columns or None, "classes": classes or None}
+    reading |= {"encoding": encoding, "missing": missing, "normalise": normalise}
+    probes = _Probes(ood or None, ood_score, attack or None, attack_from, mc_dropout, between, data_root)
+    if _is_run(what):
+        _refuse(reading, f"is for a predictions file, and {str(what)!r} is a run's folder")
+        _evaluate_run(console, what, report, bins, probes)
+    else:
+        _refuse(vars(probes), f"needs a run's folder: {str(what)!r} has no model")
+        _evaluate_file(console, what, report, bins, reading)
+
+
+def _is_run(path: Path) -> bool:
+    """Whether a path is a run's folder, or wants to be: no file, no pattern, and no folder of tables."""
+    if not path.is_dir():
+        return False
+    from vicinal.tables import is_table
+
+    return (path / "config.json").exists() or not any(is_table(entry) for entry in path.iterdir())
+
+
+def _refuse(given: dict[str, Any], why: str) -> None:
+    """Refuse options that mean nothing here instead of passing over them."""
+    defaults = {name: parameter.default for name, parameter in inspect.signature(evaluate).parameters.items()}
+    for name, value in given.items():
+        if value != defaults[name]:
+            raise ValueError(Sentence(Argument(name), f" {why}"))
+
+
+def _evaluate_file(console: Console, path: Path, report: Path | None, bins: int, reading: dict[str, Any]) -> None:
     from vicinal.predictions import evaluate_file, open_file
 
-    how: dict[str, Any] = {
-        "label": label,
-        "kind": kind,
-        "columns": columns or None,
-        "classes": classes or None,
-        "encoding": encoding,
-        "missing": missing,
-        "normalise": normalise,
-    }
-    file = open_file(what, **how)
-    with speaker.progress("rows", file.n_rows) as advance:
+    file = open_file(path, **reading)
+    with console.progress("rows", file.n_rows) as advance:
         seen = 0
 
         def move(n: int, total: int | None) -> None:
@@ -133,20 +142,20 @@ def evaluate(
             advance(n - seen)
             seen = n
 
-        found = evaluate_file(file, n_bins=bins, progress=move)
-    speaker.event("result", found.to_dict())
-    speaker.say(str(found))
+        evaluation = evaluate_file(file, n_bins=bins, progress=move)
+    console.event("result", evaluation.to_dict())
+    console.say(str(evaluation))
     if report is not None:
         from vicinal.report import write_predictions
 
-        write_predictions(found, report, command=_command(what, bins, how, report))
-        speaker.say(f"report: {report}")
+        write_predictions(evaluation, report, command=_command(path, bins, reading, report))
+        console.say(f"report: {report}")
 
 
-def _command(file: Path, bins: int, how: dict[str, Any], report: Path) -> str:
+def _command(file: Path, bins: int, reading: dict[str, Any], report: Path) -> str:
     """Return the command line that makes this report again."""
     words = ["vicinal", "evaluate", str(file), "--bins", str(bins)]
-    for name, value in how.items():
+    for name, value in reading.items():
         if value is True:
             words.append(f"--{name}")
         elif value and (name, value) != ("missing", "error"):
@@ -158,78 +167,86 @@ def _command(file: Path, bins: int, how: dict[str, Any], report: Path) -> str:
 class _Probes:
     """What is asked of a run beside its figures."""
 
-    ood: list[str]
+    ood: list[str] | None
     ood_score: str
-    attack: list[str]
+    attack: list[str] | None
     attack_from: Path | None
     mc_dropout: int | None
     between: int | None
     data_root: str | None
 
 
-def _evaluate_run(speaker: Speaker, run: Path, report: Path | None, bins: int, asked: _Probes) -> None:
+@dataclass(frozen=True)
+class _Answers:
+    """What the probes measured; nothing where it was not asked for."""
+
+    ood: list[OODResult]
+    attacks: list[tuple[str, AttackErrors]]
+    mc_dropout: Evaluation | None
+    between: BetweenCurves | None
+
+
+def _evaluate_run(console: Console, run: Path, report: Path | None, bins: int, asked: _Probes) -> None:
     from vicinal import runs
 
     outcome = runs.Run(run).outcome(n_bins=bins)
     source = None if asked.attack_from is None else str(asked.attack_from)
-    how: dict[str, Any] = {"score": asked.ood_score, "passes": asked.mc_dropout, "data_root": asked.data_root}
-    strange = runs.ood_reports(outcome, asked.ood, **how) if asked.ood else []
-    attacked = runs.attacks_on(outcome, asked.attack, source=source) if asked.attack else []
-    passes = None if asked.mc_dropout is None else runs.with_mc_dropout(outcome, asked.mc_dropout)
-    lines = None if asked.between is None else runs.between(outcome, asked.between)
-    speaker.event(
-        "result",
-        {
-            **outcome.to_dict(),
-            "ood": [{"data": r.source, "how": r.how, "score": asked.ood_score, **r.report.to_dict()} for r in strange],
-            "attacks": [found.to_dict() for _, found in attacked],
-            **({} if passes is None else {"mc_dropout": {"passes": asked.mc_dropout, **passes.to_dict()}}),
-            **({} if lines is None else {"between": lines.to_dict()}),
-        },
+    answers = _Answers(
+        ood=_foreign(outcome, asked),
+        attacks=runs.attacks_on(outcome, asked.attack, source=source) if asked.attack else [],
+        mc_dropout=None if asked.mc_dropout is None else runs.with_mc_dropout(outcome, asked.mc_dropout),
+        between=None if asked.between is None else runs.between(outcome, asked.between),
     )
-    show_outcome(speaker, outcome)
-    if passes is not None:
-        speaker.say(f"test, with dropout on, mean of {asked.mc_dropout} passes:\n{passes}\n")
-    if strange:
-        rows = [[r.name, *(percent(figure) for figure in r.report.figures.values())] for r in strange]
-        columns = ["", "AUROC", "AUPR in", "AUPR out", "FPR at 95 % TPR"]
-        speaker.table(f"telling the test set from other data, by {asked.ood_score.replace('_', ' ')}", columns, rows)
-    if attacked:
-        rows = [_attack_row(name, found) for name, found in attacked]
-        box = "white" if asked.attack_from is None else "black"
-        speaker.table(f"errors on attacked test images ({box} box)", ["", *_attack_columns(attacked[0][1])], rows)
-    if lines is not None:
-        misses, sure = lines.misses.value, lines.mean_confidence.value
-        rows = [
-            [f"{share:.1f}", f"{100 * miss:.1f} %", f"{100 * confidence:.1f} %"]
-            for share, miss, confidence in zip(lines.lambdas, misses, sure, strict=True)
-        ]
-        title = f"between {lines.n_pairs} pairs of training samples"
-        speaker.table(title, ["share of the first", "neither class", "mean confidence"], rows)
+    facts: dict[str, Any] = {
+        "ood": [{"data": r.source, "how": r.how, "score": asked.ood_score, **r.report.to_dict()} for r in answers.ood],
+        "attacks": [errors.to_dict() for _, errors in answers.attacks],
+    }
+    if answers.mc_dropout is not None:
+        facts["mc_dropout"] = {"passes": asked.mc_dropout, **answers.mc_dropout.to_dict()}
+    if answers.between is not None:
+        facts["between"] = answers.between.to_dict()
+    console.event("result", {**outcome.to_dict(), **facts})
+    show_outcome(console, outcome)
+    _show_answers(console, asked, answers)
     if report is not None:
         from vicinal.report import write_run
 
-        write_run(
-            outcome,
-            report,
-            ood=[(r.name, r.report) for r in strange],
-            attacks=attacked,
-            mc_dropout=passes,
-            between=lines,
-        )
-        speaker.say(f"report: {report}")
+        write_run(outcome, report, **{**vars(answers), "ood": [(r.name, r.report) for r in answers.ood]})
+        console.say(f"report: {report}")
 
 
-def _attack_columns(found: Any) -> list[str]:
-    return [f"top-{k}, {state}" for k in found.clean for state in ("clean", "attacked")]
+def _foreign(outcome: Outcome, asked: _Probes) -> list[OODResult]:
+    from vicinal.runs import ood_reports
+
+    if not asked.ood:
+        return []
+    how: dict[str, Any] = {"score": asked.ood_score, "passes": asked.mc_dropout, "data_root": asked.data_root}
+    return ood_reports(outcome, asked.ood, **how)
 
 
-def _attack_row(name: str, found: Any) -> list[str]:
-    return [name, *(percent(errors[k]) for k in found.clean for errors in (found.clean, found.attacked))]
-
-
-def _refuse(given: dict[str, Any], why: str) -> None:
-    """Refuse options that mean nothing here instead of passing over them."""
-    for name, value in given.items():
-        if value:
-            raise ValueError(f"{name} {why}")
+def _show_answers(console: Console, asked: _Probes, answers: _Answers) -> None:
+    if answers.mc_dropout is not None:
+        console.say(f"test, with dropout on, mean of {asked.mc_dropout} passes:\n{answers.mc_dropout}\n")
+    if answers.ood:
+        rows = [[r.name, *(percent(figure) for figure in r.report.figures.values())] for r in answers.ood]
+        columns = ["", "AUROC", "AUPR in", "AUPR out", "FPR at 95 % TPR"]
+        console.table(f"telling the test set from other data, by {asked.ood_score.replace('_', ' ')}", columns, rows)
+    if answers.attacks:
+        ranks = list(answers.attacks[0][1].clean)
+        rows = [
+            [name, *(percent(rates[k]) for k in ranks for rates in (errors.clean, errors.attacked))]
+            for name, errors in answers.attacks
+        ]
+        columns = ["", *(f"top-{k}, {state}" for k in ranks for state in ("clean", "attacked"))]
+        box = "white" if asked.attack_from is None else "black"
+        console.table(f"errors on attacked test images ({box} box)", columns, rows)
+    if answers.between is not None:
+        curves = answers.between
+        rows = [
+            [f"{share:.1f}", f"{100 * miss:.1f} %", f"{100 * confidence:.1f} %"]
+            for share, miss, confidence in zip(
+                curves.lambdas, curves.misses.value, curves.mean_confidence.value, strict=True
+            )
+        ]
+        title = f"between {curves.n_pairs} pairs of training samples"
+        console.table(title, ["share of the first", "neither class", "mean confidence"], rows)

@@ -7,21 +7,26 @@ from typing import Annotated
 
 import typer
 
-from vicinal.cli.speaking import Speaker, kindly
+from vicinal.cli.console import Console
+from vicinal.cli.errors import handle_errors
+from vicinal.cli.options import AsJson, Overwrite
+from vicinal.cli.outputs import check_outputs
 
 __all__ = ["export"]
 
 
-@kindly
+@handle_errors
 def export(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder.")],
     out: Annotated[Path, typer.Option(metavar="FILE", help="The ONNX file to write.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, for machines.")] = False,
+    overwrite: Overwrite = False,
+    as_json: AsJson = False,
 ) -> None:
     """Write a trained model as ONNX, with the temperature inside, checked with onnxruntime."""
     import vicinal
 
-    speaker = Speaker(as_json=as_json)
+    console = Console(as_json=as_json)
+    check_outputs({"--out": out}, [run], overwrite=overwrite)
     difference = vicinal.load(run).to_onnx(out)
-    speaker.event("result", {"out": str(out), "largest_difference": difference})
-    speaker.say(f"{out}: its probabilities differ by {difference:.1g} at most from the model's, run by onnxruntime")
+    console.event("result", {"out": str(out), "largest_difference": difference})
+    console.say(f"{out}: its probabilities differ by {difference:.1g} at most from the model's, run by onnxruntime")

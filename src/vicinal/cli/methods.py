@@ -9,23 +9,25 @@ from typing import Annotated
 import typer
 
 from vicinal._checks import nearest_names
-from vicinal.cli.speaking import Speaker, kindly
+from vicinal.cli.console import Console
+from vicinal.cli.errors import handle_errors
+from vicinal.cli.options import AsJson
 
 __all__ = ["methods"]
 
 
-@kindly
+@handle_errors
 def methods(
     name: Annotated[str | None, typer.Argument(metavar="NAME", help="Show this method's card.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line, for machines.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Say what methods there are; with a name, show its card: idea, equation, use, cost, when it hurts."""
     cards = _cards()
-    speaker = Speaker(as_json=as_json)
+    console = Console(as_json=as_json)
     if name is None:
         for title, text in cards.items():
-            speaker.event("method", {"name": title, "idea": _idea(text)})
-        speaker.table(
+            console.event("method", {"name": title, "idea": _idea(text)})
+        console.table(
             "Methods (vicinal methods NAME shows one)",
             ["", "idea"],
             [[title, _idea(card)] for title, card in cards.items()],
@@ -35,8 +37,8 @@ def methods(
     wanted = {title.lower(): title for title in cards}.get(name.partition("(")[0].lower())
     if wanted is None:
         raise ValueError(f"there is no method {name!r}{nearest_names(name, cards)}")
-    speaker.event("method", {"name": wanted, "card": cards[wanted]})
-    speaker.markdown(cards[wanted])
+    console.event("method", {"name": wanted, "card": cards[wanted]})
+    console.markdown(cards[wanted])
 
 
 def _cards() -> dict[str, str]:
@@ -48,5 +50,5 @@ def _cards() -> dict[str, str]:
 
 def _idea(card: str) -> str:
     """Return the first sentence of a card's idea."""
-    found = re.search(r"\*\*Idea\.?\*\*\s*(.*?\.)(?:\s|$)", card, re.DOTALL)
-    return " ".join(found[1].split()) if found else ""
+    sentence = re.search(r"\*\*Idea\.?\*\*\s*(.*?\.)(?:\s|$)", card, re.DOTALL)
+    return " ".join(sentence[1].split()) if sentence else ""

@@ -11,11 +11,20 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-__all__ = ["Given", "flags_of", "share_or_number", "shared"]
+__all__ = ["AsJson", "Given", "Overwrite", "Report", "SafeCsv", "flags_of", "share_or_number", "shared"]
+
+Report = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the report here, as HTML.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object a line, for machines.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace files that vicinal did not write.")]
+SafeCsv = Annotated[
+    bool,
+    typer.Option("--safe-csv", help="In a CSV, put ' before names that a spreadsheet would take for a formula."),
+]
 
 
 def share_or_number(name: str, text: str) -> float | int:
@@ -131,6 +140,10 @@ class Given:
     temperature: str
     corrupt: float
     new_subset_per_seed: bool
+
+    def inputs(self, data: str) -> list[str]:
+        """Return what training on `data` reads."""
+        return [data, *(entry[name] for entry in self.also for name in ("source", "development") if name in entry)]
 
 
 def shared(command: Callable[..., None]) -> Callable[..., None]:

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from vicinal._checks import integer
-from vicinal.cli.options import share_or_number
-from vicinal.cli.speaking import Speaker, kindly
+from vicinal.cli.console import Console
+from vicinal.cli.errors import handle_errors
+from vicinal.cli.options import AsJson, Overwrite, SafeCsv, share_or_number
+from vicinal.cli.outputs import check_outputs
 
 if TYPE_CHECKING:
     from vicinal.data import Split
@@ -23,7 +25,7 @@ __all__ = ["predict"]
 ABSTAIN = "abstain"
 
 
-@kindly
+@handle_errors
 def predict(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder.")],
     data: Annotated[str, typer.Argument(metavar="DATA", help="New data of the same kind, labelled or not.")],
@@ -44,7 +46,9 @@ def predict(
     encoding: Annotated[str | None, typer.Option(help="How a text file is written, such as latin-1.")] = None,
     header: Annotated[bool, typer.Option(help="Whether the first line of a table names the columns.")] = True,
     data_root: Annotated[str | None, typer.Option(metavar="FOLDER", help="Where named data sets are.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line, for machines.")] = False,
+    safe_csv: SafeCsv = False,
+    overwrite: Overwrite = False,
+    as_json: AsJson = False,
 ) -> None:
     """Write each row's class and calibrated probabilities.
 
@@ -56,24 +60,25 @@ def predict(
     from vicinal.predictions.writing import check_output
 
     check_output(out)
+    check_outputs({"--out": out}, [run, data], overwrite=overwrite, data_root=data_root)
     if batch_size is not None:
         integer("batch_size", batch_size, low=1)
     bad = share_or_number("max_bad", max_bad)
-    speaker = Speaker(as_json=as_json)
+    console = Console(as_json=as_json)
     bundle = vicinal.load(run)
     rule = None if max_risk is None else _rule(bundle, run, max_risk, level)
     if rule is not None and ABSTAIN in bundle.classes:
         raise ValueError(f"a class is called {ABSTAIN!r}, which is what --max-risk writes where it gives no answer")
     split = bundle.read(data, max_bad=bad, encoding=encoding, header=header, data_root=data_root)
     for note in split.notes:
-        speaker.note(note)
+        console.note(note)
     answered = _Counter()
-    with speaker.progress("predicting", len(split)) as advance:
-        n = write(out, bundle.classes, _chunks(bundle, split, batch_size, rule, answered, advance))
-    speaker.event("result", {"out": str(out), "rows": n, **({} if rule is None else answered.facts(n, rule))})
-    speaker.say(f"{out}: {n:,} rows, {len(bundle.classes)} classes, temperature {bundle.temperature:.3f}")
+    with console.progress("predicting", len(split)) as advance:
+        n = write(out, bundle.classes, _chunks(bundle, split, batch_size, rule, answered, advance), safe_csv=safe_csv)
+    console.event("result", {"out": str(out), "rows": n, **({} if rule is None else answered.facts(n, rule))})
+    console.say(f"{out}: {n:,} rows, {len(bundle.classes)} classes, temperature {bundle.temperature:.3f}")
     if rule is not None:
-        speaker.say(answered.sentence(n, rule))
+        console.say(answered.sentence(n, rule))
 
 
 class _Counter:
@@ -128,7 +133,7 @@ def _chunks(
         if origin is not None:
             columns[origin] = [str(split.raw(i)) for i in rows]
         if rule is not None:
-            sure = probs.max(axis=1) > rule.threshold
-            answered.n += int(sure.sum())
-            columns["answer"] = np.where(sure, names[probs.argmax(axis=1)], ABSTAIN).tolist()
+            above = probs.max(axis=1) > rule.threshold
+            answered.n += int(above.sum())
+            columns["answer"] = np.where(above, names[probs.argmax(axis=1)], ABSTAIN).tolist()
         yield columns, probs

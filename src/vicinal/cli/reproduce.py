@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from vicinal.cli.speaking import Speaker, kindly
+from vicinal.cli.console import Console
+from vicinal.cli.errors import handle_errors
+from vicinal.cli.options import AsJson
 
 if TYPE_CHECKING:
     from vicinal.recipes.results import Result
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["reproduce"]
 
 
-@kindly
+@handle_errors
 def reproduce(
     recipes: Annotated[
         list[str] | None, typer.Argument(metavar="NAME…", help="Recipes, or `all`; without one, the list.")
@@ -53,7 +55,7 @@ def reproduce(
         Path | None,
         typer.Option(metavar="FOLDER", help="Write the evidence into these docs, from the results folder beside them."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line, for machines.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Run tables and figures of the papers again, beside the papers' numbers, with a verdict on every claim.
 
@@ -62,25 +64,25 @@ def reproduce(
     from vicinal.recipes import running
     from vicinal.runs.jobs import Pool
 
-    speaker = Speaker(as_json=as_json)
+    console = Console(as_json=as_json)
     if pages is not None:
-        return _write_pages(pages, speaker)
+        return _write_pages(pages, console)
     if not recipes:
-        return _list(speaker)
+        return _list(console)
     if data_root is not None:
         os.environ["VICINAL_DATA"] = str(data_root.expanduser().resolve())
     plans = _plans(recipes, scale, out or Path("reproduced") / scale, _seeds(seeds), only or ())
     if dry_run:
-        return _dry(plans, speaker)
+        return _dry(plans, console)
     running.check_data(plans)
     here = backend == "loky" and workers is None
     pool = Pool(workers=2 if here else workers, backend=backend, address=address, threads=threads, gpus=gpus)
     clock = running.Clock(sum(wanted.left for wanted in plans))
     failed = False
     for wanted in plans:
-        result = running.reproduce(wanted, pool, progress=not as_json, clock=clock, on_job=speaker.note)
+        result = running.reproduce(wanted, pool, progress=not as_json, clock=clock, on_job=console.note)
         failed |= bool(result.failures)
-        _show(wanted, result, speaker)
+        _show(wanted, result, console)
     if failed:
         raise typer.Exit(1)
 
@@ -96,18 +98,18 @@ def _plans(
     return [running.plan(name, get(name), scale, out, seeds=seeds, only=only) for name in asked]
 
 
-def _list(speaker: Speaker) -> None:
+def _list(console: Console) -> None:
     from vicinal.recipes import get, names
 
     rows = []
     for name in names():
         recipe = get(name)
         minutes = {scale: at.minutes for scale, at in recipe.scales.items()}
-        speaker.event("recipe", {"name": name, "paper": recipe.paper, "place": recipe.place, "title": recipe.title,
+        console.event("recipe", {"name": name, "paper": recipe.paper, "place": recipe.place, "title": recipe.title,
                                  "minutes": minutes})  # fmt: skip
         rows.append([name, f"{recipe.paper} {recipe.place}", recipe.title, f"{minutes['cpu']:g}", _so_far(name)])
     title = "Recipes (vicinal reproduce NAME runs one; minutes on two cores)"
-    speaker.table(title, ["", "where", "what it shows", "minutes", "verdicts so far"], rows, figures=False)
+    console.table(title, ["", "where", "what it shows", "minutes", "verdicts so far"], rows, figures=False)
 
 
 def _so_far(name: str) -> str:
@@ -123,37 +125,37 @@ def _so_far(name: str) -> str:
     return ""
 
 
-def _dry(plans: Sequence[Plan], speaker: Speaker) -> None:
+def _dry(plans: Sequence[Plan], console: Console) -> None:
     from vicinal.recipes import get
 
     for wanted in plans:
         minutes = get(wanted.name).scales[wanted.scale].minutes
         done = len(wanted.cells) - sum(job.result() is None for job in wanted.cells.values())
-        speaker.event("plan", {"recipe": wanted.name, "scale": wanted.scale, "cells": list(wanted.cells),
+        console.event("plan", {"recipe": wanted.name, "scale": wanted.scale, "cells": list(wanted.cells),
                                "trainings": list(wanted.trainings), "done": done, "minutes": minutes})  # fmt: skip
-        speaker.say(
+        console.say(
             f"{wanted.name} at {wanted.scale} scale: {len(wanted.cells)} cells ({done} done), "
             f"{len(wanted.trainings)} trainings, about {minutes:g} minutes in all"
         )
         for job in wanted.cells.values():
-            speaker.say(f"  {job.cell.name}, seed {job.cell.seed}")
+            console.say(f"  {job.cell.name}, seed {job.cell.seed}")
 
 
-def _show(wanted: Plan, result: Result, speaker: Speaker) -> None:
+def _show(wanted: Plan, result: Result, console: Console) -> None:
     from vicinal.recipes import pages
     from vicinal.report import write_recipe
 
     report = write_recipe(_page(wanted, result), wanted.out / "runs" / f"{wanted.name}.html")
     path = wanted.out / f"{wanted.name}.json"
     fields: dict[str, Any] = {**result.to_dict(), "file": str(path), "report": str(report)}
-    speaker.event("result", fields)
-    speaker.say(f"{wanted.name}: {wanted.recipe.title} ({wanted.recipe.paper} {wanted.recipe.place})")
+    console.event("result", fields)
+    console.say(f"{wanted.name}: {wanted.recipe.title} ({wanted.recipe.paper} {wanted.recipe.place})")
     if wanted.recipe.published:
-        speaker.markdown(f"The paper:\n\n{pages.published_table(wanted.recipe)}")
-    speaker.markdown(f"Here:\n\n{pages.table(wanted.recipe, result)}\n\nClaims:\n\n{pages.claims_table(result)}")
+        console.markdown(f"The paper:\n\n{pages.published_table(wanted.recipe)}")
+    console.markdown(f"Here:\n\n{pages.table(wanted.recipe, result)}\n\nClaims:\n\n{pages.claims_table(result)}")
     for key, error in result.failures.items():
-        speaker.note(f"{key} failed: {error}")
-    speaker.say(f"result: {path}\nreport: {report}")
+        console.note(f"{key} failed: {error}")
+    console.say(f"result: {path}\nreport: {report}")
 
 
 def _page(wanted: Plan, result: Result) -> RecipePage:
@@ -183,15 +185,15 @@ def _page(wanted: Plan, result: Result) -> RecipePage:
     )
 
 
-def _write_pages(docs: Path, speaker: Speaker) -> None:
+def _write_pages(docs: Path, console: Console) -> None:
     from vicinal.recipes import pages
 
     results = docs.resolve().parent / "results"
     if not results.is_dir():
         raise FileNotFoundError(f"there are no results at {str(results)!r}: run recipes with --out results/cpu first")
     written = pages.write(results, docs)
-    speaker.event("pages", {"files": [str(path) for path in written]})
-    speaker.say(f"{len(written)} files written below {docs}")
+    console.event("pages", {"files": [str(path) for path in written]})
+    console.say(f"{len(written)} files written below {docs}")
 
 
 def _seeds(text: str | None) -> Sequence[int] | None:

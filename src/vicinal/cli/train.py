@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vicinal.cli.options import Given, shared
-from vicinal.cli.speaking import Speaker, check_report, kindly
+from vicinal.cli.console import Console
+from vicinal.cli.errors import handle_errors
+from vicinal.cli.options import AsJson, Given, Overwrite, Report, shared
+from vicinal.cli.outputs import check_report
 
 if TYPE_CHECKING:
     from vicinal.runs import Outcome
@@ -18,7 +20,7 @@ __all__ = ["train"]
 
 
 @shared
-@kindly
+@handle_errors
 def train(
     data: Annotated[
         str,
@@ -35,9 +37,10 @@ def train(
         Path | None, typer.Option(metavar="RUN", help="The run's folder; by default under runs/, by data and method.")
     ] = None,
     bins: Annotated[int, typer.Option(min=1, help="Bins of the calibration errors.")] = 15,
-    report: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the report here, as HTML.")] = None,
+    report: Report = None,
     seed: Annotated[int, typer.Option(help="Of the weights, the order and the mixing.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line, for machines.")] = False,
+    overwrite: Overwrite = False,
+    as_json: AsJson = False,
     *,
     given: Given,
 ) -> None:
@@ -47,8 +50,8 @@ def train(
     """
     from vicinal.runs import Experiment, folder_name, run
 
-    speaker = Speaker(as_json=as_json)
-    check_report(report)
+    console = Console(as_json=as_json)
+    check_report(report, given.inputs(data), overwrite=overwrite, data_root=given.data.get("data_root"))
     experiment = Experiment(
         source=data,
         method=method,
@@ -61,22 +64,22 @@ def train(
         folder,
         n_bins=bins,
         progress=not as_json,
-        on_note=speaker.note,
-        on_metrics=lambda line: speaker.event("metrics", line),
+        on_note=console.note,
+        on_metrics=lambda line: console.event("metrics", line),
     )
     if outcome is None:  # another process than the first
         return
-    speaker.event("result", {"out": str(folder), **outcome.to_dict()})
-    show_outcome(speaker, outcome)
-    speaker.say(f"model: {folder} ({shlex.join(['vicinal', 'predict', str(folder)])} DATA --out FILE)")
+    console.event("result", {"out": str(folder), **outcome.to_dict()})
+    show_outcome(console, outcome)
+    console.say(f"model: {folder} ({shlex.join(['vicinal', 'predict', str(folder)])} DATA --out FILE)")
     if report is not None:
         from vicinal.report import write_run
 
         write_run(outcome, report)
-        speaker.say(f"report: {report}")
+        console.say(f"report: {report}")
 
 
-def show_outcome(speaker: Speaker, outcome: Outcome) -> None:
+def show_outcome(console: Console, outcome: Outcome) -> None:
     """Show the figures of a run, before and after the temperature."""
     from vicinal.metrics.figures import Figure, columns
 
@@ -89,12 +92,12 @@ def show_outcome(speaker: Speaker, outcome: Outcome) -> None:
             shown = shown or columns(each)
             rows.append([f"{name}{label}", f"{each.n:,}", *(f.text(each.figures[f.name]) for f in shown)])
     title = f"{outcome.experiment.method} on {outcome.experiment.source}: temperature {outcome.temperature:.3f}"
-    speaker.table(title, ["", "n", *(f.heading(bins) for f in shown)], rows)
+    console.table(title, ["", "n", *(f.heading(bins) for f in shown)], rows)
     for scored in outcome.sets.values():
         if scored.temperature != outcome.temperature:
-            speaker.say(f"{scored.name} has a temperature of its own: {scored.temperature:.3f}")
+            console.say(f"{scored.name} has a temperature of its own: {scored.temperature:.3f}")
     for name, best in outcome.oracle().items():
-        speaker.say(f"lowest {name} error in hindsight (oracle): {100 * best['error']:.2f} %, epoch {best['epoch']:g}")
+        console.say(f"lowest {name} error in hindsight (oracle): {100 * best['error']:.2f} %, epoch {best['epoch']:g}")
     if outcome.label_noise is not None:
         noise = outcome.label_noise
         kinds = ("test", "train_real", "train_corrupted")
@@ -103,4 +106,4 @@ def show_outcome(speaker: Speaker, outcome: Outcome) -> None:
             for which, name in (("best", "kept weights"), ("last", "last weights"))
         ]
         title = f"errors with {noise['corrupted']} training labels drawn anew, of which {noise['changed']} changed"
-        speaker.table(title, ["", "test", "training, real labels", "training, corrupted labels"], rows)
+        console.table(title, ["", "test", "training, real labels", "training, corrupted labels"], rows)

@@ -60,6 +60,7 @@ def calibrate_file(
     out: str | os.PathLike[str],
     *,
     calibrator: str | Calibrator = "temperature",
+    safe_csv: bool = False,
 ) -> Calibrated:
     r"""Fit a calibrator on the predictions of one file, and write those of another with calibrated probabilities.
 
@@ -80,6 +81,8 @@ def calibrate_file(
         Where to; .csv, .csv.gz, .tsv, .parquet or .npz.
     calibrator
         `"temperature"`, `"vector"`, `"isotonic"`, `"histogram"`, or a calibrator, which is fitted (again).
+    safe_csv
+        See `write`.
 
     Examples
     --------
@@ -110,7 +113,7 @@ def calibrate_file(
     n_fitted, counts = len(labels), _Counts()
     del logits, labels
     kept = _kept(given)
-    n_rows = write(target, held_out.classes or (), _repaired(given, method, order, kept, counts))
+    n_rows = write(target, held_out.classes or (), _repaired(given, method, order, kept, counts), safe_csv=safe_csv)
     if left := [name for name in given.others if name not in (*kept, "prediction", "confidence")]:
         notes.append(f"left out, as they have another number of rows: {', '.join(map(repr, left))}")
     notes += [*_zeros(given, counts.n_zero), *_dropped(given, counts.n_dropped)]

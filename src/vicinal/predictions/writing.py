@@ -6,6 +6,7 @@ import csv
 import gzip
 import io
 import os
+import re
 import tempfile
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,12 +27,16 @@ __all__ = ["check_output", "write"]
 _FORMS = (".csv", ".csv.gz", ".tsv", ".parquet", ".pq", ".npz")
 #: Values in a row group of a Parquet file, at least, but for the last.
 _ROW_GROUP = 2**20
+#: How a text begins that a spreadsheet takes for a formula.
+_FORMULA = r"^[=+\-@\t\r]"
 
 
 def write(
     path: str | os.PathLike[str],
     classes: Sequence[str],
     chunks: Iterable[tuple[Mapping[str, Any], Any]],
+    *,
+    safe_csv: bool = False,
 ) -> int:
     """Write predictions chunk by chunk and return the number of rows.
 
@@ -50,6 +55,9 @@ def write(
     chunks
         Pairs of columns to keep (a mapping of names to arrays or lists `[M]`, the same names each time) and
         probabilities `[M, K]`.
+    safe_csv
+        In a CSV or TSV file, put ' before names and texts that begin with =, +, -, @ or a control character: a
+        spreadsheet would take them for formulas. Such a name is then no longer the same when the file is read again.
 
     Examples
     --------
@@ -64,7 +72,7 @@ def write(
     table = np.array([int(name) for name in names]) if numbered else np.array(names)
     own = {"prediction", "confidence", *([f"prob_{name}" for name in names] if _form(target) != ".npz" else ["probs"])}
     n = 0
-    with replacing(target) as draft, _sink(draft, _form(target), names) as sink:
+    with replacing(target) as draft, _sink(draft, _form(target), names, safe_csv) as sink:
         for kept, given in chunks:
             probs = np.asarray(given)
             if probs.ndim != 2 or probs.shape[1] != len(names):
@@ -106,7 +114,7 @@ class _Sink(Protocol):
 
 
 @contextmanager
-def _sink(path: Path, form: str | None, names: Sequence[str]) -> Iterator[_Sink]:
+def _sink(path: Path, form: str | None, names: Sequence[str], safe_csv: bool) -> Iterator[_Sink]:
     if form == ".npz":
         with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}") as folder:
             sink = _NpzSink(Path(folder), names)
@@ -121,17 +129,19 @@ def _sink(path: Path, form: str | None, names: Sequence[str]) -> Iterator[_Sink]
             table.close()
     else:
         with gzip.open(path, "wb") if form == ".csv.gz" else open(path, "wb") as file:
-            yield _CsvSink(file, "\t" if form == ".tsv" else ",", names)
+            yield _CsvSink(file, "\t" if form == ".tsv" else ",", names, safe_csv)
 
 
 class _CsvSink:
-    def __init__(self, file: Any, separator: str, names: Sequence[str]) -> None:
-        self.file, self.separator, self.names = file, separator, names
+    def __init__(self, file: Any, separator: str, names: Sequence[str], safe: bool) -> None:
+        self.file, self.separator, self.names, self.safe = file, separator, names, safe
         self.columns: list[str] = []
 
     def add(self, columns: Mapping[str, Any], probs: NDArray[Any]) -> None:
         text = require("pyarrow.csv", "train")
         table = _arrow(columns, probs, self.names)
+        if self.safe:
+            table = _without_formulas(table)
         if not self.columns:
             self.columns = list(table.schema.names)
             header = io.StringIO(newline="")
@@ -146,6 +156,20 @@ class _CsvSink:
                     f"column {item.name!r} holds {item.type}, which CSV cannot: choose .parquet, or drop it"
                 )
         text.write_csv(table, self.file, text.WriteOptions(include_header=False, delimiter=self.separator))
+
+
+def _without_formulas(table: Any) -> Any:
+    """Return the table with ' before every text that a spreadsheet would compute, in names of columns too."""
+    pa, compute = require("pyarrow", "train"), require("pyarrow.compute", "train")
+    columns = []
+    for column in table.columns:
+        kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+        if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+            text = column.cast(pa.string())
+            quoted = compute.binary_join_element_wise("'", text, "")
+            column = compute.if_else(compute.match_substring_regex(text, _FORMULA), quoted, text)
+        columns.append(column)
+    return pa.table(columns, [f"'{name}" if re.match(_FORMULA, name) else name for name in table.schema.names])
 
 
 class _ParquetSink:
