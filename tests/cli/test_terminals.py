@@ -1,0 +1,107 @@
+"""Odd terminals, streams and names: one sentence and an exit code, never a traceback."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cli.running import refused, vicinal
+
+ROWS = "label,prob_a,prob_b\n" + "a,0.75,0.25\nb,0.25,0.75\n" * 20
+
+
+def _command(*words: str, cwd: Path, **options: object) -> subprocess.CompletedProcess[str]:
+    call = [sys.executable, "-m", "vicinal", *words]
+    return subprocess.run(call, cwd=cwd, text=True, stderr=subprocess.PIPE, timeout=300, check=False, **options)
+
+
+def test_a_terminal_that_knows_ascii_only(tmp_path: Path) -> None:
+    """And a name of bytes that are no text, in an error and in an answer."""
+    name = os.fsdecode(b"p\xff.csv")
+    (tmp_path / name).write_text(ROWS)
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    ran = _command("evaluate", name, cwd=tmp_path, env=environment, stdout=subprocess.PIPE)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert "40 samples" in ran.stdout
+    assert ran.stdout.isascii()
+    ran = _command("evaluate", f"{name}x", cwd=tmp_path, env=environment)
+    assert ran.returncode == 1
+    assert ran.stderr.startswith("Error: there is no file 'p")
+    assert "Traceback" not in ran.stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="shells there close no streams")
+def test_closed_streams(tmp_path: Path) -> None:
+    (tmp_path / "p.csv").write_text(ROWS)
+    for redirection in (">&-", "2>&-", ">&- 2>&-", "| head -c 1"):
+        line = f"{sys.executable} -m vicinal evaluate p.csv {redirection}"
+        ran = subprocess.run(["bash", "-c", line], cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert ran.returncode == 0, ran.stderr
+        assert "Traceback" not in ran.stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there Ctrl-C cannot be sent to one process")
+@pytest.mark.parametrize("delay", [0.15, 0.4, 1.0])
+def test_ctrl_c_while_importing(delay: float, tmp_path: Path) -> None:
+    call = [sys.executable, "-c", "import vicinal.cli; print(1, flush=True); vicinal.cli.main()", "doctor"]
+    with subprocess.Popen(call, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "1\n"
+        time.sleep(delay)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=120)
+    assert process.returncode in (130, 0)
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("text", ["(" * 10_000 + ")" * 10_000, "Warmup(" * 300 + ")" * 300, "[" * 900, "-" * 5_000])
+def test_methods_that_are_nested_deeply(text: str) -> None:
+    assert len(refused("train", "digits", "--method", text)) < 25_000
+
+
+@pytest.mark.parametrize("codec", ["hex", "rot13", "base64", "zlib", "idna", "undefined"])
+def test_an_encoding_that_is_no_text(codec: str, tmp_path: Path) -> None:
+    (tmp_path / "p.csv").write_text(ROWS)
+    assert codec in refused("evaluate", tmp_path / "p.csv", "--encoding", codec)
+    assert codec in refused("train", tmp_path / "p.csv", "--target", "label", "--encoding", codec)
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="nothing is forbidden to the superuser")
+def test_what_may_not_be_read_or_entered(tmp_path: Path) -> None:
+    (tmp_path / "p.csv").write_text(ROWS)
+    closed = tmp_path / "closed"
+    closed.mkdir()
+    (closed / "q.csv").write_text(ROWS)
+    (closed / "q.csv").chmod(0)
+    assert "Permission denied" in refused("evaluate", closed / "q.csv")
+    closed.chmod(0)
+    try:
+        for words in (("evaluate", closed / "q.csv"), ("train", closed), ("evaluate", closed)):
+            assert "ermission denied" in refused(*words)
+        files = (tmp_path / "p.csv", tmp_path / "p.csv")
+        refused("calibrate", *files, "--out", closed / "o.csv")
+        refused("evaluate", files[0], "--report", closed / "o.html")
+    finally:
+        closed.chmod(0o700)
+
+
+def test_a_tokenizer_that_is_not_there(tmp_path: Path) -> None:
+    texts = [f"this is the long sentence number {i} of a text that no one wrote before" for i in range(40)]
+    lines = "".join(f"{text},{'ab'[i % 2]}\n" for i, text in enumerate(texts))
+    (tmp_path / "t.csv").write_text(f"text,kind\n{lines}")
+    said = refused("train", tmp_path / "t.csv", "--target", "kind", "--model", str(tmp_path / "no" / "model"))
+    assert "cannot be loaded here" in said
+
+
+def test_names_of_files_that_are_no_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    name = os.fsdecode(b"p\xff.csv")
+    Path(name).write_text(ROWS)
+    vicinal("evaluate", name, "--report", "report.html")
+    vicinal("calibrate", name, name, "--out", os.fsdecode(b"o\xff.csv"))
