@@ -77,7 +77,7 @@ def test_only_as_many_answers_as_keep_the_risk(tmp_path: Path) -> None:
     ("options", "answer"),
     [
         (["--max-risk", 4], "--max-risk must be a number in [0, 1], got 4.0"),
-        (["--max-risk", 0.1, "--certainty", 1.5], "--certainty must be a number in (0, 1), got 1.5"),
+        (["--max-risk", 0.1, "--level", 1.5], "--level must be a number in (0, 1), got 1.5"),
         (["--batch-size", 0], "--batch-size must be an integer of at least 1, got 0"),
         (["--out", "answers.xlsx"], "must end in one of .csv"),
         (["--out", "nowhere/answers.csv"], "create it first"),
