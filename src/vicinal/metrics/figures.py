@@ -113,6 +113,8 @@ class Figure:
         The number of each sample of a chunk, `[M]`; the figure is their mean.
     infinite
         Of a mean: when a sample's number is infinite, in words.
+    mistake
+        Of a mean: what a wrong prediction is typically worth, for its interval; see `mean_interval`.
     of_bins
         The figure of (resamples of) the bins of the reliability table, `[...]`.
     contributions
@@ -140,6 +142,7 @@ class Figure:
     more_classes_than: int = 0
     per_sample: Callable[[Chunk], NDArray[np.float64] | NDArray[np.bool_]] | None = None
     infinite: str = ""
+    mistake: Callable[[Sums], float] | None = None
     of_bins: Callable[[BinSums], Array] | None = None
     contributions: Callable[[ReliabilityTable, Floats, NDArray[np.bool_]], Array] | None = None
     of_pairs: Callable[..., tuple[float, Array]] | None = None
@@ -211,7 +214,9 @@ class Figure:
         if self.interval is not None:
             return Estimate(value, *self.interval(sums, value))
         if self.per_sample is not None:
-            return mean_interval(sums.moments[self.name], sums.level, low=self.limits[0], high=self.limits[1])
+            mistake = None if self.mistake is None else self.mistake(sums)
+            moments, (low, high) = sums.moments[self.name], self.limits
+            return mean_interval(moments, sums.level, low=low, high=high, mistake=mistake)
         if self.of_bins is not None:
             low, high = quantiles(self.of_bins(sums.table.resample()), sums.level)
             return Estimate(value, min(low, value), max(high, value))
@@ -228,6 +233,13 @@ MOST_PAIRED = 2_000
 def _of_proportion(sums: Sums, value: float) -> Ends:
     low, high = wilson(round(value * sums.table.n), sums.table.n, sums.level)
     return float(low), float(high)
+
+
+def _nll_of_mistake(sums: Sums) -> float:
+    """Return the mean loss if predictions were wrong, with what they leave over spread evenly on other classes."""
+    bins = sums.table.bins
+    left = np.maximum(1 - bins.confidence / np.maximum(bins.count, 1), 1e-12) / max(sums.n_classes - 1, 1)
+    return float(bins.count @ -np.log(left)) / sums.table.n
 
 
 def _of_mcc(sums: Sums, value: float) -> Ends:
@@ -343,6 +355,7 @@ FIGURES: dict[str, Figure] = {
             column=True,
             per_sample=nll_of,
             infinite="the true class has probability 0",
+            mistake=_nll_of_mistake,
         ),
         Figure(
             name="brier",
@@ -351,6 +364,7 @@ FIGURES: dict[str, Figure] = {
             limits=(0.0, 2.0),
             column=True,
             per_sample=brier_of,
+            mistake=lambda sums: 1 + float(sums.table.squares.sum()) / sums.table.n,  # 1 − 2p + Σp², p near 0
         ),
         Figure(
             name="ece",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtri
+from scipy.special import ndtri, stdtrit
 
 from vicinal._checks import ArgumentError, number
 from vicinal.metrics.chunks import Array
@@ -65,7 +65,7 @@ def wilson(successes: Any, n: Any, level: float = 0.95) -> tuple[Array, Array]:
 
 @dataclass(frozen=True)
 class Moments:
-    """Number, mean and summed squared deviation of values, and how many of them are infinite.
+    """Number and mean of values, their summed squared and cubed deviations, and how many of them are infinite.
 
     They add up without loss of digits (Chan et al. 1979).
 
@@ -77,6 +77,7 @@ class Moments:
     mean: float = 0.0
     squares: float = 0.0
     n_infinite: int = 0
+    cubes: float = 0.0
 
     @classmethod
     def of(cls, values: Array) -> Moments:
@@ -84,7 +85,9 @@ class Moments:
         mean = float(values.mean())
         if not math.isfinite(mean):
             return cls(len(values), mean, math.inf, int(np.isinf(values).sum()))
-        return cls(len(values), mean, float(((values - mean) ** 2).sum()))
+        away = values - mean
+        squares = away * away
+        return cls(len(values), mean, float(squares.sum()), cubes=float(squares @ away))
 
     def __add__(self, other: Moments) -> Moments:
         if not self.n or not other.n:
@@ -92,23 +95,55 @@ class Moments:
         n = self.n + other.n
         if not math.isfinite(self.mean + other.mean):
             return Moments(n, self.mean + other.mean, math.inf, self.n_infinite + other.n_infinite)
-        gap = other.mean - self.mean
-        squares = self.squares + other.squares + gap**2 * self.n * other.n / n
-        return Moments(n, self.mean + gap * other.n / n, squares)
+        gap, product = other.mean - self.mean, self.n * other.n
+        squares = self.squares + other.squares + gap**2 * product / n
+        cubes = self.cubes + other.cubes + gap**3 * product * (self.n - other.n) / n**2
+        cubes += 3 * gap * (self.n * other.squares - other.n * self.squares) / n
+        return Moments(n, self.mean + gap * other.n / n, squares, cubes=cubes)
 
 
-def mean_interval(values: Array | Moments, level: float, *, low: float, high: float) -> Estimate:
-    r"""Return the mean with :math:`\bar v \pm z s / \sqrt n`, which is what resampling the samples converges to.
+def mean_interval(
+    values: Array | Moments, level: float, *, low: float, high: float, mistake: float | None = None
+) -> Estimate:
+    r"""Return the mean with an interval that allows for skewed values: most are small, a few are large.
 
-    The ends are kept in the figure's range [low, high], and are that range where nothing is known of the
-    spread: for one sample, or an infinite value.
+    The usual :math:`\bar v \pm t s/\sqrt n` takes the spread of a sample at its word, and one that by chance lacks
+    large values has both a low mean and a small spread. Here the end :math:`\mu` above the mean is where the mean is t
+    standard deviations away with the spread of values whose mean *is* :math:`\mu`: under exponential tilting the
+    variance changes with the mean by :math:`\kappa = m_3/s^2` (third central moment over variance), and
+
+    .. math:: (\mu - \bar v)^2 = \frac{t_{n-1}^2}{n}\left(s^2 + \kappa\,(\mu - \bar v)\right)
+
+    For values 0 and 1 it is Wilson's interval but for a term of second order. The end below has :math:`-\kappa`;
+    a negative one counts as 0. Where mistakes are rare a sample may hold none, and says nothing of what they cost:
+    with `mistake` given, the moments for that end are those of the sample and one such value.
+
+    Parameters
+    ----------
+    values
+        `[N]`, or their moments.
+    level
+        Coverage of the interval, in (0, 1).
+    low, high
+        The figure's range, in which the ends are kept; they are the ends where nothing is known of the spread: for one
+        sample, or an infinite value.
+    mistake
+        What a wrong prediction would typically be worth.
     """
     moments = values if isinstance(values, Moments) else Moments.of(values)
     n, mean = moments.n, moments.mean
     if n < 2 or not math.isfinite(mean):
         return Estimate(mean, low, high)
-    half = z_of(level) * math.sqrt(moments.squares / (n - 1) / n)
-    return Estimate(mean, max(low, mean - half), min(high, mean + half))
+    t = float(stdtrit(n - 1, (1 + coverage(level)) / 2)) ** 2 / n
+
+    def reach(sign: int) -> float:
+        on_this_side = mistake is not None and (mistake - mean) * sign > 0
+        held = moments + Moments(1, float(mistake or 0)) if on_this_side else moments
+        variance = held.squares / (held.n - 1)
+        bend = t * max(sign * held.cubes / held.n / variance, 0) / 2 if variance > 0 else 0.0
+        return bend + math.sqrt(bend**2 + t * variance)
+
+    return Estimate(mean, max(low, mean - reach(-1)), min(high, mean + reach(1)))
 
 
 def quantiles(draws: Array, level: float) -> tuple[float, float]:

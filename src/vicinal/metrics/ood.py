@@ -17,7 +17,7 @@ Hendrycks & Gimpel, "A Baseline for Detecting Misclassified and Out-of-Distribut
 Liang, Li & Srikant, "Enhancing the Reliability of Out-of-distribution Image Detection in Neural Networks", ICLR 2018
 (FPR at 95 % TPR).
 Liu, Wang, Owens & Li, "Energy-based Out-of-distribution Detection", NeurIPS 2020.
-Thulasidasan et al., "On Mixup Training", NeurIPS 2019, Section 5 and Figure 8.
+Thulasidasan et al., "On Mixup Training", NeurIPS 2019, Section 7, Figure 8 and Table 1.
 """
 
 from __future__ import annotations

@@ -170,9 +170,9 @@ def mcc_estimate(
 ) -> Estimate:
     """Return MCC with the delta-method interval of its contributions; with `counts`, entries stand for many samples.
 
-    Samples that all contribute alike, such as those of a model that is always right, show no spread; the ends are then
-    those of the accuracy's Wilson interval, put into the formula with the classes' shares as they are. The interval is
-    [-1, 1] where labels or predictions are all of one class: nothing is known.
+    Samples that (almost) all contribute alike, such as those of a model that is hardly ever wrong, show little spread:
+    the interval reaches at least to the ends of the accuracy's Wilson interval, put into the formula with the classes'
+    shares as they are. It is [-1, 1] where labels or predictions are all of one class: nothing is known.
     """
     value, contributions = mcc_contributions(labels, predictions, counts)
     t, p = class_shares(labels, predictions, counts)
@@ -180,12 +180,12 @@ def mcc_estimate(
         return Estimate(value, -1.0, 1.0)
     each = np.ones(len(labels), np.int64) if counts is None else counts
     n = int(each.sum())
-    if np.ptp(contributions) > 1e-9:
-        moments = Moments(n, value, float(each @ (contributions - value) ** 2))
-        return mean_interval(moments, level, low=-1.0, high=1.0)
+    away = contributions - value
+    moments = Moments(n, value, float(each @ away**2), cubes=float(each @ away**3))
+    spread = mean_interval(moments, level, low=-1.0, high=1.0)
     ends = wilson(each @ (labels == predictions), n, level)
     low, high = (float((end - t @ p) / np.sqrt((1 - p @ p) * (1 - t @ t))) for end in ends)
-    return Estimate(value, max(min(low, value), -1.0), min(max(high, value), 1.0))
+    return Estimate(value, max(min(low, spread.low, value), -1.0), min(max(high, spread.high, value), 1.0))
 
 
 def nll_of(chunk: Chunk) -> Array:

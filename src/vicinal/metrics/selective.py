@@ -30,7 +30,7 @@ from scipy.special import bdtr, betaincinv, digamma
 from vicinal._arrays import as_array
 from vicinal._checks import ArgumentError, integer, number
 from vicinal.metrics.chunks import Array
-from vicinal.metrics.intervals import Estimate, wilson, z_of
+from vicinal.metrics.intervals import Estimate, Moments, mean_interval, wilson
 from vicinal.metrics.reliability import ReliabilityTable, _as_correct
 
 __all__ = ["RiskCoverage", "RiskThreshold", "risk_coverage", "risk_threshold"]
@@ -188,14 +188,15 @@ class RiskCoverage:
 
         .. math:: r(c) - \mathrm{AURC} + \frac1n \sum_{i:\,c_i \le c} \frac{e - r(c_i)}{\phi(c_i)}
 
-        (with r and φ of the samples at least as sure), and mean ± z·s/√n of these influences is what resampling the
-        samples converges to. Where all predictions are right, or all wrong, they show no spread: the other end is then
-        that of the error rate's Wilson interval, which is the AURC of a curve that is flat at that rate.
+        (with r and φ of the samples at least as sure), and AURC has the interval of a mean of these influences, among
+        them that of one more mistake anywhere (`mean_interval`). Where all predictions are right, or all wrong, they
+        show no spread: the other end is then that of the error rate's Wilson interval, which is the AURC of a curve
+        that is flat at that rate.
 
         >>> print(risk_coverage([0.9, 0.8, 0.8, 0.6] * 50, [True, True, False, False] * 50).aurc_estimate())
-        0.2917 [0.2227, 0.3607]
+        0.2917 [0.2220, 0.3612]
         """
-        z, n, wrong = z_of(level), self.n, int(self.errors.sum())
+        n, wrong = self.n, int(self.errors.sum())
         if wrong in (0, n):
             low, high = wilson(wrong, n, level)
             return Estimate(self.aurc, float(low), float(high))
@@ -204,9 +205,14 @@ class RiskCoverage:
         weight = np.cumsum((share / self.coverage)[::-1])[::-1]
         pull = np.cumsum((share * risk / self.coverage)[::-1])[::-1]
         right, false = (risk - self.aurc + e * weight - pull for e in (0, 1))
-        variance = float((self.counts - self.errors) @ right**2 + self.errors @ false**2) / max(n - 1, 1)
-        half = z * math.sqrt(variance / n)
-        return Estimate(self.aurc, max(self.aurc - half, 0.0), min(self.aurc + half, 1.0))
+        well = self.counts - self.errors
+        moments = Moments(
+            n,
+            self.aurc,
+            float(well @ right**2 + self.errors @ false**2),
+            cubes=float(well @ right**3 + self.errors @ false**3),
+        )
+        return mean_interval(moments, level, low=0.0, high=1.0, mistake=self.aurc + float(share @ false))
 
     def coverage_at_risk(self, risk: float) -> float:
         """Return the largest coverage at which the risk of these samples is at most `risk`; 0 where there is none.

@@ -118,7 +118,7 @@ def between_samples(
     gradient
         Of what to take the norm: of the `"logits"`, :math:`\|\partial z / \partial x\|_F` (K backward passes), of the
         mixed `"loss"`, :math:`\|\partial_x (\lambda H(z, y_i) + (1 - \lambda) H(z, y_j))\|_2` (one), or `"none"`. The
-        paper writes "gradients of the model w.r.t. input", which is the first; it does not say which norm.
+        paper's Figure 2 shows gradient norms and says neither of what nor which norm; its discussion is of the loss.
     batch_size
         Rows at a time.
     level

@@ -34,9 +34,9 @@ def corrupt_labels(
 ) -> tuple[Tensor, Tensor]:
     r"""Replace each label with probability `fraction` by one drawn uniformly over the classes.
 
-    As in the published code every sample tosses a coin of its own, so the number of replaced labels is binomial with
-    mean fraction·N, not exactly that; and the new label is drawn over all K classes, the true one included, so that
-    only fraction·(K − 1)/K of the labels are wrong in the end.
+    As in the code that the paper adapts every sample tosses a coin of its own, so the number of replaced labels is
+    binomial with mean fraction·N, not exactly that; and the new label is drawn over all K classes, the true one
+    included, so that only fraction·(K − 1)/K of the labels are wrong in the end.
 
     Parameters
     ----------

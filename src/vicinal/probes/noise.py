@@ -8,7 +8,7 @@ space the model sees (after normalisation).
 References
 ----------
 Thulasidasan et al., "On Mixup Training: Improved Calibration and Predictive Uncertainty for Deep Neural Networks",
-NeurIPS 2019, Section 5: noise with the training set's mean and variance.
+NeurIPS 2019, Section 7: noise with the training set's mean and variance (whether by channel is not said).
 """
 
 from __future__ import annotations

@@ -1,0 +1,241 @@
+"""How often 95 % intervals hold the truth, how often equal models are called different, how often a promise breaks.
+
+    python -m benchmarks.coverage
+
+A population is a finite set of labelled predictions, so that every figure of it is known; samples are drawn from it
+with replacement. Logits z are normal with standard deviation `scale`, labels follow softmax(z), and the model says
+softmax(z / T): T = 1 is calibrated, below it over-confident, above it under-confident. A "constant" population has one
+confidence and one accuracy. The cases were fixed before the intervals were.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from benchmarks.timing import table
+from vicinal import compare, evaluate
+from vicinal.metrics import BinSums, risk_coverage, risk_threshold
+from vicinal.metrics.error_intervals import error_ends
+
+SIZES = (50, 100, 300, 1_000, 10_000)
+CLASSES = (2, 10, 100)
+TEMPERATURES = (0.3, 0.7, 1.0, 1.5, 3.0)
+BINS = (1, 2, 15, 100)
+CONSTANT = ((0.8, 0.0), (0.8, 0.02), (0.8, 0.05), (0.8, 0.2), (0.95, 0.02), (0.99, 0.0), (0.99, 0.03), (0.7, -0.1))
+POPULATION = 100_000
+ERRORS = ("ece", "oe", "rms", "mce")
+FIGURES = ("accuracy", "mcc", "nll", "brier", *ERRORS, "aurc")
+
+
+@dataclass(frozen=True)
+class Population:
+    """Labelled predictions: confidences and whether they are right, `[M]`, with the logits where figures need them."""
+
+    name: str
+    confidence: Any
+    correct: Any
+    logits: Any = None
+    labels: Any = None
+
+    @classmethod
+    def normal(cls, n_classes: int, temperature: float, scale: float = 3.0) -> Population:
+        """Return the predictions of a model that knows the truth but for a temperature."""
+        random = np.random.default_rng([n_classes, round(100 * temperature), round(10 * scale)])
+        z = (scale * random.standard_normal((POPULATION, n_classes))).astype(np.float32)
+        chance = np.exp(z - z.max(1, keepdims=True))
+        chance /= chance.sum(1, keepdims=True)
+        labels = np.minimum((chance.cumsum(1) < random.random((POPULATION, 1))).sum(1), n_classes - 1)
+        logits = z / np.float32(temperature)
+        said = np.exp((logits - logits.max(1, keepdims=True)).astype(np.float64))
+        correct = logits.argmax(1) == labels
+        name = f"K = {n_classes}, T = {temperature:g}" + (f", scale {scale:g}" if scale != 3 else "")
+        return cls(name, 1 / said.sum(1), correct.astype(np.float64), logits, labels)
+
+    @classmethod
+    def constant(cls, confidence: float, gap: float) -> Population:
+        """Return predictions of one confidence that are right less often by `gap`."""
+        correct = np.arange(POPULATION) < round((confidence - gap) * POPULATION)
+        name = f"constant {confidence:g}, gap {gap:g}"
+        return cls(name, np.full(POPULATION, confidence), correct.astype(np.float64))
+
+
+def binned(index: Any, n_bins: int, *values: Any) -> list[Any]:
+    """Return the sums of values `[R, N]` by bin `[R, n_bins]`; None counts."""
+    rows = len(index)
+    cell = (index + np.arange(rows)[:, None] * n_bins).ravel()
+    sums = (np.bincount(cell, None if v is None else v.ravel(), rows * n_bins) for v in values)
+    return [np.asarray(each, np.float64).reshape(rows, n_bins) for each in sums]
+
+
+def errors_of(count: Any, gap: Any, confidence: Any, filled: Any) -> dict[str, Any]:
+    """Return the four errors of bins with these sums, `[...]`; MCE over the filled ones."""
+    share, each = count / count.sum(-1, keepdims=True), gap / np.maximum(count, 1)
+    return {
+        "ece": (share * np.abs(each)).sum(-1),
+        "oe": (share * confidence / np.maximum(count, 1) * np.maximum(each, 0)).sum(-1),
+        "rms": np.sqrt((share * each**2).sum(-1)),
+        "mce": np.where(filled, np.abs(each), 0).max(-1),
+    }
+
+
+def misses(pop: Population, n: int, n_bins: int, equal_mass: bool, trials: int, random: Any) -> dict[str, Any]:
+    """Return by error the shares of intervals that lie above and below the truth, and their mean length."""
+    order = np.argsort(pop.confidence, kind="stable")
+    sure, right = pop.confidence[order], pop.correct[order]
+    pick = np.sort(random.integers(POPULATION, size=(trials, n)), axis=1)  # so that confidences rise
+    c, y = sure[pick], right[pick]
+    if equal_mass:
+        inner = c[:, (np.arange(1, n_bins) * n + n_bins - 1) // n_bins - 1]
+    else:
+        inner = np.tile(np.arange(1, n_bins) / n_bins, (trials, 1))
+    index = np.stack([np.searchsorted(edges, row) for edges, row in zip(inner, c, strict=True)])
+    counts, said, hits, squared = binned(index, n_bins, None, c, y, (c - y) ** 2)
+    ends = error_ends(BinSums(counts, said, hits), squared, 0.95)
+    # The truth of the same bins: cumulative sums of the population at their edges.
+    place = np.concatenate(
+        [np.zeros((trials, 1), int), np.searchsorted(sure, inner, "right"), np.full((trials, 1), POPULATION)], axis=1
+    )
+    sums = [np.concatenate([[0], np.cumsum(v)]) for v in (np.ones(POPULATION), sure - right, sure)]
+    truth = errors_of(*(np.diff(total[place], axis=1) for total in sums), counts > 0)
+    return {
+        name: (
+            float((ends[name][0] > truth[name] + 1e-9).mean()),
+            float((ends[name][1] < truth[name] - 1e-9).mean()),
+            float((ends[name][1] - ends[name][0]).mean()),
+        )
+        for name in ERRORS
+    }
+
+
+def error_cases() -> Iterator[tuple[Population, int, bool]]:
+    """Yield every population with its bins."""
+    for n_classes in CLASSES:
+        for temperature in TEMPERATURES:
+            pop = Population.normal(n_classes, temperature)
+            for n_bins in BINS:
+                yield from ((pop, n_bins, mass) for mass in (False, True) if n_bins > 1 or not mass)
+    for confidence, gap in CONSTANT:
+        yield from ((Population.constant(confidence, gap), n_bins, False) for n_bins in (1, 2))
+
+
+def errors(trials: int) -> str:
+    """Coverage of ECE, OE, RMS and MCE over all cases, by number of samples."""
+    random, seen = np.random.default_rng(1), {(name, n): [] for name in ERRORS for n in SIZES}
+    for pop, n_bins, mass in error_cases():
+        for n in SIZES:
+            found = misses(pop, n, n_bins, mass, trials if n < 10_000 else trials // 5, random)
+            for name, (above, below, length) in found.items():
+                kind = f"{n_bins} {'equal-mass ' if mass else ''}bin{'s' if n_bins > 1 else ''}"
+                seen[name, n].append((1 - above - below, length, f"{pop.name}, {kind}"))
+    return summary(seen)
+
+
+def summary(seen: dict[tuple[str, int], list[tuple[float, float, str]]]) -> str:
+    """Return a row for each figure and size: coverage at worst and in the middle, the worst case, the middle length."""
+    rows = []
+    for (name, n), cases in seen.items():
+        worst = min(cases)
+        covered, length = (np.median([case[k] for case in cases]) for k in (0, 1))
+        rows.append([name, f"{n:,}", f"{100 * worst[0]:.1f} %", worst[2], f"{100 * covered:.1f} %", f"{length:.3f}"])
+    return table(["figure", "samples", "coverage, worst case", "which", "median", "length, median"], rows)
+
+
+def figures(trials: int) -> str:
+    """Coverage of every figure of `evaluate`, and of AURC, in 15 bins."""
+    random, seen = np.random.default_rng(2), {(name, n): [] for name in FIGURES for n in SIZES}
+    cases = [(k, t, 3.0) for k in CLASSES for t in (0.3, 1.0, 3.0)] + [(2, 1.0, 8.0), (2, 0.3, 8.0), (10, 1.0, 8.0)]
+    for case in cases:
+        pop = Population.normal(*case)
+        whole = evaluate(pop.labels, logits=pop.logits)
+        truth = {name: getattr(whole, name).value for name in FIGURES[:-1]}
+        truth["aurc"] = risk_coverage(pop.confidence, pop.correct).aurc
+        for n in SIZES:
+            held, rounds = dict.fromkeys(FIGURES, 0), trials if n < 10_000 else trials // 5
+            length = dict.fromkeys(FIGURES, 0.0)
+            for _ in range(rounds):
+                pick = random.integers(POPULATION, size=n)
+                result = evaluate(pop.labels[pick], logits=pop.logits[pick])
+                curve = risk_coverage(pop.confidence[pick], pop.correct[pick])
+                for name in FIGURES:
+                    found = curve.aurc_estimate() if name == "aurc" else getattr(result, name)
+                    held[name] += found.low - 1e-9 <= truth[name] <= found.high + 1e-9
+                    length[name] += (found.high - found.low) / rounds
+            for name in FIGURES:
+                if name != "mce":  # of the bins that are filled, which differ from sample to sample: see `errors`
+                    seen[name, n].append((held[name] / rounds, length[name], pop.name))
+    return summary({key: value for key, value in seen.items() if value})
+
+
+def equal_models(trials: int) -> str:
+    """How often `compare` calls one of two equal models better: same noise in their logits, same spread of seeds."""
+    random, names = np.random.default_rng(3), ("accuracy", "mcc", "nll", "brier", "ece", "oe", "rms")
+    rows = []
+    for n, n_classes, temperature, spread in ((100, 3, 1.0, 0.3), (100, 10, 0.5, 0.2), (1_000, 10, 1.0, 0.2)):
+        for seeds in (1, 2, 3, 5, 10):
+            told = dict.fromkeys(names, 0)
+            for _ in range(trials):
+                z = 3 * random.standard_normal((n, n_classes))
+                labels = (z + random.gumbel(size=z.shape)).argmax(1)
+                # With one seed the models themselves are compared: they are equal only at the same temperature.
+                heat = temperature * np.exp((seeds > 1) * spread * random.standard_normal((2, seeds)))
+                runs = [
+                    [evaluate(labels, logits=(z + random.standard_normal(z.shape)) / t) for t in side] for side in heat
+                ]
+                for name, difference in compare(*runs).differences.items():
+                    told[name] += difference.better is not None
+            shares = [f"{100 * told[name] / trials:.1f} %" for name in names]
+            rows.append([f"{n:,}", f"K = {n_classes}, T = {temperature:g}", str(seeds), *shares])
+    return table(["samples", "models", "seeds", *names], rows)
+
+
+PROFILES = {
+    "steep": lambda u: 0.5 * (1 - u) ** 4,
+    "linear": lambda u: 0.25 * (1 - u),
+    "flat top": lambda u: 0.03 + 0.15 * (1 - u) ** 2,
+    "easy": lambda u: 0.01 + 0.06 * (1 - u),
+    "too hard": lambda u: 0.06 + 0 * u,
+    "not monotone": lambda u: 0.05 + 0.025 * np.cos(12 * u),
+}
+
+
+def thresholds(trials: int) -> str:
+    """How often the risk of `risk_threshold` is above the one asked for, and how much it answers."""
+    random, grid = np.random.default_rng(4), np.linspace(0, 1, 10_001)
+    rows = []
+    for n in (200, 1_000, 5_000):
+        for max_risk in (0.05, 0.1):
+            for name, rate in PROFILES.items():
+                risk = np.cumsum(rate(grid)[::-1])[::-1] / np.arange(len(grid), 0, -1)
+                rules = []
+                for _ in range(trials):
+                    confidence = random.random(n)
+                    rules.append(risk_threshold(confidence, random.random(n) >= rate(confidence), max_risk))
+                broken = [r.n_accepted > 0 and risk[int(max(r.threshold, 0) * 10_000)] > max_risk for r in rules]
+                answers, answered = np.mean([(r.n_accepted > 0, r.coverage) for r in rules], axis=0)
+                best = 1 - grid[risk <= max_risk].min(initial=1)
+                shares = [f"{100 * share:.0f} %" for share in (answers, answered, best)]
+                rows.append([f"{n:,}", f"{max_risk:g}", name, f"{100 * np.mean(broken):.1f} %", *shares])
+    return table(["samples", "risk asked", "errors", "promise broken", "answers at all", "answered", "at best"], rows)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--trials", type=int, default=1_000)
+    parser.add_argument("--only", choices=("errors", "figures", "equal_models", "thresholds"))
+    options = parser.parse_args()
+    parts = {"errors": errors, "figures": figures, "equal_models": equal_models, "thresholds": thresholds}
+    margin = 196 * math.sqrt(0.05 * 0.95 / options.trials)
+    print(f"{options.trials:,} trials a case (a fifth for 10,000 samples): 95 % are known to ± {margin:.1f} %\n")
+    for name, part in parts.items():
+        if options.only in (None, name):
+            print(f"### {part.__doc__}\n\n{part(options.trials)}\n", flush=True)
+
+
+if __name__ == "__main__":
+    main()
