@@ -17,11 +17,12 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from vicinal._checks import require
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 __all__ = [
     "FORMAT",

@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
 import vicinal
+from vicinal import metrics
 
 pytest.importorskip("lightning")
 from lightning import LightningModule, Trainer
@@ -165,6 +166,8 @@ class TestValidation:
         table = vicinal.ReliabilityTable.from_logits(logits, y, n_bins=10)
         expected = {
             "nll": float(F.cross_entropy(logits, y)),
+            "brier": metrics.brier(y, logits=logits),
+            "mcc": metrics.mcc(y, logits=logits),
             "accuracy": table.accuracy,
             "ece": table.ece(),
             "oe": table.oe(),

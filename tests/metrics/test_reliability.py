@@ -353,35 +353,29 @@ def test_equal_confidences_merge_bins():
     assert ReliabilityTable.from_confidences(np.ones(5), np.ones(5), equal_mass=True).n_bins == 1
 
 
-# --- resampling -----------------------------------------------------------------------------------------------------
+# --- influence -----------------------------------------------------------------------------------------------------
 
 
-def test_resampled_bins_are_distributed_like_those_of_a_loop_over_resamples():
-    confidence, correct = confidences(10_000)
-    loop = reference.resampled(confidence, correct, 15, 1000, seed=1)
-    drawn = ReliabilityTable.from_confidences(confidence, correct).resample(4000)
-    ours = {
-        "ece": expected_error(drawn),
-        "oe": overconfidence_error(drawn),
-        "rms": np.sqrt(calibration_mse(drawn)),
-    }
-    for name, values in loop.items():
-        spread = values.std()
-        assert ours[name].mean() == pytest.approx(values.mean(), abs=4 * spread / math.sqrt(800))
-        assert ours[name].std() == pytest.approx(spread, rel=0.12)
-        for q in (0.025, 0.5, 0.975):
-            assert np.quantile(ours[name], q) == pytest.approx(np.quantile(values, q), abs=0.3 * spread)
+def test_the_influence_of_samples_gives_the_spread_of_resamples():
+    confidence, correct = confidences(10_000, overconfident=0.2)
+    table = ReliabilityTable.from_confidences(confidence, correct)
+    loop = reference.resampled(confidence, correct, 15, 400, seed=1)
+    for name, function in (
+        ("ece", expected_error),
+        ("oe", overconfidence_error),
+        ("rms", lambda bins: np.sqrt(calibration_mse(bins))),
+    ):
+        influence, counts = table.influence(function)
+        assert counts @ influence / table.n == pytest.approx(0, abs=1e-5)
+        spread = math.sqrt(counts @ influence**2) / table.n
+        assert spread == pytest.approx(loop[name].std(), rel=0.15), name
 
 
-def test_resamples_are_reproducible_and_keep_their_size():
+def test_the_influence_on_a_share_is_that_of_a_share():
     table = ReliabilityTable.from_confidences(*confidences(500))
-    state = np.random.get_state()[1].copy()  # noqa: NPY002
-    a, b, c = table.resample(50), table.resample(50), table.resample(50, seed=1)
-    assert np.array_equal(np.random.get_state()[1], state)  # noqa: NPY002
-    assert np.array_equal(a.confidence, b.confidence)
-    assert not np.array_equal(a.confidence, c.confidence)
-    assert (a.count.sum(axis=1) == 500).all()
-    assert (a.correct <= a.count).all()
+    influence, counts = table.influence(lambda bins: bins.correct.sum(axis=-1) / bins.count.sum(axis=-1))
+    a = table.accuracy
+    assert counts @ influence**2 / 500**2 == pytest.approx(a * (1 - a) / 500, rel=1e-4)
 
 
 # --- what goes in ---------------------------------------------------------------------------------------------------

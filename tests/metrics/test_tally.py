@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import math
+import pickle
 
 import numpy as np
 import pytest
@@ -10,9 +11,11 @@ from scipy import stats
 from scipy.optimize import brentq
 
 from vicinal.metrics import (
+    FIGURES,
     Estimate,
     Evaluation,
     ReliabilityTable,
+    Tally,
     accuracy,
     brier,
     error_estimates,
@@ -24,7 +27,7 @@ from vicinal.metrics import (
 from vicinal.metrics import chunks as passes
 from vicinal.metrics.intervals import Moments, mean_interval
 
-FIGURES = ("accuracy", "mcc", "nll", "brier", "ece", "oe", "mce", "rms", "rms_debiased")
+USUAL = ("accuracy", "mcc", "nll", "brier", "ece", "oe", "mce", "rms", "rms_debiased")
 
 
 def predictions(n, k=5, seed=0, temperature=1.5):
@@ -54,7 +57,7 @@ def test_logits_and_their_softmax_agree_in_any_chunks(monkeypatch):
     monkeypatch.setattr(passes, "CHUNK", 35)
     monkeypatch.setattr(passes, "BLOCK", 350)
     b = evaluate(torch.tensor(labels), probs=torch.tensor(logits).softmax(1))
-    for name in FIGURES:
+    for name in USUAL:
         assert getattr(a, name).value == pytest.approx(getattr(b, name).value, abs=1e-9)
 
 
@@ -62,7 +65,7 @@ def test_order_of_the_samples_does_not_matter():
     logits, labels = predictions(400)
     order = np.random.default_rng(0).permutation(400)
     a, b = evaluate(labels, logits=logits), evaluate(labels[order], logits=logits[order])
-    for name in FIGURES:
+    for name in USUAL:
         assert vars(getattr(a, name)) == pytest.approx(vars(getattr(b, name)), abs=1e-9)
 
 
@@ -70,7 +73,7 @@ def test_every_figure_has_an_interval_around_it():
     for n in (2, 20, 2000):
         logits, labels = predictions(n)
         result = evaluate(labels, logits=logits)
-        assert tuple(result.figures) == FIGURES
+        assert tuple(result.figures) == USUAL
         for name, figure in result.figures.items():
             assert figure.low <= figure.value <= figure.high, name
             assert math.isfinite(figure.low)
@@ -103,7 +106,7 @@ def test_prints_as_a_table_and_goes_to_json():
     result = evaluate(labels, logits=logits, n_bins=10, level=0.9)
     lines = str(result).splitlines()
     assert lines[0] == "1,200 samples, 5 classes, 10 bins; 90 % intervals"
-    assert [line.split()[0] for line in lines[1:]] == list(FIGURES)
+    assert [line.split()[0] for line in lines[1:]] == list(USUAL)
     held = json.loads(json.dumps(result.to_dict()))
     assert held["n_bins"] == 10
     assert held["ece"] == {"value": result.ece.value, "low": result.ece.low, "high": result.ece.high}
@@ -271,3 +274,153 @@ def test_every_float_type_goes_in(dtype):
 def test_bad_input_is_named(arguments, message):
     with pytest.raises(ValueError, match=message):
         evaluate([0], **arguments)
+
+
+# --- the tally ------------------------------------------------------------------------------------------------------
+
+
+def same(found, expected):
+    assert list(found.figures) == list(expected.figures)
+    for name, figure in expected.figures.items():
+        assert vars(found.figures[name]) == pytest.approx(vars(figure), rel=1e-9, abs=1e-12), name
+
+
+@pytest.mark.parametrize("kind", ["logits", "probs"])
+@pytest.mark.parametrize("k", [2, 7, 40])
+def test_streamed_merged_and_pickled_tallies_are_the_whole(kind, k):
+    logits, labels = predictions(300, k)
+    scores = logits if kind == "logits" else torch.tensor(logits).softmax(1).numpy()
+    expected = evaluate(labels, **{kind: scores})
+    streamed = Tally()
+    shards = []
+    for start in range(0, 300, 70):
+        part = slice(start, start + 70)
+        streamed.update(labels[part], **{kind: scores[part]})
+        shards.append(Tally().update(labels[part], **{kind: scores[part]}))
+    same(streamed.evaluation(), expected)
+    same(sum(pickle.loads(pickle.dumps(shards))).evaluation(), expected)
+    np.testing.assert_array_equal(streamed.confusion, expected.confusion)
+    assert expected.confusion.sum() == 300
+    assert streamed.evaluation().samples is None
+    assert streamed.values() == {name: figure.value for name, figure in streamed.evaluation().figures.items()}
+
+
+def test_a_tally_keeps_bins_and_classes_not_samples():
+    logits, labels = predictions(20_000, 10)
+    tally = Tally(figures=list(FIGURES), fine=True, worst=5)
+    sizes = []
+    for start in range(0, 20_000, 2_000):
+        tally.update(labels[start : start + 2_000], logits=logits[start : start + 2_000])
+        tally.evaluation()
+        sizes.append(len(pickle.dumps(tally)))
+    assert max(sizes) < sizes[0] + 1_000
+
+
+def test_samples_are_kept_in_order():
+    logits, labels = predictions(100, 4)
+    a = Tally(keep_samples=True).update(labels[:60], logits=logits[:60])
+    b = Tally(keep_samples=True).update(labels[60:], logits=logits[60:])
+    kept, expected = (a + b).evaluation().samples, evaluate(labels, logits=logits).samples
+    np.testing.assert_array_equal(kept.labels, labels)
+    np.testing.assert_array_equal(kept.predictions, logits.argmax(1))
+    np.testing.assert_array_equal(kept.correct, kept.labels == kept.predictions)
+    for name, values in expected.values.items():
+        np.testing.assert_array_equal(kept.values[name], values)
+
+
+def test_confidences_tell_what_they_can():
+    logits, labels = predictions(200, 7)
+    expected = evaluate(labels, logits=logits)
+    samples = expected.samples
+    with_classes = Tally(worst=3).update_confidences(
+        samples.confidence, labels=samples.labels, predictions=samples.predictions
+    )
+    found = with_classes.evaluation()
+    for name, figure in found.figures.items():
+        if name in ("nll", "brier", "top5_error"):
+            assert figure is None
+        else:
+            assert vars(figure) == pytest.approx(vars(getattr(expected, name)), rel=1e-9, abs=1e-12)
+    assert found.notes == ("top-5 error, NLL, Brier score cannot be told: the probabilities of all classes are needed",)
+    assert "nll          –" in str(found)
+    only = Tally().update_confidences(samples.confidence, samples.correct).evaluation()
+    assert only.mcc is only.nll is only.confusion is None
+    assert only.ece == expected.ece
+    assert "MCC cannot be told: labels and predicted classes are needed" in only.notes
+    assert only.n_classes == 0
+    with pytest.raises(AttributeError, match="'rmse' was not measured: there are accuracy, "):
+        only.rmse
+
+
+def test_what_some_samples_lack_cannot_be_told_of_all():
+    logits, labels = predictions(100, 3)
+    tally = Tally(keep_samples=True).update(labels, logits=logits)
+    tally.update_confidences([0.5, 0.75], labels=[0, 1], predictions=[0, 2])
+    found = tally.evaluation()
+    assert found.n == 102
+    assert found.nll is None
+    assert found.mcc is not None
+    assert list(found.samples.values) == []
+    tally.update_confidences([0.5], [True])
+    assert tally.evaluation().mcc is None
+
+
+def test_the_worst_mistakes_of_any_division():
+    logits, labels = predictions(300, 4)
+    whole = Tally(worst=10).update(labels, logits=logits).evaluation().worst
+    parts = Tally(worst=10)
+    for start in range(0, 300, 50):
+        parts.update(labels[start : start + 50], logits=logits[start : start + 50])
+    assert parts.evaluation().worst == whole
+    samples = evaluate(labels, logits=logits).samples
+    order = sorted((-samples.confidence[i], i + 1) for i in np.flatnonzero(~samples.correct))[:10]
+    assert [mistake.row for mistake in whole] == [row for _, row in order]
+    numbered = Tally(worst=1).update(labels, logits=logits, rows=np.arange(300) * 2).evaluation().worst
+    assert numbered[0].row == 2 * (whole[0].row - 1)
+
+
+def test_a_failed_update_changes_nothing_and_tallies_must_measure_the_same():
+    logits, labels = predictions(100, 3)
+    tally = Tally().update(labels, logits=logits)
+    before = tally.values()
+    for bad in ({"logits": logits * np.nan}, {"probs": np.abs(logits)}):
+        with pytest.raises(ValueError, match="must"):
+            tally.update(labels, **bad)
+    assert tally.values() == before
+    with pytest.raises(ValueError, match="only tallies of the same figures add up"):
+        tally + Tally(figures=["ece"])
+    with pytest.raises(ValueError, match="same edges"):
+        tally + Tally(10)
+    with pytest.raises(ValueError, match="the tally is empty"):
+        Tally().evaluation()
+    for arguments in ({}, {"correct": [True], "labels": [0]}, {"labels": [0]}):
+        with pytest.raises(ValueError, match="correct must be"):
+            Tally().update_confidences([0.5], **arguments)
+    with pytest.raises(ValueError, match="as many"):
+        Tally().update_confidences([0.5, 0.5], labels=[0, 1], predictions=[0])
+
+
+def test_threads_do_not_change_a_digit(monkeypatch):
+    logits, labels = predictions(3000, 5)
+    monkeypatch.setattr(passes, "CHUNK", 64)
+    monkeypatch.setattr(passes, "BLOCK", 640)
+    values = []
+    for threads in (1, 3):
+        monkeypatch.setattr(passes, "n_threads", lambda n=threads: n)
+        values.append(Tally(figures=list(FIGURES)).update(labels, logits=logits).values())
+    assert values[0] == values[1]
+
+
+def test_an_infinite_nll_is_explained():
+    found = evaluate([0, 1, 1], probs=[[0.7, 0.3], [1.0, 0.0], [1.0, 0.0]])
+    assert found.notes == ("NLL is infinite: the true class has probability 0 in 2 samples",)
+
+
+def test_moments_add_up():
+    values = np.random.default_rng(0).normal(1e6, 1, 1000)
+    parts = [Moments.of(part) for part in np.split(values, [1, 10, 500])]
+    total = sum(parts, Moments())
+    assert (total.n, total.mean) == (1000, pytest.approx(values.mean(), rel=1e-14))
+    assert total.squares / 999 == pytest.approx(values.var(ddof=1), rel=1e-9)
+    infinite = total + Moments.of(np.array([np.inf, 1.0]))
+    assert (infinite.n, infinite.mean, infinite.n_infinite) == (1002, math.inf, 1)

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 import math
+import subprocess
+import sys
 
 import numpy as np
 import pyarrow as pa
@@ -247,3 +249,14 @@ def test_any_confusion_has_the_same_mcc(tmp_path_factory, data):
     path = tmp_path_factory.mktemp("mcc") / "p.npz"
     np.savez(path, labels=labels, probs=probs)
     same(evaluate_file(path), vicinal.evaluate(labels, probs=probs))
+
+
+def test_a_file_is_measured_without_torch(tmp_path):
+    _, probs, labels = classifier(20, 7)
+    path = save(tmp_path / "p.csv", labels, probs)
+    code = (
+        "import sys; from vicinal.predictions import evaluate_file; "
+        f"print(evaluate_file({str(path)!r}).n, 'torch' in sys.modules)"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.split() == ["20", "False"]

@@ -25,7 +25,7 @@ from vicinal._checks import ArgumentError
 from vicinal.metrics.chunks import Array, Chunk, Floats
 from vicinal.metrics.classwise import ClasswiseTable
 from vicinal.metrics.error_intervals import error_estimates
-from vicinal.metrics.intervals import Estimate, Moments, mean_interval, quantiles, wilson
+from vicinal.metrics.intervals import Estimate, Moments, mean_interval, wilson
 from vicinal.metrics.reliability import (
     BinSums,
     ReliabilityTable,
@@ -116,7 +116,7 @@ class Figure:
     mistake
         Of a mean: what a wrong prediction is typically worth, for its interval; see `mean_interval`.
     of_bins
-        The figure of (resamples of) the bins of the reliability table, `[...]`.
+        The figure of the bins of (variants of) the reliability table, `[...]`.
     contributions
         Of a figure of the bins: given the table, confidences `[N]` and whether predictions are right `[N]`, what each
         sample contributes to it, `[N]`: the figure is their mean, and their spread its error. Without them two models
@@ -127,7 +127,7 @@ class Figure:
     of_classes
         The figure of the reliability tables of all classes.
     interval
-        The ends of its interval. By default those of a mean or, of a figure of the bins, of its resamples.
+        The ends of its interval. By default those of a mean or, of a figure of the bins, of the delta method.
     """
 
     name: str
@@ -218,8 +218,9 @@ class Figure:
             moments, (low, high) = sums.moments[self.name], self.limits
             return mean_interval(moments, sums.level, low=low, high=high, mistake=mistake)
         if self.of_bins is not None:
-            low, high = quantiles(self.of_bins(sums.table.resample()), sums.level)
-            return Estimate(value, min(low, value), max(high, value))
+            influence, counts = sums.table.influence(self.of_bins)
+            moments = Moments(sums.table.n, value, float(counts @ influence**2))
+            return mean_interval(moments, sums.level, low=self.limits[0], high=self.limits[1])
         return Estimate(value, math.nan, math.nan)
 
 

@@ -33,6 +33,8 @@ class Estimate:
         return self.value
 
     def __str__(self) -> str:
+        if math.isnan(self.low):  # its interval is not known
+            return f"{self.value:.4f}"
         return f"{self.value:.4f} [{self.low:.4f}, {self.high:.4f}]"
 
     def to_dict(self) -> dict[str, float | None]:

@@ -33,7 +33,6 @@ from scipy.special import digamma, expit, logit
 
 from vicinal._arrays import as_array, as_scores, sum_tolerance
 from vicinal._checks import integer, number
-from vicinal._random import resampler
 from vicinal.metrics.chunks import CHUNK, Array
 from vicinal.metrics.intervals import Estimate, coverage, quantiles, wilson, z_of
 
@@ -262,6 +261,8 @@ def ood_report(
     n_bins, n_resamples = integer("n_bins", n_bins, low=1), integer("n_resamples", n_resamples, low=1)
     held = _Ordered.of(in_scores, out_scores)
     turned = held.turned()
+    from vicinal._random import resampler  # here, since it imports torch, which measuring does without
+
     random = resampler(integer("seed", seed, low=0))
     low, high = held.levels[0], held.levels[-1]
     edges = np.linspace(low, high, n_bins + 1) if low < high else np.linspace(low - 0.5, high + 0.5, n_bins + 1)

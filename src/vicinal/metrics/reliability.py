@@ -13,7 +13,7 @@ belongs to the ninth. Neither is ever multiplied and rounded into another bin.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 from vicinal._arrays import as_array
 from vicinal._arrays import equal_mass_edges as inner_edges
 from vicinal._checks import integer, require
-from vicinal._random import resampler
 from vicinal.metrics.chunks import Array, Chunk, Floats, open_predictions
 from vicinal.metrics.intervals import wilson
 
@@ -177,7 +176,7 @@ class ReliabilityTable(Additive):
     counts, sums, squares
         The number of samples (int64), the sum of their confidences and of the squares of these (float64), each
         `[n_bins, 2]`, for wrong predictions and right ones. All else derives from these and they merge by
-        addition; the squares and the division into wrong and right are what exact resampling needs.
+        addition; the squares and the division into wrong and right are what intervals need.
 
     Examples
     --------
@@ -343,31 +342,24 @@ class ReliabilityTable(Additive):
         """
         return float(np.sqrt(np.maximum(calibration_mse_debiased(self._filled()), 0)))
 
-    def resample(self, n_resamples: int = 1000, *, seed: int = 0) -> BinSums:
-        r"""Return the bins of bootstrap resamples of the samples, each `[n_resamples, n_bins]`.
+    def influence(self, function: Callable[[BinSums], Array]) -> tuple[Array, Array]:
+        """Return how a function of the bins moves with one more sample in each cell, times n, and the cells' counts.
 
-        Drawing n samples with replacement and binning them is the same as drawing the counts of the cells (bin ×
-        wrong or right) from a multinomial: the counts are exactly those of a loop over resamples. Given m draws
-        from a cell with mean confidence :math:`\mu` and variance :math:`\sigma^2`, their summed confidence has mean
-        :math:`m\mu` and variance :math:`m\sigma^2`; it is drawn from the normal distribution with these, which is
-        its limit for large m. (For small m it is off by less than m times the width of a bin, and
-        such cells weigh little.) The cost does not depend on the number of samples.
+        A cell is a bin's wrong or right samples; one more has their mean confidence. By the delta method Σ count ·
+        influence² / n² is the variance of the function, since samples of one cell differ by less than a bin's width.
         """
-        n_resamples = integer("n_resamples", n_resamples, low=1)
-        self._filled()
-        random = resampler(integer("seed", seed, low=0))
-        counts, sums = self.counts.ravel(), self.sums.ravel()
-        held = np.flatnonzero(counts)
-        mean = sums[held] / counts[held]
-        deviation = np.sqrt(np.maximum(self.squares.ravel()[held] / counts[held] - mean**2, 0))
-        drawn = random.multinomial(self.n, counts[held] / self.n, size=n_resamples).astype(np.float64)
-        total = drawn * mean + np.sqrt(drawn) * deviation * random.standard_normal(drawn.shape)
-        low, high = self.edges[held // 2], self.edges[held // 2 + 1]
-        total = np.clip(total, drawn * low, drawn * high)  # a mean confidence lies in its bin
-        count, confidence = np.zeros((2, n_resamples, self.n_bins, 2))
-        count.reshape(n_resamples, -1)[:, held] = drawn
-        confidence.reshape(n_resamples, -1)[:, held] = total
-        return BinSums(count.sum(axis=-1), confidence.sum(axis=-1), count[..., 1])
+        filled = np.flatnonzero(self.counts)
+        where, right = filled // 2, filled % 2
+        rows, step = np.arange(len(filled)), 1e-6 * self.n  # small enough for a derivative, not for rounding
+        bins = self._filled()
+        count, confidence, correct = (
+            np.tile(part, (len(filled), 1)) for part in (bins.count, bins.confidence, bins.correct)
+        )
+        count[rows, where] += step
+        confidence[rows, where] += step * self.sums.ravel()[filled] / self.counts.ravel()[filled]
+        correct[rows, where] += step * right
+        moved: Array = (function(BinSums(count, confidence, correct)) - function(bins)) * self.n / step
+        return moved, self.counts.ravel()[filled].astype(np.float64)
 
     def to_frame(self) -> Any:
         """Return a pandas DataFrame with one row per bin: low, high, count, confidence, accuracy, gap."""

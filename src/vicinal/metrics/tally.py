@@ -151,7 +151,8 @@ class Evaluation:
     def __str__(self) -> str:
         classes = f", {self.n_classes} classes" if self.n_classes else ""
         head = f"{self.n:,} samples{classes}, {self.n_bins} bins; {100 * self.level:g} % intervals"
-        lines = [f"{name:<13}{'–' if figure is None else figure}" for name, figure in self.figures.items()]
+        wide = max(12, *map(len, self.figures)) + 1
+        lines = [f"{name:<{wide}}{'–' if figure is None else figure}" for name, figure in self.figures.items()]
         return "\n".join([head, *lines, *(f"note: {note}" for note in self.notes)])
 
 
@@ -287,11 +288,10 @@ class Tally(Additive):
         """Take in the samples of another tally that measures the same."""
         if self.names != other.names:
             raise ValueError(f"only tallies of the same figures add up, got {self.names} and {other.names}")
+        self.kind = self.kind if self.n else other.kind
+        self.fine.absorb(other.fine)
         if not other.n:
             return
-        if not self.n:
-            self.kind = other.kind
-        self.fine.absorb(other.fine)
         self.n_classes = max(self.n_classes, other.n_classes)
         self._paired = self._paired and other._paired
         for name, moments in other.moments.items():

@@ -6,24 +6,26 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vicinal._checks import Argument, Sentence, choice
-from vicinal.calibrators import HistogramBinning, IsotonicCalibration, TemperatureScaling, VectorScaling
-from vicinal.calibrators.base import Calibrator
 from vicinal.predictions.reading import FileChunk, PredictionsFile, as_file
 from vicinal.predictions.writing import check_output, write
 
+if TYPE_CHECKING:
+    from vicinal.calibrators.base import Calibrator
+
 __all__ = ["Calibrated", "calibrate_file"]
 
-_CALIBRATORS: Mapping[str, type[Calibrator]] = {
-    "temperature": TemperatureScaling,
-    "vector": VectorScaling,
-    "isotonic": IsotonicCalibration,
-    "histogram": HistogramBinning,
+#: By name; they import torch, which reading and measuring predictions does without, so they are imported where used.
+_CALIBRATORS = {
+    "temperature": "TemperatureScaling",
+    "vector": "VectorScaling",
+    "isotonic": "IsotonicCalibration",
+    "histogram": "HistogramBinning",
 }
 
 
@@ -127,9 +129,13 @@ class _Counts:
 
 
 def _method(value: Any) -> Calibrator:
+    from vicinal import calibrators
+    from vicinal.calibrators.base import Calibrator
+
     if isinstance(value, Calibrator):
         return value
-    return _CALIBRATORS[choice("calibrator", value, tuple(_CALIBRATORS))]()
+    made: Calibrator = getattr(calibrators, _CALIBRATORS[choice("calibrator", value, tuple(_CALIBRATORS))])()
+    return made
 
 
 def _check_pair(validation: PredictionsFile, file: PredictionsFile, method: Calibrator) -> NDArray[np.intp]:
@@ -151,7 +157,7 @@ def _check_pair(validation: PredictionsFile, file: PredictionsFile, method: Cali
                 Argument("classes"),
             )
         )
-    if validation.kind != file.kind and isinstance(method, VectorScaling):
+    if validation.kind != file.kind and type(method).__name__ == "VectorScaling":
         raise ValueError(
             f"{str(validation.path)!r} holds {validation.kind} and {str(file.path)!r} {file.kind}: vector scaling "
             "needs the same of both, as it sees the constant by which logarithms of probabilities differ from logits"
