@@ -214,14 +214,21 @@ def brier_of(chunk: Chunk) -> Array:
 
 def misses(chunk: Chunk, k: int) -> NDArray[np.bool_]:
     """Return whether each label is not among the k highest scores, `[M]`; the first win among equals."""
-    own = chunk.score_of(chunk.labels)[:, None]
-    ahead = np.count_nonzero(chunk.scores > own, axis=1)
-    # Equal scores are rare: only where k could depend on them are those of earlier classes counted.
-    near = np.flatnonzero((ahead < k) & (np.count_nonzero(chunk.scores == own, axis=1) > 1))
-    earlier = np.arange(chunk.scores.shape[1]) < chunk.labels[near, None]
-    ahead[near] += np.count_nonzero((chunk.scores[near] == own[near]) & earlier, axis=1)
-    missed: NDArray[np.bool_] = ahead >= k
+    missed = np.zeros(len(chunk), np.bool_)
+    rows = np.flatnonzero(~chunk.correct)  # the others are first
+    scores, own = chunk.scores[rows], chunk.score_of(chunk.labels)[rows, None]
+    missed[rows] = _count(scores > own) >= k
+    # Only where the k-th place is among equals does it matter which of them come first.
+    near = rows[~missed[rows] & (_count(scores >= own) > k)]
+    scores, own, labels = chunk.scores[near], chunk.score_of(chunk.labels)[near, None], chunk.labels[near, None]
+    missed[near] = _count((scores > own) | ((scores == own) & (np.arange(scores.shape[1]) < labels))) >= k
     return missed
+
+
+def _count(mask: NDArray[np.bool_]) -> NDArray[np.float32]:
+    """Return how many are true in each row; a matrix product is the fastest way to add up."""
+    total: NDArray[np.float32] = mask.astype(np.float32) @ np.ones(mask.shape[1], np.float32)
+    return total
 
 
 def mcc_contributions(
