@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from vicinal import _random, models
 from vicinal.data import Split, Task
+from vicinal.expressions import parse
 from vicinal.metrics import Estimate, Evaluation, evaluate
-from vicinal.runs import Bundle, Experiment, Outcome, Run, default_config, run
+from vicinal.runs import Bundle, Experiment, Outcome, Run, default_config, mixed_at_embeddings, run
 from vicinal.runs.run import load_task
 from vicinal.training import fit, load_weights, read_predictions
 
@@ -121,24 +122,34 @@ def figures_of(evaluation: Evaluation) -> dict[str, Estimate]:
     }
 
 
-def trained_with(experiment: Experiment, objective: Callable[[Split], Any]) -> Evaluation:
-    """Train as `vicinal.runs.run` does, with an objective that no expression names; return its figures on the test set.
+def trained_with(
+    experiment: Experiment,
+    *,
+    objective: Callable[[Split], Any] | None = None,
+    build: Callable[[Task], nn.Module] | None = None,
+) -> Evaluation:
+    """Train as `vicinal.runs.run` does, with an objective or a network of one's own; return the test set's figures.
 
     Parameters
     ----------
     experiment
-        Data, network and training; its method is not used. The weights of the last epoch are evaluated.
+        Data, network, method and training.
     objective
-        Makes the objective, given the training set.
+        Makes the objective, given the training set, where no expression names it.
+    build
+        Makes the network, given the data, where no name does; its options are the experiment's.
     """
     task = load_task(experiment)
     spec = models.specify(experiment.model, **task.spec, **experiment.model_options)
     config = default_config(task.kind, spec.name, experiment.training, seed=experiment.seed)
-    config = dataclasses.replace(config, select="last", keep_predictions_at=(), eval_every=config.epochs)
+    config = dataclasses.replace(config, keep_predictions_at=())
     with _random.restored_globals():
         _random.seed_globals(_random.seed_from("weights", experiment.seed))
-        model = spec.build()
-    fit(model, objective(task.train), task.train, config=config, collate_fn=task.collate_fn, progress=False)
+        model = spec.build() if build is None else build(task)
+    minimised = parse(experiment.method) if objective is None else objective(task.train)
+    if task.kind == "text":
+        minimised = mixed_at_embeddings(minimised)
+    fit(model, minimised, task.train, task.val, config=config, collate_fn=task.collate_fn, progress=False)
     bundle = Bundle(module=model, spec=spec, preprocessing=task.preprocessing, classes=task.classes)
     return evaluate(torch.tensor(task.test.labels), logits=logits_of(bundle, task.test))
 

@@ -86,8 +86,8 @@ def measure(trained: Sequence[Trained], settings: Mapping[str, Any], seed: int) 
         return images.last_epoch(trained, settings, seed)
     asked = Experiment.from_dict({**settings["experiment"], "seed": seed})
     asked = dataclasses.replace(asked, data={**asked.data, "seed": seed})
-    test = trained_with(asked, lambda train: TwoLoaders(1.0, train))
-    return {**figures_of(test)}
+    asked = dataclasses.replace(asked, training={**asked.training, "select": "last"})
+    return {**figures_of(trained_with(asked, objective=lambda train: TwoLoaders(1.0, train)))}
 
 
 RECIPE = Recipe(
