@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from vicinal import plots
 from vicinal._checks import require
 from vicinal.recipes.claims import Key
 
@@ -39,37 +40,22 @@ def panels(n: int, *, size: tuple[float, float] = (3.6, 2.8), across: int = 3) -
 
 
 def bars(figures: Mapping[str, str]) -> Callable[[Result], Figure]:
-    """Return what draws a panel for each figure: a group for each data set and network, a bar for each method.
-
-    Lines are 95 % intervals of the mean over seeds, dots are seeds.
-    """
+    """Return what draws a panel for each figure: a group for each data set and network, a bar for each method."""
 
     def draw(result: Result) -> Figure:
         groups = list(dict.fromkeys(key[:-1] for key in result.keys))
         methods = list(dict.fromkeys(key[-1] for key in result.keys))
-        drawn, axes = panels(
-            len(figures), size=(max(3.2, 0.9 + 0.28 * len(groups) * (len(methods) + 1)), 3.0), across=2
-        )
+        width = max(4.2, 1.2 + 0.25 * len(groups) * (len(methods) + 1))
+        drawn, axes = panels(len(figures), size=(width, 3.0), across=1 if width > 7 else 2)
         for ax, (name, title) in zip(axes, figures.items(), strict=True):
-            factor = 100 if "%" in title else 1
-            for m, method in enumerate(methods):
-                for g, group in enumerate(groups):
-                    estimate = result.estimate((*group, method), name)
-                    if estimate is None:
-                        continue
-                    at = g * (len(methods) + 1) + m
-                    label = method if g == 0 or method not in [t.get_label() for t in ax.containers] else None
-                    ax.bar(at, factor * estimate.value, 0.8, color=COLOURS[m % 7], alpha=0.55, label=label)
-                    ax.vlines(at, factor * estimate.low, factor * estimate.high, color="#222222", lw=1.4)
-                    values = result.values((*group, method), name)
-                    ax.plot([at] * len(values), [factor * v for v in values], ".", ms=3, color=COLOURS[m % 7])
-            ax.set_xticks(
-                [g * (len(methods) + 1) + (len(methods) - 1) / 2 for g in range(len(groups))],
-                [_short(group) for group in groups],
-                fontsize="small",
-            )
-            ax.set_ylabel(title)
-        _legend(drawn, axes[0])
+            rows = {
+                _short(group): {key[-1]: estimate for key in result.keys if key[:-1] == group
+                                if (estimate := result.estimate(key, name)) is not None}
+                for group in groups
+            }  # fmt: skip
+            plots.method_bars(rows, name=title.replace(" (%)", ""), percent="%" in title, ax=ax)
+            ax.tick_params(axis="x", labelsize="small")
+        _one_legend(drawn, axes)
         return drawn
 
     return draw
@@ -92,35 +78,23 @@ def curves(
                 ax.plot(at, lines.mean(axis=0), color=COLOURS[m % 7], lw=1.6, label=key[-1])
                 ax.fill_between(at, lines.min(axis=0), lines.max(axis=0), color=COLOURS[m % 7], alpha=0.15, lw=0)
             ax.set(xlabel=xlabel, ylabel=ylabel, title=_short(group))
-        _legend(drawn, axes[0])
+        _one_legend(drawn, axes)
         return drawn
 
     return draw
 
 
-def sweep(figures: Mapping[str, str], values: Mapping[str, float], *, xlabel: str) -> Callable[[Result], Figure]:
-    """Return what draws figures against a hyper-parameter, by the method that has each value."""
+def sweep(figures: Mapping[str, str], alphas: Mapping[str, float]) -> Callable[[Result], Figure]:
+    """Return what draws figures against α, by the method that has each value."""
 
     def draw(result: Result) -> Figure:
         drawn, axes = panels(len(figures))
         for ax, (name, title) in zip(axes, figures.items(), strict=True):
-            factor = 100 if "%" in title else 1
-            for g, group in enumerate(dict.fromkeys(key[:-1] for key in result.keys)):
-                rows = [(values[key[-1]], result.estimate(key, name)) for key in result.keys if key[:-1] == group]
-                known = sorted((at, e.value, e.low, e.high) for at, e in rows if e is not None)
-                at, middle, low, high = (np.array(column) for column in zip(*known, strict=True))
-                ax.errorbar(
-                    range(len(at)),
-                    factor * middle,
-                    yerr=factor * np.array([middle - low, high - middle]),
-                    marker="o",
-                    capsize=2,
-                    color=COLOURS[g % 7],
-                    label=_short(group),
-                )
-                ax.set_xticks(range(len(at)), [f"{a:g}" for a in at])
-            ax.set(xlabel=xlabel, ylabel=title)
-        _legend(drawn, axes[0])
+            lines: dict[str, dict[float, Any]] = {}
+            for key in result.keys:
+                lines.setdefault(_short(key[:-1]), {})[alphas[key[-1]]] = result.estimate(key, name)
+            plots.alpha_sweep(lines, name=title.replace(" (%)", ""), percent="%" in title, ax=ax)
+        _one_legend(drawn, axes)
         return drawn
 
     return draw
@@ -130,11 +104,15 @@ def _short(group: Key) -> str:
     return "\n".join(group)
 
 
-def _legend(drawn: Figure, ax: Axes) -> None:
-    handles, labels = ax.get_legend_handles_labels()
+def _one_legend(drawn: Figure, axes: Sequence[Axes]) -> None:
+    """Put one legend above all panels in place of one in each; none where there is one line only."""
+    handles, labels = axes[0].get_legend_handles_labels()
+    for ax in axes:
+        if (legend := ax.get_legend()) is not None:
+            legend.remove()
     unique: dict[str, Any] = dict(zip(labels, handles, strict=True))
     if len(unique) > 1:
         drawn.legend(
-            unique.values(), unique.keys(), loc="outside upper center", ncols=min(4, len(unique)), fontsize="small",
+            unique.values(), unique.keys(), loc="outside upper center", ncols=min(3, len(unique)), fontsize="small",
             frameon=False,
         )  # fmt: skip

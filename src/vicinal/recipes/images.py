@@ -108,8 +108,8 @@ def imagenet(epochs: int) -> dict[str, Any]:
 PILOT = (
     "ERM alone, seeds 100 and 101, which no result uses: test errors of 64.5 and 65.5 % on CIFAR-10 (1,000 images), "
     "20.2 and 22.0 % on Fashion-MNIST (1,000), 89.3 and 89.8 % on CIFAR-100 (2,000); confidence exceeds accuracy by 36 "
-    "and 37, 11 and 11, 16 and 28 points. A first look with 2,000 images of CIFAR-10 (seed 100: 60.5 %, 34 points) took "
-    "twice the time, which decided for 1,000."
+    "and 37, 11 and 11, 16 and 28 points. A first look with 2,000 images of CIFAR-10 (seed 100: 60.5 %, 34 points) "
+    "took twice the time, which decided for 1,000."
 )
 
 NIGHT_ABOUT = "Four times the images, PreAct ResNet-18 of width 16, 60 epochs; else as at cpu scale."

@@ -62,7 +62,7 @@ RECIPE = Recipe(
         paper=images.T19_NETWORKS,
         paper_training=images.T19_TRAINING,
     ),
-    draw=sweep({"ece": "ECE (%)", "oe": "OE (%)", "error": "error (%)"}, ALPHAS, xlabel="α"),
+    draw=sweep({"ece": "ECE (%)", "oe": "OE (%)", "error": "error (%)"}, ALPHAS),
     reading=("The paper's values of α are in an image; these six span what its text speaks of.",),
     pilot=images.PILOT,
 )
