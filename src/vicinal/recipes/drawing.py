@@ -101,7 +101,7 @@ def sweep(figures: Mapping[str, str], alphas: Mapping[str, float]) -> Callable[[
 
 
 def _short(group: Key) -> str:
-    return "\n".join(group)
+    return "\n".join(group).replace(", ", ",\n")
 
 
 def _one_legend(drawn: Figure, axes: Sequence[Axes]) -> None:
