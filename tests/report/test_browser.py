@@ -13,11 +13,12 @@ import pytest
 import torch
 
 from tests.report.outcomes import PIXEL, SCRIPT, outcome, scored
+from tests.report.test_recipe import recipe_page
 from tests.report.test_report import grid, predictions_csv
 from vicinal.metrics.ood import max_probability, ood_report
 from vicinal.predictions import evaluate_file
 from vicinal.probes import Attack, attack_errors, between_samples
-from vicinal.report import write_comparison, write_predictions, write_run
+from vicinal.report import write_comparison, write_predictions, write_recipe, write_run
 from vicinal.runs import Experiment, run
 from vicinal.runs.bundle import load
 
@@ -123,6 +124,7 @@ def pages(tmp_path_factory):
     predictions_csv(folder / "predictions.csv", scored("test", 500, 3), ["a", "b", "c"])
     found["predictions"] = write_predictions(evaluate_file(folder / "predictions.csv"), folder / "predictions.html")
     found["comparison"] = write_comparison(grid(folder / "grid"), folder / "comparison.html")
+    found["recipe"] = write_recipe(recipe_page(name=SCRIPT, long="w" * 200), folder / "recipe.html")
     return found
 
 
@@ -131,7 +133,7 @@ def resized(browser, width: int) -> None:
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
 
 
-@pytest.mark.parametrize("kind", ["run", "hostile", "predictions", "comparison"])
+@pytest.mark.parametrize("kind", ["run", "hostile", "predictions", "comparison", "recipe"])
 def test_report_in_the_browser(browser, pages, kind):
     path = pages[kind]
     assert path.stat().st_size < 1_500_000
@@ -142,7 +144,8 @@ def test_report_in_the_browser(browser, pages, kind):
     for width in (400, 1200):
         resized(browser, width)
         assert browser.execute_script("return document.documentElement.scrollWidth") <= width
-        assert browser.execute_script("return document.querySelectorAll('svg').length") >= 3
+        drawings, least = ("img", 1) if kind == "recipe" else ("svg", 3)
+        assert browser.execute_script(f"return document.querySelectorAll('{drawings}').length") >= least
         assert browser.execute_script(UNSEEN) == []
         assert browser.execute_script(CUT_OFF) == []
         assert browser.execute_script(TOO_WIDE) == []
@@ -192,7 +195,7 @@ def test_figures_are_inked(browser, pages):
         assert coloured.mean() > 0.001, box
 
 
-@pytest.mark.parametrize("kind", ["run", "hostile", "comparison"])
+@pytest.mark.parametrize("kind", ["run", "hostile", "comparison", "recipe"])
 def test_it_prints(browser, pages, kind):
     browser.get(pages[kind].as_uri())
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})

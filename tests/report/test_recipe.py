@@ -1,0 +1,67 @@
+"""The report of a recipe: a table beside the paper's, the figure, every claim with its verdict."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from vicinal.report import RecipePage, Rows, write_recipe
+
+
+def picture() -> bytes:
+    image = pytest.importorskip("PIL.Image")
+    file = io.BytesIO()
+    image.new("RGB", (900, 300), "#0072B2").save(file, format="PNG")
+    return file.getvalue()
+
+
+def recipe_page(*, name: str = "z18-tab2", long: str = "a row", failures: dict[str, str] | None = None) -> RecipePage:
+    claim = {"claim": f"20 %: {long}", "paper": "+4.0 points", "here": "+3.10 points [+2.00, +4.20]", "p": "0.010"}
+    return RecipePage(
+        name=name,
+        title=f"Memorisation of {long}",
+        source="Zhang et al. 2018, Table 2",
+        sizes="cpu scale, 27 cells, 3 seeds",
+        summary=["Of 3 claims: 1 holds, 1 does not hold, 1 not tested."],
+        reading=["A <b>reading</b> of the paper."],
+        published=Rows(["", "best", "last"], [["20 %, ERM", "12.7", "16.6"]]),
+        figures=Rows(["", "best error (%)", "last error (%)"], [[long, "12.70 ± 0.30", "16.60 ± 1.20"]]),
+        claims=[
+            {**claim, "verdict": "holds", "reason": ""},
+            {**claim, "verdict": "does not hold", "reason": ""},
+            {**claim, "verdict": "not tested", "reason": "the baseline is not over-confident"},
+        ],
+        picture=picture(),
+        failures=failures or {},
+        command="vicinal reproduce z18-tab2 --scale cpu",
+        provenance=(("torch", "2.15.0"),),
+    )
+
+
+def test_everything_is_on_the_page(tmp_path):
+    text = write_recipe(recipe_page(), tmp_path / "page.html").read_text()
+    for expected in (
+        "z18-tab2: Memorisation of a row",
+        "Zhang et al. 2018, Table 2",
+        "Of 3 claims: 1 holds",
+        "20 %, ERM",
+        "16.60 ± 1.20",
+        '<span class="better">holds</span>',
+        '<span class="worse">does not hold</span>',
+        "the baseline is not over-confident",
+        "data:image/png;base64,",
+        "vicinal reproduce z18-tab2 --scale cpu",
+        "2.15.0",
+    ):
+        assert expected in text, expected
+    assert "What failed" not in text
+
+
+def test_failures_are_named_and_text_is_escaped(tmp_path):
+    page = recipe_page(name="<script>alert(1)</script>", failures={"cell": "<i>no luck</i>"})
+    text = write_recipe(page, tmp_path / "page.html").read_text()
+    assert "What failed" in text
+    assert "&lt;i&gt;no luck&lt;/i&gt;" in text
+    assert "<script>" not in text
+    assert "A &lt;b&gt;reading&lt;/b&gt;" in text
