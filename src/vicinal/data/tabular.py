@@ -1,46 +1,63 @@
-"""Rows of a table: what each column holds, and how a row becomes numbers.
+"""Rows of a table: how each column becomes numbers, a whole chunk at a time.
 
 A numeric column is standardised by the training rows' mean and standard deviation; a missing value becomes the mean,
-marked by a second number where training rows lacked values too. A categorical column becomes one number per value
-seen in training; a value not seen there, or a missing one where none was missing in training, sets none of them.
+marked by a second number where training rows had missing values too. A categorical column becomes one number per value
+seen in training; a value not seen there, or a missing one where none was missing in training, sets none of them. Of many
+values the most frequent have a number each, and all others share one.
+
+scikit-learn's imputers and encoders do the same to arrays in memory, but are saved by pickling: these are records of JSON.
 """
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from vicinal._checks import Argument, Sentence, nearest_names, require
+from vicinal._checks import nearest_names
 from vicinal._typing import Batch
 from vicinal.data.files import listed
 from vicinal.data.preprocessing import Preprocessing
-from vicinal.data.tables import MISSING, Table, names_of
+from vicinal.tables import BadRow, Chunk, Table, distinct, from_rows, names_of, numbers
 
-__all__ = ["Category", "Number", "TabularPreprocessing", "columns_of", "fit_tabular", "kinds_of"]
+__all__ = ["Category", "Number", "TabularPreprocessing", "fit_tabular"]
 
-#: The share of a column's values that must be numbers (or dates) for it to be numeric (or dates).
-_MOST = 0.9
 #: A categorical column keeps this many values, the most frequent ones.
 _MAX_VALUES = 100
 
-_TIME = r"\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?( ?[AaPp][Mm])?"
-_DATE = re.compile(
-    rf"(\d{{4}}[-/.]\d{{1,2}}[-/.]\d{{1,2}}|\d{{1,2}}[-/.]\d{{1,2}}[-/.]\d{{2,4}}"
-    rf"|\d{{1,2}}[ -][A-Za-z]{{3,9}}[ -,]+\d{{2,4}}|[A-Za-z]{{3,9}} \d{{1,2}}, \d{{4}})"
-    rf"([T ]+{_TIME}( ?(Z|UTC|[+-]\d{{2}}:?\d{{2}}))?)?|{_TIME}"
-)
+Floats = NDArray[np.float64]
+
+
+@dataclass(eq=False)
+class _Remarks:
+    """What there is to say of a column after encoding some chunks."""
+
+    n_odd: int = 0
+    odd: list[str] = field(default_factory=list)
+    unknown: Counter[str] = field(default_factory=Counter)
+
+
+class Encoded(NamedTuple):
+    """The rows of a table as features."""
+
+    features: Tensor
+    """float32 `[N, D]`, zeros for rows that could not be read."""
+    readable: NDArray[np.bool_]
+    """Which rows could be read, `[N]`."""
+    bad: list[BadRow]
+    notes: list[str]
+    """What there is to say about them."""
 
 
 @dataclass(frozen=True)
 class Number:
-    """A numeric column: (value - mean) / std, and a mark for missing values if training rows lacked some."""
+    """A numeric column: (value - mean) / std, and a mark for missing values if training rows had some."""
 
     name: str
     mean: float
@@ -52,50 +69,64 @@ class Number:
         """How many numbers of the input it is."""
         return 1 + self.missing
 
-    def encode(self, series: Any) -> tuple[np.ndarray[Any, Any], list[str]]:
-        """Return the column as numbers `[N, width]`, and notes."""
-        numbers, odd = as_numbers(series)
-        notes = []
+    def encode(self, chunk: Chunk, out: NDArray[np.float32], remarks: _Remarks) -> None:
+        """Write the column as numbers into `out` `[M, width]`, which holds zeros."""
+        values, odd = finite_numbers(chunk, self.name)
         if odd.any():
-            rows = listed([f"row {i + 1} ({series.iloc[i]!r})" for i in np.flatnonzero(odd)], n=3)
-            notes.append(f"column {self.name!r}: {odd.sum()} values are no numbers and count as missing: {rows}")
-        lacking = np.isnan(numbers)
-        values = np.where(lacking, 0.0, (numbers - self.mean) / self.std)
-        return np.stack([values, lacking] if self.missing else [values], axis=1), notes
+            remarks.n_odd += int(odd.sum())
+            for i in np.flatnonzero(odd)[: 3 - len(remarks.odd)].tolist():
+                remarks.odd.append(f"row {chunk.rows[i]:,} ({chunk[self.name][i].as_py()!r})")
+        missing = np.isnan(values)
+        out[:, 0] = np.where(missing, 0.0, (values - self.mean) / self.std)
+        if self.missing:
+            out[:, 1] = missing
+
+    def notes(self, remarks: _Remarks) -> list[str]:
+        """Return what new rows were like."""
+        if not remarks.n_odd:
+            return []
+        more = [""] * (remarks.n_odd - len(remarks.odd))
+        rows = listed([*remarks.odd, *more], n=3)
+        return [f"column {self.name!r}: {remarks.n_odd} values are no numbers and count as missing: {rows}"]
 
 
 @dataclass(frozen=True)
 class Category:
-    """A categorical column: one number per value, and one for missing values if training rows lacked some."""
+    """A categorical column: one number per value, one for all others if there were too many, one for missing ones."""
 
     name: str
     values: tuple[str, ...]
     missing: bool
+    pooled: bool = False
+    """Whether rarer values of the training rows share a number."""
 
     @property
     def width(self) -> int:
         """How many numbers of the input it is."""
-        return len(self.values) + self.missing
+        return len(self.values) + self.missing + self.pooled
 
-    def encode(self, series: Any) -> tuple[np.ndarray[Any, Any], list[str]]:
-        """Return the column as numbers `[N, width]`, and notes."""
-        names = as_names(series)
+    def encode(self, chunk: Chunk, out: NDArray[np.float32], remarks: _Remarks) -> None:
+        """Write the column as numbers into `out` `[M, width]`, which holds zeros."""
+        place, values = distinct(chunk[self.name])
+        names = [*names_of(values), ""]  # the place of a missing value is -1, the last
         position = {value: k for k, value in enumerate(self.values)}
-        if self.missing:
-            position[""] = len(self.values)
-        encoded = np.zeros((len(names), self.width))
-        unknown: Counter[str] = Counter()
-        for i, name in enumerate(names):
-            if name in position:
-                encoded[i, position[name]] = 1
-            elif name:
-                unknown[name] += 1
-        if not unknown:
-            return encoded, []
-        values = listed([repr(name) for name, _ in unknown.most_common()], n=3)
-        return encoded, [
-            f"column {self.name!r}: {sum(unknown.values())} rows hold values not seen in training: {values}"
-        ]
+        position[""] = len(self.values) if self.missing else -1
+        other = len(self.values) + self.missing if self.pooled else -1
+        columns = np.array([position.get(name, other) for name in names], np.intp)[place]
+        rows = np.flatnonzero(columns >= 0)
+        out[rows, columns[rows]] = 1
+        strange = [i for i, name in enumerate(names) if name not in position]
+        if strange and not self.pooled:
+            counts = np.bincount(place[place >= 0], minlength=len(names))
+            remarks.unknown.update({names[i]: int(counts[i]) for i in strange})
+
+    def notes(self, remarks: _Remarks) -> list[str]:
+        """Return what new rows were like."""
+        if not remarks.unknown:
+            return []
+        values = listed([repr(name) for name, _ in remarks.unknown.most_common()], n=3)
+        n = remarks.unknown.total()
+        return [f"column {self.name!r}: {n} rows hold values not seen in training: {values}"]
 
 
 @dataclass(frozen=True)
@@ -110,197 +141,181 @@ class TabularPreprocessing(Preprocessing):
     """The columns that were left out on purpose: no note is made of them."""
 
     @property
+    def width(self) -> int:
+        """The number of features D."""
+        return sum(column.width for column in self.columns)
+
+    @property
     def spec(self) -> dict[str, Any]:
         """The number of features."""
-        return {"kind": self.kind, "input_shape": (sum(column.width for column in self.columns),)}
+        return {"kind": self.kind, "input_shape": (self.width,)}
 
     def __call__(self, item: Any, *, augment: str = "none", generator: torch.Generator | None = None) -> Batch:
         """Return one row as features `[D]`; a row is a mapping from column names, or encoded already."""
         if isinstance(item, Tensor):
             return item
-        return self.encode(require("pandas", "train").DataFrame([dict(item)]))[0][0]
+        return self.encode(from_rows([dict(item)]), n=1).features[0]
 
-    def encode(self, frame: Any) -> tuple[Tensor, list[str]]:
-        """Return the rows of a DataFrame as features `[N, D]`, and what there is to say about them.
+    def encode(self, table: Table, *, n: int | None = None) -> Encoded:
+        """Return the rows of a table as features.
 
-        Columns are found by name. New ones are ignored and named; a missing one is an error.
+        Columns are found by name. New ones are ignored and named; a missing one is an error. Memory is that of the
+        features and of a chunk.
+
+        Parameters
+        ----------
+        table
+            The table.
+        n
+            The number of its rows, bad ones too, if it is known.
         """
+        notes = self._compare(table)
+        if n is None:
+            n = table.count_rows()
+        features = np.zeros((n, self.width), np.float32)
+        readable = np.zeros(n, np.bool_)
+        remarks = {column.name: _Remarks() for column in self.columns}
+        bad: list[BadRow] = []
+        for chunk in table.chunks([column.name for column in self.columns], bad=bad):
+            readable[chunk.rows - 1] = True
+            self._encode_chunk(chunk, features[chunk.rows[0] - 1 : chunk.rows[-1]], remarks)
         for column in self.columns:
-            if column.name not in frame.columns:
-                hint = nearest_names(column.name, [str(name) for name in frame.columns])
+            notes += column.notes(remarks[column.name])
+        return Encoded(torch.from_numpy(features), readable, bad, notes)
+
+    def _encode_chunk(self, chunk: Chunk, out: NDArray[np.float32], remarks: Mapping[str, _Remarks]) -> None:
+        contiguous = len(out) == len(chunk)
+        block = out if contiguous else np.zeros((len(chunk), out.shape[1]), np.float32)
+        start = 0
+        for column in self.columns:
+            column.encode(chunk, block[:, start : start + column.width], remarks[column.name])
+            start += column.width
+        if not contiguous:  # bad rows lie between
+            out[chunk.rows - chunk.rows[0]] = block
+
+    def _compare(self, table: Table) -> list[str]:
+        for column in self.columns:
+            if column.name not in table.columns:
+                hint = nearest_names(column.name, table.columns)
                 raise ValueError(f"the data lack the column {column.name!r} that the model was trained with{hint}")
         known = {self.target, *self.ignored, *(column.name for column in self.columns)}
-        new = [repr(str(name)) for name in frame.columns if name not in known]
-        notes = [f"ignored: {listed(new)}, which the model was not trained with"] if new else []
-        blocks = []
-        for column in self.columns:
-            block, more = column.encode(frame[column.name])
-            blocks.append(block)
-            notes += more
-        return torch.from_numpy(np.concatenate(blocks, axis=1).astype(np.float32)), notes
+        new = [repr(name) for name in table.columns if name not in known]
+        return [f"ignored: {listed(new)}, which the model was not trained with"] if new else []
 
     def _fields(self) -> dict[str, Any]:
-        columns = [
-            {"name": c.name, "mean": c.mean, "std": c.std, "missing": c.missing}
-            if isinstance(c, Number)
-            else {"name": c.name, "values": list(c.values), "missing": c.missing}
-            for c in self.columns
-        ]
+        columns = [_record(column) for column in self.columns]
         return {"columns": columns, "target": self.target, "ignored": list(self.ignored)}
 
     @classmethod
     def _from_fields(cls, fields: dict[str, Any]) -> TabularPreprocessing:
         columns = tuple(
-            Number(**c) if "mean" in c else Category(c["name"], tuple(c["values"]), c["missing"])
+            Number(**c) if "mean" in c else Category(c["name"], tuple(c["values"]), c["missing"], c.get("pooled", False))
             for c in fields["columns"]
         )
         return cls(columns, fields["target"], tuple(fields["ignored"]))
 
 
-def kinds_of(table: Table, target: str) -> dict[str, str]:
-    """Return what each column but the target holds.
-
-    `"number"`, `"category"`, `"text"` (long free strings) or why it is left out: `"date"`, `"constant"` (the same
-    everywhere), `"id"` (a number or name for each row), `"nested"` (lists and the like).
-    """
-    kinds = {name: _kind_of(table.frame[name], str(name)) for name in table.frame.columns if name != target}
-    strings = [name for name, kind in kinds.items() if kind in ("id", "category") and _is_short_text(table.frame[name])]
-    if not any(kind in ("number", "category", "text") for name, kind in kinds.items() if name not in strings):
-        # Nothing else to learn from: strings of their own for each row are short texts, not names.
-        kinds.update(dict.fromkeys(strings, "text"))
-    return kinds
-
-
-def columns_of(kinds: Mapping[str, str]) -> tuple[list[str], list[str]]:
-    """Return the columns to learn from, and notes that name the others with the reason."""
-    reasons = {
-        "date": "dates",
-        "constant": "the same in every row",
-        "id": "a value of its own in almost every row",
-        "nested": "neither numbers nor strings",
-        "text": Sentence("free text; ", Argument("kind", "text"), " learns from it instead"),
-    }
-    notes: list[str] = []
-    for kind, reason in reasons.items():
-        names = [repr(name) for name, of in kinds.items() if of == kind]
-        if names:
-            notes.append(Sentence(f"left out: {listed(names, n=20)} (", reason, ")"))
-    return [name for name, kind in kinds.items() if kind in ("number", "category")], notes
-
-
-def bad_rows(frame: Any, names: Sequence[str], kinds: Mapping[str, str]) -> dict[int, str]:
-    """Return the rows with something else than a number in a numeric column, and what it is."""
-    bad: dict[int, str] = {}
-    for name in names:
-        if kinds[name] == "number":
-            _, odd = as_numbers(frame[name])
-            for i in np.flatnonzero(odd).tolist():
-                bad.setdefault(i, f"row {i + 1} ({name!r} is {frame[name].iloc[i]!r})")
-    return dict(sorted(bad.items()))
+def _record(column: Number | Category) -> dict[str, Any]:
+    if isinstance(column, Number):
+        return {"name": column.name, "mean": column.mean, "std": column.std, "missing": column.missing}
+    record = {"name": column.name, "values": list(column.values), "missing": column.missing}
+    return {**record, "pooled": True} if column.pooled else record
 
 
 def fit_tabular(
-    frame: Any, train: Sequence[int], names: Sequence[str], kinds: Mapping[str, str], target: str
+    table: Table, train: NDArray[np.bool_], names: Sequence[str], kinds: Mapping[str, str], target: str
 ) -> tuple[TabularPreprocessing, list[str]]:
-    """Fit each column on the training rows alone, and return notes on those that were cut short."""
-    notes: list[str] = []
-    columns: list[Number | Category] = []
-    rows = frame.iloc[list(train)]
-    for name in names:
-        if kinds[name] == "number":
-            numbers, _ = as_numbers(rows[name])
-            lacking = np.isnan(numbers)
-            if lacking.all():
-                notes.append(f"left out: {name!r} (missing in every training row)")
-                continue
-            std = float(np.std(numbers[~lacking]))
-            columns.append(Number(name, float(np.mean(numbers[~lacking])), std or 1.0, bool(lacking.any())))
-        else:
-            counts = Counter(as_names(rows[name]))
-            missing = counts.pop("", 0) > 0
-            kept = [value for value, _ in sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))[:_MAX_VALUES]]
-            if len(kept) < len(counts):
-                notes.append(f"column {name!r}: the {len(kept)} most frequent of {len(counts)} values are told apart")
-            columns.append(Category(name, tuple(sorted(kept)), missing))
+    """Fit each column on the training rows alone, in one pass, and return notes on those that were cut short.
+
+    Parameters
+    ----------
+    table
+        The table.
+    train
+        Which of its rows are training rows.
+    names, kinds
+        The columns to learn from, and what each holds.
+    target
+        The column with the class.
+    """
+    fits: dict[str, _Moments | _Counts] = {
+        name: _Moments(name) if kinds[name] == "number" else _Counts(name) for name in names
+    }
+    for chunk in table.chunks(names, bad=[]):
+        chosen = train[chunk.rows - 1]
+        if chosen.any():
+            for fit in fits.values():
+                fit.add(chunk, chosen)
+    columns, notes = [], []
+    for fit in fits.values():
+        column, note = fit.column()
+        columns += [] if column is None else [column]
+        notes += [] if note is None else [note]
     if not columns:
         raise ValueError("there is no column to learn from: all were left out")
     used = {column.name for column in columns}
-    ignored = tuple(str(name) for name in frame.columns if name not in used and name != target)
+    ignored = tuple(name for name in table.columns if name not in used and name != target)
     return TabularPreprocessing(tuple(columns), target, ignored), notes
 
 
-def as_numbers(series: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+@dataclass(eq=False)
+class _Moments:
+    """Mean and variance of a numeric column, chunk by chunk.
+
+    Of two parts a and b with shares w_a and w_b of the values and d = mean_b - mean_a, the whole has the mean
+    mean_a + w_b d and the variance w_a v_a + w_b v_b + w_a w_b d² (Chan et al. 1979).
+    """
+
+    name: str
+    n: int = 0
+    mean: float = 0.0
+    variance: float = 0.0
+    missing: bool = False
+
+    def add(self, chunk: Chunk, chosen: NDArray[np.bool_]) -> None:
+        values = finite_numbers(chunk, self.name)[0][chosen]
+        there = values[~np.isnan(values)]
+        self.missing |= len(there) < len(values)
+        if not len(there):
+            return
+        share = len(there) / (self.n + len(there))
+        gap = float(np.mean(there)) - self.mean
+        self.variance = (1 - share) * self.variance + share * float(np.var(there)) + share * (1 - share) * gap**2
+        self.mean += share * gap
+        self.n += len(there)
+
+    def column(self) -> tuple[Number | None, str | None]:
+        if not self.n:
+            return None, f"left out: {self.name!r} (missing in every training row)"
+        return Number(self.name, self.mean, float(np.sqrt(self.variance)) or 1.0, self.missing), None
+
+
+@dataclass(eq=False)
+class _Counts:
+    """How often each value of a categorical column occurs."""
+
+    name: str
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def add(self, chunk: Chunk, chosen: NDArray[np.bool_]) -> None:
+        place, values = distinct(chunk[self.name])
+        counts = np.bincount(place[chosen] + 1, minlength=len(values) + 1).tolist()
+        for name, n in zip(["", *names_of(values)], counts, strict=True):
+            if n:
+                self.counts[name] += n
+
+    def column(self) -> tuple[Category, str | None]:
+        missing = self.counts.pop("", 0) > 0
+        ordered = sorted(self.counts.items(), key=lambda pair: (-pair[1], pair[0]))
+        kept = tuple(sorted(value for value, _ in ordered[:_MAX_VALUES]))
+        if len(kept) == len(self.counts):
+            return Category(self.name, kept, missing), None
+        note = f"column {self.name!r}: of {len(self.counts)} values the {len(kept)} most frequent are told apart"
+        return Category(self.name, kept, missing, pooled=True), f"{note}, the others count as one"
+
+
+def finite_numbers(chunk: Chunk, name: str) -> tuple[Floats, NDArray[np.bool_]]:
     """Return a column as float64 with NaN for what is missing, and a mask of cells that are no finite numbers."""
-    if _is_numeric(series):
-        numbers = series.to_numpy(dtype=np.float64, na_value=np.nan)
-        odd = np.isinf(numbers)
-    else:
-        names = as_names(series)
-        numbers = np.array([_float(name) for name in names], dtype=np.float64)
-        odd = ~np.isfinite(numbers) & np.array([bool(name) for name in names])
-    return np.where(odd, np.nan, numbers), odd
-
-
-def as_names(series: Any) -> list[str]:
-    """Return a column as stripped strings, `""` for what is missing."""
-    lacking = series.isna().tolist()
-    names = names_of(series.tolist())
-    return ["" if gone or name in MISSING else name for gone, name in zip(lacking, names, strict=True)]
-
-
-def _kind_of(series: Any, name: str) -> str:
-    held = series.dropna()
-    if str(series.dtype).startswith(("datetime", "timedelta", "period")):
-        return "date"
-    if any(isinstance(value, (list, dict, tuple, set, np.ndarray, bytes)) for value in held.head(100)):
-        return "nested"
-    if len(held) and all(hasattr(value, "isoformat") for value in held.head(100)):
-        return "date"  # date objects, as Parquet holds them
-    filled = [value for value in as_names(series) if value]
-    distinct = len(set(filled))
-    if not filled or (distinct == 1 and len(filled) == len(series)):
-        return "constant"
-    if not _is_numeric(series) and _share(filled, _DATE.fullmatch) >= _MOST:
-        return "date"
-    numbers, odd = as_numbers(series)
-    if np.isfinite(numbers).sum() >= _MOST * len(filled):
-        return "id" if _is_counter(numbers, name) and not odd.any() else "number"
-    if distinct >= 0.5 * len(filled) and _mean_words(filled) >= 6:
-        return "text"
-    return "id" if distinct > max(20, 0.5 * len(filled)) else "category"
-
-
-def _is_numeric(series: Any) -> bool:
-    dtype = str(series.dtype).lower()
-    return dtype.startswith(("int", "uint", "float", "double", "decimal")) and "bool" not in dtype
-
-
-def _is_counter(numbers: np.ndarray[Any, Any], name: str) -> bool:
-    """Return whether a numeric column just numbers the rows."""
-    if np.isnan(numbers).any() or (numbers % 1).any() or len(np.unique(numbers)) < len(numbers):
-        return False
-    if re.fullmatch(r"(?i)(.*[_ ])?(id|index|idx|nr|no|number|key)|Unnamed: 0|", name):
-        return True
-    return len(numbers) >= 20 and len(steps := np.unique(np.diff(numbers))) == 1 and abs(steps[0]) == 1
-
-
-def _share(values: Sequence[str], test: Callable[[str], object]) -> float:
-    """Return the share of the first thousand values that pass a test."""
-    return float(np.mean([bool(test(value)) for value in values[:1000]]))
-
-
-def _mean_words(values: Sequence[str]) -> float:
-    return float(np.mean([len(value.split()) for value in values[:1000]])) if values else 0.0
-
-
-def _is_short_text(series: Any) -> bool:
-    """Return whether a column of strings could be texts, if there is nothing else to learn from."""
-    values = [value for value in as_names(series) if value]
-    return len(set(values)) >= 0.5 * len(values) and _mean_words(values) >= 2
-
-
-def _float(value: str) -> float:
-    try:
-        return float(value) if "_" not in value else np.nan  # Python reads "1_000" as a number, tables do not
-    except ValueError:
-        return np.nan
+    values, odd = numbers(chunk[name], decimal_comma=chunk.decimal_comma)
+    odd = odd | np.isinf(values)
+    return np.where(odd, np.nan, values.astype(np.float64, copy=False)), odd

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +62,8 @@ class Chunk:
     """How many rows the files before it have, where a table is made of several."""
     decimal_comma: bool = False
     """Whether text may write 0,5 for a half."""
+    part: str = ""
+    """What the file is called where a table is made of several that have names: train, val, test."""
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -76,7 +78,7 @@ class Chunk:
             return
         for start in range(0, len(self), rows):
             part = {name: values[start : start + rows] for name, values in self.columns.items()}
-            yield Chunk(part, self.rows[start : start + rows], self.path, self.before, self.decimal_comma)
+            yield replace(self, columns=part, rows=self.rows[start : start + rows])
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,6 +119,14 @@ class Table(ABC):
     def n_rows(self) -> int | None:
         """The number of rows, None where only reading shows it."""
         return next((column.n_rows for column in self.columns.values()), 0)
+
+    def count_rows(self) -> int:
+        """Return the number of rows, bad ones too, by reading where the file does not say it."""
+        if self.n_rows is not None:
+            return self.n_rows
+        bad: list[BadRow] = []
+        last = [int(chunk.rows[-1]) for chunk in self.chunks(list(self.columns)[:1], bad=bad)]
+        return max([0, *last[-1:], *(row.row for row in bad[-1:])])
 
     def require_column(self, name: str, argument: str) -> str:
         """Return a column's name, or say which names there are."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import glob
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 
 from vicinal.tables.base import ROWS, BadRow, Chunk, Column, Table
 from vicinal.tables.storage import fingerprint, suffix_of
 
-__all__ = ["Shards", "is_pattern", "matches", "open_shards", "shard_files"]
+__all__ = ["Shards", "is_pattern", "joined_tables", "matches", "open_shards", "shard_files"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,6 +19,10 @@ class Shards(Table):
     """Tables with the same columns, one after the other; rows are counted through all of them."""
 
     parts: tuple[Table, ...] = field(default=(), repr=False)
+    part_names: tuple[str, ...] = ()
+    """What each part is called, where they have names."""
+    digest: str | None = None
+    """The fingerprint, where it is not that of the parts."""
 
     def chunks(
         self, names: Sequence[str] | None = None, rows: int = ROWS, *, bad: list[BadRow] | None = None
@@ -26,12 +30,12 @@ class Shards(Table):
         """Yield rows in order; see `Table.chunks`."""
         wanted = list(self.columns if names is None else names)
         before = 0
-        for part in self.parts:
+        for part, name in zip(self.parts, self.part_names or [""] * len(self.parts), strict=True):
             skipped: list[BadRow] | None = None if bad is None else []
             last = 0
             for chunk in part.chunks(wanted, rows, bad=skipped):
                 last = int(chunk.rows[-1])
-                yield Chunk(chunk.columns, chunk.rows + before, chunk.path, before, chunk.decimal_comma)
+                yield replace(chunk, rows=chunk.rows + before, before=chunk.before + before, part=name or chunk.part)
             if bad is not None and skipped:
                 last = max(last, skipped[-1].row)
                 bad += [BadRow(row.row + before, f"{part.path.name}: {row.reason}") for row in skipped]
@@ -39,7 +43,10 @@ class Shards(Table):
 
     def fingerprint(self) -> str:
         """Return a hash of the contents in order."""
-        return fingerprint(*(part.fingerprint().encode() for part in self.parts))
+        if self.digest is not None:
+            return self.digest
+        names = self.part_names or [""] * len(self.parts)
+        return fingerprint(*((name + part.fingerprint()).encode() for name, part in zip(names, self.parts, strict=True)))
 
 
 def is_pattern(path: Path) -> bool:
@@ -67,9 +74,24 @@ def shard_files(folder: Path, is_table: Callable[[Path], bool]) -> list[Path]:
 
 def open_shards(path: Path, files: Sequence[Path], opener: Callable[[Path], Table]) -> Table:
     """Open several files as one table: the columns of the first, which all must have."""
-    parts = tuple(opener(file) for file in files)
-    if len(parts) == 1:
-        return parts[0]
+    parts = [opener(file) for file in files]
+    return parts[0] if len(parts) == 1 else joined_tables(path, parts)
+
+
+def joined_tables(
+    path: Path, parts: Sequence[Table], *, names: Sequence[str] = (), digest: str | None = None
+) -> Shards:
+    """Return tables as one: the columns of the first, which all must have.
+
+    Parameters
+    ----------
+    path
+        What the whole is called.
+    parts, names
+        The tables, and what each is called.
+    digest
+        The fingerprint, where it is not that of the parts.
+    """
     first = parts[0]
     for part in parts[1:]:
         missing = next(islice((name for name in first.columns if name not in part.columns), 1), None)
@@ -82,8 +104,13 @@ def open_shards(path: Path, files: Sequence[Path], opener: Callable[[Path], Tabl
         {name: _common([part.columns[name] for part in parts]) for name in first.columns},
         classes=first.classes,
         repeated=first.repeated,
-        notes=(f"{len(parts)} files are read as one table", *dict.fromkeys(n for part in parts for n in part.notes)),
-        parts=parts,
+        notes=(
+            *(() if names else (f"{len(parts)} files are read as one table",)),
+            *dict.fromkeys(note for part in parts for note in part.notes),
+        ),
+        parts=tuple(parts),
+        part_names=tuple(names),
+        digest=digest,
     )
 
 

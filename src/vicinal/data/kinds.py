@@ -1,0 +1,327 @@
+"""What each column of a table holds, found out in one pass over its rows in memory that does not grow with them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vicinal._checks import Argument, Sentence, require
+from vicinal.data.files import listed
+from vicinal.tables import BadRow, Table, distinct, is_text, names_of, numbers
+
+__all__ = ["Scan", "Summary", "columns_of", "kinds_of", "scan_table"]
+
+#: The share of a column's values that must be numbers (or dates) for it to be numeric (or dates).
+_MOST = 0.9
+#: So many values are looked at for dates and words.
+_LOOK = 1000
+#: So many different values are counted; beyond, the share of different ones is that of the rows up to there.
+_COUNTED = 2**17
+#: More classes than this are none.
+_MOST_CLASSES = 100_000
+
+_TIME = r"\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?( ?[AaPp][Mm])?"
+_DATE = re.compile(
+    rf"(\d{{4}}[-/.]\d{{1,2}}[-/.]\d{{1,2}}|\d{{1,2}}[-/.]\d{{1,2}}[-/.]\d{{2,4}}"
+    rf"|\d{{1,2}}[ -][A-Za-z]{{3,9}}[ -,]+\d{{2,4}}|[A-Za-z]{{3,9}} \d{{1,2}}, \d{{4}})"
+    rf"([T ]+{_TIME}( ?(Z|UTC|[+-]\d{{2}}:?\d{{2}}))?)?|{_TIME}"
+)
+_ID_NAME = re.compile(r"(?i)(.*[_ ])?(id|index|idx|nr|no|number|key)|Unnamed: 0|")
+
+#: Odd constants whose products scatter bits (from the golden ratio, and from MurmurHash3's finaliser).
+_GOLDEN, _MIX = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xFF51AFD7ED558CCD)
+
+Hashes = NDArray[np.uint64]
+
+
+@dataclass(eq=False)
+class Summary:
+    """What the rows so far say of a column.
+
+    Numbers are counted as they come. Different values are counted only where the first rows are not numeric: a column
+    that turns out otherwise is read again (`is_counted`).
+    """
+
+    name: str
+    count_values: bool | None = None
+    """Whether to count different values; the first rows decide if not given."""
+    n: int = 0
+    filled: int = 0
+    finite: int = 0
+    is_numeric: bool = False
+    """Whether the file says that these are numbers."""
+    fixed_kind: str | None = None
+    low: float = np.inf
+    high: float = -np.inf
+    look: list[str] = field(default_factory=list)
+    values: set[int] = field(default_factory=set)
+    counted: int = 0
+    """How many filled cells the different values are of."""
+    decimal_commas: bool = False
+    _ids: list[NDArray[Any]] | None = field(default_factory=list)
+    _step: float | None = None
+    _last: float | None = None
+
+    def add(self, column: Any, decimal_comma: bool) -> Hashes:
+        """Take the next rows, and return a hash of each cell: equal cells have equal ones."""
+        self.n += len(column)
+        self.fixed_kind = self.fixed_kind or _kind_of_type(column)
+        if self.fixed_kind is not None:
+            return _hashes(column)
+        parsed, odd = numbers(column, decimal_comma=decimal_comma)
+        odd |= np.isinf(parsed)
+        values = np.where(odd, np.nan, parsed.astype(np.float64, copy=False))
+        filled = odd | ~np.isnan(values)
+        self.filled += int(filled.sum())
+        self._add_numbers(values)
+        text = is_text(column)
+        self.is_numeric |= not text and not odd.any()
+        if decimal_comma and text and not self.decimal_commas and numbers(column)[1].sum() > odd.sum():
+            self.decimal_commas = True
+        if len(self.look) < _LOOK:
+            first = np.flatnonzero(filled)[: _LOOK - len(self.look)]
+            self.look += names_of(column.take(first).to_pylist())
+        if self.count_values is None:
+            self.count_values = self.finite < _MOST * self.filled
+        hashes = (values + 0.0).view(np.uint64)  # one zero, not two
+        if odd.any() or self.count_values:
+            hashes = np.where(odd, self._count(column), hashes)
+        return hashes
+
+    def kind(self) -> str:
+        """Return what the column holds, once all rows were added."""
+        if self.fixed_kind is not None:
+            return self.fixed_kind
+        is_one = self.low == self.high if self.finite == self.filled else len(self.values) == 1
+        if not self.filled or (is_one and self.filled == self.n):
+            return "constant"
+        if not self.is_numeric and _share(self.look, _DATE.fullmatch) >= _MOST:
+            return "date"
+        if self.finite >= _MOST * self.filled:
+            return "id" if self._is_counter() else "number"
+        if self._distinct_share() >= 0.5 and _mean_words(self.look) >= 6:
+            return "text" if self.filled >= 0.5 * self.n else "sparse"
+        return "id" if self._distinct_share() > 0.5 and len(self.values) > 20 else "category"
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether different values were counted, where that is needed."""
+        return bool(self.count_values) or self.fixed_kind is not None or self.finite >= _MOST * self.filled
+
+    def is_short_text(self) -> bool:
+        """Return whether a column of strings could be texts, if there is nothing else to learn from."""
+        return self._distinct_share() >= 0.5 and _mean_words(self.look) >= 2
+
+    def _distinct_share(self) -> float:
+        return len(self.values) / max(self.counted, 1)
+
+    def _add_numbers(self, values: NDArray[np.float64]) -> None:
+        there = values[~np.isnan(values)]
+        self.finite += len(there)
+        if not len(there):
+            self._ids = None if len(values) else self._ids
+            return
+        self.low, self.high = min(self.low, float(there.min())), max(self.high, float(there.max()))
+        if self._ids is None:
+            return
+        if len(there) < len(values) or (there % 1).any():
+            self._ids = None
+            return
+        steps = np.unique(np.diff(there if self._last is None else np.concatenate([[self._last], there])))
+        self._last = float(there[-1])
+        if len(steps):
+            step = float(steps[0]) if len(steps) == 1 and abs(steps[0]) == 1 else 0.0
+            self._step = step if self._step in (None, step) else 0.0
+        if self._step == 0.0 and not _ID_NAME.fullmatch(self.name):
+            self._ids = None
+        elif _ID_NAME.fullmatch(self.name):
+            self._ids.append(there)
+
+    def _is_counter(self) -> bool:
+        """Return whether a numeric column just numbers the rows."""
+        if self._ids is None or self.finite < self.n:
+            return False
+        if _ID_NAME.fullmatch(self.name):
+            return len(np.unique(np.concatenate(self._ids))) == self.n
+        return self.n >= 20 and abs(self._step or 0) == 1
+
+    def _count(self, column: Any) -> Hashes:
+        """Count different values, and return the hash of each cell's name."""
+        place, values = distinct(column)
+        names = names_of(values)
+        codes = np.array([hash(name) & 0xFFFF_FFFF_FFFF_FFFF for name in names] + [0], np.uint64)
+        if self.count_values and len(self.values) < _COUNTED:
+            self.values.update(int(code) for code, name in zip(codes[:-1], names, strict=True) if name)
+            self.counted = self.filled
+        return codes[place]
+
+
+@dataclass(frozen=True, eq=False)
+class Scan:
+    """What one pass over a table tells."""
+
+    summaries: Mapping[str, Summary]
+    n_rows: int
+    """Rows of the file, bad ones too."""
+    labels: NDArray[np.int64]
+    """Of each row a number of `names`, -1 where the target is missing or the row is bad, `[n_rows]`."""
+    names: tuple[str, ...]
+    readable: NDArray[np.bool_]
+    """Which rows could be read, `[n_rows]`."""
+    hashes: Hashes
+    """Equal for rows that are equal in all columns but the target, `[n_rows]`."""
+    parts: list[str] | None
+    """The split of each row, where the table is already split."""
+    bad: list[BadRow]
+
+
+def scan_table(table: Table, target: str, skip: Sequence[str] = ()) -> Scan:
+    """Read a table once for the classes, the kinds of its columns and its copies; some columns a second time.
+
+    Parameters
+    ----------
+    table
+        The table.
+    target
+        The column with the class.
+    skip
+        Columns that are of no interest.
+    """
+    columns = [name for name in table.columns if name != target and name not in skip]
+    summaries = {name: Summary(name) for name in columns}
+    classes = _ClassNames(target)
+    pieces: list[tuple[NDArray[Any], NDArray[Any], Hashes]] = []
+    parts: list[tuple[int, str]] = []
+    bad: list[BadRow] = []
+    for chunk in table.chunks([target, *columns], bad=bad):
+        hashes = np.zeros(len(chunk), np.uint64)
+        for name in columns:
+            hashes = (hashes ^ (hashes >> np.uint64(29))) * _GOLDEN + _scattered(
+                summaries[name].add(chunk[name], chunk.decimal_comma)
+            )
+        pieces.append((chunk.rows, classes.encode(chunk[target]), hashes))
+        if chunk.part:
+            parts.append((len(chunk), chunk.part))
+    again = [name for name, summary in summaries.items() if not summary.is_counted]
+    if again:
+        summaries.update({name: Summary(name, count_values=True) for name in again})
+        for chunk in table.chunks(again, bad=[]):
+            for name in again:
+                summaries[name].add(chunk[name], chunk.decimal_comma)
+    return _put_together(summaries, classes.names, pieces, parts, bad)
+
+
+def _put_together(
+    summaries: Mapping[str, Summary],
+    names: Sequence[str],
+    pieces: list[tuple[NDArray[Any], NDArray[Any], Hashes]],
+    parts: list[tuple[int, str]],
+    bad: list[BadRow],
+) -> Scan:
+    rows = np.concatenate([np.zeros(0, np.int64), *(piece[0] for piece in pieces)])
+    n = int(max(rows[-1] if len(rows) else 0, max((row.row for row in bad), default=0)))
+    labels, readable, hashes = np.full(n, -1, np.int64), np.zeros(n, np.bool_), np.zeros(n, np.uint64)
+    place = rows - 1
+    if pieces:
+        readable[place] = True
+        labels[place] = np.concatenate([piece[1] for piece in pieces])
+        hashes[place] = np.concatenate([piece[2] for piece in pieces])
+    split = None
+    if parts:
+        split = [""] * n
+        for i, part in zip(place.tolist(), (part for size, part in parts for _ in range(size)), strict=True):
+            split[i] = part
+    return Scan(summaries, n, labels, tuple(names), readable, hashes, split, bad)
+
+
+class _ClassNames:
+    """Numbers for the names of classes, in the order in which they come."""
+
+    def __init__(self, target: str) -> None:
+        self.target = target
+        self._codes: dict[str, int] = {"": -1}
+
+    @property
+    def names(self) -> list[str]:
+        return list(self._codes)[1:]
+
+    def encode(self, column: Any) -> NDArray[np.int64]:
+        place, values = distinct(column)
+        codes = [self._codes.setdefault(name, len(self._codes) - 1) for name in names_of(values)]
+        if len(self._codes) > _MOST_CLASSES:
+            raise ValueError(
+                Sentence(
+                    Argument("target", self.target),
+                    f" has more than {_MOST_CLASSES:,} different values, so it is no class: choose another column, or "
+                    "put its values into a few groups first",
+                )
+            )
+        return np.array([*codes, -1], np.int64)[place]
+
+
+def kinds_of(summaries: Mapping[str, Summary]) -> dict[str, str]:
+    """Return what each column holds.
+
+    `"number"`, `"category"`, `"text"` (long free strings) or why it is left out: `"date"`, `"constant"` (the same
+    everywhere), `"id"` (a number or name for each row), `"sparse"` (texts in few rows), `"nested"` (lists and the like).
+    """
+    kinds = {name: summary.kind() for name, summary in summaries.items()}
+    strings = [name for name, kind in kinds.items() if kind in ("id", "category") and summaries[name].is_short_text()]
+    if not any(kind in ("number", "category", "text") for name, kind in kinds.items() if name not in strings):
+        # Nothing else to learn from: strings of their own for each row are short texts, not names.
+        kinds.update(dict.fromkeys(strings, "text"))
+    return kinds
+
+
+def columns_of(kinds: Mapping[str, str]) -> tuple[list[str], list[str]]:
+    """Return the columns to learn from, and notes that name the others with the reason."""
+    reasons = {
+        "date": "dates",
+        "constant": "the same in every row",
+        "id": "a value of its own in almost every row",
+        "sparse": "texts, and missing in most rows",
+        "nested": "neither numbers nor strings",
+        "text": Sentence("free text; ", Argument("kind", "text"), " learns from it instead"),
+    }
+    notes: list[str] = []
+    for kind, reason in reasons.items():
+        names = [repr(name) for name, of in kinds.items() if of == kind]
+        if names:
+            notes.append(Sentence(f"left out: {listed(names, n=20)} (", reason, ")"))
+    return [name for name, kind in kinds.items() if kind in ("number", "category")], notes
+
+
+def _kind_of_type(column: Any) -> str | None:
+    """Return the kind of a column whose type leaves no doubt."""
+    types = require("pyarrow", "train").types
+    kind = column.type.value_type if types.is_dictionary(column.type) else column.type
+    if types.is_temporal(kind):
+        return "date"
+    return "nested" if types.is_nested(kind) or types.is_binary(kind) or types.is_large_binary(kind) else None
+
+
+def _hashes(column: Any) -> Hashes:
+    if require("pyarrow", "train").types.is_nested(column.type):
+        names = [str(value) for value in column.to_pylist()]
+        return np.array([hash(name) & 0xFFFF_FFFF_FFFF_FFFF for name in names], np.uint64)
+    place, values = distinct(column)
+    return np.array([hash(value) & 0xFFFF_FFFF_FFFF_FFFF for value in values] + [0], np.uint64)[place]
+
+
+def _scattered(values: Hashes) -> Hashes:
+    """Return hashes whose every bit depends on every bit: neighbouring floats differ in a few."""
+    values = (values ^ (values >> np.uint64(33))) * _MIX
+    return values ^ (values >> np.uint64(33))
+
+
+def _share(values: Sequence[str], test: Callable[[str], object]) -> float:
+    return float(np.mean([bool(test(value)) for value in values])) if values else 0.0
+
+
+def _mean_words(values: Sequence[str]) -> float:
+    return float(np.mean([len(value.split()) for value in values])) if values else 0.0
