@@ -233,3 +233,20 @@ def test_a_probability_is_what_the_model_says(trained: Path, table: Path) -> Non
     probs = bundle.predict_proba(table)
     again = torch.softmax(bundle.logits(table).double() / bundle.temperature, dim=1)
     np.testing.assert_allclose(probs, again.numpy())
+
+
+def test_a_folder_and_a_pattern_of_shards(files: tuple[Path, Path], tmp_path: Path) -> None:
+    frame = pd.read_csv(files[1])
+    folder = tmp_path / "shards"
+    folder.mkdir()
+    for k in range(3):
+        frame[k::3].to_csv(folder / f"part-{k}.csv", index=False)
+    first, again, whole = (
+        json.loads(vicinal("evaluate", what, "--json").out.splitlines()[-1])
+        for what in (folder, folder / "*.csv", files[1])
+    )
+    assert first["n"] == again["n"] == whole["n"] == len(frame)
+    assert first["ece"] == again["ece"]
+    assert first["accuracy"] == whole["accuracy"]
+    vicinal("calibrate", files[0], folder, "--out", tmp_path / "repaired.csv")
+    assert len(pd.read_csv(tmp_path / "repaired.csv")) == len(frame)

@@ -76,7 +76,7 @@ def test_options(options: list[str], answer: str) -> None:
 
 def test_classes_that_cannot_be_learned() -> None:
     assert "there is one class only, 'earth': a classifier needs at least two" in _train(target="planet")
-    assert "has 90 different values in 90 rows, so it is no class" in _train(target="id")
+    assert "has 90 different numbers in 90 rows, so it is no class" in _train(target="id")
     _changed(kind=np.where(np.arange(60) == 0, "alone", "b"))
     assert "pass --rare train to keep such samples in the training set" in _train(source="changed.csv")
     _changed(kind=np.where(np.arange(60) < 2, None, np.where(np.arange(60) % 2, "a", "b")))

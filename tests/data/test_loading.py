@@ -170,7 +170,7 @@ def test_broken_files(tmp_path):
     with pytest.raises(ValueError, match=r"there are 'label', 'x', 'x\.1'"):
         data.load(tmp_path / "twice.csv", target="z")
     (tmp_path / "bad.jsonl").write_text('{"x": 1, "label": "a"}\n{"x": 2, \n[1]\n{"x": 3, "label": "b"}')
-    with pytest.raises(ValueError, match=r"line 2 \(.*line 3 \(no object\)"):
+    with pytest.raises(ValueError, match=r"row 2 \(.*row 3 \(no object\)"):
         data.load(tmp_path / "bad.jsonl", rare="train", target="label")
 
 

@@ -12,6 +12,7 @@ import zipfile
 from collections import Counter
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from PIL import Image
 from scipy.io import wavfile
@@ -47,7 +48,8 @@ def jsonl(rows):
 def opened(name):
     """The rows and the parts of a named table."""
     table = from_name(name).table
-    return table.frame.to_dict("records"), table.parts
+    rows = [table_row for chunk in table.chunks() for table_row in pa.table(dict(chunk.columns)).to_pylist()]
+    return rows, None if table.parts is None else list(table.parts)
 
 
 def test_iris_and_abalone_have_no_header(root):

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from vicinal._checks import Argument, Sentence, require
 from vicinal.data.files import listed
-from vicinal.tables import BadRow, Table, distinct, is_text, names_of, numbers
+from vicinal.tables import MISSING, BadRow, Table, distinct, is_text, names_of, numbers
 
-__all__ = ["Scan", "Summary", "columns_of", "kinds_of", "scan_table"]
+__all__ = ["ClassNames", "Scan", "Summary", "columns_of", "kinds_of", "names_and_parts", "scan_table"]
 
 #: The share of a column's values that must be numbers (or dates) for it to be numeric (or dates).
 _MOST = 0.9
@@ -22,6 +22,8 @@ _MOST = 0.9
 _LOOK = 1000
 #: So many different values are counted; beyond, the share of different ones is that of the rows up to there.
 _COUNTED = 2**17
+#: Cells of the target that hold nothing; "None" is a name that classes have.
+_NO_CLASS = MISSING - {"None"}
 #: More classes than this are none.
 _MOST_CLASSES = 100_000
 
@@ -64,6 +66,7 @@ class Summary:
     """How many filled cells the different values are of."""
     decimal_commas: bool = False
     _ids: list[NDArray[Any]] | None = field(default_factory=list)
+    _written: set[str] = field(default_factory=set)
     _step: float | None = None
     _last: float | None = None
 
@@ -86,6 +89,8 @@ class Summary:
         if len(self.look) < _LOOK:
             first = np.flatnonzero(filled)[: _LOOK - len(self.look)]
             self.look += names_of(column.take(first).to_pylist())
+        if text and self.low == self.high:
+            self._written.update(names_of(distinct(column)[1]))
         if self.count_values is None:
             self.count_values = self.finite < _MOST * self.filled
         hashes = (values + 0.0).view(np.uint64)  # one zero, not two
@@ -97,8 +102,7 @@ class Summary:
         """Return what the column holds, once all rows were added."""
         if self.fixed_kind is not None:
             return self.fixed_kind
-        is_one = self.low == self.high if self.finite == self.filled else len(self.values) == 1
-        if not self.filled or (is_one and self.filled == self.n):
+        if not self.filled or (self.filled == self.n and self._is_one()):
             return "constant"
         if not self.is_numeric and _share(self.look, _DATE.fullmatch) >= _MOST:
             return "date"
@@ -116,6 +120,12 @@ class Summary:
     def is_short_text(self) -> bool:
         """Return whether a column of strings could be texts, if there is nothing else to learn from."""
         return self._distinct_share() >= 0.5 and _mean_words(self.look) >= 2
+
+    def _is_one(self) -> bool:
+        """Return whether all values are the same, and written alike: 0 and -0 are two."""
+        if self.finite < self.filled:
+            return len(self.values) == 1
+        return self.low == self.high and len(self._written) <= 1
 
     def _distinct_share(self) -> float:
         return len(self.values) / max(self.counted, 1)
@@ -194,9 +204,9 @@ def scan_table(table: Table, target: str, skip: Sequence[str] = ()) -> Scan:
     """
     columns = [name for name in table.columns if name != target and name not in skip]
     summaries = {name: Summary(name) for name in columns}
-    classes = _ClassNames(target)
+    classes = ClassNames(target)
     pieces: list[tuple[NDArray[Any], NDArray[Any], Hashes]] = []
-    parts: list[tuple[int, str]] = []
+    parts: list[str] = []
     bad: list[BadRow] = []
     for chunk in table.chunks([target, *columns], bad=bad):
         hashes = np.zeros(len(chunk), np.uint64)
@@ -205,8 +215,7 @@ def scan_table(table: Table, target: str, skip: Sequence[str] = ()) -> Scan:
                 summaries[name].add(chunk[name], chunk.decimal_comma)
             )
         pieces.append((chunk.rows, classes.encode(chunk[target]), hashes))
-        if chunk.part:
-            parts.append((len(chunk), chunk.part))
+        parts += chunk.parts or ()
     again = [name for name, summary in summaries.items() if not summary.is_counted]
     if again:
         summaries.update({name: Summary(name, count_values=True) for name in again})
@@ -220,7 +229,7 @@ def _put_together(
     summaries: Mapping[str, Summary],
     names: Sequence[str],
     pieces: list[tuple[NDArray[Any], NDArray[Any], Hashes]],
-    parts: list[tuple[int, str]],
+    parts: list[str],
     bad: list[BadRow],
 ) -> Scan:
     rows = np.concatenate([np.zeros(0, np.int64), *(piece[0] for piece in pieces)])
@@ -234,12 +243,12 @@ def _put_together(
     split = None
     if parts:
         split = [""] * n
-        for i, part in zip(place.tolist(), (part for size, part in parts for _ in range(size)), strict=True):
+        for i, part in zip(place.tolist(), parts, strict=True):
             split[i] = part
     return Scan(summaries, n, labels, tuple(names), readable, hashes, split, bad)
 
 
-class _ClassNames:
+class ClassNames:
     """Numbers for the names of classes, in the order in which they come."""
 
     def __init__(self, target: str) -> None:
@@ -248,11 +257,13 @@ class _ClassNames:
 
     @property
     def names(self) -> list[str]:
+        """The names so far."""
         return list(self._codes)[1:]
 
     def encode(self, column: Any) -> NDArray[np.int64]:
+        """Return the number of each cell's class, -1 where there is none."""
         place, values = distinct(column)
-        codes = [self._codes.setdefault(name, len(self._codes) - 1) for name in names_of(values)]
+        codes = [self._codes.setdefault(name, len(self._codes) - 1) for name in names_of(values, _NO_CLASS)]
         if len(self._codes) > _MOST_CLASSES:
             raise ValueError(
                 Sentence(
@@ -264,11 +275,28 @@ class _ClassNames:
         return np.array([*codes, -1], np.int64)[place]
 
 
+def names_and_parts(table: Table, target: str | None, n: int) -> tuple[list[str | None] | None, list[str] | None]:
+    """Return the class and the part of each of `n` rows, where there are any."""
+    classes = None if target is None else ClassNames(table.require_column(target, "target"))
+    names: list[str | None] = [None] * n
+    parts: list[str] = [""] * n
+    for chunk in table.chunks([target or next(iter(table.columns))], bad=[]):
+        rows = (chunk.rows - 1).tolist()
+        if classes is not None:
+            codes = classes.encode(chunk[str(target)]).tolist()
+            known = [*classes.names, None]  # -1 is missing
+            for row, code in zip(rows, codes, strict=True):
+                names[row] = known[code]
+        for row, part in zip(rows, chunk.parts or (), strict=False):
+            parts[row] = part
+    return None if classes is None else names, parts if any(parts) else None
+
+
 def kinds_of(summaries: Mapping[str, Summary]) -> dict[str, str]:
     """Return what each column holds.
 
     `"number"`, `"category"`, `"text"` (long free strings) or why it is left out: `"date"`, `"constant"` (the same
-    everywhere), `"id"` (a number or name for each row), `"sparse"` (texts in few rows), `"nested"` (lists and the like).
+    everywhere), `"id"` (a number or name for each row), `"sparse"` (texts in few rows), `"nested"` (lists).
     """
     kinds = {name: summary.kind() for name, summary in summaries.items()}
     strings = [name for name, kind in kinds.items() if kind in ("id", "category") and summaries[name].is_short_text()]

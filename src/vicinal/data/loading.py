@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from vicinal._checks import Argument, Sentence, nearest_names
 from vicinal._checks import choice as one_of
-from vicinal.data import audio, images, sources, tables
+from vicinal.data import audio, images, sources
 from vicinal.data.audio import read_sound
 from vicinal.data.files import Folder, give_up, listed, read_all
 from vicinal.data.images import ImagePreprocessing
+from vicinal.data.kinds import names_and_parts
 from vicinal.data.multiple_choice import from_choices, refuse_lists
 from vicinal.data.named import Arrays
 from vicinal.data.preprocessing import Preprocessing
 from vicinal.data.published import NamedTable
-from vicinal.data.sources import Samples
+from vicinal.data.rows import Rows
 from vicinal.data.splitting import PARTS, random_subset, stratified_split, stratified_subset
-from vicinal.data.tables import Table
+from vicinal.data.tables import TableOptions, from_table, plain
 from vicinal.data.tabular import TabularPreprocessing
-from vicinal.data.task import Split, Task
+from vicinal.data.task import Split, Task, Unsplit
 from vicinal.data.text import TextPreprocessing
+from vicinal.tables import Table, renamed
 
 __all__ = ["KINDS", "load", "read"]
 
@@ -39,6 +42,8 @@ class _New:
 
     items: Sequence[Any] | Tensor
     origins: Sequence[Any]
+    readable: Sequence[int]
+    """The positions of samples that could be read."""
     names: Sequence[str | None] | None
     """The class of each sample; None where there are none."""
     parts: Sequence[str] | None
@@ -136,7 +141,7 @@ def load(
         one_of("kind", kind, KINDS)
     one_of("rare", rare, ("error", "train"))
     one_of("subset", subset, ("stratified", "random"))
-    opened = sources.open_source(source, kind, encoding, header, data_root, target)
+    opened = sources.open_data(source, kind, encoding, header, data_root, target)
     if isinstance(opened, NamedTable):
         target, text, choice = target or opened.target, text or opened.text or None, choice or opened.choices or None
         opened = opened.table
@@ -144,7 +149,7 @@ def load(
         samples = from_choices(opened, target, text, choice, max_bad, tokenizer, max_length)
     elif isinstance(opened, Table):
         refuse_lists(opened, text, kind)
-        samples = sources.from_table(opened, target, text, kind, max_bad, tokenizer, max_length)
+        samples = from_table(opened, TableOptions(target, text, kind, max_bad, tokenizer, max_length))
     else:
         for argument, value in (("target", target), ("text", text), ("choice", choice)):
             if value is not None:
@@ -163,14 +168,14 @@ def load(
     classes, labels, notes = _encoded(samples, rare)
     parts, more = _split(samples, labels, val=val, test=test, seed=seed, splits=splits)
     notes += more
-    learned = {labels[i] for i in parts["train"]}
-    lacking = [name for k, name in enumerate(classes) if k not in learned]
-    if lacking:
-        raise ValueError(f"the training set has no sample of {listed([repr(name) for name in lacking])}")
+    learned = set(labels[parts["train"]].tolist())
+    absent = [repr(name) for k, name in enumerate(classes) if k not in learned]
+    if absent:
+        raise ValueError(f"the training set has no sample of {listed(absent)}")
     if train_size is not None:
         drawn_from = seed if subset_seed is None else subset_seed
         draw = stratified_subset if subset == "stratified" else random_subset
-        chosen = draw([labels[i] for i in parts["train"]], train_size, seed=drawn_from)
+        chosen = draw(labels[parts["train"]], train_size, seed=drawn_from)
         parts["train"] = [parts["train"][i] for i in chosen]
         how_drawn = "every class in its proportion" if subset == "stratified" else "drawn at random"
         notes.append(Sentence(Argument("train_size"), f": {train_size} training samples, {how_drawn}"))
@@ -231,7 +236,7 @@ def read(
     part
         `"train"`, `"val"` or `"test"`: that part alone, where the source is split already, which `notes` then say.
     """
-    opened = sources.open_source(
+    opened = sources.open_data(
         source, preprocessing.kind, encoding, header, data_root, getattr(preprocessing, "target", None)
     )
     if isinstance(opened, NamedTable):
@@ -246,37 +251,34 @@ def read(
     else:
         new = _read_folder(opened, preprocessing, max_bad)
     items, origins, notes = new.items, new.origins, new.notes
-    chosen: Sequence[int] = range(len(items))
+    chosen = new.readable
     if part is not None and new.parts is not None and one_of("part", part, PARTS) in new.parts:
-        chosen = [i for i, name in enumerate(new.parts) if name == part]
-        notes.append(f"it is split already: its {part} part, {len(chosen)} of {len(items)} samples")
+        chosen = [i for i in new.readable if new.parts[i] == part]
+        notes.append(f"it is split already: its {part} part, {len(chosen)} of {len(new.readable)} samples")
     if classes is None:
         return Split(preprocessing, items, origins, None, chosen, notes=notes)
     if new.names is None:
         raise ValueError(f"{str(source)!r} has no classes to compare with: put its files in class folders")
     names = _class_names_of_the_model(new.names, class_names or {}, classes)
     number_of = {name: k for k, name in enumerate(classes)}
-    indices = [i for i in chosen if names[i] in number_of]
-    strange = Counter(repr(names[i]) if names[i] else "no class" for i in chosen if names[i] not in number_of)
+    labels = [number_of.get(str(name), -1) for name in names]
+    indices = [i for i in chosen if labels[i] >= 0]
+    strange = dict.fromkeys(repr(names[i]) if names[i] else "no class" for i in chosen if labels[i] < 0)
     if strange:
-        notes.append(f"left out: {strange.total()} samples of {listed(list(strange))}, which the model does not know")
+        n = len(chosen) - len(indices)
+        notes.append(f"left out: {n} samples of {listed(list(strange))}, which the model does not know")
     if not indices:
         raise ValueError(f"no sample of {str(source)!r} has a class of the model: {listed([repr(c) for c in classes])}")
-    labels = [number_of.get(str(name), -1) for name in names]
     return Split(preprocessing, items, origins, labels, indices, notes=notes)
 
 
 def _renamed(table: Table, columns: Mapping[str, str]) -> Table:
     """Return the table with columns under the names that the model knows them by."""
     for name in columns:
-        if name not in table.frame.columns:
-            known = nearest_names(name, map(str, table.frame.columns))
+        if name not in table.columns:
+            known = nearest_names(name, table.columns)
             raise ValueError(Sentence(Argument("columns"), f": {table.name!r} has no column {name!r}{known}"))
-    if not columns:
-        return table
-    # A column that already has the new name gives way.
-    kept = table.frame.drop(columns=[name for name in columns.values() if name in table.frame and name not in columns])
-    return replace(table, frame=kept.rename(columns=dict(columns)))
+    return renamed(table, columns) if columns else table
 
 
 def _class_names_of_the_model(
@@ -297,22 +299,26 @@ def _read_table(table: Table, preprocessing: Preprocessing, max_bad: float | int
         raise ValueError(f"the model takes {preprocessing.kind} data, but {table.name!r} is a table")
     items: Sequence[Any] | Tensor
     origins: Sequence[Any]
+    readable: Any
     if isinstance(preprocessing, TabularPreprocessing):
-        items, notes = preprocessing.encode(table.frame)
-        origins = sources.Rows(table.frame)
+        items, readable, bad, notes = preprocessing.encode(table)
+        origins = Rows(table, len(items))
     else:
-        items, notes = preprocessing.texts(table.frame)
-        origins = sources.plain(items)
-    skipped = give_up(table.bad, len(table.frame) + len(table.bad), "rows", "could not be read", max_bad)
-    names = sources.class_names(tables.column(table, preprocessing.target, "target")) if labelled else None
-    return _New(items, origins, names, table.parts, [*table.notes, *skipped, *notes])
+        items, readable, bad, notes = preprocessing.texts(table)
+        origins = plain(items)
+    if not len(items):
+        raise ValueError(f"{table.name!r} has no rows")
+    skipped = give_up(list(map(str, bad)), len(items), "rows", "could not be read", max_bad)
+    names, parts = names_and_parts(table, preprocessing.target if labelled else None, len(items))
+    return _New(items, origins, np.flatnonzero(readable).tolist(), names, parts, [*table.notes, *skipped, *notes])
 
 
 def _read_arrays(arrays: Arrays, preprocessing: Preprocessing) -> _New:
     if not isinstance(preprocessing, ImagePreprocessing):
         raise ValueError(f"the model takes {preprocessing.kind} data, but {arrays.name!r} holds images")
     items, names = sources.at_shape(preprocessing, arrays.images), [arrays.classes[k] for k in arrays.labels]
-    return _New(items, sources.numbered(arrays.name, len(names)), names, arrays.parts, list(arrays.notes))
+    origins = sources.numbered(arrays.name, len(names))
+    return _New(items, origins, range(len(names)), names, arrays.parts, list(arrays.notes))
 
 
 def _read_folder(folder: Folder, preprocessing: Preprocessing, max_bad: float | int) -> _New:
@@ -332,16 +338,18 @@ def _read_folder(folder: Folder, preprocessing: Preprocessing, max_bad: float | 
     good, items, notes = read_all(folder.paths, take, folder.kind, max_bad)
     origins = [str(folder.paths[i]) for i in good]
     names, parts = (None if kept is None else [kept[i] for i in good] for kept in (folder.classes, folder.parts))
-    return _New(items, origins, names, parts, [*folder.notes, *notes])
+    return _New(items, origins, range(len(good)), names, parts, [*folder.notes, *notes])
 
 
-def _encoded(samples: Samples, rare: str) -> tuple[tuple[str, ...], list[int], list[str]]:
-    """Return the classes in order and the class number of each sample."""
-    counts = Counter(samples.names)
-    classes = samples.classes or tuple(_ordered(counts))
-    if len(counts) < 2:
-        raise ValueError(f"there is one class only, {samples.names[0]!r}: a classifier needs at least two")
-    single = [name for name in classes if counts[name] == 1]
+def _encoded(samples: Unsplit, rare: str) -> tuple[tuple[str, ...], NDArray[np.int64], list[str]]:
+    """Return the classes in order and the class number of each sample, -1 for those that cannot be used."""
+    counts = np.bincount(samples.labels[samples.labels >= 0], minlength=len(samples.classes))
+    present = [name for name, n in zip(samples.classes, counts, strict=True) if n]
+    if len(present) < 2:
+        raise ValueError(f"there is one class only, {present[0]!r}: a classifier needs at least two")
+    classes = samples.classes if samples.is_ordered else tuple(_ordered(present))
+    count_of = dict(zip(samples.classes, counts.tolist(), strict=True))
+    single = [name for name in classes if count_of[name] == 1]
     if single and rare == "error" and samples.parts is None:
         raise ValueError(
             Sentence(
@@ -351,17 +359,18 @@ def _encoded(samples: Samples, rare: str) -> tuple[tuple[str, ...], list[int], l
                 " to keep such samples in the training set",
             )
         )
-    number_of = {name: k for k, name in enumerate(classes)}
-    shown = ", ".join(f"{name!r} {counts[name]}" for name in classes[:10])
+    shown = ", ".join(f"{name!r} {count_of[name]}" for name in classes[:10])
     notes = [f"{len(classes)} classes: {shown}{', …' if len(classes) > 10 else ''}"]
     if single and samples.parts is None:
         notes.append(f"rare: {listed([repr(name) for name in single])} with one sample, kept in the training set")
-    return classes, [number_of[name] for name in samples.names], notes
+    number_of = {name: k for k, name in enumerate(classes)}
+    codes = np.array([*(number_of.get(name, -1) for name in samples.classes), -1], np.int64)
+    return classes, codes[samples.labels], notes
 
 
 def _split(
-    samples: Samples,
-    labels: Sequence[int],
+    samples: Unsplit,
+    labels: NDArray[np.int64],
     *,
     val: float | int,
     test: float | int,
@@ -369,39 +378,41 @@ def _split(
     splits: Mapping[str, Sequence[int]] | None,
 ) -> tuple[dict[str, list[int]], list[str]]:
     """Return the positions of each split: saved ones, the source's own, or drawn ones."""
+    usable = labels >= 0
     if splits is not None:
-        return _saved(splits, len(labels)), ["splits: as saved"]
+        return _saved(splits, usable), ["splits: as saved"]
+
+    def drawn(among: NDArray[np.intp], val: float | int, test: float | int) -> dict[str, list[int]]:
+        parts = stratified_split(labels[among], val=val, test=test, seed=seed)
+        return {name: among[part].tolist() for name, part in parts.items()}
+
     if samples.parts is None:
-        parts = stratified_split(labels, val=val, test=test, seed=seed)
+        parts = drawn(np.flatnonzero(usable), val, test)
         sizes = ", ".join(f"{name} {len(parts[name])}" for name in PARTS)
         return parts, [f"splits: {sizes}; stratified, seed {seed}"]
-    own = {name: [i for i, part in enumerate(samples.parts) if part == name] for name in PARTS}
-    if not own["train"]:
+    part_of_each = np.array(samples.parts)
+    given = {name: np.flatnonzero(usable & (part_of_each == name)) for name in PARTS}
+    if not len(given["train"]):
         raise ValueError("the training split holds nothing that could be read")
-    drawn = stratified_split(
-        [labels[i] for i in own["train"]],
-        val=0.0 if own["val"] else val,
-        test=0.0 if own["test"] else test,
-        seed=seed,
-    )
-    parts = {name: own[name] or [own["train"][i] for i in drawn[name]] for name in ("val", "test")}
-    parts["train"] = [own["train"][i] for i in drawn["train"]]
-    parts = {name: parts[name] for name in PARTS}
-    sizes = ", ".join(f"{name} {len(parts[name])}{'' if own[name] else ' (from train)'}" for name in PARTS)
+    parts = drawn(given["train"], 0.0 if len(given["val"]) else val, 0.0 if len(given["test"]) else test)
+    parts |= {name: given[name].tolist() for name in ("val", "test") if len(given[name])}
+    sizes = ", ".join(f"{name} {len(parts[name])}{'' if len(given[name]) else ' (from train)'}" for name in PARTS)
     return parts, [f"splits: {sizes}; the source's own"]
 
 
-def _saved(splits: Mapping[str, Sequence[int]], n: int) -> dict[str, list[int]]:
+def _saved(splits: Mapping[str, Sequence[int]], usable: NDArray[np.bool_]) -> dict[str, list[int]]:
     parts = {name: [int(i) for i in splits.get(name, ())] for name in PARTS}
-    every = [i for part in parts.values() for i in part]
+    every = np.array([i for part in parts.values() for i in part], np.int64)
     if set(splits) - set(PARTS) or not parts["train"]:
         raise ValueError(f"splits must hold 'train', 'val' and 'test', got {sorted(splits)}")
-    if len(set(every)) < len(every) or not all(0 <= i < n for i in every):
+    n = len(usable)
+    if len(np.unique(every)) < len(every) or every.min() < 0 or every.max() >= n or not usable[every].all():
+        # Positions count every row of a file: splits that name an unreadable one were made by another rule.
         raise ValueError(f"splits must hold different positions in [0, {n - 1}]: these belong to other data")
     return parts
 
 
-def _ordered(names: Mapping[str, int]) -> list[str]:
+def _ordered(names: Sequence[str]) -> list[str]:
     """Return class names in order: of their values if all are numbers, else of their letters."""
     try:
         return sorted(names, key=lambda name: (float(name), name))

@@ -6,15 +6,16 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from torch import Tensor
 
 from vicinal._checks import Argument, ArgumentError, Sentence
-from vicinal.data import tables
 from vicinal.data.files import give_up, listed
+from vicinal.data.kinds import names_and_parts
 from vicinal.data.preprocessing import Preprocessing
-from vicinal.data.sources import Samples, class_names
-from vicinal.data.tables import Table
+from vicinal.data.task import Unsplit
 from vicinal.data.text import answers_of, fit_text, list_in, texts_of
+from vicinal.tables import BadRow, Table
 
 __all__ = ["from_choices", "refuse_lists"]
 
@@ -27,28 +28,39 @@ def from_choices(
     max_bad: float | int,
     tokenizer: str | None,
     max_length: int,
-) -> Samples:
+) -> Unsplit:
     """Return the rows of a table as a context with its answers; the class is the number of the right one, from 0."""
     context, answers = _columns(table, text, choice)
     target = "label" if target is None else target
-    names = class_names(tables.column(table, target, "target"))
-    contexts, choices = texts_of(table.frame, context), answers_of(table.frame, answers)
-    n_choices = len(answers) if len(answers) > 1 else Counter(map(len, choices)).most_common(1)[0][0]
+    table.require_column(target, "target")
+    bad: list[BadRow] = []
+    rows: dict[int, tuple[tuple[str, ...], tuple[str, ...]]] = {}
+    for chunk in table.chunks([*context, *answers], bad=bad):
+        read = zip(texts_of(chunk, context), answers_of(chunk, answers), strict=True)
+        rows.update(zip((chunk.rows - 1).tolist(), read, strict=True))
+    n = max([-1, *rows, *(row.row - 1 for row in bad)]) + 1
+    counted = Counter(len(choices) for _, choices in rows.values()).most_common(1)
+    n_choices = len(answers) if len(answers) > 1 else counted[0][0] if counted else 0
     if n_choices < 2:
         raise ArgumentError("choice", listed(answers), "columns, or a column of lists, of at least two answers")
     numbers = tuple(str(k) for k in range(n_choices))
-    bad: dict[int, str] = {}
-    for i, (fields, row, name) in enumerate(zip(contexts, choices, names, strict=True)):
+    names, parts = names_and_parts(table, target, n)
+    labels = np.full(n, -1, np.int64)
+    for i, (fields, row) in rows.items():
+        name = (names or [])[i]
         if len(row) != n_choices:
-            bad[i] = f"row {i + 1} ({len(row)} answers, not {n_choices})"
+            bad.append(BadRow(i + 1, f"{len(row)} answers, not {n_choices}"))
         elif not all(part.strip() for part in (*fields, *row)):
-            bad[i] = f"row {i + 1} (no text)"
+            bad.append(BadRow(i + 1, "no text"))
         elif name not in numbers:
-            bad[i] = f"row {i + 1} (the right answer is {name!r}, not a number from 0 to {n_choices - 1})"
+            bad.append(BadRow(i + 1, f"the right answer is {name!r}, not a number from 0 to {n_choices - 1}"))
+        else:
+            labels[i] = int(name)
+    bad.sort(key=lambda row: row.row)
     notes = [*table.notes, f"kind: {n_choices} answers to choose from, after {context[0]!r}"]
-    notes += give_up([*table.bad, *bad.values()], len(names) + len(table.bad), "rows", "could not be read", max_bad)
-    keep = [i for i in range(len(names)) if i not in bad]
-    items = [(*contexts[i], *choices[i]) for i in keep]
+    notes += give_up(list(map(str, bad)), n, "rows", "could not be read", max_bad)
+    nothing = ("",) * (len(context) + n_choices)
+    items = [(*rows[i][0], *rows[i][1]) if labels[i] >= 0 else nothing for i in range(n)]
 
     def fit(train: list[int]) -> tuple[Preprocessing, Sequence[Any] | Tensor, list[str]]:
         preprocessing, more = fit_text(
@@ -56,15 +68,16 @@ def from_choices(
         )
         return preprocessing, items, more
 
-    return Samples(
+    return Unsplit(
         kind="text",
         origins=items,
-        names=[str(names[i]) for i in keep],
-        fit=fit,
-        fingerprint=table.fingerprint,
-        notes=notes,
+        labels=labels,
         classes=numbers,
-        parts=None if table.parts is None else [table.parts[i] for i in keep],
+        is_ordered=True,
+        fit=fit,
+        fingerprint=table.fingerprint(),
+        notes=notes,
+        parts=parts,
     )
 
 
@@ -72,16 +85,21 @@ def refuse_lists(table: Table, text: str | Sequence[str] | None, kind: str | Non
     """Raise where a text would be a printed list: its entries are answers to choose from."""
     if kind == "tabular":
         return
-    named = [text] if isinstance(text, str) else list(text or table.frame.columns)
-    for name in named:
-        if name in table.frame.columns and _holds_lists(table.frame[name]):
-            where = f"the column {name!r} of {table.name!r} holds lists: pass "
-            otherwise = " to learn which entry is right, or name other columns with "
-            raise ValueError(Sentence(where, Argument("choice", name), otherwise, Argument("text")))
+    named = [text] if isinstance(text, str) else list(text or table.columns)
+    for name in _columns_of_lists(table, [name for name in named if name in table.columns]):
+        where = f"the column {name!r} of {table.name!r} holds lists: pass "
+        otherwise = " to learn which entry is right, or name other columns with "
+        raise ValueError(Sentence(where, Argument("choice", name), otherwise, Argument("text")))
 
 
-def _holds_lists(series: Any) -> bool:
-    cells = [cell for cell in series.head(20) if list_in(cell) is not None or str(cell).strip()]
+def _columns_of_lists(table: Table, names: Sequence[str]) -> list[str]:
+    """Return the columns whose first cells are lists, or lists written in JSON."""
+    first = next(iter(table.chunks(names, 20, bad=[])), None)
+    return [name for name in names if first is not None and _are_lists(first[name].to_pylist())]
+
+
+def _are_lists(column: Sequence[Any]) -> bool:
+    cells = [cell for cell in column if list_in(cell) is not None or str(cell or "").strip()]
     return bool(cells) and all(list_in(cell) is not None for cell in cells)
 
 
@@ -93,9 +111,9 @@ def _columns(
     if len(context) != 1:
         raise ArgumentError("text", text, "one column, what comes before the answers of choice")
     for name in context:
-        tables.column(table, name, "text")
+        table.require_column(name, "text")
     for name in answers:
-        series = tables.column(table, name, "choice")
-        if len(answers) == 1 and not _holds_lists(series):
-            raise ArgumentError("choice", name, "a column of lists of answers, or a column for each answer")
+        table.require_column(name, "choice")
+    if len(answers) == 1 and not _columns_of_lists(table, answers):
+        raise ArgumentError("choice", answers[0], "a column of lists of answers, or a column for each answer")
     return context, answers

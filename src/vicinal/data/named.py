@@ -23,7 +23,7 @@ from vicinal._checks import Argument, Sentence, require
 from vicinal.data.collections import FOLDERS, cache, read_collection
 from vicinal.data.files import Folder, fingerprint, part_of
 from vicinal.data.published import PUBLISHED, NamedTable, read_published
-from vicinal.data.tables import Table, from_frame
+from vicinal.tables import Table, from_frame, read_arrays
 
 __all__ = ["Arrays", "NAMES", "from_hub", "from_name", "from_npz", "roots"]
 
@@ -109,11 +109,7 @@ def from_npz(path: Path) -> Arrays:
 
     Images are uint8, `[N, H, W]` or `[N, H, W, C]`; labels are class numbers.
     """
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {key: file[key] for key in file.files}
-    except (OSError, ValueError) as error:
-        raise ValueError(f"{str(path)!r} is no readable NPZ file: {error}") from error
+    arrays = read_arrays(path)
     if "x_train" not in arrays or "y_train" not in arrays:
         raise ValueError(f"{str(path)!r} must hold x_train and y_train, got {', '.join(sorted(arrays)) or 'nothing'}")
     parts = [part for part in ("train", "val", "test") if f"x_{part}" in arrays and f"y_{part}" in arrays]
@@ -155,8 +151,8 @@ def from_hub(name: str, target: str | None) -> Table:
         parts += [part] * len(frame)
     if not frames:
         raise ValueError(f"'hf:{name}' has no split to learn from, got {list(loaded)}")
-    table = from_frame(pandas.concat(frames, ignore_index=True), f"hf:{name}")
-    return replace(table, notes=notes, parts=parts if len(set(parts)) > 1 else None)
+    frame = pandas.concat(frames, ignore_index=True)
+    return from_frame(frame, f"hf:{name}", notes=notes, parts=parts if len(set(parts)) > 1 else None)
 
 
 def _digits() -> Arrays:

@@ -24,7 +24,7 @@ from typing import Any
 
 from vicinal._checks import require
 from vicinal.data.splitting import stratified_split
-from vicinal.data.tables import Table, from_frame
+from vicinal.tables import Table, from_frame
 
 __all__ = ["PUBLISHED", "NamedTable", "read_published"]
 
@@ -104,8 +104,7 @@ def read_published(name: str, roots: Sequence[Path]) -> NamedTable:
     is_split = "train" in parts and len(parts) > 1
     if len(entry.files) > 1 and not is_split:
         notes.append(f"parts of {name} that are there: {', '.join(parts)}; together they are one set")
-    table = from_frame(frame, name, digest.digest())
-    table = replace(table, notes=[*table.notes, *notes], parts=labels if is_split else None)
+    table = from_frame(frame, name, digest.digest(), notes=notes, parts=labels if is_split else None)
     return NamedTable(table, entry.target, entry.text, entry.choices)
 
 

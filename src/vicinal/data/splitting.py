@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
 import torch
-from torch import Tensor
+from numpy.typing import NDArray
 
 from vicinal._checks import Argument, ArgumentError, Sentence, integer, number
 from vicinal._random import permutation, seed_from
 
 __all__ = ["PARTS", "random_subset", "share_of", "stratified_split", "stratified_subset"]
+
+Labels = Sequence[int] | NDArray[np.int64]
 
 #: The splits, in the order in which everything lists them.
 PARTS = ("train", "val", "test")
@@ -20,9 +23,7 @@ PARTS = ("train", "val", "test")
 _REDRAWS = 1000
 
 
-def stratified_split(
-    labels: Sequence[int], *, val: float | int, test: float | int, seed: int = 0
-) -> dict[str, list[int]]:
+def stratified_split(labels: Labels, *, val: float | int, test: float | int, seed: int = 0) -> dict[str, list[int]]:
     """Split positions 0 … n-1 into train, val and test.
 
     Each class gives each split its share, rounded; of few samples the training set gets the first, the test set the
@@ -56,7 +57,7 @@ def stratified_split(
     return {name: sorted(members) for name, members in parts.items()}
 
 
-def stratified_subset(labels: Sequence[int], size: int, *, seed: int = 0) -> list[int]:
+def stratified_subset(labels: Labels, size: int, *, seed: int = 0) -> list[int]:
     """Return `size` positions of 0 … n-1, with every class in its proportion and at least once.
 
     >>> stratified_subset([0, 0, 0, 0, 1, 1], 3)
@@ -74,7 +75,7 @@ def stratified_subset(labels: Sequence[int], size: int, *, seed: int = 0) -> lis
     return sorted(i for members, n in zip(classes, sizes, strict=True) for i in members[:n])
 
 
-def random_subset(labels: Sequence[int], size: int, *, seed: int = 0) -> list[int]:
+def random_subset(labels: Labels, size: int, *, seed: int = 0) -> list[int]:
     """Return `size` positions of 0 … n-1, each subset as likely as any other that has every class.
 
     A class that would be left out, which no classifier could learn, is drawn again: the whole subset is.
@@ -82,12 +83,12 @@ def random_subset(labels: Sequence[int], size: int, *, seed: int = 0) -> list[in
     >>> random_subset([0, 0, 0, 0, 1, 1], 3)
     [0, 4, 5]
     """
-    classes = len(set(labels))
+    classes = len(np.unique(np.asarray(labels)))
     size = _subset_size(size, classes, len(labels))
     generator = torch.Generator().manual_seed(seed_from("random subset", seed))
     for _ in range(_REDRAWS):
         chosen: list[int] = sorted(permutation(len(labels), generator=generator)[:size].tolist())
-        if len({labels[i] for i in chosen}) == classes:
+        if len({int(labels[i]) for i in chosen}) == classes:
             return chosen
     raise ValueError(
         Sentence(
@@ -116,14 +117,17 @@ def share_of(name: str, value: float | int, n: int) -> float:
     return share
 
 
-def _shuffled_classes(labels: Sequence[int], seed: int, what: str) -> list[list[int]]:
-    """Return the positions of each class, in an order drawn from the seed."""
+def _shuffled_classes(labels: Labels, seed: int, what: str) -> list[list[int]]:
+    """Return the positions of each class, in an order drawn from the seed.
+
+    scikit-learn's splitters shuffle by NumPy's generator: the splits of saved runs would not come back.
+    """
     generator = torch.Generator().manual_seed(seed_from(what, seed))
-    order: Tensor = permutation(len(labels), generator=generator)
-    classes: dict[int, list[int]] = {k: [] for k in sorted(set(labels))}
-    for i in order.tolist():
-        classes[labels[i]].append(i)
-    return list(classes.values())
+    order = permutation(len(labels), generator=generator).numpy()
+    shuffled = np.asarray(labels, np.int64)[order]
+    by_class = np.argsort(shuffled, kind="stable")
+    ends = np.flatnonzero(np.diff(shuffled[by_class])) + 1
+    return [members.tolist() for members in np.split(order[by_class], ends) if len(members)]
 
 
 def _rounded(value: float, *, low: int, high: int) -> int:

@@ -2,10 +2,10 @@
 
 A numeric column is standardised by the training rows' mean and standard deviation; a missing value becomes the mean,
 marked by a second number where training rows had missing values too. A categorical column becomes one number per value
-seen in training; a value not seen there, or a missing one where none was missing in training, sets none of them. Of many
-values the most frequent have a number each, and all others share one.
+seen in training; a value not seen there, or a missing one where none was missing in training, sets none of them. Of
+many values the most frequent have a number each, and all others share one.
 
-scikit-learn's imputers and encoders do the same to arrays in memory, but are saved by pickling: these are records of JSON.
+scikit-learn's imputers and encoders do the same to arrays in memory, but are saved by pickling; these are JSON.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ __all__ = ["Category", "Number", "TabularPreprocessing", "fit_tabular"]
 
 #: A categorical column keeps this many values, the most frequent ones.
 _MAX_VALUES = 100
+#: Rows encoded at a time: their features should fit in a processor's cache.
+_ROWS = 2**13
 
 Floats = NDArray[np.float64]
 
@@ -176,7 +178,7 @@ class TabularPreprocessing(Preprocessing):
         readable = np.zeros(n, np.bool_)
         remarks = {column.name: _Remarks() for column in self.columns}
         bad: list[BadRow] = []
-        for chunk in table.chunks([column.name for column in self.columns], bad=bad):
+        for chunk in table.chunks([column.name for column in self.columns], _ROWS, bad=bad):
             readable[chunk.rows - 1] = True
             self._encode_chunk(chunk, features[chunk.rows[0] - 1 : chunk.rows[-1]], remarks)
         for column in self.columns:
@@ -209,7 +211,9 @@ class TabularPreprocessing(Preprocessing):
     @classmethod
     def _from_fields(cls, fields: dict[str, Any]) -> TabularPreprocessing:
         columns = tuple(
-            Number(**c) if "mean" in c else Category(c["name"], tuple(c["values"]), c["missing"], c.get("pooled", False))
+            Number(**c)
+            if "mean" in c
+            else Category(c["name"], tuple(c["values"]), c["missing"], c.get("pooled", False))
             for c in fields["columns"]
         )
         return cls(columns, fields["target"], tuple(fields["ignored"]))

@@ -6,15 +6,40 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Dataset
 
 from vicinal._random import seed_from
 from vicinal._typing import Batch
 from vicinal.data.preprocessing import Preprocessing
+from vicinal.data.rows import Rows
 
-__all__ = ["Split", "Task"]
+__all__ = ["Fit", "Split", "Task", "Unsplit"]
+
+#: From the training positions to the preprocessing, what it takes for every sample, and notes.
+Fit = Callable[[list[int]], tuple[Preprocessing, "Sequence[Any] | Tensor", list[str]]]
+
+
+@dataclass(frozen=True, eq=False)
+class Unsplit:
+    """What a source holds, before it is split. A sample's position is its place in the source."""
+
+    kind: str
+    origins: Sequence[Any]
+    labels: NDArray[np.int64]
+    """The class of each sample, a number of `classes`; -1 for what cannot be used."""
+    classes: tuple[str, ...]
+    fit: Fit
+    fingerprint: str
+    notes: list[str]
+    parts: list[str] | None = None
+    """The split of each sample, where the source is already split."""
+    augment: str = "none"
+    is_ordered: bool = False
+    """Whether the order of the classes means something: it is kept."""
 
 
 class Split(Dataset[tuple[Batch, int]]):
@@ -47,7 +72,7 @@ class Split(Dataset[tuple[Batch, int]]):
         preprocessing: Preprocessing,
         items: Sequence[Any] | Tensor,
         origins: Sequence[Any],
-        labels: Sequence[int] | None,
+        labels: Sequence[int] | NDArray[np.int64] | None,
         indices: Sequence[int] | None = None,
         *,
         augment: str = "none",
@@ -56,7 +81,9 @@ class Split(Dataset[tuple[Batch, int]]):
     ) -> None:
         self.preprocessing = preprocessing
         self.indices = list(range(len(items)) if indices is None else indices)
-        self.labels = None if labels is None else [int(labels[i]) for i in self.indices]
+        self.labels: list[int] | None = None
+        if labels is not None:
+            self.labels = np.asarray(labels, np.int64)[np.asarray(self.indices, np.int64)].tolist()
         self.augment, self.epoch, self.seed, self.notes = augment, 0, seed, tuple(notes)
         self._items, self._origins = items, origins
 
@@ -75,16 +102,24 @@ class Split(Dataset[tuple[Batch, int]]):
         """Return the original of the i-th sample: the row, the text or the path it came from."""
         return self._origins[self.indices[i]]
 
+    def raws(self, positions: Sequence[int]) -> list[Any]:
+        """Return the originals of several samples: of a large table in one pass, where `raw` takes one for each."""
+        places = [self.indices[i] for i in positions]
+        if isinstance(self._origins, Rows):
+            return self._origins.fetch(places)
+        return [self._origins[i] for i in places]
+
     def relabelled(self, labels: Sequence[int], *, augment: str | None = None) -> Split:
         """Return the same samples with other labels, `[len(self)]`, and perhaps another augmentation."""
         if len(labels) != len(self):
             raise ValueError(f"labels must be {len(self)}, one for each sample, got {len(labels)}")
-        known = dict(zip(self.indices, labels, strict=True))
+        every = np.full(len(self._items), -1, np.int64)
+        every[self.indices] = labels
         return Split(
             self.preprocessing,
             self._items,
             self._origins,
-            [known.get(i, -1) for i in range(len(self._items))],
+            every,
             self.indices,
             augment=self.augment if augment is None else augment,
             seed=self.seed,
@@ -141,7 +176,7 @@ class Task:
     def counts(self) -> Mapping[str, list[int]]:
         """Return how many samples of each class each split has."""
         return {
-            name: [(split.labels or []).count(k) for k in range(len(self.classes))]
+            name: np.bincount(np.array(split.labels, np.int64), minlength=len(self.classes)).tolist()
             for name, split in (("train", self.train), ("val", self.val), ("test", self.test))
         }
 

@@ -16,6 +16,7 @@ from vicinal._typing import Batch
 from vicinal.data.files import listed
 from vicinal.data.preprocessing import Preprocessing
 from vicinal.data.tokens import Subwords, Words, default_tokenizer
+from vicinal.tables import BadRow, Chunk, Table
 
 __all__ = ["TextPreprocessing", "fit_text", "texts_of"]
 
@@ -83,21 +84,27 @@ class TextPreprocessing(Preprocessing):
         sides = (missing, 0) if self.tokenizer.side == "left" else (0, missing)
         return torch.nn.functional.pad(ids, sides, value=value)
 
-    def texts(self, frame: Any) -> tuple[list[tuple[str, ...]], list[str]]:
-        """Return the texts of each row of a DataFrame, and what there is to say about them."""
+    def texts(self, table: Table) -> tuple[list[tuple[str, ...]], list[bool], list[BadRow], list[str]]:
+        """Return the texts of each row of a table, which rows could be read, those that could not, and notes."""
         for name in (*self.columns, *self.choice):
-            if name not in frame.columns:
-                hint = nearest_names(name, [str(label) for label in frame.columns])
+            if name not in table.columns:
+                hint = nearest_names(name, table.columns)
                 raise ValueError(f"the data lack the column {name!r} that the model reads{hint}")
-        texts = texts_of(frame, self.columns)
-        if self.n_choices:
-            answers = answers_of(frame, self.choice)
-            for i, row in enumerate(answers):
-                if len(row) != self.n_choices:
-                    raise ValueError(f"the model chooses among {self.n_choices} answers, row {i + 1} has {len(row)}")
-            texts = [(*fields, *row) for fields, row in zip(texts, answers, strict=True)]
-        empty = sum(not all(text.strip() for text in fields) for fields in texts)
-        return texts, [f"{empty} row{'s have' if empty > 1 else ' has'} no text"] if empty else []
+        texts: list[tuple[str, ...]] = []
+        bad: list[BadRow] = []
+        nothing = ("",) * (len(self.columns) + self.n_choices)
+        for chunk in table.chunks([*self.columns, *self.choice], bad=bad):
+            answers = answers_of(chunk, self.choice) if self.n_choices else [()] * len(chunk)
+            for row, fields, choices in zip(chunk.rows.tolist(), texts_of(chunk, self.columns), answers, strict=True):
+                if len(choices) != self.n_choices:
+                    raise ValueError(f"the model chooses among {self.n_choices} answers, row {row} has {len(choices)}")
+                texts += [nothing] * (row - 1 - len(texts))  # rows that could not be read keep their places
+                texts.append((*fields, *choices))
+        unreadable = {row.row for row in bad}
+        readable = [row not in unreadable for row in range(1, len(texts) + 1)]
+        there = [fields for fields, is_there in zip(texts, readable, strict=True) if is_there]
+        empty = sum(not all(text.strip() for text in fields) for fields in there)
+        return texts, readable, bad, [f"{empty} row{'s have' if empty > 1 else ' has'} no text"] if empty else []
 
     def _fields(self) -> dict[str, Any]:
         return {
@@ -116,15 +123,15 @@ class TextPreprocessing(Preprocessing):
         return cls(tuple(fields["columns"]), fields["target"], tokenizer, fields["max_length"], *answers)
 
 
-def texts_of(frame: Any, columns: Sequence[str]) -> list[tuple[str, ...]]:
+def texts_of(chunk: Chunk, columns: Sequence[str]) -> list[tuple[str, ...]]:
     """Return the texts of each row, `""` where there is none."""
-    fields = [["" if gone else str(v) for v, gone in zip(frame[c], frame[c].isna(), strict=True)] for c in columns]
+    fields = [["" if value is None else str(value) for value in chunk[name].to_pylist()] for name in columns]
     return list(zip(*fields, strict=True))
 
 
-def answers_of(frame: Any, columns: Sequence[str]) -> list[tuple[str, ...]]:
+def answers_of(chunk: Chunk, columns: Sequence[str]) -> list[tuple[str, ...]]:
     """Return the answers of each row: of several columns, or of one whose cells are lists (or lists in JSON)."""
-    return [_answers(cells) for cells in zip(*(frame[name] for name in columns), strict=True)]
+    return [_answers(cells) for cells in zip(*(chunk[name].to_pylist() for name in columns), strict=True)]
 
 
 def _answers(cells: Sequence[Any]) -> tuple[str, ...]:

@@ -100,7 +100,10 @@ def calibrate_file(
     target = check_output(out)
     held_out, given = as_file(validation), as_file(file)
     method = _method(calibrator)
-    if target.exists() and target.samefile(held_out.path) and not target.samefile(given.path):
+    fitted_on, repaired = (
+        target.exists() and any(target.samefile(path) for path in one.source.files) for one in (held_out, given)
+    )
+    if fitted_on and not repaired:
         raise ValueError(
             Sentence(
                 Argument("out"),

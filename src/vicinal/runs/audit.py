@@ -85,6 +85,7 @@ def audited(
     generator = torch.Generator().manual_seed(_random.seed_from("audit", experiment.seed))
     labels = torch.tensor(task.train.labels)
     audit = find_mislabelled(train, labels, len(task.classes), percentile=percentile, generator=generator)
+    worst = audit.ranking[:n].tolist()
     samples = [
         {
             "index": task.train.indices[i],
@@ -92,9 +93,9 @@ def audited(
             "aum": float(audit.aum[i]),
             "threshold": audit.thresholds[int(audit.run[i])],
             "suspicious": bool(audit.suspicious[i]),
-            **shown(task.train, i),
+            **shown(task.train, i, original),
         }
-        for i in audit.ranking[:n].tolist()
+        for i, original in zip(worst, task.train.raws(worst), strict=True)
     ]
     counts = {"suspicious": int(audit.suspicious.sum()), "n": len(labels), "percentile": audit.percentile}
     write_json(files.audit_record, {**counts, "samples": samples})

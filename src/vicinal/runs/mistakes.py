@@ -46,15 +46,15 @@ def confident_mistakes(split: Split, probs: Tensor, classes: Sequence[str], *, n
             "prediction": classes[int(predicted[i])],
             "confidence": float(confidence[i]),
             "label_probability": float(probs[i, labels[i]]),
-            **shown(split, i),
+            **shown(split, i, original),
         }
-        for i in worst
+        for i, original in zip(worst, split.raws(worst), strict=True)
     ]
 
 
-def shown(split: Split, i: int) -> dict[str, Any]:
-    """Return what to show of a sample: `text`, `row` or `origin`, and a `picture` as a data address of a PNG."""
-    original = split.raw(i)
+def shown(split: Split, i: int, original: Any = None) -> dict[str, Any]:
+    """Return what to show of the i-th sample: `text`, `row` or `origin`, and a `picture` as a data address of a PNG."""
+    original = split.raw(i) if original is None else original
     if split.preprocessing.kind == "text":
         texts = [original] if isinstance(original, str) else list(original)
         return {"text": [text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}…" for text in texts]}

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from vicinal._checks import Argument, Sentence, nearest_names
 
-__all__ = ["BadRow", "Chunk", "Column", "Columns", "Table", "quoted"]
+__all__ = ["BadRow", "Chunk", "Column", "Columns", "Table", "quoted", "renamed"]
 
 #: Columns by name, each a numpy or a pyarrow array, of as many rows.
 Columns = Mapping[str, Any]
@@ -62,8 +62,8 @@ class Chunk:
     """How many rows the files before it have, where a table is made of several."""
     decimal_comma: bool = False
     """Whether text may write 0,5 for a half."""
-    part: str = ""
-    """What the file is called where a table is made of several that have names: train, val, test."""
+    parts: Sequence[str] | None = None
+    """Which part of the table each row belongs to, where it has named parts: train, val, test."""
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -77,8 +77,10 @@ class Chunk:
             yield self
             return
         for start in range(0, len(self), rows):
-            part = {name: values[start : start + rows] for name, values in self.columns.items()}
-            yield replace(self, columns=part, rows=self.rows[start : start + rows])
+            stop = start + rows
+            columns = {name: values[start:stop] for name, values in self.columns.items()}
+            parts = None if self.parts is None else self.parts[start:stop]
+            yield replace(self, columns=columns, rows=self.rows[start:stop], parts=parts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,6 +118,16 @@ class Table(ABC):
         """Return a hash of the content, equal wherever and however compressed it lies."""
 
     @property
+    def name(self) -> str:
+        """What errors call it."""
+        return str(self.path)
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files it is read from."""
+        return (self.path,)
+
+    @property
     def n_rows(self) -> int | None:
         """The number of rows, None where only reading shows it."""
         return next((column.n_rows for column in self.columns.values()), 0)
@@ -143,6 +155,48 @@ class Table(ABC):
             return ()
         end = ": columns are then '1', '2', …"
         return ". If its first line holds data, not names, pass ", Argument("header", False), end
+
+
+@dataclass(frozen=True, eq=False)
+class _Renamed(Table):
+    """A table some of whose columns are called otherwise."""
+
+    table: Table = field(kw_only=True)
+    old_names: Mapping[str, str] = field(kw_only=True, repr=False)
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files it is read from."""
+        return self.table.files
+
+    def chunks(
+        self, names: Sequence[str] | None = None, rows: int = ROWS, *, bad: list[BadRow] | None = None
+    ) -> Iterator[Chunk]:
+        """Yield rows in order; see `Table.chunks`."""
+        wanted = list(self.columns if names is None else names)
+        old = [self.old_names.get(name, name) for name in wanted]
+        for chunk in self.table.chunks(old, rows, bad=bad):
+            yield replace(chunk, columns={new: chunk[name] for new, name in zip(wanted, old, strict=True)})
+
+    def fingerprint(self) -> str:
+        """Return that of the table."""
+        return self.table.fingerprint()
+
+
+def renamed(table: Table, names: Mapping[str, str]) -> Table:
+    """Return a table with columns under other names; one that has such a name already gives way.
+
+    Parameters
+    ----------
+    table
+        The table.
+    names
+        From a column's name to its new one.
+    """
+    kept = {name: names.get(name, name) for name in table.columns if name in names or name not in names.values()}
+    columns = {new: table.columns[name] for name, new in kept.items()}
+    old_names = {new: name for name, new in kept.items()}
+    return _Renamed(table.path, columns, classes=table.classes, notes=table.notes, table=table, old_names=old_names)
 
 
 def _is_number(name: str) -> bool:

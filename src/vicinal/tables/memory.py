@@ -27,6 +27,13 @@ class InMemory(Table):
     values: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """pyarrow arrays by name."""
     digest: str = ""
+    parts: tuple[str, ...] | None = field(default=None, repr=False)
+    """Which part each row belongs to."""
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """None: it is in memory."""
+        return ()
 
     def chunks(
         self, names: Sequence[str] | None = None, rows: int = ROWS, *, bad: list[BadRow] | None = None
@@ -34,25 +41,54 @@ class InMemory(Table):
         """Yield rows in order; see `Table.chunks`."""
         wanted = {name: self.values[name] for name in (self.columns if names is None else names)}
         if self.n_rows:
-            yield from Chunk(wanted, np.arange(1, self.n_rows + 1), self.path).slices(rows)
+            yield from Chunk(wanted, np.arange(1, self.n_rows + 1), self.path, parts=self.parts).slices(rows)
 
     def fingerprint(self) -> str:
         """Return a hash of names and values."""
         return self.digest
 
 
-def from_frame(frame: Any, name: str = "the table") -> InMemory:
-    """Return a pandas DataFrame as a table."""
+def from_frame(
+    frame: Any,
+    name: str = "the table",
+    content: bytes | None = None,
+    *,
+    parts: Sequence[str] | None = None,
+    notes: Sequence[str] = (),
+) -> InMemory:
+    """Return a pandas DataFrame as a table.
+
+    Parameters
+    ----------
+    frame
+        The frame; its index is not looked at.
+    name
+        What errors call it.
+    content
+        What its fingerprint is made of; names and values if not given.
+    parts
+        Which part (train, val, test) each row belongs to.
+    notes
+        What is worth knowing of it.
+    """
     pandas = require("pandas", "train")
     frame = frame.reset_index(drop=True)
     names = [str(label) for label in frame.columns]
     frame.columns = names
-    hashed = pandas.util.hash_pandas_object(frame.astype(str), index=False).to_numpy().tobytes()
-    repeated = tuple(sorted({label for label in names if names.count(label) > 1}))
-    values = {} if repeated else {label: column_of(frame[label]) for label in names}
-    columns = {label: Column(n_rows=len(frame)) for label in names}
-    digest = fingerprint(json.dumps(names).encode() + hashed)
-    return InMemory(Path(name), columns, repeated=repeated, values=values, digest=digest)
+    if content is None:
+        hashed = pandas.util.hash_pandas_object(frame.astype(str), index=False).to_numpy().tobytes()
+        content = json.dumps(names).encode() + hashed
+    repeated = sorted({repr(label) for label in names if names.count(label) > 1})
+    if repeated:
+        raise ValueError(f"{name!r} has several columns called {', '.join(repeated)}: rename them")
+    return InMemory(
+        Path(name),
+        {label: Column(n_rows=len(frame)) for label in names},
+        notes=tuple(notes),
+        values={label: column_of(frame[label]) for label in names},
+        digest=fingerprint(content),
+        parts=None if parts is None else tuple(parts),
+    )
 
 
 def from_rows(rows: Sequence[Mapping[str, Any]]) -> InMemory:

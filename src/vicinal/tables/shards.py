@@ -24,6 +24,11 @@ class Shards(Table):
     digest: str | None = None
     """The fingerprint, where it is not that of the parts."""
 
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files it is read from."""
+        return tuple(file for part in self.parts for file in part.files)
+
     def chunks(
         self, names: Sequence[str] | None = None, rows: int = ROWS, *, bad: list[BadRow] | None = None
     ) -> Iterator[Chunk]:
@@ -35,7 +40,8 @@ class Shards(Table):
             last = 0
             for chunk in part.chunks(wanted, rows, bad=skipped):
                 last = int(chunk.rows[-1])
-                yield replace(chunk, rows=chunk.rows + before, before=chunk.before + before, part=name or chunk.part)
+                parts = [name] * len(chunk) if name else chunk.parts
+                yield replace(chunk, rows=chunk.rows + before, before=chunk.before + before, parts=parts)
             if bad is not None and skipped:
                 last = max(last, skipped[-1].row)
                 bad += [BadRow(row.row + before, f"{part.path.name}: {row.reason}") for row in skipped]
@@ -46,7 +52,9 @@ class Shards(Table):
         if self.digest is not None:
             return self.digest
         names = self.part_names or [""] * len(self.parts)
-        return fingerprint(*((name + part.fingerprint()).encode() for name, part in zip(names, self.parts, strict=True)))
+        return fingerprint(
+            *((name + part.fingerprint()).encode() for name, part in zip(names, self.parts, strict=True))
+        )
 
 
 def is_pattern(path: Path) -> bool:
