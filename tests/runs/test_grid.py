@@ -297,6 +297,44 @@ def test_table_is_markdown_and_says_the_bins(reference):
     assert record["before"] == reference.rows()
 
 
+def test_means_with_deviations_and_errors_over_seeds(reference):
+    values = [reference.outcomes["ERM()", seed].test.before.nll.value for seed in SEEDS]
+    nll = reference.rows()[0]["nll"]
+    assert nll["sd"] == pytest.approx(np.std(values, ddof=1))
+    assert nll["se"] == pytest.approx(np.std(values, ddof=1) / math.sqrt(2))
+    for spread, words in (("sd", "± standard deviation over seeds"), ("se", "± standard error of the mean")):
+        table = reference.table(spread=spread)
+        assert words in table
+        assert f"{nll['value']:.4f} ± {nll[spread]:.4f}" in table
+    with pytest.raises(ValueError, match="spread must be one of 'interval', 'sd', 'se', got 'range'"):
+        reference.table(spread="range")
+
+
+def test_further_sets_are_compared_too(base, source, tmp_path):
+    """Before and after the temperature, which is that set's own where it has a development set."""
+    also = ({"source": str(source), "development": str(source)}, str(source))
+    wider = dataclasses.replace(base, also=also, training={"epochs": 1}, data={"target": "y", "train_size": 60})
+    result = run_grid(wider, METHODS, SEEDS, tmp_path, n_bins=7, progress=False)
+    assert result.failures == {}
+    assert list(result.further) == ["also-1", "also-2"]
+    runs = {m: [result.outcomes[m, s].sets["also-1"] for s in SEEDS] for m in METHODS}
+    for after in (False, True):
+        _, second = result.rows(after=after, on="also-1")
+        wanted = [s.after if after else s.before for s in runs[METHODS[1]]]
+        assert second["ece"]["value"] == pytest.approx(np.mean([run.ece.value for run in wanted]))
+        assert (second["n"], second["n_bins"]) == (300, 7)
+        assert second["temperature"] == pytest.approx(np.mean([s.temperature for s in runs[METHODS[1]]]))
+        against = [s.after if after else s.before for s in runs[METHODS[0]]]
+        expected = compare(against, wanted)
+        assert second["difference"]["nll"]["value"] == pytest.approx(expected["nll"].value)
+        assert f"300 samples of {source}, 2 seeds, {'after' if after else 'before'} the temperature" in result.table(
+            after=after
+        )
+    assert result.to_dict()["also"]["also-2"]["before"] == result.rows(on="also-2")
+    with pytest.raises(ValueError, match="on must be one of 'test', 'also-1', 'also-2', got 'also-3'"):
+        result.rows(on="also-3")
+
+
 def test_intervals_over_seeds_hold_the_truth():
     # The figure is a mean of 50 samples that the seeds share, plus a shift of each seed.
     rng = np.random.default_rng(0)

@@ -141,7 +141,7 @@ def test_a_temperature_at_the_end_of_its_range_is_kept_and_said(search: str, tmp
         calibrator = TemperatureScaling(search=search).fit(val.logits, val.labels)
     assert outcome.temperature == calibrator.temperature_ < 1
     assert [note for note in notes if note.startswith("temperature ")] == outcome.facts["notes"]
-    assert "the lower end of" in outcome.facts["notes"][0]
+    assert "the temperature stopped at" in outcome.facts["notes"][0]
 
 
 def test_the_temperature_of_the_published_grid(table: Path, tmp_path: Path) -> None:

@@ -473,6 +473,7 @@ def test_watched_sets_are_measured_and_choose_nothing(tmp_path):
     assert torch.equal(labels, y)
     line = next(line for line in result.history if line["epoch"] == 1)
     assert line["train_accuracy"] == pytest.approx((logits.argmax(1) == y).double().mean().item())
+    assert line["train_confidence"] == pytest.approx(logits.double().softmax(1).max(1).values.mean().item())
     last = result.history[-1]
     assert last["train_nll"] == pytest.approx(
         torch.nn.functional.cross_entropy(network_at_the_end(tmp_path)(x).double(), y).item(), rel=1e-5

@@ -39,6 +39,9 @@ def compare(
     ] = "loky",
     address: Annotated[str | None, typer.Option(help="Of the cluster: auto, or HOST:PORT.")] = None,
     threads: Annotated[int, typer.Option(help="Threads of each run.")] = 1,
+    spread: Annotated[
+        str, typer.Option(metavar="interval|sd|se", help="Beside each mean: its interval, or ± over seeds.")
+    ] = "interval",
     bins: Annotated[int, typer.Option(min=1, help="Bins of the calibration errors.")] = 15,
     overwrite: Overwrite = False,
     as_json: AsJson = False,
@@ -86,7 +89,7 @@ def compare(
     if not result.outcomes:
         raise RuntimeError(f"every run failed; {next(iter(result.failures.values()))}")
     write_comparison(result, page)
-    before, after = result.table(), result.table(after=True)
+    before, after = result.table(spread=spread), result.table(after=True, spread=spread)
     console.event("result", {**result.to_dict(), "report": str(page), "markdown": f"{before}\n\n{after}"})
     console.markdown(f"{before}\n\n{after}")
     console.say(f"report: {page}")

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from scipy.special import stdtrit
 
-from vicinal._checks import nearest_names
+from vicinal._checks import ArgumentError, choice, nearest_names
 from vicinal.metrics import FIGURES, Comparison, Estimate, Evaluation, Figure, compare
 from vicinal.metrics.figures import columns
 from vicinal.runs.run import Outcome
@@ -20,6 +20,13 @@ __all__ = ["GridResult", "Key", "counted"]
 
 #: A cell: the method as asked for, and the seed.
 Key = tuple[str, int]
+
+#: What may stand beside a mean over seeds.
+_SPREADS = {
+    "interval": "interval",
+    "sd": "standard deviation over seeds",
+    "se": "standard error of the mean over seeds",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +45,9 @@ class GridResult:
     failures: dict[Key, str]
     """What went wrong, by method and seed; the whole story is in `error.txt` of the cell's folder."""
 
-    def comparison(self, method: str, against: str | None = None, *, after: bool = False) -> Comparison | None:
+    def comparison(
+        self, method: str, against: str | None = None, *, after: bool = False, on: str = "test"
+    ) -> Comparison | None:
         """Return the paired difference of two methods over samples and seeds; see `vicinal.compare`.
 
         Only seeds that both have count (`n_seeds`). None if there is none.
@@ -51,26 +60,29 @@ class GridResult:
             Another, the first if not given; differences are `method` − `against`.
         after
             Compare the probabilities after the temperature.
+        on
+            The set: `"test"`, or `"also-1"`, … for a further one.
         """
         against = self.methods[0] if against is None else against
         for name in (method, against):
             if name not in self.methods:
                 raise ValueError(f"{name!r} is not a method of this grid{nearest_names(name, self.methods)}")
-        of_method, of_against = (self._evaluations(name, after) for name in (method, against))
+        of_method, of_against = (self._evaluations(name, after, on) for name in (method, against))
         shared = [seed for seed in self.seeds if seed in of_method and seed in of_against]
         if not shared:
             return None
         a, b = ([of[seed] for seed in shared] for of in (of_against, of_method))
         return compare(a, b, names=(against, method))
 
-    def rows(self, *, after: bool = False) -> list[dict[str, Any]]:
+    def rows(self, *, after: bool = False, on: str = "test") -> list[dict[str, Any]]:
         r"""Return a row of plain numbers for each method.
 
         Each figure has its mean over seeds as `value`, and `low` and `high`, which speak of other samples *and* other
         seeds: as in `vicinal.compare` they are :math:`\bar v \pm t \sqrt{w + s^2/S}` with Welch–Satterthwaite's
         degrees of freedom, where :math:`s^2` is the variance over the :math:`S` seeds and :math:`w` that of one run's
         figure over samples, from its own interval, on either side. The seeds share their samples, so :math:`w` is not
-        divided by :math:`S`. With one seed they are the ends of that run's interval.
+        divided by :math:`S`. With one seed they are the ends of that run's interval. Beside them stand `sd`, the
+        standard deviation over seeds, and `se`, that of their mean, :math:`s/\sqrt S`; with one seed None.
 
         `difference` is that to the first method, paired, with `better`: the method that is better beyond chance, or
         None. Where something is not known or infinite it is None.
@@ -79,8 +91,16 @@ class GridResult:
         ----------
         after
             Of the probabilities after the temperature.
+        on
+            The set: `"test"`, or `"also-1"`, … for a further one.
         """
-        return [self._row(method, after) for method in self.methods]
+        return [self._row(method, after, on) for method in self.methods]
+
+    @property
+    def further(self) -> dict[str, str]:
+        """The names of the further sets, by key."""
+        first = next(iter(self.outcomes.values()), None)
+        return {} if first is None else {key: s.name for key, s in first.sets.items() if key not in ("val", "test")}
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as JSON can hold it."""
@@ -89,19 +109,23 @@ class GridResult:
             "seeds": list(self.seeds),
             "before": self.rows(),
             "after": self.rows(after=True),
+            "also": {
+                key: {"name": name, "before": self.rows(on=key), "after": self.rows(after=True, on=key)}
+                for key, name in self.further.items()
+            },
             "cells": [
                 {**o.to_dict(), "method": m, "seed": s, "folder": str(o.out)} for (m, s), o in self.outcomes.items()
             ],
             "failures": [{"method": m, "seed": s, "error": error} for (m, s), error in self.failures.items()],
         }
 
-    def columns(self, asked: Sequence[str] = (), *, after: bool = False) -> list[Figure]:
+    def columns(self, asked: Sequence[str] = (), *, after: bool = False, on: str = "test") -> list[Figure]:
         """Return the figures that have a column: the usual ones, MCC where classes are unbalanced, and `asked`."""
-        runs = [run for method in self.methods for run in self._evaluations(method, after).values()]
+        runs = [run for method in self.methods for run in self._evaluations(method, after, on).values()]
         return columns(runs[0], asked) if runs else []
 
-    def table(self, *, after: bool = False, figures: Sequence[str] = ()) -> str:
-        """Return the rows as Markdown: figures, paired differences, label-noise errors, and what failed.
+    def table(self, *, after: bool = False, figures: Sequence[str] = (), spread: str = "interval") -> str:
+        """Return the rows as Markdown: figures, paired differences, further sets, label-noise errors, what failed.
 
         Parameters
         ----------
@@ -109,17 +133,37 @@ class GridResult:
             Of the probabilities after the temperature: figures and differences alone, as the rest does not change.
         figures
             The names of further figures to show, such as `"mcc"` or `"top5_error"`.
+        spread
+            What stands beside each mean: its `"interval"`, or ± the standard deviation over seeds, `"sd"`, or ± the
+            standard error, `"se"`. Neither of these speaks of other samples, and differences always have intervals.
         """
-        rows = self.rows(after=after)
-        known = [row for row in rows if row["n_seeds"]]
-        shown = self.columns(figures, after=after)
-        parts = []
-        if known:
-            parts.append(
-                f"{known[0]['n']:,} test samples, {counted(len(self.seeds), 'seed')}, {'after' if after else 'before'} "
-                f"the temperature; [{100 * known[0]['level']:g} % intervals]"
-            )
-            parts.append(self._figures_table(known, shown))
+        choice("spread", spread, tuple(_SPREADS))
+        parts = self._tables("test", after, figures, spread)
+        for key in self.further:
+            parts += self._tables(key, after, figures, spread)
+        noisy = [row for row in self.rows() if "label_noise" in row]
+        if not after and noisy:  # the temperature changes no prediction
+            parts.append("Errors with corrupted training labels, of the kept (by validation) and of the last weights")
+            parts.append(_noise_table(noisy))
+        if not after and self.failures:
+            failed = [f"- {_code(m)}, seed {s}: {error}" for (m, s), error in self.failures.items()]
+            cells = len(self.methods) * len(self.seeds)
+            parts.append("\n".join([f"{len(failed)} of {counted(cells, 'cell')} failed:", *failed]))
+        return "\n\n".join(parts)
+
+    def _tables(self, on: str, after: bool, figures: Sequence[str], spread: str) -> list[str]:
+        """Return the figures and differences on one set, each with a line that says what they are."""
+        known = [row for row in self.rows(after=after, on=on) if row["n_seeds"]]
+        if not known:
+            return []
+        shown = self.columns(figures, after=after, on=on)
+        samples = "test samples" if on == "test" else f"samples of {self.further[on]}"
+        beside = f"[{100 * known[0]['level']:g} % intervals]" if spread == "interval" else f"± {_SPREADS[spread]}"
+        parts = [
+            f"{known[0]['n']:,} {samples}, {counted(len(self.seeds), 'seed')}, {'after' if after else 'before'} the "
+            f"temperature; {beside}",
+            self._figures_table(known, shown, spread),
+        ]
         others = [row for row in known if row["difference"] is not None]
         if others:
             parts.append(
@@ -127,51 +171,47 @@ class GridResult:
                 "is said, these runs cannot tell"
             )
             parts.append(_differences_table(others, [figure for figure in shown if figure.compared]))
-        if not after and any("label_noise" in row for row in known):  # the temperature changes no prediction
-            parts.append("Errors with corrupted training labels, of the kept (by validation) and of the last weights")
-            parts.append(_noise_table([row for row in known if "label_noise" in row]))
-        if not after and self.failures:
-            failed = [f"- {_code(m)}, seed {s}: {error}" for (m, s), error in self.failures.items()]
-            cells = len(self.methods) * len(self.seeds)
-            parts.append("\n".join([f"{len(failed)} of {counted(cells, 'cell')} failed:", *failed]))
-        return "\n\n".join(parts)
+        return parts
 
     def __str__(self) -> str:
         return self.table()
 
-    def _evaluations(self, method: str, after: bool) -> dict[int, Evaluation]:
-        found = {seed: self.outcomes[method, seed] for seed in self.seeds if (method, seed) in self.outcomes}
-        for outcome in found.values():
-            if "test" not in outcome.sets:
+    def _evaluations(self, method: str, after: bool, on: str) -> dict[int, Evaluation]:
+        outcomes = {seed: self.outcomes[method, seed] for seed in self.seeds if (method, seed) in self.outcomes}
+        for outcome in outcomes.values():
+            if on not in outcome.sets and on != "test":
+                raise ArgumentError("on", on, f"one of {', '.join(map(repr, ('test', *self.further)))}")
+            if on not in outcome.sets:
                 raise ValueError(f"{outcome.out} has no test set to compare methods on: hold out a share of the data")
-        return {seed: o.test.after if after else o.test.before for seed, o in found.items()}
+        return {seed: o.sets[on].after if after else o.sets[on].before for seed, o in outcomes.items()}
 
-    def _row(self, method: str, after: bool) -> dict[str, Any]:
-        runs = list(self._evaluations(method, after).values())
+    def _row(self, method: str, after: bool, on: str) -> dict[str, Any]:
+        runs = list(self._evaluations(method, after, on).values())
         row: dict[str, Any] = {"method": method, "n_seeds": len(runs)}
         if not runs:
             return row
         outcomes = [o for (m, _), o in self.outcomes.items() if m == method]
         first = runs[0]
         row |= {"n": first.n, "n_bins": first.n_bins, "level": first.level}
-        row["temperature"] = float(np.mean([o.temperature for o in outcomes]))
+        row["temperature"] = float(np.mean([o.sets[on].temperature for o in outcomes]))
         for name in first.figures:
             estimates = [estimate for run in runs if (estimate := run.figures[name]) is not None]
             if len(estimates) == len(runs):
-                row[name] = _over_seeds(estimates, first.level, FIGURES[name].limits).to_dict()
-        comparison = None if method == self.methods[0] else self.comparison(method, after=after)
+                mean = _over_seeds(estimates, first.level, FIGURES[name].limits)
+                row[name] = {**mean.to_dict(), **_spreads([estimate.value for estimate in estimates])}
+        comparison = None if method == self.methods[0] else self.comparison(method, after=after, on=on)
         row["difference"] = None if comparison is None else _differences(comparison)
         noisy = [o.label_noise for o in outcomes if o.label_noise is not None]
-        if noisy:
+        if noisy and on == "test":
             row["label_noise"] = {which: _means([noise[which] for noise in noisy]) for which in ("best", "last")}
         return row
 
-    def _figures_table(self, rows: list[dict[str, Any]], shown: list[Figure]) -> str:
+    def _figures_table(self, rows: list[dict[str, Any]], shown: list[Figure], spread: str) -> str:
         lines = [
             [
                 _code(row["method"]),
                 f"{row['n_seeds']} of {len(self.seeds)}",
-                *(_estimate(row[figure.name]) for figure in shown),
+                *(_estimate(row[figure.name], spread=spread) for figure in shown),
                 f"{row['temperature']:.3f}",
             ]
             for row in rows
@@ -199,6 +239,12 @@ def _over_seeds(runs: Sequence[Estimate], level: float, limits: tuple[float, flo
     low = mean - half(float(np.mean([run.value - run.low for run in runs])))
     high = mean + half(float(np.mean([run.high - run.value for run in runs])))
     return Estimate(mean, max(low, limits[0]), min(high, limits[1]))
+
+
+def _spreads(values: Sequence[float]) -> dict[str, float | None]:
+    """Return the standard deviation over seeds, and the standard error of their mean; None with one seed."""
+    sd = float(np.std(values, ddof=1)) if len(values) > 1 and np.isfinite(values).all() else None
+    return {"sd": sd, "se": None if sd is None else sd / math.sqrt(len(values))}
 
 
 def _means(errors: Sequence[Mapping[str, float]]) -> dict[str, float]:
@@ -249,7 +295,10 @@ def _noise_table(rows: list[dict[str, Any]]) -> str:
     return _markdown(["method", *heads], lines)
 
 
-def _estimate(figure: Mapping[str, float | None], sign: str = "") -> str:
+def _estimate(figure: Mapping[str, float | None], sign: str = "", *, spread: str = "interval") -> str:
+    if spread != "interval":
+        value, around = ("?" if figure[name] is None else f"{figure[name]:.4f}" for name in ("value", spread))
+        return f"{value} ± {around}"
     value, low, high = (
         "∞" if figure[name] is None else f"{figure[name]:{sign}.4f}" for name in ("value", "low", "high")
     )

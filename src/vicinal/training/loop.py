@@ -490,7 +490,8 @@ def _measure(predictions: Mapping[str, Tensor], step: int) -> dict[str, float]:
         found = logits[:, 0]
         error = (found.double() - labels.double()).square().mean()
         return {"mse": float(error), "spearman": spearman(labels, found)}
-    return Tally(figures=watched()).update(labels, logits=logits).values()
+    confidence = logits.double().softmax(dim=1).amax(dim=1).mean()
+    return {**Tally(figures=watched()).update(labels, logits=logits).values(), "confidence": float(confidence)}
 
 
 def _laid_out_like(parameter: Tensor, value: Any) -> Any:
