@@ -161,3 +161,24 @@ def test_plans_are_frozen():
     plan = PairPlan(torch.ones(2), torch.arange(2))
     with pytest.raises(AttributeError):
         plan.lam = torch.zeros(2)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+def test_paste_rows_alike_for_every_type_layout_and_gradient(dtype):
+    g = torch.Generator().manual_seed(0)
+    x = torch.randn(6, 3, 5, 7, generator=g).to(dtype)
+    boxes = torch.tensor([[0, 0, 5, 7], [1, 2, 1, 4], [2, 3, 5, 6], [0, 0, 1, 1], [4, 6, 5, 7], [1, 1, 3, 6]])
+    partner = torch.tensor([3, 5, 0, 1, 4, 2])
+    before = x.clone()
+    pasted = mixing.paste_rows(x, partner, boxes)
+    assert torch.equal(pasted, mixing.paste(x, x[partner], boxes))
+    assert torch.equal(x, before)
+    for other in (x.contiguous(memory_format=torch.channels_last), x.transpose(2, 3).contiguous().transpose(2, 3)):
+        assert torch.equal(mixing.paste_rows(other, partner, boxes), pasted)
+    leaf = x.clone().requires_grad_()
+    with_gradient = mixing.paste_rows(leaf, partner, boxes)
+    assert torch.equal(with_gradient, pasted)
+    with_gradient.sum().backward()
+    assert leaf.grad.sum() == x.numel()
+    with torch.no_grad():
+        assert torch.equal(mixing.paste_rows(leaf, partner, boxes), pasted)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -91,15 +92,20 @@ def cut_boxes(lam: Tensor, centre_y: Tensor, centre_x: Tensor, *, height: int, w
     >>> cut_boxes(lam, centre, centre, height=8, width=8)
     tensor([[0, 0, 2, 2]])
     """
-    size = torch.tensor([[height, width]])
-    half = ((1 - lam.double()).clamp(0, 1).sqrt()[:, None] * size).long() // 2
-    centre = torch.stack([centre_y, centre_x], dim=1)
-    return torch.minimum(torch.cat([centre - half, centre + half], dim=1).clamp(min=0), size.repeat(1, 2))
+    # NumPy: for so few numbers torch would spend its time on calls.
+    side = np.sqrt(_within(1 - lam.detach().cpu().double().numpy(), 1))
+    boxes = np.empty((len(side), 4), np.int64)
+    for axis, (centre, size) in enumerate(((centre_y, height), (centre_x, width))):
+        half, middle = (side * size).astype(np.int64) // 2, centre.cpu().numpy()
+        boxes[:, axis] = _within(middle - half, size)
+        boxes[:, axis + 2] = _within(middle + half, size)
+    return torch.from_numpy(boxes)
 
 
 def box_share(boxes: Tensor, *, height: int, width: int) -> Tensor:
     """Return the share of an image `[n]` that each box covers, in float64."""
-    return (boxes[:, 2:] - boxes[:, :2]).prod(1).double() / (height * width)
+    top, left, bottom, right = boxes.cpu().numpy().T
+    return torch.from_numpy((bottom - top) * (right - left) / (height * width))
 
 
 def paste(a: Tensor, b: Tensor, boxes: Tensor) -> Tensor:
@@ -137,7 +143,16 @@ def paste_rows(x: Tensor, partner: Tensor, boxes: Tensor) -> Tensor:
         result = x.clone()
         result[..., top:bottom, left:right] = x[..., top:bottom, left:right].index_select(0, partner)
         return result
-    return torch.where(_inside(x, boxes), x.index_select(0, partner), x)
+    if x.device.type != "cpu" or (x.requires_grad and torch.is_grad_enabled()):
+        return torch.where(_inside(x, boxes), x.index_select(0, partner), x)
+    _check_boxes(x, boxes)
+    result = x.detach().clone()
+    # Box by box on views of the same memory, which touches only what changes; floats of any kind as their bytes.
+    kind = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[x.element_size()]
+    source, target = x.detach().view(kind).numpy(), result.view(kind).numpy()
+    for row, other, (top, left, bottom, right) in zip(target, partner.tolist(), boxes.tolist(), strict=True):
+        row[..., top:bottom, left:right] = source[other, ..., top:bottom, left:right]
+    return result
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,10 +182,19 @@ class PairPlan:
         return mix_rows(t, self.partner, self.lam)
 
 
-def _inside(x: Tensor, boxes: Tensor) -> Tensor:
-    """Return which pixels lie in each row's box: bool `[B, 1…, H, W]`."""
+def _within(values: np.ndarray, high: int) -> np.ndarray:
+    result: np.ndarray = np.minimum(np.maximum(values, 0), high)  # what np.clip does, in a fifth of the time
+    return result
+
+
+def _check_boxes(x: Tensor, boxes: Tensor) -> None:
     if boxes.shape != (len(x), 4):
         raise ValueError(f"boxes must have shape [4] or [{len(x)}, 4], got {list(boxes.shape)}")
+
+
+def _inside(x: Tensor, boxes: Tensor) -> Tensor:
+    """Return which pixels lie in each row's box: bool `[B, 1…, H, W]`."""
+    _check_boxes(x, boxes)
     top, left, bottom, right = (edge[:, None] for edge in boxes.to(x.device).unbind(1))
     y, x_ = (torch.arange(size, device=x.device) for size in x.shape[-2:])
     rows, columns = (y >= top) & (y < bottom), (x_ >= left) & (x_ < right)

@@ -95,7 +95,7 @@ class CutMix(InputMixing[BoxPlan]):
             lam[~_random.coin(self.prob, draws, generator=generator)] = 1
         partner = _random.permutation(n, generator=generator)
         boxes = cut_boxes(lam, centre_y, centre_x, height=height, width=width)
-        mixed = bool((lam < 1).any())
+        mixed = float(lam.min()) < 1
         if self.correct_area:
             lam = 1 - box_share(boxes, height=height, width=width)
         return BoxPlan(
