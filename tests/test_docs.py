@@ -78,3 +78,13 @@ def test_cards_give_the_defaults_of_the_dataclass(name):
 def test_cards_quote_nobody(page):
     text = re.sub(r"```.*?```|`[^`]*`", "", page.read_text(), flags=re.DOTALL)
     assert not re.findall(r"[\"“][^\"“”]{20,}[\"”]", text), "facts stand in our own words"
+
+
+def test_the_homes_of_the_architecture_exist():
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    homes = re.findall(r"`((?:\w+/)*\w+\.py|(?:\w+/)+)`", text)
+    assert len(homes) > 40
+    for home in homes:
+        assert (ROOT / "src" / "vicinal" / home).exists() or (ROOT / home).exists(), home
+    for name in ("clean_and_mixed", "similarity"):
+        assert name in text
