@@ -113,7 +113,7 @@ _EVALUATION = [
     _Option("map_class", list[str], "What classes of --also are called in DATA; as --map.", "NAME=CLASS,…"),
     _Option("also_development", list[str], "Fit the temperature for --also on these; as --map.", "DATA"),
     _Option("watch", list[str], "Measure this at every evaluation of training; may be repeated.", "train|test|also-1"),
-    _Option("temperature", str, "How the temperature is found.", "newton|grid"),
+    _Option("temperature", str, "How the temperature is fitted.", "newton|grid"),
     _Option("corrupt", float, "Draw this share of the training labels anew, to study noise."),
     _Option("new_subset_per_seed", bool, "Draw the --train-size samples anew for each seed."),
 ]
@@ -149,14 +149,14 @@ class Given:
 def shared(command: Callable[..., None]) -> Callable[..., None]:
     """Add the shared options to a command, which takes them as one argument, `given: Given`."""
     signature = inspect.signature(command, eval_str=True)
-    own = [parameter for name, parameter in signature.parameters.items() if name != "given"]
+    parameters = [parameter for name, parameter in signature.parameters.items() if name != "given"]
     added = [_parameter(option, panel) for panel, options in _PANELS for option in options]
 
     def run(**values: Any) -> None:
-        found = {name: values.pop(name) for name in _NAMES}
-        command(given=_collected(found), **values)
+        options = {name: values.pop(name) for name in _NAMES}
+        command(given=_collected(options), **values)
 
-    parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own] + added
+    parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters] + added
     run.__name__, run.__doc__ = command.__name__, command.__doc__
     run.__dict__["__signature__"] = inspect.Signature(parameters)  # what `inspect` and so typer reads
     run.__annotations__ = {p.name: p.annotation for p in parameters}
@@ -195,8 +195,8 @@ def _parameter(option: _Option, panel: str) -> inspect.Parameter:
     return inspect.Parameter(option.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
 
 
-def _collected(found: dict[str, Any]) -> Given:
-    given = {name: value for name, value in found.items() if value not in (None, [])}
+def _collected(options: dict[str, Any]) -> Given:
+    given = {name: value for name, value in options.items() if value not in (None, [])}
     for option in _DATA:
         if option.kind == "share" and option.name in given:
             given[option.name] = share_or_number(option.name, given[option.name])

@@ -106,9 +106,9 @@ class Sheet:
             for patch in ax.patches:  # hatches in the colour of their ground are lost in an SVG
                 patch.set_hatch("")
             if intervals:
-                held = table.bin_count > 0
-                middle, accuracy = (table.edges[:-1] + table.edges[1:])[held] / 2, table.bin_accuracy[held]
-                low, high = (end[held] for end in table.bin_interval())
+                filled = table.bin_count > 0
+                middle, accuracy = (table.edges[:-1] + table.edges[1:])[filled] / 2, table.bin_accuracy[filled]
+                low, high = (end[filled] for end in table.bin_interval())
                 ends = np.maximum([accuracy - low, high - accuracy], 0)
                 ax.errorbar(middle, accuracy, ends, fmt="_", ms=5, color=_INK, lw=1, label="95 % interval")
             else:
@@ -224,8 +224,8 @@ def _inline(text: str, prefix: str, label: str) -> Markup:
     used = set(re.findall(r"url\(#([^)]+)\)|href=\"#([^\"]+)\"", text))
     names = {one or other for one, other in used}
 
-    def renamed(found: re.Match[str]) -> str:
-        return f' id="{prefix}{found[1]}"' if found[1] in names else ""
+    def renamed(match: re.Match[str]) -> str:
+        return f' id="{prefix}{match[1]}"' if match[1] in names else ""
 
     text = re.sub(r' id="([^"]*)"', renamed, text)
     text = re.sub(r"url\(#", f"url(#{prefix}", text)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,12 @@ from vicinal import __version__
 from vicinal._checks import require
 from vicinal._files import replacing
 
-__all__ = ["write_page"]
+__all__ = ["contents", "write_page"]
+
+
+def contents(sections: Iterable[tuple[str, str, Any]]) -> list[tuple[str, str]]:
+    """Return the identifiers and titles of the sections that there is something to put in."""
+    return [(identifier, title) for identifier, title, content in sections if content]
 
 
 def write_page(template: str, context: Mapping[str, Any], path: str | os.PathLike[str]) -> Path:

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from vicinal.metrics import Evaluation, RiskCoverage
+from vicinal.metrics.tally import Mistake
 from vicinal.report import sections, words
 from vicinal.report.figures import Sheet
-from vicinal.report.page import write_page
+from vicinal.report.page import contents, write_page
 
 __all__ = ["write_predictions"]
 
@@ -38,15 +39,7 @@ def write_predictions(evaluation: Evaluation, path: str | os.PathLike[str], *, c
     file, table = evaluation.path, evaluation.table
     curve = RiskCoverage.from_table(evaluation.fine)
     wrong = int(evaluation.fine.counts[:, 0].sum())
-    mistakes = sections.cards(
-        {
-            "label": mistake.label,
-            "prediction": mistake.prediction,
-            "confidence": mistake.confidence,
-            "origin": f"row {mistake.row:,}",
-        }
-        for mistake in evaluation.worst
-    )
+    mistakes = sections.cards(_card(mistake) for mistake in evaluation.worst)
     sizes = words.count(evaluation.n, "prediction")
     if evaluation.n_classes:
         sizes += f", {words.count(evaluation.n_classes, 'class', 'classes')}"
@@ -73,19 +66,22 @@ def write_predictions(evaluation: Evaluation, path: str | os.PathLike[str], *, c
         "command": command or _command(evaluation, path),
         "provenance": [("File", str(file.resolve()))],
     }
-    context["sections"] = [
-        (name, title)
-        for name, title, present in (
+    context["sections"] = contents(
+        [
             ("figures", "Figures", True),
             ("reliability", "Reliability", True),
             ("risk", "What it may answer", True),
             ("mistakes", "Mistakes", mistakes),
             ("classes", "Classes", context["classes"]),
             ("rerun", "Run it again", True),
-        )
-        if present
-    ]
+        ]
+    )
     return write_page("predictions.html.j2", context, path)
+
+
+def _card(mistake: Mistake) -> dict[str, Any]:
+    card = {"label": mistake.label, "prediction": mistake.prediction, "confidence": mistake.confidence}
+    return {**card, "origin": f"row {mistake.row:,}"}
 
 
 def _command(evaluation: Evaluation, path: str | os.PathLike[str]) -> str:

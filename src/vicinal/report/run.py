@@ -15,7 +15,7 @@ from vicinal.metrics.selective import RiskCoverage, risk_coverage
 from vicinal.probes import AttackErrors, BetweenCurves
 from vicinal.report import sections, words
 from vicinal.report.figures import Sheet
-from vicinal.report.page import write_page
+from vicinal.report.page import contents, write_page
 from vicinal.runs import Outcome, Scored
 
 __all__ = ["write_run"]
@@ -25,6 +25,11 @@ _NOTHING = words.Verdict(
     "Nothing was held out, so nothing can be said about how far to trust it.",
     "No verdict.",
     "Set samples aside for validation and for testing.",
+)
+
+_AUM = (
+    "The area under the margin (AUM) is how far, on average over training, the label was ahead of the next class; at "
+    "or below the threshold it was learned no better than a wrong label is."
 )
 
 
@@ -90,12 +95,8 @@ def write_run(
         "attacks": sections.attack_table(attacks),
         "between": None if between is None else sections.between_section(sheet, between),
         "audit": None if audit is None else sections.cards(audit),
-        "audit_head": f"{words.count(len(audit or ()), 'training sample')}, the most suspicious first. The area under "
-        "the margin (AUM) is how far, on average over training, the label was ahead of the next class; at or below the "
-        "threshold it was learned no better than a wrong label is.",
-        "label_noise": None
-        if outcome.label_noise is None
-        else sections.label_noise_table(outcome.label_noise, data["sizes"]),
+        "audit_head": f"{words.count(len(audit or ()), 'training sample')}, the most suspicious first. {_AUM}",
+        "label_noise": outcome.label_noise and sections.label_noise_table(outcome.label_noise, data["sizes"]),
         "command": experiment.command(outcome.out),
         "provenance": _provenance(outcome),
         "risk": None,
@@ -106,27 +107,29 @@ def write_run(
     }
     if main is not None and key is not None:
         context |= _about(sheet, outcome, key, classes)
-    context["sections"] = [
-        (name, title)
-        for name, title, present in (
+    context["sections"] = _contents(context)
+    return write_page("run.html.j2", context, path)
+
+
+def _contents(context: Mapping[str, Any]) -> list[tuple[str, str]]:
+    return contents(
+        [
             ("trained", "What was trained", True),
-            ("figures", "Figures", main),
-            ("reliability", "Reliability", main),
+            ("figures", "Figures", context["main"]),
+            ("reliability", "Reliability", context["main"]),
             ("learning", "Learning", context["curves"]),
             ("risk", "What it may answer", context["risk"]),
             ("mistakes", "Mistakes", context["mistakes"] is not None),
             ("classes", "Classes", context["classes"]),
-            *((one["id"], one["name"], True) for one in further),
+            *((one["id"], one["name"], True) for one in context["further"]),
             ("ood", "Unknown inputs", context["ood"]),
             ("attacks", "Attacks", context["attacks"]),
             ("between", "Between samples", context["between"]),
             ("noise", "Label noise", context["label_noise"]),
-            ("audit", "Suspicious labels", audit is not None),
+            ("audit", "Suspicious labels", context["audit"] is not None),
             ("rerun", "Run it again", True),
-        )
-        if present
-    ]
-    return write_page("run.html.j2", context, path)
+        ]
+    )
 
 
 def _set_section(sheet: Sheet, scored: Scored, of: str, more: Mapping[str, Evaluation] | None = None) -> dict[str, Any]:
@@ -158,7 +161,7 @@ def _about(sheet: Sheet, outcome: Outcome, key: str, classes: Sequence[str]) -> 
     by_class = ClasswiseTable(k, scored.after.n_bins).update(
         scored.labels, logits=scored.logits.double() / outcome.temperature
     )
-    found: dict[str, Any] = {
+    about: dict[str, Any] = {
         "tiles": sections.tiles(
             scored.after,
             ("Temperature", f"{outcome.temperature:.3g}", _temperature_word(outcome.temperature)),
@@ -178,13 +181,13 @@ def _about(sheet: Sheet, outcome: Outcome, key: str, classes: Sequence[str]) -> 
         shown = sections.cards(outcome.run.mistakes())
         wrong = words.count(int((~correct).sum()), "mistake")
         of = f"{wrong} on {_of(key, scored)}"
-        found["mistakes"] = shown
-        found["mistakes_head"] = (
+        about["mistakes"] = shown
+        about["mistakes_head"] = (
             f"{of}, the most confident first."
             if len(shown) == int((~correct).sum())
             else f"The {len(shown)} most confident of {of}."
         )
-    return found
+    return about
 
 
 def _curve(scored: Scored) -> RiskCoverage:
@@ -205,18 +208,18 @@ def _of(key: str, scored: Scored) -> str:
 def _temperature_word(temperature: float) -> str:
     if temperature == 1:
         return "probabilities left as they are"
-    return "it was too sure of itself" if temperature > 1 else "it was not sure enough"
+    return "it was over-confident" if temperature > 1 else "it was under-confident"
 
 
 def _warnings(outcome: Outcome, key: str | None) -> list[str]:
-    found = []
+    warnings = []
     if key == "val":
-        found.append(
+        warnings.append(
             "There is no test set: the figures are of the validation set, which also chose the temperature and the "
             "epoch, and are a little too bright."
         )
     notes = [str(note) for note in outcome.facts.get("notes", [])]  # such as a temperature that could not be fitted
-    return [*found, *(f"{note[0].upper()}{note[1:]}." for note in notes if note)]
+    return [*warnings, *(f"{note[0].upper()}{note[1:]}." for note in notes if note)]
 
 
 def _facts(outcome: Outcome) -> list[tuple[str, str, bool]]:

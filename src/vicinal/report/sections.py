@@ -134,9 +134,9 @@ def risk_section(sheet: Sheet, curve: RiskCoverage, *, held_out: RiskCoverage | 
         Of the samples that promises are made from: the validation set, or `curve` itself if its samples are new to the
         model.
     """
-    found = [] if held_out is None else words.rules(held_out, curve)
+    rules = [] if held_out is None else words.rules(held_out, curve)
     rows = []
-    for rule in found:
+    for rule in rules:
         right = ("–", "") if rule.accuracy is None else words.estimate(rule.accuracy, share=True)
         cells = (words.percent(rule.wanted, 0), words.threshold(rule.chosen), words.percent(rule.coverage), right)
         rows.append(dict(zip(("wanted", "threshold", "coverage", "right"), cells, strict=True)))
@@ -144,14 +144,14 @@ def risk_section(sheet: Sheet, curve: RiskCoverage, *, held_out: RiskCoverage | 
         curve,
         "Risk and coverage",
         "From right to left: the fewer of its least confident answers are given, the fewer are wrong.",
-        found,
+        rules,
     )
     area, interval = words.estimate(curve.aurc_estimate(), share=False)
     return {
-        "sentence": words.promise(found, held_out, curve),
+        "sentence": words.promise(rules, held_out, curve),
         "rows": rows,
         "n_held_out": None if held_out is None else f"{held_out.n:,}",
-        "own": held_out is curve,
+        "same": held_out is curve,
         "aurc": f"{area} ({interval})",
         "figure": figure,
     }
@@ -167,9 +167,9 @@ def class_table(
     n: NDArray[np.int64],
     named: NDArray[np.int64] | None = None,
     right: NDArray[np.int64] | None = None,
-    sure: NDArray[np.float64] | None = None,
+    confidence: NDArray[np.float64] | None = None,
 ) -> dict[str, Any]:
-    """Return for each class how often it is found, and whether it can be believed when it is named.
+    """Return for each class its recall, and its precision beside the confidence of the answers that name it.
 
     Parameters
     ----------
@@ -179,31 +179,31 @@ def class_table(
         The calibration error of each class's probability, `[K]`, and its bins.
     n, named, right
         Samples of each class, answers that name it, and those that do so rightly, `[K]` each.
-    sure
+    confidence
         The summed confidence of the answers that name it, `[K]`.
     """
     known = named is not None and right is not None
     low, high = wilson(right, n) if known else (n, n)
 
     def row(c: int) -> dict[str, Any]:
-        found, believed, confidence = ("–", ""), "–", "–"
+        recall, precision, mean = ("–", ""), "–", "–"
         if named is not None and right is not None and n[c]:
-            found = words.estimate(Estimate(right[c] / n[c], float(low[c]), float(high[c])), share=True)
+            recall = words.estimate(Estimate(right[c] / n[c], float(low[c]), float(high[c])), share=True)
         if named is not None and right is not None and named[c]:
-            believed = words.percent(right[c] / named[c])
-            confidence = "–" if sure is None else words.percent(sure[c] / named[c])
+            precision = words.percent(right[c] / named[c])
+            mean = "–" if confidence is None else words.percent(confidence[c] / named[c])
         return {
             "name": classes[c],
             "n": f"{n[c]:,}",
-            "found": found,
+            "recall": recall,
             "named": "–" if named is None else f"{named[c]:,}",
-            "believed": believed,
-            "confidence": confidence,
+            "precision": precision,
+            "confidence": mean,
             "ece": words.percent(float(ece[c]), 2),
         }
 
     rows = [row(c) for c in range(len(classes))]
-    # The least often found first, classes without a sample last; where that is unknown, the largest error first.
+    # The lowest recall first, classes without a sample last; where that is unknown, the largest error first.
     badness = np.where(n > 0, right / np.maximum(n, 1), np.inf) if right is not None else -ece
     order = np.lexsort((-n, badness))
     return {
@@ -212,7 +212,7 @@ def class_table(
         "n_bins": n_bins,
         "ece": words.percent(float(ece.mean()), 2),
         "known": known,
-        "sure": sure is not None,
+        "confident": confidence is not None,
     }
 
 
@@ -225,17 +225,17 @@ def cards(entries: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     Each entry has `label`, and some of `prediction`, `confidence`, `label_probability`, `aum`, `threshold`, `index`,
     `origin`, `text` (a text or several), `row` (a mapping) and `picture` (a data address of an image).
     """
-    found = []
+    shown = []
     for entry in entries:
         text = entry.get("text", [])
         row = [(str(name), "–" if value is None else _cell(value)) for name, value in entry.get("row", {}).items()]
         picture = entry.get("picture")
-        found.append(
+        shown.append(
             {
                 "label": str(entry["label"]),
                 "prediction": None if entry.get("prediction") is None else str(entry["prediction"]),
-                "confidence": _sure(entry.get("confidence")),
-                "label_probability": _sure(entry.get("label_probability")),
+                "confidence": _probability(entry.get("confidence")),
+                "label_probability": _probability(entry.get("label_probability")),
                 "aum": _margin(entry.get("aum")),
                 "threshold": _margin(entry.get("threshold")),
                 "index": entry.get("index"),
@@ -247,7 +247,7 @@ def cards(entries: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
                 "picture": picture if str(picture).startswith("data:image/") else None,
             }
         )
-    return found
+    return shown
 
 
 def _cell(value: Any) -> str:
@@ -258,7 +258,7 @@ def _margin(value: Any) -> str | None:
     return None if value is None else f"{float(value):.3g}".replace("-", "−")
 
 
-def _sure(share: Any) -> str | None:
+def _probability(share: Any) -> str | None:
     """Return a probability that is not printed as certain unless it is."""
     if share is None:
         return None
@@ -273,7 +273,7 @@ def _sure(share: Any) -> str | None:
 
 def ood_section(sheet: Sheet, reports: Iterable[tuple[str, OODReport]]) -> list[dict[str, Any]]:
     """Return how well the confidence tells foreign samples from familiar ones."""
-    found = []
+    parts = []
     for name, report in reports:
         names = {
             "auroc": ("AUROC", "chance that a familiar sample scores higher than a foreign one; 50\u00a0% is a coin"),
@@ -295,7 +295,7 @@ def ood_section(sheet: Sheet, reports: Iterable[tuple[str, OODReport]]) -> list[
             "Scores of familiar and foreign samples",
             "The less the two overlap, the better foreign samples are recognised.",
         )
-        found.append(
+        parts.append(
             {
                 "name": str(name),
                 "sizes": f"{report.n_in:,} familiar and {words.count(report.n_out, 'foreign sample')}",
@@ -303,7 +303,7 @@ def ood_section(sheet: Sheet, reports: Iterable[tuple[str, OODReport]]) -> list[
                 "figure": figure,
             }
         )
-    return found
+    return parts
 
 
 def attack_table(results: Iterable[tuple[str, AttackErrors]]) -> list[dict[str, Any]]:
