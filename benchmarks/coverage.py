@@ -2,10 +2,10 @@
 
     python -m benchmarks.coverage
 
-A population is a finite set of labelled predictions, so that every figure of it is known; samples are drawn from it
-with replacement. Logits z are normal with standard deviation `scale`, labels follow softmax(z), and the model says
-softmax(z / T): T = 1 is calibrated, below it over-confident, above it under-confident. A "constant" population has one
-confidence and one accuracy. The cases were fixed before the intervals were.
+A population is a finite set of predictions with the chance that each is right, so that every figure of it is known;
+samples are drawn from it with replacement. Logits z are normal with standard deviation `scale`, labels follow
+softmax(z), and the model says softmax(z / T): T = 1 is calibrated, below it over-confident, above it under-confident.
+A "constant" population has one confidence and one accuracy. The cases were fixed before the intervals were.
 """
 
 from __future__ import annotations
@@ -35,11 +35,12 @@ FIGURES = ("accuracy", "mcc", "nll", "brier", *ERRORS, "aurc")
 
 @dataclass(frozen=True)
 class Population:
-    """Labelled predictions: confidences and whether they are right, `[M]`, with the logits where figures need them."""
+    """Confidences and the chance that each is right, `[M]`; labelled logits where figures need them."""
 
     name: str
     confidence: Any
-    correct: Any
+    chance: Any
+    correct: Any = None
     logits: Any = None
     labels: Any = None
 
@@ -53,16 +54,16 @@ class Population:
         labels = np.minimum((chance.cumsum(1) < random.random((POPULATION, 1))).sum(1), n_classes - 1)
         logits = z / np.float32(temperature)
         said = np.exp((logits - logits.max(1, keepdims=True)).astype(np.float64))
-        correct = logits.argmax(1) == labels
+        guess = logits.argmax(1)
         name = f"K = {n_classes}, T = {temperature:g}" + (f", scale {scale:g}" if scale != 3 else "")
-        return cls(name, 1 / said.sum(1), correct.astype(np.float64), logits, labels)
+        own = chance[np.arange(POPULATION), guess].astype(np.float64)
+        return cls(name, 1 / said.sum(1), own, (guess == labels).astype(np.float64), logits, labels)
 
     @classmethod
     def constant(cls, confidence: float, gap: float) -> Population:
         """Return predictions of one confidence that are right less often by `gap`."""
-        correct = np.arange(POPULATION) < round((confidence - gap) * POPULATION)
         name = f"constant {confidence:g}, gap {gap:g}"
-        return cls(name, np.full(POPULATION, confidence), correct.astype(np.float64))
+        return cls(name, np.full(POPULATION, confidence), np.full(POPULATION, confidence - gap))
 
 
 def binned(index: Any, n_bins: int, *values: Any) -> list[Any]:
@@ -87,9 +88,9 @@ def errors_of(count: Any, gap: Any, confidence: Any, filled: Any) -> dict[str, A
 def misses(pop: Population, n: int, n_bins: int, equal_mass: bool, trials: int, random: Any) -> dict[str, Any]:
     """Return by error the shares of intervals that lie above and below the truth, and their mean length."""
     order = np.argsort(pop.confidence, kind="stable")
-    sure, right = pop.confidence[order], pop.correct[order]
+    sure, chance = pop.confidence[order], pop.chance[order]
     pick = np.sort(random.integers(POPULATION, size=(trials, n)), axis=1)  # so that confidences rise
-    c, y = sure[pick], right[pick]
+    c, y = sure[pick], (random.random((trials, n)) < chance[pick]).astype(np.float64)
     if equal_mass:
         inner = c[:, (np.arange(1, n_bins) * n + n_bins - 1) // n_bins - 1]
     else:
@@ -101,7 +102,7 @@ def misses(pop: Population, n: int, n_bins: int, equal_mass: bool, trials: int, 
     place = np.concatenate(
         [np.zeros((trials, 1), int), np.searchsorted(sure, inner, "right"), np.full((trials, 1), POPULATION)], axis=1
     )
-    sums = [np.concatenate([[0], np.cumsum(v)]) for v in (np.ones(POPULATION), sure - right, sure)]
+    sums = [np.concatenate([[0], np.cumsum(v)]) for v in (np.ones(POPULATION), sure - chance, sure)]
     truth = errors_of(*(np.diff(total[place], axis=1) for total in sums), counts > 0)
     return {
         name: (
@@ -129,7 +130,7 @@ def errors(trials: int) -> str:
     random, seen = np.random.default_rng(1), {(name, n): [] for name in ERRORS for n in SIZES}
     for pop, n_bins, mass in error_cases():
         for n in SIZES:
-            found = misses(pop, n, n_bins, mass, trials if n < 10_000 else trials // 5, random)
+            found = misses(pop, n, n_bins, mass, trials if n < 10_000 else trials // 2, random)
             for name, (above, below, length) in found.items():
                 kind = f"{n_bins} {'equal-mass ' if mass else ''}bin{'s' if n_bins > 1 else ''}"
                 seen[name, n].append((1 - above - below, length, f"{pop.name}, {kind}"))
@@ -156,7 +157,7 @@ def figures(trials: int) -> str:
         truth = {name: getattr(whole, name).value for name in FIGURES[:-1]}
         truth["aurc"] = risk_coverage(pop.confidence, pop.correct).aurc
         for n in SIZES:
-            held, rounds = dict.fromkeys(FIGURES, 0), trials if n < 10_000 else trials // 5
+            held, rounds = dict.fromkeys(FIGURES, 0), trials if n < 10_000 else trials // 2
             length = dict.fromkeys(FIGURES, 0.0)
             for _ in range(rounds):
                 pick = random.integers(POPULATION, size=n)
@@ -187,8 +188,9 @@ def equal_models(trials: int) -> str:
                 runs = [
                     [evaluate(labels, logits=(z + random.standard_normal(z.shape)) / t) for t in side] for side in heat
                 ]
-                for name, difference in compare(*runs).differences.items():
-                    told[name] += difference.better is not None
+                result = compare(*runs)
+                for name in names:
+                    told[name] += result[name].better is not None
             shares = [f"{100 * told[name] / trials:.1f} %" for name in names]
             rows.append([f"{n:,}", f"K = {n_classes}, T = {temperature:g}", str(seeds), *shares])
     return table(["samples", "models", "seeds", *names], rows)
@@ -231,7 +233,7 @@ def main() -> None:
     options = parser.parse_args()
     parts = {"errors": errors, "figures": figures, "equal_models": equal_models, "thresholds": thresholds}
     margin = 196 * math.sqrt(0.05 * 0.95 / options.trials)
-    print(f"{options.trials:,} trials a case (a fifth for 10,000 samples): 95 % are known to ± {margin:.1f} %\n")
+    print(f"{options.trials:,} trials a case (half for 10,000 samples): 95 % are known to ± {margin:.1f} %\n")
     for name, part in parts.items():
         if options.only in (None, name):
             print(f"### {part.__doc__}\n\n{part(options.trials)}\n", flush=True)

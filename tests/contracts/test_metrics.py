@@ -57,7 +57,7 @@ METRICS: dict[str, Callable[..., float]] = {
     "risk_coverage.aurc": lambda labels, **held: curve(labels, **held).aurc,
     "RiskCoverage.excess_aurc": lambda labels, **held: curve(labels, **held).excess_aurc,
     "RiskCoverage.aurc_estimate": lambda labels, **held: curve(labels, **held).aurc_estimate().high,
-    "RiskCoverage.risk_threshold": lambda labels, **held: curve(labels, **held).risk_threshold(0.95).upper_bound,
+    "RiskCoverage.risk_threshold": lambda labels, **held: curve(labels, **held).risk_threshold(0.99).upper_bound,
     "compare": lambda labels, **held: metrics.compare(evaluate(labels, **held), evaluate(labels, **held))["ece"].b,
 }
 #: Records, and functions of something other than labels and predictions; they are tested in `tests/metrics`.

@@ -46,7 +46,7 @@ def slow_upper(value, second, n):
     def off(e):
         return (e - value) - Z * math.sqrt(max(second + (e - value) - e**2, 0) / n)
 
-    return 1.0 if off(1) < 0 else brentq(off, value, 1)
+    return 1.0 if off(1) < 0 else min(brentq(off, value, 1) + 1 / (2 * n), 1)
 
 
 def slow_lower(bins, total, weight, part, share):
@@ -59,7 +59,7 @@ def slow_lower(bins, total, weight, part, share):
         value += weight(mean) * part(gap)
         lost += weight(mean) * share * (1 + math.sqrt(2)) * (folded - abs(gap))
         second += n / total * weight(mean) ** 2 * (variance + d.mean() ** 2)
-    return max(value - lost - Z * math.sqrt(max(second - value**2, 0) / total), 0)
+    return max(value - lost - Z * math.sqrt(max(second - value**2, 0) / total) - 1 / (2 * total), 0)
 
 
 @pytest.mark.parametrize(("n", "n_bins"), [(300, 15), (60, 100), (5, 3), (2, 1)])
@@ -88,7 +88,7 @@ def test_ends_of_rms_invert_a_non_central_chi_square_and_bound_a_mean():
     scale = np.average(v, weights=weight) + uneven / 4
     total = (count * gap**2).sum()
     low, high = error_ends(table.bins, squared_gaps(table), 0.95)["rms"]
-    noncentrality = 400 * low**2 / scale
+    noncentrality = 400 * (low + 1 / 800) ** 2 / scale
     assert stats.ncx2.cdf(total / scale, v.sum() / scale, noncentrality) == pytest.approx(0.975, abs=1e-6)
     assert high == pytest.approx(slow_upper(table.rms(), scale + table.rms() ** 2, 400), abs=1e-9)
 
@@ -170,6 +170,20 @@ CASES = {
     "ten bins, half of them off": (np.linspace(0.5, 0.95, 10), np.linspace(0.5, 0.85, 10), [20] * 10),
     "a hundred calibrated bins": (np.linspace(0.5, 0.99, 100), np.linspace(0.5, 0.99, 100), [3] * 100),
 }
+
+
+@pytest.mark.parametrize("n", [50, 73, 100, 300])
+def test_coverage_of_one_bin_is_exact_for_any_confidence_and_accuracy(n):
+    # By the binomial distribution, without simulation.
+    right, count = np.arange(n + 1.0)[:, None], np.full((n + 1, 1), float(n))
+    for c in (0.5, 0.7, 0.8, 0.9, 0.95, 0.99):
+        bins = BinSums(count, count * c, right)
+        ends = error_ends(bins, right * (1 - c) ** 2 + (count - right) * c**2, 0.95)
+        for chance in np.linspace(0.5, 1, 51):
+            gap, weight = c - chance, stats.binom.pmf(right[:, 0], n, chance)
+            for name, truth in (("ece", abs(gap)), ("oe", c * max(gap, 0)), ("rms", abs(gap)), ("mce", abs(gap))):
+                low, high = ends[name]
+                assert weight @ ((low <= truth + 1e-9) & (high >= truth - 1e-9)) >= 0.945, (name, c, chance)
 
 
 @pytest.mark.parametrize("case", CASES)

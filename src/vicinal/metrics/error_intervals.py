@@ -37,6 +37,9 @@ Variances are those of accuracies with two right and two wrong added (Agresti & 
 :math:`v_b` and means that add up to :math:`n e^2` as squares; it is compared with a scaled non-central χ² of that mean
 and about that variance, and the end is the error at which the estimate would be its upper quantile.
 
+**The last step** moves the ends of the three outward by 1/(2n), the continuity correction: where all samples have much
+the same confidence an error takes steps of 1/n, and without it some steps would lie outside too often.
+
 **MCE** has the gaps' Clopper–Pearson intervals: its lower end is the largest least gap, at a level that holds for all
 bins at once (Bonferroni), its upper end the largest greatest gap, for which the level of one bin does, since the bin
 with the largest true gap is one.
@@ -73,7 +76,7 @@ def error_estimates(table: ReliabilityTable, level: float = 0.95) -> dict[str, E
 
     >>> table = ReliabilityTable.from_confidences([0.9] * 1000, [True] * 800 + [False] * 200)
     >>> print(error_estimates(table)["ece"])
-    0.1000 [0.0752, 0.1263]
+    0.1000 [0.0747, 0.1268]
     """
     values = {"ece": table.ece(), "oe": table.oe(), "mce": table.mce(), "rms": table.rms()}
     ends = error_ends(table.bins, squared_gaps(table), level)
@@ -117,7 +120,8 @@ def error_ends(bins: BinSums, squared: Array, level: float) -> dict[str, tuple[A
         second = (share * weight**2 * (variance + gap**2)).sum(axis=-1)  # of W, with the variances made safe
         spread = np.sqrt(np.maximum(second - value**2, 0) / n)
         observed = (weight**2 * squared).sum(axis=-1) / n
-        ends[name] = (np.maximum(value - bias.sum(axis=-1) - z * spread, 0), _upper(value, observed, n, z))
+        low = value - bias.sum(axis=-1) - z * spread - 1 / (2 * n)
+        ends[name] = (np.maximum(low, 0), _upper(value, observed, n, z))
     return {**ends, "rms": _rms_ends(bins, gap, variance, level), "mce": _mce_ends(bins, gap, squared, level)}
 
 
@@ -146,7 +150,7 @@ def _rms_ends(bins: BinSums, gap: Array, variance: Array, level: float) -> tuple
     scale = scale + uneven / 4
     root = chndtrinc(total / scale, noise / scale, (1 + level) / 2)
     root = np.where(root > 1e-9, root, 0)  # where no error explains it, the root finder gives NaN or a tiny number
-    low = np.sqrt(root * scale / n)
+    low = np.maximum(np.sqrt(root * scale / n) - 1 / (2 * n), 0)
     return np.minimum(low, value), _upper(value, scale + value**2, n, z_of(level))
 
 
@@ -171,10 +175,10 @@ def _mce_ends(bins: BinSums, gap: Array, squared: Array, level: float) -> tuple[
 
 
 def _upper(value: Array, second: Array, n: Array, z: float) -> Array:
-    """Return the root e above `value` of (e − value)² = z²/n (second + (e − value) − e²), at most 1."""
+    """Return the root e above `value` of (e − value)² = z²/n (second + (e − value) − e²), plus 1/(2n), at most 1."""
     t = z**2 / n
     b, c = t * (1 - 2 * value) / 2, t * np.maximum(second - value**2, 0)
-    return np.minimum(value + (b + np.sqrt(b**2 + (1 + t) * c)) / (1 + t), 1)
+    return np.minimum(value + (b + np.sqrt(b**2 + (1 + t) * c)) / (1 + t) + 1 / (2 * n), 1)
 
 
 def safe_variance(bins: BinSums, squared: Array) -> Array:

@@ -469,11 +469,11 @@ def evaluate(
     mcc          0.5774 [-1.0000, 1.0000]
     nll          0.4004 [0.0000, 1.7735]
     brier        0.2500 [0.0000, 2.0000]
-    ece          0.3000 [0.0000, 0.5615]
-    oe           0.0900 [0.0000, 0.5394]
+    ece          0.3000 [0.0000, 0.6865]
+    oe           0.0900 [0.0000, 0.6644]
     mce          0.6000 [0.0000, 0.8750]
-    rms          0.3536 [0.0000, 0.7847]
-    rms_debiased 0.0000 [0.0000, 0.7847]
+    rms          0.3536 [0.0000, 0.9097]
+    rms_debiased 0.0000 [0.0000, 0.9097]
     """
     coverage(level)
     tally = Tally(n_bins, figures=figures, keep_samples=True).update(labels, logits=logits, probs=probs)
