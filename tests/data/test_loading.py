@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 
 import numpy as np
@@ -205,3 +206,32 @@ def test_a_preprocessing_for_other_data(tmp_path):
     with pytest.raises(ValueError, match="there is no preprocessing of kind 'video'; there are 'audio'"):
         data.Preprocessing.from_dict({"kind": "video"})
     assert data.read("digits", digits).labels is None
+
+
+def test_each_real_file_counts_once(tmp_path):
+    """Links to a parent, to another class, to a file: no loop, no sample twice, the class of the file itself."""
+    root = make.image_folder(tmp_path / "pets")
+    plain = data.load(root)
+    (root / "cat" / "all").symlink_to(root)
+    (root / "cat" / "again").symlink_to(root / "dog")
+    (root / "cat" / "a dog.png").symlink_to(root / "dog" / "picture 0.png")
+    (root / "ape").symlink_to(root / "dog")
+    (root / "cat" / "round").symlink_to(root / "cat" / "round")
+    linked = data.load(root)
+    assert linked.classes == ("cat", "dog")
+    assert linked.splits == plain.splits
+    assert [linked.train.raw(i) for i in range(len(linked.train))] == [
+        plain.train.raw(i) for i in range(len(plain.train))
+    ]
+    assert "left out: 13 links to files that are here already" in linked.notes
+    outside = make.image_folder(tmp_path / "other", classes=("x",)) / "x"
+    (root / "owl").symlink_to(outside)
+    assert data.load(root).classes == ("cat", "dog", "owl")
+
+
+def test_special_files_are_refused(tmp_path):
+    os.mkfifo(tmp_path / "pipe.csv")
+    with pytest.raises(ValueError, match="is a pipe, not a regular file"):
+        data.load(tmp_path / "pipe.csv")
+    with pytest.raises(ValueError, match="is a device, not a regular file"):
+        data.load("/dev/zero")

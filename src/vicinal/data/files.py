@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from vicinal._checks import Argument, Sentence, nearest_names, number
+from vicinal.tables import fingerprint
 
 __all__ = ["IMAGES", "MANY", "SOUNDS", "Folder", "find", "fingerprint", "folder_fingerprint", "give_up", "limit_of",
            "listed", "missing", "part_of", "read_all", "scan"]  # fmt: skip
@@ -77,54 +77,98 @@ def part_of(name: str) -> str | None:
 def scan(root: Path, kind: str | None) -> Folder:
     """List a folder of class folders (or one split into train, val and test) of images or sounds.
 
-    Files of other types are left out and counted; hidden ones do not exist.
+    Files of other types are left out and counted; hidden ones do not exist. Each real file counts once, whatever links
+    lead to it, and links that lead back are not followed. (torchvision's `DatasetFolder` follows them without end, and
+    knows neither splits nor sounds.)
     """
-    held = _visible(root)
-    folders = [path for path in held if path.is_dir()]
-    split = {path: part for path in folders if (part := part_of(path.name))}
-    is_split = "train" in split.values() and len(split) > 1 and any(p.is_dir() for f in split for p in _visible(f))
-    tops = [(path, split.get(path)) for path in folders if path in split] if is_split else [(root, None)]
-    notes: list[str] = []
-    if is_split and len(tops) < len(folders):
-        left = [path.name for path in folders if path not in split]
-        notes.append(f"left out: {listed(left)}, beside the folders of the splits")
-    found = [
-        (path, folder.name, part)
-        for top, part in tops
-        for folder in _visible(top)
-        if folder.is_dir()
-        for path in _files_below(folder)
-    ]
+    tops, notes = _tops(root)
+    classes = [(folder, part) for top, part in tops for folder in _visible(top) if folder.is_dir()]
+    entries = [_Entry(*file, folder.name, part) for folder, part in classes for file in _files_below(folder, root)]
     loose = [path for top, _ in tops for path in _visible(top) if path.is_file()]
-    flat = not any(_suffix_kind(path) for path, _, _ in found)
-    candidates = [(path, "", None) for path in loose] if flat else found
-    kind = kind or _kind_of(root, [path for path, _, _ in candidates])
-    wanted = [entry for entry in candidates if kind and _suffix_kind(entry[0]) == kind]
-    others = len(candidates) - len(wanted) + (0 if flat else len(loose))
-    if wanted and others:
-        notes.append(f"left out: {others} file{'s' * (others > 1)} of other types")
-    if wanted and not flat:
-        used = {name for _, name, _ in wanted}
-        empty = sorted({f.name for top, _ in tops for f in _visible(top) if f.is_dir() and f.name not in used})
-        if empty:
-            notes.append(f"left out: {listed(empty)}, without any {kind} file")
+    is_flat = not any(_suffix_kind(entry.path) for entry in entries)
+    if is_flat:
+        entries = [_Entry(path, path.resolve(), path.is_symlink(), "", None) for path in loose]
+    kind = kind or _kind_of(root, [entry.path for entry in entries])
+    wanted = [entry for entry in entries if kind and _suffix_kind(entry.path) == kind]
+    once = _each_once(wanted)
+    if once:
+        others = len(entries) - len(wanted) + (0 if is_flat else len(loose))
+        unused = {folder.name for folder, _ in classes} - {entry.name for entry in once}
+        notes += _left_out(others, len(wanted) - len(once), [] if is_flat else sorted(unused), kind)
     return Folder(
         root,
-        kind if wanted else None,
-        [path for path, _, _ in wanted],
-        None if flat else [name for _, name, _ in wanted],
-        [part or "" for _, _, part in wanted] if is_split and not flat else None,
+        kind if once else None,
+        [entry.path for entry in once],
+        None if is_flat else [entry.name for entry in once],
+        [entry.part or "" for entry in once] if tops[0][1] is not None and not is_flat else None,
         notes,
     )
 
 
-def fingerprint(*chunks: bytes) -> str:
-    """Return the hash of some bytes, as every result records it."""
-    digest = hashlib.sha256()
-    for chunk in chunks:
-        digest.update(len(chunk).to_bytes(8, "big"))  # so that a chunk cannot end where another begins
-        digest.update(chunk)
-    return f"sha256:{digest.hexdigest()}"
+@dataclass(frozen=True)
+class _Entry:
+    """A file below a class folder."""
+
+    path: Path
+    real: Path
+    """Where it is when all links are resolved."""
+    is_linked: bool
+    """Whether a link led to it."""
+    name: str
+    """The class folder."""
+    part: str | None
+
+
+def _tops(root: Path) -> tuple[list[tuple[Path, str | None]], list[str]]:
+    """Return the folders that hold class folders, each with its part: those of the splits, or the root itself."""
+    folders = [path for path in _visible(root) if path.is_dir()]
+    split = {path: part for path in folders if (part := part_of(path.name))}
+    is_split = "train" in split.values() and len(split) > 1 and any(p.is_dir() for f in split for p in _visible(f))
+    if not is_split:
+        return [(root, None)], []
+    others = [path.name for path in folders if path not in split]
+    notes = [f"left out: {listed(others)}, beside the folders of the splits"] if others else []
+    tops: list[tuple[Path, str | None]] = [*split.items()]
+    return tops, notes
+
+
+def _files_below(folder: Path, root: Path) -> list[tuple[Path, Path, bool]]:
+    """Return all visible regular files in a folder and in those inside it: path, real path, whether by a link."""
+
+    def below(here: Path, chain: tuple[Path, ...], is_linked: bool) -> list[tuple[Path, Path, bool]]:
+        real = here.resolve()
+        if real in chain:  # a link that leads back
+            return []
+        is_linked = is_linked or here.is_symlink()
+        entries = _visible(here)
+        files = [
+            (path, path.resolve() if path.is_symlink() else real / path.name, is_linked or path.is_symlink())
+            for path in entries
+            if path.is_file()
+        ]
+        return files + [file for path in entries if path.is_dir() for file in below(path, (*chain, real), is_linked)]
+
+    return below(folder, (root.resolve(), folder.parent.resolve()), False)
+
+
+def _each_once(entries: Sequence[_Entry]) -> list[_Entry]:
+    """Return one entry for each real file, in order: the file itself before any link to it."""
+    chosen: dict[Path, _Entry] = {}
+    for entry in entries:
+        if entry.real not in chosen or (chosen[entry.real].is_linked and not entry.is_linked):
+            chosen[entry.real] = entry
+    return [entry for entry in entries if chosen[entry.real] is entry]
+
+
+def _left_out(others: int, links: int, empty: Sequence[str], kind: str | None) -> list[str]:
+    notes = []
+    if others:
+        notes.append(f"left out: {others} file{'s' * (others > 1)} of other types")
+    if links:
+        notes.append(f"left out: {links} link{'s' * (links > 1)} to files that are here already")
+    if empty:
+        notes.append(f"left out: {listed(empty)}, without any {kind} file")
+    return notes
 
 
 def folder_fingerprint(root: Path, paths: Sequence[Path]) -> str:
@@ -203,13 +247,6 @@ def listed(names: Sequence[Any], *, n: int = 5) -> str:
 
 def _visible(folder: Path) -> list[Path]:
     return sorted((path for path in folder.iterdir() if not path.name.startswith(".")), key=lambda path: path.name)
-
-
-def _files_below(folder: Path) -> list[Path]:
-    """Return all visible files in a folder and in the folders inside it, by name."""
-    held = _visible(folder)
-    below = [path for inner in held if inner.is_dir() for path in _files_below(inner)]
-    return [path for path in held if path.is_file()] + below
 
 
 def _suffix_kind(path: Path) -> str | None:
