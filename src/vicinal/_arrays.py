@@ -25,6 +25,7 @@ __all__ = [
     "as_matrix",
     "as_scores",
     "as_tensor",
+    "as_vector",
     "at_least_float32",
     "equal_mass_edges",
     "n_threads",
@@ -60,6 +61,16 @@ def as_scores(name: str, value: Any) -> NDArray[Any] | Tensor:
     _check_matrix(name, scores)
     kept: NDArray[Any] | Tensor = scores
     return kept
+
+
+def as_vector(name: str, value: Any) -> NDArray[np.float64]:
+    """Return finite numbers `[N]`, N of at least 1, as float64."""
+    numbers = as_array(name, value).astype(np.float64)
+    if numbers.ndim != 1 or len(numbers) == 0:
+        raise ValueError(f"{name} must have shape [N] with N of at least 1, got {list(numbers.shape)}")
+    if not np.isfinite(numbers).all():
+        raise ValueError(f"{name} must be finite, got NaN or inf")
+    return numbers
 
 
 def as_classes(name: str, value: Any, *, n_classes: int | None = None) -> NDArray[np.int64]:

@@ -34,8 +34,8 @@ def classwise_ece(labels: Any, *, logits: Any = None, probs: Any = None, n_bins:
     >>> round(classwise_ece([0, 1], probs=[[0.8, 0.2], [0.2, 0.8]]), 6)
     0.2
     """
-    held = open_predictions(labels, logits, probs)
-    return ClasswiseTable(held.n_classes, n_bins, edges=edges).update(labels, logits=logits, probs=probs).ece()
+    given = open_predictions(labels, logits, probs)
+    return ClasswiseTable(given.n_classes, n_bins, edges=edges).update(labels, logits=logits, probs=probs).ece()
 
 
 class ClasswiseTable(Additive):
@@ -85,10 +85,10 @@ class ClasswiseTable(Additive):
         return int(self.counts[0].sum())
 
     def update(self, labels: Any, *, logits: Any = None, probs: Any = None) -> ClasswiseTable:
-        """Add predictions `[N, K]` and return the table; after an error it holds what it held before."""
-        held = open_predictions(labels, logits, probs)
-        if held.n_classes != self.n_classes:
-            raise ValueError(f"the table has {self.n_classes} classes, got predictions of {held.n_classes}")
+        """Add predictions `[N, K]` and return the table; after an error it is what it was before."""
+        given = open_predictions(labels, logits, probs)
+        if given.n_classes != self.n_classes:
+            raise ValueError(f"the table has {self.n_classes} classes, got predictions of {given.n_classes}")
 
         def binned(chunks: Iterator[Chunk]) -> ClasswiseTable:
             part = self.empty()
@@ -96,7 +96,7 @@ class ClasswiseTable(Additive):
                 part.add(chunk)
             return part
 
-        for part in held.map_blocks(binned):
+        for part in given.map_blocks(binned):
             self.absorb(part)
         return self
 
@@ -122,8 +122,8 @@ class ClasswiseTable(Additive):
         cell += np.arange(self.n_classes) * self.n_bins
         self.counts += np.bincount(cell.ravel(), minlength=size).reshape(shape)
         self.sums += np.bincount(cell.ravel(), probs.ravel(), size).reshape(shape)
-        own = cell[np.arange(len(labels)), labels]
-        self.correct += np.bincount(own, minlength=size).reshape(shape)
+        true = cell[np.arange(len(labels)), labels]
+        self.correct += np.bincount(true, minlength=size).reshape(shape)
 
     def absorb(self, other: ClasswiseTable) -> None:
         """Take in the samples of another table with the same classes and edges."""

@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import digamma, expit, logit
 
-from vicinal._arrays import as_array, as_scores, sum_tolerance
+from vicinal._arrays import as_array, as_scores, as_vector, sum_tolerance
 from vicinal._checks import integer, number
 from vicinal.metrics.chunks import CHUNK, Array
 from vicinal.metrics.intervals import Estimate, coverage, quantiles, wilson, z_of
@@ -150,8 +150,8 @@ def fpr_at_tpr(in_scores: Any, out_scores: Any, *, tpr: float = 0.95) -> float:
     >>> fpr_at_tpr([0.9, 0.8, 0.7, 0.6], [0.75, 0.2], tpr=0.75)
     0.5
     """
-    held = _Ordered.of(in_scores, out_scores)
-    return float(held.fpr(held.rank_of(tpr)))
+    ordered = _Ordered.of(in_scores, out_scores)
+    return float(ordered.fpr(ordered.rank_of(tpr)))
 
 
 @dataclass(frozen=True)
@@ -259,25 +259,25 @@ def ood_report(
     """
     level = coverage(level)
     n_bins, n_resamples = integer("n_bins", n_bins, low=1), integer("n_resamples", n_resamples, low=1)
-    held = _Ordered.of(in_scores, out_scores)
-    turned = held.turned()
+    ordered = _Ordered.of(in_scores, out_scores)
+    turned = ordered.turned()
     from vicinal._random import resampler  # here, since it imports torch, which measuring does without
 
     random = resampler(integer("seed", seed, low=0))
-    low, high = held.levels[0], held.levels[-1]
+    low, high = ordered.levels[0], ordered.levels[-1]
     edges = np.linspace(low, high, n_bins + 1) if low < high else np.linspace(low - 0.5, high + 0.5, n_bins + 1)
     return OODReport(
-        n_in=held.n_positive,
-        n_out=held.n_negative,
+        n_in=ordered.n_positive,
+        n_out=ordered.n_negative,
         level=level,
         tpr=number("tpr", tpr, above=0, high=1),
-        auroc=_auroc_estimate(held, level),
-        aupr_in=_average_precision_estimate(held, level),
+        auroc=_auroc_estimate(ordered, level),
+        aupr_in=_average_precision_estimate(ordered, level),
         aupr_out=_average_precision_estimate(turned, level),
-        fpr_at_tpr=_fpr_estimate(held, tpr, level, n_resamples, random),
+        fpr_at_tpr=_fpr_estimate(ordered, tpr, level, n_resamples, random),
         edges=edges,
-        in_counts=_histogram(held.levels, held.positive, edges),
-        out_counts=_histogram(held.levels, held.negative, edges),
+        in_counts=_histogram(ordered.levels, ordered.positive, edges),
+        out_counts=_histogram(ordered.levels, ordered.negative, edges),
     )
 
 
@@ -291,7 +291,7 @@ class _Ordered:
 
     @classmethod
     def of(cls, positive: Any, negative: Any, names: tuple[str, str] = ("in_scores", "out_scores")) -> _Ordered:
-        a, b = _scores(names[0], positive), _scores(names[1], negative)
+        a, b = as_vector(names[0], positive), as_vector(names[1], negative)
         levels, place = np.unique(np.concatenate([a, b]), return_inverse=True)
         count = [np.bincount(part, minlength=len(levels)) for part in (place[: len(a)], place[len(a) :])]
         return cls(levels, count[0], count[1])
@@ -341,23 +341,23 @@ class _Ordered:
         return share
 
 
-def _auroc_estimate(held: _Ordered, level: float) -> Estimate:
-    value, (below, above) = held.auroc(), held.placements()
-    deviation = math.sqrt(_variance(below, held.positive) + _variance(above, held.negative))
-    if deviation < 1e-12 or min(held.n_positive, held.n_negative) < 2:
-        return Estimate(value, *_newcombe(value, held.n_positive, held.n_negative, z_of(level)))
+def _auroc_estimate(ordered: _Ordered, level: float) -> Estimate:
+    value, (below, above) = ordered.auroc(), ordered.placements()
+    deviation = math.sqrt(_variance(below, ordered.positive) + _variance(above, ordered.negative))
+    if deviation < 1e-12 or min(ordered.n_positive, ordered.n_negative) < 2:
+        return Estimate(value, *_newcombe(value, ordered.n_positive, ordered.n_negative, z_of(level)))
     return _on_logit_scale(value, deviation, level)
 
 
-def _average_precision_estimate(held: _Ordered, level: float) -> Estimate:
-    value = held.average_precision()
-    true, false = held.reached()
-    total, p, n = true + false, held.n_positive, held.n_negative
-    precision, share = true / total, held.positive / held.n_positive
+def _average_precision_estimate(ordered: _Ordered, level: float) -> Estimate:
+    value = ordered.average_precision()
+    true, false = ordered.reached()
+    total, p, n = true + false, ordered.n_positive, ordered.n_negative
+    precision, share = true / total, ordered.positive / ordered.n_positive
     # Precision at level x is T/(T + F); a positive at or above x adds to T, a negative to F.
     gain, loss = np.cumsum(share * false / total**2), np.cumsum(share * true / total**2)
     of_positive, of_negative = precision + p * gain, -n * loss
-    deviation = math.sqrt(_variance(of_positive, held.positive) + _variance(of_negative, held.negative))
+    deviation = math.sqrt(_variance(of_positive, ordered.positive) + _variance(of_negative, ordered.negative))
     if min(p, n) < 2 or (deviation < 1e-12 and value < 1):
         return Estimate(value, 0.0, 1.0)  # one sample, or one score for all: nothing is known of the spread
     if value < 1:
@@ -368,13 +368,15 @@ def _average_precision_estimate(held: _Ordered, level: float) -> Estimate:
     return Estimate(value, max(worst, 0.0), 1.0)
 
 
-def _fpr_estimate(held: _Ordered, tpr: float, level: float, n_resamples: int, random: np.random.Generator) -> Estimate:
-    n, k = held.n_positive, held.rank_of(tpr)
-    value = float(held.fpr(k))
+def _fpr_estimate(
+    ordered: _Ordered, tpr: float, level: float, n_resamples: int, random: np.random.Generator
+) -> Estimate:
+    n, k = ordered.n_positive, ordered.rank_of(tpr)
+    value = float(ordered.fpr(k))
     ranks = np.floor(n * random.beta(k, n - k + 1, n_resamples)).clip(0, n - 1) + 1
-    drawn = random.binomial(held.n_negative, held.fpr(ranks)) / held.n_negative
+    drawn = random.binomial(ordered.n_negative, ordered.fpr(ranks)) / ordered.n_negative
     low, high = quantiles(drawn, level)
-    least, most = (float(end) for end in wilson(round(value * held.n_negative), held.n_negative, level))
+    least, most = (float(end) for end in wilson(round(value * ordered.n_negative), ordered.n_negative, level))
     return Estimate(value, min(low, least), max(high, most))
 
 
@@ -413,8 +415,8 @@ def _newcombe(value: float, n_positive: int, n_negative: int, z: float) -> tuple
 
 
 def _histogram(levels: Array, counts: NDArray[np.int64], edges: Array) -> NDArray[np.int64]:
-    found: NDArray[np.int64] = np.histogram(levels, edges, weights=counts)[0].astype(np.int64)
-    return found
+    shares: NDArray[np.int64] = np.histogram(levels, edges, weights=counts)[0].astype(np.int64)
+    return shares
 
 
 def _scored(score: Callable[[Array], Array], logits: Any, probs: Any) -> Array:
@@ -432,11 +434,11 @@ def _scored(score: Callable[[Array], Array], logits: Any, probs: Any) -> Array:
 
 
 def _by_chunks(function: Callable[[Array], Array], name: str, value: Any) -> Array:
-    held = as_scores(name, value)
-    step, tolerance = max(1, CHUNK // held.shape[1]), sum_tolerance(held.dtype)
-    found = []
-    for start in range(0, len(held), step):
-        rows: Array = as_array(name, held[start : start + step]).astype(np.float64)
+    scores = as_scores(name, value)
+    step, tolerance = max(1, CHUNK // scores.shape[1]), sum_tolerance(scores.dtype)
+    parts = []
+    for start in range(0, len(scores), step):
+        rows: Array = as_array(name, scores[start : start + step]).astype(np.float64)
         if not np.isfinite(rows).all():
             raise ValueError(f"{name} must be finite, got NaN or inf")
         if name == "probs":
@@ -449,15 +451,5 @@ def _by_chunks(function: Callable[[Array], Array], name: str, value: Any) -> Arr
                 raise ValueError(
                     f"probs must sum to one in each row (within {tolerance:g}), got a row with sum {total[off]:.6g}"
                 )
-        found.append(function(rows))
-    return np.concatenate(found)
-
-
-def _scores(name: str, value: Any) -> Array:
-    held = as_array(name, value).astype(np.float64)
-    if held.ndim != 1 or len(held) == 0:
-        raise ValueError(f"{name} must have shape [N] with N of at least 1, got {list(held.shape)}")
-    if not np.isfinite(held).all():
-        raise ValueError(f"{name} must be finite, got NaN or inf")
-    scores: Array = held
-    return scores
+        parts.append(function(rows))
+    return np.concatenate(parts)

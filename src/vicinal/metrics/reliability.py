@@ -33,6 +33,7 @@ __all__ = [
     "calibration_mse",
     "calibration_mse_debiased",
     "checked_confidences",
+    "checked_correct",
     "equal_mass_edges",
     "expected_error",
     "maximum_error",
@@ -209,7 +210,7 @@ class ReliabilityTable(Additive):
         `equal_mass_edges`); it keeps one confidence per sample while it does.
         """
         if equal_mass:
-            edges = _own_edges(labels, None, probs, n_bins, edges)
+            edges = _edges_of(labels, None, probs, n_bins, edges)
         return cls(n_bins, edges=edges).update(labels, probs=probs)
 
     @classmethod
@@ -218,7 +219,7 @@ class ReliabilityTable(Additive):
     ) -> ReliabilityTable:
         """Build the table of logits `[N, K]` and class numbers `[N]`; their softmax is taken in float64."""
         if equal_mass:
-            edges = _own_edges(labels, logits, None, n_bins, edges)
+            edges = _edges_of(labels, logits, None, n_bins, edges)
         return cls(n_bins, edges=edges).update(labels, logits=logits)
 
     @classmethod
@@ -236,7 +237,7 @@ class ReliabilityTable(Additive):
         return cls(n_bins, edges=edges).update_confidences(confidence, correct)
 
     def update(self, labels: Any, *, logits: Any = None, probs: Any = None) -> ReliabilityTable:
-        """Add predictions `[N, K]` and return the table; after an error it holds what it held before."""
+        """Add predictions `[N, K]` and return the table; after an error it is what it was before."""
 
         def binned(chunks: Iterator[Chunk]) -> ReliabilityTable:
             part = self.empty()
@@ -251,13 +252,13 @@ class ReliabilityTable(Additive):
 
     def update_confidences(self, confidence: Any, correct: Any) -> ReliabilityTable:
         """Add confidences `[N]` in [0, 1] with whether each prediction was right `[N]`, and return the table."""
-        sure, right = checked_confidences(confidence), _as_correct(correct)
-        if len(sure) != len(right):
+        given, right = checked_confidences(confidence), checked_correct(correct)
+        if len(given) != len(right):
             raise ValueError(
-                f"confidence and correct must be as many, got {len(sure)} confidences and {len(right)} of correct"
+                f"confidence and correct must be as many, got {len(given)} confidences and {len(right)} of correct"
             )
-        for start in range(0, len(sure), _ROWS):
-            self.add(sure[start : start + _ROWS], right[start : start + _ROWS])
+        for start in range(0, len(given), _ROWS):
+            self.add(given[start : start + _ROWS], right[start : start + _ROWS])
         return self
 
     def __len__(self) -> int:
@@ -461,7 +462,7 @@ def _mean(total: Array, count: Array) -> Array:
     return mean
 
 
-def _own_edges(labels: Any, logits: Any, probs: Any, n_bins: int, edges: Any) -> Array:
+def _edges_of(labels: Any, logits: Any, probs: Any, n_bins: int, edges: Any) -> Array:
     _refuse_both(edges)
     blocks = open_predictions(labels, logits, probs).map_blocks(
         lambda chunks: np.concatenate([chunk.confidence for chunk in chunks])
@@ -493,7 +494,8 @@ def checked_confidences(value: Any) -> Floats:
     return confidence
 
 
-def _as_correct(value: Any) -> NDArray[np.bool_]:
+def checked_correct(value: Any) -> NDArray[np.bool_]:
+    """Return whether predictions are right `[N]`, from True and False or 1 and 0."""
     given = as_array("correct", value)
     if given.ndim != 1:
         raise ValueError(f"correct must have shape [N], got {list(given.shape)}")

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vicinal._arrays import as_array, as_classes
+from vicinal._arrays import as_array, as_classes, as_vector
 from vicinal._checks import integer
 from vicinal.metrics.chunks import Array, Chunk, Predictions, open_predictions
 from vicinal.metrics.intervals import Estimate, Moments, mean_interval, wilson, z_of
@@ -54,8 +54,7 @@ def accuracy(labels: Any, *, logits: Any = None, probs: Any = None, predictions:
     if predictions is not None:
         truth, guess = _class_pairs(labels, predictions, logits, probs)
         return float((truth == guess).mean())
-    held = open_predictions(labels, logits, probs)
-    return _mean(held, lambda chunk: chunk.correct)
+    return _mean(open_predictions(labels, logits, probs), lambda chunk: chunk.correct)
 
 
 def top_k(labels: Any, k: int, *, logits: Any = None, probs: Any = None) -> float:
@@ -64,11 +63,11 @@ def top_k(labels: Any, k: int, *, logits: Any = None, probs: Any = None) -> floa
     >>> top_k([2, 0], 2, probs=[[0.5, 0.2, 0.3], [0.2, 0.5, 0.3]])
     0.5
     """
-    held = open_predictions(labels, logits, probs)
-    if not 1 <= integer("k", k, low=1) <= held.n_classes:
-        raise ValueError(f"k must be in [1, {held.n_classes}] for {held.n_classes} classes, got {k}")
+    given = open_predictions(labels, logits, probs)
+    if not 1 <= integer("k", k, low=1) <= given.n_classes:
+        raise ValueError(f"k must be in [1, {given.n_classes}] for {given.n_classes} classes, got {k}")
 
-    return 1 - _mean(held, lambda chunk: misses(chunk, k))
+    return 1 - _mean(given, lambda chunk: misses(chunk, k))
 
 
 def nll(labels: Any, *, logits: Any = None, probs: Any = None) -> float:
@@ -113,8 +112,8 @@ def mcc(labels: Any, *, logits: Any = None, probs: Any = None, predictions: Any 
     (1.0, 0.0)
     """
     if predictions is None:
-        held = open_predictions(labels, logits, probs)
-        guesses = held.map_blocks(lambda chunks: np.concatenate([chunk.predictions for chunk in chunks]))
+        given = open_predictions(labels, logits, probs)
+        guesses = given.map_blocks(lambda chunks: np.concatenate([chunk.predictions for chunk in chunks]))
         truth, guess = as_classes("labels", labels), np.concatenate(guesses)
     else:
         truth, guess = _class_pairs(labels, predictions, logits, probs)
@@ -195,12 +194,12 @@ def nll_of(chunk: Chunk) -> Array:
             loss: Array = np.abs(np.log(chunk.score_of(chunk.labels).astype(np.float64)))  # -log 1 would be -0.0
         return loss
     # log Σ exp(z − top) = −log confidence, and log1p of the others' sum keeps digits when it is near 0.
-    own, top = (chunk.score_of(classes).astype(np.float64) for classes in (chunk.labels, chunk.predictions))
+    true, top = (chunk.score_of(classes).astype(np.float64) for classes in (chunk.labels, chunk.predictions))
     rows = np.arange(len(chunk))
     chunk.exp[rows, chunk.predictions] = 0  # for the moment: it is 1
     others = chunk.exp.sum(axis=1)
     chunk.exp[rows, chunk.predictions] = 1
-    result: Array = np.log1p(others) + (top - own)
+    result: Array = np.log1p(others) + (top - true)
     return result
 
 
@@ -216,12 +215,12 @@ def misses(chunk: Chunk, k: int) -> NDArray[np.bool_]:
     """Return whether each label is not among the k highest scores, `[M]`; the first win among equals."""
     missed = np.zeros(len(chunk), np.bool_)
     rows = np.flatnonzero(~chunk.correct)  # the others are first
-    scores, own = chunk.scores[rows], chunk.score_of(chunk.labels)[rows, None]
-    missed[rows] = _count(scores > own) >= k
+    scores, true = chunk.scores[rows], chunk.score_of(chunk.labels)[rows, None]
+    missed[rows] = _count(scores > true) >= k
     # Only where the k-th place is among equals does it matter which of them come first.
-    near = rows[~missed[rows] & (_count(scores >= own) > k)]
-    scores, own, labels = chunk.scores[near], chunk.score_of(chunk.labels)[near, None], chunk.labels[near, None]
-    missed[near] = _count((scores > own) | ((scores == own) & (np.arange(scores.shape[1]) < labels))) >= k
+    near = rows[~missed[rows] & (_count(scores >= true) > k)]
+    scores, true, labels = chunk.scores[near], chunk.score_of(chunk.labels)[near, None], chunk.labels[near, None]
+    missed[near] = _count((scores > true) | ((scores == true) & (np.arange(scores.shape[1]) < labels))) >= k
     return missed
 
 
@@ -284,14 +283,7 @@ def _class_pairs(labels: Any, predictions: Any, logits: Any, probs: Any) -> tupl
 
 
 def _real_pairs(targets: Any, predictions: Any) -> tuple[Array, Array]:
-    pair = []
-    for name, value in (("targets", targets), ("predictions", predictions)):
-        held = as_array(name, value).astype(np.float64)
-        if held.ndim != 1 or len(held) == 0:
-            raise ValueError(f"{name} must have shape [N] with N of at least 1, got {list(held.shape)}")
-        if not np.isfinite(held).all():
-            raise ValueError(f"{name} must be finite, got NaN or inf")
-        pair.append(held)
-    if len(pair[0]) != len(pair[1]):
-        raise ValueError(f"targets and predictions must be as many, got {len(pair[0])} and {len(pair[1])}")
-    return pair[0], pair[1]
+    truth, guess = as_vector("targets", targets), as_vector("predictions", predictions)
+    if len(truth) != len(guess):
+        raise ValueError(f"targets and predictions must be as many, got {len(truth)} and {len(guess)}")
+    return truth, guess

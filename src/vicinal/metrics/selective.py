@@ -27,11 +27,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import bdtr, betaincinv, digamma
 
-from vicinal._arrays import as_array
+from vicinal._arrays import as_array, as_vector
 from vicinal._checks import ArgumentError, integer, number
 from vicinal.metrics.chunks import Array
 from vicinal.metrics.intervals import Estimate, Moments, mean_interval, wilson
-from vicinal.metrics.reliability import ReliabilityTable, _as_correct
+from vicinal.metrics.reliability import ReliabilityTable, checked_correct
 
 __all__ = ["RiskCoverage", "RiskThreshold", "risk_coverage", "risk_threshold"]
 
@@ -59,7 +59,7 @@ def risk_coverage(confidence: Any, correct: Any) -> RiskCoverage:
     >>> curve.thresholds.tolist()  # accept confidence > threshold
     [0.8, 0.6, -inf]
     """
-    sure, right = _numbers("confidence", confidence), _as_correct(correct)
+    sure, right = as_vector("confidence", confidence), checked_correct(correct)
     if len(sure) != len(right):
         raise ValueError(
             f"confidence and correct must be as many, got {len(sure)} confidences and {len(right)} of correct"
@@ -107,7 +107,7 @@ class RiskCoverage:
         >>> RiskCoverage.from_counts([0.6, 0.8, 0.9], [1, 2, 1], [0, 1, 1])
         RiskCoverage(n=4, n_levels=3, aurc=0.2917)
         """
-        level = _numbers("levels", levels)
+        level = as_vector("levels", levels)
         if not bool((np.diff(level) > 0).all()):
             raise ValueError("levels must increase strictly")
         count, right = _whole("counts", counts, len(level)), _whole("n_correct", n_correct, len(level))
@@ -282,7 +282,7 @@ class RiskThreshold:
 
     def accepts(self, confidence: Any) -> NDArray[np.bool_]:
         """Return which confidences `[N]` the rule accepts, `[N]`."""
-        accepted: NDArray[np.bool_] = _numbers("confidence", confidence) > self.threshold
+        accepted: NDArray[np.bool_] = as_vector("confidence", confidence) > self.threshold
         return accepted
 
     def to_dict(self) -> dict[str, float | int | None]:
@@ -394,16 +394,6 @@ def binomial_upper(errors: Any, n: Any, level: float) -> Array:
 def _sum_of_ratios(n: int, offset: float) -> float:
     """Return Σ_{j=1}^{n} j / (offset + j), in constant time and memory."""
     return n - offset * float(digamma(offset + n + 1) - digamma(offset + 1))
-
-
-def _numbers(name: str, value: Any) -> Array:
-    held = as_array(name, value).astype(np.float64)
-    if held.ndim != 1 or len(held) == 0:
-        raise ValueError(f"{name} must have shape [N] with N of at least 1, got {list(held.shape)}")
-    if not np.isfinite(held).all():
-        raise ValueError(f"{name} must be finite, got NaN or inf")
-    numbers: Array = held
-    return numbers
 
 
 def _whole(name: str, value: Any, n: int) -> Counts:

@@ -39,7 +39,7 @@ class Samples:
     confidence
         The highest probability.
     values
-        By name of the figure, the sample's own number for each figure that is a mean, such as its NLL.
+        By name of the figure, the sample's number for each figure that is a mean, such as its NLL.
     """
 
     labels: NDArray[np.int64]
@@ -270,10 +270,10 @@ class Tally(Additive):
         part.fine.update_confidences(confidence, correct)
         if truth is not None and guess is not None:
             at = np.arange(self.n + 1, self.n + 1 + len(truth)) if rows is None else rows
-            sure = checked_confidences(confidence)
-            part._add_classes(truth, guess, sure, at)
+            given = checked_confidences(confidence)
+            part._add_classes(truth, guess, given, at)
             if part._samples is not None:
-                part._samples.append(Samples(truth, guess, sure, {}))
+                part._samples.append(Samples(truth, guess, given, {}))
         else:
             part._paired = False
         self.absorb(part)
@@ -391,7 +391,7 @@ class Tally(Additive):
             classwise=self.classwise,
             confusion=self.confusion,
             samples=self.samples,
-            worst=tuple(Mistake(row, str(y), str(z), -sure) for sure, row, y, z in self.mistakes),
+            worst=tuple(Mistake(row, str(y), str(z), -minus) for minus, row, y, z in self.mistakes),
             kind=self.kind,
         )
 
@@ -419,8 +419,8 @@ class Tally(Additive):
         self, labels: NDArray[np.int64], guess: NDArray[np.int64], confidence: Floats, rows: NDArray[np.int64]
     ) -> None:
         if self.n_worst:
-            found = _most_confident(np.flatnonzero(labels != guess), confidence, self.n_worst)
-            self.mistakes += [(-float(confidence[i]), int(rows[i]), int(labels[i]), int(guess[i])) for i in found]
+            worst = _most_confident(np.flatnonzero(labels != guess), confidence, self.n_worst)
+            self.mistakes += [(-float(confidence[i]), int(rows[i]), int(labels[i]), int(guess[i])) for i in worst]
             self.mistakes = sorted(self.mistakes)[: self.n_worst]
         if self._paired and self._samples is None and self.n_classes <= MOST_PAIRED:
             self._pairs.append(_pairs(labels, guess, self.n_classes))
