@@ -201,7 +201,7 @@ class Figure:
         if self.per_sample is not None:
             return sums.moments[self.name].mean
         if self.of_bins is not None:
-            return float(self.of_bins(sums.table.bins))
+            return float(self.of_bins(sums.table.filled()))
         if self.of_pairs is not None and sums.pairs is not None:
             return self.of_pairs(*sums.pairs)[0]
         if self.of_classes is not None and sums.classwise is not None:
@@ -248,10 +248,6 @@ def _of_mcc(sums: Sums, value: float) -> Ends:
         raise ValueError("MCC needs labels and predicted classes")
     labels, predictions, counts = sums.pairs
     return _ends(mcc_estimate(labels, predictions, sums.level, counts))
-
-
-def _of_error(name: str) -> Callable[[Sums, float], Ends]:
-    return lambda sums, value: _ends(sums.errors[name])
 
 
 def _ends(estimate: Estimate) -> Ends:
@@ -314,6 +310,29 @@ def _unbalanced(evaluation: Evaluation) -> bool:
     return bool(-(share @ np.log(share)) < 0.9 * math.log(len(counts)))
 
 
+def _error(
+    name: str,
+    title: str,
+    about: str,
+    of_bins: Callable[[BinSums], Array],
+    contributions: Callable[[ReliabilityTable, Floats, NDArray[np.bool_]], Array] | None = None,
+    *,
+    column: bool = False,
+) -> Figure:
+    """Return the entry of a calibration error, whose interval is known in closed form."""
+    return Figure(
+        name=name,
+        title=title,
+        about=about,
+        percent=True,
+        binned=True,
+        column=column,
+        of_bins=of_bins,
+        contributions=contributions,
+        interval=lambda sums, value: _ends(sums.errors[name]),
+    )
+
+
 #: By name, in the order of print.
 FIGURES: dict[str, Figure] = {
     figure.name: figure
@@ -367,56 +386,18 @@ FIGURES: dict[str, Figure] = {
             per_sample=brier_of,
             mistake=lambda sums: 1 + float(sums.table.squares.sum()) / sums.table.n,  # 1 − 2p + Σp², p near 0
         ),
-        Figure(
-            name="ece",
-            title="ECE",
-            about="mean gap between confidence and accuracy",
-            percent=True,
-            binned=True,
+        _error("ece", "ECE", "mean gap between confidence and accuracy", expected_error, _of_ece, column=True),
+        _error(
+            "oe",
+            "OE",
+            "overconfidence error: gaps where it is too sure, weighted by confidence",
+            overconfidence_error,
+            _of_oe,
             column=True,
-            of_bins=expected_error,
-            contributions=_of_ece,
-            interval=_of_error("ece"),
         ),
-        Figure(
-            name="oe",
-            title="OE",
-            about="overconfidence error: gaps where it is too sure, weighted by confidence",
-            percent=True,
-            binned=True,
-            column=True,
-            of_bins=overconfidence_error,
-            contributions=_of_oe,
-            interval=_of_error("oe"),
-        ),
-        Figure(
-            name="mce",
-            title="MCE",
-            about="largest gap of any bin",
-            percent=True,
-            binned=True,
-            of_bins=maximum_error,
-            interval=_of_error("mce"),
-        ),
-        Figure(
-            name="rms",
-            title="RMS gap",
-            about="root of the mean squared gap",
-            percent=True,
-            binned=True,
-            of_bins=_rms,
-            contributions=_of_rms,
-            interval=_of_error("rms"),
-        ),
-        Figure(
-            name="rms_debiased",
-            title="RMS gap, corrected",
-            about="without what chance alone contributes",
-            percent=True,
-            binned=True,
-            of_bins=_rms_debiased,
-            interval=_of_error("rms_debiased"),
-        ),
+        _error("mce", "MCE", "largest gap of any bin", maximum_error),
+        _error("rms", "RMS gap", "root of the mean squared gap", _rms, _of_rms),
+        _error("rms_debiased", "RMS gap, corrected", "without what chance alone contributes", _rms_debiased),
         Figure(
             name="classwise_ece",
             title="classwise ECE",

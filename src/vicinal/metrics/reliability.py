@@ -309,12 +309,12 @@ class ReliabilityTable(Additive):
     @property
     def accuracy(self) -> float:
         """The fraction of all predictions that are right."""
-        return float(self._filled().correct.sum() / self.n)
+        return float(self.filled().correct.sum() / self.n)
 
     @property
     def confidence(self) -> float:
         """The mean confidence of all predictions."""
-        return float(self._filled().confidence.sum() / self.n)
+        return float(self.filled().confidence.sum() / self.n)
 
     def ece(self) -> float:
         """Return the expected calibration error: the mean gap between confidence and accuracy.
@@ -322,26 +322,26 @@ class ReliabilityTable(Additive):
         Plain ECE depends on the bins and is biased upward: a perfectly calibrated model with few samples per bin
         does not reach 0. Compare only errors with the same bins on samples of the same size.
         """
-        return float(expected_error(self._filled()))
+        return float(expected_error(self.filled()))
 
     def mce(self) -> float:
         """Return the maximum calibration error: the largest gap of any bin that holds a sample."""
-        return float(maximum_error(self._filled()))
+        return float(maximum_error(self.filled()))
 
     def oe(self) -> float:
         """Return the overconfidence error: gaps of overconfident bins only, weighted by confidence."""
-        return float(overconfidence_error(self._filled()))
+        return float(overconfidence_error(self.filled()))
 
     def rms(self) -> float:
         """Return the root of the mean squared gap."""
-        return float(np.sqrt(calibration_mse(self._filled())))
+        return float(np.sqrt(calibration_mse(self.filled())))
 
     def rms_debiased(self) -> float:
         """Return the bias-corrected error: `rms` without what chance contributes, 0 where that is all of it.
 
         See `calibration_mse_debiased` for the formula (Kumar et al. 2019).
         """
-        return float(np.sqrt(np.maximum(calibration_mse_debiased(self._filled()), 0)))
+        return float(np.sqrt(np.maximum(calibration_mse_debiased(self.filled()), 0)))
 
     def influence(self, function: Callable[[BinSums], Array]) -> tuple[Array, Array]:
         """Return how a function of the bins moves with one more sample in each cell, times n, and the cells' counts.
@@ -352,7 +352,7 @@ class ReliabilityTable(Additive):
         filled = np.flatnonzero(self.counts)
         where, right = filled // 2, filled % 2
         rows, step = np.arange(len(filled)), 1e-6 * self.n  # small enough for a derivative, not for rounding
-        bins = self._filled()
+        bins = self.filled()
         count, confidence, correct = (
             np.tile(part, (len(filled), 1)) for part in (bins.count, bins.confidence, bins.correct)
         )
@@ -438,7 +438,8 @@ class ReliabilityTable(Additive):
             whole += parts.reshape(table.n_bins, factor, 2).sum(axis=1)
         return table
 
-    def _filled(self) -> BinSums:
+    def filled(self) -> BinSums:
+        """Return `bins`, or say that there is nothing in them."""
         if not self.counts.any():
             raise ValueError("the table is empty: there is nothing to measure; update it first")
         return self.bins
