@@ -227,7 +227,8 @@ def test_a_parameter_of_a_method_is_no_option() -> None:
         (Argument("nesterov", True), "--nesterov"),
         (Argument("text", "my column"), "--text 'my column'"),
         (Argument("text", ["a", "b c"]), "--text a --text 'b c'"),
-        (Argument("n_bins", 10), "n_bins=10"),  # training has no such option
+        (Argument("n_bins", 10), "--bins 10"),  # an option of another name
+        (Argument("score", "entropy"), "score='entropy'"),  # training has no such option
         (Argument("betas", (0.9, 0.99)), "betas=(0.9, 0.99)"),
     ],
 )
