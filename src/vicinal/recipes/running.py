@@ -31,9 +31,6 @@ from vicinal.runs.jobs import Pool, run_jobs
 
 __all__ = ["Clock", "Plan", "check_data", "plan", "reproduce"]
 
-#: Options of training that do not change its result.
-_MECHANICAL = ("checkpoint_minutes", "num_workers", "trackers")
-
 
 @dataclass(frozen=True)
 class MeasureJob:
@@ -229,8 +226,9 @@ def _training_name(experiment: Experiment) -> str:
 
 
 def _matters(experiment: Experiment) -> dict[str, Any]:
-    record = experiment.to_dict()
-    return {**record, "training": {k: v for k, v in record["training"].items() if k not in _MECHANICAL}}
+    """Return what was asked for beyond the defaults, so that a new field of `Experiment` changes no name."""
+    record, usual = experiment.that_matters(), Experiment(source=experiment.source).that_matters()
+    return {name: value for name, value in record.items() if name in ("source", "method") or value != usual[name]}
 
 
 def _digest(record: Any) -> str:
