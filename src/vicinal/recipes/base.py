@@ -165,6 +165,8 @@ class Recipe:
         Of a cell, if it needs others than its own row's: a function of the row's experiment, which comes first.
     cells
         Rows of a scale as (key, settings) that are no trainings; they follow those that are.
+    check
+        Looks for what the recipe needs beside its data, before anything runs.
     reading
         How the paper was read where it leaves something open; slips of the paper.
     pilot
@@ -185,6 +187,7 @@ class Recipe:
     draw: Callable[[Result], Figure] | None = None
     trainings: Callable[[Experiment], tuple[Experiment, ...]] | None = None
     cells: Callable[[Scale], Iterable[tuple[Key, Mapping[str, Any]]]] | None = None
+    check: Callable[[Scale], object] | None = None
     reading: Sequence[str] = ()
     pilot: str = ""
     findings: Sequence[str] = ()

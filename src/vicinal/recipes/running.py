@@ -190,20 +190,23 @@ def check_data(plans: Sequence[Plan]) -> None:
     """Load every data set that is needed, so that what is missing is said before anything runs."""
     seen = set()
     for wanted in plans:
-        where = {of.source: of.where for of in wanted.recipe.scales[wanted.scale].data.values() if of.where}
-        for job in wanted.trainings.values():
-            if job.result() is not None or job.experiment.source in seen:
+        at = wanted.recipe.scales[wanted.scale]
+        if not wanted.left:
+            continue
+        if wanted.recipe.check is not None:
+            wanted.recipe.check(at)
+        for of in at.data.values():
+            if of.source in seen:
                 continue
-            seen.add(job.experiment.source)
+            seen.add(of.source)
             options = {
-                k: v for k, v in job.experiment.data.items() if k in ("data_root", "header", "encoding", "target")
+                name: of.options[name] for name in ("data_root", "header", "encoding", "target") if name in of.options
             }
             try:
-                data.load(job.experiment.source, **options)
+                data.load(of.source, rare="train", tokenizer="words", **options)
             except (OSError, ValueError, ImportError) as error:
-                source = job.experiment.source
-                form = f", {where[source]}" if source in where else ""
-                raise FileNotFoundError(f"{wanted.name} needs {source}{form}: {error}") from error
+                form = f", {of.where}" if of.where else ""
+                raise FileNotFoundError(f"{wanted.name} needs {of.source}{form}: {error}") from error
 
 
 def described(recipe: Recipe, scale: str) -> dict[str, Any]:

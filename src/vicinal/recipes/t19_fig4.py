@@ -89,6 +89,7 @@ RECIPE = Recipe(
     title="Calibration on texts",
     cells=cells,
     measure=measure,
+    check=lambda at: glove(at.settings["vectors"]),
     claims=claims,
     columns=images.COLUMNS,
     scales={
