@@ -151,12 +151,7 @@ def load(
         refuse_lists(opened, text, kind)
         samples = from_table(opened, TableOptions(target, text, kind, max_bad, tokenizer, max_length))
     else:
-        for argument, value in (("target", target), ("text", text), ("choice", choice)):
-            if value is not None:
-                what = f" names a column, but {str(source)!r} is no table: leave it out"
-                raise ValueError(Sentence(Argument(argument, value), what))
-        if kind not in (None, "image" if isinstance(opened, Arrays) else opened.kind):
-            raise ValueError(Sentence(Argument("kind", kind), f" does not fit {str(source)!r}: leave it out"))
+        _refuse_options(opened, source, kind, target=target, text=text, choice=choice)
         if isinstance(opened, Arrays):
             samples = sources.from_arrays(opened, image_size)
         elif opened.kind == "image":
@@ -168,17 +163,12 @@ def load(
     classes, labels, notes = _encoded(samples, rare)
     parts, more = _split(samples, labels, val=val, test=test, seed=seed, splits=splits)
     notes += more
-    learned = set(labels[parts["train"]].tolist())
-    absent = [repr(name) for k, name in enumerate(classes) if k not in learned]
+    absent = [repr(classes[k]) for k in np.setdiff1d(range(len(classes)), labels[parts["train"]]).tolist()]
     if absent:
         raise ValueError(f"the training set has no sample of {listed(absent)}")
     if train_size is not None:
         drawn_from = seed if subset_seed is None else subset_seed
-        draw = stratified_subset if subset == "stratified" else random_subset
-        chosen = draw(labels[parts["train"]], train_size, seed=drawn_from)
-        parts["train"] = [parts["train"][i] for i in chosen]
-        how_drawn = "every class in its proportion" if subset == "stratified" else "drawn at random"
-        notes.append(Sentence(Argument("train_size"), f": {train_size} training samples, {how_drawn}"))
+        notes.append(_draw_subset(parts, labels, train_size, subset, drawn_from))
     preprocessing, items, more = samples.fit(parts["train"])
     augment = samples.augment if augment is None else augment
 
@@ -197,6 +187,25 @@ def load(
         fingerprint=samples.fingerprint,
         notes=(*samples.notes, *more, *notes),
     )
+
+
+def _draw_subset(parts: dict[str, list[int]], labels: NDArray[np.int64], size: int, subset: str, seed: int) -> str:
+    """Keep so many training samples, and return a note that says how they were drawn."""
+    draw = stratified_subset if subset == "stratified" else random_subset
+    chosen = draw(labels[parts["train"]], size, seed=seed)
+    parts["train"] = [parts["train"][i] for i in chosen]
+    how_drawn = "every class in its proportion" if subset == "stratified" else "drawn at random"
+    return Sentence(Argument("train_size"), f": {size} training samples, {how_drawn}")
+
+
+def _refuse_options(opened: Folder | Arrays, source: Any, kind: str | None, **columns: Any) -> None:
+    """Refuse what only a table has, and a kind that is not the source's."""
+    for argument, value in columns.items():
+        if value is not None:
+            what = f" names a column, but {str(source)!r} is no table: leave it out"
+            raise ValueError(Sentence(Argument(argument, value), what))
+    if kind not in (None, "image" if isinstance(opened, Arrays) else opened.kind):
+        raise ValueError(Sentence(Argument("kind", kind), f" does not fit {str(source)!r}: leave it out"))
 
 
 def read(
