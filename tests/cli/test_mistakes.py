@@ -79,8 +79,10 @@ def test_classes_that_cannot_be_learned() -> None:
     assert "has 90 different numbers in 90 rows, so it is no class" in _train(target="id")
     _changed(kind=np.where(np.arange(60) == 0, "alone", "b"))
     assert "pass --rare train to keep such samples in the training set" in _train(source="changed.csv")
-    _changed(kind=np.where(np.arange(60) < 2, None, np.where(np.arange(60) % 2, "a", "b")))
-    assert "the target 'kind' is missing in 2 of 60 rows (row 1 and row 2)" in _train(source="changed.csv")
+    _changed(kind=np.where(np.arange(60) < 6, None, np.where(np.arange(60) % 2, "a", "b")))
+    said = _train(source="changed.csv")
+    assert "6 of 60 rows could not be read: row 1 (no class), row 2 (no class), row 3 (no class) and 3 more" in said
+    assert "more than --max-bad 0.05 allows" in said
 
 
 def test_files_that_are_no_tables() -> None:
