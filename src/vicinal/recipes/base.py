@@ -152,7 +152,7 @@ class Recipe:
     measure
         What is measured of each cell.
     methods
-        By the names that rows have: for all data, or a function of the data's name.
+        By the names that rows have: for all data, or a function of the data's name and the scale.
     claims
         What the paper says, for the data and networks of a scale.
     columns
@@ -182,7 +182,7 @@ class Recipe:
     measure: Measure
     claims: Callable[[Scale], Iterable[Claim | AtLeast]]
     columns: Mapping[str, str]
-    methods: Mapping[str, Method] | Callable[[str], Mapping[str, Method]] = field(default_factory=dict)
+    methods: Mapping[str, Method] | Callable[[str, Scale], Mapping[str, Method]] = field(default_factory=dict)
     published: Mapping[str, Mapping[str, float | str]] = field(default_factory=dict)
     draw: Callable[[Result], Figure] | None = None
     trainings: Callable[[Experiment], tuple[Experiment, ...]] | None = None
@@ -199,16 +199,16 @@ class Recipe:
 
     def _of_seed(self, at: Scale, seed: int) -> Iterator[Cell]:
         for data, network in at.pairs():
-            for name, method in self.methods_of(data).items():
+            for name, method in self.methods_of(data, at).items():
                 one = experiment(at, data, network, method, seed)
                 trainings = (one,) if self.trainings is None else self.trainings(one)
                 yield Cell((data, network, name), seed, self.measure, dict(at.settings), trainings)
         for key, settings in () if self.cells is None else self.cells(at):
             yield Cell(key, seed, self.measure, {**at.settings, **settings})
 
-    def methods_of(self, data: str) -> Mapping[str, Method]:
-        """Return the methods that are trained on a data set."""
-        return self.methods(data) if callable(self.methods) else self.methods
+    def methods_of(self, data: str, at: Scale) -> Mapping[str, Method]:
+        """Return the methods that are trained on a data set at a scale."""
+        return self.methods(data, at) if callable(self.methods) else self.methods
 
 
 def experiment(at: Scale, data: str, network: str, method: Method, seed: int) -> Experiment:

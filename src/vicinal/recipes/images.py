@@ -98,6 +98,7 @@ def imagenet(epochs: int) -> dict[str, Any]:
         "nesterov": True,
         "weight_decay": 1e-4,
         "warmup_epochs": 5,
+        "warmup_start": 0.1,
         "schedule": "milestones",
         "milestones": milestones,
         "select": "last",

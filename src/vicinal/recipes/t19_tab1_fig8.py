@@ -142,7 +142,7 @@ RECIPE = Recipe(
                 "n": 8000,
                 "n_out": 8000,
                 "passes": 10,
-                "other": "tiny-imagenet",
+                "other": "tinyimagenet",
                 "printed": "ImageNet",
             },
             about="VGG-16 on STL-10 against classes of ImageNet that STL-10 does not have.",
