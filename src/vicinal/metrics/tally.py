@@ -341,11 +341,11 @@ class Tally(Additive):
         """Return what figures derive from."""
         if not self.n:
             raise ValueError("the tally is empty: there is nothing to measure; update it first")
-        samples, pairs = self.samples, None
-        if self._paired and samples is not None:
-            pairs = (samples.labels, samples.predictions, np.ones(self.n, np.int64))
-        elif (confusion := self.confusion) is not None:
+        confusion, samples, pairs = self.confusion, self.samples, None
+        if confusion is not None:
             pairs = _cells(confusion)
+        elif self._paired and samples is not None:  # of very many classes: pair by pair
+            pairs = (samples.labels, samples.predictions, np.ones(self.n, np.int64))
         return Sums(
             self.table,
             n_classes=self.n_classes,
