@@ -180,3 +180,55 @@ def test_the_hub_from_local_files(tmp_path, monkeypatch):
     assert "left out: the split 'unsupervised', neither train, validation nor test" in task.notes
     with pytest.raises(ValueError, match=r"'hf:other' could not be loaded \(FileNotFoundError: no other\)"):
         data.load("hf:other")
+
+
+def test_stl10_as_published(tmp_path):
+    """Channels first, each column by column, labels from 1: written pixel by pixel."""
+    rng = np.random.default_rng(0)
+    folder = tmp_path / "stl10_binary"
+    folder.mkdir()
+    written = {}
+    for part, n in (("train", 20), ("test", 10)):
+        x, y = rng.integers(0, 256, (n, 96, 96, 3), dtype=np.uint8), 1 + np.arange(n, dtype=np.uint8) % 10
+        with open(folder / f"{part}_X.bin", "wb") as file:
+            for image in x:
+                for channel in range(3):
+                    for column in range(96):
+                        file.write(image[:, column, channel].tobytes())
+        (folder / f"{part}_y.bin").write_bytes(y.tobytes())
+        written[part] = x
+    task = data.load("stl10", data_root=tmp_path, val=10)
+    assert task.spec["input_shape"] == (3, 96, 96)
+    assert task.classes[0] == "airplane"
+    assert [task.test[i][1] for i in range(10)] == list(range(10))
+    mean, std = (torch.tensor(v)[:, None, None] for v in (task.preprocessing.mean, task.preprocessing.std))
+    pixels = (task.test[3][0] * std + mean) * 255
+    np.testing.assert_allclose(pixels.permute(1, 2, 0), written["test"][3], atol=1e-2)
+    (folder / "test_X.bin").write_bytes(b"short")
+    with pytest.raises(ValueError, match=r"stl10 in .* is not complete"):
+        data.load("stl10", data_root=tmp_path)
+
+
+def test_both_validation_sets_of_mnli(monkeypatch):
+    class Part:
+        def __init__(self, name):
+            rows = 24 if name == "train" else 6
+            self.frame = pd.DataFrame({"premise": [f"{name} {k} is so and so" for k in range(rows)], "label": 0})
+            self.frame["label"] = [k % 2 for k in range(rows)]
+            self.features = {"label": types.SimpleNamespace(names=["entailment", "neutral"])}
+
+        def to_pandas(self):
+            return self.frame
+
+    names = ("train", "validation_matched", "validation_mismatched")
+    loaded = {name: Part(name) for name in names}
+    monkeypatch.setitem(sys.modules, "datasets", types.SimpleNamespace(load_dataset=lambda *words: dict(loaded)))
+    task = data.load("hf:glue:mnli", text="premise", tokenizer="words")
+    assert len(task.val) == 6
+    assert all(str(task.val.raw(i)).startswith("validation_matched") for i in range(6))
+    assert "left out: the split 'validation_mismatched', neither train, validation nor test" in task.notes
+    other = data.read("hf:glue:mnli:validation_mismatched", task.preprocessing, classes=task.classes)
+    assert len(other) == 6
+    assert str(other.raw(0)).startswith("validation_mismatched")
+    with pytest.raises(ValueError, match=r"'hf:glue:mnli' has no split 'dev'"):
+        data.load("hf:glue:mnli:dev", text="premise")

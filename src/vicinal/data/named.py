@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vicinal._checks import Argument, Sentence, require
+from vicinal._checks import Argument, Sentence, nearest_names, require
 from vicinal.data.collections import FOLDERS, cache, read_collection
 from vicinal.data.files import Folder, fingerprint, part_of
 from vicinal.data.published import PUBLISHED, NamedTable, read_published
@@ -101,6 +101,8 @@ def from_name(name: str, data_root: str | Path | None = None) -> Arrays | NamedT
             return replace(found, name=name, classes=classes, augment=entry.augment, notes=(note,))
         if entry.idx and _idx_file(folder, "train", "images"):
             return _from_idx(name, folder, entry)
+        if name == "stl10" and (folder / "train_X.bin").is_file():
+            return _from_stl10(folder, entry)
     return _from_torchvision(name, entry, data_root)
 
 
@@ -120,13 +122,16 @@ def from_npz(path: Path) -> Arrays:
 
 
 def from_hub(name: str, target: str | None) -> Table:
-    """Return a data set of the Hugging Face hub, `NAME` or `NAME:CONFIG`, as a table."""
+    """Return a data set of the Hugging Face hub, `NAME`, `NAME:CONFIG` or one split of it, `NAME:CONFIG:SPLIT`.
+
+    Of MNLI's two validation sets the matched one is the validation set; the other is `glue:mnli:validation_mismatched`.
+    """
     try:
         datasets = require("datasets", "text")
     except ImportError as error:
         raise ImportError(f"'hf:{name}' needs the datasets library: pip install datasets") from error
     pandas = require("pandas", "train")
-    path, _, config = name.partition(":")
+    path, config, wanted = [*name.split(":", 2), "", ""][:3]
     try:
         loaded = datasets.load_dataset(path, *([config] if config else []))
     except Exception as error:  # the library raises many kinds, for names, networks and configurations alike
@@ -134,9 +139,13 @@ def from_hub(name: str, target: str | None) -> Table:
         raise ValueError(f"'hf:{name}' could not be loaded ({type(error).__name__}: {reason})") from error
     if not isinstance(loaded, Mapping):
         loaded = {"train": loaded}
+    if wanted:
+        if wanted not in loaded:
+            raise ValueError(f"'hf:{path}:{config}' has no split {wanted!r}{nearest_names(wanted, loaded)}")
+        loaded = {wanted: loaded[wanted]}
     frames, parts, notes = [], [], []
     for split, dataset in loaded.items():
-        part = part_of(split)
+        part = "train" if wanted else part_of(split.removesuffix("_matched"))
         frame = dataset.to_pandas()
         column = target or "label"
         names = getattr(getattr(dataset, "features", {}).get(column), "names", None)
@@ -165,7 +174,13 @@ def _digits() -> Arrays:
 def _homes(name: str, entry: _Named, data_root: str | Path | None) -> Iterator[Path]:
     """Yield the folders that may hold a data set's files."""
     for root in roots(data_root):
-        for folder in (root, root / name, root / "images" / name, root / entry.torchvision / "raw"):
+        for folder in (
+            root,
+            root / name,
+            root / "images" / name,
+            root / entry.torchvision / "raw",
+            root / f"{name}_binary",
+        ):
             if folder.is_dir():
                 yield folder
     for share in (os.environ.get("XDG_DATA_DIRS") or "/usr/local/share:/usr/share").split(":"):
@@ -204,6 +219,19 @@ def _read_idx(path: Path) -> np.ndarray[Any, Any]:
     if not rank or len(content) != 4 + 4 * rank + int(shape.prod()):
         raise ValueError(f"{str(path)!r} is no complete IDX file of bytes")
     return np.frombuffer(content, np.uint8, offset=4 + 4 * rank).reshape(shape)
+
+
+def _from_stl10(folder: Path, entry: _Named) -> Arrays:
+    """Read the published files: bytes of 3 × 96 × 96 a picture, each channel column by column; labels from 1."""
+    data = {}
+    for part in ("train", "test"):
+        try:
+            pixels, labels = (np.fromfile(folder / f"{part}_{what}.bin", np.uint8) for what in "Xy")
+            images = pixels.reshape(-1, 3, 96, 96).transpose(0, 3, 2, 1)
+        except (OSError, ValueError) as error:
+            raise ValueError(f"stl10 in {str(folder)!r} is not complete: {error}") from error
+        data[part] = (images, labels.astype(np.int64) - 1)
+    return _from_arrays("stl10", data, entry.classes, entry.augment)
 
 
 def _from_torchvision(name: str, entry: _Named, data_root: str | Path | None) -> Arrays:

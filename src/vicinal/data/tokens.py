@@ -11,11 +11,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from vicinal._checks import Argument, Sentence, require
+from vicinal.data.vectors import read_vectors
 
 __all__ = ["Subwords", "Words", "default_tokenizer"]
 
@@ -87,7 +90,7 @@ class Words:
             ids = parts[0][:max_length]
         return {"input_ids": ids or [1]}
 
-    def align(self, words: Sequence[str], vectors: Any) -> np.ndarray[Any, Any]:
+    def align(self, words: Sequence[str], vectors: ArrayLike) -> NDArray[np.float64]:
         """Return pretrained word vectors as `[size, dim]`, NaN for words that have none: `SentenceCNN.from_vectors`.
 
         >>> Words(("good", "film")).align(["film", "the"], [[1.0, 2.0], [3.0, 4.0]])[3:]
@@ -101,6 +104,11 @@ class Words:
             if word in row:
                 aligned[k] = table[row[word]]
         return aligned
+
+    def vectors(self, path: str | Path) -> NDArray[np.float64]:
+        """Return the vectors of a file (GloVe, word2vec, NPZ) for these words, as `align` does."""
+        known = read_vectors(Path(path).expanduser(), self._ids)
+        return self.align(list(known), np.stack(list(known.values())))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the record as JSON can hold it."""

@@ -6,10 +6,10 @@ r"""The sentence CNN: convolutions over word vectors, each map's maximum, dropou
 
 References
 ----------
-Kim, "Convolutional Neural Networks for Sentence Classification", EMNLP 2014: "rectified linear units, filter
-windows (h) of 3, 4, 5 with 100 feature maps each, dropout rate (p) of 0.5, l2 constraint (s) of 3, and mini-batch
-size of 50", trained with Adadelta. Thulasidasan et al., "On Mixup Training", NeurIPS 2019, mix such a network at
-its word vectors: `ManifoldMixup(layers=["embedding"])`, or `SequenceMixup.input()`.
+Kim, "Convolutional Neural Networks for Sentence Classification", EMNLP 2014: filters of 3, 4 and 5 words, 100 maps of
+each, dropout 0.5, s = 3, batches of 50, Adadelta. Thulasidasan et al., "On Mixup Training", NeurIPS 2019, Section 3.2,
+start from GloVe vectors that training changes, and mix at the word vectors: `ManifoldMixup(layers=["embedding"])`, or
+`SequenceMixup.input()`.
 
 Deviation: a sentence has 5 zero vectors on both sides where the published code has 4, so that the widest filter
 also sees one window of zeros, and how far a batch is padded never changes a logit.
@@ -23,7 +23,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vicinal._checks import integer, number
+from vicinal._checks import ArgumentError, integer, number
 
 __all__ = ["SentenceCNN"]
 
@@ -109,19 +109,23 @@ class SentenceCNN(nn.Module):
         tensor([[0.0000, 0.0000],
                 [0.1000, 0.2000]], grad_fn=<SliceBackward0>)
         """
-        table = torch.as_tensor(vectors, dtype=torch.float32)
-        if table.ndim != 2 or not len(table):
-            raise ValueError(f"vectors must have shape [vocab_size, dim], got {list(table.shape)}")
-        missing = table.isnan().any(1)
-        if bool(missing.all()) or not bool(table[~missing].isfinite().all()):
-            raise ValueError("vectors must be finite, with NaN only in the rows of words without a vector")
+        table = _checked(vectors)
         model = cls(len(table), n_classes, dim=table.shape[1], **options)
-        bound = float(table[~missing].var(correction=0).mul(3).sqrt())  # U(-a, a) has the variance a²/3
-        with torch.no_grad():
-            unknown = nn.init.uniform_(torch.empty_like(table), -bound, bound)
-            model.embedding.weight.copy_(torch.where(missing[:, None], unknown, table))
-        model._zero_padding()
+        model.set_vectors(table)
         return model
+
+    @torch.no_grad()
+    def set_vectors(self, vectors: Any) -> None:
+        """Start from pretrained word vectors `[vocab_size, dim]`, as `from_vectors` says."""
+        table = _checked(vectors)
+        if table.shape != self.embedding.weight.shape:
+            expected = f"of shape {list(self.embedding.weight.shape)}, [vocab_size, dim]"
+            raise ArgumentError("vectors", list(table.shape), expected)
+        missing = table.isnan().any(1)
+        bound = float(table[~missing].var(correction=0).mul(3).sqrt())  # U(-a, a) has the variance a²/3
+        unknown = nn.init.uniform_(torch.empty_like(table), -bound, bound)
+        self.embedding.weight.copy_(torch.where(missing[:, None], unknown, table))
+        self._zero_padding()
 
     def forward(self, input_ids: Tensor) -> Tensor:
         """Return the logits `[B, n_classes]` of token ids `[B, L]`."""
@@ -139,3 +143,13 @@ class SentenceCNN(nn.Module):
     @torch.no_grad()
     def _zero_padding(self) -> None:
         self.embedding.weight[self.embedding.padding_idx].zero_()
+
+
+def _checked(vectors: Any) -> Tensor:
+    table = torch.as_tensor(vectors, dtype=torch.float32)
+    if table.ndim != 2 or not len(table):
+        raise ValueError(f"vectors must have shape [vocab_size, dim], got {list(table.shape)}")
+    missing = table.isnan().any(1)
+    if bool(missing.all()) or not bool(table[~missing].isfinite().all()):
+        raise ValueError("vectors must be finite, with NaN only in the rows of words without a vector")
+    return table

@@ -69,18 +69,22 @@ class ModelSpec:
             options=json.loads(json.dumps(dict(self.options))),  # as it will be read again
         )
 
-    def build(self, *, pretrained: bool = True) -> nn.Module:
+    def build(self, *, pretrained: bool = True, vectors: Any = None) -> nn.Module:
         """Return the network, with fresh weights from torch's global generator.
 
         A transformer starts from its checkpoint's weights; with `pretrained=False` it does not look for them, which is
-        what loading a saved model needs.
+        what loading a saved model needs. The sentence CNN starts from word `vectors` `[vocab_size, dim]` where they are
+        given.
         """
         options = dict(self.options)
         if self.kind == "tabular":
             return MLP(self.input_shape[0], self.n_classes, **options)
         if self.kind == "text":
             if self.name == "sentencecnn":
-                return SentenceCNN(options.pop("vocab_size"), self.n_classes, **options)
+                model = SentenceCNN(options.pop("vocab_size"), self.n_classes, **options)
+                if vectors is not None:
+                    model.set_vectors(vectors)
+                return model
             return transformer(self.n_classes, **options, pretrained=pretrained)
         network = NETWORKS[self.name]
         if len(self.input_shape) == 3:

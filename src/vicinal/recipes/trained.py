@@ -11,12 +11,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vicinal import _random, models
+from vicinal import _random
 from vicinal.data import Split, Task
 from vicinal.expressions import parse
 from vicinal.metrics import Estimate, Evaluation, evaluate
 from vicinal.runs import Bundle, Experiment, Outcome, Run, default_config, mixed_at_embeddings, run
 from vicinal.runs.run import load_task
+from vicinal.runs.running import specified
 from vicinal.training import fit, load_weights, read_predictions
 
 __all__ = ["Trained", "TrainingJob", "figures_of", "logits_of", "trained_with"]
@@ -140,12 +141,12 @@ def trained_with(
         Makes the network, given the data, where no name does; its options are the experiment's.
     """
     task = load_task(experiment)
-    spec = models.specify(experiment.model, **task.spec, **experiment.model_options)
+    spec, vectors = specified(experiment, task)
     config = default_config(task.kind, spec.name, experiment.training, seed=experiment.seed)
     config = dataclasses.replace(config, keep_predictions_at=())
     with _random.restored_globals():
         _random.seed_globals(_random.seed_from("weights", experiment.seed))
-        model = spec.build() if build is None else build(task)
+        model = spec.build(vectors=vectors) if build is None else build(task)
     minimised = parse(experiment.method) if objective is None else objective(task.train)
     if task.kind == "text":
         minimised = mixed_at_embeddings(minimised)

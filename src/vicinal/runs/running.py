@@ -12,13 +12,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from vicinal import _random, data, models
 from vicinal._checks import Argument, ArgumentError, Sentence, nearest_names, require
 from vicinal.calibrators import TemperatureScaling
-from vicinal.data import Split, Task
+from vicinal.data import Split, Task, TextPreprocessing, Words
+from vicinal.data.files import find
+from vicinal.data.named import roots
 from vicinal.expressions import parse
 from vicinal.models import ModelSpec
 from vicinal.objectives.base import Objective
@@ -31,7 +35,7 @@ from vicinal.runs.run import Outcome, Run, corrupted, load_task, scored
 from vicinal.training import FitConfig, FitResult, fit, load_weights
 from vicinal.training.folder import refuse_foreign
 
-__all__ = ["run"]
+__all__ = ["run", "specified"]
 
 Say = Callable[[str], None]
 
@@ -168,7 +172,10 @@ def _prepare(experiment: Experiment, say: Say) -> _Ready:
         f"also-{number}": _read_further(experiment, task, further, say)
         for number, further in enumerate(experiment.further_sets, start=1)
     }
-    spec = models.specify(experiment.model, **task.spec, **experiment.model_options)
+    spec, vectors = specified(experiment, task)
+    if vectors is not None:
+        n_words = int((~np.isnan(vectors).any(1)).sum())
+        say(f"vectors: {n_words:,} of {len(vectors):,} words have one; the others are drawn with their variance")
     config = default_config(
         task.kind, spec.name, experiment.training, seed=experiment.seed, validated=len(task.val) > 0
     )
@@ -178,7 +185,7 @@ def _prepare(experiment: Experiment, say: Say) -> _Ready:
     train, noise = corrupted(task, experiment)
     with _random.restored_globals():
         _random.seed_globals(_random.seed_from("weights", experiment.seed))
-        model = _built(spec, experiment)
+        model = _built(spec, experiment, vectors)
     n_weights = sum(p.numel() for p in model.parameters())
     amount, unit = (config.epochs, "epoch") if config.steps is None else (config.steps, "step")
     say(f"network {spec.name}, {n_weights:,} weights; {amount} {unit}{'s' * (amount > 1)} of {config.optimizer}")
@@ -200,9 +207,23 @@ def _read_further(experiment: Experiment, task: Task, further: FurtherSet, say: 
     return _Further(further.source, split, None if further.development is None else read(further.development, "val"))
 
 
-def _built(spec: ModelSpec, experiment: Experiment) -> nn.Module:
+def specified(experiment: Experiment, task: Task) -> tuple[ModelSpec, NDArray[np.float64] | None]:
+    """Return what builds the network, and the word vectors that its option `vectors` names, by token id."""
+    options, reader = dict(experiment.model_options), task.preprocessing
+    vectors = None
+    if "vectors" in options and isinstance(reader, TextPreprocessing) and isinstance(reader.tokenizer, Words):
+        source = str(options.pop("vectors"))
+        path = find(source, roots(experiment.data.get("data_root")))
+        if path is None:
+            raise FileNotFoundError(f"there is no file {source!r} of word vectors (the option vectors)")
+        vectors = reader.tokenizer.vectors(path)
+        options = {"dim": vectors.shape[1], **options}
+    return models.specify(experiment.model, **task.spec, **options), vectors
+
+
+def _built(spec: ModelSpec, experiment: Experiment, vectors: NDArray[np.float64] | None) -> nn.Module:
     try:
-        return spec.build()
+        return spec.build(vectors=vectors)
     except TypeError as error:
         given = ", ".join(f"{name}={value!r}" for name, value in experiment.model_options.items())
         raise TypeError(f"the network {spec.name!r} cannot be built with its options ({given}): {error}") from error

@@ -1,0 +1,82 @@
+"""Pretrained word vectors: GloVe text, word2vec text or binary, and NPZ files of `words` and `vectors`.
+
+Only the vectors of wanted words are kept, so that a file of millions needs no more memory than the vocabulary.
+"""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Collection, Iterable, Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["read_vectors"]
+
+Vector = NDArray[np.float32]
+
+
+def read_vectors(path: Path, wanted: Collection[str]) -> dict[str, Vector]:
+    """Return the vectors of the wanted words that a file has, all of one length.
+
+    Parameters
+    ----------
+    path
+        An `.npz` file with `words` [N] and `vectors` [N, D]; a `.bin` file of word2vec; else text, a word and its D
+        numbers a line, after a line of N and D (word2vec) or without one (GloVe). Text and binary may be gzipped.
+    wanted
+        The words to keep.
+    """
+    keep = frozenset(wanted)
+    try:
+        if path.suffix == ".npz":
+            with np.load(path, allow_pickle=False) as file:
+                pairs = zip(file["words"].tolist(), file["vectors"].astype(np.float32), strict=True)
+                vectors = {word: vector for word, vector in pairs if word in keep}
+        else:
+            vectors = dict(_entries(path, keep))
+    except (OSError, EOFError, KeyError, ValueError) as error:
+        raise ValueError(f"{str(path)!r} holds no word vectors that can be read: {error}") from error
+    lengths = {len(vector) for vector in vectors.values()}
+    if len(lengths) != 1 or not all(np.isfinite(vector).all() for vector in vectors.values()):
+        what = f"vectors of lengths {sorted(lengths)}" if lengths else "no vector of any word of the training texts"
+        raise ValueError(f"{str(path)!r} must hold finite vectors of one length, got {what}")
+    return vectors
+
+
+def _entries(path: Path, keep: Collection[str]) -> Iterator[tuple[str, Vector]]:
+    packed = path.suffix == ".gz"
+    if path.name.removesuffix(".gz").endswith(".bin"):
+        with gzip.open(path) if packed else open(path, "rb") as stream:
+            yield from _binary(stream, keep)
+    else:
+        opener = gzip.open if packed else open
+        with opener(path, "rt", encoding="utf-8", errors="replace") as lines:
+            yield from _text(lines, keep)
+
+
+def _text(lines: Iterable[str], keep: Collection[str]) -> Iterator[tuple[str, Vector]]:
+    for number, line in enumerate(lines):
+        word, *numbers = line.rstrip().split(" ")
+        if number == 0 and len(numbers) == 1:
+            continue  # word2vec's first line: how many words, how many numbers each
+        if word in keep:
+            yield word, np.array(numbers, dtype=np.float32)
+
+
+def _binary(stream: BinaryIO | gzip.GzipFile, keep: Collection[str]) -> Iterator[tuple[str, Vector]]:
+    n, dim = (int(part) for part in stream.readline().split())
+    for _ in range(n):
+        word = b""
+        while (byte := stream.read(1)) != b" ":
+            if not byte:
+                raise EOFError("it ends in the middle of a word")
+            word += byte
+        content = stream.read(4 * dim)
+        if len(content) != 4 * dim:
+            raise EOFError("it ends in the middle of a vector")
+        name = word.lstrip(b"\n").decode("utf-8", errors="replace")
+        if name in keep:
+            yield name, np.frombuffer(content, "<f4").astype(np.float32)
