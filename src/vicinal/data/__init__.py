@@ -5,6 +5,7 @@ from vicinal.data.images import ImagePreprocessing
 from vicinal.data.loading import KINDS, load, read
 from vicinal.data.named import NAMES
 from vicinal.data.preprocessing import Preprocessing
+from vicinal.data.regression import ScoredTexts, Scores, load_scores
 from vicinal.data.splitting import stratified_split, stratified_subset
 from vicinal.data.tabular import TabularPreprocessing
 from vicinal.data.task import Split, Task
@@ -14,6 +15,9 @@ from vicinal.data.tokens import Subwords, Words
 __all__ = [
     "load",
     "read",
+    "load_scores",
+    "ScoredTexts",
+    "Scores",
     "Task",
     "Split",
     "Preprocessing",

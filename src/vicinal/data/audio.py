@@ -154,8 +154,7 @@ def read_sound(path: str | Path, rate: int = 16_000) -> NDArray[np.float32]:
 def _masked(levels: Tensor, generator: torch.Generator) -> Tensor:
     """Return a spectrogram with bands of both directions set to its mean, 0 (SpecAugment, Park et al. 2019).
 
-    Two bands each, of a uniform width up to a fifth of the side. Their warping of time is left out, as they found that
-    it adds little.
+    Two bands each, of a uniform width up to a fifth of the side. Their warping of time is left out.
     """
     levels = levels.clone()
     for side in (0, 1):

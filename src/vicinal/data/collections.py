@@ -45,7 +45,7 @@ def read_collection(name: str, roots: Sequence[Path]) -> Path | Folder:
 
 
 def with_published_split(folder: Folder) -> Folder:
-    """Return the files with the split that the folder's own lists give them, where it has such lists.
+    """Return the files with the split that lists in the folder give them, where it has such lists.
 
     Speech Commands: `validation_list.txt` and `testing_list.txt` name files, all others are for training; the folder
     of background noise is no class. Tiny ImageNet: `val/val_annotations.txt` has the class of each file of `val`, which
@@ -100,14 +100,14 @@ def _spoken_digits(folder: Path, *, by_take: bool) -> Folder:
     recordings = folder / "recordings"
     if not recordings.is_dir():
         recordings = _unpacked(folder / "recordings.tar.xz")
-    found = [(path, match) for path in sorted(recordings.iterdir()) if (match := _RECORDING.fullmatch(path.name))]
+    named = [(path, match) for path in sorted(recordings.iterdir()) if (match := _RECORDING.fullmatch(path.name))]
     if by_take:
-        parts = ["test" if int(match[3]) < 5 else "train" for _, match in found]
+        parts = ["test" if int(match[3]) < 5 else "train" for _, match in named]
         note = "splits: takes 0 to 4 of every speaker are the test set"
     else:
-        parts = [_SPEAKERS.get(match[2], "train") for _, match in found]
+        parts = [_SPEAKERS.get(match[2], "train") for _, match in named]
         note = f"splits: by speaker; {', '.join(f'{name} is {part}' for name, part in _SPEAKERS.items())}"
-    return Folder(recordings, "audio", [path for path, _ in found], [match[1] for _, match in found], parts, [note])
+    return Folder(recordings, "audio", [path for path, _ in named], [match[1] for _, match in named], parts, [note])
 
 
 def _unpacked(archive: Path) -> Path:

@@ -2,7 +2,7 @@
 
 Tables and texts are in `published.py`, folders of images and of sounds in `collections.py`.
 
-Files that are already there are found first: under `data_root` (or the folder that VICINAL_DATA names), and where
+Files that are already there come first: under `data_root` (or the folder that VICINAL_DATA names), and where
 Linux distributions install data sets (`share/datasets`). Only then is anything downloaded.
 """
 
@@ -95,10 +95,10 @@ def from_name(name: str, data_root: str | Path | None = None) -> Arrays | NamedT
     entry = _TORCHVISION[name]
     for folder in _homes(name, entry, data_root):
         for path in sorted(folder.glob(f"{name}*.npz")):
-            found = from_npz(path)
-            classes = entry.classes if len(entry.classes) == len(found.classes) else found.classes
-            note = f"{name} from {path.name}: {len(found.labels):,} images"
-            return replace(found, name=name, classes=classes, augment=entry.augment, notes=(note,))
+            arrays = from_npz(path)
+            classes = entry.classes if len(entry.classes) == len(arrays.classes) else arrays.classes
+            note = f"{name} from {path.name}: {len(arrays.labels):,} images"
+            return replace(arrays, name=name, classes=classes, augment=entry.augment, notes=(note,))
         if entry.idx and _idx_file(folder, "train", "images"):
             return _from_idx(name, folder, entry)
         if name == "stl10" and (folder / "train_X.bin").is_file():
@@ -167,8 +167,8 @@ def from_hub(name: str, target: str | None) -> Table:
 def _digits() -> Arrays:
     bunch = require("sklearn.datasets", "train").load_digits()
     images = np.round(bunch.images * (255 / 16)).astype(np.uint8)
-    found = _from_arrays("digits", {"train": (images, bunch.target)}, _TEN, "none")
-    return replace(found, parts=None)
+    arrays = _from_arrays("digits", {"train": (images, bunch.target)}, _TEN, "none")
+    return replace(arrays, parts=None)
 
 
 def _homes(name: str, entry: _Named, data_root: str | Path | None) -> Iterator[Path]:

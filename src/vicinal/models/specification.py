@@ -41,7 +41,7 @@ class ModelSpec:
     input_shape
         One input: (D,) features, (C, H, W) pixels or a spectrogram, (T,) samples of a waveform; () for text.
     options
-        The network's own options, every one of them.
+        The options of the network, every one of them.
 
     >>> spec = specify("mlp", kind="tabular", n_classes=3, input_shape=(8,))
     >>> spec
@@ -64,7 +64,8 @@ class ModelSpec:
             raise ArgumentError("input_shape", shape, f"{meaning} for {self.kind} data")
         freeze(
             self,
-            n_classes=integer("n_classes", self.n_classes, low=2),
+            # One output is a number to predict; only texts have such data.
+            n_classes=integer("n_classes", self.n_classes, low=1 if self.kind == "text" else 2),
             input_shape=shape,
             options=json.loads(json.dumps(dict(self.options))),  # as it will be read again
         )
@@ -155,7 +156,7 @@ def specify(
     kind, n_classes, input_shape, vocab_size, tokenizer, choices
         What the data are: `Task.spec` holds just these.
     options
-        The network's own options, such as `width=16` or `dropout=0.3`.
+        The options of the network, such as `width=16` or `dropout=0.3`.
 
     >>> specify(kind="image", n_classes=10, input_shape=(3, 32, 32)).name
     'preactresnet18'

@@ -19,7 +19,7 @@ __all__ = ["checkpoint_config", "transformer"]
 #: What the dropout of hidden states is called in the configurations of BERT, RoBERTa, DistilBERT and their kin.
 _DROPOUT_NAMES = ("hidden_dropout_prob", "dropout", "seq_classif_dropout")
 
-#: What would make transformers fetch and run code that is not its own.
+#: What would make transformers fetch and run code from elsewhere.
 _REMOTE = ("auto_map", "custom_pipelines", "use_kernels")
 
 
