@@ -116,7 +116,9 @@ def test_other_data_and_noise(trained: Path, pictures: Path, table: Path, tmp_pa
     far = make.people(50).assign(age=9999)
     far.drop(columns="kind").to_csv(tmp_path / "far.csv", index=False)
     result = vicinal("evaluate", trained, "--ood", tmp_path / "far.csv", "--ood", "noise", "--json").events("result")[0]
-    assert [entry["data"] for entry in result["ood"]] == [str(tmp_path / "far.csv"), "noise"]
+    # Without the temperature and with it.
+    assert [entry["data"] for entry in result["ood"]] == [str(tmp_path / "far.csv")] * 2 + ["noise"] * 2
+    assert len({entry["how"] for entry in result["ood"]}) == 2
     ran = vicinal("evaluate", pictures, "--ood", "noise", "--ood-score", "energy")
     assert "telling the test set from other data, by energy" in ran.out
     assert "AUROC" in ran.out

@@ -73,7 +73,7 @@ def test_an_entry_is_all_it_takes(spherical_score, tmp_path):
     # A grid: rows, table, paired difference, page; and the page of a run
     result = grid(tmp_path)
     assert "| spherical score |" in result.table()
-    assert set(result.rows()[0]["spherical"]) == {"value", "low", "high"}
+    assert set(result.rows()[0]["spherical"]) == {"value", "low", "high", "sd", "se"}
     assert result.comparison("Mixup(alpha=0.2)")["spherical"].better in ("a", "b", None)
     assert "Spherical score" in write_comparison(result, tmp_path / "c.html").read_text(encoding="utf-8")
     run = result.outcomes["ERM()", 0]

@@ -139,7 +139,9 @@ def test_a_temperature_at_the_end_of_its_range_is_kept_and_said(search: str, tmp
     val = outcome.sets["val"]
     with pytest.warns(UserWarning, match="the temperature stopped at"):
         calibrator = TemperatureScaling(search=search).fit(val.logits, val.labels)
-    assert outcome.temperature == calibrator.temperature_ < 1
+    assert outcome.temperature == calibrator.temperature_
+    # So few samples without a mistake show nothing beyond the model's own confidence; the grid keeps its end.
+    assert outcome.temperature == {"newton": 1.0, "grid": 0.01}[search]
     assert [note for note in notes if note.startswith("temperature ")] == outcome.facts["notes"]
     assert "the temperature stopped at" in outcome.facts["notes"][0]
 

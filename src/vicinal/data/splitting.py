@@ -81,7 +81,7 @@ def random_subset(labels: Labels, size: int, *, seed: int = 0) -> list[int]:
     A class that would be left out, which no classifier could learn, is drawn again: the whole subset is.
 
     >>> random_subset([0, 0, 0, 0, 1, 1], 3)
-    [0, 4, 5]
+    [0, 2, 5]
     """
     classes = len(np.unique(np.asarray(labels)))
     size = _subset_size(size, classes, len(labels))
