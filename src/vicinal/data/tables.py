@@ -210,8 +210,11 @@ def _usable(
     if len(missing) > limit_of(max_bad, scan.n_rows):
         rows = listed([f"row {i + 1:,}" for i in missing], n=3)
         raise ValueError(
-            f"the target {target!r} is missing in {len(missing)} of {scan.n_rows} rows ({rows}): fill it in or remove "
-            "these rows; rows without a class can be predicted later, from a file of their own"
+            Sentence(
+                f"the target {target!r} is missing in {len(missing)} of {scan.n_rows} rows ({rows}): fill it in, "
+                "remove these rows (they can be predicted later, from their own file), or skip them with a larger ",
+                Argument("max_bad"),
+            )
         )
     bad = sorted([*bad, *(BadRow(int(i) + 1, "no class") for i in missing)], key=lambda row: row.row)
     notes = give_up(list(map(str, bad)), scan.n_rows, "rows", "could not be read", max_bad)
