@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import subprocess
 import sys
 from pathlib import Path
@@ -95,3 +96,16 @@ def test_every_public_name_exists_and_is_listed():
     assert set(vicinal.__all__) <= set(dir(vicinal))
     with pytest.raises(AttributeError, match="no attribute 'Mixupp'"):
         vicinal.Mixupp
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("vicinal.gan", "vicinal.probes.gan"), ("vicinal.robustness.noise", "vicinal.probes.noise")],
+)
+def test_old_names_are_the_same_modules_for_one_release(old, new, monkeypatch):
+    for name in [name for name in sys.modules if name.startswith(("vicinal.gan", "vicinal.robustness"))]:
+        monkeypatch.delitem(sys.modules, name)
+    with pytest.warns(DeprecationWarning, match=f"{old} is now {new}"):
+        module = importlib.import_module(old)
+    assert module is importlib.import_module(new)
+    assert module.__spec__.name == new
