@@ -214,9 +214,9 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], **metadata: str) ->
         try:
             safetensors.save_file(owned, temporary, metadata={"format": "pt", **metadata})
         except Exception as error:  # the library has an error of its own for a failed write
-            if (found := re.search(r"os error (\d+)", str(error))) is None:
+            if (code := re.search(r"os error (\d+)", str(error))) is None:
                 raise
-            raise OSError(int(found.group(1)), os.strerror(int(found.group(1)))) from error
+            raise OSError(int(code[1]), os.strerror(int(code[1]))) from error
 
 
 def read_tensors(path: Path, *, expected: str | None = None) -> tuple[dict[str, Tensor], dict[str, str]]:

@@ -23,7 +23,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import torch
 
 from vicinal._checks import Argument, Sentence, choice, freeze, integer, message_of, number, require
-from vicinal._files import replacing
+from vicinal._files import RunFiles, replacing
 
 __all__ = ["BACKENDS", "Job", "Pool", "run_jobs"]
 
@@ -171,7 +171,7 @@ def _run_job(
 
 
 def _error_file(job: Job[Any]) -> Path:
-    return job.folder / "error.txt"
+    return RunFiles(job.folder).error
 
 
 def _state(job: Job[T]) -> tuple[T | None, str | None]:

@@ -76,8 +76,8 @@ def largest_difference(path: Path, x: Batch, probs: Tensor) -> float:
     session = runtime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     wanted = [entry.name for entry in session.get_inputs()]
     given = dict(x) if isinstance(x, Mapping) else {wanted[0]: x}
-    found = session.run(["probabilities"], {name: given[name].numpy() for name in wanted})[0]
-    return float((torch.from_numpy(found).double() - probs).abs().max())
+    theirs = session.run(["probabilities"], {name: given[name].numpy() for name in wanted})[0]
+    return float((torch.from_numpy(theirs).double() - probs).abs().max())
 
 
 @contextmanager

@@ -38,8 +38,8 @@ def accelerator(config: FitConfig, out: Path | None) -> Iterator[Accelerator]:
     state = require("accelerate.state", "train")
     trackers = config.trackers
     if trackers is None:
-        found = importlib.util.find_spec("tensorboard") is not None and out is not None
-        trackers = ("tensorboard",) if found else ()
+        installed = importlib.util.find_spec("tensorboard") is not None
+        trackers = ("tensorboard",) if installed and out is not None else ()
     if "tensorboard" in trackers and out is None:
         raise ValueError(Sentence("the tracker 'tensorboard' writes to the run folder: pass ", Argument("out")))
     for name in trackers:  # Accelerate would go on without
@@ -69,9 +69,9 @@ def accelerator(config: FitConfig, out: Path | None) -> Iterator[Accelerator]:
     finally:
         for tracker in made.trackers:
             tracker.finish()
-        for kind, own in zip(kinds, others, strict=True):
+        for kind, state_before in zip(kinds, others, strict=True):
             kind._reset_state()
-            kind._shared_state.update(own)
+            kind._shared_state.update(state_before)
 
 
 def only_cpu() -> bool:
@@ -88,10 +88,10 @@ def prepared(made: Accelerator, model: Model) -> Iterator[Model]:
     try:
         yield made.prepare_model(model)
     finally:
-        for place, found in zip(places, before, strict=True):
+        for place, marked in zip(places, before, strict=True):
             for name in marks:
                 place.pop(name, None)
-            place.update(found)
+            place.update(marked)
 
 
 class Terminated(SystemExit):

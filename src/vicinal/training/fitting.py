@@ -210,14 +210,14 @@ def _result(
     predictions: Mapping[str, Tensor] | None,
     folder: TrainingFolder,
 ) -> FitResult:
-    found = predictions or {}
+    kept = predictions or {}
     return FitResult(
         model=model,
         best=info["best"],
         last=info["last"],
         history=history,
-        logits=found.get("logits"),
-        labels=found.get("labels"),
+        logits=kept.get("logits"),
+        labels=kept.get("labels"),
         info=info,
         out=folder.path,
     )

@@ -456,11 +456,11 @@ class _Losses:
         if not self._pending:
             return True
         values = iter(torch.stack([t.float() for _, named in self._pending for t in named.values()]).tolist())
-        own = [{name: (share * next(values), share) for name in named} for share, named in self._pending]
+        here = [{name: (share * next(values), share) for name in named} for share, named in self._pending]
         self._pending = []
-        ranks: list[Any] = [own] * world
+        ranks: list[Any] = [here] * world
         if world > 1:
-            dist.all_gather_object(ranks, own)
+            dist.all_gather_object(ranks, here)
         for rows in zip(*ranks, strict=True):
             for row in rows:
                 for name, (loss, share) in row.items():
@@ -487,9 +487,8 @@ def _measure(predictions: Mapping[str, Tensor], step: int) -> dict[str, float]:
                 f"validation labels must be integers [N], or floats [N] for regression, got {labels.dtype} "
                 f"{list(labels.shape)} for logits {list(logits.shape)}"
             )
-        found = logits[:, 0]
-        error = (found.double() - labels.double()).square().mean()
-        return {"mse": float(error), "spearman": spearman(labels, found)}
+        error = (logits[:, 0].double() - labels.double()).square().mean()
+        return {"mse": float(error), "spearman": spearman(labels, logits[:, 0])}
     confidence = logits.double().softmax(dim=1).amax(dim=1).mean()
     return {**Tally(figures=watched()).update(labels, logits=logits).values(), "confidence": float(confidence)}
 
