@@ -7,9 +7,8 @@
 
 References
 ----------
-Zhang et al., "mixup: Beyond Empirical Risk Minimization", ICLR 2018, Section 3.6 (tabular data): "The neural networks
-in this section are fully-connected, and have two hidden layers of 128 ReLU units. The parameters of these neural
-networks are learned using Adam with default hyper-parameters, over 10 epochs of mini-batches of size 16."
+Zhang et al., "mixup: Beyond Empirical Risk Minimization", ICLR 2018, Section 3.6 (tabular data): two hidden layers
+of 128 ReLU units, Adam at its defaults, 10 epochs, batches of 16.
 
 Deviations: instead of a fixed 10 epochs, training goes on until a held-out slice no longer improves; batches grow with
 the table.
@@ -55,7 +54,7 @@ class MixupClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
     ----------
     objective : objective, default=None
         What is minimised: `Mixup(alpha=0.4)`, `RegMixup(Mixup(alpha=10.0))`, `ERM()` …. `None` is
-        `Mixup(alpha=0.2)`, within the paper's "α ∈ [0.1, 0.4] leads to improved performance over ERM". The layers are
+        `Mixup(alpha=0.2)`: the paper gives no α for tables (on ImageNet it is 0.1 to 0.4, Section 3.1). The layers are
         called `hidden1`, `hidden2`, …, `output`, for objectives that mix inside: `ManifoldMixup(layers=["hidden1"])`.
     hidden_layer_sizes : tuple of int, default=(128, 128)
         Units of each hidden layer; ReLU follows each. `()` is a linear model.

@@ -14,7 +14,7 @@ __all__ = ["MLP"]
 
 
 class MLP(nn.Module):
-    """Two hidden layers of 128 rectified units, as Zhang et al. (2018) use for tabular data.
+    """Two hidden layers of 128 rectified units, as Zhang et al. (2018, Section 3.6) use for tabular data.
 
     Called with features `[B, …]`, which it flattens, it returns logits `[B, n_classes]`.
 

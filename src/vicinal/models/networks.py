@@ -194,7 +194,7 @@ def shufflenetv2(shape: Sequence[int], n_classes: int, *, dropout: float = 0.0) 
     return model
 
 
-#: Every image network by its name. ResNeXt-101 is the 32×4d of Z18 (Table 1) and T19 (Section 3.1.2).
+#: Every image network by its name. ResNeXt-101 is the 32×4d of Z18 (Table 1) and T19 (Section 3.4.1).
 NETWORKS: dict[str, Callable[..., nn.Module]] = {
     "mlp": mlp,
     "lenet": lenet,

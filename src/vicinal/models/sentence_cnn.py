@@ -7,7 +7,7 @@ r"""The sentence CNN: convolutions over word vectors, each map's maximum, dropou
 References
 ----------
 Kim, "Convolutional Neural Networks for Sentence Classification", EMNLP 2014: filters of 3, 4 and 5 words, 100 maps of
-each, dropout 0.5, s = 3, batches of 50, Adadelta. Thulasidasan et al., "On Mixup Training", NeurIPS 2019, Section 3.2,
+each, dropout 0.5, s = 3, batches of 50, Adadelta. Thulasidasan et al., "On Mixup Training", NeurIPS 2019, Section 4,
 start from GloVe vectors that training changes, and mix at the word vectors: `ManifoldMixup(layers=["embedding"])`, or
 `SequenceMixup.input()`.
 

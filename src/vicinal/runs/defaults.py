@@ -87,8 +87,8 @@ def default_config(
 def mixed_at_embeddings(objective: Objective) -> Objective:
     """Return the objective for token ids: what mixes inputs mixes their embeddings.
 
-    Token ids cannot be averaged. Thulasidasan et al. (2019, Section 3.2) and Zhang & Vaidya (2021) mix the embeddings
-    instead, so `Mixup` becomes `SequenceMixup.input`, in composites too; anything else is left as it is.
+    Token ids cannot be averaged. Thulasidasan et al. (2019, Section 4) and Zhang & Vaidya (2021, Section 3.5.2) mix
+    the embeddings instead, so `Mixup` becomes `SequenceMixup.input`, in composites too; anything else is left as it is.
 
     >>> mixed_at_embeddings(Mixup(alpha=0.2)) == SequenceMixup.input(alpha=0.2)
     True

@@ -69,7 +69,7 @@ def ood_reports(
 ) -> list[OODResult]:
     """Return how well a run tells its test set from other data: without the temperature, with it, with dropout on.
 
-    Thulasidasan et al. (2019, Section 5) compare all three.
+    Thulasidasan et al. (2019, Section 7 and Table 1) compare all three.
 
     Parameters
     ----------
