@@ -64,6 +64,16 @@ def test_iris_and_abalone_have_no_header(root):
     assert [(row["sex"], row["rings"]) for row in opened("abalone")[0]] == [("M", "15"), ("I", "7")]
 
 
+def test_abalones_rings_are_classes_even_those_of_a_single_row(root):
+    rings = [*range(5, 27), *range(5, 26)]  # 26 occurs once
+    rows = [("M", *(np.random.default_rng(k).random(7).round(3)), ring) for k, ring in enumerate(rings)]
+    write(root / "abalone/abalone.data", lines(rows, ","))
+    task = data.load("abalone", rare="train", val=0.0, test=0.3)
+    assert set(task.classes) == {str(ring) for ring in rings}
+    with pytest.raises(ValueError, match="rare"):
+        data.load("abalone")
+
+
 def test_arrhythmia_has_missing_values(root):
     rng = np.random.default_rng(0)
     rows = [[*rng.integers(0, 90, 278), "?" if k == 3 else 5, 1 + k % 2] for k in range(40)]

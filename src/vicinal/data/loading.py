@@ -142,6 +142,7 @@ def load(
     one_of("rare", rare, ("error", "train"))
     one_of("subset", subset, ("stratified", "random"))
     opened = sources.open_data(source, kind, encoding, header, data_root, target)
+    known_classes = isinstance(opened, NamedTable) and target in (None, opened.target)
     if isinstance(opened, NamedTable):
         target, text, choice = target or opened.target, text or opened.text or None, choice or opened.choices or None
         opened = opened.table
@@ -149,7 +150,8 @@ def load(
         samples = from_choices(opened, target, text, choice, max_bad, tokenizer, max_length)
     elif isinstance(opened, Table):
         refuse_lists(opened, text, kind)
-        samples = from_table(opened, TableOptions(target, text, kind, max_bad, tokenizer, max_length))
+        options = TableOptions(target, text, kind, max_bad, tokenizer, max_length, known_classes)
+        samples = from_table(opened, options)
     else:
         _refuse_options(opened, source, kind, target=target, text=text, choice=choice)
         if isinstance(opened, Arrays):

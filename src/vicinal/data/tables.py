@@ -66,6 +66,8 @@ class TableOptions:
     max_bad: float | int
     tokenizer: str | None
     max_length: int
+    known_classes: bool = False
+    """Whether the target holds classes however it looks, as in data sets by name (Abalone: numbers of rings)."""
 
 
 def from_table(table: Table, options: TableOptions) -> Unsplit:
@@ -79,7 +81,8 @@ def from_table(table: Table, options: TableOptions) -> Unsplit:
     scan = scan_table(table, table.require_column(target, "target"))
     if not scan.readable.any():
         raise ValueError(f"{table.name!r} has no rows{f': {scan.bad[0]}' if scan.bad else ''}")
-    _check_classes(scan, target)
+    if not options.known_classes:
+        _check_classes(scan, target)
     kinds = kinds_of(scan.summaries)
     commas = [name for name, summary in scan.summaries.items() if summary.decimal_commas]
     notes += [f"column {name!r} has decimal commas" for name in commas]
