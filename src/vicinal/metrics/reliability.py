@@ -13,6 +13,7 @@ belongs to the ninth. Neither is ever multiplied and rounded into another bin.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -126,7 +127,7 @@ def equal_mass_edges(confidence: Any, n_bins: int = 15) -> Array:
     return np.unique(np.concatenate([[0.0], inner, [1.0]]))
 
 
-class Additive:
+class Additive(ABC):
     """What adds up: `a + b` leaves both alone, and `sum(parts)` works."""
 
     def __add__(self: A, other: object) -> A:
@@ -140,13 +141,13 @@ class Additive:
     def __radd__(self: A, other: object) -> A:
         return self if other == 0 else NotImplemented  # what `sum` starts with
 
+    @abstractmethod
     def empty(self: A) -> A:
         """Return one of the same kind without samples."""
-        raise NotImplementedError
 
+    @abstractmethod
     def absorb(self: A, other: A) -> None:
         """Take in the samples of another, or raise a ValueError that says why the two do not fit."""
-        raise NotImplementedError
 
 
 A = TypeVar("A", bound=Additive)
