@@ -60,6 +60,32 @@ def test_ctrl_c_while_importing(delay: float, tmp_path: Path) -> None:
     assert "Traceback" not in err
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="there Ctrl-C cannot be sent to one process")
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_signals_that_an_import_turns_into_another_error(name: str, tmp_path: Path) -> None:
+    """Extension modules do: torch's raise ImportError or abort the process."""
+    (tmp_path / "swallowing.py").write_text(f"""
+import os, signal
+try:
+    os.kill(os.getpid(), signal.{name})
+    signal.pause()
+except BaseException:
+    raise ImportError("initialization failed")
+""")
+    lines = """
+import signal, sys, types, vicinal.cli
+
+def app(prog_name):
+    import swallowing
+
+sys.modules["vicinal.cli.app"] = types.SimpleNamespace(app=app)
+signal.signal(signal.SIGINT, signal.default_int_handler)
+vicinal.cli.main()
+"""
+    ran = subprocess.run([sys.executable, "-c", lines], cwd=tmp_path, capture_output=True, timeout=300, check=False)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (128 + signal.Signals[name], b"", b"")
+
+
 @pytest.mark.parametrize("text", ["(" * 10_000 + ")" * 10_000, "Warmup(" * 300 + ")" * 300, "[" * 900, "-" * 5_000])
 def test_methods_that_are_nested_deeply(text: str) -> None:
     assert len(refused("train", "digits", "--method", text)) < 25_000

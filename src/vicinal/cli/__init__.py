@@ -7,6 +7,7 @@ import io
 import os
 import signal
 import sys
+from types import FrameType
 
 __all__ = ["main"]
 
@@ -17,8 +18,10 @@ _PLAIN = {"…": "...", "–": "-", "—": "-", "−": "-", "×": "x", "≥": ">
 def main() -> None:
     """Run the command line."""
     _repair_streams()
-    # As Ctrl-C does, it unwinds the stack: what was half written goes. Training ends its step first, and saves it.
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    # Both unwind the stack: what was half written goes. Training ends its step first, and saves it.
+    signal.signal(signal.SIGTERM, _leave)
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else a shell started it with Ctrl-C ignored
+        signal.signal(signal.SIGINT, _leave)
     try:
         from vicinal.cli.app import app
 
@@ -27,10 +30,22 @@ def main() -> None:
         if error.name is None or error.name.startswith("vicinal"):
             raise
         sys.exit(f"the command needs {error.name}, which is not installed: pip install 'vicinal[train]'")
-    except KeyboardInterrupt:  # while importing, before a command could say more
+    except KeyboardInterrupt:  # before a command could say more
         sys.exit(130)
     except RecursionError:
         sys.exit("Error: what was given is nested too deeply")
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    """End by an exception; at once in an import, where extension modules would make other errors of it, or abort."""
+    inner = frame
+    while inner is not None:
+        if inner.f_code.co_filename == "<frozen importlib._bootstrap>":
+            os._exit(128 + number)
+        inner = inner.f_back
+    if number == signal.SIGINT:
+        raise KeyboardInterrupt
+    sys.exit(128 + number)
 
 
 def _repair_streams() -> None:
