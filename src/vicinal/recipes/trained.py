@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from vicinal import _random
 from vicinal.data import Split, Task
-from vicinal.expressions import parse
 from vicinal.metrics import Estimate, Evaluation, evaluate
-from vicinal.runs import Bundle, Experiment, Outcome, Run, default_config, mixed_at_embeddings, run
+from vicinal.runs import Bundle, Experiment, Outcome, Run, default_config, run
 from vicinal.runs.run import load_task
 from vicinal.runs.running import specified
 from vicinal.training import fit, load_weights, read_predictions
@@ -126,19 +125,16 @@ def figures_of(evaluation: Evaluation) -> dict[str, Estimate]:
 def trained_with(
     experiment: Experiment,
     *,
-    objective: Callable[[Split], Any] | None = None,
-    build: Callable[[Task], nn.Module] | None = None,
+    objective: Callable[[Split], Any],
 ) -> Evaluation:
-    """Train as `vicinal.runs.run` does, with an objective or a network of one's own; return the test set's figures.
+    """Train as `vicinal.runs.run` does, with an objective of one's own; return the test set's figures.
 
     Parameters
     ----------
     experiment
-        Data, network, method and training.
+        Data, network and training.
     objective
-        Makes the objective, given the training set, where no expression names it.
-    build
-        Makes the network, given the data, where no name does; its options are the experiment's.
+        Makes the objective, which no expression names, given the training set.
     """
     task = load_task(experiment)
     spec, vectors = specified(experiment, task)
@@ -146,11 +142,8 @@ def trained_with(
     config = dataclasses.replace(config, keep_predictions_at=())
     with _random.restored_globals():
         _random.seed_globals(_random.seed_from("weights", experiment.seed))
-        model = spec.build(vectors=vectors) if build is None else build(task)
-    minimised = parse(experiment.method) if objective is None else objective(task.train)
-    if task.kind == "text":
-        minimised = mixed_at_embeddings(minimised)
-    fit(model, minimised, task.train, task.val, config=config, collate_fn=task.collate_fn, progress=False)
+        model = spec.build(vectors=vectors)
+    fit(model, objective(task.train), task.train, task.val, config=config, collate_fn=task.collate_fn, progress=False)
     bundle = Bundle(module=model, spec=spec, preprocessing=task.preprocessing, classes=task.classes)
     return evaluate(torch.tensor(task.test.labels), logits=logits_of(bundle, task.test))
 
