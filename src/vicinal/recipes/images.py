@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from vicinal.recipes.base import Data, Network, Scale
+from vicinal.recipes.base import Data, Network, Recipe, Scale
+from vicinal.recipes.drawing import bars
 from vicinal.recipes.trained import Trained, figures_of
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "T19_TRAINING",
     "TINY",
     "TRAINING",
+    "calibration",
     "imagenet",
     "last_epoch",
     "scales",
@@ -188,3 +190,14 @@ def last_epoch(trained: Sequence[Trained], settings: Mapping[str, Any], seed: in
     """Measure the last epoch on the test set, and the validation error of every epoch."""
     found = figures_of(trained[0].test_of_last(n_bins=settings.get("n_bins", 15)))
     return {**found, "course": [1 - line["val_accuracy"] for line in trained[0].history if "val_accuracy" in line]}
+
+
+def calibration(*, paper: str, place: str, title: str, **parts: Any) -> Recipe:
+    """Return a recipe about the calibration of the selected epoch on small images, which `parts` make up or change."""
+    usual = {
+        "measure": selected,
+        "columns": COLUMNS,
+        "draw": bars({"ece": "ECE (%)", "oe": "OE (%)"}),
+        "pilot": PILOT,
+    }
+    return Recipe(paper=paper, place=place, title=title, **{**usual, **parts})

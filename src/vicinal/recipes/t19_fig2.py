@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from vicinal.recipes import images
-from vicinal.recipes.base import Network, Recipe, Scale, methods
+from vicinal.recipes.base import Network, Scale, methods
 from vicinal.recipes.claims import Claim, figure
-from vicinal.recipes.drawing import bars
 
 ERM, MIXUP = "ERM()", "Mixup(alpha=0.4)"
 SMOOTHING = {
@@ -35,19 +34,12 @@ def claims(at: Scale) -> Iterable[Claim]:
                 )
 
 
-RECIPE = Recipe(
+RECIPE = images.calibration(
     paper="T19",
     place="Figure 2",
     title="Calibration of mixup and of label smoothing",
     methods=methods(ERM, MIXUP, *SMOOTHING.values()),
-    measure=images.selected,
     claims=claims,
-    columns={
-        "error": "error (%)",
-        "ece": "ECE (%), 15 bins",
-        "oe": "OE (%), 15 bins",
-        "gap": "confidence − accuracy (%)",
-    },
     scales=images.scales(
         "cifar10",
         "fashion-mnist",
@@ -56,11 +48,9 @@ RECIPE = Recipe(
         paper={**images.T19_NETWORKS, "ResNet-18": Network("resnet18")},
         paper_training=images.T19_TRAINING,
     ),
-    draw=bars({"ece": "ECE (%)", "oe": "OE (%)"}),
     reading=(
         "Figures are of the epoch with the best validation accuracy, as in the paper; the number of bins is not given "
         "there, 15 are used here. ε and the penalty are those that the paper found best. Figure 2 shows bars without "
         "numbers.",
     ),
-    pilot=images.PILOT,
 )

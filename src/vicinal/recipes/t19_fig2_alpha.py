@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from vicinal.recipes import images
-from vicinal.recipes.base import Recipe, Scale, methods
+from vicinal.recipes.base import Scale, methods
 from vicinal.recipes.claims import Claim, figure, lowest, trend
 from vicinal.recipes.drawing import sweep
 
@@ -42,19 +42,12 @@ def claims(at: Scale) -> Iterable[Claim]:
         )
 
 
-RECIPE = Recipe(
+RECIPE = images.calibration(
     paper="T19",
     place="Figure 2h–j",
     title="ECE, overconfidence and accuracy by α",
     methods=methods(*ALPHAS),
-    measure=images.selected,
     claims=claims,
-    columns={
-        "error": "error (%)",
-        "ece": "ECE (%), 15 bins",
-        "oe": "OE (%), 15 bins",
-        "gap": "confidence − accuracy (%)",
-    },
     scales=images.scales(
         "cifar10",
         seeds=4,
@@ -64,5 +57,4 @@ RECIPE = Recipe(
     ),
     draw=sweep({"ece": "ECE (%)", "oe": "OE (%)", "error": "error (%)"}, ALPHAS),
     reading=("The paper's values of α are in an image; these six span what its text speaks of.",),
-    pilot=images.PILOT,
 )

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from vicinal.recipes import images
-from vicinal.recipes.base import Data, Network, Recipe, Scale, methods
+from vicinal.recipes.base import Data, Network, Scale, methods
 from vicinal.recipes.claims import Claim, figure
-from vicinal.recipes.drawing import bars
 
 ERM, SMOOTHED, MIXUP = "ERM()", "ERM(label_smoothing=0.1)", "Mixup(alpha=0.4)"
 
@@ -30,19 +29,12 @@ def claims(at: Scale) -> Iterable[Claim]:
 
 _SMALL = images.scales("cifar100", seeds=3, minutes=(4, 90, 0), paper=images.T19_NETWORKS)
 
-RECIPE = Recipe(
+RECIPE = images.calibration(
     paper="T19",
     place="Figure 3",
     title="Calibration with many classes",
     methods=methods(ERM, SMOOTHED, MIXUP),
-    measure=images.selected,
     claims=claims,
-    columns={
-        "error": "error (%)",
-        "ece": "ECE (%), 15 bins",
-        "oe": "OE (%), 15 bins",
-        "gap": "confidence − accuracy (%)",
-    },
     scales={
         "cpu": _SMALL["cpu"],
         "night": _SMALL["night"],
@@ -55,11 +47,9 @@ RECIPE = Recipe(
             about="ImageNet; the paper stops at 93 % top-5 accuracy, which is reached near the end of 90 epochs.",
         ),
     },
-    draw=bars({"ece": "ECE (%)", "oe": "OE (%)"}),
     reading=(
         "CIFAR-100 stands for ImageNet below paper scale. The paper gives one number, about 0.4 points of accuracy "
         "gained "
         "by mixup; on ResNet-50 it found mixup no better calibrated than label smoothing.",
     ),
-    pilot=images.PILOT,
 )

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from vicinal.recipes import images
-from vicinal.recipes.base import Network, Recipe, Scale, methods
+from vicinal.recipes.base import Network, Scale, methods
 from vicinal.recipes.claims import Claim, figure
-from vicinal.recipes.drawing import bars
 
 ERM, MIXUP, FEATURES = "ERM()", "Mixup(alpha=0.4)", "Mixup(alpha=0.4, labels='nearest')"
 
@@ -28,19 +27,12 @@ def claims(at: Scale) -> Iterable[Claim]:
         )
 
 
-RECIPE = Recipe(
+RECIPE = images.calibration(
     paper="T19",
     place="Figure 6",
     title="Mixing features alone against full mixup",
     methods=methods(ERM, MIXUP, FEATURES),
-    measure=images.selected,
     claims=claims,
-    columns={
-        "error": "error (%)",
-        "ece": "ECE (%), 15 bins",
-        "oe": "OE (%), 15 bins",
-        "gap": "confidence − accuracy (%)",
-    },
     scales=images.scales(
         "cifar10",
         "fashion-mnist",
@@ -49,11 +41,9 @@ RECIPE = Recipe(
         paper={**images.T19_NETWORKS, "ResNet-18": Network("resnet18")},
         paper_training=images.T19_TRAINING,
     ),
-    draw=bars({"ece": "ECE (%)", "oe": "OE (%)"}),
     reading=(
         "That mixing features alone does not give the benefit of full mixup is read as: at least half of the fall in "
         "ECE is "
         "lost. Figure 6 shows bars without numbers.",
     ),
-    pilot=images.PILOT,
 )

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from vicinal.recipes import images
-from vicinal.recipes.base import Network, Recipe, Scale, methods
+from vicinal.recipes.base import Network, Scale, methods
 from vicinal.recipes.claims import Claim, figure
-from vicinal.recipes.drawing import bars
 
 ERM, MIXUP = "ERM()", "Mixup(alpha=0.4)"
 MANIFOLD = "ManifoldMixup(alpha=2.0, layers=('input', 'layer1', 'layer2'))"
@@ -22,19 +21,12 @@ def claims(at: Scale) -> Iterable[Claim]:
         )
 
 
-RECIPE = Recipe(
+RECIPE = images.calibration(
     paper="T19",
     place="supplement",
     title="Calibration of Manifold Mixup",
     methods=methods(ERM, MIXUP, MANIFOLD),
-    measure=images.selected,
     claims=claims,
-    columns={
-        "error": "error (%)",
-        "ece": "ECE (%), 15 bins",
-        "oe": "OE (%), 15 bins",
-        "gap": "confidence − accuracy (%)",
-    },
     scales=images.scales(
         "cifar10",
         seeds=3,
@@ -42,11 +34,9 @@ RECIPE = Recipe(
         paper={"ResNet-34": Network("resnet34")},
         paper_training=images.T19_TRAINING,
     ),
-    draw=bars({"ece": "ECE (%)", "oe": "OE (%)"}),
     reading=(
         "The paper's text refers to its supplement, which is not at hand; α = 2 and the first layers are those of "
         "Verma et "
         "al. (2018).",
     ),
-    pilot=images.PILOT,
 )
