@@ -209,6 +209,11 @@ def test_compare(table: Path, tmp_path: Path) -> None:
     assert Path(result["report"]).exists()
     assert "Differences to `ERM()`" in result["markdown"]
     assert "--seeds must be at least 1" in refused(*words, *two, "--seeds", 0)
+    chosen = vicinal(*words, *two, "--choose", "ece", "--json").events("result")[0]  # finished runs are read
+    assert chosen["chosen"] in two
+    assert f"Chosen by ECE (15 bins) of the validation set: `{chosen['chosen']}`" in chosen["markdown"]
+    assert chosen["chosen"] in Path(result["report"]).read_text(encoding="utf-8")
+    assert "--choose must be one of 'accuracy'" in refused(*words, *two, "--choose", "loss")
     # One method that cannot work: the others are reported, and the end is a failure.
     ran = vicinal(*words, *two, "--method", "CutMix(alpha=1.0)", code=1)
     assert "CutMix needs images" in ran.out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import re
 import zlib
 from html.parser import HTMLParser
@@ -361,6 +362,23 @@ def test_comparison(tmp_path):
     difference = result.comparison("Mixup(alpha=0.2)")["nll"]
     assert f"{difference.value:+.4f}".replace("-", "−") in page.text
     assert f"{100 * result.rows()[1]['ece']['value']:.1f} %" in page.text
+
+
+def test_comparison_on_further_sets_and_what_is_chosen(tmp_path):
+    outcomes = {}
+    for sharpness, method in ((4.0, "ERM()"), (1.0, "Mixup(alpha=0.2)")):
+        sets = {key: scored(key, 200, 3, seed=3, sharpness=sharpness) for key in ("val", "test")}
+        far = scored(f"far-{SCRIPT}", 90, 3, seed=5, sharpness=sharpness)
+        far = dataclasses.replace(far, notes=(f"left {SCRIPT}",))
+        outcomes[method, 0] = outcome(tmp_path / method, {**sets, "also-1": far})
+    result = GridResult(tmp_path, ("ERM()", "Mixup(alpha=0.2)"), (0,), outcomes, {})
+    page = read(write_comparison(result, tmp_path / "c.html", choose="ece"))
+    assert page.tags.count("svg") == 8
+    assert {"before", "after", "also-1-before", "also-1-after"} <= set(page.ids)
+    assert page.text.count(f"left {SCRIPT}") == 1
+    assert "Chosen by ECE (15 bins) of the validation set: Mixup(alpha=0.2)" in page.text.replace("\u00a0", " ")
+    row = result.rows(on="also-1")[1]
+    assert f"{100 * row['ece']['value']:.1f} %" in page.text
 
 
 def test_comparison_where_everything_failed(tmp_path):

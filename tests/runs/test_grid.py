@@ -312,9 +312,11 @@ def test_means_with_deviations_and_errors_over_seeds(reference):
 
 def test_further_sets_are_compared_too(base, source, tmp_path):
     """Before and after the temperature, which is that set's own where it has a development set."""
-    also = ({"source": str(source), "development": str(source)}, str(source))
+    development = tmp_path / "development.csv"
+    pd.read_csv(source)[::2].to_csv(development, index=False)
+    also = ({"source": str(source), "development": str(development)}, str(source))
     wider = dataclasses.replace(base, also=also, training={"epochs": 1}, data={"target": "y", "train_size": 60})
-    result = run_grid(wider, METHODS, SEEDS, tmp_path, n_bins=7, progress=False)
+    result = run_grid(wider, METHODS, SEEDS, tmp_path / "grid", n_bins=7, progress=False)
     assert result.failures == {}
     assert list(result.further) == ["also-1", "also-2"]
     runs = {m: [result.outcomes[m, s].sets["also-1"] for s in SEEDS] for m in METHODS}
@@ -331,8 +333,90 @@ def test_further_sets_are_compared_too(base, source, tmp_path):
             after=after
         )
     assert result.to_dict()["also"]["also-2"]["before"] == result.rows(on="also-2")
-    with pytest.raises(ValueError, match="on must be one of 'test', 'also-1', 'also-2', got 'also-3'"):
+    with pytest.raises(ValueError, match="on must be one of 'test', 'val', 'also-1', 'also-2', got 'also-3'"):
         result.rows(on="also-3")
+
+
+def test_a_further_set_that_is_split_already_is_said_to_be(base, source, tmp_path):
+    frame = pd.read_csv(source)
+    (tmp_path / "split").mkdir()
+    for name, rows in (("train", frame[:200]), ("test", frame[200:])):
+        rows.to_csv(tmp_path / "split" / f"{name}.csv", index=False)
+    wider = dataclasses.replace(base, also=(str(tmp_path / "split"),), training={"epochs": 1})
+    for _ in range(2):  # trained, and read again
+        table = run_grid(wider, METHODS, [0], tmp_path / "grid", progress=False).table()
+        assert "100 samples of" in table
+        assert f"Of {tmp_path / 'split'}: it is split already: its test part, 100 of 300 samples" in table
+
+
+# Choosing by validation
+
+
+def test_the_validation_set_chooses(base, tmp_path):
+    """Over the label smoothings of a search, by every figure, as loops over the saved predictions do."""
+    methods = [f"ERM(label_smoothing={sigma})" for sigma in (0.001, 0.1, 0.5)]
+    result = run_grid(base, methods, SEEDS, tmp_path, progress=False)
+    for by in ("nll", "ece", "accuracy"):
+        means = []
+        for method in methods:
+            values = []
+            for seed in SEEDS:
+                logits, labels = Run(result.outcomes[method, seed].out).predictions("val")
+                probs = torch.softmax(logits.double(), 1)
+                confidence, predicted = probs.max(1)
+                right = (predicted == labels).double()
+                if by == "nll":
+                    values.append(-sum(math.log(probs[i, y]) for i, y in enumerate(labels)) / len(labels))
+                elif by == "accuracy":
+                    values.append(-right.mean().item())
+                else:
+                    bins = [torch.ceil(15 * confidence) - 1 == b for b in range(15)]
+                    gaps = [abs((confidence[b] - right[b]).sum().item()) for b in bins]
+                    values.append(sum(gaps) / len(labels))
+            means.append(sum(values) / len(values))
+        assert result.chosen(by) == methods[int(np.argmin(means))]
+    table = result.table(choose="nll")
+    assert "45 validation samples, 2 seeds, before the temperature" in table
+    assert f"Chosen by NLL of the validation set: `{result.chosen('nll')}`" in table
+    assert "validation" not in result.table(after=True, choose="nll")
+    with pytest.raises(ValueError, match=r"by must be one of 'accuracy', .*, got 'loss'"):
+        result.chosen("loss")
+    with pytest.raises(ValueError, match="by must be a figure that the validation set has, got 'top5_error'"):
+        result.chosen("top5_error")
+
+
+def test_what_failed_is_not_chosen_and_means_are_over_shared_seeds(reference):
+    first, second = METHODS
+    best = reference.chosen("nll")
+    alone = {key: outcome for key, outcome in reference.outcomes.items() if key[0] != best}
+    missing = dataclasses.replace(reference, outcomes=alone, failures={(best, seed): "gone" for seed in SEEDS})
+    assert missing.chosen("nll") == (second if best == first else first)
+    one = {key: outcome for key, outcome in reference.outcomes.items() if key != (first, 1)}
+    nll = {m: reference.outcomes[m, 0].sets["val"].before.nll.value for m in METHODS}
+    assert dataclasses.replace(reference, outcomes=one).chosen("nll") == min(nll, key=nll.get)
+    nothing = {(first, 0): reference.outcomes[first, 0], (second, 1): reference.outcomes[second, 1]}
+    with pytest.raises(ValueError, match="no seed in common"):
+        dataclasses.replace(reference, outcomes=nothing).chosen("nll")
+
+
+def test_without_a_validation_set_nothing_is_chosen(base, tmp_path):
+    without = dataclasses.replace(base, data={"target": "y", "val": 0}, training={"epochs": 1})
+    result = run_grid(without, METHODS, [0], tmp_path, progress=False)
+    with pytest.raises(ValueError, match="has no validation samples to compare methods on: hold out a share"):
+        result.chosen("nll")
+
+
+def test_top_5_error_has_a_column_where_there_are_more_than_five_classes(tmp_path):
+    digits = Experiment(source="digits", training={"epochs": 1}, model_options={"width": 4}, data={"train_size": 100})
+    result = run_grid(digits, ["ERM()", "ERM(label_smoothing=0.1)"], [0], tmp_path, progress=False)
+    outcome = result.outcomes["ERM()", 0]
+    logits, labels = outcome.test.logits, outcome.test.labels
+    missed = [int(y not in row.argsort(descending=True)[:5]) for row, y in zip(logits, labels, strict=True)]
+    assert result.rows()[0]["top5_error"]["value"] == pytest.approx(sum(missed) / len(missed))
+    assert "| top-5 error |" in result.table()
+    assert result.rows()[1]["difference"]["top5_error"]["value"] == pytest.approx(
+        result.rows()[1]["top5_error"]["value"] - sum(missed) / len(missed)
+    )
 
 
 def test_intervals_over_seeds_hold_the_truth():

@@ -202,7 +202,33 @@ def test_of_data_that_are_split_already_the_test_part_counts(table: Path, tmp_pa
     outcome = run(experiment, tmp_path / "run", progress=False, on_note=notes.append)
     assert outcome is not None
     assert outcome.sets["also-1"].before.n == 40
-    assert any("it is split already: its test part, 40 of 90 samples" in note for note in notes)
+    said = "it is split already: its test part, 40 of 90 samples"
+    assert any(said in note for note in notes)
+    assert outcome.sets["also-1"].notes == Run(outcome.out).outcome().sets["also-1"].notes == (said,)
+
+
+@pytest.mark.parametrize(("test_part", "n"), [("val", 30), ("test", 40)])
+def test_no_training_rows_are_evaluated_for_a_missing_part(table: Path, tmp_path: Path, test_part: str, n: int) -> None:
+    """Without a test part the validation part counts; without a validation part the temperature is of the others."""
+    frame, folder = make.people(90), tmp_path / "split"
+    folder.mkdir()
+    frame[:-n].to_csv(folder / "train.csv", index=False)
+    frame[-n:].to_csv(folder / f"{test_part}.csv", index=False)
+    names = {"source": str(folder), "development": str(folder)}
+    experiment = _experiment(table, also=(names,))
+    if test_part == "val":  # what is evaluated is all that could be fitted on
+        with pytest.raises(ValueError, match="development must be other samples than those that are evaluated"):
+            run(experiment, tmp_path / "run", progress=False)
+        experiment = _experiment(table, also=(str(folder),))
+    outcome = run(experiment, tmp_path / "run", progress=False)
+    assert outcome is not None
+    bundle, scored = outcome.run.bundle(), outcome.sets["also-1"]
+    assert torch.equal(scored.logits, bundle.logits(frame[-n:].reset_index(drop=True)))
+    assert scored.notes == (f"it is split already: its {test_part} part, {n} of 90 samples",)
+    if test_part == "test":
+        logits = bundle.logits(frame[:-n].reset_index(drop=True))
+        labels = torch.tensor(bundle.read(frame[:-n].reset_index(drop=True), labelled=True).labels)
+        assert scored.temperature == TemperatureScaling().fit(logits, labels).temperature_
 
 
 def test_watching_and_what_an_oracle_would_choose(table: Path, tmp_path: Path) -> None:

@@ -42,6 +42,10 @@ def compare(
     spread: Annotated[
         str, typer.Option(metavar="interval|sd|se", help="Beside each mean: its interval, or ± over seeds.")
     ] = "interval",
+    choose: Annotated[
+        str | None,
+        typer.Option(metavar="FIGURE", help="Say which method is best by this validation figure: nll, ece, …"),
+    ] = None,
     bins: Annotated[int, typer.Option(min=1, help="Bins of the calibration errors.")] = 15,
     overwrite: Overwrite = False,
     as_json: AsJson = False,
@@ -52,6 +56,8 @@ def compare(
 
     Runs that are finished are kept: the same command again finishes what is missing, and methods or seeds can be added.
     """
+    from vicinal._checks import choice
+    from vicinal.metrics import FIGURES
     from vicinal.report import write_comparison
     from vicinal.runs import Experiment, data_name, run_grid
 
@@ -60,6 +66,8 @@ def compare(
         raise ValueError("name at least two methods: --method 'ERM()' --method 'Mixup(alpha=0.2)'")
     if seeds < 1:
         raise ValueError(f"--seeds must be at least 1, got {seeds}")
+    if choose is not None:
+        choice("choose", choose, tuple(FIGURES))  # a wrong name is better known before hours of training
     base = Experiment(
         source=data,
         **vars(given),
@@ -88,9 +96,10 @@ def compare(
     )
     if not result.outcomes:
         raise RuntimeError(f"every run failed; {next(iter(result.failures.values()))}")
-    write_comparison(result, page)
-    before, after = result.table(spread=spread), result.table(after=True, spread=spread)
-    console.event("result", {**result.to_dict(), "report": str(page), "markdown": f"{before}\n\n{after}"})
+    write_comparison(result, page, choose=choose)
+    before, after = result.table(spread=spread, choose=choose), result.table(after=True, spread=spread)
+    chosen = {} if choose is None else {"chosen": result.chosen(choose)}
+    console.event("result", {**result.to_dict(), **chosen, "report": str(page), "markdown": f"{before}\n\n{after}"})
     console.markdown(f"{before}\n\n{after}")
     console.say(f"report: {page}")
     if result.failures:

@@ -94,6 +94,8 @@ def show_outcome(console: Console, outcome: Outcome) -> None:
     title = f"{outcome.experiment.method} on {outcome.experiment.source}: temperature {outcome.temperature:.3f}"
     console.table(title, ["", "n", *(f.heading(bins) for f in shown)], rows)
     for scored in outcome.sets.values():
+        for note in scored.notes:
+            console.say(f"{scored.name}: {note}")
         if scored.temperature != outcome.temperature:
             console.say(f"{scored.name} has a temperature of its own: {scored.temperature:.3f}")
     for name, best in outcome.oracle().items():

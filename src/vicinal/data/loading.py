@@ -245,7 +245,8 @@ def read(
     class_names
         What its classes are called in the model's: `{"paraphrase": "entailment"}`; several may become one.
     part
-        `"train"`, `"val"` or `"test"`: that part alone, where the source is split already, which `notes` then say.
+        `"train"`, `"val"` or `"test"`: that part alone, where the source is split already, which `notes` then say. For
+        a missing test part the validation part stands, and for a missing validation part the training part.
     """
     opened = sources.open_data(
         source, preprocessing.kind, encoding, header, data_root, getattr(preprocessing, "target", None)
@@ -263,7 +264,8 @@ def read(
         new = _read_folder(opened, preprocessing, max_bad)
     items, origins, notes = new.items, new.origins, new.notes
     chosen = new.readable
-    if part is not None and new.parts is not None and one_of("part", part, PARTS) in new.parts:
+    if part is not None and new.parts is not None:
+        part = _part_there(one_of("part", part, PARTS), {new.parts[i] for i in new.readable})
         chosen = [i for i in new.readable if new.parts[i] == part]
         notes.append(f"it is split already: its {part} part, {len(chosen)} of {len(new.readable)} samples")
     if classes is None:
@@ -281,6 +283,11 @@ def read(
     if not indices:
         raise ValueError(f"no sample of {str(source)!r} has a class of the model: {listed([repr(c) for c in classes])}")
     return Split(preprocessing, items, origins, labels, indices, notes=notes)
+
+
+def _part_there(part: str, parts: set[str]) -> str:
+    """Return the part that is asked for or stands for it: never one that is held out further."""
+    return next((name for name in PARTS[PARTS.index(part) :: -1] if name in parts), part)
 
 
 def _renamed(table: Table, columns: Mapping[str, str]) -> Table:

@@ -353,6 +353,7 @@ FIGURES: dict[str, Figure] = {
             title="top-5 error",
             about="how often the truth is not among its five first guesses",
             percent=True,
+            column=True,
             more_classes_than=5,
             per_sample=lambda chunk: misses(chunk, 5),
             interval=_of_proportion,

@@ -17,7 +17,7 @@ from vicinal.runs.table import GridResult
 __all__ = ["write_comparison"]
 
 
-def write_comparison(result: GridResult, path: str | os.PathLike[str]) -> Path:
+def write_comparison(result: GridResult, path: str | os.PathLike[str], *, choose: str | None = None) -> Path:
     """Write the report of a comparison of methods.
 
     Parameters
@@ -26,6 +26,8 @@ def write_comparison(result: GridResult, path: str | os.PathLike[str]) -> Path:
         What `vicinal.runs.grid.run_grid` returned.
     path
         The HTML file to write; it is replaced as a whole.
+    choose
+        The name of a figure: say which method it chooses on the validation set.
 
     Returns
     -------
@@ -34,7 +36,8 @@ def write_comparison(result: GridResult, path: str | os.PathLike[str]) -> Path:
     """
     sheet = Sheet()
     some = next(iter(result.outcomes.values()), None)
-    parts = [] if some is None else [_part(sheet, result, after) for after in (False, True)]
+    sets = [] if some is None else ["test", *result.further]
+    parts = [_part(sheet, result, on, after) for on in sets for after in (False, True)]
     cells = len(result.methods) * len(result.seeds)
     context: dict[str, Any] = {
         "title": "Comparison" if some is None else f"{some.facts['data']['name']}: comparison",
@@ -43,6 +46,7 @@ def write_comparison(result: GridResult, path: str | os.PathLike[str]) -> Path:
         + ("" if some is None else f", {words.count(some.test.after.n, 'test sample')}"),
         "first": result.methods[0],
         "parts": parts,
+        "chosen": None if choose is None or some is None else _chosen(result, choose),
         "failures": [{"method": m, "seed": s, "error": error} for (m, s), error in result.failures.items()],
         "n_cells": cells,
         "label_noise": _label_noise(result) if parts else None,
@@ -53,15 +57,20 @@ def write_comparison(result: GridResult, path: str | os.PathLike[str]) -> Path:
     return write_page("comparison.html.j2", context, path)
 
 
-def _part(sheet: Sheet, result: GridResult, after: bool) -> dict[str, Any]:
-    """Return the figures, differences and diagrams before or after the temperature."""
-    rows = [row for row in result.rows(after=after) if row["n_seeds"]]
-    bins, shown = rows[0]["n_bins"], result.columns(after=after)
+def _chosen(result: GridResult, by: str) -> dict[str, str]:
+    n_bins = next(iter(result.outcomes.values())).test.before.n_bins
+    return {"by": sections.figure_name(FIGURES[by], n_bins), "method": result.chosen(by)}
+
+
+def _part(sheet: Sheet, result: GridResult, on: str, after: bool) -> dict[str, Any]:
+    """Return the figures, differences and diagrams of a set, before or after the temperature."""
+    rows = [row for row in result.rows(after=after, on=on) if row["n_seeds"]]
+    bins, shown = rows[0]["n_bins"], result.columns(after=after, on=on)
     when = "after" if after else "before"
     diagrams = []
     for row in rows:
         tables = [
-            (outcome.test.after if after else outcome.test.before).table
+            (outcome.sets[on].after if after else outcome.sets[on].before).table
             for (method, _), outcome in result.outcomes.items()
             if method == row["method"]
         ]
@@ -77,8 +86,10 @@ def _part(sheet: Sheet, result: GridResult, after: bool) -> dict[str, Any]:
         )
     others = [row for row in rows if row["difference"] is not None]
     return {
-        "id": when,
-        "name": f"{when.capitalize()} the temperature",
+        "id": when if on == "test" else f"{on}-{when}",
+        "name": f"{when.capitalize()} the temperature" if on == "test" else f"{result.further[on]}, {when}",
+        "n": "" if on == "test" else words.count(rows[0]["n"], "sample"),
+        "notes": () if after else next(iter(result.outcomes.values())).sets[on].notes,
         "columns": [sections.figure_name(figure, bins) for figure in shown],
         "rows": [
             {

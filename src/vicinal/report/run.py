@@ -75,7 +75,12 @@ def write_run(
     more = {} if mc_dropout is None else {"with MC dropout": mc_dropout}
     main = None if key is None else _set_section(sheet, outcome.sets[key], _of(key, outcome.sets[key]), more)
     further = [
-        {"id": name, "name": scored.name, **_set_section(sheet, scored, f"{scored.after.n:,} samples of {scored.name}")}
+        {
+            "id": name,
+            "name": scored.name,
+            "notes": scored.notes,
+            **_set_section(sheet, scored, f"{scored.after.n:,} samples of {scored.name}"),
+        }
         for name, scored in outcome.sets.items()
         if name.startswith("also-")
     ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,8 @@ class Scored:
     after: Evaluation
     temperature: float
     """That of the run, or the set's own, where a development set was given for it."""
+    notes: tuple[str, ...] = ()
+    """Of a further set: which part of it was evaluated, what was left out."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,6 +102,7 @@ class Outcome:
                     "temperature": s.temperature,
                     "before": s.before.to_dict(),
                     "after": s.after.to_dict(),
+                    **({"notes": list(s.notes)} if s.notes else {}),
                 }
                 for key, s in self.sets.items()
             },
@@ -160,7 +163,13 @@ class Run:
         evaluation = read_json(self.files.evaluation)
         temperature = evaluation["temperature"]
         sets = {
-            key: scored(entry["name"], *self.predictions(key), entry.get("temperature", temperature), n_bins)
+            key: scored(
+                entry["name"],
+                *self.predictions(key),
+                entry.get("temperature", temperature),
+                n_bins,
+                notes=entry.get("notes", ()),
+            )
             for key, entry in evaluation["sets"].items()
         }
         fit, history = read_json(self.files.result), read_history(self.files)
@@ -224,11 +233,13 @@ class Run:
         write_json(self.files.evaluation, outcome.to_dict())
 
 
-def scored(name: str, logits: Tensor, labels: Tensor, temperature: float, n_bins: int = 15) -> Scored:
+def scored(
+    name: str, logits: Tensor, labels: Tensor, temperature: float, n_bins: int = 15, *, notes: Sequence[str] = ()
+) -> Scored:
     """Return the figures of predictions before and after a temperature."""
     before = evaluate(labels, logits=logits, n_bins=n_bins)
     after = evaluate(labels, logits=logits.double() / temperature, n_bins=n_bins)
-    return Scored(name, logits, labels, before, after, temperature)
+    return Scored(name, logits, labels, before, after, temperature, tuple(notes))
 
 
 def load_task(experiment: Experiment, *, splits: Mapping[str, list[int]] | None = None) -> Task:

@@ -204,7 +204,12 @@ def _read_further(experiment: Experiment, task: Task, further: FurtherSet, say: 
         return split
 
     split = read(further.source, "test")
-    return _Further(further.source, split, None if further.development is None else read(further.development, "val"))
+    if further.development is None:
+        return _Further(further.source, split, None)
+    development = read(further.development, "val")
+    if further.development == further.source and development.indices == split.indices:
+        raise ArgumentError("development", further.development, "other samples than those that are evaluated")
+    return _Further(further.source, split, development)
 
 
 def specified(experiment: Experiment, task: Task) -> tuple[ModelSpec, NDArray[np.float64] | None]:
@@ -267,7 +272,7 @@ def _conclude(folder: Run, ready: _Ready, result: FitResult, n_bins: int, say: S
             fitted = _temperature(experiment, bundle.logits(further.development), labels, f"for {further.name}", note)
         logits, labels = bundle.logits(further.split), torch.tensor(further.split.labels)
         folder.write_predictions(key, logits, labels)
-        sets[key] = scored(further.name, logits, labels, fitted, n_bins)
+        sets[key] = scored(further.name, logits, labels, fitted, n_bins, notes=further.split.notes)
     folder.write_experiment(experiment, facts)
     if "test" in sets:
         probs = bundle.calibrated(sets["test"].logits)

@@ -21,6 +21,8 @@ __all__ = ["GridResult", "Key", "counted"]
 #: A cell: the method as asked for, and the seed.
 Key = tuple[str, int]
 
+_SAMPLES = {"test": "test samples", "val": "validation samples"}
+
 #: What may stand beside a mean over seeds.
 _SPREADS = {
     "interval": "interval",
@@ -61,7 +63,7 @@ class GridResult:
         after
             Compare the probabilities after the temperature.
         on
-            The set: `"test"`, or `"also-1"`, … for a further one.
+            The set: `"test"`, `"val"`, or `"also-1"`, … for a further one.
         """
         against = self.methods[0] if against is None else against
         for name in (method, against):
@@ -92,7 +94,7 @@ class GridResult:
         after
             Of the probabilities after the temperature.
         on
-            The set: `"test"`, or `"also-1"`, … for a further one.
+            The set: `"test"`, `"val"`, or `"also-1"`, … for a further one.
         """
         return [self._row(method, after, on) for method in self.methods]
 
@@ -124,7 +126,38 @@ class GridResult:
         runs = [run for method in self.methods for run in self._evaluations(method, after, on).values()]
         return columns(runs[0], asked) if runs else []
 
-    def table(self, *, after: bool = False, figures: Sequence[str] = (), spread: str = "interval") -> str:
+    def chosen(self, by: str = "nll") -> str:
+        """Return the method that is best by a figure of the validation set, before the temperature.
+
+        What counts is the mean over the seeds that all methods have (one that failed throughout aside); of equals the
+        first. The test set has no say, so its figures stay honest: this is how to search for a hyper-parameter.
+
+        Parameters
+        ----------
+        by
+            The name of a figure, such as `"nll"` or `"ece"`.
+        """
+        figure = FIGURES[choice("by", by, tuple(FIGURES))]
+        runs = {method: of for method in self.methods if (of := self._evaluations(method, False, "val"))}
+        shared = [seed for seed in self.seeds if all(seed in of for of in runs.values())]
+        if not runs or not shared:
+            raise ValueError("the methods have no seed in common: nothing can be chosen")
+        means: dict[str, float] = {}
+        for method, of in runs.items():
+            values = [estimate.value for seed in shared if (estimate := of[seed].figures.get(by)) is not None]
+            if len(values) < len(shared):
+                raise ArgumentError("by", by, "a figure that the validation set has")
+            means[method] = float(np.mean(values))
+        return (max if figure.higher_is_better else min)(means, key=means.__getitem__)
+
+    def table(
+        self,
+        *,
+        after: bool = False,
+        figures: Sequence[str] = (),
+        spread: str = "interval",
+        choose: str | None = None,
+    ) -> str:
         """Return the rows as Markdown: figures, paired differences, further sets, label-noise errors, what failed.
 
         Parameters
@@ -136,6 +169,8 @@ class GridResult:
         spread
             What stands beside each mean: its `"interval"`, or ± the standard deviation over seeds, `"sd"`, or ± the
             standard error, `"se"`. Neither of these speaks of other samples, and differences always have intervals.
+        choose
+            The name of a figure: show those of the validation set too, and which method it chooses.
         """
         choice("spread", spread, tuple(_SPREADS))
         parts = self._tables("test", after, figures, spread)
@@ -145,6 +180,10 @@ class GridResult:
         if not after and noisy:  # the temperature changes no prediction
             parts.append("Errors with corrupted training labels, of the kept (by validation) and of the last weights")
             parts.append(_noise_table(noisy))
+        if not after and choose is not None:
+            parts += self._tables("val", False, (choose,), spread)[:2]
+            chosen, n_bins = self.chosen(choose), next(iter(self.outcomes.values())).test.before.n_bins
+            parts.append(f"Chosen by {FIGURES[choose].heading(n_bins)} of the validation set: {_code(chosen)}")
         if not after and self.failures:
             failed = [f"- {_code(m)}, seed {s}: {error}" for (m, s), error in self.failures.items()]
             cells = len(self.methods) * len(self.seeds)
@@ -157,11 +196,13 @@ class GridResult:
         if not known:
             return []
         shown = self.columns(figures, after=after, on=on)
-        samples = "test samples" if on == "test" else f"samples of {self.further[on]}"
+        samples = _SAMPLES.get(on) or f"samples of {self.further[on]}"
         beside = f"[{100 * known[0]['level']:g} % intervals]" if spread == "interval" else f"± {_SPREADS[spread]}"
+        notes = () if after else next(iter(self.outcomes.values())).sets[on].notes
         parts = [
             f"{known[0]['n']:,} {samples}, {counted(len(self.seeds), 'seed')}, {'after' if after else 'before'} the "
             f"temperature; {beside}",
+            *([f"Of {self.further[on]}: {'; '.join(notes)}"] if notes else []),
             self._figures_table(known, shown, spread),
         ]
         others = [row for row in known if row["difference"] is not None]
@@ -179,10 +220,11 @@ class GridResult:
     def _evaluations(self, method: str, after: bool, on: str) -> dict[int, Evaluation]:
         outcomes = {seed: self.outcomes[method, seed] for seed in self.seeds if (method, seed) in self.outcomes}
         for outcome in outcomes.values():
-            if on not in outcome.sets and on != "test":
-                raise ArgumentError("on", on, f"one of {', '.join(map(repr, ('test', *self.further)))}")
+            if on not in outcome.sets and on not in _SAMPLES:
+                raise ArgumentError("on", on, f"one of {', '.join(map(repr, ('test', 'val', *self.further)))}")
             if on not in outcome.sets:
-                raise ValueError(f"{outcome.out} has no test set to compare methods on: hold out a share of the data")
+                missing = f"{outcome.out} has no {_SAMPLES[on]} to compare methods on"
+                raise ValueError(f"{missing}: hold out a share of the data")
         return {seed: o.sets[on].after if after else o.sets[on].before for seed, o in outcomes.items()}
 
     def _row(self, method: str, after: bool, on: str) -> dict[str, Any]:
