@@ -120,9 +120,14 @@ def test_one_run_has_intervals_over_samples():
     assert twice.high - twice.low == pytest.approx(2 * (judged.high - judged.low))
 
 
-def test_exact_figures_decide_and_equal_seeds_are_tosses():
-    assert one(Claim(text="", contrast=GAIN), table(erm=[2.0], mixup=[1.0])).verdict == HOLDS
-    assert one(Claim(text="", contrast=GAIN), table(erm=[1.0], mixup=[1.0])).verdict == CANNOT_TELL
+def test_one_run_without_intervals_proves_nothing():
+    judged = one(Claim(text="", contrast=GAIN), table(erm=[2.0], mixup=[1.0]))
+    assert judged.verdict == NOT_TESTED
+    assert "run more seeds" in judged.reason
+
+
+def test_equal_seeds_are_tosses():
+    assert one(Claim(text="", contrast=GAIN), table(erm=[1.0] * 9, mixup=[1.0] * 9)).verdict == CANNOT_TELL
     few, many = (one(Claim(text="", contrast=GAIN), table(erm=[2.0] * n, mixup=[1.0] * n)) for n in (3, 8))
     assert (few.verdict, few.p) == (CANNOT_TELL, pytest.approx(2 * 0.5**3))
     assert (many.verdict, many.p) == (HOLDS, pytest.approx(2 * 0.5**8))

@@ -171,8 +171,10 @@ class Recipe:
         How the paper was read where it leaves something open; slips of the paper.
     pilot
         What was looked at, on which seeds, before the settings were fixed.
+    further
+        Methods that no claim is about, run to examine a verdict that contradicts the paper: by the names of rows.
     findings
-        What examines a verdict that contradicts the paper.
+        What that verdict comes from.
     """
 
     paper: str
@@ -190,6 +192,7 @@ class Recipe:
     check: Callable[[Scale], object] | None = None
     reading: Sequence[str] = ()
     pilot: str = ""
+    further: Mapping[str, Method] = field(default_factory=dict)
     findings: Sequence[str] = ()
 
     def rows(self, scale: str, seeds: Sequence[int] | None = None) -> list[Cell]:
@@ -207,8 +210,8 @@ class Recipe:
             yield Cell(key, seed, self.measure, {**at.settings, **settings})
 
     def methods_of(self, data: str, at: Scale) -> Mapping[str, Method]:
-        """Return the methods that are trained on a data set at a scale."""
-        return self.methods(data, at) if callable(self.methods) else self.methods
+        """Return the methods that are trained on a data set at a scale, those that examine a verdict last."""
+        return {**(self.methods(data, at) if callable(self.methods) else self.methods), **self.further}
 
 
 def experiment(at: Scale, data: str, network: str, method: Method, seed: int) -> Experiment:

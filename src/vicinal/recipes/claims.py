@@ -254,6 +254,8 @@ def _tested(claim: Claim | AtLeast, figures: Figures) -> _Tested | str:
             )
             return f"the baseline is not over-confident ({shown})"
     mean = _Mean.of(claim.contrast, figures, seeds)
+    if mean.error == 0 and len(seeds) == 1:
+        return "one run says nothing of how it varies, and its figures have no intervals over samples: run more seeds"
     if claim.hardly:
         above, below = mean.chance_below(-claim.margin), 1 - mean.chance_below(claim.margin)
         p_for, p_against = 2 * max(above, below), 2 * min(1 - above, 1 - below)
@@ -295,7 +297,7 @@ class _Mean:
     error: float
     """Its standard error."""
     freedom: float
-    constant: int = 0
+    constant: int = 1
     """How many seeds agree to the last bit, if they all do: then there is no standard error to speak of."""
 
     @classmethod
@@ -304,7 +306,7 @@ class _Mean:
         if len(seeds) == 1:
             return cls(float(values[0]), _error_over_samples(contrast, figures, seeds[0]), math.inf)
         spread = float(values.std(ddof=1))
-        constant = len(seeds) if np.ptp(values) == 0 else 0
+        constant = len(seeds) if np.ptp(values) == 0 else 1
         return cls(float(values.mean()), spread / math.sqrt(len(seeds)), len(seeds) - 1, constant)
 
     @property
@@ -324,8 +326,7 @@ class _Mean:
         if self.error == 0:
             if distance == 0:
                 return 0.5
-            # Exact figures decide; seeds that agree (counts do) are as many tosses of a coin.
-            p = 0.5**self.constant if self.constant else 0.0
+            p = 0.5**self.constant  # seeds that agree (counts do) are as many tosses of a coin
             return p if distance > 0 else 1 - p
         return float(stdtr(min(self.freedom, 1e9), -distance / self.error))
 

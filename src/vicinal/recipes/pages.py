@@ -215,7 +215,7 @@ def _scale_line(recipe: Recipe, scale: str) -> str:
 def _ran(name: str, recipe: Recipe, scale: str, result: Result) -> Iterator[str]:
     yield from (f"## Here ({scale} scale)", "")
     seeds = f"{len(result.seeds)} seed{'s' * (len(result.seeds) > 1)}"
-    yield from (f"{seeds}; {len(result.cells)} cells, {result.seconds / 60:.0f} core-minutes.", "")
+    yield from (f"{seeds}; {len(result.cells)} cells.", "")
     yield from (table(recipe, result), "")
     if recipe.draw is not None:
         yield from (f"![{recipe.title}]({_picture(name, scale)})", "")

@@ -85,11 +85,6 @@ class Result:
         """Return a curve of a row, a line for each seed that has it."""
         return np.array([cell.curves[name] for cell in self.of(key) if name in cell.curves], dtype=np.float64)
 
-    @property
-    def seconds(self) -> float:
-        """Of all cells, one thread; what several cells share is counted once in each."""
-        return sum(cell.seconds for cell in self.cells)
-
     def judged(self, claims: Iterable[Claim | AtLeast]) -> list[Judged]:
         """Return the verdicts of claims."""
         figures: dict[Key, dict[int, Mapping[str, Estimate]]] = {}

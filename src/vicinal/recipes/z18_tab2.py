@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from vicinal.metrics import Estimate
+from vicinal.metrics.intervals import wilson
 from vicinal.probes.label_noise import best_and_last
 from vicinal.recipes import images
 from vicinal.recipes.base import Data, Method, Recipe, Scale
@@ -42,13 +44,17 @@ def measure(trained: Sequence[Trained], settings: Mapping[str, Any], seed: int) 
     """
     errors = [1 - line["val_accuracy"] for line in trained[0].history if "val_accuracy" in line]
     seen, noise = best_and_last(errors), trained[0].label_noise["last"]
-    return {
-        "best": seen.best,
-        "last": seen.last,
-        "real": noise["train_real"],
-        "corrupted": noise["train_corrupted"],
-        "course": errors,
-    }
+    train, corrupted = len(trained[0].task.train), trained[0].outcome.experiment.corrupt
+    counts = {"best": len(trained[0].task.val), "last": len(trained[0].task.val)}
+    counts |= {"real": round((1 - corrupted) * train), "corrupted": round(corrupted * train)}
+    shares = {"best": seen.best, "last": seen.last, "real": noise["train_real"], "corrupted": noise["train_corrupted"]}
+    figures = {name: _share(share, counts[name]) for name, share in shares.items()}
+    return {**figures, "course": errors}
+
+
+def _share(share: float, n: int) -> Estimate:
+    low, high = wilson(share * n, n)
+    return Estimate(share, float(low), float(high))
 
 
 def claims(at: Scale) -> Iterable[Claim]:
@@ -149,5 +155,9 @@ RECIPE = Recipe(
         "has a "
         "training error of 90 % on corrupted labels, not 100 %.",
     ),
-    pilot="",
+    pilot=(
+        "Without mixup, seed 100, which no result uses: ERM learns all of its training labels by heart (0 % training "
+        "error, corrupted labels included) and ends at 72, 83 and 86 % test error with 20, 50 and 80 % of the labels "
+        "corrupted, 0.5, 8.9 and 1.3 points above its best; with dropout it ends at 66, 72 and 82 %."
+    ),
 )
