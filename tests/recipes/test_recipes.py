@@ -14,7 +14,7 @@ from vicinal.recipes import PAPERS, SCALES, get, names
 from vicinal.recipes.running import described
 
 #: Tables of the papers whose numbers are in print, not in an image.
-WITH_NUMBERS = ("z18-tab1", "z18-tab2", "z18-tab3", "z18-tab4", "t19-tab1-fig8")
+WITH_NUMBERS = ("z18-tab1", "z18-tab2", "z18-tab3", "z18-tab4", "t19-tab1-fig8", "p22-vanilla")
 
 
 def test_the_list_is_sorted_by_paper():
