@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from vicinal._checks import Argument, Sentence, require
 from vicinal.data.files import listed
-from vicinal.tables import MISSING, BadRow, Table, distinct, is_text, names_of, numbers
+from vicinal.tables import MISSING, BadRow, Table, distinct, finite_numbers, is_text, names_of, numbers
 
 __all__ = ["ClassNames", "Scan", "Summary", "columns_of", "kinds_of", "names_and_parts", "scan_table"]
 
@@ -76,9 +76,7 @@ class Summary:
         self.fixed_kind = self.fixed_kind or _kind_of_type(column)
         if self.fixed_kind is not None:
             return _hashes(column)
-        parsed, odd = numbers(column, decimal_comma=decimal_comma)
-        odd |= np.isinf(parsed)
-        values = np.where(odd, np.nan, parsed.astype(np.float64, copy=False))
+        values, odd = finite_numbers(column, decimal_comma=decimal_comma)
         filled = odd | ~np.isnan(values)
         self.filled += int(filled.sum())
         self._add_numbers(values)
@@ -88,7 +86,8 @@ class Summary:
             self.decimal_commas = True
         if len(self.look) < _LOOK:
             first = np.flatnonzero(filled)[: _LOOK - len(self.look)]
-            self.look += names_of(column.take(first).to_pylist())
+            # A number is one word and no date, however it is written.
+            self.look += names_of(column.take(first).to_pylist()) if text else ["0"] * len(first)
         if text and self.low == self.high:
             self._written.update(names_of(distinct(column)[1]))
         if self.count_values is None:
@@ -142,10 +141,10 @@ class Summary:
         if len(there) < len(values) or (there % 1).any():
             self._ids = None
             return
-        steps = np.unique(np.diff(there if self._last is None else np.concatenate([[self._last], there])))
+        steps = np.diff(there if self._last is None else np.concatenate([[self._last], there]))
         self._last = float(there[-1])
         if len(steps):
-            step = float(steps[0]) if len(steps) == 1 and abs(steps[0]) == 1 else 0.0
+            step = float(steps[0]) if abs(steps[0]) == 1 and (steps == steps[0]).all() else 0.0
             self._step = step if self._step in (None, step) else 0.0
         if self._step == 0.0 and not _ID_NAME.fullmatch(self.name):
             self._ids = None

@@ -15,7 +15,7 @@ from vicinal.data.kinds import names_and_parts
 from vicinal.data.preprocessing import Preprocessing
 from vicinal.data.task import Unsplit
 from vicinal.data.text import answers_of, fit_text, list_in, texts_of
-from vicinal.tables import BadRow, Table
+from vicinal.tables import BadRow, Table, is_text
 
 __all__ = ["from_choices", "refuse_lists"]
 
@@ -95,11 +95,13 @@ def refuse_lists(table: Table, text: str | Sequence[str] | None, kind: str | Non
 def _columns_of_lists(table: Table, names: Sequence[str]) -> list[str]:
     """Return the columns whose first cells are lists, or lists written in JSON."""
     first = next(iter(table.chunks(names, 20, bad=[])), None)
-    return [name for name in names if first is not None and _are_lists(first[name].to_pylist())]
+    return [name for name in names if first is not None and _are_lists(first[name])]
 
 
-def _are_lists(column: Sequence[Any]) -> bool:
-    cells = [cell for cell in column if list_in(cell) is not None or str(cell or "").strip()]
+def _are_lists(column: Any) -> bool:
+    if not (is_text(column) or column.type.num_fields):  # numbers, of which a table may have thousands of columns
+        return False
+    cells = [cell for cell in column.to_pylist() if list_in(cell) is not None or str(cell or "").strip()]
     return bool(cells) and all(list_in(cell) is not None for cell in cells)
 
 

@@ -22,9 +22,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from vicinal._checks import require
+import numpy as np
+
 from vicinal.data.splitting import stratified_split
-from vicinal.tables import Table, from_frame
+from vicinal.tables import Table, from_rows
 
 __all__ = ["PUBLISHED", "NamedTable", "read_published"]
 
@@ -78,33 +79,28 @@ def read_published(name: str, roots: Sequence[Path]) -> NamedTable:
         wanted = " and ".join(patterns[0] for patterns in entry.files.values())
         where = ", ".join(str(root) for root in roots) or "no folder (pass data_root= or set VICINAL_DATA)"
         raise FileNotFoundError(f"{name} is not there: looked in {where} for {entry.folders[0]}/ with {wanted}")
-    pandas = require("pandas", "train")
-    frames, labels, unlabelled, digest = [], [], 0, hashlib.sha256(name.encode())
-    for part, paths in parts.items():
-        raw = [row for path in paths for row in _rows(path, entry, digest)]
-        rows = [columns for row in raw if (columns := entry.row(row)) is not None]
-        unlabelled += len(raw) - len(rows)
-        if rows:  # every row has the same columns: with tuples pandas is many times as fast on 10,000 of them
-            frames.append(pandas.DataFrame.from_records([tuple(r.values()) for r in rows], columns=list(rows[0])))
-        labels += [part] * len(rows)
-    if not frames:
-        raise ValueError(
-            f"{name}: no row of {', '.join(path for paths in parts.values() for path in paths)} is labelled"
-        )
-    frame = pandas.concat(frames, ignore_index=True)
+    digest = hashlib.sha256(name.encode())
+    files = [(part, path) for part, paths in parts.items() for path in paths]
+    published = [(part, entry.row(row)) for part, path in files for row in _rows(path, entry, digest)]
+    labelled = [(part, row) for part, row in published if row is not None]
+    if not labelled:
+        raise ValueError(f"{name}: no row of {', '.join(path for _, path in files)} is labelled")
     notes = [entry.note] if entry.note else []
-    if unlabelled:
-        notes.append(f"left out: {unlabelled} rows without a label")
+    if len(labelled) < len(published):
+        notes.append(f"left out: {len(published) - len(labelled)} rows without a label")
     if entry.distinct:
-        kept = ~frame.duplicated()
-        notes.append(f"left out: {int((~kept).sum())} rows that are copies of others")
-        frame, labels = frame[kept], [part for part, keep in zip(labels, kept, strict=True) if keep]
+        first: dict[tuple[Any, ...], tuple[str, Row]] = {}
+        for part, row in labelled:
+            first.setdefault(tuple(row.values()), (part, row))
+        notes.append(f"left out: {len(labelled) - len(first)} rows that are copies of others")
+        labelled = list(first.values())
+    rows, labels = [row for _, row in labelled], [part for part, _ in labelled]
     if entry.dev_share:
-        labels = _with_development(labels, frame[entry.target].tolist(), entry.dev_share)
+        labels = _with_development(labels, [row[entry.target] for row in rows], entry.dev_share)
     is_split = "train" in parts and len(parts) > 1
     if len(entry.files) > 1 and not is_split:
         notes.append(f"parts of {name} that are there: {', '.join(parts)}; together they are one set")
-    table = from_frame(frame, name, digest.digest(), notes=notes, parts=labels if is_split else None)
+    table = from_rows(rows, name, digest.digest(), notes=notes, parts=labels if is_split else None)
     return NamedTable(table, entry.target, entry.text, entry.choices)
 
 
@@ -200,10 +196,11 @@ def _arff(text: str, path: Path, entry: Published) -> Iterator[Row]:
 
 def _matrix(text: str, path: Path, entry: Published) -> Iterator[Row]:
     """Yield rows of numbers between spaces; their labels are in the file of the same name that ends in .labels."""
-    rows = [line.split() for line in text.split("\n") if line.strip()]
+    rows = np.loadtxt(io.StringIO(text), np.int64, ndmin=2)
+    names = [*map(str, range(1, rows.shape[1] + 1)), "label"]
     labels = (path.parent / f"{path.name.partition('.')[0]}.labels").read_text().split()
-    for cells, label in zip(rows, labels, strict=True):
-        yield {**{str(k): int(cell) for k, cell in enumerate(cells, start=1)}, "label": label}
+    for row, label in zip(rows, labels, strict=True):
+        yield dict(zip(names, [*row.tolist(), label], strict=True))
 
 
 def _questions(text: str, path: Path, entry: Published) -> Iterator[Row]:

@@ -24,7 +24,7 @@ from vicinal._checks import nearest_names
 from vicinal._typing import Batch
 from vicinal.data.files import listed
 from vicinal.data.preprocessing import Preprocessing
-from vicinal.tables import BadRow, Chunk, Table, distinct, from_rows, names_of, numbers
+from vicinal.tables import BadRow, Chunk, Table, distinct, finite_numbers, from_rows, names_of
 
 __all__ = ["Category", "Number", "TabularPreprocessing", "fit_tabular"]
 
@@ -32,8 +32,6 @@ __all__ = ["Category", "Number", "TabularPreprocessing", "fit_tabular"]
 _MAX_VALUES = 100
 #: Rows encoded at a time: their features should fit in a processor's cache.
 _ROWS = 2**13
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(eq=False)
@@ -73,7 +71,7 @@ class Number:
 
     def encode(self, chunk: Chunk, out: NDArray[np.float32], remarks: _Remarks) -> None:
         """Write the column as numbers into `out` `[M, width]`, which holds zeros."""
-        values, odd = finite_numbers(chunk, self.name)
+        values, odd = finite_numbers(chunk[self.name], decimal_comma=chunk.decimal_comma)
         if odd.any():
             remarks.n_odd += int(odd.sum())
             for i in np.flatnonzero(odd)[: 3 - len(remarks.odd)].tolist():
@@ -277,7 +275,7 @@ class _Moments:
     missing: bool = False
 
     def add(self, chunk: Chunk, chosen: NDArray[np.bool_]) -> None:
-        values = finite_numbers(chunk, self.name)[0][chosen]
+        values = finite_numbers(chunk[self.name], decimal_comma=chunk.decimal_comma)[0][chosen]
         there = values[~np.isnan(values)]
         self.missing |= len(there) < len(values)
         if not len(there):
@@ -316,10 +314,3 @@ class _Counts:
             return Category(self.name, kept, missing), None
         note = f"column {self.name!r}: of {len(self.counts)} values the {len(kept)} most frequent are told apart"
         return Category(self.name, kept, missing, pooled=True), f"{note}, the others count as one"
-
-
-def finite_numbers(chunk: Chunk, name: str) -> tuple[Floats, NDArray[np.bool_]]:
-    """Return a column as float64 with NaN for what is missing, and a mask of cells that are no finite numbers."""
-    values, odd = numbers(chunk[name], decimal_comma=chunk.decimal_comma)
-    odd = odd | np.isinf(values)
-    return np.where(odd, np.nan, values.astype(np.float64, copy=False)), odd

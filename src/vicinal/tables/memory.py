@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -49,12 +51,7 @@ class InMemory(Table):
 
 
 def from_frame(
-    frame: Any,
-    name: str = "the table",
-    content: bytes | None = None,
-    *,
-    parts: Sequence[str] | None = None,
-    notes: Sequence[str] = (),
+    frame: Any, name: str = "the table", *, parts: Sequence[str] | None = None, notes: Sequence[str] = ()
 ) -> InMemory:
     """Return a pandas DataFrame as a table.
 
@@ -64,8 +61,6 @@ def from_frame(
         The frame; its index is not looked at.
     name
         What errors call it.
-    content
-        What its fingerprint is made of; names and values if not given.
     parts
         Which part (train, val, test) each row belongs to.
     notes
@@ -75,27 +70,49 @@ def from_frame(
     frame = frame.reset_index(drop=True)
     names = [str(label) for label in frame.columns]
     frame.columns = names
-    if content is None:
-        hashed = pandas.util.hash_pandas_object(frame.astype(str), index=False).to_numpy().tobytes()
-        content = json.dumps(names).encode() + hashed
-    repeated = sorted({repr(label) for label in names if names.count(label) > 1})
+    repeated = sorted(repr(label) for label, n in Counter(names).items() if n > 1)
     if repeated:
         raise ValueError(f"{name!r} has several columns called {', '.join(repeated)}: rename them")
+    hashed = pandas.util.hash_pandas_object(frame.astype(str), index=False).to_numpy().tobytes()
+    values = {label: column_of(frame[label]) for label in names}
+    return _in_memory(values, len(frame), name, json.dumps(names).encode() + hashed, parts, notes)
+
+
+def from_rows(
+    rows: Sequence[Mapping[str, Any]],
+    name: str = "the rows",
+    content: bytes = b"",
+    *,
+    parts: Sequence[str] | None = None,
+    notes: Sequence[str] = (),
+) -> InMemory:
+    """Return rows, each a mapping from column names, as a table.
+
+    Parameters
+    ----------
+    rows
+        The rows; what one of them lacks is missing there.
+    content
+        What its fingerprint is made of.
+    name, parts, notes
+        As in `from_frame`.
+    """
+    labels = dict.fromkeys(chain.from_iterable(rows))
+    values = {str(label): column_of([row.get(label) for row in rows]) for label in labels}
+    return _in_memory(values, len(rows), name, content, parts, notes)
+
+
+def _in_memory(
+    values: Mapping[str, Any], n: int, name: str, content: bytes, parts: Sequence[str] | None, notes: Sequence[str]
+) -> InMemory:
     return InMemory(
         Path(name),
-        {label: Column(n_rows=len(frame)) for label in names},
+        {label: Column(n_rows=n) for label in values},
         notes=tuple(notes),
-        values={label: column_of(frame[label]) for label in names},
+        values=values,
         digest=fingerprint(content),
         parts=None if parts is None else tuple(parts),
     )
-
-
-def from_rows(rows: Sequence[Mapping[str, Any]]) -> InMemory:
-    """Return rows, each a mapping from column names, as a table."""
-    names = dict.fromkeys(str(name) for row in rows for name in row)
-    values = {name: column_of([row.get(name) for row in rows]) for name in names}
-    return InMemory(Path("the rows"), {name: Column(n_rows=len(rows)) for name in names}, values=values)
 
 
 def column_of(values: Any) -> Any:

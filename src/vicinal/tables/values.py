@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from vicinal._checks import require
 
-__all__ = ["MISSING", "distinct", "is_text", "matrix", "names_of", "numbers", "strict_numbers"]
+__all__ = ["MISSING", "distinct", "finite_numbers", "is_text", "matrix", "names_of", "numbers", "strict_numbers"]
 
 #: Text that people and programs write for a missing value.
 MISSING = frozenset({"", "?", "NA", "N/A", "n/a", "<NA>", "NaN", "nan", "null", "NULL", "None", "#N/A"})
@@ -53,10 +53,21 @@ def numbers(column: Any, *, decimal_comma: bool = False) -> tuple[Floats, NDArra
     if is_text(column):
         return _parsed(column, decimal_comma)
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
-        column = column if pa.types.is_floating(kind) else column.cast(pa.float64(), safe=False)
+        column = column.cast(pa.float64()) if pa.types.is_decimal(kind) else column
         return _floats(column.to_numpy(zero_copy_only=False)), np.zeros(len(column), np.bool_)
     # Booleans, dates and the like are no numbers, wherever they stand.
     return np.full(len(column), np.nan), column.is_valid().to_numpy(zero_copy_only=False)
+
+
+def finite_numbers(column: Any, *, decimal_comma: bool = False) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Return a column as float64 `[M]` as `numbers` does, but NaN, and in the mask, for infinite ones too."""
+    parsed, odd = numbers(column, decimal_comma=decimal_comma)
+    values = parsed.astype(np.float64, copy=False)
+    infinite = np.isinf(values)
+    if not (infinite.any() or odd.any()):
+        return values, odd
+    odd = odd | infinite
+    return np.where(odd, np.nan, values), odd
 
 
 def strict_numbers(column: Any, rows: NDArray[np.int64], *, what: str, decimal_comma: bool = False) -> Floats:
