@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import vicinal as library
-from tests.cli.running import TINY, Ran, real, vicinal
+from tests.cli.running import TINY, Ran, real, refused, vicinal
 from tests.data import make
 
 PROBABILITY = "prob_"
@@ -151,7 +151,32 @@ def test_another_domain_too(table: Path, tmp_path: Path) -> None:
     sets = ran.events("result")[0]["sets"]
     assert [entry["before"]["n"] for entry in sets.values()] == [9, 9, 36, 60]
     assert any("never seen" in note["text"] for note in ran.events("note"))
+    assert "--map-class: the data have no class 'x'" in refused(
+        "train", mine, "--target", "kind", "--encoding", "utf-16", "--also", mine, "--map-class", "x=a", *TINY
+    )
+    assert "--map: " in refused(
+        "train", mine, "--target", "kind", "--encoding", "utf-16", "--also", mine, "--map", "x=age", *TINY
+    )
     assert {"ece", "accuracy"} <= set(sets["also-1"]["after"])
+
+
+def test_the_threshold_of_the_aum_is_reported(table: Path, tmp_path: Path) -> None:
+    words = [
+        "train",
+        table,
+        "--target",
+        "kind",
+        "--method",
+        "GuidedMixup(saliency='hidden')",
+        "--out",
+        tmp_path / "run",
+    ]
+    ran = vicinal(*words, "--report", tmp_path / "page.html", *TINY)
+    reported = json.loads((tmp_path / "run" / "result.json").read_text())["objective"]
+    said = f"aum threshold {reported['aum_threshold']:.4g}, high {reported['high']}, low {reported['low']}"
+    assert f"the objective reports: {said}" in ran.out
+    assert said in (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert vicinal(*words, "--json", *TINY).events("result")[0]["objective"] == reported
 
 
 def test_corrupted_labels(table: Path, tmp_path: Path) -> None:

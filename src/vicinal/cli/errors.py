@@ -32,6 +32,9 @@ _OTHER_NAMES = {
     "score": "--ood-score",
     "tokenizer": "--model",
     "methods": "--method",
+    "columns": "--map",
+    "class_names": "--map-class",
+    "development": "--also-development",
 }
 
 

@@ -98,6 +98,8 @@ def show_outcome(console: Console, outcome: Outcome) -> None:
             console.say(f"{scored.name}: {note}")
         if scored.temperature != outcome.temperature:
             console.say(f"{scored.name} has a temperature of its own: {scored.temperature:.3f}")
+    if reported := outcome.objective_summary():
+        console.say(f"the objective reports: {reported}")
     for name, best in outcome.oracle().items():
         console.say(f"lowest {name} error in hindsight (oracle): {100 * best['error']:.2f} %, epoch {best['epoch']:g}")
     if outcome.label_noise is not None:

@@ -244,6 +244,7 @@ def _facts(outcome: Outcome) -> list[tuple[str, str, bool]]:
         ("Method", str(fit["method"]), True),
         ("Network", f"{network['name']}({options}), {outcome.facts['weights']:,} weights", True),
         ("Training", f"{fit['epochs']:g} epochs{stopped} of {speed}{kept}", False),
+        *([("Objective", reported, False)] if (reported := outcome.objective_summary()) else []),
         ("Seed", str(outcome.experiment.seed), False),
         ("Time", f"{fit['seconds']:,.0f} s on {fit.get('device', 'cpu')}", False),
     ]

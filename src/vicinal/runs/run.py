@@ -89,6 +89,11 @@ class Outcome:
                 lowest[name] = {"error": 1 - best[f"{name}_accuracy"], "step": best["step"], "epoch": best["epoch"]}
         return lowest
 
+    def objective_summary(self) -> str:
+        """Return what the objective has to report, such as the AUM threshold of `GuidedMixup`; "" if nothing."""
+        reported: Mapping[str, float] = self.fit.get("objective") or {}
+        return ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in reported.items())
+
     def to_dict(self) -> dict[str, Any]:
         """Return the figures as JSON can hold them."""
         return {
@@ -106,6 +111,7 @@ class Outcome:
                 }
                 for key, s in self.sets.items()
             },
+            **({"objective": self.fit["objective"]} if self.fit.get("objective") else {}),
             **({"oracle": oracle} if (oracle := self.oracle()) else {}),
             **({} if self.label_noise is None else {"label_noise": self.label_noise}),
         }

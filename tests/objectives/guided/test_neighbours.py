@@ -102,6 +102,18 @@ def test_ties_go_to_the_first_and_zero_vectors_have_cosine_zero():
     assert farthest.tolist() == [3]
 
 
+def test_of_equal_saliencies_the_first_is_found_by_either_search():
+    """Copies of few samples, as of duplicated training samples, in every order and at odd counts."""
+    generator = torch.Generator().manual_seed(0)
+    few = directions(torch.randn(7, 3, generator=generator), torch.arange(7) % 3).abs()
+    for m in (8, 33, 1001):
+        which = torch.randint(7, (m,), generator=generator)
+        candidates, labels = few[which], which % 3
+        for found in arc_extremes(few, candidates, labels):
+            for chosen in found.tolist():
+                assert chosen == int((which == which[chosen]).nonzero()[0, 0])
+
+
 def test_tiny_vectors_keep_their_direction():
     tiny = torch.tensor([[1e-30, 2e-30], [2e-30, 1e-30]])
     nearest, farthest = cosine_extremes(tiny, 1e35 * tiny)

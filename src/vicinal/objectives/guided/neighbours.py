@@ -107,8 +107,8 @@ def arc_extremes(queries: Tensor, candidates: Tensor, labels: Tensor) -> tuple[T
     Returns
     -------
     tuple[Tensor, Tensor]
-        As from `cosine_extremes`; computed in float64. Of candidates that tie to rounding, any one is found,
-        always the same.
+        As from `cosine_extremes`; computed in float64. Of equal candidates of one label the first is found; of others
+        that tie to rounding any one, always the same.
 
     >>> q = torch.tensor([0.0, 0.2, 1.0])
     >>> arc = torch.stack([torch.ones(3), q, 1 - q], dim=1)
@@ -133,7 +133,9 @@ def arc_extremes(queries: Tensor, candidates: Tensor, labels: Tensor) -> tuple[T
         plane = torch.stack([middle, across], dim=1)
         place = candidates[members] @ plane  # (cos t, sin t) along the arc, |t| ≤ 30°
         slope, order = (place[:, 1] / place[:, 0]).sort(stable=True)
-        place, members = place[order], members[order]
+        # Equal candidates keep their order; the first of them stands for all.
+        first = torch.searchsorted(slope, slope)
+        place, members = place[order][first], members[order][first]
         shadow = queries @ plane
         after = torch.searchsorted(slope, shadow[:, 1] / shadow[:, 0]).clamp_(max=len(members) - 1)
         for at in (after, (after - 1).clamp_(min=0)):
