@@ -153,3 +153,20 @@ def test_a_failed_write_leaves_what_was_there(tmp_path, pair):
             calibrate_file(val, file, tmp_path / name)
         assert (tmp_path / name).read_text() == "old"
     assert not [p for p in tmp_path.iterdir() if p.name.startswith(".")]
+
+
+def test_a_calibrator_that_does_not_help_is_not_applied(tmp_path):
+    random = np.random.default_rng(0)
+    probs = random.dirichlet(np.ones(4), 80)
+    labels = np.array([random.choice(4, p=p) for p in probs])
+    path = save(tmp_path / "p.csv", labels, probs)
+    done = calibrate_file(path, path, tmp_path / "out.csv", calibrator="histogram")
+    assert not done.applied
+    assert str(done).startswith("not calibrated; 80 rows written")
+    assert "by cross-validation on 80 rows it does not help (NLL " in done.notes[0]
+    np.testing.assert_allclose(read_all(open_file(tmp_path / "out.csv"))[1], probs, atol=1e-6)
+    forced = calibrate_file(path, path, tmp_path / "forced.csv", calibrator="histogram", check=False)
+    assert forced.applied
+    assert (
+        evaluate_file(tmp_path / "forced.csv").nll.value < evaluate_file(path).nll.value
+    )  # on the rows it was fitted on

@@ -13,13 +13,22 @@ calibrator                  learns                 predicted class       use it 
 `IsotonicCalibration`       K monotone functions   may change            few classes, many samples
 ==========================  =====================  ====================  =============================
 
-`Calibrator.load(path)` reads whichever of them was saved.
+`Calibrator.load(path)` reads whichever of them was saved; `cross_validate` says whether one helps.
 """
 
 from vicinal.calibrators.base import Calibrator
 from vicinal.calibrators.histogram import HistogramBinning
 from vicinal.calibrators.isotonic import IsotonicCalibration
 from vicinal.calibrators.temperature import TemperatureScaling
+from vicinal.calibrators.validation import CrossValidation, cross_validate
 from vicinal.calibrators.vector import VectorScaling
 
-__all__ = ["Calibrator", "TemperatureScaling", "VectorScaling", "IsotonicCalibration", "HistogramBinning"]
+__all__ = [
+    "Calibrator",
+    "TemperatureScaling",
+    "VectorScaling",
+    "IsotonicCalibration",
+    "HistogramBinning",
+    "CrossValidation",
+    "cross_validate",
+]

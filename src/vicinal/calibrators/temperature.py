@@ -106,6 +106,13 @@ class TemperatureScaling(Calibrator):
             raise ValueError(f"criterion='ece' jumps with T and needs search='grid', got {self.search!r}")
         freeze(self, n_bins=integer("n_bins", self.n_bins, low=1), bounds=_bounds(self.bounds))
 
+    @classmethod
+    def identity(cls, n_classes: int) -> TemperatureScaling:
+        """Return the calibrator that leaves the logits of so many classes as they are: T = 1."""
+        calibrator = cls()
+        freeze(calibrator, temperature_=1.0, n_classes_=integer("n_classes", n_classes, low=2))
+        return calibrator
+
     def _solve(self, logits: Logits, labels: Labels) -> dict[str, Any]:
         low, high = self.bounds if self.search == "newton" else (float(GRID[0]), float(GRID[-1]))
         if self.criterion == "ece":

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from vicinal.cli.console import Console
-from vicinal.cli.errors import handle_errors
+from vicinal.cli.errors import as_options, handle_errors
 from vicinal.cli.options import AsJson, Overwrite, SafeCsv
 from vicinal.cli.outputs import check_outputs
 
@@ -36,6 +36,9 @@ def calibrate(
     missing: Annotated[str, typer.Option(metavar="error|drop", help="What to do with missing values.")] = "error",
     normalise: Annotated[bool, typer.Option("--normalise", help="Divide probabilities by their sum.")] = False,
     encoding: Annotated[str | None, typer.Option(help="How text files are written, such as latin-1.")] = None,
+    check: Annotated[
+        bool, typer.Option(help="Apply it only if it helps by cross-validation on the first file.")
+    ] = True,
     save: Annotated[Path | None, typer.Option(metavar="FILE", help="Keep the fitted calibrator, as JSON.")] = None,
     safe_csv: SafeCsv = False,
     overwrite: Overwrite = False,
@@ -56,7 +59,7 @@ def calibrate(
     }
     fitted_on = open_file(validation, label=label, **how)
     repaired = open_file(file, **how)  # its labels, if it has any, are kept as any other column is
-    done = calibrate_file(fitted_on, repaired, out, calibrator=calibrator, safe_csv=safe_csv)
+    done = calibrate_file(fitted_on, repaired, out, calibrator=calibrator, check=check, safe_csv=safe_csv)
     if save is not None:
         save.parent.mkdir(parents=True, exist_ok=True)
         done.calibrator.save(save)
@@ -66,12 +69,14 @@ def calibrate(
         {
             "out": str(done.path),
             "calibrator": repr(done.calibrator),
+            "applied": done.applied,
             "fitted_on": done.n_fitted,
             "rows": done.n_rows,
-            "notes": list(done.notes),
+            "notes": [as_options(note) for note in done.notes],
             **{name.rstrip("_"): value for name, value in learned.items()},
         },
     )
-    console.say(str(done))
+    for sentence in done.sentences:
+        console.say(as_options(sentence))
     for name, value in learned.items():
         console.say(f"{name.rstrip('_')}: {value:.4f}")

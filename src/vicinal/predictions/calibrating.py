@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Calibrated", "calibrate_file"]
 
+#: Rows up to which a calibrator is cross-validated: of more than that none fits chance.
+_CHECKED = 100_000
 #: By name; they import torch, which reading and measuring predictions does without, so they are imported where used.
 _CALIBRATORS = {
     "temperature": "TemperatureScaling",
@@ -38,11 +40,13 @@ class Calibrated:
     path
         The file it wrote.
     calibrator
-        The fitted calibrator; `save` keeps it.
+        The fitted calibrator; `save` keeps it. One that changes nothing where the one asked for does not help.
     n_fitted, n_rows
         Rows it was fitted on, and rows written.
     notes
         What is worth knowing, in sentences.
+    applied
+        Whether the calibrator asked for was applied.
     """
 
     path: Path
@@ -50,10 +54,16 @@ class Calibrated:
     n_fitted: int
     n_rows: int
     notes: tuple[str, ...]
+    applied: bool = True
+
+    @property
+    def sentences(self) -> list[str]:
+        """What was done, and the notes."""
+        what = f"{self.calibrator!r} fitted on {self.n_fitted:,} rows" if self.applied else "not calibrated"
+        return [f"{what}; {self.n_rows:,} rows written to {self.path}", *self.notes]
 
     def __str__(self) -> str:
-        head = f"{self.calibrator!r} fitted on {self.n_fitted:,} rows; {self.n_rows:,} rows written to {self.path}"
-        return "\n".join([head, *self.notes])
+        return "\n".join(self.sentences)
 
 
 def calibrate_file(
@@ -62,6 +72,7 @@ def calibrate_file(
     out: str | os.PathLike[str],
     *,
     calibrator: str | Calibrator = "temperature",
+    check: bool = True,
     safe_csv: bool = False,
 ) -> Calibrated:
     r"""Fit a calibrator on the predictions of one file, and write those of another with calibrated probabilities.
@@ -83,13 +94,16 @@ def calibrate_file(
         Where to; .csv, .csv.gz, .tsv, .parquet or .npz.
     calibrator
         `"temperature"`, `"vector"`, `"isotonic"`, `"histogram"`, or a calibrator, which is fitted (again).
+    check
+        Whether the calibrator must help by cross-validation on `validation` (up to 100,000 rows; with more it is not
+        looked at). One that does not is not applied: the probabilities stay as they are, and `notes` say so.
     safe_csv
         See `write`.
 
     Examples
     --------
     >>> import tempfile
-    >>> rows = ["a,0.9,0.1", "a,0.9,0.1", "b,0.9,0.1", "b,0.1,0.9"]  # sure by 0.9, and right in three of four cases
+    >>> rows = ["a,0.9,0.1", "a,0.9,0.1", "b,0.9,0.1", "b,0.1,0.9"] * 9  # 90 % sure, right in three of four cases
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(folder) / "validation.csv"
     ...     _ = path.write_text("\n".join(["label,prob_a,prob_b", *rows]))
@@ -113,16 +127,39 @@ def calibrate_file(
     order = _check_pair(held_out, given, method)
     counts = _Counts()
     logits, labels = _collected(held_out, counts)
-    method.fit(logits, labels)
-    notes = [*_zeros(held_out, counts.n_zero), *_dropped(held_out, counts.n_dropped)]
+    note = _objection(method, logits, labels) if check and len(labels) <= _CHECKED else None
+    applied: Calibrator = method.fit(logits, labels) if note is None else _unchanged(logits.shape[1])
+    notes = [*([] if note is None else [note]), *_zeros(held_out, counts.n_zero), *_dropped(held_out, counts.n_dropped)]
     n_fitted, counts = len(labels), _Counts()
     del logits, labels
     kept = _kept(given)
-    n_rows = write(target, held_out.classes or (), _repaired(given, method, order, kept, counts), safe_csv=safe_csv)
+    n_rows = write(target, held_out.classes or (), _repaired(given, applied, order, kept, counts), safe_csv=safe_csv)
     if left := [name for name in given.others if name not in (*kept, "prediction", "confidence")]:
         notes.append(f"left out, as they have another number of rows: {', '.join(map(repr, left))}")
     notes += [*_zeros(given, counts.n_zero), *_dropped(given, counts.n_dropped)]
-    return Calibrated(target, method, n_fitted, n_rows, tuple(dict.fromkeys(notes)))
+    return Calibrated(target, applied, n_fitted, n_rows, tuple(dict.fromkeys(notes)), note is None)
+
+
+def _unchanged(n_classes: int) -> Calibrator:
+    from vicinal.calibrators import TemperatureScaling
+
+    return TemperatureScaling.identity(n_classes)
+
+
+def _objection(method: Calibrator, logits: NDArray[Any], labels: NDArray[np.int64]) -> str | None:
+    """Return why a calibrator is not applied, None where it helps by cross-validation."""
+    from vicinal.calibrators import cross_validate
+
+    tried = cross_validate(method, logits, labels) if len(labels) > 1 else None
+    if tried is not None and tried.helps:
+        return None
+    seen = "" if tried is None else f" (NLL {tried.with_it:.4f} with it and {tried.without:.4f} without)"
+    return Sentence(
+        f"{method!r} is not applied, the probabilities stay as they are: by cross-validation on {len(labels):,} rows it "
+        f"does not help{seen}; ",
+        Argument("check", False),
+        " applies it all the same",
+    )
 
 
 @dataclass

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from vicinal import _random, data, models
 from vicinal._checks import Argument, ArgumentError, Sentence, nearest_names, require
-from vicinal.calibrators import TemperatureScaling
+from vicinal.calibrators import TemperatureScaling, cross_validate
 from vicinal.data import Split, Task, TextPreprocessing, Words
 from vicinal.data.files import find
 from vicinal.data.named import roots
@@ -39,6 +39,9 @@ __all__ = ["run", "specified"]
 
 Say = Callable[[str], None]
 
+#: With fewer held-out samples a temperature must help by cross-validation. One number fitted on n samples costs new ones
+#: about 1/2n of NLL (Akaike 1973), which of more samples is too little to look for.
+_CHECKED = 500
 #: Options of the data that say how to read them, and hold for further sets too.
 _READING = ("max_bad", "encoding", "header", "data_root")
 
@@ -299,10 +302,20 @@ def _bundle(ready: _Ready, result: FitResult, temperature: float) -> Bundle:
 
 
 def _temperature(experiment: Experiment, logits: Tensor, labels: Tensor, where: str, note: Say) -> float:
-    """Return the temperature that suits held-out samples; what the calibrator warns of is noted."""
+    """Return the temperature that suits held-out samples, 1 if it does not help; what is worth knowing is noted."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        temperature: float = TemperatureScaling(search=experiment.temperature).fit(logits, labels).temperature_
+        calibrator = TemperatureScaling(search=experiment.temperature).fit(logits, labels)
+    temperature: float = calibrator.temperature_
+    if experiment.temperature == "newton" and len(labels) < _CHECKED:
+        tried = cross_validate(calibrator, logits, labels) if len(labels) > 1 else None
+        if tried is None or not tried.helps:
+            seen = "" if tried is None else f" (NLL {tried.with_it:.3f} with it and {tried.without:.3f} without)"
+            note(
+                f"temperature 1: {where}, {len(labels)} samples, one of {temperature:.3g} would not help "
+                f"by cross-validation{seen}, so it is not applied"
+            )
+            return 1.0
     for warning in caught:
         note(f"temperature {temperature:g}: {where} {warning.message}")
     return temperature

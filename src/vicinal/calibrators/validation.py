@@ -1,0 +1,85 @@
+r"""Does a calibrator help? Its negative log-likelihood on samples that it was not fitted on, against that without it.
+
+The samples are put into m folds, every class in turn, and the calibrator is fitted m times, each time without one fold:
+
+.. math:: \mathrm{NLL}_\mathrm{cv} = -\frac1N \sum_i \log \operatorname{softmax}\big(c_{-f(i)}(z_i)\big)_{y_i}
+
+A calibrator with many values, or one of few samples, fits chance; then this is above the NLL of the logits themselves.
+
+References
+----------
+Stone, "Cross-validatory choice and assessment of statistical predictions", JRSS B 1974.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.special import log_softmax
+
+from vicinal._arrays import as_labels, as_matrix
+from vicinal._checks import integer
+from vicinal.calibrators.base import Calibrator, Floats, Labels
+
+__all__ = ["CrossValidation", "cross_validate"]
+
+
+@dataclass(frozen=True)
+class CrossValidation:
+    """The mean negative log-likelihood of samples without a calibrator, and with one that was fitted without them."""
+
+    without: float
+    with_it: float
+
+    @property
+    def helps(self) -> bool:
+        """Whether the calibrator makes new samples more likely."""
+        return self.with_it < self.without
+
+
+def cross_validate(calibrator: Calibrator, logits: Any, labels: Any, *, folds: int = 5) -> CrossValidation:
+    """Return what a calibrator does to samples that it was not fitted on; `calibrator` itself is left as it is.
+
+    Parameters
+    ----------
+    calibrator
+        Fitted or not.
+    logits, labels
+        As for `Calibrator.fit`, at least two samples.
+    folds
+        m; of fewer samples than that each is a fold of its own.
+
+    >>> z = np.array([[0.0, 1.0], [0.0, -1.0]] * 20)
+    >>> from vicinal.calibrators import TemperatureScaling
+    >>> cross_validate(TemperatureScaling(), z, [1, 1] * 20).helps  # right in half the cases, and says 73 %
+    True
+    """
+    z = as_matrix("logits", logits).double().cpu().numpy()
+    y = as_labels("labels", labels, n_classes=z.shape[1]).numpy()
+    if len(y) != len(z) or len(y) < 2:
+        raise ValueError(f"logits and labels must have the same length, at least 2, got {len(z)} and {len(y)}")
+    fold = _folds(y, min(integer("folds", folds, low=2), len(y)))
+    held_out = np.empty(len(y))
+    for number in range(fold.max() + 1):
+        inside = fold == number
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what is worth saying of the calibrator is said where it is fitted on all
+            fitted: Calibrator = dataclasses.replace(calibrator).fit(z[~inside], y[~inside])  # type: ignore[type-var]  # every calibrator is a dataclass
+        held_out[inside] = _nll(fitted(z[inside]), y[inside])
+    return CrossValidation(float(_nll(z, y).mean()), float(held_out.mean()))
+
+
+def _folds(labels: Labels, folds: int) -> Labels:
+    """Return the fold of each sample: in turn within each class, and on with the next class where the last ended."""
+    fold = np.empty(len(labels), np.int64)
+    fold[np.argsort(labels, kind="stable")] = np.arange(len(labels)) % folds
+    return fold
+
+
+def _nll(logits: Any, labels: Labels) -> Floats:
+    each: Floats = -log_softmax(logits, axis=1)[np.arange(len(labels)), labels]
+    return each
