@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vicinal.metrics import Estimate, ReliabilityTable, wilson
+from vicinal.metrics import Estimate, ReliabilityTable, evaluate, wilson
 from vicinal.metrics.selective import risk_coverage
 from vicinal.report import words
 
@@ -74,7 +74,7 @@ def test_a_level_that_fits_does_not_hide_one_that_does_not():
 def test_an_ece_beyond_chance_is_said_with_its_bins():
     found = words.verdict(table((0.9, 180, 200), *((level, 0, 45) for level in (0.3, 0.4, 0.5, 0.6, 0.7))))
     assert "ECE, 15 bins" in found.more
-    assert "too sure of itself" in found.more
+    assert "on the whole it is over-confident" in found.more
 
 
 def test_a_certain_but_tiny_gap_is_none():
@@ -166,3 +166,47 @@ def test_a_rule_that_accepts_none_of_the_others_is_told():
     found = words.rules(held_out, other)
     assert found[0].accuracy is None
     assert "answer these 0 % of cases" in said(words.promise(found, held_out, other))
+
+
+# What is reached without a model
+
+
+def predicted(labels: list[int], probs: list[list[float]]):
+    return evaluate(labels, probs=probs)
+
+
+def test_a_verdict_names_what_is_reached_without_a_model():
+    good = predicted(
+        [0] * 300 + [1] * 100, [[0.9, 0.1]] * 270 + [[0.1, 0.9]] * 30 + [[0.1, 0.9]] * 90 + [[0.9, 0.1]] * 10
+    )
+    found = words.judged(good, ["no", "yes"])
+    assert found.tone == "fits"
+    assert "always answering 'no' is right 75.0 % of the time" in said(found.more)
+    assert "the shares of the classes have an NLL of 0.562; its own NLL is 0.325" in said(found.more)
+    assert words.majority_warning(good) == ""
+
+
+def test_a_model_that_is_no_better_than_the_majority_never_fits():
+    useless = predicted([0] * 900 + [1] * 100, [[0.9, 0.1]] * 1000)
+    assert words.verdict(useless.table).tone == "fits"
+    found = words.judged(useless, ["no", "yes"])
+    assert found.tone == "over"
+    assert said(found.sentence) == "It is no better than always answering 'no', which is right 90.0 % of the time."
+
+
+def test_answers_of_the_majority_alone_are_told_from_probabilities_that_say_more():
+    ranked = predicted([0] * 900 + [1] * 100, [[0.99, 0.01]] * 850 + [[0.6, 0.4]] * 150)
+    assert "right no more often than always answering class 0" in words.majority_warning(ranked)
+    assert words.judged(ranked).tone == "unknown"
+
+
+def test_at_chance_it_is_not_shown_to_be_better():
+    chance = predicted([0, 1] * 50, [[0.52, 0.48]] * 51 + [[0.48, 0.52]] * 49)
+    assert "not shown to be better" in words.majority_warning(chance) or "no better" in words.majority_warning(chance)
+    assert words.judged(chance).tone != "fits"
+
+
+def test_no_verdict_says_both_over_and_under_confident():
+    found = words.verdict(table((0.9, 990, 1000), (0.63, 100, 600)))
+    assert found.tone == "under"
+    assert found.word == "Its confidence is uneven: too high in places, too low in others."

@@ -13,7 +13,7 @@ import torch
 
 import vicinal as library
 from tests.data import make
-from vicinal.calibrators import TemperatureScaling
+from vicinal.calibrators import TemperatureScaling, cross_validate
 from vicinal.expressions import parse
 from vicinal.metrics import evaluate
 from vicinal.runs import (
@@ -144,6 +144,21 @@ def test_a_temperature_at_the_end_of_its_range_is_kept_and_said(search: str, tmp
     assert outcome.temperature == {"newton": 1.0, "grid": 0.01}[search]
     assert [note for note in notes if note.startswith("temperature ")] == outcome.facts["notes"]
     assert "the temperature stopped at" in outcome.facts["notes"][0]
+
+
+def test_a_temperature_that_does_not_help_by_cross_validation_is_not_applied(table: Path, tmp_path: Path) -> None:
+    notes: list[str] = []
+    options = {"target": "kind", "val": 37, "test": 21}
+    outcome = run(_experiment(table, data=options), tmp_path / "run", progress=False, on_note=notes.append)
+    assert outcome is not None
+    val = outcome.sets["val"]
+    calibrator = TemperatureScaling().fit(val.logits, val.labels)
+    assert calibrator.temperature_ != 1
+    assert not cross_validate(calibrator, val.logits, val.labels).helps
+    assert outcome.temperature == library.load(outcome.out).temperature == 1
+    (said,) = outcome.facts["notes"]
+    assert said in notes
+    assert f"37 samples, one of {calibrator.temperature_:.3g} would not help by cross-validation (NLL " in said
 
 
 def test_the_temperature_of_the_published_grid(table: Path, tmp_path: Path) -> None:
@@ -283,7 +298,9 @@ def test_the_temperature_is_fitted_on_the_logits_that_are_served(precision: str,
     splits = library.data.load(str(table), **options).splits
     for name in ("val", "test"):
         frame.iloc[splits[name]].to_csv(tmp_path / f"{name}.csv", index=False)
-    experiment = _experiment(table, data=options, training=training, also=(str(tmp_path / "val.csv"),))
+    experiment = _experiment(
+        table, data=options, training=training, also=(str(tmp_path / "val.csv"),), temperature="grid"
+    )
     outcome = run(experiment, tmp_path / "run", progress=False)
     assert outcome is not None
     bundle = library.load(outcome.out)
@@ -295,7 +312,9 @@ def test_the_temperature_is_fitted_on_the_logits_that_are_served(precision: str,
         probs = torch.tensor(bundle.predict_proba(str(tmp_path / f"{name}.csv")))
         assert torch.equal(probs, bundle.calibrated(served))
     assert torch.equal(outcome.sets["also-1"].logits, outcome.sets["val"].logits)
-    refitted = TemperatureScaling().fit(served := bundle.logits(str(tmp_path / "val.csv")), outcome.sets["val"].labels)
+    refitted = TemperatureScaling(search="grid").fit(
+        served := bundle.logits(str(tmp_path / "val.csv")), outcome.sets["val"].labels
+    )
     assert refitted.temperature_ == outcome.temperature
     # The network that probes look into is the one that is served.
     x = torch.stack([bundle.read(str(tmp_path / "val.csv"))[i][0] for i in range(16)])

@@ -99,8 +99,8 @@ def compare(
     write_comparison(result, page, choose=choose)
     before, after = result.table(spread=spread, choose=choose), result.table(after=True, spread=spread)
     chosen = {} if choose is None else {"chosen": result.chosen(choose)}
-    console.event("result", {**result.to_dict(), **chosen, "report": str(page), "markdown": f"{before}\n\n{after}"})
-    console.markdown(f"{before}\n\n{after}")
+    console.event("result", {**result.to_dict(), **chosen, "report": str(page), "markdown": f"{after}\n\n{before}"})
+    console.markdown(f"{after}\n\n{before}")
     console.say(f"report: {page}")
     if result.failures:
         raise typer.Exit(1)

@@ -42,6 +42,7 @@ class Console:
     def say(self, text: str) -> None:
         """Say a line that belongs to the answer; a machine has it in the result."""
         if self._shown and not self.as_json:
+            text = text.replace("\u00a0", " ")  # a program may look for the sentence
             _rich().print(text, markup=False, highlight=False, soft_wrap=True)
 
     def event(self, kind: str, fields: Mapping[str, Any]) -> None:

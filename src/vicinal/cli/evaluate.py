@@ -132,6 +132,7 @@ def _refuse(given: dict[str, Any], why: str) -> None:
 
 def _evaluate_file(console: Console, path: Path, report: Path | None, bins: int, reading: dict[str, Any]) -> None:
     from vicinal.predictions import evaluate_file, open_file
+    from vicinal.report.words import majority_warning
 
     file = open_file(path, **reading)
     with console.progress("rows", file.n_rows) as advance:
@@ -144,6 +145,8 @@ def _evaluate_file(console: Console, path: Path, report: Path | None, bins: int,
 
         evaluation = evaluate_file(file, n_bins=bins, progress=move)
     console.event("result", evaluation.to_dict())
+    if warning := majority_warning(evaluation):
+        console.say(warning)
     console.say(str(evaluation))
     if report is not None:
         from vicinal.report import write_predictions

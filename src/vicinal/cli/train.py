@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vicinal.cli.console import Console
+from vicinal.cli.console import Console, percent
 from vicinal.cli.errors import handle_errors
 from vicinal.cli.options import AsJson, Given, Overwrite, Report, shared
 from vicinal.cli.outputs import check_report
@@ -82,6 +82,7 @@ def train(
 def show_outcome(console: Console, outcome: Outcome) -> None:
     """Show the figures of a run, before and after the temperature."""
     from vicinal.metrics.figures import Figure, columns
+    from vicinal.report.words import majority_warning
 
     bins = next(iter(outcome.sets.values())).before.n_bins if outcome.sets else 15
     rows: list[list[str]] = []
@@ -91,8 +92,16 @@ def show_outcome(console: Console, outcome: Outcome) -> None:
         for label, each in (("", scored.before), (", calibrated", scored.after)):
             shown = shown or columns(each)
             rows.append([f"{name}{label}", f"{each.n:,}", *(f.text(each.figures[f.name]) for f in shown)])
+    main = next((outcome.sets[key].after for key in ("test", "val") if key in outcome.sets), None)
+    if main is not None and (warning := majority_warning(main, outcome.facts["data"]["classes"])):
+        console.say(warning)
     title = f"{outcome.experiment.method} on {outcome.experiment.source}: temperature {outcome.temperature:.3f}"
     console.table(title, ["", "n", *(f.heading(bins) for f in shown)], rows)
+    if "test" in outcome.sets and (binary := outcome.test.binary()) is not None:
+        shown_as = ", ".join(
+            f"{name} {percent(e)}" for name, e in (("AUROC", binary.auroc), ("AP", binary.average_precision))
+        )
+        console.say(f"P({outcome.facts['data']['classes'][1]!r}) on the test set, calibrated: {shown_as}")
     for scored in outcome.sets.values():
         for note in scored.notes:
             console.say(f"{scored.name}: {note}")

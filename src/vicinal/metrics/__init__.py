@@ -5,6 +5,8 @@ this order: `chunks` (one pass over predictions), `intervals`, `reliability`, `s
 `selective`, `error_intervals`, `figures` (the one list of them), `tally` (the one measurement), `comparison`.
 """
 
+from vicinal.metrics.base_rate import BaseRate, base_rate
+from vicinal.metrics.binary import BinaryEvaluation, evaluate_binary
 from vicinal.metrics.classwise import ClasswiseTable, classwise_ece
 from vicinal.metrics.comparison import Comparison, Difference, compare
 from vicinal.metrics.error_intervals import error_estimates
@@ -48,6 +50,10 @@ __all__ = [
     "Mistake",
     "Samples",
     "evaluate",
+    "BinaryEvaluation",
+    "evaluate_binary",
+    "BaseRate",
+    "base_rate",
     "error_estimates",
     "Comparison",
     "Difference",

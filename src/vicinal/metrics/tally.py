@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from vicinal._arrays import as_classes
 from vicinal._checks import ArgumentError, integer
+from vicinal.metrics.base_rate import BaseRate, base_rate
 from vicinal.metrics.chunks import Chunk, Floats, open_predictions
 from vicinal.metrics.classwise import ClasswiseTable
 from vicinal.metrics.figures import FIGURES, MOST_PAIRED, Figure, Pairs, Sums, figures_named
@@ -130,6 +131,12 @@ class Evaluation:
             return np.bincount(self.samples.labels, minlength=self.n_classes)
         counts: NDArray[np.int64] | None = None if self.confusion is None else self.confusion.sum(axis=1)
         return counts
+
+    @property
+    def base_rate(self) -> BaseRate | None:
+        """What is reached without a model: the share of the most frequent class; None where it is not known."""
+        counts = self.class_counts
+        return None if counts is None or not counts.sum() else base_rate(counts)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain numbers for a JSON file: sizes, and for each figure its value, low and high; of a file, more."""

@@ -155,8 +155,8 @@ def _objection(method: Calibrator, logits: NDArray[Any], labels: NDArray[np.int6
         return None
     seen = "" if tried is None else f" (NLL {tried.with_it:.4f} with it and {tried.without:.4f} without)"
     return Sentence(
-        f"{method!r} is not applied, the probabilities stay as they are: by cross-validation on {len(labels):,} rows it "
-        f"does not help{seen}; ",
+        f"{method!r} is not applied, the probabilities stay as they are: by cross-validation on {len(labels):,} rows "
+        f"it does not help{seen}; ",
         Argument("check", False),
         " applies it all the same",
     )

@@ -37,7 +37,7 @@ def write_comparison(result: GridResult, path: str | os.PathLike[str], *, choose
     sheet = Sheet()
     some = next(iter(result.outcomes.values()), None)
     sets = [] if some is None else ["test", *result.further]
-    parts = [_part(sheet, result, on, after) for on in sets for after in (False, True)]
+    parts = [_part(sheet, result, on, after) for on in sets for after in (True, False)]
     cells = len(result.methods) * len(result.seeds)
     context: dict[str, Any] = {
         "title": "Comparison" if some is None else f"{some.facts['data']['name']}: comparison",
@@ -89,7 +89,7 @@ def _part(sheet: Sheet, result: GridResult, on: str, after: bool) -> dict[str, A
         "id": when if on == "test" else f"{on}-{when}",
         "name": f"{when.capitalize()} the temperature" if on == "test" else f"{result.further[on]}, {when}",
         "n": "" if on == "test" else words.count(rows[0]["n"], "sample"),
-        "notes": () if after else next(iter(result.outcomes.values())).sets[on].notes,
+        "notes": next(iter(result.outcomes.values())).sets[on].notes if after else (),
         "columns": [sections.figure_name(figure, bins) for figure in shown],
         "rows": [
             {

@@ -49,7 +49,7 @@ def write_predictions(evaluation: Evaluation, path: str | os.PathLike[str], *, c
         "sizes": sizes,
         "of": words.count(evaluation.n, "prediction"),
         "kind": evaluation.kind,
-        "verdict": words.verdict(table),
+        "verdict": words.judged(evaluation),
         "tiles": sections.tiles(evaluation, ("Predictions", f"{evaluation.n:,}", "")),
         "summary": (
             f"It is right {words.percent(table.accuracy)} of the time and says {words.percent(table.confidence)} on "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -26,6 +27,9 @@ _NOTHING = words.Verdict(
     "No verdict.",
     "Set samples aside for validation and for testing.",
 )
+
+#: |log T| up to which a temperature changes too little to speak of: a confidence of 90 % becomes 89.5 or 90.4 %.
+_HARDLY = 0.05
 
 _AUM = (
     "The area under the margin (AUM) is how far, on average over training, the label was ahead of the next class; at "
@@ -73,13 +77,13 @@ def write_run(
     classes = [str(name) for name in data["classes"]]
     key = next((name for name in ("test", "val") if name in outcome.sets), None)
     more = {} if mc_dropout is None else {"with MC dropout": mc_dropout}
-    main = None if key is None else _set_section(sheet, outcome.sets[key], _of(key, outcome.sets[key]), more)
+    main = None if key is None else _set_section(sheet, outcome.sets[key], _of(key, outcome.sets[key]), classes, more)
     further = [
         {
             "id": name,
             "name": scored.name,
             "notes": scored.notes,
-            **_set_section(sheet, scored, f"{scored.after.n:,} samples of {scored.name}"),
+            **_set_section(sheet, scored, f"{scored.after.n:,} samples of {scored.name}", classes),
         }
         for name, scored in outcome.sets.items()
         if name.startswith("also-")
@@ -104,6 +108,7 @@ def write_run(
         "label_noise": outcome.label_noise and sections.label_noise_table(outcome.label_noise, data["sizes"]),
         "command": experiment.command(outcome.out),
         "provenance": _provenance(outcome),
+        "binary": None,
         "risk": None,
         "classes": None,
         "mistakes": None,
@@ -122,6 +127,7 @@ def _contents(context: Mapping[str, Any]) -> list[tuple[str, str]]:
             ("trained", "What was trained", True),
             ("figures", "Figures", context["main"]),
             ("reliability", "Reliability", context["main"]),
+            ("binary", "Two classes", context["binary"]),
             ("learning", "Learning", context["curves"]),
             ("risk", "What it may answer", context["risk"]),
             ("mistakes", "Mistakes", context["mistakes"] is not None),
@@ -137,12 +143,18 @@ def _contents(context: Mapping[str, Any]) -> list[tuple[str, str]]:
     )
 
 
-def _set_section(sheet: Sheet, scored: Scored, of: str, more: Mapping[str, Evaluation] | None = None) -> dict[str, Any]:
+def _set_section(
+    sheet: Sheet,
+    scored: Scored,
+    of: str,
+    classes: Sequence[str],
+    more: Mapping[str, Evaluation] | None = None,
+) -> dict[str, Any]:
     """Return the verdict, the figures (and those of `more` predictions) and the diagrams of one set of samples."""
     before, after = scored.before, scored.after
     return {
         "of": of,
-        "verdict": words.verdict(after.table),
+        "verdict": words.judged(after, classes),
         "table": sections.figures_table({"before": before, "after": after, **(more or {})}),
         "drawings": sections.reliability_pair(
             sheet, {"before the temperature": before.table, "after the temperature": after.table}
@@ -166,7 +178,9 @@ def _about(sheet: Sheet, outcome: Outcome, key: str, classes: Sequence[str]) -> 
     by_class = ClasswiseTable(k, scored.after.n_bins).update(
         scored.labels, logits=scored.logits.double() / outcome.temperature
     )
+    binary = scored.binary()
     about: dict[str, Any] = {
+        "binary": None if binary is None else sections.binary_section(sheet, binary, classes[1]),
         "tiles": sections.tiles(
             scored.after,
             ("Temperature", f"{outcome.temperature:.3g}", _temperature_word(outcome.temperature)),
@@ -213,6 +227,8 @@ def _of(key: str, scored: Scored) -> str:
 def _temperature_word(temperature: float) -> str:
     if temperature == 1:
         return "probabilities left as they are"
+    if abs(math.log(temperature)) < _HARDLY:
+        return "probabilities hardly changed"
     return "it was over-confident" if temperature > 1 else "it was under-confident"
 
 

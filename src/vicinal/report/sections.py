@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vicinal import plots
-from vicinal.metrics import FIGURES, Estimate, Evaluation, Figure, ReliabilityTable, wilson
+from vicinal.metrics import FIGURES, BinaryEvaluation, Estimate, Evaluation, Figure, ReliabilityTable, wilson
 from vicinal.metrics.ood import OODReport
 from vicinal.metrics.selective import RiskCoverage
 from vicinal.probes import AttackErrors, BetweenCurves
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "attack_table",
+    "binary_section",
     "cards",
     "class_table",
     "figure_name",
@@ -71,6 +72,34 @@ def tiles(evaluation: Evaluation, *extra: tuple[str, str, str]) -> list[tuple[st
     shown = [FIGURES[name] for name in ("accuracy", "ece", "nll") if evaluation.figures.get(name) is not None]
     tops = [(figure_name(f, evaluation.n_bins), *figure_text(f, evaluation.figures[f.name])) for f in shown]
     return [*tops, *extra]
+
+
+# Two classes
+
+
+def binary_section(sheet: Sheet, evaluation: BinaryEvaluation, name: str) -> dict[str, Any]:
+    """Return the diagram of the positive class's probability, and how well it ranks."""
+    share = words.percent(evaluation.base_rate)
+    rows = [
+        {
+            "name": "AUROC",
+            "about": "chance that a positive sample has the higher probability; 50\u00a0% is a coin",
+            "cells": [words.estimate(evaluation.auroc, share=True)],
+        },
+        {
+            "name": "Average precision",
+            "about": f"area under precision over recall; {share} without a model",
+            "cells": [words.estimate(evaluation.average_precision, share=True)],
+        },
+    ]
+    table = evaluation.table
+    figure = sheet.reliability(
+        table,
+        "Reliability of P(positive)",
+        "How often samples are positive, by the probability they were given. "
+        f"ECE {words.percent(table.ece(), 2)} ({table.n_bins}\u00a0bins).",
+    )
+    return {"name": name, "share": share, "table": {"columns": ["value"], "rows": rows}, "figure": figure}
 
 
 # Learning

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from vicinal.metrics import Estimate, ReliabilityTable, error_estimates, wilson
+from vicinal.metrics import Estimate, Evaluation, ReliabilityTable, error_estimates, wilson
 from vicinal.metrics.selective import RiskCoverage, RiskThreshold
 
 __all__ = [
@@ -17,6 +18,8 @@ __all__ = [
     "Verdict",
     "count",
     "estimate",
+    "judged",
+    "majority_warning",
     "number",
     "percent",
     "promise",
@@ -91,7 +94,8 @@ class Verdict:
     Attributes
     ----------
     tone
-        `"fits"`, `"over"` (it is right less often than it says), `"under"`, or `"unknown"`.
+        `"fits"`, `"over"` (it is right less often than it says, or no better than no model), `"under"`, or
+        `"unknown"`.
     sentence
         In one sentence.
     word
@@ -131,15 +135,77 @@ def verdict(table: ReliabilityTable) -> Verdict:
             "No verdict.",
             f"It takes {ENOUGH} of about the same confidence for an interval that says anything.",
         )
-    tone, sentence = _judged(*_pooled(table, bins), 0.95)
-    others = [part for part in (_elsewhere(table, bins), _overall(table)) if part]
-    whole = f"As far as {count(table.n, 'sample')} tell, it can be taken at its word."
-    word = {
-        "over": "It is over-confident.",
-        "under": "It is under-confident: more often right than it says.",
-        "fits": "There its confidence fits." if others else whole,
-    }[tone]
+    tone, sentence = _compared(*_pooled(table, bins), 0.95)
+    parts = [(tone, ""), _elsewhere(table, bins), _overall(table)]
+    ways = {way for way, _ in parts} - {"fits"}
+    others = [text for _, text in parts if text]
+    if len(ways) > 1:
+        word = "Its confidence is uneven: too high in places, too low in others."
+    elif others and tone == "fits":
+        word = "There its confidence fits."
+    else:
+        whole = f"As far as {count(table.n, 'sample')} tell, it can be taken at its word."
+        word = {"over": "It is over-confident.", "under": "It is under-confident: more often right than it says."}.get(
+            tone, whole
+        )
     return Verdict(tone, sentence + ".", word, " ".join(others))
+
+
+def judged(evaluation: Evaluation, classes: Sequence[str] = ()) -> Verdict:
+    """Return the verdict on an evaluation, which always names what is reached without a model.
+
+    A model that is not better than the most frequent class is never said to fit.
+    """
+    base = evaluation.base_rate
+    calibration = verdict(evaluation.table)
+    if base is None:
+        return calibration
+    name = _class_name(base.majority, evaluation, classes)
+    nll = evaluation.figures.get("nll")
+    own = "" if nll is None else f"; its own NLL is {nll.value:.3f}"
+    without = (
+        f"Without a model: always answering {name} is right {percent(base.share)} of the time, and the shares of the "
+        f"classes have an NLL of {base.nll:.3f}{own}."
+    )
+    warning = majority_warning(evaluation, classes)
+    if warning:
+        tone = "over" if _is_no_better(evaluation) else "unknown"
+        return Verdict(tone, warning, "Its answers are no use as they are.", f"{without} {calibration.sentence}")
+    return replace(calibration, more=f"{calibration.more} {without}".strip())
+
+
+def majority_warning(evaluation: Evaluation, classes: Sequence[str] = ()) -> str:
+    """Say so where a model is not better, or not shown to be better, than always answering the most frequent class.
+
+    It is better where the interval of its accuracy lies above the share of that class, or that of its NLL below the
+    NLL of the shares and it answers with the right class more often.
+    """
+    base, accuracy, nll = evaluation.base_rate, evaluation.figures.get("accuracy"), evaluation.figures.get("nll")
+    if base is None or accuracy is None or accuracy.low > base.share:
+        return ""
+    name = _class_name(base.majority, evaluation, classes)
+    always = f"always answering {name}, which is right {percent(base.share)} of the time"
+    if _is_no_better(evaluation):
+        return f"It is no better than {always}."
+    if nll is None or nll.high >= base.nll:
+        return f"It is not shown to be better than {always}: {count(evaluation.n, 'sample')} are too few to tell."
+    if accuracy.value <= base.share:
+        return (
+            f"It is right no more often than {always}; only its probabilities say more than the shares of the classes."
+        )
+    return ""
+
+
+def _is_no_better(evaluation: Evaluation) -> bool:
+    base, accuracy, nll = evaluation.base_rate, evaluation.figures.get("accuracy"), evaluation.figures.get("nll")
+    if base is None or accuracy is None or accuracy.value > base.share:
+        return False
+    return nll is None or nll.value >= base.nll
+
+
+def _class_name(number: int, evaluation: Evaluation, classes: Sequence[str]) -> str:
+    names = classes or evaluation.classes
+    return repr(names[number]) if number < len(names) else f"class {number}"
 
 
 def _around(table: ReliabilityTable, level: float) -> Any:
@@ -155,7 +221,7 @@ def _pooled(table: ReliabilityTable, bins: Any) -> tuple[float, int, int]:
     return float(sums.confidence[bins].sum()) / n, int(sums.correct[bins].sum()), n
 
 
-def _judged(confidence: float, right: int, n: int, level: float) -> tuple[str, str]:
+def _compared(confidence: float, right: int, n: int, level: float) -> tuple[str, str]:
     low, high = (float(end) for end in wilson(right, n, level))
     gap = confidence - right / n
     chance = low <= confidence <= high
@@ -168,31 +234,32 @@ def _judged(confidence: float, right: int, n: int, level: float) -> tuple[str, s
     return tone, sentence
 
 
-def _elsewhere(table: ReliabilityTable, used: Any) -> str:
+def _elsewhere(table: ReliabilityTable, used: Any) -> tuple[str, str]:
     """Name the other bin that is farthest off beyond chance, all bins considered at once (Bonferroni)."""
     others = [b for b in range(table.n_bins) if b not in used and table.bin_count[b] >= ENOUGH]
     level = 1 - 0.05 / max(len(others), 1)
-    off: list[tuple[float, str]] = []
+    off: list[tuple[float, str, str]] = []
     for b in others:
         sure, right, n = _pooled(table, np.array([b]))
-        tone, sentence = _judged(sure, right, n, level)
+        tone, sentence = _compared(sure, right, n, level)
         if tone != "fits":
-            off.append((abs(sure - right / n), sentence))
+            off.append((abs(sure - right / n), tone, sentence))
     if not off:
-        return ""
-    worst = max(off)[1]
-    return f"Elsewhere it is less reliable: {worst[0].lower()}{worst[1:]}."
+        return "fits", ""
+    _, tone, worst = max(off)
+    return tone, f"Elsewhere it is less reliable: {worst[0].lower()}{worst[1:]}."
 
 
-def _overall(table: ReliabilityTable) -> str:
+def _overall(table: ReliabilityTable) -> tuple[str, str]:
     """Say so where the mean gap over all bins is more than chance explains, and more than a point."""
     ece = error_estimates(table)["ece"]
     if ece.low < _SMALL:
-        return ""
+        return "fits", ""
     value, interval = estimate(ece, share=True)
     gap = table.confidence - table.accuracy
-    way = "" if abs(gap) < ece.value / 2 else ": it is too sure of itself" if gap > 0 else ": it is not sure enough"
-    return (
+    tone = "fits" if abs(gap) < ece.value / 2 else "over" if gap > 0 else "under"
+    way = {"over": ": on the whole it is over-confident", "under": ": on the whole it is under-confident"}.get(tone, "")
+    return tone, (
         f"Over all levels the mean gap (ECE, {table.n_bins} bins) is {value} ({interval}), "
         f"more than chance explains{way}."
     )

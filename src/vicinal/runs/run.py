@@ -20,7 +20,7 @@ from vicinal import _random, data, models
 from vicinal._checks import Argument, Sentence
 from vicinal._files import RunFiles, read_json, write_json
 from vicinal.data import Split, Task
-from vicinal.metrics import Evaluation, evaluate
+from vicinal.metrics import BinaryEvaluation, Evaluation, evaluate, evaluate_binary
 from vicinal.probes.label_noise import corrupt_labels
 from vicinal.runs.bundle import Bundle
 from vicinal.runs.experiment import Experiment
@@ -44,6 +44,13 @@ class Scored:
     """That of the run, or the set's own, where a development set was given for it."""
     notes: tuple[str, ...] = ()
     """Of a further set: which part of it was evaluated, what was left out."""
+
+    def binary(self) -> BinaryEvaluation | None:
+        """Return how the probability of the second of two classes fits and ranks; None of more, or of one alone."""
+        if self.logits.shape[1] != 2 or len(self.labels.unique()) < 2:
+            return None
+        positive = (self.logits.double() / self.temperature).softmax(dim=1)[:, 1]
+        return evaluate_binary(self.labels, positive, n_bins=self.after.n_bins)
 
 
 @dataclass(frozen=True, eq=False)

@@ -39,8 +39,8 @@ __all__ = ["run", "specified"]
 
 Say = Callable[[str], None]
 
-#: With fewer held-out samples a temperature must help by cross-validation. One number fitted on n samples costs new ones
-#: about 1/2n of NLL (Akaike 1973), which of more samples is too little to look for.
+#: With fewer held-out samples a temperature must help by cross-validation. One number fitted on n samples costs new
+#: ones about 1/2n of NLL (Akaike 1973), which of more samples is too little to look for.
 _CHECKED = 500
 #: Options of the data that say how to read them, and hold for further sets too.
 _READING = ("max_bad", "encoding", "header", "data_root")
@@ -307,7 +307,7 @@ def _temperature(experiment: Experiment, logits: Tensor, labels: Tensor, where: 
         warnings.simplefilter("always")
         calibrator = TemperatureScaling(search=experiment.temperature).fit(logits, labels)
     temperature: float = calibrator.temperature_
-    if experiment.temperature == "newton" and len(labels) < _CHECKED:
+    if experiment.temperature == "newton" and temperature != 1 and len(labels) < _CHECKED:
         tried = cross_validate(calibrator, logits, labels) if len(labels) > 1 else None
         if tried is None or not tried.helps:
             seen = "" if tried is None else f" (NLL {tried.with_it:.3f} with it and {tried.without:.3f} without)"

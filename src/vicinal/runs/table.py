@@ -215,7 +215,7 @@ class GridResult:
         return parts
 
     def __str__(self) -> str:
-        return self.table()
+        return f"{self.table(after=True)}\n\n{self.table()}"
 
     def _evaluations(self, method: str, after: bool, on: str) -> dict[int, Evaluation]:
         outcomes = {seed: self.outcomes[method, seed] for seed in self.seeds if (method, seed) in self.outcomes}

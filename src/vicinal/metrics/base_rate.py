@@ -1,0 +1,38 @@
+r"""What is reached without a model: always answering the most frequent class, with the shares of the classes.
+
+.. math:: \text{accuracy} = \max_k \frac{n_k}{n}, \qquad \text{NLL} = -\sum_k \frac{n_k}{n} \log \frac{n_k}{n}
+
+The shares are those of the samples themselves, so no constant answer does better on them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+__all__ = ["BaseRate", "base_rate"]
+
+
+@dataclass(frozen=True)
+class BaseRate:
+    """The most frequent class of some samples, its share, and the NLL of answering with the shares of all classes."""
+
+    majority: int
+    share: float
+    nll: float
+
+
+def base_rate(counts: Any) -> BaseRate:
+    """Return what is reached without a model on samples of which so many have each class, `[K]`.
+
+    >>> base_rate([3, 1])
+    BaseRate(majority=0, share=0.75, nll=0.5623351446188083)
+    """
+    n = np.asarray(counts, np.float64)
+    if n.ndim != 1 or not len(n) or (n < 0).any() or not n.sum():
+        raise ValueError(f"counts must hold how many samples each class has, got {counts!r}")
+    share = n / n.sum()
+    there = share[share > 0]
+    return BaseRate(int(share.argmax()), float(share.max()), float(-(there @ np.log(there))))

@@ -1,0 +1,68 @@
+"""Two classes: the probability of the second, "positive" one, as a diagram and as a ranking.
+
+The figures of confidence speak of the class that is answered. With two classes, and one of them rare, what is used is
+often P(positive) itself, for a threshold or an order of one's own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from vicinal._arrays import as_classes, as_vector
+from vicinal.metrics.intervals import Estimate
+from vicinal.metrics.ood import ood_report
+from vicinal.metrics.reliability import ReliabilityTable
+
+__all__ = ["BinaryEvaluation", "evaluate_binary"]
+
+
+@dataclass(frozen=True, eq=False)
+class BinaryEvaluation:
+    """How P(positive) fits and ranks.
+
+    Attributes
+    ----------
+    table
+        The reliability table of P(positive): how often samples with about this probability are positive.
+    auroc
+        The chance that a positive sample has a higher probability than a negative one (DeLong's interval).
+    average_precision
+        The area under precision over recall; without a model it is the share of positives.
+    base_rate
+        The share of positives.
+    """
+
+    table: ReliabilityTable
+    auroc: Estimate
+    average_precision: Estimate
+    base_rate: float
+
+
+def evaluate_binary(labels: Any, positive_probs: Any, *, n_bins: int = 15, level: float = 0.95) -> BinaryEvaluation:
+    """Return how the probability of the positive class fits and ranks.
+
+    Parameters
+    ----------
+    labels
+        0 or 1 of each sample, `[N]`; both must occur.
+    positive_probs
+        P(1) of each, `[N]`.
+    n_bins
+        Of the reliability table.
+    level
+        Coverage of the intervals.
+
+    >>> evaluate_binary([0, 1, 0, 1], [0.1, 0.8, 0.4, 0.3]).auroc.value
+    0.75
+    """
+    y, p = as_classes("labels", labels, n_classes=2), as_vector("positive_probs", positive_probs)
+    if len(y) != len(p):
+        raise ValueError(f"labels and positive_probs must be as many, got {len(y)} and {len(p)}")
+    if not 0 < int(y.sum()) < len(y):
+        raise ValueError("labels must hold both classes")
+    ranked = ood_report(p[y == 1], p[y == 0], level=level, n_resamples=1)
+    table = ReliabilityTable.from_confidences(p, y == 1, n_bins=n_bins)
+    return BinaryEvaluation(table, ranked.auroc, ranked.aupr_in, float(np.mean(y)))
