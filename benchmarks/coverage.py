@@ -19,9 +19,13 @@ from typing import Any
 import numpy as np
 
 from benchmarks.timing import table
-from vicinal import compare, evaluate
-from vicinal.metrics import BinSums, risk_coverage, risk_threshold
+from vicinal import evaluate
+from vicinal.metrics import FIGURES, BinSums, ReliabilityTable, risk_coverage, risk_threshold
+from vicinal.metrics.comparison import Side, difference_ends
 from vicinal.metrics.error_intervals import error_ends
+from vicinal.metrics.figures import Sums
+from vicinal.metrics.intervals import Moments
+from vicinal.metrics.scores import mcc_contributions
 
 SIZES = (50, 100, 300, 1_000, 10_000)
 CLASSES = (2, 10, 100)
@@ -30,7 +34,16 @@ BINS = (1, 2, 15, 100)
 CONSTANT = ((0.8, 0.0), (0.8, 0.02), (0.8, 0.05), (0.8, 0.2), (0.95, 0.02), (0.99, 0.0), (0.99, 0.03), (0.7, -0.1))
 POPULATION = 100_000
 ERRORS = ("ece", "oe", "rms", "mce")
-FIGURES = ("accuracy", "mcc", "nll", "brier", *ERRORS, "aurc")
+MEASURED = ("accuracy", "mcc", "nll", "brier", *ERRORS, "aurc")
+BIASED = ("ece", "oe", "rms")
+#: Of two models that differ: classes, their temperatures, and the noise in their logits.
+PAIRS = (
+    (3, (0.5, 1.0), (1, 1)),
+    (10, (1.0, 1.5), (1, 0.3)),
+    (10, (0.3, 0.5), (2, 1)),
+    (2, (1, 1.2), (1, 2)),
+)
+COMPARED = ("accuracy", "mcc", "nll", "brier", *BIASED)
 
 
 @dataclass(frozen=True)
@@ -149,51 +162,128 @@ def summary(seen: dict[tuple[str, int], list[tuple[float, float, str]]]) -> str:
 
 def figures(trials: int) -> str:
     """Coverage of every figure of `evaluate`, and of AURC, in 15 bins."""
-    random, seen = np.random.default_rng(2), {(name, n): [] for name in FIGURES for n in SIZES}
+    random, seen = np.random.default_rng(2), {(name, n): [] for name in MEASURED for n in SIZES}
     cases = [(k, t, 3.0) for k in CLASSES for t in (0.3, 1.0, 3.0)] + [(2, 1.0, 8.0), (2, 0.3, 8.0), (10, 1.0, 8.0)]
     for case in cases:
         pop = Population.normal(*case)
         whole = evaluate(pop.labels, logits=pop.logits)
-        truth = {name: getattr(whole, name).value for name in FIGURES[:-1]}
+        truth = {name: getattr(whole, name).value for name in MEASURED[:-1]}
         truth["aurc"] = risk_coverage(pop.confidence, pop.correct).aurc
         for n in SIZES:
-            held, rounds = dict.fromkeys(FIGURES, 0), trials if n < 10_000 else trials // 2
-            length = dict.fromkeys(FIGURES, 0.0)
+            rounds = trials if n < 10_000 else trials // 2
+            held, length = dict.fromkeys(MEASURED, 0), dict.fromkeys(MEASURED, 0.0)
             for _ in range(rounds):
-                pick = random.integers(POPULATION, size=n)
-                result = evaluate(pop.labels[pick], logits=pop.logits[pick])
-                curve = risk_coverage(pop.confidence[pick], pop.correct[pick])
-                for name in FIGURES:
-                    found = curve.aurc_estimate() if name == "aurc" else getattr(result, name)
+                for name, found in estimates(whole.samples, random.integers(POPULATION, size=n), case[0]).items():
                     held[name] += found.low - 1e-9 <= truth[name] <= found.high + 1e-9
                     length[name] += (found.high - found.low) / rounds
-            for name in FIGURES:
+            for name in MEASURED:
                 if name != "mce":  # of the bins that are filled, which differ from sample to sample: see `errors`
                     seen[name, n].append((held[name] / rounds, length[name], pop.name))
     return summary({key: value for key, value in seen.items() if value})
 
 
+def estimates(samples: Any, pick: Any, n_classes: int) -> dict[str, Any]:
+    """Return what `evaluate` says of some of the samples, whose losses are known already."""
+    labels, guess, confidence = (getattr(samples, name)[pick] for name in ("labels", "predictions", "confidence"))
+    right = labels == guess
+    cells, counts = np.unique(labels * n_classes + guess, return_counts=True)
+    sums = Sums(
+        ReliabilityTable.from_confidences(confidence, right),
+        n_classes=n_classes,
+        moments={name: Moments.of(samples.values[name][pick].astype(np.float64)) for name in ("nll", "brier")},
+        pairs=(cells // n_classes, cells % n_classes, counts),
+    )
+    found = {name: FIGURES[name].estimate(sums) for name in MEASURED[:-1]}
+    return {**found, "aurc": risk_coverage(confidence, right).aurc_estimate()}
+
+
+def model(z: Any, labels: Any, heat: Any, noise: float, random: Any, n_bins: int = 15) -> Side:
+    """Return the runs of a model that knows the true logits z `[R, N, K]` but for noise of its own in each seed.
+
+    `heat` are the temperatures `[R, S]` of its seeds. The figures are worked out for all trials at once; a test
+    compares with `vicinal.compare`.
+    """
+    trials, seeds = heat.shape
+    logits = z[:, None] + noise * random.standard_normal((trials, seeds, *z.shape[1:]), dtype=np.float32)
+    logits /= heat[..., None, None].astype(np.float32)
+    said = np.exp((logits - logits.max(-1, keepdims=True)).astype(np.float64))
+    said /= said.sum(-1, keepdims=True)
+    guess, confidence = logits.argmax(-1), said.max(-1)
+    right, true = guess == labels[:, None], np.take_along_axis(said, labels[:, None, :, None], -1)[..., 0]
+    index = np.maximum(np.ceil(confidence * n_bins).astype(int) - 1, 0)
+    flat = index.reshape(trials * seeds, -1)
+    every = [None, confidence, right.astype(float), (confidence - right) ** 2]
+    sums = [each.reshape(trials, seeds, n_bins) for each in binned(flat, n_bins, *every)]
+    bins = BinSums(*sums[:3])
+    pairs = [[mcc_contributions(y, g)[1] for g in row] for y, row in zip(labels, guess, strict=True)]
+    values = {"mcc": np.array(pairs), "nll": -np.log(true), "brier": (said**2).sum(-1) - 2 * true + 1}
+    for name in ("accuracy", *BIASED):
+        values[name] = FIGURES[name].contributions(bins, index, confidence, right)
+    return Side(values, bins, sums[3])
+
+
+def task(trials: int, n: int, n_classes: int, random: Any) -> tuple[Any, Any]:
+    """Return true logits `[trials, n, K]` and labels drawn from them."""
+    z = 3 * random.standard_normal((trials, n, n_classes), dtype=np.float32)
+    return z, (z + random.gumbel(size=z.shape)).argmax(-1)
+
+
+def batches(trials: int, elements: int) -> Iterator[int]:
+    """Yield numbers of trials that add up, with at most two million numbers at once."""
+    at_once = max(2_000_000 // elements, 1)
+    for start in range(0, trials, at_once):
+        yield min(at_once, trials - start)
+
+
+def false_better(n: int, n_classes: int, temperature: float, seeds: int, trials: int, random: Any) -> dict[str, int]:
+    """Return how often each figure calls one of two equal models better: same noise, same spread of temperatures."""
+    count = dict.fromkeys(COMPARED, 0)
+    for rows in batches(trials, 2 * seeds * n * n_classes):
+        z, labels = task(rows, n, n_classes, random)
+        # With one seed the models themselves are compared: they are equal only at the same temperature.
+        heat = temperature * np.exp((seeds > 1) * 0.2 * random.standard_normal((2, rows, seeds)))
+        sides = [model(z, labels, each, 1.0, random) for each in heat]
+        for name in COMPARED:
+            low, high = difference_ends(name, *sides, 0.95)
+            count[name] += int(((low > 0) | (high < 0)).sum())
+    return count
+
+
 def equal_models(trials: int) -> str:
-    """How often `compare` calls one of two equal models better: same noise in their logits, same spread of seeds."""
-    random, names = np.random.default_rng(3), ("accuracy", "mcc", "nll", "brier", "ece", "oe", "rms")
-    rows = []
-    for n, n_classes, temperature, spread in ((100, 3, 1.0, 0.3), (100, 10, 0.5, 0.2), (1_000, 10, 1.0, 0.2)):
+    """How often `compare` calls one of two equal models better, of 20 times the trials over the number of seeds."""
+    random, rows = np.random.default_rng(3), []
+    for n, n_classes, temperature in ((50, 3, 1.0), (100, 3, 1.0), (100, 10, 0.5), (1_000, 3, 1.0)):
         for seeds in (1, 2, 3, 5, 10):
-            told = dict.fromkeys(names, 0)
-            for _ in range(trials):
-                z = 3 * random.standard_normal((n, n_classes))
-                labels = (z + random.gumbel(size=z.shape)).argmax(1)
-                # With one seed the models themselves are compared: they are equal only at the same temperature.
-                heat = temperature * np.exp((seeds > 1) * spread * random.standard_normal((2, seeds)))
-                runs = [
-                    [evaluate(labels, logits=(z + random.standard_normal(z.shape)) / t) for t in side] for side in heat
-                ]
-                result = compare(*runs)
-                for name in names:
-                    told[name] += result[name].better is not None
-            shares = [f"{100 * told[name] / trials:.1f} %" for name in names]
-            rows.append([f"{n:,}", f"K = {n_classes}, T = {temperature:g}", str(seeds), *shares])
-    return table(["samples", "models", "seeds", *names], rows)
+            of = 20 * trials // seeds
+            false = false_better(n, n_classes, temperature, seeds, of, random)
+            shares = [f"{100 * false[name] / of:.1f} %" for name in COMPARED]
+            rows.append([f"{n:,}", f"K = {n_classes}, T = {temperature:g}", str(seeds), f"{of:,}", *shares])
+    return table(["samples", "models", "seeds", "trials", *COMPARED], rows)
+
+
+def differences(trials: int) -> str:
+    """Coverage of the differences of `compare` between two models that differ, by number of samples, one seed."""
+    random, seen = np.random.default_rng(5), {(name, n): [] for name in COMPARED for n in SIZES[:-1]}
+    for k, heat, noise in PAIRS:
+
+        def pair(rows: int, n: int, k: int = k, heat: Any = heat, noise: Any = noise) -> list[Side]:
+            z, labels = task(rows, n, k, random)
+            return [model(z, labels, np.full((rows, 1), t), e, random) for t, e in zip(heat, noise, strict=True)]
+
+        a, b = pair(1, 1_000_000)
+        total = {name: float(b.values[name].mean() - a.values[name].mean()) for name in COMPARED}
+        for n in SIZES[:-1]:
+            held, length = dict.fromkeys(COMPARED, 0), dict.fromkeys(COMPARED, 0.0)
+            for rows in batches(trials, 2 * n * k):
+                a, b = pair(rows, n)
+                for name in COMPARED:
+                    low, high = difference_ends(name, a, b, 0.95)
+                    held[name] += int(((low <= total[name]) & (total[name] <= high)).sum())
+                    length[name] += float((high - low).sum()) / trials
+            for name in COMPARED:
+                which = f"K = {k}, T = {heat[0]:g} and {heat[1]:g}, noise {noise[0]:g} and {noise[1]:g}"
+                seen[name, n].append((held[name] / trials, length[name], which))
+    return summary(seen)
 
 
 PROFILES = {
@@ -226,15 +316,17 @@ def thresholds(trials: int) -> str:
     return table(["samples", "risk asked", "errors", "promise broken", "answers at all", "answered", "at best"], rows)
 
 
+PARTS = {part.__name__: part for part in (errors, figures, equal_models, differences, thresholds)}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--trials", type=int, default=1_000)
-    parser.add_argument("--only", choices=("errors", "figures", "equal_models", "thresholds"))
+    parser.add_argument("--only", choices=tuple(PARTS))
     options = parser.parse_args()
-    parts = {"errors": errors, "figures": figures, "equal_models": equal_models, "thresholds": thresholds}
     margin = 196 * math.sqrt(0.05 * 0.95 / options.trials)
     print(f"{options.trials:,} trials a case (half for 10,000 samples): 95 % are known to ± {margin:.1f} %\n")
-    for name, part in parts.items():
+    for name, part in PARTS.items():
         if options.only in (None, name):
             print(f"### {part.__doc__}\n\n{part(options.trials)}\n", flush=True)
 

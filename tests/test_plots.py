@@ -206,11 +206,11 @@ def test_counts_and_intervals_can_be_left_out():
     plt.close(without.figure)
 
 
-def test_the_band_is_wilsons_interval():
+def test_the_band_is_clopper_and_pearsons_interval():
     ax = plots.reliability_diagram(TABLE, level=0.9)
     held = [(int(c), round(a * c)) for c, a in zip(TABLE.bin_count, TABLE.bin_accuracy, strict=True) if c]
     for bar, (n, hits) in zip(ax.containers[2], held, strict=True):
-        expected = binomtest(hits, n).proportion_ci(0.9, method="wilson")
+        expected = binomtest(hits, n).proportion_ci(0.9, method="exact")
         assert bar.get_y() == pytest.approx(expected.low, abs=1e-9)
         assert bar.get_y() + bar.get_height() == pytest.approx(expected.high, abs=1e-9)
     plt.close(ax.figure)

@@ -175,10 +175,10 @@ def checksum(path: Path) -> str:
     return f"sha256:{digest.hexdigest()}"
 
 
-def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Write a JSON object with the version of our format, atomically."""
+def write_json(path: Path, value: Mapping[str, Any], *, indent: int | None = 1) -> None:
+    """Write a JSON object with the version of our format, atomically; without `indent` on one line, for long lists."""
     with replacing(path) as temporary:
-        text = json.dumps({"format": FORMAT, **value}, indent=1, ensure_ascii=False)
+        text = json.dumps({"format": FORMAT, **value}, indent=indent, ensure_ascii=False)
         temporary.write_text(f"{text}\n", encoding="utf-8")
 
 

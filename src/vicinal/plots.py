@@ -77,7 +77,7 @@ def reliability_diagram(
 ) -> Axes:
     """Draw the accuracy of each confidence bin against the diagonal a calibrated model would follow.
 
-    A bar is the accuracy of a bin, the hatched part the gap to its mean confidence, and the grey band the Wilson
+    A bar is the accuracy of a bin, the hatched part the gap to its mean confidence, and the grey band the exact
     interval of the accuracy: a gap inside it may be chance. ECE is printed with its number of bins.
 
     Parameters
@@ -94,7 +94,7 @@ def reliability_diagram(
     References
     ----------
     DeGroot & Fienberg (1983), The Comparison and Evaluation of Forecasters; Guo et al. (2017), On Calibration of
-    Modern Neural Networks, Figure 1; Wilson (1927) for the interval.
+    Modern Neural Networks, Figure 1; Clopper & Pearson (1934) for the interval.
     """
     level = number("level", level, low=0, high=1)
     _check_table("table", table)

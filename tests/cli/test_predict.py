@@ -41,6 +41,33 @@ def test_new_columns_values_and_gaps_are_named(trained: Path, tmp_path: Path) ->
     assert answers.filter(like="prob_").notna().all(axis=None)
 
 
+def test_a_number_that_is_not_finite_counts_as_missing_and_is_said(trained: Path, tmp_path: Path) -> None:
+    frame = make.people(20).astype({"age": object})
+    frame.loc[3, "age"], frame.loc[4, "age"] = "1e39", "inf"
+    frame.to_csv(tmp_path / "new.csv", index=False)
+    said, answers = _predict(trained, tmp_path / "new.csv", tmp_path / "answers.csv")
+    assert "column 'age': 2 values are no finite numbers and count as missing: row 4 ('1e39')" in said
+    assert np.isfinite(answers["confidence"]).all()
+
+
+@pytest.mark.parametrize("rows", [3, 64])
+def test_blocks_do_not_change_the_answers(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int
+) -> None:
+    lines = make.people(300).to_csv(index=False).splitlines()
+    lines[100] += ",too,many"
+    (tmp_path / "new.csv").write_text("\n".join(lines))
+    _, whole = _predict(trained, tmp_path / "new.csv", tmp_path / "whole.csv", "--batch-size", 32)
+    monkeypatch.setattr("vicinal.data.streaming._ROWS", rows)
+    monkeypatch.setattr("vicinal.data.tabular._ROWS", 50)
+    said, answers = _predict(trained, tmp_path / "new.csv", tmp_path / "blocks.csv", "--batch-size", 32)
+    assert "skipped: 1 of 300 rows could not be read: row 100" in said
+    pd.testing.assert_frame_equal(whole, answers, check_exact=True)
+    assert answers["row"].tolist() == [i for i in range(300) if i != 99]
+    refused("predict", trained, tmp_path / "new.csv", "--out", tmp_path / "none.csv", "--max-bad", 0)
+    assert not (tmp_path / "none.csv").exists()
+
+
 def test_only_as_many_answers_as_keep_the_risk(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     x = rng.normal(size=600)

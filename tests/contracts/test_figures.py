@@ -10,7 +10,7 @@ import pytest
 
 from tests.predictions.samples import classifier, save
 from tests.report.outcomes import outcome, scored
-from vicinal.metrics import FIGURES, Estimate, Figure, ReliabilityTable, Tally, compare, evaluate, wilson
+from vicinal.metrics import FIGURES, Estimate, Figure, ReliabilityTable, Tally, clopper_pearson, compare, evaluate
 from vicinal.metrics.figures import columns, figures_named, watched
 from vicinal.predictions import evaluate_file
 from vicinal.report import write_comparison, write_predictions, write_run
@@ -146,7 +146,7 @@ def test_top_5_error_where_there_are_more_than_five_classes(k):
         first = sorted(range(k), key=lambda c: (-z[c], c))[:5]
         missed += y not in first
     assert found.top5_error.value == pytest.approx(missed / 200)
-    low, high = (float(end) for end in wilson(missed, 200))
+    low, high = (float(end) for end in clopper_pearson(missed, 200))
     assert (found.top5_error.low, found.top5_error.high) == (low, high)
 
 
@@ -164,5 +164,5 @@ def test_contributions_have_the_figure_as_their_mean():
     table = ReliabilityTable.from_confidences(confidence, correct)
     for figure in FIGURES.values():
         if figure.contributions is not None:
-            each = figure.contributions(table, confidence, correct)
+            each = figure.contributions(table.bins, table.bin_index(confidence), confidence, correct)
             assert each.mean() == pytest.approx(float(figure.of_bins(table.bins)), abs=1e-12), figure.name

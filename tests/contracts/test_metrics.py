@@ -66,7 +66,7 @@ ELSEWHERE = {
     *("FIGURES", "Figure", "Mistake"),
     *(kind.__name__ for kind in (metrics.OODReport, metrics.RiskThreshold)),
     *("auroc", "average_precision", "energy", "fpr_at_tpr", "ood_report", "risk_threshold"),
-    *("equal_mass_edges", "error_estimates", "spearman", "spearman_estimate", "wilson"),
+    *("equal_mass_edges", "error_estimates", "spearman", "spearman_estimate", "clopper_pearson"),
 }
 
 each = pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS.keys())

@@ -95,6 +95,35 @@ def test_preprocessing_through_json_gives_identical_tensors(tmp_path, task):
     assert torch.equal(again(make.people().iloc[0].to_dict()), new[0][0])
 
 
+@pytest.mark.parametrize("value", ["1e39", "-1e300", "inf", "-inf", "1e999"])
+def test_a_number_that_float32_cannot_hold_counts_as_missing_and_is_said(tmp_path, task, value):
+    frame = make.people().astype({"age": object})
+    frame.iloc[3, frame.columns.get_loc("age")] = value
+    frame.to_csv(tmp_path / "new.csv", index=False)
+    new = data.read(tmp_path / "new.csv", task.preprocessing)
+    assert any("column 'age': 1 values are no finite numbers and count as missing: row 4" in note for note in new.notes)
+    assert new[3][0][0] == 0
+    assert all(bool(torch.isfinite(new[i][0]).all()) for i in range(len(new)))
+
+
+def test_a_value_that_standardising_makes_too_large_counts_as_missing(tmp_path):
+    rows = [f"{1 + 1e-9 * (i % 7)},{'ab'[i % 2]}" for i in range(60)]
+    (tmp_path / "old.csv").write_text("\n".join(["x,y", *rows]))
+    (tmp_path / "new.csv").write_text("x\n1e38\n1\n")
+    task = data.load(tmp_path / "old.csv", target="y", kind="tabular")
+    new = data.read(tmp_path / "new.csv", task.preprocessing)
+    assert any("1 values are no finite numbers and count as missing: row 1" in note for note in new.notes)
+    assert new[0][0][0] == 0
+
+
+def test_training_rows_with_numbers_beyond_float32_do_not_spoil_the_column(tmp_path):
+    rows = [f"{'1e300' if i == 5 else i % 7},{'ab'[i % 2]}" for i in range(60)]
+    (tmp_path / "old.csv").write_text("\n".join(["x,y", *rows]))
+    task = data.load(tmp_path / "old.csv", target="y", kind="tabular")
+    assert any("no finite numbers" in note for note in task.notes)
+    assert 0 < task.preprocessing.columns[0].std < 3
+
+
 def test_new_data_with_other_columns_and_values(task):
     frame = make.people().drop(columns=["kind", "born"])[::-1]
     frame["mood"], frame["weight"] = "fine", 70
@@ -106,7 +135,7 @@ def test_new_data_with_other_columns_and_values(task):
     said = "\n".join(new.notes)
     assert "ignored: 'mood' and 'weight', which the model was not trained with" in said
     assert "column 'colour': 1 rows hold values not seen in training: 'ultraviolet'" in said
-    assert "column 'age': 1 values are no numbers and count as missing: row 2 ('old')" in said
+    assert "column 'age': 1 values are no finite numbers and count as missing: row 2 ('old')" in said
     offset = 3 if task.preprocessing.columns[1].missing else 2
     assert new[0][0][offset : offset + 3].sum() == 0
     assert new[1][0][0] == 0
@@ -148,7 +177,7 @@ def test_bad_rows_are_named_counted_and_limited(tmp_path):
             row = lines[position + 1].split(",")
             assert list(split.raw(i).values()) == row
             assert task.classes[split[i][1]] == row[2]
-    assert "column 'x': 1 values are no numbers and count as missing: row 3 ('oops')" in task.notes
+    assert "column 'x': 1 values are no finite numbers and count as missing: row 3 ('oops')" in task.notes
 
 
 def test_saved_splits_that_name_a_skipped_row_belong_to_other_data(tmp_path):

@@ -108,8 +108,8 @@ def test_perfect_separation_claims_no_certainty():
     assert report.auroc.value == report.aupr_in.value == report.aupr_out.value == 1
     assert report.fpr_at_tpr.value == 0
     assert 0.9 < report.auroc.low < 0.99
-    # Wilson allows 3.4 of 30 intruders where none is seen; the positives then come after them.
-    intruders = 30 * ood.wilson(0, 30)[1]
+    # Clopper and Pearson allow 3.5 of 30 intruders where none is seen; the positives then come after them.
+    intruders = 30 * ood.clopper_pearson(0, 30)[1]
     assert report.aupr_in.low == pytest.approx(np.mean([j / (j + intruders) for j in range(1, 61)]))
     assert 0.05 < report.fpr_at_tpr.high < 0.2
     # Newcombe's ends are where the value is 1.96 standard deviations away.

@@ -84,11 +84,11 @@ def test_the_interval_of_aurc_is_that_of_resampling():
 def test_all_right_or_all_wrong_claims_no_certainty():
     confidence = np.arange(50) / 50
     right, wrong = (risk_coverage(confidence, np.full(50, flag)).aurc_estimate() for flag in (True, False))
-    wilson = binomtest(0, 50).proportion_ci(0.95, method="wilson")
+    clopper_pearson = binomtest(0, 50).proportion_ci(0.95, method="exact")
     assert (right.value, right.low) == (0, 0)
-    assert right.high == pytest.approx(wilson.high)
+    assert right.high == pytest.approx(clopper_pearson.high)
     assert (wrong.value, wrong.high) == (1, 1)
-    assert wrong.low == pytest.approx(1 - wilson.high)
+    assert wrong.low == pytest.approx(1 - clopper_pearson.high)
 
 
 def test_coverage_at_risk_and_risk_at_coverage_read_the_curve():

@@ -18,11 +18,11 @@ from vicinal.metrics import (
     Tally,
     accuracy,
     brier,
+    clopper_pearson,
     error_estimates,
     evaluate,
     mcc,
     nll,
-    wilson,
 )
 from vicinal.metrics import chunks as passes
 from vicinal.metrics.intervals import Moments, mean_interval
@@ -196,12 +196,21 @@ def test_interval_of_mcc_covers_the_truth():
     assert 0.9 * 200 <= hits <= 0.99 * 200
 
 
-def test_wilson_and_mean_intervals_by_hand():
-    low, high = wilson([0, 5, 10, 0], [10, 10, 10, 0])
-    np.testing.assert_allclose(low, [0, 0.236593, 0.722467, 0], atol=1e-6)
-    np.testing.assert_allclose(high, [0.277533, 0.763407, 1, 1], atol=1e-6)
+def test_clopper_pearson_and_mean_intervals_by_hand():
+    low, high = clopper_pearson([0, 5, 10, 0], [10, 10, 10, 0])
+    np.testing.assert_allclose(low, [0, 0.187086, 0.025**0.1, 0], atol=1e-6)
+    np.testing.assert_allclose(high, [1 - 0.025**0.1, 0.812914, 1, 1], atol=1e-6)
     figure = mean_interval(np.array([1.0, 3.0]), 0.95, low=-99.0, high=99.0)
     assert figure == Estimate(2.0, pytest.approx(2 - 12.706205, abs=1e-5), pytest.approx(2 + 12.706205, abs=1e-5))
+
+
+@pytest.mark.parametrize("n", [50, 77, 300, 1000])
+def test_the_interval_of_an_accuracy_covers_what_it_says_whatever_the_accuracy(n):
+    # Exactly, by the binomial distribution; Wilson's covers 84 % near 0 and 1.
+    right, rates = np.arange(n + 1), np.concatenate([np.geomspace(1e-5, 0.1, 200), np.linspace(0.1, 0.9, 200)])
+    low, high = clopper_pearson(right, n)
+    for rate in (*rates, *(1 - rates)):
+        assert stats.binom.pmf(right, n, rate) @ ((low <= rate) & (rate <= high)) >= 0.95 - 1e-9
 
 
 def slow_end(values, sign, mistake=None):

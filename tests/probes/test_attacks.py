@@ -261,7 +261,7 @@ def test_the_errors_count_what_a_loop_counts():
                 wrong = sum(
                     int(label) not in row.topk(k).indices.tolist() for row, label in zip(logits, y, strict=True)
                 )
-                ends = stats.binomtest(wrong, 23).proportion_ci(method="wilson")
+                ends = stats.binomtest(wrong, 23).proportion_ci(method="exact")
                 assert (errors[k].value, errors[k].low, errors[k].high) == pytest.approx(
                     (wrong / 23, ends.low, ends.high)
                 )

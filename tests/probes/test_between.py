@@ -67,7 +67,7 @@ def test_the_curves_are_those_of_a_loop(gradient, batch_size):
     np.testing.assert_allclose(found.mean_confidence.value, slow[..., 1].mean(1), atol=1e-5)
     np.testing.assert_allclose(found.gradient_norm.value, slow[..., 2].mean(1), rtol=1e-4)
     for at in range(len(LAMBDAS)):
-        ends = stats.binomtest(int(slow[at, :, 0].sum()), 23).proportion_ci(method="wilson")
+        ends = stats.binomtest(int(slow[at, :, 0].sum()), 23).proportion_ci(method="exact")
         assert (found.misses.low[at], found.misses.high[at]) == pytest.approx((ends.low, ends.high))
         ends = mean_interval(slow[at, :, 2], 0.95, low=0.0, high=np.inf)
         assert found.gradient_norm.high[at] == pytest.approx(ends.high, rel=1e-3)

@@ -112,7 +112,7 @@ def test_the_errors_are_those_of_a_loop(n, k, seed):
             assert found.to_dict()[name]["value"] is None
             continue
         assert estimate.value == pytest.approx(np.mean(wrong))
-        ends = stats.binomtest(int(np.sum(wrong)), len(wrong)).proportion_ci(method="wilson")
+        ends = stats.binomtest(int(np.sum(wrong)), len(wrong)).proportion_ci(method="exact")
         assert (estimate.low, estimate.high) == pytest.approx((ends.low, ends.high))
 
 

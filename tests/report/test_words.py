@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vicinal.metrics import Estimate, ReliabilityTable, evaluate, wilson
+from vicinal.metrics import Estimate, ReliabilityTable, evaluate, clopper_pearson
 from vicinal.metrics.selective import risk_coverage
 from vicinal.report import words
 
@@ -38,8 +38,8 @@ def test_the_verdict_is_about_ninety_percent(right, tone, sentence):
     assert (found.tone, said(found.sentence)) == (tone, sentence)
 
 
-def test_the_interval_of_the_sentence_is_wilsons_rounded_outward():
-    low, high = wilson(900, 1000)
+def test_the_interval_of_the_sentence_is_clopper_and_pearsons_rounded_outward():
+    low, high = clopper_pearson(900, 1000)
     assert said(words.span(float(low), float(high), 1)) == "88–91.8 %".replace("88–", f"{math.floor(1000 * low) / 10}–")
     assert math.floor(1000 * low) / 10 <= 100 * low
     assert 100 * high <= 91.8

@@ -241,3 +241,35 @@ def test_files_that_are_something_else(tmp_path: Path) -> None:
         read_json(tmp_path / "half.json")
     with pytest.raises(FileNotFoundError):
         read_tensors(tmp_path / "nothing.safetensors")
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_weights_that_are_not_finite_are_refused(
+    people: tuple[Bundle, pd.DataFrame], tmp_path: Path, value: float
+) -> None:
+    bundle, _ = people
+    with torch.no_grad():
+        next(bundle.module.parameters()).view(-1)[0] = value
+    with pytest.raises(ValueError, match="holds weights that are not finite numbers"):
+        Bundle.load(bundle.save(tmp_path / "run"))
+
+
+@pytest.mark.parametrize(("field", "value"), [("mean", float("nan")), ("std", float("inf")), ("std", 0.0)])
+def test_a_scale_that_is_not_finite_is_refused(
+    people: tuple[Bundle, pd.DataFrame], tmp_path: Path, field: str, value: float
+) -> None:
+    path = people[0].save(tmp_path / "run") / "model.json"
+    record = read_json(path)
+    record["preprocessing"]["columns"][0][field] = value
+    write_json(path, record)
+    with pytest.raises(ValueError, match=f"{field} must be a"):
+        Bundle.load(path.parent)
+
+
+def test_a_sample_that_the_network_overflows_at_is_named(people: tuple[Bundle, pd.DataFrame]) -> None:
+    bundle, frame = people
+    with torch.no_grad():
+        for weights in bundle.module.parameters():
+            weights.fill_(1e30)
+    with pytest.raises(ValueError, match=r"answer to sample 0 \(from 0\) is not finite"):
+        bundle.predict_proba(frame)

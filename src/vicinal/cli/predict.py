@@ -15,7 +15,7 @@ from vicinal.cli.options import AsJson, Overwrite, SafeCsv, share_or_number
 from vicinal.cli.outputs import check_outputs
 
 if TYPE_CHECKING:
-    from vicinal.data import Split
+    from vicinal.data import Stream
     from vicinal.metrics.selective import RiskThreshold
     from vicinal.runs.bundle import Bundle
 
@@ -69,12 +69,15 @@ def predict(
     rule = None if max_risk is None else _rule(bundle, run, max_risk, level)
     if rule is not None and ABSTAIN in bundle.classes:
         raise ValueError(f"a class is called {ABSTAIN!r}, which is what --max-risk writes where it gives no answer")
-    split = bundle.read(data, max_bad=bad, encoding=encoding, header=header, data_root=data_root)
-    for note in split.notes:
-        console.note(note)
+    blocks = bundle.stream(
+        data, batch_size=batch_size, max_bad=bad, encoding=encoding, header=header, data_root=data_root
+    )
     answered = _Counter()
-    with console.progress("predicting", len(split)) as advance:
-        n = write(out, bundle.classes, _chunks(bundle, split, batch_size, rule, answered, advance), safe_csv=safe_csv)
+    with console.progress("predicting", blocks.n_rows) as advance:
+        chunks = _chunks(bundle, blocks, batch_size, rule, answered, advance)
+        n = write(out, bundle.classes, chunks, safe_csv=safe_csv)
+    for note in blocks.notes:
+        console.note(note)
     console.event("result", {"out": str(out), "rows": n, **({} if rule is None else answered.facts(n, rule))})
     console.say(f"{out}: {n:,} rows, {len(bundle.classes)} classes, temperature {bundle.temperature:.3f}")
     if rule is not None:
@@ -117,23 +120,24 @@ def _rule(bundle: Bundle, run: Path, max_risk: float, level: float) -> RiskThres
 
 
 def _chunks(
-    bundle: Bundle, split: Split, batch_size: int | None, rule: RiskThreshold | None, answered: _Counter, advance: Any
+    bundle: Bundle, blocks: Stream, batch_size: int | None, rule: RiskThreshold | None, answered: _Counter, advance: Any
 ) -> Iterator[tuple[dict[str, Any], Any]]:
     """Yield the columns to keep and the probabilities, a batch at a time."""
     import numpy as np
 
     names = np.array(bundle.classes, dtype=object)
     origin = "file" if bundle.preprocessing.kind in ("image", "audio") else None
-    first = 0
-    for logits in bundle.iter_logits(split, batch_size=batch_size, progress=advance):
-        probs = bundle.calibrated(logits).numpy()
-        rows = range(first, first + len(probs))
-        first += len(probs)
-        columns: dict[str, Any] = {"row": [split.indices[i] for i in rows]}
-        if origin is not None:
-            columns[origin] = [str(split.raw(i)) for i in rows]
-        if rule is not None:
-            above = probs.max(axis=1) > rule.threshold
-            answered.n += int(above.sum())
-            columns["answer"] = np.where(above, names[probs.argmax(axis=1)], ABSTAIN).tolist()
-        yield columns, probs
+    for rows, split in blocks:
+        first = 0
+        for logits in bundle.iter_logits(split, batch_size=batch_size, progress=advance, numbers=rows):
+            probs = bundle.calibrated(logits).numpy()
+            here = range(first, first + len(probs))
+            first += len(probs)
+            columns: dict[str, Any] = {"row": rows[here.start : here.stop]}
+            if origin is not None:
+                columns[origin] = [str(split.raw(i)) for i in here]
+            if rule is not None:
+                above = probs.max(axis=1) > rule.threshold
+                answered.n += int(above.sum())
+                columns["answer"] = np.where(above, names[probs.argmax(axis=1)], ABSTAIN).tolist()
+            yield columns, probs

@@ -7,6 +7,7 @@ from vicinal.data.named import NAMES
 from vicinal.data.preprocessing import Preprocessing
 from vicinal.data.regression import ScoredTexts, Scores, load_scores
 from vicinal.data.splitting import stratified_split, stratified_subset
+from vicinal.data.streaming import Stream, stream
 from vicinal.data.tabular import TabularPreprocessing
 from vicinal.data.task import Split, Task
 from vicinal.data.text import TextPreprocessing
@@ -15,6 +16,8 @@ from vicinal.data.tokens import Subwords, Words
 __all__ = [
     "load",
     "read",
+    "stream",
+    "Stream",
     "load_scores",
     "ScoredTexts",
     "Scores",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -63,8 +64,9 @@ def missing(source: str, known: Iterable[str]) -> FileNotFoundError:
     """Return the error for a source that is neither a file nor a name, with what looks like it."""
     path = Path(source).expanduser()
     parent = path.parent
-    neighbours = [str(parent / entry.name) for entry in parent.iterdir()] if parent.is_dir() else []
-    neighbours = [name for name in neighbours if not Path(name).name.startswith(".")]
+    neighbours: list[str] = []
+    with contextlib.suppress(OSError):  # a folder that cannot be read has no names to suggest
+        neighbours = [str(entry) for entry in parent.iterdir() if not entry.name.startswith(".")]
     hint = nearest_names(source, [*neighbours, *known])
     return FileNotFoundError(f"there is no file or folder {source!r}, and no data set of that name{hint}")
 
@@ -176,7 +178,10 @@ def folder_fingerprint(root: Path, paths: Sequence[Path]) -> str:
     entries = []
     for path in paths:
         entries.append(os.fsencode(path.relative_to(root).as_posix()))
-        entries.append(path.read_bytes() if len(paths) <= MANY else str(path.stat().st_size).encode())
+        try:
+            entries.append(path.read_bytes() if len(paths) <= MANY else str(path.stat().st_size).encode())
+        except OSError:  # one that cannot be read counts as bad (`read_all`), and is no reason to stop
+            entries.append(b"unreadable")
     return fingerprint(*entries)
 
 

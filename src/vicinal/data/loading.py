@@ -23,7 +23,7 @@ from vicinal.data.named import Arrays
 from vicinal.data.preprocessing import Preprocessing
 from vicinal.data.published import NamedTable
 from vicinal.data.rows import Rows
-from vicinal.data.splitting import PARTS, random_subset, stratified_split, stratified_subset
+from vicinal.data.splitting import PARTS, Positions, random_subset, split_positions, stratified_subset
 from vicinal.data.tables import TableOptions, from_table, plain
 from vicinal.data.tabular import TabularPreprocessing
 from vicinal.data.task import Split, Task, Unsplit
@@ -191,11 +191,11 @@ def load(
     )
 
 
-def _draw_subset(parts: dict[str, list[int]], labels: NDArray[np.int64], size: int, subset: str, seed: int) -> str:
+def _draw_subset(parts: dict[str, Positions], labels: NDArray[np.int64], size: int, subset: str, seed: int) -> str:
     """Keep so many training samples, and return a note that says how they were drawn."""
     draw = stratified_subset if subset == "stratified" else random_subset
     chosen = draw(labels[parts["train"]], size, seed=seed)
-    parts["train"] = [parts["train"][i] for i in chosen]
+    parts["train"] = parts["train"][chosen]
     how_drawn = "every class in its proportion" if subset == "stratified" else "drawn at random"
     return Sentence(Argument("train_size"), f": {size} training samples, {how_drawn}")
 
@@ -394,15 +394,15 @@ def _split(
     test: float | int,
     seed: int,
     splits: Mapping[str, Sequence[int]] | None,
-) -> tuple[dict[str, list[int]], list[str]]:
+) -> tuple[dict[str, Positions], list[str]]:
     """Return the positions of each split: saved ones, the source's own, or drawn ones."""
     usable = labels >= 0
     if splits is not None:
         return _saved(splits, usable), ["splits: as saved"]
 
-    def drawn(among: NDArray[np.intp], val: float | int, test: float | int) -> dict[str, list[int]]:
-        parts = stratified_split(labels[among], val=val, test=test, seed=seed)
-        return {name: among[part].tolist() for name, part in parts.items()}
+    def drawn(among: Positions, val: float | int, test: float | int) -> dict[str, Positions]:
+        parts = split_positions(labels[among], val=val, test=test, seed=seed)
+        return {name: among[part] for name, part in parts.items()}
 
     if samples.parts is None:
         parts = drawn(np.flatnonzero(usable), val, test)
@@ -413,15 +413,15 @@ def _split(
     if not len(given["train"]):
         raise ValueError("the training split holds nothing that could be read")
     parts = drawn(given["train"], 0.0 if len(given["val"]) else val, 0.0 if len(given["test"]) else test)
-    parts |= {name: given[name].tolist() for name in ("val", "test") if len(given[name])}
+    parts |= {name: given[name] for name in ("val", "test") if len(given[name])}
     sizes = ", ".join(f"{name} {len(parts[name])}{'' if len(given[name]) else ' (from train)'}" for name in PARTS)
     return parts, [f"splits: {sizes}; the source's own"]
 
 
-def _saved(splits: Mapping[str, Sequence[int]], usable: NDArray[np.bool_]) -> dict[str, list[int]]:
-    parts = {name: [int(i) for i in splits.get(name, ())] for name in PARTS}
-    every = np.array([i for part in parts.values() for i in part], np.int64)
-    if set(splits) - set(PARTS) or not parts["train"]:
+def _saved(splits: Mapping[str, Sequence[int]], usable: NDArray[np.bool_]) -> dict[str, Positions]:
+    parts = {name: np.array(splits.get(name, ()), np.int64) for name in PARTS}
+    every = np.concatenate(list(parts.values()))
+    if set(splits) - set(PARTS) or not len(parts["train"]):
         raise ValueError(f"splits must hold 'train', 'val' and 'test', got {sorted(splits)}")
     n = len(usable)
     if len(np.unique(every)) < len(every) or every.min() < 0 or every.max() >= n or not usable[every].all():

@@ -21,6 +21,7 @@ from vicinal.data.images import ImagePreprocessing
 from vicinal.data.named import Arrays
 from vicinal.data.preprocessing import Preprocessing
 from vicinal.data.published import NamedTable
+from vicinal.data.splitting import Positions
 from vicinal.data.task import Unsplit
 from vicinal.tables import Table, from_frame, is_pattern, is_table, open_table, regular
 
@@ -84,7 +85,7 @@ def from_arrays(arrays: Arrays, image_size: int | None) -> Unsplit:
     shape, notes = images.geometry(look, image_size)
     pixels = at_shape(shape, arrays.images)
 
-    def fit(train: list[int]) -> tuple[Preprocessing, Sequence[Any] | Tensor, list[str]]:
+    def fit(train: Positions) -> tuple[Preprocessing, Sequence[Any] | Tensor, list[str]]:
         mean, std = images.channel_statistics([pixels[i] for i in train])
         return replace(shape, mean=mean, std=std), pixels, []
 
@@ -110,7 +111,7 @@ def from_images(folder: Folder, max_bad: float | int, image_size: int | None, se
     shape, more = images.geometry(looks, image_size)
     paths = [folder.paths[i] for i in good]
 
-    def fit(train: list[int]) -> tuple[Preprocessing, Sequence[Any] | Tensor, list[str]]:
+    def fit(train: Positions) -> tuple[Preprocessing, Sequence[Any] | Tensor, list[str]]:
         n_bytes = len(paths) * shape.channels * shape.height * shape.width
         if shape.is_large or n_bytes > _MEMORY:
             order = permutation(len(train), generator=torch.Generator().manual_seed(seed_from("measure", seed)))
@@ -153,7 +154,7 @@ def from_sounds(folder: Folder, max_bad: float | int, seconds: float, front_end:
         long = f"{longer} of {len(good)} sounds are longer than {seconds:g} s and are cut ("
         notes.append(Sentence(long, Argument("seconds"), ")"))
 
-    def fit(train: list[int]) -> tuple[Preprocessing, Sequence[Any] | Tensor, list[str]]:
+    def fit(train: Positions) -> tuple[Preprocessing, Sequence[Any] | Tensor, list[str]]:
         return preprocessing, [item for _, item in taken], []
 
     return Unsplit(

@@ -12,9 +12,19 @@ from numpy.typing import NDArray
 from vicinal._checks import Argument, ArgumentError, Sentence, integer, number
 from vicinal._random import permutation, seed_from
 
-__all__ = ["PARTS", "random_subset", "share_of", "stratified_split", "stratified_subset"]
+__all__ = [
+    "PARTS",
+    "Positions",
+    "random_subset",
+    "share_of",
+    "split_positions",
+    "stratified_split",
+    "stratified_subset",
+]
 
 Labels = Sequence[int] | NDArray[np.int64]
+#: Places of samples in their source.
+Positions = NDArray[np.int64]
 
 #: The splits, in the order in which everything lists them.
 PARTS = ("train", "val", "test")
@@ -41,20 +51,25 @@ def stratified_split(labels: Labels, *, val: float | int, test: float | int, see
     >>> {name: len(part) for name, part in stratified_split([0] * 10 + [1] * 10, val=0.2, test=0.2).items()}
     {'train': 12, 'val': 4, 'test': 4}
     """
+    return {name: part.tolist() for name, part in split_positions(labels, val=val, test=test, seed=seed).items()}
+
+
+def split_positions(labels: Labels, *, val: float | int, test: float | int, seed: int) -> dict[str, Positions]:
+    """Return what `stratified_split` does as arrays: lists of many rows would take ten times the memory."""
     shares = {"val": share_of("val", val, len(labels)), "test": share_of("test", test, len(labels))}
     if sum(shares.values()) >= 1:
         both = Argument("val"), " and ", Argument("test")
         given = Argument("val", val), " and ", Argument("test", test)
         raise ValueError(Sentence(*both, " must leave samples to train on, got ", *given))
-    parts: dict[str, list[int]] = {name: [] for name in PARTS}
+    parts: dict[str, list[Positions]] = {name: [] for name in PARTS}
     for members in _shuffled_classes(labels, seed, "split"):
         n = len(members)
         n_test = _rounded(shares["test"] * n, low=int(shares["test"] > 0), high=n - 1)
         n_val = _rounded(shares["val"] * n, low=int(shares["val"] > 0), high=n - 1 - n_test)
-        parts["test"] += members[:n_test]
-        parts["val"] += members[n_test : n_test + n_val]
-        parts["train"] += members[n_test + n_val :]
-    return {name: sorted(members) for name, members in parts.items()}
+        parts["test"].append(members[:n_test])
+        parts["val"].append(members[n_test : n_test + n_val])
+        parts["train"].append(members[n_test + n_val :])
+    return {name: np.sort(np.concatenate([np.zeros(0, np.int64), *members])) for name, members in parts.items()}
 
 
 def stratified_subset(labels: Labels, size: int, *, seed: int = 0) -> list[int]:
@@ -72,7 +87,7 @@ def stratified_subset(labels: Labels, size: int, *, seed: int = 0) -> list[int]:
         sizes[max(able, key=lambda k: quotas[k] - sizes[k])] += 1
     while sum(sizes) > size:  # the minimum of one gave out too many: the largest class gives back
         sizes[max(range(len(sizes)), key=lambda k: sizes[k])] -= 1
-    return sorted(i for members, n in zip(classes, sizes, strict=True) for i in members[:n])
+    return sorted(i for members, n in zip(classes, sizes, strict=True) for i in members[:n].tolist())
 
 
 def random_subset(labels: Labels, size: int, *, seed: int = 0) -> list[int]:
@@ -117,7 +132,7 @@ def share_of(name: str, value: float | int, n: int) -> float:
     return share
 
 
-def _shuffled_classes(labels: Labels, seed: int, what: str) -> list[list[int]]:
+def _shuffled_classes(labels: Labels, seed: int, what: str) -> list[Positions]:
     """Return the positions of each class, in an order drawn from the seed.
 
     scikit-learn's splitters shuffle by NumPy's generator: the splits of saved runs would not come back.
@@ -127,7 +142,7 @@ def _shuffled_classes(labels: Labels, seed: int, what: str) -> list[list[int]]:
     shuffled = np.asarray(labels, np.int64)[order]
     by_class = np.argsort(shuffled, kind="stable")
     ends = np.flatnonzero(np.diff(shuffled[by_class])) + 1
-    return [members.tolist() for members in np.split(order[by_class], ends) if len(members)]
+    return [members for members in np.split(order[by_class], ends) if len(members)]
 
 
 def _rounded(value: float, *, low: int, high: int) -> int:

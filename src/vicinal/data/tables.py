@@ -16,7 +16,7 @@ from vicinal.data.files import give_up, limit_of, listed, part_of
 from vicinal.data.kinds import Scan, columns_of, kinds_of, scan_table
 from vicinal.data.preprocessing import Preprocessing
 from vicinal.data.rows import Rows
-from vicinal.data.splitting import PARTS
+from vicinal.data.splitting import PARTS, Positions
 from vicinal.data.tabular import fit_tabular
 from vicinal.data.task import Unsplit
 from vicinal.data.text import fit_text, texts_of
@@ -104,12 +104,12 @@ def _from_features(
     labels, skipped = _usable(scan, target, scan.bad, options.max_bad)
     notes += [*skipped, *_copies(scan.hashes[labels >= 0])]
 
-    def fit(train: list[int]) -> tuple[Preprocessing, Sequence[Any] | Tensor, list[str]]:
+    def fit(train: Positions) -> tuple[Preprocessing, Sequence[Any] | Tensor, list[str]]:
         chosen = np.zeros(scan.n_rows, np.bool_)
         chosen[train] = True
         features, more = fit_tabular(table, chosen, used, kinds, target)
         encoded = features.encode(table, n=scan.n_rows)
-        return features, encoded.features, [*more, *(note for note in encoded.notes if "no numbers" in note)]
+        return features, encoded.features, [*more, *(note for note in encoded.notes if "count as missing" in note)]
 
     return Unsplit(
         kind="tabular",
@@ -141,7 +141,7 @@ def _from_texts(
     used = [texts[i] for i in np.flatnonzero(labels >= 0)]
     notes += [*skipped, *_copies(np.array([hash(fields) for fields in used], np.int64))]
 
-    def fit(train: list[int]) -> tuple[Preprocessing, Sequence[Any] | Tensor, list[str]]:
+    def fit(train: Positions) -> tuple[Preprocessing, Sequence[Any] | Tensor, list[str]]:
         words, more = fit_text(texts, train, columns, target, options.tokenizer, options.max_length)
         return words, texts, more
 

@@ -10,8 +10,10 @@ scikit-learn's imputers and encoders do the same to arrays in memory, but are sa
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
@@ -20,16 +22,18 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from vicinal._checks import nearest_names
+from vicinal._checks import nearest_names, number
 from vicinal._typing import Batch
 from vicinal.data.files import listed
 from vicinal.data.preprocessing import Preprocessing
-from vicinal.tables import BadRow, Chunk, Table, distinct, finite_numbers, from_rows, names_of
+from vicinal.tables import LARGEST, BadRow, Chunk, Table, distinct, finite_numbers, from_rows, names_of
 
 __all__ = ["Category", "Number", "TabularPreprocessing", "fit_tabular"]
 
 #: A categorical column keeps this many values, the most frequent ones.
 _MAX_VALUES = 100
+#: Bytes of features that are kept in memory: a quarter of the machine's.
+_IN_MEMORY = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4 if hasattr(os, "sysconf") else 2**32
 #: Rows encoded at a time: their features should fit in a processor's cache.
 _ROWS = 2**13
 
@@ -72,12 +76,15 @@ class Number:
     def encode(self, chunk: Chunk, out: NDArray[np.float32], remarks: _Remarks) -> None:
         """Write the column as numbers into `out` `[M, width]`, which holds zeros."""
         values, odd = finite_numbers(chunk[self.name], decimal_comma=chunk.decimal_comma)
+        scaled = (values - self.mean) / self.std
+        far = np.abs(scaled) > LARGEST  # of a column that hardly varies
+        odd, scaled = odd | far, np.where(far, np.nan, scaled)
         if odd.any():
             remarks.n_odd += int(odd.sum())
             for i in np.flatnonzero(odd)[: 3 - len(remarks.odd)].tolist():
                 remarks.odd.append(f"row {chunk.rows[i]:,} ({chunk[self.name][i].as_py()!r})")
-        missing = np.isnan(values)
-        out[:, 0] = np.where(missing, 0.0, (values - self.mean) / self.std)
+        missing = np.isnan(scaled)
+        out[:, 0] = np.where(missing, 0.0, scaled)
         if self.missing:
             out[:, 1] = missing
 
@@ -87,7 +94,7 @@ class Number:
             return []
         more = [""] * (remarks.n_odd - len(remarks.odd))
         rows = listed([*remarks.odd, *more], n=3)
-        return [f"column {self.name!r}: {remarks.n_odd} values are no numbers and count as missing: {rows}"]
+        return [f"column {self.name!r}: {remarks.n_odd} values are no finite numbers and count as missing: {rows}"]
 
 
 @dataclass(frozen=True)
@@ -169,29 +176,42 @@ class TabularPreprocessing(Preprocessing):
         n
             The number of its rows, bad ones too, if it is known.
         """
-        notes = self._compare(table)
         if n is None:
             n = table.count_rows()
-        features = np.zeros((n, self.width), np.float32)
+        features = feature_matrix(n, self.width)
         readable = np.zeros(n, np.bool_)
-        remarks = {column.name: _Remarks() for column in self.columns}
         bad: list[BadRow] = []
+        notes: list[str] = []
+        for rows, block in self.blocks(table, bad, notes):
+            readable[rows - 1] = True
+            if rows[-1] - rows[0] + 1 == len(rows):
+                features[rows[0] - 1 : rows[-1]] = block
+            else:  # bad rows lie between
+                features[rows - 1] = block
+        return Encoded(features, readable, bad, notes)
+
+    def blocks(self, table: Table, bad: list[BadRow], notes: list[str]) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
+        """Yield numbers of rows, from 1, and their features, float32 `[M, D]`, some rows at a time.
+
+        Parameters
+        ----------
+        table
+            The table.
+        bad
+            Where rows that cannot be read are added.
+        notes
+            Where all that there is to say is added, the values of columns after the last block.
+        """
+        notes += self._compare(table)
+        remarks = {column.name: _Remarks() for column in self.columns}
         for chunk in table.chunks([column.name for column in self.columns], _ROWS, bad=bad):
-            readable[chunk.rows - 1] = True
-            self._encode_chunk(chunk, features[chunk.rows[0] - 1 : chunk.rows[-1]], remarks)
+            block, start = np.zeros((len(chunk), self.width), np.float32), 0
+            for column in self.columns:
+                column.encode(chunk, block[:, start : start + column.width], remarks[column.name])
+                start += column.width
+            yield chunk.rows, torch.from_numpy(block)
         for column in self.columns:
             notes += column.notes(remarks[column.name])
-        return Encoded(torch.from_numpy(features), readable, bad, notes)
-
-    def _encode_chunk(self, chunk: Chunk, out: NDArray[np.float32], remarks: Mapping[str, _Remarks]) -> None:
-        contiguous = len(out) == len(chunk)
-        block = out if contiguous else np.zeros((len(chunk), out.shape[1]), np.float32)
-        start = 0
-        for column in self.columns:
-            column.encode(chunk, block[:, start : start + column.width], remarks[column.name])
-            start += column.width
-        if not contiguous:  # bad rows lie between
-            out[chunk.rows - chunk.rows[0]] = block
 
     def _compare(self, table: Table) -> list[str]:
         for column in self.columns:
@@ -209,7 +229,7 @@ class TabularPreprocessing(Preprocessing):
     @classmethod
     def _from_fields(cls, fields: dict[str, Any]) -> TabularPreprocessing:
         columns = tuple(
-            Number(**c)
+            Number(c["name"], number("mean", c["mean"]), number("std", c["std"], above=0), bool(c["missing"]))
             if "mean" in c
             else Category(c["name"], tuple(c["values"]), c["missing"], c.get("pooled", False))
             for c in fields["columns"]
@@ -314,3 +334,19 @@ class _Counts:
             return Category(self.name, kept, missing), None
         note = f"column {self.name!r}: of {len(self.counts)} values the {len(kept)} most frequent are told apart"
         return Category(self.name, kept, missing, pooled=True), f"{note}, the others count as one"
+
+
+def feature_matrix(n: int, width: int) -> Tensor:
+    """Return zeros, float32 `[n, width]`, in a file where they would fill memory.
+
+    The file is one of the system's temporary files (`TMPDIR` says where), mapped into memory: what is not in use lies
+    on the disk. It has no name, and is gone with the process.
+    """
+    n_bytes = 4 * n * width
+    if n_bytes <= _IN_MEMORY:
+        return torch.zeros(n, width)
+    with tempfile.TemporaryFile(prefix="vicinal-") as file:
+        if hasattr(os, "posix_fallocate"):  # room for all of it now, rather than a crash at the first page without
+            os.posix_fallocate(file.fileno(), 0, n_bytes)
+        file.truncate(n_bytes)
+        return torch.from_numpy(np.memmap(file, np.float32, "r+", shape=(n, width)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from vicinal.data.rows import Rows
 __all__ = ["Fit", "Split", "Task", "Unsplit"]
 
 #: From the training positions to the preprocessing, what it takes for every sample, and notes.
-Fit = Callable[[list[int]], tuple[Preprocessing, "Sequence[Any] | Tensor", list[str]]]
+Fit = Callable[[NDArray[np.int64]], tuple[Preprocessing, "Sequence[Any] | Tensor", list[str]]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,38 +74,58 @@ class Split(Dataset[tuple[Batch, int]]):
         items: Sequence[Any] | Tensor,
         origins: Sequence[Any],
         labels: Sequence[int] | NDArray[np.int64] | None,
-        indices: Sequence[int] | None = None,
+        indices: Sequence[int] | NDArray[np.int64] | None = None,
         *,
         augment: str = "none",
         seed: int = 0,
         notes: Sequence[str] = (),
     ) -> None:
         self.preprocessing = preprocessing
-        self.indices = list(range(len(items)) if indices is None else indices)
-        self.labels: list[int] | None = None
-        if labels is not None:
-            self.labels = np.asarray(labels, np.int64)[np.asarray(self.indices, np.int64)].tolist()
+        self._positions = np.arange(len(items)) if indices is None else np.asarray(indices, np.int64)
+        self._labels = None if labels is None else np.asarray(labels, np.int64)[self._positions]
         self.augment, self.epoch, self.seed, self.notes = augment, 0, seed, tuple(notes)
         self._items, self._origins = items, origins
 
+    @cached_property
+    def indices(self) -> list[int]:
+        """Which samples of the source are in this split, in order."""
+        return self._positions.tolist()
+
+    @cached_property
+    def labels(self) -> list[int] | None:
+        """The class number of each, None where there are none."""
+        return None if self._labels is None else self._labels.tolist()
+
     def __len__(self) -> int:
-        return len(self.indices)
+        return len(self._positions)
 
     def __getitem__(self, i: int) -> tuple[Batch, int]:
-        item = self._items[self.indices[i]]
+        item = self._items[int(self._positions[i])]
         generator = None
         if self.augment != "none":
             generator = torch.Generator().manual_seed(seed_from("augment", self.seed, self.epoch, int(i)))
         x = self.preprocessing(item, augment=self.augment, generator=generator)
-        return x, -1 if self.labels is None else self.labels[i]
+        return x, -1 if self._labels is None else int(self._labels[i])
+
+    @property
+    def is_encoded(self) -> bool:
+        """Whether samples are rows of numbers, as the network takes them: `take` then gives many at once."""
+        return self.preprocessing.kind == "tabular" and isinstance(self._items, Tensor)
+
+    def take(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what `collate_fn` makes of these samples, without a loop over them, where they are encoded."""
+        if not isinstance(self._items, Tensor):
+            raise TypeError("only encoded samples can be taken at once")
+        x = self._items[torch.from_numpy(self._positions[rows.numpy()])]
+        return x, torch.full((len(rows),), -1) if self._labels is None else torch.from_numpy(self._labels[rows.numpy()])
 
     def raw(self, i: int) -> Any:
         """Return the original of the i-th sample: the row, the text or the path it came from."""
-        return self._origins[self.indices[i]]
+        return self._origins[int(self._positions[i])]
 
     def raws(self, positions: Sequence[int]) -> list[Any]:
         """Return the originals of several samples: of a large table in one pass, where `raw` takes one for each."""
-        places = [self.indices[i] for i in positions]
+        places = self._positions[list(positions)].tolist()
         if isinstance(self._origins, Rows):
             return self._origins.fetch(places)
         return [self._origins[i] for i in places]
@@ -114,13 +135,13 @@ class Split(Dataset[tuple[Batch, int]]):
         if len(labels) != len(self):
             raise ValueError(f"labels must be {len(self)}, one for each sample, got {len(labels)}")
         every = np.full(len(self._items), -1, np.int64)
-        every[self.indices] = labels
+        every[self._positions] = labels
         return Split(
             self.preprocessing,
             self._items,
             self._origins,
             every,
-            self.indices,
+            self._positions,
             augment=self.augment if augment is None else augment,
             seed=self.seed,
             notes=self.notes,
@@ -176,7 +197,7 @@ class Task:
     def counts(self) -> Mapping[str, list[int]]:
         """Return how many samples of each class each split has."""
         return {
-            name: np.bincount(np.array(split.labels, np.int64), minlength=len(self.classes)).tolist()
+            name: np.bincount(np.asarray(split.labels, np.int64), minlength=len(self.classes)).tolist()
             for name, split in (("train", self.train), ("val", self.val), ("test", self.test))
         }
 
@@ -187,6 +208,6 @@ class Task:
             "kind": self.kind,
             "classes": list(self.classes),
             "fingerprint": self.fingerprint,
-            "sizes": {name: len(indices) for name, indices in self.splits.items()},
+            "sizes": {"train": len(self.train), "val": len(self.val), "test": len(self.test)},
             "notes": list(self.notes),
         }

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from vicinal._checks import Argument, Sentence, integer, nearest_names
@@ -86,25 +87,38 @@ class TextPreprocessing(Preprocessing):
 
     def texts(self, table: Table) -> tuple[list[tuple[str, ...]], list[bool], list[BadRow], list[str]]:
         """Return the texts of each row of a table, which rows could be read, those that could not, and notes."""
+        texts: list[tuple[str, ...]] = []
+        bad: list[BadRow] = []
+        notes: list[str] = []
+        nothing = ("",) * (len(self.columns) + self.n_choices)
+        for rows, block in self.blocks(table, bad, notes):
+            for row, fields in zip(rows.tolist(), block, strict=True):
+                texts += [nothing] * (row - 1 - len(texts))  # rows that could not be read keep their places
+                texts.append(fields)
+        unreadable = {row.row for row in bad}
+        return texts, [row not in unreadable for row in range(1, len(texts) + 1)], bad, notes
+
+    def blocks(
+        self, table: Table, bad: list[BadRow], notes: list[str]
+    ) -> Iterator[tuple[NDArray[np.int64], list[tuple[str, ...]]]]:
+        """Yield numbers of rows, from 1, and their texts, some rows at a time; see `TabularPreprocessing.blocks`."""
         for name in (*self.columns, *self.choice):
             if name not in table.columns:
                 hint = nearest_names(name, table.columns)
                 raise ValueError(f"the data lack the column {name!r} that the model reads{hint}")
-        texts: list[tuple[str, ...]] = []
-        bad: list[BadRow] = []
-        nothing = ("",) * (len(self.columns) + self.n_choices)
+        empty = 0
         for chunk in table.chunks([*self.columns, *self.choice], bad=bad):
-            answers = answers_of(chunk, self.choice) if self.n_choices else [()] * len(chunk)
-            for row, fields, choices in zip(chunk.rows.tolist(), texts_of(chunk, self.columns), answers, strict=True):
-                if len(choices) != self.n_choices:
-                    raise ValueError(f"the model chooses among {self.n_choices} answers, row {row} has {len(choices)}")
-                texts += [nothing] * (row - 1 - len(texts))  # rows that could not be read keep their places
-                texts.append((*fields, *choices))
-        unreadable = {row.row for row in bad}
-        readable = [row not in unreadable for row in range(1, len(texts) + 1)]
-        there = [fields for fields, is_there in zip(texts, readable, strict=True) if is_there]
-        empty = sum(not all(text.strip() for text in fields) for fields in there)
-        return texts, readable, bad, [f"{empty} row{'s have' if empty > 1 else ' has'} no text"] if empty else []
+            texts = texts_of(chunk, self.columns)
+            if self.n_choices:
+                answers = answers_of(chunk, self.choice)
+                for row, choices in zip(chunk.rows.tolist(), answers, strict=True):
+                    if len(choices) != self.n_choices:
+                        several = f"the model chooses among {self.n_choices} answers, row {row} has {len(choices)}"
+                        raise ValueError(several)
+                texts = [(*fields, *choices) for fields, choices in zip(texts, answers, strict=True)]
+            empty += sum(not all(text.strip() for text in fields) for fields in texts)
+            yield chunk.rows, texts
+        notes += [f"{empty} row{'s have' if empty > 1 else ' has'} no text"] if empty else []
 
     def _fields(self) -> dict[str, Any]:
         return {

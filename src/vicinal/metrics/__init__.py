@@ -11,7 +11,7 @@ from vicinal.metrics.classwise import ClasswiseTable, classwise_ece
 from vicinal.metrics.comparison import Comparison, Difference, compare
 from vicinal.metrics.error_intervals import error_estimates
 from vicinal.metrics.figures import FIGURES, Figure
-from vicinal.metrics.intervals import Estimate, wilson
+from vicinal.metrics.intervals import Estimate, clopper_pearson
 from vicinal.metrics.ood import (
     OODReport,
     auroc,
@@ -42,7 +42,7 @@ __all__ = [
     "spearman",
     "spearman_estimate",
     "Estimate",
-    "wilson",
+    "clopper_pearson",
     "FIGURES",
     "Figure",
     "Tally",

@@ -14,10 +14,10 @@ from vicinal.metrics.chunks import Array
 from vicinal.metrics.error_intervals import chance_gaps, part_deviation, squared_gaps
 from vicinal.metrics.figures import FIGURES
 from vicinal.metrics.intervals import coverage
-from vicinal.metrics.reliability import BinSums
+from vicinal.metrics.reliability import BinSums, ReliabilityTable
 from vicinal.metrics.tally import Evaluation, Samples
 
-__all__ = ["Comparison", "Difference", "compare"]
+__all__ = ["Comparison", "Difference", "Side", "compare", "difference_ends"]
 
 
 @dataclass(frozen=True)
@@ -101,21 +101,27 @@ def compare(
 
     .. math:: \bar d \pm t_{n-1} \sqrt{s_d^2 / n}
 
-    is the interval that resampling the pairs converges to. Calibration errors lie above the truth by chance, more so
-    for the model with the smaller gaps: the ends are moved outward by as much as that may be (the corrections
-    of `vicinal.metrics.error_intervals`; where two models have nearly the same gaps, so have they nearly the same
-    bias, and it cancels out). MCE is left out: its bias is not known.
+    is the interval that resampling the pairs converges to. Two things are added, since few samples tell the difference:
+    to the sum of squares :math:`2\max_i d_i^2`, as if one more sample had been met that favours either model as much as
+    any did (for accuracies that is Bonett & Price's rule of one more disagreement on either side: five against none
+    are not enough); and on the side to which the :math:`d_i` are skewed the allowance of `mean_interval`. Calibration
+    errors lie above the truth by chance, more so for the model with the smaller gaps: the ends are moved outward by as
+    much as that may be (the corrections of `vicinal.metrics.error_intervals`; where two models have nearly the same
+    gaps, so have they nearly the same bias, and it cancels out). MCE is left out: its bias is not known.
 
     Given several runs (seeds) of each, in order, the difference is that of the means, and its interval speaks of other
-    samples *and* other seeds. With :math:`\delta_s` the difference of seed s, S seeds, and v the variance of the mean
-    over samples that all seeds share (the mean covariance of :math:`d_i` between seeds, over n), half its length is
+    samples *and* other seeds. With :math:`\delta_s` the difference of seed s, S seeds, v the variance of the mean over
+    samples that all seeds share (the mean covariance of :math:`d_i` between seeds, over n), :math:`m = \max_i |d_i|`
+    and :math:`\kappa = m_3/s_d^2` of the means over seeds, and :math:`b = \max(\pm\kappa, 0)\,t_{n-1}^2 / 2n` on either
+    side, it reaches
 
-    .. math:: \sqrt{t_{n-1}^2\, v + t_{S-1}^2\, s_\delta^2 / S}
+    .. math:: b + \sqrt{b^2 + t_{n-1}^2\, (v + 2 m^2/n^2) + t_{S-1}^2\, s_\delta^2 / S}
 
-    It never covers less than its level: the squared error is :math:`\chi^2_1` in units of its variance, of which
-    samples have the share r and seeds 1 − r; the distribution function F of :math:`\chi^2_1` is concave, so
-    :math:`F(r\, t_{n-1}^2 + (1 - r)\, t_{S-1}^2 \hat s^2/s^2)` is at least the mean of its values at either, and these
-    have the level as their expectation. (Welch's approximation takes a small :math:`s_\delta` at its word.)
+    For normal differences it never covers less than its level: the squared error is :math:`\chi^2_1` in units of its
+    variance, of which samples have the share r and seeds 1 − r; the distribution function F of :math:`\chi^2_1` is
+    concave, so :math:`F(r\, t_{n-1}^2 + (1 - r)\, t_{S-1}^2 \hat s^2/s^2)` is at least the mean of its values at
+    either, and these have the level as their expectation. (Welch's approximation takes a small :math:`s_\delta` at its
+    word.)
 
     Parameters
     ----------
@@ -135,81 +141,117 @@ def compare(
     >>> print(compare(a, b, names=("coin", "model")))
     model − coin, paired on 100 samples, 1 seed, 15 bins; 95 % intervals
                   coin    model  difference                     better
-    accuracy    0.5000   1.0000  +0.5000 [+0.4003, +0.5997]     model
+    accuracy    0.5000   1.0000  +0.5000 [+0.3964, +0.6036]     model
     ...
     """
     runs_a, runs_b = _runs("a", a), _runs("b", b)
     level = coverage(level)
     _check_same_samples(runs_a, runs_b)
-    pairs = [(_Figures.of(run_a), _Figures.of(run_b)) for run_a, run_b in zip(runs_a, runs_b, strict=True)]
-    differences = {name: _difference(name, pairs, level) for name in pairs[0][0].values}
-    return Comparison(runs_a[0].n, len(pairs), runs_a[0].n_bins, level, differences, (str(names[0]), str(names[1])))
+    side_a, side_b = Side.of(runs_a), Side.of(runs_b)
+    common = [name for name in side_a.values if name in side_b.values]
+    differences = {name: _difference(name, side_a, side_b, level) for name in common}
+    return Comparison(runs_a[0].n, len(runs_a), runs_a[0].n_bins, level, differences, (str(names[0]), str(names[1])))
 
 
 @dataclass(frozen=True, eq=False)
-class _Figures:
-    """The figures of a run: by name the values of the samples, `[N]`, whose mean each is; and its bins."""
+class Side:
+    """One of two models: its S runs over N samples; leading axes are free.
+
+    Attributes
+    ----------
+    values
+        By name of a figure the values of the samples whose mean it is, `[..., S, N]`.
+    bins, squared
+        The reliability tables' sums, and the summed (confidence − [right])² of their bins, `[..., S, n_bins]`.
+    """
 
     values: dict[str, Array]
     bins: BinSums
     squared: Array
 
     @classmethod
-    def of(cls, run: Evaluation) -> _Figures:
-        samples, table = _samples(run), run.table
-        values: dict[str, Array] = {}
-        for name, figure in FIGURES.items():
-            if not figure.compared or run.figures.get(name) is None:
-                continue
-            if figure.of_pairs is not None:
-                values[name] = figure.of_pairs(samples.labels, samples.predictions)[1]
-            elif figure.contributions is not None:
-                values[name] = figure.contributions(table, samples.confidence, samples.correct)
-            else:
-                values[name] = samples.values[name].astype(np.float64)
-        return cls(values, table.bins, squared_gaps(table))
+    def of(cls, runs: list[Evaluation]) -> Side:
+        """Return the runs of a model side by side, with the figures that all of them have."""
+        tables, samples = [run.table for run in runs], [_samples(run) for run in runs]
+        count, confidence, correct = (
+            np.stack([getattr(table.bins, name) for table in tables]) for name in ("count", "confidence", "correct")
+        )
+        names = [
+            name
+            for name, figure in FIGURES.items()
+            if figure.compared and all(run.figures.get(name) is not None for run in runs)
+        ]
+        values = {
+            name: np.stack([_values(name, table, each) for table, each in zip(tables, samples, strict=True)])
+            for name in names
+        }
+        return cls(values, BinSums(count, confidence, correct), np.stack([squared_gaps(table) for table in tables]))
 
 
-def _difference(name: str, pairs: list[tuple[_Figures, _Figures]], level: float) -> Difference:
-    means = np.array([[float(side.values[name].mean()) for side in pair] for pair in pairs])
-    mean_a, mean_b = (float(mean) for mean in means.mean(axis=0))
+def _values(name: str, table: ReliabilityTable, samples: Samples) -> Array:
+    figure = FIGURES[name]
+    if figure.of_pairs is not None:
+        return figure.of_pairs(samples.labels, samples.predictions)[1]
+    if figure.contributions is not None:
+        return figure.contributions(
+            table.bins, table.bin_index(samples.confidence), samples.confidence, samples.correct
+        )
+    return samples.values[name].astype(np.float64)
+
+
+def _difference(name: str, a: Side, b: Side, level: float) -> Difference:
+    mean_a, mean_b = (float(side.values[name].mean(axis=-1).mean()) for side in (a, b))
     if not (math.isfinite(mean_a) and math.isfinite(mean_b)):
         better = None if mean_a == mean_b else "a" if math.isfinite(mean_a) else "b"
         value = math.nan if better is None else mean_b - mean_a
         return Difference(mean_a, mean_b, value, -math.inf, math.inf, better)
-    value = mean_b - mean_a
-    half = _half_length([b.values[name] - a.values[name] for a, b in pairs], level)
-    room_a, room_b = np.mean([_chance(name, a, b) for a, b in pairs], axis=0)
-    low, high = value - float(room_b) - half, value + float(room_a) + half
+    low, high = (float(end) for end in difference_ends(name, a, b, level))
     up, down = ("b", "a") if FIGURES[name].higher_is_better else ("a", "b")
-    return Difference(mean_a, mean_b, value, low, high, up if low > 0 else down if high < 0 else None)
+    return Difference(mean_a, mean_b, mean_b - mean_a, low, high, up if low > 0 else down if high < 0 else None)
 
 
-def _half_length(differences: list[Array], level: float) -> float:
-    """Return half the length of the interval of a mean difference, of one array `[N]` of differences a seed."""
-    n, n_seeds = len(differences[0]), len(differences)
+def difference_ends(name: str, a: Side, b: Side, level: float) -> tuple[Array, Array]:
+    """Return the ends (low, high) of the difference b − a of a figure, each `[...]`; see `compare`."""
+    differences = b.values[name] - a.values[name]
+    value = differences.mean(axis=-1).mean(axis=-1)
+    below, above = _reach(differences, level)
+    room_a, room_b = _chance(name, a, b)
+    return value - room_b - below, value + room_a + above
+
+
+def _reach(differences: Array, level: float) -> tuple[Array, Array]:
+    """Return how far below and above a mean difference its interval reaches, `[...]`, of differences `[..., S, N]`."""
+    n_seeds, n = differences.shape[-2:]
     if n == 1:
-        return math.inf  # nothing is known of the spread over samples
-    samples = float(np.var(sum(differences) / n_seeds, ddof=1)) / n
-    squared = 0.0
+        unknown = np.full(differences.shape[:-2], math.inf)  # nothing is known of the spread over samples
+        return unknown, unknown
+    mean = differences.mean(axis=-2)
+    away = mean - mean.mean(axis=-1, keepdims=True)
+    spread = (away**2).sum(axis=-1)
+    samples, seeds = spread / (n - 1) / n, np.zeros(spread.shape)
     if n_seeds > 1:
         # What differs from seed to seed for each sample is in the spread over seeds: it counts once.
-        alone = float(np.mean([np.var(d, ddof=1) for d in differences])) / n / n_seeds
-        samples = max(samples - alone, 0) * n_seeds / (n_seeds - 1)
-        seeds = float(np.var([d.mean() for d in differences], ddof=1)) / n_seeds
-        squared = float(stdtrit(n_seeds - 1, (1 + level) / 2)) ** 2 * seeds
-    return math.sqrt(squared + float(stdtrit(n - 1, (1 + level) / 2)) ** 2 * samples)
+        alone = differences.var(axis=-1, ddof=1).mean(axis=-1) / n / n_seeds
+        samples = np.maximum(samples - alone, 0) * n_seeds / (n_seeds - 1)
+        t_seeds = float(stdtrit(n_seeds - 1, (1 + level) / 2))
+        seeds = t_seeds**2 * differences.mean(axis=-1).var(axis=-1, ddof=1) / n_seeds
+    samples = samples + 2 * np.abs(mean).max(axis=-1) ** 2 / n**2
+    t = float(stdtrit(n - 1, (1 + level) / 2)) ** 2
+    bend = t * (away**3).sum(axis=-1) / np.where(spread > 0, spread, 1) / n / 2
+    bends = np.maximum(-bend, 0), np.maximum(bend, 0)
+    below, above = (side + np.sqrt(side**2 + seeds + t * samples) for side in bends)
+    return below, above
 
 
-def _chance(name: str, a: _Figures, b: _Figures) -> tuple[float, float]:
+def _chance(name: str, a: Side, b: Side) -> tuple[Array, Array]:
     """Return how far chance may have raised the figure of a more than that of b, and that of b more than that of a.
 
     Chance raises a part |G| by at most `chance_gaps`, and those of two models by amounts that differ by no more than
-    their G and their standard deviations do.
+    their G and their standard deviations do. It is the mean over seeds.
     """
     if name not in ("ece", "oe", "rms"):
-        return 0.0, 0.0
-    sides, n = (a, b), a.bins.count.sum()
+        return np.zeros(()), np.zeros(())
+    sides, n = (a, b), a.bins.count.sum(axis=-1, keepdims=True)
     parts = [(side.bins.confidence - side.bins.correct) / n for side in sides]
     deviations = [part_deviation(side.bins, side.squared) for side in sides]
     if name == "rms":
@@ -222,19 +264,20 @@ def _chance(name: str, a: _Figures, b: _Figures) -> tuple[float, float]:
     raised = []
     for side in sides:
         weight = 1.0 if name == "ece" else side.bins.confidence / np.maximum(side.bins.count, 1) / 2
-        raised.append(float((weight * np.minimum(chance_gaps(side.bins, side.squared), apart)).sum()))
+        raised.append((weight * np.minimum(chance_gaps(side.bins, side.squared), apart)).sum(axis=-1).mean(axis=-1))
     return raised[0], raised[1]
 
 
-def _chance_of_rms(parts: list[Array], deviations: list[Array]) -> tuple[float, float]:
+def _chance_of_rms(parts: list[Array], deviations: list[Array]) -> tuple[Array, Array]:
     """Return the same for RMS, the norm of G/√p: chance adds the squares of the deviations to its square."""
-    noise = [float(np.linalg.norm(deviation)) for deviation in deviations]
-    apart = float(np.linalg.norm(parts[1] - parts[0])) + abs(noise[1] - noise[0])
+    noise = [np.linalg.norm(deviation, axis=-1) for deviation in deviations]
+    apart = np.linalg.norm(parts[1] - parts[0], axis=-1) + np.abs(noise[1] - noise[0])
     raised = []
     for part, added in zip(parts, noise, strict=True):
-        value = float(np.linalg.norm(part))
+        value = np.linalg.norm(part, axis=-1)
         # Twice the square, since the sample's own may be below what it is on average.
-        raised.append(min(value - math.sqrt(max(value**2 - 2 * added**2, 0)), apart))
+        without = np.sqrt(np.maximum(value**2 - 2 * added**2, 0))
+        raised.append(np.minimum(value - without, apart).mean(axis=-1))
     return raised[0], raised[1]
 
 

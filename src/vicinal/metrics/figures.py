@@ -25,7 +25,7 @@ from vicinal._checks import ArgumentError
 from vicinal.metrics.chunks import Array, Chunk, Floats
 from vicinal.metrics.classwise import ClasswiseTable
 from vicinal.metrics.error_intervals import error_estimates
-from vicinal.metrics.intervals import Estimate, Moments, mean_interval, wilson
+from vicinal.metrics.intervals import Estimate, Moments, clopper_pearson, mean_interval
 from vicinal.metrics.reliability import (
     BinSums,
     ReliabilityTable,
@@ -52,6 +52,8 @@ __all__ = [
 #: Labels, predictions, and how many samples have both, `[P]`.
 Pairs: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
 Ends: TypeAlias = tuple[float, float]
+#: Of bins, the samples' bins, their confidences and whether they are right: what each adds to a figure, `[..., N]`.
+Contributions: TypeAlias = Callable[[BinSums, NDArray[np.intp], Floats, NDArray[np.bool_]], Array]
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,9 +120,9 @@ class Figure:
     of_bins
         The figure of the bins of (variants of) the reliability table, `[...]`.
     contributions
-        Of a figure of the bins: given the table, confidences `[N]` and whether predictions are right `[N]`, what each
-        sample contributes to it, `[N]`: the figure is their mean, and their spread its error. Without them two models
-        are not compared by it.
+        Of a figure of the bins: given the bins `[..., n_bins]`, each sample's bin, its confidence and whether it is
+        right, `[..., N]`, what it contributes to the figure, `[..., N]`: the figure is their mean, and their spread its
+        error. Without them two models are not compared by it.
     of_pairs
         Of labels, predictions and counts: the figure, and what each pair contributes to it, `[P]` (the figure is the
         mean of the contributions, and their spread is its error).
@@ -144,7 +146,7 @@ class Figure:
     infinite: str = ""
     mistake: Callable[[Sums], float] | None = None
     of_bins: Callable[[BinSums], Array] | None = None
-    contributions: Callable[[ReliabilityTable, Floats, NDArray[np.bool_]], Array] | None = None
+    contributions: Contributions | None = None
     of_pairs: Callable[..., tuple[float, Array]] | None = None
     of_classes: Callable[[ClasswiseTable], float] | None = None
     interval: Callable[[Sums, float], Ends] | None = None
@@ -232,7 +234,7 @@ MOST_PAIRED = 2_000
 
 
 def _of_proportion(sums: Sums, value: float) -> Ends:
-    low, high = wilson(round(value * sums.table.n), sums.table.n, sums.level)
+    low, high = clopper_pearson(round(value * sums.table.n), sums.table.n, sums.level)
     return float(low), float(high)
 
 
@@ -257,32 +259,31 @@ def _ends(estimate: Estimate) -> Ends:
 # What each sample contributes to a figure of the bins: with δ the gap of its bin and D its confidence less its accuracy
 
 
-def _of_accuracy(table: ReliabilityTable, confidence: Floats, correct: NDArray[np.bool_]) -> Array:
+def _of_accuracy(bins: BinSums, index: NDArray[np.intp], confidence: Floats, correct: NDArray[np.bool_]) -> Array:
     return correct.astype(np.float64)
 
 
-def _of_ece(table: ReliabilityTable, confidence: Floats, correct: NDArray[np.bool_]) -> Array:
-    each: Array = np.sign(_gaps(table))[table.bin_index(confidence)] * (confidence - correct)
+def _of_ece(bins: BinSums, index: NDArray[np.intp], confidence: Floats, correct: NDArray[np.bool_]) -> Array:
+    each: Array = np.take_along_axis(np.sign(_gaps(bins)), index, axis=-1) * (confidence - correct)
     return each
 
 
-def _of_oe(table: ReliabilityTable, confidence: Floats, correct: NDArray[np.bool_]) -> Array:
-    weight = np.where(_gaps(table) > 0, np.nan_to_num(table.bin_confidence), 0)
-    each: Array = weight[table.bin_index(confidence)] * (confidence - correct)
+def _of_oe(bins: BinSums, index: NDArray[np.intp], confidence: Floats, correct: NDArray[np.bool_]) -> Array:
+    weight = np.where(_gaps(bins) > 0, bins.confidence / np.maximum(bins.count, 1), 0)
+    each: Array = np.take_along_axis(weight, index, axis=-1) * (confidence - correct)
     return each
 
 
-def _of_rms(table: ReliabilityTable, confidence: Floats, correct: NDArray[np.bool_]) -> Array:
+def _of_rms(bins: BinSums, index: NDArray[np.intp], confidence: Floats, correct: NDArray[np.bool_]) -> Array:
     # RMS = √(Σ p δ²): a sample of bin b moves it by (δ D − δ²/2)/RMS − RMS/2.
-    rms, gap = table.rms(), _gaps(table)[table.bin_index(confidence)]
-    if rms == 0:
-        return np.zeros(len(gap))
-    pull: Array = (gap * (confidence - correct) - gap**2 / 2) / rms + rms / 2
+    rms, gap = np.asarray(_rms(bins))[..., None], np.take_along_axis(_gaps(bins), index, axis=-1)
+    pull: Array = (gap * (confidence - correct) - gap**2 / 2) / np.where(rms > 0, rms, 1) + rms / 2
     return pull
 
 
-def _gaps(table: ReliabilityTable) -> Array:
-    return np.nan_to_num(table.bin_confidence - table.bin_accuracy)
+def _gaps(bins: BinSums) -> Array:
+    gaps: Array = (bins.confidence - bins.correct) / np.maximum(bins.count, 1)
+    return gaps
 
 
 # The list
@@ -315,7 +316,7 @@ def _error(
     title: str,
     about: str,
     of_bins: Callable[[BinSums], Array],
-    contributions: Callable[[ReliabilityTable, Floats, NDArray[np.bool_]], Array] | None = None,
+    contributions: Contributions | None = None,
     *,
     column: bool = False,
 ) -> Figure:

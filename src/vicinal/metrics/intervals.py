@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtri, stdtrit
+from scipy.special import betaincinv, ndtri, stdtrit
 
 from vicinal._checks import ArgumentError, number
 from vicinal.metrics.chunks import Array
 
-__all__ = ["Estimate", "Moments", "coverage", "mean_interval", "quantiles", "wilson", "z_of"]
+__all__ = ["Estimate", "Moments", "coverage", "mean_interval", "quantiles", "clopper_pearson", "z_of"]
 
 
 @dataclass(frozen=True)
@@ -42,27 +42,29 @@ class Estimate:
         return {name: number if math.isfinite(number) else None for name, number in vars(self).items()}
 
 
-def wilson(successes: Any, n: Any, level: float = 0.95) -> tuple[Array, Array]:
-    r"""Return Wilson's score interval of a proportion (low, high), elementwise; [0, 1] where n is 0.
+def clopper_pearson(successes: Any, n: Any, level: float = 0.95) -> tuple[Array, Array]:
+    r"""Return Clopper and Pearson's interval of a proportion (low, high), elementwise; [0, 1] where n is 0.
 
-    .. math:: \frac{\hat p + z^2/2n \pm z\sqrt{\hat p(1 - \hat p)/n + z^2/4n^2}}{1 + z^2/n}
+    The ends are the proportions at which so many successes or more, or so many or fewer, have the probability
+    :math:`\alpha = (1 - \text{level})/2`, quantiles of beta distributions:
 
-    Unlike resampling it does not claim certainty when all, or none, are right.
+    .. math:: \big[B_\alpha(k, n - k + 1),\ B_{1-\alpha}(k + 1, n - k)\big]
 
-    >>> low, high = wilson(10, 10)
+    It covers at least its level whatever the proportion is, unlike Wilson's, which at 95 % covers 84 to 90 % of
+    proportions near 0 and 1; for that it is longer, by 5 % at 100 samples and 2 % at 1,000.
+
+    >>> low, high = clopper_pearson(10, 10)
     >>> round(float(low), 4), float(high)
-    (0.7225, 1.0)
+    (0.6915, 1.0)
 
     References
     ----------
-    Wilson, "Probable inference, the law of succession, and statistical inference", JASA 1927.
+    Clopper & Pearson, "The use of confidence or fiducial limits illustrated in the case of the binomial", 1934.
     """
-    z = z_of(level)
+    tail = (1 - coverage(level)) / 2
     k, m = np.asarray(successes, np.float64), np.asarray(n, np.float64)
-    centre = (k + z**2 / 2) / (m + z**2)
-    half = z / (m + z**2) * np.sqrt(k * (1 - k / np.maximum(m, 1)) + z**2 / 4)
-    # At the ends the formula gives 0 and 1 exactly; rounding must not move them.
-    return np.where(k == 0, 0, np.clip(centre - half, 0, 1)), np.where(k == m, 1, np.clip(centre + half, 0, 1))
+    low = np.where(k > 0, betaincinv(np.maximum(k, 0.5), m - k + 1, tail), 0)
+    return low, np.where(k < m, betaincinv(k + 1, np.maximum(m - k, 0.5), 1 - tail), 1)
 
 
 @dataclass(frozen=True)

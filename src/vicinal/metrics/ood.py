@@ -34,7 +34,7 @@ from scipy.special import digamma, expit, logit
 from vicinal._arrays import as_array, as_scores, as_vector, sum_tolerance
 from vicinal._checks import integer, number
 from vicinal.metrics.chunks import CHUNK, Array
-from vicinal.metrics.intervals import Estimate, coverage, quantiles, wilson, z_of
+from vicinal.metrics.intervals import Estimate, clopper_pearson, coverage, quantiles, z_of
 
 __all__ = [
     "OODReport",
@@ -236,10 +236,10 @@ def ood_report(
     -----
     AUROC has DeLong's interval and AUPR that of the delta method (for sets of these sizes), both on the logit scale.
     Where the two sets are separated perfectly, samples show no spread: AUROC then has Newcombe's interval, and AUPR
-    reaches down to the value it would have with as many negatives above all positives as Wilson's interval allows when
+    reaches down to the value it would have with as many negatives above all positives as the exact interval allows when
     none is. The bootstrap of `fpr_at_tpr` draws ranks, not samples: the k-th highest of a resample of n has the rank
     ⌊n·Beta(k, n − k + 1)⌋, which makes it exact at the cost of a few thousand draws; the interval is stretched to
-    contain Wilson's, which speaks where the rate is 0.
+    contain Clopper and Pearson's, which speaks where the rate is 0.
 
     References
     ----------
@@ -255,7 +255,7 @@ def ood_report(
     auroc            0.9500 [0.9143, 0.9713]
     aupr_in          0.9667 [0.9450, 0.9800]
     aupr_out         0.9500 [0.9186, 0.9697]
-    fpr at 95 % tpr  0.2500 [0.1625, 0.3548]
+    fpr at 95 % tpr  0.2500 [0.1599, 0.3594]
     """
     level = coverage(level)
     n_bins, n_resamples = integer("n_bins", n_bins, low=1), integer("n_resamples", n_resamples, low=1)
@@ -363,7 +363,7 @@ def _average_precision_estimate(ordered: _Ordered, level: float) -> Estimate:
     if value < 1:
         return _on_logit_scale(value, deviation, level)
     # Separated perfectly: any deviation there is, is rounding.
-    intruders = float(wilson(0, n, level)[1]) * n
+    intruders = float(clopper_pearson(0, n, level)[1]) * n
     worst = 1 - intruders * float(digamma(p + intruders + 1) - digamma(intruders + 1)) / p  # mean of j/(j + intruders)
     return Estimate(value, max(worst, 0.0), 1.0)
 
@@ -376,7 +376,7 @@ def _fpr_estimate(
     ranks = np.floor(n * random.beta(k, n - k + 1, n_resamples)).clip(0, n - 1) + 1
     drawn = random.binomial(ordered.n_negative, ordered.fpr(ranks)) / ordered.n_negative
     low, high = quantiles(drawn, level)
-    least, most = (float(end) for end in wilson(round(value * ordered.n_negative), ordered.n_negative, level))
+    least, most = (float(end) for end in clopper_pearson(round(value * ordered.n_negative), ordered.n_negative, level))
     return Estimate(value, min(low, least), max(high, most))
 
 

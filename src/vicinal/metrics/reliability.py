@@ -25,7 +25,7 @@ from vicinal._arrays import as_array
 from vicinal._arrays import equal_mass_edges as inner_edges
 from vicinal._checks import integer, require
 from vicinal.metrics.chunks import Array, Chunk, Floats, open_predictions
-from vicinal.metrics.intervals import wilson
+from vicinal.metrics.intervals import clopper_pearson
 
 __all__ = [
     "Additive",
@@ -304,8 +304,8 @@ class ReliabilityTable(Additive):
         return _mean(self.bins.correct, self.bins.count)
 
     def bin_interval(self, level: float = 0.95) -> tuple[Array, Array]:
-        """Return the Wilson interval of each bin's accuracy (low, high), [0, 1] where it is empty."""
-        return wilson(self.bins.correct, self.bins.count, level)
+        """Return the Clopper–Pearson interval of each bin's accuracy (low, high), [0, 1] where it is empty."""
+        return clopper_pearson(self.bins.correct, self.bins.count, level)
 
     @property
     def accuracy(self) -> float:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from vicinal._arrays import as_array, as_classes, as_vector
 from vicinal._checks import integer
 from vicinal.metrics.chunks import Array, Chunk, Predictions, open_predictions
-from vicinal.metrics.intervals import Estimate, Moments, mean_interval, wilson, z_of
+from vicinal.metrics.intervals import Estimate, Moments, clopper_pearson, mean_interval, z_of
 
 __all__ = [
     "accuracy",
@@ -170,7 +170,7 @@ def mcc_estimate(
     """Return MCC with the delta-method interval of its contributions; with `counts`, entries stand for many samples.
 
     Samples that (almost) all contribute alike, such as those of a model that is hardly ever wrong, show little spread:
-    the interval reaches at least to the ends of the accuracy's Wilson interval, put into the formula with the classes'
+    the interval reaches at least to the ends of the accuracy's interval, put into the formula with the classes'
     shares as they are. It is [-1, 1] where labels or predictions are all of one class: nothing is known.
     """
     value, contributions = mcc_contributions(labels, predictions, counts)
@@ -182,7 +182,7 @@ def mcc_estimate(
     away = contributions - value
     moments = Moments(n, value, float(each @ away**2), cubes=float(each @ away**3))
     spread = mean_interval(moments, level, low=-1.0, high=1.0)
-    ends = wilson(each @ (labels == predictions), n, level)
+    ends = clopper_pearson(each @ (labels == predictions), n, level)
     low, high = (float((end - t @ p) / np.sqrt((1 - p @ p) * (1 - t @ t))) for end in ends)
     return Estimate(value, max(min(low, spread.low, value), -1.0), min(max(high, spread.high, value), 1.0))
 

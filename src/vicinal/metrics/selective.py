@@ -30,7 +30,7 @@ from scipy.special import bdtr, betaincinv, digamma
 from vicinal._arrays import as_array, as_vector
 from vicinal._checks import ArgumentError, integer, number
 from vicinal.metrics.chunks import Array
-from vicinal.metrics.intervals import Estimate, Moments, mean_interval, wilson
+from vicinal.metrics.intervals import Estimate, Moments, clopper_pearson, mean_interval
 from vicinal.metrics.reliability import ReliabilityTable, checked_correct
 
 __all__ = ["RiskCoverage", "RiskThreshold", "risk_coverage", "risk_threshold"]
@@ -190,7 +190,7 @@ class RiskCoverage:
 
         (with r and φ of the samples at least as sure), and AURC has the interval of a mean of these influences, among
         them that of one more mistake anywhere (`mean_interval`). Where all predictions are right, or all wrong, they
-        show no spread: the other end is then that of the error rate's Wilson interval, which is the AURC of a curve
+        show no spread: the other end is then that of the error rate's interval, which is the AURC of a curve
         that is flat at that rate.
 
         >>> print(risk_coverage([0.9, 0.8, 0.8, 0.6] * 50, [True, True, False, False] * 50).aurc_estimate())
@@ -198,7 +198,7 @@ class RiskCoverage:
         """
         n, wrong = self.n, int(self.errors.sum())
         if wrong in (0, n):
-            low, high = wilson(wrong, n, level)
+            low, high = clopper_pearson(wrong, n, level)
             return Estimate(self.aurc, float(low), float(high))
         risk, share = self.risk, self.counts / n
         # Sums over the samples that are no surer: from the last level up.

@@ -451,8 +451,8 @@ def evaluate(
 ) -> Evaluation:
     """Return the accuracy, proper scores and calibration errors of predictions, with intervals.
 
-    Intervals cost less than the figures: accuracy has Wilson's, NLL and Brier the normal interval of a mean, MCC that
-    of the delta method, and the calibration errors theirs from the bins (see `vicinal.metrics.error_intervals`). For a
+    Intervals cost less than the figures: accuracy has Clopper and Pearson's, NLL and Brier that of a mean, MCC that of
+    the delta method, and the calibration errors theirs from the bins (see `vicinal.metrics.error_intervals`). For a
     single sample, and for an infinite NLL, that of a mean is the whole range of the figure.
 
     Parameters
@@ -472,7 +472,7 @@ def evaluate(
     --------
     >>> print(evaluate([0, 1, 1, 0], probs=[[0.9, 0.1], [0.2, 0.8], [0.6, 0.4], [0.7, 0.3]], n_bins=10))
     4 samples, 2 classes, 10 bins; 95 % intervals
-    accuracy     0.7500 [0.3006, 0.9544]
+    accuracy     0.7500 [0.1941, 0.9937]
     mcc          0.5774 [-1.0000, 1.0000]
     nll          0.4004 [0.0000, 1.7735]
     brier        0.2500 [0.0000, 2.0000]

@@ -28,7 +28,7 @@ from vicinal import losses
 from vicinal._arrays import at_least_float32
 from vicinal._checks import choice, freeze, integer, nearest_names, number
 from vicinal._typing import Model
-from vicinal.metrics.intervals import Estimate, coverage, wilson
+from vicinal.metrics.intervals import Estimate, clopper_pearson, coverage
 from vicinal.objectives.forward import call, unwrap
 from vicinal.probes.base import batches_of, device_of, floating_input, probing
 
@@ -197,7 +197,7 @@ class AttackErrors:
     n
         Samples.
     clean, attacked
-        The top-k error by k, each an `Estimate` with its Wilson interval.
+        The top-k error by k, each an `Estimate` with its Clopper–Pearson interval.
     """
 
     attack: Attack
@@ -236,7 +236,7 @@ def attack_errors(
     batch_size: int = 256,
     level: float = 0.95,
 ) -> AttackErrors:
-    """Return the top-k errors of a model without and under attack, with Wilson intervals.
+    """Return the top-k errors of a model without and under attack, with Clopper–Pearson intervals.
 
     Parameters
     ----------
@@ -262,8 +262,8 @@ def attack_errors(
     >>> x, y = torch.tensor([[0.5, 0.4], [0.9, 0.1]]), torch.tensor([0, 0])
     >>> print(attack_errors(model, (x, y), Attack("fgsm", 0.1), top=[1]))
     fgsm:0.1, white box, 2 samples
-    top-1 error, clean    0.0000 [0.0000, 0.6576]
-    top-1 error, attacked 0.5000 [0.0945, 0.9055]
+    top-1 error, clean    0.0000 [0.0000, 0.8419]
+    top-1 error, attacked 0.5000 [0.0126, 0.9874]
     """
     if not isinstance(attack, Attack):
         raise TypeError(f"attack must be an Attack (parse_attack makes one of text), got {type(attack).__name__}")
@@ -286,7 +286,7 @@ def attack_errors(
             n += len(y)
     if n == 0:
         raise ValueError("data is empty: there is nothing to attack")
-    low, high = wilson(misses, n, level)
+    low, high = clopper_pearson(misses, n, level)
     clean, attacked = (
         {k: Estimate(int(misses[row, i]) / n, float(low[row, i]), float(high[row, i])) for i, k in enumerate(ks)}
         for row in (0, 1)

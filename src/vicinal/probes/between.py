@@ -24,7 +24,7 @@ from vicinal import _random, losses
 from vicinal._arrays import at_least_float32
 from vicinal._checks import choice, integer, number
 from vicinal._typing import Model
-from vicinal.metrics.intervals import mean_interval, wilson
+from vicinal.metrics.intervals import clopper_pearson, mean_interval
 from vicinal.mixing import mix
 from vicinal.objectives.forward import call, unwrap
 from vicinal.probes.base import arrays_of, device_of, floating_input, probing
@@ -60,7 +60,7 @@ class BetweenCurves:
     lambdas
         The share of the first sample, `[L]`.
     misses
-        The share of predictions that are neither label, with Wilson intervals.
+        The share of predictions that are neither label, with Clopper–Pearson intervals.
     mean_confidence
         The mean of the highest probability.
     gradient_norm
@@ -168,7 +168,7 @@ def between_samples(
                     norms[at, rows] = _norm([logits[:, k].sum() for k in range(logits.shape[1])], x)
                 elif gradient == "loss":
                     norms[at, rows] = _norm([losses.mixed_cross_entropy(logits, y_i, y_j, share).sum()], x)
-    low, high = wilson(missed.sum(1), pairs, level)
+    low, high = clopper_pearson(missed.sum(1), pairs, level)
     return BetweenCurves(
         n_pairs=int(pairs),
         lambdas=np.array(shares_of),

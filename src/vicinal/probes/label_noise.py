@@ -19,7 +19,7 @@ from torch import Tensor
 from vicinal import _random
 from vicinal._arrays import as_labels, as_tensor
 from vicinal._checks import flag, integer, number
-from vicinal.metrics.intervals import Estimate, wilson
+from vicinal.metrics.intervals import Estimate, clopper_pearson
 
 __all__ = ["BestAndLast", "NoiseErrors", "best_and_last", "corrupt_labels", "noise_errors"]
 
@@ -102,7 +102,7 @@ class NoiseErrors:
 
 
 def noise_errors(predictions: Any, labels: Any, corrupted: Any, mask: Any, *, level: float = 0.95) -> NoiseErrors:
-    """Return the training errors on real and on corrupted labels (Zhang et al. 2018, Table 2), with Wilson intervals.
+    """Return the training errors on real and on corrupted labels (Zhang et al. 2018, Table 2), with exact intervals.
 
     Parameters
     ----------
@@ -164,5 +164,5 @@ def best_and_last(errors: Iterable[float]) -> BestAndLast:
 
 def _error(wrong: Tensor, among: Tensor, level: float) -> Estimate:
     n, k = int(among.sum()), int((wrong & among).sum())
-    low, high = wilson(k, n, level)
+    low, high = clopper_pearson(k, n, level)
     return Estimate(k / n if n else math.nan, float(low), float(high))

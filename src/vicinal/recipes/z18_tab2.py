@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from vicinal.metrics import Estimate
-from vicinal.metrics.intervals import wilson
+from vicinal.metrics.intervals import clopper_pearson
 from vicinal.probes.label_noise import best_and_last
 from vicinal.recipes import images
 from vicinal.recipes.base import Data, Method, Recipe, Scale
@@ -53,7 +53,7 @@ def measure(trained: Sequence[Trained], settings: Mapping[str, Any], seed: int) 
 
 
 def _share(share: float, n: int) -> Estimate:
-    low, high = wilson(share * n, n)
+    low, high = clopper_pearson(share * n, n)
     return Estimate(share, float(low), float(high))
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vicinal import plots
-from vicinal.metrics import FIGURES, BinaryEvaluation, Estimate, Evaluation, Figure, ReliabilityTable, wilson
+from vicinal.metrics import FIGURES, BinaryEvaluation, Estimate, Evaluation, Figure, ReliabilityTable, clopper_pearson
 from vicinal.metrics.ood import OODReport
 from vicinal.metrics.selective import RiskCoverage
 from vicinal.probes import AttackErrors, BetweenCurves
@@ -212,7 +212,7 @@ def class_table(
         The summed confidence of the answers that name it, `[K]`.
     """
     known = named is not None and right is not None
-    low, high = wilson(right, n) if known else (n, n)
+    low, high = clopper_pearson(right, n) if known else (n, n)
 
     def row(c: int) -> dict[str, Any]:
         recall, precision, mean = ("–", ""), "–", "–"
@@ -376,7 +376,7 @@ def _between(ax: Axes, curves: BetweenCurves, what: str) -> None:
 
 
 def label_noise_table(errors: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, Any]:
-    """Return the errors of Zhang et al. (2018), Table 2, with Wilson intervals."""
+    """Return the errors of Zhang et al. (2018), Table 2, with Clopper–Pearson intervals."""
     redrawn = errors["corrupted"]
     kept = sizes.get("train", 0) - redrawn
     names = (
@@ -392,7 +392,7 @@ def label_noise_table(errors: Mapping[str, Any], sizes: Mapping[str, int]) -> di
         cells = []
         for which in ("best", "last"):
             value = float(errors[which][key])
-            low, high = wilson(round(value * n), n)
+            low, high = clopper_pearson(round(value * n), n)
             cells.append(words.estimate(Estimate(value, float(low), float(high)), share=True))
         rows.append({"name": name, "about": about, "cells": cells})
     train = sizes.get("train", 0)

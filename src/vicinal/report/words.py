@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from vicinal.metrics import Estimate, Evaluation, ReliabilityTable, error_estimates, wilson
+from vicinal.metrics import Estimate, Evaluation, ReliabilityTable, error_estimates, clopper_pearson
 from vicinal.metrics.selective import RiskCoverage, RiskThreshold
 
 __all__ = [
@@ -113,7 +113,7 @@ class Verdict:
 def verdict(table: ReliabilityTable) -> Verdict:
     r"""Say how often the model is right when it says 90 %, or what it says most often.
 
-    The accuracy is that of the bins around 90 % with its Wilson interval; where they hold fewer than 50 samples, of the
+    The accuracy is that of the bins around 90 % with its Clopper–Pearson interval; where they hold fewer than 50 samples, of the
     fullest bin. A gap counts where the interval excludes the confidence and it is at least one point. That one level
     fits does not mean that all do: another that is off is named, and so is an ECE that chance does not explain.
 
@@ -222,7 +222,7 @@ def _pooled(table: ReliabilityTable, bins: Any) -> tuple[float, int, int]:
 
 
 def _compared(confidence: float, right: int, n: int, level: float) -> tuple[str, str]:
-    low, high = (float(end) for end in wilson(right, n, level))
+    low, high = (float(end) for end in clopper_pearson(right, n, level))
     gap = confidence - right / n
     chance = low <= confidence <= high
     tone = "fits" if chance or abs(gap) < _SMALL else "over" if gap > 0 else "under"
@@ -305,7 +305,7 @@ def rules(held_out: RiskCoverage, tried_on: RiskCoverage) -> list[Rule]:
             continue
         accepted = tried_on.levels > chosen.threshold
         n, wrong = int(tried_on.counts[accepted].sum()), int(tried_on.errors[accepted].sum())
-        low, high = wilson(n - wrong, n)
+        low, high = clopper_pearson(n - wrong, n)
         accuracy = Estimate(1 - wrong / n, float(low), float(high)) if n else None
         found.append(Rule(wanted, chosen, n / tried_on.n, accuracy))
         if chosen.threshold == -math.inf:

@@ -38,7 +38,7 @@ from vicinal._files import (
     write_tensors,
 )
 from vicinal._typing import Batch
-from vicinal.data import Preprocessing, Split, TextPreprocessing
+from vicinal.data import Preprocessing, Split, Stream, TextPreprocessing
 from vicinal.models import ModelSpec
 from vicinal.objectives.forward import call
 from vicinal.probes.base import device_of
@@ -157,6 +157,20 @@ class Bundle:
             source = require("pandas", "train").DataFrame(rows, columns=[*reader.columns, *reader.choice])
         return data.read(source, self.preprocessing, classes=self.classes if labelled else None, **options)
 
+    def stream(self, source: Any, *, batch_size: int | None = None, **options: Any) -> Stream:
+        """Return new data as `read` does, but a table block by block: any number of rows in constant memory.
+
+        Parameters
+        ----------
+        source
+            As for `predict_proba`.
+        batch_size
+            Samples at a time in `iter_logits`; `self.batch_size` if not given.
+        options
+            Of `vicinal.data.stream`: `max_bad`, `encoding`, `header`, `data_root`.
+        """
+        return data.stream(source, self.preprocessing, batch_size=batch_size or self.batch_size, **options)
+
     def iter_logits(
         self,
         split: Split | Any,
@@ -164,6 +178,7 @@ class Bundle:
         batch_size: int | None = None,
         network: Callable[[Batch], Tensor] | None = None,
         progress: Callable[[int], None] | None = None,
+        numbers: Sequence[int] | NDArray[np.int64] | None = None,
     ) -> Iterator[Tensor]:
         """Yield the logits of a split, a batch at a time and in order: constant memory for any amount of data.
 
@@ -177,6 +192,8 @@ class Bundle:
             What to call in the network's place, such as `MCDropout(bundle.network)`.
         progress
             Called with the number of samples of each batch.
+        numbers
+            What errors call the samples; their places in the split, from 0, if not given.
         """
         if len(split) == 0:
             raise ValueError("there are no samples to predict")
@@ -185,7 +202,10 @@ class Bundle:
             range(len(split)),
             batch_size=self.batch_size if batch_size is None else integer("batch_size", batch_size, low=1),
         )
+        first = 0
         for logits, _ in iter_logits(network or self.network, batches, device_of(self.module)):
+            _check_answers(logits, numbers if numbers is not None else range(len(split)), first)
+            first += len(logits)
             yield logits
             if progress is not None:
                 progress(len(logits))
@@ -235,7 +255,9 @@ class Bundle:
             ) from error
         try:
             # Runs of before 0.2 have no checksum, and computed in float32 whatever they were trained in.
-            module.load_state_dict(read_tensors(files.weights, expected=record.get("weights"))[0])
+            weights = read_tensors(files.weights, expected=record.get("weights"))[0]
+            _check_finite(weights, files.weights)
+            module.load_state_dict(weights)
         except DamagedFileError as error:
             raise DamagedFileError(
                 f"{error}; start the run again and it restores them, or copy them from where they are whole"
@@ -312,6 +334,23 @@ def load(run: str | os.PathLike[str], *, device: str | torch.device = "cpu") -> 
         Where to put it.
     """
     return Bundle.load(run, device=device)
+
+
+def _check_answers(logits: Tensor, numbers: Sequence[int] | NDArray[np.int64], first: int) -> None:
+    """Refuse samples so large that the network overflows: there is no probability to write."""
+    broken = (~logits.isfinite().all(dim=1)).nonzero()
+    if len(broken):
+        sample = int(numbers[first + int(broken[0])])
+        raise ValueError(f"the network's answer to sample {sample} (from 0) is not finite: its numbers are too large")
+
+
+def _check_finite(weights: Mapping[str, Tensor], path: Path) -> None:
+    """Refuse weights that would make every answer NaN: training diverged, or the file was changed."""
+    broken = [name for name, t in weights.items() if t.is_floating_point() and not bool(t.isfinite().all())]
+    if broken:
+        raise ValueError(
+            f"{path} holds weights that are not finite numbers ({broken[0]!r}): train again, with a lower learning rate"
+        )
 
 
 def _record(path: Path) -> tuple[RunFiles, dict[str, Any]]:

@@ -231,7 +231,7 @@ class Run:
 
     def write_splits(self, splits: Mapping[str, list[int]]) -> None:
         """Keep which samples are in which split."""
-        write_json(self.files.splits, splits)
+        write_json(self.files.splits, splits, indent=None)
 
     def write_experiment(self, experiment: Experiment, facts: Mapping[str, Any]) -> None:
         """Keep what was asked for and what the data turned out to be."""

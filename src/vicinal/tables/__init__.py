@@ -10,9 +10,19 @@ from vicinal.tables.memory import from_frame, from_rows
 from vicinal.tables.opening import is_table, open_table
 from vicinal.tables.shards import is_pattern, joined_tables
 from vicinal.tables.storage import fingerprint, regular, suffix_of
-from vicinal.tables.values import MISSING, distinct, finite_numbers, is_text, matrix, names_of, numbers, strict_numbers
+from vicinal.tables.values import (
+    LARGEST,
+    MISSING,
+    distinct,
+    finite_numbers,
+    is_text,
+    matrix,
+    names_of,
+    numbers,
+    strict_numbers,
+)
 
-__all__ = ["MISSING", "BadRow", "Chunk", "Column", "Columns", "Table", "distinct", "finite_numbers", "fingerprint",
+__all__ = ["LARGEST", "MISSING", "BadRow", "Chunk", "Column", "Columns", "Table", "distinct", "finite_numbers", "fingerprint",
            "from_frame", "from_rows", "is_pattern", "is_table", "is_text", "joined_tables", "matrix", "names_of",
            "numbers", "open_table", "quoted", "read_arrays", "regular", "renamed", "strict_numbers",
            "suffix_of"]  # fmt: skip

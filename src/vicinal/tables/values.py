@@ -14,7 +14,20 @@ from numpy.typing import NDArray
 
 from vicinal._checks import require
 
-__all__ = ["MISSING", "distinct", "finite_numbers", "is_text", "matrix", "names_of", "numbers", "strict_numbers"]
+__all__ = [
+    "LARGEST",
+    "MISSING",
+    "distinct",
+    "finite_numbers",
+    "is_text",
+    "matrix",
+    "names_of",
+    "numbers",
+    "strict_numbers",
+]
+
+#: The largest number of float32.
+LARGEST = float(np.finfo(np.float32).max)
 
 #: Text that people and programs write for a missing value.
 MISSING = frozenset({"", "?", "NA", "N/A", "n/a", "<NA>", "NaN", "nan", "null", "NULL", "None", "#N/A"})
@@ -60,10 +73,13 @@ def numbers(column: Any, *, decimal_comma: bool = False) -> tuple[Floats, NDArra
 
 
 def finite_numbers(column: Any, *, decimal_comma: bool = False) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Return a column as float64 `[M]` as `numbers` does, but NaN, and in the mask, for infinite ones too."""
+    """Return a column as float64 `[M]` as `numbers` does, but NaN, and in the mask, for what is not finite too.
+
+    Finite is what float32, which networks compute in, can hold: 1e39 is not.
+    """
     parsed, odd = numbers(column, decimal_comma=decimal_comma)
     values = parsed.astype(np.float64, copy=False)
-    infinite = np.isinf(values)
+    infinite = np.abs(values) > LARGEST
     if not (infinite.any() or odd.any()):
         return values, odd
     odd = odd | infinite

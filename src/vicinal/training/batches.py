@@ -81,15 +81,15 @@ class EpochPlan:
     def indices(self, epoch: int, number: int) -> list[int]:
         """Return the samples of one part of an epoch."""
         start, stop = part(self._length, self.parts, number)
-        return self._order(epoch)[start:stop]
+        indices: list[int] = self._order(epoch)[start:stop].tolist()
+        return indices
 
-    def _draw(self, epoch: int) -> list[int]:
+    def _draw(self, epoch: int) -> Tensor:
         if self._balanced is not None:
             self._balanced.set_epoch(epoch)
-            return next(iter(self._balanced))
+            return torch.tensor(next(iter(self._balanced)))
         generator = torch.Generator().manual_seed(_random.seed_from("order", self.seed, epoch))
-        order: list[int] = _random.permutation(self.n_samples, generator=generator).tolist()
-        return order
+        return _random.permutation(self.n_samples, generator=generator)
 
 
 def part(n: int, parts: int, number: int) -> tuple[int, int]:
@@ -124,7 +124,7 @@ class KeyedDataset:
 
     A dataset with a method `set_epoch(epoch, seed)` is told the epoch and draws by itself. For any other the global
     generators of torch, Python and NumPy are seeded before each sample is loaded, which makes the usual transforms
-    repeatable, in whichever process they run. Tensors draw nothing: their rows are taken at once.
+    repeatable, in whichever process they run. Tensors and encoded rows of tables draw nothing: they are taken at once.
 
     Parameters
     ----------
@@ -148,6 +148,7 @@ class KeyedDataset:
         at_once = type(owner) is TensorDataset and collate_fn is None
         self._tensors = owner.tensors if at_once else None
         self._rows = rows
+        self._take = dataset.take if getattr(dataset, "is_encoded", False) else None
         self._seeds = self._set_epoch is None and type(owner) is not TensorDataset
 
     def __len__(self) -> int:
@@ -169,6 +170,8 @@ class KeyedDataset:
         if self._tensors is not None:
             rows = index if self._rows is None else self._rows[index]
             return index, tuple(t[rows] for t in self._tensors)
+        if self._take is not None:
+            return index, self._take(index)
         return index, self.collate_fn([self._sample(*key) for key in keys])
 
     def _sample(self, epoch: int, index: int) -> Any:

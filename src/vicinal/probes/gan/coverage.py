@@ -14,7 +14,7 @@ from torch import Tensor
 
 from vicinal._checks import integer, number
 from vicinal.metrics.comparison import Difference
-from vicinal.metrics.intervals import Estimate, wilson
+from vicinal.metrics.intervals import Estimate, clopper_pearson
 from vicinal.metrics.intervals import coverage as checked_level
 from vicinal.probes.toys import GaussianMixture
 
@@ -32,7 +32,7 @@ class Coverage:
     modes
         How many modes are covered.
     high_quality
-        The share of samples near a mode, with its Wilson interval.
+        The share of samples near a mode, with its Clopper–Pearson interval.
     counts
         High-quality samples of each mode.
     """
@@ -84,7 +84,7 @@ def coverage(
     >>> from vicinal.probes.gan import ring_of_gaussians
     >>> ring = ring_of_gaussians()
     >>> print(coverage(torch.cat([ring.centres[:3], torch.zeros(1, 2)]), ring))
-    3 of 8 modes, 75.0 % [30.1, 95.4] of 4 samples of high quality
+    3 of 8 modes, 75.0 % [19.4, 99.4] of 4 samples of high quality
     """
     if samples.ndim != 2 or samples.shape[1:] != target.centres.shape[1:] or len(samples) == 0:
         raise ValueError(f"samples must have shape [N, {target.centres.shape[1]}], got {list(samples.shape)}")
@@ -92,7 +92,7 @@ def coverage(
     distance, nearest = torch.cdist(points, target.centres.double()).min(dim=1)
     good = distance <= number("n_std", n_std, above=0) * target.std  # False for NaN
     counts = torch.bincount(nearest[good], minlength=len(target.centres))
-    low, high = wilson(int(good.sum()), len(points), level)
+    low, high = clopper_pearson(int(good.sum()), len(points), level)
     return Coverage(
         n=len(points),
         n_modes=len(counts),

@@ -1,0 +1,124 @@
+"""New data to predict, some rows at a time: a table of any size takes the memory of a block."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from vicinal.data import sources
+from vicinal.data.files import give_up
+from vicinal.data.loading import read
+from vicinal.data.preprocessing import Preprocessing
+from vicinal.data.published import NamedTable
+from vicinal.data.tabular import TabularPreprocessing
+from vicinal.data.task import Split
+from vicinal.data.text import TextPreprocessing
+from vicinal.tables import BadRow, Table
+
+__all__ = ["Stream", "stream"]
+
+#: Rows of a block, about.
+_ROWS = 2**16
+
+
+class Stream:
+    """New data in order, as blocks of samples; made by `stream`.
+
+    Attributes
+    ----------
+    n_rows
+        How many there are, None where only reading shows it.
+    notes
+        What was ignored or skipped, complete once all blocks were read.
+    """
+
+    def __init__(self, n_rows: int | None, notes: list[str], blocks: Iterator[tuple[NDArray[np.int64], Split]]) -> None:
+        self.n_rows, self.notes, self._blocks = n_rows, notes, blocks
+
+    def __iter__(self) -> Iterator[tuple[NDArray[np.int64], Split]]:
+        """Yield the positions of samples in the source, from 0, and the samples."""
+        return self._blocks
+
+
+def stream(
+    source: Any,
+    preprocessing: Preprocessing,
+    *,
+    batch_size: int,
+    max_bad: float | int = 0.05,
+    encoding: str | None = None,
+    header: bool = True,
+    data_root: str | Path | None = None,
+) -> Stream:
+    """Return new data as `read` does, unlabelled, but a table block by block.
+
+    How many rows are bad is known at the end: that they are too many is an error after the last block.
+
+    Parameters
+    ----------
+    source, preprocessing, max_bad, encoding, header, data_root
+        As in `read`.
+    batch_size
+        Every block but the last holds a multiple of it: batches are those of all rows at once.
+    """
+    options = {"max_bad": max_bad, "encoding": encoding, "header": header, "data_root": data_root}
+    if isinstance(preprocessing, (TabularPreprocessing, TextPreprocessing)):
+        opened = sources.open_data(source, preprocessing.kind, encoding, header, data_root, preprocessing.target)
+        table = opened.table if isinstance(opened, NamedTable) else opened
+        if isinstance(table, Table):
+            notes = list(table.notes)
+            rows = max(_ROWS // batch_size, 1) * batch_size
+            return Stream(table.n_rows, notes, _blocks(table, preprocessing, rows, max_bad, notes))
+    split = read(source, preprocessing, **options)
+    return Stream(len(split), list(split.notes), iter([(np.array(split.indices, np.int64), split)]))
+
+
+def _blocks(
+    table: Table,
+    preprocessing: TabularPreprocessing | TextPreprocessing,
+    size: int,
+    max_bad: float | int,
+    notes: list[str],
+) -> Iterator[tuple[NDArray[np.int64], Split]]:
+    bad: list[BadRow] = []
+    remarks: list[str] = []
+    n = 0
+    for rows, items in _regrouped(preprocessing.blocks(table, bad, remarks), size):
+        n += len(rows)
+        yield rows - 1, Split(preprocessing, items, items, None)
+    n += len(bad)
+    if not n:
+        raise ValueError(f"{table.name!r} has no rows")
+    notes += [*give_up(list(map(str, bad)), n, "rows", "could not be read", max_bad), *remarks]
+
+
+def _regrouped(blocks: Iterator[tuple[NDArray[np.int64], Any]], size: int) -> Iterator[tuple[NDArray[np.int64], Any]]:
+    """Yield the same samples, `size` at a time."""
+    rows: list[NDArray[np.int64]] = []
+    items: list[Any] = []
+    waiting = 0
+    for more_rows, more_items in blocks:
+        start = 0
+        while start < len(more_rows):
+            stop = min(start + size - waiting, len(more_rows))
+            rows.append(more_rows[start:stop])
+            items.append(more_items[start:stop])
+            waiting += stop - start
+            start = stop
+            if waiting == size:
+                yield np.concatenate(rows), _joined(items)
+                rows, items, waiting = [], [], 0
+    if waiting:
+        yield np.concatenate(rows), _joined(items)
+
+
+def _joined(items: list[Any]) -> Any:
+    if isinstance(items[0], Tensor):
+        return torch.cat(items)
+    return [item for part in items for item in part]
