@@ -65,7 +65,7 @@ def from_choices(
 
     def fit(train: Positions) -> tuple[Preprocessing, Sequence[Any] | Tensor, list[str]]:
         preprocessing, more = fit_text(
-            items, train, context, target, tokenizer, max_length, choice=answers, n_choices=n_choices
+            items, train.tolist(), context, target, tokenizer, max_length, choice=answers, n_choices=n_choices
         )
         return preprocessing, items, more
 

@@ -67,7 +67,6 @@ def stream(
     batch_size
         Every block but the last holds a multiple of it: batches are those of all rows at once.
     """
-    options = {"max_bad": max_bad, "encoding": encoding, "header": header, "data_root": data_root}
     if isinstance(preprocessing, (TabularPreprocessing, TextPreprocessing)):
         opened = sources.open_data(source, preprocessing.kind, encoding, header, data_root, preprocessing.target)
         table = opened.table if isinstance(opened, NamedTable) else opened
@@ -75,7 +74,7 @@ def stream(
             notes = list(table.notes)
             rows = max(_ROWS // batch_size, 1) * batch_size
             return Stream(table.n_rows, notes, _blocks(table, preprocessing, rows, max_bad, notes))
-    split = read(source, preprocessing, **options)
+    split = read(source, preprocessing, max_bad=max_bad, encoding=encoding, header=header, data_root=data_root)
     return Stream(len(split), list(split.notes), iter([(np.array(split.indices, np.int64), split)]))
 
 

@@ -142,7 +142,7 @@ def _from_texts(
     notes += [*skipped, *_copies(np.array([hash(fields) for fields in used], np.int64))]
 
     def fit(train: Positions) -> tuple[Preprocessing, Sequence[Any] | Tensor, list[str]]:
-        words, more = fit_text(texts, train, columns, target, options.tokenizer, options.max_length)
+        words, more = fit_text(texts, train.tolist(), columns, target, options.tokenizer, options.max_length)
         return words, texts, more
 
     return Unsplit(

@@ -89,7 +89,8 @@ class Split(Dataset[tuple[Batch, int]]):
     @cached_property
     def indices(self) -> list[int]:
         """Which samples of the source are in this split, in order."""
-        return self._positions.tolist()
+        positions: list[int] = self._positions.tolist()
+        return positions
 
     @cached_property
     def labels(self) -> list[int] | None:
