@@ -22,7 +22,7 @@ from vicinal.tables.values import (
     strict_numbers,
 )
 
-__all__ = ["LARGEST", "MISSING", "BadRow", "Chunk", "Column", "Columns", "Table", "distinct", "finite_numbers", "fingerprint",
-           "from_frame", "from_rows", "is_pattern", "is_table", "is_text", "joined_tables", "matrix", "names_of",
-           "numbers", "open_table", "quoted", "read_arrays", "regular", "renamed", "strict_numbers",
+__all__ = ["LARGEST", "MISSING", "BadRow", "Chunk", "Column", "Columns", "Table", "distinct", "finite_numbers",
+           "fingerprint", "from_frame", "from_rows", "is_pattern", "is_table", "is_text", "joined_tables", "matrix",
+           "names_of", "numbers", "open_table", "quoted", "read_arrays", "regular", "renamed", "strict_numbers",
            "suffix_of"]  # fmt: skip
