@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vicinal.metrics import Estimate, ReliabilityTable, evaluate, clopper_pearson
+from vicinal.metrics import Estimate, ReliabilityTable, clopper_pearson, evaluate
 from vicinal.metrics.selective import risk_coverage
 from vicinal.report import words
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from vicinal.metrics import Estimate, Evaluation, ReliabilityTable, error_estimates, clopper_pearson
+from vicinal.metrics import Estimate, Evaluation, ReliabilityTable, clopper_pearson, error_estimates
 from vicinal.metrics.selective import RiskCoverage, RiskThreshold
 
 __all__ = [
@@ -113,7 +113,7 @@ class Verdict:
 def verdict(table: ReliabilityTable) -> Verdict:
     r"""Say how often the model is right when it says 90 %, or what it says most often.
 
-    The accuracy is that of the bins around 90 % with its Clopper–Pearson interval; where they hold fewer than 50 samples, of the
+    The accuracy is that of the bins around 90 % with its exact interval; where they hold fewer than 50 samples, of the
     fullest bin. A gap counts where the interval excludes the confidence and it is at least one point. That one level
     fits does not mean that all do: another that is off is named, and so is an ECE that chance does not explain.
 
