@@ -86,4 +86,6 @@ RECIPE = Recipe(
         "a point. "
         "The text says that mixup outperforms ERM on this task, which its table shows for VGG-11 alone.",
     ),
+    pilot="ERM alone, seed 100, which no result uses: test errors of 31.0 % (LeNet) and 25.2 % (VGG-11 of width 8) on "
+    "a speaker that training did not hear; both learn.",
 )
