@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import struct
+import zlib
 
 import numpy as np
 import pytest
 import torch
-from PIL import Image
+from PIL import Image, ImageFile
 
 from tests.data import make
 from vicinal import data
@@ -269,3 +271,33 @@ def test_an_image_in_memory():
     assert preprocessing(np.full((8, 8, 3), 255, dtype=np.uint8)).tolist() == [[[1.0] * 4] * 4]
     with pytest.raises(ValueError, match=r"an image must be a path or uint8 .* got float64 \[8, 8\]"):
         preprocessing(np.zeros((8, 8)))
+
+
+def test_images_of_too_many_pixels_are_not_decoded_and_count_as_bad(tmp_path, monkeypatch):
+    folder = make.image_folder(tmp_path / "images", size=8)
+    huge = next(folder.rglob("*.png")).with_name("huge.png")
+    header = b"IHDR" + struct.pack(">IIBBBBB", 40_000, 40_000, 1, 0, 0, 0, 0)
+    huge.write_bytes(
+        b"\x89PNG\r\n\x1a\n\0\0\0\r" + header + struct.pack(">I", zlib.crc32(header)) + b"\0\0\0\4IDAT" + bytes(8)
+    )
+    monkeypatch.setattr("PIL.ImageFile.ImageFile.load", _counted(loaded := []))
+    task = data.load(folder, max_bad=1)
+    why = "huge.png (it has more than 178,956,970 pixels: set VICINAL_MAX_PIXELS to read it)"
+    assert any(why in note for note in task.notes)
+    assert max(loaded) <= 64
+    monkeypatch.setenv("VICINAL_MAX_PIXELS", "63")
+    with pytest.raises(ValueError, match="it has more than 63 pixels"):
+        data.load(folder, max_bad=1)
+    monkeypatch.setenv("VICINAL_MAX_PIXELS", "many")
+    with pytest.raises(ValueError, match="VICINAL_MAX_PIXELS must be a number of pixels, got 'many'"):
+        data.load(folder, max_bad=1)
+
+
+def _counted(sizes):
+    load = ImageFile.ImageFile.load
+
+    def counted(self):
+        sizes.append(self.width * self.height)
+        return load(self)
+
+    return counted

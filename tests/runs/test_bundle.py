@@ -273,3 +273,33 @@ def test_a_sample_that_the_network_overflows_at_is_named(people: tuple[Bundle, p
             weights.fill_(1e30)
     with pytest.raises(ValueError, match=r"answer to sample 0 \(from 0\) is not finite"):
         bundle.predict_proba(frame)
+
+
+@pytest.mark.parametrize(
+    ("hidden", "what"),
+    [([45_000, 45_000], "weights, and model.safetensors holds"), ([4] * 1000, "a network of more than")],
+)
+def test_a_network_larger_than_its_weights_is_refused_before_it_is_built(
+    people: tuple[Bundle, pd.DataFrame], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hidden: list[int], what: str
+) -> None:
+    path = people[0].save(tmp_path / "run") / "model.json"
+    record = read_json(path)
+    record["network"]["options"]["hidden"] = hidden
+    write_json(path, record)
+    devices, build = [], models.ModelSpec.build
+    monkeypatch.setattr(
+        models.ModelSpec, "build", lambda *a, **k: (devices.append(torch.get_default_device().type), build(*a, **k))[1]
+    )
+    with pytest.raises(ValueError, match=f"model.json asks for .*{what}.*: the files do not belong together"):
+        Bundle.load(path.parent)
+    assert devices == ["meta"]  # nothing was allocated
+
+
+def test_images_of_40_000_pixels_a_side_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bundle, _ = _of_kind("image", tmp_path)
+    path = bundle.save(tmp_path / "run") / "model.json"
+    record = read_json(path)
+    record["preprocessing"] |= {"height": 40_000, "width": 40_000}
+    write_json(path, record)
+    with pytest.raises(ValueError, match="are more than 178,956,970 pixels: VICINAL_MAX_PIXELS raises that"):
+        Bundle.load(path.parent)

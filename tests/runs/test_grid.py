@@ -17,7 +17,9 @@ import tempfile
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
+import joblib
 import numpy as np
 import pandas as pd
 import psutil
@@ -27,7 +29,9 @@ from scipy import stats
 
 from vicinal.metrics import Estimate, compare
 from vicinal.runs import Experiment, GridResult, Run, folder_name, run_grid
+from vicinal.runs import jobs as jobs_module
 from vicinal.runs.grid import _rooted
+from vicinal.runs.jobs import Pool, run_jobs
 from vicinal.runs.table import _over_seeds
 from vicinal.training.folder import locked
 
@@ -525,6 +529,71 @@ def test_a_worker_that_dies_costs_nothing(base, reference, tmp_path):
     assert killed[0] not in (0, os.getpid())
     assert result.failures == {}
     assert same(result, reference)
+
+
+@dataclasses.dataclass(frozen=True)
+class Toy:
+    """A job that leaves a file; one called "deadly" kills its process, one called "once" the first time."""
+
+    folder: Path
+
+    def result(self):
+        return int((self.folder / "done").read_text()) if (self.folder / "done").exists() else None
+
+    def run(self, *, progress):
+        self.folder.mkdir(exist_ok=True)
+        begun = self.folder / "begun"
+        begun.write_text(begun.read_text() + "." if begun.exists() else ".")
+        time.sleep(0.3)
+        if self.folder.name == "deadly" or (self.folder.name == "once" and begun.read_text() == "."):
+            os.kill(os.getpid(), signal.SIGKILL)
+        (self.folder / "done").write_text(str(os.getpid()))
+
+
+def test_after_a_death_what_is_left_runs_together_and_only_the_one_to_blame_fails(tmp_path, monkeypatch):
+    names = ["a", "b", "deadly", *"cdefgh", "once", *"ijkl"]
+    cells = {name: Toy(tmp_path / name) for name in names}
+    rounds, parallel = [], joblib.Parallel.__call__
+    monkeypatch.setattr(joblib.Parallel, "__call__", lambda self, tasks: parallel(self, count(tasks, rounds)))
+    results, failures = run_jobs(cells, Pool(workers=2), progress=False)
+    assert set(failures) == {"deadly"}
+    assert list(results) == [name for name in names if name != "deadly"]
+    # Together until the culprit and its neighbour are known, then the two alone; not each of twelve.
+    assert rounds[0] == len(names)
+    assert sum(size == 1 for size in rounds) <= 4
+    assert not any((tmp_path / name / "begun").read_text() == "...." for name in names)
+    # The next command takes up what is missing, and nothing else.
+    before = {name: (tmp_path / name / "begun").read_text() for name in names if name != "deadly"}
+    (tmp_path / "deadly").rename(tmp_path / "mended")
+    cells["deadly"] = Toy(tmp_path / "mended")
+    results, failures = run_jobs(cells, Pool(workers=2), progress=False)
+    assert (len(results), failures) == (len(names), {})
+    assert {name: (tmp_path / name / "begun").read_text() for name in before} == before
+
+
+def count(tasks, rounds):
+    tasks = list(tasks)
+    rounds.append(len(tasks))
+    return tasks
+
+
+def test_a_cluster_without_processors_is_waited_for_with_a_limit(monkeypatch):
+    class Ray:
+        calls = 0
+
+        def cluster_resources(self):
+            self.calls += 1
+            return {} if self.calls < 4 else {"CPU": 3.0}
+
+    monkeypatch.setattr(jobs_module, "require", lambda *names: ray)
+    monkeypatch.setattr(jobs_module, "_LOOK", 0.01)
+    ray, pool = Ray(), SimpleNamespace(threads=1, gpus=0)
+    assert (jobs_module._room(pool), ray.calls) == (3, 4)
+    monkeypatch.setattr(jobs_module, "_WAIT", 0.03)
+    ray = Ray()
+    ray.cluster_resources = dict
+    with pytest.raises(RuntimeError, match="start the same comparison again when its nodes are back"):
+        jobs_module._room(pool)
 
 
 def test_killed_half_way_and_started_again(base, reference, tmp_path):

@@ -8,6 +8,7 @@ of the image resized to 256 to evaluate. A size that is given is the size that i
 from __future__ import annotations
 
 import math
+import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ import torch
 from torch import Tensor
 
 from vicinal import _random
-from vicinal._checks import Argument, Sentence, integer, require
+from vicinal._checks import Argument, Sentence, integer, number, require
 from vicinal._typing import Batch
 from vicinal.data.preprocessing import Preprocessing
 
@@ -41,6 +42,9 @@ AUGMENTATIONS = ("standard", "crop", "none")
 _SMALL = 128
 #: The side of larger images, and of what they are first resized to for the centre crop.
 _LARGE, _LARGE_RESIZED = 224, 256
+
+#: The most pixels of an image that is decoded: what Pillow refuses too.
+_MOST_PIXELS = 178_956_970
 
 _GREY = frozenset({"1", "L", "LA", "I", "F", "I;16", "I;16L", "I;16B", "I;16N"})
 
@@ -129,6 +133,11 @@ class ImagePreprocessing(Preprocessing):
 
     @classmethod
     def _from_fields(cls, fields: dict[str, Any]) -> ImagePreprocessing:
+        channels, height, width = (integer(name, fields[name], low=1) for name in ("channels", "height", "width"))
+        cover, limit = number("cover", fields["cover"], low=1), pixel_limit()
+        if channels not in (1, 3) or height * width * cover**2 > limit:
+            size = f"{channels} × {height} × {width}, {cover:g} times covered"
+            raise ValueError(f"images of {size} are more than {limit:,} pixels: VICINAL_MAX_PIXELS raises that")
         return cls(**{**fields, "mean": tuple(fields["mean"]), "std": tuple(fields["std"])})
 
 
@@ -138,7 +147,7 @@ def open_image(path: str | Path) -> Any:
     16-bit greys are divided by 257, floating-point ones are taken to lie in [0, 1].
     """
     image_module, operations = require("PIL.Image", "train"), require("PIL.ImageOps", "train")
-    with image_module.open(path) as file:
+    with _opened(path) as file:
         file.load()
         image = operations.exif_transpose(file)
     if image.mode.startswith("I"):
@@ -154,10 +163,36 @@ def open_image(path: str | Path) -> Any:
     return image.convert("L" if image.mode in _GREY else "RGB")
 
 
+def pixel_limit() -> int:
+    """Return the most pixels of an image: Pillow's limit, or what the environment variable VICINAL_MAX_PIXELS says."""
+    given = os.environ.get("VICINAL_MAX_PIXELS")
+    if given is None:
+        return _MOST_PIXELS
+    if not given.isdecimal() or int(given) < 1:
+        raise ValueError(f"the environment variable VICINAL_MAX_PIXELS must be a number of pixels, got {given!r}")
+    return int(given)
+
+
+def _opened(path: str | Path) -> Any:
+    """Open an image file, of which the header alone is read, unless it claims too many pixels to decode."""
+    image_module, limit = require("PIL.Image", "train"), pixel_limit()
+    if limit > _MOST_PIXELS:  # as the user wants it
+        image_module.MAX_IMAGE_PIXELS = limit
+    try:
+        file = image_module.open(path)
+    except image_module.DecompressionBombError:
+        file = None
+    if file is None or file.width * file.height > limit:
+        if file is not None:
+            file.close()
+        raise ValueError(f"it has more than {limit:,} pixels: set VICINAL_MAX_PIXELS to read it")
+    return file
+
+
 def look(path: Path, *, decode: bool) -> Pixels:
     """Return what a file holds; without `decode` only what its header says."""
     if not decode:
-        with require("PIL.Image", "train").open(path) as file:
+        with _opened(path) as file:
             turned = file.getexif().get(0x0112, 1) >= 5
             width, height = file.size[::-1] if turned else file.size
             return Pixels(height, width, file.mode in _GREY, None)

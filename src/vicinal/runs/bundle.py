@@ -24,6 +24,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn.modules.module import register_module_parameter_registration_hook
 
 from vicinal import _random, data
 from vicinal._checks import choice, freeze, integer, nearest_names, number, require
@@ -245,23 +246,27 @@ class Bundle:
         files, record = _record(Path(folder))
         writer = f"vicinal {record.get('versions', {}).get('vicinal', '?')}"
         try:
+            # Runs of before 0.2 have no checksum, and computed in float32 whatever they were trained in.
+            weights = read_tensors(files.weights, expected=record.get("weights"))[0]
+        except DamagedFileError as error:
+            raise DamagedFileError(
+                f"{error}; start the run again and it restores them, or copy them from where they are whole"
+            ) from error
+        _check_finite(weights, files.weights)
+        try:
             spec = ModelSpec.from_dict(record["network"])
             preprocessing = Preprocessing.from_dict(record["preprocessing"])
+            _check_size(spec, weights, files)
             module = spec.build(pretrained=False)
+        except DamagedFileError:
+            raise
         except (TypeError, ValueError, KeyError) as error:
             raise ValueError(
                 f"{files.model} describes what this version does not know ({error!r}): another version wrote it "
                 f"({writer}); use that one, or train again"
             ) from error
         try:
-            # Runs of before 0.2 have no checksum, and computed in float32 whatever they were trained in.
-            weights = read_tensors(files.weights, expected=record.get("weights"))[0]
-            _check_finite(weights, files.weights)
             module.load_state_dict(weights)
-        except DamagedFileError as error:
-            raise DamagedFileError(
-                f"{error}; start the run again and it restores them, or copy them from where they are whole"
-            ) from error
         except RuntimeError as error:
             raise ValueError(
                 f"the weights in {str(folder)!r} do not fit its network {spec.name!r}: another version wrote them "
@@ -342,6 +347,32 @@ def _check_answers(logits: Tensor, numbers: Sequence[int] | NDArray[np.int64], f
     if len(broken):
         sample = int(numbers[first + int(broken[0])])
         raise ValueError(f"the network's answer to sample {sample} (from 0) is not finite: its numbers are too large")
+
+
+def _check_size(spec: ModelSpec, weights: Mapping[str, Tensor], files: RunFiles) -> None:
+    """Refuse a record that asks for a larger network than the weights are of, before anything is allocated for it."""
+    n_tensors, most = 0, 2 * len(weights) + 100  # some networks replace layers while they are built
+
+    def count(module: nn.Module, name: str, parameter: Any) -> None:
+        nonlocal n_tensors
+        n_tensors += 1
+        if n_tensors > most:
+            raise OverflowError
+
+    handle = register_module_parameter_registration_hook(count)
+    held = sum(t.numel() for t in weights.values())
+    try:
+        with torch.device("meta"):  # shapes alone
+            wanted = sum(t.numel() for t in spec.build(pretrained=False).state_dict().values())
+    except OverflowError:
+        what = f"a network of more than {most} arrays of weights, and {files.weights.name} holds {len(weights)}"
+    else:
+        what = f"a network of {wanted:,} weights, and {files.weights.name} holds {held:,}"
+        if wanted <= 2 * held + 10**6:
+            return
+    finally:
+        handle.remove()
+    raise DamagedFileError(f"{files.model} asks for {what}: the files do not belong together")
 
 
 def _check_finite(weights: Mapping[str, Tensor], path: Path) -> None:

@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -34,6 +35,10 @@ T_co = TypeVar("T_co", covariant=True)
 BACKENDS = ("loky", "ray", "dask")
 #: Seconds between two looks at which jobs are done.
 _LOOK = 0.5
+#: Seconds to wait for the nodes of a cluster to come back.
+_WAIT = 300.0
+#: How often what is left is started again together, before each job is run alone.
+_ROUNDS = 10
 #: Seconds until what a node wrote must be visible here: network file systems remember that a file was not there.
 _SETTLE = 60.0
 
@@ -255,23 +260,12 @@ class _Jobs(Generic[K, T]):
         ):
             # One job at a time: joblib would put quick ones together, to be run one after the other.
             def parallel(keys: list[K]) -> dict[K, str | None]:
-                run_all = joblib.Parallel(n_jobs=n_jobs, batch_size=1)
+                at_once = min(n_jobs, _room(pool)) if pool.backend == "ray" else n_jobs
+                run_all = joblib.Parallel(n_jobs=at_once, batch_size=1)
                 tasks = (task(self._jobs[key], pool.threads, **options) for key in keys)
                 return dict(zip(keys, run_all(tasks), strict=True))
 
-            keys = self.pending
-            try:
-                errors = parallel(keys)
-            except Exception:
-                # A process died (out of memory, a crash, a lost node) and took the others with it. Each job that is
-                # left now has the pool for itself, so that only the one to blame fails.
-                errors = {}
-                for key in keys:
-                    if self._unfinished(key):
-                        try:
-                            errors |= parallel([key])
-                        except Exception as error:
-                            errors[key] = _fail(self._jobs[key], error)
+            errors = self._in_rounds(parallel, n_jobs)
         settled = time.monotonic() + (0 if pool.backend == "loky" else _SETTLE)
         for key in self.pending:
             while self._unfinished(key) and errors.get(key) is None and time.monotonic() < settled:
@@ -284,6 +278,36 @@ class _Jobs(Generic[K, T]):
                 f"a worker says that it is finished, but {self._jobs[key].folder} is not here: "
                 "the folder of the grid must be on storage that every node sees under the same path",
             )
+
+    def _in_rounds(self, parallel: Callable[[list[K]], dict[K, str | None]], n_jobs: int) -> dict[K, str | None]:
+        """Run what is pending; return what went wrong, by job.
+
+        A process that dies (out of memory, a crash, a lost node) takes those beside it with it, and the rest is started
+        again together. Jobs start in order, so the one to blame is among the first that are unfinished, as many as run
+        at once: what was there twice waits, and is run alone at the end, so that only the one to blame fails.
+        """
+        errors: dict[K, str | None] = {}
+        suspected: Counter[K] = Counter()
+        for _ in range(_ROUNDS):
+            keys = [key for key in self.pending if self._unfinished(key) and suspected[key] < 2]
+            if not keys:
+                break
+            try:
+                errors |= parallel(keys)
+            except _NoRoomError as error:
+                return errors | {key: _in_short(error) for key in self.pending if self._unfinished(key)}
+            except Exception:
+                left = [key for key in keys if self._unfinished(key)]
+                suspected.update(left[: n_jobs if n_jobs > 0 else os.cpu_count() or 1])
+        for key in self.pending:
+            if self._unfinished(key) and errors.get(key) is None:
+                try:
+                    errors |= parallel([key])
+                except _NoRoomError as error:
+                    errors[key] = _in_short(error)
+                except Exception as error:
+                    errors[key] = _fail(self._jobs[key], error)
+        return errors
 
     def _unfinished(self, key: K) -> bool:
         return _state(self._jobs[key]) == (None, None)
@@ -355,10 +379,7 @@ def _connected(pool: Pool) -> Iterator[tuple[dict[str, Any], int]]:
     if not connected:
         ray.init(address=pool.address, log_to_driver=False, logging_level="warning")
     try:
-        resources = ray.cluster_resources()
-        room = int(resources.get("CPU", 0) // threads)
-        if gpus:
-            room = min(room, int(resources.get("GPU", 0) / gpus))
+        room = _room_now(ray, threads, gpus)
         needed = 2 if workers is None else workers  # joblib would run a single worker here, not on the cluster
         if room < needed:
             least = "the 2 that make it worth while" if workers is None else Argument("workers", workers)
@@ -369,6 +390,31 @@ def _connected(pool: Pool) -> Iterator[tuple[dict[str, Any], int]]:
     finally:
         if not connected:
             ray.shutdown()
+
+
+class _NoRoomError(RuntimeError):
+    """No worker came back in time."""
+
+
+def _room(pool: Pool) -> int:
+    """Return how many jobs a Ray cluster has room for; while there is none, wait for workers, up to a limit."""
+    ray = require("ray", "scale")
+    until = time.monotonic() + _WAIT
+    # joblib needs two, or it would run the jobs here.
+    while (room := _room_now(ray, pool.threads, pool.gpus)) < 2:
+        if time.monotonic() > until:
+            raise _NoRoomError(
+                f"the Ray cluster has had room for {room} cells at once for {_WAIT:g} s, where two are needed: start "
+                "the same comparison again when its nodes are back, and it goes on"
+            )
+        time.sleep(_LOOK)
+    return room
+
+
+def _room_now(ray: Any, threads: int, gpus: float) -> int:
+    resources = ray.cluster_resources()
+    room = int(resources.get("CPU", 0) // threads)  # there is no "CPU" while no node is there
+    return min(room, int(resources.get("GPU", 0) / gpus)) if gpus else room
 
 
 @contextmanager
