@@ -235,3 +235,16 @@ def test_special_files_are_refused(tmp_path):
         data.load(tmp_path / "pipe.csv")
     with pytest.raises(ValueError, match="is a device, not a regular file"):
         data.load("/dev/zero")
+
+
+def test_fewer_held_out_samples():
+    whole = data.load(table(), val=12, test=12)
+    some = data.load(table(), val=12, test=12, max_held_out=4)
+    assert {name: len(part) for name, part in some.splits.items()} == {"train": 16, "val": 4, "test": 4}
+    assert some.splits["train"] == whole.splits["train"]
+    assert set(some.splits["test"]) < set(whole.splits["test"])
+    assert sorted(some.test.labels) == [0, 0, 1, 1]
+    assert "max_held_out: 4 validation and 4 test samples" in some.notes
+    assert data.load(table(), val=12, test=12, max_held_out=12).splits == whole.splits
+    with pytest.raises(ValueError, match="max_held_out must be at least 2, one sample of each class, got 1"):
+        data.load(table(), max_held_out=1)

@@ -15,6 +15,7 @@ from vicinal.recipes.claims import (
     AtLeast,
     Claim,
     figure,
+    highest,
     holm,
     judge,
     lowest,
@@ -133,7 +134,7 @@ def test_equal_seeds_are_tosses():
     assert (many.verdict, many.p) == (HOLDS, pytest.approx(2 * 0.5**8))
 
 
-def test_trend_and_lowest():
+def test_trend_lowest_and_highest():
     figures = {"a": 3.0, "b": 1.0, "c": 4.0, "d": 1.0}
     cells = [figure("x", name) for name in figures]
 
@@ -142,6 +143,7 @@ def test_trend_and_lowest():
 
     assert trend(cells).value(look) == pytest.approx(np.polyfit(range(4), list(figures.values()), 1)[0])
     assert lowest(cells).value(look) == 1.0
+    assert highest(cells).value(look) == max(one.value(look) for one in cells)
     assert len(lowest(cells).needs) == 4
 
 

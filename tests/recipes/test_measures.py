@@ -9,8 +9,9 @@ import math
 import numpy as np
 import pytest
 
+from vicinal import parse
 from vicinal.calibrators import TemperatureScaling
-from vicinal.recipes import get, p22_vanilla
+from vicinal.recipes import get, l22_tab2, p22_vanilla
 
 
 @pytest.fixture
@@ -50,3 +51,20 @@ def test_stored_logits_are_read_and_missing_ones_named(predictions, tmp_path, mo
     measured = recipe.measure([], {"file": "a_{part}.jsonl.gz", "n_bins": 10, "smoothing": 0.1}, 0)
     assert measured["fall"].value == pytest.approx(measured["ece"].value - measured["after"].value)
     assert measured["temperature"] < measured["temperature smoothed"]
+
+
+def test_logitmix_takes_the_papers_weights():
+    weights = {name: parse(above).weight for name, (_, above) in l22_tab2.BASES.items()}
+    assert weights == {"Mixup": 1.0, "CutMix": 0.1, "PuzzleMix": 0.5, "Manifold Mixup": 1.0}
+    best = get("l22-sec5-4").methods
+    assert parse(best["CutMix, weight 0.1"].expression).weight == 0.1
+    assert parse(best["Mixup, weight 2"].expression).weight == 2.0
+
+
+def test_recipes_of_one_paper_share_trainings():
+    def trained(name: str, scale: str = "cpu") -> set[str]:
+        return {json.dumps(e.to_dict(), sort_keys=True) for cell in get(name).rows(scale) for e in cell.trainings}
+
+    assert len(trained("l22-tab1") & trained("l22-tab2")) == 6  # vanilla and LogitMix with three seeds
+    assert len(trained("l22-tab1") & trained("l22-tab5")) == 9  # Mixup, LogitMix and (−) cross-entropy at α = 3
+    assert len(trained("l22-tab2") & trained("l22-sec5-4")) == 9  # the best weight of each base

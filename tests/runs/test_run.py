@@ -98,12 +98,14 @@ def test_reopening(done: Any, table: Path, tmp_path: Path) -> None:
 
 
 def test_reopening_with_fewer_training_samples_and_other_labels(table: Path, tmp_path: Path) -> None:
-    experiment = _experiment(table, data={"target": "kind", "train_size": 20, "seed": 5}, corrupt=0.5)
+    data = {"target": "kind", "train_size": 20, "max_held_out": 5, "seed": 5}
+    experiment = _experiment(table, data=data, corrupt=0.5)
     outcome = run(experiment, tmp_path / "run", progress=False)
     assert outcome is not None
     assert outcome.label_noise is not None
     task = outcome.run.task()
     assert len(task.train) == 20
+    assert len(task.test) == len(task.val) == 5
     assert task.train.indices == json.loads((outcome.out / "splits.json").read_text())["train"]
     plain = library.data.load(str(table), target="kind", train_size=20, seed=5)
     changed = sum(a != b for a, b in zip(task.train.labels, plain.train.labels, strict=True))

@@ -63,6 +63,7 @@ _DATA = [
     _Option("subset", str, "How these are drawn: every class in its proportion, or not.", "stratified|random"),
     _Option("val", "share", "Share (or number) of samples held out to select and calibrate.  [default: 0.15]"),
     _Option("test", "share", "Share (or number) of samples held out to evaluate.  [default: 0.15]"),
+    _Option("max_held_out", int, "Validate and test on at most this many samples each."),
     _Option("split_seed", int, "What the split is drawn from.  [default: 0]"),
     _Option("max_bad", "share", "Share (or number) of unreadable rows or files to put up with.  [default: 0.05]"),
     _Option("rare", str, "What to do with classes of one sample.", "error|train"),

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from vicinal._checks import Argument, Sentence, nearest_names
+from vicinal._checks import Argument, ArgumentError, Sentence, integer, nearest_names
 from vicinal._checks import choice as one_of
 from vicinal.data import audio, images, sources
 from vicinal.data.audio import read_sound
@@ -64,6 +64,7 @@ def load(
     train_size: int | None = None,
     subset: str = "stratified",
     subset_seed: int | None = None,
+    max_held_out: int | None = None,
     splits: Mapping[str, Sequence[int]] | None = None,
     max_bad: float | int = 0.05,
     rare: str = "error",
@@ -104,6 +105,9 @@ def load(
     subset, subset_seed
         How these are drawn: `"stratified"`, every class in its proportion, or `"random"`; and from what, `seed` if not
         given. With another one for each run the subset changes while the held-out samples stay.
+    max_held_out
+        Validate and test on at most this many samples each, every class in its proportion: of a published test set of
+        thousands a part may do.
     splits
         Saved `Task.splits`, to be used again.
     max_bad
@@ -168,6 +172,8 @@ def load(
     absent = [repr(classes[k]) for k in np.setdiff1d(range(len(classes)), labels[parts["train"]]).tolist()]
     if absent:
         raise ValueError(f"the training set has no sample of {listed(absent)}")
+    if max_held_out is not None:
+        notes.append(_draw_held_out(parts, labels, max_held_out, len(classes), seed))
     if train_size is not None:
         drawn_from = seed if subset_seed is None else subset_seed
         notes.append(_draw_subset(parts, labels, train_size, subset, drawn_from))
@@ -198,6 +204,16 @@ def _draw_subset(parts: dict[str, Positions], labels: NDArray[np.int64], size: i
     parts["train"] = parts["train"][chosen]
     how_drawn = "every class in its proportion" if subset == "stratified" else "drawn at random"
     return Sentence(Argument("train_size"), f": {size} training samples, {how_drawn}")
+
+
+def _draw_held_out(parts: dict[str, Positions], labels: NDArray[np.int64], most: int, n_classes: int, seed: int) -> str:
+    """Keep at most so many validation and test samples each, and return a note that says so."""
+    if integer("max_held_out", most, low=1) < n_classes:
+        raise ArgumentError("max_held_out", most, f"at least {n_classes}, one sample of each class")
+    for name in ("val", "test"):
+        if len(parts[name]) > most:
+            parts[name] = parts[name][stratified_subset(labels[parts[name]], most, seed=seed)]
+    return Sentence(Argument("max_held_out"), f": {len(parts['val'])} validation and {len(parts['test'])} test samples")
 
 
 def _refuse_options(opened: Folder | Arrays, source: Any, kind: str | None, **columns: Any) -> None:

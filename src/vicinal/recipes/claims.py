@@ -40,6 +40,7 @@ __all__ = [
     "Key",
     "Judged",
     "figure",
+    "highest",
     "holm",
     "judge",
     "lowest",
@@ -93,6 +94,11 @@ def lowest(several: Sequence[Contrast]) -> Contrast:
     return Contrast(
         lambda look: min(one.value(look) for one in several), tuple(need for one in several for need in one.needs)
     )
+
+
+def highest(several: Sequence[Contrast]) -> Contrast:
+    """Return the highest of several, for each seed."""
+    return lowest([one * -1 for one in several]) * -1
 
 
 def trend(several: Sequence[Contrast]) -> Contrast:

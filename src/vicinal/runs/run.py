@@ -262,7 +262,8 @@ def load_task(experiment: Experiment, *, splits: Mapping[str, list[int]] | None 
     if experiment.new_subset_per_seed:
         options["subset_seed"] = experiment.seed
     if splits is not None:
-        options = {name: value for name, value in options.items() if name != "train_size"} | {"splits": splits}
+        drawn = ("train_size", "max_held_out")
+        options = {name: value for name, value in options.items() if name not in drawn} | {"splits": splits}
     return data.load(experiment.source, **options)
 
 

@@ -1,0 +1,60 @@
+"""L22 Section 5.4: which weight of the similarity term suits which base."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from vicinal.recipes import images
+from vicinal.recipes.base import Method, Network, Recipe, Scale
+from vicinal.recipes.claims import Claim, figure, lowest
+from vicinal.recipes.drawing import bars
+
+WEIGHTS = (0.1, 0.5, 1.0, 2.0)
+#: The base and the weight that the paper found best for it.
+BASES = {
+    "Mixup": ("Mixup(alpha=3.0)", 1.0),
+    "CutMix": ("CutMix(alpha=1.0, prob=0.5)", 0.1),
+    "PuzzleMix": (f"PuzzleMix(alpha=1.0, mean={images.CIFAR_MEAN}, std={images.CIFAR_STD})", 0.5),
+}
+
+
+def row(base: str, weight: float) -> str:
+    return f"{base}, weight {weight:g}"
+
+
+METHODS = {
+    # The paper's weights are the defaults: these rows are those of the other recipes.
+    row(name, weight): Method(f"LogitMix({base})" if weight == best else f"LogitMix({base}, weight={weight})")
+    for name, (base, best) in BASES.items()
+    for weight in WEIGHTS
+}
+
+
+def claims(at: Scale) -> Iterable[Claim]:
+    for data, network in at.pairs():
+        for name, (_, best) in BASES.items():
+            error = {weight: figure("error", data, network, row(name, weight)) for weight in WEIGHTS}
+            yield Claim(
+                text=f"{data}, {network}: over {name} the weight {best:g} is as good as the best other, within a point",
+                contrast=lowest([error[weight] for weight in WEIGHTS if weight != best]) - error[best],
+                margin=0.01,
+            )
+
+
+RECIPE = Recipe(
+    paper="L22",
+    place="Section 5.4",
+    title="The weight of the similarity term",
+    methods=METHODS,
+    measure=images.last_epoch,
+    claims=claims,
+    columns=images.L22_COLUMNS,
+    published={name: {"best of 0.1, 0.5, 1 and 2": best} for name, (_, best) in BASES.items()},
+    scales=images.l22_scales(seeds=3, minutes=(10, 600, 40_000), paper={"ResNet-50": Network("resnet50")}),
+    draw=bars({"error": "error (%)", "ece": "ECE (%)"}),
+    reading=(
+        "The paper names the best weights without their accuracies. Its search looked at CIFAR-100's test set once a "
+        "weight; that a weight is the best of four is read as: no other is better by more than a point.",
+    ),
+    pilot=images.PILOT,
+)
