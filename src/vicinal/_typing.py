@@ -28,6 +28,10 @@ class Step:
     """How far training has come: 2.5 is halfway through the third epoch."""
     generator: torch.Generator | None = None
     """Where randomness comes from; torch's global generator if None."""
+    weight: Tensor | None = None
+    """How much each sample counts, `[B]`; all the same if None."""
+    class_weights: Tensor | None = None
+    """How much the samples of each class count, `[K]`; all the same if None."""
 
 
 class Plan(Protocol):

@@ -1,6 +1,8 @@
 r"""Losses as pure functions: logits and targets in, one value per row out.
 
-A target `y` is integer labels `[B]`, soft targets `[B, K]` that sum to one, or floats `[B]` for regression.
+A target `y` is integer labels `[B]`, soft targets `[B, K]` that sum to one, floats `[B]` for regression, or for labels
+that exclude nothing (one logit each, binary cross-entropy) the probabilities of no and yes, `[B, L, 2]`: `as_targets`
+makes each of what a user has, by the name of the task, and nothing is guessed from values.
 Everything is computed in float32 or better, whatever the type of the logits.
 
 >>> import torch
@@ -15,8 +17,97 @@ import torch
 from torch import Tensor
 
 from vicinal._arrays import at_least_float32
+from vicinal._checks import Argument, Sentence, choice
 
-__all__ = ["check_targets", "entropy", "loss", "mixed_cross_entropy", "mixed_loss", "smooth"]
+__all__ = [
+    "TASKS",
+    "as_targets",
+    "balanced_weights",
+    "check_targets",
+    "entropy",
+    "loss",
+    "mixed_cross_entropy",
+    "mixed_loss",
+    "smooth",
+    "weighted_mean",
+]
+
+#: What can be learned: one of K classes; yes or no from one logit; L such answers; a number.
+TASKS = ("multiclass", "binary", "multilabel", "regression")
+
+
+def as_targets(y: Tensor, task: str = "multiclass") -> Tensor:
+    """Return what is to be learned in the form that `loss` takes.
+
+    Parameters
+    ----------
+    y
+        Labels `[B]` or soft targets `[B, K]` (`"multiclass"`); 0 and 1, or probabilities, `[B]` or `[B, 1]`
+        (`"binary"`) or `[B, L]` (`"multilabel"`); numbers `[B]` or `[B, 1]` (`"regression"`).
+    task
+        One of `TASKS`.
+
+    >>> as_targets(torch.tensor([1, 0]), "binary").shape
+    torch.Size([2, 1, 2])
+    >>> as_targets(torch.tensor([0.0, 1.0]))
+    Traceback (most recent call last):
+    ...
+    ValueError: y holds floats [B], which say neither ...
+    """
+    choice("task", task, TASKS)
+    if not isinstance(y, Tensor):
+        raise TypeError(f"y must be a tensor of labels or targets, got {type(y).__name__}")
+    if task == "multiclass":
+        if _is_regression(y):
+            raise ValueError(
+                Sentence(
+                    "y holds floats [B], which say neither classes nor numbers: pass integer labels for classes, ",
+                    Argument("task", "binary"),
+                    " for 0 and 1 with one logit, or ",
+                    Argument("task", "regression"),
+                    " for the squared error",
+                )
+            )
+        return y
+    columns = y[:, None] if y.ndim == 1 else y
+    if columns.ndim != 2 or (task != "multilabel" and columns.shape[1] != 1):
+        shape = "[B, L]" if task == "multilabel" else "[B] or [B, 1]"
+        raise ValueError(f"y must have shape {shape} for task={task!r}, got {list(y.shape)}")
+    numbers = columns if y.is_floating_point() else columns.float()
+    if task == "regression":
+        return numbers[:, 0]
+    low, high = (float(v) for v in torch.aminmax(numbers)) if numbers.numel() else (0.0, 0.0)
+    if not (low >= 0 and high <= 1):
+        raise ValueError(f"y must hold 0 and 1, or probabilities, for task={task!r}, got {low:g} to {high:g}")
+    return torch.stack([1 - numbers, numbers], dim=2)
+
+
+def balanced_weights(labels: Tensor, n_classes: int | None = None) -> Tensor:
+    r"""Return the weights `[K]` with which all classes count the same: :math:`w_k = N / (K n_k)`, as in scikit-learn.
+
+    Over the samples they average to one. A class without samples has weight 0.
+
+    >>> balanced_weights(torch.tensor([0, 0, 0, 1]))
+    tensor([0.6667, 2.0000])
+    """
+    counts = torch.bincount(torch.as_tensor(labels).long(), minlength=n_classes or 0)
+    n, k = int(counts.sum()), int((counts > 0).sum())
+    if n == 0:
+        raise ValueError("labels must not be empty")
+    return torch.where(counts > 0, n / (k * counts.clamp(min=1)), 0.0).float()
+
+
+def weighted_mean(rows: Tensor, weight: Tensor | None) -> Tensor:
+    r"""Return :math:`\sum_i w_i \ell_i / \sum_i w_i`, as `torch.nn.functional.cross_entropy` weighs; 0 where all w are.
+
+    >>> weighted_mean(torch.tensor([1.0, 3.0]), torch.tensor([3.0, 1.0]))
+    tensor(1.5000)
+    """
+    if weight is None:
+        return rows.mean()
+    weight = weight.to(rows)
+    total = weight.sum()
+    return (weight * rows).sum() / torch.where(total > 0, total, 1)
 
 
 def loss(logits: Tensor, y: Tensor, *, label_smoothing: float = 0.0) -> Tensor:
@@ -25,9 +116,10 @@ def loss(logits: Tensor, y: Tensor, *, label_smoothing: float = 0.0) -> Tensor:
     Parameters
     ----------
     logits
-        `[B, K]`; for regression `[B]` or `[B, 1]`.
+        `[B, K]`; for regression `[B]` or `[B, 1]`; `[B, L]` for L labels that exclude nothing.
     y
-        Labels `[B]`, soft targets `[B, K]` or regression targets `[B]`.
+        Labels `[B]`, soft targets `[B, K]`, regression targets `[B]`, or no and yes of each label `[B, L, 2]`, whose
+        loss is the mean over labels of the binary cross-entropy.
     label_smoothing
         ε: the label keeps 1 − ε and each other class gets ε/(K − 1).
     """
@@ -35,7 +127,7 @@ def loss(logits: Tensor, y: Tensor, *, label_smoothing: float = 0.0) -> Tensor:
     if _is_regression(y):
         return _squared_error(logits, y)
     if y.is_floating_point():
-        return _soft_cross_entropy(logits, smooth(y, label_smoothing))
+        return _to_distribution(logits, smooth(y, label_smoothing))
     return _cross_entropy(logits, y[:, None], None, label_smoothing)
 
 
@@ -61,7 +153,7 @@ def mixed_loss(logits: Tensor, y: Tensor, weights: Tensor, partners: Tensor, *, 
         mixed = (share.view(*share.shape, *[1] * (y.ndim - 1)) * y[partners]).sum(1)
         if _is_regression(y):
             return _squared_error(logits, mixed)
-        return _soft_cross_entropy(logits, smooth(mixed, label_smoothing))
+        return _to_distribution(logits, smooth(mixed, label_smoothing))
     return _cross_entropy(logits, y[partners], weights, label_smoothing)
 
 
@@ -99,14 +191,14 @@ def entropy(logits: Tensor) -> Tensor:
 
 
 def smooth(targets: Tensor, label_smoothing: float) -> Tensor:
-    r"""Return soft targets `[B, K]` smoothed: each label keeps 1 − ε, each other class gets ε/(K − 1).
+    r"""Return soft targets `[…, K]` smoothed: each label keeps 1 − ε, each other class gets ε/(K − 1).
 
     >>> smooth(torch.tensor([[1.0, 0.0, 0.0]]), 0.1)
     tensor([[0.9000, 0.0500, 0.0500]])
     """
     if label_smoothing == 0:
         return targets
-    kept, spread = _smoothing_weights(label_smoothing, targets.shape[1])
+    kept, spread = _smoothing_weights(label_smoothing, targets.shape[-1])
     return kept * targets + spread
 
 
@@ -127,9 +219,25 @@ def check_targets(logits: Tensor, y: Tensor, *, label_smoothing: float = 0.0) ->
                 f"got {list(logits.shape)}; for classification pass integer labels"
             )
         return
+    if y.is_floating_point() and y.ndim == 3:
+        allowed = [y.shape[:2]] if y.shape[1] > 1 else [y.shape[:1], y.shape[:2]]
+        if y.shape[2] != 2 or logits.shape not in allowed:
+            raise ValueError(
+                f"{y.shape[1]} label{'s' * (y.shape[1] > 1)} with one logit each need logits {list(allowed[-1])}, "
+                f"got {list(logits.shape)}"
+            )
+        return
     if logits.ndim != 2 or len(logits) != len(y):
         raise ValueError(f"the model must return logits [{len(y)}, K], got {list(logits.shape)}")
     n_classes = logits.shape[1]
+    if n_classes == 1:
+        raise ValueError(
+            Sentence(
+                "one logit cannot tell classes apart by softmax: pass ",
+                Argument("task", "binary"),
+                " for binary cross-entropy, or give the model one logit per class",
+            )
+        )
     if y.is_floating_point():
         if y.shape != logits.shape:
             raise ValueError(f"soft targets must have the logits' shape {list(logits.shape)}, got {list(y.shape)}")
@@ -147,8 +255,6 @@ def check_targets(logits: Tensor, y: Tensor, *, label_smoothing: float = 0.0) ->
     if low < 0 or high >= n_classes:
         bad = low if low < 0 else high
         raise ValueError(f"labels must be in [0, {n_classes - 1}] for {n_classes} logits, got {bad}")
-    if label_smoothing and n_classes < 2:
-        raise ValueError("label_smoothing needs at least two classes")
 
 
 _COARSE = (torch.float16, torch.bfloat16)
@@ -163,6 +269,15 @@ def _cross_entropy(logits: Tensor, labels: Tensor, weights: Tensor | None, label
         return -own
     kept, spread = _smoothing_weights(label_smoothing, logits.shape[1])
     return -(kept * own + spread * log_p.sum(1))
+
+
+def _to_distribution(logits: Tensor, targets: Tensor) -> Tensor:
+    """Cross-entropy to soft targets `[B, K]`, or binary to those of each label, `[B, L, 2]`."""
+    if targets.ndim == 2:
+        return _soft_cross_entropy(logits, targets)
+    z = at_least_float32(logits).view(targets.shape[:2])
+    yes = targets[..., 1].to(z)
+    return (torch.nn.functional.softplus(z) - yes * z).mean(1)
 
 
 def _soft_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -23,9 +24,9 @@ objectives = pytest.mark.parametrize("objective", OBJECTIVES.values(), ids=OBJEC
 models = pytest.mark.parametrize("make_model", MODELS.values(), ids=MODELS.keys())
 
 
-def run(objective: Objective, model: nn.Module, x: Tensor, y: Tensor, seed: int = 0) -> Tensor:
+def run(objective: Objective, model: nn.Module, x: Tensor, y: Tensor, seed: int = 0, **more: Any) -> Tensor:
     torch.manual_seed(seed)  # dropout
-    return objective(model, x, y, epoch=EPOCH, generator=torch.Generator().manual_seed(seed))
+    return objective(model, x, y, epoch=EPOCH, generator=torch.Generator().manual_seed(seed), **more)
 
 
 def gradients(model: nn.Module) -> dict[str, Tensor | None]:
@@ -201,9 +202,9 @@ def test_regression_targets(objective):
     y = torch.randn(len(x))
     if any(word in repr(objective) for word in unfit):
         with pytest.raises(ValueError, match=r"label_smoothing|confidence_penalty|same_class|probs"):
-            run(objective, model, x, y)
+            run(objective, model, x, y, task="regression")
         return
-    loss = run(objective, model, x, y)
+    loss = run(objective, model, x, y, task="regression")
     loss.backward()
     assert loss.isfinite()
 
@@ -345,3 +346,112 @@ def test_mistakes_in_the_targets_are_named(objective):
     if "same_class" not in repr(objective):
         with pytest.raises(ValueError, match="sum to one"):
             run(objective, model, x, torch.ones(len(y), K))
+
+
+@objectives
+def test_equal_weights_change_nothing(objective):
+    torch.manual_seed(0)
+    model, (x, y) = MLP(), batch()
+    plain = run(objective, model, x, y)
+    torch.testing.assert_close(run(objective, model, x, y, weight=torch.full((len(y),), 2.5)), plain)
+    torch.testing.assert_close(run(objective, model, x, y, class_weights=[2.0] * K), plain)
+
+
+@objectives
+def test_a_class_with_weight_zero_is_not_learned(objective):
+    """Batches of one: whatever the method mixes, the weight of the mixture is that of its only source."""
+    torch.manual_seed(0)
+    model, (x, _) = MLP(), batch(1)
+    weights = torch.tensor([1.0, 0.0, 1.0, 1.0, 1.0])
+    assert run(objective, model, x, torch.tensor([1]), class_weights=weights).item() == 0
+    assert run(objective, model, x, torch.tensor([0]), class_weights=weights).item() != 0
+
+
+@objectives
+def test_class_weights_are_sample_weights(objective):
+    torch.manual_seed(0)
+    model, (x, y) = MLP(), batch()
+    weights = torch.tensor([1.0, 2.0, 3.0, 0.5, 4.0])
+    want = run(objective, model, x, y, weight=weights[y])
+    torch.testing.assert_close(run(objective, model, x, y, class_weights=weights), want)
+    half = run(objective, model, x, y, weight=weights[y].sqrt(), class_weights=weights.sqrt())
+    torch.testing.assert_close(half, want)
+    with pytest.raises(ValueError, match="weight must have one number for each of the 6 rows, got 5"):
+        run(objective, model, x, y, weight=torch.ones(5))
+    with pytest.raises(ValueError, match="class_weights must have a number for each"):
+        run(objective, model, x, y, class_weights=[1.0])
+    with pytest.raises(ValueError, match="weight must be finite numbers of at least 0"):
+        run(objective, model, x, y, weight=-torch.ones(6))
+
+
+class OneLogit(MLP):
+    def __init__(self, n: int = 1) -> None:
+        super().__init__()
+        self.head = nn.Linear(16, n)
+
+
+class TwoLogits(nn.Module):
+    """The same answers as classes: no has the logit 0."""
+
+    def __init__(self, one: OneLogit) -> None:
+        super().__init__()
+        self.flat, self.hidden, self.head = one.flat, one.hidden, nn.Linear(16, 2)
+        with torch.no_grad():
+            self.head.weight.copy_(torch.cat([0 * one.head.weight, one.head.weight]))
+            self.head.bias.copy_(torch.cat([0 * one.head.bias, one.head.bias]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.hidden(self.flat(x)))
+
+
+@objectives
+def test_one_logit_is_two_classes(objective):
+    torch.manual_seed(0)
+    one, (x, y) = OneLogit(), batch()
+    y = y % 2
+    if any(word in repr(objective) for word in ("same_class", "probs")):
+        with pytest.raises(ValueError, match=r"same_class|probs"):
+            run(objective, one, x, y, task="binary")
+        return
+    binary = run(objective, one, x, y, task="binary")
+    torch.testing.assert_close(run(objective, one, x, y.float()[:, None], task="binary"), binary)
+    if "LogitMix" not in repr(objective):  # whose distance is one of logits, of which there are two
+        torch.testing.assert_close(binary, run(objective, TwoLogits(one), x, y))
+        weights = [1.0, 3.0]
+        weighted = run(objective, one, x, y, task="binary", class_weights=weights)
+        torch.testing.assert_close(weighted, run(objective, TwoLogits(one), x, y, class_weights=weights))
+
+
+@objectives
+def test_one_logit_is_never_guessed(objective):
+    model, (x, _) = OneLogit(), batch()
+    zeros = torch.zeros(len(x), dtype=torch.int64)
+    with pytest.raises(ValueError, match=r"one logit cannot tell classes apart by softmax: pass task='binary'|probs"):
+        run(objective, model, x, zeros)
+    with pytest.raises(ValueError, match="task='binary' for 0 and 1 with one logit, or task='regression'"):
+        run(objective, model, x, zeros.float())
+
+
+@objectives
+def test_several_labels_are_the_mean_of_each(objective):
+    torch.manual_seed(0)
+    model, (x, _) = OneLogit(3), batch()
+    y = torch.randint(2, (len(x), 3))
+    if any(word in repr(objective) for word in ("same_class", "probs")):
+        with pytest.raises(ValueError, match=r"same_class|probs"):
+            run(objective, model, x, y, task="multilabel")
+        return
+    loss = run(objective, model, x, y, task="multilabel")
+    loss.backward()
+    assert loss.isfinite()
+    if "PuzzleMix" in repr(objective) or "LogitMix" in repr(objective):
+        return  # the saliency, and the norm of the distance, are of all labels together
+    each = []
+    for k in range(3):
+        single = copy.deepcopy(model)
+        single.head = nn.Linear(16, 1)
+        with torch.no_grad():
+            single.head.weight.copy_(model.head.weight[k : k + 1])
+            single.head.bias.copy_(model.head.bias[k : k + 1])
+        each.append(run(objective, single, x, y[:, k], task="binary"))
+    torch.testing.assert_close(torch.stack(each).mean(), loss)

@@ -9,6 +9,7 @@ from itertools import chain
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -363,6 +364,53 @@ class TestTrainerFeatures:
             error = model.eval()(**x).logits[:, 0] - torch.tensor([r["labels"] for r in data])
         assert trainer.evaluate()["eval_loss"] == pytest.approx(float(error.square().mean()), rel=1e-4)
 
+    def test_class_weights_and_a_column_of_weights(self, tmp_path):
+        weights, by_class = torch.arange(16) % 4 + 0.5, torch.tensor([1.0, 2.0, 4.0])
+        data = [{**r, "weight": float(w)} for r, w in zip(rows(), weights, strict=True)]
+        model = small_bert()
+        x = {name: torch.tensor([r[name] for r in data]) for name in ("input_ids", "attention_mask")}
+        y = torch.tensor([r["labels"] for r in data])
+        w = weights * by_class[y]
+        loss = F.cross_entropy(model(**x).logits, y, reduction="none").detach()
+        trainer = MixupTrainer(
+            model, arguments(tmp_path), train_dataset=data, objective=vicinal.ERM(), class_weights=by_class
+        )
+        trainer.train()
+        assert logged(trainer)[0] == pytest.approx(float((w * loss).sum() / w.sum()), rel=1e-4)
+
+    def test_several_labels(self, tmp_path):
+        data = [{**r, "labels": [float(r["labels"] == 0), 1.0, float(r["index"] > 4)]} for r in rows()]
+        model = small_bert(problem_type="multi_label_classification")
+        x = {name: torch.tensor([r[name] for r in data]) for name in ("input_ids", "attention_mask")}
+        y = torch.tensor([r["labels"] for r in data])
+        want = F.binary_cross_entropy_with_logits(model(**x).logits, y).item()
+        trainer = MixupTrainer(
+            model, arguments(tmp_path), train_dataset=data, eval_dataset=data, objective=vicinal.ERM()
+        )
+        assert trainer.evaluate()["eval_loss"] == pytest.approx(want, rel=1e-4)
+        trainer.train()
+        assert logged(trainer)[0] == pytest.approx(want, rel=1e-4)
+
+    def test_a_search_over_the_objective(self, tmp_path):
+        """The trainer keeps what is searched for under the name `objective`."""
+        trials = [SimpleNamespace(alpha=alpha) for alpha in (0.1, 0.7)]
+        trainer = MixupTrainer(
+            args=arguments(tmp_path),
+            model_init=lambda trial: small_bert(),
+            train_dataset=rows(),
+            objective=vicinal.ERM(),
+            objective_init=lambda trial: vicinal.SequenceMixup.cls(alpha=trial.alpha),
+        )
+        trainer.objective, trainer.hp_search_backend = float, None  # as hyperparameter_search sets them
+        seen = []
+        for trial in trials:
+            trainer.hp_space = lambda trial: {}
+            with patch.object(Trainer, "_hp_search_setup"):
+                trainer._hp_search_setup(trial)
+            trainer.train()
+            seen.append(trainer.training_objective.alpha)
+        assert seen == [0.1, 0.7]
+
 
 class TestTracking:
     """AUM in a first run, GuidedMixup in a second."""
@@ -435,7 +483,7 @@ class TestTracking:
         guided("b", max_steps=3, save_strategy="steps", save_steps=3)
         second = guided("b", resume=True)
         assert_same_weights(second.model, straight.model, rtol=0, atol=0)
-        assert second.objective.state_dict()["steps"] == straight.objective.state_dict()["steps"] == 6
+        assert second.training_objective.state_dict()["steps"] == straight.training_objective.state_dict()["steps"] == 6
 
     def test_only_clean_and_numbered_samples_have_margins(self, tmp_path):
         with pytest.raises(ValueError, match=r"must be ERM\(\)"):
@@ -559,6 +607,17 @@ class TestRefused:
     def test_compute_loss_func(self, tmp_path):
         with pytest.raises(ValueError, match="compute_loss_func"):
             MixupTrainer(small_bert(), arguments(tmp_path), objective=EMBEDDINGS, compute_loss_func=F.cross_entropy)
+
+    def test_a_trainer_with_a_loss_of_its_own(self, tmp_path):
+        class Weighted(Trainer):
+            def compute_loss(self, model, inputs, return_outputs=False, **kwargs):
+                raise AssertionError
+
+        class Mixed(MixupTrainerMixin, Weighted):
+            pass
+
+        with pytest.raises(TypeError, match=r"Weighted has a compute_loss of its own.*class_weights="):
+            Mixed(small_bert(), arguments(tmp_path), objective=EMBEDDINGS)
 
     @pytest.mark.parametrize("objective", ["Mixup(alpha=0.4)", vicinal.Mixup, None])
     def test_what_is_no_objective(self, tmp_path, objective):

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data.distributed import DistributedSampler
 
 import vicinal
 from vicinal import metrics
@@ -186,6 +187,20 @@ class TestValidation:
         assert figures["val_ece"] == pytest.approx(table.ece(), rel=1e-5)
         assert figures["val_accuracy"] == pytest.approx(table.accuracy, rel=1e-5)
         assert figures["val_nll"] == pytest.approx(float(F.cross_entropy(logits, y)), rel=1e-5)
+
+    @pytest.mark.parametrize("stage", ["val", "test"])
+    def test_rows_that_a_distributed_sampler_repeats_count_once(self, tmp_path, stage):
+        x, y, _ = data(23)
+        with torch.no_grad():
+            logits = Net(vicinal.ERM())(x)
+        for rank, n in ((0, 12), (1, 11)):
+            sampler = DistributedSampler(TensorDataset(x, y), num_replicas=2, rank=rank, shuffle=False)
+            module, run = Net(vicinal.ERM()), trainer(tmp_path, use_distributed_sampler=False)
+            part = DataLoader(TensorDataset(x, y), batch_size=5, sampler=sampler)
+            figures = (run.validate if stage == "val" else run.test)(module, [part], verbose=False)[0]
+            assert module._tallies[0].table.n == n
+            want = float(F.cross_entropy(logits[rank::2], y[rank::2]))
+            assert figures[f"{stage}_nll"] == pytest.approx(want, rel=1e-5)
 
     def test_each_epoch_starts_afresh_and_each_loader_has_its_own_table(self, tmp_path):
         module, run = Net(vicinal.ERM()), trainer(tmp_path, max_epochs=2)

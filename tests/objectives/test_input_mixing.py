@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -11,7 +13,7 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional as F
 
-from vicinal import ERM, CutMix, GaussianVicinity, KMixup, LogitMix, Mixup, RegMixup
+from vicinal import ERM, CutMix, GaussianVicinity, KMixup, LogitMix, ManifoldMixup, Mixup, RegMixup
 from vicinal.mixing import PairPlan
 from vicinal.objectives.cutmix import BoxPlan
 from vicinal.objectives.kmixup import GroupPlan
@@ -156,7 +158,7 @@ def test_same_class_partners_share_the_label():
     plan = Mixup(alpha=1.0, partners="same_class").draw(model, x, y, generator=seeded())
     assert torch.equal(y[plan.partner], y)
     with pytest.raises(ValueError, match="needs integer labels"):
-        Mixup(alpha=1.0, partners="same_class")(model, x, torch.randn(30))
+        Mixup(alpha=1.0, partners="same_class")(model, x, torch.randn(30), task="regression")
 
 
 def test_nearest_keeps_the_own_label_at_one_half():
@@ -231,3 +233,81 @@ def test_bad_hyper_parameters_are_named(make, message):
 def test_wrong_types_are_refused(make):
     with pytest.raises(TypeError):
         make()
+
+
+def test_a_mixed_sample_carries_the_mixed_weight_by_loops():
+    torch.manual_seed(0)
+    model, x, y, w = nn.Linear(4, 3), torch.randn(5, 4), torch.arange(5) % 3, torch.tensor([0.0, 1.0, 2.0, 0.5, 4.0])
+    for objective in (Mixup(alpha=1.0, per_sample=True), Mixup(alpha=1.0, per_sample=True, labels="nearest")):
+        plan = objective.draw(model, x, y, generator=torch.Generator().manual_seed(0))
+        total, weights = 0.0, 0.0
+        for i in range(5):
+            j, lam = int(plan.partner[i]), float(plan.lam[i])
+            log_p = model(lam * x[i] + (1 - lam) * x[j]).log_softmax(0)
+            share = lam if objective.labels == "soft" else float(lam >= 0.5)
+            weight = share * w[i] + (1 - share) * w[j]
+            total = total - weight * (share * log_p[y[i]] + (1 - share) * log_p[y[j]])
+            weights = weights + weight
+        got = objective(model, x, y, weight=w, generator=torch.Generator().manual_seed(0))
+        torch.testing.assert_close(got, total / weights)
+    torch.testing.assert_close(
+        ERM()(model, x, y, weight=w), nn.functional.cross_entropy(model(x), y, reduction="none").mul(w).sum() / w.sum()
+    )
+    by_class = torch.tensor([1.0, 2.0, 5.0])
+    want = nn.functional.cross_entropy(model(x), y, weight=by_class)
+    torch.testing.assert_close(ERM()(model, x, y, class_weights=by_class), want)
+
+
+class Sounds(nn.Module):
+    """Looks at what its mask lets through, as Wav2Vec2 does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.head = nn.Identity(), nn.Linear(6, 3)
+
+    def forward(self, input_values, attention_mask):
+        return self.head(self.layer(input_values) * attention_mask)
+
+
+@pytest.mark.parametrize(
+    "objective", [Mixup(alpha=1.0), ManifoldMixup(layers=["layer"]), ManifoldMixup(layers=["input"])], ids=repr
+)
+def test_the_tail_of_a_longer_partner_is_not_masked(objective):
+    torch.manual_seed(0)
+    mask = (torch.arange(6) < torch.tensor([2, 6, 4])[:, None]).long()
+    x, y = {"input_values": torch.randn(3, 6) * mask, "attention_mask": mask}, torch.tensor([0, 1, 2])
+    model = Sounds()
+    plan = objective.draw(model, x, y, generator=torch.Generator().manual_seed(0))
+    want = model.head(plan.combine(x["input_values"]))  # nothing of either is lost
+    torch.testing.assert_close(objective.forward(model, x, plan), want)
+    clean, mixed = objective.forward(model, x, plan, beside_clean=True).chunk(2)
+    torch.testing.assert_close(mixed, want)
+    torch.testing.assert_close(clean, model(**x))
+    seen = []
+    model.layer.register_forward_hook(lambda *_: None)
+    unmixed = replace(plan, lam=torch.ones(3))
+    model.head.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    objective.forward(model, {**x, "input_values": torch.ones(3, 6)}, unmixed)
+    assert torch.equal(seen[0], mask.float())  # where nothing of the partner is mixed in, nothing of its mask is
+
+
+def test_auxiliary_heads_are_refused():
+    """torchvision's Inception and GoogLeNet: their heads would stay as they were drawn."""
+
+    class Outputs(NamedTuple):
+        logits: torch.Tensor
+        aux_logits: torch.Tensor | None
+
+    class Inception(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.head, self.aux = nn.Linear(4, 3), nn.Linear(4, 3)
+
+        def forward(self, x):
+            return Outputs(self.head(x), self.aux(x) if self.training else None)
+
+    model, x, y = Inception(), torch.randn(5, 4), torch.arange(5) % 3
+    for objective in (ERM(), Mixup(alpha=0.4)):
+        with pytest.raises(ValueError, match=r"returns aux_logits beside its logits.*aux_logits=False"):
+            objective(model, x, y)
+    assert ERM()(model.eval(), x, y).isfinite()

@@ -161,20 +161,83 @@ def test_a_layer_must_run_exactly_once():
         assert model.layer is original
 
 
-@pytest.mark.parametrize("steps", [3, 7])
-def test_a_layer_whose_first_dimension_is_not_the_batch_is_refused(steps):
-    class TimeFirst(nn.Module):
+class TimeFirst(nn.Module):
+    def __init__(self, *, flat: bool = False) -> None:
+        super().__init__()
+        self.memory, self.head, self.flat = nn.LSTM(4, 5), nn.Linear(5, 3), flat
+        self.places = nn.Embedding(20, 4)
+        self.fold = nn.Flatten(0, 1) if flat else nn.Identity()
+
+    def forward(self, x):
+        x = (x + self.places(torch.arange(x.shape[1]))).transpose(0, 1)
+        states = self.fold(self.memory(x)[0])
+        return self.head(states.view(*x.shape[:2], 5)[-1])
+
+
+@pytest.mark.parametrize("steps", [3, 6, 7, 12])  # 6 is the number of rows, 12 that of [x; x]
+def test_the_rows_of_a_layer_that_is_time_first_are_its_second_axis(steps):
+    torch.manual_seed(0)
+    model, x, y = TimeFirst(), torch.randn(6, steps, 4), torch.randint(3, (6,))
+    objective = ManifoldMixup(layers=["memory"])
+    plan = objective.draw(model, x, y, generator=seeded())
+    assert plan.axis == 1
+    states = model.memory((x + model.places.weight[:steps]).transpose(0, 1))[0][-1]  # [B, D]
+    lam = plan.lam[:, None]
+    want = model.head(lam * states + (1 - lam) * states[plan.partner])
+    torch.testing.assert_close(objective.forward(model, x, plan), want)
+    clean, mixed = objective.forward(model, x, plan, beside_clean=True).chunk(2)
+    torch.testing.assert_close(mixed, want)
+    torch.testing.assert_close(clean, model(x))
+    assert isinstance(model.memory, nn.LSTM)
+
+
+@pytest.mark.parametrize("steps", [6, 12])
+def test_a_layer_without_rows_is_refused(steps):
+    model, x, y = TimeFirst(flat=True), torch.randn(6, steps, 4), torch.randint(3, (6,))
+    with pytest.raises(ValueError, match="'places' is the same for any number of rows"):
+        ManifoldMixup(layers=["places"])(model, x, y)
+    with pytest.raises(ValueError, match=f"'fold' returned {6 * steps} rows for a batch of 6"):
+        ManifoldMixup(layers=["fold"])(model, x, y)
+
+
+def test_to_ask_for_the_axis_leaves_the_model_as_it_was():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5), nn.Dropout(0.5), nn.Linear(5, 3))
+    before, state = copy.deepcopy(model.state_dict()), torch.get_rng_state()
+    ManifoldMixup(layers=["1"]).draw(
+        model, torch.randn(6, 4, generator=seeded()), torch.arange(6) % 3, generator=seeded()
+    )
+    assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
+    assert all(m.training for m in model.modules())
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+@pytest.mark.parametrize("iterated", [False, True])
+def test_a_sequential_may_be_iterated_over(iterated):
+    """timm's networks do, to checkpoint each block."""
+
+    class Blocks(nn.Module):
         def __init__(self):
             super().__init__()
-            self.memory, self.head = nn.LSTM(4, 5), nn.Linear(5, 3)
+            self.blocks, self.head = nn.Sequential(nn.Linear(4, 4), nn.Sequential(nn.Tanh())), nn.Linear(4, 3)
 
         def forward(self, x):
-            return self.head(self.memory(x.transpose(0, 1))[0][-1])
+            assert isinstance(self.blocks, nn.Sequential)
+            if not iterated:
+                return self.head(self.blocks(x))
+            for block in self.blocks:
+                x = block(x)
+            return self.head(x)
 
-    model, x, y = TimeFirst(), torch.randn(6, steps, 4), torch.randint(3, (6,))  # 3: half of 6 is not [x; x] either
-    with pytest.raises(ValueError, match=f"'memory' returned {steps} rows for a batch of 6"):
-        ManifoldMixup(layers=["memory"])(model, x, y)
-    assert isinstance(model.memory, nn.LSTM)
+    torch.manual_seed(0)
+    model, x, y = Blocks(), torch.randn(6, 4), torch.arange(6) % 3
+    objective = ManifoldMixup(layers=["blocks"])
+    plan = objective.draw(model, x, y, generator=seeded())
+    want = model.head(plan.combine(model.blocks(x)))
+    torch.testing.assert_close(objective.forward(model, x, plan), want)
+    model.list = nn.ModuleList([nn.Linear(4, 4)])
+    with pytest.raises(ValueError, match=r"'list' is an nn\.ModuleList, which is not run itself.* one of \['0'\]"):
+        ManifoldMixup(layers=["list"])(model, x, y)
 
 
 def test_what_is_not_a_module_or_a_tensor_is_named():

@@ -410,11 +410,13 @@ def test_when_it_is_evaluated(tmp_path):
 def test_regression():
     x = torch.randn(40, 5, generator=torch.Generator().manual_seed(0))
     data = TensorDataset(x, x.sum(1))
-    result = fit(nn.Linear(5, 1), Mixup(alpha=0.2), data, data, config=quick(epochs=60, lr=0.05, patience=60))
+    result = fit(
+        nn.Linear(5, 1), Mixup(alpha=0.2), data, data, config=quick(epochs=60, lr=0.05, patience=60), task="regression"
+    )
     assert result.best["val_mse"] < 0.05
     assert result.best["val_spearman"] > 0.95
     with pytest.raises(ValueError, match="select='accuracy' needs classes"):
-        fit(nn.Linear(5, 1), ERM(), data, data, config=quick(select="accuracy"))
+        fit(nn.Linear(5, 1), ERM(), data, data, config=quick(select="accuracy"), task="regression")
 
 
 class Texts(Dataset):

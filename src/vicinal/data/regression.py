@@ -2,7 +2,7 @@
 
     sets = load_scores("glue:stsb", data_root=...)
     model = models.build(**sets.spec)
-    fit(model, SequenceMixup.input(alpha=1.0), sets.train, sets.val, collate_fn=sets.collate_fn)
+    fit(model, SequenceMixup.input(alpha=1.0), sets.train, sets.val, collate_fn=sets.collate_fn, task="regression")
 
 The command trains classifiers; numbers go through `fit`, whose validation figures are then the squared error and
 Spearman's correlation.

@@ -11,7 +11,7 @@ accumulation, mixed precision, checkpoints, several processes.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -57,13 +57,21 @@ class MixupTrainerMixin(_AnyTrainer):
         has to be `ERM`.
     train_batch_sampler
         What chooses the batches of training instead of the trainer's sampler: a `BalancedBatchSampler`, say.
+    class_weights
+        How much the samples of each class count in training, `[K]`, as in `vicinal.losses.balanced_weights`.
+    weight_column
+        The column that says how much each sample counts in training, where there is one.
+    objective_init
+        Makes the objective of each trial of `hyperparameter_search`, as `model_init` makes its model: a function of the
+        trial, such as `lambda trial: Mixup(alpha=trial.suggest_float("alpha", 0.1, 1.0))`.
     """
 
     #: An objective returns the mean of its micro-batch, so the Trainer has to divide by the accumulation steps. Left
     #: to guess, it would not: BERT-type models accept loss kwargs, and loss and gradients came out N times too large.
     loss_is_scaled_for_ga: bool | None = False
 
-    objective: Objective
+    #: Not `objective`, which is the trainer's name for what a hyper-parameter search maximises.
+    training_objective: Objective
     index_column: str
     train_batch_sampler: Sampler[list[int]] | None
 
@@ -74,11 +82,16 @@ class MixupTrainerMixin(_AnyTrainer):
         index_column: str = "index",
         aum: AUM | None = None,
         train_batch_sampler: Sampler[list[int]] | None = None,
+        class_weights: Tensor | Sequence[float] | None = None,
+        weight_column: str = "weight",
+        objective_init: Callable[[Any], Objective | Callable[..., Tensor]] | None = None,
         **kwargs: Any,
     ) -> None:
         objective = as_objective(objective)
-        self.objective = objective if aum is None else AUMRecorder(aum, objective)
-        self.index_column = index_column
+        _refuse_other_loss(type(self))
+        self.training_objective = objective if aum is None else AUMRecorder(aum, objective)
+        self.index_column, self.weight_column = index_column, weight_column
+        self.class_weights, self.objective_init = class_weights, objective_init
         self.train_batch_sampler = train_batch_sampler
         super().__init__(*args, **kwargs)
         self.add_callback(_MergeRanks(self))
@@ -104,7 +117,7 @@ class MixupTrainerMixin(_AnyTrainer):
         label = self.label_names[0] if self.label_names else "labels"
         if label not in inputs:
             raise ValueError(f"the batch has no {label!r}, only {list(inputs)}: the objective needs labels")
-        x, y = self._without_index(inputs), inputs[label]
+        x, y = self._for_the_model(inputs), inputs[label]
         del x[label]
         if model.training:
             if return_outputs:
@@ -112,18 +125,36 @@ class MixupTrainerMixin(_AnyTrainer):
                     "return_outputs must be False in training: a mixed batch has no outputs of its samples"
                 )
             index = inputs.get(self.index_column)
-            if index is None and isinstance(self.objective, AUMRecorder):
+            if index is None and isinstance(self.training_objective, AUMRecorder):
                 raise ValueError(f"aum needs to know the samples: give each row its number in {self.index_column!r}")
-            return self.objective(model, x, y, index=index, epoch=self.state.epoch)
+            return self.training_objective(
+                model,
+                x,
+                y,
+                index=index,
+                epoch=self.state.epoch,
+                weight=inputs.get(self.weight_column),
+                class_weights=self.class_weights,
+                task=self.task,
+            )
         outputs = model(**x)
         logits = getattr(outputs, "logits", outputs)
-        loss = losses.loss(logits, y).mean()
+        loss = losses.loss(logits, losses.as_targets(y, self.task)).mean()
         # The Trainer takes the first of anything but a dict for the loss.
         return (loss, outputs if isinstance(outputs, dict) else {"logits": logits}) if return_outputs else loss
 
+    @property
+    def task(self) -> str:
+        """What the model is for, as its configuration says by `problem_type`, or by one label for regression."""
+        config: Any = getattr(self.model, "config", None)
+        kind = getattr(config, "problem_type", None)
+        if kind is None and getattr(config, "num_labels", None) == 1:
+            kind = "regression"
+        return {"regression": "regression", "multi_label_classification": "multilabel"}.get(str(kind), "multiclass")
+
     def prediction_step(self, model: nn.Module, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
         """Predict as the trainer does; the index is kept from the model."""
-        return super().prediction_step(model, self._without_index(inputs), *args, **kwargs)
+        return super().prediction_step(model, self._for_the_model(inputs), *args, **kwargs)
 
     def get_train_dataloader(self) -> Any:
         """Return the trainer's loader, or one over `train_batch_sampler`."""
@@ -138,32 +169,38 @@ class MixupTrainerMixin(_AnyTrainer):
         )
         return self.accelerator.prepare(loader)
 
-    def _without_index(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        return {name: value for name, value in inputs.items() if name != self.index_column}
+    def _for_the_model(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        return {n: value for n, value in inputs.items() if n not in (self.index_column, self.weight_column)}
+
+    def _hp_search_setup(self, trial: Any) -> None:
+        super()._hp_search_setup(trial)
+        if self.objective_init is not None and trial is not None:
+            self.training_objective = as_objective(self.objective_init(trial))
 
     def _set_signature_columns_if_needed(self) -> None:
         super()._set_signature_columns_if_needed()
         columns: Any = self._signature_columns
-        if self.index_column not in columns:
-            columns.append(self.index_column)
+        columns.extend(name for name in (self.index_column, self.weight_column) if name not in columns)
 
     # The training state of the objective travels with the optimizer's: saved in each checkpoint, read when training
     # resumes and not when the best model is loaded.
 
     def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
         super()._save_optimizer_and_scheduler(output_dir)
-        if state := self.objective.state_dict():
+        if state := self.training_objective.state_dict():
             os.makedirs(output_dir, exist_ok=True)
             torch.save(state, self._state_file(output_dir))
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         super()._load_optimizer_and_scheduler(checkpoint)
-        if checkpoint is None or not self.objective.state_dict():
+        if checkpoint is None or not self.training_objective.state_dict():
             return
         path = self._state_file(checkpoint)
         if not os.path.isfile(path):
-            raise ValueError(f"the checkpoint has no {os.path.basename(path)}: it was saved without {self.objective!r}")
-        self.objective.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
+            raise ValueError(
+                f"the checkpoint has no {os.path.basename(path)}: it was saved without {self.training_objective!r}"
+            )
+        self.training_objective.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
 
     def _state_file(self, folder: str) -> str:
         rank = f"_{self.args.process_index}" if self.args.world_size > 1 else ""
@@ -185,6 +222,10 @@ class MixupTrainer(MixupTrainerMixin, Trainer):
         A tracker of the margins, for the first stage of `GuidedMixup`.
     train_batch_sampler
         What chooses the batches of training, for its second.
+    class_weights, weight_column
+        How much the samples of each class, and each sample, count.
+    objective_init
+        Makes the objective of each trial of a hyper-parameter search.
 
     The two stages of Park & Caragea (that the second starts from the initial weights again is our reading)::
 
@@ -216,6 +257,17 @@ def compute_metrics(prediction: EvalPrediction, *, n_bins: int = 15) -> dict[str
     return {**Tally(n_bins, figures=watched()).update(labels, logits=logits).values(), "n_bins": n_bins}
 
 
+def _refuse_other_loss(kind: type) -> None:
+    """Refuse a trainer with a loss of its own, which the objective would silently replace."""
+    after = kind.__mro__[kind.__mro__.index(MixupTrainerMixin) + 1 :]
+    own = next((base for base in after if base is not Trainer and "compute_loss" in vars(base)), None)
+    if own is not None:
+        raise TypeError(
+            f"{own.__name__} has a compute_loss of its own, which the objective would replace: take it out, and pass "
+            "class weights as class_weights=…"
+        )
+
+
 class _MergeRanks(TrainerCallback):
     """Gives every process what all of them have tracked, at the end of each epoch."""
 
@@ -223,4 +275,4 @@ class _MergeRanks(TrainerCallback):
         self.trainer = trainer
 
     def on_epoch_end(self, *args: Any, **kwargs: Any) -> None:
-        self.trainer.objective.all_reduce()
+        self.trainer.training_objective.all_reduce()

@@ -22,10 +22,12 @@ validation and testing. Gradient accumulation, precision, checkpoints and device
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
+from torch.utils.data.distributed import DistributedSampler
 
 from vicinal._checks import require
 from vicinal._typing import Batch
@@ -85,6 +87,7 @@ class MixupMixin(_AnyModule):
         """Start from an empty table."""
         super().on_validation_epoch_start()
         self._tallies: dict[int, Tally] = {}
+        self._seen: dict[int, int] = {}
 
     def validation_step(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:
         """Add the batch to the table of its loader."""
@@ -98,7 +101,7 @@ class MixupMixin(_AnyModule):
     def on_test_epoch_start(self) -> None:
         """Start from an empty table."""
         super().on_test_epoch_start()
-        self._tallies = {}
+        self._tallies, self._seen = {}, {}
 
     def test_step(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:
         """Add the batch to the table of its loader."""
@@ -139,7 +142,22 @@ class MixupMixin(_AnyModule):
     def _count(self, batch: Any, dataloader_idx: int) -> None:
         x, y, _ = _parts(batch)
         tally = self._tallies.setdefault(dataloader_idx, Tally(self.n_bins, figures=watched()))
-        tally.update(y, logits=call(self, x))
+        logits = call(self, x)
+        new = min(len(y), self._rows_left(dataloader_idx))
+        self._seen[dataloader_idx] = self._seen.get(dataloader_idx, 0) + len(y)
+        if new:
+            tally.update(y[:new], logits=logits[:new])
+
+    def _rows_left(self, dataloader_idx: int) -> int:
+        """Return how many of the rows to come are new: a distributed sampler repeats some to give ranks as many."""
+        loaders = self.trainer.test_dataloaders if self.trainer.testing else self.trainer.val_dataloaders
+        loader = loaders[dataloader_idx] if isinstance(loaders, (list, tuple)) else loaders
+        sampler = getattr(loader, "sampler", None)
+        if not isinstance(sampler, DistributedSampler) or sampler.drop_last:
+            return sys.maxsize
+        n_samples = len(sampler.dataset)  # type: ignore[arg-type]  # a sampler of positions knows their number
+        whole = len(range(sampler.rank, n_samples, sampler.num_replicas))
+        return max(0, whole - self._seen.get(dataloader_idx, 0))
 
     def _log_tallies(self, stage: str) -> None:
         for number, tally in sorted(self._tallies.items()):

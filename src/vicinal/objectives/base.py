@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, final
 
 import torch
@@ -13,12 +13,21 @@ from torch import Tensor
 
 from vicinal import losses
 from vicinal._typing import Batch, Model, Plan, Step
-from vicinal.objectives.forward import call, joined, map_floating
+from vicinal.objectives.forward import call, joined, map_floating, plain, with_shared_masks
 
 if TYPE_CHECKING:
     from vicinal.objectives.guided.aum import AUM
 
-__all__ = ["InputMixing", "MixingObjective", "Objective", "as_objective", "check_mixing", "clean_and_mixed"]
+__all__ = [
+    "InputMixing",
+    "MixingObjective",
+    "Objective",
+    "as_objective",
+    "check_mixing",
+    "clean_and_mixed",
+    "mean_loss",
+    "row_weights",
+]
 
 P = TypeVar("P", bound=Plan)
 
@@ -44,6 +53,9 @@ class Objective(ABC):
         index: Tensor | None = None,
         epoch: float | None = None,
         generator: torch.Generator | None = None,
+        weight: Tensor | None = None,
+        class_weights: Tensor | Sequence[float] | None = None,
+        task: str = "multiclass",
     ) -> Tensor:
         """Return the scalar loss of one batch.
 
@@ -54,21 +66,47 @@ class Objective(ABC):
         x
             A tensor, or a mapping of tensors.
         y
-            Labels `[B]`, soft targets `[B, K]` that sum to one, or floats `[B]` for regression.
+            Labels `[B]` or soft targets `[B, K]` that sum to one; what `task` says where it is another.
         index
             Each sample's position in the training set, for objectives that track samples.
         epoch
             How far training has come (2.5 = halfway through the third epoch), for those that change over time.
         generator
             Where randomness comes from; torch's global generator if not given.
+        weight
+            How much each sample counts, `[B]`: the loss is the weighted mean, and a mixed sample carries the mixture
+            of its sources' weights.
+        class_weights
+            How much the samples of each class count, `[K]`; times `weight` where both are given.
+        task
+            `"multiclass"`; `"binary"` for 0 and 1 `[B]` with one logit; `"multilabel"` for 0 and 1 `[B, L]` with one
+            logit each, both by binary cross-entropy; `"regression"` for numbers `[B]`, by squared error.
         """
-        first, *more = self.compute_terms(model, x, y, Step(index, epoch, generator)).values()
+        given = {"index": index, "epoch": epoch, "generator": generator}
+        terms = self.terms(model, x, y, weight=weight, class_weights=class_weights, task=task, **given)
+        first, *more = terms.values()
         return torch.stack([first, *more]).sum() if more else first
 
     @final
-    def terms(self, model: Model, x: Batch, y: Tensor, **step: Any) -> dict[str, Tensor]:
+    def terms(
+        self,
+        model: Model,
+        x: Batch,
+        y: Tensor,
+        *,
+        weight: Tensor | None = None,
+        class_weights: Tensor | Sequence[float] | None = None,
+        task: str = "multiclass",
+        **step: Any,
+    ) -> dict[str, Tensor]:
         """Return the terms whose sum is the loss, for logging; the arguments are those of a call."""
-        return self.compute_terms(model, x, y, Step(**step))
+        targets = self._targets(plain(y), task)
+        step["weight"] = None if weight is None else _sample_weights(weight, y)
+        step["class_weights"] = None if class_weights is None else _class_weights(class_weights, targets, task)
+        return self.compute_terms(model, plain(x), targets, Step(**step))
+
+    def _targets(self, y: Tensor, task: str) -> Tensor:
+        return losses.as_targets(y, task)
 
     def __repr__(self) -> str:
         fields = dataclasses.fields(self)  # type: ignore[arg-type]  # every objective is a dataclass
@@ -123,7 +161,16 @@ class MixingObjective(Objective, Generic[P]):
 
     def loss(self, logits: Tensor, y: Tensor, plan: P) -> Tensor:
         """Return the loss of each mixed row, `[B]`: the cross-entropy to its sources' labels, by their shares."""
-        return losses.mixed_loss(logits, y, plan.weights, plan.partners, label_smoothing=self.label_smoothing)
+        labels = self.labels_plan(plan)
+        return losses.mixed_loss(logits, y, labels.weights, labels.partners, label_smoothing=self.label_smoothing)
+
+    def labels_plan(self, plan: P) -> Plan:
+        """Return the plan by which labels and the weights of samples are mixed, where it is not that of the inputs."""
+        return plan
+
+    def mean_loss(self, logits: Tensor, y: Tensor, plan: P, step: Step) -> Tensor:
+        """Return the mean of `loss`; a mixed row carries the mixture of its sources' weights."""
+        return mean_loss(self.loss(logits, y, plan), y, step, self.labels_plan(plan))
 
     def mixes_before_head(self, model: Model, plan: P) -> bool:
         """Return whether the plan mixes what a linear head receives, whose logits are then mixed too."""
@@ -134,7 +181,7 @@ class MixingObjective(Objective, Generic[P]):
         """Draw, mix, forward, mean loss."""
         plan = self.draw(model, x, y, generator=step.generator)
         logits = self.forward(model, x, plan)
-        return {"loss": self.loss(logits, y, plan).mean()}
+        return {"loss": self.mean_loss(logits, y, plan, step)}
 
 
 class InputMixing(MixingObjective[P]):
@@ -147,8 +194,28 @@ class InputMixing(MixingObjective[P]):
     @final
     def forward(self, model: Model, x: Batch, plan: P, *, beside_clean: bool = False) -> Tensor:
         """Return the logits of the mixed inputs, after those of the clean ones if they are wanted."""
-        mixed = map_floating(x, lambda t: self.mix(t, plan))
+        mixed = with_shared_masks(map_floating(x, lambda t: self.mix(t, plan)), plan)
         return call(model, joined(x, mixed) if beside_clean else mixed)
+
+
+def row_weights(y: Tensor, step: Step) -> Tensor | None:
+    """Return how much each row counts, `[B]`, by its own weight and that of its class; None where all are equal."""
+    if step.class_weights is None:
+        return step.weight
+    by_class = step.class_weights.to(y.device)
+    if not y.is_floating_point():
+        weight = by_class[y.long()]
+    else:
+        weight = (y[:, 0] if y.ndim == 3 else y).to(by_class) @ by_class
+    return weight if step.weight is None else weight * step.weight.to(weight)
+
+
+def mean_loss(rows: Tensor, y: Tensor, step: Step, plan: Plan | None = None) -> Tensor:
+    """Return the weighted mean of each row's loss, of rows that are mixed by `plan` if it is given."""
+    weight = row_weights(y, step)
+    if weight is not None and plan is not None:
+        weight = plan.combine(weight)
+    return losses.weighted_mean(rows, weight)
 
 
 class _Function(Objective):
@@ -158,7 +225,14 @@ class _Function(Objective):
         self.function = function
 
     def compute_terms(self, model: Model, x: Batch, y: Tensor, step: Step) -> dict[str, Tensor]:
-        return {"loss": self.function(model, x, y, index=step.index, epoch=step.epoch, generator=step.generator)}
+        weights = {"weight": step.weight, "class_weights": step.class_weights}
+        given = {name: value for name, value in weights.items() if value is not None}
+        return {
+            "loss": self.function(model, x, y, index=step.index, epoch=step.epoch, generator=step.generator, **given)
+        }
+
+    def _targets(self, y: Tensor, task: str) -> Tensor:
+        return y  # the function's own business
 
     def __repr__(self) -> str:
         return repr(self.function)
@@ -195,3 +269,33 @@ def clean_and_mixed(
         return call(model, x), base.forward(model, x, plan)
     clean, mixed = base.forward(model, x, plan, beside_clean=True).chunk(2)
     return clean, mixed
+
+
+def _sample_weights(weight: Any, y: Tensor) -> Tensor:
+    checked = _weights("weight", weight)
+    if len(checked) != len(y):
+        raise ValueError(f"weight must have one number for each of the {len(y)} rows, got {len(checked)}")
+    return checked.to(y.device)
+
+
+def _class_weights(value: Any, targets: Tensor, task: str) -> Tensor:
+    weights = _weights("class_weights", value)
+    if task not in ("multiclass", "binary"):
+        raise ValueError(f"class_weights need classes, which task={task!r} does not have: pass weight")
+    if not targets.is_floating_point():
+        n_classes = int(targets.max()) + 1
+        allowed = len(weights) >= n_classes
+    else:
+        n_classes = targets.shape[-1]
+        allowed = len(weights) == n_classes
+    if not allowed:
+        raise ValueError(f"class_weights must have a number for each of the {n_classes} classes, got {len(weights)}")
+    return weights
+
+
+def _weights(name: str, value: Any) -> Tensor:
+    weights: Tensor = torch.as_tensor(value).detach()
+    weights = weights if weights.is_floating_point() else weights.float()
+    if weights.ndim != 1 or len(weights) == 0 or not bool((weights >= 0).all() & weights.isfinite().all()):
+        raise ValueError(f"{name} must be finite numbers of at least 0, one after the other, got {value!r}")
+    return weights

@@ -17,12 +17,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from vicinal import losses
 from vicinal._checks import freeze, number
 from vicinal._typing import Batch, Model, Step
-from vicinal.objectives.base import Objective
+from vicinal.objectives.base import Objective, mean_loss
 from vicinal.objectives.forward import call
 
 __all__ = ["ERM"]
@@ -39,7 +40,6 @@ class ERM(Objective):
     confidence_penalty
         β ≥ 0, the weight of the entropy that is rewarded (Thulasidasan et al.: 0.1).
 
-    >>> import torch
     >>> objective = ERM(label_smoothing=0.1)
     >>> model = torch.nn.Linear(4, 3)
     >>> objective(model, torch.randn(8, 4), torch.randint(3, (8,))).shape
@@ -62,9 +62,17 @@ class ERM(Objective):
         if self.confidence_penalty:
             if y.is_floating_point() and y.ndim == 1:
                 raise ValueError("confidence_penalty must be 0 for regression targets")
-            loss = loss - self.confidence_penalty * losses.entropy(logits)
+            loss = loss - self.confidence_penalty * _entropy(logits, y)
         return loss
 
     def compute_terms(self, model: Model, x: Batch, y: Tensor, step: Step) -> dict[str, Tensor]:
         """Return the mean loss of the batch."""
-        return {"loss": self.loss(call(model, x), y).mean()}
+        return {"loss": mean_loss(self.loss(call(model, x), y), y, step)}
+
+
+def _entropy(logits: Tensor, y: Tensor) -> Tensor:
+    """Return the entropy of each row; of labels that exclude nothing the mean of theirs."""
+    if y.ndim < 3:
+        return losses.entropy(logits)
+    yes = logits.view(-1)
+    return losses.entropy(torch.stack([torch.zeros_like(yes), yes], 1)).view(y.shape[:2]).mean(1)

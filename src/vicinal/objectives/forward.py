@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+import copy
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 
+from vicinal import _random
 from vicinal._checks import nearest_names
-from vicinal._typing import Batch, Model
+from vicinal._typing import Batch, Model, Plan
 
 __all__ = [
     "call",
+    "evaluating",
     "joined",
     "locate",
     "map_floating",
     "mixed_at",
     "mixed_second_half",
     "n_rows",
+    "plain",
+    "row_axes",
     "same_rows",
     "the_floating",
     "unwrap",
+    "with_shared_masks",
 ]
 
 
@@ -32,9 +39,29 @@ def call(model: Model, x: Batch) -> Tensor:
         raise ValueError("x holds 'labels': take them out of the batch and pass them as y")
     output = model(**x) if isinstance(x, Mapping) else model(x)
     logits = getattr(output, "logits", output)
+    fields = [name for name in getattr(output, "_fields", ()) if name.startswith("aux")]
+    # torchvision's Inception and GoogLeNet have them in training mode.
+    if auxiliary := [name for name in fields if getattr(output, name) is not None]:
+        raise ValueError(
+            f"the model returns {', '.join(auxiliary)} beside its logits, and the heads that make them would get no "
+            "gradient: build the model with aux_logits=False"
+        )
     if not isinstance(logits, Tensor):
         raise TypeError(f"the model must return logits or an object with .logits, got {type(output).__name__}")
     return logits
+
+
+def plain(x: Any) -> Any:
+    """Return tensors of a subclass that only marks what they hold (fastai's `TensorImage`) as the tensors they are.
+
+    Such subclasses refuse to be computed with others. Those that hold their values elsewhere stay.
+    """
+    if isinstance(x, Mapping):
+        return {name: plain(t) for name, t in x.items()} if any(plain(t) is not t for t in x.values()) else x
+    if not isinstance(x, Tensor) or type(x) in (Tensor, nn.Parameter):
+        return x
+    marked = type(x).__torch_dispatch__ is Tensor.__torch_dispatch__ and not isinstance(x, nn.Parameter)
+    return x.as_subclass(Tensor) if marked else x
 
 
 def n_rows(x: Batch) -> int:
@@ -46,6 +73,18 @@ def n_rows(x: Batch) -> int:
     if not set(sizes.values()) <= {1, rows}:  # one row stands for all: position_ids may be [1, L]
         raise ValueError(f"the tensors of x must have one number of rows, got {sizes}")
     return rows
+
+
+def rows_of(x: Batch, index: Tensor) -> Batch:
+    """Return the rows that `index` names; what stands for all rows stays single."""
+    if not isinstance(x, Mapping):
+        return x[index.to(x.device)]
+    rows = n_rows(x)
+
+    def of(t: Tensor) -> Tensor:
+        return t[index.to(t.device)] if isinstance(t, Tensor) and t.ndim and len(t) == rows else t
+
+    return {name: of(t) for name, t in x.items()}
 
 
 def same_rows(n: int, y: Tensor) -> int:
@@ -80,6 +119,26 @@ def map_floating(x: Batch, mix: Callable[[Tensor], Tensor]) -> Batch:
     return {**x, name: mix(x[name])}
 
 
+def with_shared_masks(x: Batch, plan: Plan) -> Batch:
+    """Return the batch in which a row attends to all that any of its sources has: the union of their masks.
+
+    Otherwise the tail of a longer partner would be masked while its label counts.
+    """
+    if not isinstance(x, Mapping):
+        return x
+    names = [name for name in _MASKS if isinstance(x.get(name), Tensor) and len(x[name]) == len(plan.partners)]
+    return {**x, **{name: _union(x[name], plan) for name in names}}
+
+
+_MASKS = ("attention_mask", "pixel_mask")
+
+
+def _union(mask: Tensor, plan: Plan) -> Tensor:
+    counts = (plan.weights > 0).to(mask.device)
+    sources = mask[plan.partners.to(mask.device)]  # [B, k, …]
+    return (sources * counts.view(*counts.shape, *[1] * (mask.ndim - 1)).to(mask.dtype)).amax(1)
+
+
 def unwrap(model: Model) -> nn.Module:
     """Return the user's module inside DistributedDataParallel and compiled wrappers."""
     while True:
@@ -112,25 +171,126 @@ def locate(model: Model, name: str) -> tuple[nn.Module, str]:
 
 
 @contextmanager
-def mixed_at(model: Model, name: str, combine: Callable[[Tensor], Tensor], *, inputs: bool = False) -> Iterator[None]:
+def mixed_at(
+    model: Model, name: str, combine: Callable[[Tensor], Tensor], *, inputs: bool = False, axis: int = 0
+) -> Iterator[None]:
     """Mix the output of the submodule `name` (or its first input) for one forward within this context.
 
     The submodule is replaced in its parent, not hooked: hooks registered at call time are silently skipped
-    once a model is compiled, and give silently wrong gradients under reentrant checkpointing.
+    once a model is compiled, and give silently wrong gradients under reentrant checkpointing. `axis` is the one that
+    holds the rows.
     """
-    parent, key = locate(model, name)
-    original = parent.get_submodule(key)
-    layer = _MixedLayer(original, name, combine, inputs=inputs, gradients=torch.is_grad_enabled())
-    parent._modules[key] = layer
-    try:
+    mix = combine if axis == 0 else lambda t: combine(t.transpose(0, axis)).transpose(0, axis)
+    with _replaced(model, name, mix, inputs=inputs) as layer:
         yield
-    finally:
-        parent._modules[key] = original
     if layer.runs != 1:
         raise ValueError(
             f"the layer {name!r} ran {layer.runs} times in one forward, so it cannot be mixed: "
             "choose a layer that runs exactly once"
         )
+
+
+@contextmanager
+def _replaced(
+    model: Model, name: str, combine: Callable[[Tensor], Tensor], *, inputs: bool = False
+) -> Iterator[_MixedLayer]:
+    parent, key = locate(model, name)
+    original = parent.get_submodule(key)
+    if isinstance(original, nn.ModuleList | nn.ModuleDict) and type(original).forward is nn.Module.forward:
+        kind, members = type(original).__name__, list(original._modules)
+        raise ValueError(f"{name!r} is an nn.{kind}, which is not run itself: choose one of {members} in it")
+
+    def mixed(layer: nn.Module) -> _MixedLayer:
+        return _MixedLayer(layer, name, combine, inputs=inputs, gradients=torch.is_grad_enabled())
+
+    parent._modules[key], layer = _mixed_at_end(original, mixed)
+    try:
+        yield layer
+    finally:
+        parent._modules[key] = original
+
+
+def _mixed_at_end(layer: nn.Module, mixed: Callable[[nn.Module], _MixedLayer]) -> tuple[nn.Module, _MixedLayer]:
+    """Return what stands in for a layer, and the part of it that mixes.
+
+    A plain `nn.Sequential` stays one, with its last step mixed: models iterate over it as well as call it (timm does to
+    checkpoint its blocks).
+    """
+    if type(layer).forward is not nn.Sequential.forward or not layer._modules:
+        stand_in = mixed(layer)
+        return stand_in, stand_in
+    *_, last = layer._modules
+    container = copy.copy(layer)
+    container._modules = dict(layer._modules)
+    container._modules[last], stand_in = _mixed_at_end(layer.get_submodule(last), mixed)
+    return container, stand_in
+
+
+def row_axes(model: Model, x: Batch, names: Sequence[str], *, group: int = 1) -> dict[str, int]:
+    """Return which axis of each layer's output holds the rows of the batch: the second in layers that are time-first.
+
+    Sizes alone do not tell, since a batch may have as many rows as a text has tokens. So the model runs twice, in eval
+    mode, on the first sample (`group` rows) repeated two and three times: the axis that grows is the one. The answer is
+    kept for each layer, and asked for all of `names` at once, which is the same on every rank.
+    """
+    module = unwrap(model)
+    layers = {name: parent.get_submodule(key) for name in names for parent, key in [locate(model, name)]}
+    if any(layer not in _AXES for layer in layers.values()):
+        first = torch.arange(group)
+        few, more = (_output_shapes(module, rows_of(x, first.repeat(n)), names) for n in (2, 3))
+        for name, layer in layers.items():
+            if name in few and name in more:
+                sizes = zip(few[name], more[name], strict=True)
+                _AXES[layer] = next((axis for axis, (a, b) in enumerate(sizes) if a != b), -1)
+    return {name: _the_axis(name, _AXES.get(layer, 0)) for name, layer in layers.items()}
+
+
+_AXES: WeakKeyDictionary[nn.Module, int] = WeakKeyDictionary()
+
+
+def _the_axis(name: str, axis: int) -> int:
+    if axis < 0:
+        raise ValueError(
+            f"the output of the layer {name!r} is the same for any number of rows, so there are none to mix: "
+            "choose a layer that computes something of each sample"
+        )
+    return axis
+
+
+def _output_shapes(module: nn.Module, x: Batch, names: Sequence[str]) -> dict[str, torch.Size]:
+    """Return the shape of each layer's output (of the first tensor of a tuple)."""
+    shapes: dict[str, torch.Size] = {}
+
+    def note(name: str) -> Callable[[Tensor], Tensor]:
+        def noted(output: Tensor) -> Tensor:
+            shapes.setdefault(name, output.shape)
+            return output
+
+        return noted
+
+    fast = torch.backends.mha.get_fastpath_enabled()
+    with ExitStack() as stack, _random.restored_globals(), evaluating(module), torch.no_grad():
+        for name in sorted(names, key=lambda n: -n.count(".")):  # what is inside another comes first
+            stack.enter_context(_replaced(module, name, note(name)))
+        torch.backends.mha.set_fastpath_enabled(False)  # it would pass by the layers inside
+        try:
+            call(module, x)
+        finally:
+            torch.backends.mha.set_fastpath_enabled(fast)
+    return shapes
+
+
+@contextmanager
+def evaluating(module: nn.Module) -> Iterator[None]:
+    """Put every submodule in eval mode, and back in the mode it was in."""
+    training = [m for m in module.modules() if m.training]
+    try:
+        for m in training:
+            m.training = False
+        yield
+    finally:
+        for m in training:
+            m.training = True
 
 
 def mixed_second_half(combine: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:

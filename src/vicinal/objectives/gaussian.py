@@ -18,7 +18,7 @@ from torch import Tensor
 from vicinal import _random, losses
 from vicinal._checks import freeze, number
 from vicinal._typing import Batch, Model, Step
-from vicinal.objectives.base import Objective
+from vicinal.objectives.base import Objective, mean_loss
 from vicinal.objectives.forward import call, map_floating
 
 __all__ = ["GaussianVicinity"]
@@ -57,4 +57,4 @@ class GaussianVicinity(Objective):
             return (t + self.sigma * _random.normal_like(t, generator=step.generator)).to(t.dtype)
 
         logits = call(model, map_floating(x, add_noise))
-        return {"loss": losses.loss(logits, y, label_smoothing=self.label_smoothing).mean()}
+        return {"loss": mean_loss(losses.loss(logits, y, label_smoothing=self.label_smoothing), y, step)}

@@ -32,7 +32,7 @@ from vicinal import losses
 from vicinal._arrays import at_least_float32
 from vicinal._checks import choice, flag, freeze, number
 from vicinal._typing import Batch, Model, Step
-from vicinal.objectives.base import MixingObjective, Objective, check_mixing, clean_and_mixed
+from vicinal.objectives.base import MixingObjective, Objective, check_mixing, clean_and_mixed, mean_loss
 from vicinal.objectives.cutmix import CutMix
 from vicinal.objectives.forward import call
 from vicinal.objectives.puzzle.objective import PuzzleMix
@@ -122,17 +122,19 @@ class LogitMix(Objective):
         plan = self.base.draw(model, x, y, generator=step.generator)
         smoothing = self.base.label_smoothing
         if not plan.mixed:  # nothing to compare, and the mixed batch would be the clean one
-            clean_loss = losses.loss(call(model, x), y, label_smoothing=smoothing).mean()
+            clean_loss = mean_loss(losses.loss(call(model, x), y, label_smoothing=smoothing), y, step)
             nothing = torch.zeros_like(clean_loss)
             return {"clean": self.cls_weight * clean_loss, "similarity": nothing, "mixed": nothing}
         clean, mixed = clean_and_mixed(self.base, model, x, plan, split_forward=self.split_forward)
+        if self.similarity == "probs" and y.is_floating_point() and y.ndim != 2:
+            raise ValueError("similarity='probs' compares the probabilities of classes: use 'mse' here")
         distance = similarity(at_least_float32(clean), at_least_float32(mixed), plan.combine, kind=self.similarity)
         if self.weight and self.similarity != "probs" and self.base.mixes_before_head(model, plan):
             _warn_if_zero(distance, mixed)
         return {
-            "clean": self.cls_weight * losses.loss(clean, y, label_smoothing=smoothing).mean(),
-            "similarity": self.weight * distance.mean(),
-            "mixed": self.mix_weight * self.base.loss(mixed, y, plan).mean(),
+            "clean": self.cls_weight * mean_loss(losses.loss(clean, y, label_smoothing=smoothing), y, step),
+            "similarity": self.weight * mean_loss(distance, y, step, plan),
+            "mixed": self.mix_weight * self.base.mean_loss(mixed, y, plan, step),
         }
 
 

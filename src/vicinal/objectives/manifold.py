@@ -34,8 +34,10 @@ from vicinal.objectives.forward import (
     mixed_at,
     mixed_second_half,
     n_rows,
+    row_axes,
     same_rows,
     the_floating,
+    with_shared_masks,
 )
 from vicinal.objectives.transformers import feeds_head
 
@@ -48,8 +50,11 @@ class LayerPlan(PairPlan):
 
     layer: str = "input"
 
+    axis: int = 0
+    """Which axis of the layer's output holds the rows."""
+
     def mix_states(self, *, beside_clean: bool) -> Callable[[Tensor], Tensor]:
-        """Return what mixes the layer's output; one that is not row by row, such as `[T, B, …]`, is refused."""
+        """Return what mixes the layer's output, rows first; one with another number of rows is refused."""
         n_rows = len(self.partner) * (2 if beside_clean else 1)
         mix = mixed_second_half(self.combine) if beside_clean else self.combine
 
@@ -57,7 +62,7 @@ class LayerPlan(PairPlan):
             if len(output) != n_rows:
                 raise ValueError(
                     f"the layer {self.layer!r} returned {len(output)} rows for a batch of {n_rows}, so it "
-                    "cannot be mixed: the first dimension of its output must be the batch"
+                    "cannot be mixed: choose a layer whose output has a row for each sample"
                 )
             return mix(output)
 
@@ -112,15 +117,18 @@ class ManifoldMixup(MixingObjective[LayerPlan]):
         n = same_rows(len(the_floating(x)) if layer == "input" else n_rows(x), y)
         lam = _random.lam(self.alpha, n, per_sample=self.per_sample, generator=generator)
         partner = _random.permutation(n, generator=generator)
-        return LayerPlan(lam.to(y.device), partner.to(y.device), mixed=self.alpha > 0, layer=layer)
+        inside = [name for name in self.layers if name != "input"]
+        axis = row_axes(model, x, inside)[layer] if layer != "input" else 0
+        return LayerPlan(lam.to(y.device), partner.to(y.device), mixed=self.alpha > 0, layer=layer, axis=axis)
 
     def forward(self, model: Model, x: Batch, plan: LayerPlan, *, beside_clean: bool = False) -> Tensor:
         """Return the logits of the batch mixed at the planned layer, after those of the clean one if wanted."""
         if plan.layer == "input":
-            mixed = map_floating(x, plan.combine)
+            mixed = with_shared_masks(map_floating(x, plan.combine), plan)
             return call(model, joined(x, mixed) if beside_clean else mixed)
-        with mixed_at(model, plan.layer, plan.mix_states(beside_clean=beside_clean)):
-            return call(model, joined(x, x) if beside_clean else x)
+        mixed = with_shared_masks(x, plan)
+        with mixed_at(model, plan.layer, plan.mix_states(beside_clean=beside_clean), axis=plan.axis):
+            return call(model, joined(x, mixed) if beside_clean else mixed)
 
     def mixes_before_head(self, model: Model, plan: LayerPlan) -> bool:
         """Return whether the planned layer is the last one before the linear head."""

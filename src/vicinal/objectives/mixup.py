@@ -92,8 +92,8 @@ class Mixup(InputMixing[PairPlan]):
         """Return λx + (1 − λ)x_π."""
         return plan.combine(x)
 
-    def loss(self, logits: Tensor, y: Tensor, plan: PairPlan) -> Tensor:
-        """Return the mixed cross-entropy of each row, or that of the nearer sample's label."""
-        if self.labels == "nearest":
-            plan = replace(plan, lam=(plan.lam >= 0.5).to(plan.lam))  # at λ = ½ the sample keeps its own label
-        return super().loss(logits, y, plan)
+    def labels_plan(self, plan: PairPlan) -> PairPlan:
+        """Return the plan of the labels: mixed as the inputs are, or all of the nearer sample's."""
+        if self.labels == "soft":
+            return plan
+        return replace(plan, lam=(plan.lam >= 0.5).to(plan.lam))  # at λ = ½ the sample keeps its own label

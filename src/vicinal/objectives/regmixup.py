@@ -21,7 +21,7 @@ from torch import Tensor
 from vicinal import losses
 from vicinal._checks import flag, freeze, number
 from vicinal._typing import Batch, Model, Step
-from vicinal.objectives.base import MixingObjective, Objective, check_mixing, clean_and_mixed
+from vicinal.objectives.base import MixingObjective, Objective, check_mixing, clean_and_mixed, mean_loss
 from vicinal.objectives.forward import call
 
 __all__ = ["RegMixup"]
@@ -66,10 +66,10 @@ class RegMixup(Objective):
         plan = self.base.draw(model, x, y, generator=step.generator)
         smoothing = self.base.label_smoothing
         if not plan.mixed:
-            clean_loss = losses.loss(call(model, x), y, label_smoothing=smoothing).mean()
+            clean_loss = mean_loss(losses.loss(call(model, x), y, label_smoothing=smoothing), y, step)
             return {"clean": clean_loss, "mixed": torch.zeros_like(clean_loss)}
         clean, mixed = clean_and_mixed(self.base, model, x, plan, split_forward=self.split_forward)
         return {
-            "clean": losses.loss(clean, y, label_smoothing=smoothing).mean(),
-            "mixed": self.weight * self.base.loss(mixed, y, plan).mean(),
+            "clean": mean_loss(losses.loss(clean, y, label_smoothing=smoothing), y, step),
+            "mixed": self.weight * self.base.mean_loss(mixed, y, plan, step),
         }

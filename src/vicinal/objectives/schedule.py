@@ -24,7 +24,7 @@ from torch import Tensor
 from vicinal import losses
 from vicinal._checks import freeze, number
 from vicinal._typing import Batch, Model, Step
-from vicinal.objectives.base import Objective
+from vicinal.objectives.base import Objective, mean_loss
 from vicinal.objectives.forward import call
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class _Windowed(Objective):
             raise ValueError(f"{type(self).__name__} needs to know the time: pass epoch=, a float, in each call")
         start, stop = self._window()
         if not start <= step.epoch < stop:
-            return {"plain": losses.loss(call(model, x), y).mean()}
+            return {"plain": mean_loss(losses.loss(call(model, x), y), y, step)}
         return self.objective.compute_terms(model, x, y, step)
 
     # The training state is the objective's.

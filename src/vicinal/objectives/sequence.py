@@ -31,7 +31,7 @@ from vicinal._checks import ArgumentError, choice, flag, freeze, integer, number
 from vicinal._typing import Batch, Model
 from vicinal.mixing import PairPlan
 from vicinal.objectives.base import MixingObjective
-from vicinal.objectives.forward import call, joined, mixed_at, mixed_second_half
+from vicinal.objectives.forward import call, joined, mixed_at, mixed_second_half, row_axes
 from vicinal.objectives.transformers import (
     counted_positions,
     embeddings_name,
@@ -100,6 +100,8 @@ class SequencePlan(PairPlan):
     """The submodule that is."""
     choices: int = 1
     """How many rows of the model belong to one sample: more than one in multiple choice."""
+    axis: int = 0
+    """Which axis of the layer's output holds the rows: the second in models that are time-first, such as XLNet."""
 
     @property
     def at_head(self) -> bool:
@@ -216,6 +218,8 @@ class SequenceMixup(MixingObjective[SequencePlan]):
         k = int(_random.integers(len(self.layers), 1, generator=generator))
         lam = _random.lam(self.alpha, n, per_sample=self.per_sample, generator=generator)
         partner = _random.matching(n, generator=generator)
+        below = [name for name, layer in zip(names, self.layers, strict=True) if layer != "head"]
+        axes = row_axes(model, x, below, group=_tensor_rows(x) // n)
         return SequencePlan(
             lam.to(y.device),
             partner.to(y.device),
@@ -223,6 +227,7 @@ class SequenceMixup(MixingObjective[SequencePlan]):
             layer=self.layers[k],
             name=names[k],
             choices=rows // n,
+            axis=axes.get(names[k], 0),
         )
 
     def forward(self, model: Model, x: Batch, plan: SequencePlan, *, beside_clean: bool = False) -> Tensor:
@@ -242,8 +247,13 @@ class SequenceMixup(MixingObjective[SequencePlan]):
             if plan.mixed and isinstance(x, Mapping) and x.get("attention_mask") is not None:
                 x, filled = self._padded(model, x, partner)
                 mix = _without(filled, mix) if self.pad == "none" else mix
-        with mixed_at(model, plan.name, _checked(mix, plan, x), inputs=plan.at_head):
-            return call(model, x)
+        if not plan.at_head:
+            with mixed_at(model, plan.name, _checked(mix, plan, x), axis=plan.axis):
+                return call(model, x)
+        head = _Head(mix, plan, x)
+        with mixed_at(model, plan.name, head, inputs=True):
+            logits = call(model, x)
+        return logits if head.mixed else mix(logits)
 
     def mixes_before_head(self, model: Model, plan: SequencePlan) -> bool:
         """Return whether the planned layer is the head."""
@@ -302,7 +312,14 @@ def _widened(x: Mapping[str, Tensor], length: int, padding: int) -> Mapping[str,
 
 def _without(filled: Tensor, mix: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
     """Return `mix` of states whose filled positions, which have no token, are zero vectors."""
-    return lambda states: mix(states.masked_fill(filled[..., None], 0))
+
+    def mixed(states: Tensor) -> Tensor:
+        if states.shape[:2] != filled.shape:
+            shapes = f"{[*filled.shape, 'D']}, got {list(states.shape)}"
+            raise ValueError(f"pad='none' needs a layer with a state for each token, of shape {shapes}")
+        return mix(states.masked_fill(filled[..., None], 0))
+
+    return mixed
 
 
 def _appended(combine: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
@@ -311,19 +328,36 @@ def _appended(combine: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]
 
 
 def _checked(mix: Callable[[Tensor], Tensor], plan: SequencePlan, x: Batch) -> Callable[[Tensor], Tensor]:
-    """Return `mix`, which refuses states whose first dimension is not the rows."""
-    n, length = _n_token_rows(x), _token_ids(x).shape[-1]
-    expected = (n,) if plan.at_head else (n, length)
+    """Return `mix`, which refuses states that do not have a row for each sequence."""
+    n = _n_token_rows(x)
 
     def checked(states: Tensor) -> Tensor:
-        if states.shape[:-1] != expected:
+        if states.ndim != 3 or len(states) != n:
             raise ValueError(
-                f"the layer {plan.name!r} must see states of shape {[*expected, 'D']} to be mixed, "
-                f"got {list(states.shape)}"
+                f"the layer {plan.name!r} must see states of shape [{n}, L, D] to be mixed, got {list(states.shape)}"
             )
         return mix(states)
 
     return checked
+
+
+class _Head:
+    """Mixes what the linear head receives, `[n, D]`; where that is a state for each token, leaves it as it is.
+
+    Decoders (GPT-2, Llama) put their head on every token and then pick the last one's logits. Both steps are affine
+    and the shares sum to one, so the mixture of the logits that they pick is the same.
+    """
+
+    def __init__(self, mix: Callable[[Tensor], Tensor], plan: SequencePlan, x: Batch) -> None:
+        self.mix, self.name, self.n, self.mixed = mix, plan.name, _n_token_rows(x), True
+
+    def __call__(self, states: Tensor) -> Tensor:
+        if len(states) != self.n or states.ndim not in (2, 3):
+            raise ValueError(
+                f"the head {self.name!r} must see states of shape [{self.n}, D] to be mixed, got {list(states.shape)}"
+            )
+        self.mixed = states.ndim == 2
+        return self.mix(states) if self.mixed else states
 
 
 def _layer_names(model: Model, layers: Sequence[int | str]) -> list[str]:
@@ -357,6 +391,10 @@ def _token_ids(x: Batch) -> Tensor:
 
 def _n_token_rows(x: Batch) -> int:
     return _token_ids(x).shape[:-1].numel()
+
+
+def _tensor_rows(x: Batch) -> int:
+    return len(_token_ids(x))
 
 
 def _check_layers(layers: Sequence[int | str]) -> tuple[int | str, ...]:

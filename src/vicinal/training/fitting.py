@@ -7,7 +7,7 @@ import dataclasses
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.utils.data import default_collate
 
 from vicinal import _random
-from vicinal._checks import Argument, ArgumentError, Sentence, require
+from vicinal._checks import Argument, ArgumentError, Sentence, choice, require
 from vicinal._files import read_tensors, write_tensors
 from vicinal._typing import Model
 from vicinal.objectives.base import Objective, as_objective
@@ -27,7 +27,7 @@ from vicinal.training.batches import Collate
 from vicinal.training.config import FitConfig
 from vicinal.training.environment import accelerator, only_cpu, prepared
 from vicinal.training.folder import TrainingFolder, load_weights, read_predictions
-from vicinal.training.loop import Loop
+from vicinal.training.loop import Loop, Supervision
 
 __all__ = ["FitResult", "fit"]
 
@@ -68,6 +68,9 @@ def fit(
     out: str | os.PathLike[str] | None = None,
     config: FitConfig | None = None,
     collate_fn: Collate | None = None,
+    task: str = "multiclass",
+    weight: Tensor | Sequence[float] | None = None,
+    class_weights: Tensor | Sequence[float] | None = None,
     progress: bool = True,
     about: Mapping[str, Any] | None = None,
     on_metrics: Callable[[dict[str, Any]], None] | None = None,
@@ -84,8 +87,7 @@ def fit(
     train, val
         Map-style datasets: `dataset[i]` is `(x, y)`, x a tensor or a mapping of tensors. A method
         `set_epoch(epoch, seed)` is called before each epoch, for a dataset that draws its own augmentation; for one
-        without it the global generators are seeded before each sample. Validation labels are integers, or floats
-        for regression.
+        without it the global generators are seeded before each sample.
     watch
         Further datasets by name, such as `{"test": …}` or the training set without augmentation: they are measured
         whenever the validation set is, and their figures stand in `history` as `test_accuracy`, …. They choose nothing:
@@ -97,6 +99,13 @@ def fit(
         How to train; `FitConfig()` if not given.
     collate_fn
         Makes `(x, y)` of a list of samples; torch's default if not given.
+    task
+        `"multiclass"`, or `"regression"` for labels that are numbers, learned by squared error.
+    weight
+        How much each sample of `train` counts, `[N]`; a mixed sample carries the mixture of its sources' weights.
+    class_weights
+        How much the samples of each class count, `[K]`; `vicinal.losses.balanced_weights` makes all classes count the
+        same. Validation is not weighted.
     progress
         Show progress where standard error is a terminal.
     about
@@ -122,6 +131,7 @@ def fit(
     """
     config = FitConfig() if config is None else config
     objective = as_objective(objective)
+    supervision = _supervision(task, weight, class_weights, len(train))
     evaluated = {**({} if val is None else {"val": val}), **(watch or {})}
     _check_arguments(model, train, val, watch or {}, config)
     process = require("accelerate", "train").PartialState(cpu=only_cpu())
@@ -137,6 +147,7 @@ def fit(
         "samples": {"train": len(train), "val": None if val is None else len(val)},
         **({"watch": {name: len(dataset) for name, dataset in watch.items()}} if watch else {}),
         "about": _json_ready(about or {}),
+        **supervision.description(),
     }
     with folder.locked(), _random.restored_globals():
         folder.check_in(description)
@@ -144,9 +155,11 @@ def fit(
         if (info := folder.result()) is not None:
             return _finished(model, objective, folder, info, rank=process.process_index)
         if (tracker := objective.tracker(len(train))) is not None:
-            objective = _first_stage(model, objective, tracker, train, folder, config, collate_fn, progress, process)
+            objective = _first_stage(
+                model, objective, tracker, train, folder, config, collate_fn, progress, process, supervision
+            )
         with accelerator(config, folder.path) as made, prepared(made, model) as ready:
-            loop = Loop(made, ready, objective, train, evaluated, config, collate_fn, folder, on_metrics)
+            loop = Loop(made, ready, objective, train, evaluated, config, collate_fn, folder, on_metrics, supervision)
             info, predictions = loop.run(description, progress=progress)
     return _result(model, info, loop.history, predictions, folder)
 
@@ -164,6 +177,7 @@ def _first_stage(
     collate_fn: Collate | None,
     progress: bool,
     process: Any,
+    supervision: Supervision,
 ) -> Objective:
     """Train a copy of the model plainly to feed the tracker, and bind the objective to it."""
     stage = None if folder.path is None else folder.files.first_stage
@@ -178,8 +192,18 @@ def _first_stage(
     plainly = dataclasses.replace(
         config, select="last", patience=None, eval_every_steps=None, keep_predictions_at=(), trackers=()
     )
-    recorder = AUMRecorder(tracker)
-    fit(copy.deepcopy(module), recorder, train, out=out, config=plainly, collate_fn=collate_fn, progress=progress)
+    fit(
+        copy.deepcopy(module),
+        AUMRecorder(tracker),
+        train,
+        out=out,
+        config=plainly,
+        collate_fn=collate_fn,
+        progress=progress,
+        task=supervision.task,
+        weight=supervision.weight,
+        class_weights=supervision.class_weights,
+    )
     return objective.bind(
         tracker,
         dataset=train,
@@ -241,6 +265,15 @@ def _check_arguments(model: Any, train: Any, val: Any, watch: Mapping[str, Any],
             if getattr(config, field):
                 named = Argument(field, getattr(config, field))
                 raise ValueError(Sentence(named, " needs a validation set: pass ", Argument("val")))
+
+
+def _supervision(task: str, weight: Any, class_weights: Any, n_samples: int) -> Supervision:
+    choice("task", task, ("multiclass", "regression"))
+    if weight is not None:
+        weight = torch.as_tensor(weight)
+        if weight.shape != (n_samples,):
+            raise ValueError(f"weight must have a number for each of the {n_samples} samples, got {list(weight.shape)}")
+    return Supervision(task, weight, None if class_weights is None else torch.as_tensor(class_weights))
 
 
 def _json_ready(about: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -43,10 +44,36 @@ from vicinal.training.folder import TrainingFolder
 from vicinal.training.predicting import AtPrecision, iter_logits, to_device
 from vicinal.training.progress import Progress
 
-__all__ = ["Loop"]
+__all__ = ["Loop", "Supervision"]
 
 #: Micro-batches whose losses may wait on the device before they are read, which makes the host wait for it.
 _READ_EVERY = 64
+
+
+@dataclass(frozen=True, eq=False)
+class Supervision:
+    """What the targets mean, and how much each sample counts."""
+
+    task: str = "multiclass"
+    """As in the call of an objective."""
+    weight: Tensor | None = None
+    """How much each sample of the training set counts, `[N]`."""
+    class_weights: Tensor | None = None
+    """How much the samples of each class count, `[K]`."""
+
+    def of(self, index: Tensor) -> dict[str, Any]:
+        """Return what the call for a batch of these samples brings."""
+        weight = None if self.weight is None else self.weight[index.to(self.weight.device)]
+        return {"task": self.task, "weight": weight, "class_weights": self.class_weights}
+
+    def description(self) -> dict[str, Any]:
+        """Return what a resumed run must share; nothing where all samples of classes count the same."""
+        facts: dict[str, Any] = {} if self.task == "multiclass" else {"task": self.task}
+        if self.weight is not None:
+            facts["weight"] = _random.seed_from(*self.weight.double().tolist())
+        if self.class_weights is not None:
+            facts["class_weights"] = self.class_weights.tolist()
+        return facts
 
 
 class Loop:
@@ -63,8 +90,10 @@ class Loop:
         collate_fn: Collate | None,
         folder: TrainingFolder,
         on_metrics: Callable[[dict[str, Any]], None] | None,
+        supervision: Supervision,
     ) -> None:
         self.accelerator, self.config, self.folder = accelerator, config, folder
+        self.supervision = supervision
         self.rank, self.world = accelerator.process_index, accelerator.num_processes
         self.on_metrics = on_metrics
         self.objective = objective
@@ -161,6 +190,7 @@ class Loop:
                     index=index,
                     epoch=self.epoch,
                     generator=generator,
+                    **self.supervision.of(index),
                 )
                 loss = torch.stack(list(terms.values())).sum()
                 self.accelerator.backward(loss * (share * self.world))

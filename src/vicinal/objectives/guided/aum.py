@@ -30,7 +30,7 @@ from torch import Tensor
 
 from vicinal._checks import flag, integer, number
 from vicinal._typing import Batch, Model, Step
-from vicinal.objectives.base import Objective
+from vicinal.objectives.base import Objective, mean_loss
 from vicinal.objectives.erm import ERM
 from vicinal.objectives.forward import call
 from vicinal.objectives.guided.neighbours import directions
@@ -259,7 +259,7 @@ class AUMRecorder(Objective):
             raise ValueError("recording the AUM needs index= and epoch=")
         logits = call(model, x)
         self.aum.update(logits, y, step.index, epoch=step.epoch)
-        return {"loss": _plain(self.objective).loss(logits, y).mean()}
+        return {"loss": mean_loss(_plain(self.objective).loss(logits, y), y, step)}
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return the AUM."""

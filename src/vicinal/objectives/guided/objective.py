@@ -42,7 +42,7 @@ from vicinal._arrays import at_least_float32
 from vicinal._checks import ArgumentError, choice, flag, freeze, number
 from vicinal._typing import Batch, Model, Step
 from vicinal.mixing import mix
-from vicinal.objectives.base import Objective
+from vicinal.objectives.base import Objective, mean_loss, row_weights
 from vicinal.objectives.forward import call, locate
 from vicinal.objectives.guided.aum import AUM
 from vicinal.objectives.guided.neighbours import arc_extremes, cosine_extremes, directions
@@ -246,7 +246,7 @@ class BoundGuidedMixup(Objective):
         logits = call(model, x)
         if logits.ndim == 2 and logits.shape[1] < 2:
             raise ValueError(f"GuidedMixup needs at least two classes, got logits {list(logits.shape)}")
-        clean = losses.loss(logits, y).mean()
+        clean = mean_loss(losses.loss(logits, y), y, step)
         plan = self.plan(model, logits, y, where, generator=step.generator)
         if plan is None:  # nobody to mix with: the batch costs its plain cross-entropy
             self.plain_batches += 1
@@ -263,8 +263,23 @@ class BoundGuidedMixup(Objective):
                 loss = losses.mixed_cross_entropy(
                     mixed, y, labels[partners[name]], lam, label_smoothing=self.objective.label_smoothing
                 )
-                terms[name] = weights[name] * loss.mean()
+                carried = self._mixed_weight(y, labels[partners[name]], partners[name], lam, step)
+                terms[name] = weights[name] * losses.weighted_mean(loss, carried)
         return terms
+
+    def _mixed_weight(self, y: Tensor, labels: Tensor, partners: Tensor, lam: Tensor, step: Step) -> Tensor | None:
+        """Return the weight of each mixed row; None where all count the same."""
+        own = row_weights(y, step)
+        if own is None:
+            return None
+        if self.objective.pool == "batch":
+            return mix(own, own[partners], lam)
+        if step.weight is not None:
+            raise ValueError(
+                "weight is known of the samples of a batch, and pool='set' mixes with others: use pool='batch', or "
+                "class_weights"
+            )
+        return mix(own, torch.as_tensor(row_weights(labels, step)), lam)
 
     def plan(
         self, model: Model, logits: Tensor, y: Tensor, index: Tensor, *, generator: torch.Generator | None = None

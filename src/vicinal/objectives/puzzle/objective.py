@@ -31,9 +31,9 @@ from torch import Tensor, nn
 
 from vicinal import _random
 from vicinal._checks import choice, flag, freeze, integer, number
-from vicinal._typing import Batch, Model
+from vicinal._typing import Batch, Model, Step
 from vicinal.mixing import PairPlan
-from vicinal.objectives.base import InputMixing
+from vicinal.objectives.base import InputMixing, mean_loss
 from vicinal.objectives.forward import map_floating, the_floating
 from vicinal.objectives.puzzle.cut import SOLVERS, mask_costs, solve_masks
 from vicinal.objectives.puzzle.saliency import block_saliency, gradient_saliency, input_gradient
@@ -234,6 +234,11 @@ class PuzzleMix(InputMixing[PuzzlePlan]):
         """Return the mixed cross-entropy of each row, and `clean_weight` times the clean one."""
         mixed = super().loss(logits, y, plan)
         return mixed if plan.clean is None else mixed + self.clean_weight * plan.clean
+
+    def mean_loss(self, logits: Tensor, y: Tensor, plan: PuzzlePlan, step: Step) -> Tensor:
+        """Return the mean of `loss`: a mixed row carries the mixed weight, a clean one its own."""
+        mixed = mean_loss(super().loss(logits, y, plan), y, step, plan)
+        return mixed if plan.clean is None else mixed + self.clean_weight * mean_loss(plan.clean, y, step)
 
     def _fitting_counts(self, image: Tensor) -> list[int]:
         if image.ndim < 3:

@@ -2,17 +2,16 @@ r"""How much each pixel, and each block, of an image matters to the loss."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from vicinal import losses
 from vicinal._arrays import at_least_float32
 from vicinal._typing import Batch, Model
-from vicinal.objectives.forward import call, map_floating, the_floating, unwrap
+from vicinal.objectives.forward import call, evaluating, map_floating, the_floating, unwrap
 
 __all__ = ["block_saliency", "block_sides", "gradient_saliency", "input_gradient", "saliency"]
 
@@ -80,7 +79,7 @@ def input_gradient(
     """Return the gradient of the loss at the input; and the loss of each row with its graph, if that is kept."""
     module = unwrap(model)  # a wrapper's bookkeeping (DistributedDataParallel) is for the training forward only
     leaf = the_floating(x).detach().requires_grad_()
-    with nullcontext() if keep_graph else _evaluating(module), torch.enable_grad():
+    with nullcontext() if keep_graph else evaluating(module), torch.enable_grad():
         # A copy, for models whose first layer works in place.
         rows = losses.loss(call(module, map_floating(x, lambda _: leaf.clone())), y, label_smoothing=label_smoothing)
         gradient = None
@@ -102,16 +101,3 @@ def input_gradient(
     if not keep_graph:
         return at_least_float32(gradient), None
     return at_least_float32(gradient), rows if torch.is_grad_enabled() else rows.detach()
-
-
-@contextmanager
-def _evaluating(module: nn.Module) -> Iterator[None]:
-    """Put every submodule in eval mode, and back in the mode it was in."""
-    training = [m for m in module.modules() if m.training]
-    try:
-        for m in training:
-            m.training = False
-        yield
-    finally:
-        for m in training:
-            m.training = True
