@@ -50,30 +50,30 @@ def lam(alpha: float, n: int, *, per_sample: bool = False, generator: torch.Gene
 def dirichlet(alpha: float, k: int, n: int, *, generator: torch.Generator | None = None) -> Tensor:
     """Draw `n` weight vectors `[n, k]` ~ Dirichlet(α, …, α) in float64; α = 0 puts all on the first."""
     if alpha == 0:
-        return torch.nn.functional.one_hot(torch.zeros(n, dtype=torch.int64), k).double()
+        return torch.nn.functional.one_hot(torch.zeros(n, dtype=torch.int64, device="cpu"), k).double()
     if alpha == math.inf:
-        return torch.full((n, k), 1 / k, dtype=torch.float64)
+        return torch.full((n, k), 1 / k, dtype=torch.float64, device="cpu")
     # Below 1e-300 the logarithms of all weights would be -inf; there λ has long been 0 or 1.
     return _log_gamma(max(alpha, 1e-300), (n, k), generator).softmax(dim=1)
 
 
 def _log_gamma(alpha: float, shape: tuple[int, ...], generator: torch.Generator | None) -> Tensor:
     """Log of G(α) = G(α + 1) · U^(1/α) (Marsaglia & Tsang 2000), which never underflows."""
-    above_one = torch.full(shape, alpha + 1, dtype=torch.float64)
+    above_one = torch.full(shape, alpha + 1, dtype=torch.float64, device="cpu")
     gamma = torch._standard_gamma(above_one, generator=generator)
-    uniform = torch.rand(shape, dtype=torch.float64, generator=generator)  # in [0, 1): take 1 - u
+    uniform = torch.rand(shape, dtype=torch.float64, generator=generator, device="cpu")  # in [0, 1): take 1 - u
     return gamma.log() + torch.log1p(-uniform) / alpha
 
 
 def permutation(n: int, *, generator: torch.Generator | None = None) -> Tensor:
     """Draw a uniform permutation of 0 … n-1; fixed points are allowed."""
-    return torch.randperm(n, generator=generator)
+    return torch.randperm(n, generator=generator, device="cpu")
 
 
 def matching(n: int, *, generator: torch.Generator | None = None) -> Tensor:
     """Draw a random matching: π(π(i)) = i, and an odd sample is its own partner."""
-    order = torch.randperm(n, generator=generator)
-    partner = torch.arange(n)
+    order = torch.randperm(n, generator=generator, device="cpu")
+    partner = torch.arange(n, device="cpu")
     half = n // 2
     first, second = order[:half], order[half : 2 * half]
     partner[first], partner[second] = second, first
@@ -83,7 +83,7 @@ def matching(n: int, *, generator: torch.Generator | None = None) -> Tensor:
 def within_class(labels: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
     """Draw a uniform permutation that keeps every sample within its class."""
     labels = labels.cpu()
-    shuffled = torch.randperm(len(labels), generator=generator)
+    shuffled = torch.randperm(len(labels), generator=generator, device="cpu")
     partner = torch.empty_like(shuffled)
     # Both orders list the classes one after the other, so they line up class by class.
     partner[labels.argsort(stable=True)] = shuffled[labels[shuffled].argsort(stable=True)]
@@ -97,23 +97,23 @@ def resampler(seed: int) -> np.random.Generator:
 
 def coin(prob: float, n: int, *, generator: torch.Generator | None = None) -> Tensor:
     """Toss `n` coins that come up True with probability `prob`."""
-    return torch.rand(n, dtype=torch.float64, generator=generator) < prob
+    return torch.rand(n, dtype=torch.float64, generator=generator, device="cpu") < prob
 
 
 def integers(high: int, n: int, *, generator: torch.Generator | None = None) -> Tensor:
     """Draw `n` integers uniformly from 0 … high-1."""
-    return torch.randint(high, (n,), generator=generator)
+    return torch.randint(high, (n,), generator=generator, device="cpu")
 
 
 def normal_like(t: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
     """Draw standard normal noise of the shape of `t`, on its device; the same numbers for every float type."""
-    noise = torch.randn(t.shape, dtype=torch.float64, generator=generator)
+    noise = torch.randn(t.shape, dtype=torch.float64, generator=generator, device="cpu")
     return noise.to(t.device, torch.float64 if t.dtype == torch.float64 else torch.float32)
 
 
 def uniform_like(t: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
     """Draw uniform numbers in [0, 1] of the shape of `t`, on its device; the same numbers for every float type."""
-    noise = torch.rand(t.shape, dtype=torch.float64, generator=generator)
+    noise = torch.rand(t.shape, dtype=torch.float64, generator=generator, device="cpu")
     return noise.to(t.device, torch.float64 if t.dtype == torch.float64 else torch.float32)
 
 

@@ -64,7 +64,7 @@ def mix_rows(x: Tensor, partner: Tensor, lam: Tensor | float) -> Tensor:
     _check_floating(x)
     x_ = at_least_float32(x)
     # One fresh tensor, finished in place: writing new memory is what mixing a large batch costs.
-    return x_.index_select(0, partner).lerp_(x_, _column(lam, x_)).to(x.dtype)
+    return _picked(x_, partner).lerp_(x_, _column(lam, x_)).to(x.dtype)
 
 
 def weighted_rows(x: Tensor, partners: Tensor, weights: Tensor) -> Tensor:
@@ -76,9 +76,9 @@ def weighted_rows(x: Tensor, partners: Tensor, weights: Tensor) -> Tensor:
     """
     _check_floating(x)
     x_ = at_least_float32(x)
-    sources = [x_.index_select(0, partner) for partner in partners.unbind(1)]
-    total = sum(t * _column(w, t) for t, w in zip(sources, weights.unbind(1), strict=True))
-    return torch.as_tensor(total).to(x.dtype)
+    sources = [_picked(x_, partner) for partner in partners.unbind(1)]
+    first, *more = (t * _column(w, t) for t, w in zip(sources, weights.unbind(1), strict=True))
+    return sum(more, first).to(x.dtype)
 
 
 def cut_boxes(lam: Tensor, centre_y: Tensor, centre_x: Tensor, *, height: int, width: int) -> Tensor:
@@ -144,7 +144,7 @@ def paste_rows(x: Tensor, partner: Tensor, boxes: Tensor) -> Tensor:
         result[..., top:bottom, left:right] = x[..., top:bottom, left:right].index_select(0, partner)
         return result
     if x.device.type != "cpu" or (x.requires_grad and torch.is_grad_enabled()):
-        return torch.where(_inside(x, boxes), x.index_select(0, partner), x)
+        return torch.where(_inside(x, boxes), _picked(x, partner), x)
     _check_boxes(x, boxes)
     result = x.detach().clone()
     # Box by box on views of the same memory, which touches only what changes; floats of any kind as their bytes.
@@ -180,6 +180,11 @@ class PairPlan:
     def combine(self, t: Tensor) -> Tensor:
         """Return λ·t + (1 − λ)·t[partner]."""
         return mix_rows(t, self.partner, self.lam)
+
+
+def _picked(x: Tensor, rows: Tensor) -> Tensor:
+    """Return the rows of `x` in its memory format, which `index_select`, the faster one, does not keep."""
+    return x.index_select(0, rows) if x.is_contiguous() else x[rows]
 
 
 def _within(values: np.ndarray, high: int) -> np.ndarray:

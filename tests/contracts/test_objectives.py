@@ -455,3 +455,51 @@ def test_several_labels_are_the_mean_of_each(objective):
             single.head.bias.copy_(model.head.bias[k : k + 1])
         each.append(run(objective, single, x, y[:, k], task="binary"))
     torch.testing.assert_close(torch.stack(each).mean(), loss)
+
+
+class Watching(MLP):
+    """Notes how the memory of its inputs is laid out."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.kept = getattr(self, "kept", True) and x.is_contiguous(memory_format=torch.channels_last)
+        return super().forward(x)
+
+
+@objectives
+def test_channels_last_images_stay_so(objective):
+    torch.manual_seed(0)
+    model, (x, y) = Watching(), batch()
+    want = run(objective, model, x, y)
+    model.kept = True
+    got = run(objective, model, x.to(memory_format=torch.channels_last), y)
+    assert model.kept
+    torch.testing.assert_close(got, want)
+
+
+@objectives
+def test_a_default_device_is_not_drawn_on(objective):
+    torch.manual_seed(0)
+    model, (x, y) = MLP(), batch()
+    want = run(objective, model, x, y)
+    generator = torch.Generator().manual_seed(0)
+    with torch.device("meta"):
+        got = objective(model, x, y, epoch=EPOCH, generator=generator)
+    torch.testing.assert_close(got, want)
+
+
+class Marked(Tensor):
+    """A tensor that only says what it holds, and will not be computed with another, as fastai's."""
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        if func.__name__ in ("lerp_", "gather", "index_select", "view", "cat", "__get__", "__getitem__"):
+            raise TypeError(f"no implementation found for {func.__name__} of {types}")
+        return super().__torch_function__(func, types, args, kwargs or {})
+
+
+@objectives
+def test_tensors_of_a_subclass(objective):
+    torch.manual_seed(0)
+    model, (x, y) = MLP(), batch()
+    want = run(objective, model, x, y)
+    torch.testing.assert_close(run(objective, model, x.as_subclass(Marked), y.as_subclass(Marked)), want)

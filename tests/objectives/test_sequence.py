@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -460,6 +461,7 @@ def test_multiple_choice_mixes_choice_with_choice(layer, c):
 @pytest.mark.parametrize("c", [2, 3])
 def test_multiple_choice_under_logitmix(c):
     model, x, y = make("Bert", "MultipleChoice"), choices(c), torch.tensor([0, 1, 0, 1])
+    draw(SequenceMixup.manifold(layers=[1]), model, x, y)  # the first draw of all asks which axis holds the rows
     rows = counting(model, "bert.encoder.layer.0")
     for base in (SequenceMixup.manifold(layers=[1]), SequenceMixup.cls()):
         plan = draw(base, model, x, y)
@@ -522,6 +524,7 @@ def test_logitmix_sees_clean_and_mixed_logits(layer):
 def test_logitmix_over_hidden_layers():
     model, x = make("Bert"), tokenised()
     objective = LogitMix(SequenceMixup.manifold(layers=[0, 1, 2], alpha=3.0, scope="max"))
+    draw(objective.base, model, x, LABELS)  # the first draw of all asks which axis holds the rows
     rows = counting(model, "bert.encoder.layer.0")
     terms = objective.terms(model, x, LABELS, generator=torch.Generator().manual_seed(0))
     assert rows == [10]
@@ -715,6 +718,67 @@ def test_an_encoder_with_a_decoder_is_refused():
     with pytest.raises(ValueError, match="has an encoder and a decoder"):
         SequenceMixup.manifold(layers=[1])(model, tokenised(), LABELS)
     assert SequenceMixup.cls()(model, tokenised(), LABELS).isfinite()
+
+
+#: Models whose parts are not where BERT's are, and what their configuration calls their sizes.
+OTHERS: dict[str, dict[str, object]] = {
+    "GPT2": {"n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 40, "bos_token_id": 5, "eos_token_id": SEP},
+    "Llama": {**SIZES, "num_hidden_layers": 2, "num_key_value_heads": 2},
+    "XLNet": {"d_model": 16, "n_layer": 2, "n_head": 2, "d_inner": 24},
+    "SqueezeBert": {**SIZES, "num_hidden_layers": 2, "embedding_size": 16, "q_groups": 2, "k_groups": 2, "v_groups": 2}
+    | {"post_attention_groups": 1, "intermediate_groups": 2, "output_groups": 2},
+    "Funnel": {"block_sizes": [2, 2], "d_model": 16, "n_head": 2, "d_head": 8, "d_inner": 24},
+}
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+def test_other_models_mix_each_pair_as_if_it_were_alone(kind):
+    """As many rows as tokens: layers that are time-first would mix the tokens of a text with each other."""
+    torch.manual_seed(0)
+    sizes = {"vocab_size": 60, "num_labels": K, "pad_token_id": 1, **OTHERS[kind]}
+    config = getattr(transformers, f"{kind}Config")(**sizes)
+    model = getattr(transformers, f"{kind}ForSequenceClassification")(config).eval()
+    x, y = tokenised((6, 3, 5, 6, 2, 4)), torch.tensor([0, 1, 2, 3, 0, 1])
+    for layer in (0, 1, 2, "head"):
+        objective = SequenceMixup.manifold(layers=[layer])
+        plan = draw(objective, model, x, y)
+        assert plan.axis == int(kind == "XLNet" and layer != "head")
+        mixed = objective.forward(model, x, plan)
+        for i, j in enumerate(plan.partner.tolist()):
+            pair = {name: t[[i, j]] for name, t in x.items()}
+            alone = replace(plan, lam=plan.lam[[i, j]], partner=torch.tensor([1, 0]))
+            torch.testing.assert_close(mixed[i], objective.forward(model, pair, alone)[0], rtol=1e-4, atol=1e-5)
+        clean, beside = objective.forward(model, x, plan, beside_clean=True).chunk(2)
+        torch.testing.assert_close(beside, mixed, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(clean, model(**x).logits, rtol=1e-4, atol=1e-5)
+
+
+def test_the_head_of_a_decoder_is_mixed_by_its_picked_logits():
+    torch.manual_seed(0)
+    config = transformers.GPT2Config(**{"vocab_size": 60, "num_labels": K, "pad_token_id": 1, **OTHERS["GPT2"]})
+    model, x = transformers.GPT2ForSequenceClassification(config).eval(), tokenised()
+    objective = SequenceMixup.cls()
+    plan = draw(objective, model, x, LABELS)
+    states = model.transformer(**x).last_hidden_state[torch.arange(5), x["attention_mask"].sum(1) - 1]
+    torch.testing.assert_close(objective.forward(model, x, plan), model.score(plan.combine(states)))
+
+
+def test_a_table_with_two_names():
+    """T5 registers its word vectors twice, and the encoder uses its own name."""
+    torch.manual_seed(0)
+    config = transformers.T5Config(vocab_size=60, d_model=16, d_kv=8, d_ff=24, num_layers=2, num_heads=2)
+
+    class Classifier(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.encoder, self.classifier = transformers.T5EncoderModel(config), nn.Linear(16, K)
+
+        def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+            return self.classifier(self.encoder(input_ids, attention_mask=attention_mask).last_hidden_state[:, 0])
+
+    model = Classifier()
+    for layer in (0, 1, 2, "head"):
+        assert SequenceMixup.manifold(layers=[layer])(model, tokenised(), LABELS).isfinite()
 
 
 def test_an_unknown_layer_is_named_before_it_is_drawn():

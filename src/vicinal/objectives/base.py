@@ -13,7 +13,7 @@ from torch import Tensor
 
 from vicinal import losses
 from vicinal._typing import Batch, Model, Plan, Step
-from vicinal.objectives.forward import call, joined, map_floating, plain, with_shared_masks
+from vicinal.objectives.forward import call, joined, laid_out_like, map_floating, plain, with_shared_masks
 
 if TYPE_CHECKING:
     from vicinal.objectives.guided.aum import AUM
@@ -194,7 +194,7 @@ class InputMixing(MixingObjective[P]):
     @final
     def forward(self, model: Model, x: Batch, plan: P, *, beside_clean: bool = False) -> Tensor:
         """Return the logits of the mixed inputs, after those of the clean ones if they are wanted."""
-        mixed = with_shared_masks(map_floating(x, lambda t: self.mix(t, plan)), plan)
+        mixed = with_shared_masks(map_floating(x, lambda t: laid_out_like(t, self.mix(t, plan))), plan)
         return call(model, joined(x, mixed) if beside_clean else mixed)
 
 
@@ -294,7 +294,7 @@ def _class_weights(value: Any, targets: Tensor, task: str) -> Tensor:
 
 
 def _weights(name: str, value: Any) -> Tensor:
-    weights: Tensor = torch.as_tensor(value).detach()
+    weights = value.detach() if isinstance(value, Tensor) else torch.tensor(value, device="cpu")
     weights = weights if weights.is_floating_point() else weights.float()
     if weights.ndim != 1 or len(weights) == 0 or not bool((weights >= 0).all() & weights.isfinite().all()):
         raise ValueError(f"{name} must be finite numbers of at least 0, one after the other, got {value!r}")

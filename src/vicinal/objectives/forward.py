@@ -19,6 +19,7 @@ __all__ = [
     "call",
     "evaluating",
     "joined",
+    "laid_out_like",
     "locate",
     "map_floating",
     "mixed_at",
@@ -139,6 +140,14 @@ def _union(mask: Tensor, plan: Plan) -> Tensor:
     return (sources * counts.view(*counts.shape, *[1] * (mask.ndim - 1)).to(mask.dtype)).amax(1)
 
 
+def laid_out_like(x: Tensor, mixed: Tensor) -> Tensor:
+    """Return `mixed` in the memory format of `x`: channels-last images stay channels-last."""
+    for ndim, last in ((4, torch.channels_last), (5, torch.channels_last_3d)):
+        if x.ndim == ndim and not x.is_contiguous() and x.is_contiguous(memory_format=last):
+            return mixed.contiguous(memory_format=last)
+    return mixed
+
+
 def unwrap(model: Model) -> nn.Module:
     """Return the user's module inside DistributedDataParallel and compiled wrappers."""
     while True:
@@ -236,7 +245,7 @@ def row_axes(model: Model, x: Batch, names: Sequence[str], *, group: int = 1) ->
     module = unwrap(model)
     layers = {name: parent.get_submodule(key) for name in names for parent, key in [locate(model, name)]}
     if any(layer not in _AXES for layer in layers.values()):
-        first = torch.arange(group)
+        first = torch.arange(group, device="cpu")
         few, more = (_output_shapes(module, rows_of(x, first.repeat(n)), names) for n in (2, 3))
         for name, layer in layers.items():
             if name in few and name in more:
@@ -337,8 +346,13 @@ class _MixedLayer(nn.Module):
             first = self.combine(output[0])
             # A named tuple is rebuilt by its fields, a plain one from an iterable.
             return type(output)(first, *output[1:]) if hasattr(output, "_fields") else (first, *output[1:])
+        if isinstance(output, dict) and output and isinstance(output[first := next(iter(output))], Tensor):
+            result = copy.copy(output)
+            result[first] = self.combine(output[first])
+            return result
         raise ValueError(
-            f"the layer {self.name!r} must return a tensor or a tuple that starts with one, got {type(output).__name__}"
+            f"the layer {self.name!r} must return a tensor, or a tuple or dict that starts with one, "
+            f"got {type(output).__name__}"
         )
 
     def __getattr__(self, name: str) -> Any:

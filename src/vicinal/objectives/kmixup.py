@@ -84,7 +84,7 @@ class KMixup(InputMixing[GroupPlan]):
         n, device = same_rows(len(inputs), y), inputs.device
         weights = _random.dirichlet(self.alpha, self.k, n if self.per_sample else 1, generator=generator)
         others = [_random.permutation(n, generator=generator) for _ in range(self.k - 1)]
-        partners = torch.stack([torch.arange(n), *others], dim=1)
+        partners = torch.stack([torch.arange(n, device="cpu"), *others], dim=1)
         return GroupPlan(weights.float().expand(n, self.k).to(device), partners.to(device), mixed=self.alpha > 0)
 
     def mix(self, x: Tensor, plan: GroupPlan) -> Tensor:

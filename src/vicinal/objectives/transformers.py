@@ -12,7 +12,7 @@ from typing import Any
 from torch import nn
 
 from vicinal._typing import Model
-from vicinal.objectives.forward import unwrap
+from vicinal.objectives.forward import locate, unwrap
 
 __all__ = [
     "counted_positions",
@@ -77,23 +77,23 @@ _LINEAR_STEPS = (
 def encoder_layer_names(model: Model) -> list[str]:
     """Return the names of the encoder layers, in the order in which they run; none if there is no encoder.
 
-    The encoder is the largest `nn.ModuleList` with linear layers in it.
+    The encoder is the largest `nn.ModuleList` with layers that compute in it.
     """
     modules = _modules(model)
     encoder = _encoder(modules)
     if encoder is None:
         return []
+    _refuse_decoder(model)
     config = getattr(unwrap(model), "config", None)
-    if getattr(config, "is_encoder_decoder", False):
-        raise ValueError(f'{_kind(model)} has an encoder and a decoder, of which no layer can be mixed; choose "head"')
-    held = modules[encoder]._modules.values()
-    depth = getattr(config, "num_hidden_layers", len(held))
-    if depth != len(held) or len(set(held)) != len(held):
+    layers = _layers(modules[encoder], encoder)
+    different = len(set(layers.values()))
+    depth = getattr(config, "num_hidden_layers", len(layers))
+    if depth != len(layers) or different != len(layers):
         raise ValueError(
-            f"{_kind(model)} runs {depth} encoder layers but holds {len(set(held))}: it shares its layers among "
+            f"{_kind(model)} runs {depth} encoder layers but holds {different}: it shares its layers among "
             'depths, as ALBERT does, so one depth cannot be mixed alone; choose from 0 and "head"'
         )
-    return [f"{encoder}.{k}" for k in range(len(held))]
+    return list(layers)
 
 
 def embeddings_name(model: Model) -> str:
@@ -102,6 +102,7 @@ def embeddings_name(model: Model) -> str:
     >>> embeddings_name(nn.Sequential(nn.Embedding(10, 4), nn.Flatten(), nn.Linear(8, 2)))
     '0'
     """
+    _refuse_decoder(model)
     modules = _modules(model)
     name, encoder = _words(model, modules), _encoder(modules)
     if name is None:
@@ -116,9 +117,11 @@ def embeddings_name(model: Model) -> str:
 
 def padding_id(model: Model, *, default: int | None = None) -> int:
     """Return the id of the model's padding token."""
-    modules = _modules(model)
-    words = _words(model, modules)
-    token = None if words is None else getattr(modules[words], "padding_idx", None)
+    words = _words(model, _modules(model))
+    token = None
+    if words is not None:
+        parent, key = locate(model, words)
+        token = getattr(parent.get_submodule(key), "padding_idx", None)
     if token is None:
         token = getattr(getattr(unwrap(model), "config", None), "pad_token_id", None)
     token = default if token is None else token
@@ -188,20 +191,52 @@ def _words(model: Model, modules: Mapping[str, nn.Module]) -> str | None:
         table = known() if callable(known) else None
     except NotImplementedError:
         table = None
-    if table is not None:
-        return next((name for name, module in modules.items() if module is table), None)
-    return next((name for name, module in modules.items() if isinstance(module, nn.Embedding)), None)
+    if table is None:
+        table = next((module for module in modules.values() if isinstance(module, nn.Embedding)), None)
+    if table is None:
+        return None
+    # T5 has its table twice, with one matrix of weights, and the encoder uses the later one.
+    every = unwrap(model).named_modules(remove_duplicate=False)
+    weight = getattr(table, "weight", None)
+    same = [n for n, m in every if m is table or (isinstance(m, nn.Embedding) and m.weight is weight)]
+    return same[-1].replace("_orig_mod.", "") if same else None
 
 
 def _encoder(modules: Mapping[str, nn.Module]) -> str | None:
-    """Return the name of the largest outermost `nn.ModuleList` with linear layers in it, if there is one."""
+    """Return the name of the largest outermost `nn.ModuleList` with layers that compute in it, if there is one.
+
+    A layer that computes has a matrix or a kernel, and is no table: `nn.Linear`, GPT-2's own `Conv1D`, SqueezeBERT's
+    `nn.Conv1d`.
+    """
     lists = [
         name
         for name, module in modules.items()
-        if isinstance(module, nn.ModuleList) and any(isinstance(m, nn.Linear) for m in module.modules())
+        if isinstance(module, nn.ModuleList) and any(map(_computes, module.modules()))
     ]
     outermost = [name for name in lists if not any(_within(name, other) for other in lists if other != name)]
     return max(outermost, key=lambda name: sum(p.numel() for p in modules[name].parameters()), default=None)
+
+
+def _computes(module: nn.Module) -> bool:
+    if isinstance(module, nn.Embedding | nn.EmbeddingBag):
+        return False
+    return any(p.ndim > 1 for p in module.parameters(recurse=False))
+
+
+def _layers(module: nn.Module, name: str) -> dict[str, nn.Module]:
+    """Return the layers of a list by name, of lists within it one after the other (Funnel's blocks)."""
+    layers: dict[str, nn.Module] = {}
+    for key, child in module._modules.items():
+        if isinstance(child, nn.ModuleList):
+            layers |= _layers(child, f"{name}.{key}")
+        elif child is not None:
+            layers[f"{name}.{key}"] = child
+    return layers
+
+
+def _refuse_decoder(model: Model) -> None:
+    if getattr(getattr(unwrap(model), "config", None), "is_encoder_decoder", False):
+        raise ValueError(f'{_kind(model)} has an encoder and a decoder, of which no layer can be mixed; choose "head"')
 
 
 def _modules(model: Model) -> dict[str, nn.Module]:

@@ -145,7 +145,7 @@ class AUM:
 
     def values(self, index: Tensor | list[int] | None = None) -> Tensor:
         """Return the AUM of the samples in `index`, or of all, in float64; an unseen one is a `ValueError`."""
-        every = torch.arange(self.n_samples)
+        every = torch.arange(self.n_samples, device="cpu")
         chosen = every if index is None else every[torch.as_tensor(index)]
         found = self._stacked()[:, chosen].double()
         missing = chosen[found.isnan().all(0)]
@@ -195,7 +195,10 @@ class AUM:
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return everything as tensors, to be saved with the checkpoint."""
-        state = {"epochs": torch.tensor(sorted(self._margins), dtype=torch.int64), "margins": self._stacked()}
+        state = {
+            "epochs": torch.tensor(sorted(self._margins), dtype=torch.int64, device="cpu"),
+            "margins": self._stacked(),
+        }
         if self.table is not None:
             state |= {f"table.{name}": t for name, t in self.table.state_dict().items()}
         return state
@@ -216,13 +219,13 @@ class AUM:
 
     def _row(self, epoch: int) -> Tensor:
         if epoch not in self._margins:
-            self._margins[epoch] = torch.full((self.n_samples,), math.nan)
+            self._margins[epoch] = torch.full((self.n_samples,), math.nan, device="cpu")
         return self._margins[epoch]
 
     def _stacked(self) -> Tensor:
         """Return the margins of all epochs in their order, so that sums do not depend on who was merged first."""
         rows = [self._margins[epoch] for epoch in sorted(self._margins)]
-        return torch.stack(rows) if rows else torch.empty(0, self.n_samples)
+        return torch.stack(rows) if rows else torch.empty(0, self.n_samples, device="cpu")
 
     def _n_classes(self) -> int:
         return 0 if self.table is None else self.table.directions.shape[1]

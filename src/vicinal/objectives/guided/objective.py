@@ -299,7 +299,7 @@ class BoundGuidedMixup(Objective):
                 self._table.write(index, toward, labels, self._steps)
                 toward, labels = self._table.directions, self._table.labels
         else:
-            rows, index = high, torch.arange(len(high))
+            rows, index = high, torch.arange(len(high), device="cpu")
             if bool(high.all()) or not bool(high.any()):
                 return None
         lam = _random.beta(spec.alpha, len(high) if spec.per_sample else 1, generator=generator)
@@ -333,7 +333,8 @@ class BoundGuidedMixup(Objective):
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return the training state as tensors: the categories, the counters and the saliency table."""
-        counters = {"plain_batches": torch.tensor(self.plain_batches), "steps": torch.tensor(self._steps)}
+        counts = {"plain_batches": self.plain_batches, "steps": self._steps}
+        counters = {name: torch.tensor(count, device="cpu") for name, count in counts.items()}
         table = {} if self._table is None else self._table.state_dict()
         return {"high": self.high.clone(), **counters, **{f"table.{name}": t for name, t in table.items()}}
 
@@ -424,7 +425,7 @@ def _any_with(wanted: Tensor, labels: Tensor, *, generator: torch.Generator | No
     for label in (0, 1):
         rows, having = (wanted == label).nonzero()[:, 0], (labels == label).nonzero()[:, 0]
         if len(having) == 0:
-            having = torch.arange(len(labels))
+            having = torch.arange(len(labels), device="cpu")
         chosen[rows] = having[_random.integers(len(having), len(rows), generator=generator)]
     return chosen
 

@@ -23,9 +23,9 @@ class SaliencyTable:
     """
 
     def __init__(self, n_samples: int, n_classes: int) -> None:
-        self.directions = torch.zeros(n_samples, n_classes)
-        self.labels = torch.zeros(n_samples, dtype=torch.int64)
-        self.stamp = torch.full((n_samples,), -1, dtype=torch.int64)
+        self.directions = torch.zeros(n_samples, n_classes, device="cpu")
+        self.labels = torch.zeros(n_samples, dtype=torch.int64, device="cpu")
+        self.stamp = torch.full((n_samples,), -1, dtype=torch.int64, device="cpu")
 
     def write(self, index: Tensor, directions: Tensor, labels: Tensor, stamp: int) -> None:
         """Replace the rows of one batch; `stamp` grows with time."""

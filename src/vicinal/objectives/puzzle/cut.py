@@ -95,7 +95,7 @@ def mask_costs(
     lam, labels = number("lam", float(lam), low=0, high=1), integer("labels", labels, low=2)
     values = torch.arange(labels, dtype=saliency.dtype, device=saliency.device) / (labels - 1)
     ways = [math.comb(labels - 1, k) * lam**k * (1 - lam) ** (labels - 1 - k) for k in range(labels)]
-    prior = -eta / n**2 * torch.tensor([math.log(p + _LOG_FLOOR) for p in ways]).to(values)
+    prior = -eta / n**2 * torch.tensor([math.log(p + _LOG_FLOOR) for p in ways], device="cpu").to(values)
     lost = saliency.index_select(0, partner)[..., None] * values + saliency[..., None] * (1 - values)
 
     smoothness = beta / (16 * n)
@@ -256,19 +256,23 @@ def _solve_exact(costs: MaskCosts) -> Tensor:
     levels = n_labels - 1
     touching = F.pad(vertical, (0, 0, 1, 0)) + F.pad(vertical, (0, 0, 0, 1))
     touching += F.pad(horizontal, (1, 0)) + F.pad(horizontal, (0, 1))
-    level = torch.arange(1, n_labels, dtype=torch.float64)
+    level = torch.arange(1, n_labels, dtype=torch.float64, device="cpu")
     linear = unary.diff(dim=-1) + touching[..., None] * (2 * level - n_labels) / levels**2
 
     # Capacities are 32-bit integers. Scaled for each image, so that what leaves the source sums to 2²⁸, and cut
     # off at 2²⁹, which is then as good as infinite, neither they nor any flow can overflow.
     supply = (-linear).clamp(min=0).sum((1, 2, 3))
     scale = torch.where(supply > 0, 2.0**28 / supply, 0.0).view(-1, 1, 1, 1)
-    node = torch.arange(linear.numel()).view(linear.shape)
+    node = torch.arange(linear.numel(), device="cpu").view(linear.shape)
     source, sink = node.numel(), node.numel() + 1
     edges: list[tuple[Any, Any, Tensor]] = [
         (torch.full_like(node, source), node, (-linear).clamp(min=0) * scale),
         (node, torch.full_like(node, sink), linear.clamp(min=0) * scale),
-        (node[..., 1:], node[..., :-1], torch.full(node[..., 1:].shape, 2.0**29)),  # label ≥ a + 1 implies ≥ a
+        (
+            node[..., 1:],
+            node[..., :-1],
+            torch.full(node[..., 1:].shape, 2.0**29, device="cpu"),
+        ),  # label ≥ a + 1 implies ≥ a
     ]
     neighbours = (vertical, node[:, :-1], node[:, 1:]), (horizontal, node[:, :, :-1], node[:, :, 1:])
     for weight, here, there in neighbours:
@@ -283,6 +287,6 @@ def _solve_exact(costs: MaskCosts) -> Tensor:
 
     residual = graph - maximum_flow(graph, source, sink).flow
     residual.eliminate_zeros()
-    reached = torch.zeros(sink + 1, dtype=torch.float64)
+    reached = torch.zeros(sink + 1, dtype=torch.float64, device="cpu")
     reached[torch.from_numpy(breadth_first_order(residual, source, return_predecessors=False)).long()] = 1
     return (reached[:source].view(linear.shape).sum(-1) / levels).to(costs.unary)

@@ -315,7 +315,7 @@ def _per_channel(name: str, value: float | Sequence[float], *, above: float | No
 
 def _channels(name: str, value: float | Sequence[float], image: Tensor) -> Tensor:
     if not isinstance(value, Sequence):
-        return torch.tensor(value, dtype=torch.float32).to(image.device)
+        return torch.tensor(value, dtype=torch.float32, device=image.device)
     if image.ndim < 4 or image.shape[-3] != len(value):
         raise ValueError(f"{name} has {len(value)} numbers, which images {list(image.shape)} must have as channels")
     return torch.tensor(value, dtype=torch.float32, device=image.device).view(-1, 1, 1)
