@@ -34,6 +34,7 @@ OBJECTIVES = {
     "RegMixup": "vicinal.objectives.regmixup",
     "Warmup": "vicinal.objectives.schedule",
     "Between": "vicinal.objectives.schedule",
+    "Choice": "vicinal.objectives.choice",
 }
 
 #: Where every other public name lives.
@@ -138,6 +139,7 @@ if TYPE_CHECKING:
     from vicinal.metrics import ood_report as ood_report
     from vicinal.metrics import risk_coverage as risk_coverage
     from vicinal.metrics import risk_threshold as risk_threshold
+    from vicinal.objectives.choice import Choice as Choice
     from vicinal.objectives.cutmix import CutMix as CutMix
     from vicinal.objectives.erm import ERM as ERM
     from vicinal.objectives.gaussian import GaussianVicinity as GaussianVicinity

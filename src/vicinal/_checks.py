@@ -6,6 +6,7 @@ options while Python users read them as they wrote them.
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import functools
 import importlib
@@ -25,6 +26,7 @@ __all__ = [
     "freeze",
     "integer",
     "joined",
+    "later",
     "message_of",
     "nearest_names",
     "number",
@@ -215,6 +217,14 @@ def require(module: str, extra: str) -> Any:
     except ImportError as error:
         top = module.partition(".")[0]
         raise ImportError(f"this needs {top}, which is not installed: pip install 'vicinal[{extra}]'") from error
+
+
+def later(default: Any) -> Any:
+    """Return the default of a dataclass field that came after the first release.
+
+    `repr` prints it only where it differs, so that what older runs recorded is what their method still prints as.
+    """
+    return dataclasses.field(default=default, metadata={"later": True})
 
 
 def freeze(record: object, **values: object) -> None:

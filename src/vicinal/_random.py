@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import math
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -17,6 +17,7 @@ from torch import Tensor
 
 __all__ = [
     "beta",
+    "categorical",
     "coin",
     "dirichlet",
     "integers",
@@ -28,6 +29,7 @@ __all__ = [
     "restored_globals",
     "seed_from",
     "seed_globals",
+    "tosses",
     "uniform_like",
     "within_class",
 ]
@@ -45,6 +47,13 @@ def beta(alpha: float, n: int, *, generator: torch.Generator | None = None) -> T
 def lam(alpha: float, n: int, *, per_sample: bool = False, generator: torch.Generator | None = None) -> Tensor:
     """Draw the λ of a batch of n rows, float32 `[n]`: one for all, or one per sample."""
     return beta(alpha, n if per_sample else 1, generator=generator).float().expand(n)
+
+
+def tosses(prob: float, n: int, *, per_sample: bool = False, generator: torch.Generator | None = None) -> Tensor:
+    """Toss which of n rows are mixed, bool `[n]`: all or none, or each by itself; nothing is drawn for `prob=1`."""
+    if prob == 1:
+        return torch.ones(n, dtype=torch.bool, device="cpu")
+    return coin(prob, n if per_sample else 1, generator=generator).expand(n)
 
 
 def dirichlet(alpha: float, k: int, n: int, *, generator: torch.Generator | None = None) -> Tensor:
@@ -98,6 +107,13 @@ def resampler(seed: int) -> np.random.Generator:
 def coin(prob: float, n: int, *, generator: torch.Generator | None = None) -> Tensor:
     """Toss `n` coins that come up True with probability `prob`."""
     return torch.rand(n, dtype=torch.float64, generator=generator, device="cpu") < prob
+
+
+def categorical(probs: Sequence[float], *, generator: torch.Generator | None = None) -> int:
+    """Draw one of 0 … len(probs)-1 with these probabilities."""
+    edges = torch.tensor(probs, dtype=torch.float64, device="cpu").cumsum(0)
+    draw = torch.rand(1, dtype=torch.float64, generator=generator, device="cpu") * edges[-1]
+    return int(torch.searchsorted(edges, draw, right=True).clamp(max=len(probs) - 1))
 
 
 def integers(high: int, n: int, *, generator: torch.Generator | None = None) -> Tensor:

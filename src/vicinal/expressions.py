@@ -122,7 +122,7 @@ class _Builder:
                 self._fail(keyword, f"{keyword.arg!r} is given twice")
             kwargs[keyword.arg] = self.build(keyword.value)
         positional = [p for p in parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
-        if len(args) > len(positional):
+        if len(args) > len(positional) and not any(p.kind is p.VAR_POSITIONAL for p in parameters.values()):
             example = next((p for p in parameters if p not in kwargs), "name")
             self._fail(node.args[len(positional)], f"parameters of {name} are named: write {example}=…")
         try:

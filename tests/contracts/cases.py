@@ -78,6 +78,7 @@ _EXPRESSIONS = [
     "RegMixup(KMixup(alpha=1.0, k=3), weight=0.5)",
     "Warmup(Mixup(alpha=0.1), epochs=1)",
     "Between(LogitMix(Mixup(alpha=3.0)), start=1, stop=3)",
+    "Choice(Mixup(alpha=0.8, prob=0.5), CutMix(alpha=1.0), probs=[0.25, 0.75])",
 ]
 OBJECTIVES: dict[str, Objective] = {text: vicinal.parse(text) for text in _EXPRESSIONS}
 

@@ -109,7 +109,8 @@ class Objective(ABC):
         return losses.as_targets(y, task)
 
     def __repr__(self) -> str:
-        fields = dataclasses.fields(self)  # type: ignore[arg-type]  # every objective is a dataclass
+        every = dataclasses.fields(self)  # type: ignore[arg-type]  # every objective is a dataclass
+        fields = [f for f in every if not (f.metadata.get("later") and getattr(self, f.name) == f.default)]
         parts = [f"{f.name}={getattr(self, f.name)!r}" if f.kw_only else repr(getattr(self, f.name)) for f in fields]
         return f"{type(self).__name__}({', '.join(parts)})"
 

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from vicinal import _random
-from vicinal._checks import flag, freeze, integer, number
+from vicinal._checks import flag, freeze, integer, later, number
 from vicinal._typing import Batch, Model
 from vicinal.mixing import weighted_rows
 from vicinal.objectives.base import InputMixing
@@ -59,6 +59,8 @@ class KMixup(InputMixing[GroupPlan]):
         Draw one weight vector per sample instead of one per batch.
     label_smoothing
         ε of each label before it is mixed; 0 unless asked for.
+    prob
+        The share of batches (of samples with `per_sample`) that is mixed.
 
     >>> objective = KMixup(alpha=1.0, k=3)
     >>> loss = objective(torch.nn.Linear(4, 3), torch.randn(8, 4), torch.randint(3, (8,)))
@@ -68,6 +70,7 @@ class KMixup(InputMixing[GroupPlan]):
     k: int
     per_sample: bool = False
     label_smoothing: float = 0.0
+    prob: float = later(1.0)
 
     def __post_init__(self) -> None:
         freeze(
@@ -76,6 +79,7 @@ class KMixup(InputMixing[GroupPlan]):
             k=integer("k", self.k, low=2),
             per_sample=flag("per_sample", self.per_sample),
             label_smoothing=number("label_smoothing", self.label_smoothing, low=0, high=1),
+            prob=number("prob", self.prob, low=0, high=1),
         )
 
     def draw(self, model: Model, x: Batch, y: Tensor, *, generator: torch.Generator | None = None) -> GroupPlan:
@@ -83,9 +87,12 @@ class KMixup(InputMixing[GroupPlan]):
         inputs = the_floating(x)
         n, device = same_rows(len(inputs), y), inputs.device
         weights = _random.dirichlet(self.alpha, self.k, n if self.per_sample else 1, generator=generator)
+        tossed = _random.tosses(self.prob, n, per_sample=self.per_sample, generator=generator)
+        alone = _random.dirichlet(0, self.k, 1)
+        weights, mixed = torch.where(tossed[:, None], weights, alone), self.alpha > 0 and bool(tossed.any())
         others = [_random.permutation(n, generator=generator) for _ in range(self.k - 1)]
         partners = torch.stack([torch.arange(n, device="cpu"), *others], dim=1)
-        return GroupPlan(weights.float().expand(n, self.k).to(device), partners.to(device), mixed=self.alpha > 0)
+        return GroupPlan(weights.float().to(device), partners.to(device), mixed=mixed)
 
     def mix(self, x: Tensor, plan: GroupPlan) -> Tensor:
         """Return Σⱼ wⱼ x_πⱼ."""

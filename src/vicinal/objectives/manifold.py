@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from vicinal import _random
-from vicinal._checks import flag, freeze, number
+from vicinal._checks import flag, freeze, later, number
 from vicinal._typing import Batch, Model
 from vicinal.mixing import PairPlan
 from vicinal.objectives.base import MixingObjective
@@ -85,6 +85,8 @@ class ManifoldMixup(MixingObjective[LayerPlan]):
         Draw one λ per sample instead of one per batch.
     label_smoothing
         ε of each label before it is mixed; 0 unless asked for.
+    prob
+        The share of batches (of samples with `per_sample`) that is mixed.
 
     >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
     >>> objective = ManifoldMixup(alpha=2.0, layers=["input", "1"])
@@ -95,6 +97,7 @@ class ManifoldMixup(MixingObjective[LayerPlan]):
     alpha: float = 2.0
     per_sample: bool = False
     label_smoothing: float = 0.0
+    prob: float = later(1.0)
 
     def __post_init__(self) -> None:
         layers = self.layers
@@ -106,6 +109,7 @@ class ManifoldMixup(MixingObjective[LayerPlan]):
             alpha=number("alpha", self.alpha, low=0, infinite=True),
             per_sample=flag("per_sample", self.per_sample),
             label_smoothing=number("label_smoothing", self.label_smoothing, low=0, high=1),
+            prob=number("prob", self.prob, low=0, high=1),
         )
 
     def draw(self, model: Model, x: Batch, y: Tensor, *, generator: torch.Generator | None = None) -> LayerPlan:
@@ -116,10 +120,12 @@ class ManifoldMixup(MixingObjective[LayerPlan]):
         layer = self.layers[int(_random.integers(len(self.layers), 1, generator=generator))]
         n = same_rows(len(the_floating(x)) if layer == "input" else n_rows(x), y)
         lam = _random.lam(self.alpha, n, per_sample=self.per_sample, generator=generator)
+        tossed = _random.tosses(self.prob, n, per_sample=self.per_sample, generator=generator)
+        lam, mixed = torch.where(tossed, lam, 1.0), self.alpha > 0 and bool(tossed.any())
         partner = _random.permutation(n, generator=generator)
         inside = [name for name in self.layers if name != "input"]
         axis = row_axes(model, x, inside)[layer] if layer != "input" else 0
-        return LayerPlan(lam.to(y.device), partner.to(y.device), mixed=self.alpha > 0, layer=layer, axis=axis)
+        return LayerPlan(lam.to(y.device), partner.to(y.device), mixed=mixed, layer=layer, axis=axis)
 
     def forward(self, model: Model, x: Batch, plan: LayerPlan, *, beside_clean: bool = False) -> Tensor:
         """Return the logits of the batch mixed at the planned layer, after those of the clean one if wanted."""

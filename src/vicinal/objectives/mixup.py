@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from vicinal import _random
-from vicinal._checks import choice, flag, freeze, number
+from vicinal._checks import choice, flag, freeze, later, number
 from vicinal._typing import Batch, Model
 from vicinal.mixing import PairPlan
 from vicinal.objectives.base import InputMixing
@@ -51,6 +51,8 @@ class Mixup(InputMixing[PairPlan]):
         Draw one λ per sample instead of one per batch.
     label_smoothing
         ε of each label before it is mixed; 0 unless asked for.
+    prob
+        The share of batches (of samples with `per_sample`) that is mixed.
 
     >>> objective = Mixup(alpha=0.4)
     >>> objective
@@ -64,6 +66,7 @@ class Mixup(InputMixing[PairPlan]):
     partners: str = "any"
     per_sample: bool = False
     label_smoothing: float = 0.0
+    prob: float = later(1.0)
 
     def __post_init__(self) -> None:
         freeze(
@@ -73,6 +76,7 @@ class Mixup(InputMixing[PairPlan]):
             partners=choice("partners", self.partners, ("any", "same_class")),
             per_sample=flag("per_sample", self.per_sample),
             label_smoothing=number("label_smoothing", self.label_smoothing, low=0, high=1),
+            prob=number("prob", self.prob, low=0, high=1),
         )
 
     def draw(self, model: Model, x: Batch, y: Tensor, *, generator: torch.Generator | None = None) -> PairPlan:
@@ -80,13 +84,15 @@ class Mixup(InputMixing[PairPlan]):
         inputs = the_floating(x)
         n = same_rows(len(inputs), y)
         lam = _random.lam(self.alpha, n, per_sample=self.per_sample, generator=generator)
+        mixed = _random.tosses(self.prob, n, per_sample=self.per_sample, generator=generator)
         if self.partners == "any":
             partner = _random.permutation(n, generator=generator)
         elif y.is_floating_point():
             raise ValueError("partners='same_class' needs integer labels, got floating targets")
         else:
             partner = _random.within_class(y, generator=generator)
-        return PairPlan(lam.to(inputs.device), partner.to(inputs.device), mixed=self.alpha > 0)
+        lam = torch.where(mixed, lam, 1.0)
+        return PairPlan(lam.to(inputs.device), partner.to(inputs.device), mixed=self.alpha > 0 and bool(mixed.any()))
 
     def mix(self, x: Tensor, plan: PairPlan) -> Tensor:
         """Return λx + (1 − λ)x_π."""

@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 
 from vicinal import _random
-from vicinal._checks import ArgumentError, choice, flag, freeze, integer, number
+from vicinal._checks import ArgumentError, choice, flag, freeze, integer, later, number
 from vicinal._typing import Batch, Model
 from vicinal.mixing import PairPlan
 from vicinal.objectives.base import MixingObjective
@@ -142,6 +142,8 @@ class SequenceMixup(MixingObjective[SequencePlan]):
         Draw one λ per sample instead of one per batch, which is the paper's (Section 2.1).
     label_smoothing
         ε of each label before it is mixed; 0 unless asked for.
+    prob
+        The share of batches (of samples with `per_sample`) that is mixed.
 
     >>> class Bag(torch.nn.Module):
     ...     def __init__(self):
@@ -161,6 +163,7 @@ class SequenceMixup(MixingObjective[SequencePlan]):
     scope: int | str = "pair"
     per_sample: bool = False
     label_smoothing: float = 0.0
+    prob: float = later(1.0)
 
     def __post_init__(self) -> None:
         freeze(
@@ -171,6 +174,7 @@ class SequenceMixup(MixingObjective[SequencePlan]):
             scope=_check_scope(self.scope, self.pad),
             per_sample=flag("per_sample", self.per_sample),
             label_smoothing=number("label_smoothing", self.label_smoothing, low=0, high=1),
+            prob=number("prob", self.prob, low=0, high=1),
         )
 
     @classmethod
@@ -182,16 +186,25 @@ class SequenceMixup(MixingObjective[SequencePlan]):
         scope: int | str = "pair",
         per_sample: bool = False,
         label_smoothing: float = 0.0,
+        prob: float = 1.0,
     ) -> SequenceMixup:
         """Input MixUp: mix the embeddings."""
         return cls.manifold(
-            layers=[0], alpha=alpha, pad=pad, scope=scope, per_sample=per_sample, label_smoothing=label_smoothing
+            layers=[0],
+            alpha=alpha,
+            pad=pad,
+            scope=scope,
+            per_sample=per_sample,
+            label_smoothing=label_smoothing,
+            prob=prob,
         )
 
     @classmethod
-    def cls(cls, *, alpha: float = 1.0, per_sample: bool = False, label_smoothing: float = 0.0) -> SequenceMixup:
+    def cls(
+        cls, *, alpha: float = 1.0, per_sample: bool = False, label_smoothing: float = 0.0, prob: float = 1.0
+    ) -> SequenceMixup:
         """CLS MixUp: mix the sentence vectors, which need no padding."""
-        return cls(layers=["head"], alpha=alpha, per_sample=per_sample, label_smoothing=label_smoothing)
+        return cls(layers=["head"], alpha=alpha, per_sample=per_sample, label_smoothing=label_smoothing, prob=prob)
 
     @classmethod
     def manifold(
@@ -203,10 +216,17 @@ class SequenceMixup(MixingObjective[SequencePlan]):
         scope: int | str = "pair",
         per_sample: bool = False,
         label_smoothing: float = 0.0,
+        prob: float = 1.0,
     ) -> SequenceMixup:
         """Manifold MixUp: mix at a layer drawn from `layers` in each step."""
         return cls(
-            layers=layers, alpha=alpha, pad=pad, scope=scope, per_sample=per_sample, label_smoothing=label_smoothing
+            layers=layers,
+            alpha=alpha,
+            pad=pad,
+            scope=scope,
+            per_sample=per_sample,
+            label_smoothing=label_smoothing,
+            prob=prob,
         )
 
     def draw(self, model: Model, x: Batch, y: Tensor, *, generator: torch.Generator | None = None) -> SequencePlan:
@@ -217,13 +237,14 @@ class SequenceMixup(MixingObjective[SequencePlan]):
             raise ValueError(f"x must hold as many sequences as y has rows ({n}), or a multiple of it, got {rows}")
         k = int(_random.integers(len(self.layers), 1, generator=generator))
         lam = _random.lam(self.alpha, n, per_sample=self.per_sample, generator=generator)
+        tossed = _random.tosses(self.prob, n, per_sample=self.per_sample, generator=generator)
         partner = _random.matching(n, generator=generator)
         below = [name for name, layer in zip(names, self.layers, strict=True) if layer != "head"]
         axes = row_axes(model, x, below, group=_tensor_rows(x) // n)
         return SequencePlan(
-            lam.to(y.device),
+            torch.where(tossed, lam, 1.0).to(y.device),
             partner.to(y.device),
-            mixed=self.alpha > 0,
+            mixed=self.alpha > 0 and bool(tossed.any()),
             layer=self.layers[k],
             name=names[k],
             choices=rows // n,

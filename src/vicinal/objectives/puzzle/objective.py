@@ -30,7 +30,7 @@ import torch
 from torch import Tensor, nn
 
 from vicinal import _random
-from vicinal._checks import choice, flag, freeze, integer, number
+from vicinal._checks import choice, flag, freeze, integer, later, number
 from vicinal._typing import Batch, Model, Step
 from vicinal.mixing import PairPlan
 from vicinal.objectives.base import InputMixing, mean_loss
@@ -47,7 +47,7 @@ class PuzzleDraw:
     """What chance decides in a step; the rest of the plan is solved for."""
 
     lam: float
-    """λ, which the masks lean to."""
+    """λ, which the masks lean to; 1 where the batch is left as it is."""
     partner: Tensor
     """The number of the row each row is mixed with, int64 `[B]`."""
     blocks: int
@@ -58,6 +58,8 @@ class PuzzleDraw:
     """Whether noise is added to the row itself, and to its partner."""
     scale: Tensor | None = None
     """The uniform number that the noise is multiplied by."""
+    mixed: bool = True
+    """False where `prob` decided against mixing."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,6 +118,8 @@ class PuzzleMix(InputMixing[PuzzlePlan]):
         scale of `gamma` and of `adv_eps`; 0 and 1 take images as they are.
     label_smoothing
         ε of each label before it is mixed; 0 unless asked for.
+    prob
+        The share of batches that is mixed; the others are trained on plainly.
 
     >>> objective = PuzzleMix(block_counts=(2, 4))
     >>> model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10))
@@ -139,6 +143,7 @@ class PuzzleMix(InputMixing[PuzzlePlan]):
     mean: float | Sequence[float] = 0.0
     std: float | Sequence[float] = 1.0
     label_smoothing: float = 0.0
+    prob: float = later(1.0)
 
     def __post_init__(self) -> None:
         counts = self.block_counts
@@ -163,6 +168,7 @@ class PuzzleMix(InputMixing[PuzzlePlan]):
             mean=_per_channel("mean", self.mean),
             std=_per_channel("std", self.std, above=0),
             label_smoothing=number("label_smoothing", self.label_smoothing, low=0, high=1),
+            prob=number("prob", self.prob, low=0, high=1),
         )
 
     def draw(self, model: Model, x: Batch, y: Tensor, *, generator: torch.Generator | None = None) -> PuzzlePlan:
@@ -176,6 +182,8 @@ class PuzzleMix(InputMixing[PuzzlePlan]):
         lam = float(_random.beta(self.alpha, 1, generator=generator))
         partner = _random.permutation(len(y), generator=generator).to(image.device)
         blocks = counts[int(_random.integers(len(counts), 1, generator=generator))]
+        if not _random.tosses(self.prob, 1, generator=generator):
+            return PuzzleDraw(1.0, partner, blocks, mixed=False)
         if self.alpha == 0 or not self.adv_prob:
             return PuzzleDraw(lam, partner, blocks)
         own, other = _random.coin(self.adv_prob, 2, generator=generator).tolist()
@@ -189,7 +197,7 @@ class PuzzleMix(InputMixing[PuzzlePlan]):
 
     def solve(self, model: Model, x: Batch, y: Tensor, drawn: PuzzleDraw) -> PuzzlePlan:
         """Look at the saliency, solve for the masks and move the blocks; nothing is drawn here."""
-        if self.alpha == 0:
+        if self.alpha == 0 or not drawn.mixed:
             return _unmixed(drawn.partner, drawn.blocks)
         if self.clean_weight:
             _refuse_static_graph(model)

@@ -1,0 +1,76 @@
+"""Choice between objectives, and the share of batches that each mixes."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+import torch
+from torch import nn
+
+import vicinal
+from vicinal import ERM, Choice, CutMix, GuidedMixup, KMixup, ManifoldMixup, Mixup, PuzzleMix
+
+
+def seeded(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def test_each_objective_is_drawn_as_often_as_its_probability_says():
+    model, x, y = nn.Linear(4, 3), torch.randn(6, 4), torch.arange(6) % 3
+    objective = Choice(ERM(), ERM(label_smoothing=0.1), Mixup(alpha=0.0, label_smoothing=0.5), probs=[0.2, 0.5, 0.3])
+    by_loss = {round(o(model, x, y).item(), 5): k for k, o in enumerate(objective.objectives)}
+    n = 2000
+    counts = Counter(by_loss[round(objective(model, x, y, generator=seeded(s)).item(), 5)] for s in range(n))
+    for k, prob in enumerate(objective.probs):
+        assert abs(counts[k] - n * prob) < 4 * (n * prob * (1 - prob)) ** 0.5
+
+
+def test_what_is_written_builds_it_again():
+    objective = Choice(Mixup(alpha=0.8), CutMix(alpha=1.0))
+    assert objective.probs == (0.5, 0.5)
+    assert vicinal.parse(repr(objective)) == objective
+    assert "prob=" not in repr(Mixup(alpha=0.8))  # as older runs recorded it
+    assert vicinal.parse(repr(Mixup(alpha=0.8, prob=0.25))).prob == 0.25
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Choice(), "Choice takes objectives"),
+        (lambda: Choice(Mixup), "Choice takes objectives"),
+        (lambda: Choice(GuidedMixup()), "without training state"),
+        (lambda: Choice(ERM(), probs=[0.5, 0.5]), "probs must be 1 numbers"),
+        (lambda: Choice(ERM(), ERM(), probs=[0.5, 0.6]), "probs must be numbers that sum to one"),
+        (lambda: Mixup(alpha=1.0, prob=1.5), r"prob must be a number in \[0, 1\]"),
+    ],
+)
+def test_mistakes_are_named(make, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        make()
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        lambda **kw: Mixup(alpha=1.0, **kw),
+        lambda **kw: KMixup(alpha=1.0, k=3, **kw),
+        lambda **kw: CutMix(alpha=1.0, **kw),
+        lambda **kw: ManifoldMixup(layers=["1"], **kw),
+        lambda **kw: PuzzleMix(block_counts=(2,), **kw),
+    ],
+)
+def test_the_share_of_batches_that_is_mixed(kind):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(16, 8), nn.Linear(8, 3))
+    x, y = torch.randn(6, 1, 4, 4), torch.arange(6) % 3
+    plain = ERM()(model, x, y)
+    torch.testing.assert_close(kind(prob=0.0)(model, x, y), plain)
+    plans = [kind(prob=0.3).draw(model, x, y, generator=seeded(s)) for s in range(100)]
+    mixed = sum(plan.mixed for plan in plans)
+    assert 15 <= mixed <= 45
+    assert all((plan.weights[:, 0] == 1).all() for plan in plans if not plan.mixed)
+    if "PuzzleMix" not in repr(kind(prob=1.0)):
+        rows = kind(prob=0.3, per_sample=True).draw(model, *(t.repeat(100, *[1] * (t.ndim - 1)) for t in (x, y)))
+        share = (rows.weights[:, 0] < 1).float().mean()
+        assert 0.2 < share < 0.4
