@@ -21,7 +21,7 @@ from torch import nn
 from torch.utils.data import Dataset
 
 COMPARED = ("config.json", "metrics.jsonl", "model.safetensors", "predictions.parquet")
-METHODS = ("LogitMix(Mixup(alpha=1.0))", "Warmup(GuidedMixup(), epochs=1)")
+METHODS = ("LogitMix(Mixup(alpha=3.0))", "Warmup(GuidedMixup(), epochs=1)")
 
 
 class Slow(Dataset):

@@ -27,7 +27,7 @@ METHODS = {
     "ERM": vicinal.ERM(),
     "Mixup": vicinal.Mixup(alpha=1.0),
     "ManifoldMixup": vicinal.ManifoldMixup(alpha=2.0, layers=["input", "1", "3"]),
-    "LogitMix": vicinal.LogitMix(vicinal.Mixup(alpha=1.0), weight=1.0),
+    "LogitMix": vicinal.LogitMix(vicinal.Mixup(alpha=3.0)),
     "RegMixup": vicinal.RegMixup(vicinal.Mixup(alpha=10.0)),
 }
 

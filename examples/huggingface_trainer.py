@@ -65,7 +65,7 @@ with tempfile.TemporaryDirectory() as folder:
         eval_dataset=encode(SPORT[6:], COOKING[6:]),
         processing_class=tokenizer,
         compute_metrics=compute_metrics,
-        objective=SequenceMixup.cls(alpha=0.4),  # the other line
+        objective=SequenceMixup.cls(),  # the other line
     )
     trainer.train()
     result = trainer.evaluate()

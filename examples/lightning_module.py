@@ -18,7 +18,7 @@ logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
 
 
 class Digits(MixupMixin, LightningModule):
-    objective = LogitMix(Mixup(alpha=1.0), weight=0.1)
+    objective = LogitMix(Mixup(alpha=3.0))
 
     def __init__(self) -> None:
         super().__init__()

@@ -56,6 +56,13 @@ def test_every_format(tmp_path, name):
     assert np.isnan(table[[0, 1, 2, 4]]).all()
 
 
+def test_entries_with_spaces_are_not_their_first_words(tmp_path):
+    """The largest GloVe file has some, such as "at name@domain.com" beside "at"."""
+    (tmp_path / "a.txt").write_text("the 1 2\n. . 5 6\nat name@domain.com 3 4\nat 7 8\n")
+    vectors = read_vectors(tmp_path / "a.txt", {"the", "at", "."})
+    assert {word: vector.tolist() for word, vector in vectors.items()} == {"the": [1, 2], "at": [7, 8]}
+
+
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [

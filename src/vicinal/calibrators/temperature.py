@@ -22,7 +22,8 @@ optimum. T is never raised above 1 by this: that no mistake was seen does not sh
 References
 ----------
 Guo, Pleiss, Sun & Weinberger (2017), On Calibration of Modern Neural Networks. The grid is that of Park &
-Caragea (2022), On the Calibration of Pre-trained Language Models using Mixup Guided by AUM and Saliency.
+Caragea (2022), On the Calibration of Pre-trained Language Models using Mixup Guided by AUM and Saliency, Section 4.3,
+which does not say what is minimised on it: `criterion` has both readings.
 """
 
 from __future__ import annotations

@@ -58,12 +58,24 @@ def _entries(path: Path, keep: Collection[str]) -> Iterator[tuple[str, Vector]]:
 
 
 def _text(lines: Iterable[str], keep: Collection[str]) -> Iterator[tuple[str, Vector]]:
-    for number, line in enumerate(lines):
-        word, *numbers = line.rstrip().split(" ")
-        if number == 0 and len(numbers) == 1:
-            continue  # word2vec's first line: how many words, how many numbers each
-        if word in keep:
-            yield word, np.array(numbers, dtype=np.float32)
+    dim = 0
+    for line in lines:
+        cells = line.rstrip().split(" ")
+        if not dim and len(cells) == 2:
+            dim = int(cells[1])  # word2vec's first line: how many words, how many numbers each
+            continue
+        dim = dim or len(cells) - 1
+        if cells[0] in keep and not (len(cells) > dim + 1 and _is_word(cells[1])):
+            yield cells[0], np.array(cells[1:], dtype=np.float32)
+
+
+def _is_word(cell: str) -> bool:
+    """Whether an entry goes on after its first space, as "at name@domain.com" of GloVe does: no word of a text."""
+    try:
+        float(cell)
+    except ValueError:
+        return True
+    return False
 
 
 def _binary(stream: BinaryIO | gzip.GzipFile, keep: Collection[str]) -> Iterator[tuple[str, Vector]]:

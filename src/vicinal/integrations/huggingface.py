@@ -1,7 +1,7 @@
 """Hugging Face: fine-tune with any objective by changing two lines.
 
 >>> from vicinal.integrations.huggingface import MixupTrainer       # was: from transformers import Trainer
->>> # MixupTrainer(model, args, train_dataset=…, objective=SequenceMixup.cls(alpha=0.4))   # was: Trainer(…)
+>>> # MixupTrainer(model, args, train_dataset=…, objective=SequenceMixup.cls())   # was: Trainer(…)
 
 In training the loss is the objective's; in evaluation it is plain cross-entropy. The model never receives labels, since
 float labels would silently turn its loss into a multi-label one. Everything else is the `Trainer`'s: gradient

@@ -163,8 +163,9 @@ class ReliabilityTable(Additive):
     Parameters
     ----------
     n_bins
-        The number of equal-width bins: 15 (Guo et al. 2017) by default; 10 and 100 are also in use. An ECE means
-        little without this number, so it is printed with it.
+        The number of equal-width bins: 15 by default (Guo et al. 2017; Zhang & Vaidya 2021, Appendix A); 10 in Park &
+        Caragea (2022, Section 3.3), 100 in the code of Thulasidasan et al. (2019). An ECE means little without this
+        number, so it is printed with it.
     edges
         Edges of other bins, strictly increasing from 0 to 1, instead of `n_bins`. **Equal-mass bins** need to see
         confidences before they are fixed: `from_probs(…, equal_mass=True)` and the like take them from the data

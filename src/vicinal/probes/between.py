@@ -3,6 +3,10 @@ r"""How a model behaves between its training samples, and beyond them.
 At :math:`x = \lambda x_i + (1-\lambda) x_j`, for random pairs of training samples, a prediction is a miss if it is
 neither :math:`y_i` nor :math:`y_j`. With λ outside [0, 1] the point lies beyond the pair, out of the data's hull.
 
+How we read the paper: its text says that predictions and gradient norms between training samples are more stable
+(Section 2, Figure 2) and that the norm is that of the loss's gradient (Section 3.5); what a miss is, and which norm, are
+ours.
+
 References
 ----------
 Zhang, Cisse, Dauphin & Lopez-Paz, "mixup: Beyond Empirical Risk Minimization", ICLR 2018, Figure 2.
@@ -117,8 +121,8 @@ def between_samples(
         The share of the first sample; 0, 0.1, …, 1 by default. Values outside [0, 1] lie beyond the pair.
     gradient
         Of what to take the norm: of the `"logits"`, :math:`\|\partial z / \partial x\|_F` (K backward passes), of the
-        mixed `"loss"`, :math:`\|\partial_x (\lambda H(z, y_i) + (1 - \lambda) H(z, y_j))\|_2` (one), or `"none"`. The
-        paper's Figure 2 shows gradient norms and says neither of what nor which norm; its discussion is of the loss.
+        mixed `"loss"`, :math:`\|\partial_x (\lambda H(z, y_i) + (1 - \lambda) H(z, y_j))\|_2` (one), or `"none"`.
+        Section 3.5 of the paper speaks of the loss; Section 2 and Figure 2 do not say.
     batch_size
         Rows at a time.
     level

@@ -1,4 +1,4 @@
-r"""Label noise: corrupt labels as published, and the errors that are reported of it.
+r"""Label noise: corrupt labels as in the code that Zhang et al. adapt, and the errors that they report.
 
 References
 ----------

@@ -1,4 +1,7 @@
-"""The toy of Zhang et al. (2018), Section 3.7: a GAN that learns Gaussians on a ring or a grid."""
+"""The toy of Zhang et al. (2018), Section 3.7: a GAN that learns Gaussians on a ring or a grid.
+
+How we read the paper: its text does not say what the two toy sets are, and gives no more of them than Figure 5.
+"""
 
 from __future__ import annotations
 
