@@ -4,8 +4,8 @@ At :math:`x = \lambda x_i + (1-\lambda) x_j`, for random pairs of training sampl
 neither :math:`y_i` nor :math:`y_j`. With λ outside [0, 1] the point lies beyond the pair, out of the data's hull.
 
 How we read the paper: its text says that predictions and gradient norms between training samples are more stable
-(Section 2, Figure 2) and that the norm is that of the loss's gradient (Section 3.5); what a miss is, and which norm, are
-ours.
+(Section 2, Figure 2) and that the norm is that of the loss's gradient (Section 3.5); what a miss is, and which norm,
+are ours.
 
 References
 ----------
