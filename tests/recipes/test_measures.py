@@ -5,13 +5,17 @@ from __future__ import annotations
 import gzip
 import json
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
+from torch.utils.data import TensorDataset
 
 from vicinal import parse
 from vicinal.calibrators import TemperatureScaling
-from vicinal.recipes import get, l22_tab2, p22_vanilla
+from vicinal.metrics import evaluate
+from vicinal.recipes import get, l22_tab2, p22_vanilla, texts
 
 
 @pytest.fixture
@@ -53,6 +57,60 @@ def test_stored_logits_are_read_and_missing_ones_named(predictions, tmp_path, mo
     assert measured["temperature"] < measured["temperature smoothed"]
 
 
+class _Labelled(TensorDataset):
+    labels: list[int]
+
+
+class _Run:
+    """What a finished run on SNLI shows of itself, with logits that were drawn."""
+
+    def __init__(self, logits: np.ndarray, labels: np.ndarray) -> None:
+        self.logits, self.labels, self.temperature = torch.tensor(logits), torch.tensor(labels), 2.0
+        held_out = SimpleNamespace(logits=self.logits, labels=self.labels)
+        self.outcome = SimpleNamespace(experiment=SimpleNamespace(source="snli"), sets={"val": held_out})
+        self.bundle = SimpleNamespace(read=self._read, iter_logits=lambda subset: [torch.stack([r[0] for r in subset])])
+
+    def _read(self, source: str, *, labelled: bool, part: str) -> _Labelled:
+        assert (source, labelled, part) == ("mnli", True, "test")
+        other = _Labelled(-self.logits)  # in the other domain it is wrong where it is right here
+        other.labels = self.labels.tolist()
+        return other
+
+    def test_logits(self) -> tuple[torch.Tensor, torch.Tensor]:
+        return self.logits, self.labels
+
+    def test(self, *, n_bins: int) -> object:
+        return evaluate(self.labels, logits=self.logits, n_bins=n_bins)
+
+
+def test_both_domains_and_both_temperatures(predictions):
+    logits, labels = predictions
+    settings = {"smoothing": {"snli": 0.1}, "other": {"snli": "mnli"}, "n_other": 30}
+    measured = texts.in_both_domains([_Run(logits, labels)], settings, 0)
+    assert measured["ece"] == evaluate(labels, logits=logits, n_bins=10).ece
+    assert measured["after"] == evaluate(labels, logits=logits / 2, n_bins=10).ece
+    smoothed = p22_vanilla.fit_smoothed(logits, labels, 0.1)
+    assert measured["after smoothed"] == evaluate(labels, logits=logits / smoothed, n_bins=10).ece
+    assert measured["other error"].value > measured["error"].value
+    alone = texts.in_both_domains([_Run(logits, labels)], {**settings, "other": {}}, 0)
+    assert "other ece" not in alone
+
+
+def test_paddings_are_those_of_the_table():
+    recipe = get("w21-tab5")
+    at = recipe.scales["cpu"]
+    written = {name: parse(method.expression) for name, method in recipe.methods_of("SST-2", at).items()}
+    assert {name: (one.pad, one.scope) for name, one in written.items()} == {
+        "No Pad": ("none", "pair"),
+        "unused (pair)": ("unused", "pair"),
+        "SEP (pair)": ("sep", "pair"),
+        "PAD (pair)": ("pad", "pair"),
+        "unused (max)": ("unused", at.settings["length"]),
+        "SEP (max)": ("sep", at.settings["length"]),
+        "PAD (max)": ("pad", at.settings["length"]),
+    }
+
+
 def test_logitmix_takes_the_papers_weights():
     weights = {name: parse(above).weight for name, (_, above) in l22_tab2.BASES.items()}
     assert weights == {"Mixup": 1.0, "CutMix": 0.1, "PuzzleMix": 0.5, "Manifold Mixup": 1.0}
@@ -68,3 +126,4 @@ def test_recipes_of_one_paper_share_trainings():
     assert len(trained("l22-tab1") & trained("l22-tab2")) == 6  # vanilla and LogitMix with three seeds
     assert len(trained("l22-tab1") & trained("l22-tab5")) == 9  # Mixup, LogitMix and (−) cross-entropy at α = 3
     assert len(trained("l22-tab2") & trained("l22-sec5-4")) == 9  # the best weight of each base
+    assert len(trained("p22-tab1-2") & trained("p22-tab3")) == 6  # BERT and Ours + LS on SNLI

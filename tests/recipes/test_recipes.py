@@ -23,7 +23,15 @@ WITH_NUMBERS = (
     "p22-vanilla",
     "l22-tab1",
     "l22-tab2",
+    "l22-tab3",
+    "l22-tab4",
     "l22-tab5",
+    "p22-tab1-2",
+    "p22-tab3",
+    "w21-tab2",
+    "w21-tab3",
+    "w21-tab4-fig2",
+    "w21-tab5",
 )
 
 

@@ -6,10 +6,11 @@ import dataclasses
 import functools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
+from torch.utils.data import Subset
 
 from vicinal import _random
 from vicinal.data import Split, Task
@@ -19,7 +20,7 @@ from vicinal.runs.run import load_task
 from vicinal.runs.running import specified
 from vicinal.training import fit, load_weights, read_predictions
 
-__all__ = ["Trained", "TrainingJob", "figures_of", "logits_of", "trained_with"]
+__all__ = ["Part", "Trained", "TrainingJob", "figures_of", "logits_of", "trained_with"]
 
 
 class TrainingJob:
@@ -146,6 +147,15 @@ def trained_with(
     fit(model, objective(task.train), task.train, task.val, config=config, collate_fn=task.collate_fn, progress=False)
     bundle = Bundle(module=model, spec=spec, preprocessing=task.preprocessing, classes=task.classes)
     return evaluate(torch.tensor(task.test.labels), logits=logits_of(bundle, task.test))
+
+
+class Part(Subset[Any]):
+    """Some samples of a split, made into batches as all of it is."""
+
+    @property
+    def collate_fn(self) -> Callable[..., Any]:
+        """What makes batches of them."""
+        return cast(Split, self.dataset).collate_fn
 
 
 def logits_of(bundle: Bundle, split: Any) -> Tensor:

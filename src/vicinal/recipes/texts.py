@@ -1,0 +1,118 @@
+"""What the recipes on texts share: MiniLM below paper scale, BERT-base at it, and the methods of W21.
+
+The cell: MiniLM-L6 (22.7 million weights, all of them trained), a few dozen to a few hundred texts of at most 64
+tokens, batches of 16, AdamW at a constant rate for some dozens of steps, the weights of the last step, and at most 400
+held-out texts; sized by what a step costs on one core (0.3 s at 32 tokens, 0.6 s at 64).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from vicinal.data import stratified_subset
+from vicinal.metrics import evaluate
+from vicinal.recipes.base import Method, Network, Scale
+from vicinal.recipes.claims import Claim, figure
+from vicinal.recipes.p22_vanilla import fit_smoothed
+from vicinal.recipes.trained import Part, figures_of, logits_of
+
+if TYPE_CHECKING:
+    from vicinal.recipes.trained import Trained
+    from vicinal.runs import Experiment
+
+__all__ = ["BASE", "BERT", "BOTH_DOMAINS", "CLS", "COLUMNS", "INPUT", "MANIFOLD", "MINILM", "PILOT", "TRAINING",
+           "in_both_domains", "w21_claims", "w21_methods", "with_grid"]  # fmt: skip
+
+#: Networks, and how many encoder layers they have.
+MINILM, BERT = {"MiniLM-L6": Network("minilm")}, {"BERT-base": Network("hf:google-bert/bert-base-uncased")}
+
+TRAINING: Mapping[str, Any] = {
+    "batch_size": 16,
+    "eval_batch_size": 50,
+    "optimizer": "adamw",
+    "lr": 3e-4,
+    "weight_decay": 0.01,
+    "schedule": "constant",
+    "select": "last",
+}
+
+COLUMNS = {
+    "error": "error (%)",
+    "nll": "NLL",
+    "ece": "ECE (%), 15 bins",
+    "gap": "confidence − accuracy (%)",
+}
+
+PILOT = "PILOT"
+
+BASE, CLS, INPUT, MANIFOLD = "Base", "CLS", "Input", "Mani"
+
+
+def w21_methods(alpha: float, layers: int) -> dict[str, Method]:
+    """Return the rows of W21's tables, for an encoder of so many layers."""
+    every = list(range(layers + 1))
+    return {
+        BASE: Method("ERM()"),
+        CLS: Method(f"SequenceMixup.cls(alpha={alpha})"),
+        INPUT: Method(f"SequenceMixup.input(alpha={alpha})"),
+        MANIFOLD: Method(f"SequenceMixup.manifold(alpha={alpha}, layers={every})"),
+    }
+
+
+def w21_claims(paper: Mapping[str, Mapping[str, tuple[float, float, float]]]) -> Callable[[Scale], Iterable[Claim]]:
+    """Return the claims that each form of mixup lowers NLL and ECE, with the paper's accuracy, loss, ECE (× 100)."""
+
+    def claims(at: Scale) -> Iterable[Claim]:
+        for data, network in at.pairs():
+            for method in (CLS, INPUT, MANIFOLD):
+                for place, (name, printed, unit) in enumerate((("nll", "NLL", "nats"), ("ece", "ECE", "points")), 1):
+                    yield Claim(
+                        text=f"{data}, {network}: {method}'s {printed} is below the base's",
+                        contrast=figure(name, data, network, BASE) - figure(name, data, network, method),
+                        paper=(paper[data][BASE][place] - paper[data][method][place]) / 100,
+                        unit=unit,
+                        overconfident=(data, network, BASE),
+                    )
+
+    return claims
+
+
+#: What the tables of P22's recipes show.
+BOTH_DOMAINS = {
+    "error": "error (%)",
+    "ece": "ECE (%), 10 bins",
+    "gap": "confidence − accuracy (%)",
+    "after": "ECE after a temperature (%)",
+    "after smoothed": "… of smoothed targets (%)",
+    "other error": "error, other domain (%)",
+    "other ece": "ECE, other domain (%)",
+}
+
+
+def with_grid(one: Experiment) -> tuple[Experiment, ...]:
+    """Return the training, with P22's search for the temperature."""
+    return (dataclasses.replace(one, temperature="grid"),)
+
+
+def in_both_domains(trained: Sequence[Trained], settings: Mapping[str, Any], seed: int) -> dict[str, Any]:
+    """Measure on the test set, also after temperatures of hard and of smoothed targets, and on the other domain."""
+    run = trained[0]
+    source, (logits, labels), held_out = run.outcome.experiment.source, run.test_logits(), run.outcome.sets["val"]
+    smoothing = settings["smoothing"][source]
+    smoothed = fit_smoothed(held_out.logits.double().numpy(), held_out.labels.numpy(), smoothing)
+    found: dict[str, Any] = {
+        **figures_of(run.test(n_bins=10)),
+        "after": evaluate(labels, logits=logits / run.temperature, n_bins=10).ece,
+        "after smoothed": evaluate(labels, logits=logits / smoothed, n_bins=10).ece,
+    }
+    if source in settings["other"]:
+        other = run.bundle.read(settings["other"][source], labelled=True, part="test")
+        classes = torch.tensor(other.labels)
+        rows = stratified_subset(classes.tolist(), min(settings["n_other"], len(other)), seed=seed)
+        outside = figures_of(evaluate(classes[rows], logits=logits_of(run.bundle, Part(other, rows)), n_bins=10))
+        found |= {f"other {name}": outside[name] for name in ("error", "ece", "gap")}
+    return found

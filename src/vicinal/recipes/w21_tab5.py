@@ -1,0 +1,98 @@
+"""W21 Table 5: with what, and how far, the texts of a pair are padded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from vicinal.recipes import images, texts
+from vicinal.recipes.base import Data, Method, Recipe, Scale
+from vicinal.recipes.claims import Claim, figure
+from vicinal.recipes.drawing import bars
+
+#: The paper's accuracies.
+PAPER = {
+    "No Pad": 78.38,
+    "unused (pair)": 80.22,
+    "SEP (pair)": 82.00,
+    "PAD (pair)": 81.20,
+    "unused (max)": 68.14,
+    "SEP (max)": 69.21,
+    "PAD (max)": 73.61,
+}
+
+
+def methods(data: str, at: Scale) -> dict[str, Method]:
+    found = {}
+    for name in PAPER:
+        pad, _, scope = name.lower().replace("(", "").replace(")", "").partition(" ")
+        written = "pad='none'" if name == "No Pad" else f"pad='{pad}'"
+        written += f", scope={at.settings['length']}" if scope == "max" else ""
+        found[name] = Method(f"SequenceMixup.input(alpha=1.0, {written})")
+    return found
+
+
+def claims(at: Scale) -> Iterable[Claim]:
+    for data, network in at.pairs():
+        error = {name: figure("error", data, network, name) for name in PAPER}
+        for pad in ("SEP", "PAD", "unused"):
+            yield Claim(
+                text=f"{data}, {network}: {pad} to the longer of a pair is better than to the maximum length",
+                contrast=error[f"{pad} (max)"] - error[f"{pad} (pair)"],
+                paper=(PAPER[f"{pad} (pair)"] - PAPER[f"{pad} (max)"]) / 100,
+            )
+        yield Claim(
+            text=f"{data}, {network}: SEP to the longer of a pair is better than no padding",
+            contrast=error["No Pad"] - error["SEP (pair)"],
+            paper=(PAPER["SEP (pair)"] - PAPER["No Pad"]) / 100,
+        )
+
+
+def scale(seeds: int, minutes: float, steps: int, length: int, about: str, **held_out: int) -> Scale:
+    return Scale(
+        seeds=range(seeds),
+        minutes=minutes,
+        data={
+            "SST-2": Data(
+                "glue:sst2", {"train_size": 64, "subset": "random", "val": 0, "max_length": length, **held_out}
+            )
+        },
+        networks=texts.MINILM,
+        training={**texts.TRAINING, "steps": steps},
+        settings={"length": length},
+        about=about,
+    )
+
+
+_NIGHT = scale(5, 40, 80, 64, "MiniLM, 80 steps, 64 tokens, the whole test set.")
+
+RECIPE = Recipe(
+    paper="W21",
+    place="Table 5",
+    title="Padding of pairs",
+    methods=methods,
+    measure=images.selected,
+    claims=claims,
+    columns=texts.COLUMNS,
+    published={name: {"accuracy (%)": accuracy} for name, accuracy in PAPER.items()},
+    scales={
+        "cpu": scale(
+            5, 6, 40, 48, "MiniLM, 40 steps at 3e-4, at most 48 tokens, 400 test sentences.", max_held_out=400
+        ),
+        "night": _NIGHT,
+        "paper": Scale(
+            seeds=range(5),
+            minutes=60,
+            data={"SST-2": Data("glue:sst2", {"train_size": 64, "subset": "random", "max_length": 128})},
+            networks=texts.BERT,
+            training={"epochs": 10, "batch_size": 16, "lr": 2e-5, "select": "accuracy"},
+            settings={"length": 128},
+            about="BERT-base, 10 epochs; the rate is not given: 2e-5, as for most tasks of Table 6.",
+        ),
+    },
+    draw=bars({"error": "error (%)"}),
+    reading=(
+        "That nothing is padded is read as: a position without a token adds a zero vector to the mix. α, rate and "
+        "steps of this experiment are not given: α = 1.",
+    ),
+    pilot="",
+)
