@@ -170,3 +170,14 @@ def test_a_class_called_abstain(tmp_path: Path) -> None:
     words = ["predict", run, tmp_path / "data.csv", "--out", tmp_path / "answers.csv"]
     assert "a class is called 'abstain'" in refused(*words, "--max-risk", 0.5)
     vicinal(*words)
+
+
+@pytest.mark.parametrize("file", ["evaluation.json", "result.json"])
+@pytest.mark.parametrize("text", ['{"format": 1}', '{"format": 1, "temperature": 1.0, "sets": 3}'])
+def test_a_run_whose_records_have_another_shape_says_so(trained: Path, tmp_path: Path, file: str, text: str) -> None:
+    shutil.copytree(trained, tmp_path / "run")
+    (tmp_path / "run" / file).write_text(text)
+    make.people(20).to_csv(tmp_path / "new.csv", index=False)
+    said = refused("predict", tmp_path / "run", tmp_path / "new.csv", "--out", tmp_path / "a.csv", "--max-risk", 0.5)
+    assert "is not as it was written" in said
+    assert "the same training command evaluates anew" in said

@@ -303,3 +303,21 @@ def test_images_of_40_000_pixels_a_side_are_refused(tmp_path: Path, monkeypatch:
     write_json(path, record)
     with pytest.raises(ValueError, match="are more than 178,956,970 pixels: VICINAL_MAX_PIXELS raises that"):
         Bundle.load(path.parent)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "what"),
+    [
+        ("versions", [], "an object"),
+        ("versions", None, "an object"),
+        ("classes", 3, "a list"),
+        ("network", [], "an object"),
+    ],
+)
+def test_a_record_of_the_wrong_shape_is_one_sentence(
+    people: tuple[Bundle, pd.DataFrame], tmp_path: Path, name: str, value: object, what: str
+) -> None:
+    path = people[0].save(tmp_path / "run") / "model.json"
+    write_json(path, read_json(path) | {name: value})
+    with pytest.raises(ValueError, match=f"model.json: '{name}' must be {what}, got"):
+        Bundle.load(path.parent)

@@ -92,7 +92,9 @@ def _explained(error: BaseException) -> str:
     if isinstance(error, MemoryError):
         return "out of memory: use a smaller --batch-size"
     if isinstance(error, UnicodeEncodeError):
-        return f"{error.object!r} is not UTF-8, and cannot be written: rename the file"
+        around = error.object[max(error.start - 40, 0) : error.end + 40].splitlines()
+        name = next(line for line in around if any("\ud800" <= c <= "\udfff" for c in line) or len(around) == 1)
+        return f"{name!r} is not UTF-8, and cannot be written: rename the file or folder"
     if isinstance(error, OSError) and error.strerror is not None:
         where = f": {error.filename}" if error.filename is not None else ""
         hint = "; make room, then give the same command again" if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""

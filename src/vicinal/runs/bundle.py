@@ -244,7 +244,7 @@ class Bundle:
     def load(cls, folder: str | os.PathLike[str], *, device: str | torch.device = "cpu") -> Bundle:
         """Return what `save` wrote, or what a training run saved."""
         files, record = _record(Path(folder))
-        writer = f"vicinal {record.get('versions', {}).get('vicinal', '?')}"
+        writer = f"vicinal {record['versions'].get('vicinal', '?')}"
         try:
             # Runs of before 0.2 have no checksum, and computed in float32 whatever they were trained in.
             weights = read_tensors(files.weights, expected=record.get("weights"))[0]
@@ -282,7 +282,7 @@ class Bundle:
             batch_size=record.get("batch_size", 256),
             method=record.get("method", ""),
             fingerprint=record.get("fingerprint", ""),
-            versions=record.get("versions", {}),
+            versions=record["versions"],
         )
 
     # Elsewhere
@@ -400,4 +400,9 @@ def _record(path: Path) -> tuple[RunFiles, dict[str, Any]]:
     missing = [name for name in ("classes", "network", "preprocessing", "temperature") if name not in record]
     if missing:
         raise ValueError(f"{files.model} lacks {', '.join(map(repr, missing))}: it is not whole")
+    record.setdefault("versions", {})
+    for name, kind in (("classes", list), ("network", dict), ("preprocessing", dict), ("versions", dict)):
+        if not isinstance(record[name], kind):
+            what = "an object" if kind is dict else "a list"
+            raise DamagedFileError(f"{files.model}: {name!r} must be {what}, got {record[name]!r}")
     return files, record

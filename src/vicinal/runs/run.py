@@ -18,7 +18,7 @@ from torch import Tensor
 
 from vicinal import _random, data, models
 from vicinal._checks import Argument, Sentence
-from vicinal._files import RunFiles, read_json, write_json
+from vicinal._files import DamagedFileError, RunFiles, read_json, write_json
 from vicinal.data import Split, Task
 from vicinal.metrics import BinaryEvaluation, Evaluation, evaluate, evaluate_binary
 from vicinal.probes.label_noise import corrupt_labels
@@ -173,6 +173,16 @@ class Run:
                     ", or remove this folder to start anew",
                 )
             )
+        try:
+            return self._outcome(recorded, facts, n_bins)
+        except (KeyError, TypeError, AttributeError) as error:
+            record = self.files.evaluation
+            raise DamagedFileError(
+                f"{record} or {self.files.result.name} is not as it was written ({error!r}): remove {record.name}, and "
+                "the same training command evaluates anew"
+            ) from error
+
+    def _outcome(self, recorded: Experiment, facts: dict[str, Any], n_bins: int) -> Outcome:
         evaluation = read_json(self.files.evaluation)
         temperature = evaluation["temperature"]
         sets = {
@@ -186,6 +196,8 @@ class Run:
             for key, entry in evaluation["sets"].items()
         }
         fit, history = read_json(self.files.result), read_history(self.files)
+        if missing := [name for name in ("method", "seconds", "about") if name not in fit]:
+            raise KeyError(*missing)
         return Outcome(recorded, self.path, facts, fit, history, temperature, sets, evaluation.get("label_noise"))
 
     def damage(self) -> str | None:

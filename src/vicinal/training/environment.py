@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import importlib.util
 import platform
@@ -68,7 +69,8 @@ def accelerator(config: FitConfig, out: Path | None) -> Iterator[Accelerator]:
         yield made
     finally:
         for tracker in made.trackers:
-            tracker.finish()
+            with contextlib.suppress(AttributeError):  # one that could not start has nothing to end
+                tracker.finish()
         for kind, state_before in zip(kinds, others, strict=True):
             kind._reset_state()
             kind._shared_state.update(state_before)
