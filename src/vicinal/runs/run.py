@@ -211,7 +211,12 @@ class Run:
     def mistakes(self) -> list[dict[str, Any]]:
         """Return the most confident mistakes on the test set; none where there is no test set."""
         path = self.files.mistakes
-        return list(read_json(path)["mistakes"]) if path.exists() else []
+        if not path.exists():
+            return []
+        mistakes = read_json(path).get("mistakes")
+        if not isinstance(mistakes, list) or not all(map(_is_mistake, mistakes)):
+            raise DamagedFileError(f"{path} is not as it was written: remove it, and the report goes without")
+        return mistakes
 
     # What to go on with
 
