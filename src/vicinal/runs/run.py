@@ -263,6 +263,13 @@ class Run:
         write_json(self.files.evaluation, outcome.to_dict())
 
 
+def _is_mistake(entry: Any) -> bool:
+    if not isinstance(entry, dict) or not isinstance(entry.get("label"), str):
+        return False
+    numbers = [entry.get(name, 0.0) for name in ("confidence", "label_probability")]
+    return isinstance(entry.get("row", {}), dict) and all(isinstance(number, float | int) for number in numbers)
+
+
 def scored(
     name: str, logits: Tensor, labels: Tensor, temperature: float, n_bins: int = 15, *, notes: Sequence[str] = ()
 ) -> Scored:
