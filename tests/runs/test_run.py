@@ -232,7 +232,7 @@ def test_no_training_rows_are_evaluated_for_a_missing_part(table: Path, tmp_path
     frame[:-n].to_csv(folder / "train.csv", index=False)
     frame[-n:].to_csv(folder / f"{test_part}.csv", index=False)
     names = {"source": str(folder), "development": str(folder)}
-    experiment = _experiment(table, also=(names,))
+    experiment = _experiment(table, also=(names,), temperature="grid")
     if test_part == "val":  # what is evaluated is all that could be fitted on
         with pytest.raises(ValueError, match="development must be other samples than those that are evaluated"):
             run(experiment, tmp_path / "run", progress=False)
@@ -245,7 +245,7 @@ def test_no_training_rows_are_evaluated_for_a_missing_part(table: Path, tmp_path
     if test_part == "test":
         logits = bundle.logits(frame[:-n].reset_index(drop=True))
         labels = torch.tensor(bundle.read(frame[:-n].reset_index(drop=True), labelled=True).labels)
-        assert scored.temperature == TemperatureScaling().fit(logits, labels).temperature_
+        assert scored.temperature == TemperatureScaling(search="grid").fit(logits, labels).temperature_
 
 
 def test_watching_and_what_an_oracle_would_choose(table: Path, tmp_path: Path) -> None:
