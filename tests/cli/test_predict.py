@@ -190,3 +190,18 @@ def test_mistakes_of_another_shape_are_one_sentence(trained: Path, tmp_path: Pat
     (tmp_path / "run" / "mistakes.json").write_text(f'{{"format": 1, "kind": "tabular", "mistakes": {mistakes}}}')
     with pytest.raises(ValueError, match=r"mistakes\.json is not as it was written: remove it"):
         Run(tmp_path / "run").mistakes()
+
+
+@pytest.mark.parametrize("option", [("--level", "1"), ("--max-bad", "2.5")])
+def test_options_are_checked_even_where_nothing_needs_them(
+    trained: Path, tmp_path: Path, option: tuple[str, str]
+) -> None:
+    make.people(20).to_csv(tmp_path / "new.csv", index=False)
+    said = refused("predict", trained, tmp_path / "new.csv", "--out", tmp_path / "a.csv", *option)
+    assert f"{option[0]} must be a" in said
+
+
+def test_what_is_no_parquet_file_is_one_line_and_the_whole_disk_no_data(trained: Path, tmp_path: Path) -> None:
+    (tmp_path / "x.parquet").write_bytes(b"PAR1" + bytes(100) + b"PAR1")
+    assert refused("predict", trained, tmp_path / "x.parquet", "--out", tmp_path / "a.csv").count("\n") == 1
+    assert "'/' is the whole file system" in refused("train", "/", "--out", tmp_path / "run")

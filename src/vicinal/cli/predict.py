@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from vicinal._checks import integer
+from vicinal._checks import ArgumentError, integer, number
 from vicinal.cli.console import Console
 from vicinal.cli.errors import handle_errors
 from vicinal.cli.options import AsJson, Overwrite, SafeCsv, share_or_number
@@ -63,6 +63,8 @@ def predict(
     check_outputs({"--out": out}, [run, data], overwrite=overwrite, data_root=data_root)
     if batch_size is not None:
         integer("batch_size", batch_size, low=1)
+    if not 0 < number("level", level) < 1:
+        raise ArgumentError("level", level, "a number in (0, 1)")
     bad = share_or_number("max_bad", max_bad)
     console = Console(as_json=as_json)
     bundle = vicinal.load(run)

@@ -83,6 +83,8 @@ def scan(root: Path, kind: str | None) -> Folder:
     lead to it, and links that lead back are not followed. (torchvision's `DatasetFolder` follows them without end, and
     knows neither splits nor sounds.)
     """
+    if root.resolve() == Path(root.resolve().anchor):
+        raise ValueError(f"{str(root)!r} is the whole file system: pass the folder that holds the data")
     tops, notes = _tops(root)
     classes = [(folder, part) for top, part in tops for folder in _visible(top) if folder.is_dir()]
     entries = [_Entry(*file, folder.name, part) for folder, part in classes for file in _files_below(folder, root)]

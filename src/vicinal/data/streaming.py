@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vicinal.data import sources
-from vicinal.data.files import give_up
+from vicinal.data.files import give_up, limit_of
 from vicinal.data.loading import read
 from vicinal.data.preprocessing import Preprocessing
 from vicinal.data.published import NamedTable
@@ -67,6 +67,7 @@ def stream(
     batch_size
         Every block but the last holds a multiple of it: batches are those of all rows at once.
     """
+    limit_of(max_bad, 1)  # a wrong one is said before any work is done
     if isinstance(preprocessing, (TabularPreprocessing, TextPreprocessing)):
         opened = sources.open_data(source, preprocessing.kind, encoding, header, data_root, preprocessing.target)
         table = opened.table if isinstance(opened, NamedTable) else opened
