@@ -39,12 +39,12 @@ SUM_TOLERANCE = 1e-3
 # Arrays
 
 
-def as_array(name: str, value: Any) -> NDArray[Any]:
+def as_array(name: str, value: object) -> NDArray[Any]:
     """Return numbers as a numpy array, without a copy where possible; bfloat16, which numpy lacks, becomes float32."""
     if _is_tensor(value):
         tensor = value.detach().cpu()
-        held: NDArray[Any] = (tensor.float() if _is_bfloat16(tensor.dtype) else tensor).numpy()
-        return held
+        moved: NDArray[Any] = (tensor.float() if _is_bfloat16(tensor.dtype) else tensor).numpy()
+        return moved
     array = np.asarray(value)
     if array.dtype == object or array.dtype.kind not in "fiub":
         raise TypeError(f"{name} must hold numbers, got an array of {array.dtype}")
@@ -55,7 +55,7 @@ def as_array(name: str, value: Any) -> NDArray[Any]:
     return array
 
 
-def as_scores(name: str, value: Any) -> NDArray[Any] | Tensor:
+def as_scores(name: str, value: object) -> NDArray[Any] | Tensor:
     """Return logits or probabilities `[N, K]` in the type they have; only bfloat16 stays a tensor."""
     scores: Any = value.detach().cpu() if _is_tensor(value) and _is_bfloat16(value.dtype) else as_array(name, value)
     _check_matrix(name, scores)
@@ -63,7 +63,7 @@ def as_scores(name: str, value: Any) -> NDArray[Any] | Tensor:
     return kept
 
 
-def as_vector(name: str, value: Any) -> NDArray[np.float64]:
+def as_vector(name: str, value: object) -> NDArray[np.float64]:
     """Return finite numbers `[N]`, N of at least 1, as float64."""
     numbers = as_array(name, value).astype(np.float64)
     if numbers.ndim != 1 or len(numbers) == 0:
@@ -73,7 +73,7 @@ def as_vector(name: str, value: Any) -> NDArray[np.float64]:
     return numbers
 
 
-def as_classes(name: str, value: Any, *, n_classes: int | None = None) -> NDArray[np.int64]:
+def as_classes(name: str, value: object, *, n_classes: int | None = None) -> NDArray[np.int64]:
     """Return class numbers `[N]` as int64, each in [0, n_classes)."""
     labels = as_array(name, value)
     if labels.ndim != 1:
@@ -104,7 +104,7 @@ def equal_mass_edges(values: NDArray[Any], n_bins: int) -> NDArray[np.float64]:
     return np.unique(ordered[(np.arange(1, n_bins) * len(ordered) + n_bins - 1) // n_bins - 1])
 
 
-def sum_tolerance(dtype: Any) -> float:
+def sum_tolerance(dtype: object) -> float:
     """Return how far a row of probabilities held in `dtype` (numpy's or torch's) may be from summing to one.
 
     Rounding to `dtype` moves each probability by at most eps/2 of itself, hence their sum by at most eps/2:
@@ -129,7 +129,7 @@ def n_threads() -> int:
 # Tensors
 
 
-def as_tensor(name: str, value: Any) -> Tensor:
+def as_tensor(name: str, value: object) -> Tensor:
     """Return `value` as a detached CPU tensor, without a copy where possible."""
     import torch
 
@@ -143,12 +143,12 @@ def as_tensor(name: str, value: Any) -> Tensor:
     return torch.from_numpy(array)
 
 
-def as_labels(name: str, value: Any, *, n_classes: int | None = None) -> Tensor:
+def as_labels(name: str, value: object, *, n_classes: int | None = None) -> Tensor:
     """Return class numbers `[N]` as an int64 tensor, each in [0, n_classes)."""
     return as_tensor(name, as_classes(name, value, n_classes=n_classes))
 
 
-def as_matrix(name: str, value: Any) -> Tensor:
+def as_matrix(name: str, value: object) -> Tensor:
     """Return a floating-point matrix `[N, K]` in its own dtype, its values unchecked."""
     matrix = as_tensor(name, value)
     _check_matrix(name, matrix)
@@ -162,12 +162,12 @@ def at_least_float32(t: Tensor) -> Tensor:
     return t if t.dtype == torch.float64 else t.float()
 
 
-def _is_tensor(value: Any) -> TypeGuard[Tensor]:
+def _is_tensor(value: object) -> TypeGuard[Tensor]:
     # Who has a tensor has imported torch.
     return "torch" in sys.modules and isinstance(value, sys.modules["torch"].Tensor)
 
 
-def _is_bfloat16(dtype: Any) -> bool:
+def _is_bfloat16(dtype: object) -> bool:
     return str(dtype) == "torch.bfloat16"
 
 

@@ -112,7 +112,7 @@ class _Builder:
         name, constructor = self._constructor(node.func)
         parameters = inspect.signature(constructor).parameters
         args = [self.build(arg) for arg in node.args]
-        kwargs: dict[str, Any] = {}
+        kwargs: dict[str, object] = {}
         for keyword in node.keywords:
             if keyword.arg is None or keyword.arg not in parameters:
                 what = "**" if keyword.arg is None else repr(keyword.arg)

@@ -264,11 +264,11 @@ def _cross_entropy(logits: Tensor, labels: Tensor, weights: Tensor | None, label
     """Cross-entropy to Σₖ wₖ·smooth(onehot(labelsₖ)): one log-softmax and a gather, never a dense one-hot."""
     log_p = at_least_float32(logits).log_softmax(dim=1)
     picked = log_p.gather(1, labels.long())
-    own = picked[:, 0] if weights is None else (picked * weights.to(picked)).sum(1)
+    of_labels = picked[:, 0] if weights is None else (picked * weights.to(picked)).sum(1)
     if label_smoothing == 0:
-        return -own
+        return -of_labels
     kept, spread = _smoothing_weights(label_smoothing, logits.shape[1])
-    return -(kept * own + spread * log_p.sum(1))
+    return -(kept * of_labels + spread * log_p.sum(1))
 
 
 def _to_distribution(logits: Tensor, targets: Tensor) -> Tensor:

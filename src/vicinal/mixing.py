@@ -174,8 +174,8 @@ class PairPlan:
     @property
     def partners(self) -> Tensor:
         """The row itself and its partner, `[B, 2]`."""
-        own = torch.arange(len(self.partner), device=self.partner.device)
-        return torch.stack([own, self.partner], dim=1)
+        rows = torch.arange(len(self.partner), device=self.partner.device)
+        return torch.stack([rows, self.partner], dim=1)
 
     def combine(self, t: Tensor) -> Tensor:
         """Return λ·t + (1 − λ)·t[partner]."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import betainc
 from torch import Tensor
 
@@ -159,7 +159,12 @@ def confidence_histogram(table: ReliabilityTable, *, ax: Axes | None = None) -> 
 
 
 def accuracy_confidence_density(
-    labels: Any, *, logits: Any = None, probs: Any = None, group_size: int = 100, ax: Axes | None = None
+    labels: ArrayLike,
+    *,
+    logits: ArrayLike | None = None,
+    probs: ArrayLike | None = None,
+    group_size: int = 100,
+    ax: Axes | None = None,
 ) -> Axes:
     """Draw the joint density of accuracy and mean confidence over groups of samples.
 
@@ -255,7 +260,9 @@ def _reach(values: Sequence[Floats]) -> tuple[float, float]:
     return math.floor(20 * max(low - 0.05, 0)) / 20, math.ceil(20 * min(high + 0.05, 1)) / 20
 
 
-def group_means(labels: Any, *, logits: Any = None, probs: Any = None, group_size: int = 100) -> tuple[Floats, Floats]:
+def group_means(
+    labels: ArrayLike, *, logits: ArrayLike | None = None, probs: ArrayLike | None = None, group_size: int = 100
+) -> tuple[Floats, Floats]:
     """Return the accuracy and the mean confidence of each group of `group_size` samples, `[N // group_size]` each."""
     predictions = open_predictions(labels, logits, probs)
     size = integer("group_size", group_size, low=1)
@@ -656,8 +663,8 @@ def score_histogram(report: OODReport, *, ax: Axes | None = None) -> Axes:
 
 def decision_boundaries(
     models: Mapping[str, Model],
-    points: Any,
-    labels: Any,
+    points: ArrayLike,
+    labels: ArrayLike,
     *,
     resolution: int = 200,
     axes: Sequence[Axes] | None = None,

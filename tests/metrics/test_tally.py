@@ -350,12 +350,12 @@ def test_confidences_tell_what_they_can():
             assert figure is None
         else:
             assert vars(figure) == pytest.approx(vars(getattr(expected, name)), rel=1e-9, abs=1e-12)
-    assert found.notes == ("top-5 error, NLL, Brier score cannot be told: the probabilities of all classes are needed",)
+    assert found.notes == ("top-5 error, NLL, Brier score unknown: the probabilities of all classes are needed",)
     assert "nll          –" in str(found)
     only = Tally().update_confidences(samples.confidence, samples.correct).evaluation()
     assert only.mcc is only.nll is only.confusion is None
     assert only.ece == expected.ece
-    assert "MCC cannot be told: labels and predicted classes are needed" in only.notes
+    assert "MCC unknown: labels and predicted classes are needed" in only.notes
     assert only.n_classes == 0
     with pytest.raises(AttributeError, match="'rmse' was not measured: there are accuracy, "):
         only.rmse

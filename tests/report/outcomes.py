@@ -20,7 +20,7 @@ PIXEL = (
 
 
 def scored(name: str, n: int, k: int, *, seed: int = 0, sharpness: float = 1.0, temperature: float = 1.0) -> Scored:
-    """Return predictions that are calibrated for sharpness 1, too sure of themselves above it, perfect at infinity."""
+    """Return predictions that are calibrated for sharpness 1, over-confident above it, perfect at infinity."""
     generator = torch.Generator().manual_seed(seed)
     logits = 2 * torch.randn(n, k, generator=generator)
     labels = torch.multinomial(logits.softmax(1), 1, generator=generator)[:, 0]

@@ -144,8 +144,8 @@ def test_what_few_samples_cannot_promise_is_said():
 def test_without_a_promise_the_sentence_looks_back():
     seen = curve(70, 0, 30, 15)
     assert said(words.promise([], None, seen)) == (
-        "Looking back, it would have been right 99 % of the time had it answered the 85 % of cases it was most sure of "
-        "and passed on the rest."
+        "Looking back, it would have been right 99 % of the time had it answered the 85 % of cases of highest "
+        "confidence and passed on the rest."
     )
     assert "every case" in words.promise([], None, curve(50, 0, 50, 0))
     assert "should not answer on its own" in words.promise([], None, risk_coverage([0.9, 0.8], [False, False]))

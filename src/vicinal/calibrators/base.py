@@ -14,7 +14,7 @@ from typing import Any, TypeAlias, TypeVar, overload
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from vicinal._arrays import as_labels, as_matrix, at_least_float32
@@ -48,7 +48,7 @@ Self = TypeVar("Self", bound="Calibrator")
 T = TypeVar("T")
 
 #: Logits `[N, K]` as they are worked on: float32 or float64.
-Logits: TypeAlias = NDArray[np.floating[Any]]
+Logits: TypeAlias = NDArray[np.floating]
 Labels: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -63,7 +63,7 @@ class Calibrator(abc.ABC):
 
     n_classes_: int
 
-    def fit(self: Self, logits: Any, labels: Any) -> Self:
+    def fit(self: Self, logits: ArrayLike, labels: ArrayLike) -> Self:
         """Learn from held-out predictions, not from those the model was trained on.
 
         Parameters
@@ -87,8 +87,8 @@ class Calibrator(abc.ABC):
     @overload
     def __call__(self, logits: Tensor) -> Tensor: ...
     @overload
-    def __call__(self, logits: Any) -> NDArray[Any]: ...
-    def __call__(self, logits: Any) -> Any:
+    def __call__(self, logits: ArrayLike) -> NDArray[Any]: ...
+    def __call__(self, logits: ArrayLike) -> Any:
         """Return calibrated logits `[N, K]`: their softmax is what `predict_proba` returns.
 
         A tensor gives a tensor on the same device, anything else a numpy array; the float type is that of the
@@ -107,14 +107,14 @@ class Calibrator(abc.ABC):
     @overload
     def predict_proba(self, logits: Tensor) -> Tensor: ...
     @overload
-    def predict_proba(self, logits: Any) -> NDArray[Any]: ...
-    def predict_proba(self, logits: Any) -> Any:
+    def predict_proba(self, logits: ArrayLike) -> NDArray[Any]: ...
+    def predict_proba(self, logits: ArrayLike) -> Any:
         """Return calibrated probabilities `[N, K]`, which sum to one in each row."""
         calibrated = np.asarray(self(logits).cpu() if isinstance(logits, Tensor) else self(logits))
         chunks = map_rows(lambda chunk: softmax(chunk).astype(chunk.dtype), calibrated)
         return _like(np.concatenate(chunks), logits)
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, object]:
         """Return hyper-parameters and learned attributes as a dictionary that JSON can hold exactly."""
         self._require_fit()
         return {
@@ -176,7 +176,7 @@ class Calibrator(abc.ABC):
             raise RuntimeError(f"this {type(self).__name__} is not fitted: call fit(logits, labels) first")
 
     @abc.abstractmethod
-    def _solve(self, logits: Logits, labels: Labels) -> dict[str, Any]:
+    def _solve(self, logits: Logits, labels: Labels) -> dict[str, object]:
         """Return the learned attributes from logits `[N, K]` and labels `[N]`."""
 
     @abc.abstractmethod
@@ -184,7 +184,7 @@ class Calibrator(abc.ABC):
         """Return calibrated logits for a chunk of rows."""
 
     @abc.abstractmethod
-    def _restore(self, n_classes: int, **learned: Any) -> dict[str, Any]:
+    def _restore(self, n_classes: int, **learned: Any) -> dict[str, object]:
         """Return the learned attributes from what JSON gave back, checked."""
 
 
@@ -242,13 +242,13 @@ def learned_arrays(name: str, value: Any, n_classes: int) -> list[Floats]:
 
 
 def _as_class_logits(value: Any) -> Logits:
-    held = as_matrix("logits", value)
-    if held.shape[1] < 2:
+    matrix = as_matrix("logits", value)
+    if matrix.shape[1] < 2:
         raise ValueError(
-            f"logits must have at least 2 classes, got shape {list(held.shape)}; "
+            f"logits must have at least 2 classes, got shape {list(matrix.shape)}; "
             "for the one logit z of a binary task pass the two columns [0, z]"
         )
-    logits: Logits = at_least_float32(held).numpy()
+    logits: Logits = at_least_float32(matrix).numpy()
     extremes = np.array(map_rows(lambda chunk: (chunk.min(), chunk.max()), logits))  # NaN goes through both
     largest = float(np.abs(extremes).max())
     if not np.isfinite(largest):

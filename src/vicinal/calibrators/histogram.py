@@ -84,7 +84,7 @@ class HistogramBinning(Calibrator):
             floor=number("floor", self.floor, above=0, high=0.1),
         )
 
-    def _solve(self, logits: Logits, labels: Labels) -> dict[str, Any]:
+    def _solve(self, logits: Logits, labels: Labels) -> dict[str, object]:
         edges, values = [], []
         for k, p in enumerate(class_probs(logits)):
             inner = equal_mass_edges(p, self.n_bins) if self.equal_mass else np.arange(1, self.n_bins) / self.n_bins
@@ -97,7 +97,7 @@ class HistogramBinning(Calibrator):
         maps = zip(class_probs(logits), self.edges_, self.values_, strict=True)
         return log_probs((value[np.searchsorted(edge, p)] for p, edge, value in maps), self.floor)
 
-    def _restore(self, n_classes: int, **learned: Any) -> dict[str, Any]:
+    def _restore(self, n_classes: int, **learned: Any) -> dict[str, object]:
         edges, values = (learned_arrays(name, learned[name], n_classes) for name in ("edges_", "values_"))
         if any(len(e) + 1 != len(v) or np.any(np.diff(e) <= 0) for e, v in zip(edges, values, strict=True)):
             raise ValueError("edges_ must increase and be one fewer than values_")

@@ -72,7 +72,7 @@ class IsotonicCalibration(Calibrator):
     def __post_init__(self) -> None:
         freeze(self, floor=number("floor", self.floor, above=0, high=0.1))
 
-    def _solve(self, logits: Logits, labels: Labels) -> dict[str, Any]:
+    def _solve(self, logits: Logits, labels: Labels) -> dict[str, object]:
         corners = [isotonic_corners(p, labels == k) for k, p in enumerate(class_probs(logits))]
         return {"thresholds_": [x for x, _ in corners], "values_": [f for _, f in corners]}
 
@@ -80,7 +80,7 @@ class IsotonicCalibration(Calibrator):
         maps = zip(class_probs(logits), self.thresholds_, self.values_, strict=True)
         return log_probs((np.interp(p, x, f) for p, x, f in maps), self.floor)
 
-    def _restore(self, n_classes: int, **learned: Any) -> dict[str, Any]:
+    def _restore(self, n_classes: int, **learned: Any) -> dict[str, object]:
         x, f = (learned_arrays(name, learned[name], n_classes) for name in ("thresholds_", "values_"))
         if any(
             len(a) != len(b) or np.any(np.diff(a) <= 0) or np.any(np.diff(b) < 0) for a, b in zip(x, f, strict=True)

@@ -114,7 +114,7 @@ class TemperatureScaling(Calibrator):
         freeze(calibrator, temperature_=1.0, n_classes_=integer("n_classes", n_classes, low=2))
         return calibrator
 
-    def _solve(self, logits: Logits, labels: Labels) -> dict[str, Any]:
+    def _solve(self, logits: Logits, labels: Labels) -> dict[str, object]:
         low, high = self.bounds if self.search == "newton" else (float(GRID[0]), float(GRID[-1]))
         if self.criterion == "ece":
             temperature = float(GRID[grid_ece(logits, labels, GRID, n_bins=self.n_bins).argmin()])
@@ -136,7 +136,7 @@ class TemperatureScaling(Calibrator):
         scaled: Logits = logits / self.temperature_
         return scaled
 
-    def _restore(self, n_classes: int, **learned: Any) -> dict[str, Any]:
+    def _restore(self, n_classes: int, **learned: Any) -> dict[str, object]:
         return {"temperature_": number("temperature_", learned["temperature_"], above=0)}
 
 
@@ -232,8 +232,8 @@ def nll_derivatives(logits: Logits, labels: Labels, top: Logits, beta: float) ->
         mean = np.einsum("ij,ij->i", weight, d) / total
         weight *= d
         square = np.einsum("ij,ij->i", weight, d) / total
-        own = d[np.arange(len(y)), y]
-        terms = (np.log(total) - beta * own, mean - own, square - mean * mean)
+        of_label = d[np.arange(len(y)), y]
+        terms = (np.log(total) - beta * of_label, mean - of_label, square - mean * mean)
         return [float(term.sum(dtype=np.float64)) for term in terms]
 
     nll, slope, curvature = np.sum(map_rows(sums, logits, labels, top), axis=0) / len(labels)
@@ -258,12 +258,12 @@ def grid_ece(logits: Logits, labels: Labels, grid: Floats, *, n_bins: int) -> Fl
     def gaps(z: Logits, y: Labels) -> Floats:
         correct = z.argmax(axis=1) == y
         d = z - z.max(axis=1, keepdims=True)
-        found = np.empty((len(grid), n_bins))
-        for row, t in zip(found, grid, strict=True):
+        sums = np.empty((len(grid), n_bins))
+        for row, t in zip(sums, grid, strict=True):
             scaled = d / z.dtype.type(t)
             confidence = 1 / np.exp(scaled, out=scaled).sum(axis=1, dtype=np.float64)
             row[:] = np.bincount(np.searchsorted(edges, confidence), correct - confidence, n_bins)
-        return found
+        return sums
 
     total: Floats = sum(map_rows(gaps, logits, labels), np.zeros((len(grid), n_bins)))
     error: Floats = np.abs(total).sum(axis=1) / len(labels)

@@ -70,7 +70,7 @@ class VectorScaling(Calibrator):
         tol, max_iter = number("tol", self.tol, above=0), integer("max_iter", self.max_iter, low=1)
         freeze(self, tol=tol, max_iter=max_iter)
 
-    def _solve(self, logits: Logits, labels: Labels) -> dict[str, Any]:
+    def _solve(self, logits: Logits, labels: Labels) -> dict[str, object]:
         scale, bias = lbfgs_nll(logits, labels, tol=self.tol, max_iter=self.max_iter)
         return {"scale_": scale, "bias_": bias}
 
@@ -78,11 +78,11 @@ class VectorScaling(Calibrator):
         scaled: Logits = logits * self.scale_ + self.bias_
         return scaled
 
-    def _restore(self, n_classes: int, **learned: Any) -> dict[str, Any]:
+    def _restore(self, n_classes: int, **learned: Any) -> dict[str, object]:
         arrays = {name: np.asarray(value, dtype=np.float64) for name, value in learned.items()}
         if not all(a.shape == (n_classes,) and np.isfinite(a).all() for a in arrays.values()):
             raise ValueError(f"scale_ and bias_ must be {n_classes} finite numbers each")
-        return arrays
+        return dict(arrays)
 
 
 def lbfgs_nll(logits: Logits, labels: Labels, *, tol: float, max_iter: int) -> tuple[Floats, Floats]:
@@ -94,20 +94,20 @@ def lbfgs_nll(logits: Logits, labels: Labels, *, tol: float, max_iter: int) -> t
         return value, gradient.ravel()
 
     start = np.concatenate([spread, mean])  # scale 1 and bias 0
-    found = minimize(
+    solution = minimize(
         loss,
         start,
         jac=True,
         method="L-BFGS-B",
         options={"maxiter": max_iter, "maxfun": 2 * max_iter, "gtol": tol, "ftol": 0, "maxcor": 20},
     )
-    worst = float(np.abs(found.jac).max())
+    worst = float(np.abs(solution.jac).max())
     if worst > tol:
         warnings.warn(
-            f"stopped after {found.nit} iterations with a gradient of {worst:.1e}, above tol={tol:g}",
+            f"stopped after {solution.nit} iterations with a gradient of {worst:.1e}, above tol={tol:g}",
             stacklevel=4,
         )
-    scale, bias = found.x.reshape(2, -1)
+    scale, bias = solution.x.reshape(2, -1)
     scale = scale / spread
     bias = bias - scale * mean
     return scale, bias - bias.mean()
@@ -123,10 +123,10 @@ def nll_gradient(logits: Logits, labels: Labels, params: Floats, mean: Floats, s
         log_p -= log_p.max(axis=1, keepdims=True)
         error = np.exp(log_p)
         total = error.sum(axis=1, keepdims=True)
-        own = np.arange(len(y)), y
-        value = float(np.log(total).sum() - log_p[own].sum())
+        labelled = np.arange(len(y)), y
+        value = float(np.log(total).sum() - log_p[labelled].sum())
         error /= total
-        error[own] -= 1
+        error[labelled] -= 1
         return value, np.stack([np.einsum("ij,ij->j", error, z), error.sum(axis=0)])
 
     parts = map_rows(sums, logits, labels)

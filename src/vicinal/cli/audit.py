@@ -54,7 +54,7 @@ def audit(
         console.say(f"report: {report}")
 
 
-def _plain(sample: dict[str, Any]) -> dict[str, Any]:
+def _plain(sample: dict[str, Any]) -> dict[str, object]:
     return {name: value for name, value in sample.items() if name != "picture"}
 
 

@@ -45,7 +45,7 @@ class Console:
             text = text.replace("\u00a0", " ")  # a program may look for the sentence
             _rich().print(text, markup=False, highlight=False, soft_wrap=True)
 
-    def event(self, kind: str, fields: Mapping[str, Any]) -> None:
+    def event(self, kind: str, fields: Mapping[str, object]) -> None:
         """Print a line of JSON, if that is asked for."""
         if self._shown and self.as_json:
             sys.stdout.write(json.dumps({"event": kind, **_json_ready(fields)}, ensure_ascii=False) + "\n")

@@ -7,7 +7,6 @@ import os
 import platform
 import re
 import sys
-from typing import Any
 
 from vicinal import __version__
 from vicinal.cli.console import Console
@@ -44,7 +43,7 @@ def doctor(as_json: AsJson = False) -> None:
         console.say(f"to install what is missing: pip install 'vicinal[{','.join(incomplete)}]'")
 
 
-def _machine() -> dict[str, Any]:
+def _machine() -> dict[str, object]:
     import torch
 
     cuda = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]

@@ -92,7 +92,7 @@ class _Counter:
     def __init__(self) -> None:
         self.n = 0
 
-    def facts(self, n: int, rule: RiskThreshold) -> dict[str, Any]:
+    def facts(self, n: int, rule: RiskThreshold) -> dict[str, object]:
         """Return what a machine wants to know of the rule."""
         return {"answered": self.n, "coverage": self.n / n, "threshold": rule.threshold, "risk_bound": rule.upper_bound}
 

@@ -107,7 +107,7 @@ class AudioPreprocessing(Preprocessing):
     def _filters(self) -> Tensor:
         return torch.from_numpy(mel_filters(self.n_mels, self.n_fft, self.rate)).float()
 
-    def _fields(self) -> dict[str, Any]:
+    def _fields(self) -> dict[str, object]:
         names = ("rate", "length", "front_end", "n_fft", "hop", "n_mels")
         return {name: getattr(self, name) for name in names}
 

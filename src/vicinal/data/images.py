@@ -121,7 +121,7 @@ class ImagePreprocessing(Preprocessing):
         image = open_image(item) if isinstance(item, (str, Path)) else _image_of(np.asarray(item))
         return image.convert("L" if self.channels == 1 else "RGB")
 
-    def _fields(self) -> dict[str, Any]:
+    def _fields(self) -> dict[str, object]:
         return {
             "channels": self.channels,
             "height": self.height,

@@ -239,7 +239,7 @@ def _from_torchvision(name: str, entry: _Named, data_root: str | Path | None) ->
     root = next(iter(roots(data_root)), cache())
     data, classes = {}, entry.classes
     for part in ("train", "test"):
-        choice: dict[str, Any] = {"split": part} if entry.split else {"train": part == "train"}
+        choice: dict[str, object] = {"split": part} if entry.split else {"train": part == "train"}
         try:
             try:
                 dataset = getattr(datasets, entry.torchvision)(str(root), download=False, **choice)

@@ -39,12 +39,12 @@ class Preprocessing(ABC):
         """Return the model input of one item; with a `generator` the augmented one that it draws."""
 
     @abstractmethod
-    def _fields(self) -> dict[str, Any]:
+    def _fields(self) -> dict[str, object]:
         """Return what to record, as JSON can hold it."""
 
     @classmethod
     @abstractmethod
-    def _from_fields(cls, fields: dict[str, Any]) -> Preprocessing:
+    def _from_fields(cls, fields: dict[str, object]) -> Preprocessing:
         """Return what `_fields` recorded."""
 
     def collate(self, batch: Sequence[tuple[Batch, int]]) -> tuple[Batch, Tensor]:
@@ -52,13 +52,13 @@ class Preprocessing(ABC):
         return torch.stack([x for x, _ in batch if isinstance(x, Tensor)]), torch.tensor([y for _, y in batch])
 
     @final
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return the record as JSON can hold it."""
         return {"kind": self.kind, **self._fields()}
 
     @final
     @staticmethod
-    def from_dict(record: Mapping[str, Any]) -> Preprocessing:
+    def from_dict(record: Mapping[str, object]) -> Preprocessing:
         """Return what `to_dict` recorded, of whichever kind."""
         fields = dict(record)
         kind = fields.pop("kind", None)

@@ -20,7 +20,7 @@ class Rows(Sequence[Any]):
 
     def __init__(self, table: Table, n: int) -> None:
         self._table, self._n = table, n
-        self._kept: dict[int, dict[str, Any]] | None = None
+        self._kept: dict[int, dict[str, object]] | None = None
 
     def __len__(self) -> int:
         return self._n
@@ -28,15 +28,15 @@ class Rows(Sequence[Any]):
     def __getitem__(self, i: Any) -> Any:
         return self.fetch([int(i)])[0]
 
-    def fetch(self, positions: Sequence[int]) -> list[dict[str, Any]]:
+    def fetch(self, positions: Sequence[int]) -> list[dict[str, object]]:
         """Return some rows, counted from 0, in one pass over the table; a small table is read once."""
         if self._kept is None and self._n * len(self._table.columns) <= _KEPT:
             self._kept = self._read(np.arange(self._n))
         rows = self._read(np.array(positions)) if self._kept is None else self._kept
         return [rows[i] for i in positions]
 
-    def _read(self, wanted: Any) -> dict[int, dict[str, Any]]:
-        rows: dict[int, dict[str, Any]] = {}
+    def _read(self, wanted: Any) -> dict[int, dict[str, object]]:
+        rows: dict[int, dict[str, object]] = {}
         last = int(wanted.max(initial=-1))
         for chunk in self._table.chunks(bad=[]):
             here = np.flatnonzero(np.isin(chunk.rows - 1, wanted))
@@ -47,5 +47,5 @@ class Rows(Sequence[Any]):
                 break
         return rows
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {"_table": self._table, "_n": self._n, "_kept": None}  # workers read for themselves

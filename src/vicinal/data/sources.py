@@ -118,11 +118,11 @@ def from_images(folder: Folder, max_bad: float | int, image_size: int | None, se
             measured = [shape.pixels(paths[train[i]]) for i in order[:_MEASURED].tolist()]
             mean, std = images.channel_statistics(measured)
             return replace(shape, mean=mean, std=std), paths, []
-        held = [
+        arrays = [
             shape.pixels(path if look.values is None else look.values) for path, look in zip(paths, looks, strict=True)
         ]
-        mean, std = images.channel_statistics([held[i] for i in train])
-        return replace(shape, mean=mean, std=std), torch.stack(held), []
+        mean, std = images.channel_statistics([arrays[i] for i in train])
+        return replace(shape, mean=mean, std=std), torch.stack(arrays), []
 
     return Unsplit(
         kind="image",

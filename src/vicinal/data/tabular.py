@@ -222,7 +222,7 @@ class TabularPreprocessing(Preprocessing):
         new = [repr(name) for name in table.columns if name not in known]
         return [f"ignored: {listed(new)}, which the model was not trained with"] if new else []
 
-    def _fields(self) -> dict[str, Any]:
+    def _fields(self) -> dict[str, object]:
         columns = [_record(column) for column in self.columns]
         return {"columns": columns, "target": self.target, "ignored": list(self.ignored)}
 
@@ -237,7 +237,7 @@ class TabularPreprocessing(Preprocessing):
         return cls(columns, fields["target"], tuple(fields["ignored"]))
 
 
-def _record(column: Number | Category) -> dict[str, Any]:
+def _record(column: Number | Category) -> dict[str, object]:
     if isinstance(column, Number):
         return {"name": column.name, "mean": column.mean, "std": column.std, "missing": column.missing}
     record = {"name": column.name, "values": list(column.values), "missing": column.missing}

@@ -202,7 +202,7 @@ class Task:
             for name, split in (("train", self.train), ("val", self.val), ("test", self.test))
         }
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> dict[str, object]:
         """Return all but the data, as JSON can hold it."""
         return {
             "name": self.name,

@@ -120,7 +120,7 @@ class TextPreprocessing(Preprocessing):
             yield chunk.rows, texts
         notes += [f"{empty} row{'s have' if empty > 1 else ' has'} no text"] if empty else []
 
-    def _fields(self) -> dict[str, Any]:
+    def _fields(self) -> dict[str, object]:
         return {
             "columns": list(self.columns),
             "target": self.target,

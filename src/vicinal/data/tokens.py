@@ -110,7 +110,7 @@ class Words:
         known = read_vectors(Path(path).expanduser(), self._ids)
         return self.align(list(known), np.stack(list(known.values())))
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return the record as JSON can hold it."""
         return {"words": list(self.words)}
 
@@ -203,7 +203,7 @@ class Subwords:
         }
         return {name: ids for name, ids in fields.items() if name in self.inputs}
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return the record as JSON can hold it."""
         return {
             "name": self.name,

@@ -14,14 +14,14 @@ from functools import cached_property
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from vicinal._arrays import as_array, as_classes, as_scores, n_threads, sum_tolerance
 
 __all__ = ["Array", "Chunk", "Floats", "Predictions", "open_predictions"]
 
 Array: TypeAlias = NDArray[np.float64]
-Floats: TypeAlias = NDArray[np.floating[Any]]
+Floats: TypeAlias = NDArray[np.floating]
 T = TypeVar("T")
 
 #: Numbers in one thread's hands at a time: 2^18 of them are a megabyte of float32, which stays in a core's cache.
@@ -126,8 +126,8 @@ class Predictions:
             return list(pool.map(run, starts))
 
 
-def open_predictions(labels: Any, logits: Any = None, probs: Any = None) -> Predictions:
-    """Check what can be told without reading the values, and keep the arguments for `chunks`."""
+def open_predictions(labels: ArrayLike, logits: ArrayLike | None = None, probs: ArrayLike | None = None) -> Predictions:
+    """Check what shows without reading the values, and keep the arguments for `chunks`."""
     if (logits is None) == (probs is None):
         raise ValueError(f"pass exactly one of logits= and probs=, got {'both' if probs is not None else 'neither'}")
     name, given = ("logits", logits) if probs is None else ("probs", probs)

@@ -3,10 +3,9 @@ r"""Classwise calibration: the probability of *every* class is checked, not only
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from vicinal._checks import integer
 from vicinal.metrics.chunks import Array, Chunk, open_predictions
@@ -15,7 +14,14 @@ from vicinal.metrics.reliability import Additive, BinSums, ReliabilityTable, exp
 __all__ = ["ClasswiseTable", "classwise_ece"]
 
 
-def classwise_ece(labels: Any, *, logits: Any = None, probs: Any = None, n_bins: int = 15, edges: Any = None) -> float:
+def classwise_ece(
+    labels: ArrayLike,
+    *,
+    logits: ArrayLike | None = None,
+    probs: ArrayLike | None = None,
+    n_bins: int = 15,
+    edges: ArrayLike | None = None,
+) -> float:
     r"""Return the classwise expected calibration error.
 
     .. math:: \frac1K \sum_k \sum_b \frac{n_{kb}}{N} \left|\bar p_{kb} - \bar y_{kb}\right|
@@ -61,7 +67,7 @@ class ClasswiseTable(Additive):
     [0.2, 0.2]
     """
 
-    def __init__(self, n_classes: int, n_bins: int = 15, *, edges: Any = None) -> None:
+    def __init__(self, n_classes: int, n_bins: int = 15, *, edges: ArrayLike | None = None) -> None:
         self.n_classes = integer("n_classes", n_classes, low=1)
         self._bins = ReliabilityTable(n_bins, edges=edges)
         shape = (self.n_classes, self.n_bins)
@@ -84,7 +90,9 @@ class ClasswiseTable(Additive):
         """The number of samples."""
         return int(self.counts[0].sum())
 
-    def update(self, labels: Any, *, logits: Any = None, probs: Any = None) -> ClasswiseTable:
+    def update(
+        self, labels: ArrayLike, *, logits: ArrayLike | None = None, probs: ArrayLike | None = None
+    ) -> ClasswiseTable:
         """Add predictions `[N, K]` and return the table; after an error it is what it was before."""
         given = open_predictions(labels, logits, probs)
         if given.n_classes != self.n_classes:

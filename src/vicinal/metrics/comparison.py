@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy.special import stdtrit
@@ -68,7 +67,7 @@ class Comparison:
     def __getitem__(self, figure: str) -> Difference:
         return self.differences[figure]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return plain numbers for a JSON file."""
         sizes = {"n": self.n, "n_seeds": self.n_seeds, "n_bins": self.n_bins, "level": self.level}
         return {**sizes, "names": list(self.names), **{k: dict(vars(d)) for k, d in self.differences.items()}}

@@ -392,7 +392,7 @@ FIGURES: dict[str, Figure] = {
         _error(
             "oe",
             "OE",
-            "overconfidence error: gaps where it is too sure, weighted by confidence",
+            "overconfidence error: gaps where it is over-confident, weighted by confidence",
             overconfidence_error,
             _of_oe,
             column=True,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import betaincinv, ndtri, stdtrit
 
 from vicinal._checks import ArgumentError, number
@@ -42,7 +43,7 @@ class Estimate:
         return {name: number if math.isfinite(number) else None for name, number in vars(self).items()}
 
 
-def clopper_pearson(successes: Any, n: Any, level: float = 0.95) -> tuple[Array, Array]:
+def clopper_pearson(successes: ArrayLike, n: ArrayLike, level: float = 0.95) -> tuple[Array, Array]:
     r"""Return Clopper and Pearson's interval of a proportion (low, high), elementwise; [0, 1] where n is 0.
 
     The ends are the proportions at which so many successes or more, or so many or fewer, have the probability
@@ -142,9 +143,9 @@ def mean_interval(
 
     def reach(sign: int) -> float:
         on_this_side = mistake is not None and (mistake - mean) * sign > 0
-        held = moments + Moments(1, float(mistake or 0)) if on_this_side else moments
-        variance = held.squares / (held.n - 1)
-        bend = t * max(sign * held.cubes / held.n / variance, 0) / 2 if variance > 0 else 0.0
+        sample = moments + Moments(1, float(mistake or 0)) if on_this_side else moments
+        variance = sample.squares / (sample.n - 1)
+        bend = t * max(sign * sample.cubes / sample.n / variance, 0) / 2 if variance > 0 else 0.0
         return bend + math.sqrt(bend**2 + t * variance)
 
     return Estimate(mean, max(low, mean - reach(-1)), min(high, mean + reach(1)))

@@ -28,7 +28,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import digamma, expit, logit
 
 from vicinal._arrays import as_array, as_scores, as_vector, sum_tolerance
@@ -49,7 +49,7 @@ __all__ = [
 ]
 
 
-def max_probability(logits: Any = None, *, probs: Any = None) -> Array:
+def max_probability(logits: ArrayLike | None = None, *, probs: ArrayLike | None = None) -> Array:
     """Return the highest probability of each sample, `[N]`; higher is more in-distribution.
 
     Parameters
@@ -63,7 +63,7 @@ def max_probability(logits: Any = None, *, probs: Any = None) -> Array:
     return _scored(lambda p: p.max(axis=1), logits, probs)
 
 
-def negative_entropy(logits: Any = None, *, probs: Any = None) -> Array:
+def negative_entropy(logits: ArrayLike | None = None, *, probs: ArrayLike | None = None) -> Array:
     """Return Σ p log p (in nats, at most 0) of each sample, `[N]`; higher is more in-distribution.
 
     >>> negative_entropy(probs=[[0.5, 0.5], [1.0, 0.0]]).round(4) + 0.0
@@ -72,7 +72,7 @@ def negative_entropy(logits: Any = None, *, probs: Any = None) -> Array:
     return _scored(lambda p: (p * np.log(np.where(p > 0, p, 1))).sum(axis=1), logits, probs)
 
 
-def margin(logits: Any = None, *, probs: Any = None) -> Array:
+def margin(logits: ArrayLike | None = None, *, probs: ArrayLike | None = None) -> Array:
     """Return the highest probability less the second highest of each sample, `[N]`; higher is more in-distribution.
 
     >>> margin(probs=[[0.7, 0.2, 0.1]]).round(4)
@@ -89,7 +89,7 @@ def margin(logits: Any = None, *, probs: Any = None) -> Array:
     return _scored(gap, logits, probs)
 
 
-def energy(logits: Any, *, temperature: float = 1.0) -> Array:
+def energy(logits: ArrayLike, *, temperature: float = 1.0) -> Array:
     r"""Return :math:`T \log \sum_k \exp(z_k / T)` of each sample, `[N]`; **higher is more in-distribution**.
 
     This is minus the free energy of Liu et al. (2020). Unlike the other scores it needs the logits as the model gave
@@ -109,7 +109,7 @@ def energy(logits: Any, *, temperature: float = 1.0) -> Array:
     return _by_chunks(free, "logits", logits)
 
 
-def auroc(in_scores: Any, out_scores: Any) -> float:
+def auroc(in_scores: ArrayLike, out_scores: ArrayLike) -> float:
     r"""Return the area under the ROC curve: the chance that an in-distribution sample scores higher.
 
     .. math:: P(s_{\text{in}} > s_{\text{out}}) + \tfrac12 P(s_{\text{in}} = s_{\text{out}})
@@ -127,7 +127,7 @@ def auroc(in_scores: Any, out_scores: Any) -> float:
     return _Ordered.of(in_scores, out_scores).auroc()
 
 
-def average_precision(positive_scores: Any, negative_scores: Any) -> float:
+def average_precision(positive_scores: ArrayLike, negative_scores: ArrayLike) -> float:
     r"""Return the area under the precision–recall curve as average precision (AUPR).
 
     .. math:: \frac1P \sum_{i \in \text{positive}} \frac{\#\{\text{positive} \ge s_i\}}{\#\{\text{all} \ge s_i\}}
@@ -142,7 +142,7 @@ def average_precision(positive_scores: Any, negative_scores: Any) -> float:
     return _Ordered.of(positive_scores, negative_scores, ("positive_scores", "negative_scores")).average_precision()
 
 
-def fpr_at_tpr(in_scores: Any, out_scores: Any, *, tpr: float = 0.95) -> float:
+def fpr_at_tpr(in_scores: ArrayLike, out_scores: ArrayLike, *, tpr: float = 0.95) -> float:
     """Return the share of out-of-distribution samples taken for in-distribution where `tpr` of the latter are.
 
     The threshold is the highest score that at least the share `tpr` of in-distribution samples reach.
@@ -194,7 +194,7 @@ class OODReport:
         values = {item.name: getattr(self, item.name) for item in fields(self)}
         return {name: value for name, value in values.items() if isinstance(value, Estimate)}
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return plain numbers for a JSON file: sizes, figures and histograms."""
         sizes = {"n_in": self.n_in, "n_out": self.n_out, "level": self.level, "tpr": self.tpr}
         histograms = {name: getattr(self, name).tolist() for name in ("edges", "in_counts", "out_counts")}
@@ -207,8 +207,8 @@ class OODReport:
 
 
 def ood_report(
-    in_scores: Any,
-    out_scores: Any,
+    in_scores: ArrayLike,
+    out_scores: ArrayLike,
     *,
     tpr: float = 0.95,
     n_bins: int = 50,
@@ -290,7 +290,9 @@ class _Ordered:
     negative: NDArray[np.int64]
 
     @classmethod
-    def of(cls, positive: Any, negative: Any, names: tuple[str, str] = ("in_scores", "out_scores")) -> _Ordered:
+    def of(
+        cls, positive: ArrayLike, negative: ArrayLike, names: tuple[str, str] = ("in_scores", "out_scores")
+    ) -> _Ordered:
         a, b = as_vector(names[0], positive), as_vector(names[1], negative)
         levels, place = np.unique(np.concatenate([a, b]), return_inverse=True)
         count = [np.bincount(part, minlength=len(levels)) for part in (place[: len(a)], place[len(a) :])]
@@ -419,7 +421,7 @@ def _histogram(levels: Array, counts: NDArray[np.int64], edges: Array) -> NDArra
     return shares
 
 
-def _scored(score: Callable[[Array], Array], logits: Any, probs: Any) -> Array:
+def _scored(score: Callable[[Array], Array], logits: object, probs: object) -> Array:
     """Return `score` of the probabilities `[M, K]` of each chunk of samples."""
     if (logits is None) == (probs is None):
         raise ValueError(f"pass exactly one of logits= and probs=, got {'both' if probs is not None else 'neither'}")
@@ -433,7 +435,7 @@ def _scored(score: Callable[[Array], Array], logits: Any, probs: Any) -> Array:
     return _by_chunks(of_logits, "logits", logits)
 
 
-def _by_chunks(function: Callable[[Array], Array], name: str, value: Any) -> Array:
+def _by_chunks(function: Callable[[Array], Array], name: str, value: object) -> Array:
     scores = as_scores(name, value)
     step, tolerance = max(1, CHUNK // scores.shape[1]), sum_tolerance(scores.dtype)
     parts = []

@@ -1,4 +1,4 @@
-r"""The reliability table: how often a model is right, against how sure it says it is.
+r"""The reliability table: how often a model is right, against its confidence.
 
 For each bin of confidence the table keeps the number of samples, their summed confidence and how many of them
 were right. Tables add up, so any stream or set of shards gives the table of the whole, and every calibration
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from vicinal._arrays import as_array
 from vicinal._arrays import equal_mass_edges as inner_edges
@@ -101,7 +101,7 @@ def calibration_mse_debiased(bins: BinSums) -> Array:
     return _per_sample(np.where(bins.count >= 2, squared - chance, 0), bins)
 
 
-def equal_mass_edges(confidence: Any, n_bins: int = 15) -> Array:
+def equal_mass_edges(confidence: ArrayLike, n_bins: int = 15) -> Array:
     """Return the edges of bins that hold about equally many of the given confidences.
 
     Inner edge k is the ⌈k·N / n_bins⌉-th smallest confidence, so bin 1 … k together hold at least k / n_bins of
@@ -190,7 +190,7 @@ class ReliabilityTable(Additive):
     0.475
     """
 
-    def __init__(self, n_bins: int = 15, *, edges: Any = None) -> None:
+    def __init__(self, n_bins: int = 15, *, edges: ArrayLike | None = None) -> None:
         if edges is None:
             n_bins = integer("n_bins", n_bins, low=1)
             self.edges: Array = np.arange(n_bins + 1) / n_bins
@@ -204,7 +204,13 @@ class ReliabilityTable(Additive):
 
     @classmethod
     def from_probs(
-        cls, probs: Any, labels: Any, *, n_bins: int = 15, edges: Any = None, equal_mass: bool = False
+        cls,
+        probs: ArrayLike,
+        labels: ArrayLike,
+        *,
+        n_bins: int = 15,
+        edges: ArrayLike | None = None,
+        equal_mass: bool = False,
     ) -> ReliabilityTable:
         """Build the table of probabilities `[N, K]` and class numbers `[N]`.
 
@@ -217,7 +223,13 @@ class ReliabilityTable(Additive):
 
     @classmethod
     def from_logits(
-        cls, logits: Any, labels: Any, *, n_bins: int = 15, edges: Any = None, equal_mass: bool = False
+        cls,
+        logits: ArrayLike,
+        labels: ArrayLike,
+        *,
+        n_bins: int = 15,
+        edges: ArrayLike | None = None,
+        equal_mass: bool = False,
     ) -> ReliabilityTable:
         """Build the table of logits `[N, K]` and class numbers `[N]`; their softmax is taken in float64."""
         if equal_mass:
@@ -226,7 +238,13 @@ class ReliabilityTable(Additive):
 
     @classmethod
     def from_confidences(
-        cls, confidence: Any, correct: Any, *, n_bins: int = 15, edges: Any = None, equal_mass: bool = False
+        cls,
+        confidence: ArrayLike,
+        correct: ArrayLike,
+        *,
+        n_bins: int = 15,
+        edges: ArrayLike | None = None,
+        equal_mass: bool = False,
     ) -> ReliabilityTable:
         """Build the table of confidences `[N]` in [0, 1] and whether each prediction was right `[N]`.
 
@@ -238,7 +256,9 @@ class ReliabilityTable(Additive):
             edges = equal_mass_edges(confidence, n_bins)
         return cls(n_bins, edges=edges).update_confidences(confidence, correct)
 
-    def update(self, labels: Any, *, logits: Any = None, probs: Any = None) -> ReliabilityTable:
+    def update(
+        self, labels: ArrayLike, *, logits: ArrayLike | None = None, probs: ArrayLike | None = None
+    ) -> ReliabilityTable:
         """Add predictions `[N, K]` and return the table; after an error it is what it was before."""
 
         def binned(chunks: Iterator[Chunk]) -> ReliabilityTable:
@@ -252,7 +272,7 @@ class ReliabilityTable(Additive):
             self.absorb(part)
         return self
 
-    def update_confidences(self, confidence: Any, correct: Any) -> ReliabilityTable:
+    def update_confidences(self, confidence: ArrayLike, correct: ArrayLike) -> ReliabilityTable:
         """Add confidences `[N]` in [0, 1] with whether each prediction was right `[N]`, and return the table."""
         given, right = checked_confidences(confidence), checked_correct(correct)
         if len(given) != len(right):
@@ -373,7 +393,7 @@ class ReliabilityTable(Additive):
             {**columns, "confidence": confidence, "accuracy": accuracy, "gap": confidence - accuracy}
         )
 
-    def to_records(self) -> list[dict[str, Any]]:
+    def to_records(self) -> list[dict[str, object]]:
         """Return low, high, count, confidence and accuracy of each bin as JSON can hold them."""
         columns = (self.edges[:-1], self.edges[1:], self.bin_count, self.bin_confidence, self.bin_accuracy)
         names = ("low", "high", "count", "confidence", "accuracy")
@@ -465,7 +485,9 @@ def _mean(total: Array, count: Array) -> Array:
     return mean
 
 
-def _edges_of(labels: Any, logits: Any, probs: Any, n_bins: int, edges: Any) -> Array:
+def _edges_of(
+    labels: ArrayLike, logits: ArrayLike | None, probs: ArrayLike | None, n_bins: int, edges: object
+) -> Array:
     _refuse_both(edges)
     blocks = open_predictions(labels, logits, probs).map_blocks(
         lambda chunks: np.concatenate([chunk.confidence for chunk in chunks])
@@ -473,7 +495,7 @@ def _edges_of(labels: Any, logits: Any, probs: Any, n_bins: int, edges: Any) -> 
     return equal_mass_edges(np.concatenate(blocks), n_bins)
 
 
-def _refuse_both(edges: Any) -> None:
+def _refuse_both(edges: object) -> None:
     if edges is not None:
         raise ValueError("pass edges= or equal_mass=True, not both: equal-mass bins choose their own edges")
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from vicinal._arrays import as_array, as_classes, as_vector
 from vicinal._checks import integer
@@ -34,7 +34,13 @@ __all__ = [
 ]
 
 
-def accuracy(labels: Any, *, logits: Any = None, probs: Any = None, predictions: Any = None) -> float:
+def accuracy(
+    labels: ArrayLike,
+    *,
+    logits: ArrayLike | None = None,
+    probs: ArrayLike | None = None,
+    predictions: ArrayLike | None = None,
+) -> float:
     """Return the fraction of samples whose highest score is the label's; the first wins among equals.
 
     Parameters
@@ -57,7 +63,7 @@ def accuracy(labels: Any, *, logits: Any = None, probs: Any = None, predictions:
     return _mean(open_predictions(labels, logits, probs), lambda chunk: chunk.correct)
 
 
-def top_k(labels: Any, k: int, *, logits: Any = None, probs: Any = None) -> float:
+def top_k(labels: ArrayLike, k: int, *, logits: ArrayLike | None = None, probs: ArrayLike | None = None) -> float:
     """Return the fraction of samples whose label is among the k highest scores; the first win among equals.
 
     >>> top_k([2, 0], 2, probs=[[0.5, 0.2, 0.3], [0.2, 0.5, 0.3]])
@@ -70,7 +76,7 @@ def top_k(labels: Any, k: int, *, logits: Any = None, probs: Any = None) -> floa
     return 1 - _mean(given, lambda chunk: misses(chunk, k))
 
 
-def nll(labels: Any, *, logits: Any = None, probs: Any = None) -> float:
+def nll(labels: ArrayLike, *, logits: ArrayLike | None = None, probs: ArrayLike | None = None) -> float:
     r"""Return the mean negative log-likelihood :math:`-\frac1N \sum_i \log p_{i, y_i}` (log loss).
 
     It is infinite where a label has probability 0: nothing is clipped. Probabilities in float32 underflow to 0,
@@ -82,7 +88,7 @@ def nll(labels: Any, *, logits: Any = None, probs: Any = None) -> float:
     return _mean(open_predictions(labels, logits, probs), nll_of)
 
 
-def brier(labels: Any, *, logits: Any = None, probs: Any = None) -> float:
+def brier(labels: ArrayLike, *, logits: ArrayLike | None = None, probs: ArrayLike | None = None) -> float:
     r"""Return the Brier score :math:`\frac1N \sum_i \sum_k (p_{ik} - [y_i = k])^2`, in [0, 2].
 
     This is Brier's own definition (1950), summed over classes; for two classes some halve it.
@@ -93,7 +99,13 @@ def brier(labels: Any, *, logits: Any = None, probs: Any = None) -> float:
     return _mean(open_predictions(labels, logits, probs), brier_of)
 
 
-def mcc(labels: Any, *, logits: Any = None, probs: Any = None, predictions: Any = None) -> float:
+def mcc(
+    labels: ArrayLike,
+    *,
+    logits: ArrayLike | None = None,
+    probs: ArrayLike | None = None,
+    predictions: ArrayLike | None = None,
+) -> float:
     r"""Return Matthews' correlation coefficient of labels and predicted classes, for any number of classes.
 
     With a the accuracy and :math:`t_k`, :math:`p_k` the fractions of samples that are, and are predicted, of class k:
@@ -120,7 +132,7 @@ def mcc(labels: Any, *, logits: Any = None, probs: Any = None, predictions: Any 
     return float(mcc_contributions(truth, guess)[0])
 
 
-def spearman(targets: Any, predictions: Any) -> float:
+def spearman(targets: ArrayLike, predictions: ArrayLike) -> float:
     """Return Spearman's rank correlation of real-valued targets `[N]` and predictions `[N]` (regression).
 
     Equal values share the mean of their ranks. Where all targets or all predictions are equal, a correlation does
@@ -135,7 +147,7 @@ def spearman(targets: Any, predictions: Any) -> float:
     return float(np.clip(a @ b / size, -1, 1)) if size > 0 else float("nan")
 
 
-def spearman_estimate(targets: Any, predictions: Any, *, level: float = 0.95) -> Estimate:
+def spearman_estimate(targets: ArrayLike, predictions: ArrayLike, *, level: float = 0.95) -> Estimate:
     r"""Return Spearman's correlation with its confidence interval.
 
     .. math:: \tanh\left(\operatorname{artanh} r \pm z\sqrt{(1 + r^2/2)/(n - 3)}\right)
@@ -273,7 +285,9 @@ def _ranks(values: Array) -> Array:
     return ranks
 
 
-def _class_pairs(labels: Any, predictions: Any, logits: Any, probs: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _class_pairs(
+    labels: ArrayLike, predictions: ArrayLike, logits: object, probs: object
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     if logits is not None or probs is not None:
         raise ValueError("pass exactly one of logits=, probs= and predictions=, got predictions= and another")
     truth, guess = as_classes("labels", labels), as_classes("predictions", predictions)
@@ -282,7 +296,7 @@ def _class_pairs(labels: Any, predictions: Any, logits: Any, probs: Any) -> tupl
     return truth, guess
 
 
-def _real_pairs(targets: Any, predictions: Any) -> tuple[Array, Array]:
+def _real_pairs(targets: ArrayLike, predictions: ArrayLike) -> tuple[Array, Array]:
     truth, guess = as_vector("targets", targets), as_vector("predictions", predictions)
     if len(truth) != len(guess):
         raise ValueError(f"targets and predictions must be as many, got {len(truth)} and {len(guess)}")

@@ -1,4 +1,4 @@
-r"""Selective prediction: answer where the model is sure, abstain elsewhere; how often the answers are wrong.
+r"""Selective prediction: answer where confidence is high, abstain elsewhere; how often the answers are wrong.
 
 A rule accepts every sample whose confidence lies **above** a threshold. Its coverage is the share of samples it
 accepts, its risk the share of wrong predictions among these:
@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import bdtr, betaincinv, digamma
 
 from vicinal._arrays import as_array, as_vector
@@ -41,7 +41,7 @@ Counts = NDArray[np.int64]
 _STARTS = (1 / 8, 1 / 4, 1 / 2, 1)
 
 
-def risk_coverage(confidence: Any, correct: Any) -> RiskCoverage:
+def risk_coverage(confidence: ArrayLike, correct: ArrayLike) -> RiskCoverage:
     """Return the risk–coverage curve of confidences `[N]` and whether each prediction was right `[N]`.
 
     Parameters
@@ -59,12 +59,12 @@ def risk_coverage(confidence: Any, correct: Any) -> RiskCoverage:
     >>> curve.thresholds.tolist()  # accept confidence > threshold
     [0.8, 0.6, -inf]
     """
-    sure, right = as_vector("confidence", confidence), checked_correct(correct)
-    if len(sure) != len(right):
+    confidences, right = as_vector("confidence", confidence), checked_correct(correct)
+    if len(confidences) != len(right):
         raise ValueError(
-            f"confidence and correct must be as many, got {len(sure)} confidences and {len(right)} of correct"
+            f"confidence and correct must be as many, got {len(confidences)} confidences and {len(right)} of correct"
         )
-    levels, place = np.unique(sure, return_inverse=True)
+    levels, place = np.unique(confidences, return_inverse=True)
     n_correct = np.bincount(place[right], minlength=len(levels))
     return RiskCoverage.from_counts(levels, np.bincount(place, minlength=len(levels)), n_correct)
 
@@ -89,7 +89,7 @@ class RiskCoverage:
     errors: Counts
 
     @classmethod
-    def from_counts(cls, levels: Any, counts: Any, n_correct: Any) -> RiskCoverage:
+    def from_counts(cls, levels: ArrayLike, counts: ArrayLike, n_correct: ArrayLike) -> RiskCoverage:
         """Build the curve from the number of samples, and of right ones, at each level of confidence.
 
         For a histogram with bins (lo, hi] give the upper edges: the samples of a bin are accepted together, so the
@@ -114,10 +114,10 @@ class RiskCoverage:
         if bool((right > count).any()):
             at = int((right > count).argmax())
             raise ValueError(f"n_correct must be at most counts, got {right[at]} of {count[at]} at level {level[at]:g}")
-        held = np.flatnonzero(count)[::-1]
-        if not len(held):
+        filled = np.flatnonzero(count)[::-1]
+        if not len(filled):
             raise ValueError("counts are all 0: there is nothing to measure")
-        return cls(level[held], count[held], (count - right)[held])
+        return cls(level[filled], count[filled], (count - right)[filled])
 
     @classmethod
     def from_table(cls, table: ReliabilityTable) -> RiskCoverage:
@@ -164,7 +164,7 @@ class RiskCoverage:
 
     @property
     def aurc(self) -> float:
-        r"""The area under the risk–coverage curve: the mean over samples of the risk among those at least as sure.
+        r"""The area under the risk–coverage curve: the mean, over samples, of the risk at their confidence or above.
 
         .. math:: \frac1n \sum_i \frac{\sum_j [c_j \ge c_i]\,[\text{wrong}_j]}{\sum_j [c_j \ge c_i]}
         """
@@ -188,8 +188,8 @@ class RiskCoverage:
 
         .. math:: r(c) - \mathrm{AURC} + \frac1n \sum_{i:\,c_i \le c} \frac{e - r(c_i)}{\phi(c_i)}
 
-        (with r and φ of the samples at least as sure), and AURC has the interval of a mean of these influences, among
-        them that of one more mistake anywhere (`mean_interval`). Where all predictions are right, or all wrong, they
+        (with r and φ of the samples at its confidence or above), and AURC has the interval of a mean of these influences,
+        among them that of one more mistake anywhere (`mean_interval`). Where all predictions are right, or all wrong, they
         show no spread: the other end is then that of the error rate's interval, which is the AURC of a curve
         that is flat at that rate.
 
@@ -280,7 +280,7 @@ class RiskThreshold:
     max_risk: float
     level: float
 
-    def accepts(self, confidence: Any) -> NDArray[np.bool_]:
+    def accepts(self, confidence: ArrayLike) -> NDArray[np.bool_]:
         """Return which confidences `[N]` the rule accepts, `[N]`."""
         accepted: NDArray[np.bool_] = as_vector("confidence", confidence) > self.threshold
         return accepted
@@ -301,7 +301,7 @@ class RiskThreshold:
 
 
 def risk_threshold(
-    confidence: Any, correct: Any, max_risk: float, *, level: float = 0.95, n_rules: int = 50
+    confidence: ArrayLike, correct: ArrayLike, max_risk: float, *, level: float = 0.95, n_rules: int = 50
 ) -> RiskThreshold:
     r"""Return the loosest threshold whose risk on new data is at most `max_risk`, with a guarantee.
 
@@ -353,7 +353,7 @@ def risk_threshold(
     Examples
     --------
     >>> confidence = np.arange(1000) / 1000
-    >>> correct = confidence > 0.3  # wrong exactly where it is least sure
+    >>> correct = confidence > 0.3  # wrong exactly where confidence is lowest
     >>> print(risk_threshold(confidence, correct, 0.05))
     accept confidence > 0.279: risk of at most 0.05 with 95 % certainty (bound 0.0428); of 1,000 held-out samples
     it accepts 72.0 % at risk 0.0292
@@ -380,7 +380,7 @@ def _fallback(tail: Array, delta: float) -> list[tuple[int, float]]:
     return passed
 
 
-def binomial_upper(errors: Any, n: Any, level: float) -> Array:
+def binomial_upper(errors: ArrayLike, n: ArrayLike, level: float) -> Array:
     """Return the one-sided Clopper–Pearson upper bound of a proportion, elementwise; 1 where all are errors or n is 0.
 
     >>> binomial_upper([0, 10], 10, 0.95).round(4).tolist()
@@ -397,11 +397,11 @@ def _sum_of_ratios(n: int, offset: float) -> float:
 
 
 def _whole(name: str, value: Any, n: int) -> Counts:
-    held = as_array(name, value).astype(np.float64)
-    if held.shape != (n,):
-        raise ValueError(f"{name} must have shape [{n}] like levels, got {list(held.shape)}")
-    bad = held[~((held >= 0) & (held == np.floor(held)) & (held < 2**53))]
+    numbers = as_array(name, value).astype(np.float64)
+    if numbers.shape != (n,):
+        raise ValueError(f"{name} must have shape [{n}] like levels, got {list(numbers.shape)}")
+    bad = numbers[~((numbers >= 0) & (numbers == np.floor(numbers)) & (numbers < 2**53))]
     if len(bad):
         raise ValueError(f"{name} must be whole numbers of at least 0, got {bad[0]:g}")
-    whole: Counts = held.astype(np.int64)
+    whole: Counts = numbers.astype(np.int64)
     return whole

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from vicinal._arrays import as_classes
 from vicinal._checks import ArgumentError, integer
@@ -70,7 +70,7 @@ class Evaluation:
     """The figures of a model on a set of samples. Made by `evaluate`, `Tally.evaluation` and `evaluate_file`.
 
     Each figure of `vicinal.metrics.FIGURES` that was measured is an attribute: `evaluation.ece` is an `Estimate`
-    (value, low, high), or None where `notes` says why it cannot be told.
+    (value, low, high), or None where `notes` says why it is unknown.
 
     Attributes
     ----------
@@ -138,7 +138,7 @@ class Evaluation:
         counts = self.class_counts
         return None if counts is None or not counts.sum() else base_rate(counts)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return plain numbers for a JSON file: sizes, and for each figure its value, low and high; of a file, more."""
         sizes = {"n": self.n, "n_classes": self.n_classes, "n_bins": self.n_bins, "level": self.level}
         figures = {name: None if figure is None else figure.to_dict() for name, figure in self.figures.items()}
@@ -233,7 +233,14 @@ class Tally(Additive):
         """The reliability table of `n_bins` bins."""
         return self.fine if self.finer == 1 else self.fine.coarser(self.finer)
 
-    def update(self, labels: Any, *, logits: Any = None, probs: Any = None, rows: Any = None) -> Tally:
+    def update(
+        self,
+        labels: ArrayLike,
+        *,
+        logits: ArrayLike | None = None,
+        probs: ArrayLike | None = None,
+        rows: NDArray[np.int64] | None = None,
+    ) -> Tally:
         """Add class numbers `[N]` with logits or probabilities `[N, K]`, and return the tally.
 
         After an error it is what it was before. `rows` `[N]` are the samples' numbers in `worst`, by default from 1.
@@ -255,11 +262,17 @@ class Tally(Additive):
         return self
 
     def update_confidences(
-        self, confidence: Any, correct: Any = None, *, labels: Any = None, predictions: Any = None, rows: Any = None
+        self,
+        confidence: ArrayLike,
+        correct: ArrayLike | None = None,
+        *,
+        labels: ArrayLike | None = None,
+        predictions: ArrayLike | None = None,
+        rows: NDArray[np.int64] | None = None,
     ) -> Tally:
         """Add confidences `[N]` with whether each prediction is right, or with class numbers `[N]` of both.
 
-        What needs the probabilities of all classes cannot be told then, nor, with `correct`, what needs the classes.
+        What needs the probabilities of all classes is unknown then, and, with `correct`, what needs the classes.
         """
         if (correct is None) == (labels is None) or (labels is None) != (predictions is None):
             raise ArgumentError(
@@ -267,22 +280,20 @@ class Tally(Additive):
             )
         part = self.empty()
         part.kind = "confidence"
-        truth = guess = None
-        if labels is not None:
+        if correct is not None:
+            part.fine.update_confidences(confidence, correct)
+            part._paired = False
+        else:
             truth, guess = as_classes("labels", labels), as_classes("predictions", predictions)
             if len(truth) != len(guess):
                 raise ValueError(f"labels and predictions must be as many, got {len(truth)} and {len(guess)}")
-            correct = truth == guess
             part.n_classes = int(max(truth.max(), guess.max())) + 1
-        part.fine.update_confidences(confidence, correct)
-        if truth is not None and guess is not None:
+            part.fine.update_confidences(confidence, truth == guess)
             at = np.arange(self.n + 1, self.n + 1 + len(truth)) if rows is None else rows
             given = checked_confidences(confidence)
             part._add_classes(truth, guess, given, at)
             if part._samples is not None:
                 part._samples.append(Samples(truth, guess, given, {}))
-        else:
-            part._paired = False
         self.absorb(part)
         return self
 
@@ -363,7 +374,7 @@ class Tally(Additive):
         )
 
     def values(self) -> dict[str, float]:
-        """Return the figures that can be told, without their intervals."""
+        """Return the figures that are known, without their intervals."""
         sums = self.sums()
         return {figure.name: figure.value(sums) for figure in self.figures if figure.unknown(sums) is None}
 
@@ -391,7 +402,7 @@ class Tally(Additive):
             figures=estimates,
             notes=(
                 *self._infinite(),
-                *(f"{', '.join(titles)} cannot be told: {why}" for why, titles in unknown.items()),
+                *(f"{', '.join(titles)} unknown: {why}" for why, titles in unknown.items()),
             ),
             table=sums.table,
             fine=self.fine,
@@ -441,10 +452,10 @@ class Tally(Additive):
 
 
 def evaluate(
-    labels: Any,
+    labels: ArrayLike,
     *,
-    logits: Any = None,
-    probs: Any = None,
+    logits: ArrayLike | None = None,
+    probs: ArrayLike | None = None,
     n_bins: int = 15,
     figures: Sequence[str] | None = None,
     level: float = 0.95,

@@ -93,7 +93,7 @@ class ModelSpec:
         shape = Spectrogram().shape(self.input_shape[0])
         return OnSpectrogram(network(shape, self.n_classes, **options))
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return the record as JSON can hold it."""
         return {
             "name": self.name,

@@ -23,14 +23,14 @@ _DROPOUT_NAMES = ("hidden_dropout_prob", "dropout", "seq_classif_dropout")
 _REMOTE = ("auto_map", "custom_pipelines", "use_kernels")
 
 
-def checkpoint_config(checkpoint: str, n_classes: int) -> dict[str, Any]:
+def checkpoint_config(checkpoint: str, n_classes: int) -> dict[str, object]:
     """Return the configuration of a checkpoint for `n_classes` classes, as JSON can hold it."""
     transformers = require("transformers", "text")
     with _explained(checkpoint):
         config = transformers.AutoConfig.from_pretrained(
             _path(checkpoint), num_labels=n_classes, trust_remote_code=False
         )
-    record: dict[str, Any] = json.loads(config.to_json_string(use_diff=False))
+    record: dict[str, object] = json.loads(config.to_json_string(use_diff=False))
     record["model_type"] = config.model_type
     # A place on this machine is no part of the network, nor is code from elsewhere.
     return {name: value for name, value in record.items() if name not in ("_name_or_path", *_REMOTE)}
@@ -40,7 +40,7 @@ def transformer(
     n_classes: int,
     *,
     checkpoint: str,
-    config: Mapping[str, Any],
+    config: Mapping[str, object],
     dropout: float | None = None,
     multiple_choice: bool = False,
     pretrained: bool = True,

@@ -77,13 +77,13 @@ def pad_pairs(
     """
     choice("scope", scope, ("pair", "max"))
     pad = choice("pad", pad, ("sep", "none")) if isinstance(pad, str) else integer("pad", pad, low=0)
-    own = attention_mask != 0
-    shared = own | own[partner] if scope == "pair" else torch.ones_like(own)
+    attended = attention_mask != 0
+    shared = attended | attended[partner] if scope == "pair" else torch.ones_like(attended)
     alone = partner == torch.arange(len(partner), device=partner.device)
-    filled = shared & ~own & ~alone[:, None]
+    filled = shared & ~attended & ~alone[:, None]
     if pad == "sep":
-        columns = torch.arange(own.shape[1], device=own.device)
-        last = torch.where(own, columns, 0).amax(1, keepdim=True)
+        columns = torch.arange(attended.shape[1], device=attended.device)
+        last = torch.where(attended, columns, 0).amax(1, keepdim=True)
         ids = torch.where(filled, input_ids.gather(1, last), input_ids)
     else:
         ids = input_ids if pad == "none" else input_ids.masked_fill(filled, int(pad))

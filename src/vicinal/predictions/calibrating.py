@@ -103,7 +103,7 @@ def calibrate_file(
     Examples
     --------
     >>> import tempfile
-    >>> rows = ["a,0.9,0.1", "a,0.9,0.1", "b,0.9,0.1", "b,0.1,0.9"] * 9  # 90 % sure, right in three of four cases
+    >>> rows = ["a,0.9,0.1", "a,0.9,0.1", "b,0.9,0.1", "b,0.1,0.9"] * 9  # right in three of four cases
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(folder) / "validation.csv"
     ...     _ = path.write_text("\n".join(["label,prob_a,prob_b", *rows]))
@@ -218,7 +218,7 @@ def _collected(file: PredictionsFile, counts: _Counts) -> tuple[NDArray[Any], ND
 
 def _repaired(
     file: PredictionsFile, method: Calibrator, order: NDArray[np.intp], kept: list[str], counts: _Counts
-) -> Iterator[tuple[Mapping[str, Any], NDArray[Any]]]:
+) -> Iterator[tuple[Mapping[str, object], NDArray[Any]]]:
     for chunk in file.chunks(labels=False, others=kept):
         if len(chunk):
             logits = np.ascontiguousarray(_logits(file, chunk, counts)[:, order])

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from vicinal._arrays import n_threads
 from vicinal.metrics import FIGURES, Evaluation, Mistake, Tally
@@ -72,14 +72,14 @@ def evaluate_file(
         why = f": all {n_dropped:,} have a missing value" if n_dropped else ""
         raise ValueError(f"{str(opened.path)!r} has no rows to measure{why}")
     total.n_classes = len(names)  # a class may be in the list and in no row
-    found = total.evaluation(level)
+    measured = total.evaluation(level)
     return replace(
-        found,
+        measured,
         path=opened.path,
         kind=opened.kind,
         classes=tuple(names),
-        worst=tuple(_named(mistake, names) for mistake in found.worst),
-        notes=(*opened.notes, *_notes(opened, found, n_dropped, n_rescaled)),
+        worst=tuple(_named(mistake, names) for mistake in measured.worst),
+        notes=(*opened.notes, *_notes(opened, measured, n_dropped, n_rescaled)),
     )
 
 
@@ -88,11 +88,12 @@ def _counted(file: PredictionsFile, chunk: FileChunk, total: Tally) -> tuple[Fil
     part = total.empty()
     if not len(chunk):
         return chunk, part
+    given: dict[str, Any] = {"labels": chunk.labels, "rows": chunk.rows}
     try:
         if file.kind == "confidence":
-            of_chunk = {"labels": chunk.labels, "predictions": chunk.predictions, "rows": chunk.rows}
-            return chunk, part.update_confidences(chunk.confidence, **of_chunk)
-        return chunk, part.update(chunk.labels, **{file.kind: chunk.scores}, rows=chunk.rows)
+            given |= {"confidence": chunk.confidence, "predictions": chunk.predictions}
+            return chunk, part.update_confidences(**given)
+        return chunk, part.update(**given | {file.kind: chunk.scores})
     except ValueError:
         file.check(chunk)
         raise
@@ -102,17 +103,17 @@ def _named(mistake: Mistake, classes: Sequence[str]) -> Mistake:
     return replace(mistake, label=classes[int(mistake.label)], prediction=classes[int(mistake.prediction)])
 
 
-def _notes(file: PredictionsFile, found: Evaluation, n_dropped: int, n_rescaled: int) -> list[str]:
+def _notes(file: PredictionsFile, measured: Evaluation, n_dropped: int, n_rescaled: int) -> list[str]:
     """Return what is worth knowing of a file's figures."""
-    notes = list(found.notes)
-    pairs = found.confusion if file.kind == "confidence" else None
+    notes = list(measured.notes)
+    pairs = measured.confusion if file.kind == "confidence" else None
     if pairs is not None and not (pairs.any(axis=0) & pairs.any(axis=1)).any():
         notes.append(
             f"nothing in column {file.label!r} is ever in column {file.columns[0]!r}, so every prediction counts as "
             "wrong: are classes written the same way in both?"
         )
     if n_dropped:
-        notes.append(f"{n_dropped:,} of {found.n + n_dropped:,} rows are left out: a value is missing")
+        notes.append(f"{n_dropped:,} of {measured.n + n_dropped:,} rows are left out: a value is missing")
     if n_rescaled:
         notes.append(f"the probabilities of {n_rescaled:,} rows were rescaled to sum to one")
     return notes

@@ -51,9 +51,9 @@ class FileChunk:
 
     rows: NDArray[np.int64]
     labels: NDArray[np.int64] | None
-    scores: NDArray[np.floating[Any]] | None
+    scores: NDArray[np.floating] | None
     predictions: NDArray[np.int64] | None
-    confidence: NDArray[np.floating[Any]] | None
+    confidence: NDArray[np.floating] | None
     classes: Sequence[str]
     n_dropped: int = 0
     n_rescaled: int = 0
@@ -189,7 +189,7 @@ class PredictionsFile:
     def _chunk(self, part: Chunk, codes: ClassCodes, label: str | None, others: Sequence[str]) -> FileChunk:
         rows = part.rows - part.before
 
-        def numbers(name: str) -> NDArray[np.floating[Any]]:
+        def numbers(name: str) -> NDArray[np.floating]:
             return strict_numbers(part[name], rows, what=name, decimal_comma=part.decimal_comma)
 
         truth = None if label is None else codes.encode(part[label], what=label, rows=rows)
@@ -224,7 +224,7 @@ class PredictionsFile:
         off = int((np.abs(total - 1) > SUM_TOLERANCE).sum())
         return replace(chunk, scores=scores / total, n_rescaled=off)
 
-    def _check_sums(self, chunk: FileChunk, scores: NDArray[np.floating[Any]]) -> None:
+    def _check_sums(self, chunk: FileChunk, scores: NDArray[np.floating]) -> None:
         total = scores.sum(axis=1, dtype=np.float64)
         off = np.flatnonzero(np.abs(total - 1) > SUM_TOLERANCE)
         if not off.size:

@@ -34,7 +34,7 @@ _FORMULA = r"^[=+\-@\t\r]"
 def write(
     path: str | os.PathLike[str],
     classes: Sequence[str],
-    chunks: Iterable[tuple[Mapping[str, Any], Any]],
+    chunks: Iterable[tuple[Mapping[str, object], Any]],
     *,
     safe_csv: bool = False,
 ) -> int:
@@ -70,14 +70,15 @@ def write(
     target, names = check_output(path), checked_names(classes)
     numbered = all(whole(name) is not None for name in names)
     table = np.array([int(name) for name in names]) if numbered else np.array(names)
-    own = {"prediction", "confidence", *([f"prob_{name}" for name in names] if _form(target) != ".npz" else ["probs"])}
+    probs_of = ["probs"] if _form(target) == ".npz" else [f"prob_{name}" for name in names]
+    written = {"prediction", "confidence", *probs_of}
     n = 0
     with replacing(target) as draft, _sink(draft, _form(target), names, safe_csv) as sink:
         for kept, given in chunks:
             probs = np.asarray(given)
             if probs.ndim != 2 or probs.shape[1] != len(names):
                 raise ValueError(f"probabilities must have shape [M, {len(names)}], got {list(probs.shape)}")
-            if twice := own & set(kept):
+            if twice := written & set(kept):
                 raise ValueError(
                     f"the column {sorted(twice)[0]!r} would be written twice: rename or leave out the given one"
                 )
@@ -110,7 +111,7 @@ def _form(path: Path) -> str | None:
 
 
 class _Sink(Protocol):
-    def add(self, columns: Mapping[str, Any], probs: NDArray[Any]) -> None: ...
+    def add(self, columns: Mapping[str, object], probs: NDArray[Any]) -> None: ...
 
 
 @contextmanager
@@ -137,7 +138,7 @@ class _CsvSink:
         self.file, self.separator, self.names, self.safe = file, separator, names, safe
         self.columns: list[str] = []
 
-    def add(self, columns: Mapping[str, Any], probs: NDArray[Any]) -> None:
+    def add(self, columns: Mapping[str, object], probs: NDArray[Any]) -> None:
         text = require("pyarrow.csv", "train")
         table = _arrow(columns, probs, self.names)
         if self.safe:
@@ -180,14 +181,14 @@ class _ParquetSink:
         self.writer: Any = None
         self.waiting: list[Any] = []
 
-    def add(self, columns: Mapping[str, Any], probs: NDArray[Any]) -> None:
+    def add(self, columns: Mapping[str, object], probs: NDArray[Any]) -> None:
         parquet = require("pyarrow.parquet", "train")
         table = _arrow(columns, probs, self.names)
         if self.writer is None:
             self.writer = parquet.ParquetWriter(self.path, table.schema)
         _require_same(self.writer.schema.names, table.schema.names)
         self.waiting.append(table.cast(self.writer.schema))
-        if sum(len(held) for held in self.waiting) * len(table.schema.names) >= _ROW_GROUP:
+        if sum(len(chunk) for chunk in self.waiting) * len(table.schema.names) >= _ROW_GROUP:
             self.flush()
 
     def flush(self) -> None:
@@ -209,11 +210,11 @@ class _NpzSink:
         self.order: list[str] = []
         self.n = 0
 
-    def add(self, columns: Mapping[str, Any], probs: NDArray[Any]) -> None:
-        held = {name: _numpy(name, values) for name, values in {**columns, "probs": probs}.items()}
-        self.order = self.order or list(held)
-        _require_same(self.order, list(held))
-        for i, (name, values) in enumerate(held.items()):
+    def add(self, columns: Mapping[str, object], probs: NDArray[Any]) -> None:
+        arrays = {name: _numpy(name, values) for name, values in {**columns, "probs": probs}.items()}
+        self.order = self.order or list(arrays)
+        _require_same(self.order, list(arrays))
+        for i, (name, values) in enumerate(arrays.items()):
             self.types[name] = np.result_type(self.types.get(name, values.dtype), values.dtype)
             with (self.folder / str(i)).open("ab") as file:
                 np.save(file, np.ascontiguousarray(values), allow_pickle=False)
@@ -251,12 +252,12 @@ def _numpy(name: str, values: Any) -> NDArray[Any]:
     return array
 
 
-def _arrow(columns: Mapping[str, Any], probs: NDArray[Any], names: Sequence[str]) -> Any:
+def _arrow(columns: Mapping[str, object], probs: NDArray[Any], names: Sequence[str]) -> Any:
     pa = require("pyarrow", "train")
-    held = dict(columns)
-    held |= {f"prob_{name}": np.ascontiguousarray(probs[:, k]) for k, name in enumerate(names)}
+    values_of = dict(columns)
+    values_of |= {f"prob_{name}": np.ascontiguousarray(probs[:, k]) for k, name in enumerate(names)}
     return pa.table(
-        {name: values if isinstance(values, pa.Array) else pa.array(values) for name, values in held.items()}
+        {name: values if isinstance(values, pa.Array) else pa.array(values) for name, values in values_of.items()}
     )
 
 

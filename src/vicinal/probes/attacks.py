@@ -206,7 +206,7 @@ class AttackErrors:
     clean: dict[int, Estimate]
     attacked: dict[int, Estimate]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return plain values for a JSON file."""
         return {
             "attack": str(self.attack),
@@ -315,15 +315,15 @@ def _attacked(
         low, high = _limits(start, radius, _per_channel("mean", mean, 0.0, start), scale, clip, x.dtype)
         if bool((low.to(x.dtype).isinf() | high.to(x.dtype).isinf()).any()):
             raise ValueError(f"epsilon={epsilon!r} reaches beyond what {x.dtype} holds: is it in units of the input?")
-        found = start
+        point = start
         for _ in range(steps):
-            leaf = _rounded_inwards(found, low, high, x.dtype).requires_grad_()
+            leaf = _rounded_inwards(point, low, high, x.dtype).requires_grad_()
             # A model may change its input in place, hence the clone.
             (gradient,) = torch.autograd.grad(losses.loss(call(module, leaf.clone()), y).sum(), leaf)
             if not bool(gradient.isfinite().all()):
                 raise ValueError("the gradient of the loss with respect to x is not finite: is the model, or x?")
-            found = (found + radius / steps * gradient.sign().to(found)).clamp(low, high).detach()
-        return _rounded_inwards(found, low, high, x.dtype)
+            point = (point + radius / steps * gradient.sign().to(point)).clamp(low, high).detach()
+        return _rounded_inwards(point, low, high, x.dtype)
 
 
 def _limits(
@@ -351,13 +351,13 @@ def _limits(
     return torch.maximum(low, torch.minimum(floor, x)), torch.minimum(high, torch.maximum(ceiling, x))
 
 
-def _rounded_inwards(found: Tensor, low: Tensor, high: Tensor, dtype: torch.dtype) -> Tensor:
+def _rounded_inwards(point: Tensor, low: Tensor, high: Tensor, dtype: torch.dtype) -> Tensor:
     """Return points between `low` and `high` in another type, still between them: half precision rounds a pixel away.
 
     There is always such a number, since the input itself is one.
     """
-    near = found.to(dtype)
-    for end, beyond in ((-torch.inf, near.to(found) > high), (torch.inf, near.to(found) < low)):
+    near = point.to(dtype)
+    for end, beyond in ((-torch.inf, near.to(point) > high), (torch.inf, near.to(point) < low)):
         near = torch.where(beyond, torch.nextafter(near, near.new_tensor(end)), near)
     return near
 
@@ -377,6 +377,6 @@ def _rank(logits: Tensor, y: Tensor) -> Tensor:
     if not bool(logits.isfinite().all()):
         raise ValueError("the model's logits must be finite, got NaN or inf")
     losses.check_targets(logits, y)
-    own = logits.gather(1, y.long()[:, None])
+    of_label = logits.gather(1, y.long()[:, None])
     earlier = torch.arange(logits.shape[1], device=logits.device) < y[:, None]
-    return ((logits > own) | ((logits == own) & earlier)).sum(1)
+    return ((logits > of_label) | ((logits == of_label) & earlier)).sum(1)

@@ -77,9 +77,9 @@ def arrays_of(data: Any, *, to: str) -> tuple[Tensor, Tensor] | None:
 
 def batches_of(data: Any, batch_size: int, *, to: str) -> Iterable[tuple[Any, Tensor]]:
     """Yield pairs (x, y): the batches of a loader, or those of a tuple `(x, y)`; labels as tensors."""
-    held = arrays_of(data, to=to)
-    if held is not None:
-        yield from zip(*(t.split(batch_size) for t in held), strict=True)
+    tensors = arrays_of(data, to=to)
+    if tensors is not None:
+        yield from zip(*(t.split(batch_size) for t in tensors), strict=True)
         return
     for batch in data:
         if not (isinstance(batch, (tuple, list)) and len(batch) == 2):

@@ -80,7 +80,7 @@ class BetweenCurves:
     gradient_norm: Curve | None
     gradient: str
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return plain values for a JSON file."""
         norm = None if self.gradient_norm is None else self.gradient_norm.to_dict()
         return {
@@ -150,7 +150,7 @@ def between_samples(
     first = _random.integers(n, integer("pairs", pairs, low=1), generator=generator)
     other = _random.integers(n - 1, pairs, generator=generator)
     second = other + (other >= first)  # uniform over the samples that are not the first
-    missed, sure, norms = (np.zeros((len(shares_of), pairs)) for _ in range(3))
+    missed, confidence, norms = (np.zeros((len(shares_of), pairs)) for _ in range(3))
     with probing(model):
         module, device = unwrap(model), device_of(model)
         for start in range(0, pairs, batch_size):
@@ -167,7 +167,7 @@ def between_samples(
                 with torch.no_grad():
                     top, predicted = logits.softmax(1).max(1)
                 missed[at, rows] = ((predicted != y_i) & (predicted != y_j)).cpu().numpy()
-                sure[at, rows] = top.cpu().numpy()
+                confidence[at, rows] = top.cpu().numpy()
                 if gradient == "logits":
                     norms[at, rows] = _norm([logits[:, k].sum() for k in range(logits.shape[1])], x)
                 elif gradient == "loss":
@@ -177,7 +177,7 @@ def between_samples(
         n_pairs=int(pairs),
         lambdas=np.array(shares_of),
         misses=Curve(missed.mean(1), low, high),
-        mean_confidence=_means(sure, level, high=1.0),
+        mean_confidence=_means(confidence, level, high=1.0),
         gradient_norm=None if gradient == "none" else _means(norms, level, high=np.inf),
         gradient=gradient,
     )
@@ -194,8 +194,8 @@ def _norm(outputs: list[Tensor], x: Tensor) -> Array:
 
 
 def _means(values: Array, level: float, *, high: float) -> Curve:
-    found = [mean_interval(row, level, low=0.0, high=high) for row in values]
-    return Curve(*(np.array([getattr(e, name) for e in found]) for name in ("value", "low", "high")))
+    estimates = [mean_interval(row, level, low=0.0, high=high) for row in values]
+    return Curve(*(np.array([getattr(e, name) for e in estimates]) for name in ("value", "low", "high")))
 
 
 def _length(data: Any) -> int:

@@ -96,7 +96,7 @@ class NoiseErrors:
     corrupted: Estimate
     recovered: Estimate
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return plain numbers for a JSON file."""
         return {name: estimate.to_dict() for name, estimate in vars(self).items()}
 

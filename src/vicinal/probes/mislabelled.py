@@ -125,9 +125,9 @@ class Audit:
         return self.above_threshold.argsort(stable=True)
 
     def __str__(self) -> str:
-        n, found = len(self.aum), int(self.suspicious.sum())
+        n, flagged = len(self.aum), int(self.suspicious.sum())
         return (
-            f"{found:,} of {n:,} samples ({100 * found / n:.2f} %) are suspicious: AUM of at most "
+            f"{flagged:,} of {n:,} samples ({100 * flagged / n:.2f} %) are suspicious: AUM of at most "
             f"{self.thresholds[0]:.4g} (first run) or {self.thresholds[1]:.4g} (second), "
             f"the {self.percentile:g}th percentile of threshold samples"
         )
@@ -176,9 +176,9 @@ def find_mislabelled(
         aum = _aum(train(given.masked_fill(mask, n_classes), n_classes + 1, run))
         if aum.shape != given.shape:
             raise ValueError(f"train must return the AUM of all {len(given)} samples, got {list(aum.shape)}")
-        found, threshold = suspects(aum, mask, percentile=percentile)
+        chosen, threshold = suspects(aum, mask, percentile=percentile)
         values.append(aum)
-        flagged.append(found)
+        flagged.append(chosen)
         thresholds.append(threshold)
     judged_second = masks[0]
     return Audit(

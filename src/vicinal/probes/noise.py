@@ -116,11 +116,11 @@ def _moments(dataset: Any, size: int, per: str) -> tuple[torch.Size, torch.dtype
             raise ValueError(
                 f"dataset must hold finite inputs, got NaN or inf in items {start} to {start + len(items) - 1}"
             )
-        own = values.mean(1)
+        average = values.mean(1)
         added = values.shape[1]
         total = count + added
-        squares += (values - own[:, None]).square().sum(1) + (own - mean).square() * (count * added / total)
-        mean += (own - mean) * (added / total)
+        squares += (values - average[:, None]).square().sum(1) + (average - mean).square() * (count * added / total)
+        mean += (average - mean) * (added / total)
         count = total
     return first.shape, first.dtype, mean, squares / count
 

@@ -97,7 +97,7 @@ class MCDropout:
         rows = n_rows(x)
         together = max(1, min(self.passes, self.max_rows // max(rows, 1)))
         seed = int(_random.integers(2**63 - 1, 1, generator=generator))
-        found = []
+        results = []
         with probing(self.model), torch.no_grad():
             for module in self._dropout():
                 module.training = True
@@ -105,8 +105,8 @@ class MCDropout:
             for start in range(0, self.passes, together):
                 times = min(together, self.passes - start)
                 logits = _logits(self.model, _repeated(x, times, rows), rows * times)
-                found.append(logits.unflatten(0, (times, rows)))
-        return torch.cat(found)
+                results.append(logits.unflatten(0, (times, rows)))
+        return torch.cat(results)
 
     def __repr__(self) -> str:
         return f"MCDropout({type(self.model).__name__}, passes={self.passes}, max_rows={self.max_rows})"
@@ -183,16 +183,16 @@ class Ensemble:
     def samples(self, x: Batch) -> Tensor:
         """Return the logits of each member in eval mode, before any temperature, `[S, B, K]`."""
         rows = n_rows(x)
-        found: list[Tensor] = []
+        members: list[Tensor] = []
         with probing(*self.models), torch.no_grad():
             for i, model in enumerate(self.models):
-                found.append(_logits(model, x, rows))
-                if found[i].shape != found[0].shape:
+                members.append(_logits(model, x, rows))
+                if members[i].shape != members[0].shape:
                     raise ValueError(
-                        f"members must agree on the classes: models[0] gives {list(found[0].shape)}, models[{i}] "
-                        f"{list(found[i].shape)}"
+                        f"members must agree on the classes: models[0] gives {list(members[0].shape)}, models[{i}] "
+                        f"{list(members[i].shape)}"
                     )
-        return torch.stack(found)
+        return torch.stack(members)
 
     def with_temperature(self, temperature: float) -> Ensemble:
         """Return the ensemble of the same members with this temperature."""
@@ -248,8 +248,8 @@ def _dropout_rate(module: nn.Module) -> float:
     kind, home = type(module).__name__, type(module).__module__
     if "Attention" in kind and home.startswith("transformers."):
         # Attention kernels are handed p by the module, if it is in training mode; its dropout layer is not called.
-        held = [getattr(module, name, 0) for name in ("dropout", "attention_dropout", "dropout_prob", "dropout_p")]
-        return max(value.p if isinstance(value, _DropoutNd) else _rate(value) for value in held)
+        rates = [getattr(module, name, 0) for name in ("dropout", "attention_dropout", "dropout_prob", "dropout_p")]
+        return max(value.p if isinstance(value, _DropoutNd) else _rate(value) for value in rates)
     if (kind.endswith("Layer") and home.startswith("transformers.")) or (kind, home) in _DROPPING:
         # These hold p as a number, and call F.dropout.
         return max(_rate(getattr(module, name, 0)) for name in _RATES)

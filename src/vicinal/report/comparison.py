@@ -62,7 +62,7 @@ def _chosen(result: GridResult, by: str) -> dict[str, str]:
     return {"by": sections.figure_name(FIGURES[by], n_bins), "method": result.chosen(by)}
 
 
-def _part(sheet: Sheet, result: GridResult, on: str, after: bool) -> dict[str, Any]:
+def _part(sheet: Sheet, result: GridResult, on: str, after: bool) -> dict[str, object]:
     """Return the figures, differences and diagrams of a set, before or after the temperature."""
     rows = [row for row in result.rows(after=after, on=on) if row["n_seeds"]]
     bins, shown = rows[0]["n_bins"], result.columns(after=after, on=on)
@@ -128,7 +128,7 @@ def _signed(value: float, share: bool) -> str:
     return shown.replace("-", "−")
 
 
-def _sentence(row: Mapping[str, Any], compared: Sequence[str]) -> dict[str, Any]:
+def _sentence(row: Mapping[str, Any], compared: Sequence[str]) -> dict[str, object]:
     """Return on which figures a method is better, worse, or neither, in words."""
     verdicts = {name: _difference(row, name)["verdict"] for name in compared}
     said = []
@@ -140,7 +140,7 @@ def _sentence(row: Mapping[str, Any], compared: Sequence[str]) -> dict[str, Any]
     return {"method": row["method"], "said": said}
 
 
-def _label_noise(result: GridResult) -> dict[str, Any] | None:
+def _label_noise(result: GridResult) -> dict[str, object] | None:
     """Return the mean errors with corrupted labels of each method, where labels were corrupted."""
     rows = [row for row in result.rows() if "label_noise" in row]
     if not rows:

@@ -29,7 +29,7 @@ __all__ = ["Drawing", "Sheet"]
 _BLUE, _RED, _INK, _GREY = "#0072B2", "#D55E00", "#222222", "#8A8A8A"
 
 #: Text stays text, set in the fonts of the page; matplotlib's own measures leave room, being wider.
-_STYLE: dict[str, Any] = {
+_STYLE: dict[str, object] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "vicinal",
     "font.size": 10,
@@ -41,7 +41,7 @@ _STYLE: dict[str, Any] = {
     "hatch.linewidth": 0.6,
 }
 _METADATA = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-_LEGEND: dict[str, Any] = {
+_LEGEND: dict[str, object] = {
     "loc": "lower left",
     "bbox_to_anchor": (-0.02, 1),
     "ncols": 3,

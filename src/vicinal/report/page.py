@@ -20,7 +20,7 @@ def contents(sections: Iterable[tuple[str, str, Any]]) -> list[tuple[str, str]]:
     return [(identifier, title) for identifier, title, content in sections if content]
 
 
-def write_page(template: str, context: Mapping[str, Any], path: str | os.PathLike[str]) -> Path:
+def write_page(template: str, context: Mapping[str, object], path: str | os.PathLike[str]) -> Path:
     """Write a page and return where it is."""
     jinja2 = require("jinja2", "train")
     environment = jinja2.Environment(

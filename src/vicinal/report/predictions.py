@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 from pathlib import Path
-from typing import Any
 
 from vicinal.metrics import Evaluation, RiskCoverage
 from vicinal.metrics.tally import Mistake
@@ -43,7 +42,7 @@ def write_predictions(evaluation: Evaluation, path: str | os.PathLike[str], *, c
     sizes = words.count(evaluation.n, "prediction")
     if evaluation.n_classes:
         sizes += f", {words.count(evaluation.n_classes, 'class', 'classes')}"
-    context: dict[str, Any] = {
+    context: dict[str, object] = {
         "title": f"{file.name}: report",
         "heading": file.name,
         "sizes": sizes,
@@ -79,7 +78,7 @@ def write_predictions(evaluation: Evaluation, path: str | os.PathLike[str], *, c
     return write_page("predictions.html.j2", context, path)
 
 
-def _card(mistake: Mistake) -> dict[str, Any]:
+def _card(mistake: Mistake) -> dict[str, object]:
     card = {"label": mistake.label, "prediction": mistake.prediction, "confidence": mistake.confidence}
     return {**card, "origin": f"row {mistake.row:,}"}
 
@@ -90,7 +89,7 @@ def _command(evaluation: Evaluation, path: str | os.PathLike[str]) -> str:
     )
 
 
-def _classes(evaluation: Evaluation) -> dict[str, Any] | None:
+def _classes(evaluation: Evaluation) -> dict[str, object] | None:
     """Return the figures of each class, as far as the file tells them."""
     if evaluation.classwise is None:
         return None

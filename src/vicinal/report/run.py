@@ -149,7 +149,7 @@ def _set_section(
     of: str,
     classes: Sequence[str],
     more: Mapping[str, Evaluation] | None = None,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return the verdict, the figures (and those of `more` predictions) and the diagrams of one set of samples."""
     before, after = scored.before, scored.after
     return {
@@ -168,7 +168,7 @@ def _set_section(
     }
 
 
-def _about(sheet: Sheet, outcome: Outcome, key: str, classes: Sequence[str]) -> dict[str, Any]:
+def _about(sheet: Sheet, outcome: Outcome, key: str, classes: Sequence[str]) -> dict[str, object]:
     """Return what is said of the main set beside its figures."""
     scored = outcome.sets[key]
     samples = _samples(scored)

@@ -53,7 +53,7 @@ def figure_text(figure: Figure, estimate: Estimate | None) -> tuple[str, str]:
     return ("–", "") if estimate is None else words.estimate(estimate, share=figure.percent)
 
 
-def figures_table(evaluations: Mapping[str, Evaluation]) -> dict[str, Any]:
+def figures_table(evaluations: Mapping[str, Evaluation]) -> dict[str, object]:
     """Return the table of figures with their intervals, a column for each evaluation."""
     first = next(iter(evaluations.values()))
     rows = [
@@ -150,7 +150,7 @@ def learning_curves(sheet: Sheet, history: Sequence[Mapping[str, Any]], fit: Map
 # What may be answered
 
 
-def risk_section(sheet: Sheet, curve: RiskCoverage, *, held_out: RiskCoverage | None = None) -> dict[str, Any]:
+def risk_section(sheet: Sheet, curve: RiskCoverage, *, held_out: RiskCoverage | None = None) -> dict[str, object]:
     """Return what may be answered and what to pass on: a sentence, a table of promises, a figure.
 
     Parameters
@@ -197,7 +197,7 @@ def class_table(
     named: NDArray[np.int64] | None = None,
     right: NDArray[np.int64] | None = None,
     confidence: NDArray[np.float64] | None = None,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return for each class its recall, and its precision beside the confidence of the answers that name it.
 
     Parameters
@@ -211,10 +211,9 @@ def class_table(
     confidence
         The summed confidence of the answers that name it, `[K]`.
     """
-    known = named is not None and right is not None
-    low, high = clopper_pearson(right, n) if known else (n, n)
+    low, high = clopper_pearson(n if right is None else right, n)
 
-    def row(c: int) -> dict[str, Any]:
+    def row(c: int) -> dict[str, object]:
         recall, precision, mean = ("–", ""), "–", "–"
         if named is not None and right is not None and n[c]:
             recall = words.estimate(Estimate(right[c] / n[c], float(low[c]), float(high[c])), share=True)
@@ -240,7 +239,7 @@ def class_table(
         "worst": [rows[c] for c in order[:SHOWN_CLASSES]] if len(rows) > SHOWN_CLASSES else [],
         "n_bins": n_bins,
         "ece": words.percent(float(ece.mean()), 2),
-        "known": known,
+        "known": right is not None,
         "confident": confidence is not None,
     }
 
@@ -248,7 +247,7 @@ def class_table(
 # Samples to look at
 
 
-def cards(entries: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def cards(entries: Iterable[Mapping[str, Any]]) -> list[dict[str, object]]:
     """Return what to show of samples: those of mistakes.json, or suspicious ones.
 
     Each entry has `label`, and some of `prediction`, `confidence`, `label_probability`, `aum`, `threshold`, `index`,
@@ -300,7 +299,7 @@ def _probability(share: Any) -> str | None:
 # Robustness
 
 
-def ood_section(sheet: Sheet, reports: Iterable[tuple[str, OODReport]]) -> list[dict[str, Any]]:
+def ood_section(sheet: Sheet, reports: Iterable[tuple[str, OODReport]]) -> list[dict[str, object]]:
     """Return how well the confidence tells foreign samples from familiar ones."""
     parts = []
     for name, report in reports:
@@ -335,7 +334,7 @@ def ood_section(sheet: Sheet, reports: Iterable[tuple[str, OODReport]]) -> list[
     return parts
 
 
-def attack_table(results: Iterable[tuple[str, AttackErrors]]) -> list[dict[str, Any]]:
+def attack_table(results: Iterable[tuple[str, AttackErrors]]) -> list[dict[str, object]]:
     """Return the errors without and under each attack, a row for each k."""
     return [
         {
@@ -351,7 +350,7 @@ def attack_table(results: Iterable[tuple[str, AttackErrors]]) -> list[dict[str, 
     ]
 
 
-def between_section(sheet: Sheet, curves: BetweenCurves) -> dict[str, Any]:
+def between_section(sheet: Sheet, curves: BetweenCurves) -> dict[str, object]:
     """Return what the network does along segments between training samples, and beyond (Zhang et al., Figure 2)."""
     shown = (
         ("misses", "Misses between samples", "Predictions that are the class of neither end."),
@@ -375,7 +374,7 @@ def _between(ax: Axes, curves: BetweenCurves, what: str) -> None:
     plots.between_curves({"mean, 95 % interval": curves}, what=what, ax=ax)
 
 
-def label_noise_table(errors: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, Any]:
+def label_noise_table(errors: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, object]:
     """Return the errors of Zhang et al. (2018), Table 2, with Clopper–Pearson intervals."""
     redrawn = errors["corrupted"]
     kept = sizes.get("train", 0) - redrawn

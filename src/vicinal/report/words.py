@@ -117,8 +117,8 @@ def verdict(table: ReliabilityTable) -> Verdict:
     fullest bin. A gap counts where the interval excludes the confidence and it is at least one point. That one level
     fits does not mean that all do: another that is off is named, and so is an ECE that chance does not explain.
 
-    >>> sure = ReliabilityTable.from_confidences([0.9] * 1000, [True] * 900 + [False] * 100)
-    >>> verdict(sure).sentence
+    >>> table = ReliabilityTable.from_confidences([0.9] * 1000, [True] * 900 + [False] * 100)
+    >>> verdict(table).sentence
     'When it says 90\xa0%, it is right 87–92\xa0% of the time.'
     >>> verdict(ReliabilityTable.from_confidences([0.9] * 10, [True] * 10)).tone
     'unknown'
@@ -240,10 +240,10 @@ def _elsewhere(table: ReliabilityTable, used: Any) -> tuple[str, str]:
     level = 1 - 0.05 / max(len(others), 1)
     off: list[tuple[float, str, str]] = []
     for b in others:
-        sure, right, n = _pooled(table, np.array([b]))
-        tone, sentence = _compared(sure, right, n, level)
+        confidence, right, n = _pooled(table, np.array([b]))
+        tone, sentence = _compared(confidence, right, n, level)
         if tone != "fits":
-            off.append((abs(sure - right / n), tone, sentence))
+            off.append((abs(confidence - right / n), tone, sentence))
     if not off:
         return "fits", ""
     _, tone, worst = max(off)
@@ -298,7 +298,7 @@ def rules(held_out: RiskCoverage, tried_on: RiskCoverage) -> list[Rule]:
     tried_on
         Of the samples to try the rules on.
     """
-    found: list[Rule] = []
+    supported: list[Rule] = []
     for wanted in _WANTED:
         chosen = held_out.risk_threshold(round(1 - wanted, 6))
         if not chosen.n_accepted:
@@ -307,26 +307,26 @@ def rules(held_out: RiskCoverage, tried_on: RiskCoverage) -> list[Rule]:
         n, wrong = int(tried_on.counts[accepted].sum()), int(tried_on.errors[accepted].sum())
         low, high = clopper_pearson(n - wrong, n)
         accuracy = Estimate(1 - wrong / n, float(low), float(high)) if n else None
-        found.append(Rule(wanted, chosen, n / tried_on.n, accuracy))
+        supported.append(Rule(wanted, chosen, n / tried_on.n, accuracy))
         if chosen.threshold == -math.inf:
             break  # less accuracy is promised by the same rule
-    return found
+    return supported
 
 
-def promise(found: list[Rule], held_out: RiskCoverage | None, curve: RiskCoverage) -> str:
+def promise(promises: list[Rule], held_out: RiskCoverage | None, curve: RiskCoverage) -> str:
     """Say in one sentence what to answer and what to pass on.
 
     Parameters
     ----------
-    found
-        The promises; the first is told.
+    promises
+        What `rules` returned; the first is worded.
     held_out
         What they were made from, if anything.
     curve
         Of the samples of the report, to look back at where nothing can be promised.
     """
-    if found:
-        first = found[0]
+    if promises:
+        first = promises[0]
         lack = ""
         if first.wanted < _WANTED[0] and held_out is not None:
             lack = f" ({percent(_WANTED[0], 0)} is more than {count(held_out.n, 'sample')} can promise)"
@@ -341,7 +341,7 @@ def promise(found: list[Rule], held_out: RiskCoverage | None, curve: RiskCoverag
         # 1 − 0.99 is not quite 0.01.
         share = curve.coverage_at_risk(1 - wanted + 1e-12)
         if share >= _WORTHWHILE:
-            answered = "every case" if share == 1 else f"the {percent(share, 0)} of cases it was most sure of"
+            answered = "every case" if share == 1 else f"the {percent(share, 0)} of cases of highest confidence"
             rest = "" if share == 1 else " and passed on the rest"
             return (
                 f"Looking back, it would have been right {percent(wanted, 0)} of the time had it answered "

@@ -14,9 +14,9 @@ from vicinal.training import FitConfig
 __all__ = ["default_config", "mixed_at_embeddings"]
 
 #: Rows of a table: small networks that train in seconds, stopped once validation does not improve.
-_TABULAR: dict[str, Any] = {"epochs": 60, "lr": 1e-3, "weight_decay": 1e-4, "patience": 10}
+_TABULAR: dict[str, object] = {"epochs": 60, "lr": 1e-3, "weight_decay": 1e-4, "patience": 10}
 #: Images: the usual recipe of residual networks, with a short warm-up and a cosine instead of steps.
-_IMAGE: dict[str, Any] = {
+_IMAGE: dict[str, object] = {
     "epochs": 30,
     "optimizer": "sgd",
     "lr": 0.1,
@@ -27,7 +27,7 @@ _IMAGE: dict[str, Any] = {
 }
 #: Sounds: 30 epochs of Adam at 3e-3, divided by 10 every 10 epochs, in batches of 100 (Zhang et al. 2018, Section 3.3).
 #: The warm-up of the rate is ours: without it LeNet's 16 million hidden weights can die in the first steps.
-_AUDIO: dict[str, Any] = {
+_AUDIO: dict[str, object] = {
     "epochs": 30,
     "batch_size": 100,
     "optimizer": "adam",
@@ -37,7 +37,7 @@ _AUDIO: dict[str, Any] = {
     "warmup_epochs": 3.0,
 }
 #: The sentence CNN: Adadelta and batches of 50 (Kim 2014), stopped early.
-_SENTENCE_CNN: dict[str, Any] = {
+_SENTENCE_CNN: dict[str, object] = {
     "epochs": 25,
     "batch_size": 50,
     "optimizer": "adadelta",
@@ -46,7 +46,7 @@ _SENTENCE_CNN: dict[str, Any] = {
     "patience": 5,
 }
 #: A pretrained transformer: AdamW at 5e-5 with warm-up and linear decay for a few epochs, as in BERT's fine-tuning.
-_TRANSFORMER: dict[str, Any] = {
+_TRANSFORMER: dict[str, object] = {
     "epochs": 4,
     "batch_size": 32,
     "lr": 5e-5,
@@ -58,7 +58,7 @@ _TRANSFORMER: dict[str, Any] = {
 
 
 def default_config(
-    kind: str, network: str, given: Mapping[str, Any], *, seed: int, validated: bool = True
+    kind: str, network: str, given: Mapping[str, object], *, seed: int, validated: bool = True
 ) -> FitConfig:
     """Return how to train on a kind of data, with the fields that were given in place of the defaults.
 

@@ -141,12 +141,12 @@ class Experiment:
         """The further sets as records."""
         return tuple(FurtherSet.of(further) for further in self.also)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return the record as JSON can hold it."""
         record = {f.name: _plain(getattr(self, f.name)) for f in fields(self)}
         return {**record, "also": [further.to_plain() for further in self.further_sets]}
 
-    def that_matters(self) -> dict[str, Any]:
+    def that_matters(self) -> dict[str, object]:
         """Return the record without what changes how a run proceeds but not where it ends."""
         kept = {name: value for name, value in self.training.items() if name not in MECHANICAL}
         return {**self.to_dict(), "training": kept}

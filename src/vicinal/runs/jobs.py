@@ -250,7 +250,7 @@ class _Jobs(Generic[K, T]):
     def run_elsewhere(self, pool: Pool, progress: bool) -> None:
         joblib = require("joblib", "train")
         task = joblib.delayed(_run_job)
-        options: dict[str, Any] = {"data_root": _data_root()}
+        options: dict[str, object] = {"data_root": _data_root()}
         if pool.backend == "loky":
             options["driver"] = os.getpid()
         with (
@@ -364,7 +364,7 @@ def _data_root() -> str | None:
 
 
 @contextmanager
-def _connected(pool: Pool) -> Iterator[tuple[dict[str, Any], int]]:
+def _connected(pool: Pool) -> Iterator[tuple[dict[str, object], int]]:
     """Give joblib's configuration and the number of jobs; a connection that was not there before ends with it."""
     workers, threads, gpus = pool.workers, pool.threads, pool.gpus
     if pool.backend != "ray":

@@ -21,7 +21,7 @@ _SIDE = 96
 _LONGEST_TEXT = 600
 
 
-def confident_mistakes(split: Split, probs: Tensor, classes: Sequence[str], *, n: int = 20) -> list[dict[str, Any]]:
+def confident_mistakes(split: Split, probs: Tensor, classes: Sequence[str], *, n: int = 20) -> list[dict[str, object]]:
     """Return the mistakes with the highest confidence, the most confident first, ready for JSON.
 
     Parameters
@@ -52,7 +52,7 @@ def confident_mistakes(split: Split, probs: Tensor, classes: Sequence[str], *, n
     ]
 
 
-def shown(split: Split, i: int, original: Any = None) -> dict[str, Any]:
+def shown(split: Split, i: int, original: Any = None) -> dict[str, object]:
     """Return what to show of the i-th sample: `text`, `row` or `origin`, and a `picture` as a data address of a PNG."""
     original = split.raw(i) if original is None else original
     if split.preprocessing.kind == "text":

@@ -34,7 +34,7 @@ class _Calibrated(nn.Module):
         return logits, logits.softmax(dim=1)
 
 
-def export(module: nn.Module, temperature: float, x: Batch, path: Path, metadata: Mapping[str, Any]) -> None:
+def export(module: nn.Module, temperature: float, x: Batch, path: Path, metadata: Mapping[str, object]) -> None:
     """Write a network and its temperature as one ONNX file.
 
     Parameters

@@ -101,7 +101,7 @@ class Outcome:
         reported: Mapping[str, float] = self.fit.get("objective") or {}
         return ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in reported.items())
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return the figures as JSON can hold them."""
         return {
             "method": self.fit["method"],

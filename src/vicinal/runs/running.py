@@ -321,7 +321,7 @@ def _temperature(experiment: Experiment, logits: Tensor, labels: Tensor, where: 
     return temperature
 
 
-def _noise_errors(bundle: Bundle, task: Task, out: Path, labels: Tensor, mask: Tensor) -> dict[str, Any]:
+def _noise_errors(bundle: Bundle, task: Task, out: Path, labels: Tensor, mask: Tensor) -> dict[str, object]:
     """Return the errors of Zhang et al. (2018), Table 2, of the selected and of the last weights."""
     real = torch.tensor(task.train.labels)
     plain = task.train.relabelled(real.tolist(), augment="none")

@@ -104,7 +104,7 @@ class GridResult:
         first = next(iter(self.outcomes.values()), None)
         return {} if first is None else {key: s.name for key, s in first.sets.items() if key not in ("val", "test")}
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return everything as JSON can hold it."""
         return {
             "methods": list(self.methods),
@@ -295,7 +295,7 @@ def _means(errors: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return {name: mean for name, mean in means.items() if math.isfinite(mean)}
 
 
-def _differences(comparison: Comparison) -> dict[str, Any]:
+def _differences(comparison: Comparison) -> dict[str, object]:
     called = {"a": comparison.names[0], "b": comparison.names[1], None: None}
     figures = {
         name: {**Estimate(d.value, d.low, d.high).to_dict(), "better": called[d.better]}

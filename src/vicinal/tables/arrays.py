@@ -118,11 +118,11 @@ def _checked_header(archive: zipfile.ZipFile, name: str) -> tuple[tuple[int, ...
     entry = archive.getinfo(f"{name}.npy")
     with archive.open(entry) as file:
         shape, by_column, dtype = _header(file, name)
-        held = entry.file_size - file.tell()
+        stored = entry.file_size - file.tell()
     size = dtype.itemsize * math.prod(shape)
     possible = entry.compress_size * (_MOST_INFLATED if entry.compress_type else 1) + _MOST_INFLATED
-    if not dtype.hasobject and (size != held or entry.file_size > possible):
-        raise EOFError(f"the array {name!r} of shape {list(shape)} takes {size:,} bytes, the file holds {held:,}")
+    if not dtype.hasobject and (size != stored or entry.file_size > possible):
+        raise EOFError(f"the array {name!r} of shape {list(shape)} takes {size:,} bytes, the file holds {stored:,}")
     if size // max(shape[0] if shape else 1, 1) > _LARGEST_ROW:
         raise ValueError(f"a row of the array {name!r} of shape {list(shape)} is larger than {_LARGEST_ROW:,} bytes")
     return shape, by_column, dtype

@@ -26,7 +26,7 @@ _NESTED = (list, dict, tuple, set, np.ndarray, bytes)
 class InMemory(Table):
     """Columns that are in memory."""
 
-    values: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    values: Mapping[str, object] = field(default_factory=dict, repr=False)
     """pyarrow arrays by name."""
     digest: str = ""
     parts: tuple[str, ...] | None = field(default=None, repr=False)
@@ -79,7 +79,7 @@ def from_frame(
 
 
 def from_rows(
-    rows: Sequence[Mapping[str, Any]],
+    rows: Sequence[Mapping[str, object]],
     name: str = "the rows",
     content: bytes = b"",
     *,
@@ -103,7 +103,7 @@ def from_rows(
 
 
 def _in_memory(
-    values: Mapping[str, Any], n: int, name: str, content: bytes, parts: Sequence[str] | None, notes: Sequence[str]
+    values: Mapping[str, object], n: int, name: str, content: bytes, parts: Sequence[str] | None, notes: Sequence[str]
 ) -> InMemory:
     return InMemory(
         Path(name),

@@ -64,8 +64,8 @@ def is_pattern(path: Path) -> bool:
 
 def matches(pattern: Path, is_table: Callable[[Path], bool]) -> list[Path]:
     """Return the tables that a pattern matches, each real file once."""
-    found = [Path(name) for name in sorted(glob.glob(str(pattern), recursive=True))]
-    return _real_files([path for path in found if is_table(path)])
+    paths = [Path(name) for name in sorted(glob.glob(str(pattern), recursive=True))]
+    return _real_files([path for path in paths if is_table(path)])
 
 
 def shard_files(folder: Path, is_table: Callable[[Path], bool]) -> list[Path]:

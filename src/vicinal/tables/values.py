@@ -36,7 +36,7 @@ MISSING = frozenset({"", "?", "NA", "N/A", "n/a", "<NA>", "NaN", "nan", "null", 
 _LOOK = 16
 _DECIMAL_COMMA = r"^(\s*[+-]?[0-9]*),([0-9]*\s*)$"
 
-Floats = NDArray[np.floating[Any]]
+Floats = NDArray[np.floating]
 
 
 def numbers(column: Any, *, decimal_comma: bool = False) -> tuple[Floats, NDArray[np.bool_]]:

@@ -210,7 +210,7 @@ class FitConfig:
             start = Argument("warmup_start", self.warmup_start)
             raise ValueError(Sentence(start, " needs a warm-up: pass ", Argument("warmup_epochs")))
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return the fields by name, ready for JSON."""
         return {name: list(v) if isinstance(v, tuple) else v for name, v in dataclasses.asdict(self).items()}
 
@@ -232,7 +232,7 @@ class FitConfig:
         """Samples at a time in evaluation."""
         return self.eval_batch_size or self.batch_size
 
-    def that_matters(self) -> dict[str, Any]:
+    def that_matters(self) -> dict[str, object]:
         """Return the fields that decide where a run ends, which a resumed run must share."""
         return {name: value for name, value in self.to_dict().items() if name not in MECHANICAL}
 

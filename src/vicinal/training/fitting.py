@@ -276,7 +276,7 @@ def _supervision(task: str, weight: Any, class_weights: Any, n_samples: int) -> 
     return Supervision(task, weight, None if class_weights is None else torch.as_tensor(class_weights))
 
 
-def _json_ready(about: Mapping[str, Any]) -> dict[str, Any]:
+def _json_ready(about: Mapping[str, Any]) -> dict[str, object]:
     try:
         ready: dict[str, Any] = json.loads(json.dumps(dict(about)))
     except (TypeError, ValueError) as error:

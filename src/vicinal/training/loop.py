@@ -221,7 +221,7 @@ class Loop:
         epoch, rest = divmod(self.step, self.plan.steps)
         return epoch if rest == 0 and epoch in self.config.keep_predictions_at else None
 
-    def _record(self) -> dict[str, Any]:
+    def _record(self) -> dict[str, object]:
         """Write a line of metrics: the mean loss since the last line and, where it is due, an evaluation."""
         lr = self.config.lr_at(self.step - 1, n_steps=self.n_steps, steps_per_epoch=self.plan.steps)
         self._read_losses()

@@ -52,7 +52,7 @@ class Progress:
         if self._bar is not None:
             self._bar.stop()
 
-    def update(self, step: int, epoch: float, metrics: Mapping[str, Any] | None = None) -> None:
+    def update(self, step: int, epoch: float, metrics: Mapping[str, object] | None = None) -> None:
         """Move to `step`; where there are new metrics, show them from now on."""
         if self._bar is None:
             return

@@ -56,10 +56,10 @@ def margins(logits: Tensor, labels: Tensor) -> Tensor:
         raise ValueError(f"logits must be floats [B, K] with K of at least 2, got {logits.dtype} {list(logits.shape)}")
     if labels.shape != logits.shape[:1] or labels.is_floating_point() or labels.dtype == torch.bool:
         raise ValueError(f"labels must be integers [{len(logits)}], got {labels.dtype} {list(labels.shape)}")
-    own = labels.long().unsqueeze(1)
+    column = labels.long().unsqueeze(1)
     logits = logits if logits.dtype == torch.float64 else logits.float()
     try:
-        return logits.gather(1, own).squeeze(1) - logits.scatter(1, own, -math.inf).amax(1)
+        return logits.gather(1, column).squeeze(1) - logits.scatter(1, column, -math.inf).amax(1)
     except RuntimeError as error:  # asked after the fact, since looking at every batch would double the cost
         low, high = (int(v) for v in torch.aminmax(labels))
         if low >= 0 and high < logits.shape[1]:
@@ -147,8 +147,8 @@ class AUM:
         """Return the AUM of the samples in `index`, or of all, in float64; an unseen one is a `ValueError`."""
         every = torch.arange(self.n_samples, device="cpu")
         chosen = every if index is None else every[torch.as_tensor(index)]
-        found = self._stacked()[:, chosen].double()
-        missing = chosen[found.isnan().all(0)]
+        recorded = self._stacked()[:, chosen].double()
+        missing = chosen[recorded.isnan().all(0)]
         if len(missing):
             shown = ", ".join(str(int(i)) for i in missing[:10]) + (", …" if len(missing) > 10 else "")
             raise ValueError(
@@ -156,7 +156,7 @@ class AUM:
                 f"{'has' if len(missing) == 1 else 'have'} no AUM: index {shown}; `seen` is the mask of those that "
                 "have one"
             )
-        return found.nanmean(0)
+        return recorded.nanmean(0)
 
     def __add__(self, other: AUM) -> AUM:
         """Return the merged tracker; where both met a sample in one epoch, the left one counts."""
@@ -167,8 +167,8 @@ class AUM:
         result = AUM(self.n_samples, saliency=self.saliency)
         result.load_state_dict(self.state_dict())
         for epoch, margin in other._margins.items():
-            own = result._row(epoch)
-            keep_newest((~own.isnan()).long(), [own], (~margin.isnan()).long(), [margin])
+            row = result._row(epoch)
+            keep_newest((~row.isnan()).long(), [row], (~margin.isnan()).long(), [margin])
         if other.table is not None:
             result.table = result.table or SaliencyTable(*other.table.directions.shape)
             result.table.merge(other.table)

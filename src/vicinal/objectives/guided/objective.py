@@ -306,9 +306,9 @@ class BoundGuidedMixup(Objective):
         similar, dissimilar = torch.empty_like(index), torch.empty_like(index)
         compared = self._compared(model, toward) if spec.partner == "saliency" else toward
         for category in (False, True):
-            own, other = (high == category).nonzero()[:, 0], (rows != category).nonzero()[:, 0]
-            found = self._search(compared, labels, index[own], other, generator)
-            similar[own], dissimilar[own] = (other[chosen] for chosen in found)
+            of_category, other = (high == category).nonzero()[:, 0], (rows != category).nonzero()[:, 0]
+            partners = self._search(compared, labels, index[of_category], other, generator)
+            similar[of_category], dissimilar[of_category] = (other[chosen] for chosen in partners)
         return GuidedPlan(lam.float().expand(len(high)), similar, dissimilar)
 
     @property
@@ -379,22 +379,22 @@ class BoundGuidedMixup(Objective):
         return "hidden" if n_classes == 2 else "logits"
 
     def _search(
-        self, compared: Tensor, labels: Tensor, own: Tensor, other: Tensor, generator: torch.Generator | None
+        self, compared: Tensor, labels: Tensor, query: Tensor, other: Tensor, generator: torch.Generator | None
     ) -> tuple[Tensor, Tensor]:
-        """Return the most and the least similar of the rows `other` for each of the rows `own`."""
+        """Return the most and the least similar of the rows `other` for each of the rows `query`."""
         if self.objective.partner == "random":
-            similar, dissimilar = _random.integers(len(other), 2 * len(own), generator=generator).chunk(2)
+            similar, dissimilar = _random.integers(len(other), 2 * len(query), generator=generator).chunk(2)
             return similar, dissimilar
         kind = self._kind(compared.shape[1])
         if compared.shape[1] == 2 and kind == "hidden":
-            same = labels[own]
+            same = labels[query]
             return (
                 _any_with(same, labels[other], generator=generator),
                 _any_with(1 - same, labels[other], generator=generator),
             )
-        if compared.shape[1] == 3 and kind == "logits" and len(own) >= _MANY:
-            return arc_extremes(compared[own], compared[other], labels[other])
-        return cosine_extremes(compared[own], compared[other])
+        if compared.shape[1] == 3 and kind == "logits" and len(query) >= _MANY:
+            return arc_extremes(compared[query], compared[other], labels[other])
+        return cosine_extremes(compared[query], compared[other])
 
     def _others(
         self, model: Model, logits: Tensor, y: Tensor, partners: dict[str, Tensor]
@@ -404,9 +404,9 @@ class BoundGuidedMixup(Objective):
             return logits, y, {name: rows.to(y.device) for name, rows in partners.items()}
         chosen, rows = torch.unique(torch.stack(list(partners.values())), return_inverse=True)
         x, labels = _load(self._dataset, self._collate_fn, chosen.tolist(), y.device)
-        found = call(model, x)
-        losses.check_targets(found, labels)
-        return found, labels, dict(zip(partners, rows.to(y.device), strict=True))
+        logits = call(model, x)
+        losses.check_targets(logits, labels)
+        return logits, labels, dict(zip(partners, rows.to(y.device), strict=True))
 
 
 _TWO_CLASSES = {

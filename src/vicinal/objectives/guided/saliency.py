@@ -53,10 +53,10 @@ class SaliencyTable:
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Restore what `state_dict` returned."""
-        for name, own in (("directions", self.directions), ("labels", self.labels), ("stamp", self.stamp)):
-            if state[name].shape != own.shape:
-                raise ValueError(f"{name} must have shape {list(own.shape)}, got {list(state[name].shape)}")
-            own.copy_(state[name])
+        for name, stored in (("directions", self.directions), ("labels", self.labels), ("stamp", self.stamp)):
+            if state[name].shape != stored.shape:
+                raise ValueError(f"{name} must have shape {list(stored.shape)}, got {list(state[name].shape)}")
+            stored.copy_(state[name])
 
     def _values(self) -> list[Tensor]:
         return [self.directions, self.labels]

@@ -163,8 +163,8 @@ def _border_gaps(pooled: Tensor, partner: Tensor, n: int) -> tuple[Tensor, Tenso
         across = (shown[a][0] - shown[b][1]).abs().mean(1)
         return across.view(*across.shape[:2], n, columns).mean(-1)
 
-    own = gap("1", "1")
-    return own.index_select(0, partner), gap("0", "1"), gap("1", "0"), own
+    within = gap("1", "1")
+    return within.index_select(0, partner), gap("0", "1"), gap("1", "0"), within
 
 
 def largest_divisor(number: int, limit: int) -> int:

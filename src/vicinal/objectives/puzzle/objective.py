@@ -186,14 +186,14 @@ class PuzzleMix(InputMixing[PuzzlePlan]):
             return PuzzleDraw(1.0, partner, blocks, mixed=False)
         if self.alpha == 0 or not self.adv_prob:
             return PuzzleDraw(lam, partner, blocks)
-        own, other = _random.coin(self.adv_prob, 2, generator=generator).tolist()
-        if not (own or other):
+        original, other = _random.coin(self.adv_prob, 2, generator=generator).tolist()
+        if not (original or other):
             return PuzzleDraw(lam, partner, blocks)
         pixels = self._pixels(image)
         noise = (2 * _random.uniform_like(pixels, generator=generator) - 1) * (self.adv_eps / 255)
         start = (pixels + noise).clamp(0, 1) - pixels
         scale = _random.uniform_like(pixels.new_empty(()), generator=generator)
-        return PuzzleDraw(lam, partner, blocks, start, (own, other), scale)
+        return PuzzleDraw(lam, partner, blocks, start, (original, other), scale)
 
     def solve(self, model: Model, x: Batch, y: Tensor, drawn: PuzzleDraw) -> PuzzlePlan:
         """Look at the saliency, solve for the masks and move the blocks; nothing is drawn here."""
@@ -235,8 +235,8 @@ class PuzzleMix(InputMixing[PuzzlePlan]):
 
     def mix(self, x: Tensor, plan: PuzzlePlan) -> Tensor:
         """Return the assembled images."""
-        own, other = (x if plan.noise is None or not on else (x + plan.noise).to(x.dtype) for on in plan.noisy)
-        return mix_blocks(own, other.index_select(0, plan.partner), plan.masks, plan.source, plan.partner_source)
+        original, other = (x if plan.noise is None or not on else (x + plan.noise).to(x.dtype) for on in plan.noisy)
+        return mix_blocks(original, other.index_select(0, plan.partner), plan.masks, plan.source, plan.partner_source)
 
     def loss(self, logits: Tensor, y: Tensor, plan: PuzzlePlan) -> Tensor:
         """Return the mixed cross-entropy of each row, and `clean_weight` times the clean one."""
@@ -271,8 +271,8 @@ class PuzzleMix(InputMixing[PuzzlePlan]):
         share = block_saliency(salient, masks.shape[-1])
         # Both images' plans in one go.
         wanted, shares = torch.cat([masks, 1 - masks]), torch.cat([share, share.index_select(0, partner)])
-        own, other = transport_plan(wanted, shares, eps=self.transport_eps).chunk(2)
-        return masks, (own, other)
+        original, other = transport_plan(wanted, shares, eps=self.transport_eps).chunk(2)
+        return masks, (original, other)
 
     def _scale(self, image: Tensor) -> Tensor:
         return _channels("std", self.std, image)

@@ -125,11 +125,11 @@ def _filled(plan: Tensor) -> Tensor:
     """Return the plan as a permutation: blocks without a place stay, or fill the places that are left."""
     moved = torch.zeros_like(plan, dtype=torch.bool)
     moved[plan[plan >= 0]] = True
-    own = torch.arange(len(plan), device=plan.device)
+    identity = torch.arange(len(plan), device=plan.device)
     stays = (plan < 0) & ~moved
-    plan, moved = torch.where(stays, own, plan), moved | stays
+    plan, moved = torch.where(stays, identity, plan), moved | stays
     # Within each image as many blocks are free as places are empty, so the two lists line up.
-    plan[plan < 0] = own[~moved]
+    plan[plan < 0] = identity[~moved]
     return plan
 
 

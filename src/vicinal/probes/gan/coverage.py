@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -50,7 +49,7 @@ class Coverage:
             f"[{100 * share.low:.1f}, {100 * share.high:.1f}] of {self.n:,} samples of high quality"
         )
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return plain values for a JSON file."""
         return {**vars(self), "high_quality": self.high_quality.to_dict(), "counts": list(self.counts)}
 
@@ -128,7 +127,7 @@ class Verdict:
         words = {"b": "holds", "a": "does not", None: "cannot tell"}
         return {"modes": words[self.modes.better], "high_quality": words[self.high_quality.better]}
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return plain values for a JSON file; None where an end is infinite."""
         parts = {
             name: {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in vars(d).items()}
