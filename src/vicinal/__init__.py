@@ -53,12 +53,7 @@ _HOMES = {
         "risk_threshold",
     ],
     "vicinal.probes.uncertainty": ["MCDropout", "Ensemble"],
-    "vicinal.calibrators": [
-        "TemperatureScaling",
-        "VectorScaling",
-        "IsotonicCalibration",
-        "HistogramBinning",
-    ],
+    "vicinal.calibrators": ["TemperatureScaling", "VectorScaling", "IsotonicCalibration", "HistogramBinning"],
     "vicinal.training": ["fit"],
     "vicinal.runs.bundle": ["Bundle", "load"],
 }

@@ -102,8 +102,7 @@ class _Builder:
             case ast.Name(id=name):
                 hint = "" if name in objective_names() else nearest_names(name, objective_names())
                 self._fail(
-                    node,
-                    f"{name!r} must be called, as in {name}(...)" if not hint else f"unknown name {name!r}{hint}",
+                    node, f"{name!r} must be called, as in {name}(...)" if not hint else f"unknown name {name!r}{hint}"
                 )
             case _:
                 self._fail(node, "only objectives and literals are allowed here")

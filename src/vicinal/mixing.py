@@ -18,16 +18,7 @@ from torch import Tensor
 
 from vicinal._arrays import at_least_float32
 
-__all__ = [
-    "PairPlan",
-    "box_share",
-    "cut_boxes",
-    "mix",
-    "mix_rows",
-    "paste",
-    "paste_rows",
-    "weighted_rows",
-]
+__all__ = ["PairPlan", "box_share", "cut_boxes", "mix", "mix_rows", "paste", "paste_rows", "weighted_rows"]
 
 
 def mix(a: Tensor, b: Tensor, lam: Tensor | float) -> Tensor:

@@ -150,12 +150,8 @@ def confidence_histogram(table: ReliabilityTable, *, ax: Axes | None = None) -> 
     ax.axvline(table.accuracy, color=_INK, lw=1.6, label=f"accuracy {100 * table.accuracy:.1f} %")
     name = f"mean confidence {100 * table.confidence:.1f} %"
     ax.axvline(table.confidence, color=_RED, lw=1.6, ls=(0, (4, 2)), label=name)
-    ax.set(xlim=(0, 1), xlabel="confidence", ylabel="share of samples" if equal else "density")
-    if equal:
-        ax.yaxis.set_major_formatter(_percent())
-    _tidy(ax)
-    _legend_above(ax)
-    return ax
+    ax.set(xlim=(0, 1), xlabel="confidence")
+    return _finished(ax, "share of samples" if equal else "density", percent=bool(equal))
 
 
 def accuracy_confidence_density(
@@ -356,20 +352,13 @@ def confidence_histograms(confidences: Mapping[str, Any], *, n_bins: int = 20, a
         shares = np.histogram(values, edges)[0] / len(values)
         ax.stairs(shares, edges, fill=True, color=colour, alpha=0.15)
         ax.stairs(shares, edges, color=colour, lw=1.4, label=f"{name}: mean {100 * values.mean():.1f} %")
-    ax.set(xlim=(0, 1), xlabel="confidence", ylabel="share of samples")
+    ax.set(xlim=(0, 1), xlabel="confidence")
     ax.set_ylim(bottom=0)
-    ax.yaxis.set_major_formatter(_percent())
-    _tidy(ax)
-    _legend_above(ax)
-    return ax
+    return _finished(ax, "share of samples", percent=True)
 
 
 def method_bars(
-    figures: Mapping[str, Mapping[str, Estimate | float]],
-    *,
-    name: str,
-    percent: bool = False,
-    ax: Axes | None = None,
+    figures: Mapping[str, Mapping[str, Estimate | float]], *, name: str, percent: bool = False, ax: Axes | None = None
 ) -> Axes:
     """Draw a figure of several methods as bars with their intervals, in groups such as data sets.
 
@@ -401,17 +390,12 @@ def method_bars(
         ax.bar(x, value, 0.92 * width, color=colour, alpha=0.8, label=method)
         ax.errorbar(x, value, (below, above), fmt="none", ecolor=_INK, elinewidth=1.1, capsize=2.5)
     ax.set_xticks(range(len(groups)), list(groups))
-    _finish(ax, name, percent)
-    ax.grid(False, axis="x")
+    _finished(ax, name, percent).grid(False, axis="x")
     return ax
 
 
 def alpha_sweep(
-    figures: Mapping[str, Mapping[float, Estimate | float]],
-    *,
-    name: str,
-    percent: bool = False,
-    ax: Axes | None = None,
+    figures: Mapping[str, Mapping[float, Estimate | float]], *, name: str, percent: bool = False, ax: Axes | None = None
 ) -> Axes:
     """Draw a figure against mixup's α, a line with intervals for each data set or network.
 
@@ -442,8 +426,7 @@ def alpha_sweep(
         ax.errorbar(x, value, (below, above), color=colour, lw=1.6, marker="o", ms=4, capsize=2.5, label=label)
     ax.set_xticks(range(len(alphas)), [f"{a:g}" for a in alphas])
     ax.set_xlabel("α")
-    _finish(ax, name, percent)
-    return ax
+    return _finished(ax, name, percent)
 
 
 def training_curves(
@@ -485,8 +468,7 @@ def training_curves(
         seeds = f" ({len(values)} seeds)" if len(values) > 1 else ""
         ax.plot(x, values.mean(0), color=colour, lw=1.6, label=f"{label}{seeds}")
     ax.set(xlabel=by, yscale="log" if log else "linear")
-    _finish(ax, name.removeprefix("val_").replace("_", " "), percent=False)
-    return ax
+    return _finished(ax, name.removeprefix("val_").replace("_", " "))
 
 
 def _mean_curve(label: str, histories: Sequence[Any], name: str, by: str) -> tuple[Floats, Floats]:
@@ -557,12 +539,9 @@ def risk_coverage_curve(
             grid = np.linspace(0, 1, 401)[1:]
             best = np.maximum(grid - (1 - float(one.risk[-1])), 0) / grid
             ax.plot(grid, best, ls=_DASHES, color=_GREY, lw=1.2, label=f"best order, excess {one.excess_aurc:.4f}")
-    ax.set(xlim=(0, 1), ylim=(0, min(1.15 * top, 1.02) or 0.05), xlabel="coverage", ylabel="risk")
+    ax.set(xlim=(0, 1), ylim=(0, min(1.15 * top, 1.02) or 0.05), xlabel="coverage")
     ax.xaxis.set_major_formatter(_percent())
-    ax.yaxis.set_major_formatter(_percent())
-    _tidy(ax)
-    _legend_above(ax, ncols=1)
-    return ax
+    return _finished(ax, "risk", percent=True, ncols=1)
 
 
 # Mixed labels
@@ -599,12 +578,8 @@ def label_entropy(alpha: float | Iterable[float], *, n_bins: int = 40, ax: Axes 
         if len(alphas) == 1:
             ax.stairs(mass, edges, fill=True, color=colour, alpha=0.25)
         ax.stairs(mass, edges, baseline=None, color=colour, lw=1.6, label=f"α = {a:g}")
-    ax.set(xlim=(0, math.log(2)), xlabel="entropy of the mixed label (nats)", ylabel="share of mixed labels")
-    ax.set(yscale="log", ylim=(1e-4, 1))
-    ax.yaxis.set_major_formatter(_percent())
-    _tidy(ax)
-    _legend_above(ax, ncols=6, handlelength=1.2, columnspacing=1.2)
-    return ax
+    ax.set(xlim=(0, math.log(2)), xlabel="entropy of the mixed label (nats)", yscale="log", ylim=(1e-4, 1))
+    return _finished(ax, "share of mixed labels", percent=True, ncols=6, handlelength=1.2, columnspacing=1.2)
 
 
 def entropy_cdf(entropy: Floats, alpha: float) -> Floats:
@@ -651,14 +626,11 @@ def score_histogram(report: OODReport, *, ax: Axes | None = None) -> Axes:
     ):
         ax.stairs(counts / n, report.edges, fill=True, color=colour, alpha=0.25)
         ax.stairs(counts / n, report.edges, color=colour, lw=1.4, label=f"{name} ({n:,})")
-    ax.set(xlim=(report.edges[0], report.edges[-1]), xlabel="score", ylabel="share of samples")
+    ax.set(xlim=(report.edges[0], report.edges[-1]), xlabel="score")
     ax.set_ylim(bottom=0)
-    ax.yaxis.set_major_formatter(_percent())
-    _tidy(ax)
     note = f"AUROC {report.auroc}\nFPR at {100 * report.tpr:g} % TPR {report.fpr_at_tpr}"
     _note(ax, note, corner="upper left")
-    _legend_above(ax)
-    return ax
+    return _finished(ax, "share of samples", percent=True)
 
 
 def decision_boundaries(
@@ -753,11 +725,7 @@ def between_curves(curves: Mapping[str, BetweenCurves], *, what: str = "misses",
     ----------
     Zhang et al. (2018), mixup, Figure 2.
     """
-    names = {
-        "misses": "share of misses",
-        "gradient_norm": "norm of the gradient",
-        "mean_confidence": "mean confidence",
-    }
+    names = {"misses": "share of misses", "gradient_norm": "norm of the gradient", "mean_confidence": "mean confidence"}
     choice("what", what, tuple(names))
     drawn = {name: getattr(curve, what) for name, curve in _named("curves", curves).items()}
     if any(curve is None for curve in drawn.values()):
@@ -890,13 +858,14 @@ def _legend_above(ax: Axes, *, ncols: int = 2, **options: Any) -> Any:
     return ax.legend(**place, ncols=ncols, fontsize="small", frameon=False, **options)
 
 
-def _finish(ax: Axes, name: str, percent: bool) -> None:
+def _finished(ax: Axes, name: str, percent: bool = False, **legend: Any) -> Axes:
     """Name the figure on the vertical axis, and the lines or bars above it."""
     ax.set_ylabel(name)
     if percent:
         ax.yaxis.set_major_formatter(_percent())
     _tidy(ax)
-    _legend_above(ax)
+    _legend_above(ax, **legend)
+    return ax
 
 
 def _percent() -> Any:

@@ -18,15 +18,7 @@ from numpy.typing import NDArray
 
 from vicinal._arrays import equal_mass_edges
 from vicinal._checks import flag, freeze, integer, number
-from vicinal.calibrators.base import (
-    Calibrator,
-    Floats,
-    Labels,
-    Logits,
-    class_probs,
-    learned_arrays,
-    log_probs,
-)
+from vicinal.calibrators.base import Calibrator, Floats, Labels, Logits, class_probs, learned_arrays, log_probs
 
 __all__ = ["HistogramBinning"]
 

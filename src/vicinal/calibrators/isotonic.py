@@ -20,15 +20,7 @@ from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 
 from vicinal._checks import freeze, number
-from vicinal.calibrators.base import (
-    Calibrator,
-    Floats,
-    Labels,
-    Logits,
-    class_probs,
-    learned_arrays,
-    log_probs,
-)
+from vicinal.calibrators.base import Calibrator, Floats, Labels, Logits, class_probs, learned_arrays, log_probs
 
 __all__ = ["IsotonicCalibration"]
 

@@ -104,8 +104,7 @@ def lbfgs_nll(logits: Logits, labels: Labels, *, tol: float, max_iter: int) -> t
     worst = float(np.abs(solution.jac).max())
     if worst > tol:
         warnings.warn(
-            f"stopped after {solution.nit} iterations with a gradient of {worst:.1e}, above tol={tol:g}",
-            stacklevel=4,
+            f"stopped after {solution.nit} iterations with a gradient of {worst:.1e}, above tol={tol:g}", stacklevel=4
         )
     scale, bias = solution.x.reshape(2, -1)
     scale = scale / spread

@@ -68,10 +68,7 @@ def compare(
         raise ValueError(f"--seeds must be at least 1, got {seeds}")
     if choose is not None:
         choice("choose", choose, tuple(FIGURES))  # a wrong name is better known before hours of training
-    base = Experiment(
-        source=data,
-        **vars(given),
-    )
+    base = Experiment(source=data, **vars(given))
     folder = out or Path("runs") / f"compare-{data_name(data)}"
     page = report or folder / "report.html"
     check_report(page, given.inputs(data), overwrite=overwrite, data_root=given.data.get("data_root"))

@@ -22,8 +22,7 @@ Report = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the rep
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object a line, for machines.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace files that vicinal did not write.")]
 SafeCsv = Annotated[
-    bool,
-    typer.Option("--safe-csv", help="In a CSV, put ' before names that a spreadsheet would take for a formula."),
+    bool, typer.Option("--safe-csv", help="In a CSV, put ' before names that a spreadsheet would take for a formula.")
 ]
 
 

@@ -52,12 +52,7 @@ def train(
 
     console = Console(as_json=as_json)
     check_report(report, given.inputs(data), overwrite=overwrite, data_root=given.data.get("data_root"))
-    experiment = Experiment(
-        source=data,
-        method=method,
-        **vars(given),
-        seed=seed,
-    )
+    experiment = Experiment(source=data, method=method, **vars(given), seed=seed)
     folder = out or Path("runs") / folder_name(experiment)
     outcome = run(
         experiment,

@@ -168,10 +168,8 @@ def load(
         one_of("augment", augment, audio.AUGMENTATIONS if samples.kind == "audio" else images.AUGMENTATIONS)
     classes, labels, notes = _encoded(samples, rare)
     parts, more = _split(samples, labels, val=val, test=test, seed=seed, splits=splits)
+    _refuse_absent(classes, labels[parts["train"]])
     notes += more
-    absent = [repr(classes[k]) for k in np.setdiff1d(range(len(classes)), labels[parts["train"]]).tolist()]
-    if absent:
-        raise ValueError(f"the training set has no sample of {listed(absent)}")
     if max_held_out is not None:
         notes.append(_draw_held_out(parts, labels, max_held_out, len(classes), seed))
     if train_size is not None:
@@ -195,6 +193,13 @@ def load(
         fingerprint=samples.fingerprint,
         notes=(*samples.notes, *more, *notes),
     )
+
+
+def _refuse_absent(classes: Sequence[str], labels: NDArray[np.int64]) -> None:
+    """Refuse training labels that lack a class: it could not be learned."""
+    absent = [repr(classes[k]) for k in np.setdiff1d(range(len(classes)), labels).tolist()]
+    if absent:
+        raise ValueError(f"the training set has no sample of {listed(absent)}")
 
 
 def _draw_subset(parts: dict[str, Positions], labels: NDArray[np.int64], size: int, subset: str, seed: int) -> str:

@@ -69,17 +69,7 @@ def from_choices(
         )
         return preprocessing, items, more
 
-    return Unsplit(
-        kind="text",
-        origins=items,
-        labels=labels,
-        classes=numbers,
-        is_ordered=True,
-        fit=fit,
-        fingerprint=table.fingerprint(),
-        notes=notes,
-        parts=parts,
-    )
+    return Unsplit("text", items, labels, numbers, fit, table.fingerprint(), notes, parts, is_ordered=True)
 
 
 def refuse_lists(table: Table, text: str | Sequence[str] | None, kind: str | None) -> None:

@@ -22,7 +22,7 @@ from vicinal.data.named import Arrays
 from vicinal.data.preprocessing import Preprocessing
 from vicinal.data.published import NamedTable
 from vicinal.data.splitting import Positions
-from vicinal.data.task import Unsplit
+from vicinal.data.task import Fit, Unsplit
 from vicinal.tables import Table, from_frame, is_pattern, is_table, open_table, regular
 
 __all__ = ["at_shape", "from_arrays", "from_images", "from_sounds", "numbered", "open_data"]
@@ -124,16 +124,7 @@ def from_images(folder: Folder, max_bad: float | int, image_size: int | None, se
         mean, std = images.channel_statistics([arrays[i] for i in train])
         return replace(shape, mean=mean, std=std), torch.stack(arrays), []
 
-    return Unsplit(
-        kind="image",
-        origins=[str(path) for path in paths],
-        **_numbered_classes([names[i] for i in good]),
-        fit=fit,
-        fingerprint=files.folder_fingerprint(folder.root, folder.paths),
-        notes=[f"kind: {more[0]}", *folder.notes, *notes],
-        parts=None if folder.parts is None else [folder.parts[i] for i in good],
-        augment="standard",
-    )
+    return _of_folder(folder, "image", good, names, fit, [f"kind: {more[0]}", *folder.notes, *notes])
 
 
 def from_sounds(folder: Folder, max_bad: float | int, seconds: float, front_end: str) -> Unsplit:
@@ -148,7 +139,6 @@ def from_sounds(folder: Folder, max_bad: float | int, seconds: float, front_end:
         return len(wave), wave if in_memory else path
 
     good, taken, notes = read_all(folder.paths, take, "audio", max_bad)
-    kept = [folder.paths[i] for i in good]
     longer = sum(length > preprocessing.length for length, _ in taken)
     if longer:
         long = f"{longer} of {len(good)} sounds are longer than {seconds:g} s and are cut ("
@@ -157,13 +147,23 @@ def from_sounds(folder: Folder, max_bad: float | int, seconds: float, front_end:
     def fit(train: Positions) -> tuple[Preprocessing, Sequence[Any] | Tensor, list[str]]:
         return preprocessing, [item for _, item in taken], []
 
+    first = f"kind: audio, {seconds:g} s of mono at 16 kHz, as {front_end}"
+    return _of_folder(folder, "audio", good, names, fit, [first, *folder.notes, *notes])
+
+
+def _of_folder(
+    folder: Folder, kind: str, good: Sequence[int], names: Sequence[str], fit: Fit, notes: list[str]
+) -> Unsplit:
+    """Return the readable files of a folder, `good`, as samples."""
+    classes, labels = np.unique(np.array([names[i] for i in good]), return_inverse=True)
     return Unsplit(
-        kind="audio",
-        origins=[str(path) for path in kept],
-        **_numbered_classes([names[i] for i in good]),
+        kind=kind,
+        origins=[str(folder.paths[i]) for i in good],
+        labels=labels.astype(np.int64),
+        classes=tuple(classes.tolist()),
         fit=fit,
         fingerprint=files.folder_fingerprint(folder.root, folder.paths),
-        notes=[f"kind: audio, {seconds:g} s of mono at 16 kHz, as {front_end}", *folder.notes, *notes],
+        notes=notes,
         parts=None if folder.parts is None else [folder.parts[i] for i in good],
         augment="standard",
     )
@@ -176,11 +176,6 @@ def _folder_classes(folder: Folder) -> list[str]:
             f"{str(folder.root)!r} holds {what} but no class folders: put those of each class in a folder of its own"
         )
     return folder.classes
-
-
-def _numbered_classes(names: Sequence[str]) -> dict[str, Any]:
-    classes, labels = np.unique(np.array(names), return_inverse=True)
-    return {"labels": labels.astype(np.int64), "classes": tuple(classes.tolist())}
 
 
 def at_shape(shape: ImagePreprocessing, pixels: Tensor) -> Tensor:

@@ -111,16 +111,8 @@ def _from_features(
         encoded = features.encode(table, n=scan.n_rows)
         return features, encoded.features, [*more, *(note for note in encoded.notes if "count as missing" in note)]
 
-    return Unsplit(
-        kind="tabular",
-        origins=Rows(table, scan.n_rows),
-        labels=labels,
-        classes=scan.names,
-        fit=fit,
-        fingerprint=table.fingerprint(),
-        notes=notes,
-        parts=scan.parts,
-    )
+    origins = Rows(table, scan.n_rows)
+    return Unsplit("tabular", origins, labels, scan.names, fit, table.fingerprint(), notes, scan.parts)
 
 
 def _from_texts(
@@ -145,16 +137,7 @@ def _from_texts(
         words, more = fit_text(texts, train.tolist(), columns, target, options.tokenizer, options.max_length)
         return words, texts, more
 
-    return Unsplit(
-        kind="text",
-        origins=plain(texts),
-        labels=labels,
-        classes=scan.names,
-        fit=fit,
-        fingerprint=table.fingerprint(),
-        notes=notes,
-        parts=scan.parts,
-    )
+    return Unsplit("text", plain(texts), labels, scan.names, fit, table.fingerprint(), notes, scan.parts)
 
 
 def plain(texts: Sequence[tuple[str, ...]]) -> list[Any]:

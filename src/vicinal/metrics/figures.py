@@ -40,14 +40,7 @@ from vicinal.metrics.scores import brier_of, mcc_contributions, mcc_estimate, mi
 if TYPE_CHECKING:
     from vicinal.metrics.tally import Evaluation
 
-__all__ = [
-    "FIGURES",
-    "Figure",
-    "Sums",
-    "columns",
-    "figures_named",
-    "watched",
-]
+__all__ = ["FIGURES", "Figure", "Sums", "columns", "figures_named", "watched"]
 
 #: Labels, predictions, and how many samples have both, `[P]`.
 Pairs: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]

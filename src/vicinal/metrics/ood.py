@@ -404,6 +404,7 @@ def _newcombe(value: float, n_positive: int, n_negative: int, z: float) -> tuple
         return math.sqrt(area * (1 - area) * spread / pairs)
 
     def end(limit: float) -> float:
+        # Bisected by hand: at an area of 0 or 1 both sides are 0, a root at which scipy's solvers stop at once.
         inside, outside = value, limit
         for _ in range(60):
             middle = (inside + outside) / 2

@@ -174,10 +174,7 @@ def spearman_estimate(targets: ArrayLike, predictions: ArrayLike, *, level: floa
 
 
 def mcc_estimate(
-    labels: NDArray[np.int64],
-    predictions: NDArray[np.int64],
-    level: float,
-    counts: NDArray[np.int64] | None = None,
+    labels: NDArray[np.int64], predictions: NDArray[np.int64], level: float, counts: NDArray[np.int64] | None = None
 ) -> Estimate:
     """Return MCC with the delta-method interval of its contributions; with `counts`, entries stand for many samples.
 

@@ -400,10 +400,7 @@ class Tally(Additive):
             n_bins=self.n_bins,
             level=sums.level,
             figures=estimates,
-            notes=(
-                *self._infinite(),
-                *(f"{', '.join(titles)} unknown: {why}" for why, titles in unknown.items()),
-            ),
+            notes=(*self._infinite(), *(f"{', '.join(titles)} unknown: {why}" for why, titles in unknown.items())),
             table=sums.table,
             fine=self.fine,
             classwise=self.classwise,

@@ -316,13 +316,7 @@ class _MixedLayer(nn.Module):
     """Stands in for a layer during one forward and mixes what it returns (or receives)."""
 
     def __init__(
-        self,
-        layer: nn.Module,
-        name: str,
-        combine: Callable[[Tensor], Tensor],
-        *,
-        inputs: bool,
-        gradients: bool,
+        self, layer: nn.Module, name: str, combine: Callable[[Tensor], Tensor], *, inputs: bool, gradients: bool
     ) -> None:
         super().__init__()
         self.layer = layer

@@ -113,11 +113,7 @@ class Warmup(_Windowed):
     epochs: float
 
     def __post_init__(self) -> None:
-        freeze(
-            self,
-            objective=_check_objective(self.objective),
-            epochs=number("epochs", self.epochs, low=0),
-        )
+        freeze(self, objective=_check_objective(self.objective), epochs=number("epochs", self.epochs, low=0))
 
     def _window(self) -> tuple[float, float]:
         return self.epochs, float("inf")

@@ -46,12 +46,7 @@ __all__ = ["SequenceMixup", "SequencePlan", "pad_pairs"]
 
 
 def pad_pairs(
-    input_ids: Tensor,
-    attention_mask: Tensor,
-    partner: Tensor,
-    *,
-    pad: int | str = "sep",
-    scope: str = "pair",
+    input_ids: Tensor, attention_mask: Tensor, partner: Tensor, *, pad: int | str = "sep", scope: str = "pair"
 ) -> tuple[Tensor, Tensor]:
     """Return token ids and attention mask with both members of each pair equally long.
 

@@ -9,12 +9,4 @@ from vicinal.predictions.evaluation import evaluate_file
 from vicinal.predictions.reading import FileChunk, PredictionsFile, open_file
 from vicinal.predictions.writing import write
 
-__all__ = [
-    "open_file",
-    "PredictionsFile",
-    "FileChunk",
-    "evaluate_file",
-    "calibrate_file",
-    "Calibrated",
-    "write",
-]
+__all__ = ["open_file", "PredictionsFile", "FileChunk", "evaluate_file", "calibrate_file", "Calibrated", "write"]

@@ -25,12 +25,7 @@ __all__ = ["BestAndLast", "NoiseErrors", "best_and_last", "corrupt_labels", "noi
 
 
 def corrupt_labels(
-    labels: Any,
-    fraction: float,
-    n_classes: int,
-    *,
-    include_true: bool = True,
-    generator: torch.Generator | None = None,
+    labels: Any, fraction: float, n_classes: int, *, include_true: bool = True, generator: torch.Generator | None = None
 ) -> tuple[Tensor, Tensor]:
     r"""Replace each label with probability `fraction` by one drawn uniformly over the classes.
 

@@ -182,8 +182,7 @@ def _about(sheet: Sheet, outcome: Outcome, key: str, classes: Sequence[str]) -> 
     about: dict[str, Any] = {
         "binary": None if binary is None else sections.binary_section(sheet, binary, classes[1]),
         "tiles": sections.tiles(
-            scored.after,
-            ("Temperature", f"{outcome.temperature:.3g}", _temperature_word(outcome.temperature)),
+            scored.after, ("Temperature", f"{outcome.temperature:.3g}", _temperature_word(outcome.temperature))
         ),
         "risk": sections.risk_section(sheet, _curve(scored), held_out=held_out),
         "classes": sections.class_table(

@@ -358,12 +358,7 @@ def between_section(sheet: Sheet, curves: BetweenCurves) -> dict[str, object]:
         ("gradient_norm", "Sensitivity between samples", "The mean norm of the gradient of the logits."),
     )
     drawings = [
-        sheet.draw(
-            partial(_between, curves=curves, what=what),
-            (4.1, 2.9),
-            title,
-            caption,
-        )
+        sheet.draw(partial(_between, curves=curves, what=what), (4.1, 2.9), title, caption)
         for what, title, caption in shown
         if getattr(curves, what) is not None
     ]

@@ -253,11 +253,7 @@ class _Jobs(Generic[K, T]):
         options: dict[str, object] = {"data_root": _data_root()}
         if pool.backend == "loky":
             options["driver"] = os.getpid()
-        with (
-            _connected(pool) as (config, n_jobs),
-            joblib.parallel_config(**config),
-            self._watched(progress),
-        ):
+        with _connected(pool) as (config, n_jobs), joblib.parallel_config(**config), self._watched(progress):
             # One job at a time: joblib would put quick ones together, to be run one after the other.
             def parallel(keys: list[K]) -> dict[K, str | None]:
                 at_once = min(n_jobs, _room(pool)) if pool.backend == "ray" else n_jobs

@@ -151,12 +151,7 @@ class GridResult:
         return (max if figure.higher_is_better else min)(means, key=means.__getitem__)
 
     def table(
-        self,
-        *,
-        after: bool = False,
-        figures: Sequence[str] = (),
-        spread: str = "interval",
-        choose: str | None = None,
+        self, *, after: bool = False, figures: Sequence[str] = (), spread: str = "interval", choose: str | None = None
     ) -> str:
         """Return the rows as Markdown: figures, paired differences, further sets, label-noise errors, what failed.
 

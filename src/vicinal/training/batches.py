@@ -50,13 +50,7 @@ class EpochPlan:
     """
 
     def __init__(
-        self,
-        n_samples: int,
-        *,
-        batch_size: int,
-        micro_batches_per_step: int,
-        seed: int,
-        high: Tensor | None = None,
+        self, n_samples: int, *, batch_size: int, micro_batches_per_step: int, seed: int, high: Tensor | None = None
     ) -> None:
         self.n_samples, self.seed = n_samples, seed
         self._balanced = None
@@ -189,12 +183,7 @@ def training_batches(
 
 
 def evaluation_batches(
-    dataset: KeyedDataset,
-    rows: range,
-    *,
-    batch_size: int,
-    num_workers: int = 0,
-    pin_memory: bool = False,
+    dataset: KeyedDataset, rows: range, *, batch_size: int, num_workers: int = 0, pin_memory: bool = False
 ) -> Iterator[tuple[Tensor, Batch, Tensor]]:
     """Yield (index, x, y) of these rows, in order."""
     batches = [[(0, i) for i in rows[start : start + batch_size]] for start in range(0, len(rows), batch_size)]

@@ -420,10 +420,7 @@ class Loop:
             self.plan, start=self.step * per_step, stop=self.n_steps * per_step, rank=self.rank, world=self.world
         )
         return training_batches(
-            self.train,
-            sampler,
-            num_workers=self.config.num_workers,
-            pin_memory=self.accelerator.device.type == "cuda",
+            self.train, sampler, num_workers=self.config.num_workers, pin_memory=self.accelerator.device.type == "cuda"
         )
 
     def _read_losses(self) -> None:
