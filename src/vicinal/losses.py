@@ -239,15 +239,7 @@ def check_targets(logits: Tensor, y: Tensor, *, label_smoothing: float = 0.0) ->
             )
         )
     if y.is_floating_point():
-        if y.shape != logits.shape:
-            raise ValueError(f"soft targets must have the logits' shape {list(logits.shape)}, got {list(y.shape)}")
-        sums = y.sum(1, dtype=torch.float32)
-        if not bool((sums - 1).abs().max() <= 1e-2 if y.dtype in _COARSE else (sums - 1).abs().max() <= 1e-4):
-            raise ValueError(
-                f"soft targets must sum to one in each row, got sums from {sums.min():.6g} to {sums.max():.6g}"
-            )
-        if bool((y < 0).any()):
-            raise ValueError(f"soft targets must not be negative, got {y.min():.6g}")
+        _check_soft_targets(logits, y)
         return
     if y.ndim != 1 or y.dtype == torch.bool:
         raise ValueError(f"labels must be integers [B], got {y.dtype} {list(y.shape)}")
@@ -257,7 +249,16 @@ def check_targets(logits: Tensor, y: Tensor, *, label_smoothing: float = 0.0) ->
         raise ValueError(f"labels must be in [0, {n_classes - 1}] for {n_classes} logits, got {bad}")
 
 
-_COARSE = (torch.float16, torch.bfloat16)
+def _check_soft_targets(logits: Tensor, y: Tensor) -> None:
+    if y.shape != logits.shape:
+        raise ValueError(f"soft targets must have the logits' shape {list(logits.shape)}, got {list(y.shape)}")
+    sums = y.sum(1, dtype=torch.float32)
+    if not bool((sums - 1).abs().max() <= (1e-2 if y.dtype in (torch.float16, torch.bfloat16) else 1e-4)):
+        raise ValueError(
+            f"soft targets must sum to one in each row, got sums from {sums.min():.6g} to {sums.max():.6g}"
+        )
+    if bool((y < 0).any()):
+        raise ValueError(f"soft targets must not be negative, got {y.min():.6g}")
 
 
 def _cross_entropy(logits: Tensor, labels: Tensor, weights: Tensor | None, label_smoothing: float) -> Tensor:

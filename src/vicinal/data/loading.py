@@ -158,12 +158,7 @@ def load(
         samples = from_table(opened, options)
     else:
         _refuse_options(opened, source, kind, target=target, text=text, choice=choice)
-        if isinstance(opened, Arrays):
-            samples = sources.from_arrays(opened, image_size)
-        elif opened.kind == "image":
-            samples = sources.from_images(opened, max_bad, image_size, seed)
-        else:
-            samples = sources.from_sounds(opened, max_bad, seconds, front_end)
+        samples = sources.from_files(opened, max_bad, image_size, seed, seconds, front_end)
     if augment is not None:
         one_of("augment", augment, audio.AUGMENTATIONS if samples.kind == "audio" else images.AUGMENTATIONS)
     classes, labels, notes = _encoded(samples, rare)

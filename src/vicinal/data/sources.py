@@ -25,7 +25,7 @@ from vicinal.data.splitting import Positions
 from vicinal.data.task import Fit, Unsplit
 from vicinal.tables import Table, from_frame, is_pattern, is_table, open_table, regular
 
-__all__ = ["at_shape", "from_arrays", "from_images", "from_sounds", "numbered", "open_data"]
+__all__ = ["at_shape", "from_files", "numbered", "open_data"]
 
 #: Waveforms and small images are kept in memory while they fit in this many bytes.
 _MEMORY = 2 * 2**30
@@ -78,7 +78,18 @@ def _open_folder(path: Path, kind: str | None, encoding: str | None, header: boo
     return with_published_split(folder)
 
 
-def from_arrays(arrays: Arrays, image_size: int | None) -> Unsplit:
+def from_files(
+    opened: Arrays | Folder, max_bad: float | int, image_size: int | None, seed: int, seconds: float, front_end: str
+) -> Unsplit:
+    """Return what is no table: arrays of images, or the images or sounds of a folder."""
+    if isinstance(opened, Arrays):
+        return _from_arrays(opened, image_size)
+    if opened.kind == "image":
+        return _from_images(opened, max_bad, image_size, seed)
+    return _from_sounds(opened, max_bad, seconds, front_end)
+
+
+def _from_arrays(arrays: Arrays, image_size: int | None) -> Unsplit:
     """Return images that are in memory."""
     channels, height, width = arrays.images.shape[1:]
     look = [images.Pixels(height, width, channels == 1, np.zeros(0))]
@@ -103,7 +114,7 @@ def from_arrays(arrays: Arrays, image_size: int | None) -> Unsplit:
     )
 
 
-def from_images(folder: Folder, max_bad: float | int, image_size: int | None, seed: int) -> Unsplit:
+def _from_images(folder: Folder, max_bad: float | int, image_size: int | None, seed: int) -> Unsplit:
     """Return the images of a folder: small ones read already, large ones as paths."""
     names = _folder_classes(folder)
     decode = len(folder.paths) <= files.MANY
@@ -127,7 +138,7 @@ def from_images(folder: Folder, max_bad: float | int, image_size: int | None, se
     return _of_folder(folder, "image", good, names, fit, [f"kind: {more[0]}", *folder.notes, *notes])
 
 
-def from_sounds(folder: Folder, max_bad: float | int, seconds: float, front_end: str) -> Unsplit:
+def _from_sounds(folder: Folder, max_bad: float | int, seconds: float, front_end: str) -> Unsplit:
     """Return the sounds of a folder: read already while they fit in memory, else as paths."""
     names = _folder_classes(folder)
     length = round(16_000 * number("seconds", seconds, above=0))

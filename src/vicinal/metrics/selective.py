@@ -190,8 +190,8 @@ class RiskCoverage:
 
         (with r and φ of the samples at its confidence or above), and AURC has the interval of a mean of these
         influences, among them that of one more mistake anywhere (`mean_interval`). Where all predictions are right, or
-        all wrong, they show no spread: the other end is then that of the error rate's interval, which is the AURC of a curve
-        that is flat at that rate.
+        all wrong, they show no spread: the other end is then that of the error rate's interval, which is the AURC of a
+        curve that is flat at that rate.
 
         >>> print(risk_coverage([0.9, 0.8, 0.8, 0.6] * 50, [True, True, False, False] * 50).aurc_estimate())
         0.2917 [0.2220, 0.3612]
