@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from vicinal._checks import require
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
     from torch import Tensor
 
 __all__ = [
@@ -30,11 +31,13 @@ __all__ = [
     "RunFiles",
     "checksum",
     "foreign_entries",
+    "json_pieces",
     "read_json",
     "read_tensors",
     "remove_leftovers",
     "replacing",
     "sync",
+    "write_arrays",
     "write_json",
     "write_tensors",
 ]
@@ -175,10 +178,34 @@ def checksum(path: Path) -> str:
     return f"sha256:{digest.hexdigest()}"
 
 
-def write_json(path: Path, value: Mapping[str, Any], *, indent: int | None = 1) -> None:
-    """Write a JSON object with the version of our format, atomically; without `indent` on one line, for long lists."""
+def json_pieces(arrays: Mapping[str, NDArray[Any]], *, rows: int = 2**20) -> Iterator[str]:
+    """Yield the text that `json.dumps` makes of arrays of numbers by name, some rows at a time.
+
+    >>> import numpy as np
+    >>> "".join(json_pieces({"a": np.arange(3), "b": np.arange(0)}, rows=2))
+    '{"a": [0, 1, 2], "b": []}'
+    """
+    for i, (name, values) in enumerate(arrays.items()):
+        yield f"{', ' if i else '{'}{json.dumps(name)}: ["
+        for start in range(0, len(values), rows):
+            yield (", " if start else "") + json.dumps(values[start : start + rows].tolist())[1:-1]
+        yield "]"
+    yield "}"
+
+
+def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Write arrays of numbers as a JSON object with the version of our format, atomically, in little memory."""
+    with replacing(path) as temporary, temporary.open("w", encoding="utf-8") as file:
+        file.write(f'{{"format": {FORMAT}, ')
+        for i, piece in enumerate(json_pieces(arrays)):
+            file.write(piece[1:] if i == 0 else piece)
+        file.write("\n")
+
+
+def write_json(path: Path, value: Mapping[str, Any]) -> None:
+    """Write a JSON object with the version of our format, atomically."""
     with replacing(path) as temporary:
-        text = json.dumps({"format": FORMAT, **value}, indent=indent, ensure_ascii=False)
+        text = json.dumps({"format": FORMAT, **value}, indent=1, ensure_ascii=False)
         temporary.write_text(f"{text}\n", encoding="utf-8")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import resource
 import sys
 from pathlib import Path
@@ -12,7 +13,9 @@ import torch
 
 from tests.data import make
 from vicinal import data
+from vicinal._files import json_pieces, read_json, write_arrays
 from vicinal.data import streaming, tabular
+from vicinal.runs import running
 from vicinal.training.batches import KeyedDataset
 
 
@@ -119,3 +122,11 @@ def test_encoded_rows_are_taken_at_once_as_they_are_one_by_one(task):
     assert torch.equal(y, slow_y)
     unlabelled = data.read(make.people(), task.preprocessing)
     assert unlabelled.take(torch.tensor([1, 0]))[1].tolist() == [-1, -1]
+
+
+def test_splits_are_written_and_hashed_as_lists_would_be(tmp_path, task):
+    text = "".join(json_pieces(task.positions, rows=7))
+    assert text == json.dumps(task.splits)
+    write_arrays(tmp_path / "splits.json", task.positions)
+    assert read_json(tmp_path / "splits.json") == task.splits
+    assert running._splits_digest(task) == running._digest(task.splits)

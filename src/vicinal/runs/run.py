@@ -13,12 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from vicinal import _random, data, models
 from vicinal._checks import Argument, Sentence
-from vicinal._files import DamagedFileError, RunFiles, read_json, write_json
+from vicinal._files import DamagedFileError, RunFiles, read_json, write_arrays, write_json
 from vicinal.data import Split, Task
 from vicinal.metrics import BinaryEvaluation, Evaluation, evaluate, evaluate_binary
 from vicinal.probes.label_noise import corrupt_labels
@@ -246,9 +248,9 @@ class Run:
         """Keep the predictions of a set."""
         write_logits(self.files.predictions(key), {"logits": logits, "labels": labels})
 
-    def write_splits(self, splits: Mapping[str, list[int]]) -> None:
+    def write_splits(self, splits: Mapping[str, NDArray[np.int64]]) -> None:
         """Keep which samples are in which split."""
-        write_json(self.files.splits, splits, indent=None)
+        write_arrays(self.files.splits, splits)
 
     def write_experiment(self, experiment: Experiment, facts: Mapping[str, Any]) -> None:
         """Keep what was asked for and what the data turned out to be."""

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from vicinal import _random, data, models
 from vicinal._checks import Argument, ArgumentError, Sentence, nearest_names, require
+from vicinal._files import json_pieces
 from vicinal.calibrators import TemperatureScaling, cross_validate
 from vicinal.data import Split, Task, TextPreprocessing, Words
 from vicinal.data.files import find
@@ -132,12 +133,13 @@ class _Ready:
 
     def about(self) -> dict[str, Any]:
         """Return the facts that a resumed run must share."""
-        splits = self.task.splits
-        held_out = {"held_out": _digest([splits["val"], splits["test"]])} if self.experiment.new_subset_per_seed else {}
+        held_out = {}
+        if self.experiment.new_subset_per_seed:
+            held_out = {"held_out": _digest([self.task.val.indices, self.task.test.indices])}
         return {
             "fingerprint": self.task.fingerprint,
             "classes": list(self.task.classes),
-            "splits": _digest(splits),
+            "splits": _splits_digest(self.task),
             **held_out,
             "network": self.spec.to_dict(),
             "corrupt": self.experiment.corrupt,
@@ -156,6 +158,14 @@ class _Further:
     name: str
     split: Split
     development: Split | None
+
+
+def _splits_digest(task: Task) -> str:
+    """Return `_digest(task.splits)`, without a list of every sample."""
+    digest = hashlib.sha256()
+    for piece in json_pieces(task.positions):
+        digest.update(piece.encode())
+    return digest.hexdigest()
 
 
 def _digest(value: Any) -> str:
@@ -263,7 +273,7 @@ def _conclude(folder: Run, ready: _Ready, result: FitResult, n_bins: int, say: S
         temperature = _temperature(experiment, result.logits, result.labels, "on the validation set", note)
     bundle = _bundle(ready, result, temperature)
     bundle.save_record(folder.path)
-    folder.write_splits(task.splits)
+    folder.write_splits(task.positions)
     sets = {}
     if result.logits is not None and result.labels is not None:
         sets["val"] = scored("val", result.logits, result.labels, temperature, n_bins)
