@@ -14,6 +14,7 @@ from hypothesis.extra.numpy import arrays
 
 from vicinal.metrics import ReliabilityTable, equal_mass_edges
 from vicinal.metrics import chunks as passes
+from vicinal.metrics.classwise import ClasswiseTable
 from vicinal.metrics.reliability import (
     calibration_mse,
     calibration_mse_debiased,
@@ -551,3 +552,10 @@ def test_netcal_agrees_where_it_is_right():
     table = ReliabilityTable.from_probs(probs, labels)
     assert table.ece() == pytest.approx(netcal.ECE(15).measure(probs.numpy(), labels.numpy()), abs=1e-6)
     assert table.mce() == pytest.approx(netcal.MCE(15).measure(probs.numpy(), labels.numpy()), abs=1e-6)
+
+
+def test_bins_that_would_fill_memory_are_refused():
+    with pytest.raises(ValueError, match="n_bins must be an integer of at most 1,000,000, got 1000000000"):
+        ReliabilityTable(10**9)
+    with pytest.raises(ValueError, match="n_bins must be an integer of at most 100 for 1,000,000 classes, got 101"):
+        ClasswiseTable(1_000_000, 101)

@@ -7,11 +7,15 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from vicinal._checks import integer
+from vicinal._checks import ArgumentError, integer
 from vicinal.metrics.chunks import Array, Chunk, open_predictions
 from vicinal.metrics.reliability import Additive, BinSums, ReliabilityTable, expected_error
 
 __all__ = ["ClasswiseTable", "classwise_ece"]
+
+
+#: Bins of all classes together; each takes 24 bytes.
+_MOST_CELLS = 100_000_000
 
 
 def classwise_ece(
@@ -71,6 +75,9 @@ class ClasswiseTable(Additive):
         self.n_classes = integer("n_classes", n_classes, low=1)
         self._bins = ReliabilityTable(n_bins, edges=edges)
         shape = (self.n_classes, self.n_bins)
+        if self.n_classes * self.n_bins > _MOST_CELLS:
+            allowed = f"an integer of at most {max(_MOST_CELLS // self.n_classes, 1):,} for {self.n_classes:,} classes"
+            raise ArgumentError("n_bins", self.n_bins, allowed)
         self.counts: NDArray[np.int64] = np.zeros(shape, np.int64)
         self.sums: Array = np.zeros(shape)
         self.correct: NDArray[np.int64] = np.zeros(shape, np.int64)

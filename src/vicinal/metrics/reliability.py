@@ -23,11 +23,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from vicinal._arrays import as_array
 from vicinal._arrays import equal_mass_edges as inner_edges
-from vicinal._checks import integer, require
+from vicinal._checks import ArgumentError, integer, require
 from vicinal.metrics.chunks import Array, Chunk, Floats, open_predictions
 from vicinal.metrics.intervals import clopper_pearson
 
 __all__ = [
+    "MOST_BINS",
     "Additive",
     "BinSums",
     "ReliabilityTable",
@@ -41,6 +42,8 @@ __all__ = [
     "overconfidence_error",
 ]
 
+#: More bins than anyone can fill, which would fill memory instead.
+MOST_BINS = 1_000_000
 #: Below this many bins, confidence × n_bins is exact in float64 for every float32 confidence (24 + 29 = 53 bits).
 _EXACT_BINS = 2**29
 
@@ -193,6 +196,8 @@ class ReliabilityTable(Additive):
     def __init__(self, n_bins: int = 15, *, edges: ArrayLike | None = None) -> None:
         if edges is None:
             n_bins = integer("n_bins", n_bins, low=1)
+            if n_bins > MOST_BINS:
+                raise ArgumentError("n_bins", n_bins, f"an integer of at most {MOST_BINS:,}")
             self.edges: Array = np.arange(n_bins + 1) / n_bins
         else:
             self.edges = as_array("edges", edges).astype(np.float64)
