@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vicinal._checks import Argument, Sentence, require
+from vicinal.data.dates import DATE
 from vicinal.data.files import listed
 from vicinal.tables import MISSING, BadRow, Table, distinct, finite_numbers, is_text, names_of, numbers
 
@@ -27,13 +28,9 @@ _NO_CLASS = MISSING - {"None"}
 #: More classes than this are none.
 _MOST_CLASSES = 100_000
 
-_TIME = r"\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?( ?[AaPp][Mm])?"
-_DATE = re.compile(
-    rf"(\d{{4}}[-/.]\d{{1,2}}[-/.]\d{{1,2}}|\d{{1,2}}[-/.]\d{{1,2}}[-/.]\d{{2,4}}"
-    rf"|\d{{1,2}}[ -][A-Za-z]{{3,9}}[ -,]+\d{{2,4}}|[A-Za-z]{{3,9}} \d{{1,2}}, \d{{4}})"
-    rf"([T ]+{_TIME}( ?(Z|UTC|[+-]\d{{2}}:?\d{{2}}))?)?|{_TIME}"
-)
 _ID_NAME = re.compile(r"(?i)(.*[_ ])?(id|index|idx|nr|no|number|key)|Unnamed: 0|")
+#: A column of this name that repeats its values numbers what several rows belong to: a patient, a customer.
+_GROUP_NAME = re.compile(r"(?i:(.*[_ .-])?id)|.*[a-z]I[dD]")
 
 #: Odd constants whose products scatter bits (from the golden ratio, and from MurmurHash3's finaliser).
 _GOLDEN, _MIX = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xFF51AFD7ED558CCD)
@@ -103,7 +100,7 @@ class Summary:
             return self.fixed_kind
         if not self.filled or (self.filled == self.n and self._is_one()):
             return "constant"
-        if not self.is_numeric and _share(self.look, _DATE.fullmatch) >= _MOST:
+        if not self.is_numeric and _share(self.look, DATE.fullmatch) >= _MOST:
             return "date"
         if self.finite >= _MOST * self.filled:
             return "id" if self._is_counter() else "number"
@@ -294,7 +291,7 @@ def names_and_parts(table: Table, target: str | None, n: int) -> tuple[list[str 
 def kinds_of(summaries: Mapping[str, Summary]) -> dict[str, str]:
     """Return what each column holds.
 
-    `"number"`, `"category"`, `"text"` (long free strings) or why it is left out: `"date"`, `"constant"` (the same
+    `"number"`, `"category"`, `"date"`, `"text"` (long free strings) or why it is left out: `"constant"` (the same
     everywhere), `"id"` (a number or name for each row), `"sparse"` (texts in few rows), `"nested"` (lists).
     """
     kinds = {name: summary.kind() for name, summary in summaries.items()}
@@ -305,12 +302,23 @@ def kinds_of(summaries: Mapping[str, Summary]) -> dict[str, str]:
     return kinds
 
 
-def columns_of(kinds: Mapping[str, str]) -> tuple[list[str], list[str]]:
-    """Return the columns to learn from, and notes that name the others with the reason."""
-    reasons = {
-        "date": "dates",
+def columns_of(kinds: Mapping[str, str], *, dates: bool = True) -> tuple[list[str], list[str]]:
+    """Return the columns to learn from, and notes that name the others with the reason.
+
+    Parameters
+    ----------
+    kinds
+        What each column holds.
+    dates
+        Whether dates are learned from.
+    """
+    reasons: dict[str, str | Argument] = {
+        **({} if dates else {"date": "dates"}),
         "constant": "the same in every row",
-        "id": "a value of its own in almost every row",
+        "id": "identifiers: a value of its own in almost every row",
+        "unwanted": Argument("drop"),
+        "group": Sentence("it groups the rows, ", Argument("group")),
+        "time": Sentence("it orders the rows, ", Argument("time")),
         "sparse": "texts, and missing in most rows",
         "nested": "neither numbers nor strings",
         "text": Sentence("free text; ", Argument("kind", "text"), " learns from it instead"),
@@ -320,7 +328,14 @@ def columns_of(kinds: Mapping[str, str]) -> tuple[list[str], list[str]]:
         names = [repr(name) for name, of in kinds.items() if of == kind]
         if names:
             notes.append(Sentence(f"left out: {listed(names, n=20)} (", reason, ")"))
-    return [name for name, kind in kinds.items() if kind in ("number", "category")], notes
+    used = ("number", "category", "date") if dates else ("number", "category")
+    repeated = [name for name, kind in kinds.items() if kind in used and _GROUP_NAME.fullmatch(name)]
+    if repeated:
+        keeps = " keeps rows of one together in the split, ", Argument("drop", repeated[0]), " leaves it out"
+        plural = "identifiers" if len(repeated) > 1 else "an identifier"
+        ids = f"{listed([repr(name) for name in repeated])} may be {plural} that several rows share: "
+        notes.append(Sentence(ids, Argument("group", repeated[0]), *keeps))
+    return [name for name, kind in kinds.items() if kind in used], notes
 
 
 def _kind_of_type(column: Any) -> str | None:

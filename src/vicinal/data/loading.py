@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,20 +18,30 @@ from vicinal.data.audio import read_sound
 from vicinal.data.files import Folder, give_up, listed, read_all
 from vicinal.data.images import ImagePreprocessing
 from vicinal.data.kinds import names_and_parts
+from vicinal.data.leaks import giving_away
 from vicinal.data.multiple_choice import from_choices, refuse_lists
 from vicinal.data.named import Arrays
 from vicinal.data.preprocessing import Preprocessing
 from vicinal.data.published import NamedTable
 from vicinal.data.rows import Rows
-from vicinal.data.splitting import PARTS, Positions, random_subset, split_positions, stratified_subset
+from vicinal.data.splitting import (
+    PARTS,
+    Positions,
+    grouped_split,
+    ordered_split,
+    random_subset,
+    split_positions,
+    stratified_subset,
+)
 from vicinal.data.tables import TableOptions, from_table, plain
-from vicinal.data.tabular import TabularPreprocessing
+from vicinal.data.tabular import FEATURES, TabularPreprocessing
 from vicinal.data.task import Split, Task, Unsplit
 from vicinal.data.text import TextPreprocessing
 from vicinal.tables import Table, renamed
 
 __all__ = ["KINDS", "load", "read"]
 
+_RARE, _SUBSETS = ("error", "train"), ("stratified", "random")
 #: The kinds of data.
 KINDS = ("tabular", "text", "image", "audio")
 
@@ -68,6 +78,10 @@ def load(
     splits: Mapping[str, Sequence[int]] | None = None,
     max_bad: float | int = 0.05,
     rare: str = "error",
+    drop: str | Sequence[str] = (),
+    group: str | None = None,
+    time: str | None = None,
+    features: str = "standard",
     encoding: str | None = None,
     header: bool = True,
     tokenizer: str | None = None,
@@ -114,6 +128,16 @@ def load(
         How many rows or files may be unreadable before it is an error: a share, or a number if an integer.
     rare
         What to do with classes of a single sample: `"error"`, or `"train"` to keep it in the training set.
+    drop
+        Columns of a table that are not to be learned from.
+    group
+        A column of a table whose rows of one value, such as a patient, stay on one side of the split. Without it rows
+        that are copies of others do.
+    time
+        A column of dates or numbers to split a table by: the latest rows are the test set, those before them the
+        validation set.
+    features
+        How numbers of a table are encoded: `"standard"`, or `"piecewise"` with piecewise-linear features beside it.
     encoding, header
         How a CSV is written; whether its first line names the columns (else they are "1", "2", …).
     tokenizer
@@ -141,23 +165,26 @@ def load(
     >>> x.shape
     torch.Size([1, 8, 8])
     """
-    if kind is not None:
-        one_of("kind", kind, KINDS)
-    one_of("rare", rare, ("error", "train"))
-    one_of("subset", subset, ("stratified", "random"))
+    for argument, value, allowed in (("kind", kind, KINDS), ("rare", rare, _RARE), ("subset", subset, _SUBSETS)):
+        if value is not None:
+            one_of(argument, value, allowed)
     opened = sources.open_data(source, kind, encoding, header, data_root, target)
-    known_classes = isinstance(opened, NamedTable) and target in (None, opened.target)
+    columns: dict[str, Any] = {"target": target, "text": text, "group": group, "time": time}
+    asked = TableOptions(
+        **columns,
+        kind=kind,
+        max_bad=max_bad,
+        tokenizer=tokenizer,
+        max_length=max_length,
+        features=one_of("features", features, FEATURES[:2]),
+        drop=[drop] if isinstance(drop, str) else list(drop),
+    )
     if isinstance(opened, NamedTable):
-        target, text, choice = target or opened.target, text or opened.text or None, choice or opened.choices or None
-        opened = opened.table
-    if isinstance(opened, Table) and choice:
-        samples = from_choices(opened, target, text, choice, max_bad, tokenizer, max_length)
-    elif isinstance(opened, Table):
-        refuse_lists(opened, text, kind)
-        options = TableOptions(target, text, kind, max_bad, tokenizer, max_length, known_classes)
-        samples = from_table(opened, options)
+        asked, choice, opened = _as_published(asked, opened), choice or opened.choices or None, opened.table
+    if isinstance(opened, Table):
+        samples = _from_opened_table(opened, asked, choice)
     else:
-        _refuse_options(opened, source, kind, target=target, text=text, choice=choice)
+        _refuse_options(opened, source, kind, **columns, choice=choice, drop=drop or None)
         samples = sources.from_files(opened, max_bad, image_size, seed, seconds, front_end)
     if augment is not None:
         one_of("augment", augment, audio.AUGMENTATIONS if samples.kind == "audio" else images.AUGMENTATIONS)
@@ -187,6 +214,41 @@ def load(
         preprocessing=preprocessing,
         fingerprint=samples.fingerprint,
         notes=(*samples.notes, *more, *notes),
+        warnings=_giving_away(preprocessing, items, labels, parts["train"]),
+    )
+
+
+def _as_published(asked: TableOptions, named: NamedTable) -> TableOptions:
+    """Return what is asked of a data set by name: its own columns where none were given, and classes as they are."""
+    return replace(
+        asked,
+        target=asked.target or named.target,
+        text=asked.text or named.text or None,
+        known_classes=asked.target in (None, named.target),
+        published=True,
+    )
+
+
+def _from_opened_table(table: Table, asked: TableOptions, choice: str | Sequence[str] | None) -> Unsplit:
+    if choice:
+        return from_choices(table, asked.target, asked.text, choice, asked.max_bad, asked.tokenizer, asked.max_length)
+    refuse_lists(table, asked.text, asked.kind)
+    return from_table(table, asked)
+
+
+def _giving_away(
+    preprocessing: Preprocessing, items: Any, labels: NDArray[np.int64], train: Positions
+) -> tuple[str, ...]:
+    """Return sentences on the columns of a table that alone tell the classes apart."""
+    if not isinstance(preprocessing, TabularPreprocessing):
+        return ()
+    return tuple(
+        Sentence(
+            f"the column {name!r} alone gives the answer away (AUROC {auroc:.4f}): if it is not known when the model "
+            "is used, leave it out, ",
+            Argument("drop", name),
+        )
+        for name, auroc in giving_away(preprocessing, items, labels, train).items()
     )
 
 
@@ -417,13 +479,19 @@ def _split(
         return _saved(splits, usable), ["splits: as saved"]
 
     def drawn(among: Positions, val: float | int, test: float | int) -> dict[str, Positions]:
-        parts = split_positions(labels[among], val=val, test=test, seed=seed)
+        if samples.order is not None:
+            parts = ordered_split(samples.order[among], val=val, test=test)
+        elif samples.groups is not None:
+            parts = grouped_split(labels[among], samples.groups[among], val=val, test=test, seed=seed)
+        else:
+            parts = split_positions(labels[among], val=val, test=test, seed=seed)
         return {name: among[part] for name, part in parts.items()}
 
     if samples.parts is None:
         parts = drawn(np.flatnonzero(usable), val, test)
         sizes = ", ".join(f"{name} {len(parts[name])}" for name in PARTS)
-        return parts, [f"splits: {sizes}; stratified, seed {seed}"]
+        how = "stratified" if samples.groups is None else "stratified, groups together"
+        return parts, [f"splits: {sizes}; {'by time' if samples.order is not None else f'{how}, seed {seed}'}"]
     part_of_each = np.array(samples.parts)
     given = {name: np.flatnonzero(usable & (part_of_each == name)) for name in PARTS}
     if not len(given["train"]):

@@ -15,6 +15,8 @@ from vicinal._random import permutation, seed_from
 __all__ = [
     "PARTS",
     "Positions",
+    "grouped_split",
+    "ordered_split",
     "random_subset",
     "share_of",
     "split_positions",
@@ -70,6 +72,65 @@ def split_positions(labels: Labels, *, val: float | int, test: float | int, seed
         parts["val"].append(members[n_test : n_test + n_val])
         parts["train"].append(members[n_test + n_val :])
     return {name: np.sort(np.concatenate([np.zeros(0, np.int64), *members])) for name, members in parts.items()}
+
+
+def grouped_split(
+    labels: Labels, groups: Labels, *, val: float | int, test: float | int, seed: int = 0
+) -> dict[str, Positions]:
+    """Split positions 0 … n-1 into train, val and test with each group on one side.
+
+    The groups are split as samples are, each with its most frequent class; so of groups of one sample each it is the
+    same split. Shares are of groups, which with groups of different sizes are about those of samples.
+
+    Parameters
+    ----------
+    labels, val, test, seed
+        As in `stratified_split`; a number of samples counts as their share.
+    groups
+        The number of each sample's group.
+
+    >>> parts = grouped_split([0, 0, 0, 0, 1, 1, 1, 1], [0, 0, 1, 1, 2, 2, 3, 3], val=0, test=0.5)
+    >>> parts["train"].tolist(), parts["test"].tolist()
+    ([0, 1, 4, 5], [2, 3, 6, 7])
+    """
+    y, (_, first, group) = np.asarray(labels), np.unique(np.asarray(groups), return_index=True, return_inverse=True)
+    if len(first) == len(y):
+        return split_positions(labels, val=val, test=test, seed=seed)
+    counts = np.zeros((len(first), int(y.max()) + 1), np.int64)
+    np.add.at(counts, (group, y), 1)
+    order = np.argsort(first, kind="stable")  # groups as they come, so that the split does not depend on their numbers
+    shares = {"val": share_of("val", val, len(y)), "test": share_of("test", test, len(y))}
+    parts = split_positions(counts[order].argmax(axis=1), seed=seed, **shares)
+    part_of_group = np.empty(len(first), np.int64)
+    for k, name in enumerate(PARTS):
+        part_of_group[order[parts[name]]] = k
+    return {name: np.flatnonzero(part_of_group[group] == k) for k, name in enumerate(PARTS)}
+
+
+def ordered_split(
+    order: Sequence[float] | NDArray[np.float64], *, val: float | int, test: float | int
+) -> dict[str, Positions]:
+    """Split positions 0 … n-1 by an order such as time: the last are to test on, those before them to validate on.
+
+    Parameters
+    ----------
+    order
+        Where each sample stands; equal ones stay together, on the earlier side.
+    val, test
+        As in `stratified_split`.
+
+    >>> {name: part.tolist() for name, part in ordered_split([3, 1, 2, 0], val=0.25, test=0.25).items()}
+    {'train': [1, 3], 'val': [2], 'test': [0]}
+    """
+    at = np.asarray(order, np.float64)
+    shares = {"val": share_of("val", val, len(at)), "test": share_of("test", test, len(at))}
+    if sum(shares.values()) >= 1:
+        raise ValueError(Sentence(Argument("val"), " and ", Argument("test"), " must leave samples to train on"))
+    ranked = np.sort(at)
+    n_test, n_val = (math.floor(shares[name] * len(at) + 0.5) for name in ("test", "val"))
+    ends = [ranked[len(at) - n - 1] if n < len(at) else -np.inf for n in (n_test + n_val, n_test)]
+    part = (at > ends[0]).astype(np.int64) + (at > ends[1])
+    return {name: np.flatnonzero(part == k) for k, name in enumerate(PARTS)}
 
 
 def stratified_subset(labels: Labels, size: int, *, seed: int = 0) -> list[int]:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vicinal._checks import Argument, Sentence, joined
+from vicinal.data.dates import date_parts, is_day_first
 from vicinal.data.files import give_up, limit_of, listed, part_of
 from vicinal.data.kinds import Scan, columns_of, kinds_of, scan_table
 from vicinal.data.preprocessing import Preprocessing
@@ -20,7 +21,7 @@ from vicinal.data.splitting import PARTS, Positions
 from vicinal.data.tabular import fit_tabular
 from vicinal.data.task import Unsplit
 from vicinal.data.text import fit_text, texts_of
-from vicinal.tables import BadRow, Table, is_table, joined_tables, open_table
+from vicinal.tables import BadRow, Table, distinct, finite_numbers, is_table, joined_tables, names_of, open_table
 
 __all__ = ["TableOptions", "from_table", "open_split_tables", "plain", "split_tables"]
 
@@ -28,6 +29,8 @@ __all__ = ["TableOptions", "from_table", "open_split_tables", "plain", "split_ta
 _USUAL_TARGETS = (("target", "label", "class"), ("y",))
 #: A target of more different numbers than this is a quantity, if some of them occur once.
 _FEW = 20
+#: Where fewer than this share of the rows are different, rows are counts of combinations, and equal ones no copies.
+_FEW_DIFFERENT = 0.2
 
 
 def split_tables(folder: Path) -> dict[str, Path]:
@@ -68,6 +71,12 @@ class TableOptions:
     max_length: int
     known_classes: bool = False
     """Whether the target holds classes however it looks, as in data sets by name (Abalone: numbers of rings)."""
+    published: bool = False
+    """Whether it is a data set by name, treated as its papers do: dates and copies as they come, no limits."""
+    features: str = "standard"
+    drop: Sequence[str] = ()
+    group: str | None = None
+    time: str | None = None
 
 
 def from_table(table: Table, options: TableOptions) -> Unsplit:
@@ -83,7 +92,7 @@ def from_table(table: Table, options: TableOptions) -> Unsplit:
         raise ValueError(f"{table.name!r} has no rows{f': {scan.bad[0]}' if scan.bad else ''}")
     if not options.known_classes:
         _check_classes(scan, target)
-    kinds = kinds_of(scan.summaries)
+    kinds = _asked(kinds_of(scan.summaries), table, target, options)
     commas = [name for name, summary in scan.summaries.items() if summary.decimal_commas]
     notes += [f"column {name!r} has decimal commas" for name in commas]
     columns = _text_columns(table, target, options, kinds)
@@ -95,24 +104,39 @@ def from_table(table: Table, options: TableOptions) -> Unsplit:
 def _from_features(
     table: Table, scan: Scan, kinds: Mapping[str, str], target: str, options: TableOptions, notes: list[str]
 ) -> Unsplit:
-    used, more = columns_of(kinds)
+    used, more = columns_of(kinds, dates=not options.published)
     if not used:
         reasons = joined("; ", more) if more else "only the target"
         raise ValueError(Sentence(f"{table.name!r} has no column to learn from (", reasons, ")"))
-    numeric = sum(kinds[name] == "number" for name in used)
-    notes += [f"kind: tabular, {numeric} numeric and {len(used) - numeric} categorical columns", *more]
+    numeric, dated = (sum(kinds[name] == kind for name in used) for kind in ("number", "date"))
+    dates = f", {dated} of dates" if dated else ""
+    kind = f"kind: tabular, {numeric} numeric and {len(used) - numeric - dated} categorical columns{dates}"
+    notes += [kind, *more]
     labels, skipped = _usable(scan, target, scan.bad, options.max_bad)
-    notes += [*skipped, *_copies(scan.hashes[labels >= 0])]
+    equal = "rows are equal to others in all columns but the target"
+    splitting = _splitting(table, scan, labels, scan.hashes.astype(np.int64), equal, options)
+    notes += [*skipped, *splitting.notes]
 
     def fit(train: Positions) -> tuple[Preprocessing, Sequence[Any] | Tensor, list[str]]:
         chosen = np.zeros(scan.n_rows, np.bool_)
         chosen[train] = True
-        features, more = fit_tabular(table, chosen, used, kinds, target)
+        how = "unlimited" if options.published and options.features == "standard" else options.features
+        features, more = fit_tabular(table, chosen, used, kinds, target, features=how)
         encoded = features.encode(table, n=scan.n_rows)
         return features, encoded.features, [*more, *(note for note in encoded.notes if "count as missing" in note)]
 
-    origins = Rows(table, scan.n_rows)
-    return Unsplit("tabular", origins, labels, scan.names, fit, table.fingerprint(), notes, scan.parts)
+    return Unsplit(
+        kind="tabular",
+        origins=Rows(table, scan.n_rows),
+        labels=labels,
+        classes=scan.names,
+        fit=fit,
+        fingerprint=table.fingerprint(),
+        notes=notes,
+        parts=scan.parts,
+        groups=splitting.groups,
+        order=splitting.order,
+    )
 
 
 def _from_texts(
@@ -130,14 +154,26 @@ def _from_texts(
         notes.append(Sentence(f"ignored: {listed(others)}; ", *instead))
     empty = [i for i, fields in enumerate(texts) if scan.readable[i] and not all(field.strip() for field in fields)]
     labels, skipped = _usable(scan, target, [*scan.bad, *(BadRow(i + 1, "no text") for i in empty)], options.max_bad)
-    used = [texts[i] for i in np.flatnonzero(labels >= 0)]
-    notes += [*skipped, *_copies(np.array([hash(fields) for fields in used], np.int64))]
+    hashes = np.array([hash(fields) for fields in texts], np.int64)
+    splitting = _splitting(table, scan, labels, hashes, "texts are equal to others", options)
+    notes += [*skipped, *splitting.notes]
 
     def fit(train: Positions) -> tuple[Preprocessing, Sequence[Any] | Tensor, list[str]]:
         words, more = fit_text(texts, train.tolist(), columns, target, options.tokenizer, options.max_length)
         return words, texts, more
 
-    return Unsplit("text", plain(texts), labels, scan.names, fit, table.fingerprint(), notes, scan.parts)
+    return Unsplit(
+        kind="text",
+        origins=plain(texts),
+        labels=labels,
+        classes=scan.names,
+        fit=fit,
+        fingerprint=table.fingerprint(),
+        notes=notes,
+        parts=scan.parts,
+        groups=splitting.groups,
+        order=splitting.order,
+    )
 
 
 def plain(texts: Sequence[tuple[str, ...]]) -> list[Any]:
@@ -209,11 +245,83 @@ def _usable(
     return labels, notes
 
 
-def _copies(hashes: NDArray[Any]) -> list[str]:
-    copies = int((np.diff(np.sort(hashes)) == 0).sum())
+def _asked(kinds: dict[str, str], table: Table, target: str, options: TableOptions) -> dict[str, str]:
+    """Return the kinds of columns with those marked that are not to be learned from."""
+    marked: dict[str, str] = {}
+    split_by = [(argument, name) for argument in ("group", "time") if (name := getattr(options, argument)) is not None]
+    for argument, name in [*(("drop", name) for name in options.drop), *split_by]:
+        table.require_column(name, argument)
+        if name == target:
+            raise ValueError(Sentence(Argument(argument, name), " is the target: it cannot be both"))
+        marked[name] = "unwanted" if argument == "drop" else argument
+    if len(split_by) > 1:
+        both = " cannot both split the rows: leave one out"
+        raise ValueError(Sentence(Argument("group", options.group), " and ", Argument("time", options.time), both))
+    return {name: marked.get(name, kind) for name, kind in kinds.items()}
+
+
+@dataclass(frozen=True, eq=False)
+class _Splitting:
+    """What the split goes by, beside the classes."""
+
+    groups: NDArray[np.int64] | None
+    order: NDArray[np.float64] | None
+    notes: list[str]
+
+
+def _splitting(
+    table: Table, scan: Scan, labels: NDArray[np.int64], hashes: NDArray[np.int64], equal: str, options: TableOptions
+) -> _Splitting:
+    """Return what stays together in the split: the groups asked for, or copies; or the order of time."""
+    usable = labels >= 0
+    distinct_rows = len(np.unique(hashes[usable]))
+    n, copies = int(usable.sum()), int(usable.sum()) - distinct_rows
+    if options.group is not None:
+        groups = _groups(table, options.group, scan.n_rows)
+        n_groups = len(np.unique(groups[usable]))
+        return _Splitting(groups, None, [f"{n_groups} groups by {options.group!r}, each on one side of the split"])
+    if options.time is not None:
+        order, notes = _time(table, options.time, scan.n_rows)
+        return _Splitting(None, order, [f"split by {options.time!r}: the latest rows are the test set", *notes])
     if not copies:
-        return []
-    return [f"{copies} of {len(hashes)} rows are copies of others: a random split has some on both sides"]
+        return _Splitting(None, None, [])
+    said = f"{copies} of {n} {equal}"
+    if options.published or scan.parts is not None:
+        return _Splitting(None, None, [f"{said}: some may be on both sides of the split"])
+    if distinct_rows < _FEW_DIFFERENT * n:
+        # Counts of a few combinations of values, such as Titanic by class, sex and age: whole combinations cannot be
+        # held out, and to meet them again is what the model is for.
+        return _Splitting(None, None, [f"{said}, of only {distinct_rows} different ones: they are split freely"])
+    return _Splitting(hashes, None, [f"{said}: such rows stay on one side of the split"])
+
+
+def _groups(table: Table, column: str, n: int) -> NDArray[np.int64]:
+    """Return the number of each row's group; a row without one is a group of its own."""
+    codes: dict[str, int] = {}
+    groups = -1 - np.arange(n)
+    for chunk in table.chunks([column], bad=[]):
+        place, values = distinct(chunk[column])
+        known = [codes.setdefault(name, len(codes)) if name else -1 for name in names_of(values)]
+        numbers = np.array([*known, -1], np.int64)[place]
+        rows = chunk.rows - 1
+        groups[rows] = np.where(numbers >= 0, numbers, groups[rows])
+    return groups
+
+
+def _time(table: Table, column: str, n: int) -> tuple[NDArray[np.float64], list[str]]:
+    """Return where each row stands in time, from dates or numbers; one without goes first, to the training set."""
+    order = np.full(n, -np.inf)
+    day_first: bool | None = None
+    for chunk in table.chunks([column], bad=[]):
+        values, odd = finite_numbers(chunk[column], decimal_comma=chunk.decimal_comma)
+        if odd.mean() > 0.5:
+            day_first = is_day_first(chunk[column]) if day_first is None else day_first
+            values = date_parts(chunk[column], day_first=day_first)[0]["day"]
+        order[chunk.rows - 1] = np.where(np.isnan(values), -np.inf, values)
+    missing = int(np.isneginf(order).sum())
+    if missing == n:
+        raise ValueError(Sentence(Argument("time", column), " holds neither dates nor numbers: choose another column"))
+    return order, [f"{missing} rows without {column!r} go to the training set"] if missing else []
 
 
 def _text_columns(table: Table, target: str, options: TableOptions, kinds: Mapping[str, str]) -> list[str]:

@@ -1,11 +1,26 @@
-"""Rows of a table: how each column becomes numbers, a whole chunk at a time.
+r"""Rows of a table: how each column becomes numbers, a whole chunk at a time.
 
 A numeric column is standardised by the training rows' mean and standard deviation; a missing value becomes the mean,
-marked by a second number where training rows had missing values too. A categorical column becomes one number per value
-seen in training; a value not seen there, or a missing one where none was missing in training, sets none of them. Of
-many values the most frequent have a number each, and all others share one.
+marked by another number where training rows had missing values too. Values beyond those of the training rows, or more
+than ten standard deviations from the mean, are put at that limit: a network says absurd things far from its data.
+
+Piecewise-linear features stand beside it where they are asked for (Gorishniy et al. 2022): with the edges
+:math:`b_0 < … < b_T`, quantiles of the training rows,
+
+.. math:: e_t = \min\Big(1, \max\Big(0, \frac{x - b_{t-1}}{b_t - b_{t-1}}\Big)\Big), \qquad t = 1 … T
+
+so that a linear layer is any function that is linear between edges. A date becomes several numbers (`dates.PARTS`),
+each encoded like that, those that do not vary left out.
+
+A categorical column becomes one number per value seen in training; a value not seen there, or a missing one where none
+was missing in training, sets none of them. Of many values the most frequent have a number each, and all others share
+one. A linear layer is then an embedding of the value, and a mixture of rows has the mixture of their embeddings.
 
 scikit-learn's imputers and encoders do the same to arrays in memory, but are saved by pickling; these are JSON.
+
+References
+----------
+Gorishniy, Rubachev & Babenko, "On Embeddings for Numerical Features in Tabular Deep Learning", NeurIPS 2022.
 """
 
 from __future__ import annotations
@@ -14,7 +29,7 @@ import os
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -24,16 +39,28 @@ from torch import Tensor
 
 from vicinal._checks import nearest_names, number
 from vicinal._typing import Batch
+from vicinal.data.dates import PARTS, date_parts, is_day_first
 from vicinal.data.files import listed
 from vicinal.data.preprocessing import Preprocessing
 from vicinal.tables import LARGEST, BadRow, Chunk, Table, distinct, finite_numbers, from_rows, names_of
 
-__all__ = ["Category", "Number", "TabularPreprocessing", "fit_tabular"]
+__all__ = ["FEATURES", "Category", "Date", "Number", "TabularPreprocessing", "fit_tabular"]
+
+#: How numbers are encoded: standardised within limits, these with piecewise-linear features, or standardised alone.
+FEATURES = ("standard", "piecewise", "unlimited")
 
 #: A categorical column keeps this many values, the most frequent ones.
 _MAX_VALUES = 100
 #: Bytes of features that are kept in memory: a quarter of the machine's.
 _IN_MEMORY = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4 if hasattr(os, "sysconf") else 2**32
+#: Standard deviations from the mean beyond which a value is put at the limit.
+_FARTHEST = 10.0
+#: Piecewise-linear features of a number, and of all numbers together.
+_PIECES, _MOST_PIECES = 16, 2048
+#: Training rows a piece should have at least.
+_ROWS_OF_PIECE = 20
+#: Values kept to find quantiles; of more, every second, fourth, … one.
+_KEPT = 2**17
 #: Rows encoded at a time: their features should fit in a processor's cache.
 _ROWS = 2**13
 
@@ -45,6 +72,13 @@ class _Remarks:
     n_odd: int = 0
     odd: list[str] = field(default_factory=list)
     unknown: Counter[str] = field(default_factory=Counter)
+
+    def count_odd(self, chunk: Chunk, name: str, odd: NDArray[np.bool_]) -> None:
+        """Count the cells that are not what the column holds, and keep the first."""
+        if odd.any():
+            self.n_odd += int(odd.sum())
+            for i in np.flatnonzero(odd)[: 3 - len(self.odd)].tolist():
+                self.odd.append(f"row {chunk.rows[i]:,} ({chunk[name][i].as_py()!r})")
 
 
 class Encoded(NamedTuple):
@@ -61,40 +95,85 @@ class Encoded(NamedTuple):
 
 @dataclass(frozen=True)
 class Number:
-    """A numeric column: (value - mean) / std, and a mark for missing values if training rows had some."""
+    """A numeric column: (value - mean) / std, its pieces, and a mark for missing values if training rows had some."""
 
     name: str
     mean: float
     std: float
     missing: bool
+    limits: tuple[float, float] | None = None
+    """The lowest and the highest value; those beyond are put there."""
+    edges: tuple[float, ...] = ()
+    """Of the pieces, one more than there are of them."""
 
     @property
     def width(self) -> int:
         """How many numbers of the input it is."""
-        return 1 + self.missing
+        return 1 + max(len(self.edges) - 1, 0) + self.missing
 
     def encode(self, chunk: Chunk, out: NDArray[np.float32], remarks: _Remarks) -> None:
         """Write the column as numbers into `out` `[M, width]`, which holds zeros."""
         values, odd = finite_numbers(chunk[self.name], decimal_comma=chunk.decimal_comma)
-        scaled = (values - self.mean) / self.std
-        far = np.abs(scaled) > LARGEST  # of a column that hardly varies
-        odd, scaled = odd | far, np.where(far, np.nan, scaled)
-        if odd.any():
-            remarks.n_odd += int(odd.sum())
-            for i in np.flatnonzero(odd)[: 3 - len(remarks.odd)].tolist():
-                remarks.odd.append(f"row {chunk.rows[i]:,} ({chunk[self.name][i].as_py()!r})")
-        missing = np.isnan(scaled)
-        out[:, 0] = np.where(missing, 0.0, scaled)
+        if self.limits is None:
+            far = np.abs((values - self.mean) / self.std) > LARGEST  # of a column that hardly varies
+            odd, values = odd | far, np.where(far, np.nan, values)
+        remarks.count_odd(chunk, self.name, odd)
+        self.write(values, out)
+
+    def write(self, values: NDArray[np.float64], out: NDArray[np.float32]) -> None:
+        """Write values, NaN where they are missing, as numbers into `out` `[M, width]`."""
+        missing = np.isnan(values)
+        if self.limits is not None:
+            values = np.clip(values, *self.limits)
+        out[:, 0] = np.where(missing, 0.0, (values - self.mean) / self.std)
+        if self.edges:
+            low, high = np.array(self.edges[:-1]), np.array(self.edges[1:])
+            at = np.where(missing, self.mean, values)[:, None]
+            out[:, 1 : len(self.edges)] = np.clip((at - low) / (high - low), 0, 1)
         if self.missing:
-            out[:, 1] = missing
+            out[:, -1] = missing
 
     def notes(self, remarks: _Remarks) -> list[str]:
         """Return what new rows were like."""
-        if not remarks.n_odd:
-            return []
-        more = [""] * (remarks.n_odd - len(remarks.odd))
-        rows = listed([*remarks.odd, *more], n=3)
-        return [f"column {self.name!r}: {remarks.n_odd} values are no finite numbers and count as missing: {rows}"]
+        return _odd_cells(self.name, remarks, "finite numbers")
+
+
+@dataclass(frozen=True)
+class Date:
+    """A column of dates: several numbers, and a mark for missing values if training rows had some."""
+
+    name: str
+    parts: tuple[Number, ...]
+    """By the names in `dates.PARTS`."""
+    missing: bool
+    day_first: bool
+
+    @property
+    def width(self) -> int:
+        """How many numbers of the input it is."""
+        return sum(part.width for part in self.parts) + self.missing
+
+    def encode(self, chunk: Chunk, out: NDArray[np.float32], remarks: _Remarks) -> None:
+        """Write the column as numbers into `out` `[M, width]`, which holds zeros."""
+        values, odd = date_parts(chunk[self.name], day_first=self.day_first)
+        remarks.count_odd(chunk, self.name, odd)
+        start = 0
+        for part in self.parts:
+            part.write(values[part.name], out[:, start : start + part.width])
+            start += part.width
+        if self.missing:
+            out[:, -1] = np.isnan(values[self.parts[0].name])
+
+    def notes(self, remarks: _Remarks) -> list[str]:
+        """Return what new rows were like."""
+        return _odd_cells(self.name, remarks, "dates")
+
+
+def _odd_cells(name: str, remarks: _Remarks, what: str) -> list[str]:
+    if not remarks.n_odd:
+        return []
+    rows = listed([*remarks.odd, *[""] * (remarks.n_odd - len(remarks.odd))], n=3)
+    return [f"column {name!r}: {remarks.n_odd} values are no {what} and count as missing: {rows}"]
 
 
 @dataclass(frozen=True)
@@ -142,7 +221,7 @@ class TabularPreprocessing(Preprocessing):
 
     kind: ClassVar[str] = "tabular"
 
-    columns: tuple[Number | Category, ...]
+    columns: tuple[Number | Date | Category, ...]
     target: str
     ignored: tuple[str, ...] = ()
     """The columns that were left out on purpose: no note is made of them."""
@@ -228,24 +307,47 @@ class TabularPreprocessing(Preprocessing):
 
     @classmethod
     def _from_fields(cls, fields: dict[str, Any]) -> TabularPreprocessing:
-        columns = tuple(
-            Number(c["name"], number("mean", c["mean"]), number("std", c["std"], above=0), bool(c["missing"]))
-            if "mean" in c
-            else Category(c["name"], tuple(c["values"]), c["missing"], c.get("pooled", False))
-            for c in fields["columns"]
-        )
+        columns = tuple(_from_record(record) for record in fields["columns"])
         return cls(columns, fields["target"], tuple(fields["ignored"]))
 
 
-def _record(column: Number | Category) -> dict[str, object]:
+def _record(column: Number | Date | Category) -> dict[str, Any]:
+    """Return a column as JSON can hold it, without what is as in the first version."""
+    record: dict[str, Any] = {"name": column.name, "missing": column.missing}
     if isinstance(column, Number):
-        return {"name": column.name, "mean": column.mean, "std": column.std, "missing": column.missing}
-    record = {"name": column.name, "values": list(column.values), "missing": column.missing}
+        record |= {"mean": column.mean, "std": column.std}
+        record |= {} if column.limits is None else {"limits": list(column.limits)}
+        return {**record, "edges": list(column.edges)} if column.edges else record
+    if isinstance(column, Date):
+        return {**record, "parts": [_record(part) for part in column.parts], "day_first": column.day_first}
+    record["values"] = list(column.values)
     return {**record, "pooled": True} if column.pooled else record
 
 
+def _from_record(record: Mapping[str, Any]) -> Number | Date | Category:
+    name, missing = record["name"], record["missing"]
+    if "mean" in record:
+        return _number(record)
+    if "parts" in record:
+        return Date(name, tuple(_number(part) for part in record["parts"]), missing, record["day_first"])
+    return Category(name, tuple(record["values"]), missing, record.get("pooled", False))
+
+
+def _number(record: Mapping[str, Any]) -> Number:
+    limits = None if "limits" not in record else (record["limits"][0], record["limits"][1])
+    edges = tuple(record.get("edges", ()))
+    mean, std = number("mean", record["mean"]), number("std", record["std"], above=0)
+    return Number(record["name"], mean, std, bool(record["missing"]), limits, edges)
+
+
 def fit_tabular(
-    table: Table, train: NDArray[np.bool_], names: Sequence[str], kinds: Mapping[str, str], target: str
+    table: Table,
+    train: NDArray[np.bool_],
+    names: Sequence[str],
+    kinds: Mapping[str, str],
+    target: str,
+    *,
+    features: str = "standard",
 ) -> tuple[TabularPreprocessing, list[str]]:
     """Fit each column on the training rows alone, in one pass, and return notes on those that were cut short.
 
@@ -259,18 +361,21 @@ def fit_tabular(
         The columns to learn from, and what each holds.
     target
         The column with the class.
+    features
+        One of `FEATURES`.
     """
-    fits: dict[str, _Moments | _Counts] = {
-        name: _Moments(name) if kinds[name] == "number" else _Counts(name) for name in names
-    }
+    fits: dict[str, _Moments | _Dates | _Counts] = {name: _FITS[kinds[name]](name) for name in names}
     for chunk in table.chunks(names, bad=[]):
         chosen = train[chunk.rows - 1]
         if chosen.any():
             for fit in fits.values():
                 fit.add(chunk, chosen)
     columns, notes = [], []
+    n_numbers = sum(kinds[name] != "category" for name in names)
+    n_rows = int(train.sum())
+    pieces = min(_PIECES, n_rows // _ROWS_OF_PIECE, _MOST_PIECES // max(n_numbers, 1)) if features == "piecewise" else 0
     for fit in fits.values():
-        column, note = fit.column()
+        column, note = fit.column(pieces, limited=features != "unlimited")
         columns += [] if column is None else [column]
         notes += [] if note is None else [note]
     if not columns:
@@ -293,9 +398,15 @@ class _Moments:
     mean: float = 0.0
     variance: float = 0.0
     missing: bool = False
+    low: float = np.inf
+    high: float = -np.inf
+    kept: list[NDArray[np.float64]] = field(default_factory=list)
+    stride: int = 1
 
     def add(self, chunk: Chunk, chosen: NDArray[np.bool_]) -> None:
-        values = finite_numbers(chunk[self.name], decimal_comma=chunk.decimal_comma)[0][chosen]
+        self.add_values(finite_numbers(chunk[self.name], decimal_comma=chunk.decimal_comma)[0][chosen])
+
+    def add_values(self, values: NDArray[np.float64]) -> None:
         there = values[~np.isnan(values)]
         self.missing |= len(there) < len(values)
         if not len(there):
@@ -305,11 +416,51 @@ class _Moments:
         self.variance = (1 - share) * self.variance + share * float(np.var(there)) + share * (1 - share) * gap**2
         self.mean += share * gap
         self.n += len(there)
+        self.low, self.high = min(self.low, float(there.min())), max(self.high, float(there.max()))
+        self.kept.append(there[:: self.stride])
+        while sum(map(len, self.kept)) > _KEPT:
+            self.kept, self.stride = [part[::2] for part in self.kept], 2 * self.stride
 
-    def column(self) -> tuple[Number | None, str | None]:
+    def column(self, pieces: int, *, limited: bool) -> tuple[Number | None, str | None]:
         if not self.n:
             return None, f"left out: {self.name!r} (missing in every training row)"
-        return Number(self.name, self.mean, float(np.sqrt(self.variance)) or 1.0, self.missing), None
+        std = float(np.sqrt(self.variance)) or 1.0
+        far = _FARTHEST * std
+        limits = (max(self.low, self.mean - far), min(self.high, self.mean + far)) if limited else None
+        return Number(self.name, self.mean, std, self.missing, limits, self._edges(pieces)), None
+
+    def _edges(self, pieces: int) -> tuple[float, ...]:
+        """Return the different ones of so many quantiles; of few values, each of them. One piece says nothing new."""
+        if pieces < 2:
+            return ()
+        values = np.concatenate(self.kept)
+        few = np.unique(values)
+        edges = few if len(few) <= pieces + 1 else np.unique(np.quantile(values, np.linspace(0, 1, pieces + 1)))
+        return tuple(edges.tolist()) if len(edges) > 2 else ()
+
+
+@dataclass(eq=False)
+class _Dates:
+    """The parts of a column of dates."""
+
+    name: str
+    day_first: bool | None = None
+    """As the first rows have it."""
+    parts: dict[str, _Moments] = field(default_factory=lambda: {part: _Moments(part) for part in PARTS})
+
+    def add(self, chunk: Chunk, chosen: NDArray[np.bool_]) -> None:
+        if self.day_first is None:
+            self.day_first = is_day_first(chunk[self.name])
+        for part, values in date_parts(chunk[self.name], day_first=self.day_first)[0].items():
+            self.parts[part].add_values(values[chosen])
+
+    def column(self, pieces: int, *, limited: bool) -> tuple[Date | None, str | None]:
+        varying = [fit.column(pieces, limited=limited)[0] for fit in self.parts.values() if fit.low < fit.high]
+        numbers = tuple(replace(number, missing=False) for number in varying if number is not None)
+        if not numbers:
+            return None, f"left out: {self.name!r} (the same date in every training row, or none)"
+        missing = self.parts[PARTS[0]].missing
+        return Date(self.name, numbers, missing, bool(self.day_first)), None
 
 
 @dataclass(eq=False)
@@ -326,7 +477,7 @@ class _Counts:
             if n:
                 self.counts[name] += n
 
-    def column(self) -> tuple[Category, str | None]:
+    def column(self, pieces: int, *, limited: bool) -> tuple[Category, str | None]:
         missing = self.counts.pop("", 0) > 0
         ordered = sorted(self.counts.items(), key=lambda pair: (-pair[1], pair[0]))
         kept = tuple(sorted(value for value, _ in ordered[:_MAX_VALUES]))
@@ -350,3 +501,6 @@ def feature_matrix(n: int, width: int) -> Tensor:
             os.posix_fallocate(file.fileno(), 0, n_bytes)
         file.truncate(n_bytes)
         return torch.from_numpy(np.memmap(file, np.float32, "r+", shape=(n, width)))
+
+
+_FITS: dict[str, type[_Moments | _Dates | _Counts]] = {"number": _Moments, "date": _Dates, "category": _Counts}

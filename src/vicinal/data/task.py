@@ -38,6 +38,10 @@ class Unsplit:
     notes: list[str]
     parts: list[str] | None = None
     """The split of each sample, where the source is already split."""
+    groups: NDArray[np.int64] | None = None
+    """What stays on one side of the split has the same number."""
+    order: NDArray[np.float64] | None = None
+    """Where each sample stands in time, where the split goes by it."""
     augment: str = "none"
     is_ordered: bool = False
     """Whether the order of the classes means something: it is kept."""
@@ -131,6 +135,12 @@ class Split(Dataset[tuple[Batch, int]]):
             return self._origins.fetch(places)
         return [self._origins[i] for i in places]
 
+    def features(self) -> NDArray[np.float64]:
+        """Return encoded rows of a table as one array `[len(self), D]`."""
+        if not isinstance(self._items, Tensor):
+            raise TypeError("only rows of a table are encoded as a whole")
+        return self._items[self.indices].double().numpy()
+
     def relabelled(self, labels: Sequence[int], *, augment: str | None = None) -> Split:
         """Return the same samples with other labels, `[len(self)]`, and perhaps another augmentation."""
         if len(labels) != len(self):
@@ -179,6 +189,8 @@ class Task:
     """A hash of the content: equal data have equal fingerprints, wherever they lie."""
     notes: tuple[str, ...] = ()
     """What was inferred, left out and skipped, one sentence each."""
+    warnings: tuple[str, ...] = ()
+    """What may make the figures too good to be true, one sentence each."""
 
     @property
     def spec(self) -> dict[str, Any]:
@@ -216,4 +228,5 @@ class Task:
             "fingerprint": self.fingerprint,
             "sizes": {"train": len(self.train), "val": len(self.val), "test": len(self.test)},
             "notes": list(self.notes),
+            "warnings": list(self.warnings),
         }

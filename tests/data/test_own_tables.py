@@ -1,0 +1,199 @@
+"""Tables of one's own: dates, limits, pieces, copies, groups, time, columns that give the answer away."""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from vicinal.data import load, read
+from vicinal.data.dates import date_parts, is_day_first
+from vicinal.data.leaks import group_auroc
+from vicinal.data.splitting import grouped_split, ordered_split, stratified_split
+from vicinal.data.tabular import Number
+
+
+def frame(n: int = 200) -> pd.DataFrame:
+    random = np.random.default_rng(0)
+    x = random.normal(size=n)
+    noisy = np.where(x + random.normal(size=n) > 0, "up", "down")
+    return pd.DataFrame({"x": x, "colour": random.choice(list("abc"), n), "y": noisy})
+
+
+# Dates
+
+
+@pytest.mark.parametrize(
+    ("written", "day_first", "expected"),
+    [
+        ("2021-03-04", False, datetime.datetime(2021, 3, 4)),
+        ("03/04/2021", False, datetime.datetime(2021, 3, 4)),
+        ("03/04/2021", True, datetime.datetime(2021, 4, 3)),
+        ("4 Mar 2021", False, datetime.datetime(2021, 3, 4)),
+        ("2021-03-04T18:30:00Z", False, datetime.datetime(2021, 3, 4, 18, 30)),
+        ("18:30", False, datetime.datetime(1970, 1, 1, 18, 30)),
+    ],
+)
+def test_parts_of_a_date(written, day_first, expected):
+    parts, odd = date_parts(pa.array([written, None, "soon"]), day_first=day_first)
+    since = expected - datetime.datetime(1970, 1, 1)
+    wanted = {
+        "day": since.total_seconds() / 86400,
+        "year": expected.year,
+        "month": expected.month,
+        "weekday": expected.weekday(),
+        "hour": expected.hour + expected.minute / 60,
+    }
+    assert {name: values[0] for name, values in parts.items()} == pytest.approx(wanted)
+    assert all(np.isnan(values[1:]).all() for values in parts.values())
+    assert odd.tolist() == [False, False, True]
+
+
+def test_which_number_is_the_day():
+    assert is_day_first(pa.array(["03/04/2021", "28/04/2021"]))
+    assert not is_day_first(pa.array(["03/04/2021", "04/28/2021"]))
+    assert is_day_first(pa.array(["03.04.2021"]))
+    assert not is_day_first(pa.array([datetime.date(2021, 4, 3)]))
+
+
+def test_dates_are_learned_from_and_new_ones_read():
+    table = frame().assign(when=pd.date_range("2020-01-28", periods=200).strftime("%d.%m.%Y"), clock="08:15")
+    table.loc[3, "when"] = None
+    task = load(table, target="y")
+    assert "kind: tabular, 1 numeric and 1 categorical columns, 1 of dates" in task.notes
+    (date,) = [column for column in task.preprocessing.columns if column.name == "when"]
+    assert [part.name for part in date.parts] == ["day", "month", "weekday"]  # all of 2020, no time of day
+    assert type(task.preprocessing).from_dict(task.preprocessing.to_dict()) == task.preprocessing
+    again = read(table.drop(columns="y"), task.preprocessing)
+    assert again[task.train.indices[7]][0].equal(task.train[7][0])
+    odd = read(table.drop(columns="y").assign(when="soon"), task.preprocessing)
+    assert "column 'when': 200 values are no dates and count as missing" in " ".join(odd.notes)
+
+
+# Numbers
+
+
+def test_outliers_are_put_at_the_limits():
+    table = frame()
+    task = load(table, target="y")
+    (number,) = [column for column in task.preprocessing.columns if column.name == "x"]
+    train = table["x"][task.splits["train"]]
+    assert number.limits == pytest.approx((train.min(), train.max()))
+    far = read(pd.DataFrame({"x": [1e30, -1e30, None], "colour": "a"}), task.preprocessing)
+    x = [far[i][0][0].item() for i in range(3)]
+    assert x == pytest.approx([(train.max() - number.mean) / number.std, (train.min() - number.mean) / number.std, 0])
+
+
+def test_pieces_by_the_formula():
+    edges = (0.0, 1.0, 4.0, 6.0)
+    number = Number("x", 2.0, 3.0, True, (-1.0, 7.0), edges)
+    values = np.array([-5.0, 0.5, 3.0, 9.0, np.nan])
+    out = np.zeros((5, number.width), np.float32)
+    number.write(values, out)
+    for row, value in zip(out, values, strict=True):
+        missing = np.isnan(value)
+        inside = 2.0 if missing else min(max(value, -1.0), 7.0)
+        pieces = [min(1.0, max(0.0, (inside - a) / (b - a))) for a, b in itertools.pairwise(edges)]
+        np.testing.assert_allclose(row, [(inside - 2) / 3, *pieces, missing], rtol=1e-6)
+
+
+def test_pieces_are_quantiles_and_few_values_are_told_apart():
+    table = frame().assign(few=np.arange(200) % 3)
+    task = load(table, target="y", features="piecewise")
+    columns = {column.name: column for column in task.preprocessing.columns}
+    train = table["x"][task.splits["train"]]
+    pieces = min(16, len(train) // 20)
+    np.testing.assert_allclose(columns["x"].edges, np.quantile(train, np.linspace(0, 1, pieces + 1)))
+    assert columns["few"].edges == (0, 1, 2)
+    assert type(task.preprocessing).from_dict(task.preprocessing.to_dict()) == task.preprocessing
+
+
+# What stays together
+
+
+def test_copies_stay_on_one_side():
+    table = frame(150)
+    task = load(pd.concat([table, table[:50]], ignore_index=True), target="y")
+    assert "50 of 200 rows are equal to others in all columns but the target: such rows stay on one side" in " ".join(
+        task.notes
+    )
+    part = {i: name for name, rows in task.splits.items() for i in rows}
+    assert all(part[i] == part[i + 150] for i in range(50))
+
+
+def test_rows_that_differ_in_a_column_left_out_are_no_copies_and_few_combinations_are_split_freely():
+    table = frame(100)
+    table = pd.concat([table, table], ignore_index=True).assign(id=np.arange(200))
+    assert not any("equal to others" in note for note in load(table, target="y").notes)
+    few = pd.DataFrame({"a": np.arange(200) % 2, "b": np.arange(200) // 2 % 2, "y": np.arange(200) // 3 % 2})
+    (said,) = [note for note in load(few, target="y").notes if "equal to others" in note]
+    assert said.endswith("of only 4 different ones: they are split freely")
+
+
+def test_groups_are_never_divided():
+    table = frame().assign(patient=np.arange(200) // 5)
+    table.loc[199, "patient"] = None
+    task = load(table, target="y", group="patient")
+    sides = [set(table["patient"][rows].dropna()) for rows in task.splits.values()]
+    assert not any(one & other for one, other in itertools.combinations(sides, 2))
+    assert "left out: 'patient' (it groups the rows, group)" in task.notes
+    assert "41 groups by 'patient', each on one side of the split" in task.notes
+    with pytest.raises(ValueError, match="group='patient' and time='x' cannot both split"):
+        load(table, target="y", group="patient", time="x")
+    with pytest.raises(ValueError, match="group='y' is the target"):
+        load(table, target="y", group="y")
+
+
+def test_a_split_of_groups_of_one_is_the_plain_split():
+    labels = np.arange(60) % 3
+    plain = stratified_split(labels, val=0.2, test=0.2, seed=3)
+    assert grouped_split(labels, np.arange(60) + 7, val=0.2, test=0.2, seed=3) == plain
+    names = np.random.default_rng(0).permutation(30)
+    numbered, renamed = (
+        grouped_split(labels, g, val=0.2, test=0.2) for g in (np.arange(60) // 2, names[np.arange(60) // 2])
+    )
+    assert numbered == renamed
+
+
+def test_a_split_by_time():
+    table = frame().assign(day=pd.date_range("2021-01-01", periods=200)[::-1])
+    task = load(table, target="y", time="day", val=20, test=40)
+    assert task.splits["test"] == list(range(40))
+    assert task.splits["val"] == list(range(40, 60))
+    assert "split by 'day': the latest rows are the test set" in task.notes
+    assert ordered_split([1, 1, 1, 2], val=0, test=0.5) == {"train": [0, 1, 2], "val": [], "test": [3]}
+    with pytest.raises(ValueError, match="time='colour' holds neither dates nor numbers"):
+        load(table, target="y", time="colour")
+
+
+# What gives the answer away
+
+
+def test_a_column_that_gives_the_answer_away_is_named_and_can_be_left_out():
+    table = frame()
+    table["grade"] = table["y"].map({"up": "u", "down": "d"}) + (np.arange(200) % 4).astype(str)
+    (said,) = load(table, target="y").warnings
+    assert said.startswith("the column 'grade' alone gives the answer away (AUROC 1.0000)")
+    task = load(table, target="y", drop="grade")
+    assert not task.warnings
+    assert "left out: 'grade' (drop)" in task.notes
+    with pytest.raises(ValueError, match="grad"):
+        load(table, target="y", drop=["grad"])
+
+
+def test_names_of_rows_give_nothing_away_by_chance():
+    labels = np.random.default_rng(0).integers(0, 2, 2000)
+    assert group_auroc(np.arange(2000), labels) == pytest.approx(0.5)
+    assert group_auroc(np.arange(2000) % 50, labels) < 0.6
+
+
+def test_an_identifier_that_repeats_is_pointed_out():
+    table = frame().assign(customerId=np.arange(200) // 3)
+    assert any(
+        note.startswith("'customerId' may be an identifier that several rows share")
+        for note in load(table, target="y").notes
+    )
