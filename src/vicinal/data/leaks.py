@@ -7,7 +7,6 @@ on the rest each class is told from the others by it; the score is the mean AURO
 
 from __future__ import annotations
 
-
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor

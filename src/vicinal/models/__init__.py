@@ -1,10 +1,11 @@
 """Networks of the papers, by name or by the kind of data."""
 
+from vicinal.models.ensemble_mlp import EnsembleMLP
 from vicinal.models.lenet import LeNet
 from vicinal.models.mlp import MLP
 from vicinal.models.preact import PreActBlock, PreActResNet
 from vicinal.models.sentence_cnn import SentenceCNN
-from vicinal.models.specification import KINDS, ModelSpec, build, names, specify, tokenizer_of
+from vicinal.models.specification import KINDS, ModelSpec, build, features_of, names, specify, tokenizer_of
 from vicinal.models.spectrogram import OnSpectrogram, Spectrogram
 from vicinal.models.vgg import VGG
 
@@ -13,8 +14,10 @@ __all__ = [
     "specify",
     "names",
     "tokenizer_of",
+    "features_of",
     "ModelSpec",
     "KINDS",
+    "EnsembleMLP",
     "LeNet",
     "MLP",
     "OnSpectrogram",

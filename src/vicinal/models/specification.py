@@ -11,17 +11,20 @@ from typing import Any
 from torch import nn
 
 from vicinal._checks import ArgumentError, choice, freeze, integer, nearest_names
+from vicinal.models.ensemble_mlp import EnsembleMLP
 from vicinal.models.mlp import MLP
 from vicinal.models.networks import NETWORKS, SMALL
 from vicinal.models.sentence_cnn import SentenceCNN
 from vicinal.models.spectrogram import OnSpectrogram, Spectrogram
 from vicinal.models.transformer import checkpoint_config, transformer
 
-__all__ = ["KINDS", "ModelSpec", "build", "names", "specify", "tokenizer_of"]
+__all__ = ["KINDS", "ModelSpec", "build", "features_of", "names", "specify", "tokenizer_of"]
 
 #: The kinds of data.
 KINDS = ("tabular", "text", "image", "audio")
 
+#: Networks for rows of a table; the first is the usual one.
+_TABULAR: dict[str, type[EnsembleMLP | MLP]] = {"ensemble-mlp": EnsembleMLP, "mlp": MLP}
 #: VGG on spectrograms has two fully-connected layers (Z18 Section 3.3, which gives no size: 512 units are ours).
 _SPEECH_HIDDEN = {"vgg11": (512,), "vgg16": (512,)}
 
@@ -79,7 +82,7 @@ class ModelSpec:
         """
         options = dict(self.options)
         if self.kind == "tabular":
-            return MLP(self.input_shape[0], self.n_classes, **options)
+            return _TABULAR[self.name](self.input_shape[0], self.n_classes, **options)
         if self.kind == "text":
             if self.name == "sentencecnn":
                 model = SentenceCNN(options.pop("vocab_size"), self.n_classes, **options)
@@ -116,8 +119,17 @@ def names(kind: str | None = None) -> list[str]:
     ['minilm', 'sentencecnn']
     """
     images = sorted(NETWORKS)
-    known = {"tabular": ["mlp"], "text": ["minilm", "sentencecnn"], "image": images, "audio": images}
+    known = {"tabular": list(_TABULAR), "text": ["minilm", "sentencecnn"], "image": images, "audio": images}
     return sorted({*images, *known["text"]}) if kind is None else known[choice("kind", kind, KINDS)]
+
+
+def features_of(name: str | None) -> str:
+    """Return what `data.load` takes as `features` for this network of tables, the usual one if none is named.
+
+    >>> features_of(None), features_of("mlp")
+    ('piecewise', 'standard')
+    """
+    return "standard" if name == "mlp" else "piecewise"
 
 
 def tokenizer_of(name: str | None) -> str | None:
@@ -145,9 +157,9 @@ def specify(
 ) -> ModelSpec:
     """Return the record of a network: the one named, or the usual one for this kind of data.
 
-    Without a name it is, for rows of a table, an MLP of 2 × 128; for images up to 64 px PreAct ResNet-18 (16 channels
-    wide up to 16 px, else 64), above torchvision's ResNet-18; for text what its tokenizer belongs to, the sentence
-    CNN or a transformer; for sounds LeNet on spectrograms.
+    Without a name it is, for rows of a table, an ensemble of MLPs with shared weights; for images up to 64 px PreAct
+    ResNet-18 (16 channels wide up to 16 px, else 64), above torchvision's ResNet-18; for text what its tokenizer
+    belongs to, the sentence CNN or a transformer; for sounds LeNet on spectrograms.
 
     Parameters
     ----------
@@ -168,7 +180,7 @@ def specify(
         name = _default(kind, input_shape)
     if name not in names(kind):
         raise ValueError(f"there is no network {name!r} for {kind} data{nearest_names(name, names(kind))}")
-    builder: Callable[..., Any] = MLP.__init__ if kind == "tabular" else NETWORKS[name]
+    builder: Callable[..., Any] = _TABULAR[name].__init__ if kind == "tabular" else NETWORKS[name]
     if kind == "audio" and name in _SPEECH_HIDDEN:
         options = {"hidden": _SPEECH_HIDDEN[name], **options}
     complete = _complete(name, _defaults(builder), options)
@@ -207,7 +219,7 @@ def build(
 def _default(kind: str, input_shape: Sequence[int]) -> str:
     if kind == "image":
         return "preactresnet18" if max(input_shape[1:], default=0) <= SMALL else "resnet18"
-    return {"tabular": "mlp", "audio": "lenet"}[kind]
+    return {"tabular": next(iter(_TABULAR)), "audio": "lenet"}[kind]
 
 
 def _specify_text(
