@@ -68,6 +68,7 @@ class RunFiles:
           model.json                with the weights the trained model: see `vicinal.runs.bundle`
           predictions-test.parquet  as above, of the test set; predictions-also-1.parquet of a further set
           mistakes.json             the most confident mistakes on the test set, with what a report shows of them
+          baselines.json            the figures of simpler models on the test set
           evaluation.json           the figures of each set, before and after the temperature: all is done
 
           audit/                    two trainings and audit.json, what they say about the labels
@@ -91,6 +92,7 @@ class RunFiles:
         self.splits = path / "splits.json"
         self.model = path / "model.json"
         self.mistakes = path / "mistakes.json"
+        self.baselines = path / "baselines.json"
         self.evaluation = path / "evaluation.json"
         self.audit_record = path / "audit" / "audit.json"
         self.error = path / "error.txt"

@@ -7,7 +7,7 @@ import pytest
 from tests.cli.running import TINY, refused, vicinal
 
 
-def test_dropout_and_between(table: Path, trained: Path, tmp_path: Path) -> None:
+def test_dropout_and_between(table: Path, pictures: Path, tmp_path: Path) -> None:
     out, report = tmp_path / "run", tmp_path / "report.html"
     vicinal("train", table, "--target", "kind", "--out", out, *TINY, "--model-option", "dropout=0.5")
     words = ["evaluate", out, "--mc-dropout", 3, "--between", 5]
@@ -22,7 +22,7 @@ def test_dropout_and_between(table: Path, trained: Path, tmp_path: Path) -> None
     said = vicinal(*words).out
     assert "mean of 3 passes" in said
     assert "between 5 pairs of training samples" in said
-    assert "model must have dropout" in refused("evaluate", trained, "--mc-dropout", 3)
+    assert "model must have dropout" in refused("evaluate", pictures, "--mc-dropout", 3)
 
 
 def test_corrupted_labels(table: Path, tmp_path: Path) -> None:

@@ -41,7 +41,11 @@ def test_a_table(tmp_path: Path) -> None:
     frame.to_csv(folder / "my people.csv", index=False)
     ran = real("train", "my people.csv", "--target", "kind", "--out", "a run", *TINY, cwd=folder)
     _said(ran)
-    assert "left out: 'born' (dates)" in ran.out
+    assert "1 of dates" in ran.out
+    assert "simpler models on the same 9 test samples" in ran.out
+    assert {"majority class", "logistic regression"} <= json.loads((folder / "a run" / "baselines.json").read_text())[
+        "models"
+    ].keys()
     assert "vicinal predict 'a run' DATA --out FILE" in ran.out
     run = folder / "a run"
     assert {"model.safetensors", "model.json", "evaluation.json", "tensorboard"} <= {p.name for p in run.iterdir()}

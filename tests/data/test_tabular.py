@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import numpy as np
@@ -117,7 +118,11 @@ def test_a_value_that_standardising_makes_too_large_counts_as_missing(tmp_path):
     (tmp_path / "old.csv").write_text("\n".join(["x,y", *rows]))
     (tmp_path / "new.csv").write_text("x\n1e38\n1\n")
     task = data.load(tmp_path / "old.csv", target="y", kind="tabular")
-    new = data.read(tmp_path / "new.csv", task.preprocessing)
+    (column,) = task.preprocessing.columns
+    limited = data.read(tmp_path / "new.csv", task.preprocessing)
+    assert limited[0][0][0].item() == pytest.approx((column.limits[1] - column.mean) / column.std)
+    without = dataclasses.replace(task.preprocessing, columns=(dataclasses.replace(column, limits=None),))
+    new = data.read(tmp_path / "new.csv", without)
     assert any("1 values are no finite numbers and count as missing: row 1" in note for note in new.notes)
     assert new[0][0][0] == 0
 

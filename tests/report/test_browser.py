@@ -22,6 +22,7 @@ from vicinal.report import write_comparison, write_predictions, write_recipe, wr
 from vicinal.runs import Experiment, run
 from vicinal.runs.bundle import load
 
+Keys = pytest.importorskip("selenium.webdriver.common.keys", reason="the browser test needs selenium").Keys
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 DRIVER = shutil.which("chromedriver")
 webdriver = pytest.importorskip("selenium.webdriver", reason="the browser test needs selenium")
@@ -155,7 +156,22 @@ def test_report_in_the_browser(browser, pages, kind):
     asked = [e["params"]["request"]["url"] for e in events if e["method"] == "Network.requestWillBeSent"]
     assert path.as_uri() in asked
     assert [url for url in asked if url != path.as_uri() and not url.startswith("data:image/")] == []
-    assert browser.execute_script("return document.scripts.length") == 0
+    assert browser.execute_script("return document.scripts.length") == (kind not in ("comparison", "recipe"))
+
+
+def test_a_threshold_is_dragged_by_keys_and_read_aloud(browser, pages):
+    browser.get(pages["run"].as_uri())
+    box = browser.find_element("css selector", ".threshold")
+    assert box.is_displayed()
+    slider, said = box.find_element("tag name", "input"), box.find_element("tag name", "output")
+    seen = []
+    for keys in ("", Keys.HOME, Keys.END, Keys.ARROW_LEFT):
+        slider.send_keys(keys)
+        seen.append(said.text.replace("\u00a0", " "))
+        assert slider.get_attribute("aria-valuetext").replace("\u00a0", " ") == seen[-1]
+    assert seen[1].startswith("Above 0 %: 100 % of cases answered")
+    assert [text[:10] for text in seen[2:]] == ["Above 99 %", "Above 98 %"]
+    assert len(set(seen[1:])) == 3
 
 
 def test_every_section_is_seen(browser, pages):

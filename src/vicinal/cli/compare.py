@@ -11,6 +11,7 @@ from vicinal.cli.console import Console
 from vicinal.cli.errors import handle_errors
 from vicinal.cli.options import AsJson, Given, Overwrite, shared
 from vicinal.cli.outputs import check_report
+from vicinal.cli.train import plain_baselines, show_baselines
 
 if TYPE_CHECKING:
     from vicinal.runs import Outcome
@@ -30,6 +31,9 @@ def compare(
     out: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Where the runs go; by default runs/compare-DATA.")
     ] = None,
+    baselines: Annotated[
+        bool, typer.Option("--baselines", help="Compare with gradient boosting and a random forest too.")
+    ] = False,
     report: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the report here; by default report.html in the folder.")
     ] = None,
@@ -59,7 +63,7 @@ def compare(
     from vicinal._checks import choice
     from vicinal.metrics import FIGURES
     from vicinal.report import write_comparison
-    from vicinal.runs import Experiment, data_name, run_grid
+    from vicinal.runs import ALWAYS, BASELINES, Experiment, data_name, measure_baselines, run_grid
 
     console = Console(as_json=as_json)
     if len(method or ()) < 2:
@@ -93,11 +97,15 @@ def compare(
     )
     if not result.outcomes:
         raise RuntimeError(f"every run failed; {next(iter(result.failures.values()))}")
+    first = next(iter(result.outcomes.values()))
+    measure_baselines(first, BASELINES if baselines else ALWAYS)
     write_comparison(result, page, choose=choose)
     before, after = result.table(spread=spread, choose=choose), result.table(after=True, spread=spread)
-    chosen = {} if choose is None else {"chosen": result.chosen(choose)}
+    chosen: dict[str, Any] = {} if choose is None else {"chosen": result.chosen(choose)}
+    chosen["baselines"] = plain_baselines(first)
     console.event("result", {**result.to_dict(), **chosen, "report": str(page), "markdown": f"{after}\n\n{before}"})
     console.markdown(f"{after}\n\n{before}")
+    show_baselines(console, first)
     console.say(f"report: {page}")
     if result.failures:
         raise typer.Exit(1)

@@ -15,7 +15,7 @@ from vicinal.cli.console import Console, percent
 from vicinal.cli.errors import handle_errors
 from vicinal.cli.options import AsJson, Overwrite, Report
 from vicinal.cli.outputs import check_report
-from vicinal.cli.train import show_outcome
+from vicinal.cli.train import show_baselines, show_outcome
 
 if TYPE_CHECKING:
     from vicinal.metrics import Evaluation
@@ -210,6 +210,7 @@ def _evaluate_run(console: Console, run: Path, report: Path | None, bins: int, a
         facts["between"] = answers.between.to_dict()
     console.event("result", {**outcome.to_dict(), **facts})
     show_outcome(console, outcome)
+    show_baselines(console, outcome)
     _show_answers(console, asked, answers)
     if report is not None:
         from vicinal.report import write_run

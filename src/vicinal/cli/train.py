@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -37,6 +37,9 @@ def train(
         Path | None, typer.Option(metavar="RUN", help="The run's folder; by default under runs/, by data and method.")
     ] = None,
     bins: Annotated[int, typer.Option(min=1, help="Bins of the calibration errors.")] = 15,
+    baselines: Annotated[
+        bool, typer.Option("--baselines", help="Compare with gradient boosting and a random forest too.")
+    ] = False,
     report: Report = None,
     seed: Annotated[int, typer.Option(help="Of the weights, the order and the mixing.")] = 0,
     overwrite: Overwrite = False,
@@ -48,7 +51,7 @@ def train(
 
     A run that was stopped or killed goes on where it was when the same command is given again.
     """
-    from vicinal.runs import Experiment, folder_name, run
+    from vicinal.runs import ALWAYS, BASELINES, Experiment, folder_name, measure_baselines, run
 
     console = Console(as_json=as_json)
     check_report(report, given.inputs(data), overwrite=overwrite, data_root=given.data.get("data_root"))
@@ -64,14 +67,39 @@ def train(
     )
     if outcome is None:  # another process than the first
         return
-    console.event("result", {"out": str(folder), **outcome.to_dict()})
+    measure_baselines(outcome, BASELINES if baselines else ALWAYS)
+    console.event("result", {"out": str(folder), **outcome.to_dict(), "baselines": plain_baselines(outcome)})
     show_outcome(console, outcome)
+    show_baselines(console, outcome)
     console.say(f"model: {folder} ({shlex.join(['vicinal', 'predict', str(folder)])} DATA --out FILE)")
     if report is not None:
         from vicinal.report import write_run
 
         write_run(outcome, report)
         console.say(f"report: {report}")
+
+
+def plain_baselines(outcome: Outcome) -> dict[str, Any]:
+    """Return the figures of simpler models as JSON can hold them."""
+    return {
+        model: {name: None if figure is None else figure.to_dict() for name, figure in figures.items()}
+        for model, figures in outcome.run.baselines().items()
+    }
+
+
+def show_baselines(console: Console, outcome: Outcome) -> None:
+    """Show what simpler models reach on the same split, beside the run."""
+    from vicinal.metrics.figures import columns
+
+    simpler = outcome.run.baselines()
+    if not simpler or "test" not in outcome.sets:
+        return
+    main = outcome.test.after
+    shown = columns(main)
+    models = {"this model, calibrated": main.figures, **simpler}
+    rows = [[name, *(f.text(figures.get(f.name)) for f in shown)] for name, figures in models.items()]
+    headings = ["", *(f.heading(main.n_bins) for f in shown)]
+    console.table(f"simpler models on the same {main.n:,} test samples", headings, rows)
 
 
 def show_outcome(console: Console, outcome: Outcome) -> None:

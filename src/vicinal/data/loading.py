@@ -170,15 +170,10 @@ def load(
             one_of(argument, value, allowed)
     opened = sources.open_data(source, kind, encoding, header, data_root, target)
     columns: dict[str, Any] = {"target": target, "text": text, "group": group, "time": time}
-    asked = TableOptions(
-        **columns,
-        kind=kind,
-        max_bad=max_bad,
-        tokenizer=tokenizer,
-        max_length=max_length,
-        features=one_of("features", features, FEATURES[:2]),
-        drop=[drop] if isinstance(drop, str) else list(drop),
-    )
+    dropped = [drop] if isinstance(drop, str) else list(drop)
+    encoded = one_of("features", features, FEATURES[:2])
+    words: dict[str, Any] = {"tokenizer": tokenizer, "max_length": max_length}
+    asked = TableOptions(**columns, **words, kind=kind, max_bad=max_bad, features=encoded, drop=dropped)
     if isinstance(opened, NamedTable):
         asked, choice, opened = _as_published(asked, opened), choice or opened.choices or None, opened.table
     if isinstance(opened, Table):

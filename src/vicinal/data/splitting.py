@@ -91,7 +91,7 @@ def grouped_split(
 
     >>> parts = grouped_split([0, 0, 0, 0, 1, 1, 1, 1], [0, 0, 1, 1, 2, 2, 3, 3], val=0, test=0.5)
     >>> parts["train"].tolist(), parts["test"].tolist()
-    ([0, 1, 4, 5], [2, 3, 6, 7])
+    ([2, 3, 4, 5], [0, 1, 6, 7])
     """
     y, (_, first, group) = np.asarray(labels), np.unique(np.asarray(groups), return_index=True, return_inverse=True)
     if len(first) == len(y):

@@ -10,6 +10,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 from vicinal.metrics.chunks import Array
+from vicinal.metrics.display import html_table, side_by_side
 from vicinal.metrics.error_intervals import chance_gaps, part_deviation, squared_gaps
 from vicinal.metrics.figures import FIGURES
 from vicinal.metrics.intervals import coverage
@@ -80,9 +81,23 @@ class Comparison:
         wide = max(8, len(a), len(b))
         lines = [f"{'':<10}{a:>{wide}} {b:>{wide}}  {'difference':<30} better"]
         for name, d in self.differences.items():
-            difference = f"{d.value:+.4f} [{d.low:+.4f}, {d.high:+.4f}]"
-            lines.append(f"{name:<10}{d.a:>{wide}.4f} {d.b:>{wide}.4f}  {difference:<30} {called[d.better]}")
+            lines.append(f"{name:<10}{d.a:>{wide}.4f} {d.b:>{wide}.4f}  {_signed(d):<30} {called[d.better]}")
         return "\n".join([head, *lines])
+
+    def _repr_html_(self) -> str:
+        """Return the differences as a notebook shows them."""
+        a, b = self.names
+        called = {"a": a, "b": b, None: "cannot tell"}
+        rows = [
+            (FIGURES[name].heading(self.n_bins), f"{d.a:.4f}", f"{d.b:.4f}", _signed(d), called[d.better])
+            for name, d in self.differences.items()
+        ]
+        caption = f"{b} − {a}, paired on {self.n:,} samples; {100 * self.level:g} % intervals"
+        return side_by_side(caption, html_table(["", a, b, "difference", "better"], rows))
+
+
+def _signed(difference: Difference) -> str:
+    return f"{difference.value:+.4f} [{difference.low:+.4f}, {difference.high:+.4f}]"
 
 
 def compare(

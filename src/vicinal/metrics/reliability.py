@@ -25,6 +25,7 @@ from vicinal._arrays import as_array
 from vicinal._arrays import equal_mass_edges as inner_edges
 from vicinal._checks import ArgumentError, integer, require
 from vicinal.metrics.chunks import Array, Chunk, Floats, open_predictions
+from vicinal.metrics.display import reliability_svg, side_by_side
 from vicinal.metrics.intervals import clopper_pearson
 
 __all__ = [
@@ -290,6 +291,10 @@ class ReliabilityTable(Additive):
 
     def __len__(self) -> int:
         return self.n_bins
+
+    def _repr_html_(self) -> str:
+        """Return the reliability diagram as a notebook shows it."""
+        return side_by_side(f"{self.n:,} samples", reliability_svg(self)) if self.n else "no samples"
 
     def __repr__(self) -> str:
         error = f", ece={self.ece():.4g}" if self.n else ""

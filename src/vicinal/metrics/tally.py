@@ -17,6 +17,7 @@ from vicinal._checks import ArgumentError, integer
 from vicinal.metrics.base_rate import BaseRate, base_rate
 from vicinal.metrics.chunks import Chunk, Floats, open_predictions
 from vicinal.metrics.classwise import ClasswiseTable
+from vicinal.metrics.display import html_table, reliability_svg, side_by_side
 from vicinal.metrics.figures import FIGURES, MOST_PAIRED, Figure, Pairs, Sums, figures_named
 from vicinal.metrics.intervals import Estimate, Moments, coverage
 from vicinal.metrics.reliability import Additive, ReliabilityTable, checked_confidences
@@ -161,6 +162,13 @@ class Evaluation:
         wide = max(12, *map(len, self.figures)) + 1
         lines = [f"{name:<{wide}}{'–' if figure is None else figure}" for name, figure in self.figures.items()]
         return "\n".join([head, *lines, *(f"note: {note}" for note in self.notes)])
+
+    def _repr_html_(self) -> str:
+        """Return the figures and the reliability diagram as a notebook shows them."""
+        classes = f", {self.n_classes} classes" if self.n_classes else ""
+        caption = f"{self.n:,} samples{classes}; {100 * self.level:g} % intervals"
+        rows = [(FIGURES[name].heading(self.n_bins), FIGURES[name].text(e)) for name, e in self.figures.items()]
+        return side_by_side(caption, html_table(["", "value"], rows), reliability_svg(self.table))
 
 
 class Tally(Additive):

@@ -46,6 +46,7 @@ def write_comparison(result: GridResult, path: str | os.PathLike[str], *, choose
         + ("" if some is None else f", {words.count(some.test.after.n, 'test sample')}"),
         "first": result.methods[0],
         "parts": parts,
+        "baselines": None if some is None else sections.baselines_section(some.test.after, some.run.baselines()),
         "chosen": None if choose is None or some is None else _chosen(result, choose),
         "failures": [{"method": m, "seed": s, "error": error} for (m, s), error in result.failures.items()],
         "n_cells": cells,

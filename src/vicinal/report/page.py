@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -31,13 +33,21 @@ def write_page(template: str, context: Mapping[str, object], path: str | os.Path
         lstrip_blocks=True,
     )
     environment.filters["unbroken"] = _unbroken
-    text = environment.get_template(template).render(version=__version__, **context)
+    script = _script(environment) if context.get("risk") else None
+    text = environment.get_template(template).render(version=__version__, script=script, **context)
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     with replacing(target) as temporary:
         # A file's name may hold bytes that are no text; they are shown as question marks.
         temporary.write_bytes(text.encode("utf-8", errors="replace"))
     return target
+
+
+def _script(environment: Any) -> dict[str, Any]:
+    """Return the one script that a page may hold, and its hash: the page's policy lets no other run."""
+    text = environment.loader.get_source(environment, "threshold.js")[0]
+    digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+    return {"text": require("markupsafe", "train").Markup(text), "hash": f"sha256-{digest}"}
 
 
 def _unbroken(text: str) -> str:

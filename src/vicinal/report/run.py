@@ -108,6 +108,7 @@ def write_run(
         "label_noise": outcome.label_noise and sections.label_noise_table(outcome.label_noise, data["sizes"]),
         "command": experiment.command(outcome.out),
         "provenance": _provenance(outcome),
+        "baselines": sections.baselines_section(outcome.test.after, outcome.run.baselines()) if key == "test" else None,
         "binary": None,
         "risk": None,
         "classes": None,
@@ -126,6 +127,7 @@ def _contents(context: Mapping[str, Any]) -> list[tuple[str, str]]:
         [
             ("trained", "What was trained", True),
             ("figures", "Figures", context["main"]),
+            ("baselines", "Simpler models", context["baselines"]),
             ("reliability", "Reliability", context["main"]),
             ("binary", "Two classes", context["binary"]),
             ("learning", "Learning", context["curves"]),
@@ -238,6 +240,7 @@ def _warnings(outcome: Outcome, key: str | None) -> list[str]:
             "There is no test set: the figures are of the validation set, which also chose the temperature and the "
             "epoch, and are a little too bright."
         )
+    warnings += [f"{text[0].upper()}{text[1:]}." for text in outcome.facts["data"].get("warnings", [])]
     notes = [str(note) for note in outcome.facts.get("notes", [])]  # such as a temperature that could not be fitted
     return [*warnings, *(f"{note[0].upper()}{note[1:]}." for note in notes if note)]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "attack_table",
+    "baselines_section",
     "binary_section",
     "cards",
     "class_table",
@@ -72,6 +74,27 @@ def tiles(evaluation: Evaluation, *extra: tuple[str, str, str]) -> list[tuple[st
     shown = [FIGURES[name] for name in ("accuracy", "ece", "nll") if evaluation.figures.get(name) is not None]
     tops = [(figure_name(f, evaluation.n_bins), *figure_text(f, evaluation.figures[f.name])) for f in shown]
     return [*tops, *extra]
+
+
+# Simpler models
+
+
+def baselines_section(
+    evaluation: Evaluation, simpler: Mapping[str, Mapping[str, Estimate | None]]
+) -> dict[str, Any] | None:
+    """Return the figures of the model beside those of simpler ones on the same samples; None without any."""
+    if not simpler:
+        return None
+    shown = [FIGURES[name] for name in ("accuracy", "nll", "brier", "ece") if evaluation.figures.get(name) is not None]
+    models = {"this model, calibrated": evaluation.figures, **simpler}
+    rows = [
+        {"name": name, "about": "", "cells": [figure_text(f, figures.get(f.name)) for f in shown]}
+        for name, figures in models.items()
+    ]
+    return {
+        "sentence": words.earns_its_keep(evaluation, simpler),
+        "table": {"columns": [figure_name(f, evaluation.n_bins) for f in shown], "rows": rows},
+    }
 
 
 # Two classes
@@ -176,7 +199,10 @@ def risk_section(sheet: Sheet, curve: RiskCoverage, *, held_out: RiskCoverage | 
         rules,
     )
     area, interval = words.estimate(curve.aurc_estimate(), share=False)
+    steps = [words.answered_above(curve, percent / 100) for percent in range(100)]
     return {
+        "steps": json.dumps(steps, ensure_ascii=False),
+        "start": round(100 * min(max(rules[0].chosen.threshold, 0), 0.99)) if rules else 50,
         "sentence": words.promise(rules, held_out, curve),
         "rows": rows,
         "n_held_out": None if held_out is None else f"{held_out.n:,}",

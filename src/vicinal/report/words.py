@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,7 +16,9 @@ __all__ = [
     "ENOUGH",
     "Rule",
     "Verdict",
+    "answered_above",
     "count",
+    "earns_its_keep",
     "estimate",
     "judged",
     "majority_warning",
@@ -196,6 +198,21 @@ def majority_warning(evaluation: Evaluation, classes: Sequence[str] = ()) -> str
     return ""
 
 
+def earns_its_keep(evaluation: Evaluation, simpler: Mapping[str, Mapping[str, Estimate | None]]) -> str:
+    """Say whether the model has a lower NLL than the best of simpler ones, beyond what its interval leaves open."""
+    own = evaluation.figures.get("nll")
+    others = {name: nll.value for name, figures in simpler.items() if (nll := figures.get("nll")) is not None}
+    if own is None or not others:
+        return ""
+    best = min(others, key=lambda name: others[name])
+    said = f"the best simpler model is {best}, with an NLL of {others[best]:.3f}"
+    if own.high < others[best]:
+        return f"It earns its keep: its NLL is {own.value:.3f}, {said}."
+    if own.low > others[best]:
+        return f"A simpler model does better: its NLL is {own.value:.3f}, {said}."
+    return f"These samples cannot tell it from a simpler model: its NLL is {own.value:.3f}, {said}."
+
+
 def _is_no_better(evaluation: Evaluation) -> bool:
     base, accuracy, nll = evaluation.base_rate, evaluation.figures.get("accuracy"), evaluation.figures.get("nll")
     if base is None or accuracy is None or accuracy.value > base.share:
@@ -351,6 +368,24 @@ def promise(promises: list[Rule], held_out: RiskCoverage | None, curve: RiskCove
         f"It should not answer on its own: whatever the threshold, if it answers {percent(_WORTHWHILE, 0)} of cases or "
         f"more, over {percent(1 - _WANTED[-1], 0)} of the answers are wrong."
     )
+
+
+def answered_above(curve: RiskCoverage, level: float) -> str:
+    r"""Say how many cases are answered above a confidence, and how many of these wrongly, with exact intervals.
+
+    >>> from vicinal.metrics import risk_coverage
+    >>> answered_above(risk_coverage([0.9] * 80 + [0.6] * 20, [True] * 76 + [False] * 24), 0.7).replace("\xa0", " ")
+    'Above 70 %: 80.0 % of cases answered (70–88 %), 5.0 % of the answers wrong (1–13 %).'
+    """
+    above = curve.levels > level
+    n, wrong = int(curve.counts[above].sum()), int(curve.errors[above].sum())
+    head = f"Above {percent(level, 0)}:"
+    if not n:
+        return f"{head} no case is answered."
+    ends = [clopper_pearson(n, curve.n), clopper_pearson(wrong, n)]
+    cases, errors = (span(float(low), float(high), 0) for low, high in ends)
+    answered = f"{percent(n / curve.n)} of cases answered ({cases})"
+    return f"{head} {answered}, {percent(wrong / n)} of the answers wrong ({errors})."
 
 
 def threshold(chosen: RiskThreshold) -> str:

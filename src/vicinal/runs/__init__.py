@@ -6,6 +6,7 @@ folder, which everything else reads: `bundle` (the model), `mistakes`, `probes`,
 """
 
 from vicinal.runs.audit import audited
+from vicinal.runs.baselines import ALWAYS, BASELINES, baselines, measure_baselines
 from vicinal.runs.bundle import Bundle
 from vicinal.runs.defaults import default_config, mixed_at_embeddings
 from vicinal.runs.experiment import Experiment, FurtherSet, data_name, folder_name
@@ -32,6 +33,10 @@ __all__ = [
     "with_mc_dropout",
     "between",
     "audited",
+    "baselines",
+    "ALWAYS",
+    "BASELINES",
+    "measure_baselines",
     "data_name",
     "folder_name",
     "default_config",

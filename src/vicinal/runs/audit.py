@@ -56,7 +56,7 @@ def audited(
     say = on_note or (lambda note: None)
     experiment = outcome.experiment
     config = dataclasses.replace(
-        default_config(task.kind, spec.name, experiment.training, seed=experiment.seed),
+        default_config(task.kind, spec.name, experiment.training, seed=experiment.seed, n_train=len(task.train)),
         select="last",
         patience=None,
         keep_predictions_at=(),

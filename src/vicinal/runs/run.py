@@ -7,6 +7,7 @@ predicts, and `vicinal.runs.running` makes a run of an experiment.
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from vicinal import _random, data, models
 from vicinal._checks import Argument, Sentence
 from vicinal._files import DamagedFileError, RunFiles, read_json, write_arrays, write_json
 from vicinal.data import Split, Task
-from vicinal.metrics import BinaryEvaluation, Evaluation, evaluate, evaluate_binary
+from vicinal.metrics import BinaryEvaluation, Estimate, Evaluation, evaluate, evaluate_binary
 from vicinal.probes.label_noise import corrupt_labels
 from vicinal.runs.bundle import Bundle
 from vicinal.runs.experiment import Experiment
@@ -220,6 +221,12 @@ class Run:
             raise DamagedFileError(f"{path} is not as it was written: remove it, and the report goes without")
         return mistakes
 
+    def baselines(self) -> dict[str, dict[str, Estimate | None]]:
+        """Return the figures of simpler models on the test set by name, those that were measured."""
+        path = self.files.baselines
+        saved = read_json(path)["models"] if path.exists() else {}
+        return {name: {figure: _estimate(entry) for figure, entry in of.items()} for name, of in saved.items()}
+
     # What to go on with
 
     def bundle(self, *, device: str | torch.device = "cpu") -> Bundle:
@@ -230,7 +237,8 @@ class Run:
         """Return the data, split as they were; data that are gone or have changed are an error."""
         experiment, fingerprint = self.outcome().experiment, read_json(self.files.model)["fingerprint"]
         try:
-            task = load_task(experiment, splits=read_json(self.files.splits))
+            network = read_json(self.files.model)["network"]["name"]
+            task = load_task(experiment, splits=read_json(self.files.splits), network=network)
         except FileNotFoundError as error:
             raise FileNotFoundError(
                 f"{error}. {str(self.path)!r} was trained on it: work in the folder in which the run was started"
@@ -260,6 +268,16 @@ class Run:
         """Keep the most confident mistakes."""
         write_json(self.files.mistakes, {"kind": kind, "mistakes": mistakes})
 
+    def write_baselines(self, models: Mapping[str, Evaluation]) -> None:
+        """Keep the figures of simpler models, beside those that are there."""
+        path = self.files.baselines
+        saved = read_json(path)["models"] if path.exists() else {}
+        figures = {
+            name: {figure: None if e is None else e.to_dict() for figure, e in evaluation.figures.items()}
+            for name, evaluation in models.items()
+        }
+        write_json(path, {"models": {**saved, **figures}})
+
     def write_evaluation(self, outcome: Outcome) -> None:
         """Keep the figures; the run is finished from here on."""
         write_json(self.files.evaluation, outcome.to_dict())
@@ -272,6 +290,14 @@ def _is_mistake(entry: Any) -> bool:
     return isinstance(entry.get("row", {}), dict) and all(isinstance(number, float | int) for number in numbers)
 
 
+def _estimate(entry: Mapping[str, float | None] | None) -> Estimate | None:
+    """Return an estimate as `to_dict` wrote it; what it could not hold is infinite."""
+    if entry is None:
+        return None
+    value, low, high = (math.inf if (end := entry[name]) is None else end for name in ("value", "low", "high"))
+    return Estimate(value, low, high)
+
+
 def scored(
     name: str, logits: Tensor, labels: Tensor, temperature: float, n_bins: int = 15, *, notes: Sequence[str] = ()
 ) -> Scored:
@@ -281,9 +307,12 @@ def scored(
     return Scored(name, logits, labels, before, after, temperature, tuple(notes))
 
 
-def load_task(experiment: Experiment, *, splits: Mapping[str, list[int]] | None = None) -> Task:
-    """Return the data of an experiment, split anew or as saved."""
+def load_task(
+    experiment: Experiment, *, splits: Mapping[str, list[int]] | None = None, network: str | None = None
+) -> Task:
+    """Return the data of an experiment, split anew or as saved, for the network that it names or that was trained."""
     options = dict(experiment.data)
+    options.setdefault("features", models.features_of(network or experiment.model))
     options.setdefault("tokenizer", models.tokenizer_of(experiment.model))
     if experiment.new_subset_per_seed:
         options["subset_seed"] = experiment.seed

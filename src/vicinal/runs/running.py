@@ -179,7 +179,7 @@ def _prepare(experiment: Experiment, say: Say) -> _Ready:
     if task.kind == "text" and experiment.model is not None and models.tokenizer_of(experiment.model) is None:
         known = nearest_names(experiment.model, models.names("text"))
         raise ValueError(f"there is no network {experiment.model!r} for text data{known}")
-    for note in task.notes:
+    for note in (*task.notes, *task.warnings):
         say(note)
     further = {
         f"also-{number}": _read_further(experiment, task, further, say)
@@ -190,7 +190,12 @@ def _prepare(experiment: Experiment, say: Say) -> _Ready:
         n_words = int((~np.isnan(vectors).any(1)).sum())
         say(f"vectors: {n_words:,} of {len(vectors):,} words have one; the others are drawn with their variance")
     config = default_config(
-        task.kind, spec.name, experiment.training, seed=experiment.seed, validated=len(task.val) > 0
+        task.kind,
+        spec.name,
+        experiment.training,
+        seed=experiment.seed,
+        validated=len(task.val) > 0,
+        n_train=len(task.train),
     )
     if task.kind == "text" and (mixed := mixed_at_embeddings(objective)) != objective:
         say(f"texts are mixed at their embeddings: {objective!r} is {mixed!r}")

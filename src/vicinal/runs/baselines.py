@@ -1,0 +1,178 @@
+"""What simpler models reach on the same split: the least that a network must beat to earn its keep.
+
+The majority class answers with the shares of the classes. For rows of a table logistic regression takes the
+standardised numbers and a column for each category; a random forest and histogram gradient boosting, calibrated by
+isotonic regression on the validation set, take numbers and categories as they are. For texts logistic regression takes
+TF-IDF of words and pairs of words. All are scikit-learn's, with its defaults.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vicinal._checks import choice, require
+from vicinal.data import Split, TabularPreprocessing, Task, TextPreprocessing
+from vicinal.data.tabular import Category, Date, Number
+from vicinal.metrics import Evaluation, evaluate
+from vicinal.runs.run import Outcome
+
+__all__ = ["ALWAYS", "BASELINES", "baselines", "measure_baselines"]
+
+#: By name, the simplest first.
+BASELINES = ("majority class", "logistic regression", "random forest", "gradient boosting")
+
+#: Those that every run is compared with.
+ALWAYS = BASELINES[:2]
+
+#: Logistic regression sees at most so many training rows, and no baseline is fitted to more classes.
+_MOST_ROWS, _MOST_CLASSES = 20_000, 100
+
+Floats = NDArray[np.float64]
+
+
+def baselines(task: Task, names: Sequence[str] = ALWAYS, *, n_bins: int = 15) -> dict[str, Evaluation]:
+    """Return the figures of simpler models on the test set of a task, by name.
+
+    Those that cannot be had of this kind of data (images and sounds have the majority class alone) are left out.
+
+    Parameters
+    ----------
+    task
+        The data, split.
+    names
+        Some of `BASELINES`.
+    n_bins
+        Of the calibration errors.
+    """
+    found = {}
+    for name in names:
+        probs = _probs(choice("names", name, BASELINES), task)
+        if probs is not None:
+            found[name] = evaluate(_labels(task.test), probs=probs, n_bins=n_bins)
+    return found
+
+
+def measure_baselines(outcome: Outcome, names: Sequence[str] = ALWAYS) -> None:
+    """Measure simpler models on the split of a run that has a test set, and keep their figures in its folder.
+
+    Those that are kept already are not measured again.
+
+    Parameters
+    ----------
+    outcome
+        A finished run.
+    names
+        Some of `BASELINES`.
+    """
+    missing = [name for name in names if name not in outcome.run.baselines()]
+    if missing and "test" in outcome.sets:
+        outcome.run.write_baselines(baselines(outcome.run.task(), missing, n_bins=outcome.test.after.n_bins))
+
+
+def _probs(name: str, task: Task) -> Floats | None:
+    """Return a model's probabilities of the test samples, None where it cannot be had of them."""
+    if name == "majority class":
+        counts = np.bincount(_labels(task.train), minlength=len(task.classes))
+        return np.tile(counts / counts.sum(), (len(task.test), 1))
+    if len(task.classes) > _MOST_CLASSES:
+        return None
+    if isinstance(task.preprocessing, TextPreprocessing) and not task.preprocessing.choice:
+        return _texts(task) if name == "logistic regression" else None
+    if not isinstance(task.preprocessing, TabularPreprocessing):
+        return None
+    if name == "logistic regression":
+        train, test = (_plain(task.preprocessing, part) for part in (task.train, task.test))
+        return _logistic(train, test, _labels(task.train))
+    return _trees(name, task, task.preprocessing)
+
+
+def _logistic(train: Any, test: Any, labels: NDArray[np.int64]) -> Floats:
+    model = require("sklearn.linear_model", "train").LogisticRegression(max_iter=1000)
+    step = -(-len(labels) // _MOST_ROWS)
+    model.fit(train[::step], labels[::step])
+    return _every_class(model, test, int(labels.max()) + 1)
+
+
+def _trees(name: str, task: Task, encoding: TabularPreprocessing) -> Floats:
+    """Return the probabilities of trees, calibrated by isotonic regression where there is a validation set."""
+    ensemble = require("sklearn.ensemble", "train")
+    train, val, test = (_compact(encoding, part) for part in (task.train, task.val, task.test))
+    if name == "random forest":
+        model: Any = ensemble.RandomForestClassifier(300, random_state=0)
+        train, val, test = (np.nan_to_num(part, nan=-1.0) for part in (train, val, test))
+    else:
+        few = [
+            few
+            for column in encoding.columns
+            for few in ([column.width <= 255] if isinstance(column, Category) else [False] * len(_numbers(column)))
+        ]
+        model = ensemble.HistGradientBoostingClassifier(categorical_features=few, random_state=0)
+    model.fit(train, _labels(task.train))
+    if len(task.val):
+        frozen = require("sklearn.frozen", "train").FrozenEstimator(model)
+        calibrated = require("sklearn.calibration", "train").CalibratedClassifierCV(frozen, method="isotonic")
+        model = calibrated.fit(val, _labels(task.val))
+    return _every_class(model, test, len(task.classes))
+
+
+def _texts(task: Task) -> Floats:
+    texts = [[_joined(one) for one in part.raws(range(len(part)))] for part in (task.train, task.test)]
+    vectors = require("sklearn.feature_extraction.text", "train").TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True)
+    return _logistic(vectors.fit_transform(texts[0]), vectors.transform(texts[1]), _labels(task.train))
+
+
+def _joined(text: str | Sequence[str]) -> str:
+    return text if isinstance(text, str) else " ".join(text)
+
+
+def _every_class(model: Any, x: Any, n_classes: int) -> Floats:
+    """Return probabilities `[N, K]`, at least 1e-6, so that a class that the model did not see is not infinite NLL."""
+    probs = np.zeros((len(x) if isinstance(x, np.ndarray) else x.shape[0], n_classes))
+    probs[:, model.classes_] = model.predict_proba(x)
+    probs = np.maximum(probs, 1e-6)
+    normalised: Floats = probs / probs.sum(axis=1, keepdims=True)
+    return normalised
+
+
+def _plain(encoding: TabularPreprocessing, part: Split) -> Floats:
+    """Return rows as standardised numbers and one-hot categories, without pieces."""
+    kept: list[int] = []
+    start = 0
+    for column in encoding.columns:
+        stop = start + column.width
+        if isinstance(column, Category):
+            kept += range(start, stop)
+        else:
+            kept += np.cumsum([start, *(number.width for number in _numbers(column)[:-1])]).tolist()
+            kept += [stop - 1] if column.missing else []
+        start = stop
+    return part.features()[:, kept]
+
+
+def _compact(encoding: TabularPreprocessing, part: Split) -> Floats:
+    """Return rows as numbers, NaN where they are missing, and categories as their numbers, a column for each."""
+    encoded, columns, start = part.features(), [], 0
+    for column in encoding.columns:
+        block = encoded[:, start : start + column.width]
+        start += column.width
+        if isinstance(column, Category):
+            columns.append(np.where(block.any(axis=1), block.argmax(axis=1), np.nan))
+            continue
+        missing = block[:, -1] > 0 if column.missing else np.zeros(len(block), np.bool_)
+        at = 0
+        for number in _numbers(column):
+            columns.append(np.where(missing, np.nan, block[:, at]))
+            at += number.width
+    return np.stack(columns, axis=1)
+
+
+def _numbers(column: Number | Date) -> tuple[Number, ...]:
+    return column.parts if isinstance(column, Date) else (column,)
+
+
+def _labels(part: Split) -> NDArray[np.int64]:
+    return np.array(part.labels, np.int64)

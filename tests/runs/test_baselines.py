@@ -1,0 +1,61 @@
+"""Simpler models on the same split."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+from tests.data import make
+from tests.data.test_own_tables import frame
+from vicinal.data import load
+from vicinal.metrics import Estimate, evaluate
+from vicinal.report import words
+from vicinal.runs import BASELINES, baselines
+
+
+def test_a_table_has_all_of_them():
+    table = frame(300).assign(when=pd.date_range("2021-01-01", periods=300).strftime("%Y-%m-%d"))
+    table.loc[::9, "x"] = None
+    task = load(table, target="y", features="piecewise")
+    found = baselines(task, BASELINES)
+    assert list(found) == list(BASELINES)
+    shares = np.bincount(task.train.labels) / len(task.train)
+    assert found["majority class"].nll.value == pytest.approx(-np.log(shares)[task.test.labels].mean())
+    assert found["logistic regression"].nll.value < found["majority class"].nll.value
+    assert all(np.isfinite(each.nll.value) for each in found.values())
+
+
+def test_logistic_regression_sees_numbers_marks_and_categories_but_no_pieces():
+    table = frame(200)
+    table.loc[::9, "x"] = None
+    standard, pieces = (load(table, target="y", features=how) for how in ("standard", "piecewise"))
+    model = LogisticRegression(max_iter=1000).fit(standard.train.features(), standard.train.labels)
+    expected = evaluate(standard.test.labels, probs=model.predict_proba(standard.test.features())).nll.value
+    for task in (standard, pieces):
+        assert baselines(task)["logistic regression"].nll.value == pytest.approx(expected, rel=1e-6)
+
+
+def test_texts_have_words_and_images_the_majority_alone():
+    task = load(make.reviews(60).drop(columns="stars"), target="mood", tokenizer="words")
+    found = baselines(task, BASELINES)
+    assert list(found) == ["majority class", "logistic regression"]
+    assert found["logistic regression"].accuracy.value == 1  # great or awful
+    assert list(baselines(load("digits"), BASELINES)) == ["majority class"]
+
+
+def test_whether_it_earns_its_keep_is_said():
+    model = evaluate([0, 1] * 50, probs=[[0.8, 0.2], [0.2, 0.8]] * 50)  # NLL 0.223, no spread
+    simpler = {
+        "logistic regression": {"nll": Estimate(0.6, 0.5, 0.7)},
+        "majority class": {"nll": Estimate(0.7, 0.7, 0.7)},
+    }
+    assert words.earns_its_keep(model, simpler) == (
+        "It earns its keep: its NLL is 0.223, the best simpler model is logistic regression, with an NLL of 0.600."
+    )
+    mixed = evaluate([0, 1] * 50, probs=[[0.9, 0.1], [0.3, 0.7]] * 50)
+    close = {"logistic regression": {"nll": Estimate(mixed.nll.value, 0.0, 1.0)}}
+    assert words.earns_its_keep(mixed, close).startswith("These samples cannot tell it from a simpler model")
+    worse = {"logistic regression": {"nll": Estimate(0.001, 0.0, 1.0)}}
+    assert words.earns_its_keep(mixed, worse).startswith("A simpler model does better")
