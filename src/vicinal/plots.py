@@ -593,6 +593,7 @@ def entropy_cdf(entropy: Floats, alpha: float) -> Floats:
     full = entropy >= math.log(2)
     if alpha == math.inf:
         return np.where(full, 1.0, 0.0)
+    # All at once: scipy's root finders take one equation at a time.
     low, high = np.zeros_like(entropy), np.full_like(entropy, 0.5)
     for _ in range(60):  # bisect for the λ ≤ ½ that has this entropy, which grows with λ
         middle = (low + high) / 2

@@ -90,7 +90,7 @@ def scan(root: Path, kind: str | None) -> Folder:
     entries = [_Entry(*file, folder.name, part) for folder, part in classes for file in _files_below(folder, root)]
     loose = [path for top, _ in tops for path in _visible(top) if path.is_file()]
     is_flat = not any(_suffix_kind(entry.path) for entry in entries)
-    if is_flat:
+    if is_flat:  # no class folder holds a picture or a sound: the files of the folder itself are meant, without classes
         entries = [_Entry(path, path.resolve(), path.is_symlink(), "", None) for path in loose]
     kind = kind or _kind_of(root, [entry.path for entry in entries])
     wanted = [entry for entry in entries if kind and _suffix_kind(entry.path) == kind]

@@ -135,6 +135,8 @@ class Summary:
         self.low, self.high = min(self.low, float(there.min())), max(self.high, float(there.max()))
         if self._ids is None:
             return
+        # What numbers the rows is whole everywhere, and either goes by one step of ±1 or is called like an index and
+        # repeats nothing, for which its values are kept. None: it is neither, and nothing more is looked at.
         if len(there) < len(values) or (there % 1).any():
             self._ids = None
             return
@@ -207,6 +209,8 @@ def scan_table(table: Table, target: str, skip: Sequence[str] = ()) -> Scan:
     for chunk in table.chunks([target, *columns], bad=bad):
         hashes = np.zeros(len(chunk), np.uint64)
         for name in columns:
+            # A row's hash depends on the order of its cells: without the shift and the product, rows that have the
+            # same values in other columns would count as copies.
             hashes = (hashes ^ (hashes >> np.uint64(29))) * _GOLDEN + _scattered(
                 summaries[name].add(chunk[name], chunk.decimal_comma)
             )
