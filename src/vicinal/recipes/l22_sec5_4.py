@@ -50,7 +50,7 @@ RECIPE = Recipe(
     claims=claims,
     columns=images.L22_COLUMNS,
     published={name: {"best of 0.1, 0.5, 1 and 2": best} for name, (_, best) in BASES.items()},
-    scales=images.l22_scales(seeds=3, minutes=(10, 600, 40_000), paper={"ResNet-50": Network("resnet50")}),
+    scales=images.l22_scales(seeds=3, minutes=(12, 90, 40_000), paper={"ResNet-50": Network("resnet50")}),
     draw=bars({"error": "error (%)", "ece": "ECE (%)"}),
     reading=(
         "The paper names the best weights without their accuracies. Its search looked at CIFAR-100's test set once a "

@@ -67,7 +67,7 @@ def claims(at: Scale) -> Iterable[Claim]:
 
 _SCALES = images.l22_scales(
     seeds=3,
-    minutes=(8, 900, 200_000),
+    minutes=(8, 120, 200_000),
     paper={name: Network(name.lower()) for name in ("VGG16", "ResNet50", "ResNeXt50", "MobileNetV2", "ShuffleNetV2")},
 )
 
@@ -93,7 +93,7 @@ RECIPE = Recipe(
                     "cifar10", {"train_size": 1000, "val": 500, "augment": "none", "image_size": 64}
                 ),
             },
-            about=f"{images.NIGHT_ABOUT} CIFAR-10 at 64 pixels stands for TinyImageNet.",
+            about=f"{_SCALES['night'].about} CIFAR-10 at 64 pixels stands for TinyImageNet.",
         ),
         "paper": dataclasses.replace(
             _SCALES["paper"],

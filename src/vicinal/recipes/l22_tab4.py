@@ -35,7 +35,7 @@ def claims(at: Scale) -> Iterable[Claim]:
         )
 
 
-_SCALES = images.l22_scales(seeds=3, minutes=(3, 200, 6_000), paper={"VGG-16": Network("vgg16")})
+_SCALES = images.l22_scales(seeds=3, minutes=(3, 30, 6_000), paper={"VGG-16": Network("vgg16")})
 
 RECIPE = Recipe(
     paper="L22",

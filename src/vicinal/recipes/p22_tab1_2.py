@@ -75,6 +75,13 @@ def scale(data: Mapping[str, Data], rows: Mapping[str, Sequence[str]], layers: i
     return Scale(data=data, settings=settings, **parts)
 
 
+PILOT = (
+    "Plain training alone on 240 pairs of SNLI, seed 100, which no result uses: after three epochs at 3e-4 it errs on "
+    "58 % of SNLI's test pairs, and on 68 % of MNLI's, no better than chance; confidence exceeds accuracy by 25 and "
+    "30 points. So much can be had in minutes: it is over-confident, and has learned little. QQP and HellaSwag take "
+    "the same rate and epochs, and were not looked at."
+)
+TRAINING = {**texts.TRAINING, "epochs": 3, "eval_every": 3, "clip_norm": 1.0, "weight_decay": 0.0}
 ALL = (BERT, MIXUP, MANIFOLD, OURS, SMOOTHED)
 SMALL = {"SNLI": ALL, "HellaSwag": (BERT, OURS), "QQP": (BERT, OURS)}
 
@@ -105,9 +112,9 @@ RECIPE = Recipe(
             6,
             n_other=300,
             seeds=range(3),
-            minutes=11,
+            minutes=8,
             networks=texts.MINILM,
-            training={**texts.TRAINING, "epochs": 3, "clip_norm": 1.0, "weight_decay": 0.0},
+            training=TRAINING,
             about="MiniLM, whose makers trained it on SNLI, MNLI and QQP pairs among others; 240 pairs of SNLI, 160 "
             "of QQP, 64 questions of HellaSwag, three epochs at 3e-4; HellaSwag → SWAG, the other way round, "
             "since little of SWAG is at hand, and no TwitterPPDB.",
@@ -124,7 +131,7 @@ RECIPE = Recipe(
             seeds=range(3),
             minutes=150,
             networks=texts.MINILM,
-            training={**texts.TRAINING, "epochs": 3, "clip_norm": 1.0, "weight_decay": 0.0},
+            training=TRAINING,
             about="MiniLM, 640 pairs of SNLI and QQP, 320 questions of HellaSwag; all methods everywhere.",
         ),
         "paper": scale(
@@ -157,5 +164,5 @@ RECIPE = Recipe(
         "The temperature is the best of 0.01, …, 5.00 on the validation set, fitted to the labels and, as the paper "
         "may have done, to smoothed targets.",
     ),
-    pilot="",
+    pilot=PILOT,
 )

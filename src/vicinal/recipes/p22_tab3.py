@@ -90,5 +90,5 @@ RECIPE = Recipe(
         "all rows. The weights of the two rows without a partner are not given: the other two share them. In the "
         "domain the paper's ECE falls without dissimilar partners (1.85 → 0.60); its claim is about MNLI.",
     ),
-    pilot="",
+    pilot=p22_tab1_2.PILOT,
 )

@@ -87,6 +87,7 @@ RECIPE = Recipe(
         "category, the library's remedy with one of the same and one of the other label. Three rows tell what of that "
         "matters: the published rule, the remedy, and random partners; the base is none of the three.",
     ),
-    pilot=texts.PILOT,
+    pilot=f"{texts.PILOT} On IMDb 32 steps do as well: with seed 100 the error is 38 %, and confidence exceeds "
+    "accuracy by 37 points.",
     further=GUIDED,
 )

@@ -96,7 +96,7 @@ RECIPE = Recipe(
     scales={
         "cpu": Scale(
             seeds=range(4),
-            minutes=7,
+            minutes=8,
             data={
                 "CoLA": Data(SOURCES["CoLA"], {"train_size": 640, "val": 0, "max_length": 32, "max_held_out": 300}),
                 "RTE": Data(SOURCES["RTE"], {"train_size": 240, "val": 0, "max_length": 64, "max_held_out": 150}),

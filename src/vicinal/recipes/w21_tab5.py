@@ -94,5 +94,5 @@ RECIPE = Recipe(
         "That nothing is padded is read as: a position without a token adds a zero vector to the mix. α, rate and "
         "steps of this experiment are not given: α = 1.",
     ),
-    pilot="",
+    pilot=f"Rate and steps are those of Tables 2 and 3. {texts.PILOT}",
 )
