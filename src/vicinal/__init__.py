@@ -40,6 +40,7 @@ OBJECTIVES = {
 #: Where every other public name lives.
 _HOMES = {
     "vicinal.expressions": ["parse"],
+    "vicinal.objectives.base": ["Objective"],
     "vicinal.objectives.guided.aum": ["AUM"],
     "vicinal.objectives.guided.sampler": ["BalancedBatchSampler"],
     "vicinal.metrics": [
@@ -54,6 +55,7 @@ _HOMES = {
     ],
     "vicinal.probes.uncertainty": ["MCDropout", "Ensemble"],
     "vicinal.calibrators": ["TemperatureScaling", "VectorScaling", "IsotonicCalibration", "HistogramBinning"],
+    "vicinal.calibrators.sets": ["LeastAmbiguousSets", "AdaptiveSets"],
     "vicinal.training": ["fit"],
     "vicinal.runs.bundle": ["Bundle", "load"],
 }
@@ -125,6 +127,8 @@ if TYPE_CHECKING:
     from vicinal.calibrators import IsotonicCalibration as IsotonicCalibration
     from vicinal.calibrators import TemperatureScaling as TemperatureScaling
     from vicinal.calibrators import VectorScaling as VectorScaling
+    from vicinal.calibrators.sets import AdaptiveSets as AdaptiveSets
+    from vicinal.calibrators.sets import LeastAmbiguousSets as LeastAmbiguousSets
     from vicinal.expressions import parse as parse
     from vicinal.metrics import Comparison as Comparison
     from vicinal.metrics import Evaluation as Evaluation
@@ -134,6 +138,7 @@ if TYPE_CHECKING:
     from vicinal.metrics import ood_report as ood_report
     from vicinal.metrics import risk_coverage as risk_coverage
     from vicinal.metrics import risk_threshold as risk_threshold
+    from vicinal.objectives.base import Objective as Objective
     from vicinal.objectives.choice import Choice as Choice
     from vicinal.objectives.cutmix import CutMix as CutMix
     from vicinal.objectives.erm import ERM as ERM

@@ -30,6 +30,7 @@ __all__ = [
     "mixed_loss",
     "smooth",
     "weighted_mean",
+    "without_class_weights",
 ]
 
 #: What can be learned: one of K classes; yes or no from one logit; L such answers; a number.
@@ -95,6 +96,21 @@ def balanced_weights(labels: Tensor, n_classes: int | None = None) -> Tensor:
     if n == 0:
         raise ValueError("labels must not be empty")
     return torch.where(counts > 0, n / (k * counts.clamp(min=1)), 0.0).float()
+
+
+def without_class_weights(logits: Tensor, class_weights: Tensor) -> Tensor:
+    r"""Return the logits :math:`z_k - \log w_k`, whose probabilities are those of the data again.
+
+    Training with class weights w learns :math:`p_w(k \mid x) \propto w_k\, p(k \mid x)`: rare classes that were given
+    weight are predicted more often than they occur. This is the prior correction that undoes it; calibrate after it.
+
+    >>> without_class_weights(torch.tensor([[0.0, 0.0]]), torch.tensor([1.0, 3.0])).softmax(1)
+    tensor([[0.7500, 0.2500]])
+    """
+    weights = torch.as_tensor(class_weights).to(logits)
+    if weights.shape != logits.shape[1:] or not bool((weights > 0).all()):
+        raise ValueError(f"class_weights must be {logits.shape[1]} numbers above 0, got {class_weights!r}")
+    return logits - weights.log()
 
 
 def weighted_mean(rows: Tensor, weight: Tensor | None) -> Tensor:

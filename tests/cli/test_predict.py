@@ -205,3 +205,18 @@ def test_what_is_no_parquet_file_is_one_line_and_the_whole_disk_no_data(trained:
     (tmp_path / "x.parquet").write_bytes(b"PAR1" + bytes(100) + b"PAR1")
     assert refused("predict", trained, tmp_path / "x.parquet", "--out", tmp_path / "a.csv").count("\n") == 1
     assert "'/' is the whole file system" in refused("train", "/", "--out", tmp_path / "run")
+
+
+def test_prediction_sets(trained: Path, tmp_path: Path) -> None:
+    make.people(20).to_csv(tmp_path / "new.csv", index=False)
+    said, answers = _predict(trained, tmp_path / "new.csv", tmp_path / "answers.csv", "--sets", 0.8)
+    assert "prediction sets of 80 % coverage hold" in said
+    classes = set(library.load(trained).classes)
+    sets = [json.loads(text) for text in answers["set"]]
+    assert all(set(one) <= classes for one in sets)
+    assert any(len(one) > 0 for one in sets)
+    words = ("predict", trained, tmp_path / "new.csv", "--out", tmp_path / "more.csv", "--sets", 1.5)
+    assert "coverage must be a number in (0, 1], got 1.5" in refused(*words)
+    out = vicinal("evaluate", trained, "--sets", 0.8).out
+    assert "prediction sets of 80 % coverage, least ambiguous" in out
+    assert "adaptive" in out

@@ -213,3 +213,16 @@ def test_the_same_seed_gives_the_same_run(table: Path, trained: Path, tmp_path: 
     vicinal("train", table, "--target", "kind", "--out", tmp_path / "other", "--seed", 1, *TINY)
     assert (tmp_path / "other" / "splits.json").read_bytes() == (trained / "splits.json").read_bytes()
     assert (tmp_path / "other" / "metrics.jsonl").read_bytes() != (trained / "metrics.jsonl").read_bytes()
+
+
+def test_balanced_classes(table: Path, tmp_path: Path) -> None:
+    said = vicinal(
+        "train", table, "--target", "kind", "--out", tmp_path / "run", *TINY, "--class-weight", "balanced"
+    ).out
+    assert "all classes counted the same in training" in said
+    record = json.loads((tmp_path / "run" / "config.json").read_text())
+    weights = record["class_weights"]
+    assert len(weights) == len(set(record["about"]["classes"]))
+    assert min(weights) <= 1 <= max(weights)
+    again = ("train", table, "--target", "kind", "--out", tmp_path / "run", *TINY)
+    assert "class" in refused(*again)

@@ -202,6 +202,15 @@ class TestValidation:
             want = float(F.cross_entropy(logits[rank::2], y[rank::2]))
             assert figures[f"{stage}_nll"] == pytest.approx(want, rel=1e-5)
 
+    def test_predictions_of_labelled_and_unlabelled_batches(self, tmp_path):
+        module, run = Net(vicinal.ERM()), trainer(tmp_path)
+        x, y, _ = data()
+        with torch.no_grad():
+            want = module.eval()(x)
+        for rows in (TensorDataset(x, y), TensorDataset(x)):
+            logits = torch.cat(run.predict(module, DataLoader(rows, batch_size=7)))
+            torch.testing.assert_close(logits, want)
+
     def test_each_epoch_starts_afresh_and_each_loader_has_its_own_table(self, tmp_path):
         module, run = Net(vicinal.ERM()), trainer(tmp_path, max_epochs=2)
         run.fit(module, loader(8), [loader(8), loader(5, 10)])
@@ -306,6 +315,43 @@ class TestTracking:
         other = Net(Recorder()) if tracked else Net(vicinal.ERM(), aum=AUM(N))
         with pytest.raises(ValueError, match="the checkpoint has no state of"):
             trainer(tmp_path).fit(other, loader(8, indexed=True), ckpt_path=path)
+
+
+class Saved(Net):
+    """Its hyper-parameters hold the objective."""
+
+    def __init__(self, objective: Any) -> None:
+        super().__init__(objective)
+        self.save_hyperparameters()
+
+
+def test_a_resumed_run_mixes_as_an_uninterrupted_one(tmp_path):
+    objective = vicinal.LogitMix(vicinal.Mixup(alpha=1.0))
+    weights = []
+    for stops in ([4], [2, 4]):
+        path = None
+        for stop in stops:
+            torch.manual_seed(5 if path is None else 99)
+            module, run = Saved(objective), trainer(tmp_path, max_epochs=stop)
+            if path is None:
+                torch.manual_seed(5)
+            run.fit(module, loader(8), ckpt_path=path)
+            path = tmp_path / "some.ckpt"
+            run.save_checkpoint(path)
+        weights.append(module)
+    assert_same_weights(*weights, rtol=0, atol=0)
+    assert Saved.load_from_checkpoint(path).objective == objective
+    assert {"train_loss_clean", "train_loss_similarity", "train_loss_mixed"} <= set(run.callback_metrics)
+
+
+def test_class_weights(tmp_path):
+    module = Net(vicinal.ERM())
+    module.class_weights = [1.0, 2.0, 5.0]
+    x, y, _ = data()
+    want = F.cross_entropy(module(x), y, weight=torch.tensor(module.class_weights)).item()
+    run = trainer(tmp_path, max_steps=1)
+    run.fit(module, loader(N))
+    assert float(run.callback_metrics["train_loss"]) == pytest.approx(want, rel=1e-5)
 
 
 def test_the_example_runs(capsys):

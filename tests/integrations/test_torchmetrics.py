@@ -16,6 +16,7 @@ from vicinal import ReliabilityTable
 
 pytest.importorskip("torchmetrics")
 from torchmetrics import MetricCollection
+from torchmetrics.classification import MulticlassAccuracy
 
 from vicinal.integrations.torchmetrics import ECE, OE, ReliabilityMetric
 
@@ -174,3 +175,36 @@ def test_two_processes_give_one_table(tmp_path: Path):
 def test_the_example_runs(capsys):
     runpy.run_path(str(Path(__file__).parents[2] / "examples" / "torchmetrics_loop.py"), run_name="__main__")
     assert "epoch 10: accuracy 0.9" in capsys.readouterr().out
+
+
+def test_beside_the_metrics_of_torchmetrics():
+    logits, labels = predictions()
+    probs = logits.softmax(1)
+    labels = torch.where(torch.arange(N) % 7 == 0, -1, labels)
+    own = ECE(n_bins=10, ignore_index=-1)
+    both = MetricCollection(
+        {"accuracy": MulticlassAccuracy(K, average="micro", ignore_index=-1), "ece": own, "oe": OE(ignore_index=-1)}
+    )
+    for p, y in zip(probs.split(300), labels.split(300), strict=True):
+        both.update(p, y)
+    kept = labels >= 0
+    table = ReliabilityTable.from_logits(logits[kept], labels[kept], n_bins=10)
+    values = both.compute()
+    assert float(values["ece"]) == pytest.approx(table.ece(), rel=1e-6)
+    assert float(values["accuracy"]) == pytest.approx(table.accuracy, rel=1e-6)
+    by_logits = ECE(n_bins=10, preds="logits", ignore_index=-1)
+    by_logits.update(logits, labels)
+    assert float(by_logits.compute()) == pytest.approx(table.ece(), rel=1e-6)
+    by_logits.update(torch.zeros(2, K), torch.tensor([-1, -1]))  # nothing that counts
+    with pytest.raises(ValueError, match="not both"):
+        by_logits.update(logits, labels, logits=logits)
+
+
+def test_plots():
+    plt = pytest.importorskip("matplotlib.pyplot")
+    logits, labels = predictions(50)
+    for metric in (ECE(), ReliabilityMetric()):
+        metric.update(labels, logits=logits)
+        figure, axes = metric.plot()
+        assert axes.figure is figure
+        plt.close(figure)

@@ -18,7 +18,7 @@ from vicinal.cli.outputs import check_report
 from vicinal.cli.train import show_baselines, show_outcome
 
 if TYPE_CHECKING:
-    from vicinal.metrics import Evaluation
+    from vicinal.metrics import Evaluation, SetEvaluation
     from vicinal.probes import AttackErrors, BetweenCurves
     from vicinal.runs import Outcome
     from vicinal.runs.probes import OODResult
@@ -92,6 +92,14 @@ def evaluate(
         int | None,
         typer.Option(metavar="PAIRS", help="Look between so many pairs of training samples.", rich_help_panel=_OF_RUN),
     ] = None,
+    sets: Annotated[
+        float | None,
+        typer.Option(
+            metavar="COVERAGE",
+            help="Measure prediction sets of this coverage, fitted on the validation set, on the test set.",
+            rich_help_panel=_OF_RUN,
+        ),
+    ] = None,
     data_root: Annotated[
         str | None, typer.Option(metavar="FOLDER", help="Where named data sets are.", rich_help_panel=_OF_RUN)
     ] = None,
@@ -104,7 +112,7 @@ def evaluate(
     check_report(report, inputs, overwrite=overwrite, data_root=data_root)
     reading: dict[str, Any] = {"label": label, "kind": kind, "columns": columns or None, "classes": classes or None}
     reading |= {"encoding": encoding, "missing": missing, "normalise": normalise}
-    probes = _Probes(ood or None, ood_score, attack or None, attack_from, mc_dropout, between, data_root)
+    probes = _Probes(ood or None, ood_score, attack or None, attack_from, mc_dropout, between, sets, data_root)
     if _is_run(what):
         _refuse(reading, f"is for a predictions file, and {str(what)!r} is a run's folder")
         _evaluate_run(console, what, report, bins, probes)
@@ -176,6 +184,7 @@ class _Probes:
     attack_from: Path | None
     mc_dropout: int | None
     between: int | None
+    sets: float | None
     data_root: str | None
 
 
@@ -187,6 +196,7 @@ class _Answers:
     attacks: list[tuple[str, AttackErrors]]
     mc_dropout: Evaluation | None
     between: BetweenCurves | None
+    sets: dict[str, SetEvaluation]
 
 
 def _evaluate_run(console: Console, run: Path, report: Path | None, bins: int, asked: _Probes) -> None:
@@ -199,6 +209,7 @@ def _evaluate_run(console: Console, run: Path, report: Path | None, bins: int, a
         attacks=runs.attacks_on(outcome, asked.attack, source=source) if asked.attack else [],
         mc_dropout=None if asked.mc_dropout is None else runs.with_mc_dropout(outcome, asked.mc_dropout),
         between=None if asked.between is None else runs.between(outcome, asked.between),
+        sets={} if asked.sets is None else runs.prediction_sets(outcome, asked.sets),
     )
     facts: dict[str, Any] = {
         "ood": [{"data": r.source, "how": r.how, "score": asked.ood_score, **r.report.to_dict()} for r in answers.ood],
@@ -208,6 +219,9 @@ def _evaluate_run(console: Console, run: Path, report: Path | None, bins: int, a
         facts["mc_dropout"] = {"passes": asked.mc_dropout, **answers.mc_dropout.to_dict()}
     if answers.between is not None:
         facts["between"] = answers.between.to_dict()
+    if answers.sets:
+        measured = {name: figures.to_dict() for name, figures in answers.sets.items()}
+        facts["sets"] = {"coverage_asked": asked.sets, **measured}
     console.event("result", {**outcome.to_dict(), **facts})
     show_outcome(console, outcome)
     show_baselines(console, outcome)
@@ -215,7 +229,8 @@ def _evaluate_run(console: Console, run: Path, report: Path | None, bins: int, a
     if report is not None:
         from vicinal.report import write_run
 
-        write_run(outcome, report, **{**vars(answers), "ood": [(r.name, r.report) for r in answers.ood]})
+        shown = {name: value for name, value in vars(answers).items() if name != "sets"}
+        write_run(outcome, report, **{**shown, "ood": [(r.name, r.report) for r in answers.ood]})
         console.say(f"report: {report}")
 
 
@@ -244,6 +259,15 @@ def _show_answers(console: Console, asked: _Probes, answers: _Answers) -> None:
         columns = ["", *(f"top-{k}, {state}" for k in ranks for state in ("clean", "attacked"))]
         box = "white" if asked.attack_from is None else "black"
         console.table(f"errors on attacked test images ({box} box)", columns, rows)
+    for name, figures in answers.sets.items():
+        rows = [["all", f"{figures.n:,}", percent(figures.coverage), str(figures.size)]]
+        pairs = zip(figures.class_coverage, figures.class_size, strict=True)
+        rows += [[str(k), "", percent(c), str(s)] for k, (c, s) in enumerate(pairs) if c is not None]
+        console.table(
+            f"prediction sets of {100 * (asked.sets or 0):g} % coverage, {name}",
+            ["class", "n", "coverage", "size"],
+            rows,
+        )
     if answers.between is not None:
         curves = answers.between
         rows = [

@@ -99,6 +99,7 @@ _TRAINING = [
     _Option("warmup_epochs", float, "Raise the rate over so many epochs."),
     _Option("warmup_steps", int, "Raise the rate over so many steps."),
     _Option("warmup_start", float, "From this rate on; 0 if not given."),
+    _Option("class_weight", str, "Let all classes count the same, however many samples they have.", "balanced"),
     _Option("clip_norm", float, "Scale the gradient down to this norm."),
     _Option("mixed_precision", str, "Compute in half precision.", "no|bf16|fp16"),
     _Option("select", str, "Keep the weights of the best epoch by this validation figure.", "nll|accuracy|mcc|last"),
@@ -143,6 +144,7 @@ class Given:
     temperature: str
     corrupt: float
     new_subset_per_seed: bool
+    class_weight: str | None
 
     def inputs(self, data: str) -> list[str]:
         """Return what training on `data` reads."""
@@ -207,7 +209,7 @@ def _collected(options: dict[str, Any]) -> Given:
     for name in ("text", "choice"):
         if len(data.get(name, ())) == 1:
             data[name] = data[name][0]
-    training = {o.name: given[o.name] for o in _TRAINING if o.name in given}
+    training = {o.name: given[o.name] for o in _TRAINING if o.name in given and o.name != "class_weight"}
     return Given(
         data=data,
         model=given.get("model"),
@@ -218,6 +220,7 @@ def _collected(options: dict[str, Any]) -> Given:
         temperature=given.get("temperature", "newton"),
         corrupt=given.get("corrupt", 0.0),
         new_subset_per_seed=given.get("new_subset_per_seed", False),
+        class_weight=given.get("class_weight"),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,6 +16,7 @@ from vicinal.cli.options import AsJson, Overwrite, SafeCsv, share_or_number
 from vicinal.cli.outputs import check_outputs
 
 if TYPE_CHECKING:
+    from vicinal.calibrators.sets import LeastAmbiguousSets
     from vicinal.data import Stream
     from vicinal.metrics.selective import RiskThreshold
     from vicinal.runs.bundle import Bundle
@@ -37,6 +39,13 @@ def predict(
         ),
     ] = None,
     level: Annotated[float, typer.Option(help="The probability with which --max-risk must hold.")] = 0.95,
+    sets: Annotated[
+        float | None,
+        typer.Option(
+            metavar="COVERAGE",
+            help="Add each row's prediction set, which holds the true class with this probability: 0.9.",
+        ),
+    ] = None,
     batch_size: Annotated[
         int | None, typer.Option(help="Samples at a time; as many as in the run's evaluation, if not given.")
     ] = None,
@@ -53,7 +62,7 @@ def predict(
     """Write each row's class and calibrated probabilities.
 
     The file has the number of the row, from 0 (and the name of a picture or sound), `prediction`, `confidence` and a
-    column of probability for each class.
+    column of probability for each class; with --sets a column `set`, a JSON list of classes.
     """
     import vicinal
     from vicinal.predictions import write
@@ -71,26 +80,32 @@ def predict(
     rule = None if max_risk is None else _rule(bundle, run, max_risk, level)
     if rule is not None and ABSTAIN in bundle.classes:
         raise ValueError(f"a class is called {ABSTAIN!r}, which is what --max-risk writes where it gives no answer")
+    chosen = None if sets is None else _sets(bundle, run, sets)
     blocks = bundle.stream(
         data, batch_size=batch_size, max_bad=bad, encoding=encoding, header=header, data_root=data_root
     )
     answered = _Counter()
     with console.progress("predicting", blocks.n_rows) as advance:
-        chunks = _chunks(bundle, blocks, batch_size, rule, answered, advance)
+        chunks = _chunks(bundle, blocks, batch_size, rule, chosen, answered, advance)
         n = write(out, bundle.classes, chunks, safe_csv=safe_csv)
     for note in blocks.notes:
         console.note(note)
-    console.event("result", {"out": str(out), "rows": n, **({} if rule is None else answered.facts(n, rule))})
+    facts = {} if rule is None else answered.facts(n, rule)
+    facts |= {} if sets is None else {"set_size": answered.in_sets / n}
+    console.event("result", {"out": str(out), "rows": n, **facts})
     console.say(f"{out}: {n:,} rows, {len(bundle.classes)} classes, temperature {bundle.temperature:.3f}")
     if rule is not None:
         console.say(answered.sentence(n, rule))
+    if sets is not None:
+        console.say(f"prediction sets of {100 * sets:g} % coverage hold {answered.in_sets / n:.2f} classes on average")
 
 
 class _Counter:
-    """How many rows were answered."""
+    """How many rows were answered, and how many classes their sets hold."""
 
     def __init__(self) -> None:
         self.n = 0
+        self.in_sets = 0
 
     def facts(self, n: int, rule: RiskThreshold) -> dict[str, object]:
         """Return what a machine wants to know of the rule."""
@@ -121,8 +136,26 @@ def _rule(bundle: Bundle, run: Path, max_risk: float, level: float) -> RiskThres
     return risk_threshold(confidence, predicted == outcome.test.labels, max_risk, level=level)
 
 
+def _sets(bundle: Bundle, run: Path, coverage: float) -> LeastAmbiguousSets:
+    """Return sets fitted on the test set, which neither training nor calibration has seen."""
+    from vicinal.calibrators.sets import LeastAmbiguousSets
+    from vicinal.runs import Run
+
+    fitted = LeastAmbiguousSets(coverage=coverage)
+    outcome = Run(run).outcome() if Run(run).is_finished else None
+    if outcome is None or "test" not in outcome.sets:
+        raise ValueError(f"--sets needs the held-out predictions of a run, and {str(run)!r} has none")
+    return fitted.fit(outcome.test.logits.double() / bundle.temperature, outcome.test.labels)
+
+
 def _chunks(
-    bundle: Bundle, blocks: Stream, batch_size: int | None, rule: RiskThreshold | None, answered: _Counter, advance: Any
+    bundle: Bundle,
+    blocks: Stream,
+    batch_size: int | None,
+    rule: RiskThreshold | None,
+    sets: LeastAmbiguousSets | None,
+    answered: _Counter,
+    advance: Any,
 ) -> Iterator[tuple[dict[str, Any], Any]]:
     """Yield the columns to keep and the probabilities, a batch at a time."""
     import numpy as np
@@ -142,4 +175,8 @@ def _chunks(
                 above = probs.max(axis=1) > rule.threshold
                 answered.n += int(above.sum())
                 columns["answer"] = np.where(above, names[probs.argmax(axis=1)], ABSTAIN).tolist()
+            if sets is not None:
+                inside = sets(logits.double() / bundle.temperature)
+                answered.in_sets += int(inside.sum())
+                columns["set"] = [json.dumps(names[row].tolist(), ensure_ascii=False) for row in inside]
             yield columns, probs

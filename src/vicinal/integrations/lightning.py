@@ -23,12 +23,14 @@ validation and testing. Gradient accumulation, precision, checkpoints and device
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor
 from torch.utils.data.distributed import DistributedSampler
 
+import vicinal
 from vicinal._checks import require
 from vicinal._typing import Batch
 from vicinal.metrics import Tally
@@ -69,19 +71,36 @@ class MixupMixin(_AnyModule):
     aum
         An `AUM` tracker that records every training sample's margin, saved with each checkpoint and merged over
         processes after each epoch. Margins are of clean samples, so the objective has to be `ERM`.
+    class_weights
+        How much the samples of each class count in training, `[K]`. A batch that is a mapping may hold `weight` too,
+        how much each sample counts.
     """
 
     objective: Objective | Callable[..., Tensor]
     n_bins: int = 15
     aum: AUM | None = None
+    class_weights: Tensor | Sequence[float] | None = None
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
         """Return the objective's loss."""
         x, y, index = _parts(batch)
+        weight = batch.get("weight") if isinstance(batch, Mapping) else None
         epoch = self.current_epoch + batch_idx / self.trainer.num_training_batches  # inf batches: whole epochs
-        loss = self._tracked()(self, x, y, index=index, epoch=epoch)
+        terms = self._tracked().terms(
+            self, x, y, index=index, epoch=epoch, weight=weight, class_weights=self.class_weights
+        )
+        loss = torch.stack(list(terms.values())).sum()
         self.log("train_loss", loss.detach(), batch_size=len(y), prog_bar=True)
+        if len(terms) > 1:
+            self.log_dict({f"train_loss_{name}": term.detach() for name, term in terms.items()}, batch_size=len(y))
         return loss
+
+    def predict_step(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> Tensor:
+        """Return the logits of a batch, with labels or without."""
+        labelled = isinstance(batch, Mapping) or (isinstance(batch, (tuple, list)) and len(batch) > 1)
+        if isinstance(batch, Mapping):
+            return call(self, {name: value for name, value in batch.items() if name not in _NOT_INPUTS})
+        return call(self, batch[0] if labelled or isinstance(batch, (tuple, list)) else batch)
 
     def on_validation_epoch_start(self) -> None:
         """Start from an empty table."""
@@ -112,6 +131,13 @@ class MixupMixin(_AnyModule):
         super().on_test_epoch_end()
         self._log_tallies("test")
 
+    def on_fit_start(self) -> None:
+        """Draw on from where the checkpoint was saved: a resumed run mixes as an uninterrupted one."""
+        super().on_fit_start()
+        if (state := getattr(self, "_random_state", None)) is not None:
+            torch.set_rng_state(state.cpu())
+            self._random_state = None
+
     def on_train_epoch_end(self) -> None:
         """Give every process what all of them have tracked."""
         super().on_train_epoch_end()
@@ -120,12 +146,14 @@ class MixupMixin(_AnyModule):
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Save the state of the objective and of the tracker."""
         super().on_save_checkpoint(checkpoint)
-        checkpoint["vicinal"] = {self._state_name(): self._tracked().state_dict()}
+        state = self._tracked().state_dict()
+        checkpoint["vicinal"] = {self._state_name(): state, "random": torch.get_rng_state()}
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Restore what was saved."""
         super().on_load_checkpoint(checkpoint)
         objective, name = self._tracked(), self._state_name()
+        self._random_state = checkpoint.get("vicinal", {}).get("random")
         if objective.state_dict():
             if not checkpoint.get("vicinal", {}).get(name):
                 raise ValueError(f"the checkpoint has no state of {name}: it was saved without {objective!r}")
@@ -168,12 +196,18 @@ class MixupMixin(_AnyModule):
             self.log_dict(figures, sync_dist=True, add_dataloader_idx=False)  # equal in all processes by now
 
 
+_NOT_INPUTS = ("labels", "index", "weight")
+
+# A module whose hyper-parameters hold an objective is saved with it; torch loads these classes and no others.
+torch.serialization.add_safe_globals([getattr(vicinal, name) for name in vicinal.OBJECTIVES])
+
+
 def _parts(batch: Any) -> tuple[Batch, Tensor, Tensor | None]:
     """Return inputs, labels and, where the batch has it, index."""
     if isinstance(batch, Mapping):
         if "labels" not in batch:
             raise ValueError(f"the batch must have 'labels', got {list(batch)}")
-        x = {name: value for name, value in batch.items() if name not in ("labels", "index")}
+        x = {name: value for name, value in batch.items() if name not in _NOT_INPUTS}
         return x, batch["labels"], batch.get("index")
     if not isinstance(batch, (tuple, list)) or len(batch) not in (2, 3):
         raise ValueError(f"the batch must be (x, y), (x, y, index) or a mapping, got {type(batch).__name__}")

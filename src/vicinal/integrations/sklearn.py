@@ -17,10 +17,12 @@ the table.
 from __future__ import annotations
 
 import copy
+import dataclasses
 import math
 import warnings
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from itertools import pairwise
 from typing import Any
 
@@ -30,18 +32,20 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from vicinal import _random, losses
-from vicinal._checks import flag, integer, number, require
-from vicinal.calibrators import TemperatureScaling
+from vicinal._checks import flag, integer, nearest_names, number, require
+from vicinal.calibrators import Calibrator, TemperatureScaling
+from vicinal.expressions import parse
 from vicinal.objectives.base import Objective
 from vicinal.objectives.mixup import Mixup
 
 require("sklearn", "train")
 from sklearn.base import BaseEstimator, ClassifierMixin  # noqa: E402
 from sklearn.utils import check_random_state  # noqa: E402
+from sklearn.utils.class_weight import compute_sample_weight  # noqa: E402
 from sklearn.utils.multiclass import check_classification_targets  # noqa: E402
-from sklearn.utils.validation import check_is_fitted, validate_data  # noqa: E402
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data  # noqa: E402
 
-__all__ = ["MixupClassifier"]
+__all__ = ["CalibratedEstimator", "MixupClassifier", "calibrated"]
 
 
 class MixupClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -52,8 +56,9 @@ class MixupClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
 
     Parameters
     ----------
-    objective : objective, default=None
-        What is minimised: `Mixup(alpha=0.4)`, `RegMixup(Mixup(alpha=10.0))`, `ERM()` …. `None` is
+    objective : objective or str, default=None
+        What is minimised: `Mixup(alpha=0.4)`, `RegMixup(Mixup(alpha=10.0))`, `ERM()` …, or its text. Its fields can be
+        searched over as `objective__alpha`, and those of what it wraps as `objective__base__alpha`. `None` is
         `Mixup(alpha=0.2)`: the paper gives no α for tables (on ImageNet it is 0.1 to 0.4, Section 3.1). The layers are
         called `hidden1`, `hidden2`, …, `output`, for objectives that mix inside: `ManifoldMixup(layers=["hidden1"])`.
     hidden_layer_sizes : tuple of int, default=(128, 128)
@@ -76,6 +81,11 @@ class MixupClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
     random_state : int, RandomState instance or None, default=None
         Seeds the weights, the slice, the order and the objective's draws. As everywhere in scikit-learn, `None` takes
         a seed from numpy's global generator; an int leaves every global generator alone.
+    class_weight : dict, "balanced" or None, default=None
+        How much the samples of each class count in training, as everywhere in scikit-learn. It distorts the
+        probabilities: `vicinal.losses.without_class_weights` undoes that in the logits.
+    verbose : bool, default=False
+        Print the losses of each epoch.
     device : str, default="cpu"
         Where the network is trained. Afterwards it lives on the CPU in float64: a prediction does not depend on the
         rows beside it, and a pickle loads anywhere.
@@ -112,7 +122,7 @@ class MixupClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
 
     def __init__(
         self,
-        objective: Objective | None = None,
+        objective: Objective | str | None = None,
         *,
         hidden_layer_sizes: tuple[int, ...] = (128, 128),
         learning_rate_init: float = 0.001,
@@ -122,7 +132,9 @@ class MixupClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         validation_fraction: float = 0.1,
         n_iter_no_change: int = 10,
         calibrate: bool = False,
+        class_weight: Mapping[Any, float] | str | None = None,
         random_state: int | np.random.RandomState | None = None,
+        verbose: bool = False,
         device: str = "cpu",
     ) -> None:
         self.objective = objective
@@ -134,14 +146,49 @@ class MixupClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         self.validation_fraction = validation_fraction
         self.n_iter_no_change = n_iter_no_change
         self.calibrate = calibrate
+        self.class_weight = class_weight
         self.random_state = random_state
+        self.verbose = verbose
         self.device = device
 
-    def fit(self, X: Any, y: Any) -> MixupClassifier:
-        """Train on rows `X` and their labels `y`; fitting again starts afresh."""
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters, with `deep` those of the objective too."""
+        params: dict[str, Any] = super().get_params(deep=False)
+        if deep:
+            with suppress(ValueError):  # text that is no objective is refused by `fit`, as scikit-learn wants it
+                params |= _fields("objective", self._objective())
+        return params
+
+    def set_params(self, **params: Any) -> MixupClassifier:
+        """Set parameters; `objective__alpha` replaces the objective by one with another α."""
+        inner = {name: params.pop(name) for name in list(params) if name.startswith("objective__")}
+        super().set_params(**params)
+        for name, value in inner.items():
+            self.objective = _replaced(self._objective(), name.split("__")[1:], value)
+        return self
+
+    def _objective(self) -> Objective:
+        """Return what is minimised."""
+        if self.objective is None:
+            return Mixup(alpha=0.2)
+        return parse(self.objective) if isinstance(self.objective, str) else self.objective
+
+    def __sklearn_tags__(self) -> Any:
+        """Say that sparse rows are taken."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> MixupClassifier:
+        """Train on rows `X` and their labels `y`; fitting again starts afresh.
+
+        `sample_weight` `[n_samples]` is how much each row counts; a mixed row carries the mixture of the weights.
+        """
         self._check_params()
-        X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
+        X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2, accept_sparse="csr")
+        X = _dense(X)
         check_classification_targets(y)
+        weight = self._weights(X, y, sample_weight)
         self.classes_, codes = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(f"y must hold at least two classes, got one class: {self.classes_[0]!r}")
@@ -158,7 +205,8 @@ class MixupClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
 
         sizes = [X.shape[1], *self.hidden_layer_sizes, len(self.classes_)]
         network = _network(sizes, generator).to(self.device)
-        self._train(network, rows, labels, torch.from_numpy(training), torch.from_numpy(held_out), generator)
+        parts = torch.from_numpy(training), torch.from_numpy(held_out)
+        self._train(network, rows, labels, weight, *parts, generator)
         self.network_ = network.cpu().double()
         self.temperature_ = 1.0
         if self.calibrate:
@@ -168,9 +216,19 @@ class MixupClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the probability of each class, in the order of `classes_`, `[n_samples, n_classes]`."""
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
-        probs: NDArray[np.float64] = (self._logits(X) / self.temperature_).softmax(dim=1).numpy()
+        probs: NDArray[np.float64] = self._scaled_logits(X).softmax(dim=1).numpy()
         return probs
+
+    def predict_log_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return the logarithm of `predict_proba`, which does not underflow."""
+        log_probs: NDArray[np.float64] = self._scaled_logits(X).log_softmax(dim=1).numpy()
+        return log_probs
+
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Return the logits divided by the temperature, `[n_samples, n_classes]`; of two classes their difference."""
+        logits = self._scaled_logits(X)
+        scores: NDArray[np.float64] = (logits[:, 1] - logits[:, 0] if logits.shape[1] == 2 else logits).numpy()
+        return scores
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the most probable label of each row."""
@@ -178,16 +236,31 @@ class MixupClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         labels: NDArray[Any] = self.classes_[best]
         return labels
 
+    def _scaled_logits(self, X: Any) -> Tensor:
+        check_is_fitted(self)
+        X = _dense(validate_data(self, X, dtype=np.float64, reset=False, accept_sparse="csr"))
+        return self._logits(X) / self.temperature_
+
+    def _weights(self, X: Any, y: Any, sample_weight: Any) -> Tensor | None:
+        """Return how much each row counts; None where all count the same."""
+        if sample_weight is None and self.class_weight is None:
+            return None
+        weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        if not weight.any():
+            raise ValueError("sample_weight must not be zero for all rows")
+        return torch.from_numpy(weight * compute_sample_weight(self.class_weight, y)).float().to(self.device)
+
     def _train(
         self,
         network: nn.Module,
         rows: Tensor,
         labels: Tensor,
+        weight: Tensor | None,
         training: Tensor,
         held_out: Tensor,
         generator: torch.Generator,
     ) -> None:
-        objective = Mixup(alpha=0.2) if self.objective is None else self.objective
+        objective = self._objective()
         fused = rows.device.type in ("cpu", "cuda")
         optimizer = torch.optim.Adam(network.parameters(), lr=self.learning_rate_init, fused=fused)
         size = int(self.batch_size) if self.batch_size != "auto" else min(max(16, len(training) // 100), 256)
@@ -196,8 +269,9 @@ class MixupClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         for epoch in range(self.max_iter):
             total = 0.0
             for done, index in _batches(training, size, generator):
+                counts: dict[str, Any] = {} if weight is None else {"weight": weight[index]}
                 loss = objective(
-                    network, rows[index], labels[index], index=index, epoch=epoch + done, generator=generator
+                    network, rows[index], labels[index], index=index, epoch=epoch + done, generator=generator, **counts
                 )
                 optimizer.zero_grad()
                 loss.backward()
@@ -207,10 +281,13 @@ class MixupClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
                 rate = self.learning_rate_init
                 raise ValueError(f"the loss became {total} in epoch {epoch + 1}: lower learning_rate_init={rate:g}")
             self.loss_curve_.append(total / len(training))
+            if self.verbose:
+                print(f"epoch {epoch + 1}: loss {self.loss_curve_[-1]:.4f}")  # noqa: T201  # what was asked for
             if self.early_stopping:
                 with torch.no_grad():
                     logits = network(rows[held_out])
-                self.validation_curve_.append(float(losses.loss(logits, labels[held_out]).mean()))
+                rest = None if weight is None else weight[held_out]
+                self.validation_curve_.append(float(losses.weighted_mean(losses.loss(logits, labels[held_out]), rest)))
                 if self.validation_curve_[-1] < best:
                     best, best_weights = self.validation_curve_[-1], copy.deepcopy(network.state_dict())
                 elif epoch - int(np.argmin(self.validation_curve_)) >= self.n_iter_no_change:
@@ -229,11 +306,9 @@ class MixupClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         return logits
 
     def _check_params(self) -> None:
-        if self.objective is not None and (isinstance(self.objective, type) or not callable(self.objective)):
-            raise TypeError(
-                f"objective must be an objective such as Mixup(alpha=0.2), got {self.objective!r}; "
-                "vicinal.parse builds one from its text"
-            )
+        given = self.objective
+        if given is not None and not isinstance(given, str) and (isinstance(given, type) or not callable(given)):
+            raise TypeError(f"objective must be an objective such as Mixup(alpha=0.2), or its text, got {given!r}")
         if not np.iterable(self.hidden_layer_sizes):
             raise TypeError(f"hidden_layer_sizes must be a tuple such as (128,), got {self.hidden_layer_sizes!r}")
         for size in self.hidden_layer_sizes:
@@ -246,6 +321,96 @@ class MixupClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         number("validation_fraction", self.validation_fraction, low=0, high=1)
         integer("n_iter_no_change", self.n_iter_no_change, low=1)
         flag("calibrate", self.calibrate)
+        flag("verbose", self.verbose)
+
+
+def calibrated(
+    estimator: Any, X: Any, y: Any, *, calibrator: Calibrator | None = None, floor: float = 1e-6
+) -> CalibratedEstimator:
+    """Calibrate any fitted classifier of scikit-learn on held-out rows, in one call.
+
+    Parameters
+    ----------
+    estimator
+        A fitted classifier with `predict_proba`, or `predict_log_proba` alone.
+    X, y
+        Rows that it was not fitted on, and their labels.
+    calibrator
+        `TemperatureScaling()` if not given.
+    floor
+        Probabilities below it count as it: a random forest says 0 where no tree has seen the class, whose logarithm
+        no calibrator could mend.
+
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.ensemble import RandomForestClassifier
+    >>> from vicinal.calibrators import VectorScaling
+    >>> X, y = load_iris(return_X_y=True)
+    >>> forest = RandomForestClassifier(20, random_state=0, max_depth=2).fit(X[::2], y[::2])
+    >>> calibrated(forest, X[1::2], y[1::2]).predict_proba(X[:2]).shape
+    (2, 3)
+    """
+    fitted = CalibratedEstimator(estimator, TemperatureScaling() if calibrator is None else calibrator, floor)
+    index = {label: k for k, label in enumerate(fitted.classes_.tolist())}
+    unknown = sorted({str(label) for label in np.asarray(y).tolist() if label not in index})
+    if unknown:
+        raise ValueError(f"y holds classes that the estimator does not know: {', '.join(unknown[:5])}")
+    fitted.calibrator.fit(fitted.logits(X), np.array([index[label] for label in np.asarray(y).tolist()]))
+    return fitted
+
+
+class CalibratedEstimator:
+    """A fitted classifier with a calibrator after it. Made by `calibrated`."""
+
+    def __init__(self, estimator: Any, calibrator: Calibrator, floor: float) -> None:
+        check_is_fitted(estimator)
+        if not hasattr(estimator, "predict_proba") and not hasattr(estimator, "predict_log_proba"):
+            raise TypeError(f"estimator must have predict_proba, got {type(estimator).__name__}")
+        self.estimator, self.calibrator = estimator, calibrator
+        self.floor = number("floor", floor, above=0, high=0.5)
+        self.classes_: NDArray[Any] = np.asarray(estimator.classes_)
+
+    def logits(self, X: Any) -> NDArray[np.float64]:
+        """Return the logarithms of the estimator's probabilities, none below that of the floor."""
+        if hasattr(self.estimator, "predict_proba"):
+            logits: NDArray[np.float64] = np.log(np.maximum(self.estimator.predict_proba(X), self.floor))
+        else:
+            logits = np.maximum(self.estimator.predict_log_proba(X), math.log(self.floor))
+        return logits
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return calibrated probabilities, in the order of `classes_`."""
+        probs: NDArray[np.float64] = self.calibrator.predict_proba(self.logits(X))
+        return probs
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the most probable label of each row."""
+        labels: NDArray[Any] = self.classes_[self.predict_proba(X).argmax(axis=1)]
+        return labels
+
+
+def _dense(X: Any) -> NDArray[np.float64]:
+    dense: NDArray[np.float64] = np.asarray(X.toarray() if hasattr(X, "toarray") else X)
+    return dense
+
+
+def _fields(prefix: str, objective: Any) -> dict[str, Any]:
+    """Return the fields of an objective, and of what it wraps, by the names that `set_params` takes."""
+    found: dict[str, Any] = {}
+    for field in dataclasses.fields(objective) if dataclasses.is_dataclass(objective) else ():
+        value = getattr(objective, field.name)
+        found[f"{prefix}__{field.name}"] = value
+        if isinstance(value, Objective):
+            found |= _fields(f"{prefix}__{field.name}", value)
+    return found
+
+
+def _replaced(objective: Any, path: list[str], value: Any) -> Any:
+    name, *rest = path
+    known = [f.name for f in dataclasses.fields(objective)] if dataclasses.is_dataclass(objective) else []
+    if name not in known:
+        raise ValueError(f"{objective!r} has no parameter {name!r}{nearest_names(name, known)}")
+    value = _replaced(getattr(objective, name), rest, value) if rest else value
+    return dataclasses.replace(objective, **{name: value})
 
 
 def _network(sizes: list[int], generator: torch.Generator) -> nn.Sequential:

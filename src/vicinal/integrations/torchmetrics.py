@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from vicinal._checks import integer, require
+from vicinal._checks import choice, integer, require
 from vicinal.metrics import FIGURES, ReliabilityTable
 from vicinal.metrics.figures import Sums
 
@@ -36,6 +36,11 @@ class ReliabilityMetric(Metric):
     ----------
     n_bins
         The number of equal-width bins.
+    preds
+        What the first argument of `update(preds, target)` holds, `"probs"` or `"logits"`, beside the metrics of
+        torchmetrics in a `MetricCollection`.
+    ignore_index
+        A label whose samples do not count.
     **kwargs
         What every `Metric` takes.
 
@@ -52,16 +57,37 @@ class ReliabilityMetric(Metric):
     sums: Tensor
     squares: Tensor
 
-    def __init__(self, n_bins: int = 15, **kwargs: Any) -> None:
+    def __init__(
+        self, n_bins: int = 15, *, preds: str = "probs", ignore_index: int | None = None, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
+        self.preds = choice("preds", preds, ("probs", "logits"))
+        self.ignore_index = ignore_index
         self.n_bins = integer("n_bins", n_bins, low=1)
         empty = ReliabilityTable(self.n_bins)
         self.add_state("counts", torch.from_numpy(empty.counts), dist_reduce_fx="sum")
         self.add_state("sums", torch.from_numpy(empty.sums), dist_reduce_fx="sum")
         self.add_state("squares", torch.from_numpy(empty.squares), dist_reduce_fx="sum")
 
-    def update(self, labels: Tensor, *, logits: Tensor | None = None, probs: Tensor | None = None) -> None:
-        """Add class numbers `[N]` with their logits or probabilities `[N, K]`."""
+    def update(
+        self,
+        labels: Tensor,
+        target: Tensor | None = None,
+        *,
+        logits: Tensor | None = None,
+        probs: Tensor | None = None,
+    ) -> None:
+        """Add class numbers `[N]` with logits or probabilities `[N, K]`; or, as torchmetrics, `(preds, target)`."""
+        if target is not None:
+            if logits is not None or probs is not None:
+                raise ValueError("give (preds, target), or labels with logits= or probs=, not both")
+            logits, probs = (labels, None) if self.preds == "logits" else (None, labels)
+            labels = target
+        if self.ignore_index is not None:
+            kept = labels != self.ignore_index
+            labels, logits, probs = labels[kept], *(None if t is None else t[kept] for t in (logits, probs))
+            if not len(labels):
+                return
         batch = ReliabilityTable(self.n_bins).update(labels, logits=logits, probs=probs)
         self.counts = self.counts + torch.from_numpy(batch.counts).to(self.counts.device)
         self.sums = self.sums + torch.from_numpy(batch.sums).to(self.sums.device)
@@ -74,6 +100,13 @@ class ReliabilityMetric(Metric):
         table.sums += self.sums.cpu().numpy()
         table.squares += self.squares.cpu().numpy()
         return table
+
+    def plot(self, val: Any = None, ax: Any = None) -> Any:
+        """Draw the reliability diagram of the table, or of the one given; return figure and axes."""
+        from vicinal.plots import reliability_diagram
+
+        axes = reliability_diagram(self.compute() if val is None else val, ax=ax)
+        return axes.figure, axes
 
     def _apply(self, fn: Callable[[Tensor], Tensor], exclude_state: Sequence[str] = "") -> Any:
         """Move with the model but keep the types of the sums: `model.to(torch.bfloat16)` must not round them."""
@@ -89,6 +122,10 @@ class _BinFigure(ReliabilityMetric):
 
     higher_is_better = False
     figure: ClassVar[str]
+
+    def plot(self, val: Any = None, ax: Any = None) -> Any:
+        """Draw the value, or several, as torchmetrics does; return figure and axes."""
+        return self._plot(val, ax)
 
     def compute(self) -> Tensor:
         """Return the figure of everything seen, in all processes."""

@@ -12,7 +12,7 @@ from vicinal.runs.defaults import default_config, mixed_at_embeddings
 from vicinal.runs.experiment import Experiment, FurtherSet, data_name, folder_name
 from vicinal.runs.grid import run_grid
 from vicinal.runs.mistakes import confident_mistakes, shown
-from vicinal.runs.probes import OODResult, attacks_on, between, ood_reports, with_mc_dropout
+from vicinal.runs.probes import OODResult, attacks_on, between, ood_reports, prediction_sets, with_mc_dropout
 from vicinal.runs.run import Outcome, Run, Scored
 from vicinal.runs.running import run
 from vicinal.runs.table import GridResult
@@ -31,6 +31,7 @@ __all__ = [
     "OODResult",
     "attacks_on",
     "with_mc_dropout",
+    "prediction_sets",
     "between",
     "audited",
     "baselines",

@@ -93,6 +93,8 @@ class Experiment:
         data: other seeds then train on other samples, and are evaluated on the same.
     corrupt
         The share of training labels to draw anew, uniformly over all classes, before training.
+    class_weight
+        `"balanced"`: all classes count the same in training, however many samples they have.
     seed
         Of the weights, the order and the mixing. The split has its own: `data["seed"]`, 0 if not given.
 
@@ -111,6 +113,7 @@ class Experiment:
     temperature: str = "newton"
     new_subset_per_seed: bool = False
     corrupt: float = 0.0
+    class_weight: str | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -130,6 +133,8 @@ class Experiment:
             corrupt=number("corrupt", self.corrupt, low=0, high=1),
             seed=integer("seed", self.seed, low=0),
         )
+        if self.class_weight is not None:
+            choice("class_weight", self.class_weight, ("balanced",))
         for name in self.watch:
             choice("watch", name, ("train", "test", *(f"also-{n}" for n in range(1, len(self.also) + 1))))
         if self.new_subset_per_seed and "train_size" not in self.data:
@@ -173,6 +178,7 @@ class Experiment:
         words += [] if self.temperature == "newton" else ["--temperature", self.temperature]
         words += ["--new-subset-per-seed"] if self.new_subset_per_seed else []
         words += ["--corrupt", f"{self.corrupt:g}"] if self.corrupt else []
+        words += [] if self.class_weight is None else ["--class-weight", self.class_weight]
         words += ["--seed", str(self.seed)] if self.seed else []
         words += [] if out is None else ["--out", str(out)]
         return shlex.join(words)

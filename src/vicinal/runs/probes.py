@@ -15,8 +15,9 @@ from torch.utils.data import DataLoader
 
 from vicinal import _random
 from vicinal._checks import Argument, Sentence, choice
+from vicinal.calibrators.sets import AdaptiveSets, LeastAmbiguousSets, PredictionSets
 from vicinal.data import ImagePreprocessing, Task
-from vicinal.metrics import Evaluation, evaluate, ood
+from vicinal.metrics import Evaluation, SetEvaluation, evaluate, evaluate_sets, ood
 from vicinal.metrics.ood import OODReport, ood_report
 from vicinal.probes.attacks import AttackErrors, attack_errors, parse_attack
 from vicinal.probes.between import BetweenCurves, between_samples
@@ -25,7 +26,16 @@ from vicinal.probes.uncertainty import MCDropout
 from vicinal.runs.bundle import Bundle
 from vicinal.runs.run import Outcome
 
-__all__ = ["NOISE", "OOD_SCORES", "OODResult", "attacks_on", "between", "ood_reports", "with_mc_dropout"]
+__all__ = [
+    "NOISE",
+    "OOD_SCORES",
+    "OODResult",
+    "attacks_on",
+    "between",
+    "ood_reports",
+    "prediction_sets",
+    "with_mc_dropout",
+]
 
 #: The name of made-up inputs: Gaussian noise with the training set's mean and variance.
 NOISE = "noise"
@@ -37,6 +47,29 @@ OOD_SCORES: dict[str, Callable[..., Any]] = {
     "energy": ood.energy,
     "margin": ood.margin,
 }
+
+
+def prediction_sets(outcome: Outcome, coverage: float) -> dict[str, SetEvaluation]:
+    """Measure prediction sets on the test set, fitted on the validation set; by what a table calls them.
+
+    The validation set chose the weights and the temperature, so the guarantee is not exact here: what is measured shows
+    whether that matters.
+    """
+    if "val" not in outcome.sets or "test" not in outcome.sets:
+        raise ValueError(Sentence(Argument("sets"), " needs a validation and a test set"))
+    val, test = (outcome.sets[name] for name in ("val", "test"))
+    kinds: dict[str, PredictionSets] = {
+        "least ambiguous": LeastAmbiguousSets(coverage=coverage),
+        "adaptive": AdaptiveSets(coverage=coverage),
+        "least ambiguous, within each class": LeastAmbiguousSets(coverage=coverage, by_class=True),
+    }
+    scale = outcome.temperature
+    return {
+        name: evaluate_sets(
+            kind.fit(val.logits.double() / scale, val.labels)(test.logits.double() / scale), test.labels
+        )
+        for name, kind in kinds.items()
+    }
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from vicinal import _random, data, models
+from vicinal import _random, data, losses, models
 from vicinal._checks import Argument, ArgumentError, Sentence, nearest_names, require
 from vicinal._files import json_pieces
 from vicinal.calibrators import TemperatureScaling, cross_validate
@@ -96,6 +96,7 @@ def run(
         out=folder.path,
         config=ready.config,
         collate_fn=ready.task.collate_fn,
+        class_weights=ready.class_weights(),
         progress=progress,
         about=ready.about(),
         on_metrics=on_metrics,
@@ -130,6 +131,12 @@ class _Ready:
             if not len(sets[name]):
                 raise ArgumentError("watch", name, "a set that has samples")
         return {name: sets[name] for name in self.experiment.watch}
+
+    def class_weights(self) -> Tensor | None:
+        """Return how much the samples of each class count; None where all count the same."""
+        if self.experiment.class_weight is None:
+            return None
+        return losses.balanced_weights(torch.tensor(self.train.labels), len(self.task.classes))
 
     def about(self) -> dict[str, Any]:
         """Return the facts that a resumed run must share."""
@@ -271,6 +278,11 @@ def _conclude(folder: Run, ready: _Ready, result: FitResult, n_bins: int, say: S
         say(text)
         facts["notes"].append(text)
 
+    if experiment.class_weight is not None:
+        note(
+            "all classes counted the same in training, so rare classes are more probable here than in the data: "
+            "vicinal.losses.without_class_weights undoes that in the logits"
+        )
     temperature = 1.0
     if result.logits is None or result.labels is None:
         note("there is no validation set: the probabilities are not calibrated (temperature 1)")

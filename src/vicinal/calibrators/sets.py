@@ -1,0 +1,176 @@
+r"""Prediction sets with a coverage guarantee: split conformal prediction from held-out logits.
+
+A score :math:`s_k(x)` says how badly class k fits x. With the scores :math:`s_{y_i}(x_i)` of n held-out samples,
+
+.. math::
+    q = \text{the } \lceil (n+1)\,c \rceil\text{-th smallest of them}, \qquad C(x) = \{k : s_k(x) \le q\}
+
+holds the true class with probability at least c for a new sample that is exchangeable with the held-out ones,
+whatever the model (and at most :math:`c + 1/(n+1)` where no scores are equal). By class, with a q for each from its own
+samples, it holds within each class. Fewer than :math:`c/(1-c)` samples cannot show it: q is then infinite and every
+class is in the set.
+
+References
+----------
+Vovk, Gammerman & Shafer, *Algorithmic Learning in a Random World*, 2005 (split conformal prediction).
+Sadinle, Lei & Wasserman, "Least Ambiguous Set-Valued Classifiers with Bounded Error Levels", JASA 2019.
+Romano, Sesia & Candès, "Classification with Valid and Adaptive Coverage", NeurIPS 2020.
+
+Deviation from Romano et al.: no random number breaks into the last class, so that a prediction is reproducible. The
+score is the probability of all classes before k, which is 0 for the first: a set is never empty, and where the first
+class alone is right more often than c, it covers more than c.
+"""
+
+from __future__ import annotations
+
+import abc
+import math
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vicinal._arrays import as_labels, as_matrix
+from vicinal._checks import ArgumentError, flag, freeze, number
+from vicinal.calibrators.base import Floats, softmax
+
+__all__ = ["AdaptiveSets", "LeastAmbiguousSets", "PredictionSets"]
+
+Self = TypeVar("Self", bound="PredictionSets")
+
+
+class PredictionSets(abc.ABC):
+    """A map from logits to sets of classes, fitted on held-out logits and labels; it never sees a model.
+
+    A subclass is a frozen dataclass with `coverage`, `by_class` and `thresholds_`, and writes `scores`.
+    """
+
+    coverage: float
+    by_class: bool
+    thresholds_: Floats
+
+    def __post_init__(self) -> None:
+        coverage = number("coverage", self.coverage, above=0, high=1)
+        if coverage == 1:
+            raise ArgumentError("coverage", self.coverage, "a number in (0, 1)")
+        freeze(self, coverage=coverage, by_class=flag("by_class", self.by_class))
+
+    @abc.abstractmethod
+    def scores(self, probs: Floats) -> Floats:
+        """Return how badly each class fits each row, `[N, K]` from probabilities `[N, K]`."""
+
+    def fit(self: Self, logits: Any, labels: Any) -> Self:
+        """Learn the threshold from held-out predictions, which neither training nor calibration has seen.
+
+        Parameters
+        ----------
+        logits
+            Calibrated or not, `[N, K]`: the guarantee holds for both, and sets of calibrated ones are more even.
+        labels
+            Class numbers `[N]`.
+        """
+        probs = _probs(logits)
+        y = as_labels("labels", labels, n_classes=probs.shape[1]).numpy()
+        if len(y) != len(probs):
+            raise ValueError(f"logits and labels must have the same length, got {len(probs)} and {len(y)}")
+        own = self.scores(probs)[np.arange(len(y)), y]
+        groups = [own[y == k] for k in range(probs.shape[1])] if self.by_class else [own] * probs.shape[1]
+        freeze(self, thresholds_=np.array([conformal_quantile(group, self.coverage) for group in groups]))
+        return self
+
+    def __call__(self, logits: Any) -> NDArray[np.bool_]:
+        """Return which classes are in each row's set, bool `[N, K]`."""
+        if not hasattr(self, "thresholds_"):
+            raise RuntimeError(f"this {type(self).__name__} is not fitted: call fit(logits, labels) first")
+        probs = _probs(logits)
+        if probs.shape[1] != len(self.thresholds_):
+            raise ValueError(f"logits must have {len(self.thresholds_)} classes, got shape {list(probs.shape)}")
+        inside: NDArray[np.bool_] = self.scores(probs) <= self.thresholds_
+        return inside
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LeastAmbiguousSets(PredictionSets):
+    """The smallest sets on average (Sadinle et al.): classes whose probability is high enough; some sets are empty.
+
+    Parameters
+    ----------
+    coverage
+        c, the share of sets that hold the true class.
+    by_class
+        Whether it holds within each class.
+
+    Attributes
+    ----------
+    thresholds_ : float64 array of shape `[K]`
+        A class is in the set where its probability is at least one minus this.
+
+    >>> logits, labels = [[2.0, 0.0], [1.0, 0.0], [0.0, 3.0], [0.0, 0.5]], [0, 0, 1, 1]
+    >>> LeastAmbiguousSets(coverage=0.75).fit(logits, labels)([[3.0, 0.0], [0.1, 0.0]])
+    array([[ True, False],
+           [ True,  True]])
+    """
+
+    coverage: float = 0.9
+    by_class: bool = False
+    thresholds_: Floats = field(init=False, repr=False)
+
+    def scores(self, probs: Floats) -> Floats:
+        """Return one minus the probability of each class."""
+        return 1 - probs
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class AdaptiveSets(PredictionSets):
+    """Larger sets where the model is less certain (Romano et al.): the most probable classes, until they hold enough.
+
+    Parameters
+    ----------
+    coverage
+        c, the share of sets that hold the true class.
+    by_class
+        Whether it holds within each class.
+
+    Attributes
+    ----------
+    thresholds_ : float64 array of shape `[K]`
+        A class is in the set where the classes before it hold at most this.
+
+    >>> logits, labels = [[2.0, 0.0], [1.0, 0.0], [0.0, 3.0], [0.5, 0.0]], [0, 0, 1, 1]
+    >>> AdaptiveSets(coverage=0.75).fit(logits, labels)([[3.0, 0.0], [0.1, 0.0]])
+    array([[ True, False],
+           [ True,  True]])
+    """
+
+    coverage: float = 0.9
+    by_class: bool = False
+    thresholds_: Floats = field(init=False, repr=False)
+
+    def scores(self, probs: Floats) -> Floats:
+        """Return the probability of all classes before each, in the order of probability."""
+        order = np.argsort(-probs, axis=1, kind="stable")
+        held = np.take_along_axis(probs, order, axis=1)
+        before = np.cumsum(held, axis=1) - held
+        scores = np.empty_like(before)
+        np.put_along_axis(scores, order, before, axis=1)
+        return scores
+
+
+def conformal_quantile(scores: Floats, coverage: float) -> float:
+    """Return the ⌈(n + 1)·c⌉-th smallest of n scores, infinity where there are too few.
+
+    >>> conformal_quantile(np.array([0.3, 0.1, 0.2]), 0.5), conformal_quantile(np.array([0.3]), 0.9)
+    (0.2, inf)
+    """
+    n = len(scores)
+    rank = math.ceil((n + 1) * coverage - 1e-9)  # 10 · 0.9 is 9, whatever its last bit
+    return float(np.partition(scores, rank - 1)[rank - 1]) if rank <= n else math.inf
+
+
+def _probs(logits: Any) -> Floats:
+    z = as_matrix("logits", logits)
+    array = z.detach().cpu().double().numpy() if hasattr(z, "detach") else np.asarray(z, dtype=np.float64)
+    if array.shape[1] < 2 or not np.isfinite(array).all():
+        raise ValueError(f"logits must be finite numbers [N, K] of at least 2 classes, got shape {list(array.shape)}")
+    return softmax(array)

@@ -1,0 +1,120 @@
+"""Prediction sets: what they promise over many splits, and their scores by loops."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from vicinal.calibrators.sets import AdaptiveSets, LeastAmbiguousSets, conformal_quantile
+from vicinal.metrics import evaluate_sets
+
+KINDS = [
+    LeastAmbiguousSets(coverage=0.9),
+    AdaptiveSets(coverage=0.9),
+    LeastAmbiguousSets(coverage=0.8, by_class=True),
+    AdaptiveSets(coverage=0.8, by_class=True),
+]
+
+
+def drawn(n: int, *, seed: int = 0, k: int = 4) -> tuple[np.ndarray, np.ndarray]:
+    """Logits and labels of an over-confident model, right for about three in four, with one rare class."""
+    draw = np.random.default_rng(seed)
+    truth = draw.normal(size=(n, k)) * 2 - np.array([0.0, 0.0, 0.5, 1.5])[:k]
+    gumbel = -np.log(-np.log(draw.random((n, k))))
+    return 2 * truth, (truth + gumbel).argmax(axis=1)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=repr)
+def test_coverage_over_a_thousand_splits(kind):
+    splits, n_fit, n_test = 1000, 100, 100
+    logits, labels = drawn(splits * (n_fit + n_test))
+    scores = kind.scores(np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True))
+    own = scores[np.arange(len(labels)), labels].reshape(splits, -1)
+    y = labels.reshape(splits, -1)
+    # All splits at once, by the formula; the class itself is compared with it below.
+    for members in [y == k for k in range(4)] if kind.by_class else [np.ones_like(y, dtype=bool)]:
+        fit = np.where(members[:, :n_fit], own[:, :n_fit], np.inf)
+        counts = members[:, :n_fit].sum(axis=1)
+        ranks = np.ceil((counts + 1) * kind.coverage - 1e-9).astype(int)
+        ordered = np.sort(fit, axis=1)
+        q = np.where(ranks <= counts, ordered[np.arange(splits), np.minimum(ranks, n_fit) - 1], np.inf)
+        held = (own[:, n_fit:] <= q[:, None]) & members[:, n_fit:]
+        hits, tested = int(held.sum()), int(members[:, n_fit:].sum())
+        # Of the share over splits: both the threshold and the tested samples vary.
+        by_split = held.sum(axis=1) / np.maximum(members[:, n_fit:].sum(axis=1), 1)
+        error = by_split[members[:, n_fit:].any(axis=1)].std() / math.sqrt(splits)
+        coverage = hits / tested
+        assert coverage >= kind.coverage - 3 * error
+        if isinstance(kind, LeastAmbiguousSets):  # no scores are equal, so it is not above either
+            above = float(np.mean(np.where(ranks <= counts, ranks / (counts + 1), 1.0)))
+            assert coverage <= above + 4 * error + 1e-3
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=repr)
+def test_the_sets_by_loops(kind):
+    logits, labels = drawn(60)
+    new, _ = drawn(10, seed=1)
+    fitted = kind.fit(torch.from_numpy(logits), torch.from_numpy(labels))
+
+    def score(row: np.ndarray, k: int) -> float:
+        p = np.exp(row - row.max()) / np.exp(row - row.max()).sum()
+        if isinstance(kind, LeastAmbiguousSets):
+            return 1 - p[k]
+        return sum(p[j] for j in range(4) if p[j] > p[k])
+
+    for i in range(10):
+        for k in range(4):
+            group = sorted(score(z, y) for z, y in zip(logits, labels, strict=True) if not kind.by_class or y == k)
+            rank = math.ceil((len(group) + 1) * kind.coverage - 1e-9)
+            q = group[rank - 1] if rank <= len(group) else math.inf
+            assert fitted(new)[i, k] == (score(new[i], k) <= q + 1e-12)
+
+
+def test_adaptive_sets_are_never_empty_and_grow_with_the_coverage():
+    logits, labels = drawn(300)
+    few, many = (AdaptiveSets(coverage=c).fit(logits, labels)(logits) for c in (0.5, 0.95))
+    assert few.any(axis=1).all()
+    assert (few <= many).all()
+    assert (few.argmax(axis=1) >= 0).all()
+
+
+def test_too_few_samples_give_every_class():
+    assert conformal_quantile(np.array([0.1, 0.2]), 0.9) == math.inf
+    assert LeastAmbiguousSets().fit([[1.0, 0.0]], [0])([[5.0, 0.0]]).all()
+
+
+def test_figures_of_sets_by_loops():
+    logits, labels = drawn(400)
+    sets = LeastAmbiguousSets().fit(logits[:200], labels[:200])(logits[200:])
+    figures = evaluate_sets(sets, labels[200:])
+    hits = [bool(s[y]) for s, y in zip(sets, labels[200:], strict=True)]
+    assert figures.coverage.value == pytest.approx(sum(hits) / 200)
+    assert figures.coverage.low < 0.9 < figures.coverage.high + 0.1
+    assert figures.size.value == pytest.approx(sum(int(s.sum()) for s in sets) / 200)
+    assert figures.empty.value + figures.single.value <= 1
+    for k in range(4):
+        mine = [h for h, y in zip(hits, labels[200:], strict=True) if y == k]
+        assert figures.class_coverage[k].value == pytest.approx(sum(mine) / len(mine))
+    assert evaluate_sets([[True, False]], [0]).class_coverage[1] is None
+    assert set(figures.to_dict()) >= {"coverage", "size", "class_coverage", "class_size"}
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: LeastAmbiguousSets(coverage=1.0), r"coverage must be a number in \(0, 1\)"),
+        (lambda: LeastAmbiguousSets(coverage=0), "coverage must be a number"),
+        (lambda: AdaptiveSets()([[1.0, 0.0]]), "not fitted"),
+        (lambda: AdaptiveSets().fit([[1.0, 0.0]], [0])([[1.0, 0.0, 0.0]]), "must have 2 classes"),
+        (lambda: AdaptiveSets().fit([[1.0, 0.0]], [0, 1]), "same length"),
+        (lambda: AdaptiveSets().fit([[1.0, float("nan")]], [0]), "finite"),
+        (lambda: evaluate_sets([[1, 0]], [0]), "sets must be bools"),
+        (lambda: evaluate_sets([[True, False]], [2]), r"labels must be in \[0, 1\]"),
+    ],
+)
+def test_mistakes_are_named(call, message):
+    with pytest.raises((ValueError, RuntimeError), match=message):
+        call()
