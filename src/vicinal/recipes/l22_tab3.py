@@ -127,5 +127,5 @@ RECIPE = Recipe(
         "of a linear head the similarity term would be zero whatever the network; between BERT's last layer and its "
         "classifier there is a pooler with a tanh, so it is not.",
     ),
-    pilot="",
+    pilot=texts.PILOT_COLA,
 )

@@ -136,5 +136,5 @@ RECIPE = Recipe(
         "Table 4 is of the epoch with the best score on the development set, Figure 2 of all steps. Optimiser and "
         "Manifold's layers are not named. That Input and Manifold under-perform the base is said of CoLA.",
     ),
-    pilot="",
+    pilot=texts.PILOT_COLA,
 )
