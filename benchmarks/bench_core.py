@@ -46,6 +46,28 @@ def training_steps(rounds: int = 15) -> str:
     return table(["training step, ResNet-18 width 16, B = 128", "time", "of ERM", "target"], rows)
 
 
+def channels_last_steps(rounds: int = 15) -> str:
+    """The same step with a channels-last network and images, which every objective leaves so."""
+    objectives = {"ERM()": vicinal.ERM(), "Mixup(alpha=1.0)": Mixup(alpha=1.0), "CutMix(alpha=1.0)": CutMix(alpha=1.0)}
+    x, y = torch.randn(128, 3, 32, 32).to(memory_format=torch.channels_last), torch.randint(10, (128,))
+
+    def step_with(objective):
+        torch.manual_seed(0)
+        model = CifarResNet18().to(memory_format=torch.channels_last)
+        optimiser = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+
+        def step():
+            optimiser.zero_grad()
+            objective(model, x, y).backward()
+            optimiser.step()
+
+        return step
+
+    seconds = interleaved({name: step_with(o) for name, o in objectives.items()}, rounds=rounds, warmup=2)
+    rows = [[f"`{name}`", milliseconds(s), shown(ratio(s, seconds["ERM()"]))] for name, s in seconds.items()]
+    return table(["training step, channels-last, ResNet-18 width 16, B = 128", "time", "of ERM"], rows)
+
+
 def mixed_loss(rounds: int = 200) -> str:
     """The mixed-label loss at K = 1000, forward and backward."""
     rows = []
@@ -133,7 +155,7 @@ def cutmix_boxes(rounds: int = 100) -> str:
 
 def main() -> None:
     print(f"Versions: {versions('torchvision', 'timm')}\n")
-    for part in (training_steps, mixed_loss, mixing_batches, cutmix_boxes):
+    for part in (training_steps, channels_last_steps, mixed_loss, mixing_batches, cutmix_boxes):
         print(part(), end="\n\n", flush=True)
 
 
