@@ -39,7 +39,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _experiment(table: Path, **fields: Any) -> Experiment:
-    plain = {"data": {"target": "kind"}, "model_options": {"hidden": [4]}, "training": TINY}
+    plain = {"data": {"target": "kind"}, "model": "mlp", "model_options": {"hidden": [4]}, "training": TINY}
     return Experiment(source=str(table), **{**plain, **fields})
 
 
@@ -345,11 +345,12 @@ def test_a_run_written_by_the_first_version_is_read(tmp_path: Path, monkeypatch:
     again = run(outcome.experiment, "run", progress=False, on_note=notes.append)
     assert notes == ["run is finished: nothing to do"]
     assert again is not None
-    # An unfinished one goes on: here from its last checkpoint.
+    # An unfinished one goes on, here from its last checkpoint, with the network that was the usual one.
     for name in ("evaluation.json", "result.json"):
         (tmp_path / "old" / "run" / name).unlink()
     lines: list[Any] = []
-    again = run(outcome.experiment, "run", progress=False, on_metrics=lines.append)
+    experiment = dataclasses.replace(outcome.experiment, model="mlp")
+    again = run(experiment, "run", progress=False, on_metrics=lines.append)
     assert again is not None
     assert lines == []
     assert again.test.before.nll.value == pytest.approx(outcome.test.before.nll.value)

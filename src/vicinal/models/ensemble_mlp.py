@@ -76,7 +76,9 @@ class EnsembleMLP(nn.Module):
         if self.training:
             logits: Tensor = self.classifier(self.scale(self.layers(x)))
             return logits
-        each: Tensor = self.classifier(self.scale(self.layers(x.repeat_interleave(self.members, dim=0))))
+        each: Tensor = self.classifier(
+            self.scale(self.layers(x.unsqueeze(1).expand(-1, self.members, -1).flatten(0, 1)))
+        )
         log_probs: Tensor = each.reshape(-1, self.members, each.shape[1]).log_softmax(dim=2)
         return log_probs.logsumexp(dim=1) - math.log(self.members)
 
@@ -88,6 +90,8 @@ class _ByMember(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return what each row's member makes of it, `[B, …]`."""
+        if not self.training:  # each row is there once for each member
+            return self.of_members(x.reshape(-1, self.members, x.shape[1])).flatten(0, 1)
         short = -len(x) % self.members
         padded = pad(x, (0, 0, 0, short)) if short else x
         return self.of_members(padded.reshape(-1, self.members, x.shape[1])).flatten(0, 1)[: len(x)]
