@@ -34,7 +34,9 @@ CASES = [
 PUBLIC = [
     value
     for name in calibrators.__all__
-    if isinstance(value := getattr(calibrators, name), type) and value is not Calibrator
+    if isinstance(value := getattr(calibrators, name), type)
+    and issubclass(value, Calibrator)
+    and value is not Calibrator
 ]
 
 each = pytest.mark.parametrize("case", CASES, ids=repr)

@@ -67,6 +67,7 @@ ELSEWHERE = {
     *(kind.__name__ for kind in (metrics.OODReport, metrics.RiskThreshold)),
     *("auroc", "average_precision", "energy", "fpr_at_tpr", "ood_report", "risk_threshold"),
     *("equal_mass_edges", "error_estimates", "spearman", "spearman_estimate", "clopper_pearson"),
+    *("BaseRate", "BinaryEvaluation", "SetEvaluation", "base_rate", "evaluate_binary", "evaluate_sets"),
 }
 
 each = pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS.keys())

@@ -44,10 +44,9 @@ def test_members_differ_and_one_member_is_a_plain_perceptron() -> None:
     torch.testing.assert_close(one.train()(x).log_softmax(1), one.eval()(x))
 
 
-def test_it_is_the_usual_network_of_tables_and_the_papers_stays() -> None:
-    usual = models.specify(kind="tabular", n_classes=3, input_shape=(8,))
-    assert usual.name == "ensemble-mlp"
-    assert models.ModelSpec.from_dict(usual.to_dict()) == usual
-    assert isinstance(usual.build(), EnsembleMLP)
+def test_it_is_a_network_by_name() -> None:
+    spec = models.specify("ensemble-mlp", kind="tabular", n_classes=3, input_shape=(8,))
+    assert models.ModelSpec.from_dict(spec.to_dict()) == spec
+    assert isinstance(spec.build(), EnsembleMLP)
     with pytest.raises(TypeError, match="hidden must be a list"):
         EnsembleMLP(4, 2, hidden=5)  # type: ignore[arg-type]

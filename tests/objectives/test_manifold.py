@@ -137,7 +137,7 @@ def test_other_outputs_are_refused(kind):
 
     x, y = data()
     returned = {"list": "list", "empty": "tuple"}[kind]
-    with pytest.raises(ValueError, match=f"'block' must return a tensor or a tuple.*{returned}"):
+    with pytest.raises(ValueError, match=f"'block' must return a tensor, or a tuple.*{returned}"):
         ManifoldMixup(layers=["block"])(Single(), x, y)
 
 

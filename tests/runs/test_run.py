@@ -39,7 +39,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _experiment(table: Path, **fields: Any) -> Experiment:
-    plain = {"data": {"target": "kind"}, "model": "mlp", "model_options": {"hidden": [4]}, "training": TINY}
+    plain = {"data": {"target": "kind"}, "model_options": {"hidden": [4]}, "training": TINY}
     return Experiment(source=str(table), **{**plain, **fields})
 
 
@@ -184,7 +184,7 @@ def test_a_further_set_with_other_names_and_a_temperature_of_its_own(table: Path
     names = {"columns": {"years": "age"}, "class_names": {"first": "a", "second": "b"}}
     far = FurtherSet(source=str(tmp_path / "far.csv"), development=str(tmp_path / "far-dev.csv"), **names)
     near = {"source": str(tmp_path / "far.csv"), **names}
-    experiment = _experiment(table, also=(far, near))
+    experiment = _experiment(table, also=(far, near), temperature="grid")
     outcome = run(experiment, tmp_path / "run", progress=False)
     assert outcome is not None
     first, second = outcome.sets["also-1"], outcome.sets["also-2"]
@@ -195,7 +195,7 @@ def test_a_further_set_with_other_names_and_a_temperature_of_its_own(table: Path
     assert torch.equal(first.logits, bundle.logits(plain[:30].reset_index(drop=True)))
     dev = plain[30:].reset_index(drop=True)
     labels = torch.tensor(bundle.read(dev, labelled=True).labels)
-    assert first.temperature == TemperatureScaling().fit(bundle.logits(dev), labels).temperature_
+    assert first.temperature == TemperatureScaling(search="grid").fit(bundle.logits(dev), labels).temperature_
     assert first.after.nll.value == pytest.approx(
         torch.nn.functional.cross_entropy(first.logits.double() / first.temperature, first.labels).item()
     )
@@ -345,12 +345,11 @@ def test_a_run_written_by_the_first_version_is_read(tmp_path: Path, monkeypatch:
     again = run(outcome.experiment, "run", progress=False, on_note=notes.append)
     assert notes == ["run is finished: nothing to do"]
     assert again is not None
-    # An unfinished one goes on, here from its last checkpoint, with the network that was the usual one.
+    # An unfinished one goes on: here from its last checkpoint.
     for name in ("evaluation.json", "result.json"):
         (tmp_path / "old" / "run" / name).unlink()
     lines: list[Any] = []
-    experiment = dataclasses.replace(outcome.experiment, model="mlp")
-    again = run(experiment, "run", progress=False, on_metrics=lines.append)
+    again = run(outcome.experiment, "run", progress=False, on_metrics=lines.append)
     assert again is not None
     assert lines == []
     assert again.test.before.nll.value == pytest.approx(outcome.test.before.nll.value)

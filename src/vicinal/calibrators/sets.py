@@ -109,7 +109,7 @@ class LeastAmbiguousSets(PredictionSets):
     >>> logits, labels = [[2.0, 0.0], [1.0, 0.0], [0.0, 3.0], [0.0, 0.5]], [0, 0, 1, 1]
     >>> LeastAmbiguousSets(coverage=0.75).fit(logits, labels)([[3.0, 0.0], [0.1, 0.0]])
     array([[ True, False],
-           [ True,  True]])
+           [False, False]])
     """
 
     coverage: float = 0.9

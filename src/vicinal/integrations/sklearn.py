@@ -171,7 +171,12 @@ class MixupClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         """Return what is minimised."""
         if self.objective is None:
             return Mixup(alpha=0.2)
-        return parse(self.objective) if isinstance(self.objective, str) else self.objective
+        if not isinstance(self.objective, str):
+            return self.objective
+        try:
+            return parse(self.objective)
+        except ValueError as error:
+            raise ValueError(f"objective: {error}") from error
 
     def __sklearn_tags__(self) -> Any:
         """Say that sparse rows are taken."""

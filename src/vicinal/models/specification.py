@@ -24,7 +24,7 @@ __all__ = ["KINDS", "ModelSpec", "build", "features_of", "names", "specify", "to
 KINDS = ("tabular", "text", "image", "audio")
 
 #: Networks for rows of a table; the first is the usual one.
-_TABULAR: dict[str, type[EnsembleMLP | MLP]] = {"ensemble-mlp": EnsembleMLP, "mlp": MLP}
+_TABULAR: dict[str, type[EnsembleMLP | MLP]] = {"mlp": MLP, "ensemble-mlp": EnsembleMLP}
 #: VGG on spectrograms has two fully-connected layers (Z18 Section 3.3, which gives no size: 512 units are ours).
 _SPEECH_HIDDEN = {"vgg11": (512,), "vgg16": (512,)}
 
@@ -126,10 +126,10 @@ def names(kind: str | None = None) -> list[str]:
 def features_of(name: str | None) -> str:
     """Return what `data.load` takes as `features` for this network of tables, the usual one if none is named.
 
-    >>> features_of(None), features_of("mlp")
-    ('piecewise', 'standard')
+    >>> features_of(None), features_of("ensemble-mlp")
+    ('standard', 'piecewise')
     """
-    return "standard" if name == "mlp" else "piecewise"
+    return "piecewise" if name == "ensemble-mlp" else "standard"
 
 
 def tokenizer_of(name: str | None) -> str | None:

@@ -55,7 +55,7 @@ def evaluate_file(
     ...     _ = path.write_text("label,prob_dog,prob_cat\ncat,0.25,0.75\ndog,0.25,0.75\ndog,1.0,0.0\n")
     ...     result = evaluate_file(path)
     >>> print(result.accuracy)
-    0.6667 [0.2077, 0.9385]
+    0.6667 [0.0943, 0.9916]
     >>> result.worst
     (Mistake(row=2, label='dog', prediction='cat', confidence=0.75),)
     """

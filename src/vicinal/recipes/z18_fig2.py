@@ -10,7 +10,7 @@ import torch
 from vicinal import _random
 from vicinal.probes.between import between_samples
 from vicinal.recipes import images
-from vicinal.recipes.base import Recipe, Scale, methods
+from vicinal.recipes.base import Method, Recipe, Scale, methods
 from vicinal.recipes.claims import Claim, figure
 from vicinal.recipes.drawing import curves
 
@@ -62,14 +62,12 @@ RECIPE = Recipe(
         "it shows: here it is the Frobenius norm of the logits' Jacobian, averaged over λ = 0, 0.1, …, 1 and pairs.",
     ),
     pilot=images.PILOT,
+    further={f"{method}, 60 epochs": Method(method, training={"epochs": 60}) for method in (ERM, MIXUP)},
     findings=(
         "Why misses rise at cpu scale: the mean is over all λ, the ends included, where the points are training "
-        "samples. In "
-        "the middle (λ = ½) mixup misses 35 % and ERM 45 %, as the paper says; at the ends mixup misses 13 % and ERM "
-        "none, "
-        "since 20 epochs are enough for ERM to learn its training set by heart and not enough for mixup. The "
-        "contrast was "
-        "fixed before and is kept; whether the ends catch up is for the night scale (60 epochs), which has not been "
-        "run.",
+        "samples. In the middle of a segment mixup misses fewer, as the paper says; at the ends ERM misses none and "
+        "mixup some, since 20 epochs are enough for ERM to learn its training set by heart and not enough for mixup. "
+        "The contrast was fixed before and is kept. The rows with 60 epochs, which no claim is about, bear this out: "
+        "trained three times as long, mixup misses far fewer labels than ERM, and none at the ends.",
     ),
 )

@@ -131,9 +131,9 @@ def fit(
     """
     config = FitConfig() if config is None else config
     objective = as_objective(objective)
+    _check_arguments(model, train, val, watch or {}, config)
     supervision = _supervision(task, weight, class_weights, len(train))
     evaluated = {**({} if val is None else {"val": val}), **(watch or {})}
-    _check_arguments(model, train, val, watch or {}, config)
     process = require("accelerate", "train").PartialState(cpu=only_cpu())
     folder = TrainingFolder(None if out is None else Path(out), main=process.is_main_process)
     module = unwrap(model)
