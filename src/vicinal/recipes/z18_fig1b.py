@@ -69,7 +69,7 @@ def draw(result: Result) -> Figure:
 RECIPE = Recipe(
     paper="Z18",
     place="Figure 1b",
-    title="Effect of mixup on a toy problem",
+    title="A toy problem: how wide the transition between two classes is",
     cells=cells,
     measure=measure,
     claims=claims,

@@ -84,7 +84,7 @@ RECIPE = Recipe(
     reading=(
         "Spectrograms are mixed, after five epochs without. That LeNet does not improve is read as: by no more than "
         "a point. "
-        "The text says that mixup outperforms ERM on this task, which its table shows for VGG-11 alone.",
+        "In its text the paper sees mixup ahead of ERM here; its table shows that for VGG-11 alone.",
     ),
     pilot="ERM alone, seed 100, which no result uses: test errors of 31.0 % (LeNet) and 25.2 % (VGG-11 of width 8) on "
     "a speaker that training did not hear; both learn.",
