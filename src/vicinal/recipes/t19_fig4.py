@@ -73,4 +73,6 @@ RECIPE = Recipe(
         "dropout 0.5, Adadelta, batches of 50. Word vectors are mixed. α is not given: 0.4. Figure 4 shows bars "
         "without numbers.",
     ),
+    pilot="ERM alone, seed 100, which no result uses: test errors of 33.3 % (MR), 15.0 % (TREC) and 34.3 % (IMDB); "
+    "confidence exceeds accuracy by 7.1, −3.5 and 4.2 points, so on TREC there is nothing to calibrate at this scale.",
 )
