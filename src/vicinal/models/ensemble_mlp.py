@@ -20,6 +20,7 @@ Gorishniy, Kotelnikov & Babenko, "TabM: Advancing Tabular Deep Learning with Par
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -83,7 +84,7 @@ class EnsembleMLP(nn.Module):
         return log_probs.logsumexp(dim=1) - math.log(self.members)
 
 
-class _ByMember(nn.Module):
+class _ByMember(nn.Module, ABC):
     """Calls `of_members` with rows `[n, M, D]`: row i is of member i mod M."""
 
     members: int
@@ -96,8 +97,9 @@ class _ByMember(nn.Module):
         padded = pad(x, (0, 0, 0, short)) if short else x
         return self.of_members(padded.reshape(-1, self.members, x.shape[1])).flatten(0, 1)[: len(x)]
 
+    @abstractmethod
     def of_members(self, x: Tensor) -> Tensor:
-        raise NotImplementedError
+        """Return what every member makes of its rows."""
 
 
 class _SharedLinear(_ByMember):
