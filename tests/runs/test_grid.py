@@ -649,7 +649,7 @@ def test_a_ray_cluster_of_two_nodes_gives_the_same_table(base, reference, tmp_pa
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{probe.getsockname()[1]}"
-    # Without tokens: a node that starts while the head writes the user's first one would wait in vain.
+    # Without Ray's tokens: with one in the home folder the head has refused the node.
     environment = {**os.environ, "RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "disabled", "OMP_NUM_THREADS": "1"}
     ray = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", "--num-cpus=1"]
     ray += ["--object-store-memory=80000000"]
