@@ -90,5 +90,7 @@ def test_the_speech_networks_have_the_papers_sizes():
     with torch.device("meta"):
         lenet = models.build(kind="audio", n_classes=30, input_shape=(16_000,))
         vgg = models.build("vgg11", kind="audio", n_classes=30, input_shape=(16_000,))
+        deep = models.build("vgg11", kind="audio", n_classes=30, input_shape=(16_000,), stages=5)
     assert lenet.network.hidden[0].in_features == 16_280
-    assert vgg.network.hidden[0].in_features == 7680
+    assert vgg.network.hidden[0].in_features == 128 * (160 // 4) * (101 // 4)
+    assert deep.network.hidden[0].in_features == 512 * (160 // 32) * (101 // 32)

@@ -74,8 +74,8 @@ class PredictionSets(abc.ABC):
         y = as_labels("labels", labels, n_classes=probs.shape[1]).numpy()
         if len(y) != len(probs):
             raise ValueError(f"logits and labels must have the same length, got {len(probs)} and {len(y)}")
-        own = self.scores(probs)[np.arange(len(y)), y]
-        groups = [own[y == k] for k in range(probs.shape[1])] if self.by_class else [own] * probs.shape[1]
+        of_truth = self.scores(probs)[np.arange(len(y)), y]
+        groups = [of_truth[y == k] for k in range(probs.shape[1])] if self.by_class else [of_truth] * probs.shape[1]
         freeze(self, thresholds_=np.array([conformal_quantile(group, self.coverage) for group in groups]))
         return self
 
@@ -150,8 +150,8 @@ class AdaptiveSets(PredictionSets):
     def scores(self, probs: Floats) -> Floats:
         """Return the probability of all classes before each, in the order of probability."""
         order = np.argsort(-probs, axis=1, kind="stable")
-        held = np.take_along_axis(probs, order, axis=1)
-        before = np.cumsum(held, axis=1) - held
+        falling = np.take_along_axis(probs, order, axis=1)
+        before = np.cumsum(falling, axis=1) - falling
         scores = np.empty_like(before)
         np.put_along_axis(scores, order, before, axis=1)
         return scores

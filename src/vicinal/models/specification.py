@@ -25,8 +25,9 @@ KINDS = ("tabular", "text", "image", "audio")
 
 #: Networks for rows of a table; the first is the usual one.
 _TABULAR: dict[str, type[EnsembleMLP | MLP]] = {"mlp": MLP, "ensemble-mlp": EnsembleMLP}
-#: VGG on spectrograms has two fully-connected layers (Z18 Section 3.3, which gives no size: 512 units are ours).
-_SPEECH_HIDDEN = {"vgg11": (512,), "vgg16": (512,)}
+#: VGG on spectrograms has two fully-connected layers, and VGG-11 two convolutions (Z18 Section 3.3, which gives no
+#: sizes: 512 hidden units are ours).
+_SPEECH: dict[str, dict[str, object]] = {"vgg11": {"hidden": (512,), "stages": 2}, "vgg16": {"hidden": (512,)}}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,8 +182,8 @@ def specify(
     if name not in names(kind):
         raise ValueError(f"there is no network {name!r} for {kind} data{nearest_names(name, names(kind))}")
     builder: Callable[..., Any] = _TABULAR[name].__init__ if kind == "tabular" else NETWORKS[name]
-    if kind == "audio" and name in _SPEECH_HIDDEN:
-        options = {"hidden": _SPEECH_HIDDEN[name], **options}
+    if kind == "audio" and name in _SPEECH:
+        options = {**_SPEECH[name], **options}
     complete = _complete(name, _defaults(builder), options)
     return ModelSpec(name=name, kind=kind, n_classes=n_classes, input_shape=input_shape, options=complete)
 

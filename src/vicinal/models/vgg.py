@@ -9,9 +9,9 @@ is one linear layer on the mean over all positions (the usual CIFAR form), or hi
 (spectrograms). The ImageNet form is torchvision's.
 
 How we read the speech network of Zhang et al. (2018, Section 3.3): the text says VGG-11, and that it has two
-convolutional and two fully-connected layers; both cannot be, and no size is given. Here it has the eight convolutions
-of VGG-11 and two fully-connected layers, the hidden one of 512 units. `stages=2` keeps two convolutions, and reads the
-sentence by the letter.
+convolutional and two fully-connected layers; both cannot be, and no size is given. On sounds it is by the letter the
+first two stages of VGG-11, a convolution each, and two fully-connected layers, the hidden one of 512 units. `stages=5`
+has the eight convolutions of the name.
 """
 
 from __future__ import annotations
