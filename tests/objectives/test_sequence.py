@@ -763,6 +763,78 @@ def test_the_head_of_a_decoder_is_mixed_by_its_picked_logits():
     torch.testing.assert_close(objective.forward(model, x, plan), model.score(plan.combine(states)))
 
 
+def decoder(kind: str, **changes: object) -> nn.Module:
+    torch.manual_seed(0)
+    sizes = {"vocab_size": 60, "num_labels": K, "pad_token_id": 1, **DECODERS[kind], **changes}
+    model: nn.Module = getattr(transformers, f"{kind}ForSequenceClassification")(
+        getattr(transformers, f"{kind}Config")(**sizes)
+    )
+    return model.eval()
+
+
+DECODERS: dict[str, dict[str, object]] = {
+    "GPT2": OTHERS["GPT2"],
+    "Llama": OTHERS["Llama"],
+    "Qwen2": OTHERS["Llama"],
+    "OPT": {
+        "hidden_size": 16,
+        "ffn_dim": 24,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "word_embed_proj_dim": 16,
+    }
+    | {"max_position_embeddings": 40, "bos_token_id": 5, "eos_token_id": SEP},
+}
+
+
+@pytest.mark.parametrize("kind", DECODERS)
+@pytest.mark.parametrize("pad", ["sep", "none", 17])
+def test_a_decoder_reads_both_texts_of_a_pair_at_the_end_of_the_longer_one(kind, pad):
+    """The slow version mixes word vectors by hand and reads the last token of the pair."""
+    model, x = decoder(kind), tokenised((6, 3, 5, 2))
+    ids, lengths = x["input_ids"], x["attention_mask"].sum(1)
+    words = model.get_input_embeddings()
+    objective = SequenceMixup.input(pad=pad)
+    partner, lam = [1, 0, 3, 2], 0.3
+    plan = replace(draw(objective, model, x, torch.arange(4)), lam=torch.full((4,), lam), partner=torch.tensor(partner))
+    expected = []
+    for i, j in enumerate(partner):
+        length = int(max(lengths[i], lengths[j]))
+        vectors = []
+        for row in (i, j):
+            own = ids[row, : lengths[row]].tolist()
+            filler = own[-1] if pad == "sep" else pad
+            missing = length - len(own)
+            vector = words(torch.tensor(own + [0 if pad == "none" else filler] * missing))
+            if pad == "none":
+                vector = torch.cat([vector[: len(own)], torch.zeros(missing, vector.shape[1])])
+            vectors.append(vector)
+        mixed = (lam * vectors[0] + (1 - lam) * vectors[1])[None]
+        base = getattr(model, model.base_model_prefix)
+        states = base(inputs_embeds=mixed, attention_mask=torch.ones(1, length)).last_hidden_state
+        expected.append(model.score(states[0, -1]))
+    torch.testing.assert_close(objective.forward(model, x, plan), torch.stack(expected), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", DECODERS)
+def test_a_decoder_that_would_be_read_too_early_is_refused(kind):
+    model, x, y = decoder(kind), tokenised((6, 3, 5, 2)), torch.tensor([0, 1, 2, 3])
+    for pad in ("pad", 1):
+        with pytest.raises(
+            ValueError, match=r"reads a text at its last token that is not 1, .* pass pad='none' or the id"
+        ):
+            SequenceMixup.manifold(layers=[1], pad=pad)(model, x, y)
+    # GPT-2 has no padding token: its users take the one that ends a text, which `sep` would repeat.
+    same = decoder(kind, pad_token_id=SEP)
+    ends = {**x, "input_ids": torch.where(x["input_ids"] == 1, SEP, x["input_ids"])}
+    with pytest.raises(ValueError, match="that is not 9, its padding, which pad='sep' writes"):
+        SequenceMixup.input()(same, ends, y)
+    left = {name: t.flip(1) for name, t in x.items()}
+    assert SequenceMixup.input(pad="pad")(
+        model, left, y
+    ).isfinite()  # padded on the left, all are read at the last column
+
+
 def test_a_table_with_two_names():
     """T5 registers its word vectors twice, and the encoder uses its own name."""
     torch.manual_seed(0)

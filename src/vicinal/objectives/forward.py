@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import torch
@@ -20,6 +20,7 @@ __all__ = [
     "evaluating",
     "joined",
     "laid_out_like",
+    "layouts",
     "locate",
     "map_floating",
     "mixed_at",
@@ -236,25 +237,41 @@ def _mixed_at_end(layer: nn.Module, mixed: Callable[[nn.Module], _MixedLayer]) -
 
 
 def row_axes(model: Model, x: Batch, names: Sequence[str], *, group: int = 1) -> dict[str, int]:
-    """Return which axis of each layer's output holds the rows of the batch: the second in layers that are time-first.
+    """Return which axis of each layer's output holds the rows of the batch: the second where time comes first."""
+    every = layouts(model, x, names, group=group)
+    return {name: _the_axis(name, layout.axis) for name, layout in every.items()}
 
-    Sizes alone do not tell, since a batch may have as many rows as a text has tokens. So the model runs twice, in eval
-    mode, on the first sample (`group` rows) repeated two and three times: the axis that grows is the one. The answer is
-    kept for each layer, and asked for all of `names` at once, which is the same on every rank.
+
+class Layout(NamedTuple):
+    """How a layer's output is laid out."""
+
+    axis: int = 0
+    """The axis that holds the rows; -1 where no axis grows with them."""
+    ndim: int = 0
+    """The number of axes; 0 where the layer was not seen to run."""
+
+
+def layouts(model: Model, x: Batch, names: Sequence[str], *, group: int = 1) -> dict[str, Layout]:
+    """Return the layout of each layer's output.
+
+    Sizes alone do not tell which axis holds the rows, since a batch may have as many rows as a text has tokens. So the
+    model runs twice, in eval mode, on the first sample (`group` rows) repeated two and three times: the axis that grows
+    is the one. The answer is kept for each layer, and asked for all of `names` at once, the same on every rank.
     """
     module = unwrap(model)
     layers = {name: parent.get_submodule(key) for name in names for parent, key in [locate(model, name)]}
-    if any(layer not in _AXES for layer in layers.values()):
+    if any(layer not in _LAYOUTS for layer in layers.values()):
         first = torch.arange(group, device="cpu")
         few, more = (_output_shapes(module, rows_of(x, first.repeat(n)), names) for n in (2, 3))
         for name, layer in layers.items():
             if name in few and name in more:
                 sizes = zip(few[name], more[name], strict=True)
-                _AXES[layer] = next((axis for axis, (a, b) in enumerate(sizes) if a != b), -1)
-    return {name: _the_axis(name, _AXES.get(layer, 0)) for name, layer in layers.items()}
+                axis = next((axis for axis, (a, b) in enumerate(sizes) if a != b), -1)
+                _LAYOUTS[layer] = Layout(axis, len(few[name]))
+    return {name: _LAYOUTS.get(layer, Layout()) for name, layer in layers.items()}
 
 
-_AXES: WeakKeyDictionary[nn.Module, int] = WeakKeyDictionary()
+_LAYOUTS: WeakKeyDictionary[nn.Module, Layout] = WeakKeyDictionary()
 
 
 def _the_axis(name: str, axis: int) -> int:

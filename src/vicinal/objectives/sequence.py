@@ -31,7 +31,7 @@ from vicinal._checks import ArgumentError, choice, flag, freeze, integer, later,
 from vicinal._typing import Batch, Model
 from vicinal.mixing import PairPlan
 from vicinal.objectives.base import MixingObjective
-from vicinal.objectives.forward import call, joined, mixed_at, mixed_second_half, row_axes
+from vicinal.objectives.forward import call, joined, layouts, mixed_at, mixed_second_half, row_axes
 from vicinal.objectives.transformers import (
     counted_positions,
     embeddings_name,
@@ -39,6 +39,7 @@ from vicinal.objectives.transformers import (
     head_name,
     max_length,
     padding_id,
+    padding_of_config,
     unused_id,
 )
 
@@ -97,6 +98,8 @@ class SequencePlan(PairPlan):
     """How many rows of the model belong to one sample: more than one in multiple choice."""
     axis: int = 0
     """Which axis of the layer's output holds the rows: the second in models that are time-first, such as XLNet."""
+    end: int | None = None
+    """The padding token before which a decoder looks for a text's last token, whose logits it returns; else None."""
 
     @property
     def at_head(self) -> bool:
@@ -235,7 +238,8 @@ class SequenceMixup(MixingObjective[SequencePlan]):
         tossed = _random.tosses(self.prob, n, per_sample=self.per_sample, generator=generator)
         partner = _random.matching(n, generator=generator)
         below = [name for name, layer in zip(names, self.layers, strict=True) if layer != "head"]
-        axes = row_axes(model, x, below, group=_tensor_rows(x) // n)
+        group = _tensor_rows(x) // n
+        axes = row_axes(model, x, below, group=group)
         return SequencePlan(
             torch.where(tossed, lam, 1.0).to(y.device),
             partner.to(y.device),
@@ -244,6 +248,7 @@ class SequenceMixup(MixingObjective[SequencePlan]):
             name=names[k],
             choices=rows // n,
             axis=axes.get(names[k], 0),
+            end=_end_of_text(model, x, group) if below else None,
         )
 
     def forward(self, model: Model, x: Batch, plan: SequencePlan, *, beside_clean: bool = False) -> Tensor:
@@ -261,7 +266,7 @@ class SequenceMixup(MixingObjective[SequencePlan]):
                 mix, partner = mixed_second_half(mix), torch.cat([alone, partner + len(partner)])
                 x = joined(x, x)
             if plan.mixed and isinstance(x, Mapping) and x.get("attention_mask") is not None:
-                x, filled = self._padded(model, x, partner)
+                x, filled = self._padded(model, x, partner, plan.end)
                 mix = _without(filled, mix) if self.pad == "none" else mix
         if not plan.at_head:
             with mixed_at(model, plan.name, _checked(mix, plan, x), axis=plan.axis):
@@ -275,7 +280,9 @@ class SequenceMixup(MixingObjective[SequencePlan]):
         """Return whether the planned layer is the head."""
         return plan.at_head
 
-    def _padded(self, model: Model, x: Mapping[str, Tensor], partner: Tensor) -> tuple[Batch, Tensor]:
+    def _padded(
+        self, model: Model, x: Mapping[str, Tensor], partner: Tensor, end: int | None = None
+    ) -> tuple[Batch, Tensor]:
         """Return the batch with its pairs equally long, and which positions of its rows were filled, `[rows, L]`."""
         if x["attention_mask"].shape != x["input_ids"].shape:
             raise ValueError(
@@ -291,14 +298,35 @@ class SequenceMixup(MixingObjective[SequencePlan]):
         flat_ids, flat_mask = ids.reshape(-1, ids.shape[-1]), mask.reshape(-1, ids.shape[-1])
         scope = "pair" if self.scope == "pair" else "max"
         new_ids, new_mask = pad_pairs(flat_ids, flat_mask, partner, pad=pad, scope=scope)
-        padded = {**x, "input_ids": new_ids.view(ids.shape), "attention_mask": new_mask.view(ids.shape)}
         filled = new_mask != flat_mask
+        if end is not None:
+            new_ids = self._with_shared_end(new_ids, filled, end)
+        padded = {**x, "input_ids": new_ids.view(ids.shape), "attention_mask": new_mask.view(ids.shape)}
         right_already = pad == "sep" or x.get("position_ids") is not None
         if not right_already and (nowhere := counted_positions(model)) is not None:
             # The model would give each PAD token it is now to attend to one and the same position.
             tokens = (new_ids != nowhere) | filled
             padded["position_ids"] = (tokens.cumsum(1) * tokens + nowhere).view(ids.shape)
         return padded, filled
+
+    def _with_shared_end(self, ids: Tensor, filled: Tensor, end: int) -> Tensor:
+        """Return ids by which a decoder reads both texts of a pair at the end of the longer one.
+
+        It reads the last token that is not `end`. Where such tokens fill the shorter text it would be read where that
+        text ended, and what the longer one says after it would not count while its label does.
+        """
+        columns = torch.arange(ids.shape[1], device=ids.device)
+        last = torch.where(ids != end, columns, 0).amax(1, keepdim=True)
+        beyond = filled & (columns > last)
+        if self.pad == "none":  # a decoder looks back only: no token before these sees what they hold, and they count 0
+            return ids.masked_fill(beyond, int(end == 0))
+        if bool(beyond.any()):
+            raise ValueError(
+                f"this model reads a text at its last token that is not {end}, its padding, which pad={self.pad!r} "
+                "writes where only the partner has tokens, so that the end of the partner would not be read: pass "
+                "pad='none' or the id of another token"
+            )
+        return ids
 
     def _length(self, model: Model) -> int:
         """Return the length to which `scope` pads all texts."""
@@ -391,6 +419,17 @@ def _layer_names(model: Model, layers: Sequence[int | str]) -> list[str]:
             allowed = f'0 to {len(numbered)} and "head"' if numbered else '0 and "head", since it has no encoder layers'
             raise ValueError(f"layers of this model are {allowed}, got {layer}")
     return names
+
+
+def _end_of_text(model: Model, x: Batch, group: int) -> int | None:
+    """Return the padding token of a model that has its head on every token and picks the last before the padding."""
+    if not isinstance(x, Mapping) or x.get("attention_mask") is None or (end := padding_of_config(model)) is None:
+        return None
+    try:
+        head = head_name(model)
+    except ValueError:
+        return None
+    return end if layouts(model, x, [head], group=group)[head].ndim == 3 else None
 
 
 def _token_ids(x: Batch) -> Tensor:

@@ -22,6 +22,7 @@ __all__ = [
     "head_name",
     "max_length",
     "padding_id",
+    "padding_of_config",
     "unused_id",
 ]
 
@@ -122,12 +123,17 @@ def padding_id(model: Model, *, default: int | None = None) -> int:
     if words is not None:
         parent, key = locate(model, words)
         token = getattr(parent.get_submodule(key), "padding_idx", None)
-    if token is None:
-        token = getattr(getattr(unwrap(model), "config", None), "pad_token_id", None)
+    token = padding_of_config(model) if token is None else token
     token = default if token is None else token
     if token is None:
         raise ValueError(f"{_kind(model)} does not say which token is its padding: pass the token's id as pad")
     return int(token)
+
+
+def padding_of_config(model: Model) -> int | None:
+    """Return the id of the padding token that the model's configuration names, if it names one."""
+    token = getattr(getattr(unwrap(model), "config", None), "pad_token_id", None)
+    return token if isinstance(token, int) else None
 
 
 def unused_id(model: Model) -> int:
