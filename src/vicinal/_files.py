@@ -71,7 +71,7 @@ class RunFiles:
           baselines.json            the figures of simpler models on the test set
           evaluation.json           the figures of each set, before and after the temperature: all is done
 
-          audit/                    two trainings and audit.json, what they say about the labels
+          audit/                    trainings and audit.json, what they say about the labels
           error.txt                 why a cell of a grid failed
 
     It is this low in the house because readers of predictions, training and runs all need it.
@@ -102,9 +102,9 @@ class RunFiles:
         """The run of the first stage, inside this one."""
         return RunFiles(self.path / "first-stage")
 
-    def audit_training(self, number: int) -> Path:
-        """Return the folder of one of the trainings of an audit."""
-        return self.path / "audit" / f"training-{number}"
+    def audit_training(self, name: str) -> Path:
+        """Return the folder of one of the trainings of an audit: `"fold-1"`, or `"training-1"` of one by margins."""
+        return self.path / "audit" / name
 
     def predictions(self, key: str = "val") -> Path:
         """Return the predictions of a set: `"val"`, `"test"`, `"also-1"`, …, or `"epoch-1"` for validation after it."""

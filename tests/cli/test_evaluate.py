@@ -180,11 +180,33 @@ def test_calibrate_mistakes(files: tuple[Path, Path], table: Path, tmp_path: Pat
 def test_audit(trained: Path, table: Path, tmp_path: Path) -> None:
     assert "--top must be an integer of at least 1, got 0" in refused("audit", trained, "--top", 0)
     assert not (trained / "audit").exists()  # known before any training
-    ran = vicinal("audit", trained, "--top", 3, "--report", tmp_path / "report.html")
+    assert "--by must be one of" in refused("audit", trained, "--by", "margin")
+    assert "--out needs --by cross-validation" in refused("audit", trained, "--by", "aum", "--out", tmp_path / "s.csv")
+    rows = pd.read_csv(table)
+    out = tmp_path / "suspects.csv"
+    ran = vicinal("audit", trained, "--folds", 2, "--out", out, "--report", tmp_path / "report.html")
+    assert "training 1 of 2: without" in ran.out
+    splits = json.loads((trained / "splits.json").read_text())
+    n = sum(len(splits[part]) for part in ("train", "val", "test"))
+    assert f"of {n} samples" in ran.out
+    result = vicinal("audit", trained, "--folds", 2, "--top", 5, "--json").events("result")[0]
+    assert result["n"] == n
+    assert len(result["samples"]) == min(5, result["suspicious"])
+    assert out.exists() == (result["suspicious"] > 0)
+    if out.exists():
+        suspects = pd.read_csv(out)
+        assert len(suspects) == result["suspicious"]
+        assert suspects["label"].tolist() == rows["kind"][suspects["index"]].tolist()
+        assert (suspects["prediction"] != suspects["label"]).all()
+        assert suspects["reason"].str.contains("a model that did not see it").all()
+
+
+def test_audit_by_margins(trained: Path, table: Path, tmp_path: Path) -> None:
+    ran = vicinal("audit", trained, "--by", "aum", "--top", 3, "--report", tmp_path / "report.html")
     assert "training 1 of 2" in ran.out
     n = len(json.loads((trained / "splits.json").read_text())["train"])
     assert f"of {n} samples" in ran.out
-    result = vicinal("audit", trained, "--top", 5, "--json").events("result")[0]
+    result = vicinal("audit", trained, "--by", "aum", "--top", 5, "--json").events("result")[0]
     assert [len(result["samples"]), result["n"]] == [5, n]
     rows = pd.read_csv(table)
     for sample in result["samples"]:

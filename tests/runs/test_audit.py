@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 import torch
 
-from vicinal.runs import Experiment, audited, run
+from vicinal.runs import Experiment, audited, audited_by_aum, run
 
 
 @pytest.fixture(scope="module")
@@ -27,10 +27,38 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, set[int]]:
     return run(experiment, path.parent / "run", progress=False), wrong
 
 
+def test_models_that_did_not_see_them_find_planted_mistakes(planted: tuple[Any, set[int]]) -> None:
+    outcome, wrong = planted
+    notes: list[str] = []
+    audit = audited(outcome, n_folds=4, progress=False, on_note=notes.append)
+    assert [note[:15] for note in notes] == [f"training {k} of 4" for k in range(1, 5)]
+    assert len(audit.labels) == 240  # of every split
+    found = {sample["index"] for sample in audit.samples}
+    assert len(found & wrong) >= 0.9 * len(wrong)
+    assert len(found & wrong) >= 0.9 * len(found)
+    frame = pd.read_csv(outcome.experiment.source)
+    for sample in audit.samples:
+        assert sample["label"] == frame["name"][sample["index"]]
+        assert float(sample["row"]["x"]) == frame["x"][sample["index"]]
+        assert sample["suspicious"]
+        assert sample["reason"].startswith(f"a model that did not see it gives {sample['prediction']!r} a probability")
+    record = json.loads((outcome.out / "audit" / "audit.json").read_text())
+    assert record["suspicious"] == len(audit.samples)
+    models = [outcome.out / "audit" / f"fold-{k}" / "model.safetensors" for k in range(1, 5)]
+    before = [path.stat().st_mtime_ns for path in models]
+    again = audited(outcome, n_folds=4, n=3, progress=False)
+    assert again.samples == audit.samples[:3]
+    assert [path.stat().st_mtime_ns for path in models] == before
+    columns, probs = next(again.suspects())
+    assert columns["index"] == [sample["index"] for sample in again.samples]
+    for sample, row in zip(again.samples, probs, strict=True):
+        assert float(row.max()) == sample["confidence"]
+
+
 def test_planted_mistakes_are_found(planted: tuple[Any, set[int]]) -> None:
     outcome, wrong = planted
     notes: list[str] = []
-    audit, samples = audited(outcome, n=10_000, progress=False, on_note=notes.append)
+    audit, samples = audited_by_aum(outcome, n=10_000, progress=False, on_note=notes.append)
     train = json.loads((outcome.out / "splits.json").read_text())["train"]
     planted_here = wrong & set(train)
     assert len(planted_here) >= 5
@@ -49,11 +77,11 @@ def test_planted_mistakes_are_found(planted: tuple[Any, set[int]]) -> None:
 
 def test_an_audit_is_kept(planted: tuple[Any, set[int]]) -> None:
     outcome, _ = planted
-    _, first = audited(outcome, n=5, progress=False)
+    _, first = audited_by_aum(outcome, n=5, progress=False)
     models = [outcome.out / "audit" / f"training-{k}" / "model.safetensors" for k in (1, 2)]
     before = [path.stat().st_mtime_ns for path in models]
     state = torch.get_rng_state()
-    _, again = audited(outcome, n=5, progress=False)
+    _, again = audited_by_aum(outcome, n=5, progress=False)
     assert torch.equal(torch.get_rng_state(), state)
     assert again == first
     assert [path.stat().st_mtime_ns for path in models] == before
@@ -63,6 +91,8 @@ def test_an_audit_is_kept(planted: tuple[Any, set[int]]) -> None:
 def test_hostile_arguments(planted: tuple[Any, set[int]], tmp_path: Path) -> None:
     outcome, _ = planted
     with pytest.raises(ValueError, match="n must be an integer of at least 1"):
-        audited(outcome, n=0)
+        audited_by_aum(outcome, n=0)
+    with pytest.raises(ValueError, match="n_folds must be an integer of at least 2"):
+        audited(outcome, n_folds=1)
     with pytest.raises(ValueError, match="percentile must be"):
-        audited(outcome, percentile=101)
+        audited_by_aum(outcome, percentile=101)

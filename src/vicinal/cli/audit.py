@@ -9,44 +9,63 @@ import typer
 
 from vicinal.cli.console import Console
 from vicinal.cli.errors import handle_errors
-from vicinal.cli.options import AsJson, Overwrite, Report
-from vicinal.cli.outputs import check_report
+from vicinal.cli.options import AsJson, Overwrite, Report, SafeCsv
+from vicinal.cli.outputs import check_outputs, check_report
 
 __all__ = ["audit"]
+
+#: What judges a label.
+_BY = ("cross-validation", "aum")
 
 
 @handle_errors
 def audit(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A finished run's folder; its data must still be there.")],
     n: Annotated[int, typer.Option("--top", help="How many samples to show.")] = 20,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Write all suspicious samples with reasons to this file, .csv, .parquet or .npz."),
+    ] = None,
+    by: Annotated[
+        str,
+        typer.Option(
+            help="cross-validation: models that did not see a sample judge its label, in all of the data. "
+            "aum: how its margin grew in training (Pleiss et al. 2020), for many classes."
+        ),
+    ] = "cross-validation",
+    n_folds: Annotated[int, typer.Option("--folds", help="Trainings of the cross-validation.")] = 5,
     percentile: Annotated[
         float,
-        typer.Option(help="Suspicious is what the network learns no better than this share of misplaced samples."),
+        typer.Option(help="With aum: suspicious is what is learned no better than this share of misplaced samples."),
     ] = 99.0,
     report: Report = None,
     overwrite: Overwrite = False,
+    safe_csv: SafeCsv = False,
     as_json: AsJson = False,
 ) -> None:
-    """List the training samples whose labels look wrong.
+    """List the samples whose labels look wrong.
 
-    Trains the run's network twice more, with some samples put into a class of their own (Pleiss et al. 2020).
+    Trains the run's network five times more, each time without a fifth of the data, which it then judges: a label is
+    suspicious where another class is far more probable (Northcutt et al. 2021).
     """
-    from vicinal.runs import Run, audited
+    from vicinal._checks import Argument, Sentence, choice, integer
+    from vicinal.runs import Run
 
     console = Console(as_json=as_json)
     check_report(report, [run], overwrite=overwrite)
+    integer("n", n, low=1)
+    if choice("by", by, _BY) == "aum" and out is not None:
+        raise ValueError(Sentence(Argument("out"), " needs ", Argument("by", _BY[0])))
+    if out is not None:
+        from vicinal.predictions.writing import check_output
+
+        check_outputs({"--out": out, "--report": report}, [run], overwrite=overwrite)
+        check_output(out)
     outcome = Run(run).outcome()
-    labels, samples = audited(outcome, percentile=percentile, n=n, progress=not as_json, on_note=console.note)
-    console.event(
-        "result",
-        {"n": len(labels.aum), "suspicious": int(labels.suspicious.sum()), "samples": [_plain(s) for s in samples]},
-    )
-    console.say(str(labels))
-    rows = [
-        [str(s["index"]), s["label"], f"{s['aum']:.3f}", "suspicious" if s["suspicious"] else "", _origin(s)]
-        for s in samples
-    ]
-    console.table("", ["sample", "label", "AUM", "", "what it is"], rows, figures=False)
+    if by == "aum":
+        samples = _by_aum(outcome, percentile, n, console)
+    else:
+        samples = _by_cross_validation(outcome, n_folds, n, out, safe_csv, console)
     if report is not None:
         from vicinal.report import write_run
 
@@ -54,8 +73,56 @@ def audit(
         console.say(f"report: {report}")
 
 
+def _by_cross_validation(
+    outcome: Any, n_folds: int, n: int, out: Path | None, safe_csv: bool, console: Console
+) -> list[dict[str, Any]]:
+    from vicinal.predictions import write
+    from vicinal.runs import audited
+
+    audit = audited(outcome, n_folds=n_folds, progress=not console.as_json, on_note=console.note)
+    suspicious, shown = len(audit.samples), audit.samples[:n]
+    result = {"n": len(audit.labels), "suspicious": suspicious, "samples": [_plain(s) for s in shown]}
+    console.event("result", result)
+    console.say(str(audit.issues))
+    rows = [
+        [
+            str(s["index"]),
+            s["label"],
+            f"{s['label_probability']:.3f}",
+            s["prediction"],
+            f"{s['confidence']:.3f}",
+            _origin(s),
+        ]
+        for s in shown
+    ]
+    head = ["sample", "label", "P", "more probable", "P", "what it is"]
+    console.table("", head, rows, figures=False)
+    if out is not None and suspicious:
+        write(out, audit.classes, audit.suspects(), safe_csv=safe_csv)
+        console.say(f"{suspicious} suspicious samples with reasons: {out}")
+    elif out is not None:
+        console.say(f"no sample is suspicious: {out} is not written")
+    return shown
+
+
+def _by_aum(outcome: Any, percentile: float, n: int, console: Console) -> list[dict[str, Any]]:
+    from vicinal.runs import audited_by_aum
+
+    progress = not console.as_json
+    labels, samples = audited_by_aum(outcome, percentile=percentile, n=n, progress=progress, on_note=console.note)
+    result = {"n": len(labels.aum), "suspicious": int(labels.suspicious.sum()), "samples": list(map(_plain, samples))}
+    console.event("result", result)
+    console.say(str(labels))
+    rows = [
+        [str(s["index"]), s["label"], f"{s['aum']:.3f}", "suspicious" if s["suspicious"] else "", _origin(s)]
+        for s in samples
+    ]
+    console.table("", ["sample", "label", "AUM", "", "what it is"], rows, figures=False)
+    return samples
+
+
 def _plain(sample: dict[str, Any]) -> dict[str, object]:
-    return {name: value for name, value in sample.items() if name != "picture"}
+    return {name: value for name, value in sample.items() if name not in ("picture", "row_of_probs")}
 
 
 def _origin(sample: dict[str, Any], length: int = 80) -> str:

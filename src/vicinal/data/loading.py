@@ -210,6 +210,7 @@ def load(
         fingerprint=samples.fingerprint,
         notes=(*samples.notes, *more, *notes),
         warnings=_giving_away(preprocessing, items, labels, parts["train"]),
+        groups=samples.groups,
     )
 
 

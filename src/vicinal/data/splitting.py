@@ -15,6 +15,7 @@ from vicinal._random import permutation, seed_from
 __all__ = [
     "PARTS",
     "Positions",
+    "fold_numbers",
     "grouped_split",
     "ordered_split",
     "random_subset",
@@ -105,6 +106,36 @@ def grouped_split(
     for k, name in enumerate(PARTS):
         part_of_group[order[parts[name]]] = k
     return {name: np.flatnonzero(part_of_group[group] == k) for k, name in enumerate(PARTS)}
+
+
+def fold_numbers(labels: Labels, n: int, *, groups: Labels | None = None, seed: int = 0) -> Positions:
+    """Return which of `n` folds each sample is in, 0 … n-1: every class in the same proportions, each group in one.
+
+    Parameters
+    ----------
+    labels
+        The class number of each sample.
+    n
+        How many folds.
+    groups
+        The number of each sample's group, if samples must stay together; a group counts as its most frequent class.
+    seed
+        What the choice is drawn from.
+
+    >>> np.bincount(fold_numbers([0] * 6 + [1] * 3, 3)).tolist()
+    [3, 3, 3]
+    """
+    y = np.asarray(labels, np.int64)
+    _, group = np.unique(np.arange(len(y)) if groups is None else np.asarray(groups), return_inverse=True)
+    counts = np.zeros((int(group.max()) + 1, int(y.max()) + 1), np.int64)
+    np.add.at(counts, (group, y), 1)
+    if len(counts) < integer("n", n, low=2):
+        raise ArgumentError("n", n, f"at most {len(counts)}, the number of samples or groups")
+    # Dealt out like cards, class after class, so that sizes differ by one at most.
+    dealt = np.concatenate(_shuffled_classes(counts.argmax(axis=1), seed, "folds"))
+    fold = np.empty(len(counts), np.int64)
+    fold[dealt] = np.arange(len(dealt)) % n
+    return fold[group]
 
 
 def ordered_split(

@@ -191,6 +191,8 @@ class Task:
     """What was inferred, left out and skipped, one sentence each."""
     warnings: tuple[str, ...] = ()
     """What may make the figures too good to be true, one sentence each."""
+    groups: NDArray[np.int64] | None = field(default=None, repr=False)
+    """By place in the source: samples of one number stay on one side of a split."""
 
     @property
     def spec(self) -> dict[str, Any]:

@@ -5,6 +5,7 @@ Every probe leaves the model as it found it: modes, gradients and global generat
 
 from vicinal.probes.attacks import Attack, AttackErrors, attack_errors, fgsm, ifgsm, parse_attack
 from vicinal.probes.between import BetweenCurves, Curve, between_samples
+from vicinal.probes.label_issues import LabelIssues, confident_joint, label_issues
 from vicinal.probes.label_noise import BestAndLast, NoiseErrors, best_and_last, corrupt_labels, noise_errors
 from vicinal.probes.mislabelled import Audit, find_mislabelled, suspects, threshold_samples
 from vicinal.probes.noise import GaussianNoise, gaussian_like
@@ -20,6 +21,9 @@ __all__ = [
     "suspects",
     "find_mislabelled",
     "Audit",
+    "confident_joint",
+    "label_issues",
+    "LabelIssues",
     "fgsm",
     "ifgsm",
     "Attack",

@@ -31,6 +31,10 @@ _NOTHING = words.Verdict(
 #: |log T| up to which a temperature changes too little to speak of: a confidence of 90 % becomes 89.5 or 90.4 %.
 _HARDLY = 0.05
 
+_UNSEEN = (
+    "Each was judged by a model that was trained without it; suspicious are labels to which another class is far more "
+    "probable, as many as the estimated share of wrong labels."
+)
 _AUM = (
     "The area under the margin (AUM) is how far, on average over training, the label was ahead of the next class; at "
     "or below the threshold it was learned no better than a wrong label is."
@@ -104,7 +108,7 @@ def write_run(
         "attacks": sections.attack_table(attacks),
         "between": None if between is None else sections.between_section(sheet, between),
         "audit": None if audit is None else sections.cards(audit),
-        "audit_head": f"{words.count(len(audit or ()), 'training sample')}, the most suspicious first. {_AUM}",
+        "audit_head": _audit_head(audit or ()),
         "label_noise": outcome.label_noise and sections.label_noise_table(outcome.label_noise, data["sizes"]),
         "command": experiment.command(outcome.out),
         "provenance": _provenance(outcome),
@@ -120,6 +124,12 @@ def write_run(
         context |= _about(sheet, outcome, key, classes)
     context["sections"] = _contents(context)
     return write_page("run.html.j2", context, path)
+
+
+def _audit_head(audit: Sequence[Mapping[str, Any]]) -> str:
+    """Say what the samples are suspected for: margins in training, or models that did not see them."""
+    how = _AUM if any("aum" in sample for sample in audit) else _UNSEEN
+    return f"{words.count(len(audit), 'sample')}, the most suspicious first. {how}"
 
 
 def _contents(context: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -5,7 +5,7 @@ folder, which everything else reads: `bundle` (the model), `mistakes`, `probes`,
 (what they show).
 """
 
-from vicinal.runs.audit import audited
+from vicinal.runs.audit import CrossAudit, audited, audited_by_aum
 from vicinal.runs.baselines import ALWAYS, BASELINES, baselines, measure_baselines
 from vicinal.runs.bundle import Bundle
 from vicinal.runs.defaults import default_config, mixed_at_embeddings
@@ -34,6 +34,8 @@ __all__ = [
     "prediction_sets",
     "between",
     "audited",
+    "audited_by_aum",
+    "CrossAudit",
     "baselines",
     "ALWAYS",
     "BASELINES",

@@ -1,42 +1,192 @@
-"""Which training labels of a run look wrong: two plain trainings with threshold samples (Pleiss et al. 2020)."""
+"""Which labels of a run look wrong: to models that did not see the sample, or by how it is learned."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from vicinal import _random
 from vicinal._checks import integer
 from vicinal._files import write_json
+from vicinal.data import Split, Task
+from vicinal.data.splitting import fold_numbers, grouped_split, split_positions
 from vicinal.objectives.guided.aum import AUM
+from vicinal.probes.label_issues import LabelIssues, label_issues
 from vicinal.probes.mislabelled import Audit, find_mislabelled
 from vicinal.runs.defaults import default_config
 from vicinal.runs.mistakes import shown
-from vicinal.runs.run import Outcome
+from vicinal.runs.run import Outcome, load_task
+from vicinal.runs.running import held_out_logits
 from vicinal.training import AUMRecorder, fit
 
-__all__ = ["audited"]
+__all__ = ["CrossAudit", "audited", "audited_by_aum"]
+
+Say = Callable[[str], None]
+
+#: The share of a fold's training samples that says when to stop and what temperature suits.
+_VALIDATION = 0.15
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class CrossAudit:
+    """What cross-validation says about the labels of a run."""
+
+    issues: LabelIssues
+    probs: NDArray[np.float64]
+    """Of each sample by the model that did not see it, `[N, K]`."""
+    labels: NDArray[np.int64]
+    samples: list[dict[str, Any]]
+    """What there is to show, the most suspicious first."""
+    classes: tuple[str, ...]
+
+    def suspects(self) -> Iterator[tuple[dict[str, object], NDArray[np.float64]]]:
+        """Yield, of the samples that are shown and suspicious, the columns to write and their probabilities."""
+        chosen = [sample for sample in self.samples if sample["suspicious"]]
+        if chosen:
+            names = ("index", "label", "label_probability", "reason")
+            columns: dict[str, object] = {name: [sample[name] for sample in chosen] for name in names}
+            yield columns, self.probs[[sample["row_of_probs"] for sample in chosen]]
 
 
 @_random.restored_globals()
 def audited(
+    outcome: Outcome, *, n_folds: int = 5, n: int | None = None, progress: bool = True, on_note: Say | None = None
+) -> CrossAudit:
+    """Return which labels of a run's data look wrong to models that were trained without them.
+
+    All samples, of the training, the validation and the test set, are dealt into folds, groups and copies together. For
+    each fold the run's network is trained by the run's method on the others, and gives the fold's probabilities at its
+    own temperature; `label_issues` judges them. The trainings are kept in the run's folder `audit`, so an audit that
+    was stopped goes on.
+
+    Parameters
+    ----------
+    outcome
+        A finished run.
+    n_folds
+        How many folds, and trainings.
+    n
+        How many samples to show, the most suspicious first; if not given, all suspicious ones.
+    progress
+        Show progress where standard error is a terminal.
+    on_note
+        Called with each thing worth saying.
+    """
+    integer("n_folds", n_folds, low=2)
+    if n is not None:
+        integer("n", n, low=1)
+    say, task, seed = on_note or (lambda note: None), outcome.run.task(), outcome.experiment.seed
+    parts = [task.train, task.val, task.test]
+    places = np.concatenate([part.positions for part in parts])
+    labels = np.concatenate([np.array(part.labels, np.int64) for part in parts])
+    groups = None if task.groups is None else task.groups[places]
+    folds = fold_numbers(labels, n_folds, groups=groups, seed=seed)
+    probs = np.zeros((len(labels), len(task.classes)))
+    for fold in range(n_folds):
+        left_out = folds == fold
+        say(f"training {fold + 1} of {n_folds}: without {int(left_out.sum())} samples, which it then judges")
+        probs[left_out] = _out_of_fold(outcome, places, labels, groups, left_out, fold, progress)
+    issues = label_issues(probs, labels)
+    ranking = issues.ranking.tolist()
+    chosen = ranking[: int(issues.suspicious.sum()) if n is None else n]
+    samples = _shown(task, parts, issues, probs, labels, chosen)
+    counts = {"suspicious": int(issues.suspicious.sum()), "n": len(labels), "folds": n_folds}
+    kept = [{name: value for name, value in sample.items() if name != "row_of_probs"} for sample in samples]
+    write_json(outcome.run.files.audit_record, {**counts, "samples": kept})
+    return CrossAudit(issues, probs, labels, samples, task.classes)
+
+
+def _out_of_fold(
+    outcome: Outcome,
+    places: NDArray[np.int64],
+    labels: NDArray[np.int64],
+    groups: NDArray[np.int64] | None,
+    left_out: NDArray[np.bool_],
+    fold: int,
+    progress: bool,
+) -> NDArray[np.float64]:
+    """Return the probabilities of a fold by a network that was trained on the others."""
+    experiment = outcome.experiment
+    rest = np.flatnonzero(~left_out)
+    if groups is None:
+        split = split_positions(labels[rest], val=_VALIDATION, test=0.0, seed=fold)
+    else:
+        split = grouped_split(labels[rest], groups[rest], val=_VALIDATION, test=0.0, seed=fold)
+    numbers = {"train": rest[split["train"]], "val": rest[split["val"]], "test": np.flatnonzero(left_out)}
+    network = outcome.facts["network"]["name"]
+    task = load_task(experiment, splits={part: places[of].tolist() for part, of in numbers.items()}, network=network)
+    # The labels of the run, which corrupted some on request.
+    relabelled = {part: getattr(task, part).relabelled(labels[of].tolist()) for part, of in numbers.items()}
+    logits, temperature = held_out_logits(
+        experiment,
+        dataclasses.replace(task, **relabelled),
+        outcome.run.files.audit_training(f"fold-{fold + 1}"),
+        progress=progress,
+    )
+    probs: NDArray[np.float64] = (logits.double() / temperature).softmax(dim=1).numpy()
+    return probs
+
+
+def _shown(
+    task: Task,
+    parts: Sequence[Split],
+    issues: LabelIssues,
+    probs: NDArray[np.float64],
+    labels: NDArray[np.int64],
+    chosen: Sequence[int],
+) -> list[dict[str, Any]]:
+    """Return what to show of these samples, in this order."""
+    ends = np.cumsum([len(part) for part in parts])
+    samples = []
+    for row in chosen:
+        k = int(np.searchsorted(ends, row, side="right"))
+        part, i = parts[k], row - int(ends[k] - len(parts[k]))
+        label, prediction = int(labels[row]), int(issues.prediction[row])
+        of_label, confidence = float(probs[row, label]), float(probs[row, prediction])
+        sample = {
+            "index": part.indices[i],
+            "label": task.classes[label],
+            "prediction": task.classes[prediction],
+            "confidence": confidence,
+            "label_probability": of_label,
+            "suspicious": bool(issues.suspicious[row]),
+            "reason": _reason(task.classes, label, prediction, of_label, confidence),
+            "row_of_probs": row,
+        }
+        samples.append((part, i, sample))
+    return [sample | shown(part, i) for part, i, sample in samples]
+
+
+def _reason(classes: Sequence[str], label: int, prediction: int, of_label: float, confidence: float) -> str:
+    if label == prediction:
+        return f"{classes[label]!r} is the most probable class too ({confidence:.3f})"
+    return (
+        f"a model that did not see it gives {classes[prediction]!r} a probability of {confidence:.3f}, and the label "
+        f"{classes[label]!r} one of {of_label:.3f}"
+    )
+
+
+@_random.restored_globals()
+def audited_by_aum(
     outcome: Outcome,
     *,
     percentile: float = 99.0,
     n: int = 50,
     progress: bool = True,
-    on_note: Callable[[str], None] | None = None,
+    on_note: Say | None = None,
 ) -> tuple[Audit, list[dict[str, Any]]]:
-    """Return the audit of a run's training labels, and the most suspicious samples ready to be shown.
+    """Return the audit of a run's training labels by their margins, and the most suspicious samples to be shown.
 
     The network of the run is trained plainly, twice, with one more class that a share of 1/(K + 1) of the samples are
-    put into, a different one each time. A label is suspicious where its margin, averaged over training, is no better
-    than that of samples which do not belong where they were put. The trainings are kept in the run's folder `audit`, so
-    an audit that was stopped goes on.
+    put into, a different one each time (Pleiss et al. 2020). A label is suspicious where its margin, averaged over
+    training, is no better than that of samples which do not belong where they were put. With two classes a third of
+    the samples is put there, which says little: `audited` is the one for few classes.
 
     Parameters
     ----------
@@ -74,7 +224,7 @@ def audited(
             model,
             recorder,
             task.train.relabelled(labels.tolist()),
-            out=files.audit_training(number + 1),
+            out=files.audit_training(f"training-{number + 1}"),
             config=config,
             collate_fn=task.collate_fn,
             progress=progress,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import math
@@ -36,7 +37,7 @@ from vicinal.runs.run import Outcome, Run, corrupted, load_task, scored
 from vicinal.training import FitConfig, FitResult, fit, load_weights
 from vicinal.training.folder import refuse_foreign
 
-__all__ = ["run", "specified"]
+__all__ = ["held_out_logits", "run", "specified"]
 
 Say = Callable[[str], None]
 
@@ -87,20 +88,7 @@ def run(
         say(f"{damage}; the run goes on from its checkpoint")
     _check_folder(folder)
     ready = _prepare(experiment, say)
-    result = fit(
-        ready.model,
-        ready.objective,
-        ready.train,
-        ready.task.val if len(ready.task.val) else None,
-        watch=ready.watched(),
-        out=folder.path,
-        config=ready.config,
-        collate_fn=ready.task.collate_fn,
-        class_weights=ready.class_weights(),
-        progress=progress,
-        about=ready.about(),
-        on_metrics=on_metrics,
-    )
+    result = ready.fit(folder.path, progress=progress, on_metrics=on_metrics)
     process = require("accelerate", "train").PartialState()
     finished = _conclude(folder, ready, result, n_bins, say) if process.is_main_process else None
     process.wait_for_everyone()
@@ -122,6 +110,25 @@ class _Ready:
     train: Split
     noise: tuple[Tensor, Tensor] | None
     """The labels that were drawn anew, and where."""
+
+    def fit(
+        self, out: Path, *, progress: bool, on_metrics: Callable[[dict[str, Any]], None] | None = None
+    ) -> FitResult:
+        """Train, or go on with a training in this folder."""
+        return fit(
+            self.model,
+            self.objective,
+            self.train,
+            self.task.val if len(self.task.val) else None,
+            watch=self.watched(),
+            out=out,
+            config=self.config,
+            collate_fn=self.task.collate_fn,
+            class_weights=self.class_weights(),
+            progress=progress,
+            about=self.about(),
+            on_metrics=on_metrics,
+        )
 
     def watched(self) -> dict[str, Split]:
         """Return what is measured at every evaluation; the training set with the labels it is trained on."""
@@ -181,7 +188,7 @@ def _digest(value: Any) -> str:
 
 def _prepare(experiment: Experiment, say: Say) -> _Ready:
     """Read the data and build the network; what may be wrong is better known before hours of training."""
-    objective = parse(experiment.method)
+    parse(experiment.method)
     task = load_task(experiment)
     if task.kind == "text" and experiment.model is not None and models.tokenizer_of(experiment.model) is None:
         known = nearest_names(experiment.model, models.names("text"))
@@ -192,6 +199,12 @@ def _prepare(experiment: Experiment, say: Say) -> _Ready:
         f"also-{number}": _read_further(experiment, task, further, say)
         for number, further in enumerate(experiment.further_sets, start=1)
     }
+    return _made_ready(experiment, task, further, say)
+
+
+def _made_ready(experiment: Experiment, task: Task, further: dict[str, _Further], say: Say) -> _Ready:
+    """Return all that training takes, of data that are there."""
+    objective = parse(experiment.method)
     spec, vectors = specified(experiment, task)
     if vectors is not None:
         n_words = int((~np.isnan(vectors).any(1)).sum())
@@ -215,6 +228,31 @@ def _prepare(experiment: Experiment, say: Say) -> _Ready:
     amount, unit = (config.epochs, "epoch") if config.steps is None else (config.steps, "step")
     say(f"network {spec.name}, {n_weights:,} weights; {amount} {unit}{'s' * (amount > 1)} of {config.optimizer}")
     return _Ready(experiment, task, further, spec, config, objective, model, train, noise)
+
+
+def held_out_logits(experiment: Experiment, task: Task, out: Path, *, progress: bool = True) -> tuple[Tensor, float]:
+    """Train as an experiment does on data that are split already; return the test set's logits and the temperature.
+
+    Parameters
+    ----------
+    experiment
+        How to train. Its further sets, and labels to be drawn anew, are left alone.
+    task
+        The data.
+    out
+        The folder of the training, which is kept: one that was stopped goes on.
+    progress
+        Show progress where standard error is a terminal.
+    """
+    training = {**experiment.training, "trackers": []}
+    training.pop("keep_predictions_at", None)
+    plain = dataclasses.replace(experiment, also=(), watch=(), corrupt=0.0, training=training)
+    ready = _made_ready(plain, task, {}, lambda note: None)
+    result = ready.fit(out, progress=progress)
+    temperature = 1.0
+    if result.logits is not None and result.labels is not None:
+        temperature = _temperature(plain, result.logits, result.labels, "", lambda note: None)
+    return _bundle(ready, result, temperature).logits(task.test), temperature
 
 
 def _read_further(experiment: Experiment, task: Task, further: FurtherSet, say: Say) -> _Further:
