@@ -234,7 +234,7 @@ def test_methods_of_one_folder_name_have_two_folders(base, tmp_path):
         ({"threads": 0}, "threads must be an integer of at least 1"),
         ({"backend": "threading"}, "backend must be one of 'loky', 'ray', 'dask'"),
         ({"address": "auto"}, "address='auto' is that of a cluster: name the cluster's kind"),
-        ({"backend": "ray", "workers": 1}, "workers must be at least 2 on a cluster"),
+        ({"backend": "dask", "workers": 1}, "workers must be at least 2 on a Dask cluster"),
         ({"gpus": 1}, "gpus is what a cell takes on a Ray cluster"),
     ],
     ids=str,
@@ -577,23 +577,91 @@ def count(tasks, rounds):
     return tasks
 
 
-def test_a_cluster_without_processors_is_waited_for_with_a_limit(monkeypatch):
-    class Ray:
-        calls = 0
+class Cluster:
+    """A Ray of `nodes`, each with the CPUs it says; a task runs when its result is asked for."""
 
-        def cluster_resources(self):
-            self.calls += 1
-            return {} if self.calls < 4 else {"CPU": 3.0}
+    class Error(Exception):
+        pass
 
+    exceptions = SimpleNamespace(RayError=Error)
+
+    def __init__(self, *cpus: float, lost_after: int = 1000) -> None:
+        self.cpus, self.lost_after, self.most, self.cancelled = cpus, lost_after, 0, []
+
+    def is_initialized(self):
+        return True
+
+    def nodes(self):
+        alive = self.lost_after > 0
+        return [{"Alive": alive, "Resources": {"CPU": cpus} if alive else {}} for cpus in self.cpus]
+
+    def cluster_resources(self):
+        return {"CPU": sum(self.cpus)} if self.lost_after > 0 else {}
+
+    def remote(self, **options):
+        assert options == {"num_cpus": 1, "num_gpus": 0, "max_retries": 0}
+        return lambda function: SimpleNamespace(remote=lambda job, *a, **k: (job, lambda: function(job, *a, **k)))
+
+    def wait(self, tasks, timeout):
+        self.most = max(self.most, len(tasks))
+        return (tasks[:1], tasks[1:]) if self.lost_after > 0 else ([], tasks)
+
+    def get(self, task):
+        job, run = task
+        self.lost_after -= 1
+        job.folder.mkdir(exist_ok=True)
+        deaths = job.folder / "deaths"
+        deaths.write_text(deaths.read_text() + "." if deaths.exists() else ".")
+        if job.folder.name == "deadly" or (job.folder.name == "struck" and deaths.read_text() == "."):
+            raise self.Error("the worker died")
+        return run()
+
+    def cancel(self, task, force):
+        self.cancelled.append(task)
+
+
+def test_a_worker_of_a_cluster_that_dies_costs_its_job_a_start_and_no_other(tmp_path, monkeypatch):
+    ray, names = Cluster(2, 1), ["a", "deadly", "struck", *"bcd"]
+    monkeypatch.setattr(jobs_module, "require", lambda *names: ray)
+    jobs = {name: Toy(tmp_path / name) for name in names}
+    results, failures = run_jobs(jobs, Pool(backend="ray"), progress=False)
+    assert list(results) == ["a", "struck", "b", "c", "d"]
+    assert list(failures) == ["deadly"]
+    assert "died 3 times" in failures["deadly"]
+    assert "died 3 times" in (tmp_path / "deadly" / "error.txt").read_text()
+    starts = {name: len((tmp_path / name / "deaths").read_text()) for name in names}
+    assert starts == {"a": 1, "deadly": 3, "struck": 2, "b": 1, "c": 1, "d": 1}
+    assert ray.most == 3
+    # As many at once as asked for; more than there is room for are refused at once.
+    ray = Cluster(2, 1)
+    more = {name: Toy(tmp_path / name) for name in "efgh"}
+    run_jobs(more, Pool(backend="ray", workers=2), progress=False)
+    assert ray.most == 2
+    with pytest.raises(ValueError, match="room for 3 cells of 1 CPUs and 0 GPUs at once, fewer than workers=4"):
+        run_jobs({"i": Toy(tmp_path / "i")}, Pool(backend="ray", workers=4), progress=False)
+    # A cell runs on one node: two nodes of one CPU have no room for a cell of two.
+    assert [jobs_module._room(Cluster(*cpus), SimpleNamespace(threads=2, gpus=0)) for cpus in ((1, 1), (5, 2))] == [
+        0,
+        3,
+    ]
+
+
+def test_a_cluster_without_processors_is_waited_for_with_a_limit(tmp_path, monkeypatch):
+    ray = Cluster(1, 1, lost_after=2)
     monkeypatch.setattr(jobs_module, "require", lambda *names: ray)
     monkeypatch.setattr(jobs_module, "_LOOK", 0.01)
-    ray, pool = Ray(), SimpleNamespace(threads=1, gpus=0)
-    assert (jobs_module._room(pool), ray.calls) == (3, 4)
-    monkeypatch.setattr(jobs_module, "_WAIT", 0.03)
-    ray = Ray()
-    ray.cluster_resources = dict
-    with pytest.raises(RuntimeError, match="start the same comparison again when its nodes are back"):
-        jobs_module._room(pool)
+    monkeypatch.setattr(jobs_module, "_WAIT", 0.05)
+    jobs = {name: Toy(tmp_path / name) for name in "abcd"}
+    with pytest.warns(UserWarning, match=r"no node of the Ray cluster has room for a cell: waiting for up to 0\.05 s"):
+        results, failures = run_jobs(jobs, Pool(backend="ray"), progress=False)
+    assert (list(results), list(failures)) == (["a", "b"], ["c", "d"])
+    assert "start the same comparison again when its nodes are back" in failures["c"]
+    assert len(ray.cancelled) == 1  # what Ray had been given: it must not run later
+    # The nodes are back: the next command takes up what is missing, and nothing else.
+    ray = Cluster(1, 1)
+    results, failures = run_jobs(jobs, Pool(backend="ray"), progress=False)
+    assert (list(results), failures) == (list("abcd"), {})
+    assert [(tmp_path / name / "begun").read_text() for name in "abcd"] == ["."] * 4
 
 
 def test_killed_half_way_and_started_again(base, reference, tmp_path):
@@ -638,7 +706,7 @@ def test_an_interrupt_says_how_to_go_on(base, tmp_path, reference):
 @pytest.mark.skipif(
     importlib.util.find_spec("ray") is None, reason="ray is not installed: pip install 'vicinal[scale]'"
 )
-def test_a_ray_cluster_of_two_nodes_gives_the_same_table(base, reference, tmp_path):
+def test_a_ray_cluster_of_two_nodes_one_of_whose_workers_is_killed_gives_the_same_table(base, reference, tmp_path):
     out, folder = tmp_path / "grid", tempfile.mkdtemp(prefix="ray")  # sockets need a short path
     code = (
         "import json, sys; from vicinal.runs import Experiment, run_grid\n"
@@ -651,6 +719,7 @@ def test_a_ray_cluster_of_two_nodes_gives_the_same_table(base, reference, tmp_pa
         address = f"127.0.0.1:{probe.getsockname()[1]}"
     # Without Ray's tokens: with one in the home folder the head has refused the node.
     environment = {**os.environ, "RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "disabled", "OMP_NUM_THREADS": "1"}
+    environment["RAY_worker_niceness"] = "0"  # else a busy machine leaves workers hardly any time
     ray = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", "--num-cpus=1"]
     ray += ["--object-store-memory=80000000"]
     head = [*ray, "--head", f"--port={address.split(':')[1]}", "--include-dashboard=false", f"--temp-dir={folder}"]
@@ -673,10 +742,14 @@ def test_a_ray_cluster_of_two_nodes_gives_the_same_table(base, reference, tmp_pa
             )
         # Which node a worker belongs to: its parent is the node's manager. It lives while its cell runs.
         parents: dict[int, int] = {}
+        killed: list[int] = []
         while nodes[-1].poll() is None:
             for lock in out.glob("*/.lock"):
                 with contextlib.suppress(IndexError, psutil.NoSuchProcess):  # not written yet; gone already
                     parents.setdefault(holder(lock.parent), psutil.Process(holder(lock.parent)).ppid())
+            if parents and not killed:
+                killed.append(next(iter(parents)))
+                os.kill(killed[0], signal.SIGKILL)  # as the kernel does when memory runs out
             time.sleep(0.02)
     finally:
         started = [process for node in nodes if node.poll() is None for process in family(node.pid)]
@@ -688,7 +761,7 @@ def test_a_ray_cluster_of_two_nodes_gives_the_same_table(base, reference, tmp_pa
             node.wait()
         shutil.rmtree(folder, ignore_errors=True)
     assert nodes[-1].returncode == 0, (tmp_path / "driver.txt").read_text()
-    assert {holder(lock.parent) for lock in out.glob("*/.lock")} == set(parents)
+    assert {holder(lock.parent) for lock in out.glob("*/.lock")} == set(parents) - set(killed)
     assert len(set(parents.values())) == 2  # both nodes ran cells
     assert (tmp_path / "table.md").read_text() == reference.table()
     stamped = stamps(out)

@@ -74,7 +74,7 @@ def run_grid(
         How many cells to run at once. On this machine 1 if not given, which runs them in this process; on a cluster
         as many as it has room for.
     backend
-        joblib's: `"loky"` for processes on this machine, or a cluster, `"ray"` or `"dask"`.
+        `"loky"` for processes on this machine, or a cluster, `"ray"` or `"dask"`.
     address
         Of the cluster: `"auto"` or `"host:port"`. Without one Ray starts on this machine, unless there is a
         connection already, which is used.

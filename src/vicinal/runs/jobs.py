@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-import logging
 import os
 import sys
 import threading
 import time
 import traceback
-from collections import Counter
+import warnings
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -35,10 +35,12 @@ T_co = TypeVar("T_co", covariant=True)
 BACKENDS = ("loky", "ray", "dask")
 #: Seconds between two looks at which jobs are done.
 _LOOK = 0.5
-#: Seconds to wait for the nodes of a cluster to come back.
+#: Seconds to wait for the nodes of a Ray cluster to come back.
 _WAIT = 300.0
 #: How often what is left is started again together, before each job is run alone.
 _ROUNDS = 10
+#: Workers of a Ray cluster that die over a job until it counts as failed.
+_DEATHS = 3
 #: Seconds until what a node wrote must be visible here: network file systems remember that a file was not there.
 _SETTLE = 60.0
 
@@ -67,7 +69,7 @@ class Pool:
         How many jobs at once. On this machine 1 if not given, which runs them in this process; on a cluster as many
         as it has room for.
     backend
-        joblib's: `"loky"` for processes on this machine, or a cluster, `"ray"` or `"dask"`.
+        `"loky"` for processes on this machine, or a cluster, `"ray"` or `"dask"`.
     address
         Of the cluster: `"auto"` or `"host:port"`. Without one Ray starts on this machine, unless there is a connection
         already, which is used.
@@ -142,8 +144,9 @@ def _checked_workers(workers: int | None, backend: str, address: str | None, thr
         if threads > 1 and workers * threads > cores:
             most = f" must be at most the {cores} cores of this machine, got {workers} × {threads}"
             raise ValueError(Sentence(Argument("workers"), " × ", Argument("threads"), most))
-    elif workers is not None and integer("workers", workers, low=1) == 1:
-        rule = f" must be at least 2 on a cluster, or left out for all it has room for, got 1 ({backend})"
+    elif workers is not None and integer("workers", workers, low=1) == 1 and backend == "dask":
+        # joblib would run a single one in this process.
+        rule = " must be at least 2 on a Dask cluster, or left out for all it has room for, got 1"
         raise ValueError(Sentence(Argument("workers"), rule))
     if gpus and backend != "ray":
         raise ValueError(f"gpus is what a cell takes on a Ray cluster, got {gpus:g} with backend={backend!r}")
@@ -248,20 +251,8 @@ class _Jobs(Generic[K, T]):
             self._look(key, error)
 
     def run_elsewhere(self, pool: Pool, progress: bool) -> None:
-        joblib = require("joblib", "train")
-        task = joblib.delayed(_run_job)
-        options: dict[str, object] = {"data_root": _data_root()}
-        if pool.backend == "loky":
-            options["driver"] = os.getpid()
-        with _connected(pool) as (config, n_jobs), joblib.parallel_config(**config), self._watched(progress):
-            # One job at a time: joblib would put quick ones together, to be run one after the other.
-            def parallel(keys: list[K]) -> dict[K, str | None]:
-                at_once = min(n_jobs, _room(pool)) if pool.backend == "ray" else n_jobs
-                run_all = joblib.Parallel(n_jobs=at_once, batch_size=1)
-                tasks = (task(self._jobs[key], pool.threads, **options) for key in keys)
-                return dict(zip(keys, run_all(tasks), strict=True))
-
-            errors = self._in_rounds(parallel, n_jobs)
+        with self._watched(progress):
+            errors = self._on_ray(pool) if pool.backend == "ray" else self._with_joblib(pool)
         settled = time.monotonic() + (0 if pool.backend == "loky" else _SETTLE)
         for key in self.pending:
             while self._unfinished(key) and errors.get(key) is None and time.monotonic() < settled:
@@ -274,6 +265,25 @@ class _Jobs(Generic[K, T]):
                 f"a worker says that it is finished, but {self._jobs[key].folder} is not here: "
                 "the folder of the grid must be on storage that every node sees under the same path",
             )
+
+    def _with_joblib(self, pool: Pool) -> dict[K, str | None]:
+        """Run what is pending on this machine or on Dask; return what went wrong, by job."""
+        joblib = require("joblib", "train")
+        task = joblib.delayed(_run_job)
+        options: dict[str, object] = {"data_root": _data_root()}
+        if pool.backend == "loky":
+            options["driver"] = os.getpid()
+        host = {} if pool.address is None else {"scheduler_host": pool.address}
+        n_jobs = -1 if pool.workers is None else pool.workers
+        with joblib.parallel_config(backend=pool.backend, **host):
+            # One job at a time: joblib would put quick ones together, to be run one after the other.
+            def parallel(keys: list[K]) -> dict[K, str | None]:
+                run_all = joblib.Parallel(n_jobs=n_jobs, batch_size=1)
+                return dict(
+                    zip(keys, run_all(task(self._jobs[key], pool.threads, **options) for key in keys), strict=True)
+                )
+
+            return self._in_rounds(parallel, n_jobs)
 
     def _in_rounds(self, parallel: Callable[[list[K]], dict[K, str | None]], n_jobs: int) -> dict[K, str | None]:
         """Run what is pending; return what went wrong, by job.
@@ -290,8 +300,6 @@ class _Jobs(Generic[K, T]):
                 break
             try:
                 errors |= parallel(keys)
-            except _NoRoomError as error:
-                return errors | {key: _in_short(error) for key in self.pending if self._unfinished(key)}
             except Exception:
                 left = [key for key in keys if self._unfinished(key)]
                 suspected.update(left[: n_jobs if n_jobs > 0 else os.cpu_count() or 1])
@@ -299,10 +307,47 @@ class _Jobs(Generic[K, T]):
             if self._unfinished(key) and errors.get(key) is None:
                 try:
                     errors |= parallel([key])
-                except _NoRoomError as error:
-                    errors[key] = _in_short(error)
                 except Exception as error:
                     errors[key] = _fail(self._jobs[key], error)
+        return errors
+
+    def _on_ray(self, pool: Pool) -> dict[K, str | None]:
+        """Run what is pending on a Ray cluster; return what went wrong, by job.
+
+        Each job is a task of its own, which Ray places where there is room. A worker or a node that dies takes only
+        what ran on it, and that starts again on what is left. While no node has room, nodes are waited for.
+        """
+        errors: dict[K, str | None] = {}
+        deaths: Counter[K] = Counter()
+        waiting, running = deque(self.pending), dict[Any, K]()
+        with _ray(pool) as ray:
+            # Deaths are counted here: Ray's own retries would not tell which job it is that ends its process each time.
+            remote = ray.remote(num_cpus=pool.threads, num_gpus=pool.gpus, max_retries=0)(_run_job)
+            patience = _Patience()
+            try:
+                while waiting or running:
+                    room = _room(ray, pool)
+                    if patience.ends(room):
+                        return errors | dict.fromkeys([*running.values(), *waiting], _NO_ROOM)
+                    while waiting and len(running) < min(room, pool.workers or room):
+                        key = waiting.popleft()
+                        running[remote.remote(self._jobs[key], pool.threads, data_root=_data_root())] = key
+                    if not running:
+                        time.sleep(_LOOK)
+                        continue
+                    for task in ray.wait(list(running), timeout=_LOOK)[0]:
+                        key = running.pop(task)
+                        try:
+                            errors[key] = ray.get(task)
+                        except ray.exceptions.RayError as error:
+                            deaths[key] += 1
+                            if deaths[key] < _DEATHS:
+                                waiting.append(key)
+                            else:
+                                errors[key] = _fail(self._jobs[key], RuntimeError(f"{_DIED}: {error}"))
+            finally:
+                for task in running:
+                    ray.cancel(task, force=True)
         return errors
 
     def _unfinished(self, key: K) -> bool:
@@ -359,58 +404,65 @@ def _data_root() -> str | None:
     return str(Path(given).expanduser().resolve()) if given else None
 
 
+#: What is said of a job that ends its process again and again, and of one for which no node came back in time.
+_DIED = f"the process that ran it died {_DEATHS} times, out of memory perhaps"
+_NO_ROOM = (
+    "no node of the Ray cluster has had room for it for too long: start the same comparison again when its nodes are "
+    "back, and it goes on"
+)
+
+
+class _Patience:
+    """How long to wait for the nodes of a cluster; the first time it is said that they are waited for."""
+
+    def __init__(self) -> None:
+        self._since: float | None = None
+        self._said = False
+
+    def ends(self, room: int) -> bool:
+        """Return whether there has been no room for too long."""
+        if room:
+            self._since = None
+            return False
+        if not self._said:
+            self._said = True
+            warnings.warn(
+                f"no node of the Ray cluster has room for a cell: waiting for up to {_WAIT:g} s", stacklevel=2
+            )
+        self._since = time.monotonic() if self._since is None else self._since
+        return time.monotonic() > self._since + _WAIT
+
+
 @contextmanager
-def _connected(pool: Pool) -> Iterator[tuple[dict[str, object], int]]:
-    """Give joblib's configuration and the number of jobs; a connection that was not there before ends with it."""
-    workers, threads, gpus = pool.workers, pool.threads, pool.gpus
-    if pool.backend != "ray":
-        host = {} if pool.address is None else {"scheduler_host": pool.address}
-        yield {"backend": pool.backend, **host}, -1 if workers is None else workers
-        return
+def _ray(pool: Pool) -> Iterator[Any]:
+    """Give Ray, connected to the cluster; a connection that was not there before ends with it."""
     ray = require("ray", "scale")
-    require("ray.util.joblib", "scale").register_ray()
-    # It warns of an argument that joblib, not the user, passes.
-    logging.getLogger("ray.util.multiprocessing.pool").setLevel(logging.ERROR)
     connected = ray.is_initialized()
     if not connected:
         ray.init(address=pool.address, log_to_driver=False, logging_level="warning")
     try:
-        room = _room_now(ray, threads, gpus)
-        needed = 2 if workers is None else workers  # joblib would run a single worker here, not on the cluster
-        if room < needed:
-            least = "the 2 that make it worth while" if workers is None else Argument("workers", workers)
-            room_for = f"the Ray cluster has room for {room} cells of {threads} CPUs and {gpus:g} GPUs at once"
+        room, there = _room(ray, pool), ray.cluster_resources().get("CPU", 0)  # none while no node is there
+        if there and room < (pool.workers or 1):
+            least = Argument("workers", pool.workers) if pool.workers else "the one that is needed"
+            room_for = (
+                f"the Ray cluster has room for {room} cells of {pool.threads} CPUs and {pool.gpus:g} GPUs at once"
+            )
             raise ValueError(Sentence(room_for, ", fewer than ", least))
-        takes = {"num_cpus": threads, "num_gpus": gpus}
-        yield {"backend": "ray", "ray_remote_args": takes}, room if workers is None else workers
+        yield ray
     finally:
         if not connected:
             ray.shutdown()
 
 
-class _NoRoomError(RuntimeError):
-    """No worker came back in time."""
-
-
-def _room(pool: Pool) -> int:
-    """Return how many jobs a Ray cluster has room for; while there is none, wait for workers, up to a limit."""
-    ray = require("ray", "scale")
-    until = time.monotonic() + _WAIT
-    # joblib needs two, or it would run the jobs here.
-    while (room := _room_now(ray, pool.threads, pool.gpus)) < 2:
-        if time.monotonic() > until:
-            raise _NoRoomError(
-                f"the Ray cluster has had room for {room} cells at once for {_WAIT:g} s, where two are needed: start "
-                "the same comparison again when its nodes are back, and it goes on"
-            )
-        time.sleep(_LOOK)
+def _room(ray: Any, pool: Pool) -> int:
+    """Return how many jobs the nodes that are alive have room for: one job runs on one node."""
+    room = 0
+    for node in ray.nodes():
+        if node["Alive"]:
+            has = node["Resources"]
+            cells = int(has.get("CPU", 0) // pool.threads)
+            room += min(cells, int(has.get("GPU", 0) / pool.gpus)) if pool.gpus else cells
     return room
-
-
-def _room_now(ray: Any, threads: int, gpus: float) -> int:
-    resources = ray.cluster_resources()
-    room = int(resources.get("CPU", 0) // threads)  # there is no "CPU" while no node is there
-    return min(room, int(resources.get("GPU", 0) / gpus)) if gpus else room
 
 
 @contextmanager
