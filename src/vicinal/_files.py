@@ -71,6 +71,7 @@ class RunFiles:
           baselines.json            the figures of simpler models on the test set
           evaluation.json           the figures of each set, before and after the temperature: all is done
 
+          members/                  the trainings of an ensemble, a folder each
           audit/                    trainings and audit.json, what they say about the labels
           error.txt                 why a cell of a grid failed
 
@@ -101,6 +102,10 @@ class RunFiles:
     def first_stage(self) -> RunFiles:
         """The run of the first stage, inside this one."""
         return RunFiles(self.path / "first-stage")
+
+    def member(self, number: int) -> Path:
+        """Return the folder of one training of an ensemble, from 1."""
+        return self.path / "members" / f"member-{number}"
 
     def audit_training(self, name: str) -> Path:
         """Return the folder of one of the trainings of an audit: `"fold-1"`, or `"training-1"` of one by margins."""

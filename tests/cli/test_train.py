@@ -226,3 +226,12 @@ def test_balanced_classes(table: Path, tmp_path: Path) -> None:
     assert min(weights) <= 1 <= max(weights)
     again = ("train", table, "--target", "kind", "--out", tmp_path / "run", *TINY)
     assert "class" in refused(*again)
+
+
+def test_an_ensemble(table: Path, tmp_path: Path) -> None:
+    ran = vicinal("train", table, "--target", "kind", "--ensemble", 2, "--out", tmp_path / "run", *TINY)
+    assert "2 networks" in ran.out
+    assert json.loads((tmp_path / "run" / "model.json").read_text())["network"]["members"] == 2
+    vicinal("predict", tmp_path / "run", table, "--out", tmp_path / "out.csv")
+    assert len(pd.read_csv(tmp_path / "out.csv")) == len(pd.read_csv(table))
+    assert "--ensemble must be an integer of at least 1, got 0" in refused("train", table, "--ensemble", 0)

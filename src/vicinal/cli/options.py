@@ -81,6 +81,7 @@ _DATA = [
 _MODEL = [
     _Option("model", str, "A network by name, or a Hugging Face checkpoint; else the usual one for the data.", "NAME"),
     _Option("model_option", list[str], "An option of the network, such as dropout=0.3.", "NAME=VALUE"),
+    _Option("ensemble", int, "Train so many networks, and serve their mean with one temperature.", "NUMBER"),
 ]
 _TRAINING = [
     _Option("epochs", int, "Passes over the training set."),
@@ -145,6 +146,7 @@ class Given:
     corrupt: float
     new_subset_per_seed: bool
     class_weight: str | None
+    ensemble: int
 
     def inputs(self, data: str) -> list[str]:
         """Return what training on `data` reads."""
@@ -221,6 +223,7 @@ def _collected(options: dict[str, Any]) -> Given:
         corrupt=given.get("corrupt", 0.0),
         new_subset_per_seed=given.get("new_subset_per_seed", False),
         class_weight=given.get("class_weight"),
+        ensemble=given.get("ensemble", 1),
     )
 
 

@@ -1,5 +1,6 @@
 """Networks of the papers, by name or by the kind of data."""
 
+from vicinal.models.averaged import Averaged
 from vicinal.models.ensemble_mlp import EnsembleMLP
 from vicinal.models.lenet import LeNet
 from vicinal.models.mlp import MLP
@@ -17,6 +18,7 @@ __all__ = [
     "features_of",
     "ModelSpec",
     "KINDS",
+    "Averaged",
     "EnsembleMLP",
     "LeNet",
     "MLP",

@@ -5,12 +5,13 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from torch import nn
 
 from vicinal._checks import ArgumentError, choice, freeze, integer, nearest_names
+from vicinal.models.averaged import Averaged
 from vicinal.models.ensemble_mlp import EnsembleMLP
 from vicinal.models.mlp import MLP
 from vicinal.models.networks import NETWORKS, SMALL
@@ -46,6 +47,8 @@ class ModelSpec:
         One input: (D,) features, (C, H, W) pixels or a spectrogram, (T,) samples of a waveform; () for text.
     options
         The options of the network, every one of them.
+    members
+        How many such networks answer together, each with weights of its own.
 
     >>> spec = specify("mlp", kind="tabular", n_classes=3, input_shape=(8,))
     >>> spec
@@ -59,6 +62,7 @@ class ModelSpec:
     n_classes: int
     input_shape: Sequence[int] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
+    members: int = field(default=1, repr=False)
 
     def __post_init__(self) -> None:
         shape = tuple(integer("input_shape", side, low=1) for side in self.input_shape)
@@ -72,6 +76,7 @@ class ModelSpec:
             n_classes=integer("n_classes", self.n_classes, low=1 if self.kind == "text" else 2),
             input_shape=shape,
             options=json.loads(json.dumps(dict(self.options))),  # as it will be read again
+            members=integer("members", self.members, low=1),
         )
 
     def build(self, *, pretrained: bool = True, vectors: Any = None) -> nn.Module:
@@ -81,6 +86,8 @@ class ModelSpec:
         what loading a saved model needs. The sentence CNN starts from word `vectors` `[vocab_size, dim]` where they are
         given.
         """
+        if self.members > 1:
+            return Averaged([replace(self, members=1).build(pretrained=pretrained) for _ in range(self.members)])
         options = dict(self.options)
         if self.kind == "tabular":
             return _TABULAR[self.name](self.input_shape[0], self.n_classes, **options)
@@ -105,6 +112,7 @@ class ModelSpec:
             "n_classes": self.n_classes,
             "input_shape": list(self.input_shape),
             "options": json.loads(json.dumps(self.options)),
+            **({"members": self.members} if self.members > 1 else {}),
         }
 
     @classmethod

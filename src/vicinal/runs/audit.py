@@ -218,7 +218,7 @@ def audited_by_aum(
         say(f"training {number + 1} of 2: {int((labels == n_outputs - 1).sum())} samples put into a class of their own")
         with _random.restored_globals():
             _random.seed_globals(_random.seed_from("audit", experiment.seed, number))
-            model = dataclasses.replace(spec, n_classes=n_outputs).build()
+            model = dataclasses.replace(spec, n_classes=n_outputs, members=1).build()
         recorder = AUMRecorder(AUM(len(task.train)))
         fit(
             model,

@@ -95,6 +95,9 @@ class Experiment:
         The share of training labels to draw anew, uniformly over all classes, before training.
     class_weight
         `"balanced"`: all classes count the same in training, however many samples they have.
+    ensemble
+        How many networks to train, each with a seed of its own; the mean of their probabilities is served, with one
+        temperature.
     seed
         Of the weights, the order and the mixing. The split has its own: `data["seed"]`, 0 if not given.
 
@@ -114,6 +117,7 @@ class Experiment:
     new_subset_per_seed: bool = False
     corrupt: float = 0.0
     class_weight: str | None = None
+    ensemble: int = 1
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -131,8 +135,13 @@ class Experiment:
             temperature=choice("temperature", self.temperature, ("newton", "grid")),
             new_subset_per_seed=flag("new_subset_per_seed", self.new_subset_per_seed),
             corrupt=number("corrupt", self.corrupt, low=0, high=1),
+            ensemble=integer("ensemble", self.ensemble, low=1),
             seed=integer("seed", self.seed, low=0),
         )
+        if self.ensemble > 1 and (self.corrupt or self.watch):
+            other = Argument("corrupt", self.corrupt) if self.corrupt else Argument("watch")
+            together = " is of one training: pass it without "
+            raise ValueError(Sentence(other, together, Argument("ensemble", self.ensemble)))
         if self.class_weight is not None:
             choice("class_weight", self.class_weight, ("balanced",))
         for name in self.watch:
@@ -179,6 +188,7 @@ class Experiment:
         words += ["--new-subset-per-seed"] if self.new_subset_per_seed else []
         words += ["--corrupt", f"{self.corrupt:g}"] if self.corrupt else []
         words += [] if self.class_weight is None else ["--class-weight", self.class_weight]
+        words += ["--ensemble", str(self.ensemble)] if self.ensemble > 1 else []
         words += ["--seed", str(self.seed)] if self.seed else []
         words += [] if out is None else ["--out", str(out)]
         return shlex.join(words)

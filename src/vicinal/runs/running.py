@@ -10,6 +10,7 @@ import os
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from vicinal.probes.label_noise import noise_errors
 from vicinal.runs.bundle import Bundle
 from vicinal.runs.defaults import default_config, mixed_at_embeddings
 from vicinal.runs.experiment import Experiment, FurtherSet
+from vicinal.runs.members import ensemble, member_seeds
 from vicinal.runs.mistakes import confident_mistakes
 from vicinal.runs.run import Outcome, Run, corrupted, load_task, scored
 from vicinal.training import FitConfig, FitResult, fit, load_weights
@@ -106,7 +108,8 @@ class _Ready:
     spec: ModelSpec
     config: FitConfig
     objective: Objective
-    model: nn.Module
+    build: Callable[[int], nn.Module]
+    """A network with the weights that this seed gives."""
     train: Split
     noise: tuple[Tensor, Tensor] | None
     """The labels that were drawn anew, and where."""
@@ -114,21 +117,27 @@ class _Ready:
     def fit(
         self, out: Path, *, progress: bool, on_metrics: Callable[[dict[str, Any]], None] | None = None
     ) -> FitResult:
-        """Train, or go on with a training in this folder."""
-        return fit(
-            self.model,
-            self.objective,
-            self.train,
-            self.task.val if len(self.task.val) else None,
-            watch=self.watched(),
-            out=out,
-            config=self.config,
-            collate_fn=self.task.collate_fn,
-            class_weights=self.class_weights(),
-            progress=progress,
-            about=self.about(),
-            on_metrics=on_metrics,
-        )
+        """Train, or go on with a training in this folder; of an ensemble, each member in a folder within it."""
+
+        def train(seed: int, path: Path) -> FitResult:
+            return fit(
+                self.model if seed == self.experiment.seed else self.build(seed),
+                self.objective,
+                self.train,
+                self.task.val if len(self.task.val) else None,
+                watch=self.watched(),
+                out=path,
+                config=dataclasses.replace(self.config, seed=seed),
+                collate_fn=self.task.collate_fn,
+                class_weights=self.class_weights(),
+                progress=progress,
+                about=self.about(),
+                on_metrics=on_metrics,
+            )
+
+        if self.spec.members == 1:
+            return train(self.experiment.seed, out)
+        return ensemble(train, member_seeds(self.experiment.seed, self.spec.members), out, self.about())
 
     def watched(self) -> dict[str, Split]:
         """Return what is measured at every evaluation; the training set with the labels it is trained on."""
@@ -138,6 +147,11 @@ class _Ready:
             if not len(sets[name]):
                 raise ArgumentError("watch", name, "a set that has samples")
         return {name: sets[name] for name in self.experiment.watch}
+
+    @cached_property
+    def model(self) -> nn.Module:
+        """The network, or the first of an ensemble; trained in place."""
+        return self.build(self.experiment.seed)
 
     def class_weights(self) -> Tensor | None:
         """Return how much the samples of each class count; None where all count the same."""
@@ -161,7 +175,7 @@ class _Ready:
 
     def facts(self) -> dict[str, Any]:
         """Return what a report tells of the data and the network."""
-        weights = sum(p.numel() for p in self.model.parameters())
+        weights = self.spec.members * sum(p.numel() for p in self.model.parameters())
         return {"data": self.task.summary(), "network": self.spec.to_dict(), "weights": weights, "notes": []}
 
 
@@ -221,13 +235,18 @@ def _made_ready(experiment: Experiment, task: Task, further: dict[str, _Further]
         say(f"texts are mixed at their embeddings: {objective!r} is {mixed!r}")
         objective = mixed
     train, noise = corrupted(task, experiment)
-    with _random.restored_globals():
-        _random.seed_globals(_random.seed_from("weights", experiment.seed))
-        model = _built(spec, experiment, vectors)
-    n_weights = sum(p.numel() for p in model.parameters())
+
+    def build(seed: int) -> nn.Module:
+        with _random.restored_globals():
+            _random.seed_globals(_random.seed_from("weights", seed))
+            return _built(dataclasses.replace(spec, members=1), experiment, vectors)
+
+    ready = _Ready(experiment, task, further, spec, config, objective, build, train, noise)
+    n_weights = sum(p.numel() for p in ready.model.parameters())
     amount, unit = (config.epochs, "epoch") if config.steps is None else (config.steps, "step")
-    say(f"network {spec.name}, {n_weights:,} weights; {amount} {unit}{'s' * (amount > 1)} of {config.optimizer}")
-    return _Ready(experiment, task, further, spec, config, objective, model, train, noise)
+    times = f"{spec.members} networks" if spec.members > 1 else "network"
+    say(f"{times} {spec.name}, {n_weights:,} weights; {amount} {unit}{'s' * (amount > 1)} of {config.optimizer}")
+    return ready
 
 
 def held_out_logits(experiment: Experiment, task: Task, out: Path, *, progress: bool = True) -> tuple[Tensor, float]:
@@ -286,7 +305,8 @@ def specified(experiment: Experiment, task: Task) -> tuple[ModelSpec, NDArray[np
             raise FileNotFoundError(f"there is no file {source!r} of word vectors (the option vectors)")
         vectors = reader.tokenizer.vectors(path)
         options = {"dim": vectors.shape[1], **options}
-    return models.specify(experiment.model, **task.spec, **options), vectors
+    spec = models.specify(experiment.model, **task.spec, **options)
+    return dataclasses.replace(spec, members=experiment.ensemble), vectors
 
 
 def _built(spec: ModelSpec, experiment: Experiment, vectors: NDArray[np.float64] | None) -> nn.Module:

@@ -1,0 +1,47 @@
+r"""A deep ensemble as one network: the mean of the members' probabilities.
+
+.. math:: \log \bar p_k, \qquad \bar p = \frac1M \sum_{m=1}^{M} \operatorname{softmax}(z^{(m)})
+
+These are logits of :math:`\bar p`, so that one temperature calibrates the mean, and what serves one network serves M.
+
+References
+----------
+Lakshminarayanan, Pritzel & Blundell, "Simple and Scalable Predictive Uncertainty Estimation using Deep Ensembles",
+NeurIPS 2017. Rahaman & Thiery, "Uncertainty Quantification and Deep Ensembles", NeurIPS 2021 (the temperature after
+the mean).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+__all__ = ["Averaged"]
+
+
+class Averaged(nn.Module):
+    """Networks that were trained apart and answer together: the log of their mean probabilities, `[B, K]`.
+
+    Parameters
+    ----------
+    members
+        Networks that return logits `[B, K]`, or objects with `.logits`. It is for evaluation: members are to be
+        trained one by one, since the loss of a mean would make them one large network.
+
+    >>> Averaged([nn.Linear(4, 3), nn.Linear(4, 3)])(torch.zeros(2, 4)).exp().sum(1).allclose(torch.ones(2))
+    True
+    """
+
+    def __init__(self, members: Iterable[nn.Module]) -> None:
+        super().__init__()
+        self.members = nn.ModuleList(members)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Tensor:
+        """Return the log of the members' mean probabilities."""
+        outputs = [member(*args, **kwargs) for member in self.members]
+        logits = torch.stack([getattr(output, "logits", output) for output in outputs])
+        return logits.log_softmax(dim=2).logsumexp(dim=0) - math.log(len(outputs))

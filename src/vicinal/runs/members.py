@@ -1,0 +1,90 @@
+"""Training the members of an ensemble, and putting them together as one training that the rest of a run reads."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from vicinal import _random
+from vicinal._checks import require
+from vicinal._files import RunFiles
+from vicinal.models import Averaged
+from vicinal.training import FitResult
+from vicinal.training.folder import TrainingFolder
+
+__all__ = ["ensemble", "member_seeds"]
+
+
+def member_seeds(seed: int, n: int) -> list[int]:
+    """Return the seed of each member; the first is that of a run without an ensemble.
+
+    >>> member_seeds(3, 1)
+    [3]
+    """
+    return [seed, *(_random.seed_from("member", seed, k) for k in range(1, n))]
+
+
+def ensemble(
+    train: Callable[[int, Path], FitResult], seeds: Sequence[int], out: Path, about: Mapping[str, Any]
+) -> FitResult:
+    """Train members one by one in folders of their own, and return them as one training, which the folder then holds.
+
+    The metrics of the training are those of the first member; the predictions are those of the mean.
+
+    Parameters
+    ----------
+    train
+        Called with a seed and a folder; trains a member, or goes on with it.
+    seeds
+        One for each member.
+    out
+        The folder of the run.
+    about
+        The facts that a resumed run must share.
+    """
+    process = require("accelerate", "train").PartialState()
+    folder = TrainingFolder(out, main=process.is_main_process)
+    with folder.locked():
+        folder.check_in({"ensemble": len(seeds), "about": dict(about)})
+        process.wait_for_everyone()
+        members = [train(seed, RunFiles(out).member(k)) for k, seed in enumerate(seeds, start=1)]
+        first = members[0]
+        model = Averaged([member.model for member in members]).eval()
+        predictions = _mean_predictions(members)
+        info = {
+            **{name: value for name, value in first.info.items() if name != "weights"},
+            "ensemble": [{"seed": seed, "best": member.best} for seed, member in zip(seeds, members, strict=True)],
+            "seconds": round(sum(member.info["seconds"] for member in members), 3),
+            "about": dict(about),
+        }
+        if (done := folder.result()) is None:
+            folder.rewind_metrics(0)
+            for line in first.history:
+                folder.append(line)
+            done = folder.finish(model.state_dict(), predictions, info)
+    kept: Mapping[str, Tensor] = predictions or {}
+    return FitResult(
+        model=model,
+        best=first.best,
+        last=first.last,
+        history=first.history,
+        logits=kept.get("logits"),
+        labels=kept.get("labels"),
+        info=done,
+        out=out,
+    )
+
+
+def _mean_predictions(members: Sequence[FitResult]) -> dict[str, Tensor] | None:
+    """Return the logits of the mean probabilities on the validation set, and its labels."""
+    logits = [member.logits for member in members if member.logits is not None]
+    labels = members[0].labels
+    if labels is None or not logits:
+        return None
+    mean = torch.stack(logits).log_softmax(dim=2).logsumexp(dim=0) - math.log(len(logits))
+    return {"logits": mean, "labels": labels}
