@@ -15,8 +15,10 @@ import torch
 
 from vicinal.data import stratified_subset
 from vicinal.metrics import evaluate
-from vicinal.recipes.base import Method, Network, Scale
+from vicinal.recipes import images
+from vicinal.recipes.base import Data, Method, Network, Recipe, Scale
 from vicinal.recipes.claims import Claim, figure
+from vicinal.recipes.drawing import bars
 from vicinal.recipes.p22_vanilla import fit_smoothed
 from vicinal.recipes.trained import Part, figures_of, logits_of
 
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BASE", "BERT", "BOTH_DOMAINS", "CLS", "COLUMNS", "INPUT", "MANIFOLD", "MINILM", "PILOT",
            "PILOT_COLA", "TRAINING",
-           "in_both_domains", "w21_claims", "w21_methods", "with_grid"]  # fmt: skip
+           "in_both_domains", "w21_claims", "w21_few", "w21_methods", "w21_table", "with_grid"]  # fmt: skip
 
 #: Networks, and how many encoder layers they have.
 MINILM, BERT = {"MiniLM-L6": Network("minilm")}, {"BERT-base": Network("hf:google-bert/bert-base-uncased")}
@@ -56,6 +58,8 @@ PILOT_COLA = (
     "confidence exceeds accuracy by 19 points. The other tasks take the same rate and epochs, and were not looked at."
 )
 
+#: W21 Section 3.1: 32 examples, drawn at random for every seed.
+SUBSET = {"train_size": 32, "subset": "random"}
 BASE, CLS, INPUT, MANIFOLD = "Base", "CLS", "Input", "Mani"
 
 
@@ -86,6 +90,74 @@ def w21_claims(paper: Mapping[str, Mapping[str, tuple[float, float, float]]]) ->
                     )
 
     return claims
+
+
+def w21_table(
+    *,
+    place: str,
+    title: str,
+    source: str,
+    paper: Mapping[str, Mapping[str, tuple[float, float, float]]],
+    few: Mapping[str, Scale],
+    rate: float,
+    held_out: str,
+    minutes: float,
+    **parts: Any,
+) -> Recipe:
+    """Return the recipe of Table 2 or 3: 32 examples and, at paper scale, all.
+
+    Parameters
+    ----------
+    place, title, parts
+        Of the recipe.
+    source
+        The data set's name.
+    paper
+        Accuracy, loss and ECE (all times 100) of each method, with 32 examples and with all.
+    few
+        The scales below the paper's.
+    rate, held_out, minutes
+        The learning rate (Table 6), on what the best epoch is chosen, and how long the paper's scale takes.
+    """
+    short, whole = paper
+    usual = {
+        "methods": lambda data, at: w21_methods(1.0, at.settings["layers"]),
+        "measure": images.selected,
+        "claims": w21_claims(paper),
+        "columns": COLUMNS,
+        "draw": bars({"nll": "NLL", "ece": "ECE (%)", "error": "error (%)"}),
+        "published": {
+            f"{data}, {name}": {"accuracy": accuracy, "loss": loss, "ECE": ece}
+            for data, rows in paper.items()
+            for name, (accuracy, loss, ece) in rows.items()
+        },
+    }
+    published = Scale(
+        seeds=range(5),
+        minutes=minutes,
+        data={
+            short: Data(f"{source}:w21", {**SUBSET, "max_length": 128}),
+            whole: Data(f"{source}:w21", {"max_length": 128}),
+        },
+        networks=BERT,
+        training={"epochs": 10, "batch_size": 16, "lr": rate, "select": "accuracy"},
+        settings={"layers": 12},
+        about=f"BERT-base, 10 epochs at {rate:g}, the epoch with the best accuracy on {held_out} of the test set.",
+    )
+    return Recipe(paper="W21", place=place, title=title, scales={**few, "paper": published}, **{**usual, **parts})
+
+
+def w21_few(data: str, source: str, *, minutes: float, steps: int, about: str, **options: int) -> Scale:
+    """Return a scale of Table 2 or 3 that trains MiniLM on 32 examples."""
+    return Scale(
+        seeds=range(5),
+        minutes=minutes,
+        data={data: Data(source, {**SUBSET, "val": 0, **options})},
+        networks=MINILM,
+        training={**TRAINING, "steps": steps},
+        settings={"layers": 6},
+        about=about,
+    )
 
 
 #: What the tables of P22's recipes show.

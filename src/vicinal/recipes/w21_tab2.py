@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from vicinal.recipes import images, texts
-from vicinal.recipes.base import Data, Method, Recipe, Scale
+from vicinal.recipes import texts
+from vicinal.recipes.base import Method, Scale
 from vicinal.recipes.claims import Claim, figure
-from vicinal.recipes.drawing import bars
 from vicinal.recipes.texts import BASE, CLS, INPUT, MANIFOLD
 
 FEW, ALL = "IMDb, 32 examples", "IMDb"
@@ -16,9 +15,6 @@ PAPER = {
     FEW: {BASE: (68.2, 180, 29.0), CLS: (69.6, 86, 21.0), INPUT: (70.8, 61, 8.9), MANIFOLD: (72.3, 55, 3.4)},
     ALL: {BASE: (91.8, 61, 7.7), CLS: (92.0, 29, 5.8), INPUT: (92.1, 37, 6.8), MANIFOLD: (91.8, 27, 4.4)},
 }
-SUBSET = {"train_size": 32, "subset": "random"}
-#: Table 6.
-TRAINING = {"epochs": 10, "batch_size": 16, "lr": 1e-5, "select": "accuracy"}
 #: P22's method with two classes: its own rule, the library's remedy, and neither.
 GUIDED = {
     "Guided, published rule": Method("GuidedMixup(pool='batch', saliency='logits')"),
@@ -38,49 +34,25 @@ def claims(at: Scale) -> Iterable[Claim]:
         )
 
 
-RECIPE = Recipe(
-    paper="W21",
+RECIPE = texts.w21_table(
     place="Table 2",
     title="IMDb with few examples",
-    methods=lambda data, at: texts.w21_methods(1.0, at.settings["layers"]),
-    measure=images.selected,
+    source="imdb",
+    paper=PAPER,
     claims=claims,
-    columns=texts.COLUMNS,
-    published={
-        f"{data}, {name}": {"accuracy": accuracy, "loss": loss, "ECE": ece}
-        for data, rows in PAPER.items()
-        for name, (accuracy, loss, ece) in rows.items()
-    },
-    scales={
-        "cpu": Scale(
-            seeds=range(5),
-            minutes=9,
-            data={FEW: Data("imdb", {**SUBSET, "val": 0, "max_length": 64, "max_held_out": 300})},
-            networks=texts.MINILM,
-            training={**texts.TRAINING, "steps": 32},
-            settings={"layers": 6},
+    few={
+        "cpu": texts.w21_few(
+            FEW, "imdb", minutes=9, steps=32, max_length=64, max_held_out=300,
             about="MiniLM, 32 steps at 3e-4, the first 64 tokens, 300 test reviews (others for every seed).",
         ),
-        "night": Scale(
-            seeds=range(5),
-            minutes=150,
-            data={FEW: Data("imdb", {**SUBSET, "val": 0, "max_length": 128, "max_held_out": 2000})},
-            networks=texts.MINILM,
-            training={**texts.TRAINING, "steps": 60},
-            settings={"layers": 6},
+        "night": texts.w21_few(
+            FEW, "imdb", minutes=150, steps=60, max_length=128, max_held_out=2000,
             about="MiniLM, 60 steps at 3e-4, 128 tokens, 2,000 test reviews.",
         ),
-        "paper": Scale(
-            seeds=range(5),
-            minutes=1_000,
-            data={FEW: Data("imdb:w21", {**SUBSET, "max_length": 128}), ALL: Data("imdb:w21", {"max_length": 128})},
-            networks=texts.BERT,
-            training=TRAINING,
-            settings={"layers": 12},
-            about="BERT-base, 10 epochs at 1e-5, the epoch with the best accuracy on 3,200 reviews of the test set.",
-        ),
     },
-    draw=bars({"nll": "NLL", "ece": "ECE (%)", "error": "error (%)"}),
+    rate=1e-5,
+    held_out="3,200 reviews",
+    minutes=1_000,
     reading=(
         "As in Table 3, optimiser and Manifold's layers are not named.",
         "With two classes P22's saliencies are all alike: its rule pairs every sample with the first of the other "
@@ -90,4 +62,4 @@ RECIPE = Recipe(
     pilot=f"{texts.PILOT} On IMDb 32 steps do as well: with seed 100 the error is 38 %, and confidence exceeds "
     "accuracy by 37 points.",
     further=GUIDED,
-)
+)  # fmt: skip
