@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from vicinal._arrays import at_least_float32
 from vicinal._checks import Argument, Sentence, choice
@@ -144,6 +145,8 @@ def loss(logits: Tensor, y: Tensor, *, label_smoothing: float = 0.0) -> Tensor:
         return _squared_error(logits, y)
     if y.is_floating_point():
         return _to_distribution(logits, smooth(y, label_smoothing))
+    if label_smoothing == 0:
+        return F.cross_entropy(at_least_float32(logits), y.long(), reduction="none")
     return _cross_entropy(logits, y[:, None], None, label_smoothing)
 
 
@@ -294,7 +297,7 @@ def _to_distribution(logits: Tensor, targets: Tensor) -> Tensor:
         return _soft_cross_entropy(logits, targets)
     z = at_least_float32(logits).view(targets.shape[:2])
     yes = targets[..., 1].to(z)
-    return (torch.nn.functional.softplus(z) - yes * z).mean(1)
+    return (F.softplus(z) - yes * z).mean(1)
 
 
 def _soft_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:

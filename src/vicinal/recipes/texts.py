@@ -119,7 +119,7 @@ def w21_table(
     rate, held_out, minutes
         The learning rate (Table 6), on what the best epoch is chosen, and how long the paper's scale takes.
     """
-    short, whole = paper
+    (short, whole), printed = paper, f"{rate:.0e}".replace("e-0", "e-")
     usual = {
         "methods": lambda data, at: w21_methods(1.0, at.settings["layers"]),
         "measure": images.selected,
@@ -142,7 +142,7 @@ def w21_table(
         networks=BERT,
         training={"epochs": 10, "batch_size": 16, "lr": rate, "select": "accuracy"},
         settings={"layers": 12},
-        about=f"BERT-base, 10 epochs at {rate:g}, the epoch with the best accuracy on {held_out} of the test set.",
+        about=f"BERT-base, 10 epochs at {printed}, the epoch with the best accuracy on {held_out} of the test set.",
     )
     return Recipe(paper="W21", place=place, title=title, scales={**few, "paper": published}, **{**usual, **parts})
 

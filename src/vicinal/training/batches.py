@@ -10,8 +10,8 @@ from __future__ import annotations
 import functools
 import math
 import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -72,11 +72,10 @@ class EpochPlan:
         """Return the number of samples in a step, over all ranks."""
         return sum(self.size(step * self.per_step + k) for k in range(self.per_step))
 
-    def indices(self, epoch: int, number: int) -> list[int]:
+    def indices(self, epoch: int, number: int) -> Tensor:
         """Return the samples of one part of an epoch."""
         start, stop = part(self._length, self.parts, number)
-        indices: list[int] = self._order(epoch)[start:stop].tolist()
-        return indices
+        return self._order(epoch)[start:stop]
 
     def _draw(self, epoch: int) -> Tensor:
         if self._balanced is not None:
@@ -96,18 +95,22 @@ def part(n: int, parts: int, number: int) -> tuple[int, int]:
     return start, max((number + 1) * n // parts, start + 1)
 
 
-class MicroBatches(Sampler[list[tuple[int, int]]]):
-    """The micro-batches of one rank, from micro-batch `start` to before `stop`, as lists of (epoch, index)."""
+#: The samples of a micro-batch, `[B]`, and the epoch for which they are loaded.
+Key: TypeAlias = tuple[int, Tensor]
+
+
+class MicroBatches(Sampler[Key]):
+    """The micro-batches of one rank, from micro-batch `start` to before `stop`, each as (epoch, indices)."""
 
     def __init__(self, plan: EpochPlan, *, start: int, stop: int, rank: int, world: int) -> None:
         self.plan = plan
         self.numbers = range(start + rank, stop, world)
 
-    def __iter__(self) -> Iterator[list[tuple[int, int]]]:
+    def __iter__(self) -> Iterator[Key]:
         """Yield one micro-batch after the other, through all epochs."""
         for number in self.numbers:
             epoch, position = divmod(number, self.plan.parts)
-            yield [(epoch, index) for index in self.plan.indices(epoch, position)]
+            yield epoch, self.plan.indices(epoch, position)
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -158,15 +161,20 @@ class KeyedDataset:
         """Tell it again next time: training and validation may be parts of one dataset."""
         self._epoch = None
 
-    def __getitems__(self, keys: list[tuple[int, int]]) -> tuple[Tensor, Any]:
-        """Return the indices and the batch of a list of (epoch, index)."""
-        index = torch.tensor([i for _, i in keys])
+    @property
+    def is_at_hand(self) -> bool:
+        """Whether a batch is a matter of indexing, for which no loader is needed."""
+        return self._tensors is not None or self._take is not None
+
+    def __getitems__(self, key: Key) -> tuple[Tensor, Any]:
+        """Return the indices and the batch of a micro-batch."""
+        epoch, index = key
         if self._tensors is not None:
             rows = index if self._rows is None else self._rows[index]
             return index, tuple(t[rows] for t in self._tensors)
         if self._take is not None:
             return index, self._take(index)
-        return index, self.collate_fn([self._sample(*key) for key in keys])
+        return index, self.collate_fn([self._sample(epoch, i) for i in index.tolist()])
 
     def _sample(self, epoch: int, index: int) -> Any:
         self.set_epoch(epoch)
@@ -179,23 +187,25 @@ def training_batches(
     dataset: KeyedDataset, sampler: MicroBatches, *, num_workers: int, pin_memory: bool
 ) -> Iterator[tuple[Tensor, Batch, Tensor]]:
     """Yield (index, x, y) of each micro-batch; workers live as long as the run and load ahead across epochs."""
-    return iter(_loader(dataset, sampler, num_workers, pin_memory))
+    return _loaded(dataset, sampler, num_workers, pin_memory)
 
 
 def evaluation_batches(
     dataset: KeyedDataset, rows: range, *, batch_size: int, num_workers: int = 0, pin_memory: bool = False
 ) -> Iterator[tuple[Tensor, Batch, Tensor]]:
     """Yield (index, x, y) of these rows, in order."""
-    batches = [[(0, i) for i in rows[start : start + batch_size]] for start in range(0, len(rows), batch_size)]
-    return iter(_loader(dataset, batches, num_workers, pin_memory))
+    every = torch.arange(rows.start, rows.stop, rows.step)
+    return _loaded(dataset, [(0, index) for index in every.split(batch_size)], num_workers, pin_memory)
 
 
-def _loader(
-    dataset: KeyedDataset, batches: Any, num_workers: int, pin_memory: bool
-) -> DataLoader[tuple[Tensor, Batch, Tensor]]:
-    return DataLoader(
+def _loaded(
+    dataset: KeyedDataset, keys: Iterable[Key], num_workers: int, pin_memory: bool
+) -> Iterator[tuple[Tensor, Batch, Tensor]]:
+    if dataset.is_at_hand and not pin_memory:
+        return (_checked(dataset.__getitems__(key)) for key in keys)
+    loader: DataLoader[tuple[Tensor, Batch, Tensor]] = DataLoader(
         dataset,  # type: ignore[arg-type]  # it has __getitems__, for what the sampler yields
-        batch_sampler=batches,
+        batch_sampler=keys,  # type: ignore[arg-type]  # lists, for a DataLoader; it only passes them on
         collate_fn=_checked,
         num_workers=num_workers,
         pin_memory=pin_memory,
@@ -203,6 +213,7 @@ def _loader(
         # The base seed of workers would be drawn from the global generator. Nothing is drawn from it here.
         generator=torch.Generator().manual_seed(0),
     )
+    return iter(loader)
 
 
 def _checked(loaded: Any) -> tuple[Tensor, Batch, Tensor]:

@@ -99,7 +99,12 @@ class Loop:
         self.objective = objective
         self.model = model
         self.module = unwrap(self.model)
-        self.optimizer: Any = accelerator.prepare_optimizer(config.make_optimizer(self.module.parameters()))
+        optimizer = config.make_optimizer(self.module.parameters())
+        # Accelerate's own calls look for packages and signatures anew in every step, a sixth of a small one; they are
+        # needed where gradients are scaled, or a backend keeps the optimizer's state.
+        kinds = ("NO", "MULTI_CPU", "MULTI_GPU")
+        self.plain = accelerator.scaler is None and accelerator.distributed_type.value in kinds
+        self.optimizer: Any = optimizer if self.plain else accelerator.prepare_optimizer(optimizer)
         self.train = KeyedDataset(train, config.seed, purpose="augmentation", collate_fn=collate_fn)
         # "val" decides which weights are kept, and when to stop; the others are only measured.
         self.evaluated = {
@@ -145,6 +150,7 @@ class Loop:
             n_epochs=self.n_steps / self.plan.steps,
         )
         with bar, interruptions(watched=self.folder.path is not None) as interrupted:
+            self.model.train()
             while self.step < self.n_steps and not self.stopped:
                 self._train_step(batches)
                 line = None
@@ -167,7 +173,6 @@ class Loop:
 
     def _train_step(self, batches: Iterator[tuple[Tensor, Batch, Tensor]]) -> None:
         """One update of the weights, from `accumulation` micro-batches on each rank."""
-        self.model.train()
         lr = self.config.lr_at(self.step, n_steps=self.n_steps, steps_per_epoch=self.plan.steps)
         for group in self.optimizer.param_groups:
             group["lr"] = lr
@@ -192,8 +197,10 @@ class Loop:
                     generator=generator,
                     **self.supervision.of(index),
                 )
-                loss = torch.stack(list(terms.values())).sum()
-                self.accelerator.backward(loss * (share * self.world))
+                first, *more = terms.values()
+                loss = torch.stack([first, *more]).sum() if more else first
+                scaled = loss if share * self.world == 1 else loss * (share * self.world)
+                scaled.backward() if self.plain else self.accelerator.backward(scaled)
             self.losses.add(
                 share, {"loss": loss} | ({f"loss_{n}": t for n, t in terms.items()} if len(terms) > 1 else {})
             )
@@ -267,6 +274,7 @@ class Loop:
         network = AtPrecision(self.module, self.config.mixed_precision)
         logits, labels = zip(*iter_logits(network, batches, self.accelerator.device), strict=True)
         self.train.forget_epoch()
+        self.model.train()
         return {"logits": self._gather(torch.cat(logits), bounds), "labels": self._gather(torch.cat(labels), bounds)}
 
     def _gather(self, rows: Tensor, bounds: list[tuple[int, int]]) -> Tensor:
