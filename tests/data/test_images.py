@@ -13,6 +13,7 @@ from PIL import Image, ImageFile
 
 from tests.data import make
 from vicinal import data
+from vicinal._checks import Argument
 from vicinal.data import ImagePreprocessing, Preprocessing
 from vicinal.data.images import crop_and_flip, open_image, resized_crop_box
 
@@ -282,15 +283,44 @@ def test_images_of_too_many_pixels_are_not_decoded_and_count_as_bad(tmp_path, mo
     )
     monkeypatch.setattr("PIL.ImageFile.ImageFile.load", _counted(loaded := []))
     task = data.load(folder, max_bad=1)
-    why = "huge.png (it has more than 178,956,970 pixels: set VICINAL_MAX_PIXELS to read it)"
-    assert any(why in note for note in task.notes)
+    why = "huge.png (it has more than 178,956,970 pixels: raise max_pixels to read it)"
+    notes = [note for note in task.notes if why in note]
+    assert Argument("max_pixels") in notes[0].parts  # the command says --max-pixels
     assert max(loaded) <= 64
-    monkeypatch.setenv("VICINAL_MAX_PIXELS", "63")
     with pytest.raises(ValueError, match="it has more than 63 pixels"):
-        data.load(folder, max_bad=1)
-    monkeypatch.setenv("VICINAL_MAX_PIXELS", "many")
-    with pytest.raises(ValueError, match="VICINAL_MAX_PIXELS must be a number of pixels, got 'many'"):
-        data.load(folder, max_bad=1)
+        data.load(folder, max_bad=1, max_pixels=63)
+    with pytest.raises(ValueError, match="max_pixels must be an integer of at least 1, got 0"):
+        data.load(folder, max_pixels=0)
+    # The limit goes with what reads the images later, in training and for new data, and is not saved with the model.
+    for limit in (64, 10**9):
+        assert data.load(folder, max_bad=1, max_pixels=limit).preprocessing.max_pixels == limit
+    assert "max_pixels" not in task.preprocessing.to_dict()
+    with pytest.raises(
+        ValueError, match="images of 8 × 8, 1 times covered, are more than 63 pixels: max_pixels raises"
+    ):
+        task.preprocessing.limited(63)
+
+
+@pytest.mark.parametrize("suffix", ["jpg", "png", "gif", "webp", "bmp", "tif", "ppm"])
+def test_of_very_many_images_those_cut_short_are_seen_before_training(tmp_path, monkeypatch, suffix):
+    folder = tmp_path / "images"
+    random = np.random.default_rng(0)
+    for k, name in enumerate("ab"):
+        (folder / name).mkdir(parents=True)
+        for i in range(6):
+            pixels = (random.integers(0, 128, (40, 40, 3)) + 127 * k).astype(np.uint8)
+            Image.fromarray(pixels).save(folder / name / f"{i}.{suffix}")
+    whole = (folder / "a" / f"0.{suffix}").read_bytes()
+    (folder / "a" / f"0.{suffix}").write_bytes(whole[: len(whole) * 2 // 3])
+    (folder / "a" / f"1.{suffix}").write_bytes((folder / "a" / f"1.{suffix}").read_bytes() + b"more")
+    monkeypatch.setattr("vicinal.data.files.MANY", 5)
+    with pytest.raises(ValueError, match=r"1 of 12 image files could not be read: .*0\..*that is more than max_bad=0"):
+        data.load(folder, max_bad=0)
+    task = data.load(folder, max_bad=1)
+    assert sum(map(len, task.splits.values())) == 11
+    assert any("skipped: 1 of 12 image files" in note for note in task.notes)
+    for part in (task.train, task.val, task.test):
+        assert all(torch.isfinite(x).all() for x, _ in part)
 
 
 def _counted(sizes):

@@ -303,7 +303,7 @@ def test_images_of_40_000_pixels_a_side_are_refused(tmp_path: Path, monkeypatch:
     record = read_json(path)
     record["preprocessing"] |= {"height": 40_000, "width": 40_000}
     write_json(path, record)
-    with pytest.raises(ValueError, match="are more than 178,956,970 pixels: VICINAL_MAX_PIXELS raises that"):
+    with pytest.raises(ValueError, match="are more than 178,956,970 pixels: max_pixels raises that"):
         Bundle.load(path.parent)
 
 

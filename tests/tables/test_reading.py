@@ -190,8 +190,21 @@ class TestHostileFiles:
         claim((1, 2**25), bytes(2**28))  # a quarter of a megabyte that inflates a thousandfold
         with pytest.raises(ValueError, match=r"a row of the array 'probs'.* is larger than"):
             open_table(path, arrays_too=True)
-        with pytest.raises(ValueError, match=r"a row of the array|more than 1,000"):
-            read_arrays(path, limit=1000)
+
+    def test_arrays_that_no_memory_holds(self, tmp_path, monkeypatch):
+        path, x = tmp_path / "a.npz", np.arange(800.0).reshape(100, 8)
+        np.savez_compressed(path, probs=np.asfortranarray(x), logits=x)
+        monkeypatch.setattr("vicinal.tables.arrays.MEMORY", 1000)
+        with pytest.raises(ValueError, match="take 12,800 bytes, and this machine has 1,000"):
+            read_arrays(path)
+        table = open_table(path, arrays_too=True)
+        with pytest.raises(ValueError, match=r"'probs' takes 6,400 bytes.*save np\.ascontiguousarray of it"):
+            next(table.chunks(["probs"]))
+        # Rows are few at a time where they are long.
+        monkeypatch.setattr("vicinal.tables.arrays._AT_ONCE", 1000)
+        chunks = [chunk.columns["logits"] for chunk in table.chunks(["logits"])]
+        assert {len(part) for part in chunks} == {15, 10}
+        np.testing.assert_array_equal(np.concatenate(chunks), x)
 
     def test_arrays_whole(self, tmp_path):
         x = np.arange(24, dtype=np.uint8).reshape(2, 3, 4)

@@ -19,6 +19,7 @@ __all__ = ["export"]
 def export(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder.")],
     out: Annotated[Path, typer.Option(metavar="FILE", help="The ONNX file to write.")],
+    max_pixels: Annotated[int, typer.Option(help="The most pixels of an image of the model.")] = 178_956_970,
     overwrite: Overwrite = False,
     as_json: AsJson = False,
 ) -> None:
@@ -27,6 +28,6 @@ def export(
 
     console = Console(as_json=as_json)
     check_outputs({"--out": out}, [run], overwrite=overwrite)
-    difference = vicinal.load(run).to_onnx(out)
+    difference = vicinal.load(run, max_pixels=max_pixels).to_onnx(out)
     console.event("result", {"out": str(out), "largest_difference": difference})
     console.say(f"{out}: its probabilities differ by {difference:.1g} at most from the model's, run by onnxruntime")

@@ -73,6 +73,7 @@ _DATA = [
     _Option("header", bool, "Whether the first line of a table names the columns."),
     _Option("max_length", int, "The most tokens of a text.  [default: 256]"),
     _Option("image_size", int, "Side of the images in pixels; their own up to 128, else 224."),
+    _Option("max_pixels", int, "The most pixels of an image that is read.  [default: 178956970]"),
     _Option("augment", str, "How training images and sounds are varied.", "standard|crop|specaugment|none"),
     _Option("seconds", float, "Length of a sound.  [default: 1.0]"),
     _Option("front_end", str, "What a sound becomes, and is mixed as.", "spectrogram|mel|waveform"),

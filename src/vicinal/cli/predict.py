@@ -54,6 +54,7 @@ def predict(
     ] = "0.05",
     encoding: Annotated[str | None, typer.Option(help="How a text file is written, such as latin-1.")] = None,
     header: Annotated[bool, typer.Option(help="Whether the first line of a table names the columns.")] = True,
+    max_pixels: Annotated[int, typer.Option(help="The most pixels of an image that is read.")] = 178_956_970,
     data_root: Annotated[str | None, typer.Option(metavar="FOLDER", help="Where named data sets are.")] = None,
     safe_csv: SafeCsv = False,
     overwrite: Overwrite = False,
@@ -76,7 +77,7 @@ def predict(
         raise ArgumentError("level", level, "a number in (0, 1)")
     bad = share_or_number("max_bad", max_bad)
     console = Console(as_json=as_json)
-    bundle = vicinal.load(run)
+    bundle = vicinal.load(run, max_pixels=max_pixels)
     rule = None if max_risk is None else _rule(bundle, run, max_risk, level)
     if rule is not None and ABSTAIN in bundle.classes:
         raise ValueError(f"a class is called {ABSTAIN!r}, which is what --max-risk writes where it gives no answer")

@@ -1,7 +1,7 @@
 """What a path or a name turns into: a task with splits, classes and a preprocessing that can be saved."""
 
 from vicinal.data.audio import AudioPreprocessing
-from vicinal.data.images import ImagePreprocessing
+from vicinal.data.images import MOST_PIXELS, ImagePreprocessing
 from vicinal.data.loading import KINDS, load, read
 from vicinal.data.named import NAMES
 from vicinal.data.preprocessing import Preprocessing
@@ -33,5 +33,6 @@ __all__ = [
     "stratified_split",
     "stratified_subset",
     "KINDS",
+    "MOST_PIXELS",
     "NAMES",
 ]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from vicinal._checks import Argument, Sentence, nearest_names, number
+from vicinal._checks import Argument, Sentence, joined, message_of, nearest_names, number
 from vicinal.tables import fingerprint
 
 __all__ = ["IMAGES", "MANY", "SOUNDS", "Folder", "find", "fingerprint", "folder_fingerprint", "give_up", "limit_of",
@@ -206,7 +206,7 @@ def read_all(
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
         results = list(pool.map(attempt, paths))
     bad = [
-        f"{path} ({str(result).strip().partition(chr(10))[0] or type(result).__name__})"
+        Sentence(f"{path} (", _reason(result), ")")
         for path, result in zip(paths, results, strict=True)
         if isinstance(result, Exception)
     ]
@@ -215,22 +215,28 @@ def read_all(
     return [i for i, _ in good], [result for _, result in good], notes
 
 
+def _reason(error: Exception) -> str:
+    said = message_of(error)
+    return said if "\n" not in said and said.strip() else said.strip().partition("\n")[0] or type(error).__name__
+
+
 def give_up(bad: Sequence[str], n: int, what: str, why: str, max_bad: float | int) -> list[str]:
     """Return a note that names what was skipped, or raise where it is more than `max_bad`."""
     if not bad:
         return []
-    sentence = f"{len(bad)} of {n} {what} {why}: {listed(bad, n=3)}"
+    sentence = Sentence(f"{len(bad)} of {n} {what} {why}: ", listed(bad, n=3))
     if len(bad) > limit_of(max_bad, n) or len(bad) == n:
         raise ValueError(
             Sentence(
-                f"{sentence}; that is more than ",
+                sentence,
+                "; that is more than ",
                 Argument("max_bad", max_bad),
                 " allows: repair or remove them, or raise ",
                 Argument("max_bad"),
                 " (a share below 1, or a number)",
             )
         )
-    return [f"skipped: {sentence}"]
+    return [Sentence("skipped: ", sentence)]
 
 
 def limit_of(max_bad: float | int, n: int) -> float:
@@ -240,16 +246,15 @@ def limit_of(max_bad: float | int, n: int) -> float:
     return number("max_bad", max_bad, low=0, high=1) * n
 
 
-def listed(names: Sequence[Any], *, n: int = 5) -> str:
+def listed(names: Sequence[Any], *, n: int = 5) -> Sentence:
     """Return names as a sentence has them, the first `n` of them.
 
-    >>> listed(["a", "b", "c"], n=2)
-    'a, b and 1 more'
+    >>> print(listed(["a", "b", "c"], n=2))
+    a, b and 1 more
     """
-    shown = [str(name) for name in names[:n]]
-    if len(names) > n:
-        return f"{', '.join(shown)} and {len(names) - n} more"
-    return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
+    shown = [name if isinstance(name, str) else str(name) for name in names[:n]]
+    last = f"{len(names) - n} more" if len(names) > n else shown.pop() if shown else ""
+    return joined(" and ", [joined(", ", shown), last] if shown else [last])
 
 
 def _visible(folder: Path) -> list[Path]:

@@ -8,10 +8,9 @@ of the image resized to 256 to evaluate. A size that is given is the size that i
 from __future__ import annotations
 
 import math
-import os
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -27,6 +26,7 @@ from vicinal.data.preprocessing import Preprocessing
 
 __all__ = [
     "AUGMENTATIONS",
+    "MOST_PIXELS",
     "ImagePreprocessing",
     "Pixels",
     "crop_and_flip",
@@ -43,8 +43,10 @@ _SMALL = 128
 #: The side of larger images, and of what they are first resized to for the centre crop.
 _LARGE, _LARGE_RESIZED = 224, 256
 
-#: The most pixels of an image that is decoded: what Pillow refuses too.
-_MOST_PIXELS = 178_956_970
+#: The most pixels of an image that is decoded, unless more are asked for: what Pillow refuses too.
+MOST_PIXELS = 178_956_970
+#: How a JPEG file ends; some cameras write more behind it.
+_JPEG_END, _BEHIND = b"\xff\xd9", 4096
 
 _GREY = frozenset({"1", "L", "LA", "I", "F", "I;16", "I;16L", "I;16B", "I;16N"})
 
@@ -73,6 +75,18 @@ class ImagePreprocessing(Preprocessing):
     """An image is resized to cover this many times (H, W), and the centre is cropped."""
     mean: tuple[float, ...]
     std: tuple[float, ...]
+    max_pixels: int = MOST_PIXELS
+    """The most pixels of an image that is read. It is not saved with a model: who reads new images says it."""
+
+    def limited(self, max_pixels: int) -> ImagePreprocessing:
+        """Return it with another limit, if images of its own size are within it."""
+        limit = integer("max_pixels", max_pixels, low=1)
+        if self.height * self.width * self.cover**2 > limit:
+            size = (
+                f"images of {self.height} × {self.width}, {self.cover:g} times covered, are more than {limit:,} pixels"
+            )
+            raise ValueError(Sentence(f"{size}: ", Argument("max_pixels"), " raises that"))
+        return replace(self, max_pixels=limit)
 
     @property
     def spec(self) -> dict[str, Any]:
@@ -87,19 +101,23 @@ class ImagePreprocessing(Preprocessing):
     def __call__(self, item: Any, *, augment: str = "none", generator: torch.Generator | None = None) -> Batch:
         """Return an image (a path, a uint8 array `[H, W]` or `[H, W, C]`, or a uint8 tensor `[C, H, W]`) normalised."""
         augmented = generator is not None and augment != "none"
-        if isinstance(item, Tensor):
-            pixels = item
-        elif augmented and self.is_large:
-            image = self._image(item)
-            box = resized_crop_box(image.height, image.width, generator)
-            pixels = _as_tensor(image.resize((self.width, self.height), _bilinear(), box=box))
-        else:
-            pixels = self.pixels(item)
+        try:
+            pixels = item if isinstance(item, Tensor) else self._drawn(item, generator if augmented else None)
+        except (OSError, SyntaxError) as error:  # it was whole when the folder was looked through
+            raise ValueError(f"{item} cannot be read any more: {error}") from error
         if augmented:
             padding = 0 if self.is_large else _padding(self.height)
             pixels = crop_and_flip(pixels, padding, flip=augment == "standard", generator=generator)
         mean, std = self._statistics
         return (pixels - mean) / std
+
+    def _drawn(self, item: Any, generator: torch.Generator | None) -> Tensor:
+        """Return an image at the model's size; with a generator, and where it is large, a random part of it."""
+        if generator is None or not self.is_large:
+            return self.pixels(item)
+        image = self._image(item)
+        box = resized_crop_box(image.height, image.width, generator)
+        return _as_tensor(image.resize((self.width, self.height), _bilinear(), box=box))
 
     @cached_property
     def _statistics(self) -> tuple[Tensor, Tensor]:
@@ -118,7 +136,10 @@ class ImagePreprocessing(Preprocessing):
         return _as_tensor(image.crop((left, top, left + self.width, top + self.height)))
 
     def _image(self, item: Any) -> Any:
-        image = open_image(item) if isinstance(item, (str, Path)) else _image_of(np.asarray(item))
+        if isinstance(item, (str, Path)):
+            image = open_image(item, max_pixels=self.max_pixels)
+        else:
+            image = _image_of(np.asarray(item))
         return image.convert("L" if self.channels == 1 else "RGB")
 
     def _fields(self) -> dict[str, object]:
@@ -134,20 +155,19 @@ class ImagePreprocessing(Preprocessing):
     @classmethod
     def _from_fields(cls, fields: dict[str, Any]) -> ImagePreprocessing:
         channels, height, width = (integer(name, fields[name], low=1) for name in ("channels", "height", "width"))
-        cover, limit = number("cover", fields["cover"], low=1), pixel_limit()
-        if channels not in (1, 3) or height * width * cover**2 > limit:
-            size = f"{channels} × {height} × {width}, {cover:g} times covered"
-            raise ValueError(f"images of {size} are more than {limit:,} pixels: VICINAL_MAX_PIXELS raises that")
-        return cls(**{**fields, "mean": tuple(fields["mean"]), "std": tuple(fields["std"])})
+        if channels not in (1, 3):
+            raise ValueError(f"images must have 1 or 3 channels, got {channels}")
+        mean, std = (tuple(fields[name]) for name in ("mean", "std"))
+        return cls(channels, height, width, number("cover", fields["cover"], low=1), mean, std)
 
 
-def open_image(path: str | Path) -> Any:
+def open_image(path: str | Path, *, max_pixels: int = MOST_PIXELS) -> Any:
     """Return an image as a viewer shows it: turned as its EXIF says, transparency on white, 8 bits, L or RGB.
 
     16-bit greys are divided by 257, floating-point ones are taken to lie in [0, 1].
     """
     image_module, operations = require("PIL.Image", "train"), require("PIL.ImageOps", "train")
-    with _opened(path) as file:
+    with _opened(path, max_pixels) as file:
         file.load()
         image = operations.exif_transpose(file)
     if image.mode.startswith("I"):
@@ -163,20 +183,10 @@ def open_image(path: str | Path) -> Any:
     return image.convert("L" if image.mode in _GREY else "RGB")
 
 
-def pixel_limit() -> int:
-    """Return the most pixels of an image: Pillow's limit, or what the environment variable VICINAL_MAX_PIXELS says."""
-    given = os.environ.get("VICINAL_MAX_PIXELS")
-    if given is None:
-        return _MOST_PIXELS
-    if not given.isdecimal() or int(given) < 1:
-        raise ValueError(f"the environment variable VICINAL_MAX_PIXELS must be a number of pixels, got {given!r}")
-    return int(given)
-
-
-def _opened(path: str | Path) -> Any:
+def _opened(path: str | Path, limit: int) -> Any:
     """Open an image file, of which the header alone is read, unless it claims too many pixels to decode."""
-    image_module, limit = require("PIL.Image", "train"), pixel_limit()
-    if limit > _MOST_PIXELS:  # as the user wants it
+    image_module = require("PIL.Image", "train")
+    if limit > MOST_PIXELS:  # as the user wants it
         image_module.MAX_IMAGE_PIXELS = limit
     try:
         file = image_module.open(path)
@@ -185,20 +195,36 @@ def _opened(path: str | Path) -> Any:
     if file is None or file.width * file.height > limit:
         if file is not None:
             file.close()
-        raise ValueError(f"it has more than {limit:,} pixels: set VICINAL_MAX_PIXELS to read it")
+        raise ValueError(Sentence(f"it has more than {limit:,} pixels: raise ", Argument("max_pixels"), " to read it"))
     return file
 
 
-def look(path: Path, *, decode: bool) -> Pixels:
-    """Return what a file holds; without `decode` only what its header says."""
+def look(path: Path, *, decode: bool, max_pixels: int = MOST_PIXELS) -> Pixels:
+    """Return what a file holds; without `decode` only what its header says, and that its end is there."""
     if not decode:
-        with _opened(path) as file:
+        with _opened(path, max_pixels) as file:
             turned = file.getexif().get(0x0112, 1) >= 5
             width, height = file.size[::-1] if turned else file.size
-            return Pixels(height, width, file.mode in _GREY, None)
-    image = open_image(path)
+            seen, form = Pixels(height, width, file.mode in _GREY, None), file.format
+        _check_end(path, form, max_pixels)
+        return seen
+    image = open_image(path, max_pixels=max_pixels)
     small = max(image.size) <= _SMALL
     return Pixels(image.height, image.width, image.mode == "L", np.asarray(image) if small else None)
+
+
+def _check_end(path: Path, form: str | None, max_pixels: int) -> None:
+    """Raise if a file is cut short: by the marker at its end, by checksums, or else by reading all of it."""
+    if form == "PNG":
+        with _opened(path, max_pixels) as file:
+            file.verify()  # the checksums of all chunks, to the last
+        return
+    if form in ("JPEG", "MPO"):
+        with open(path, "rb") as file:
+            file.seek(max(file.seek(0, 2) - _BEHIND, 0))
+            if _JPEG_END in file.read():
+                return
+    open_image(path, max_pixels=max_pixels)
 
 
 def geometry(pixels: Sequence[Pixels], image_size: int | None) -> tuple[ImagePreprocessing, list[str]]:

@@ -90,6 +90,7 @@ def load(
     image_size: int | None = None,
     seconds: float = 1.0,
     front_end: str = "spectrogram",
+    max_pixels: int = images.MOST_PIXELS,
     data_root: str | Path | None = None,
 ) -> Task:
     """Load data to train a classifier on.
@@ -155,6 +156,8 @@ def load(
         The length of a sound.
     front_end
         What a sound becomes: a log-`"spectrogram"`, one of `"mel"` bands, or a `"waveform"`. It is what is mixed.
+    max_pixels
+        An image file that claims more is not read: it would fill the memory.
     data_root
         Where data sets are looked for; else the folder that the environment variable VICINAL_DATA names.
 
@@ -180,7 +183,7 @@ def load(
         samples = _from_opened_table(opened, asked, choice)
     else:
         _refuse_options(opened, source, kind, **columns, choice=choice, drop=drop or None)
-        samples = sources.from_files(opened, max_bad, image_size, seed, seconds, front_end)
+        samples = sources.from_files(opened, max_bad, image_size, seed, seconds, front_end, max_pixels)
     if augment is not None:
         one_of("augment", augment, audio.AUGMENTATIONS if samples.kind == "audio" else images.AUGMENTATIONS)
     classes, labels, notes = _encoded(samples, rare)
@@ -424,7 +427,7 @@ def _read_folder(folder: Folder, preprocessing: Preprocessing, max_bad: float | 
             return read_sound(path)
         if not preprocessing.is_large:
             return preprocessing.pixels(path)
-        images.open_image(path)
+        images.open_image(path, max_pixels=preprocessing.max_pixels)
         return path
 
     good, items, notes = read_all(folder.paths, take, folder.kind, max_bad)

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vicinal._checks import Argument, Sentence, number
+from vicinal._checks import Argument, Sentence, integer, number
 from vicinal._random import permutation, seed_from
 from vicinal.data import files, images, named, tables
 from vicinal.data.audio import AudioPreprocessing, read_sound
@@ -79,13 +79,19 @@ def _open_folder(path: Path, kind: str | None, encoding: str | None, header: boo
 
 
 def from_files(
-    opened: Arrays | Folder, max_bad: float | int, image_size: int | None, seed: int, seconds: float, front_end: str
+    opened: Arrays | Folder,
+    max_bad: float | int,
+    image_size: int | None,
+    seed: int,
+    seconds: float,
+    front_end: str,
+    max_pixels: int,
 ) -> Unsplit:
     """Return what is no table: arrays of images, or the images or sounds of a folder."""
     if isinstance(opened, Arrays):
         return _from_arrays(opened, image_size)
     if opened.kind == "image":
-        return _from_images(opened, max_bad, image_size, seed)
+        return _from_images(opened, max_bad, image_size, seed, integer("max_pixels", max_pixels, low=1))
     return _from_sounds(opened, max_bad, seconds, front_end)
 
 
@@ -114,12 +120,17 @@ def _from_arrays(arrays: Arrays, image_size: int | None) -> Unsplit:
     )
 
 
-def _from_images(folder: Folder, max_bad: float | int, image_size: int | None, seed: int) -> Unsplit:
+def _from_images(folder: Folder, max_bad: float | int, image_size: int | None, seed: int, max_pixels: int) -> Unsplit:
     """Return the images of a folder: small ones read already, large ones as paths."""
     names = _folder_classes(folder)
     decode = len(folder.paths) <= files.MANY
-    good, looks, notes = read_all(folder.paths, lambda path: images.look(path, decode=decode), "image", max_bad)
+
+    def look(path: Path) -> images.Pixels:
+        return images.look(path, decode=decode, max_pixels=max_pixels)
+
+    good, looks, notes = read_all(folder.paths, look, "image", max_bad)
     shape, more = images.geometry(looks, image_size)
+    shape = shape.limited(max_pixels)
     paths = [folder.paths[i] for i in good]
 
     def fit(train: Positions) -> tuple[Preprocessing, Sequence[Any] | Tensor, list[str]]:

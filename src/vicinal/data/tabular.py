@@ -42,7 +42,7 @@ from vicinal._typing import Batch
 from vicinal.data.dates import PARTS, date_parts, is_day_first
 from vicinal.data.files import listed
 from vicinal.data.preprocessing import Preprocessing
-from vicinal.tables import LARGEST, BadRow, Chunk, Table, distinct, finite_numbers, from_rows, names_of
+from vicinal.tables import LARGEST, MEMORY, BadRow, Chunk, Table, distinct, finite_numbers, from_rows, names_of
 
 __all__ = ["FEATURES", "Category", "Date", "Number", "TabularPreprocessing", "fit_tabular"]
 
@@ -52,7 +52,7 @@ FEATURES = ("standard", "piecewise", "unlimited")
 #: A categorical column keeps this many values, the most frequent ones.
 _MAX_VALUES = 100
 #: Bytes of features that are kept in memory: a quarter of the machine's.
-_IN_MEMORY = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4 if hasattr(os, "sysconf") else 2**32
+_IN_MEMORY = MEMORY // 4
 #: Standard deviations from the mean beyond which a value is put at the limit.
 _FARTHEST = 10.0
 #: Piecewise-linear features of a number, and of all numbers together.

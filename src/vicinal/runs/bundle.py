@@ -39,7 +39,7 @@ from vicinal._files import (
     write_tensors,
 )
 from vicinal._typing import Batch
-from vicinal.data import Preprocessing, Split, Stream, TextPreprocessing
+from vicinal.data import ImagePreprocessing, Preprocessing, Split, Stream, TextPreprocessing
 from vicinal.models import ModelSpec
 from vicinal.objectives.forward import call
 from vicinal.probes.base import device_of
@@ -241,8 +241,14 @@ class Bundle:
         )
 
     @classmethod
-    def load(cls, folder: str | os.PathLike[str], *, device: str | torch.device = "cpu") -> Bundle:
-        """Return what `save` wrote, or what a training run saved."""
+    def load(
+        cls,
+        folder: str | os.PathLike[str],
+        *,
+        device: str | torch.device = "cpu",
+        max_pixels: int = data.MOST_PIXELS,
+    ) -> Bundle:
+        """Return what `save` wrote, or what a training run saved; see `load` for the arguments."""
         files, record = _record(Path(folder))
         writer = f"vicinal {record['versions'].get('vicinal', '?')}"
         try:
@@ -265,6 +271,8 @@ class Bundle:
                 f"{files.model} describes what this version does not know ({error!r}): another version wrote it "
                 f"({writer}); use that one, or train again"
             ) from error
+        if isinstance(preprocessing, ImagePreprocessing):
+            preprocessing = preprocessing.limited(max_pixels)
         try:
             module.load_state_dict(weights)
         except RuntimeError as error:
@@ -328,7 +336,9 @@ class Bundle:
         return _random.normal_like(torch.empty(n, *self.spec.input_shape), generator=generator)
 
 
-def load(run: str | os.PathLike[str], *, device: str | torch.device = "cpu") -> Bundle:
+def load(
+    run: str | os.PathLike[str], *, device: str | torch.device = "cpu", max_pixels: int = data.MOST_PIXELS
+) -> Bundle:
     """Return the trained model of a run: an object with `predict_proba`.
 
     Parameters
@@ -337,8 +347,10 @@ def load(run: str | os.PathLike[str], *, device: str | torch.device = "cpu") -> 
         The folder that `vicinal train` or `Bundle.save` wrote.
     device
         Where to put it.
+    max_pixels
+        An image file that claims more is not read, and a model of larger images is refused.
     """
-    return Bundle.load(run, device=device)
+    return Bundle.load(run, device=device, max_pixels=max_pixels)
 
 
 def _check_answers(logits: Tensor, numbers: Sequence[int] | NDArray[np.int64], first: int) -> None:

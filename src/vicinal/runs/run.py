@@ -231,7 +231,8 @@ class Run:
 
     def bundle(self, *, device: str | torch.device = "cpu") -> Bundle:
         """Return the trained model."""
-        return Bundle.load(self.path, device=device)
+        most = self.outcome().experiment.data.get("max_pixels", data.MOST_PIXELS)
+        return Bundle.load(self.path, device=device, max_pixels=most)
 
     def task(self) -> Task:
         """Return the data, split as they were; data that are gone or have changed are an error."""

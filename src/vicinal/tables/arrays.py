@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vicinal.tables.base import ROWS, BadRow, Chunk, Column, Table
-from vicinal.tables.storage import content_fingerprint, explained
+from vicinal.tables.storage import MEMORY, content_fingerprint, explained
 
 __all__ = ["SUFFIXES", "Npz", "open_npz", "read_arrays"]
 
@@ -24,6 +24,8 @@ _KNOWN = {"label", "labels", "target", "probs", "logits"}
 _MOST_INFLATED = 1032
 #: A row of more bytes than this is refused: that many values are no row of a table.
 _LARGEST_ROW = 2**27
+#: Bytes of rows that are read at a time, or one row if that has more.
+_AT_ONCE = 2**28
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +41,8 @@ class Npz(Table):
         if len(set(lengths.values())) > 1:
             said = " and ".join(f"{name!r} {length:,}" for name, length in lengths.items())
             raise ValueError(f"the arrays of {str(self.path)!r} must have as many rows each, got {said}")
-        first = 1
+        widest = max((self.columns[name].width or 1 for name in wanted), default=1)
+        rows, first = max(min(rows, _AT_ONCE // (8 * widest)), 1), 1
         with explained(self.path, "NPZ"), zipfile.ZipFile(self.path) as archive:
             for parts in zip(*(_rows_of(archive, name, rows) for name in wanted), strict=True):
                 n = len(parts[0])
@@ -71,13 +74,13 @@ def open_npz(path: Path) -> Npz:
     return Npz(path, columns, classes=classes)
 
 
-def read_arrays(path: Path, *, limit: int = 2**34) -> dict[str, NDArray[Any]]:
-    """Return all arrays of an NPZ file whole, if they are not more than `limit` bytes together."""
+def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """Return all arrays of an NPZ file whole, if the machine's memory holds them."""
     with explained(path, "NPZ"), zipfile.ZipFile(path) as archive:
         headers = {name: _checked_header(archive, name) for name in _members(archive)}
         total = sum(dtype.itemsize * math.prod(shape) for shape, _, dtype in headers.values())
-        if total > limit:
-            raise ValueError(f"the arrays of {str(path)!r} take {total:,} bytes, more than {limit:,}: use fewer")
+        if total > MEMORY:
+            raise ValueError(f"the arrays of {str(path)!r} take {total:,} bytes, and this machine has {MEMORY:,}")
         return {
             name: np.concatenate([np.zeros((0, *shape[1:]), dtype), *_rows_of(archive, name, ROWS)])
             if shape
@@ -101,6 +104,11 @@ def _rows_of(archive: zipfile.ZipFile, name: str, rows: int) -> Iterator[NDArray
     with archive.open(f"{name}.npy") as file:
         _header(file, name)
         if not shape or (by_column and len(shape) > 1):  # its rows are scattered: the one case that is read whole
+            if (size := dtype.itemsize * math.prod(shape)) > MEMORY:
+                raise ValueError(
+                    f"the array {name!r} takes {size:,} bytes, this machine has {MEMORY:,}, and its columns come "
+                    "first: save np.ascontiguousarray of it, which is read some rows at a time"
+                )
             whole = np.frombuffer(file.read(), dtype).reshape(shape, order="F")
             yield from (whole[start : start + rows] for start in range(0, shape[0], rows)) if shape else [whole]
             return

@@ -7,6 +7,7 @@ import errno
 import gzip
 import hashlib
 import lzma
+import os
 import stat
 import zipfile
 import zlib
@@ -17,8 +18,11 @@ from typing import IO, Any
 
 from vicinal._checks import Argument, Sentence
 
-__all__ = ["content_fingerprint", "explained", "fingerprint", "known_encoding", "regular", "suffix_of", "unpacked",
-           "wrong_encoding"]  # fmt: skip
+__all__ = ["MEMORY", "content_fingerprint", "explained", "fingerprint", "known_encoding", "regular", "suffix_of",
+           "unpacked", "wrong_encoding"]  # fmt: skip
+
+#: Bytes of memory that this machine has.
+MEMORY = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 2**34
 
 _COMPRESSIONS: Mapping[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 _BROKEN = (OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
