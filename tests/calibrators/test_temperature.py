@@ -138,8 +138,8 @@ def test_the_slope_is_zero_at_the_optimum_or_points_out_of_the_range(n, k, seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         fitted = TemperatureScaling().fit(logits, labels).temperature_
-    # The calibrator takes the optimum, unless it is lower than so few samples can show.
-    assert fitted == found or found < fitted <= 1
+    # The calibrator takes the optimum, unless it is lower or higher than so few samples can show.
+    assert fitted == found or found < fitted <= 1 or 1 <= fitted < found
     slope = derivatives(logits, labels, 1 / found)[1]
     if found == 1e-3:
         assert slope <= 0
@@ -210,9 +210,30 @@ def test_a_mistake_by_a_hair_still_ends_at_the_bound_quickly(monkeypatch):
 
 
 @pytest.mark.parametrize("labels", [torch.tensor([2, 0, 1]), torch.tensor([1, 2, 0])])
-def test_logits_worse_than_chance_stop_at_the_upper_bound_and_say_so(labels):
-    with pytest.warns(UserWarning, match="stopped at 1000, the upper end"):
-        assert TemperatureScaling().fit(torch.eye(3), labels).temperature_ == 1e3
+def test_logits_worse_than_chance_stop_where_so_few_samples_can_show_it(labels):
+    logits = torch.eye(3)
+    with pytest.warns(UserWarning, match="the highest that 3 samples no better than chance can show"):
+        found = TemperatureScaling().fit(logits, labels).temperature_
+
+    def excess(temperature):  # by its definition, a sample at a time
+        tops = [max(math.exp(v / temperature) for v in row) for row in logits.tolist()]
+        sums = [sum(math.exp(v / temperature) for v in row) for row in logits.tolist()]
+        return sum(top / total for top, total in zip(tops, sums, strict=True)) / 3 - 1 / 3 - 1 / 5
+
+    assert excess(found * 0.9999) > 0 > excess(found * 1.0001)
+    with pytest.warns(UserWarning, match="stopped at 1.1, the upper end"):
+        assert TemperatureScaling(bounds=(0.1, 1.1)).fit(logits, labels).temperature_ == 1.1
+
+
+def test_what_many_samples_no_better_than_chance_can_show_is_bounded_too():
+    generator = torch.Generator().manual_seed(0)
+    logits = 3 * torch.randn(400, 2, generator=generator, dtype=torch.float64)
+    labels = logits.argmin(dim=1)  # always the other one
+    with pytest.warns(UserWarning, match="no better than chance"):
+        found = TemperatureScaling().fit(logits, labels).temperature_
+    assert 1 < found < 1000
+    mean = float((logits / found).softmax(dim=1).amax(dim=1).mean())
+    assert mean == pytest.approx(0.5 + 1 / 402, abs=1e-6)
 
 
 def test_constant_logits_leave_one_and_say_so():

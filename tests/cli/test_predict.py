@@ -220,3 +220,35 @@ def test_prediction_sets(trained: Path, tmp_path: Path) -> None:
     out = vicinal("evaluate", trained, "--sets", 0.8).out
     assert "prediction sets of 80 % coverage, least ambiguous" in out
     assert "adaptive" in out
+
+
+def test_columns_are_passed_through(
+    trained: Path, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = table.read_text().splitlines()
+    rows.insert(4, rows[3] + ",one field too many")  # it cannot be read, and is counted
+    new = tmp_path / "new.csv"
+    new.write_text("\n".join([f"key,{rows[0]}", *(f"{k:04},{row}" for k, row in enumerate(rows[1:]))]) + "\n")
+    monkeypatch.setattr("vicinal.data.streaming._ROWS", 20)  # several blocks
+    out = tmp_path / "out.csv"
+    vicinal(
+        "predict", trained, new, "--out", out, "--keep", "key", "--keep", "colour", "--batch-size", 7, "--max-bad", 1
+    )
+    written = pd.read_csv(out, dtype={"key": str})
+    assert list(written.columns[:5]) == ["row", "key", "colour", "prediction", "confidence"]
+    assert written["row"].tolist() == [k for k in range(91) if k != 3]
+    assert written["key"].tolist() == [f"{k:04}" for k in range(91) if k != 3]
+    original = pd.read_csv(table)
+    assert written["colour"].fillna("").tolist() == original["colour"].fillna("").tolist()
+    plain = tmp_path / "plain.csv"
+    vicinal("predict", trained, new, "--out", plain, "--max-bad", 1)
+    pd.testing.assert_frame_equal(written.drop(columns=["key", "colour"]), pd.read_csv(plain))
+    said = refused("predict", trained, table, "--out", tmp_path / "x.csv", "--keep", "colur")
+    assert "--keep colur: " in said
+    assert "did you mean" in said
+    assert "--keep must be another name" in refused("predict", trained, table, "--out", out, "--keep", "confidence")
+
+
+def test_columns_of_pictures_cannot_be_kept(pictures: Path, tmp_path: Path) -> None:
+    said = refused("predict", pictures, pictures.parent / "images", "--out", tmp_path / "x.csv", "--keep", "id")
+    assert "--keep names columns, but" in said

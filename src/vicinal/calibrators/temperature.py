@@ -19,6 +19,11 @@ are expected to hold as many mistakes, on average over all samples:
 The left side rises with T, and at an optimum that many mistakes determine it lies far above: there T is the
 optimum. T is never raised above 1 by this: that no mistake was seen does not show that the model is over-confident.
 
+Where the logits say less than chance, L only falls as T → ∞, and every answer would become 1 / K. Nor can n samples
+show that: T is raised above 1 at most to where the mean confidence is above chance by as much,
+
+    mean(max softmax(zᵢ / T)) − 1 / K ≥ 1 / (n + 2)
+
 References
 ----------
 Guo, Pleiss, Sun & Weinberger (2017), On Calibration of Modern Neural Networks. The grid is that of Park &
@@ -71,8 +76,9 @@ class TemperatureScaling(Calibrator):
         Equal-width bins of the ECE; only `criterion="ece"` uses it.
     bounds : pair of floats
         Where Newton looks for T. If the logits say less than chance the likelihood only grows as T → ∞: T is then the
-        bound, with a warning. If (almost) every sample is classified correctly it only grows as T → 0: T is then the
-        lowest that so many samples can show (see the module), or the bound if that is higher, with a warning.
+        highest that so many samples can show (see the module), or the bound if that is lower, with a warning. If
+        (almost) every sample is classified correctly it only grows as T → 0: T is then the lowest that so many samples
+        can show, or the bound if that is higher, with a warning.
         The grid keeps its own ends.
 
     Attributes
@@ -127,6 +133,11 @@ class TemperatureScaling(Calibrator):
             if lowest > temperature:
                 _warn(f"{lowest:.4g}, the lowest that {len(labels):,} samples with so few mistakes can show: more")
                 return {"temperature_": lowest}
+        if self.search == "newton" and temperature > 1:
+            highest = highest_shown(logits, low=max(1.0, low), high=temperature)
+            if highest < temperature:
+                _warn(f"{highest:.4g}, the highest that {len(labels):,} samples no better than chance can show: less")
+                return {"temperature_": highest}
         if temperature in (low, high):
             end, change = ("lower", "more") if temperature == low else ("upper", "less")
             _warn(f"{temperature:g}, the {end} end of [{low:g}, {high:g}]: {change}")
@@ -160,6 +171,28 @@ def lowest_shown(logits: Logits, labels: Labels, *, low: float, high: float) -> 
     if excess(ends[0]) >= 0 or low >= high:
         return low
     return high if excess(ends[1]) <= 0 else math.exp(brentq(excess, *ends, xtol=1e-6))
+
+
+def highest_shown(logits: Logits, *, low: float, high: float) -> float:
+    """Return the T in [low, high] at which the mean confidence is above chance by 1 / (n + 2).
+
+    >>> logits = np.array([[0.0, 1.0], [0.0, 1.0], [1.0, 0.0]])
+    >>> round(highest_shown(logits, low=0.1, high=10), 4)  # 1 / (1 + exp(-1 / T)) = 1 / 2 + 1 / 5
+    1.1802
+    """
+
+    def excess(log_t: float) -> float:
+        def confidence(z: Logits) -> float:
+            scaled = (z - z.max(axis=1, keepdims=True)) / z.dtype.type(math.exp(log_t))
+            return float((1 / np.exp(scaled).sum(axis=1)).sum(dtype=np.float64))
+
+        n, n_classes = logits.shape
+        return sum(map_rows(confidence, logits)) / n - 1 / n_classes - 1 / (n + 2)
+
+    ends = math.log(low), math.log(high)
+    if excess(ends[1]) >= 0 or low >= high:
+        return high
+    return low if excess(ends[0]) <= 0 else math.exp(brentq(excess, *ends, xtol=1e-6))
 
 
 def _warn(reason: str) -> None:

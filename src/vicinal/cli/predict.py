@@ -25,6 +25,8 @@ __all__ = ["predict"]
 
 #: The answer of a row that is passed on.
 ABSTAIN = "abstain"
+#: The columns of the file, beside the probabilities.
+_WRITTEN = ("row", "answer", "set", "prediction", "confidence")
 
 
 @handle_errors
@@ -46,6 +48,10 @@ def predict(
             help="Add each row's prediction set, which holds the true class with this probability: 0.9.",
         ),
     ] = None,
+    keep: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMN", help="Copy this column of a table, such as an identifier; may be repeated."),
+    ] = None,
     batch_size: Annotated[
         int | None, typer.Option(help="Samples at a time; as many as in the run's evaluation, if not given.")
     ] = None,
@@ -62,8 +68,9 @@ def predict(
 ) -> None:
     """Write each row's class and calibrated probabilities.
 
-    The file has the number of the row, from 0 (and the name of a picture or sound), `prediction`, `confidence` and a
-    column of probability for each class; with --sets a column `set`, a JSON list of classes.
+    The file has the number of the row, from 0 (and the name of a picture or sound, and columns to --keep),
+    `prediction`, `confidence` and a column of probability for each class; with --sets a column `set`, a JSON list of
+    classes.
     """
     import vicinal
     from vicinal.predictions import write
@@ -82,9 +89,8 @@ def predict(
     if rule is not None and ABSTAIN in bundle.classes:
         raise ValueError(f"a class is called {ABSTAIN!r}, which is what --max-risk writes where it gives no answer")
     chosen = None if sets is None else _sets(bundle, run, sets)
-    blocks = bundle.stream(
-        data, batch_size=batch_size, max_bad=bad, encoding=encoding, header=header, data_root=data_root
-    )
+    reading: dict[str, Any] = {"max_bad": bad, "encoding": encoding, "header": header, "data_root": data_root}
+    blocks = bundle.stream(data, batch_size=batch_size, keep=_kept(keep or []), **reading)
     answered = _Counter()
     with console.progress("predicting", blocks.n_rows) as advance:
         chunks = _chunks(bundle, blocks, batch_size, rule, chosen, answered, advance)
@@ -99,6 +105,14 @@ def predict(
         console.say(answered.sentence(n, rule))
     if sets is not None:
         console.say(f"prediction sets of {100 * sets:g} % coverage hold {answered.in_sets / n:.2f} classes on average")
+
+
+def _kept(names: list[str]) -> list[str]:
+    """Return the columns to copy, if they do not have the names of those that are written."""
+    for name in names:
+        if name in _WRITTEN or name.startswith("prob_"):
+            raise ArgumentError("keep", name, f"another name than those written here: {', '.join(_WRITTEN)}, prob_…")
+    return list(dict.fromkeys(names))
 
 
 class _Counter:
@@ -169,7 +183,8 @@ def _chunks(
             probs = bundle.calibrated(logits).numpy()
             here = range(first, first + len(probs))
             first += len(probs)
-            columns: dict[str, Any] = {"row": rows[here.start : here.stop]}
+            places = rows[here.start : here.stop]
+            columns: dict[str, Any] = {"row": places, **blocks.kept(places)}
             if origin is not None:
                 columns[origin] = [str(split.raw(i)) for i in here]
             if rule is not None:

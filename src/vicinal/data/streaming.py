@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from vicinal._checks import Argument, Sentence, nearest_names
 from vicinal.data import sources
 from vicinal.data.files import give_up, limit_of
 from vicinal.data.loading import read
@@ -38,12 +39,28 @@ class Stream:
         What was ignored or skipped, complete once all blocks were read.
     """
 
-    def __init__(self, n_rows: int | None, notes: list[str], blocks: Iterator[tuple[NDArray[np.int64], Split]]) -> None:
-        self.n_rows, self.notes, self._blocks = n_rows, notes, blocks
+    def __init__(
+        self,
+        n_rows: int | None,
+        notes: list[str],
+        blocks: Iterator[tuple[NDArray[np.int64], Split]],
+        kept: _Columns | None = None,
+    ) -> None:
+        self.n_rows, self.notes, self._blocks, self._kept = n_rows, notes, blocks, kept
 
     def __iter__(self) -> Iterator[tuple[NDArray[np.int64], Split]]:
         """Yield the positions of samples in the source, from 0, and the samples."""
         return self._blocks
+
+    def kept(self, positions: NDArray[np.int64]) -> dict[str, list[Any]]:
+        """Return the cells of the columns to keep, as they are in the source, of these samples.
+
+        Parameters
+        ----------
+        positions
+            From 0; later calls must ask for later ones.
+        """
+        return {} if self._kept is None else self._kept.take(positions + 1)
 
 
 def stream(
@@ -55,6 +72,7 @@ def stream(
     encoding: str | None = None,
     header: bool = True,
     data_root: str | Path | None = None,
+    keep: Sequence[str] = (),
 ) -> Stream:
     """Return new data as `read` does, unlabelled, but a table block by block.
 
@@ -66,6 +84,8 @@ def stream(
         As in `read`.
     batch_size
         Every block but the last holds a multiple of it: batches are those of all rows at once.
+    keep
+        Columns of a table, such as an identifier, that `Stream.kept` gives back.
     """
     limit_of(max_bad, 1)  # a wrong one is said before any work is done
     if isinstance(preprocessing, (TabularPreprocessing, TextPreprocessing)):
@@ -74,9 +94,39 @@ def stream(
         if isinstance(table, Table):
             notes = list(table.notes)
             rows = max(_ROWS // batch_size, 1) * batch_size
-            return Stream(table.n_rows, notes, _blocks(table, preprocessing, rows, max_bad, notes))
+            kept = _Columns(table, keep) if keep else None
+            return Stream(table.n_rows, notes, _blocks(table, preprocessing, rows, max_bad, notes), kept)
+    if keep:
+        raise ValueError(Sentence(Argument("keep"), f" names columns, but {str(source)!r} is no table: leave it out"))
     split = read(source, preprocessing, max_bad=max_bad, encoding=encoding, header=header, data_root=data_root)
     return Stream(len(split), list(split.notes), iter([(np.array(split.indices, np.int64), split)]))
+
+
+class _Columns:
+    """Columns of a table, read beside the features: rows that were asked for are let go."""
+
+    def __init__(self, table: Table, names: Sequence[str]) -> None:
+        for name in names:
+            if name not in table.columns:
+                known = nearest_names(name, table.columns)
+                raise ValueError(Sentence(Argument("keep", name), f": {table.name!r} has no such column{known}"))
+        self._chunks = table.chunks(list(names), bad=[])
+        self._rows = np.zeros(0, np.int64)
+        self._cells: dict[str, list[Any]] = {name: [] for name in names}
+
+    def take(self, rows: NDArray[np.int64]) -> dict[str, list[Any]]:
+        """Return the cells of rows, numbered from 1 and rising."""
+        while not len(self._rows) or self._rows[-1] < rows[-1]:
+            chunk = next(self._chunks)
+            self._rows = np.concatenate([self._rows, chunk.rows])
+            for name, cells in self._cells.items():
+                cells += chunk[name].to_pylist()
+        at = np.searchsorted(self._rows, rows).tolist()
+        taken = {name: [cells[i] for i in at] for name, cells in self._cells.items()}
+        done = at[-1] + 1
+        self._rows = self._rows[done:]
+        self._cells = {name: cells[done:] for name, cells in self._cells.items()}
+        return taken
 
 
 def _blocks(

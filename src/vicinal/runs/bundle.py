@@ -168,7 +168,7 @@ class Bundle:
         batch_size
             Samples at a time in `iter_logits`; `self.batch_size` if not given.
         options
-            Of `vicinal.data.stream`: `max_bad`, `encoding`, `header`, `data_root`.
+            Of `vicinal.data.stream`: `max_bad`, `encoding`, `header`, `data_root`, `keep`.
         """
         return data.stream(source, self.preprocessing, batch_size=batch_size or self.batch_size, **options)
 
