@@ -187,8 +187,7 @@ def highest_shown(logits: Logits, *, low: float, high: float) -> float:
             return float((1 / np.exp(scaled).sum(axis=1)).sum(dtype=np.float64))
 
         n, n_classes = logits.shape
-        mean: float = sum(map_rows(confidence, logits)) / n
-        return mean - 1 / n_classes - 1 / (n + 2)
+        return float(sum(map_rows(confidence, logits)) / n - 1 / n_classes - 1 / (n + 2))
 
     ends = math.log(low), math.log(high)
     if excess(ends[1]) >= 0 or low >= high:
