@@ -37,6 +37,16 @@ def test_columns_are_inferred_and_said(task):
     assert task.spec == {"n_classes": 2, "kind": "tabular", "input_shape": (1 + 2 + 4 + 2 + 3,)}
 
 
+def test_what_each_number_is(task):
+    names = task.preprocessing.feature_names
+    assert len(names) == task.preprocessing.width
+    assert names[:4] == ["age", "height cm", "height cm is missing", "colour = blue"]
+    assert names[6] == "colour is missing"
+    assert names[-1].startswith("born: ")
+    row, x = task.train.raw(0), task.train[0][0]
+    assert x[names.index(f"member = {row['member']}")] == 1
+
+
 def test_features_by_hand(task):
     frame = make.people()
     rows = task.splits["train"]

@@ -105,6 +105,8 @@ def test_onnx_has_the_temperature_inside(kind: str, tmp_path: Path) -> None:
         np.testing.assert_allclose(probs, bundle.predict_proba(new)[:n], atol=1e-5)
         np.testing.assert_allclose(logits, bundle.logits(new)[:n].numpy() / 1.7, rtol=1e-4, atol=1e-5)
     facts = session.get_modelmeta().custom_metadata_map
+    if isinstance(bundle.preprocessing, data.TabularPreprocessing):  # which number of the input is what
+        assert len(json.loads(facts["features"])) == bundle.preprocessing.width
     assert json.loads(facts["classes"]) == list(bundle.classes)
 
 

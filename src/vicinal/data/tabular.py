@@ -233,8 +233,31 @@ class TabularPreprocessing(Preprocessing):
 
     @property
     def spec(self) -> dict[str, Any]:
-        """The number of features."""
-        return {"kind": self.kind, "input_shape": (self.width,)}
+        """The number of features, and which of them are no pieces, where some are."""
+        plain = self.plain
+        pieces = {} if len(plain) == self.width else {"plain": plain}
+        return {"kind": self.kind, "input_shape": (self.width,), **pieces}
+
+    @property
+    def feature_names(self) -> list[str]:
+        """What each number of the input is, in order: `age`, `age, piece 1 of 16`, `colour = red`, `born: year`."""
+        return [name for column in self.columns for name in _feature_names(column)]
+
+    @property
+    def plain(self) -> list[int]:
+        """The places of the features without the pieces: standardised numbers, categories, marks of missing values."""
+        places: list[int] = []
+        start = 0
+        for column in self.columns:
+            stop = start + column.width
+            if isinstance(column, Category):
+                places += range(start, stop)
+            else:
+                parts = column.parts if isinstance(column, Date) else (column,)
+                places += np.cumsum([start, *(part.width for part in parts[:-1])]).tolist()
+                places += [stop - 1] if column.missing else []
+            start = stop
+        return places
 
     def __call__(self, item: Any, *, augment: str = "none", generator: torch.Generator | None = None) -> Batch:
         """Return one row as features `[D]`; a row is a mapping from column names, or encoded already."""
@@ -309,6 +332,19 @@ class TabularPreprocessing(Preprocessing):
     def _from_fields(cls, fields: dict[str, Any]) -> TabularPreprocessing:
         columns = tuple(_from_record(record) for record in fields["columns"])
         return cls(columns, fields["target"], tuple(fields["ignored"]))
+
+
+def _feature_names(column: Number | Date | Category) -> list[str]:
+    if isinstance(column, Category):
+        names = [f"{column.name} = {value}" for value in column.values]
+        missing = [f"{column.name} is missing"] if column.missing else []
+        return names + missing + ([f"{column.name} is another value"] if column.pooled else [])
+    if isinstance(column, Date):
+        names = [f"{column.name}: {name}" for part in column.parts for name in _feature_names(part)]
+    else:
+        n_pieces = max(len(column.edges) - 1, 0)
+        names = [column.name, *(f"{column.name}, piece {k} of {n_pieces}" for k in range(1, n_pieces + 1))]
+    return names + ([f"{column.name} is missing"] if column.missing else [])
 
 
 def _record(column: Number | Date | Category) -> dict[str, Any]:

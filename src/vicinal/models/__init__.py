@@ -3,11 +3,13 @@
 from vicinal.models.averaged import Averaged
 from vicinal.models.ensemble_mlp import EnsembleMLP
 from vicinal.models.lenet import LeNet
+from vicinal.models.linear import Linear
 from vicinal.models.mlp import MLP
 from vicinal.models.preact import PreActBlock, PreActResNet
 from vicinal.models.sentence_cnn import SentenceCNN
 from vicinal.models.specification import KINDS, ModelSpec, build, features_of, names, specify, tokenizer_of
 from vicinal.models.spectrogram import OnSpectrogram, Spectrogram
+from vicinal.models.two_views import TwoViewMLP
 from vicinal.models.vgg import VGG
 
 __all__ = [
@@ -21,11 +23,13 @@ __all__ = [
     "Averaged",
     "EnsembleMLP",
     "LeNet",
+    "Linear",
     "MLP",
     "OnSpectrogram",
     "PreActBlock",
     "PreActResNet",
     "SentenceCNN",
     "Spectrogram",
+    "TwoViewMLP",
     "VGG",
 ]

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from vicinal._checks import integer, number
 
-__all__ = ["MLP"]
+__all__ = ["MLP", "hidden_layers"]
 
 
 class MLP(nn.Module):
@@ -35,19 +35,20 @@ class MLP(nn.Module):
         self, n_features: int, n_classes: int, *, hidden: Sequence[int] = (128, 128), dropout: float = 0.0
     ) -> None:
         super().__init__()
-        if not isinstance(hidden, list | tuple):
-            raise TypeError(f"hidden must be a list of the units of each layer, such as [128, 128], got {hidden!r}")
-        dropout = number("dropout", dropout, low=0, high=1)
-        sizes = [integer("n_features", n_features, low=1), *(integer("hidden", units, low=1) for units in hidden)]
-        self.layers = nn.Sequential(
-            *(
-                nn.Sequential(nn.Linear(inputs, outputs), nn.ReLU(), nn.Dropout(dropout))
-                for inputs, outputs in pairwise(sizes)
-            )
-        )
-        self.classifier = nn.Linear(sizes[-1], n_classes)
+        self.layers, width = hidden_layers(n_features, hidden, dropout)
+        self.classifier = nn.Linear(width, n_classes)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the logits `[B, n_classes]` of features `[B, …]`."""
         logits: Tensor = self.classifier(self.layers(torch.flatten(x, 1)))
         return logits
+
+
+def hidden_layers(n_features: int, hidden: Sequence[int], dropout: float) -> tuple[nn.Sequential, int]:
+    """Return linear layers, each with ReLU and dropout after it, and how many numbers come out of the last."""
+    if not isinstance(hidden, list | tuple):
+        raise TypeError(f"hidden must be a list of the units of each layer, such as [128, 128], got {hidden!r}")
+    dropout = number("dropout", dropout, low=0, high=1)
+    sizes = [integer("n_features", n_features, low=1), *(integer("hidden", units, low=1) for units in hidden)]
+    layers = [nn.Sequential(nn.Linear(i, o), nn.ReLU(), nn.Dropout(dropout)) for i, o in pairwise(sizes)]
+    return nn.Sequential(*layers), sizes[-1]

@@ -13,11 +13,13 @@ from torch import nn
 from vicinal._checks import ArgumentError, choice, freeze, integer, nearest_names
 from vicinal.models.averaged import Averaged
 from vicinal.models.ensemble_mlp import EnsembleMLP
+from vicinal.models.linear import Linear
 from vicinal.models.mlp import MLP
 from vicinal.models.networks import NETWORKS, SMALL
 from vicinal.models.sentence_cnn import SentenceCNN
 from vicinal.models.spectrogram import OnSpectrogram, Spectrogram
 from vicinal.models.transformer import checkpoint_config, transformer
+from vicinal.models.two_views import TwoViewMLP
 
 __all__ = ["KINDS", "ModelSpec", "build", "features_of", "names", "specify", "tokenizer_of"]
 
@@ -25,7 +27,12 @@ __all__ = ["KINDS", "ModelSpec", "build", "features_of", "names", "specify", "to
 KINDS = ("tabular", "text", "image", "audio")
 
 #: Networks for rows of a table; the first is the usual one.
-_TABULAR: dict[str, type[EnsembleMLP | MLP]] = {"mlp": MLP, "ensemble-mlp": EnsembleMLP}
+_TABULAR: dict[str, type[EnsembleMLP | Linear | MLP | TwoViewMLP]] = {
+    "mlp": MLP,
+    "linear": Linear,
+    "two-view-mlp": TwoViewMLP,
+    "ensemble-mlp": EnsembleMLP,
+}
 #: VGG on spectrograms has two fully-connected layers, and VGG-11 two convolutions (Z18 Section 3.3, which gives no
 #: sizes: 512 hidden units are ours).
 _SPEECH: dict[str, dict[str, object]] = {"vgg11": {"hidden": (512,), "stages": 2}, "vgg16": {"hidden": (512,)}}
@@ -138,7 +145,7 @@ def features_of(name: str | None) -> str:
     >>> features_of(None), features_of("ensemble-mlp")
     ('standard', 'piecewise')
     """
-    return "piecewise" if name == "ensemble-mlp" else "standard"
+    return "piecewise" if name in ("two-view-mlp", "ensemble-mlp") else "standard"
 
 
 def tokenizer_of(name: str | None) -> str | None:
@@ -162,11 +169,12 @@ def specify(
     vocab_size: int | None = None,
     tokenizer: str | None = None,
     choices: int = 0,
+    plain: Sequence[int] | None = None,
     **options: Any,
 ) -> ModelSpec:
     """Return the record of a network: the one named, or the usual one for this kind of data.
 
-    Without a name it is, for rows of a table, an ensemble of MLPs with shared weights; for images up to 64 px PreAct
+    Without a name it is, for rows of a table, an MLP; for images up to 64 px PreAct
     ResNet-18 (16 channels wide up to 16 px, else 64), above torchvision's ResNet-18; for text what its tokenizer
     belongs to, the sentence CNN or a transformer; for sounds LeNet on spectrograms.
 
@@ -174,7 +182,7 @@ def specify(
     ----------
     name
         One of `names(kind)`; for text also a folder or a hub name of a Hugging Face checkpoint (`hf:NAME`).
-    kind, n_classes, input_shape, vocab_size, tokenizer, choices
+    kind, n_classes, input_shape, vocab_size, tokenizer, choices, plain
         What the data are: `Task.spec` holds just these.
     options
         The options of the network, such as `width=16` or `dropout=0.3`.
@@ -192,7 +200,10 @@ def specify(
     builder: Callable[..., Any] = _TABULAR[name].__init__ if kind == "tabular" else NETWORKS[name]
     if kind == "audio" and name in _SPEECH:
         options = {**_SPEECH[name], **options}
-    complete = _complete(name, _defaults(builder), options)
+    defaults = _defaults(builder)
+    if "plain" in defaults and plain is not None:
+        defaults["plain"] = list(plain)
+    complete = _complete(name, defaults, options)
     return ModelSpec(name=name, kind=kind, n_classes=n_classes, input_shape=input_shape, options=complete)
 
 
@@ -205,6 +216,7 @@ def build(
     vocab_size: int | None = None,
     tokenizer: str | None = None,
     choices: int = 0,
+    plain: Sequence[int] | None = None,
     **options: Any,
 ) -> nn.Module:
     """Return a network for data of this kind: `specify(…).build()`, whose arguments these are.
@@ -221,6 +233,7 @@ def build(
         vocab_size=vocab_size,
         tokenizer=tokenizer,
         choices=choices,
+        plain=plain,
         **options,
     ).build()
 

@@ -85,7 +85,8 @@ def _probs(name: str, task: Task) -> Floats | None:
     if not isinstance(task.preprocessing, TabularPreprocessing):
         return None
     if name == "logistic regression":
-        train, test = (_plain(task.preprocessing, part) for part in (task.train, task.test))
+        plain = task.preprocessing.plain
+        train, test = (part.features()[:, plain] for part in (task.train, task.test))
         return _logistic(train, test, _labels(task.train))
     return _trees(name, task, task.preprocessing)
 
@@ -136,21 +137,6 @@ def _every_class(model: Any, x: Any, n_classes: int) -> Floats:
     probs = np.maximum(probs, 1e-6)
     normalised: Floats = probs / probs.sum(axis=1, keepdims=True)
     return normalised
-
-
-def _plain(encoding: TabularPreprocessing, part: Split) -> Floats:
-    """Return rows as standardised numbers and one-hot categories, without pieces."""
-    kept: list[int] = []
-    start = 0
-    for column in encoding.columns:
-        stop = start + column.width
-        if isinstance(column, Category):
-            kept += range(start, stop)
-        else:
-            kept += np.cumsum([start, *(number.width for number in _numbers(column)[:-1])]).tolist()
-            kept += [stop - 1] if column.missing else []
-        start = stop
-    return part.features()[:, kept]
 
 
 def _compact(encoding: TabularPreprocessing, part: Split) -> Floats:

@@ -39,7 +39,7 @@ from vicinal._files import (
     write_tensors,
 )
 from vicinal._typing import Batch
-from vicinal.data import ImagePreprocessing, Preprocessing, Split, Stream, TextPreprocessing
+from vicinal.data import ImagePreprocessing, Preprocessing, Split, Stream, TabularPreprocessing, TextPreprocessing
 from vicinal.models import ModelSpec
 from vicinal.objectives.forward import call
 from vicinal.probes.base import device_of
@@ -299,8 +299,9 @@ class Bundle:
         """Write the model as ONNX, with the temperature inside, and compare it with the original by onnxruntime.
 
         Its inputs are the network's (what `preprocessing` returns), with any number of rows; its outputs are `logits`
-        (divided by the temperature) and `probabilities`. The names of the classes and the preprocessing are in its
-        metadata, as JSON.
+        (divided by the temperature) and `probabilities`, in the order of `classes`. The names of the classes, the
+        preprocessing, and for rows of a table what each number of the input is (`features`) are in its metadata, as
+        JSON.
 
         Parameters
         ----------
@@ -315,6 +316,8 @@ class Bundle:
         """
         example, check = self._made_up(2), self._made_up(5)
         facts = {"classes": list(self.classes), "preprocessing": self.preprocessing.to_dict(), "method": self.method}
+        if isinstance(self.preprocessing, TabularPreprocessing):
+            facts["features"] = self.preprocessing.feature_names
         target = Path(path)
         with replacing(target) as temporary, torch.no_grad():
             export(self.module, self.temperature, example, temporary, facts)

@@ -16,10 +16,14 @@ __all__ = ["default_config", "mixed_at_embeddings"]
 
 #: Rows of a table: small networks that train in seconds, stopped once validation does not improve.
 _TABULAR: dict[str, object] = {"epochs": 60, "lr": 1e-3, "weight_decay": 1e-4, "patience": 10}
+#: Logistic regression: its loss is convex, so that large steps do no harm.
+_LINEAR: dict[str, object] = {"epochs": 100, "lr": 1e-2, "weight_decay": 1e-4, "patience": 10}
+#: Two perceptrons: each sees half of the rows of an epoch, so there are twice as many, and twice the patience.
+_TWO_VIEWS: dict[str, object] = {"epochs": 120, "lr": 1e-3, "weight_decay": 1e-4, "patience": 20}
 #: The ensemble of perceptrons; without a validation set to stop by, fewer epochs.
 _ENSEMBLE_MLP: dict[str, object] = {"epochs": 100, "lr": 2e-3, "weight_decay": 1e-4, "patience": 16}
 _UNVALIDATED_EPOCHS = 33
-#: Its batches are of a size that makes about so many steps an epoch.
+#: Batches of both are of a size that makes about so many steps an epoch.
 _STEPS = 40
 #: Images: the usual recipe of residual networks, with a short warm-up and a cosine instead of steps.
 _IMAGE: dict[str, object] = {
@@ -76,7 +80,7 @@ def default_config(
 
     A schedule that is given takes the default milestones and warm-up with it, and so does another optimizer its rate.
     Without a validation set (`validated=False`) nothing can be stopped early, so the default patience is left out, and
-    an ensemble of perceptrons trains for a third of the epochs. Its batches depend on the number of training samples.
+    several perceptrons in one network train for fewer epochs. Their batches depend on the number of training samples.
 
     >>> default_config("audio", "lenet", {"schedule": "cosine", "epochs": 5}, seed=0).milestones
     ()
@@ -85,10 +89,13 @@ def default_config(
         defaults = _SENTENCE_CNN if network == "sentencecnn" else _TRANSFORMER
     else:
         defaults = {"tabular": _TABULAR, "image": _IMAGE, "audio": _AUDIO}[kind]
-    if network == "ensemble-mlp":
-        power = round(math.log2(n_train / _STEPS)) if n_train else 7
+    if network == "linear":
+        defaults = _LINEAR
+    if network in ("two-view-mlp", "ensemble-mlp"):
+        usual, least, most = (_TWO_VIEWS, 8, 10) if network == "two-view-mlp" else (_ENSEMBLE_MLP, 5, 9)
+        power = round(math.log2(n_train / _STEPS)) if n_train else 8
         fewer = {} if validated else {"epochs": _UNVALIDATED_EPOCHS}
-        defaults = {**_ENSEMBLE_MLP, "batch_size": 2 ** min(max(power, 5), 9), **fewer}
+        defaults = {**usual, "batch_size": 2 ** min(max(power, least), most), **fewer}
     fields = {name: value for name, value in defaults.items() if validated or name != "patience"}
     if "schedule" in given:
         fields = {name: value for name, value in fields.items() if name not in ("milestones", "warmup_epochs")}

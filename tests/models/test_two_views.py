@@ -1,0 +1,84 @@
+"""Two perceptrons with two views of a row: each row by one of them in training, by both in evaluation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from vicinal import data, load, models
+from vicinal.models import TwoViewMLP
+from vicinal.runs import Experiment, run
+
+
+def slowly(model: TwoViewMLP, row: torch.Tensor, view: int) -> torch.Tensor:
+    """Return the logits of a row by one of the two, layer by layer."""
+    layers = (model.first, model.second)[view]
+    h = row[model.plain] if view == 0 else row
+    for linear, _, _ in layers:
+        h = (linear.weight @ h + linear.bias).clamp_min(0)
+    width = model.first[-1][0].out_features
+    weight = model.classifier.weight[:, :width] if view == 0 else model.classifier.weight[:, width:]
+    return weight @ h + model.classifier.bias
+
+
+@pytest.mark.parametrize("n", [1, 2, 5])
+def test_equals_each_view_by_hand(n: int) -> None:
+    torch.manual_seed(0)
+    model = TwoViewMLP(4, 3, plain=[0, 2], hidden=[5, 6], dropout=0.0)
+    x = torch.randn(n, 4)
+    logits = model.train()(x)
+    for i in range(n):
+        torch.testing.assert_close(logits[i], slowly(model, x[i], i % 2))
+    probs = model.eval()(x).exp()
+    for i in range(n):
+        torch.testing.assert_close(
+            probs[i], (slowly(model, x[i], 0).softmax(0) + slowly(model, x[i], 1).softmax(0)) / 2
+        )
+
+
+def test_it_is_a_network_by_name() -> None:
+    spec = models.specify("two-view-mlp", kind="tabular", n_classes=3, input_shape=(8,), plain=[0, 5])
+    assert spec.options["plain"] == [0, 5]
+    assert models.ModelSpec.from_dict(spec.to_dict()) == spec
+    assert isinstance(spec.build(), TwoViewMLP)
+    assert models.specify("mlp", kind="tabular", n_classes=3, input_shape=(8,), plain=[0]).options == {
+        "hidden": [128, 128],
+        "dropout": 0.0,
+    }
+    with pytest.raises(ValueError, match="plain must be places below 4, at least one"):
+        TwoViewMLP(4, 2, plain=[4])
+    with pytest.raises(TypeError, match="hidden must be a list"):
+        TwoViewMLP(4, 2, hidden=5)  # type: ignore[arg-type]
+
+
+def test_a_table_is_seen_in_both_ways(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {
+            "a": rng.normal(size=200),
+            "when": pd.date_range("2020-01-01", periods=200, freq="D").strftime("%Y-%m-%d"),
+            "c": rng.choice(["x", "y"], 200),
+        }
+    )
+    frame["kind"] = np.where(frame["a"].abs() > 0.7, "far", "near")
+    frame.loc[::7, "a"] = None
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    task = data.load(str(tmp_path / "rows.csv"), target="kind", features="piecewise")
+    standard = data.load(str(tmp_path / "rows.csv"), target="kind")
+    assert "plain" not in standard.spec
+    np.testing.assert_allclose(task.train.features()[:, task.spec["plain"]], standard.train.features(), atol=1e-6)
+    experiment = Experiment(
+        source=str(tmp_path / "rows.csv"),
+        data={"target": "kind"},
+        model="two-view-mlp",
+        training={"epochs": 3, "trackers": []},
+    )
+    outcome = run(experiment, tmp_path / "run", progress=False)
+    assert outcome is not None
+    bundle = load(tmp_path / "run")
+    assert bundle.spec.options["plain"] == task.spec["plain"]
+    assert bundle.to_onnx(tmp_path / "model.onnx") < 1e-4
