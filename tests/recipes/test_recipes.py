@@ -58,7 +58,8 @@ def test_a_recipe_reads_like_its_table(name):
     assert recipe.draw is not None
     lines = (Path(vicinal.__file__).parent / "recipes" / f"{name.replace('-', '_')}.py").read_text().splitlines()
     assert len(lines) <= 200, "a recipe is one page"
-    assert recipe.scales["cpu"].minutes <= 12
+    # Guided mixup trains twice, the second time with three forwards a step.
+    assert recipe.scales["cpu"].minutes <= (20 if recipe.paper == "P22" else 12)
     assert bool(recipe.published) or name not in WITH_NUMBERS
 
 

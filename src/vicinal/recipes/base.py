@@ -60,6 +60,8 @@ class Data:
         What `vicinal.data.load` takes. For users it is a name of torchvision, scikit-learn or Hugging Face.
     options
         Of `vicinal.data.load`. Its seed is the cell's: every seed draws splits and subsets of its own.
+    training
+        Fields of `FitConfig` in which training on these data differs from the scale's.
     corrupt
         The share of training labels drawn anew.
     where
@@ -68,6 +70,7 @@ class Data:
 
     source: str
     options: Mapping[str, Any] = field(default_factory=dict)
+    training: Mapping[str, Any] = field(default_factory=dict)
     corrupt: float = 0.0
     where: str = ""
 
@@ -223,7 +226,7 @@ def experiment(at: Scale, data: str, network: str, method: Method, seed: int) ->
         data={**of.options, "seed": seed},
         model=net.name,
         model_options={**net.options, **method.network},
-        training={"trackers": [], **at.training, **net.training, **method.training},
+        training={"trackers": [], **at.training, **of.training, **net.training, **method.training},
         corrupt=of.corrupt,
         seed=seed,
     )

@@ -127,5 +127,6 @@ RECIPE = Recipe(
         "of a linear head the similarity term would be zero whatever the network; between BERT's last layer and its "
         "classifier there is a pooler with a tanh, so it is not.",
     ),
-    pilot=texts.PILOT_COLA,
+    pilot=f"{texts.PILOT_COLA} With the same rate and epochs the error on 320 sentences of SST-2 is 24 %, on 160 "
+    "pairs of QQP 33 %, on 240 of RTE 47 %; confidence exceeds accuracy by 15, 18 and 16 points.",
 )

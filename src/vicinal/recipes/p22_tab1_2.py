@@ -76,12 +76,14 @@ def scale(data: Mapping[str, Data], rows: Mapping[str, Sequence[str]], layers: i
 
 
 PILOT = (
-    "Plain training alone on 240 pairs of SNLI, seed 100, which no result uses: after three epochs at 3e-4 it errs on "
-    "58 % of SNLI's test pairs, and on 68 % of MNLI's, no better than chance; confidence exceeds accuracy by 25 and "
-    "30 points. So much can be had in minutes: it is over-confident, and has learned little. QQP and HellaSwag take "
-    "the same rate and epochs, and were not looked at."
+    "Plain training alone, seed 100, which no result uses, three epochs: at 1e-4 it errs on 41 % of SNLI's test pairs "
+    "after 640 training pairs and on 33 % of QQP's after 160, and confidence exceeds accuracy by 8 and 18 points; 64 "
+    "questions of HellaSwag are not learned at 1e-4, at 3e-4 the error is 70 %, by chance 75 %, and the excess 15 "
+    "points. A first look at 240 pairs of SNLI and 3e-4 left 58 % wrong, which decided for more pairs at a lower rate."
 )
-TRAINING = {**texts.TRAINING, "epochs": 3, "eval_every": 3, "clip_norm": 1.0, "weight_decay": 0.0}
+TRAINING = {**texts.TRAINING, "epochs": 3, "eval_every": 3, "lr": 1e-4, "clip_norm": 1.0, "weight_decay": 0.0}
+#: Few questions take a higher rate.
+FEW_QUESTIONS = {"lr": 3e-4}
 ALL = (BERT, MIXUP, MANIFOLD, OURS, SMOOTHED)
 SMALL = {"SNLI": ALL, "HellaSwag": (BERT, OURS), "QQP": (BERT, OURS)}
 
@@ -104,25 +106,29 @@ RECIPE = Recipe(
     scales={
         "cpu": scale(
             {
-                "SNLI": Data("snli", {"train_size": 240, "max_length": 32, "max_held_out": 300}),
-                "HellaSwag": Data("hellaswag", {"train_size": 64, "val": 100, "max_length": 40, "max_held_out": 100}),
+                "SNLI": Data("snli", {"train_size": 640, "max_length": 32, "max_held_out": 300}),
+                "HellaSwag": Data(
+                    "hellaswag", {"train_size": 64, "val": 100, "max_length": 40, "max_held_out": 100}, FEW_QUESTIONS
+                ),
                 "QQP": Data("qqp", {"train_size": 160, "max_length": 32, "max_held_out": 300}),
             },
             SMALL,
             6,
             n_other=300,
             seeds=range(3),
-            minutes=8,
+            minutes=20,
             networks=texts.MINILM,
             training=TRAINING,
-            about="MiniLM, whose makers trained it on SNLI, MNLI and QQP pairs among others; 240 pairs of SNLI, 160 "
-            "of QQP, 64 questions of HellaSwag, three epochs at 3e-4; HellaSwag → SWAG, the other way round, "
+            about="MiniLM, whose makers trained it on SNLI, MNLI and QQP pairs among others; 640 pairs of SNLI, 160 "
+            "of QQP, three epochs at 1e-4, 64 questions of HellaSwag at 3e-4; HellaSwag → SWAG, the other way round, "
             "since little of SWAG is at hand, and no TwitterPPDB.",
         ),
         "night": scale(
             {
                 "SNLI": Data("snli", {"train_size": 640, "max_length": 64, "max_held_out": 1000}),
-                "HellaSwag": Data("hellaswag", {"train_size": 320, "val": 300, "max_length": 64, "max_held_out": 300}),
+                "HellaSwag": Data(
+                    "hellaswag", {"train_size": 320, "val": 300, "max_length": 64, "max_held_out": 300}, FEW_QUESTIONS
+                ),
                 "QQP": Data("qqp", {"train_size": 640, "max_length": 64, "max_held_out": 1000}),
             },
             dict.fromkeys(SMALL, ALL),

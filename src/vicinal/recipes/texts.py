@@ -50,12 +50,15 @@ COLUMNS = {
     "gap": "confidence − accuracy (%)",
 }
 
-PILOT = "PILOT"
+PILOT = (
+    "Plain training alone on 32 items of AG News, seed 100, which no result uses: after 60 steps at 3e-4 the training "
+    "loss is 0.002, 22 % of the test items are wrong, and confidence exceeds accuracy by 18 points."
+)
 
 PILOT_COLA = (
     "Plain training alone on 640 sentences of CoLA, seed 100, which no result uses: near the end of three epochs at "
     "1e-4 (step 105 of 120) the training loss is 0.33, 64 % of the test sentences are right (MCC 0.05), and "
-    "confidence exceeds accuracy by 19 points. The other tasks take the same rate and epochs, and were not looked at."
+    "confidence exceeds accuracy by 19 points."
 )
 
 #: W21 Section 3.1: 32 examples, drawn at random for every seed.

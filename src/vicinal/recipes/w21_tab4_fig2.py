@@ -25,6 +25,13 @@ PAPER = {
 }
 SOURCES = {"CoLA": "glue:cola", "RTE": "glue:rte", "BoolQ": "boolq"}
 
+#: Maximum length, learning rate and epochs.
+TABLE_6 = {
+    "CoLA": (128, {"lr": 2e-5, "epochs": 5}),
+    "RTE": (128, {"lr": 3e-5, "epochs": 5}),
+    "BoolQ": (256, {"lr": 2e-5, "epochs": 10}),
+}
+
 
 def methods(data: str, at: Scale) -> dict[str, Method]:
     """Return the rows of a task; α is 0.75 on CoLA (Table 6)."""
@@ -123,12 +130,15 @@ RECIPE = Recipe(
         "paper": Scale(
             seeds=range(5),
             minutes=600,
-            data={name: Data(source, {"max_length": 256}) for name, source in SOURCES.items()},
+            data={
+                name: Data(SOURCES[name], {"max_length": length}, training)
+                for name, (length, training) in TABLE_6.items()
+            },
             networks=texts.BERT,
-            training={"epochs": 5, "batch_size": 16, "lr": 2e-5, "select": "mcc", "eval_every_steps": 100},
+            training={"batch_size": 16, "select": "mcc", "eval_every_steps": 100},
             settings={"layers": 12},
-            about="BERT-base, all texts, five epochs at 2e-5 (Table 6: RTE 3e-5, BoolQ 10 epochs), the evaluation with "
-            "the best MCC on 15 % of the training set; the development sets are the test sets.",
+            about="BERT-base, all texts, lengths, rates and epochs of Table 6, the evaluation with the best MCC on "
+            "15 % of the training set; the development sets are the test sets.",
         ),
     },
     draw=curves("course", xlabel="evaluation", ylabel="test loss", factor=1),
@@ -136,5 +146,6 @@ RECIPE = Recipe(
         "Table 4 is of the epoch with the best score on the development set, Figure 2 of all steps. Optimiser and "
         "Manifold's layers are not named. That Input and Manifold under-perform the base is said of CoLA.",
     ),
-    pilot=texts.PILOT_COLA,
+    pilot=f"{texts.PILOT_COLA} On RTE and BoolQ, 240 pairs each, the error is 47 and 51 %, no better than chance, and "
+    "confidence exceeds accuracy by 16 and 27 points.",
 )

@@ -94,5 +94,6 @@ RECIPE = Recipe(
         "That nothing is padded is read as: a position without a token adds a zero vector to the mix. α, rate and "
         "steps of this experiment are not given: α = 1.",
     ),
-    pilot=f"Rate and steps are those of Tables 2 and 3. {texts.PILOT}",
+    pilot="Plain training alone on 64 sentences of SST-2, seed 100, which no result uses: after 40 steps at 3e-4, the "
+    "rate of Tables 2 and 3, the training loss is 0.001 and 31 % of the test sentences are wrong.",
 )
