@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import runpy
+import socket
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -14,6 +16,7 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 import torch
+import torch.multiprocessing as mp
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -258,6 +261,48 @@ class TestEvaluation:
         logits, labels = np.array([[2.0, 0.0], [0.0, 1.0]]), np.array([0, 1])
         more = EvalPrediction((logits, np.zeros((2, 7))), labels)
         assert compute_metrics(more) == compute_metrics(EvalPrediction(logits, labels))
+
+    def test_batches_add_up_to_the_whole(self, tmp_path):
+        model, data = small_bert(), rows(10)
+        results = []
+        for batched in (False, True):
+            args = arguments(tmp_path, per_device_eval_batch_size=4, batch_eval_metrics=batched)
+            metrics = partial(compute_metrics, n_bins=10)
+            trainer = MixupTrainer(model, args, eval_dataset=data, objective=EMBEDDINGS, compute_metrics=metrics)
+            results.append(trainer.evaluate())
+            assert trainer.evaluate()["eval_nll"] == results[-1]["eval_nll"]  # it starts again
+        for name in ("nll", "accuracy", "ece", "n_bins"):
+            assert results[0][f"eval_{name}"] == pytest.approx(results[1][f"eval_{name}"])
+        with pytest.raises(ValueError, match=r"pass RunningMetrics\(\) instead"):
+            compute_metrics(EvalPrediction(np.zeros((2, 2)), np.array([0, 1])), compute_result=False)
+
+    def test_regression_has_the_squared_error_and_the_correlation(self, tmp_path):
+        model = small_bert(num_labels=1)
+        data = [{**row, "labels": float(i % 7) / 3} for i, row in enumerate(rows(10))]
+        args = arguments(tmp_path, per_device_eval_batch_size=4)
+        trainer = MixupTrainer(model, args, eval_dataset=data, objective=EMBEDDINGS, compute_metrics=compute_metrics)
+        result, predicted = trainer.evaluate(), trainer.predict(data).predictions[:, 0]
+        labels = np.array([row["labels"] for row in data])
+        assert result["eval_mse"] == pytest.approx(((predicted - labels) ** 2).mean(), rel=1e-5)
+        ranks = [
+            np.array([(v < values).sum() + (v == values).sum() / 2 for v in values]) for values in (predicted, labels)
+        ]
+        assert result["eval_spearman"] == pytest.approx(np.corrcoef(*ranks)[0, 1])
+
+    def test_soft_labels_and_several_labels(self):
+        rng = np.random.default_rng(0)
+        logits = rng.normal(size=(20, 3))
+        soft = rng.dirichlet(np.ones(3), 20)
+        figures = compute_metrics(EvalPrediction(logits, soft))
+        log_p = logits - np.log(np.exp(logits).sum(1, keepdims=True))
+        assert figures["cross_entropy"] == pytest.approx(-(soft * log_p).sum(1).mean())
+        assert figures["accuracy"] == pytest.approx((logits.argmax(1) == soft.argmax(1)).mean())
+        several = (rng.random((20, 3)) < 0.5).astype(float)
+        figures = compute_metrics(EvalPrediction(logits, several), task="multilabel")
+        assert figures["accuracy"] == pytest.approx(((logits > 0) == several).mean())
+        assert figures["nll"] == pytest.approx((np.logaddexp(0, logits) - several * logits).mean())
+        with pytest.raises(ValueError, match="task='regression'"):
+            compute_metrics(EvalPrediction(logits[:, :1], soft[:, 0]))
 
     def test_a_plain_module_that_returns_a_tensor(self, tmp_path):
         class Plain(nn.Module):
@@ -639,6 +684,41 @@ class TestRefused:
         batch = {"input_ids": torch.ones(2, 3, dtype=torch.int64), "labels": torch.tensor([0, 1])}
         with pytest.raises(ValueError, match="return_outputs"):
             trainer.compute_loss(trainer.model, batch, return_outputs=True)
+
+
+def _rank(rank: int, folder: str) -> None:
+    """Train in one of two processes, and write down the λ of each micro-batch."""
+    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2"}
+    drawn = []
+
+    class Noting(Recorder):
+        def compute_terms(self, model: nn.Module, x: Any, y: Tensor, step: Any) -> dict[str, Tensor]:
+            plan = EMBEDDINGS.draw(model, x, y, generator=step.generator)
+            drawn.append(float(plan.lam[0]))
+            return {"loss": EMBEDDINGS.mean_loss(EMBEDDINGS.forward(model, x, plan), y, plan, step)}
+
+    args = arguments(
+        f"{folder}/{rank}",
+        max_steps=2,
+        per_device_train_batch_size=2,
+        gradient_accumulation_steps=2,
+        ddp_backend="gloo",
+    )
+    trainer = MixupTrainer(small_bert(), args, train_dataset=rows(16), objective=Noting())
+    trainer.train()
+    norm = sum(float(p.detach().double().sum()) for p in trainer.model.parameters())
+    Path(folder, f"{rank}.json").write_text(json.dumps({"drawn": drawn, "norm": norm}))
+
+
+def test_each_process_draws_its_own_lambda(tmp_path, monkeypatch):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("MASTER_PORT", str(free.getsockname()[1]))
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    mp.spawn(_rank, args=(str(tmp_path),), nprocs=2)
+    first, second = (json.loads((tmp_path / f"{rank}.json").read_text()) for rank in (0, 1))
+    assert len({*first["drawn"], *second["drawn"]}) == 8  # two steps of two micro-batches on two processes
+    assert first["norm"] == second["norm"]  # and the weights stay the same
 
 
 def test_the_example_runs(capsys):

@@ -291,3 +291,51 @@ def test_any_fitted_classifier_is_calibrated_in_one_call(iris):
     assert metrics.nll(**held_out) < metrics.nll(**raw)
     with pytest.raises(ValueError, match="classes that the estimator does not know: d"):
         calibrated(forest, X, np.full(len(X), "d"))
+
+
+def test_pieces_are_learned_one_after_the_other():
+    X, y = load_iris(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(X))
+    X, y = X[order], np.array(["a", "b", "c"])[y[order]]
+
+    def learned(epochs: int = 12) -> MixupClassifier:
+        model = MixupClassifier(random_state=0, learning_rate_init=0.005)
+        for _ in range(epochs):
+            for piece in range(3):
+                model.partial_fit(X[piece::3], y[piece::3], classes=["a", "b", "c"])
+        return model
+
+    model = learned()
+    assert model.score(X, y) > 0.9
+    assert model.n_iter_ == len(model.loss_curve_) == 36
+    assert model.loss_curve_[-1] < model.loss_curve_[0]
+    np.testing.assert_array_equal(model.predict_proba(X), learned().predict_proba(X))
+    np.testing.assert_allclose(model.mean_, X[::3].mean(axis=0))
+    again = pickle.loads(pickle.dumps(model))
+    for each in (model, again):  # Adam goes on as it was
+        each.partial_fit(X, y)
+    np.testing.assert_array_equal(model.predict_proba(X), again.predict_proba(X))
+    with pytest.raises(ValueError, match="classes must be given in the first call"):
+        MixupClassifier().partial_fit(X, y)
+    with pytest.raises(ValueError, match="y holds 'd', which is none of the classes"):
+        model.partial_fit(X[:2], ["d", "a"])
+    with pytest.raises(ValueError, match="classes must be those of the first call"):
+        model.partial_fit(X, y, classes=["a", "b"])
+    with pytest.raises(ValueError, match="set calibrate=False"):
+        MixupClassifier(calibrate=True).partial_fit(X, y, classes=["a", "b", "c"])
+
+
+def test_a_warm_start_goes_on_from_the_weights():
+    X, y = load_iris(return_X_y=True)
+    model = MixupClassifier(max_iter=3, early_stopping=False, random_state=0, warm_start=True).fit(X, y)
+    cold = MixupClassifier(max_iter=3, early_stopping=False, random_state=0).fit(X, y)
+    np.testing.assert_array_equal(model.predict_proba(X), cold.predict_proba(X))
+    before = model.loss_curve_[-1]
+    model.fit(X, y)
+    assert model.loss_curve_[0] < before * 1.1 < cold.loss_curve_[0] * 1.1
+    np.testing.assert_array_equal(
+        cold.fit(X, y).predict_proba(X),
+        MixupClassifier(max_iter=3, early_stopping=False, random_state=0).fit(X, y).predict_proba(X),
+    )  # without it, fitting again starts afresh
+    with pytest.raises(ValueError, match="warm_start=True goes on with the classes"):
+        model.fit(X[:100], y[:100])

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from vicinal._checks import Argument, Sentence
 from vicinal.cli.console import Console
 from vicinal.cli.errors import handle_errors
 from vicinal.cli.options import AsJson, Given, Overwrite, shared
@@ -73,6 +74,8 @@ def compare(
     if choose is not None:
         choice("choose", choose, tuple(FIGURES))  # a wrong name is better known before hours of training
     base = Experiment(source=data, **vars(given))
+    if base.is_multilabel:
+        raise ValueError(Sentence(Argument("target"), " must be one column here: runs of several are not compared"))
     folder = out or Path("runs") / f"compare-{data_name(data)}"
     page = report or folder / "report.html"
     check_report(page, given.inputs(data), overwrite=overwrite, data_root=given.data.get("data_root"))

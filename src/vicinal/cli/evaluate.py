@@ -15,7 +15,7 @@ from vicinal.cli.console import Console, percent
 from vicinal.cli.errors import handle_errors
 from vicinal.cli.options import AsJson, Overwrite, Report
 from vicinal.cli.outputs import check_report
-from vicinal.cli.train import show_baselines, show_outcome
+from vicinal.cli.train import show_baselines, show_labels, show_outcome
 
 if TYPE_CHECKING:
     from vicinal.metrics import Evaluation, SetEvaluation
@@ -115,6 +115,10 @@ def evaluate(
     probes = _Probes(ood or None, ood_score, attack or None, attack_from, mc_dropout, between, sets, data_root)
     if _is_run(what):
         _refuse(reading, f"is for a predictions file, and {str(what)!r} is a run's folder")
+        if _is_multilabel(what):
+            _refuse(vars(probes), f"needs classes, and {str(what)!r} has several targets")
+            _evaluate_labels(console, what, report, bins)
+            return
         _evaluate_run(console, what, report, bins, probes)
     else:
         _refuse(vars(probes), f"needs a run's folder: {str(what)!r} has no model")
@@ -128,6 +132,25 @@ def _is_run(path: Path) -> bool:
     from vicinal.tables import is_table
 
     return (path / "config.json").exists() or not any(is_table(entry) for entry in path.iterdir())
+
+
+def _is_multilabel(run: Path) -> bool:
+    from vicinal.runs import Run
+
+    return Run(run).is_multilabel
+
+
+def _evaluate_labels(console: Console, run: Path, report: Path | None, bins: int) -> None:
+    from vicinal.runs import Run
+
+    outcome = Run(run).labels_outcome(n_bins=bins)
+    console.event("result", outcome.to_dict())
+    show_labels(console, outcome)
+    if report is not None:
+        from vicinal.report import write_labels
+
+        write_labels(outcome, report)
+        console.say(f"report: {report}")
 
 
 def _refuse(given: dict[str, Any], why: str) -> None:

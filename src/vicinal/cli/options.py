@@ -54,7 +54,7 @@ class _Option:
 
 
 _DATA = [
-    _Option("target", str, "Column of a table that holds the class.", "COLUMN"),
+    _Option("target", list[str], "Column that holds the class; or several columns of 0 and 1.", "COLUMN"),
     _Option("text", list[str], "Column that holds the text; twice for pairs of texts.", "COLUMN"),
     _Option("choice", list[str], "Column of an answer to choose, for each; or the column of lists of them.", "COLUMN"),
     _Option("kind", str, "What the data are, where that is not inferred right.", "tabular|text|image|audio"),
@@ -209,7 +209,7 @@ def _collected(options: dict[str, Any]) -> Given:
         if option.kind == "share" and option.name in given:
             given[option.name] = share_or_number(option.name, given[option.name])
     data = {("seed" if o.name == "split_seed" else o.name): given[o.name] for o in _DATA if o.name in given}
-    for name in ("text", "choice"):
+    for name in ("target", "text", "choice"):
         if len(data.get(name, ())) == 1:
             data[name] = data[name][0]
     training = {o.name: given[o.name] for o in _TRAINING if o.name in given and o.name != "class_weight"}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from vicinal._checks import ArgumentError, integer, number
+from vicinal._checks import Argument, ArgumentError, Sentence, integer, number
 from vicinal.cli.console import Console
 from vicinal.cli.errors import handle_errors
 from vicinal.cli.options import AsJson, Overwrite, SafeCsv, share_or_number
@@ -70,7 +70,8 @@ def predict(
 
     The file has the number of the row, from 0 (and the name of a picture or sound, and columns to --keep),
     `prediction`, `confidence` and a column of probability for each class; with --sets a column `set`, a JSON list of
-    classes.
+    classes. Of a run of several targets it has the probability of each, and `prediction`, a JSON list of those above
+    one half.
     """
     import vicinal
     from vicinal.predictions import write
@@ -85,6 +86,9 @@ def predict(
     bad = share_or_number("max_bad", max_bad)
     console = Console(as_json=as_json)
     bundle = vicinal.load(run, max_pixels=max_pixels)
+    for option, value in (("max_risk", max_risk), ("sets", sets)):
+        if bundle.is_multilabel and value is not None:
+            raise ValueError(Sentence(Argument(option), f" needs classes, and {str(run)!r} has several targets"))
     rule = None if max_risk is None else _rule(bundle, run, max_risk, level)
     if rule is not None and ABSTAIN in bundle.classes:
         raise ValueError(f"a class is called {ABSTAIN!r}, which is what --max-risk writes where it gives no answer")
@@ -94,13 +98,13 @@ def predict(
     answered = _Counter()
     with console.progress("predicting", blocks.n_rows) as advance:
         chunks = _chunks(bundle, blocks, batch_size, rule, chosen, answered, advance)
-        n = write(out, bundle.classes, chunks, safe_csv=safe_csv)
+        n = write(out, bundle.classes, chunks, safe_csv=safe_csv, exclusive=not bundle.is_multilabel)
     for note in blocks.notes:
         console.note(note)
     facts = {} if rule is None else answered.facts(n, rule)
     facts |= {} if sets is None else {"set_size": answered.in_sets / n}
     console.event("result", {"out": str(out), "rows": n, **facts})
-    console.say(f"{out}: {n:,} rows, {len(bundle.classes)} classes, temperature {bundle.temperature:.3f}")
+    console.say(f"{out}: {n:,} rows, {_outputs(bundle)}")
     if rule is not None:
         console.say(answered.sentence(n, rule))
     if sets is not None:
@@ -113,6 +117,14 @@ def _kept(names: list[str]) -> list[str]:
         if name in _WRITTEN or name.startswith("prob_"):
             raise ArgumentError("keep", name, f"another name than those written here: {', '.join(_WRITTEN)}, prob_…")
     return list(dict.fromkeys(names))
+
+
+def _outputs(bundle: Bundle) -> str:
+    """Return what the model answers with, in words."""
+    if not bundle.is_multilabel:
+        return f"{len(bundle.classes)} classes, temperature {bundle.temperature:.3f}"
+    temperatures = ", ".join(f"{value:.3f}" for value in bundle.temperatures)
+    return f"{len(bundle.classes)} labels, temperatures {temperatures}"
 
 
 class _Counter:

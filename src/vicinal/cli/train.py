@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from vicinal._checks import Argument, Sentence
 from vicinal.cli.console import Console, percent
 from vicinal.cli.errors import handle_errors
 from vicinal.cli.options import AsJson, Given, Overwrite, Report, shared
 from vicinal.cli.outputs import check_report
 
 if TYPE_CHECKING:
-    from vicinal.runs import Outcome
+    from vicinal.runs import Experiment, LabelsOutcome, Outcome
 
 __all__ = ["train"]
 
@@ -57,14 +58,14 @@ def train(
     check_report(report, given.inputs(data), overwrite=overwrite, data_root=given.data.get("data_root"))
     experiment = Experiment(source=data, method=method, **vars(given), seed=seed)
     folder = out or Path("runs") / folder_name(experiment)
-    outcome = run(
-        experiment,
-        folder,
-        n_bins=bins,
-        progress=not as_json,
-        on_note=console.note,
-        on_metrics=lambda line: console.event("metrics", line),
-    )
+    how: dict[str, Any] = {"n_bins": bins, "progress": not as_json, "on_note": console.note}
+    how["on_metrics"] = lambda line: console.event("metrics", line)
+    if experiment.is_multilabel:
+        if baselines:
+            raise ValueError(Sentence(Argument("baselines"), " needs classes, and this target is several columns"))
+        _train_labels(console, experiment, folder, report, how)
+        return
+    outcome = run(experiment, folder, **how)
     if outcome is None:  # another process than the first
         return
     measure_baselines(outcome, BASELINES if baselines else ALWAYS)
@@ -77,6 +78,49 @@ def train(
 
         write_run(outcome, report)
         console.say(f"report: {report}")
+
+
+def _train_labels(
+    console: Console, experiment: Experiment, folder: Path, report: Path | None, how: dict[str, Any]
+) -> None:
+    """Train a network with an output for each of several columns of 0 and 1."""
+    from vicinal.runs import run_labels
+
+    outcome = run_labels(experiment, folder, **how)
+    if outcome is None:  # another process than the first
+        return
+    console.event("result", {"out": str(folder), **outcome.to_dict()})
+    show_labels(console, outcome)
+    console.say(f"model: {folder} ({shlex.join(['vicinal', 'predict', str(folder)])} DATA --out FILE)")
+    if report is not None:
+        from vicinal.report import write_labels
+
+        write_labels(outcome, report)
+        console.say(f"report: {report}")
+
+
+def show_labels(console: Console, outcome: LabelsOutcome) -> None:
+    """Show the figures of several labels: their means before and after the temperatures, then those of each."""
+    from vicinal.metrics import FIGURES
+
+    for key, scored in outcome.sets.items():
+        name = {"val": "validation", "test": "test"}[key]
+        shown = [FIGURES[figure] for figure in ("accuracy", "nll", "brier", "ece") if figure in scored.after.mean]
+        rows = [
+            [label, "", "", *(f.text(each.mean[f.name]) for f in shown), ""]
+            for label, each in (("mean", scored.before), ("mean, calibrated", scored.after))
+        ]
+        for label, evaluation in scored.after.labels.items():
+            binary = scored.binary(label)
+            share = float(scored.labels[:, list(outcome.temperatures).index(label)].double().mean())
+            figures = [f.text(evaluation.figures[f.name]) for f in shown]
+            ranked = "–" if binary is None else percent(binary.auroc)
+            rows.append([label, f"{100 * share:.1f} %", f"{scored.temperatures[label]:.3f}", *figures, ranked])
+        title = f"{outcome.experiment.method} on {outcome.experiment.source}, {name}: {scored.after.n:,} samples"
+        headings = [f.heading(scored.after.n_bins) for f in shown]
+        console.table(title, ["label", "is 1", "temperature", *headings, "AUROC"], rows)
+    if reported := outcome.objective_summary():
+        console.say(f"the objective reports: {reported}")
 
 
 def plain_baselines(outcome: Outcome) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from vicinal.data.audio import read_sound
 from vicinal.data.files import Folder, give_up, listed, read_all
 from vicinal.data.images import ImagePreprocessing
 from vicinal.data.kinds import names_and_parts
+from vicinal.data.labels import combined, combined_name, label_matrix, label_notes, refuse_constant
 from vicinal.data.leaks import giving_away
 from vicinal.data.multiple_choice import from_choices, refuse_lists
 from vicinal.data.named import Arrays
@@ -64,7 +65,7 @@ class _New:
 def load(
     source: Any,
     *,
-    target: str | None = None,
+    target: str | Sequence[str] | None = None,
     text: str | Sequence[str] | None = None,
     choice: str | Sequence[str] | None = None,
     kind: str | None = None,
@@ -103,7 +104,8 @@ def load(
         `train` and `val`, `test` or both (of class folders, or of tables); an NPZ file of image arrays; a torchvision
         name (`"fashion-mnist"`, `"cifar10"`, …); a Hugging Face one (`"hf:NAME"` or `"hf:NAME:CONFIG"`).
     target
-        The column of a table that holds the class.
+        The column of a table that holds the class; or several columns of 0 and 1, labels that exclude nothing, of
+        which each sample then has one of each (`Task.task` is "multilabel").
     text
         The column that holds the text, or two of them for pairs; else a table's only long free strings.
     choice
@@ -171,12 +173,15 @@ def load(
     for argument, value, allowed in (("kind", kind, KINDS), ("rare", rare, _RARE), ("subset", subset, _SUBSETS)):
         if value is not None:
             one_of(argument, value, allowed)
-    opened = sources.open_data(source, kind, encoding, header, data_root, target)
-    columns: dict[str, Any] = {"target": target, "text": text, "group": group, "time": time}
+    names = [target] if isinstance(target, str) else list(target or ())
+    targets = names if len(names) > 1 else []
+    one = None if not names else combined_name(names)
+    opened = sources.open_data(source, kind, encoding, header, data_root, None if targets else one)
+    columns: dict[str, Any] = {"target": one, "text": text, "group": group, "time": time}
     dropped = [drop] if isinstance(drop, str) else list(drop)
     encoded = one_of("features", features, FEATURES[:2])
     words: dict[str, Any] = {"tokenizer": tokenizer, "max_length": max_length}
-    asked = TableOptions(**columns, **words, kind=kind, max_bad=max_bad, features=encoded, drop=dropped)
+    asked = TableOptions(**columns, **words, kind=kind, max_bad=max_bad, features=encoded, drop=dropped, labels=targets)
     if isinstance(opened, NamedTable):
         asked, choice, opened = _as_published(asked, opened), choice or opened.choices or None, opened.table
     if isinstance(opened, Table):
@@ -186,15 +191,15 @@ def load(
         samples = sources.from_files(opened, max_bad, image_size, seed, seconds, front_end, max_pixels)
     if augment is not None:
         one_of("augment", augment, audio.AUGMENTATIONS if samples.kind == "audio" else images.AUGMENTATIONS)
-    classes, labels, notes = _encoded(samples, rare)
+    classes, labels, notes = _encoded(samples, "train" if targets else rare)
     parts, more = _split(samples, labels, val=val, test=test, seed=seed, splits=splits)
-    _refuse_absent(classes, labels[parts["train"]])
     notes += more
     if max_held_out is not None:
         notes.append(_draw_held_out(parts, labels, max_held_out, len(classes), seed))
     if train_size is not None:
         drawn_from = seed if subset_seed is None else subset_seed
         notes.append(_draw_subset(parts, labels, train_size, subset, drawn_from))
+    classes, labels, notes = _answers(targets, classes, labels, parts["train"], notes)
     preprocessing, items, more = samples.fit(parts["train"])
     augment = samples.augment if augment is None else augment
 
@@ -214,7 +219,22 @@ def load(
         notes=(*samples.notes, *more, *notes),
         warnings=_giving_away(preprocessing, items, labels, parts["train"]),
         groups=samples.groups,
+        task="multilabel" if targets else "multiclass",
     )
+
+
+def _answers(
+    targets: Sequence[str], classes: tuple[str, ...], labels: NDArray[np.int64], train: Positions, notes: list[str]
+) -> tuple[tuple[str, ...], NDArray[np.int64], list[str]]:
+    """Return what the outputs stand for, the answer of each sample and notes: classes, or several labels."""
+    if not targets:
+        _refuse_absent(classes, labels[train])
+        return classes, labels, notes
+    matrix = label_matrix(classes, labels)
+    refuse_constant(targets, matrix[train])
+    spoken_of_classes = ("classes: ", "rare: ")
+    kept = [note for note in notes if not any(words in note for words in spoken_of_classes)]
+    return tuple(targets), matrix, [label_notes(targets, matrix), *kept]
 
 
 def _as_published(asked: TableOptions, named: NamedTable) -> TableOptions:
@@ -229,6 +249,10 @@ def _as_published(asked: TableOptions, named: NamedTable) -> TableOptions:
 
 
 def _from_opened_table(table: Table, asked: TableOptions, choice: str | Sequence[str] | None) -> Unsplit:
+    if asked.labels:
+        if choice:
+            raise ValueError(Sentence(Argument("choice"), " has one target, the number of the right answer"))
+        return from_table(combined(table, asked.labels), replace(asked, known_classes=True))
     if choice:
         return from_choices(table, asked.target, asked.text, choice, asked.max_bad, asked.tokenizer, asked.max_length)
     refuse_lists(table, asked.text, asked.kind)
@@ -247,7 +271,8 @@ def _giving_away(
             "is used, leave it out, ",
             Argument("drop", name),
         )
-        for name, auroc in giving_away(preprocessing, items, labels, train).items()
+        for column in (labels.T if labels.ndim == 2 else [labels])
+        for name, auroc in giving_away(preprocessing, items, column, train).items()
     )
 
 

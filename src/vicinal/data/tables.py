@@ -77,6 +77,8 @@ class TableOptions:
     drop: Sequence[str] = ()
     group: str | None = None
     time: str | None = None
+    labels: Sequence[str] = ()
+    """The columns of 0 and 1 whose combination the target is, which are not learned from."""
 
 
 def from_table(table: Table, options: TableOptions) -> Unsplit:
@@ -87,7 +89,7 @@ def from_table(table: Table, options: TableOptions) -> Unsplit:
     if target is None:
         target = _usual_target(table)
         notes.append(f"target: {target!r}")
-    scan = scan_table(table, table.require_column(target, "target"))
+    scan = scan_table(table, table.require_column(target, "target"), options.labels)
     if not scan.readable.any():
         raise ValueError(f"{table.name!r} has no rows{f': {scan.bad[0]}' if scan.bad else ''}")
     if not options.known_classes:
@@ -148,7 +150,7 @@ def _from_texts(
             texts[row - 1] = fields
     what = "pairs of texts" if len(columns) == 2 else "text"
     notes.append(f"kind: {what}, from {listed([repr(name) for name in columns])}")
-    others = [repr(name) for name in table.columns if name not in (*columns, target)]
+    others = [repr(name) for name in table.columns if name not in (*columns, target, *options.labels)]
     if others:
         instead = Argument("kind", "tabular"), " learns from such columns instead"
         notes.append(Sentence(f"ignored: {listed(others)}; ", *instead))
@@ -251,7 +253,7 @@ def _asked(kinds: dict[str, str], table: Table, target: str, options: TableOptio
     split_by = [(argument, name) for argument in ("group", "time") if (name := getattr(options, argument)) is not None]
     for argument, name in [*(("drop", name) for name in options.drop), *split_by]:
         table.require_column(name, argument)
-        if name == target:
+        if name in (target, *options.labels):
             raise ValueError(Sentence(Argument(argument, name), " is the target: it cannot be both"))
         marked[name] = "unwanted" if argument == "drop" else argument
     if len(split_by) > 1:
@@ -330,10 +332,11 @@ def _text_columns(table: Table, target: str, options: TableOptions, kinds: Mappi
         columns = [options.text] if isinstance(options.text, str) else list(options.text)
         for name in columns:
             table.require_column(name, "text")
-        if target in columns:
-            raise ValueError(
-                Sentence(Argument("text"), " and ", Argument("target"), f" are the same column, {target!r}")
-            )
+        for name in (target, *options.labels):
+            if name in columns:
+                raise ValueError(
+                    Sentence(Argument("text"), " and ", Argument("target"), f" are the same column, {name!r}")
+                )
     elif options.kind == "tabular":
         columns = []
     else:

@@ -47,7 +47,7 @@ class Unsplit:
     """Whether the order of the classes means something: it is kept."""
 
 
-class Split(Dataset[tuple[Batch, int]]):
+class Split(Dataset[tuple[Batch, Any]]):
     """Some samples of a source: `split[i]` is the model input and the class number of the i-th.
 
     Augmented samples are drawn anew in every epoch, from (seed, epoch, index) and nothing else.
@@ -61,7 +61,8 @@ class Split(Dataset[tuple[Batch, int]]):
     origins
         What a report shows of every sample: a row, a text, a path.
     labels
-        The class number of every sample of the source, or None where there are none: then each is -1 here.
+        The class number of every sample of the source, or 0 and 1 for each of several labels, `[N, L]`; None where
+        there are none: then each is -1 here.
     indices
         Which samples of the source are in this split, in order; all of them if not given.
     augment
@@ -97,20 +98,20 @@ class Split(Dataset[tuple[Batch, int]]):
         return positions
 
     @cached_property
-    def labels(self) -> list[int] | None:
-        """The class number of each, None where there are none."""
+    def labels(self) -> list[Any] | None:
+        """The class number of each, or 0 and 1 for each label; None where there are none."""
         return None if self._labels is None else self._labels.tolist()
 
     def __len__(self) -> int:
         return len(self.positions)
 
-    def __getitem__(self, i: int) -> tuple[Batch, int]:
+    def __getitem__(self, i: int) -> tuple[Batch, Any]:
         item = self._items[int(self.positions[i])]
         generator = None
         if self.augment != "none":
             generator = torch.Generator().manual_seed(seed_from("augment", self.seed, self.epoch, int(i)))
         x = self.preprocessing(item, augment=self.augment, generator=generator)
-        return x, -1 if self._labels is None else int(self._labels[i])
+        return x, -1 if self._labels is None else self._labels[i].tolist()
 
     @property
     def is_encoded(self) -> bool:
@@ -145,8 +146,9 @@ class Split(Dataset[tuple[Batch, int]]):
         """Return the same samples with other labels, `[len(self)]`, and perhaps another augmentation."""
         if len(labels) != len(self):
             raise ValueError(f"labels must be {len(self)}, one for each sample, got {len(labels)}")
-        every = np.full(len(self._items), -1, np.int64)
-        every[self.positions] = labels
+        given = np.asarray(labels, np.int64)
+        every = np.full((len(self._items), *given.shape[1:]), -1, np.int64)
+        every[self.positions] = given
         return Split(
             self.preprocessing,
             self._items,
@@ -180,7 +182,7 @@ class Task:
     kind: str
     """`"tabular"`, `"text"`, `"image"` or `"audio"`."""
     classes: tuple[str, ...]
-    """The names of the classes, in the order of the model's outputs."""
+    """The names of the classes, or of the labels that exclude nothing, in the order of the model's outputs."""
     train: Split = field(repr=False)
     val: Split = field(repr=False)
     test: Split = field(repr=False)
@@ -193,6 +195,8 @@ class Task:
     """What may make the figures too good to be true, one sentence each."""
     groups: NDArray[np.int64] | None = field(default=None, repr=False)
     """By place in the source: samples of one number stay on one side of a split."""
+    task: str = "multiclass"
+    """`"multiclass"`, or `"multilabel"` where a sample has 0 or 1 for each of `classes`."""
 
     @property
     def spec(self) -> dict[str, Any]:
@@ -215,11 +219,15 @@ class Task:
         return {"train": self.train.positions, "val": self.val.positions, "test": self.test.positions}
 
     def counts(self) -> Mapping[str, list[int]]:
-        """Return how many samples of each class each split has."""
-        return {
-            name: np.bincount(np.asarray(split.labels, np.int64), minlength=len(self.classes)).tolist()
-            for name, split in (("train", self.train), ("val", self.val), ("test", self.test))
-        }
+        """Return how many samples of each class, or with each label, each split has."""
+
+        def count(split: Split) -> list[int]:
+            labels = np.asarray(split.labels, np.int64)
+            of_each = labels.sum(axis=0) if labels.ndim == 2 else np.bincount(labels, minlength=len(self.classes))
+            counts: list[int] = of_each.tolist()
+            return counts
+
+        return {name: count(split) for name, split in (("train", self.train), ("val", self.val), ("test", self.test))}
 
     def summary(self) -> dict[str, object]:
         """Return all but the data, as JSON can hold it."""
@@ -231,4 +239,5 @@ class Task:
             "sizes": {"train": len(self.train), "val": len(self.val), "test": len(self.test)},
             "notes": list(self.notes),
             "warnings": list(self.warnings),
+            **({} if self.task == "multiclass" else {"task": self.task}),
         }

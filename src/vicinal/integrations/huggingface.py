@@ -12,16 +12,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Sampler
 
-from vicinal import losses
-from vicinal._checks import require
-from vicinal.metrics import Tally
+from vicinal import _random, losses
+from vicinal._checks import choice, require
+from vicinal.metrics import Tally, spearman
 from vicinal.metrics.figures import watched
+from vicinal.metrics.multilabel import label_tallies
 from vicinal.objectives.base import Objective, as_objective
 from vicinal.objectives.guided.aum import AUM, AUMRecorder
 
@@ -29,7 +31,7 @@ require("transformers", "text")
 from transformers import Trainer, TrainerCallback  # noqa: E402
 from transformers.trainer_utils import EvalPrediction  # noqa: E402
 
-__all__ = ["MixupTrainer", "MixupTrainerMixin", "compute_metrics"]
+__all__ = ["MixupTrainer", "MixupTrainerMixin", "RunningMetrics", "compute_metrics"]
 
 if TYPE_CHECKING:
     _AnyTrainer = Trainer
@@ -94,6 +96,8 @@ class MixupTrainerMixin(_AnyTrainer):
         self.class_weights, self.objective_init = class_weights, objective_init
         self.train_batch_sampler = train_batch_sampler
         super().__init__(*args, **kwargs)
+        self.compute_metrics = _for_task(self.compute_metrics, self.task)
+        self._drawn = (-1, 0)
         self.add_callback(_MergeRanks(self))
         self.model_accepts_loss_kwargs = False  # how releases before `loss_is_scaled_for_ga` are told the same
         if self.args.label_smoothing_factor != 0:
@@ -133,6 +137,7 @@ class MixupTrainerMixin(_AnyTrainer):
                 y,
                 index=index,
                 epoch=self.state.epoch,
+                generator=self._generator(),
                 weight=inputs.get(self.weight_column),
                 class_weights=self.class_weights,
                 task=self.task,
@@ -142,6 +147,19 @@ class MixupTrainerMixin(_AnyTrainer):
         loss = losses.loss(logits, losses.as_targets(y, self.task)).mean()
         # The Trainer takes the first of anything but a dict for the loss.
         return (loss, outputs if isinstance(outputs, dict) else {"logits": logits}) if return_outputs else loss
+
+    def _generator(self) -> torch.Generator | None:
+        """Return where this process draws from, None for torch's global generator, where it is the only one.
+
+        The trainer gives all processes the same seed, so their global generators would draw the same λ. What is drawn
+        depends on seed, step, micro-batch and process alone, so a resumed run draws the same.
+        """
+        if self.args.world_size == 1:
+            return None
+        step, n = self._drawn
+        self._drawn = (self.state.global_step, n + 1 if step == self.state.global_step else 0)
+        seed = _random.seed_from("step", self.args.seed, *self._drawn, self.args.process_index)
+        return torch.Generator().manual_seed(seed)
 
     @property
     def task(self) -> str:
@@ -236,25 +254,92 @@ class MixupTrainer(MixupTrainerMixin, Trainer):
     """
 
 
-def compute_metrics(prediction: EvalPrediction, *, n_bins: int = 15) -> dict[str, float]:
+class RunningMetrics:
+    """The figures of an evaluation, batch by batch: pass it to a trainer with `batch_eval_metrics=True`.
+
+    `MixupTrainer` makes one of `compute_metrics` by itself. After the last batch it starts again.
+
+    Parameters
+    ----------
+    n_bins
+        Bins of ECE and OE, reported beside them.
+    task
+        What logits and labels are, as in the call of an objective. `"multiclass"`: labels `[N]`, or soft targets
+        `[N, K]`, whose largest class counts as the label, with the cross-entropy to the targets beside the figures.
+        `"multilabel"` and `"binary"`: 0 and 1 with a logit each; the figures are means over labels. `"regression"`:
+        numbers; the figures are the squared error and Spearman's correlation.
+    """
+
+    def __init__(self, *, n_bins: int = 15, task: str = "multiclass") -> None:
+        self.n_bins, self.task = n_bins, choice("task", task, losses.TASKS)
+        self._batches: list[tuple[Tensor, Tensor]] = []
+
+    def __call__(self, prediction: EvalPrediction, compute_result: bool = True) -> dict[str, float]:
+        """Take a batch of logits and labels; return the figures of all of them with `compute_result`, else nothing."""
+        given = prediction.predictions
+        self._batches.append((_on_cpu(given[0] if isinstance(given, tuple) else given), _on_cpu(prediction.label_ids)))
+        if not compute_result:
+            return {}
+        batches, self._batches = self._batches, []
+        return self._figures(*(torch.cat(parts) for parts in zip(*batches, strict=True)))
+
+    def _figures(self, logits: Tensor, labels: Tensor) -> dict[str, float]:
+        if self.task == "regression":
+            numbers = logits.double().reshape(len(labels))
+            error = (numbers - labels.double().reshape(len(labels))).square().mean()
+            return {"mse": float(error), "spearman": spearman(labels.reshape(len(labels)), numbers)}
+        bins: dict[str, float] = {"n_bins": self.n_bins}
+        if self.task in ("binary", "multilabel"):
+            columns = logits.reshape(len(logits), -1)
+            tallies = label_tallies(
+                labels.reshape(len(labels), -1), logits=columns, n_bins=self.n_bins, figures=watched()
+            )
+            every = [tally.values() for tally in tallies]
+            return {name: sum(values[name] for values in every) / len(every) for name in every[0]} | bins
+        soft: dict[str, float] = {}
+        if labels.is_floating_point():
+            targets = losses.as_targets(labels, "multiclass")
+            soft, labels = {"cross_entropy": float(losses.loss(logits, targets).mean())}, targets.argmax(dim=1)
+        return {**Tally(self.n_bins, figures=watched()).update(labels, logits=logits).values(), **soft, **bins}
+
+
+def _on_cpu(values: Any) -> Tensor:
+    return torch.as_tensor(values).detach().cpu()
+
+
+def compute_metrics(
+    prediction: EvalPrediction, compute_result: bool = True, *, n_bins: int = 15, task: str = "multiclass"
+) -> dict[str, float]:
     """Return accuracy, MCC, NLL, Brier score, ECE and OE of a classifier's logits: pass it to the trainer.
+
+    `MixupTrainer` knows its task, and adds up batches; another trainer needs `functools.partial(compute_metrics,
+    task="regression")`, and with `batch_eval_metrics=True` a `RunningMetrics`.
 
     Parameters
     ----------
     prediction
         What the trainer hands over. Where the model returns more than logits, they come first.
-    n_bins
-        Bins of ECE and OE, reported beside them; `functools.partial(compute_metrics, n_bins=10)` for another number.
+    compute_result
+        False is refused: this keeps no batches.
+    n_bins, task
+        As in `RunningMetrics`.
 
     >>> import numpy as np
     >>> metrics = compute_metrics(EvalPrediction(np.array([[2.0, 0.0], [0.0, 0.0]]), np.array([0, 1])))
     >>> {name: round(value, 3) for name, value in metrics.items()}
     {'accuracy': 0.5, 'mcc': 0.0, 'nll': 0.41, 'brier': 0.264, 'ece': 0.31, 'oe': 0.125, 'n_bins': 15}
     """
-    logits = prediction.predictions
-    logits = logits[0] if isinstance(logits, tuple) else logits
-    labels = prediction.label_ids
-    return {**Tally(n_bins, figures=watched()).update(labels, logits=logits).values(), "n_bins": n_bins}
+    if not compute_result:
+        raise ValueError("batch_eval_metrics=True hands over one batch after the other: pass RunningMetrics() instead")
+    return RunningMetrics(n_bins=n_bins, task=task)(prediction)
+
+
+def _for_task(metrics: Any, task: str) -> Any:
+    """Return our own metrics as ones that know the task and add up batches; others as they are."""
+    given = metrics.keywords if isinstance(metrics, partial) and metrics.func is compute_metrics else None
+    if metrics is not compute_metrics and given is None:
+        return metrics
+    return RunningMetrics(**{"task": task, **(given or {})})
 
 
 def _refuse_other_loss(kind: type) -> None:

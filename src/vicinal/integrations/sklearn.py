@@ -86,6 +86,8 @@ class MixupClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         probabilities: `vicinal.losses.without_class_weights` undoes that in the logits.
     verbose : bool, default=False
         Print the losses of each epoch.
+    warm_start : bool, default=False
+        Let `fit` go on from the weights that are there, with the same columns and classes, instead of starting afresh.
     device : str, default="cpu"
         Where the network is trained. Afterwards it lives on the CPU in float64: a prediction does not depend on the
         rows beside it, and a pickle loads anywhere.
@@ -120,6 +122,12 @@ class MixupClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
     True
     """
 
+    classes_: NDArray[Any]
+    network_: nn.Module
+    loss_curve_: list[float]
+    validation_curve_: list[float]
+    _adam: torch.optim.Optimizer | None
+
     def __init__(
         self,
         objective: Objective | str | None = None,
@@ -136,6 +144,7 @@ class MixupClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         random_state: int | np.random.RandomState | None = None,
         verbose: bool = False,
         device: str = "cpu",
+        warm_start: bool = False,
     ) -> None:
         self.objective = objective
         self.hidden_layer_sizes = hidden_layer_sizes
@@ -150,6 +159,7 @@ class MixupClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         self.random_state = random_state
         self.verbose = verbose
         self.device = device
+        self.warm_start = warm_start
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the parameters, with `deep` those of the objective too."""
@@ -185,38 +195,104 @@ class MixupClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         return tags
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> MixupClassifier:
-        """Train on rows `X` and their labels `y`; fitting again starts afresh.
+        """Train on rows `X` and their labels `y`; fitting again starts afresh, unless `warm_start`.
 
         `sample_weight` `[n_samples]` is how much each row counts; a mixed row carries the mixture of the weights.
         """
         self._check_params()
-        X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2, accept_sparse="csr")
+        again = self.warm_start and hasattr(self, "network_")
+        X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2, accept_sparse="csr", reset=not again)
         X = _dense(X)
         check_classification_targets(y)
         weight = self._weights(X, y, sample_weight)
-        self.classes_, codes = np.unique(y, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise ValueError(f"y must hold at least two classes, got one class: {self.classes_[0]!r}")
-        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        generator = torch.Generator().manual_seed(seed)
-
+        classes = np.unique(y)
+        if len(classes) < 2:
+            raise ValueError(f"y must hold at least two classes, got one class: {classes[0]!r}")
+        if again and not np.array_equal(classes, self.classes_):
+            raise ValueError(
+                f"warm_start=True goes on with the classes {self.classes_.tolist()}, but y holds {classes.tolist()}"
+            )
+        self.classes_ = classes
+        codes = np.searchsorted(classes, y)
+        generator = self._seeded()
         training, held_out = np.arange(len(X)), np.arange(0)
         if self.early_stopping or self.calibrate:
             training, held_out = _split(codes, self.validation_fraction, generator)
-        self.mean_, scale = X[training].mean(axis=0), X[training].std(axis=0)
-        self.scale_ = np.where(scale > 0, scale, 1.0)
-        rows = torch.from_numpy(self._standardised(X)).float().to(self.device)
-        labels = torch.from_numpy(codes.astype(np.int64)).to(self.device)
-
-        sizes = [X.shape[1], *self.hidden_layer_sizes, len(self.classes_)]
-        network = _network(sizes, generator).to(self.device)
+        if not again:
+            self._begin(X[training], generator)
+        rows, labels = self._tensors(X, codes)
         parts = torch.from_numpy(training), torch.from_numpy(held_out)
+        network = self.network_.float().to(self.device)
         self._train(network, rows, labels, weight, *parts, generator)
         self.network_ = network.cpu().double()
         self.temperature_ = 1.0
         if self.calibrate:
             self.temperature_ = _temperature(self._logits(X[held_out]), torch.from_numpy(codes[held_out]))
         return self
+
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> MixupClassifier:
+        """Train for one epoch on these rows, after what was learned before: data that come in pieces.
+
+        The steps of Adam go on where they were. With an integer `random_state` the same pieces give the same weights.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in `fit`. Nothing is held out: `early_stopping` and `calibrate` are for `fit`. Columns are standardised
+            by the rows of the first call.
+        classes
+            All classes that will come, needed in the first call.
+        """
+        self._check_params()
+        if self.calibrate:
+            raise ValueError("calibrate=True needs rows to hold out, which partial_fit does not: set calibrate=False")
+        first = not hasattr(self, "network_")
+        X, y = validate_data(self, X, y, dtype=np.float64, accept_sparse="csr", reset=first)
+        X = _dense(X)
+        check_classification_targets(y)
+        if first:
+            if classes is None:
+                raise ValueError("classes must be given in the first call of partial_fit: all that will come")
+            self.classes_ = np.unique(classes)
+        elif classes is not None and not np.array_equal(np.unique(classes), self.classes_):
+            raise ValueError(f"classes must be those of the first call, {self.classes_.tolist()}, got {list(classes)}")
+        if len(self.classes_) < 2:
+            raise ValueError(f"classes must be at least two, got one class: {self.classes_[0]!r}")
+        if unknown := np.setdiff1d(y, self.classes_).tolist():
+            raise ValueError(f"y holds {unknown[0]!r}, which is none of the classes {self.classes_.tolist()}")
+        weight = self._weights(X, y, sample_weight)
+        generator = self._seeded()
+        if first:
+            self._begin(X, generator)
+            self.temperature_, self.loss_curve_, self.validation_curve_, self.n_iter_ = 1.0, [], [], 0
+        else:
+            generator.manual_seed(_random.seed_from("piece", generator.initial_seed(), self.n_iter_))
+        rows, labels = self._tensors(X, np.searchsorted(self.classes_, y))
+        network = self.network_.float().to(self.device)
+        self._adam = self._optimizer(network) if self._adam is None else self._adam
+        every = torch.arange(len(X))
+        loss = self._epoch(network, self._adam, rows, labels, weight, every, generator, self.n_iter_)
+        self.network_ = network.cpu().double()
+        self.loss_curve_.append(loss)
+        self.n_iter_ += 1
+        return self
+
+    def _seeded(self) -> torch.Generator:
+        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        return torch.Generator().manual_seed(seed)
+
+    def _begin(self, X: NDArray[np.float64], generator: torch.Generator) -> None:
+        """Measure the columns and draw the weights."""
+        self.mean_, scale = X.mean(axis=0), X.std(axis=0)
+        self.scale_ = np.where(scale > 0, scale, 1.0)
+        sizes = [X.shape[1], *self.hidden_layer_sizes, len(self.classes_)]
+        self.network_ = _network(sizes, generator).double()
+        self._adam = None
+
+    def _tensors(self, X: NDArray[np.float64], codes: NDArray[np.intp]) -> tuple[Tensor, Tensor]:
+        """Return standardised rows and class numbers, where the network is trained."""
+        rows = torch.from_numpy(self._standardised(X)).float().to(self.device)
+        return rows, torch.from_numpy(codes.astype(np.int64)).to(self.device)
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the probability of each class, in the order of `classes_`, `[n_samples, n_classes]`."""
@@ -265,29 +341,11 @@ class MixupClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         held_out: Tensor,
         generator: torch.Generator,
     ) -> None:
-        objective = self._objective()
-        fused = rows.device.type in ("cpu", "cuda")
-        optimizer = torch.optim.Adam(network.parameters(), lr=self.learning_rate_init, fused=fused)
-        size = int(self.batch_size) if self.batch_size != "auto" else min(max(16, len(training) // 100), 256)
+        optimizer = self._optimizer(network)
         self.loss_curve_, self.validation_curve_ = [], []
         best, best_weights = math.inf, copy.deepcopy(network.state_dict())
         for epoch in range(self.max_iter):
-            total = 0.0
-            for done, index in _batches(training, size, generator):
-                counts: dict[str, Any] = {} if weight is None else {"weight": weight[index]}
-                loss = objective(
-                    network, rows[index], labels[index], index=index, epoch=epoch + done, generator=generator, **counts
-                )
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
-                total += float(loss.detach()) * len(index)
-            if not math.isfinite(total):
-                rate = self.learning_rate_init
-                raise ValueError(f"the loss became {total} in epoch {epoch + 1}: lower learning_rate_init={rate:g}")
-            self.loss_curve_.append(total / len(training))
-            if self.verbose:
-                print(f"epoch {epoch + 1}: loss {self.loss_curve_[-1]:.4f}")  # noqa: T201  # what was asked for
+            self.loss_curve_.append(self._epoch(network, optimizer, rows, labels, weight, training, generator, epoch))
             if self.early_stopping:
                 with torch.no_grad():
                     logits = network(rows[held_out])
@@ -300,6 +358,40 @@ class MixupClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         if self.early_stopping:
             network.load_state_dict(best_weights)
         self.n_iter_ = len(self.loss_curve_)
+
+    def _optimizer(self, network: nn.Module) -> torch.optim.Optimizer:
+        fused = torch.device(self.device).type in ("cpu", "cuda")
+        return torch.optim.Adam(network.parameters(), lr=self.learning_rate_init, fused=fused)
+
+    def _epoch(
+        self,
+        network: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        rows: Tensor,
+        labels: Tensor,
+        weight: Tensor | None,
+        training: Tensor,
+        generator: torch.Generator,
+        epoch: int,
+    ) -> float:
+        """Train on each of these rows once, and return the objective's mean."""
+        objective, total = self._objective(), 0.0
+        size = int(self.batch_size) if self.batch_size != "auto" else min(max(16, len(training) // 100), 256)
+        for done, index in _batches(training, size, generator):
+            counts: dict[str, Any] = {} if weight is None else {"weight": weight[index]}
+            loss = objective(
+                network, rows[index], labels[index], index=index, epoch=epoch + done, generator=generator, **counts
+            )
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            total += float(loss.detach()) * len(index)
+        if not math.isfinite(total):
+            rate = self.learning_rate_init
+            raise ValueError(f"the loss became {total} in epoch {epoch + 1}: lower learning_rate_init={rate:g}")
+        if self.verbose:
+            print(f"epoch {epoch + 1}: loss {total / len(training):.4f}")  # noqa: T201  # what was asked for
+        return total / len(training)
 
     def _standardised(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
         standardised: NDArray[np.float64] = (X - self.mean_) / self.scale_
@@ -327,6 +419,7 @@ class MixupClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         integer("n_iter_no_change", self.n_iter_no_change, low=1)
         flag("calibrate", self.calibrate)
         flag("verbose", self.verbose)
+        flag("warm_start", self.warm_start)
 
 
 def calibrated(

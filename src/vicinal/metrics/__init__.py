@@ -12,6 +12,7 @@ from vicinal.metrics.comparison import Comparison, Difference, compare
 from vicinal.metrics.error_intervals import error_estimates
 from vicinal.metrics.figures import FIGURES, Figure
 from vicinal.metrics.intervals import Estimate, clopper_pearson
+from vicinal.metrics.multilabel import MultilabelEvaluation, evaluate_multilabel
 from vicinal.metrics.ood import (
     OODReport,
     auroc,
@@ -65,6 +66,8 @@ __all__ = [
     "risk_threshold",
     "SetEvaluation",
     "evaluate_sets",
+    "MultilabelEvaluation",
+    "evaluate_multilabel",
     "OODReport",
     "ood_report",
     "auroc",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import json
 import os
 import re
 import tempfile
@@ -37,6 +38,7 @@ def write(
     chunks: Iterable[tuple[Mapping[str, object], Any]],
     *,
     safe_csv: bool = False,
+    exclusive: bool = True,
 ) -> int:
     """Write predictions chunk by chunk and return the number of rows.
 
@@ -58,6 +60,9 @@ def write(
     safe_csv
         In a CSV or TSV file, put ' before names and texts that begin with =, +, -, @ or a control character: a
         spreadsheet would take them for formulas. Such a name is then no longer the same when the file is read again.
+    exclusive
+        False where the classes are labels that exclude nothing: `prediction` is then a JSON list of those whose
+        probability is above one half, and there is no `confidence`.
 
     Examples
     --------
@@ -82,13 +87,21 @@ def write(
                 raise ValueError(
                     f"the column {sorted(twice)[0]!r} would be written twice: rename or leave out the given one"
                 )
-            best = probs.argmax(axis=1)
-            confidence = probs[np.arange(len(probs)), best]
-            sink.add({**kept, "prediction": table[best], "confidence": confidence}, probs)
+            sink.add({**kept, **(_best(table, probs) if exclusive else _above_half(names, probs))}, probs)
             n += len(probs)
         if not n:
             raise ValueError(f"there are no rows to write to {str(target)!r}")
     return n
+
+
+def _best(table: NDArray[Any], probs: NDArray[Any]) -> dict[str, Any]:
+    best = probs.argmax(axis=1)
+    return {"prediction": table[best], "confidence": probs[np.arange(len(probs)), best]}
+
+
+def _above_half(names: Sequence[str], probs: NDArray[Any]) -> dict[str, Any]:
+    table = np.array(names, dtype=object)
+    return {"prediction": [json.dumps(table[row > 0.5].tolist(), ensure_ascii=False) for row in probs]}
 
 
 def check_output(path: str | os.PathLike[str]) -> Path:

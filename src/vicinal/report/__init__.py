@@ -4,8 +4,9 @@
 """
 
 from vicinal.report.comparison import write_comparison
+from vicinal.report.labels import write_labels
 from vicinal.report.predictions import write_predictions
 from vicinal.report.recipe import RecipePage, Rows, write_recipe
 from vicinal.report.run import write_run
 
-__all__ = ["write_run", "write_predictions", "write_comparison", "write_recipe", "RecipePage", "Rows"]
+__all__ = ["write_run", "write_labels", "write_predictions", "write_comparison", "write_recipe", "RecipePage", "Rows"]

@@ -17,9 +17,9 @@ from vicinal.probes import AttackErrors, BetweenCurves
 from vicinal.report import sections, words
 from vicinal.report.figures import Sheet
 from vicinal.report.page import contents, write_page
-from vicinal.runs import Outcome, Scored
+from vicinal.runs import Finished, Outcome, Scored
 
-__all__ = ["write_run"]
+__all__ = ["facts_of", "provenance_of", "write_run"]
 
 _NOTHING = words.Verdict(
     "unknown",
@@ -101,7 +101,7 @@ def write_run(
         "further": further,
         "temperature": f"{outcome.temperature:.3g}",
         "warnings": _warnings(outcome, key),
-        "facts": _facts(outcome),
+        "facts": facts_of(outcome),
         "notes": data.get("notes", []),
         "curves": sections.learning_curves(sheet, outcome.history, outcome.fit),
         "ood": sections.ood_section(sheet, ood),
@@ -111,7 +111,7 @@ def write_run(
         "audit_head": _audit_head(audit or ()),
         "label_noise": outcome.label_noise and sections.label_noise_table(outcome.label_noise, data["sizes"]),
         "command": experiment.command(outcome.out),
-        "provenance": _provenance(outcome),
+        "provenance": provenance_of(outcome),
         "baselines": sections.baselines_section(outcome.test.after, outcome.run.baselines()) if key == "test" else None,
         "binary": None,
         "risk": None,
@@ -255,7 +255,7 @@ def _warnings(outcome: Outcome, key: str | None) -> list[str]:
     return [*warnings, *(f"{note[0].upper()}{note[1:]}." for note in notes if note)]
 
 
-def _facts(outcome: Outcome) -> list[tuple[str, str, bool]]:
+def facts_of(outcome: Finished) -> list[tuple[str, str, bool]]:
     """Return what was trained: name, value, and whether it is code."""
     data, network, fit = outcome.facts["data"], outcome.facts["network"], outcome.fit
     config = fit["config"]
@@ -278,7 +278,8 @@ def _facts(outcome: Outcome) -> list[tuple[str, str, bool]]:
     ]
 
 
-def _provenance(outcome: Outcome) -> list[tuple[str, str]]:
+def provenance_of(outcome: Finished) -> list[tuple[str, str]]:
+    """Return where it came from: folder, data, versions."""
     versions = ", ".join(f"{name} {version}" for name, version in outcome.fit.get("versions", {}).items())
     return [
         ("Run folder", str(outcome.out)),

@@ -70,7 +70,9 @@ def count(n: int, one: str, many: str | None = None) -> str:
 
 
 def estimate(figure: Estimate, *, share: bool) -> tuple[str, str]:
-    """Return a figure and its interval as text."""
+    """Return a figure and its interval as text; none where that is not known."""
+    if math.isnan(figure.low):
+        return percent(figure.value) if share else number(figure.value), ""
     low, high = (percent(figure.low), percent(figure.high)) if share else (number(figure.low), number(figure.high))
     between = " to " if figure.low < 0 else "–"
     return percent(figure.value) if share else number(figure.value), f"{low.removesuffix(_NBSP + '%')}{between}{high}"

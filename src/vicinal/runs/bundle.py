@@ -69,6 +69,9 @@ class Bundle:
         The names of the classes, in the order of its outputs.
     temperature
         What its logits are divided by: above 1 it was over-confident. 1 means uncalibrated.
+    temperatures
+        Where `classes` are labels that exclude nothing: what the logits of each are divided by. Probabilities are then
+        those of each label, and need not sum to one. Empty where they are classes.
     precision
         `"no"`, `"bf16"` or `"fp16"`: what it computes in, which is what the temperature was fitted in.
     batch_size
@@ -91,6 +94,7 @@ class Bundle:
     method: str = ""
     fingerprint: str = ""
     versions: Mapping[str, str] = field(default_factory=dict, repr=False)
+    temperatures: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         classes = tuple(str(name) for name in self.classes)
@@ -102,8 +106,16 @@ class Bundle:
             temperature=number("temperature", self.temperature, above=0),
             precision=choice("precision", self.precision, ("no", "bf16", "fp16")),
             batch_size=integer("batch_size", self.batch_size, low=1),
+            temperatures=tuple(number("temperatures", value, above=0) for value in self.temperatures),
         )
+        if len(self.temperatures) not in (0, len(classes)):
+            raise ValueError(f"temperatures must be {len(classes)}, one for each label, got {len(self.temperatures)}")
         self.module.eval()
+
+    @property
+    def is_multilabel(self) -> bool:
+        """Whether `classes` are labels that exclude nothing."""
+        return bool(self.temperatures)
 
     @property
     def network(self) -> nn.Module:
@@ -125,8 +137,10 @@ class Bundle:
         """
         return self.calibrated(self.logits(source, batch_size=batch_size)).numpy()
 
-    def predict(self, source: Any, *, batch_size: int | None = None) -> NDArray[np.str_]:
-        """Return the name of the most probable class of each sample, `[N]`."""
+    def predict(self, source: Any, *, batch_size: int | None = None) -> NDArray[Any]:
+        """Return the name of the most probable class of each sample, `[N]`; of labels, whether each holds, `[N, L]`."""
+        if self.is_multilabel:
+            return (self.logits(source, batch_size=batch_size) > 0).numpy()
         best = self.logits(source, batch_size=batch_size).argmax(dim=1)
         return np.array([self.classes[k] for k in best.tolist()])
 
@@ -136,6 +150,8 @@ class Bundle:
 
     def calibrated(self, logits: Tensor) -> Tensor:
         """Return the probabilities of logits, in float64."""
+        if self.is_multilabel:
+            return (logits.double() / torch.tensor(self.temperatures, dtype=torch.float64)).sigmoid()
         return (logits.double() / self.temperature).softmax(dim=1)
 
     def read(self, source: Any, *, labelled: bool = False, **options: Any) -> Split:
@@ -152,6 +168,8 @@ class Bundle:
         """
         if isinstance(source, Split):
             return source
+        if labelled and self.is_multilabel:
+            raise ValueError("a model of several labels reads data without them only")
         reader = self.preprocessing
         if isinstance(reader, TextPreprocessing) and isinstance(source, Sequence) and not isinstance(source, str):
             rows = [(text,) if isinstance(text, str) else tuple(text) for text in source]
@@ -229,6 +247,7 @@ class Bundle:
             {
                 "classes": list(self.classes),
                 "temperature": self.temperature,
+                **({"temperatures": list(self.temperatures)} if self.temperatures else {}),
                 "precision": self.precision,
                 "batch_size": self.batch_size,
                 "method": self.method,
@@ -286,6 +305,7 @@ class Bundle:
             preprocessing=preprocessing,
             classes=tuple(record["classes"]),
             temperature=record["temperature"],
+            temperatures=tuple(record.get("temperatures", ())),
             precision=record.get("precision", "no"),
             batch_size=record.get("batch_size", 256),
             method=record.get("method", ""),
@@ -320,7 +340,7 @@ class Bundle:
             facts["features"] = self.preprocessing.feature_names
         target = Path(path)
         with replacing(target) as temporary, torch.no_grad():
-            export(self.module, self.temperature, example, temporary, facts)
+            export(self.module, self.temperatures or self.temperature, example, temporary, facts)
             difference = largest_difference(temporary, check, self.calibrated(call(self.module, check)))
             if not difference <= _ONNX_TOLERANCE:
                 raise RuntimeError(

@@ -151,6 +151,11 @@ class Experiment:
             raise ValueError(Sentence(Argument("new_subset_per_seed"), *needs))
 
     @property
+    def is_multilabel(self) -> bool:
+        """Whether its target is several columns."""
+        return isinstance(self.data.get("target"), list | tuple) and len(self.data["target"]) > 1
+
+    @property
     def further_sets(self) -> tuple[FurtherSet, ...]:
         """The further sets as records."""
         return tuple(FurtherSet.of(further) for further in self.also)

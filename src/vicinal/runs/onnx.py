@@ -23,24 +23,29 @@ __all__ = ["export", "largest_difference"]
 class _Calibrated(nn.Module):
     """The network with its temperature, called with its inputs one after the other."""
 
-    def __init__(self, module: nn.Module, temperature: float, names: Sequence[str]) -> None:
+    temperature: Tensor
+
+    def __init__(self, module: nn.Module, temperature: float | Sequence[float], names: Sequence[str]) -> None:
         super().__init__()
-        self.module, self.temperature, self.names = module, temperature, names
+        self.module, self.names = module, names
+        self.register_buffer("temperature", torch.tensor(temperature))
 
     def forward(self, *inputs: Tensor) -> tuple[Tensor, Tensor]:
-        """Return logits / T and their softmax."""
+        """Return logits / T and their softmax, or the sigmoid of each where each has a temperature."""
         x: Batch = dict(zip(self.names, inputs, strict=True)) if self.names else inputs[0]
         logits = call(self.module, x) / self.temperature
-        return logits, logits.softmax(dim=1)
+        return logits, logits.sigmoid() if self.temperature.ndim else logits.softmax(dim=1)
 
 
-def export(module: nn.Module, temperature: float, x: Batch, path: Path, metadata: Mapping[str, object]) -> None:
+def export(
+    module: nn.Module, temperature: float | Sequence[float], x: Batch, path: Path, metadata: Mapping[str, object]
+) -> None:
     """Write a network and its temperature as one ONNX file.
 
     Parameters
     ----------
     module, temperature
-        The network, in eval mode, and what its logits are divided by.
+        The network, in eval mode, and what its logits are divided by, or those of each label.
     x
         An example of its input, of at least two rows. The number of rows, and the length of token ids, stay free.
     path

@@ -9,10 +9,10 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -27,10 +27,13 @@ from vicinal.metrics import BinaryEvaluation, Estimate, Evaluation, evaluate, ev
 from vicinal.probes.label_noise import corrupt_labels
 from vicinal.runs.bundle import Bundle
 from vicinal.runs.experiment import Experiment
+from vicinal.runs.outcomes import Finished, LabelsOutcome, scored_labels
 from vicinal.training import read_predictions
 from vicinal.training.folder import read_history, weights_damage, write_logits
 
 __all__ = ["Outcome", "Run", "Scored", "corrupted", "load_task", "scored"]
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,16 +60,9 @@ class Scored:
 
 
 @dataclass(frozen=True, eq=False)
-class Outcome:
+class Outcome(Finished):
     """What an experiment led to."""
 
-    experiment: Experiment
-    out: Path
-    facts: dict[str, Any]
-    """What the data turned out to be, the network, and everything worth saying: the rest of experiment.json."""
-    fit: dict[str, Any]
-    """result.json of the training."""
-    history: list[dict[str, Any]]
     temperature: float
     sets: dict[str, Scored]
     """`"val"`, `"test"`, and `"also-1"`, …"""
@@ -98,11 +94,6 @@ class Outcome:
                 best = max(lines, key=lambda line: float(line[f"{name}_accuracy"]))
                 lowest[name] = {"error": 1 - best[f"{name}_accuracy"], "step": best["step"], "epoch": best["epoch"]}
         return lowest
-
-    def objective_summary(self) -> str:
-        """Return what the objective has to report, such as the AUM threshold of `GuidedMixup`; "" if nothing."""
-        reported: Mapping[str, float] = self.fit.get("objective") or {}
-        return ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in reported.items())
 
     def to_dict(self) -> dict[str, object]:
         """Return the figures as JSON can hold them."""
@@ -157,6 +148,26 @@ class Run:
         n_bins
             Of the calibration errors.
         """
+        recorded, facts = self._recorded(experiment)
+        if self.is_multilabel:
+            raise ValueError(
+                f"{str(self.path)!r} has several targets, which this cannot take: `vicinal evaluate` and "
+                "`vicinal predict` can"
+            )
+        return self._whole(lambda: self._outcome(recorded, facts, n_bins))
+
+    def labels_outcome(self, experiment: Experiment | None = None, *, n_bins: int = 15) -> LabelsOutcome:
+        """Return what a finished run of several labels led to; the arguments are those of `outcome`."""
+        recorded, facts = self._recorded(experiment)
+        return self._whole(lambda: self._labels_outcome(recorded, facts, n_bins))
+
+    @property
+    def is_multilabel(self) -> bool:
+        """Whether its target is several columns of 0 and 1."""
+        return self.is_finished and "temperatures" in read_json(self.files.evaluation)
+
+    def _recorded(self, experiment: Experiment | None) -> tuple[Experiment, dict[str, Any]]:
+        """Return the experiment of a finished run, and the rest of what is recorded with it."""
         if not self.is_finished:
             raise ValueError(
                 f"{str(self.path)!r} is not finished: give its `vicinal train` command again, and it goes on"
@@ -176,14 +187,28 @@ class Run:
                     ", or remove this folder to start anew",
                 )
             )
+        return recorded, facts
+
+    def _whole(self, read: Callable[[], T]) -> T:
+        """Return what is read of the folder, with an error that says what to do where it is damaged."""
         try:
-            return self._outcome(recorded, facts, n_bins)
+            return read()
         except (KeyError, TypeError, AttributeError) as error:
             record = self.files.evaluation
             raise DamagedFileError(
                 f"{record} or {self.files.result.name} is not as it was written ({error!r}): remove {record.name}, and "
                 "the same training command evaluates anew"
             ) from error
+
+    def _labels_outcome(self, recorded: Experiment, facts: dict[str, Any], n_bins: int) -> LabelsOutcome:
+        evaluation = read_json(self.files.evaluation)
+        temperatures = {str(name): float(value) for name, value in evaluation["temperatures"].items()}
+        sets = {
+            key: scored_labels(entry["name"], *self.predictions(key), temperatures, n_bins)
+            for key, entry in evaluation["sets"].items()
+        }
+        fit, history = read_json(self.files.result), read_history(self.files)
+        return LabelsOutcome(recorded, self.path, facts, fit, history, temperatures, sets)
 
     def _outcome(self, recorded: Experiment, facts: dict[str, Any], n_bins: int) -> Outcome:
         evaluation = read_json(self.files.evaluation)
@@ -236,7 +261,7 @@ class Run:
 
     def task(self) -> Task:
         """Return the data, split as they were; data that are gone or have changed are an error."""
-        experiment, fingerprint = self.outcome().experiment, read_json(self.files.model)["fingerprint"]
+        experiment, fingerprint = self._recorded(None)[0], read_json(self.files.model)["fingerprint"]
         try:
             network = read_json(self.files.model)["network"]["name"]
             task = load_task(experiment, splits=read_json(self.files.splits), network=network)
@@ -279,7 +304,7 @@ class Run:
         }
         write_json(path, {"models": {**saved, **figures}})
 
-    def write_evaluation(self, outcome: Outcome) -> None:
+    def write_evaluation(self, outcome: Outcome | LabelsOutcome) -> None:
         """Keep the figures; the run is finished from here on."""
         write_json(self.files.evaluation, outcome.to_dict())
 

@@ -23,6 +23,7 @@ from vicinal import _random, data, losses, models
 from vicinal._checks import Argument, ArgumentError, Sentence, nearest_names, require
 from vicinal._files import json_pieces
 from vicinal.calibrators import TemperatureScaling, cross_validate
+from vicinal.calibrators.labels import two_logits
 from vicinal.data import Split, Task, TextPreprocessing, Words
 from vicinal.data.files import find
 from vicinal.data.named import roots
@@ -35,11 +36,12 @@ from vicinal.runs.defaults import default_config, mixed_at_embeddings
 from vicinal.runs.experiment import Experiment, FurtherSet
 from vicinal.runs.members import ensemble, member_seeds
 from vicinal.runs.mistakes import confident_mistakes
+from vicinal.runs.outcomes import LabelsOutcome, scored_labels
 from vicinal.runs.run import Outcome, Run, corrupted, load_task, scored
 from vicinal.training import FitConfig, FitResult, fit, load_weights
 from vicinal.training.folder import refuse_foreign
 
-__all__ = ["held_out_logits", "run", "specified"]
+__all__ = ["held_out_logits", "run", "run_labels", "specified"]
 
 Say = Callable[[str], None]
 
@@ -81,20 +83,73 @@ def run(
     Outcome
         None in every process but the first, where there are several.
     """
+    if experiment.is_multilabel:
+        raise ValueError("several targets are for run_labels, and for `vicinal train`")
     folder, say = Run(out), on_note or (lambda note: None)
     if folder.is_finished:
         outcome = folder.outcome(experiment, n_bins=n_bins)
-        if (damage := folder.damage()) is None:
-            say(f"{folder.path} is finished: nothing to do")
+        if _is_whole(folder, say):
             return outcome
-        say(f"{damage}; the run goes on from its checkpoint")
-    _check_folder(folder)
-    ready = _prepare(experiment, say)
-    result = ready.fit(folder.path, progress=progress, on_metrics=on_metrics)
+    ready, result = _trained(experiment, folder, progress, say, on_metrics)
     process = require("accelerate", "train").PartialState()
     finished = _conclude(folder, ready, result, n_bins, say) if process.is_main_process else None
     process.wait_for_everyone()
     return finished
+
+
+def run_labels(
+    experiment: Experiment,
+    out: str | Path,
+    *,
+    n_bins: int = 15,
+    progress: bool = True,
+    on_note: Say | None = None,
+    on_metrics: Callable[[dict[str, Any]], None] | None = None,
+) -> LabelsOutcome | None:
+    """Run an experiment whose target is several columns of 0 and 1: labels that exclude nothing.
+
+    One network has an output for each, learned by binary cross-entropy; each has a temperature of its own. The
+    arguments are those of `run`.
+    """
+    for name, value in (("also", experiment.also), ("corrupt", experiment.corrupt)):
+        if value:
+            raise ValueError(Sentence(Argument(name), " needs classes, and this target is several columns"))
+    if experiment.class_weight is not None:
+        raise ValueError(Sentence(Argument("class_weight"), " needs classes, and this target is several columns"))
+    folder, say = Run(out), on_note or (lambda note: None)
+    if folder.is_finished:
+        outcome = folder.labels_outcome(experiment, n_bins=n_bins)
+        if _is_whole(folder, say):
+            return outcome
+    ready, result = _trained(experiment, folder, progress, say, on_metrics)
+    process = require("accelerate", "train").PartialState()
+    finished = _conclude_labels(folder, ready, result, n_bins, say) if process.is_main_process else None
+    process.wait_for_everyone()
+    return finished
+
+
+def _is_whole(folder: Run, say: Say) -> bool:
+    """Return whether nothing is left to do in the folder of a finished run, and say so."""
+    damage = folder.damage()
+    say(
+        f"{folder.path} is finished: nothing to do"
+        if damage is None
+        else f"{damage}; the run goes on from its checkpoint"
+    )
+    return damage is None
+
+
+def _trained(
+    experiment: Experiment,
+    folder: Run,
+    progress: bool,
+    say: Say,
+    on_metrics: Callable[[dict[str, Any]], None] | None,
+) -> tuple[_Ready, FitResult]:
+    """Return what was trained, and what came of it."""
+    _check_folder(folder)
+    ready = _prepare(experiment, say)
+    return ready, ready.fit(folder.path, progress=progress, on_metrics=on_metrics)
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,6 +184,7 @@ class _Ready:
                 out=path,
                 config=dataclasses.replace(self.config, seed=seed),
                 collate_fn=self.task.collate_fn,
+                task=self.task.task,
                 class_weights=self.class_weights(),
                 progress=progress,
                 about=self.about(),
@@ -371,13 +427,45 @@ def _conclude(folder: Run, ready: _Ready, result: FitResult, n_bins: int, say: S
     return outcome
 
 
-def _bundle(ready: _Ready, result: FitResult, temperature: float) -> Bundle:
+def _conclude_labels(folder: Run, ready: _Ready, result: FitResult, n_bins: int, say: Say) -> LabelsOutcome:
+    """Fit the temperature of each label, evaluate, and write what is not there yet; the evaluation comes last."""
+    experiment, task, facts = ready.experiment, ready.task, ready.facts()
+
+    def note(text: str) -> None:
+        say(text)
+        facts["notes"].append(text)
+
+    temperatures = dict.fromkeys(task.classes, 1.0)
+    if result.logits is None or result.labels is None:
+        note("there is no validation set: the probabilities are not calibrated (temperatures of 1)")
+    else:
+        for k, name in enumerate(task.classes):
+            pair, where = two_logits(result.logits[:, k]), f"of {name!r} on the validation set"
+            temperatures[name] = _temperature(experiment, pair, result.labels[:, k], where, note)
+    bundle = _bundle(ready, result, 1.0, tuple(temperatures.values()))
+    bundle.save_record(folder.path)
+    folder.write_splits(task.positions)
+    sets = {}
+    if result.logits is not None and result.labels is not None:
+        sets["val"] = scored_labels("val", result.logits, result.labels, temperatures, n_bins)
+    if len(task.test):
+        logits, labels = bundle.logits(task.test), torch.tensor(task.test.labels)
+        folder.write_predictions("test", logits, labels)
+        sets["test"] = scored_labels("test", logits, labels, temperatures, n_bins)
+    folder.write_experiment(experiment, facts)
+    outcome = LabelsOutcome(experiment, folder.path, facts, result.info, result.history, temperatures, sets)
+    folder.write_evaluation(outcome)
+    return outcome
+
+
+def _bundle(ready: _Ready, result: FitResult, temperature: float, temperatures: tuple[float, ...] = ()) -> Bundle:
     return Bundle(
         module=result.model,
         spec=ready.spec,
         preprocessing=ready.task.preprocessing,
         classes=ready.task.classes,
         temperature=temperature,
+        temperatures=temperatures,
         precision=ready.config.mixed_precision,
         batch_size=ready.config.evaluation_batch_size,
         method=result.info["method"],

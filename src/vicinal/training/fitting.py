@@ -20,6 +20,7 @@ from vicinal import _random
 from vicinal._checks import Argument, ArgumentError, Sentence, choice, require
 from vicinal._files import read_tensors, write_tensors
 from vicinal._typing import Model
+from vicinal.losses import TASKS
 from vicinal.objectives.base import Objective, as_objective
 from vicinal.objectives.forward import unwrap
 from vicinal.objectives.guided.aum import AUM, AUMRecorder
@@ -47,7 +48,7 @@ class FitResult:
     logits: Tensor | None
     """Validation logits of the selected weights, `[N, K]`."""
     labels: Tensor | None
-    """The validation labels, `[N]`."""
+    """The validation labels, `[N]`, or `[N, L]` for several of each sample."""
     info: dict[str, Any]
     """What result.json holds: method, configuration, versions, timings."""
     out: Path | None
@@ -100,7 +101,9 @@ def fit(
     collate_fn
         Makes `(x, y)` of a list of samples; torch's default if not given.
     task
-        `"multiclass"`, or `"regression"` for labels that are numbers, learned by squared error.
+        `"multiclass"`; `"binary"` for labels 0 and 1 with one logit; `"multilabel"` for several of them, `[L]` each,
+        with a logit each; `"regression"` for labels that are numbers, learned by squared error. The validation figures
+        of several labels are means over them.
     weight
         How much each sample of `train` counts, `[N]`; a mixed sample carries the mixture of its sources' weights.
     class_weights
@@ -268,7 +271,7 @@ def _check_arguments(model: Any, train: Any, val: Any, watch: Mapping[str, Any],
 
 
 def _supervision(task: str, weight: Any, class_weights: Any, n_samples: int) -> Supervision:
-    choice("task", task, ("multiclass", "regression"))
+    choice("task", task, TASKS)
     if weight is not None:
         weight = torch.as_tensor(weight)
         if weight.shape != (n_samples,):

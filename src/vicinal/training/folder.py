@@ -411,18 +411,22 @@ def write_logits(path: Path, predictions: Mapping[str, Tensor]) -> None:
     """Write index, label and logits as Parquet, atomically; each row's logits are one list."""
     pa = require("pyarrow", "train")
     parquet = require("pyarrow.parquet", "train")
-    logits = predictions["logits"].float()
+    logits, labels = predictions["logits"].float(), predictions["labels"]
+
+    def lists(rows: Tensor) -> Any:
+        return pa.FixedSizeListArray.from_arrays(pa.array(rows.flatten().numpy()), rows.shape[1])
+
     columns = {
         "index": pa.array(torch.arange(len(logits)).numpy()),
-        "label": pa.array(predictions["labels"].numpy()),
-        "logits": pa.FixedSizeListArray.from_arrays(pa.array(logits.flatten().numpy()), logits.shape[1]),
+        "label": pa.array(labels.numpy()) if labels.ndim == 1 else lists(labels),
+        "logits": lists(logits),
     }
     with replacing(path) as temporary:
         parquet.write_table(pa.table(columns), temporary)
 
 
 def read_predictions(path: str | os.PathLike[str]) -> tuple[Tensor, Tensor]:
-    """Return logits `[N, K]` and labels `[N]` of a predictions file.
+    """Return logits `[N, K]` and labels `[N]` of a predictions file, or `[N, L]` for several of each sample.
 
     Parameters
     ----------
@@ -430,9 +434,13 @@ def read_predictions(path: str | os.PathLike[str]) -> tuple[Tensor, Tensor]:
         `predictions.parquet` of a run, or one of its `predictions-epoch-N.parquet`.
     """
     table = require("pyarrow.parquet", "train").read_table(path)
-    rows = table["logits"].combine_chunks()
-    logits = torch.tensor(rows.flatten().to_numpy(zero_copy_only=False)).view(len(rows), -1)
-    return logits, torch.tensor(table["label"].to_numpy())
+
+    def matrix(name: str) -> Tensor:
+        rows = table[name].combine_chunks()
+        return torch.tensor(rows.flatten().to_numpy(zero_copy_only=False)).view(len(rows), -1)
+
+    several = require("pyarrow", "train").types.is_fixed_size_list(table["label"].type)
+    return matrix("logits"), matrix("label") if several else torch.tensor(table["label"].to_numpy())
 
 
 def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

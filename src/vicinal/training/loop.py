@@ -27,6 +27,7 @@ from vicinal._files import DamagedFileError
 from vicinal._typing import Batch, Model
 from vicinal.metrics import Tally, spearman
 from vicinal.metrics.figures import watched
+from vicinal.metrics.multilabel import label_tallies
 from vicinal.objectives.base import Objective
 from vicinal.objectives.forward import unwrap
 from vicinal.training.batches import (
@@ -252,7 +253,14 @@ class Loop:
             self.latest = predictions
         if (epoch := self._kept_epoch()) is not None:
             self.folder.keep_predictions(predictions, f"{'' if name == 'val' else f'{name}-'}epoch-{epoch}")
-        return {f"{name}_{figure}": value for figure, value in _measure(predictions, self.step).items()}
+        return {f"{name}_{figure}": value for figure, value in self._measure(predictions).items()}
+
+    def _measure(self, predictions: Mapping[str, Tensor]) -> dict[str, float]:
+        """Return the figures of predictions, by what the targets are."""
+        logits = predictions["logits"]
+        if not bool(logits.isfinite().all()):
+            raise FloatingPointError(f"the model's validation logits are not finite after step {self.step}: lower lr")
+        return _MEASURES[self.supervision.task](logits, predictions["labels"])
 
     def _predict(self, name: str) -> dict[str, Tensor]:
         """Return logits and labels of a set, on every rank."""
@@ -511,21 +519,39 @@ class _Losses:
         return means
 
 
-def _measure(predictions: Mapping[str, Tensor], step: int) -> dict[str, float]:
-    """Return the validation figures: of classes, or of real numbers."""
-    logits, labels = predictions["logits"], predictions["labels"]
-    if not bool(logits.isfinite().all()):
-        raise FloatingPointError(f"the model's validation logits are not finite after step {step}: lower lr")
-    if labels.is_floating_point():
-        if labels.ndim != 1 or logits.shape[1] != 1:
-            raise ValueError(
-                f"validation labels must be integers [N], or floats [N] for regression, got {labels.dtype} "
-                f"{list(labels.shape)} for logits {list(logits.shape)}"
-            )
-        error = (logits[:, 0].double() - labels.double()).square().mean()
-        return {"mse": float(error), "spearman": spearman(labels, logits[:, 0])}
+def _of_numbers(logits: Tensor, labels: Tensor) -> dict[str, float]:
+    """Return the validation figures of real numbers."""
+    if labels.ndim != 1 or logits.shape[1] != 1:
+        raise ValueError(
+            f"validation labels must be numbers [N] for regression, got {labels.dtype} {list(labels.shape)} for logits "
+            f"{list(logits.shape)}"
+        )
+    error = (logits[:, 0].double() - labels.double()).square().mean()
+    return {"mse": float(error), "spearman": spearman(labels, logits[:, 0])}
+
+
+def _of_classes(logits: Tensor, labels: Tensor) -> dict[str, float]:
+    """Return the validation figures of classes."""
+    if labels.is_floating_point() or labels.ndim != 1:
+        raise ValueError(
+            f"validation labels must be integers [N], got {labels.dtype} {list(labels.shape)} for logits "
+            f"{list(logits.shape)}; floats need a task of another name"
+        )
     confidence = logits.double().softmax(dim=1).amax(dim=1).mean()
     return {**Tally(figures=watched()).update(labels, logits=logits).values(), "confidence": float(confidence)}
+
+
+def _of_labels(logits: Tensor, labels: Tensor) -> dict[str, float]:
+    """Return the validation figures of labels with a logit each: means over labels."""
+    tallies = [
+        tally.values() for tally in label_tallies(labels.view(len(labels), -1), logits=logits, figures=watched())
+    ]
+    means = {name: sum(values[name] for values in tallies) / len(tallies) for name in tallies[0]}
+    return {**means, "confidence": float(logits.double().abs().sigmoid().mean())}
+
+
+#: What measures the validation set, by task.
+_MEASURES = {"multiclass": _of_classes, "binary": _of_labels, "multilabel": _of_labels, "regression": _of_numbers}
 
 
 def _laid_out_like(parameter: Tensor, value: Any) -> Any:

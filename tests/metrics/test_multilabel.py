@@ -1,0 +1,104 @@
+"""Several labels against loops over them, each measured alone."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from vicinal.calibrators.labels import LabelTemperatures, two_logits
+from vicinal.metrics import evaluate, evaluate_multilabel
+
+RNG = np.random.default_rng(0)
+LOGITS = RNG.normal(size=(200, 3)) * 2
+TARGETS = (RNG.random((200, 3)) < 1 / (1 + np.exp(-LOGITS))).astype(int)
+NAMES = ("wet", "cold", "windy")
+
+
+def test_each_label_is_a_question_of_two_classes():
+    figures = evaluate_multilabel(TARGETS, logits=LOGITS, names=NAMES, n_bins=10)
+    by_probs = evaluate_multilabel(TARGETS, probs=1 / (1 + np.exp(-LOGITS)), names=NAMES, n_bins=10)
+    for k, name in enumerate(NAMES):
+        p = [1 / (1 + math.exp(-z)) for z in LOGITS[:, k]]
+        alone = evaluate(TARGETS[:, k], probs=[[1 - one, one] for one in p], n_bins=10)
+        right = sum((one > 0.5) == bool(y) for one, y in zip(p, TARGETS[:, k], strict=True)) / 200
+        nll = sum(-math.log(one if y else 1 - one) for one, y in zip(p, TARGETS[:, k], strict=True)) / 200
+        assert figures.labels[name].accuracy.value == pytest.approx(right)
+        assert figures.labels[name].nll.value == pytest.approx(nll)
+        for figure in alone.figures:
+            for each in (figures, by_probs):
+                assert each.labels[name].figures[figure].value == pytest.approx(alone.figures[figure].value, abs=1e-9)
+
+
+def test_means_over_labels_have_the_interval_of_the_samples_means():
+    figures = evaluate_multilabel(TARGETS, logits=LOGITS, names=NAMES)
+    for name in ("accuracy", "nll", "brier", "ece"):
+        assert figures.mean[name].value == pytest.approx(
+            np.mean([e.figures[name].value for e in figures.labels.values()])
+        )
+    assert math.isnan(figures.mean["ece"].low)  # the labels share their samples
+    rows = np.mean([np.logaddexp(0, LOGITS[:, k]) - TARGETS[:, k] * LOGITS[:, k] for k in range(3)], axis=0)
+    assert figures.mean["nll"].value == pytest.approx(rows.mean())
+    half = 1.97 * rows.std(ddof=1) / math.sqrt(200)
+    assert figures.mean["nll"].low == pytest.approx(rows.mean() - half, abs=0.3 * half)
+    assert figures.mean["nll"].high == pytest.approx(rows.mean() + half, abs=0.3 * half)
+    assert "mean" in str(figures)
+    assert set(figures.to_dict()["labels"]) == set(NAMES)
+
+
+def test_without_mistakes_the_mean_accuracy_is_not_certain():
+    targets = (LOGITS > 0).astype(int)
+    accuracy = evaluate_multilabel(targets, logits=LOGITS).mean["accuracy"]
+    assert accuracy.value == accuracy.high == 1
+    assert 0.97 < accuracy.low < 1
+
+
+def test_mean_accuracy_covers_what_it_says():
+    rng, covered = np.random.default_rng(1), 0
+    for _ in range(400):  # labels of a sample go wrong together, which intervals of labels alone would not see
+        wrong = np.where(rng.random((100, 1)) < 0.5, rng.random((100, 4)) < 0.3, rng.random((100, 4)) < 0.05)
+        targets = rng.integers(0, 2, (100, 4))
+        probs = np.where((targets == 1) ^ wrong, 0.8, 0.2)
+        accuracy = evaluate_multilabel(targets, probs=probs).mean["accuracy"]
+        covered += accuracy.low <= 1 - (0.3 + 0.05) / 2 <= accuracy.high
+    assert covered / 400 > 0.92
+
+
+def test_a_planted_temperature_of_each_label_is_recovered():
+    generator = torch.Generator().manual_seed(0)
+    true = torch.randn(20_000, 2, generator=generator, dtype=torch.float64)
+    targets = (torch.rand(20_000, 2, generator=generator) < true.sigmoid()).long()
+    fitted = LabelTemperatures().fit(true * torch.tensor([3.0, 0.5]), targets)
+    assert fitted.temperatures_ == pytest.approx((3.0, 0.5), rel=0.06)
+    torch.testing.assert_close(
+        fitted(true), torch.stack([(true[:, k] / fitted.temperatures_[k]).sigmoid() for k in (0, 1)], dim=1)
+    )
+    torch.testing.assert_close(two_logits(true[:, 0]).softmax(1)[:, 1], true[:, 0].sigmoid())
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"logits": LOGITS[:, 0]}, r"logits must have shape \[N, L\]"),
+        ({"logits": LOGITS[:, :2]}, r"must both be \[N, L\], got \[200, 3\] and \[200, 2\]"),
+        ({"probs": LOGITS}, r"probs must be in \[0, 1\]"),
+        ({"logits": LOGITS, "names": ["a", "b"]}, "3 different names"),
+        ({}, "or logits"),
+    ],
+)
+def test_what_cannot_be_measured_is_named(given, message):
+    with pytest.raises(ValueError, match=message):
+        evaluate_multilabel(TARGETS, **given)
+
+
+def test_bad_targets_and_unfitted_temperatures_are_named():
+    with pytest.raises(ValueError, match="targets must hold 0 and 1"):
+        evaluate_multilabel(TARGETS + 1, logits=LOGITS)
+    with pytest.raises(ValueError, match="targets must hold 0 and 1"):
+        LabelTemperatures().fit(LOGITS, TARGETS + 1)
+    with pytest.raises(ValueError, match=r"must both be \[N, L\]"):
+        LabelTemperatures().fit(LOGITS, TARGETS[:, 0])
+    with pytest.raises(RuntimeError, match="not fitted"):
+        LabelTemperatures()(LOGITS)
