@@ -217,7 +217,12 @@ def test_prediction_sets(trained: Path, tmp_path: Path) -> None:
     assert any(len(one) > 0 for one in sets)
     words = ("predict", trained, tmp_path / "new.csv", "--out", tmp_path / "more.csv", "--sets", 1.5)
     assert "coverage must be a number in (0, 1], got 1.5" in refused(*words)
-    out = vicinal("evaluate", trained, "--sets", 0.8).out
+    result = vicinal("evaluate", trained, "--sets", 0.8, "--json").events("result")[0]
+    assert {"coverage", "size", "class_coverage"} <= set(result["prediction_sets"]["adaptive"])
+    assert "test" in result["sets"]
+    page = tmp_path / "page.html"
+    out = vicinal("evaluate", trained, "--sets", 0.8, "--report", page).out
+    assert "here 80" in page.read_text()
     assert "prediction sets of 80 % coverage, least ambiguous" in out
     assert "adaptive" in out
 

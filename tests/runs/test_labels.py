@@ -124,6 +124,7 @@ def test_what_needs_classes_says_so(run, table, tmp_path):
     several = ("--target", "wet", "--target", "cold", "--out", tmp_path / "new")
     assert "--class-weight needs classes" in refused("train", table, *several, "--class-weight", "balanced")
     assert "--corrupt needs classes" in refused("train", table, *several, "--corrupt", 0.1)
+    assert "--ensemble needs classes" in refused("train", table, *several, "--ensemble", 2)
     assert "--baselines needs classes" in refused("train", table, *several, "--baselines")
     assert "--target must be one column here" in refused(
         "compare", table, *several, "--method", "ERM()", "--method", "Mixup(alpha=0.2)"

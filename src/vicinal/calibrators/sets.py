@@ -35,7 +35,7 @@ from vicinal._arrays import as_labels, as_matrix
 from vicinal._checks import ArgumentError, flag, freeze, number
 from vicinal.calibrators.base import Floats, softmax
 
-__all__ = ["AdaptiveSets", "LeastAmbiguousSets", "PredictionSets"]
+__all__ = ["AdaptiveSets", "LeastAmbiguousSets", "PredictionSets", "kinds_of_sets"]
 
 Self = TypeVar("Self", bound="PredictionSets")
 
@@ -71,12 +71,23 @@ class PredictionSets(abc.ABC):
             Class numbers `[N]`.
         """
         probs = _probs(logits)
+        return self.fit_scores(self.scores_of_truth(logits, labels), labels, probs.shape[1])
+
+    def scores_of_truth(self, logits: Any, labels: Any) -> Floats:
+        """Return how badly the true class fits each row, `[N]`."""
+        probs = _probs(logits)
         y = as_labels("labels", labels, n_classes=probs.shape[1]).numpy()
         if len(y) != len(probs):
             raise ValueError(f"logits and labels must have the same length, got {len(probs)} and {len(y)}")
-        of_truth = self.scores(probs)[np.arange(len(y)), y]
-        groups = [of_truth[y == k] for k in range(probs.shape[1])] if self.by_class else [of_truth] * probs.shape[1]
-        freeze(self, thresholds_=np.array([conformal_quantile(group, self.coverage) for group in groups]))
+        of_truth: Floats = self.scores(probs)[np.arange(len(y)), y]
+        return of_truth
+
+    def fit_scores(self: Self, of_truth: Floats, labels: Any, n_classes: int) -> Self:
+        """Learn the threshold from what `scores_of_truth` returned, piece by piece, of all held-out rows."""
+        y = np.asarray(labels)
+        groups = [of_truth[y == k] for k in range(n_classes)] if self.by_class else [of_truth]
+        thresholds = np.array([conformal_quantile(group, self.coverage) for group in groups])
+        freeze(self, thresholds_=thresholds if self.by_class else thresholds.repeat(n_classes))
         return self
 
     def __call__(self, logits: Any) -> NDArray[np.bool_]:
@@ -155,6 +166,15 @@ class AdaptiveSets(PredictionSets):
         scores = np.empty_like(before)
         np.put_along_axis(scores, order, before, axis=1)
         return scores
+
+
+def kinds_of_sets(coverage: float) -> dict[str, PredictionSets]:
+    """Return the kinds of sets, not fitted yet, by what a table calls them."""
+    return {
+        "least ambiguous": LeastAmbiguousSets(coverage=coverage),
+        "adaptive": AdaptiveSets(coverage=coverage),
+        "least ambiguous, within each class": LeastAmbiguousSets(coverage=coverage, by_class=True),
+    }
 
 
 def conformal_quantile(scores: Floats, coverage: float) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -96,8 +97,8 @@ def evaluate(
         float | None,
         typer.Option(
             metavar="COVERAGE",
-            help="Measure prediction sets of this coverage, fitted on the validation set, on the test set.",
-            rich_help_panel=_OF_RUN,
+            help="Measure prediction sets of this coverage: on a run's test set, fitted on its validation set; on "
+            "every second row of a file, fitted on the others.",
         ),
     ] = None,
     data_root: Annotated[
@@ -121,8 +122,9 @@ def evaluate(
             return
         _evaluate_run(console, what, report, bins, probes)
     else:
-        _refuse(vars(probes), f"needs a run's folder: {str(what)!r} has no model")
-        _evaluate_file(console, what, report, bins, reading)
+        of_run = {name: value for name, value in vars(probes).items() if name != "sets"}
+        _refuse(of_run, f"needs a run's folder: {str(what)!r} has no model")
+        _evaluate_file(console, what, report, bins, reading, sets)
 
 
 def _is_run(path: Path) -> bool:
@@ -161,8 +163,10 @@ def _refuse(given: dict[str, Any], why: str) -> None:
             raise ValueError(Sentence(Argument(name), f" {why}"))
 
 
-def _evaluate_file(console: Console, path: Path, report: Path | None, bins: int, reading: dict[str, Any]) -> None:
-    from vicinal.predictions import evaluate_file, open_file
+def _evaluate_file(
+    console: Console, path: Path, report: Path | None, bins: int, reading: dict[str, Any], coverage: float | None
+) -> None:
+    from vicinal.predictions import evaluate_file, open_file, sets_of_file
     from vicinal.report.words import majority_warning
 
     file = open_file(path, **reading)
@@ -175,18 +179,27 @@ def _evaluate_file(console: Console, path: Path, report: Path | None, bins: int,
             seen = n
 
         evaluation = evaluate_file(file, n_bins=bins, progress=move)
-    console.event("result", evaluation.to_dict())
+    sets = {} if coverage is None else sets_of_file(open_file(path, **reading), coverage)
+    console.event("result", {**evaluation.to_dict(), **_sets_facts(coverage, sets)})
     if warning := majority_warning(evaluation):
         console.say(warning)
     console.say(str(evaluation))
+    _show_sets(console, coverage, sets, evaluation.classes)
     if report is not None:
         from vicinal.report import write_predictions
 
-        write_predictions(evaluation, report, command=_command(path, bins, reading, report))
+        shown = None if coverage is None else (coverage, sets)
+        write_predictions(evaluation, report, command=_command(path, bins, reading, report, coverage), sets=shown)
         console.say(f"report: {report}")
 
 
-def _command(file: Path, bins: int, reading: dict[str, Any], report: Path) -> str:
+def _sets_facts(coverage: float | None, sets: dict[str, SetEvaluation]) -> dict[str, Any]:
+    """Return what a machine wants to know of prediction sets."""
+    measured = {name: figures.to_dict() for name, figures in sets.items()}
+    return {"prediction_sets": {"coverage_asked": coverage, **measured}} if sets else {}
+
+
+def _command(file: Path, bins: int, reading: dict[str, Any], report: Path, coverage: float | None) -> str:
     """Return the command line that makes this report again."""
     words = ["vicinal", "evaluate", str(file), "--bins", str(bins)]
     for name, value in reading.items():
@@ -194,6 +207,7 @@ def _command(file: Path, bins: int, reading: dict[str, Any], report: Path) -> st
             words.append(f"--{name}")
         elif value and (name, value) != ("missing", "error"):
             words += [word for each in ([value] if isinstance(value, str) else value) for word in (f"--{name}", each)]
+    words += [] if coverage is None else ["--sets", f"{coverage:g}"]
     return shlex.join([*words, "--report", str(report)])
 
 
@@ -242,18 +256,17 @@ def _evaluate_run(console: Console, run: Path, report: Path | None, bins: int, a
         facts["mc_dropout"] = {"passes": asked.mc_dropout, **answers.mc_dropout.to_dict()}
     if answers.between is not None:
         facts["between"] = answers.between.to_dict()
-    if answers.sets:
-        measured = {name: figures.to_dict() for name, figures in answers.sets.items()}
-        facts["sets"] = {"coverage_asked": asked.sets, **measured}
-    console.event("result", {**outcome.to_dict(), **facts})
+    console.event("result", {**outcome.to_dict(), **facts, **_sets_facts(asked.sets, answers.sets)})
     show_outcome(console, outcome)
     show_baselines(console, outcome)
     _show_answers(console, asked, answers)
+    _show_sets(console, asked.sets, answers.sets, outcome.facts["data"]["classes"])
     if report is not None:
         from vicinal.report import write_run
 
-        shown = {name: value for name, value in vars(answers).items() if name != "sets"}
-        write_run(outcome, report, **{**shown, "ood": [(r.name, r.report) for r in answers.ood]})
+        shown = {**vars(answers), "ood": [(r.name, r.report) for r in answers.ood]}
+        shown["sets"] = None if asked.sets is None else (asked.sets, answers.sets)
+        write_run(outcome, report, **shown)
         console.say(f"report: {report}")
 
 
@@ -282,15 +295,6 @@ def _show_answers(console: Console, asked: _Probes, answers: _Answers) -> None:
         columns = ["", *(f"top-{k}, {state}" for k in ranks for state in ("clean", "attacked"))]
         box = "white" if asked.attack_from is None else "black"
         console.table(f"errors on attacked test images ({box} box)", columns, rows)
-    for name, figures in answers.sets.items():
-        rows = [["all", f"{figures.n:,}", percent(figures.coverage), str(figures.size)]]
-        pairs = zip(figures.class_coverage, figures.class_size, strict=True)
-        rows += [[str(k), "", percent(c), str(s)] for k, (c, s) in enumerate(pairs) if c is not None]
-        console.table(
-            f"prediction sets of {100 * (asked.sets or 0):g} % coverage, {name}",
-            ["class", "n", "coverage", "size"],
-            rows,
-        )
     if answers.between is not None:
         curves = answers.between
         rows = [
@@ -301,3 +305,14 @@ def _show_answers(console: Console, asked: _Probes, answers: _Answers) -> None:
         ]
         title = f"between {curves.n_pairs} pairs of training samples"
         console.table(title, ["share of the first", "neither class", "mean confidence"], rows)
+
+
+def _show_sets(
+    console: Console, coverage: float | None, sets: dict[str, SetEvaluation], classes: Sequence[str]
+) -> None:
+    for name, figures in sets.items():
+        rows = [["all", f"{figures.n:,}", percent(figures.coverage), str(figures.size)]]
+        of_classes = zip(classes, figures.class_n, figures.class_coverage, figures.class_size, strict=True)
+        rows += [[label, f"{n:,}", percent(c), str(s)] for label, n, c, s in of_classes if c is not None]
+        title = f"prediction sets of {100 * (coverage or 0):g} % coverage, {name}"
+        console.table(title, ["class", "n", "coverage", "size"], rows)

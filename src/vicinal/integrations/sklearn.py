@@ -42,6 +42,7 @@ require("sklearn", "train")
 from sklearn.base import BaseEstimator, ClassifierMixin  # noqa: E402
 from sklearn.utils import check_random_state  # noqa: E402
 from sklearn.utils.class_weight import compute_sample_weight  # noqa: E402
+from sklearn.utils.metaestimators import available_if  # noqa: E402
 from sklearn.utils.multiclass import check_classification_targets  # noqa: E402
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data  # noqa: E402
 
@@ -230,6 +231,12 @@ class MixupClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
             self.temperature_ = _temperature(self._logits(X[held_out]), torch.from_numpy(codes[held_out]))
         return self
 
+    def _holds_nothing_out(self) -> bool:
+        if self.calibrate:
+            raise AttributeError("partial_fit holds no rows out to calibrate on: set calibrate=False")
+        return True
+
+    @available_if(_holds_nothing_out)  # type: ignore[untyped-decorator]
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> MixupClassifier:
         """Train for one epoch on these rows, after what was learned before: data that come in pieces.
 
@@ -244,8 +251,6 @@ class MixupClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
             All classes that will come, needed in the first call.
         """
         self._check_params()
-        if self.calibrate:
-            raise ValueError("calibrate=True needs rows to hold out, which partial_fit does not: set calibrate=False")
         first = not hasattr(self, "network_")
         X, y = validate_data(self, X, y, dtype=np.float64, accept_sparse="csr", reset=first)
         X = _dense(X)

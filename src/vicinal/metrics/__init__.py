@@ -27,7 +27,7 @@ from vicinal.metrics.ood import (
 from vicinal.metrics.reliability import BinSums, ReliabilityTable, equal_mass_edges
 from vicinal.metrics.scores import accuracy, brier, mcc, nll, spearman, spearman_estimate, top_k
 from vicinal.metrics.selective import RiskCoverage, RiskThreshold, risk_coverage, risk_threshold
-from vicinal.metrics.sets import SetEvaluation, evaluate_sets
+from vicinal.metrics.sets import SetEvaluation, SetTally, evaluate_sets
 from vicinal.metrics.tally import Evaluation, Mistake, Samples, Tally, evaluate
 
 __all__ = [
@@ -65,6 +65,7 @@ __all__ = [
     "risk_coverage",
     "risk_threshold",
     "SetEvaluation",
+    "SetTally",
     "evaluate_sets",
     "MultilabelEvaluation",
     "evaluate_multilabel",

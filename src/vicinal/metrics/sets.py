@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from vicinal._arrays import as_classes
-from vicinal.metrics.intervals import Estimate, clopper_pearson, mean_interval
+from vicinal.metrics.intervals import Estimate, Moments, clopper_pearson, mean_interval
 
-__all__ = ["SetEvaluation", "evaluate_sets"]
+__all__ = ["SetEvaluation", "SetTally", "evaluate_sets"]
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,8 @@ class SetEvaluation:
         Coverage and size among the samples of each class; None where a class has none.
     level
         Coverage of the intervals.
+    class_n
+        The number of samples of each class.
     """
 
     n: int
@@ -39,6 +41,7 @@ class SetEvaluation:
     class_coverage: tuple[Estimate | None, ...]
     class_size: tuple[Estimate | None, ...]
     level: float = 0.95
+    class_n: tuple[int, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain numbers for a JSON file."""
@@ -47,7 +50,7 @@ class SetEvaluation:
             name: [None if e is None else e.to_dict() for e in getattr(self, name)]
             for name in ("class_coverage", "class_size")
         }
-        return {"n": self.n, "level": self.level, **one, **by_class}
+        return {"n": self.n, "level": self.level, **one, **by_class, "class_n": list(self.class_n)}
 
 
 def evaluate_sets(sets: Any, labels: Any, *, level: float = 0.95) -> SetEvaluation:
@@ -66,31 +69,68 @@ def evaluate_sets(sets: Any, labels: Any, *, level: float = 0.95) -> SetEvaluati
     >>> round(figures.coverage.value, 3), round(figures.size.value, 3), round(figures.single.value, 3)
     (0.667, 1.333, 0.667)
     """
-    inside, truth = np.asarray(sets), as_classes("labels", labels)
-    if inside.dtype != np.bool_ or inside.ndim != 2 or len(inside) != len(truth) or not len(truth):
-        raise ValueError(
-            f"sets must be bools [N, K], as many as labels, got {inside.dtype} {list(inside.shape)} and {len(truth)}"
+    inside = np.asarray(sets)
+    if inside.dtype != np.bool_ or inside.ndim != 2 or not len(inside):
+        raise ValueError(f"sets must be bools [N, K], got {inside.dtype} {list(inside.shape)}")
+    return SetTally(inside.shape[1]).update(inside, labels).evaluation(level)
+
+
+class SetTally:
+    """Prediction sets added up chunk by chunk: memory is O(K).
+
+    Parameters
+    ----------
+    n_classes
+        K.
+    """
+
+    def __init__(self, n_classes: int) -> None:
+        self.n_classes = n_classes
+        self.hits, self.counts = np.zeros(n_classes, np.int64), np.zeros(n_classes, np.int64)
+        self.sizes = [Moments() for _ in range(n_classes)]
+        self.n_empty = self.n_single = 0
+
+    def update(self, sets: Any, labels: Any) -> SetTally:
+        """Add sets, bool `[N, K]`, and the true classes `[N]`; return the tally."""
+        inside, truth = np.asarray(sets), as_classes("labels", labels)
+        if inside.dtype != np.bool_ or inside.shape != (len(truth), self.n_classes):
+            raise ValueError(
+                f"sets must be bools [N, {self.n_classes}], as many as labels, got {inside.dtype} {list(inside.shape)} "
+                f"and {len(truth)}"
+            )
+        if len(truth) and (truth.min() < 0 or truth.max() >= self.n_classes):
+            raise ValueError(f"labels must be in [0, {self.n_classes - 1}], got {truth.min()} to {truth.max()}")
+        hit, size = inside[np.arange(len(truth)), truth], inside.sum(axis=1).astype(np.float64)
+        self.counts += np.bincount(truth, minlength=self.n_classes)
+        self.hits += np.bincount(truth[hit], minlength=self.n_classes)
+        for k in np.unique(truth):
+            self.sizes[k] += Moments.of(size[truth == k])
+        self.n_empty += int((size == 0).sum())
+        self.n_single += int((size == 1).sum())
+        return self
+
+    def evaluation(self, level: float = 0.95) -> SetEvaluation:
+        """Return the figures of all sets so far, with intervals of coverage `level`."""
+        n = int(self.counts.sum())
+        if not n:
+            raise ValueError("there are no sets to measure")
+
+        def share(k: int, of: int) -> Estimate:
+            low, high = clopper_pearson(k, of, level)
+            return Estimate(k / of, float(low), float(high))
+
+        def mean_size(moments: Moments) -> Estimate:
+            return mean_interval(moments, level, low=0, high=self.n_classes)
+
+        by_class = list(zip(self.hits.tolist(), self.counts.tolist(), self.sizes, strict=True))
+        return SetEvaluation(
+            n,
+            share(int(self.hits.sum()), n),
+            mean_size(sum(self.sizes, Moments())),
+            share(self.n_empty, n),
+            share(self.n_single, n),
+            tuple(share(hits, count) if count else None for hits, count, _ in by_class),
+            tuple(mean_size(moments) if count else None for _, count, moments in by_class),
+            level,
+            tuple(self.counts.tolist()),
         )
-    n_classes = inside.shape[1]
-    if truth.min() < 0 or truth.max() >= n_classes:
-        raise ValueError(f"labels must be in [0, {n_classes - 1}], got {truth.min()} to {truth.max()}")
-    hit, size = inside[np.arange(len(truth)), truth], inside.sum(axis=1).astype(np.float64)
-
-    def share(which: Any) -> Estimate:
-        low, high = clopper_pearson(int(which.sum()), len(which), level)
-        return Estimate(float(which.mean()), float(low), float(high))
-
-    def mean_size(values: Any) -> Estimate:
-        return mean_interval(values, level, low=0, high=n_classes)
-
-    members = [truth == k for k in range(n_classes)]
-    return SetEvaluation(
-        len(truth),
-        share(hit),
-        mean_size(size),
-        share(size == 0),
-        share(size == 1),
-        tuple(share(hit[m]) if m.any() else None for m in members),
-        tuple(mean_size(size[m]) if m.any() else None for m in members),
-        level,
-    )

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
 
-from vicinal.metrics import Evaluation, RiskCoverage
+from vicinal.metrics import Evaluation, RiskCoverage, SetEvaluation
 from vicinal.metrics.tally import Mistake
 from vicinal.report import sections, words
 from vicinal.report.figures import Sheet
@@ -15,7 +16,13 @@ from vicinal.report.page import contents, write_page
 __all__ = ["write_predictions"]
 
 
-def write_predictions(evaluation: Evaluation, path: str | os.PathLike[str], *, command: str | None = None) -> Path:
+def write_predictions(
+    evaluation: Evaluation,
+    path: str | os.PathLike[str],
+    *,
+    command: str | None = None,
+    sets: tuple[float, Mapping[str, SetEvaluation]] | None = None,
+) -> Path:
     """Write the report of a predictions file.
 
     Parameters
@@ -26,6 +33,8 @@ def write_predictions(evaluation: Evaluation, path: str | os.PathLike[str], *, c
         The HTML file to write; it is replaced as a whole.
     command
         How to make it again; by default `vicinal evaluate` with the file and the number of bins.
+    sets
+        The coverage that was asked of prediction sets, and how they fared, as `vicinal.predictions.sets_of_file` says.
 
     Returns
     -------
@@ -61,6 +70,7 @@ def write_predictions(evaluation: Evaluation, path: str | os.PathLike[str], *, c
         "mistakes_head": f"{words.count(wrong, 'mistake')} in all; "
         + ("the most confident first." if len(mistakes) == wrong else f"the {len(mistakes)} most confident of them:"),
         "classes": _classes(evaluation),
+        "sets": None if sets is None else sections.sets_section(*sets, evaluation.classes),
         "notes": list(evaluation.notes),
         "command": command or _command(evaluation, path),
         "provenance": [("File", str(file.resolve()))],
@@ -70,6 +80,7 @@ def write_predictions(evaluation: Evaluation, path: str | os.PathLike[str], *, c
             ("figures", "Figures", True),
             ("reliability", "Reliability", True),
             ("risk", "What it may answer", True),
+            ("sets", "Prediction sets", sets),
             ("mistakes", "Mistakes", mistakes),
             ("classes", "Classes", context["classes"]),
             ("rerun", "Run it again", True),

@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from vicinal.metrics import ClasswiseTable, Evaluation, Samples
+from vicinal.metrics import ClasswiseTable, Evaluation, Samples, SetEvaluation
 from vicinal.metrics.ood import OODReport
 from vicinal.metrics.selective import RiskCoverage, risk_coverage
 from vicinal.probes import AttackErrors, BetweenCurves
 from vicinal.report import sections, words
 from vicinal.report.figures import Sheet
 from vicinal.report.page import contents, write_page
-from vicinal.runs import Finished, Outcome, Scored
+from vicinal.runs import Finished, Outcome, Scored, prediction_sets
 
 __all__ = ["facts_of", "provenance_of", "write_run"]
 
@@ -50,6 +50,7 @@ def write_run(
     mc_dropout: Evaluation | None = None,
     between: BetweenCurves | None = None,
     audit: Sequence[Mapping[str, Any]] | None = None,
+    sets: tuple[float, Mapping[str, SetEvaluation]] | None = None,
 ) -> Path:
     """Write the report of a run.
 
@@ -70,6 +71,9 @@ def write_run(
     audit
         Training samples that look mislabelled, the most suspicious first, as `mistakes.json` has samples, with `aum`
         and `threshold` in addition. An empty list says that none does.
+    sets
+        The coverage that was asked of prediction sets, and how they fared, as `vicinal.runs.prediction_sets` measures;
+        those of 90 % if not given.
 
     Returns
     -------
@@ -113,6 +117,7 @@ def write_run(
         "command": experiment.command(outcome.out),
         "provenance": provenance_of(outcome),
         "baselines": sections.baselines_section(outcome.test.after, outcome.run.baselines()) if key == "test" else None,
+        "sets": _sets(outcome, sets, classes),
         "binary": None,
         "risk": None,
         "classes": None,
@@ -132,6 +137,18 @@ def _audit_head(audit: Sequence[Mapping[str, Any]]) -> str:
     return f"{words.count(len(audit), 'sample')}, the most suspicious first. {how}"
 
 
+#: The coverage of the prediction sets that a report shows where none is asked for.
+_COVERAGE = 0.9
+
+
+def _sets(
+    outcome: Outcome, given: tuple[float, Mapping[str, SetEvaluation]] | None, classes: Sequence[str]
+) -> dict[str, Any] | None:
+    if given is None and {"val", "test"} <= set(outcome.sets):
+        given = _COVERAGE, prediction_sets(outcome, _COVERAGE)
+    return None if given is None else sections.sets_section(*given, classes)
+
+
 def _contents(context: Mapping[str, Any]) -> list[tuple[str, str]]:
     return contents(
         [
@@ -142,6 +159,7 @@ def _contents(context: Mapping[str, Any]) -> list[tuple[str, str]]:
             ("binary", "Two classes", context["binary"]),
             ("learning", "Learning", context["curves"]),
             ("risk", "What it may answer", context["risk"]),
+            ("sets", "Prediction sets", context["sets"]),
             ("mistakes", "Mistakes", context["mistakes"] is not None),
             ("classes", "Classes", context["classes"]),
             *((one["id"], one["name"], True) for one in context["further"]),

@@ -11,7 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vicinal import plots
-from vicinal.metrics import FIGURES, BinaryEvaluation, Estimate, Evaluation, Figure, ReliabilityTable, clopper_pearson
+from vicinal.metrics import (
+    FIGURES,
+    BinaryEvaluation,
+    Estimate,
+    Evaluation,
+    Figure,
+    ReliabilityTable,
+    SetEvaluation,
+    clopper_pearson,
+)
 from vicinal.metrics.ood import OODReport
 from vicinal.metrics.selective import RiskCoverage
 from vicinal.probes import AttackErrors, BetweenCurves
@@ -36,6 +45,7 @@ __all__ = [
     "ood_section",
     "reliability_pair",
     "risk_section",
+    "sets_section",
     "tiles",
 ]
 
@@ -74,6 +84,46 @@ def tiles(evaluation: Evaluation, *extra: tuple[str, str, str]) -> list[tuple[st
     shown = [FIGURES[name] for name in ("accuracy", "ece", "nll") if evaluation.figures.get(name) is not None]
     tops = [(figure_name(f, evaluation.n_bins), *figure_text(f, evaluation.figures[f.name])) for f in shown]
     return [*tops, *extra]
+
+
+# Prediction sets
+
+
+def sets_section(asked: float, sets: Mapping[str, SetEvaluation], classes: Sequence[str]) -> dict[str, Any]:
+    """Return how often prediction sets hold the true class and how large they are: of each kind, and by class."""
+    names = {"coverage": True, "size": False, "single": True, "empty": True}
+    rows = [
+        {"name": kind, "about": "", "cells": [words.estimate(getattr(e, n), share=s) for n, s in names.items()]}
+        for kind, e in sets.items()
+    ]
+
+    def of_class(k: int) -> list[tuple[str, str]]:
+        pairs = [(e.class_coverage[k], e.class_size[k]) for e in sets.values()]
+        return [
+            ("–", "") if each is None else words.estimate(each, share=share)
+            for coverage, size in pairs
+            for each, share in ((coverage, True), (size, False))
+        ]
+
+    first = next(iter(sets.values()))
+    worst = sorted(
+        (k for k, each in enumerate(first.class_coverage) if each is not None),
+        key=lambda k: first.class_coverage[k].value,  # type: ignore[union-attr]  # those without are left out
+    )
+    by_class = [
+        {"name": classes[k], "about": words.count(first.class_n[k], "sample"), "cells": of_class(k)}
+        for k in worst[:SHOWN_CLASSES]
+    ]
+    return {
+        "asked": words.percent(asked, 0),
+        "of": f"{first.n:,}",
+        "n_classes": len(worst),
+        "table": {"columns": ["coverage", "classes in a set", "sets of one class", "empty sets"], "rows": rows},
+        "by_class": {
+            "columns": [f"{what}, {kind}" for kind in sets for what in ("coverage", "size")],
+            "rows": by_class,
+        },
+    }
 
 
 # Simpler models

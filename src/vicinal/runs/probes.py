@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader
 
 from vicinal import _random
 from vicinal._checks import Argument, Sentence, choice
-from vicinal.calibrators.sets import AdaptiveSets, LeastAmbiguousSets, PredictionSets
+from vicinal.calibrators.sets import kinds_of_sets
 from vicinal.data import ImagePreprocessing, Task
 from vicinal.metrics import Evaluation, SetEvaluation, evaluate, evaluate_sets, ood
 from vicinal.metrics.ood import OODReport, ood_report
@@ -58,17 +58,12 @@ def prediction_sets(outcome: Outcome, coverage: float) -> dict[str, SetEvaluatio
     if "val" not in outcome.sets or "test" not in outcome.sets:
         raise ValueError(Sentence(Argument("sets"), " needs a validation and a test set"))
     val, test = (outcome.sets[name] for name in ("val", "test"))
-    kinds: dict[str, PredictionSets] = {
-        "least ambiguous": LeastAmbiguousSets(coverage=coverage),
-        "adaptive": AdaptiveSets(coverage=coverage),
-        "least ambiguous, within each class": LeastAmbiguousSets(coverage=coverage, by_class=True),
-    }
     scale = outcome.temperature
     return {
         name: evaluate_sets(
             kind.fit(val.logits.double() / scale, val.labels)(test.logits.double() / scale), test.labels
         )
-        for name, kind in kinds.items()
+        for name, kind in kinds_of_sets(coverage).items()
     }
 
 

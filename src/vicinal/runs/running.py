@@ -111,11 +111,10 @@ def run_labels(
     One network has an output for each, learned by binary cross-entropy; each has a temperature of its own. The
     arguments are those of `run`.
     """
-    for name, value in (("also", experiment.also), ("corrupt", experiment.corrupt)):
+    asked = {name: getattr(experiment, name) for name in ("also", "corrupt", "class_weight")}
+    for name, value in {**asked, "ensemble": experiment.ensemble > 1}.items():
         if value:
             raise ValueError(Sentence(Argument(name), " needs classes, and this target is several columns"))
-    if experiment.class_weight is not None:
-        raise ValueError(Sentence(Argument("class_weight"), " needs classes, and this target is several columns"))
     folder, say = Run(out), on_note or (lambda note: None)
     if folder.is_finished:
         outcome = folder.labels_outcome(experiment, n_bins=n_bins)

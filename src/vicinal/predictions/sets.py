@@ -1,0 +1,66 @@
+"""Prediction sets of a predictions file: fitted on one half of its rows, measured on the other, in two passes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vicinal.calibrators.sets import kinds_of_sets
+from vicinal.metrics import SetEvaluation, SetTally
+from vicinal.predictions.reading import PredictionsFile, as_file
+
+__all__ = ["sets_of_file"]
+
+
+def sets_of_file(file: str | os.PathLike[str] | PredictionsFile, coverage: float) -> dict[str, SetEvaluation]:
+    """Measure prediction sets on a predictions file, by what a table calls them.
+
+    Every second row of the file, the first among them, fits the sets, and the others are measured: rows that both fit
+    and are measured would look better covered than new ones. The file is read twice; memory holds three numbers for
+    each row that is fitted on.
+
+    Parameters
+    ----------
+    file
+        A path, or what `open_file` returned: labels with probabilities or logits of all classes.
+    coverage
+        The share of sets that are to hold the true class.
+    """
+    opened, kinds = as_file(file), kinds_of_sets(coverage)
+    if opened.kind == "confidence":
+        raise ValueError(
+            f"prediction sets need the scores of all classes, and {str(opened.path)!r} has one of each row"
+        )
+    scores: dict[str, list[NDArray[np.float64]]] = {name: [] for name in kinds}
+    truth: list[NDArray[np.int64]] = []
+    for logits, labels in _half(opened, 0):
+        truth.append(labels)
+        for name, kind in kinds.items():
+            scores[name].append(kind.scores_of_truth(logits, labels))
+    n_classes = opened.n_classes or 0
+    if not truth:
+        raise ValueError(f"{str(opened.path)!r} has no rows to fit prediction sets on")
+    tallies = {name: SetTally(n_classes) for name in kinds}
+    for name, kind in kinds.items():
+        kind.fit_scores(np.concatenate(scores.pop(name)), np.concatenate(truth), n_classes)
+    for logits, labels in _half(opened, 1):
+        for name, kind in kinds.items():
+            tallies[name].update(kind(logits), labels)
+    return {name: tally.evaluation() for name, tally in tallies.items()}
+
+
+def _half(file: PredictionsFile, which: int) -> Iterator[tuple[NDArray[np.float64], NDArray[np.int64]]]:
+    """Yield logits and labels of every second row that can be used."""
+    seen = 0
+    for chunk in file.chunks():
+        chosen = slice((which - seen) % 2, None, 2)
+        seen += len(chunk)
+        scores: Any = np.asarray(chunk.scores, np.float64)[chosen]
+        labels = np.asarray(chunk.labels)[chosen]
+        if len(labels):
+            with np.errstate(divide="ignore"):
+                yield scores if file.kind == "logits" else np.maximum(np.log(scores), -745.0), labels
