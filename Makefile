@@ -6,7 +6,7 @@ EXTRAS := train,text,audio,export,integrations,scale,dev
 # Two workers with one thread each: two cores are busy, and tests do not depend on how many there are.
 PYTEST_FLAGS ?= -n 2 --dist worksteal
 
-.PHONY: demo test lint bench docs evidence clean
+.PHONY: demo test lint bench docs site evidence clean
 
 # The command alone, which is all that the demo needs: torch is most of it.
 .venv/.train: pyproject.toml constraints.txt
@@ -40,8 +40,15 @@ docs: .venv/.ready  ## redraw the pictures of the docs and run every code block
 	$(BIN)/python docs/pictures.py
 	$(BIN)/python -m pytest tests/test_docs.py
 
+.venv/.site: .venv/.ready
+	$(INSTALL) -e ".[docs]"
+	touch $@
+
+site: .venv/.site  ## the documentation as a site, in site/; nothing is fetched when it is built or read
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
 evidence: .venv/.ready  ## write docs/evidence.md and its pages from the committed results
 	$(BIN)/vicinal reproduce --pages docs
 
 clean:
-	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis

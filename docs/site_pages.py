@@ -1,0 +1,42 @@
+"""What the site shows beside the files of this folder: the cards of the methods, how to contribute, what changed.
+
+`mkdocs.yml` names it as a hook; see https://www.mkdocs.org/user-guide/configuration/#hooks.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+CARDS = ROOT / "src" / "vicinal" / "cards"
+PAGES = {"contributing.md": ROOT / "CONTRIBUTING.md", "changelog.md": ROOT / "CHANGELOG.md"}
+
+
+def on_files(files: Any, *, config: Any, **_: Any) -> Any:
+    """Add pages that lie elsewhere in the repository."""
+    from mkdocs.structure.files import File
+
+    def add(uri: str, content: str | bytes) -> None:
+        files.append(File.generated(config, uri, content=content))
+
+    titles = {}
+    for path in sorted(CARDS.glob("*.md")):
+        text = path.read_text(encoding="utf-8")
+        titles[path.name] = re.sub(r"^#+ *", "", text.splitlines()[0])
+        add(f"cards/{path.name}", text)
+    listed = "\n".join(f"- [{title}]({name})" for name, title in titles.items())
+    add("cards/index.md", f"# Methods\n\nOne card a method: `vicinal methods NAME` prints the same.\n\n{listed}\n")
+    for picture in sorted((CARDS / "img").glob("*.png")):
+        add(f"cards/img/{picture.name}", picture.read_bytes())
+    for uri, path in PAGES.items():
+        add(uri, path.read_text(encoding="utf-8"))
+    return files
+
+
+def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
+    """Let links lead to the pages of the site."""
+    if page.file.src_uri in PAGES:
+        return re.sub(r"\]\(docs/", "](", markdown)
+    return markdown.replace("](../CONTRIBUTING.md", "](contributing.md")
