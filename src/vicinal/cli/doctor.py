@@ -20,6 +20,7 @@ _USES = {
     "train": "the commands, reports and plots",
     "text": "texts: MiniLM and other checkpoints",
     "audio": "FLAC files, and WAV files of unusual kinds",
+    "excel": "Excel workbooks",
     "integrations": "Lightning and torchmetrics",
     "export": "vicinal export",
     "scale": "vicinal compare --backend ray",
