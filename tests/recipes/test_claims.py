@@ -134,6 +134,31 @@ def test_equal_seeds_are_tosses():
     assert (many.verdict, many.p) == (HOLDS, pytest.approx(2 * 0.5**8))
 
 
+def test_seeds_that_agree_but_for_rounding_are_tosses_too():
+    erm, mixup = [0.3, 0.2, 0.25], [0.2, 0.1, 0.15]  # a tenth each time, though not to the last bit
+    assert len({a - b for a, b in zip(erm, mixup, strict=True)}) > 1
+    judged = one(Claim(text="", contrast=GAIN), table(erm=erm, mixup=mixup))
+    assert (judged.verdict, judged.p) == (CANNOT_TELL, pytest.approx(2 * 0.5**3))
+    thirds = table(erm=[0.3333333, 0.6666667, 1.0], mixup=[0.0, 0.3333333, 0.6666667])  # as seven digits leave them
+    assert one(Claim(text="", contrast=GAIN), thirds).verdict == CANNOT_TELL
+    at_margin = table(erm=[0.31] * 8, mixup=[0.3] * 8)  # a point above in all seeds, where more than a point is asked
+    assert one(Claim(text="", contrast=GAIN, margin=-0.01), at_margin).verdict == CANNOT_TELL
+
+
+def test_a_run_that_diverged_is_not_left_out():
+    figures = table(erm=[0.3, 0.31, 0.32], mixup=[0.1, np.nan, 0.12])
+    judged = one(Claim(text="", contrast=GAIN), figures)
+    assert (judged.verdict, judged.effect) == (NOT_TESTED, None)
+    assert judged.reason == "x of mixup with seed 1 is not a finite number"
+    several = AtLeast(text="", contrasts=[GAIN, figure("x", "erm")], least=1)
+    assert one(several, figures).verdict == NOT_TESTED
+    for seed in range(3):
+        figures[("erm",)][seed]["gap"] = exact(np.nan)
+        figures[("mixup",)][seed]["x"] = exact(0.1)
+    gated = one(Claim(text="", contrast=GAIN, overconfident=("erm",)), figures)
+    assert gated.reason == "gap of erm with seed 0 is not a finite number"
+
+
 def test_trend_lowest_and_highest():
     figures = {"a": 3.0, "b": 1.0, "c": 4.0, "d": 1.0}
     cells = [figure("x", name) for name in figures]

@@ -250,15 +250,18 @@ def _tested(claim: Claim | AtLeast, figures: Figures) -> _Tested | str:
     seeds = _shared_seeds(claim.needs, figures)
     if not seeds:
         return "no seed has all of its cells"
+    for key, name in claim.needs:
+        for seed in seeds:
+            if not math.isfinite(figures[key][seed][name].value):
+                # To leave such a seed out would be to choose among runs by how they came out.
+                return f"{name} of {' · '.join(key)} with seed {seed} is not a finite number"
     if isinstance(claim, AtLeast):
         return _at_least(claim, figures, seeds)
     if claim.overconfident is not None:
         gap = _Mean.of(figure(GAP, *claim.overconfident), figures, seeds)
         if gap.low <= 0:
-            shown = (
-                f"confidence − accuracy is {100 * gap.value:+.1f} points [{100 * gap.low:+.1f}, {100 * gap.high:+.1f}]"
-            )
-            return f"the baseline is not over-confident ({shown})"
+            shown = f"{100 * gap.value:+.1f} points [{100 * gap.low:+.1f}, {100 * gap.high:+.1f}]".replace("-", "−")
+            return f"the baseline is not over-confident (confidence − accuracy is {shown})"
     mean = _Mean.of(claim.contrast, figures, seeds)
     if mean.error == 0 and len(seeds) == 1:
         return "one run says nothing of how it varies, and its figures have no intervals over samples: run more seeds"
@@ -304,16 +307,21 @@ class _Mean:
     """Its standard error."""
     freedom: float
     constant: int = 1
-    """How many seeds agree to the last bit, if they all do: then there is no standard error to speak of."""
+    """How many seeds agree, if they all do: then there is no standard error to speak of."""
+    rounding: float = 0.0
+    """How far apart numbers are that rounding alone tells apart."""
 
     @classmethod
     def of(cls, contrast: Contrast, figures: Figures, seeds: Sequence[int]) -> _Mean:
         values = np.array([contrast.value(_lookup(figures, seed)) for seed in seeds])
         if len(seeds) == 1:
             return cls(float(values[0]), _error_over_samples(contrast, figures, seeds[0]), math.inf)
-        spread = float(values.std(ddof=1))
-        constant = len(seeds) if np.ptp(values) == 0 else 1
-        return cls(float(values.mean()), spread / math.sqrt(len(seeds)), len(seeds) - 1, constant)
+        # Figures are kept to seven digits: differences of counts that are equal may not be so to the last bit, and a
+        # standard error made of rounding would be taken for certainty.
+        rounding = 1e-6 * max(abs(figures[key][seed][name].value) for key, name in contrast.needs for seed in seeds)
+        if np.ptp(values) <= rounding:
+            return cls(float(values.mean()), 0.0, len(seeds) - 1, len(seeds), rounding)
+        return cls(float(values.mean()), float(values.std(ddof=1)) / math.sqrt(len(seeds)), len(seeds) - 1)
 
     @property
     def low(self) -> float:
@@ -330,7 +338,7 @@ class _Mean:
         """Return the one-sided p value of the mean being above `bound`."""
         distance = self.value - bound
         if self.error == 0:
-            if distance == 0:
+            if abs(distance) <= self.rounding:
                 return 0.5
             p = 0.5**self.constant  # seeds that agree (counts do) are as many tosses of a coin
             return p if distance > 0 else 1 - p
