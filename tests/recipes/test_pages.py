@@ -31,6 +31,16 @@ def test_committed_results_are_those_of_the_recipe(path):
     assert path.stat().st_size < 300_000
 
 
+@pytest.mark.parametrize("path", RESULTS, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_part_of_a_result_can_be_drawn(path):
+    result, draw = Result.read(path), get(path.stem).draw
+    last = [cell for cell in result.cells if cell.key == result.keys[-1]]
+    others = [cell for cell in result.cells if cell.seed != result.seeds[0]]  # its seed kept what only the figure shows
+    for cells in (last, others):
+        if cells:
+            assert draw(dataclasses.replace(result, cells=cells)).axes
+
+
 def test_a_changed_result_makes_its_pages_stale(tmp_path):
     (tmp_path / "results" / "cpu").mkdir(parents=True)
     result = Result.read(RESULTS[0])

@@ -14,7 +14,7 @@ import pytest
 from tests.recipes.tiny import ERM, MIXUP, RECIPE
 from vicinal.metrics import Estimate
 from vicinal.recipes.results import CellRecord, Result, over_seeds, packed
-from vicinal.recipes.running import Clock, check_data, plan, reproduce
+from vicinal.recipes.running import Clock, check_data, jobs_left, plan, reproduce
 from vicinal.runs.jobs import Pool
 
 KEY = ("digits", "MLP", ERM)
@@ -108,6 +108,31 @@ def test_missing_data_are_said_before_anything_runs(tmp_path, monkeypatch):
     with pytest.raises((ValueError, OSError), match=r"z18-tab3 needs imagenet, a folder imagenet with train/"):
         check_data([wanted])
     assert not (tmp_path / "runs").exists()
+
+
+def test_other_images_that_are_missing_are_said_before_anything_runs(monkeypatch):
+    from vicinal.recipes import get, t19_tab1_fig8
+
+    def absent(source):
+        raise FileNotFoundError(f"{source} is not there")
+
+    monkeypatch.setattr(t19_tab1_fig8, "load", absent)
+    recipe = get("t19-tab1-fig8")
+    with pytest.raises(FileNotFoundError, match="t19-tab1-fig8 needs cifar10: cifar10 is not there"):
+        recipe.check(recipe.scales["cpu"])
+
+
+def test_a_training_that_two_recipes_need_counts_once(tmp_path):
+    one, two = (plan(name, RECIPE, "cpu", tmp_path) for name in ("tiny", "again"))
+    assert (one.left, two.left) == (8, 8)
+    assert jobs_left([one, two]) == 12
+
+
+def test_what_is_left_costs_its_share(ran, tmp_path):
+    out, _, _ = ran
+    assert plan("tiny", RECIPE, "cpu", out).minutes == 0
+    assert plan("tiny", RECIPE, "cpu", tmp_path).minutes == RECIPE.scales["cpu"].minutes
+    assert plan("tiny", RECIPE, "cpu", tmp_path, seeds=[7], only=["Mixup"]).minutes == RECIPE.scales["cpu"].minutes / 4
 
 
 def test_a_failing_cell_is_reported_and_the_others_go_on(tmp_path, monkeypatch):

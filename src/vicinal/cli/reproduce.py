@@ -77,7 +77,7 @@ def reproduce(
     running.check_data(plans)
     here = backend == "loky" and workers is None
     pool = Pool(workers=2 if here else workers, backend=backend, address=address, threads=threads, gpus=gpus)
-    clock = running.Clock(sum(wanted.left for wanted in plans))
+    clock = running.Clock(running.jobs_left(plans))
     failed = False
     for wanted in plans:
         result = running.reproduce(wanted, pool, progress=not as_json, clock=clock, on_job=console.note)
@@ -126,16 +126,16 @@ def _so_far(name: str) -> str:
 
 
 def _dry(plans: Sequence[Plan], console: Console) -> None:
-    from vicinal.recipes import get
+    from vicinal.recipes.running import duration
 
     for wanted in plans:
-        minutes = get(wanted.name).scales[wanted.scale].minutes
+        minutes = wanted.minutes
         done = len(wanted.cells) - sum(job.result() is None for job in wanted.cells.values())
         console.event("plan", {"recipe": wanted.name, "scale": wanted.scale, "cells": list(wanted.cells),
                                "trainings": list(wanted.trainings), "done": done, "minutes": minutes})  # fmt: skip
         console.say(
             f"{wanted.name} at {wanted.scale} scale: {len(wanted.cells)} cells ({done} done), "
-            f"{len(wanted.trainings)} trainings, about {minutes:g} minutes in all"
+            f"{len(wanted.trainings)} trainings; about {duration(60 * minutes)} for what is not done"
         )
         for job in wanted.cells.values():
             console.say(f"  {job.cell.name}, seed {job.cell.seed}")
@@ -178,7 +178,7 @@ def _page(wanted: Plan, result: Result) -> RecipePage:
         published=Rows(*pages.published_rows(recipe)) if recipe.published else None,
         figures=Rows(*pages.figure_rows(recipe, result)),
         claims=pages.claim_rows(result),
-        picture=None if recipe.draw is None else pages.figure_png(recipe, result),
+        picture=None if recipe.draw is None or not result.cells else pages.figure_png(recipe, result),
         failures=result.failures,
         command=f"vicinal reproduce {wanted.name} --scale {wanted.scale}",
         provenance=tuple(result.versions.items()),

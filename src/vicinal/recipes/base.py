@@ -32,6 +32,7 @@ __all__ = [
     "Recipe",
     "Scale",
     "experiment",
+    "is_drawn",
     "methods",
 ]
 
@@ -163,7 +164,7 @@ class Recipe:
     published
         The paper's numbers: a row's name, then figures by name, as printed there.
     draw
-        Draws the figure from a result.
+        Draws the figure from a result, which may have some of the rows and other seeds only.
     trainings
         Of a cell, if it needs others than its own row's: a function of the row's experiment, which comes first.
     cells
@@ -230,6 +231,11 @@ def experiment(at: Scale, data: str, network: str, method: Method, seed: int) ->
         corrupt=of.corrupt,
         seed=seed,
     )
+
+
+def is_drawn(seed: int) -> bool:
+    """Return whether a cell keeps what only the figure shows: one seed in ten does, so that files stay small."""
+    return seed % 10 == 0
 
 
 def methods(*expressions: str) -> dict[str, Method]:

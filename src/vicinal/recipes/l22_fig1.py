@@ -10,7 +10,7 @@ from torch.utils.data import TensorDataset
 
 from vicinal import _random, models, parse
 from vicinal.probes.toys import spirals
-from vicinal.recipes.base import Recipe, Scale
+from vicinal.recipes.base import Recipe, Scale, is_drawn
 from vicinal.recipes.claims import Claim, Key, figure
 from vicinal.recipes.drawing import panels
 from vicinal.training import FitConfig, fit
@@ -54,7 +54,7 @@ def measure(trained: Sequence[Trained], settings: Mapping[str, Any], seed: int) 
         "error": float((predicted != labels).double().mean()),
         "band": float(((shown > 0.3) & (shown < 0.7)).double().mean()),
     }
-    return found | ({"map": shown.view(SIDE, SIDE).T.tolist(), "points": points.tolist()} if seed == 0 else {})
+    return found | ({"map": shown.view(SIDE, SIDE).T.tolist(), "points": points.tolist()} if is_drawn(seed) else {})
 
 
 def claims(at: Scale) -> Iterable[Claim]:
@@ -72,9 +72,9 @@ def claims(at: Scale) -> Iterable[Claim]:
 def draw(result: Result) -> Figure:
     drawn, axes = panels(len(result.keys), size=(2.9, 2.8))
     for ax, key in zip(axes, result.keys, strict=True):
-        curves = result.of(key)[0].curves
-        ax.imshow(curves["map"], origin="lower", extent=(-EXTENT, EXTENT) * 2, cmap="RdBu", vmin=0, vmax=1)
-        ax.plot(*zip(*curves["points"], strict=True), ".", ms=1.5, color="#222222")
+        if shown := result.first(key, "map"):
+            ax.imshow(shown, origin="lower", extent=(-EXTENT, EXTENT) * 2, cmap="RdBu", vmin=0, vmax=1)
+            ax.plot(*zip(*result.first(key, "points"), strict=True), ".", ms=1.5, color="#222222")
         ax.set_title(key[0], fontsize="small")
     return drawn
 

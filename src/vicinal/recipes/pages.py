@@ -129,8 +129,9 @@ def scoreboard(found: Mapping[tuple[str, str], Result]) -> str:
         "# Evidence",
         "",
         "Tables and figures of the papers, run again with `vicinal reproduce`. Every claim is a contrast of figures, "
-        "paired over seeds, positive where the paper is right; intervals are 95 % t intervals, verdicts are corrected "
-        "for the number of claims of a recipe (Holm). A claim about calibration is tested only where the baseline is "
+        "paired over seeds, positive where the paper is right; intervals are 95 % t intervals (of a count of sets: how "
+        "many lie above 0 with their intervals, and how many reach above it), verdicts are corrected for the number of "
+        "claims of a recipe (Holm). A claim about calibration is tested only where the baseline is "
         "over-confident. This file is written by `vicinal reproduce --pages docs` from `results/`.",
         "",
         "## Scoreboard",
@@ -191,8 +192,8 @@ def page(name: str, results: Mapping[str, Result]) -> str:
         lines += ["## Not run yet", "", f"At cpu scale it takes about {recipe.scales['cpu'].minutes:g} minutes.", ""]
     for scale, result in results.items():
         lines += _ran(name, recipe, scale, result)
-    for text in recipe.findings:
-        lines += [text, ""]
+    if recipe.findings:
+        lines += ["### What this comes from", "", *(line for text in recipe.findings for line in (text, ""))]
     if recipe.pilot:
         lines += ["## Pilot", "", recipe.pilot, ""]
     lines += ["## Run it", "", "```bash", f"vicinal reproduce {name}"]
@@ -208,7 +209,7 @@ def _scale_line(recipe: Recipe, scale: str) -> str:
     where = "a GPU" if scale == "paper" else "two cores"
     data = ", ".join(at.data)
     of = f"{data}: " if data else ""
-    about = f" {at.about}" if at.about else ""
+    about = f" {at.about.removesuffix('.')}." if at.about else ""
     return f"- `{scale}`: {of}{len(at.seeds)} seed{'s' * (len(at.seeds) > 1)}, about {minutes} on {where}.{about}"
 
 
@@ -287,11 +288,12 @@ def effect(one: Judged) -> str:
     if one.effect is None or one.low is None or one.high is None:
         return "–"
     if one.unit == "sets":
-        return f"{one.effect:g} (surely {one.low:g}, at most {one.high:g})"
+        return f"{one.effect:g} sets [{one.low:g}, {one.high:g}]"
     factor, digits = (100, 2) if one.unit == "points" else (1, 3)
     ends = f"[{_signed(factor * one.low, digits)}, {_signed(factor * one.high, digits)}]"
-    margin = f"; margin {factor * one.margin:g}" if one.margin else ""
-    return f"{_signed(factor * one.effect, digits)} {one.unit} {ends}{margin}".replace("  ", " ")
+    bound = f"{factor * abs(one.margin):g}"
+    asked = f"; margin {bound}" if one.margin > 0 else f"; more than {bound} asked for" if one.margin else ""
+    return f"{_signed(factor * one.effect, digits)} {one.unit} {ends}{asked}".replace("  ", " ")
 
 
 def paper_effect(one: Judged) -> str:
@@ -299,7 +301,7 @@ def paper_effect(one: Judged) -> str:
     if one.paper is None:
         return "–"
     if one.unit == "sets":
-        return f"{one.paper:g}"
+        return f"{one.paper:g} sets"
     factor, digits = (100, 1) if one.unit == "points" else (1, 3)
     return f"{_signed(factor * one.paper, digits)} {one.unit}"
 
@@ -315,7 +317,8 @@ def _shown(estimate: Estimate | None, title: str) -> str:
         return ""
     factor, digits = (100, 2) if "%" in title else (1, 3)
     half = factor * (estimate.high - estimate.low) / 2
-    return f"{factor * estimate.value:.{digits}f}" + (f" ± {half:.{digits}f}" if half else "")
+    value = f"{factor * estimate.value:.{digits}f}".replace("-", "−")
+    return value + (f" ± {half:.{digits}f}" if half else "")
 
 
 def _signed(value: float, digits: int) -> str:

@@ -85,6 +85,10 @@ class Result:
         """Return a curve of a row, a line for each seed that has it."""
         return np.array([cell.curves[name] for cell in self.of(key) if name in cell.curves], dtype=np.float64)
 
+    def first(self, key: Key, name: str) -> list[Any]:
+        """Return a curve of the first cell of a row that has it; nothing if none has."""
+        return next((cell.curves[name] for cell in self.of(key) if name in cell.curves), [])
+
     def judged(self, claims: Iterable[Claim | AtLeast]) -> list[Judged]:
         """Return the verdicts of claims."""
         figures: dict[Key, dict[int, Mapping[str, Estimate]]] = {}

@@ -29,7 +29,7 @@ from vicinal.recipes.trained import Trained, TrainingJob
 from vicinal.runs import Experiment, folder_name
 from vicinal.runs.jobs import Pool, run_jobs
 
-__all__ = ["Clock", "Plan", "check_data", "plan", "reproduce"]
+__all__ = ["Clock", "Plan", "check_data", "duration", "jobs_left", "plan", "reproduce"]
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,19 @@ class Plan:
     @property
     def left(self) -> int:
         """How many jobs are not done."""
-        return sum(job.result() is None for jobs in (self.trainings, self.cells) for job in jobs.values())
+        return jobs_left([self])
+
+    @property
+    def minutes(self) -> float:
+        """How long the cells take that are not done: the recipe's time, by their share of its cells."""
+        left = sum(job.result() is None for job in self.cells.values())
+        return self.recipe.scales[self.scale].minutes * left / len(self.recipe.rows(self.scale))
+
+
+def jobs_left(plans: Sequence[Plan]) -> int:
+    """Return how many jobs of recipes are not done; a training that several of them need counts once."""
+    jobs = [job for one in plans for kind in (one.trainings, one.cells) for job in kind.values()]
+    return len({job.folder for job in jobs if job.result() is None})
 
 
 class Clock:
@@ -86,7 +98,7 @@ class Clock:
         """Count a job; return where things stand."""
         self.done += 1
         left = (time.monotonic() - self.began) / self.done * (self.total - self.done)
-        return f"{self.done} of {self.total}, {_duration(left)} left"
+        return f"{self.done} of {self.total}, {duration(left)} left"
 
 
 def plan(
@@ -174,7 +186,7 @@ def reproduce(
         recipe=wanted.name,
         scale=wanted.scale,
         seeds=wanted.seeds,
-        settings=described(wanted.recipe, wanted.scale),
+        settings={**described(wanted.recipe, wanted.scale), "seeds": list(wanted.seeds)},
         cells=[records[key] for key in wanted.cells if key in records],
         verdicts=(),
         versions=versions(),
@@ -242,6 +254,7 @@ def _words(text: str) -> str:
     return "-".join("".join(c if c.isascii() and (c.isalnum() or c in "._") else " " for c in text).split())
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """Return a time in seconds, minutes or hours, whichever reads best."""
     minutes = round(seconds / 60)
     return f"{round(seconds)} s" if seconds < 90 else f"{minutes} min" if minutes < 90 else f"{minutes / 60:.1f} h"

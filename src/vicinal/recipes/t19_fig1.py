@@ -53,7 +53,7 @@ def claims(at: Scale) -> Iterable[Claim]:
 
 def draw(result: Result) -> Figure:
     epochs = result.settings["settings"]["epochs"]
-    drawn, axes = panels(2 * len(epochs), size=(2.5, 2.5), across=len(epochs))
+    drawn, axes = panels(len(result.keys) * len(epochs), size=(2.5, 2.5), across=len(epochs))
     for row, key in enumerate(result.keys):
         for column, epoch in enumerate(epochs):
             ax = axes[row * len(epochs) + column]

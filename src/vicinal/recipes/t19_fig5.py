@@ -76,4 +76,5 @@ RECIPE = Recipe(
         "are "
         "exact, the table is of the λ that the objectives draw.",
     ),
+    pilot="None: nothing is trained.",
 )

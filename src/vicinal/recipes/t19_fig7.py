@@ -74,13 +74,7 @@ RECIPE = Recipe(
             minutes=9,
             data={"CIFAR-10": Data("cifar10", {"train_size": 500, "val": 1000, "augment": "none"})},
             networks=images.TINY,
-            training={
-                **images.TRAINING,
-                "epochs": 200,
-                "eval_every": 5,
-                "schedule": "constant",
-                "keep_predictions_at": [],
-            },
+            training={**CONSTANT, "epochs": 200, "eval_every": 5},
             about="500 training images, 200 epochs at a constant rate of 0.05; the ECE of 1,000 held-out images.",
         ),
         "night": Scale(
@@ -88,13 +82,7 @@ RECIPE = Recipe(
             minutes=120,
             data={"CIFAR-10": Data("cifar10", {"train_size": 1000, "val": 1000, "augment": "none"})},
             networks=images.TINY,
-            training={
-                **images.TRAINING,
-                "epochs": 1000,
-                "eval_every": 10,
-                "schedule": "constant",
-                "keep_predictions_at": [],
-            },
+            training={**CONSTANT, "epochs": 1000, "eval_every": 10},
             about="1,000 images, 1,000 epochs.",
         ),
         "paper": Scale(

@@ -10,7 +10,7 @@ from torch.utils.data import TensorDataset
 
 from vicinal import _random, models, parse
 from vicinal.probes.toys import disc_in_ring
-from vicinal.recipes.base import Recipe, Scale
+from vicinal.recipes.base import Recipe, Scale, is_drawn
 from vicinal.recipes.claims import Claim, Key, figure
 from vicinal.recipes.drawing import panels
 from vicinal.training import FitConfig, fit
@@ -45,7 +45,7 @@ def measure(trained: Sequence[Trained], settings: Mapping[str, Any], seed: int) 
     found = {"band": float(band), "error": float(wrong.double().mean())}
     return {
         **found,
-        **({"map": shown.view(SIDE, SIDE).T.tolist(), "points": points[:200].tolist()} if seed == 0 else {}),
+        **({"map": shown.view(SIDE, SIDE).T.tolist(), "points": points[:200].tolist()} if is_drawn(seed) else {}),
     }
 
 
@@ -57,11 +57,11 @@ def claims(at: Scale) -> Iterable[Claim]:
 
 
 def draw(result: Result) -> Figure:
-    drawn, axes = panels(2, size=(3.4, 3.2))
+    drawn, axes = panels(len(result.keys), size=(3.4, 3.2))
     for ax, key in zip(axes, result.keys, strict=True):
-        cell = result.of(key)[0]
-        ax.imshow(cell.curves["map"], origin="lower", extent=(-EXTENT, EXTENT) * 2, cmap="RdBu", vmin=0, vmax=1)
-        ax.plot(*zip(*cell.curves["points"], strict=True), ".", ms=2, color="#222222")
+        if shown := result.first(key, "map"):
+            ax.imshow(shown, origin="lower", extent=(-EXTENT, EXTENT) * 2, cmap="RdBu", vmin=0, vmax=1)
+            ax.plot(*zip(*result.first(key, "points"), strict=True), ".", ms=2, color="#222222")
         ax.set_title(key[0])
     return drawn
 

@@ -12,9 +12,12 @@ from vicinal.probes.between import between_samples
 from vicinal.recipes import images
 from vicinal.recipes.base import Method, Recipe, Scale, methods
 from vicinal.recipes.claims import Claim, figure
-from vicinal.recipes.drawing import curves
+from vicinal.recipes.drawing import COLOURS, panels
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from vicinal.recipes.results import Result
     from vicinal.recipes.trained import Trained
 
 ERM, MIXUP = "ERM()", "Mixup(alpha=1.0)"
@@ -45,6 +48,21 @@ def claims(at: Scale) -> Iterable[Claim]:
             )
 
 
+def draw(result: Result) -> Figure:
+    drawn, axes = panels(2, size=(4.2, 3.4))
+    for ax, (name, label, factor) in zip(
+        axes, (("misses", "misses (%)", 100), ("norm", "gradient norm", 1)), strict=True
+    ):
+        for m, key in enumerate(result.keys):
+            lines = factor * result.curve(key, f"{name} at λ")
+            ax.plot(LAMBDAS, lines.mean(axis=0), color=COLOURS[m % 7], label=key[-1])
+            ax.fill_between(LAMBDAS, lines.min(axis=0), lines.max(axis=0), color=COLOURS[m % 7], alpha=0.15, lw=0)
+        ax.set(xlabel="λ", ylabel=label, ylim=(0, None))
+    handles, labels = axes[0].get_legend_handles_labels()
+    drawn.legend(handles, labels, loc="outside upper center", ncols=2, fontsize="small", frameon=False)
+    return drawn
+
+
 RECIPE = Recipe(
     paper="Z18",
     place="Figure 2",
@@ -54,9 +72,9 @@ RECIPE = Recipe(
     claims=claims,
     columns={"misses": "misses (%)", "norm": "gradient norm"},
     scales=images.scales(
-        "cifar10", seeds=5, minutes=(4, 40, 600), paper=images.PREACT, settings={"pairs": 1000, "gradients": 100}
+        "cifar10", seeds=5, minutes=(9, 90, 600), paper=images.PREACT, settings={"pairs": 1000, "gradients": 100}
     ),
-    draw=curves("misses at λ", x=LAMBDAS, xlabel="λ", ylabel="misses (%)"),
+    draw=draw,
     reading=(
         "A miss is a prediction that is neither label of the pair. The paper does not say which norm of which gradient "
         "it shows: here it is the Frobenius norm of the logits' Jacobian, averaged over λ = 0, 0.1, …, 1 and pairs.",

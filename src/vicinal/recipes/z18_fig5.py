@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from vicinal.probes.gan import coverage, fit_gan, grid_of_gaussians, ring_of_gaussians
-from vicinal.recipes.base import Recipe, Scale
+from vicinal.recipes.base import Recipe, Scale, is_drawn
 from vicinal.recipes.claims import Claim, Key, figure
 from vicinal.recipes.drawing import panels
 
@@ -41,7 +41,7 @@ def measure(trained: Sequence[Trained], settings: Mapping[str, Any], seed: int) 
     )
     seen = coverage(fit.last, fit.target)
     found: dict[str, Any] = {"modes": float(seen.modes), "good": seen.high_quality}
-    return {**found, **({"samples": fit.last[:400].tolist()} if seed == 0 else {})}
+    return {**found, **({"samples": fit.last[:400].tolist()} if is_drawn(seed) else {})}
 
 
 def claims(at: Scale) -> Iterable[Claim]:
@@ -55,12 +55,12 @@ def claims(at: Scale) -> Iterable[Claim]:
 
 
 def draw(result: Result) -> Figure:
-    drawn, axes = panels(4, size=(2.8, 2.8), across=2)
+    drawn, axes = panels(len(result.keys), size=(2.8, 2.8), across=2)
     for ax, key in zip(axes, result.keys, strict=True):
         centres = TARGETS[key[0]].centres
         ax.plot(*centres.T.tolist(), "x", color="#0072B2", ms=5)
-        samples = next((cell.curves["samples"] for cell in result.of(key) if cell.curves), [])
-        ax.plot(*zip(*samples, strict=True), ".", ms=2, color="#D55E00")
+        if samples := result.first(key, "samples"):
+            ax.plot(*zip(*samples, strict=True), ".", ms=2, color="#D55E00")
         ax.set(title=f"{key[0]}: {key[1]}", aspect="equal")
     return drawn
 
@@ -100,5 +100,10 @@ RECIPE = Recipe(
         "(Srivastava et al. 2017) stand for what it shows. The generator maximises the loss that the discriminator "
         "minimises, mixing included, as the equation of Section 3.7 says. The two toys are not described; a ring of 8 "
         "and a grid of 25 Gaussians are the usual ones.",
+    ),
+    findings=(
+        "At cpu scale neither GAN is trained to its end: on the grid one sample in twenty at best is a good one, on "
+        "the ring fewer, and none of the plain GAN's. What can be told apart is how far 3,000 iterations get, not "
+        "where they end; for that there is the paper's own size.",
     ),
 )

@@ -17,11 +17,33 @@ if TYPE_CHECKING:
     from vicinal.recipes.trained import Trained
 
 ERM, DROPOUT, MIXUP = "ERM", "ERM + dropout", "mixup"
-#: By the share of corrupted labels: mixup's α, the paper's dropout, and its last errors of ERM, dropout and mixup.
+#: By the share of corrupted labels: mixup's α, the paper's dropout, its last errors of ERM, dropout and mixup, ERM's
+#: best error, and the training errors of ERM and mixup on corrupted labels.
 LEVELS: dict[str, dict[str, Any]] = {
-    "20 %": {"share": 0.2, "alpha": 8.0, "dropout": 0.7, "last": (16.6, 10.4, 6.4), "best": 12.7},
-    "50 %": {"share": 0.5, "alpha": 32.0, "dropout": 0.8, "last": (44.6, 15.5, 12.7), "best": 18.8},
-    "80 %": {"share": 0.8, "alpha": 32.0, "dropout": 0.8, "last": (73.9, 35.1, 30.9), "best": 36.5},
+    "20 %": {
+        "share": 0.2,
+        "alpha": 8.0,
+        "dropout": 0.7,
+        "last": (16.6, 10.4, 6.4),
+        "best": 12.7,
+        "corrupted": (0.28, 86.32),
+    },
+    "50 %": {
+        "share": 0.5,
+        "alpha": 32.0,
+        "dropout": 0.8,
+        "last": (44.6, 15.5, 12.7),
+        "best": 18.8,
+        "corrupted": (0.64, 85.71),
+    },
+    "80 %": {
+        "share": 0.8,
+        "alpha": 32.0,
+        "dropout": 0.8,
+        "last": (73.9, 35.1, 30.9),
+        "best": 36.5,
+        "corrupted": (0.83, 85.44),
+    },
 }
 
 
@@ -60,6 +82,7 @@ def _share(share: float, n: int) -> Estimate:
 def claims(at: Scale) -> Iterable[Claim]:
     for data, network in at.pairs():
         erm, dropout, mixup = LEVELS[data]["last"]
+        learned, resisted = LEVELS[data]["corrupted"]
 
         def last(method: str, name: str = "last", data: str = data, network: str = network) -> Any:
             return figure(name, data, network, method)
@@ -83,6 +106,7 @@ def claims(at: Scale) -> Iterable[Claim]:
         yield Claim(
             text=f"{data}: mixup learns fewer corrupted labels by heart than ERM",
             contrast=last(MIXUP, "corrupted") - last(ERM, "corrupted"),
+            paper=(resisted - learned) / 100,
         )
 
 
@@ -148,9 +172,9 @@ RECIPE = Recipe(
     draw=bars({"last": "last error (%)", "corrupted": "training error on corrupted labels (%)"}),
     reading=(
         "α and dropout are the best of the paper's grids for each level, as its table names them. Errors are on "
-        "held-out "
-        "images with true labels that training never sees; the best epoch is chosen on the same images, as in the "
-        "paper.",
+        "held-out images with true labels that training never sees; the best epoch is chosen on the same images, as "
+        "in the paper. No last error is below the best of its own course, so ERM's is asked to be more than a point "
+        "above.",
         "A corrupted label is drawn over all ten classes, the true one included, so a model that ignores the noise "
         "has a "
         "training error of 90 % on corrupted labels, not 100 %.",

@@ -92,8 +92,10 @@ RECIPE = Recipe(
     draw=bars({"error": "error (%)"}),
     reading=(
         "The text says that four of the six errors improve, its table shows five and a tie. α is not given: 0.2. "
-        "Every seed "
-        "draws a split of its own. Half of Phishing's rows are copies of others, so a random split leaks: it is run "
-        "without them too, which is not part of the count.",
+        "Every seed draws a split of its own. Half of Phishing's rows are copies of others, so a random split leaks: "
+        "it is run without them too, which is not part of the count.",
+        "Numeric columns are standardised here; the paper does not speak of it. On Arcene, Arrhythmia, Iris and "
+        "Phishing ERM's errors are less than two thirds of the paper's, which leaves mixup less to gain.",
     ),
+    pilot="None: network and training are the paper's.",
 )
