@@ -18,6 +18,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from scipy.special import bdtr
 
 from benchmarks.timing import table
 from vicinal import evaluate
@@ -379,8 +380,24 @@ def thresholds(trials: int) -> str:
                 answers, answered = np.mean([(r.n_accepted > 0, r.coverage) for r in rules], axis=0)
                 best = 1 - grid[risk <= max_risk].min(initial=1)
                 shares = [f"{100 * share:.0f} %" for share in (answers, answered, best)]
-                rows.append([f"{n:,}", f"{max_risk:g}", name, f"{100 * np.mean(broken):.1f} %", *shares])
-    return table(["samples", "risk asked", "errors", "promise broken", "answers at all", "answered", "at best"], rows)
+                most = f"{100 * largest_share(risk, n, max_risk):.1f} %"
+                rows.append([f"{n:,}", f"{max_risk:g}", name, f"{100 * np.mean(broken):.1f} %", most, *shares])
+    titles = ["samples", "risk asked", "errors", "promise broken", "one test at 5 %", "answers", "answered", "at best"]
+    return table(titles, rows)
+
+
+def largest_share(risk: Any, n: int, max_risk: float, n_rules: int = 200, delta: float = 0.05) -> float:
+    """Return how often the first rule that breaks the promise would pass if all of δ were spent on it alone.
+
+    Errors are whole numbers, and the rule's risk lies above `max_risk` by its step: so the share is below δ. `risk` is
+    the true one of accepting what lies above each point of a grid in [0, 1].
+    """
+    for k in (j * n // n_rules for j in range(1, n_rules + 1)):
+        true = risk[int((1 - k / n) * (len(risk) - 1))]
+        if k and true > max_risk:
+            most = int((bdtr(np.arange(k), k, max_risk) <= delta).sum()) - 1
+            return float(bdtr(most, k, true)) if most >= 0 else 0.0
+    return 0.0
 
 
 PARTS = {part.__name__: part for part in (errors, figures, equal_models, differences, thresholds)}

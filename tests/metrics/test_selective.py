@@ -148,14 +148,20 @@ def test_the_bound_is_clopper_and_pearsons(n, data):
 
 def slow_threshold(confidence, correct, max_risk, level, m):
     """The definition again: rule by rule, what lies above a rank, at a level that passes on or is lost."""
-    n, best, at = len(confidence), (math.inf, 0), Fraction(0)
+    n, best, at, waiting = len(confidence), (math.inf, 0), Fraction(0), Fraction(0)
     ordered = sorted(confidence, reverse=True)
     starts = [math.ceil(m * share) for share in (Fraction(1, 8), Fraction(1, 4), Fraction(1, 2), Fraction(1))]
+    parts = [Fraction(part, 10) for part in (3, 3, 3, 1)]
     for j in range(1, m + 1):
         threshold = -math.inf if j == m else ordered[j * n // m]
         taken = [right for c, right in zip(confidence, correct, strict=True) if c > threshold]
         wrong = sum(not right for right in taken)
-        at += Fraction(starts.count(j), 4)
+        for i, (start, part) in enumerate(zip(starts, parts, strict=True)):
+            if start == j:
+                waiting += part
+                # Where one error would be too many, the next start has it.
+                if i == 3 or (len(taken) > 1 and binom.cdf(1, len(taken), max_risk) <= (1 - level) * float(waiting)):
+                    at, waiting = at + waiting, Fraction(0)
         if taken and binom.cdf(wrong, len(taken), max_risk) <= (1 - level) * float(at):
             best = (threshold, len(taken))
         else:
@@ -233,7 +239,7 @@ def test_the_promise_is_used_to_the_full():
     risk = np.cumsum(rate[::-1])[::-1] / np.arange(len(grid), 0, -1)
     rules = [risk_threshold(c, r, 0.05) for c, r in zip(confidence, correct, strict=True)]
     broken = np.mean([rule.n_accepted > 0 and risk[int(max(rule.threshold, 0) * 10_000)] > 0.05 for rule in rules])
-    assert 0.01 <= broken <= 0.05
+    assert 0.02 <= broken <= 0.05
     assert np.mean([rule.n_accepted > 0 for rule in rules]) > 0.99
     assert np.mean([rule.coverage for rule in rules]) > 0.55
 
