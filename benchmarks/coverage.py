@@ -387,17 +387,18 @@ def thresholds(trials: int) -> str:
 
 
 def largest_share(risk: Any, n: int, max_risk: float, n_rules: int = 200, delta: float = 0.05) -> float:
-    """Return how often the first rule that breaks the promise would pass if all of δ were spent on it alone.
+    """Return how often, at most, a single test at level δ passes a rule that breaks the promise.
 
-    Errors are whole numbers, and the rule's risk lies above `max_risk` by its step: so the share is below δ. `risk` is
-    the true one of accepting what lies above each point of a grid in [0, 1].
+    Errors are whole numbers, and the first such rule has a risk above `max_risk` by its step: so the share is below δ.
+    `risk` is the true one of accepting what lies above each point of a grid in [0, 1].
     """
-    for k in (j * n // n_rules for j in range(1, n_rules + 1)):
+    shares = [0.0]
+    for k in sorted({j * n // n_rules for j in range(1, n_rules + 1)} - {0}):
         true = risk[int((1 - k / n) * (len(risk) - 1))]
-        if k and true > max_risk:
-            most = int((bdtr(np.arange(k), k, max_risk) <= delta).sum()) - 1
-            return float(bdtr(most, k, true)) if most >= 0 else 0.0
-    return 0.0
+        most = int((bdtr(np.arange(k), k, max_risk) <= delta).sum()) - 1
+        if true > max_risk and most >= 0:
+            shares.append(float(bdtr(most, k, true)))
+    return max(shares)
 
 
 PARTS = {part.__name__: part for part in (errors, figures, equal_models, differences, thresholds)}

@@ -355,6 +355,44 @@ def test_a_run_written_by_the_first_version_is_read(tmp_path: Path, monkeypatch:
     assert again.test.before.nll.value == pytest.approx(outcome.test.before.nll.value)
 
 
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("evaluation.json", b"{"),
+        ("evaluation.json", b'{"format": 1, "temperature": 1.0}'),
+        ("predictions.parquet", b"PAR1 and no more"),
+        ("predictions-test.parquet", None),
+        ("experiment.json", b""),
+    ],
+    ids=str,
+)
+def test_what_is_damaged_in_a_finished_run_is_made_anew(done, table: Path, tmp_path: Path, name, content) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(done.out, folder)
+    before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    path = folder / name
+    path.unlink()
+    if content is not None:
+        path.write_bytes(content)
+    said: list[str] = []
+    outcome = run(done.experiment, folder, progress=False, on_note=said.append)
+    assert any(name in note for note in said)
+    assert outcome.test.after.accuracy == done.test.after.accuracy
+    assert path.read_bytes() == before[name] or name.endswith(".json")
+    assert (folder / "model.safetensors").read_bytes() == before["model.safetensors"]
+    said.clear()
+    run(done.experiment, folder, progress=False, on_note=said.append)
+    assert said == [f"{folder} is finished: nothing to do"]
+
+
+def test_damaged_metrics_are_named(done, tmp_path: Path) -> None:
+    shutil.copytree(done.out, tmp_path / "run")
+    with open(tmp_path / "run" / "metrics.jsonl", "a") as file:
+        file.write('{"loss": ')
+    with pytest.raises(ValueError, match=r"metrics\.jsonl is not as it was written"):
+        Run(tmp_path / "run").outcome()
+
+
 def test_weights_that_are_gone_are_noticed(table: Path, tmp_path: Path) -> None:
     out, notes = tmp_path / "run", []
     wanted = run(_experiment(table), out, progress=False)

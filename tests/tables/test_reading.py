@@ -172,6 +172,12 @@ class TestHostileFiles:
             with pytest.raises(ValueError, match=what):
                 open_table(tmp_path / f"{name}.csv")
 
+    def test_a_row_that_has_too_many_cells_and_is_no_text(self, tmp_path):
+        # Arrow would print a traceback of its own, which pytest makes an error.
+        (tmp_path / "a.csv").write_bytes(b"x,y\n" + b"1,2\n" * 20 + b"3,\xff\xfe,4\n" + b"1,2\n" * 20)
+        with pytest.raises(ValueError, match="is not UTF-8: line 22 holds the byte 0xff"):
+            list(open_table(tmp_path / "a.csv").chunks())
+
     def test_arrays_that_claim_more_than_the_file_holds(self, tmp_path):
         path = tmp_path / "a.npz"
 

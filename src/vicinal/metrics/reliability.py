@@ -525,7 +525,7 @@ def checked_confidences(value: Any) -> Floats:
     confidence: Floats = given if given.dtype in (np.float32, np.float64) else given.astype(np.float64)
     low, high = confidence.min(), confidence.max()
     if not (low >= 0 and high <= 1):
-        raise ValueError(f"confidence must be in [0, 1], got {low if not low >= 0 else high:g}")
+        raise ValueError(f"confidence must be in [0, 1], got {low if not low >= 0 else high:.10g}")
     return confidence
 
 

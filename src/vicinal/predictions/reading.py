@@ -260,7 +260,7 @@ class PredictionsFile:
         names = self.columns[1:] if self.kind == "confidence" else self.columns
         name = names[0] if self.nested or self.is_positive else names[column]
         value = float(values[row, -1 if self.is_positive else column])
-        raise ValueError(Sentence(f"{rule}, but {chunk.place(row)} has {value:g} in column {name!r}", *advice))
+        raise ValueError(Sentence(f"{rule}, but {chunk.place(row)} has {value:.10g} in column {name!r}", *advice))
 
     def _missing_sentence(self, chunk: FileChunk, missing: NDArray[np.bool_]) -> Sentence:
         """Return the error for missing values, after counting them to the end of the file."""

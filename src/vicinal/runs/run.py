@@ -191,14 +191,14 @@ class Run:
 
     def _whole(self, read: Callable[[], T]) -> T:
         """Return what is read of the folder, with an error that says what to do where it is damaged."""
+        anew = "the same training command evaluates anew"
         try:
             return read()
+        except DamagedFileError as error:
+            raise DamagedFileError(f"{error}; {anew}") from error
         except (KeyError, TypeError, AttributeError) as error:
-            record = self.files.evaluation
-            raise DamagedFileError(
-                f"{record} or {self.files.result.name} is not as it was written ({error!r}): remove {record.name}, and "
-                "the same training command evaluates anew"
-            ) from error
+            files = f"{self.files.evaluation} or {self.files.result.name}"
+            raise DamagedFileError(f"{files} is not as it was written ({error!r}); {anew}") from error
 
     def _labels_outcome(self, recorded: Experiment, facts: dict[str, Any], n_bins: int) -> LabelsOutcome:
         evaluation = read_json(self.files.evaluation)
@@ -256,7 +256,8 @@ class Run:
 
     def bundle(self, *, device: str | torch.device = "cpu") -> Bundle:
         """Return the trained model."""
-        most = self.outcome().experiment.data.get("max_pixels", data.MOST_PIXELS)
+        asked = read_json(self.files.experiment).get("asked", {}) if self.files.experiment.exists() else {}
+        most = asked.get("data", {}).get("max_pixels", data.MOST_PIXELS)
         return Bundle.load(self.path, device=device, max_pixels=most)
 
     def task(self) -> Task:

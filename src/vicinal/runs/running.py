@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from vicinal import _random, data, losses, models
-from vicinal._checks import Argument, ArgumentError, Sentence, nearest_names, require
-from vicinal._files import json_pieces
+from vicinal._checks import Argument, ArgumentError, Sentence, message_of, nearest_names, require
+from vicinal._files import DamagedFileError, json_pieces
 from vicinal.calibrators import TemperatureScaling, cross_validate
 from vicinal.calibrators.labels import two_logits
 from vicinal.data import Split, Task, TextPreprocessing, Words
@@ -44,6 +44,8 @@ from vicinal.training.folder import refuse_foreign
 __all__ = ["held_out_logits", "run", "run_labels", "specified"]
 
 Say = Callable[[str], None]
+
+T = TypeVar("T")
 
 #: With fewer held-out samples a temperature must help by cross-validation. One number fitted on n samples costs new
 #: ones about 1/2n of NLL (Akaike 1973), which of more samples is too little to look for.
@@ -86,10 +88,9 @@ def run(
     if experiment.is_multilabel:
         raise ValueError("several targets are for run_labels, and for `vicinal train`")
     folder, say = Run(out), on_note or (lambda note: None)
-    if folder.is_finished:
-        outcome = folder.outcome(experiment, n_bins=n_bins)
-        if _is_whole(folder, say):
-            return outcome
+    outcome = _finished(folder, lambda: folder.outcome(experiment, n_bins=n_bins), say)
+    if outcome is not None:
+        return outcome
     ready, result = _trained(experiment, folder, progress, say, on_metrics)
     process = require("accelerate", "train").PartialState()
     finished = _conclude(folder, ready, result, n_bins, say) if process.is_main_process else None
@@ -116,10 +117,9 @@ def run_labels(
         if value:
             raise ValueError(Sentence(Argument(name), " needs classes, and this target is several columns"))
     folder, say = Run(out), on_note or (lambda note: None)
-    if folder.is_finished:
-        outcome = folder.labels_outcome(experiment, n_bins=n_bins)
-        if _is_whole(folder, say):
-            return outcome
+    outcome = _finished(folder, lambda: folder.labels_outcome(experiment, n_bins=n_bins), say)
+    if outcome is not None:
+        return outcome
     ready, result = _trained(experiment, folder, progress, say, on_metrics)
     process = require("accelerate", "train").PartialState()
     finished = _conclude_labels(folder, ready, result, n_bins, say) if process.is_main_process else None
@@ -127,15 +127,29 @@ def run_labels(
     return finished
 
 
-def _is_whole(folder: Run, say: Say) -> bool:
-    """Return whether nothing is left to do in the folder of a finished run, and say so."""
-    damage = folder.damage()
-    say(
-        f"{folder.path} is finished: nothing to do"
-        if damage is None
-        else f"{damage}; the run goes on from its checkpoint"
-    )
-    return damage is None
+def _finished(folder: Run, read: Callable[[], T], say: Say) -> T | None:
+    """Return what a run led to if there is nothing left to do, and say so; None where it is to go on."""
+    if not folder.is_finished:
+        return None
+    try:
+        outcome, damage = read(), folder.damage()
+    except DamagedFileError as error:
+        say(message_of(error))
+        _end_again(folder)
+        return None
+    if damage is None:
+        say(f"{folder.path} is finished: nothing to do")
+        return outcome
+    say(f"{damage}; the run goes on from its checkpoint")
+    return None
+
+
+def _end_again(folder: Run) -> None:
+    """Let training end again, from its checkpoint, where the validation predictions that it wrote are not whole."""
+    try:
+        folder.predictions()
+    except DamagedFileError:
+        folder.files.result.unlink(missing_ok=True)
 
 
 def _trained(

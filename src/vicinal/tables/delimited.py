@@ -28,6 +28,9 @@ SUFFIXES: Mapping[str, str | None] = {".csv": None, ".data": None, ".txt": None,
 
 #: Bytes of text parsed at a time; a row must fit.
 _BLOCK = 2**22
+#: UTF-8 that is decoded before it is parsed: else Arrow prints a traceback of its own for a row that is wrong in its
+#: number of cells and no text besides.
+_CHECKED = "utf-8-sig"
 #: Bytes that are looked at for the separator: the names of many classes may be long.
 _HEAD = 2**20
 #: Rows that are looked at for the separator.
@@ -94,7 +97,7 @@ class Delimited(Table):
                     read_options=text.ReadOptions(
                         use_threads=False,  # with threads rows have no numbers
                         block_size=_BLOCK,
-                        encoding="utf8" if self.encoding.lower() in ("utf-8", "utf8") else self.encoding,
+                        encoding=_CHECKED if self.encoding.lower() in ("utf-8", "utf8") else self.encoding,
                         column_names=list(self._names),
                         skip_rows=self.skipped_lines,
                         skip_rows_after_names=int(self.header),

@@ -316,7 +316,10 @@ def read_history(files: RunFiles) -> list[dict[str, Any]]:
     """Return the lines of a run's metrics."""
     if not files.metrics.exists():
         return []
-    return [json.loads(line) for line in files.metrics.read_text(encoding="utf-8").splitlines()]
+    try:
+        return [json.loads(line) for line in files.metrics.read_text(encoding="utf-8").splitlines()]
+    except ValueError as error:
+        raise DamagedFileError(f"{files.metrics} is not as it was written: {error}") from error
 
 
 def weights_damage(files: RunFiles, result: Mapping[str, Any]) -> str | None:
@@ -433,14 +436,19 @@ def read_predictions(path: str | os.PathLike[str]) -> tuple[Tensor, Tensor]:
     path
         `predictions.parquet` of a run, or one of its `predictions-epoch-N.parquet`.
     """
-    table = require("pyarrow.parquet", "train").read_table(path)
+    parquet, types = require("pyarrow.parquet", "train"), require("pyarrow", "train").types
+    try:
+        table = parquet.read_table(path)
 
-    def matrix(name: str) -> Tensor:
-        rows = table[name].combine_chunks()
-        return torch.tensor(rows.flatten().to_numpy(zero_copy_only=False)).view(len(rows), -1)
+        def matrix(name: str) -> Tensor:
+            rows = table[name].combine_chunks()
+            return torch.tensor(rows.flatten().to_numpy(zero_copy_only=False)).view(len(rows), -1)
 
-    several = require("pyarrow", "train").types.is_fixed_size_list(table["label"].type)
-    return matrix("logits"), matrix("label") if several else torch.tensor(table["label"].to_numpy())
+        several = types.is_fixed_size_list(table["label"].type)
+        return matrix("logits"), matrix("label") if several else torch.tensor(table["label"].to_numpy())
+    except (OSError, KeyError, TypeError, ValueError, RuntimeError) as error:  # what it is depends on the broken byte
+        why = "is gone" if not Path(path).exists() else f"is not as it was written: {str(error).strip()}"
+        raise DamagedFileError(f"{path} {why}") from error
 
 
 def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
