@@ -197,6 +197,38 @@ def test_the_order_is_drawn_from_seed_and_epoch():
     assert len(orders) == 9
 
 
+@given(st.integers(1, 60), st.integers(1, 9), st.integers(1, 3))
+def test_batches_of_like_length_hold_every_sample_once(n, batch_size, per_step):
+    lengths = torch.arange(n) * 7 % 13
+    kept = {"batch_size": batch_size, "micro_batches_per_step": per_step, "seed": 0}
+    plan, plain = EpochPlan(n, lengths=lengths, **kept), EpochPlan(n, **kept)
+    index = [plan.indices(3, number).tolist() for number in range(plan.parts)]
+    assert sorted(i for part in index for i in part) == sorted(
+        i for number in range(plan.parts) for i in plain.indices(3, number).tolist()
+    )
+    assert [len(part) for part in index] == [plan.size(number) for number in range(plan.parts)]
+    assert [plan.indices(3, number).tolist() for number in range(plan.parts)] == index
+
+
+def test_batches_of_like_length_leave_little_padding():
+    lengths = torch.randint(1, 100, (1000,), generator=torch.Generator().manual_seed(0))
+
+    def padded(plan: EpochPlan) -> int:
+        every = [lengths[plan.indices(0, number)] for number in range(plan.parts)]
+        return sum(int(of.max()) * len(of) for of in every)
+
+    kept = {"batch_size": 10, "micro_batches_per_step": 1, "seed": 0}
+    grouped, plain = EpochPlan(1000, lengths=lengths, **kept), EpochPlan(1000, **kept)
+    assert padded(grouped) < 1.1 * int(lengths.sum()) < 0.65 * padded(plain)
+    means = [float(lengths[grouped.indices(0, number)].float().mean()) for number in range(grouped.parts)]
+    assert means != sorted(means)  # batches come in any order, not short ones first
+
+
+def test_lengths_are_needed_to_group_by_them():
+    with pytest.raises(ValueError, match=r"group_by_length=True needs a training set with `lengths`"):
+        fit(network(), ERM(), TRAIN, config=quick(group_by_length=True))
+
+
 class Noisy(Dataset):
     """Draws from all three global generators, as transforms do."""
 

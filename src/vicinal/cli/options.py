@@ -88,6 +88,7 @@ _TRAINING = [
     _Option("epochs", int, "Passes over the training set."),
     _Option("steps", int, "Train for this many steps instead."),
     _Option("batch_size", int, "Samples in a batch."),
+    _Option("group_by_length", bool, "Batches of texts of like length (usual for transformers)."),
     _Option("accumulation", int, "Batches per step."),
     _Option("optimizer", str, "How weights are updated.", "sgd|adam|adamw|adadelta"),
     _Option("lr", float, "Learning rate."),

@@ -113,6 +113,17 @@ class Split(Dataset[tuple[Batch, Any]]):
         x = self.preprocessing(item, augment=self.augment, generator=generator)
         return x, -1 if self._labels is None else self._labels[i].tolist()
 
+    @cached_property
+    def lengths(self) -> list[int] | None:
+        """The number of tokens of each text; None for other kinds of data."""
+        if self.preprocessing.kind != "text":
+            return None
+        return [self._n_tokens(i) for i in range(len(self))]
+
+    def _n_tokens(self, i: int) -> int:
+        x, _ = self[i]
+        return len(x) if isinstance(x, Tensor) else x["input_ids"].shape[-1]
+
     @property
     def is_encoded(self) -> bool:
         """Whether samples are rows of numbers, as the network takes them: `take` then gives many at once."""

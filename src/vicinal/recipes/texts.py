@@ -36,6 +36,7 @@ MINILM, BERT = {"MiniLM-L6": Network("minilm")}, {"BERT-base": Network("hf:googl
 TRAINING: Mapping[str, Any] = {
     "batch_size": 16,
     "eval_batch_size": 50,
+    "group_by_length": False,  # the papers mix texts of any lengths
     "optimizer": "adamw",
     "lr": 3e-4,
     "weight_decay": 0.01,

@@ -43,6 +43,9 @@ class EpochPlan:
     high
         Where given, bool `[N]`, samples of either category alternate (`BalancedBatchSampler`), for
         `GuidedMixup(pool="batch")`.
+    lengths
+        Where given, integers `[N]`, micro-batches are of like length: the order is cut into stretches of at most 50
+        micro-batches, each is sorted by length, and then the micro-batches of the epoch are shuffled.
 
     >>> plan = EpochPlan(10, batch_size=4, micro_batches_per_step=2, seed=0)
     >>> plan.steps, [len(plan.indices(0, part)) for part in range(plan.parts)]
@@ -50,9 +53,16 @@ class EpochPlan:
     """
 
     def __init__(
-        self, n_samples: int, *, batch_size: int, micro_batches_per_step: int, seed: int, high: Tensor | None = None
+        self,
+        n_samples: int,
+        *,
+        batch_size: int,
+        micro_batches_per_step: int,
+        seed: int,
+        high: Tensor | None = None,
+        lengths: Tensor | None = None,
     ) -> None:
-        self.n_samples, self.seed = n_samples, seed
+        self.n_samples, self.seed, self.batch_size, self.lengths = n_samples, seed, batch_size, lengths
         self._balanced = None
         self._length = n_samples
         if high is not None:
@@ -82,7 +92,14 @@ class EpochPlan:
             self._balanced.set_epoch(epoch)
             return torch.tensor(next(iter(self._balanced)))
         generator = torch.Generator().manual_seed(_random.seed_from("order", self.seed, epoch))
-        return _random.permutation(self.n_samples, generator=generator)
+        order = _random.permutation(self.n_samples, generator=generator)
+        if self.lengths is None or self.n_samples < self.parts:
+            return order
+        # A quarter of the samples at most, so that a small set is not sorted as a whole and stays well shuffled.
+        stretch = self.batch_size * min(50, max(1, self.n_samples // (4 * self.batch_size)))
+        order = torch.cat([some[self.lengths[some].argsort(stable=True)] for some in order.split(stretch)])
+        parts = [order[slice(*part(self.n_samples, self.parts, number))] for number in range(self.parts)]
+        return torch.cat([parts[number] for number in _random.permutation(self.parts, generator=generator).tolist()])
 
 
 def part(n: int, parts: int, number: int) -> tuple[int, int]:

@@ -46,6 +46,9 @@ class FitConfig:
         Train for this many optimizer steps instead of `epochs`.
     batch_size
         Samples in a micro-batch, at most: an epoch is cut into equal micro-batches, so that none is tiny.
+    group_by_length
+        Make micro-batches of samples of like length, so that little is padding: texts train faster, and samples are
+        mixed with others of about their length. The training set needs `lengths`, an integer for each sample.
     accumulation
         Micro-batches per step and process. A step is `batch_size × accumulation × processes` samples.
     optimizer
@@ -108,6 +111,7 @@ class FitConfig:
     epochs: int = 10
     steps: int | None = None
     batch_size: int = 128
+    group_by_length: bool = False
     accumulation: int = 1
     optimizer: str = "adamw"
     lr: float | None = None
@@ -145,6 +149,7 @@ class FitConfig:
             epochs=integer("epochs", self.epochs, low=1),
             steps=None if self.steps is None else integer("steps", self.steps, low=1),
             batch_size=integer("batch_size", self.batch_size, low=1),
+            group_by_length=flag("group_by_length", self.group_by_length),
             accumulation=integer("accumulation", self.accumulation, low=1),
             lr=_LEARNING_RATES[optimizer] if self.lr is None else number("lr", self.lr, above=0),
             momentum=number("momentum", self.momentum, low=0),

@@ -118,6 +118,7 @@ class Loop:
             micro_batches_per_step=config.accumulation * self.world,
             seed=config.seed,
             high=objective.balanced,
+            lengths=_lengths(train) if config.group_by_length else None,
         )
         self.n_steps = config.steps or config.epochs * self.plan.steps
         # All that changes, and is in the checkpoint, beside model, optimizer and objective.
@@ -517,6 +518,15 @@ class _Losses:
         means = {name: total / share for name, (total, share) in self.sums.items()}
         self.sums = {}
         return means
+
+
+def _lengths(train: Any) -> Tensor:
+    """Return the length of each sample of the training set."""
+    lengths = getattr(train, "lengths", None)
+    if lengths is None:
+        needed = " needs a training set with `lengths`, an integer for each sample, as those of texts have"
+        raise ValueError(Sentence(Argument("group_by_length", True), needed))
+    return torch.as_tensor(lengths)
 
 
 def _of_numbers(logits: Tensor, labels: Tensor) -> dict[str, float]:
