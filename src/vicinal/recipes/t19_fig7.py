@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vicinal.recipes import images
-from vicinal.recipes.base import Data, Network, Recipe, Scale, methods
+from vicinal.recipes.base import Data, Method, Network, Recipe, Scale, methods
 from vicinal.recipes.claims import Claim, figure
 from vicinal.recipes.drawing import curves
 
@@ -58,7 +58,7 @@ def claims(at: Scale) -> Iterable[Claim]:
         )
 
 
-CONSTANT = {**images.TRAINING, "schedule": "constant", "keep_predictions_at": []}
+CONSTANT: Mapping[str, Any] = {**images.TRAINING, "schedule": "constant", "keep_predictions_at": []}
 
 RECIPE = Recipe(
     paper="T19",
@@ -97,4 +97,5 @@ RECIPE = Recipe(
     draw=curves("ece", xlabel="evaluation", ylabel="ECE (%)"),
     reading=("α is in an image; 0.4 is used. The figure is of the validation set.",),
     pilot=images.PILOT,
+    further={"ERM(), without weight decay": Method(ERM, training={"weight_decay": 0.0})},
 )

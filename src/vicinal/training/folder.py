@@ -117,8 +117,7 @@ class TrainingFolder:
         differences: list[str] = [
             Sentence(_setting(name), f" was {before.get(name)!r} and is {now.get(name)!r}")
             for name in sorted(before.keys() | now.keys())
-            if (before.get(name) or None)
-            != (now.get(name) or None)  # a new field is off where it is absent
+            if (before.get(name) or None) != (now.get(name) or None)  # a new field is off where it is absent
         ]
         if differences and self.has_not_begun():
             shutil.rmtree(self.files.checkpoint, ignore_errors=True)
