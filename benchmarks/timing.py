@@ -51,6 +51,13 @@ def shown(value: tuple[float, float, float], sign: str = "×") -> str:
     return f"{mid:.3g}{sign} ({low:.3g}–{high:.3g})"
 
 
+def goal(value: tuple[float, float, float], *, at_most: float | None = None, at_least: float | None = None) -> str:
+    """Return the goal of a ratio, marked where it is missed."""
+    if at_most is not None:
+        return f"≤ {at_most:g}×" + ("" if value[0] <= at_most else " **missed**")
+    return f"≥ {at_least:g}×" + ("" if value[0] >= (at_least or 0) else " **missed**")
+
+
 def versions(*packages: str) -> str:
     """Return what was measured: packages, Python, threads."""
     parts = [f"{name} {importlib.metadata.version(name)}" for name in ("torch", *packages)]

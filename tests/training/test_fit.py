@@ -13,6 +13,7 @@ import pickle
 import random
 import resource
 import signal
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +26,17 @@ from torch.utils.data import Dataset, Subset, TensorDataset
 
 import vicinal
 from vicinal import ERM, GuidedMixup, LogitMix, Mixup, Warmup, _files, _random, losses
-from vicinal.training import FitConfig, FitResult, batches, fit, folder, load_weights, loop, read_predictions
+from vicinal.training import (
+    FitConfig,
+    FitResult,
+    batches,
+    environment,
+    fit,
+    folder,
+    load_weights,
+    loop,
+    read_predictions,
+)
 from vicinal.training.batches import EpochPlan, MicroBatches
 
 
@@ -952,6 +963,18 @@ def test_accelerate_settings_of_others_are_set_aside_and_put_back():
         assert theirs.gradient_state.num_steps == 3
     finally:
         AcceleratorState._reset_state()
+
+
+@pytest.mark.parametrize("has", [{"avx512_bf16": True}, {"amx_bf16": True}, {}], ids=["avx512", "amx", "neither"])
+def test_half_precision_that_the_processor_emulates_is_said_to_be_slow(has, monkeypatch):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"architecture": "x86_64", **has})
+    monkeypatch.setattr(environment, "only_cpu", lambda: True)
+    half, images = quick(mixed_precision="bf16"), nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU())
+    for model, config in ((network(), half), (images, quick())):
+        environment.warn_if_slow(model, config)  # warnings are errors here
+    said = nullcontext() if has else pytest.warns(UserWarning, match="mixed_precision='bf16' is many times slower")
+    with said:
+        environment.warn_if_slow(images, half)
 
 
 def test_bf16_leaves_the_model_as_it_was():

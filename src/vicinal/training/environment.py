@@ -9,12 +9,14 @@ import platform
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import torch
+from torch import nn
 
 from vicinal._checks import Argument, Sentence, choice, require
 from vicinal._files import RunFiles
@@ -22,7 +24,16 @@ from vicinal._typing import Model
 from vicinal.objectives.forward import unwrap
 from vicinal.training.config import FitConfig
 
-__all__ = ["Accelerator", "Terminated", "accelerator", "interruptions", "only_cpu", "prepared", "versions"]
+__all__ = [
+    "Accelerator",
+    "Terminated",
+    "accelerator",
+    "interruptions",
+    "only_cpu",
+    "prepared",
+    "versions",
+    "warn_if_slow",
+]
 
 #: `accelerate.Accelerator`, which is imported where it is made: it is an extra, and slow to import.
 Accelerator: TypeAlias = Any
@@ -79,6 +90,17 @@ def accelerator(config: FitConfig, out: Path | None) -> Iterator[Accelerator]:
 def only_cpu() -> bool:
     """Whether there is no other device; Accelerate takes no notice of torchrun then, unless it is told."""
     return not (torch.cuda.is_available() or torch.backends.mps.is_available() or torch.xpu.is_available())
+
+
+def warn_if_slow(model: Model, config: FitConfig) -> None:
+    """Warn of half precision where this processor has no instructions for it: convolutions then take 10 to 16 times."""
+    if config.mixed_precision != "bf16" or not only_cpu():
+        return
+    has = torch.cpu.get_capabilities()
+    emulated = has.get("architecture") == "x86_64" and not (has.get("avx512_bf16") or has.get("amx_bf16"))
+    if emulated and any(isinstance(m, nn.Conv1d | nn.Conv2d | nn.Conv3d) for m in model.modules()):
+        slow = " is many times slower than float32 for convolutions on this processor, which emulates it: leave it out"
+        warnings.warn(Sentence(Argument("mixed_precision", "bf16"), slow), stacklevel=3)
 
 
 @contextmanager

@@ -26,7 +26,7 @@ from vicinal.objectives.forward import unwrap
 from vicinal.objectives.guided.aum import AUM, AUMRecorder
 from vicinal.training.batches import Collate
 from vicinal.training.config import FitConfig
-from vicinal.training.environment import accelerator, only_cpu, prepared
+from vicinal.training.environment import accelerator, only_cpu, prepared, warn_if_slow
 from vicinal.training.folder import TrainingFolder, load_weights, read_predictions
 from vicinal.training.loop import Loop, Supervision
 
@@ -135,6 +135,7 @@ def fit(
     config = FitConfig() if config is None else config
     objective = as_objective(objective)
     _check_arguments(model, train, val, watch or {}, config)
+    warn_if_slow(model, config)
     supervision = _supervision(task, weight, class_weights, len(train))
     evaluated = {**({} if val is None else {"val": val}), **(watch or {})}
     process = require("accelerate", "train").PartialState(cpu=only_cpu())

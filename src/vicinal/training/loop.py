@@ -102,9 +102,8 @@ class Loop:
         self.module = unwrap(self.model)
         optimizer = config.make_optimizer(self.module.parameters())
         # Accelerate's own calls look for packages and signatures anew in every step, a sixth of a small one; they are
-        # needed where gradients are scaled, or a backend keeps the optimizer's state.
-        kinds = ("NO", "MULTI_CPU", "MULTI_GPU")
-        self.plain = accelerator.scaler is None and accelerator.distributed_type.value in kinds
+        # needed where gradients are scaled.
+        self.plain = accelerator.scaler is None
         self.optimizer: Any = optimizer if self.plain else accelerator.prepare_optimizer(optimizer)
         self.train = KeyedDataset(train, config.seed, purpose="augmentation", collate_fn=collate_fn)
         # "val" decides which weights are kept, and when to stop; the others are only measured.
