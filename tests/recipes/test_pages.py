@@ -9,6 +9,7 @@ import pytest
 
 from vicinal.recipes import Result, get, names, pages
 from vicinal.recipes.claims import HOLDS
+from vicinal.recipes.running import described
 
 ROOT = Path(__file__).parents[2]
 RESULTS = sorted((ROOT / "results").glob("*/*.json"))
@@ -16,6 +17,16 @@ RESULTS = sorted((ROOT / "results").glob("*/*.json"))
 
 def test_pages_are_up_to_date():
     assert pages.stale(ROOT / "results", ROOT / "docs") == [], "run `make evidence`"
+
+
+def _said(setting):
+    """Return a setting without the fields that say nothing, which a result of before may not have."""
+    if not isinstance(setting, dict):
+        return setting
+    return {
+        name: {part: v for part, v in value.items() if v} if isinstance(value, dict) else value
+        for name, value in setting.items()
+    }
 
 
 @pytest.mark.parametrize("path", RESULTS, ids=lambda path: f"{path.parent.name}/{path.stem}")
@@ -26,6 +37,9 @@ def test_committed_results_are_those_of_the_recipe(path):
     wanted = {(cell.key, cell.seed) for cell in recipe.rows(result.scale)}
     assert {(cell.key, cell.seed) for cell in result.cells} == wanted
     assert not result.failures
+    asked = described(recipe, result.scale)
+    for part, setting in result.settings.items():
+        assert _said(setting) == _said(asked[part]), f"{part} is not what the recipe says now"
     judged = result.judged(recipe.claims(recipe.scales[result.scale]))
     assert [one.to_dict() for one in judged] == [one.to_dict() for one in result.verdicts]
     assert path.stat().st_size < 300_000

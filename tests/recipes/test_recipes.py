@@ -89,6 +89,29 @@ def test_seeds_can_be_others():
     assert all(e.seed == e.data["seed"] == cell.seed for cell in cells for e in cell.trainings)
 
 
+def test_networks_go_with_their_data_at_paper_scale():
+    for name in ("t19-fig2", "t19-fig6"):
+        assert list(get(name).scales["paper"].pairs()) == [
+            ("CIFAR-10", "VGG-16"),
+            ("CIFAR-10", "ResNet-34"),
+            ("CIFAR-100", "VGG-16"),
+            ("CIFAR-100", "ResNet-34"),
+            ("Fashion-MNIST", "ResNet-18"),
+            ("STL-10", "VGG-16"),
+        ]
+
+
+def test_settings_say_what_the_names_of_rows_do_not():
+    methods = described(get("z18-tab2"), "cpu")["methods"]
+    assert methods["20 %"] == {
+        "ERM": {"expression": "ERM()"},
+        "ERM + dropout": {"expression": "ERM()", "network": {"dropout": 0.5}},
+        "mixup": {"expression": "Mixup(alpha=8.0)"},
+    }
+    assert methods["80 %"]["mixup"] == {"expression": "Mixup(alpha=32.0)"}
+    assert "methods" not in described(get("z18-fig3"), "cpu")
+
+
 def test_recipes_share_trainings():
     here, there = (
         {json.dumps(e.to_dict(), sort_keys=True) for cell in get(name).rows("cpu") for e in cell.trainings}

@@ -7,7 +7,6 @@ trainings, the scale's settings and the seed. All scales run the same code.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -106,6 +105,8 @@ class Scale:
         How long it takes: at `cpu` and `night` on two cores as two one-thread processes, at `paper` on one GPU.
     data, networks
         By the names that rows have.
+    networks_of
+        The names of the networks of a data set, where it does not go with all of them.
     training
         Fields of `FitConfig` that differ from the usual ones for the kind of data.
     settings
@@ -118,13 +119,14 @@ class Scale:
     minutes: float
     data: Mapping[str, Data] = field(default_factory=dict)
     networks: Mapping[str, Network] = field(default_factory=dict)
+    networks_of: Mapping[str, Sequence[str]] = field(default_factory=dict)
     training: Mapping[str, Any] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
     about: str = ""
 
     def pairs(self) -> Iterator[tuple[str, str]]:
-        """Yield every data set with every network."""
-        return itertools.product(self.data, self.networks)
+        """Yield every data set with each of its networks."""
+        return ((data, network) for data in self.data for network in self.networks_of.get(data, self.networks))
 
 
 @dataclass(frozen=True, eq=False)

@@ -31,6 +31,8 @@ __all__ = [
     "PILOT",
     "PREACT",
     "T19_NETWORKS",
+    "T19_NETWORKS_OF",
+    "T19_SETS",
     "T19_TRAINING",
     "TINY",
     "TRAINING",
@@ -91,6 +93,14 @@ T19_TRAINING: Mapping[str, Any] = {
     "select": "accuracy",
 }
 T19_NETWORKS = {"VGG-16": Network("vgg16"), "ResNet-34": Network("resnet34")}
+#: T19 Section 3.1: which sets, and which networks on each.
+T19_SETS = ("cifar10", "cifar100", "fashion-mnist", "stl10")
+T19_NETWORKS_OF = {
+    "CIFAR-10": ("VGG-16", "ResNet-34"),
+    "CIFAR-100": ("VGG-16", "ResNet-34"),
+    "Fashion-MNIST": ("ResNet-18",),
+    "STL-10": ("VGG-16",),
+}
 
 #: What the objectives that work on pixels are told of CIFAR.
 CIFAR_MEAN, CIFAR_STD = (0.4914, 0.4822, 0.4465), (0.247, 0.2435, 0.2616)
@@ -151,6 +161,7 @@ _SETS = {
     "cifar10": ("CIFAR-10", 1000, 500),
     "cifar100": ("CIFAR-100", 2000, 1000),
     "fashion-mnist": ("Fashion-MNIST", 1000, 500),
+    "stl10": ("STL-10", 1000, 500),
 }
 
 
@@ -165,7 +176,8 @@ def small(*sources: str, factor: int = 1) -> dict[str, Data]:
 
 def whole(*sources: str, val: float | int = 5000) -> dict[str, Data]:
     """Return data sets as published, with the standard augmentation."""
-    return {_SETS[source][0]: Data(source, {"val": val}) for source in sources}
+    # STL-10 has 5,000 training images in all.
+    return {_SETS[source][0]: Data(source, {"val": 500 if source == "stl10" else val}) for source in sources}
 
 
 def scales(
@@ -175,6 +187,7 @@ def scales(
     paper: Mapping[str, Network],
     paper_data: Sequence[str] | None = None,
     paper_training: Mapping[str, Any] = CIFAR,
+    paper_networks_of: Mapping[str, Sequence[str]] | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> dict[str, Scale]:
     """Return the scales of a recipe on small images: the common cell, a larger one, and the paper's own setting."""
@@ -190,7 +203,7 @@ def scales(
         ),
         "paper": Scale(
             seeds=range(seeds), minutes=minutes[2], data=whole(*(paper_data or sources)), networks=paper,
-            training=paper_training, about="The paper's own setting.", **common,
+            networks_of=paper_networks_of or {}, training=paper_training, about="The paper's own setting.", **common,
         ),
     }  # fmt: skip
 

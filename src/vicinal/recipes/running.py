@@ -23,7 +23,7 @@ from typing import Any
 from vicinal import _random, data
 from vicinal._checks import ArgumentError, nearest_names
 from vicinal._files import FORMAT, read_json, write_json
-from vicinal.recipes.base import Cell, Recipe
+from vicinal.recipes.base import Cell, Method, Recipe, Scale
 from vicinal.recipes.results import CellRecord, Result, packed, versions
 from vicinal.recipes.trained import Trained, TrainingJob
 from vicinal.runs import Experiment, folder_name
@@ -225,9 +225,21 @@ def described(recipe: Recipe, scale: str) -> dict[str, Any]:
     """Return the settings of a recipe at a scale, ready for JSON."""
     record = dataclasses.asdict(recipe.scales[scale])
     record["seeds"] = list(record["seeds"])
+    record["methods"] = _methods(recipe, recipe.scales[scale])
     record.pop("minutes")
     plain: dict[str, Any] = json.loads(json.dumps(record, default=list))
     return {key: value for key, value in plain.items() if value}
+
+
+def _methods(recipe: Recipe, at: Scale) -> dict[str, Any]:
+    """Return the methods of each data set that the names of their rows do not say by themselves."""
+    found: dict[str, Any] = {}
+    for data_name in at.data:
+        for name, method in recipe.methods_of(data_name, at).items():
+            if method != Method(name):
+                said = {part: value for part, value in dataclasses.asdict(method).items() if value}
+                found.setdefault(data_name, {})[name] = said
+    return found
 
 
 def _described(cell: Cell) -> dict[str, Any]:

@@ -39,6 +39,8 @@ RECIPE = images.calibration(
         seeds=5,
         minutes=(6, 120, 20_000),
         paper={**images.T19_NETWORKS, "ResNet-18": Network("resnet18")},
+        paper_data=images.T19_SETS,
+        paper_networks_of=images.T19_NETWORKS_OF,
         paper_training=images.T19_TRAINING,
     ),
     reading=(
