@@ -9,7 +9,7 @@ from benchmarks import coverage
 from benchmarks.coverage import false_better
 from scipy import stats
 
-from vicinal.metrics import Comparison, ReliabilityTable, compare, evaluate
+from vicinal.metrics import Comparison, ReliabilityTable, compare, evaluate, risk_coverage
 from vicinal.metrics import comparison as module
 
 FIGURES = ("accuracy", "mcc", "nll", "brier", "ece", "oe", "rms")
@@ -269,3 +269,17 @@ def test_bad_input_is_named():
         compare(a, [3])
     with pytest.raises(ValueError, match="must be a number in"):
         compare(a, a, level=0)
+
+
+def test_the_simulation_of_coverage_says_what_evaluate_says(monkeypatch):
+    monkeypatch.setattr(coverage, "POPULATION", 2_000)
+    pop = coverage.Population.normal(3, 0.7)
+    whole = evaluate(pop.labels, logits=pop.logits)
+    pick = np.sort(np.random.default_rng(0).integers(2_000, size=300))
+    found = coverage.Known.of(whole.samples, 3).estimates(pick)
+    rows = np.argsort(-whole.samples.confidence, kind="stable")[pick]
+    again = evaluate(pop.labels[rows], logits=pop.logits[rows])
+    expected = {name: getattr(again, name) for name in coverage.MEASURED[:-1]}
+    expected["aurc"] = risk_coverage(again.samples.confidence, pop.correct[rows]).aurc_estimate()
+    for name, estimate in expected.items():
+        assert vars(found[name]) == pytest.approx(vars(estimate), rel=1e-9), name
