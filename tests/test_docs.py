@@ -18,12 +18,15 @@ ROOT = Path(__file__).parents[1]
 CARDS = sorted((ROOT / "src" / "vicinal" / "cards").glob("*.md"))
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md")), *CARDS]
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+NEEDS = re.compile(r"^<!-- needs: (\w+) -->", re.MULTILINE)
 LINK = re.compile(r"\]\((?!https?://|#)([^)#]+)")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_code_blocks_run(page, tmp_path, monkeypatch):
     text = page.read_text()
+    for package in NEEDS.findall(text):  # those that no extra brings
+        pytest.importorskip(package, reason=f"needs {package}: pip install {package}")
     blocks = list(BLOCK.finditer(text))
     if not blocks and page in CARDS:
         pytest.fail("a card shows its method in use")
