@@ -402,11 +402,11 @@ class TestBrokenFiles:
             open_file(tmp_path / "empty")
 
     def test_not_what_its_name_says(self, tmp_path):
-        for name in ("p.parquet", "p.npz", "p.csv.gz", "p.csv.zip", "p.csv.xz"):
+        for name in ("p.parquet", "p.npz", "p.xlsx", "p.csv.gz", "p.csv.zip", "p.csv.xz"):
             with pytest.raises(ValueError, match=r"no readable|is it complete"):
                 open_file(text(tmp_path, "nothing of the kind", name))
-        with pytest.raises(ValueError, match=r"pass a .csv, .tsv, .jsonl, .parquet or .npz file"):
-            open_file(text(tmp_path, "x", "p.xlsx"))
+        with pytest.raises(ValueError, match=r"pass a .csv, .tsv, .jsonl, .parquet, .xlsx or .npz file"):
+            open_file(text(tmp_path, "x", "p.doc"))
 
     def test_cut_off(self, tmp_path):
         _, probs, labels = classifier(5000, 3)
