@@ -84,4 +84,5 @@ RECIPE = Recipe(
         "The data and the network of the figure are not given: a disc inside a ring and an MLP of 2 × 128 stand in for "
         "them, with α = 1.",
     ),
+    pilot="None is recorded: the sizes were set by the time they take.",
 )
