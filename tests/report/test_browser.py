@@ -177,7 +177,7 @@ def test_a_threshold_is_dragged_by_keys_and_read_aloud(browser, pages):
 def test_every_section_is_seen(browser, pages):
     browser.get(pages["run"].as_uri())
     resized(browser, 400)
-    ids = ["trained", "figures", "reliability", "learning", "risk", "mistakes", "classes", "also-1"]
+    ids = ["trained", "figures", "reliability", "learning", "risk", "sets", "mistakes", "classes", "also-1"]
     ids += ["ood", "attacks", "between", "noise", "audit", "rerun"]
     for id in ids:
         box = browser.execute_script(

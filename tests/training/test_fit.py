@@ -235,6 +235,26 @@ def test_batches_of_like_length_leave_little_padding():
     assert means != sorted(means)  # batches come in any order, not short ones first
 
 
+@pytest.mark.parametrize(("figure", "value"), [("accuracy", 0.5), ("nll", 1.0)])
+def test_training_stops_where_a_figure_is_reached(figure, value):
+    whole = fit(network(), ERM(), TRAIN, VAL, config=quick(epochs=12))
+    met = [
+        line[f"val_{figure}"] >= value if figure == "accuracy" else line["val_nll"] <= value for line in whole.history
+    ]
+    first = met.index(True)
+    assert first < 11
+    result = fit(network(), ERM(), TRAIN, VAL, config=quick(epochs=12, stop_at=(figure, value)))
+    assert result.history == whole.history[: first + 1]
+    assert result.info["stopped_early"]
+    with pytest.raises(ValueError, match=r"stop_at=.* needs a validation set"):
+        fit(network(), ERM(), TRAIN, config=quick(stop_at=(figure, value)))
+    for wrong in (("loss", 1.0), ("accuracy",), 3):
+        with pytest.raises((ValueError, TypeError), match="stop_at"):
+            quick(stop_at=wrong)
+    config = quick(stop_at=(figure, value))
+    assert FitConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
+
+
 def test_lengths_are_needed_to_group_by_them():
     with pytest.raises(ValueError, match=r"group_by_length=True needs a training set with `lengths`"):
         fit(network(), ERM(), TRAIN, config=quick(group_by_length=True))

@@ -148,7 +148,7 @@ def _read_probs(probs: Floats, labels: NDArray[np.int64], tolerance: float) -> t
     if top.view(bits).max() > np.ones(1, work.dtype).view(bits)[0]:
         lowest, highest = work.min(), work.max()
         if not (lowest >= 0 and highest <= 1):
-            bad = "NaN" if np.isnan(lowest) else f"{lowest if lowest < 0 else highest:.10g}"
+            bad = "NaN" if np.isnan(lowest) else str(lowest if lowest < 0 else highest)
             raise ValueError(f"probs must be in [0, 1], got {bad}; for unnormalised scores use logits=")
         return _read_probs(probs + work.dtype.type(0), labels, tolerance)  # -0.0 is allowed, and -0.0 + 0.0 is 0.0
     # A matrix product is the fastest sum, and its last bits do not matter here.

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vicinal.calibrators.sets import kinds_of_sets
 from vicinal.metrics import SetEvaluation, SetTally
 from vicinal.predictions.reading import PredictionsFile, as_file
 
@@ -30,6 +29,8 @@ def sets_of_file(file: str | os.PathLike[str] | PredictionsFile, coverage: float
     coverage
         The share of sets that are to hold the true class.
     """
+    from vicinal.calibrators.sets import kinds_of_sets  # it imports torch, which reading and measuring do without
+
     opened, kinds = as_file(file), kinds_of_sets(coverage)
     if opened.kind == "confidence":
         raise ValueError(

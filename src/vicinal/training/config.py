@@ -23,6 +23,7 @@ from vicinal._checks import (
     nearest_names,
     number,
 )
+from vicinal.metrics.figures import watched
 
 __all__ = ["MECHANICAL", "FitConfig"]
 
@@ -82,6 +83,9 @@ class FitConfig:
         `"last"`. For regression `"nll"` is the squared error.
     patience
         Stop once this many evaluations in a row did not lower the validation NLL.
+    stop_at
+        A validation figure by name and the value at which to stop, `("accuracy", 0.9)`: reached from below where more
+        is better, from above where less is.
     eval_every
         Evaluate after every so many epochs, and at the end.
     eval_every_steps
@@ -130,6 +134,7 @@ class FitConfig:
     mixed_precision: str = "no"
     select: str = "nll"
     patience: int | None = None
+    stop_at: tuple[str, float] | None = None
     eval_every: int = 1
     eval_every_steps: int | None = None
     eval_batch_size: int | None = None
@@ -167,6 +172,7 @@ class FitConfig:
             mixed_precision=choice("mixed_precision", self.mixed_precision, ("no", "bf16", "fp16")),
             select=choice("select", self.select, ("nll", "accuracy", "mcc", "last")),
             patience=None if self.patience is None else integer("patience", self.patience, low=1),
+            stop_at=None if self.stop_at is None else _stop(self.stop_at),
             eval_every=integer("eval_every", self.eval_every, low=1),
             eval_every_steps=_optional_integer("eval_every_steps", self.eval_every_steps),
             eval_batch_size=_optional_integer("eval_batch_size", self.eval_batch_size),
@@ -309,6 +315,13 @@ def _several(name: str, values: Any) -> Sequence[Any]:
 
 def _numbers(name: str, values: Any, *, low: float, high: float = math.inf) -> tuple[float, ...]:
     return tuple(number(name, value, low=low, high=high) for value in _several(name, values))
+
+
+def _stop(value: Any) -> tuple[str, float]:
+    pair = _several("stop_at", value)
+    if len(pair) != 2:
+        raise ArgumentError("stop_at", value, "a figure and a value, such as ('accuracy', 0.9)")
+    return choice("stop_at", pair[0], tuple(watched())), number("stop_at", pair[1])
 
 
 def _optional_integer(name: str, value: Any) -> int | None:

@@ -194,7 +194,7 @@ def _first_stage(
         module.load_state_dict(read_tensors(stage.initial_weights)[0])
     out = None if stage is None else stage.path
     plainly = dataclasses.replace(
-        config, select="last", patience=None, eval_every_steps=None, keep_predictions_at=(), trackers=()
+        config, select="last", patience=None, stop_at=None, eval_every_steps=None, keep_predictions_at=(), trackers=()
     )
     fit(
         copy.deepcopy(module),
@@ -265,7 +265,7 @@ def _check_arguments(model: Any, train: Any, val: Any, watch: Mapping[str, Any],
         if len(dataset) == 0:
             raise ValueError(f"{name} is empty")
     if val is None:
-        for field in ("patience", *(() if watch else ("keep_predictions_at", "eval_every_steps"))):
+        for field in ("patience", "stop_at", *(() if watch else ("keep_predictions_at", "eval_every_steps"))):
             if getattr(config, field):
                 named = Argument(field, getattr(config, field))
                 raise ValueError(Sentence(named, " needs a validation set: pass ", Argument("val")))

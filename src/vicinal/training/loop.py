@@ -26,7 +26,7 @@ from vicinal._checks import Argument, Sentence
 from vicinal._files import DamagedFileError
 from vicinal._typing import Batch, Model
 from vicinal.metrics import Tally, spearman
-from vicinal.metrics.figures import watched
+from vicinal.metrics.figures import FIGURES, watched
 from vicinal.metrics.multilabel import label_tallies
 from vicinal.objectives.base import Objective
 from vicinal.objectives.forward import unwrap
@@ -303,6 +303,10 @@ class Loop:
         self.waited = 0 if error < self.lowest_nll else self.waited + 1
         self.lowest_nll = min(error, self.lowest_nll)
         self.stopped = self.config.patience is not None and self.waited >= self.config.patience
+        if self.config.stop_at is not None:
+            name, value = self.config.stop_at
+            reached = line.get(f"val_{name}", math.nan)
+            self.stopped |= reached >= value if FIGURES[name].higher_is_better else reached <= value
         select = self.config.select
         if select == "last":
             return
