@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
+import torch
+
+from vicinal.metrics import evaluate
 from vicinal.recipes import images
 from vicinal.recipes.base import Data, Network, Recipe, Scale, methods
 from vicinal.recipes.claims import Claim, figure
 from vicinal.recipes.drawing import bars
+from vicinal.recipes.trained import Part, figures_of, logits_of
+
+if TYPE_CHECKING:
+    from vicinal.recipes.trained import Trained
 
 ERM = "ERM()"
 MIXED = {alpha: f"Warmup(Mixup(alpha={alpha}), epochs=5)" for alpha in (0.1, 0.2)}
@@ -28,6 +36,19 @@ def claims(at: Scale) -> Iterable[Claim]:
             yield Claim(text=f"mixup (α = {alpha:g}) {text}", contrast=contrast, margin=margin, paper=paper / 100)
 
 
+def measure(trained: Sequence[Trained], settings: Mapping[str, Any], seed: int) -> dict[str, Any]:
+    """Measure on the test set and, of speakers that training heard, on the recordings that it did not use."""
+    found = images.selected(trained, settings, seed)
+    if settings.get("heard"):
+        run = trained[0]
+        every = run.bundle.read(run.outcome.experiment.source, labelled=True, part="train")
+        used = set(run.task.splits["train"])
+        rows = [row for row, position in enumerate(every.indices) if position not in used]
+        labels = torch.tensor(every.labels)[rows]
+        found["heard"] = figures_of(evaluate(labels, logits=logits_of(run.bundle, Part(every, rows))))["error"]
+    return found
+
+
 #: Section 3.3: 30 epochs of Adam at 3e-3, divided by 10 every 10 epochs, batches of 100.
 TRAINING = {
     "epochs": 30,
@@ -45,9 +66,9 @@ RECIPE = Recipe(
     place="Figure 4",
     title="Errors on spoken commands",
     methods=methods(ERM, *MIXED.values()),
-    measure=images.selected,
+    measure=measure,
     claims=claims,
-    columns={"error": "error (%)", "nll": "NLL", "ece": "ECE (%), 15 bins"},
+    columns={"error": "error (%)", "heard": "error, speakers heard (%)", "nll": "NLL", "ece": "ECE (%), 15 bins"},
     published={
         "LeNet": {"ERM": 10.3, "mixup α = 0.1": 10.8, "mixup α = 0.2": 11.3},
         "VGG-11": {"ERM": 4.6, "mixup α = 0.1": 3.8, "mixup α = 0.2": 3.4},
@@ -61,6 +82,7 @@ RECIPE = Recipe(
             data={"FSDD": Data("fsdd", {"train_size": 600, "seconds": 0.5})},
             networks={"LeNet": Network("lenet"), "VGG-11": Network("vgg11", {"width": 8})},
             training=TRAINING,
+            settings={"heard": True},
             about="Spoken digits with a speaker held out, 600 recordings of half a second; VGG-11 of width 8.",
         ),
         "night": Scale(
@@ -88,4 +110,11 @@ RECIPE = Recipe(
     ),
     pilot="ERM alone, seed 100, which no result uses: test errors of 31.0 % (LeNet) and 32.2 % (VGG-11 of width 8) on "
     "a speaker that training did not hear; both learn.",
+    findings=(
+        "Why VGG-11 loses here: the error is of a speaker whom training did not hear, but that is not all of it. Of "
+        "speakers whom it heard, the same networks miss some 6 % of the recordings that training did not use, and with "
+        "mixup (α = 0.2) no fewer. Of width 8 and with 600 recordings, VGG-11 is no better than LeNet, for which the "
+        "paper's own errors rise with α. In the paper it is the larger network, with a hundred times the data, that "
+        "gains; that was not run here.",
+    ),
 )
