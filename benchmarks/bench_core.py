@@ -8,7 +8,7 @@ from torch.nn import functional as F
 from torchvision.transforms import v2
 
 import vicinal
-from benchmarks.resnet import CifarResNet18
+from benchmarks.resnet import step_with
 from benchmarks.timing import goal, interleaved, milliseconds, ratio, shown, table, versions
 from vicinal import CutMix, LogitMix, ManifoldMixup, Mixup, losses, mixing
 
@@ -25,19 +25,7 @@ def training_steps(rounds: int = 15) -> str:
     }
     x, y = torch.randn(128, 3, 32, 32), torch.randint(10, (128,))
 
-    def step_with(objective):
-        torch.manual_seed(0)
-        model = CifarResNet18()
-        optimiser = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-
-        def step():
-            optimiser.zero_grad()
-            objective(model, x, y).backward()
-            optimiser.step()
-
-        return step
-
-    seconds = interleaved({name: step_with(o) for name, o in objectives.items()}, rounds=rounds, warmup=2)
+    seconds = interleaved({name: step_with(o, x, y) for name, o in objectives.items()}, rounds=rounds, warmup=2)
     goals = [None, 1.03, 1.03, 1.03, 2.1, None]
     rows = []
     for (name, s), most in zip(seconds.items(), goals, strict=True):
@@ -51,19 +39,9 @@ def channels_last_steps(rounds: int = 15) -> str:
     objectives = {"ERM()": vicinal.ERM(), "Mixup(alpha=1.0)": Mixup(alpha=1.0), "CutMix(alpha=1.0)": CutMix(alpha=1.0)}
     x, y = torch.randn(128, 3, 32, 32).to(memory_format=torch.channels_last), torch.randint(10, (128,))
 
-    def step_with(objective):
-        torch.manual_seed(0)
-        model = CifarResNet18().to(memory_format=torch.channels_last)
-        optimiser = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-
-        def step():
-            optimiser.zero_grad()
-            objective(model, x, y).backward()
-            optimiser.step()
-
-        return step
-
-    seconds = interleaved({name: step_with(o) for name, o in objectives.items()}, rounds=rounds, warmup=2)
+    last = torch.channels_last
+    contenders = {name: step_with(o, x, y, memory_format=last) for name, o in objectives.items()}
+    seconds = interleaved(contenders, rounds=rounds, warmup=2)
     rows = []
     for name, s in seconds.items():
         of_erm = ratio(s, seconds["ERM()"])

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from benchmarks.resnet import CifarResNet18
+from benchmarks.resnet import CifarResNet18, step_with
 from benchmarks.timing import goal, interleaved, milliseconds, ratio, shown, table, versions
 from vicinal import ERM, LogitMix, PuzzleMix
 from vicinal.objectives.puzzle.cut import MaskCosts, mask_costs, mask_energy, solve_masks
@@ -141,24 +141,13 @@ def training_steps(rounds: int = 9) -> str:
     torch.manual_seed(0)
     x, y = torch.rand(128, 3, 32, 32), torch.randint(10, (128,))
 
-    def step_with(objective):
-        model = CifarResNet18()
-        optimiser = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-
-        def step():
-            optimiser.zero_grad()
-            objective(model, x, y).backward()
-            optimiser.step()
-
-        return step
-
     model = CifarResNet18()
     objectives = {"`ERM()`": ERM()}
     objectives |= {f"`PuzzleMix(block_counts=({n},))`": PuzzleMix(block_counts=(n,)) for n in COUNTS}
     objectives["`LogitMix(PuzzleMix(block_counts=(8,)), weight=0.5)`"] = LogitMix(
         PuzzleMix(block_counts=(8,)), weight=0.5
     )
-    contenders = {name: step_with(o) for name, o in objectives.items()}
+    contenders = {name: step_with(o, x, y) for name, o in objectives.items()}
     contenders["`saliency` alone"] = lambda: saliency(model, x, y)
     seconds = interleaved(contenders, rounds=rounds, warmup=2)
     rows = []

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import torch
 from torch import Tensor, nn
 from torchvision.models.resnet import BasicBlock
 
@@ -28,3 +31,23 @@ class CifarResNet18(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         x = self.layer4(self.layer3(self.layer2(self.layer1(self.stem(x)))))
         return self.fc(x.mean((2, 3)))
+
+
+def step_with(
+    objective: Callable[..., Tensor],
+    x: Tensor,
+    y: Tensor,
+    *,
+    memory_format: torch.memory_format = torch.contiguous_format,
+) -> Callable[[], None]:
+    """Return one SGD step of a network of its own on this batch."""
+    torch.manual_seed(0)
+    model = CifarResNet18().to(memory_format=memory_format)
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+
+    def step() -> None:
+        optimiser.zero_grad()
+        objective(model, x, y).backward()
+        optimiser.step()
+
+    return step
