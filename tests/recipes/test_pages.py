@@ -55,6 +55,16 @@ def test_part_of_a_result_can_be_drawn(path):
             assert draw(dataclasses.replace(result, cells=cells)).axes
 
 
+@pytest.mark.parametrize("path", RESULTS, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_the_legend_of_a_figure_fits_into_it(path):
+    drawn = get(path.stem).draw(Result.read(path))
+    drawn.draw_without_rendering()
+    for legend in drawn.legends:
+        box = legend.get_window_extent()
+        assert box.x0 >= 0
+        assert box.x1 <= drawn.bbox.width
+
+
 def test_a_changed_result_makes_its_pages_stale(tmp_path):
     (tmp_path / "results" / "cpu").mkdir(parents=True)
     result = Result.read(RESULTS[0])

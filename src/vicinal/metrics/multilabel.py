@@ -134,7 +134,7 @@ def label_tallies(
 
 
 def _mean(name: str, every: Sequence[Evaluation], level: float) -> Estimate:
-    value = float(np.mean([e.figures[name].value for e in every if e.figures[name] is not None]))  # type: ignore[union-attr]
+    value = float(np.mean([known.value for e in every if (known := e.figures[name]) is not None]))
     rows = [_of_samples(name, e) for e in every]
     if any(row is None for row in rows):
         return Estimate(value, math.nan, math.nan)

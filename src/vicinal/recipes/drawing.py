@@ -112,7 +112,8 @@ def _one_legend(drawn: Figure, axes: Sequence[Axes]) -> None:
             legend.remove()
     unique: dict[str, Any] = dict(zip(labels, handles, strict=True))
     if len(unique) > 1:
+        widest = 0.6 + 0.07 * max(map(len, unique))  # inches, about: handle and letters
+        ncols = max(1, min(3, len(unique), int(drawn.get_figwidth() / widest)))
         drawn.legend(
-            unique.values(), unique.keys(), loc="outside upper center", ncols=min(3, len(unique)), fontsize="small",
-            frameon=False,
-        )  # fmt: skip
+            unique.values(), unique.keys(), loc="outside upper center", ncols=ncols, fontsize="small", frameon=False
+        )

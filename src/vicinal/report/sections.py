@@ -106,10 +106,8 @@ def sets_section(asked: float, sets: Mapping[str, SetEvaluation], classes: Seque
         ]
 
     first = next(iter(sets.values()))
-    worst = sorted(
-        (k for k, each in enumerate(first.class_coverage) if each is not None),
-        key=lambda k: first.class_coverage[k].value,  # type: ignore[union-attr]  # those without are left out
-    )
+    covered = {k: each.value for k, each in enumerate(first.class_coverage) if each is not None}
+    worst = sorted(covered, key=lambda k: covered[k])
     by_class = [
         {"name": classes[k], "about": words.count(first.class_n[k], "sample"), "cells": of_class(k)}
         for k in worst[:SHOWN_CLASSES]
