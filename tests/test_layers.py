@@ -18,7 +18,7 @@ SOURCE = Path(vicinal.__file__).parent
 LAYERS = [
     {"_typing", "_checks"},
     {"_random", "_arrays", "_files"},
-    {"losses", "mixing"},
+    {"losses", "mixing", "progress"},
     {"objectives", "calibrators", "metrics"},
     {"probes"},
     {"expressions", "plots", "tables"},

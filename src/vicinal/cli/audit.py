@@ -49,9 +49,10 @@ def audit(
     suspicious where another class is far more probable (Northcutt et al. 2021).
     """
     from vicinal._checks import Argument, Sentence, choice, integer
-    from vicinal.runs import Run
 
     console = Console(as_json=as_json)
+    with console.stage("starting"):
+        from vicinal.runs import Run
     check_report(report, [run], overwrite=overwrite)
     integer("n", n, low=1)
     if choice("by", by, _BY) == "aum" and out is not None:
@@ -79,7 +80,8 @@ def _by_cross_validation(
     from vicinal.predictions import write
     from vicinal.runs import audited
 
-    audit = audited(outcome, n_folds=n_folds, progress=not console.as_json, on_note=console.note)
+    with console.stages():
+        audit = audited(outcome, n_folds=n_folds, progress=not console.as_json, on_note=console.note)
     suspicious, shown = len(audit.samples), audit.samples[:n]
     result = {"n": len(audit.labels), "suspicious": suspicious, "samples": [_plain(s) for s in shown]}
     console.event("result", result)
@@ -109,7 +111,8 @@ def _by_aum(outcome: Any, percentile: float, n: int, console: Console) -> list[d
     from vicinal.runs import audited_by_aum
 
     progress = not console.as_json
-    labels, samples = audited_by_aum(outcome, percentile=percentile, n=n, progress=progress, on_note=console.note)
+    with console.stages():
+        labels, samples = audited_by_aum(outcome, percentile=percentile, n=n, progress=progress, on_note=console.note)
     result = {"n": len(labels.aum), "suspicious": int(labels.suspicious.sum()), "samples": list(map(_plain, samples))}
     console.event("result", result)
     console.say(str(labels))

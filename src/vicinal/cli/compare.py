@@ -63,10 +63,11 @@ def compare(
     """
     from vicinal._checks import choice
     from vicinal.metrics import FIGURES
-    from vicinal.report import write_comparison
-    from vicinal.runs import ALWAYS, BASELINES, Experiment, data_name, measure_baselines, run_grid
 
     console = Console(as_json=as_json)
+    with console.stage("starting"):
+        from vicinal.report import write_comparison
+        from vicinal.runs import ALWAYS, BASELINES, Experiment, data_name, measure_baselines, run_grid
     if len(method or ()) < 2:
         raise ValueError("name at least two methods: --method 'ERM()' --method 'Mixup(alpha=0.2)'")
     if seeds < 1:
@@ -101,9 +102,11 @@ def compare(
     if not result.outcomes:
         raise RuntimeError(f"every run failed; {next(iter(result.failures.values()))}")
     first = next(iter(result.outcomes.values()))
-    measure_baselines(first, BASELINES if baselines else ALWAYS)
-    write_comparison(result, page, choose=choose)
-    before, after = result.table(spread=spread, choose=choose), result.table(after=True, spread=spread)
+    with console.stage("simpler models"):
+        measure_baselines(first, BASELINES if baselines else ALWAYS)
+    with console.stage("comparing"):
+        write_comparison(result, page, choose=choose)
+        before, after = result.table(spread=spread, choose=choose), result.table(after=True, spread=spread)
     chosen: dict[str, Any] = {} if choose is None else {"chosen": result.chosen(choose)}
     chosen["baselines"] = plain_baselines(first)
     console.event("result", {**result.to_dict(), **chosen, "report": str(page), "markdown": f"{after}\n\n{before}"})

@@ -6,9 +6,10 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
+from vicinal import progress
 from vicinal.cli.errors import as_options
 
 __all__ = ["Console", "percent"]
@@ -83,21 +84,15 @@ class Console:
 
         _rich().print(Markdown(text))
 
-    @contextmanager
-    def progress(self, title: str, total: int | None) -> Iterator[Callable[[int], None]]:
-        """Give a function to call with how many are done; shown on a terminal only."""
-        if not self._shown or self.as_json or not sys.stderr.isatty():
-            yield lambda n: None
-            return
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    def stages(self) -> AbstractContextManager[None]:
+        """Let the stages of the work within show themselves, on a terminal only."""
+        return progress.shown(self._shown and not self.as_json)
 
-        text = TextColumn("{task.description}", markup=False)
-        with Progress(
-            text, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), console=Console(stderr=True)
-        ) as bar:
-            task = bar.add_task(title, total=total)
-            yield lambda n: bar.advance(task, n)
+    @contextmanager
+    def stage(self, title: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
+        """Show what is being done, on a terminal only; give a function to call with how many more are done."""
+        with self.stages(), progress.stage(title, total) as advance:
+            yield advance
 
 
 def percent(estimate: Any) -> str:

@@ -116,7 +116,7 @@ def evaluate(
     probes = _Probes(ood or None, ood_score, attack or None, attack_from, mc_dropout, between, sets, data_root)
     if _is_run(what):
         _refuse(reading, f"is for a predictions file, and {str(what)!r} is a run's folder")
-        if _is_multilabel(what):
+        if _is_multilabel(what, console):
             _refuse(vars(probes), f"needs classes, and {str(what)!r} has several targets")
             _evaluate_labels(console, what, report, bins)
             return
@@ -136,8 +136,9 @@ def _is_run(path: Path) -> bool:
     return (path / "config.json").exists() or not any(is_table(entry) for entry in path.iterdir())
 
 
-def _is_multilabel(run: Path) -> bool:
-    from vicinal.runs import Run
+def _is_multilabel(run: Path, console: Console) -> bool:
+    with console.stage("starting"):
+        from vicinal.runs import Run
 
     return Run(run).is_multilabel
 
@@ -170,7 +171,7 @@ def _evaluate_file(
     from vicinal.report.words import majority_warning
 
     file = open_file(path, **reading)
-    with console.progress("rows", file.n_rows) as advance:
+    with console.stage("rows", file.n_rows) as advance:
         seen = 0
 
         def move(n: int, total: int | None) -> None:
@@ -179,7 +180,8 @@ def _evaluate_file(
             seen = n
 
         evaluation = evaluate_file(file, n_bins=bins, progress=move)
-    sets = {} if coverage is None else sets_of_file(open_file(path, **reading), coverage)
+    with console.stage("prediction sets"):
+        sets = {} if coverage is None else sets_of_file(open_file(path, **reading), coverage)
     console.event("result", {**evaluation.to_dict(), **_sets_facts(coverage, sets)})
     if warning := majority_warning(evaluation):
         console.say(warning)
@@ -239,15 +241,9 @@ class _Answers:
 def _evaluate_run(console: Console, run: Path, report: Path | None, bins: int, asked: _Probes) -> None:
     from vicinal import runs
 
-    outcome = runs.Run(run).outcome(n_bins=bins)
-    source = None if asked.attack_from is None else str(asked.attack_from)
-    answers = _Answers(
-        ood=_foreign(outcome, asked),
-        attacks=runs.attacks_on(outcome, asked.attack, source=source) if asked.attack else [],
-        mc_dropout=None if asked.mc_dropout is None else runs.with_mc_dropout(outcome, asked.mc_dropout),
-        between=None if asked.between is None else runs.between(outcome, asked.between),
-        sets={} if asked.sets is None else runs.prediction_sets(outcome, asked.sets),
-    )
+    with console.stage("evaluating"):
+        outcome = runs.Run(run).outcome(n_bins=bins)
+    answers = _answers(console, outcome, asked)
     facts: dict[str, Any] = {
         "ood": [{"data": r.source, "how": r.how, "score": asked.ood_score, **r.report.to_dict()} for r in answers.ood],
         "attacks": [errors.to_dict() for _, errors in answers.attacks],
@@ -266,8 +262,27 @@ def _evaluate_run(console: Console, run: Path, report: Path | None, bins: int, a
 
         shown = {**vars(answers), "ood": [(r.name, r.report) for r in answers.ood]}
         shown["sets"] = None if asked.sets is None else (asked.sets, answers.sets)
-        write_run(outcome, report, **shown)
+        with console.stage("writing the report"):
+            write_run(outcome, report, **shown)
         console.say(f"report: {report}")
+
+
+def _answers(console: Console, outcome: Outcome, asked: _Probes) -> _Answers:
+    """Measure what is asked for; each shows itself while it takes its time."""
+    from vicinal import runs
+
+    source = None if asked.attack_from is None else str(asked.attack_from)
+    with console.stage("other data"):
+        ood = _foreign(outcome, asked)
+    with console.stage("attacks"):
+        attacks = runs.attacks_on(outcome, asked.attack, source=source) if asked.attack else []
+    with console.stage("MC dropout"):
+        dropout = None if asked.mc_dropout is None else runs.with_mc_dropout(outcome, asked.mc_dropout)
+    with console.stage("between training samples"):
+        between = None if asked.between is None else runs.between(outcome, asked.between)
+    with console.stage("prediction sets"):
+        sets = {} if asked.sets is None else runs.prediction_sets(outcome, asked.sets)
+    return _Answers(ood, attacks, dropout, between, sets)
 
 
 def _foreign(outcome: Outcome, asked: _Probes) -> list[OODResult]:

@@ -85,7 +85,8 @@ def predict(
         raise ArgumentError("level", level, "a number in (0, 1)")
     bad = share_or_number("max_bad", max_bad)
     console = Console(as_json=as_json)
-    bundle = vicinal.load(run, max_pixels=max_pixels)
+    with console.stage("loading the model"):
+        bundle = vicinal.load(run, max_pixels=max_pixels)
     for option, value in (("max_risk", max_risk), ("sets", sets)):
         if bundle.is_multilabel and value is not None:
             raise ValueError(Sentence(Argument(option), f" needs classes, and {str(run)!r} has several targets"))
@@ -94,9 +95,10 @@ def predict(
         raise ValueError(f"a class is called {ABSTAIN!r}, which is what --max-risk writes where it gives no answer")
     chosen = None if sets is None else _sets(bundle, run, sets)
     reading: dict[str, Any] = {"max_bad": bad, "encoding": encoding, "header": header, "data_root": data_root}
-    blocks = bundle.stream(data, batch_size=batch_size, keep=_kept(keep or []), **reading)
+    with console.stage("opening the data"):
+        blocks = bundle.stream(data, batch_size=batch_size, keep=_kept(keep or []), **reading)
     answered = _Counter()
-    with console.progress("predicting", blocks.n_rows) as advance:
+    with console.stage("predicting", blocks.n_rows) as advance:
         chunks = _chunks(bundle, blocks, batch_size, rule, chosen, answered, advance)
         n = write(out, bundle.classes, chunks, safe_csv=safe_csv, exclusive=not bundle.is_multilabel)
     for note in blocks.notes:

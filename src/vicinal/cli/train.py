@@ -52,9 +52,9 @@ def train(
 
     A run that was stopped or killed goes on where it was when the same command is given again.
     """
-    from vicinal.runs import ALWAYS, BASELINES, Experiment, folder_name, measure_baselines, run
-
     console = Console(as_json=as_json)
+    with console.stage("starting"):
+        from vicinal.runs import ALWAYS, BASELINES, Experiment, folder_name, measure_baselines, run
     check_report(report, given.inputs(data), overwrite=overwrite, data_root=given.data.get("data_root"))
     experiment = Experiment(source=data, method=method, **vars(given), seed=seed)
     folder = out or Path("runs") / folder_name(experiment)
@@ -68,7 +68,8 @@ def train(
     outcome = run(experiment, folder, **how)
     if outcome is None:  # another process than the first
         return
-    measure_baselines(outcome, BASELINES if baselines else ALWAYS)
+    with console.stage("simpler models"):
+        measure_baselines(outcome, BASELINES if baselines else ALWAYS)
     console.event("result", {"out": str(folder), **outcome.to_dict(), "baselines": plain_baselines(outcome)})
     show_outcome(console, outcome)
     show_baselines(console, outcome)
@@ -76,7 +77,8 @@ def train(
     if report is not None:
         from vicinal.report import write_run
 
-        write_run(outcome, report)
+        with console.stage("writing the report"):
+            write_run(outcome, report)
         console.say(f"report: {report}")
 
 

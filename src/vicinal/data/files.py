@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from vicinal._checks import Argument, Sentence, joined, message_of, nearest_names, number
+from vicinal.progress import stage
 from vicinal.tables import fingerprint
 
 __all__ = ["IMAGES", "MANY", "SOUNDS", "Folder", "find", "fingerprint", "folder_fingerprint", "give_up", "limit_of",
@@ -203,8 +204,11 @@ def read_all(
         except Exception as error:  # what a broken file raises is up to the library that reads it
             return error
 
-    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
-        results = list(pool.map(attempt, paths))
+    results: list[Result | Exception] = []
+    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool, stage(f"reading {what} files", len(paths)) as advance:
+        for result in pool.map(attempt, paths):
+            results.append(result)
+            advance(1)
     bad = [
         Sentence(f"{path} (", _reason(result), ")")
         for path, result in zip(paths, results, strict=True)

@@ -38,6 +38,7 @@ from vicinal.data.tables import TableOptions, from_table, plain
 from vicinal.data.tabular import FEATURES, TabularPreprocessing
 from vicinal.data.task import Split, Task, Unsplit
 from vicinal.data.text import TextPreprocessing
+from vicinal.progress import stage
 from vicinal.tables import Table, renamed
 
 __all__ = ["KINDS", "load", "read"]
@@ -176,7 +177,8 @@ def load(
     names = [target] if isinstance(target, str) else list(target or ())
     targets = names if len(names) > 1 else []
     one = None if not names else combined_name(names)
-    opened = sources.open_data(source, kind, encoding, header, data_root, None if targets else one)
+    with stage("opening the data"):
+        opened = sources.open_data(source, kind, encoding, header, data_root, None if targets else one)
     columns: dict[str, Any] = {"target": one, "text": text, "group": group, "time": time}
     dropped = [drop] if isinstance(drop, str) else list(drop)
     encoded = one_of("features", features, FEATURES[:2])
@@ -185,7 +187,8 @@ def load(
     if isinstance(opened, NamedTable):
         asked, choice, opened = _as_published(asked, opened), choice or opened.choices or None, opened.table
     if isinstance(opened, Table):
-        samples = _from_opened_table(opened, asked, choice)
+        with stage("reading the table"):
+            samples = _from_opened_table(opened, asked, choice)
     else:
         _refuse_options(opened, source, kind, **columns, choice=choice, drop=drop or None)
         samples = sources.from_files(opened, max_bad, image_size, seed, seconds, front_end, max_pixels)
@@ -200,7 +203,9 @@ def load(
         drawn_from = seed if subset_seed is None else subset_seed
         notes.append(_draw_subset(parts, labels, train_size, subset, drawn_from))
     classes, labels, notes = _answers(targets, classes, labels, parts["train"], notes)
-    preprocessing, items, more = samples.fit(parts["train"])
+    with stage("encoding"):
+        preprocessing, items, more = samples.fit(parts["train"])
+        warned = _giving_away(preprocessing, items, labels, parts["train"])
     augment = samples.augment if augment is None else augment
 
     def split(name: str) -> Split:
@@ -217,7 +222,7 @@ def load(
         preprocessing=preprocessing,
         fingerprint=samples.fingerprint,
         notes=(*samples.notes, *more, *notes),
-        warnings=_giving_away(preprocessing, items, labels, parts["train"]),
+        warnings=warned,
         groups=samples.groups,
         task="multilabel" if targets else "multiclass",
     )

@@ -17,6 +17,7 @@ from vicinal._random import seed_from
 from vicinal._typing import Batch
 from vicinal.data.preprocessing import Preprocessing
 from vicinal.data.rows import Rows
+from vicinal.progress import stage
 
 __all__ = ["Fit", "Split", "Task", "Unsplit"]
 
@@ -118,7 +119,12 @@ class Split(Dataset[tuple[Batch, Any]]):
         """The number of tokens of each text; None for other kinds of data."""
         if self.preprocessing.kind != "text":
             return None
-        return [self._n_tokens(i) for i in range(len(self))]
+        lengths = []
+        with stage("counting tokens", len(self)) as advance:
+            for i in range(len(self)):
+                lengths.append(self._n_tokens(i))
+                advance(1)
+        return lengths
 
     def _n_tokens(self, i: int) -> int:
         x, _ = self[i]

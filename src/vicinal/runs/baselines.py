@@ -18,6 +18,7 @@ from vicinal._checks import choice, require
 from vicinal.data import Split, TabularPreprocessing, Task, TextPreprocessing
 from vicinal.data.tabular import Category, Date, Number
 from vicinal.metrics import Evaluation, evaluate
+from vicinal.progress import stage
 from vicinal.runs.run import Outcome
 
 __all__ = ["ALWAYS", "BASELINES", "baselines", "measure_baselines"]
@@ -50,7 +51,8 @@ def baselines(task: Task, names: Sequence[str] = ALWAYS, *, n_bins: int = 15) ->
     """
     found = {}
     for name in names:
-        probs = _probs(choice("names", name, BASELINES), task)
+        with stage(name):
+            probs = _probs(choice("names", name, BASELINES), task)
         if probs is not None:
             found[name] = evaluate(_labels(task.test), probs=probs, n_bins=n_bins)
     return found

@@ -7,7 +7,6 @@ of them may be stopped at any time, and what they led to is read from the folder
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import os
 import sys
 import threading
@@ -25,6 +24,7 @@ import torch
 
 from vicinal._checks import Argument, Sentence, choice, freeze, integer, message_of, number, require
 from vicinal._files import RunFiles, replacing
+from vicinal.progress import on_terminal
 
 __all__ = ["BACKENDS", "Job", "Pool", "run_jobs"]
 
@@ -468,7 +468,7 @@ def _room(ray: Any, pool: Pool) -> int:
 @contextmanager
 def _bar(shown: bool, total: float) -> Iterator[Callable[[float], None]]:
     """Give a function that shows how much is done, and how long the rest takes, where standard error is a terminal."""
-    if not (shown and sys.stderr.isatty() and importlib.util.find_spec("rich")):
+    if not (shown and on_terminal()):
         yield lambda done: None
         return
     from rich.console import Console

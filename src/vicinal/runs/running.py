@@ -31,6 +31,7 @@ from vicinal.expressions import parse
 from vicinal.models import ModelSpec
 from vicinal.objectives.base import Objective
 from vicinal.probes.label_noise import noise_errors
+from vicinal.progress import shown, stage
 from vicinal.runs.bundle import Bundle
 from vicinal.runs.defaults import default_config, mixed_at_embeddings
 from vicinal.runs.experiment import Experiment, FurtherSet
@@ -93,7 +94,8 @@ def run(
         return outcome
     ready, result = _trained(experiment, folder, progress, say, on_metrics)
     process = require("accelerate", "train").PartialState()
-    finished = _conclude(folder, ready, result, n_bins, say) if process.is_main_process else None
+    with shown(progress):
+        finished = _conclude(folder, ready, result, n_bins, say) if process.is_main_process else None
     process.wait_for_everyone()
     return finished
 
@@ -122,7 +124,8 @@ def run_labels(
         return outcome
     ready, result = _trained(experiment, folder, progress, say, on_metrics)
     process = require("accelerate", "train").PartialState()
-    finished = _conclude_labels(folder, ready, result, n_bins, say) if process.is_main_process else None
+    with shown(progress):
+        finished = _conclude_labels(folder, ready, result, n_bins, say) if process.is_main_process else None
     process.wait_for_everyone()
     return finished
 
@@ -161,8 +164,9 @@ def _trained(
 ) -> tuple[_Ready, FitResult]:
     """Return what was trained, and what came of it."""
     _check_folder(folder)
-    ready = _prepare(experiment, say)
-    return ready, ready.fit(folder.path, progress=progress, on_metrics=on_metrics)
+    with shown(progress):
+        ready = _prepare(experiment, say)
+        return ready, ready.fit(folder.path, progress=progress, on_metrics=on_metrics)
 
 
 @dataclass(frozen=True, eq=False)
@@ -288,7 +292,8 @@ def _prepare(experiment: Experiment, say: Say) -> _Ready:
 def _made_ready(experiment: Experiment, task: Task, further: dict[str, _Further], say: Say) -> _Ready:
     """Return all that training takes, of data that are there."""
     objective = parse(experiment.method)
-    spec, vectors = specified(experiment, task)
+    with stage("building the network"):
+        spec, vectors = specified(experiment, task)
     if vectors is not None:
         n_words = int((~np.isnan(vectors).any(1)).sum())
         say(f"vectors: {n_words:,} of {len(vectors):,} words have one; the others are drawn with their variance")
@@ -311,7 +316,8 @@ def _made_ready(experiment: Experiment, task: Task, further: dict[str, _Further]
             return _built(dataclasses.replace(spec, members=1), experiment, vectors)
 
     ready = _Ready(experiment, task, further, spec, config, objective, build, train, noise)
-    n_weights = sum(p.numel() for p in ready.model.parameters())
+    with stage("building the network"):
+        n_weights = sum(p.numel() for p in ready.model.parameters())
     amount, unit = (config.epochs, "epoch") if config.steps is None else (config.steps, "step")
     times = f"{spec.members} networks" if spec.members > 1 else "network"
     say(f"{times} {spec.name}, {n_weights:,} weights; {amount} {unit}{'s' * (amount > 1)} of {config.optimizer}")
@@ -340,7 +346,7 @@ def held_out_logits(experiment: Experiment, task: Task, out: Path, *, progress: 
     temperature = 1.0
     if result.logits is not None and result.labels is not None:
         temperature = _temperature(plain, result.logits, result.labels, "", lambda note: None)
-    return _bundle(ready, result, temperature).logits(task.test), temperature
+    return _predicted(_bundle(ready, result, temperature), task.test, "left out"), temperature
 
 
 def _read_further(experiment: Experiment, task: Task, further: FurtherSet, say: Say) -> _Further:
@@ -426,10 +432,12 @@ def _conclude(folder: Run, ready: _Ready, result: FitResult, n_bins: int, say: S
         fitted = temperature
         if further.development is not None:
             labels = torch.tensor(further.development.labels)
-            fitted = _temperature(experiment, bundle.logits(further.development), labels, f"for {further.name}", note)
-        logits, labels = bundle.logits(further.split), torch.tensor(further.split.labels)
+            logits = _predicted(bundle, further.development, further.name)
+            fitted = _temperature(experiment, logits, labels, f"for {further.name}", note)
+        logits, labels = _predicted(bundle, further.split, further.name), torch.tensor(further.split.labels)
         folder.write_predictions(key, logits, labels)
-        sets[key] = scored(further.name, logits, labels, fitted, n_bins, notes=further.split.notes)
+        with stage("evaluating"):
+            sets[key] = scored(further.name, logits, labels, fitted, n_bins, notes=further.split.notes)
     folder.write_experiment(experiment, facts)
     if "test" in sets:
         probs = bundle.calibrated(sets["test"].logits)
@@ -462,7 +470,7 @@ def _conclude_labels(folder: Run, ready: _Ready, result: FitResult, n_bins: int,
     if result.logits is not None and result.labels is not None:
         sets["val"] = scored_labels("val", result.logits, result.labels, temperatures, n_bins)
     if len(task.test):
-        logits, labels = bundle.logits(task.test), torch.tensor(task.test.labels)
+        logits, labels = _predicted(bundle, task.test, "test"), torch.tensor(task.test.labels)
         folder.write_predictions("test", logits, labels)
         sets["test"] = scored_labels("test", logits, labels, temperatures, n_bins)
     folder.write_experiment(experiment, facts)
@@ -485,6 +493,12 @@ def _bundle(ready: _Ready, result: FitResult, temperature: float, temperatures: 
         fingerprint=ready.task.fingerprint,
         versions=result.info["versions"],
     )
+
+
+def _predicted(bundle: Bundle, split: Split, name: str) -> Tensor:
+    """Return the logits of a set, and show how far they are."""
+    with stage(f"predicting: {name}", len(split)) as advance:
+        return torch.cat(list(bundle.iter_logits(split, progress=advance)))
 
 
 def _temperature(experiment: Experiment, logits: Tensor, labels: Tensor, where: str, note: Say) -> float:

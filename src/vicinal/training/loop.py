@@ -157,9 +157,9 @@ class Loop:
                 line = None
                 if self.step % self.plan.steps == 0 or self.step == self.n_steps:
                     self.objective.all_reduce()
-                    line = self._record()
+                    line = self._record(bar)
                 elif self._evaluation_is_due():
-                    line = self._record()
+                    line = self._record(bar)
                 bar.update(self.step, self.epoch, line)
                 self.seconds = seconds_before + time.monotonic() - began
                 due = time.monotonic() - saved >= 60 * self.config.checkpoint_minutes
@@ -229,14 +229,14 @@ class Loop:
         epoch, rest = divmod(self.step, self.plan.steps)
         return epoch if rest == 0 and epoch in self.config.keep_predictions_at else None
 
-    def _record(self) -> dict[str, object]:
+    def _record(self, bar: Progress) -> dict[str, object]:
         """Write a line of metrics: the mean loss since the last line and, where it is due, an evaluation."""
         lr = self.config.lr_at(self.step - 1, n_steps=self.n_steps, steps_per_epoch=self.plan.steps)
         self._read_losses()
         line: dict[str, Any] = {"step": self.step, "epoch": self.epoch, "lr": lr, **self.losses.means()}
         if self._evaluation_is_due():
             for name in self.evaluated:
-                line |= self._evaluate(name)
+                line |= self._evaluate(name, bar)
             if self.latest is not None:
                 self._compare(line, self.latest)
         self.history.append(line)
@@ -246,8 +246,9 @@ class Loop:
             self.on_metrics(line)
         return line
 
-    def _evaluate(self, name: str) -> dict[str, float]:
+    def _evaluate(self, name: str, bar: Progress) -> dict[str, float]:
         """Return the figures of a set under its name, and keep its predictions where that is due."""
+        bar.evaluating(name)
         predictions = self._predict(name)
         if name == "val":
             self.latest = predictions

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
 
 from vicinal.metrics import FIGURES
+from vicinal.progress import on_terminal
 
 __all__ = ["Progress"]
 
@@ -30,7 +29,7 @@ class Progress:
         self._n_epochs = n_epochs
         self._bar: Any = None
         self._fields: dict[str, str] = {"loss": "", "val": ""}
-        if not (shown and sys.stderr.isatty() and importlib.util.find_spec("rich")):
+        if not (shown and on_terminal()):
             return
         from rich.console import Console
         from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -51,6 +50,11 @@ class Progress:
     ) -> None:
         if self._bar is not None:
             self._bar.stop()
+
+    def evaluating(self, name: str) -> None:
+        """Say that a set is being evaluated, for which training stands still."""
+        if self._bar is not None:
+            self._bar.update(self._task, epoch=f"evaluating: {name}")
 
     def update(self, step: int, epoch: float, metrics: Mapping[str, object] | None = None) -> None:
         """Move to `step`; where there are new metrics, show them from now on."""
