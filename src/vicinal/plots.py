@@ -387,7 +387,8 @@ def method_bars(
         places = [k for k, group in enumerate(groups.values()) if method in group]
         value, below, above = _error_bars(group[method] for group in groups.values() if method in group)
         x = np.array(places) + (i - (len(methods) - 1) / 2) * width
-        ax.bar(x, value, 0.92 * width, color=colour, alpha=0.8, label=method)
+        hatch = "///" if i >= len(_COLOURS) else None  # where the colours start again
+        ax.bar(x, value, 0.92 * width, color=colour, alpha=0.8, label=method, hatch=hatch, edgecolor="white", lw=0)
         ax.errorbar(x, value, (below, above), fmt="none", ecolor=_INK, elinewidth=1.1, capsize=2.5)
     ax.set_xticks(range(len(groups)), list(groups))
     _finished(ax, name, percent).grid(False, axis="x")

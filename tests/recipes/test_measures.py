@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import json
 import math
@@ -12,10 +13,12 @@ import pytest
 import torch
 from torch.utils.data import TensorDataset
 
+from tests.data.checkpoints import save_tiny
+from tests.data.test_regression import write_stsb
 from vicinal import parse
 from vicinal.calibrators import TemperatureScaling
 from vicinal.metrics import evaluate
-from vicinal.recipes import get, l22_tab2, p22_vanilla, texts
+from vicinal.recipes import get, l22_tab2, l22_tab3, p22_vanilla, texts
 
 
 @pytest.fixture
@@ -127,3 +130,18 @@ def test_recipes_of_one_paper_share_trainings():
     assert len(trained("l22-tab1") & trained("l22-tab5")) == 9  # Mixup, LogitMix and (−) cross-entropy at α = 3
     assert len(trained("l22-tab2") & trained("l22-sec5-4")) == 9  # the best weight of each base
     assert len(trained("p22-tab1-2") & trained("p22-tab3")) == 6  # BERT and Ours + LS on SNLI
+
+
+def test_stsb_is_scored_by_spearman(tmp_path, monkeypatch):
+    pytest.importorskip("transformers")
+    write_stsb(tmp_path)
+    monkeypatch.setenv("VICINAL_DATA", str(tmp_path))
+    at = get("l22-tab3").scales["night"]
+    small = {**at.settings["STS-B"], "train_size": 24, "max_length": 16}
+    small["training"] = {**small["training"], "lr": 0.01, "epochs": 25}
+    rows = list(l22_tab3.cells(dataclasses.replace(at, settings={**at.settings, "layers": 2, "STS-B": small})))
+    assert [key for key, _ in rows] == [("STS-B", "MiniLM-L6", name) for name in ("BERT", "Mixup", "LogitMix")]
+    for _, settings in rows:
+        settings = {"STS-B": small, **settings, "network": str(save_tiny(tmp_path / "bert"))}
+        assert l22_tab3.measure([], settings, 0)["score"] > 0.9
+    assert not list(l22_tab3.cells(get("l22-tab3").scales["cpu"]))

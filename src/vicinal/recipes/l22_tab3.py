@@ -5,11 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import torch
+from torch.utils.data import Subset
+
+from vicinal import _random, models
+from vicinal.data import load_scores
+from vicinal.expressions import parse
+from vicinal.metrics import evaluate
 from vicinal.recipes import texts
 from vicinal.recipes.base import Data, Method, Recipe, Scale
-from vicinal.recipes.claims import Claim, figure
+from vicinal.recipes.claims import Claim, Key, figure
 from vicinal.recipes.drawing import bars
-from vicinal.recipes.trained import figures_of
+from vicinal.recipes.trained import Part, figures_of, logits_of
+from vicinal.training import FitConfig, fit
 
 if TYPE_CHECKING:
     from vicinal.recipes.trained import Trained
@@ -27,7 +35,9 @@ PAPER = {
     "RTE": (68.95, 67.87, 70.04),
 }
 SOURCES = {"CoLA": "glue:cola", "RTE": "glue:rte", "SST-2": "glue:sst2", "QQP": "qqp"}
+#: All but STS-B, which predicts a number.
 GLUE = {**SOURCES, "QQP": "glue:qqp", "MNLI-mm": "glue:mnli", "QNLI": "glue:qnli", "MRPC": "glue:mrpc"}
+STSB = "STS-B"
 
 
 def methods(data: str, at: Scale) -> dict[str, Method]:
@@ -36,11 +46,47 @@ def methods(data: str, at: Scale) -> dict[str, Method]:
     return {BASE: Method("ERM()"), MIXUP: Method(mixup), LOGITMIX: Method(f"LogitMix({mixup})")}
 
 
+def cells(at: Scale) -> Iterable[tuple[Key, Mapping[str, Any]]]:
+    """Yield the rows of STS-B, where a scale has it."""
+    if STSB in at.settings:
+        for network in at.networks:
+            for name, method in methods(STSB, at).items():
+                yield (STSB, network, name), {"network": at.networks[network].name, "method": method.expression}
+
+
 def measure(trained: Sequence[Trained], settings: Mapping[str, Any], seed: int) -> dict[str, Any]:
-    """Return GLUE's score of the test set (MCC on CoLA, else accuracy), and the usual figures."""
-    evaluation = trained[0].test()
-    score = evaluation.mcc if trained[0].outcome.experiment.source.endswith("cola") else evaluation.accuracy
-    return {**figures_of(evaluation), "score": score}
+    """Return GLUE's score of the test set (MCC on CoLA, Spearman on STS-B, else accuracy), and the usual figures."""
+    if not trained:
+        return {"score": spearman_of(settings, seed)}
+    run = trained[0]
+    source, evaluation = run.outcome.experiment.source, run.test()
+    if source in settings.get("score_on", {}):  # the other of MNLI's two development sets
+        other = run.bundle.read(settings["score_on"][source], labelled=True, part="test")
+        rows = list(range(min(len(other), settings["n_other"])))
+        evaluation = evaluate(torch.tensor(other.labels)[rows], logits=logits_of(run.bundle, Part(other, rows)))
+    return {**figures_of(evaluation), "score": evaluation.mcc if source.endswith("cola") else evaluation.accuracy}
+
+
+def spearman_of(settings: Mapping[str, Any], seed: int) -> float:
+    """Train on STS-B, and return Spearman's correlation on its development set."""
+    of = settings[STSB]
+    sets = load_scores(
+        "glue:stsb", tokenizer=models.tokenizer_of(settings["network"]), max_length=of["max_length"], val=0.1, seed=seed
+    )
+    chosen = _random.permutation(len(sets.train), generator=torch.Generator().manual_seed(seed)).tolist()
+    torch.manual_seed(seed)
+    result = fit(
+        models.build(settings["network"], **sets.spec),
+        parse(settings["method"]),
+        Subset(sets.train, chosen[: of["train_size"]]),
+        sets.val,
+        watch={"test": sets.test},
+        collate_fn=sets.collate_fn,
+        config=FitConfig(**{**of["training"], "seed": seed}),
+        task="regression",
+        progress=False,
+    )
+    return float(result.history[-1]["test_spearman"])
 
 
 def claims(at: Scale) -> Iterable[Claim]:
@@ -49,7 +95,7 @@ def claims(at: Scale) -> Iterable[Claim]:
         for network in networks:
             gains = {
                 data: figure("score", data, network, LOGITMIX) - figure("score", data, network, baseline)
-                for data in at.data
+                for data in (*at.data, *([STSB] if STSB in at.settings else []))
             }
             mean = sum(list(gains.values())[1:], next(iter(gains.values()))) * (1 / len(gains))
             yield Claim(
@@ -65,6 +111,14 @@ def claims(at: Scale) -> Iterable[Claim]:
                 )
 
 
+def glue(train_size: int, n_other: int, training: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a scale that has STS-B and MNLI's mismatched development set."""
+    scored = {"train_size": train_size, "max_length": 128, "training": dict(training)}
+    return {STSB: scored, "score_on": {"glue:mnli": "glue:mnli:mismatched"}, "n_other": n_other}
+
+
+TRAINING = {**texts.TRAINING, "epochs": 3, "lr": 1e-4}
+PUBLISHED = {"epochs": 3, "batch_size": 8, "lr": 2e-5, "select": "last"}
 SMALL = {"CoLA": (480, 32), "RTE": (160, 64), "SST-2": (320, 32), "QQP": (160, 32)}
 
 RECIPE = Recipe(
@@ -73,9 +127,10 @@ RECIPE = Recipe(
     title="LogitMix on GLUE",
     methods=methods,
     measure=measure,
+    cells=cells,
     claims=claims,
     columns={
-        "score": "MCC (CoLA) or accuracy (%)",
+        "score": "MCC (CoLA), Spearman (STS-B) or accuracy (%)",
         "nll": "NLL",
         "ece": "ECE (%), 15 bins",
         "gap": "confidence − accuracy (%)",
@@ -92,7 +147,7 @@ RECIPE = Recipe(
                 for name, (size, length) in SMALL.items()
             },
             networks=texts.MINILM,
-            training={**texts.TRAINING, "epochs": 3, "lr": 1e-4},
+            training=TRAINING,
             settings={"layers": 6},
             about="MiniLM (trained on QQP pairs among others by its makers); 480 sentences of CoLA, 320 of SST-2, 160 "
             "pairs of RTE and QQP, three epochs at 1e-4. MNLI's training set, QNLI, MRPC and STS-B are not at "
@@ -100,28 +155,28 @@ RECIPE = Recipe(
         ),
         "night": Scale(
             seeds=range(3),
-            minutes=120,
+            minutes=240,
             data={
                 name: Data(source, {"train_size": 1000, "val": 0, "max_length": 128, "max_held_out": 800})
-                for name, source in SOURCES.items()
+                for name, source in GLUE.items()
             },
             networks=texts.MINILM,
-            training={**texts.TRAINING, "epochs": 3, "lr": 1e-4},
-            settings={"layers": 6},
-            about="MiniLM, 1,000 texts of each task.",
+            training=TRAINING,
+            settings={"layers": 6, **glue(1000, 800, TRAINING)},
+            about="MiniLM, 1,000 texts of each task, all eight; the files of GLUE have to be at hand.",
         ),
         "paper": Scale(
             seeds=range(1),
             minutes=3_000,
             data={name: Data(source, {"max_length": 128, "val": 0}) for name, source in GLUE.items()},
             networks=texts.BERT,
-            training={"epochs": 3, "batch_size": 8, "lr": 2e-5, "select": "last"},
-            settings={"layers": 12},
+            training=PUBLISHED,
+            settings={"layers": 12, **glue(100_000, 100_000, PUBLISHED)},
             about="BERT-base, batches of 8, 2e-5, three epochs, 128 tokens; development sets are the test sets, "
-            "MNLI's matched one; STS-B, which predicts a number, is left out.",
+            "MNLI's mismatched one. BERT-large is left out.",
         ),
     },
-    draw=bars({"score": "MCC (CoLA) or accuracy (%)"}),
+    draw=bars({"score": "MCC (CoLA), Spearman (STS-B) or accuracy (%)"}),
     reading=(
         "α = 3 (Section 5). Mixup-Transformer (Sun et al. 2020) mixes what the encoder returns. Were that the input "
         "of a linear head the similarity term would be zero whatever the network; between BERT's last layer and its "

@@ -27,11 +27,15 @@ if TYPE_CHECKING:
     from vicinal.runs import Experiment
 
 __all__ = ["BASE", "BERT", "BOTH_DOMAINS", "CLS", "COLUMNS", "INPUT", "MANIFOLD", "MINILM", "PILOT",
-           "PILOT_COLA", "TRAINING",
+           "PILOT_COLA", "ROBERTA", "TRAINING",
            "in_both_domains", "w21_claims", "w21_few", "w21_methods", "w21_table", "with_grid"]  # fmt: skip
 
-#: Networks, and how many encoder layers they have.
+#: Networks below paper scale, and at it.
 MINILM, BERT = {"MiniLM-L6": Network("minilm")}, {"BERT-base": Network("hf:google-bert/bert-base-uncased")}
+#: P22 Section 4.3.
+ROBERTA = {
+    "RoBERTa-base": Network("hf:FacebookAI/roberta-base", training={"batch_size": 32, "lr": 2e-5, "weight_decay": 0.1})
+}
 
 TRAINING: Mapping[str, Any] = {
     "batch_size": 16,
