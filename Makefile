@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
-EXTRAS := train,text,audio,excel,export,integrations,scale,dev
+EXTRAS := train,text,audio,excel,export,integrations,scale,speed,dev
 # Two workers with one thread each: two cores are busy, and tests do not depend on how many there are.
 PYTEST_FLAGS ?= -n 2 --dist worksteal
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import tracemalloc
 import warnings
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -13,7 +14,7 @@ from torchmetrics.classification import MulticlassCalibrationError
 from torchmetrics.functional.classification import multiclass_calibration_error
 
 from benchmarks.timing import goal, interleaved, milliseconds, ratio, shown, table, versions
-from vicinal.metrics import ReliabilityTable, error_estimates, evaluate
+from vicinal.metrics import ReliabilityTable, error_estimates, evaluate, kernels
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -33,13 +34,21 @@ def classifier(rows: int, classes: int) -> tuple[Tensor, Tensor]:
     return probs, labels
 
 
+def ece(probs: Tensor, labels: Tensor, *, compiled: bool) -> float:
+    """The ECE with the compiled loops or without."""
+    kernels.load()
+    with patch.object(kernels, "_loaded", kernels._loaded if compiled else [None]):
+        return ReliabilityTable.from_probs(probs, labels, n_bins=BINS).ece()
+
+
 def whole_tables(rounds: int = 7) -> str:
     """ECE of predictions held in memory."""
     rows = []
     for n, k in ((10_000_000, 10), (1_000_000, 100)):
         probs, labels = classifier(n, k)
         contenders = {
-            "vicinal": lambda p=probs, y=labels: ReliabilityTable.from_probs(p, y, n_bins=BINS).ece(),
+            "vicinal": lambda p=probs, y=labels: ece(p, y, compiled=False),
+            "vicinal[speed]": lambda p=probs, y=labels: ece(p, y, compiled=True),
             "torchmetrics": lambda p=probs, y=labels, k=k: multiclass_calibration_error(
                 p, y, num_classes=k, n_bins=BINS
             ),
@@ -56,6 +65,17 @@ def whole_tables(rounds: int = 7) -> str:
         }
         size = f"{n // 1_000_000} M × {k}"
         rows.append([size, "vicinal", milliseconds(seconds["vicinal"]), "", "", f"{values['vicinal']:.7f}"])
+        times = shown(ratio(seconds["vicinal"], seconds["vicinal[speed]"]))
+        rows.append(
+            [
+                size,
+                "vicinal[speed]",
+                milliseconds(seconds["vicinal[speed]"]),
+                f"1 / {times}",
+                goal(ratio(seconds["vicinal"], seconds["vicinal[speed]"]), at_least=2),
+                f"{float(contenders['vicinal[speed]']()):.7f}",
+            ]
+        )
         for name, taken, least in (("torchmetrics", seconds, 6), ("netcal", slow, 20)):
             faster = ratio(taken[name], taken["vicinal"])
             wanted = goal(faster, at_least=least) if k == 10 or name == "torchmetrics" else ""

@@ -24,6 +24,7 @@ _USES = {
     "integrations": "Lightning and torchmetrics",
     "export": "vicinal export",
     "scale": "vicinal compare --backend ray",
+    "speed": "measuring millions of predictions faster",
 }
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from vicinal._arrays import as_array, as_classes, as_scores, n_threads, sum_tolerance
+from vicinal.metrics import kernels
 
 __all__ = ["Array", "Chunk", "Floats", "Predictions", "open_predictions"]
 
@@ -114,6 +115,8 @@ class Predictions:
     def map_blocks(self, function: Callable[[Iterator[Chunk]], T]) -> list[T]:
         """Return `function` of the chunks of each block, in order; blocks run on `n_threads` threads."""
         size = max(1, BLOCK // self.n_classes)
+        if len(self) > size:
+            kernels.load()
         starts = range(0, len(self), size)
 
         def run(start: int) -> T:
@@ -140,6 +143,10 @@ def open_predictions(labels: ArrayLike, logits: ArrayLike | None = None, probs: 
 
 
 def _read_probs(probs: Floats, labels: NDArray[np.int64], tolerance: float) -> tuple[Floats, NDArray[np.bool_]]:
+    compiled = kernels.loaded()
+    quick = compiled.read_probs(probs, labels, tolerance) if compiled else None
+    if quick is not None:
+        return quick
     work, axis = _laid_out(probs)
     # Read as unsigned integers, the bits of floats in [0, 1] are in the same order, and those of negative numbers, of
     # numbers above 1 and of NaN are all above the bits of 1: the maximum checks the range without a pass of its own.

@@ -24,6 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 from vicinal._arrays import as_array
 from vicinal._arrays import equal_mass_edges as inner_edges
 from vicinal._checks import ArgumentError, integer, require
+from vicinal.metrics import kernels
 from vicinal.metrics.chunks import Array, Chunk, Floats, open_predictions
 from vicinal.metrics.display import reliability_svg, side_by_side
 from vicinal.metrics.intervals import clopper_pearson
@@ -436,20 +437,24 @@ class ReliabilityTable(Additive):
 
     def add(self, confidence: Floats, correct: NDArray[np.bool_]) -> None:
         """Add samples that are already checked."""
-        cell = self._edges_below(confidence)
-        cell *= 2
-        cell += correct
-        index = cell.astype(np.intp)
-        wide = confidence.astype(np.float64)
-        self.counts += self._by_cell(index, None).astype(np.int64)
-        self.sums += self._by_cell(index, wide)
-        wide *= wide
-        self.squares += self._by_cell(index, wide)
-
-    def _by_cell(self, index: NDArray[np.intp], weights: Array | None) -> NDArray[Any]:
-        cells: NDArray[Any] = np.bincount(index, weights, 2 * self.n_bins + 2).reshape(-1, 2)
-        cells[1] += cells[0]  # confidence 0 belongs to the first bin
-        return cells[1:]
+        compiled = kernels.loaded()
+        sums: NDArray[Any]
+        squares: NDArray[Any]
+        if compiled and self._equal_width and confidence.dtype == np.float32 and self.n_bins < _EXACT_BINS:
+            counts, sums, squares = compiled.add_up(confidence, correct, self.n_bins)
+        else:
+            cell = self._edges_below(confidence)
+            cell *= 2
+            cell += correct
+            index, size = cell.astype(np.intp), 2 * self.n_bins + 2
+            wide = confidence.astype(np.float64)
+            counts, sums = np.bincount(index, None, size), np.bincount(index, wide, size)
+            wide *= wide
+            squares = np.bincount(index, wide, size)
+        for total, part in ((self.counts, counts), (self.sums, sums), (self.squares, squares)):
+            cells = part.reshape(-1, 2)
+            cells[1] += cells[0]  # confidence 0 belongs to the first bin
+            total += cells[1:]
 
     def absorb(self, other: ReliabilityTable) -> None:
         """Take in the samples of another table with the same edges."""
