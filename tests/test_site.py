@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
+import importlib.util
 import re
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -40,3 +43,42 @@ def test_the_hook_finds_what_it_adds() -> None:
     files = config.plugins.on_files(Files([]), config=config)
     added = {file.src_uri for file in files}
     assert {"cards/index.md", "cards/mixup.md", "contributing.md", "changelog.md"} <= added
+
+
+def test_every_formula_can_be_drawn() -> None:
+    """As MathML, which needs neither a script nor the network."""
+    pytest.importorskip("latex2mathml")
+    markdown = pytest.importorskip("markdown")
+    found = _hook("site_math")
+    pages = [*DOCS.rglob("*.md"), *(ROOT / "src/vicinal/cards").glob("*.md")]
+    formulas = [match[1] for page in pages for match in found._BLOCK.finditer(page.read_text(encoding="utf-8"))]
+    for path in (ROOT / "src").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+                text = f"{ast.get_docstring(node) or ''}\n"
+                formulas += [f"{match[2]} {match[3]}" for match in found._DIRECTIVE.finditer(text)]
+                formulas += re.findall(found._ROLE, text)
+    assert len(formulas) > 200
+    for formula in formulas:
+        assert found.mathml(formula).startswith("<math")
+    text = "A\n\n.. math::\n    a = b,\n\n    c = d\n\nthen :math:`x_1`, `:math:` and\n\n$$y$$\n\n```\n$$z$$\n```\n"
+    page = markdown.markdown(text, extensions=["fenced_code", found.Formulas()])
+    assert page.count("<math") == 3
+    assert page.count("$$") == 2  # those of the code
+    assert "<code>:math:</code>" in page
+    with pytest.raises(ValueError, match="does not know"):
+        found.mathml(r"\nosuchcommand x")
+
+
+def test_nothing_on_the_site_needs_the_network() -> None:
+    for page in DOCS.rglob("*.md"):
+        assert "```mermaid" not in page.read_text(encoding="utf-8")
+
+
+def _hook(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, DOCS / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

@@ -72,6 +72,7 @@ class RunFiles:
           evaluation.json           the figures of each set, before and after the temperature: all is done
 
           members/                  the trainings of an ensemble, a folder each
+          head/                     the training of a linear head on a frozen network
           audit/                    trainings and audit.json, what they say about the labels
           error.txt                 why a cell of a grid failed
 
@@ -102,6 +103,11 @@ class RunFiles:
     def first_stage(self) -> RunFiles:
         """The run of the first stage, inside this one."""
         return RunFiles(self.path / "first-stage")
+
+    @property
+    def head(self) -> Path:
+        """The folder of the training of a head on frozen features."""
+        return self.path / "head"
 
     def member(self, number: int) -> Path:
         """Return the folder of one training of an ensemble, from 1."""

@@ -14,6 +14,7 @@ from vicinal.cli.doctor import doctor
 from vicinal.cli.evaluate import evaluate
 from vicinal.cli.export import export
 from vicinal.cli.methods import methods
+from vicinal.cli.options import SharedCommand
 from vicinal.cli.predict import predict
 from vicinal.cli.reproduce import reproduce
 from vicinal.cli.train import train
@@ -60,4 +61,4 @@ def _vicinal(
 
 
 for command in (train, predict, evaluate, calibrate, compare, audit, export, methods, reproduce, doctor):
-    app.command()(command)
+    app.command(cls=SharedCommand)(command)

@@ -15,8 +15,19 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
-__all__ = ["AsJson", "Given", "Overwrite", "Report", "SafeCsv", "flags_of", "share_or_number", "shared"]
+__all__ = [
+    "AsJson",
+    "Given",
+    "Overwrite",
+    "Report",
+    "SafeCsv",
+    "SharedCommand",
+    "flags_of",
+    "share_or_number",
+    "shared",
+]
 
 Report = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the report here, as HTML.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object a line, for machines.")]
@@ -82,6 +93,13 @@ _DATA = [
 _MODEL = [
     _Option("model", str, "A network by name, or a Hugging Face checkpoint; else the usual one for the data.", "NAME"),
     _Option("model_option", list[str], "An option of the network, such as dropout=0.3.", "NAME=VALUE"),
+    _Option(
+        "pretrained",
+        str,
+        "Start a network of images from torchvision's or timm's weights, or from those of a file.",
+        "[FILE]",
+    ),
+    _Option("fast", bool, "Leave a pretrained network as it is, and train a linear head on its features."),
     _Option("ensemble", int, "Train so many networks, and serve their mean with one temperature.", "NUMBER"),
 ]
 _TRAINING = [
@@ -149,6 +167,8 @@ class Given:
     new_subset_per_seed: bool
     class_weight: str | None
     ensemble: int
+    fast: bool
+    pretrained: str | None
 
     def inputs(self, data: str) -> list[str]:
         """Return what training on `data` reads."""
@@ -170,6 +190,19 @@ def shared(command: Callable[..., None]) -> Callable[..., None]:
     run.__dict__["__signature__"] = inspect.Signature(parameters)  # what `inspect` and so typer reads
     run.__annotations__ = {p.name: p.annotation for p in parameters}
     return run
+
+
+class SharedCommand(TyperCommand):
+    """A command in which `--pretrained` may stand without a value."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Give it the value that stands for published weights, where another option or nothing follows it."""
+        complete: list[str] = []
+        for word, after in zip(args, [*args[1:], "--"], strict=True):
+            complete.append(word)
+            if word == "--pretrained" and after.startswith("--"):
+                complete.append("default")
+        return super().parse_args(ctx, complete)
 
 
 def flags_of(command: Callable[..., None]) -> dict[str, str]:
@@ -226,6 +259,8 @@ def _collected(options: dict[str, Any]) -> Given:
         new_subset_per_seed=given.get("new_subset_per_seed", False),
         class_weight=given.get("class_weight"),
         ensemble=given.get("ensemble", 1),
+        fast=given.get("fast", False),
+        pretrained=given.get("pretrained"),
     )
 
 

@@ -136,6 +136,7 @@ def plain_baselines(outcome: Outcome) -> dict[str, Any]:
 def show_baselines(console: Console, outcome: Outcome) -> None:
     """Show what simpler models reach on the same split, beside the run."""
     from vicinal.metrics.figures import columns
+    from vicinal.report.words import earns_its_keep
 
     simpler = outcome.run.baselines()
     if not simpler or "test" not in outcome.sets:
@@ -146,6 +147,7 @@ def show_baselines(console: Console, outcome: Outcome) -> None:
     rows = [[name, *(f.text(figures.get(f.name)) for f in shown)] for name, figures in models.items()]
     headings = ["", *(f.heading(main.n_bins) for f in shown)]
     console.table(f"simpler models on the same {main.n:,} test samples", headings, rows)
+    console.say(earns_its_keep(main, simpler))
 
 
 def show_outcome(console: Console, outcome: Outcome) -> None:

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from vicinal import _random
-from vicinal._checks import Argument, Sentence, integer, number, require
+from vicinal._checks import Argument, ArgumentError, Sentence, integer, number, require
 from vicinal._typing import Batch
 from vicinal.data.preprocessing import Preprocessing
 
@@ -87,6 +87,14 @@ class ImagePreprocessing(Preprocessing):
             )
             raise ValueError(Sentence(f"{size}: ", Argument("max_pixels"), " raises that"))
         return replace(self, max_pixels=limit)
+
+    def normalised_by(self, mean: Sequence[float], std: Sequence[float]) -> ImagePreprocessing:
+        """Return it with these statistics of red, green and blue; of grey images their means."""
+        if len(mean) != 3 or len(std) != 3 or min(std) <= 0:
+            raise ArgumentError("normalisation", (mean, std), "three means and three standard deviations above 0")
+        if self.channels == 1:
+            return replace(self, mean=(sum(mean) / 3,), std=(sum(std) / 3,))
+        return replace(self, mean=tuple(map(float, mean)), std=tuple(map(float, std)))
 
     @property
     def spec(self) -> dict[str, Any]:

@@ -90,6 +90,7 @@ def load(
     max_length: int = 256,
     augment: str | None = None,
     image_size: int | None = None,
+    normalisation: tuple[Sequence[float], Sequence[float]] | None = None,
     seconds: float = 1.0,
     front_end: str = "spectrogram",
     max_pixels: int = images.MOST_PIXELS,
@@ -155,6 +156,9 @@ def load(
         not given.
     image_size
         The side that images are resized to, in pixels; their own up to 128, else 224.
+    normalisation
+        Mean and standard deviation of red, green and blue in [0, 1] that images are normalised by, as pretrained
+        weights expect; those of the training images if not given.
     seconds
         The length of a sound.
     front_end
@@ -191,7 +195,7 @@ def load(
             samples = _from_opened_table(opened, asked, choice)
     else:
         _refuse_options(opened, source, kind, **columns, choice=choice, drop=drop or None)
-        samples = sources.from_files(opened, max_bad, image_size, seed, seconds, front_end, max_pixels)
+        samples = sources.from_files(opened, max_bad, image_size, seed, seconds, front_end, max_pixels, normalisation)
     if augment is not None:
         one_of("augment", augment, audio.AUGMENTATIONS if samples.kind == "audio" else images.AUGMENTATIONS)
     classes, labels, notes = _encoded(samples, "train" if targets else rare)

@@ -86,16 +86,20 @@ def from_files(
     seconds: float,
     front_end: str,
     max_pixels: int,
+    normalisation: tuple[Sequence[float], Sequence[float]] | None,
 ) -> Unsplit:
     """Return what is no table: arrays of images, or the images or sounds of a folder."""
     if isinstance(opened, Arrays):
-        return _from_arrays(opened, image_size)
+        return _from_arrays(opened, image_size, normalisation)
     if opened.kind == "image":
-        return _from_images(opened, max_bad, image_size, seed, integer("max_pixels", max_pixels, low=1))
+        limit = integer("max_pixels", max_pixels, low=1)
+        return _from_images(opened, max_bad, image_size, seed, limit, normalisation)
     return _from_sounds(opened, max_bad, seconds, front_end)
 
 
-def _from_arrays(arrays: Arrays, image_size: int | None) -> Unsplit:
+def _from_arrays(
+    arrays: Arrays, image_size: int | None, normalisation: tuple[Sequence[float], Sequence[float]] | None
+) -> Unsplit:
     """Return images that are in memory."""
     channels, height, width = arrays.images.shape[1:]
     look = [images.Pixels(height, width, channels == 1, np.zeros(0))]
@@ -103,6 +107,8 @@ def _from_arrays(arrays: Arrays, image_size: int | None) -> Unsplit:
     pixels = at_shape(shape, arrays.images)
 
     def fit(train: Positions) -> tuple[Preprocessing, Sequence[Any] | Tensor, list[str]]:
+        if normalisation is not None:
+            return shape.normalised_by(*normalisation), pixels, []
         mean, std = images.channel_statistics([pixels[i] for i in train])
         return replace(shape, mean=mean, std=std), pixels, []
 
@@ -120,7 +126,14 @@ def _from_arrays(arrays: Arrays, image_size: int | None) -> Unsplit:
     )
 
 
-def _from_images(folder: Folder, max_bad: float | int, image_size: int | None, seed: int, max_pixels: int) -> Unsplit:
+def _from_images(
+    folder: Folder,
+    max_bad: float | int,
+    image_size: int | None,
+    seed: int,
+    max_pixels: int,
+    normalisation: tuple[Sequence[float], Sequence[float]] | None,
+) -> Unsplit:
     """Return the images of a folder: small ones read already, large ones as paths."""
     names = _folder_classes(folder)
     decode = len(folder.paths) <= files.MANY
@@ -136,6 +149,8 @@ def _from_images(folder: Folder, max_bad: float | int, image_size: int | None, s
     def fit(train: Positions) -> tuple[Preprocessing, Sequence[Any] | Tensor, list[str]]:
         n_bytes = len(paths) * shape.channels * shape.height * shape.width
         if shape.is_large or n_bytes > _MEMORY:
+            if normalisation is not None:
+                return shape.normalised_by(*normalisation), paths, []
             order = permutation(len(train), generator=torch.Generator().manual_seed(seed_from("measure", seed)))
             measured = [shape.pixels(paths[train[i]]) for i in order[:_MEASURED].tolist()]
             mean, std = images.channel_statistics(measured)
@@ -143,6 +158,8 @@ def _from_images(folder: Folder, max_bad: float | int, image_size: int | None, s
         arrays = [
             shape.pixels(path if look.values is None else look.values) for path, look in zip(paths, looks, strict=True)
         ]
+        if normalisation is not None:
+            return shape.normalised_by(*normalisation), torch.stack(arrays), []
         mean, std = images.channel_statistics([arrays[i] for i in train])
         return replace(shape, mean=mean, std=std), torch.stack(arrays), []
 

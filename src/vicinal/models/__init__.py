@@ -5,7 +5,9 @@ from vicinal.models.ensemble_mlp import EnsembleMLP
 from vicinal.models.lenet import LeNet
 from vicinal.models.linear import Linear
 from vicinal.models.mlp import MLP
+from vicinal.models.pooled import PooledEncoder
 from vicinal.models.preact import PreActBlock, PreActResNet
+from vicinal.models.pretrained import load_pretrained, pretrained_statistics, pretrained_weights
 from vicinal.models.sentence_cnn import SentenceCNN
 from vicinal.models.specification import KINDS, ModelSpec, build, features_of, names, specify, tokenizer_of
 from vicinal.models.spectrogram import OnSpectrogram, Spectrogram
@@ -18,6 +20,9 @@ __all__ = [
     "names",
     "tokenizer_of",
     "features_of",
+    "load_pretrained",
+    "pretrained_statistics",
+    "pretrained_weights",
     "ModelSpec",
     "KINDS",
     "Averaged",
@@ -26,6 +31,7 @@ __all__ = [
     "Linear",
     "MLP",
     "OnSpectrogram",
+    "PooledEncoder",
     "PreActBlock",
     "PreActResNet",
     "SentenceCNN",

@@ -15,13 +15,13 @@ from typing import Any
 
 from torch import nn
 
-from vicinal._checks import integer, number, require
+from vicinal._checks import integer, nearest_names, number, require
 from vicinal.models.lenet import LeNet
 from vicinal.models.mlp import MLP
 from vicinal.models.preact import PreActResNet
 from vicinal.models.vgg import VGG
 
-__all__ = ["NETWORKS", "SMALL"]
+__all__ = ["NETWORKS", "SMALL", "timm_network"]
 
 #: The longest side, in pixels, of images that get the small form; that of VGG.
 SMALL, SMALL_VGG = 64, 128
@@ -213,6 +213,26 @@ NETWORKS: dict[str, Callable[..., nn.Module]] = {
     "mobilenetv2": mobilenetv2,
     "shufflenetv2": shufflenetv2,
 }
+
+
+def timm_network(name: str) -> Callable[..., nn.Module]:
+    """Return the function that builds a network of timm, `timm:NAME`, without weights of its own.
+
+    Only architectures that timm itself has are built: nothing is fetched, whatever the name says.
+    """
+    timm = require("timm", "timm")
+    inner = name.removeprefix("timm:")
+    if not timm.is_model(inner.partition(".")[0]):
+        raise ValueError(f"timm has no network {inner!r}{nearest_names(inner, timm.list_models())}")
+
+    def build(shape: Sequence[int], n_classes: int, *, dropout: float = 0.0) -> nn.Module:
+        rate = number("dropout", dropout, low=0, high=1)
+        model: nn.Module = timm.create_model(
+            inner, pretrained=False, num_classes=n_classes, in_chans=shape[0], drop_rate=rate
+        )
+        return model
+
+    return build
 
 
 def _is_large(shape: Sequence[int]) -> bool:

@@ -15,7 +15,7 @@ from vicinal.models.averaged import Averaged
 from vicinal.models.ensemble_mlp import EnsembleMLP
 from vicinal.models.linear import Linear
 from vicinal.models.mlp import MLP
-from vicinal.models.networks import NETWORKS, SMALL
+from vicinal.models.networks import NETWORKS, SMALL, timm_network
 from vicinal.models.sentence_cnn import SentenceCNN
 from vicinal.models.spectrogram import OnSpectrogram, Spectrogram
 from vicinal.models.transformer import checkpoint_config, transformer
@@ -105,7 +105,7 @@ class ModelSpec:
                     model.set_vectors(vectors)
                 return model
             return transformer(self.n_classes, **options, pretrained=pretrained)
-        network = NETWORKS[self.name]
+        network = timm_network(self.name) if self.name.startswith("timm:") else NETWORKS[self.name]
         if len(self.input_shape) == 3:
             return network(self.input_shape, self.n_classes, **options)
         shape = Spectrogram().shape(self.input_shape[0])
@@ -181,7 +181,8 @@ def specify(
     Parameters
     ----------
     name
-        One of `names(kind)`; for text also a folder or a hub name of a Hugging Face checkpoint (`hf:NAME`).
+        One of `names(kind)`; for text also a folder or a hub name of a Hugging Face checkpoint (`hf:NAME`), for images
+        a network of timm (`timm:NAME`).
     kind, n_classes, input_shape, vocab_size, tokenizer, choices, plain
         What the data are: `Task.spec` holds just these.
     options
@@ -195,9 +196,12 @@ def specify(
         return _specify_text(name, n_classes, vocab_size, tokenizer, choices, options)
     if name is None:
         name = _default(kind, input_shape)
-    if name not in names(kind):
+    is_timm = kind == "image" and name.startswith("timm:")
+    if not is_timm and name not in names(kind):
         raise ValueError(f"there is no network {name!r} for {kind} data{nearest_names(name, names(kind))}")
-    builder: Callable[..., Any] = _TABULAR[name].__init__ if kind == "tabular" else NETWORKS[name]
+    builder: Callable[..., Any] = (
+        timm_network(name) if is_timm else _TABULAR[name].__init__ if kind == "tabular" else NETWORKS[name]
+    )
     if kind == "audio" and name in _SPEECH:
         options = {**_SPEECH[name], **options}
     defaults = _defaults(builder)
@@ -271,7 +275,8 @@ def _specify_text(
         if name in NETWORKS:
             raise ValueError(f"there is no network {name!r} for text data{nearest_names(name, names('text'))}")
         config = checkpoint_config(name, n_classes)
-        complete = {"checkpoint": name, "config": config, **_complete(name, {"dropout": None}, options)}
+        defaults = {"dropout": None, **({"pooling": None} if "pooling" in options else {})}
+        complete = {"checkpoint": name, "config": config, **_complete(name, defaults, options)}
         if choices:
             complete["multiple_choice"] = True
     return ModelSpec(name=name, kind="text", n_classes=n_classes, options=complete)

@@ -12,7 +12,8 @@ from typing import Any
 
 from torch import nn
 
-from vicinal._checks import number, require
+from vicinal._checks import choice, number, require
+from vicinal.models.pooled import PooledEncoder
 
 __all__ = ["checkpoint_config", "transformer"]
 
@@ -43,6 +44,7 @@ def transformer(
     config: Mapping[str, object],
     dropout: float | None = None,
     multiple_choice: bool = False,
+    pooling: str | None = None,
     pretrained: bool = True,
 ) -> nn.Module:
     """Return a sequence classifier: the checkpoint's weights and a new head, or all new without `pretrained`.
@@ -61,6 +63,9 @@ def transformer(
         The dropout rate of hidden states; None leaves the checkpoint's.
     multiple_choice
         Whether inputs are `[B, C, L]`, and the logits `[B, C]` those of the C answers.
+    pooling
+        `"mean"`: the linear head takes the mean of the last states, as `PooledEncoder` says; None leaves the
+        checkpoint's own kind of head.
     pretrained
         Whether to load the checkpoint's weights.
     """
@@ -72,15 +77,20 @@ def transformer(
     model_type = settings.pop("model_type")
     settings = {name: value for name, value in settings.items() if name not in _REMOTE}
     full = transformers.AutoConfig.for_model(model_type, **settings)
-    task = "MultipleChoice" if multiple_choice else "SequenceClassification"
-    factory = getattr(transformers, f"AutoModelFor{task}")
+    task = "ForMultipleChoice" if multiple_choice else "ForSequenceClassification"
+    if pooling is not None:
+        choice("pooling", pooling, ("mean",))
+        if multiple_choice:
+            raise ValueError("pooling='mean' is for texts, not for answers to choose from: leave it out")
+        task = ""
+    factory = getattr(transformers, f"AutoModel{task}")
     model: nn.Module
     if pretrained:
         with _explained(checkpoint), _quietly(transformers):
             model = factory.from_pretrained(_path(checkpoint), config=full, trust_remote_code=False)
     else:
         model = factory.from_config(full, trust_remote_code=False)
-    return model
+    return model if pooling is None else PooledEncoder(model, n_classes, dropout=dropout or 0.0)
 
 
 def _path(checkpoint: str) -> str:

@@ -98,6 +98,10 @@ class Experiment:
     ensemble
         How many networks to train, each with a seed of its own; the mean of their probabilities is served, with one
         temperature.
+    fast
+        Train a linear head on the features of the pretrained network, which are computed once, instead of all weights.
+    pretrained
+        What a network of images starts from: `"default"` for the weights that torchvision or timm publishes, or a file.
     seed
         Of the weights, the order and the mixing. The split has its own: `data["seed"]`, 0 if not given.
 
@@ -118,6 +122,8 @@ class Experiment:
     corrupt: float = 0.0
     class_weight: str | None = None
     ensemble: int = 1
+    fast: bool = False
+    pretrained: str | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -136,12 +142,16 @@ class Experiment:
             new_subset_per_seed=flag("new_subset_per_seed", self.new_subset_per_seed),
             corrupt=number("corrupt", self.corrupt, low=0, high=1),
             ensemble=integer("ensemble", self.ensemble, low=1),
+            fast=flag("fast", self.fast),
             seed=integer("seed", self.seed, low=0),
         )
         if self.ensemble > 1 and (self.corrupt or self.watch):
             other = Argument("corrupt", self.corrupt) if self.corrupt else Argument("watch")
             together = " is of one training: pass it without "
             raise ValueError(Sentence(other, together, Argument("ensemble", self.ensemble)))
+        if self.fast and (self.ensemble > 1 or self.corrupt or self.watch):
+            whole = "ensemble" if self.ensemble > 1 else "corrupt" if self.corrupt else "watch"
+            raise ValueError(Sentence(Argument(whole), " is of whole networks: pass it without ", Argument("fast")))
         if self.class_weight is not None:
             choice("class_weight", self.class_weight, ("balanced",))
         for name in self.watch:
@@ -194,6 +204,8 @@ class Experiment:
         words += ["--corrupt", f"{self.corrupt:g}"] if self.corrupt else []
         words += [] if self.class_weight is None else ["--class-weight", self.class_weight]
         words += ["--ensemble", str(self.ensemble)] if self.ensemble > 1 else []
+        words += ["--fast"] if self.fast else []
+        words += [] if self.pretrained is None else ["--pretrained", self.pretrained]
         words += ["--seed", str(self.seed)] if self.seed else []
         words += [] if out is None else ["--out", str(out)]
         return shlex.join(words)

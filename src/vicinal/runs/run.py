@@ -341,6 +341,9 @@ def load_task(
     options = dict(experiment.data)
     options.setdefault("features", models.features_of(network or experiment.model))
     options.setdefault("tokenizer", models.tokenizer_of(experiment.model))
+    if experiment.pretrained is not None:
+        options.setdefault("image_size", 224)
+        options["normalisation"] = models.pretrained_statistics(network or experiment.model or "resnet18")
     if experiment.new_subset_per_seed:
         options["subset_seed"] = experiment.seed
     if splits is not None:

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from vicinal import _random, data, losses, models
 from vicinal._checks import Argument, ArgumentError, Sentence, message_of, nearest_names, require
-from vicinal._files import DamagedFileError, json_pieces
+from vicinal._files import DamagedFileError, checksum, json_pieces
 from vicinal.calibrators import TemperatureScaling, cross_validate
 from vicinal.calibrators.labels import two_logits
 from vicinal.data import Split, Task, TextPreprocessing, Words
@@ -35,6 +35,7 @@ from vicinal.progress import shown, stage
 from vicinal.runs.bundle import Bundle
 from vicinal.runs.defaults import default_config, mixed_at_embeddings
 from vicinal.runs.experiment import Experiment, FurtherSet
+from vicinal.runs.frozen import fit_frozen
 from vicinal.runs.members import ensemble, member_seeds
 from vicinal.runs.mistakes import confident_mistakes
 from vicinal.runs.outcomes import LabelsOutcome, scored_labels
@@ -208,9 +209,32 @@ class _Ready:
                 on_metrics=on_metrics,
             )
 
+        if self.experiment.fast:
+            return self._fit_head(out, progress, on_metrics)
         if self.spec.members == 1:
             return train(self.experiment.seed, out)
         return ensemble(train, member_seeds(self.experiment.seed, self.spec.members), out, self.about())
+
+    def _fit_head(self, out: Path, progress: bool, on_metrics: Callable[[dict[str, Any]], None] | None) -> FitResult:
+        """Train a linear head on the features of the network, which stays as it is."""
+
+        def train(head: nn.Module, samples: Any, held_out: Any, path: Path) -> FitResult:
+            return fit(
+                head,
+                self.objective,
+                samples,
+                held_out,
+                out=path,
+                config=self.config,
+                task=self.task.task,
+                class_weights=self.class_weights(),
+                progress=progress,
+                about=self.about(),
+                on_metrics=on_metrics,
+            )
+
+        val = self.task.val if len(self.task.val) else None
+        return fit_frozen(self.model, train, self.train, val, config=self.config, out=out, about=self.about())
 
     def watched(self) -> dict[str, Split]:
         """Return what is measured at every evaluation; the training set with the labels it is trained on."""
@@ -244,6 +268,7 @@ class _Ready:
             **held_out,
             "network": self.spec.to_dict(),
             "corrupt": self.experiment.corrupt,
+            **({} if self.experiment.pretrained is None else {"pretrained": _digest_of_weights(self.experiment)}),
         }
 
     def facts(self) -> dict[str, Any]:
@@ -267,6 +292,12 @@ def _splits_digest(task: Task) -> str:
     for piece in json_pieces(task.positions):
         digest.update(piece.encode())
     return digest.hexdigest()
+
+
+def _digest_of_weights(experiment: Experiment) -> str:
+    """Return what a network was pretrained as: the hash of a file, or the name of published weights."""
+    path = Path(str(experiment.pretrained)).expanduser()
+    return checksum(path) if path.is_file() else str(experiment.pretrained)
 
 
 def _digest(value: Any) -> str:
@@ -297,31 +328,73 @@ def _made_ready(experiment: Experiment, task: Task, further: dict[str, _Further]
     if vectors is not None:
         n_words = int((~np.isnan(vectors).any(1)).sum())
         say(f"vectors: {n_words:,} of {len(vectors):,} words have one; the others are drawn with their variance")
-    config = default_config(
-        task.kind,
-        spec.name,
-        experiment.training,
-        seed=experiment.seed,
-        validated=len(task.val) > 0,
-        n_train=len(task.train),
-    )
-    if task.kind == "text" and (mixed := mixed_at_embeddings(objective)) != objective:
+    _check_start(experiment, spec)
+    config = _config(experiment, task, spec)
+    if task.kind == "text" and not experiment.fast and (mixed := mixed_at_embeddings(objective)) != objective:
         say(f"texts are mixed at their embeddings: {objective!r} is {mixed!r}")
         objective = mixed
     train, noise = corrupted(task, experiment)
 
+    weights = None
+    if experiment.pretrained is not None:
+        with stage("pretrained weights"):
+            weights = models.pretrained_weights(spec.name, experiment.pretrained)
+
     def build(seed: int) -> nn.Module:
         with _random.restored_globals():
             _random.seed_globals(_random.seed_from("weights", seed))
-            return _built(dataclasses.replace(spec, members=1), experiment, vectors)
+            with stage("building the network"):
+                network = _built(dataclasses.replace(spec, members=1), experiment, vectors)
+        if weights is not None:
+            taken = models.load_pretrained(network, weights, str(experiment.pretrained))
+            if seed == experiment.seed:
+                say(taken)
+        return network
 
     ready = _Ready(experiment, task, further, spec, config, objective, build, train, noise)
-    with stage("building the network"):
-        n_weights = sum(p.numel() for p in ready.model.parameters())
+    n_weights = sum(p.numel() for p in ready.model.parameters())
+    if experiment.fast:
+        say("fast: a linear head is trained on features of the network, which stays as it is")
     amount, unit = (config.epochs, "epoch") if config.steps is None else (config.steps, "step")
     times = f"{spec.members} networks" if spec.members > 1 else "network"
     say(f"{times} {spec.name}, {n_weights:,} weights; {amount} {unit}{'s' * (amount > 1)} of {config.optimizer}")
     return ready
+
+
+def _config(experiment: Experiment, task: Task, spec: ModelSpec) -> FitConfig:
+    """Return how to train: the whole network, or a linear head on its features."""
+    given = dict(experiment.training)
+    kind, name = task.kind, spec.name
+    if experiment.fast:
+        given.pop("group_by_length", None)  # the features of a text have no length
+        kind, name = "tabular", "linear"
+    return default_config(
+        kind,
+        name,
+        given,
+        seed=experiment.seed,
+        validated=len(task.val) > 0,
+        n_train=len(task.train),
+        pretrained=experiment.pretrained is not None,
+    )
+
+
+def _check_start(experiment: Experiment, spec: ModelSpec) -> None:
+    """Refuse to start from weights, or to leave them as they are, where there are none."""
+    if experiment.pretrained is not None and spec.kind != "image":
+        hint = ", for text name the checkpoint as the network" if spec.kind == "text" else ""
+        raise ValueError(Sentence(Argument("pretrained"), f" is for images, and these are {spec.kind} data{hint}"))
+    if not experiment.fast or (spec.kind == "image" and experiment.pretrained is not None):
+        return
+    if spec.kind != "text" or spec.name == "sentencecnn" or spec.options.get("multiple_choice"):
+        raise ValueError(
+            Sentence(
+                Argument("fast"),
+                f" needs a network that was trained before, which {spec.name!r} for {spec.kind} data is not: for texts "
+                "a transformer such as 'minilm', for images ",
+                Argument("pretrained"),
+            )
+        )
 
 
 def held_out_logits(experiment: Experiment, task: Task, out: Path, *, progress: bool = True) -> tuple[Tensor, float]:
@@ -380,7 +453,10 @@ def specified(experiment: Experiment, task: Task) -> tuple[ModelSpec, NDArray[np
             raise FileNotFoundError(f"there is no file {source!r} of word vectors (the option vectors)")
         vectors = reader.tokenizer.vectors(path)
         options = {"dim": vectors.shape[1], **options}
-    spec = models.specify(experiment.model, **task.spec, **options)
+    about = task.spec
+    if experiment.fast and "tokenizer" in about and about["tokenizer"] != "words" and "choices" not in about:
+        options.setdefault("pooling", "mean")
+    spec = models.specify(experiment.model, **about, **options)
     return dataclasses.replace(spec, members=experiment.ensemble), vectors
 
 

@@ -22,7 +22,7 @@ from vicinal._typing import Batch
 from vicinal.objectives.forward import n_rows
 from vicinal.objectives.guided.sampler import BalancedBatchSampler
 
-__all__ = ["EpochPlan", "MicroBatches", "evaluation_batches", "part", "training_batches"]
+__all__ = ["EpochPlan", "MicroBatches", "evaluation_batches", "listed_batches", "part", "training_batches"]
 
 Collate = Callable[[list[Any]], Any]
 
@@ -213,6 +213,13 @@ def evaluation_batches(
     """Yield (index, x, y) of these rows, in order."""
     every = torch.arange(rows.start, rows.stop, rows.step)
     return _loaded(dataset, [(0, index) for index in every.split(batch_size)], num_workers, pin_memory)
+
+
+def listed_batches(
+    dataset: KeyedDataset, batches: Iterable[Tensor], *, num_workers: int = 0
+) -> Iterator[tuple[Tensor, Batch, Tensor]]:
+    """Yield (index, x, y) of these rows, a batch for each tensor of them."""
+    return _loaded(dataset, [(0, index) for index in batches], num_workers, pin_memory=False)
 
 
 def _loaded(

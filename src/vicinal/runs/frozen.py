@@ -1,0 +1,117 @@
+"""Training a linear head on a frozen network, as one training that the rest of a run reads (`--fast`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils.data import TensorDataset
+
+from vicinal import _random
+from vicinal._checks import require
+from vicinal._files import RunFiles
+from vicinal.data import Split
+from vicinal.training import FitConfig, FitResult, load_weights, read_predictions
+from vicinal.training.environment import only_cpu
+from vicinal.training.features import Standardised, compute_features, head_of, logits_of_features, put_head
+from vicinal.training.folder import TrainingFolder
+
+__all__ = ["fit_frozen"]
+
+#: Called with a linear layer, its training and validation set and a folder; trains it.
+Train = Callable[[nn.Module, TensorDataset, TensorDataset | None, Path], FitResult]
+
+
+def fit_frozen(
+    network: nn.Module,
+    train_head: Train,
+    train: Split,
+    val: Split | None,
+    *,
+    config: FitConfig,
+    out: Path,
+    about: Mapping[str, Any],
+) -> FitResult:
+    """Train the head of a network on features that are computed once, and return the whole network as one training.
+
+    Parameters
+    ----------
+    network
+        Pretrained, with a new head. Its other weights stay as they are.
+    train_head
+        Trains a linear layer.
+    train, val
+        The samples; training samples are not augmented.
+    config
+        How the head is trained; precision and batches of evaluation are those of the network.
+    out
+        The folder of the run; the head's own training is in a folder within it.
+    about
+        The facts that a resumed run must share.
+    """
+    process = require("accelerate", "train").PartialState(cpu=only_cpu())
+    folder = TrainingFolder(out, main=process.is_main_process)
+    network.to(process.device).eval()
+    with folder.locked():
+        folder.check_in({"frozen": True, "config": config.that_matters(), "about": dict(about)})
+        process.wait_for_everyone()
+        if (done := folder.result()) is not None:
+            return _finished(network, folder, done)
+        how: dict[str, Any] = {
+            "precision": config.mixed_precision,
+            "device": process.device,
+            "collate_fn": train.collate_fn,
+            "num_workers": config.num_workers,
+        }
+        plain = train.relabelled(train.labels or [], augment="none")
+        (features,), labels = compute_features(network, plain, **how, title="features: training")
+        scale = Standardised(features)
+        validation = held_out = None
+        if val is not None:
+            batch = config.evaluation_batch_size
+            held_out = compute_features(network, val, **how, batch_size=batch, title="features: validation")
+            validation = TensorDataset(scale(torch.cat(held_out[0])), held_out[1])
+        head = _new_head(head_of(network), config.seed)
+        trained = train_head(head, TensorDataset(scale(features), labels), validation, RunFiles(out).head)
+        if not isinstance(trained.model, nn.Linear):
+            raise TypeError(f"the head must stay nn.Linear, got {type(trained.model).__name__}")
+        put_head(network, trained.model, scale)
+        predictions = None
+        if held_out is not None:
+            parts = {name: how[name] for name in ("precision", "device")}
+            predictions = {"logits": logits_of_features(network, held_out[0], **parts), "labels": held_out[1]}
+        info = {name: value for name, value in trained.info.items() if name != "weights"} | {"about": dict(about)}
+        folder.rewind_metrics(0)
+        for line in trained.history:
+            folder.append(line)
+        done = folder.finish(network.state_dict(), predictions, info)
+        process.wait_for_everyone()
+        return _finished(network, folder, done)
+
+
+def _new_head(like: nn.Linear, seed: int) -> nn.Linear:
+    """Return a linear layer of this shape with the weights that the seed gives."""
+    with _random.restored_globals():
+        _random.seed_globals(_random.seed_from("head", seed))
+        return nn.Linear(like.in_features, like.out_features)
+
+
+def _finished(network: nn.Module, folder: TrainingFolder, info: dict[str, Any]) -> FitResult:
+    """Return a training that is finished, as its folder holds it."""
+    files = folder.files
+    network.load_state_dict(load_weights(files.path))
+    path = files.predictions()
+    logits, labels = read_predictions(path) if path.exists() else (None, None)
+    return FitResult(
+        model=network,
+        best=info["best"],
+        last=info["last"],
+        history=folder.history(),
+        logits=logits,
+        labels=labels,
+        info=info,
+        out=files.path,
+    )

@@ -1,0 +1,136 @@
+r"""A linear head on a frozen network: features are computed once, then training costs next to nothing.
+
+The head is trained on standardised features, :math:`z = V (f - \mu) / \sigma + c`, and then put into the network as
+:math:`W = V / \sigma`, :math:`b = c - V \mu / \sigma`: what is saved and served is the whole network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from vicinal._typing import Batch
+from vicinal.objectives.forward import call
+from vicinal.objectives.transformers import head_name
+from vicinal.progress import stage
+from vicinal.training.batches import Collate, KeyedDataset, listed_batches
+from vicinal.training.predicting import AtPrecision, to_device
+
+__all__ = ["Standardised", "compute_features", "head_of", "logits_of_features", "put_head"]
+
+#: Samples at a time where their order is free.
+_BATCH = 64
+
+
+def head_of(network: nn.Module) -> nn.Linear:
+    """Return the linear layer that gives the logits."""
+    head = network.get_submodule(head_name(network))
+    if not isinstance(head, nn.Linear):  # `head_name` looks for nothing else
+        raise TypeError(f"the head must be nn.Linear, got {type(head).__name__}")
+    return head
+
+
+@torch.no_grad()
+def compute_features(
+    network: nn.Module,
+    dataset: Any,
+    *,
+    precision: str,
+    device: torch.device,
+    collate_fn: Collate | None,
+    batch_size: int | None = None,
+    num_workers: int = 0,
+    title: str = "features",
+) -> tuple[list[Tensor], Tensor]:
+    """Return what reaches the head, and the labels, of a dataset in evaluation mode.
+
+    Parameters
+    ----------
+    network
+        On the device.
+    dataset
+        Map-style, of (x, y). Where it has `lengths`, and the order is free, batches are of like length.
+    precision
+        `"no"`, `"bf16"` or `"fp16"`, as `AtPrecision` takes it.
+    device
+        Where to compute.
+    collate_fn
+        Makes a batch of samples.
+    batch_size
+        How many samples at a time, in order, so that logits of these features have the bits of the served ones; if not
+        given the order is free, and features are one tensor, in order of the samples.
+    num_workers
+        Processes that load samples.
+    title
+        What progress calls it.
+
+    Returns
+    -------
+    features, labels
+        A list of `[B, D]` by batch (one `[N, D]` where the order was free) on the CPU, and `[N]`.
+    """
+    every = torch.arange(len(dataset))
+    order = every
+    if batch_size is None and getattr(dataset, "lengths", None) is not None:
+        order = torch.tensor(dataset.lengths).argsort(descending=True, stable=True)
+    keyed = KeyedDataset(dataset, 0, purpose="evaluation", collate_fn=collate_fn)
+    batches = listed_batches(keyed, order.split(batch_size or _BATCH), num_workers=num_workers)
+    network.eval()
+    features, labels = [], []
+    with stage(title, len(dataset)) as advance:
+        for reached, y in _iter_features(network, batches, precision, device):
+            features.append(reached.cpu())
+            labels.append(y)
+            advance(len(y))
+    if batch_size is not None:
+        return features, torch.cat(labels)
+    back = order.argsort()
+    return [torch.cat(features)[back]], torch.cat(labels)[back]
+
+
+def _iter_features(
+    network: nn.Module, batches: Iterator[tuple[Tensor, Batch, Tensor]], precision: str, device: torch.device
+) -> Iterator[tuple[Tensor, Tensor]]:
+    reached: list[Tensor] = []
+    handle = head_of(network).register_forward_pre_hook(lambda head, inputs: reached.append(inputs[0]))
+    try:
+        for _, x, y in batches:
+            call(AtPrecision(network, precision), to_device(x, device))
+            yield reached.pop(), y
+    finally:
+        handle.remove()
+
+
+class Standardised:
+    """Mean and standard deviation of features, and what becomes of a head that was trained on standardised ones."""
+
+    def __init__(self, features: Tensor) -> None:
+        values = features.double()
+        self.mean = values.mean(0)
+        spread = values.std(0, correction=0)
+        self.std = torch.where(spread > 1e-6, spread, torch.ones_like(spread))
+
+    def __call__(self, features: Tensor) -> Tensor:
+        """Return features with mean 0 and standard deviation 1."""
+        return ((features.double() - self.mean) / self.std).float()
+
+
+@torch.no_grad()
+def put_head(network: nn.Module, trained: nn.Linear, scale: Standardised) -> None:
+    """Put a head that was trained on standardised features into the network."""
+    head = head_of(network)
+    weight = trained.weight.double().cpu() / scale.std
+    head.weight.copy_(weight)
+    head.bias.copy_(trained.bias.double().cpu() - weight @ scale.mean)
+
+
+@torch.no_grad()
+def logits_of_features(
+    network: nn.Module, features: Sequence[Tensor], *, precision: str, device: torch.device
+) -> Tensor:
+    """Return the logits of features by batch: those that the network gives of the samples, in the same batches."""
+    head = AtPrecision(head_of(network), precision)
+    return torch.cat([head(part.to(device)).cpu() for part in features])
