@@ -40,6 +40,19 @@ def test_equals_each_view_by_hand(n: int) -> None:
         )
 
 
+def test_labels_that_exclude_nothing_have_a_mean_each() -> None:
+    torch.manual_seed(0)
+    model = TwoViewMLP(4, 3, plain=[0, 2], hidden=[5], exclusive=False).eval()
+    x = torch.randn(5, 4)
+    probs = model(x).sigmoid()
+    for i in range(5):
+        torch.testing.assert_close(probs[i], (slowly(model, x[i], 0).sigmoid() + slowly(model, x[i], 1).sigmoid()) / 2)
+    frame = pd.DataFrame({"x": np.arange(40) % 7, "wet": np.arange(40) % 2, "cold": np.arange(40) // 20})
+    several = data.load(frame, target=["wet", "cold"])
+    assert models.specify(**several.spec).options["exclusive"] is False
+    assert models.specify("mlp", **several.spec).options == {"hidden": [128, 128], "dropout": 0.0}
+
+
 def test_it_is_a_network_by_name() -> None:
     spec = models.specify("two-view-mlp", kind="tabular", n_classes=3, input_shape=(8,), plain=[0, 5])
     assert spec.options["plain"] == [0, 5]

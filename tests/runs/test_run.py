@@ -20,6 +20,7 @@ from vicinal.runs import (
     Experiment,
     FurtherSet,
     Run,
+    audited,
     confident_mistakes,
     default_config,
     mixed_at_embeddings,
@@ -349,10 +350,18 @@ def test_a_run_written_by_the_first_version_is_read(tmp_path: Path, monkeypatch:
     for name in ("evaluation.json", "result.json"):
         (tmp_path / "old" / "run" / name).unlink()
     lines: list[Any] = []
-    again = run(outcome.experiment, "run", progress=False, on_metrics=lines.append)
+    again = run(outcome.experiment, "run", progress=False, on_metrics=lines.append, on_note=notes.append)
     assert again is not None
     assert lines == []
     assert again.test.before.nll.value == pytest.approx(outcome.test.before.nll.value)
+    # The network is the one that was usual then, also where it is trained anew; a new run has today's.
+    assert outcome.experiment.model is None
+    assert "the run goes on with mlp, which was the usual network when it was started" in notes
+    assert again.experiment == outcome.experiment
+    audited(again, n_folds=2, progress=False)
+    fold = json.loads(Path("run/audit/fold-1/config.json").read_text())
+    assert fold["about"]["network"]["name"] == again.run.network == "mlp"
+    assert Run("nowhere").network is None
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,14 @@ _DATA = [
     _Option("data_root", str, "Where named data sets are; else the folder in VICINAL_DATA.", "FOLDER"),
 ]
 _MODEL = [
-    _Option("model", str, "A network by name, or a Hugging Face checkpoint; else the usual one for the data.", "NAME"),
+    _Option(
+        "model",
+        str,
+        "A network by name, or a Hugging Face checkpoint; else the usual one for the data: two-view-mlp for rows (the "
+        "lowest mean NLL of the networks on 20 public tables, benchmarks/README.md), preactresnet18 or resnet18 for "
+        "images, minilm or sentencecnn for texts, lenet for sounds.",
+        "NAME",
+    ),
     _Option("model_option", list[str], "An option of the network, such as dropout=0.3.", "NAME=VALUE"),
     _Option(
         "pretrained",

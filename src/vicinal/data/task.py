@@ -218,7 +218,8 @@ class Task:
     @property
     def spec(self) -> dict[str, Any]:
         """What `models.build` needs to know: `models.build(**task.spec)` is the usual network for this task."""
-        return {"n_classes": len(self.classes), **self.preprocessing.spec}
+        several = {"exclusive": False} if self.task == "multilabel" else {}
+        return {"n_classes": len(self.classes), **self.preprocessing.spec, **several}
 
     @property
     def collate_fn(self) -> Callable[..., tuple[Batch, Tensor]]:

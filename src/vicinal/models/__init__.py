@@ -9,7 +9,16 @@ from vicinal.models.pooled import PooledEncoder
 from vicinal.models.preact import PreActBlock, PreActResNet
 from vicinal.models.pretrained import load_pretrained, pretrained_statistics, pretrained_weights
 from vicinal.models.sentence_cnn import SentenceCNN
-from vicinal.models.specification import KINDS, ModelSpec, build, features_of, names, specify, tokenizer_of
+from vicinal.models.specification import (
+    KINDS,
+    USUAL_BEFORE,
+    ModelSpec,
+    build,
+    features_of,
+    names,
+    specify,
+    tokenizer_of,
+)
 from vicinal.models.spectrogram import OnSpectrogram, Spectrogram
 from vicinal.models.two_views import TwoViewMLP
 from vicinal.models.vgg import VGG
@@ -25,6 +34,7 @@ __all__ = [
     "pretrained_weights",
     "ModelSpec",
     "KINDS",
+    "USUAL_BEFORE",
     "Averaged",
     "EnsembleMLP",
     "LeNet",

@@ -3,6 +3,7 @@ r"""A deep ensemble as one network: the mean of the members' probabilities.
 .. math:: \log \bar p_k, \qquad \bar p = \frac1M \sum_{m=1}^{M} \operatorname{softmax}(z^{(m)})
 
 These are logits of :math:`\bar p`, so that one temperature calibrates the mean, and what serves one network serves M.
+Of labels that exclude nothing each has a mean and a logit, log Σₘ σ(zₖ⁽ᵐ⁾) − log Σₘ σ(−zₖ⁽ᵐ⁾).
 
 References
 ----------
@@ -19,8 +20,26 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import logsigmoid
 
-__all__ = ["Averaged"]
+__all__ = ["Averaged", "mean_logits"]
+
+
+def mean_logits(logits: Tensor, dim: int, *, exclusive: bool = True) -> Tensor:
+    """Return the logits of mean probabilities.
+
+    Parameters
+    ----------
+    logits
+        Of several members, the classes or labels last.
+    dim
+        Where the members are.
+    exclusive
+        Whether the outputs are classes, of which one holds; else each is a label of its own.
+    """
+    if exclusive:
+        return logits.log_softmax(dim=-1).logsumexp(dim=dim) - math.log(logits.shape[dim])
+    return logsigmoid(logits).logsumexp(dim=dim) - logsigmoid(-logits).logsumexp(dim=dim)
 
 
 class Averaged(nn.Module):
@@ -44,4 +63,4 @@ class Averaged(nn.Module):
         """Return the log of the members' mean probabilities."""
         outputs = [member(*args, **kwargs) for member in self.members]
         logits = torch.stack([getattr(output, "logits", output) for output in outputs])
-        return logits.log_softmax(dim=2).logsumexp(dim=0) - math.log(len(outputs))
+        return mean_logits(logits, 0)

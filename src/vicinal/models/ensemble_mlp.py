@@ -29,6 +29,7 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from vicinal._checks import integer, number
+from vicinal.models.averaged import mean_logits
 
 __all__ = ["EnsembleMLP"]
 
@@ -46,6 +47,8 @@ class EnsembleMLP(nn.Module):
         The share of hidden units that is dropped after each ReLU.
     members
         M; with 1 it is a plain perceptron.
+    exclusive
+        Whether the outputs are classes, of which one holds; else each is a label of its own, with a mean of its own.
 
     >>> EnsembleMLP(8, 3)(torch.randn(5, 8)).shape
     torch.Size([5, 3])
@@ -59,8 +62,10 @@ class EnsembleMLP(nn.Module):
         hidden: Sequence[int] = (256, 256),
         dropout: float = 0.1,
         members: int = 8,
+        exclusive: bool = True,
     ) -> None:
         super().__init__()
+        self.exclusive = exclusive
         if not isinstance(hidden, list | tuple):
             raise TypeError(f"hidden must be a list of the units of each layer, such as [256, 256], got {hidden!r}")
         self.members = integer("members", members, low=1)
@@ -80,8 +85,7 @@ class EnsembleMLP(nn.Module):
         each: Tensor = self.classifier(
             self.scale(self.layers(x.unsqueeze(1).expand(-1, self.members, -1).flatten(0, 1)))
         )
-        log_probs: Tensor = each.reshape(-1, self.members, each.shape[1]).log_softmax(dim=2)
-        return log_probs.logsumexp(dim=1) - math.log(self.members)
+        return mean_logits(each.reshape(-1, self.members, each.shape[1]), 1, exclusive=self.exclusive)
 
 
 class _ByMember(nn.Module, ABC):

@@ -21,18 +21,20 @@ from vicinal.models.spectrogram import OnSpectrogram, Spectrogram
 from vicinal.models.transformer import checkpoint_config, transformer
 from vicinal.models.two_views import TwoViewMLP
 
-__all__ = ["KINDS", "ModelSpec", "build", "features_of", "names", "specify", "tokenizer_of"]
+__all__ = ["KINDS", "USUAL_BEFORE", "ModelSpec", "build", "features_of", "names", "specify", "tokenizer_of"]
 
 #: The kinds of data.
 KINDS = ("tabular", "text", "image", "audio")
 
 #: Networks for rows of a table; the first is the usual one.
 _TABULAR: dict[str, type[EnsembleMLP | Linear | MLP | TwoViewMLP]] = {
+    "two-view-mlp": TwoViewMLP,
     "mlp": MLP,
     "linear": Linear,
-    "two-view-mlp": TwoViewMLP,
     "ensemble-mlp": EnsembleMLP,
 }
+#: What was the usual one for rows in the first version; experiments of then name none.
+USUAL_BEFORE = "mlp"
 #: VGG on spectrograms has two fully-connected layers, and VGG-11 two convolutions (Z18 Section 3.3, which gives no
 #: sizes: 512 hidden units are ours).
 _SPEECH: dict[str, dict[str, object]] = {"vgg11": {"hidden": (512,), "stages": 2}, "vgg16": {"hidden": (512,)}}
@@ -142,10 +144,10 @@ def names(kind: str | None = None) -> list[str]:
 def features_of(name: str | None) -> str:
     """Return what `data.load` takes as `features` for this network of tables, the usual one if none is named.
 
-    >>> features_of(None), features_of("ensemble-mlp")
-    ('standard', 'piecewise')
+    >>> features_of(None), features_of("mlp")
+    ('piecewise', 'standard')
     """
-    return "piecewise" if name in ("two-view-mlp", "ensemble-mlp") else "standard"
+    return "piecewise" if name in (None, "two-view-mlp", "ensemble-mlp") else "standard"
 
 
 def tokenizer_of(name: str | None) -> str | None:
@@ -154,7 +156,7 @@ def tokenizer_of(name: str | None) -> str | None:
     >>> tokenizer_of("sentencecnn"), tokenizer_of("hf:google-bert/bert-base-uncased")
     ('words', 'google-bert/bert-base-uncased')
     """
-    if name is None or (name in NETWORKS and name not in names("text")):
+    if name is None or name in (*NETWORKS, *_TABULAR):
         return None
     name = name.removeprefix("hf:")
     return "words" if name == "sentencecnn" else name
@@ -170,11 +172,12 @@ def specify(
     tokenizer: str | None = None,
     choices: int = 0,
     plain: Sequence[int] | None = None,
+    exclusive: bool = True,
     **options: Any,
 ) -> ModelSpec:
     """Return the record of a network: the one named, or the usual one for this kind of data.
 
-    Without a name it is, for rows of a table, an MLP; for images up to 64 px PreAct
+    Without a name it is, for rows of a table, two MLPs with two views of it; for images up to 64 px PreAct
     ResNet-18 (16 channels wide up to 16 px, else 64), above torchvision's ResNet-18; for text what its tokenizer
     belongs to, the sentence CNN or a transformer; for sounds LeNet on spectrograms.
 
@@ -183,7 +186,7 @@ def specify(
     name
         One of `names(kind)`; for text also a folder or a hub name of a Hugging Face checkpoint (`hf:NAME`), for images
         a network of timm (`timm:NAME`).
-    kind, n_classes, input_shape, vocab_size, tokenizer, choices, plain
+    kind, n_classes, input_shape, vocab_size, tokenizer, choices, plain, exclusive
         What the data are: `Task.spec` holds just these.
     options
         The options of the network, such as `width=16` or `dropout=0.3`.
@@ -207,6 +210,8 @@ def specify(
     defaults = _defaults(builder)
     if "plain" in defaults and plain is not None:
         defaults["plain"] = list(plain)
+    if "exclusive" in defaults:
+        defaults["exclusive"] = exclusive
     complete = _complete(name, defaults, options)
     return ModelSpec(name=name, kind=kind, n_classes=n_classes, input_shape=input_shape, options=complete)
 
@@ -221,6 +226,7 @@ def build(
     tokenizer: str | None = None,
     choices: int = 0,
     plain: Sequence[int] | None = None,
+    exclusive: bool = True,
     **options: Any,
 ) -> nn.Module:
     """Return a network for data of this kind: `specify(…).build()`, whose arguments these are.
@@ -238,6 +244,7 @@ def build(
         tokenizer=tokenizer,
         choices=choices,
         plain=plain,
+        exclusive=exclusive,
         **options,
     ).build()
 

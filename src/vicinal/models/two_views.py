@@ -21,7 +21,6 @@ Wen, Tran & Ba, "BatchEnsemble: an Alternative Approach to Efficient Ensemble an
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import torch
@@ -29,6 +28,7 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from vicinal._checks import ArgumentError, integer
+from vicinal.models.averaged import mean_logits
 from vicinal.models.mlp import hidden_layers
 
 __all__ = ["TwoViewMLP"]
@@ -47,6 +47,8 @@ class TwoViewMLP(nn.Module):
         The units of each hidden layer, of both.
     dropout
         The share of hidden units that is dropped after each ReLU in the second, which has more to go by.
+    exclusive
+        Whether the outputs are classes, of which one holds; else each is a label of its own, with a mean of its own.
 
     >>> TwoViewMLP(8, 3, plain=[0, 4])(torch.randn(5, 8)).shape
     torch.Size([5, 3])
@@ -62,8 +64,10 @@ class TwoViewMLP(nn.Module):
         plain: Sequence[int] | None = None,
         hidden: Sequence[int] = (128, 128),
         dropout: float = 0.1,
+        exclusive: bool = True,
     ) -> None:
         super().__init__()
+        self.exclusive = exclusive
         places = list(range(n_features)) if plain is None else [integer("plain", place, low=0) for place in plain]
         if not places or max(places) >= n_features:
             raise ArgumentError("plain", plain, f"places below {n_features}, at least one")
@@ -78,9 +82,7 @@ class TwoViewMLP(nn.Module):
         if not self.training:
             first, second = self.first(x[:, self.plain]), self.second(x)
             rows = torch.cat([pad(first, (0, second.shape[1])), pad(second, (first.shape[1], 0))])
-            each = self.classifier(rows).unflatten(0, (2, -1)).log_softmax(dim=2)
-            mean: Tensor = each.logsumexp(dim=0) - math.log(2)
-            return mean
+            return mean_logits(self.classifier(rows).unflatten(0, (2, -1)), 0, exclusive=self.exclusive)
         first = self.first(x[0::2, self.plain])
         rows = first.new_zeros(len(x), self.classifier.in_features)
         rows[0::2, : self._width] = first

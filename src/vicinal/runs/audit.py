@@ -112,15 +112,14 @@ def _out_of_fold(
     progress: bool,
 ) -> NDArray[np.float64]:
     """Return the probabilities of a fold by a network that was trained on the others."""
-    experiment = outcome.experiment
+    experiment = dataclasses.replace(outcome.experiment, model=outcome.run.network)
     rest = np.flatnonzero(~left_out)
     if groups is None:
         split = split_positions(labels[rest], val=_VALIDATION, test=0.0, seed=fold)
     else:
         split = grouped_split(labels[rest], groups[rest], val=_VALIDATION, test=0.0, seed=fold)
     numbers = {"train": rest[split["train"]], "val": rest[split["val"]], "test": np.flatnonzero(left_out)}
-    network = outcome.facts["network"]["name"]
-    task = load_task(experiment, splits={part: places[of].tolist() for part, of in numbers.items()}, network=network)
+    task = load_task(experiment, splits={part: places[of].tolist() for part, of in numbers.items()})
     # The labels of the run, which corrupted some on request.
     relabelled = {part: getattr(task, part).relabelled(labels[of].tolist()) for part, of in numbers.items()}
     logits, temperature = held_out_logits(

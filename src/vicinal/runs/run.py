@@ -138,6 +138,14 @@ class Run:
         """Whether it was trained and evaluated; evaluation.json is what is written last."""
         return self.files.evaluation.exists()
 
+    @property
+    def network(self) -> str | None:
+        """The network that is trained here, None before it is. The experiment names it only where it was asked for."""
+        if not self.files.config.exists():
+            return None
+        recorded = read_json(self.files.config).get("about", {}).get("network", {})
+        return None if "name" not in recorded else str(recorded["name"])
+
     def outcome(self, experiment: Experiment | None = None, *, n_bins: int = 15) -> Outcome:
         """Return what a finished run led to; one that is not finished is an error that says what to do.
 
@@ -264,8 +272,7 @@ class Run:
         """Return the data, split as they were; data that are gone or have changed are an error."""
         experiment, fingerprint = self._recorded(None)[0], read_json(self.files.model)["fingerprint"]
         try:
-            network = read_json(self.files.model)["network"]["name"]
-            task = load_task(experiment, splits=read_json(self.files.splits), network=network)
+            task = load_task(dataclasses.replace(experiment, model=self.network), splits=read_json(self.files.splits))
         except FileNotFoundError as error:
             raise FileNotFoundError(
                 f"{error}. {str(self.path)!r} was trained on it: work in the folder in which the run was started"
@@ -334,12 +341,10 @@ def scored(
     return Scored(name, logits, labels, before, after, temperature, tuple(notes))
 
 
-def load_task(
-    experiment: Experiment, *, splits: Mapping[str, list[int]] | None = None, network: str | None = None
-) -> Task:
-    """Return the data of an experiment, split anew or as saved, for the network that it names or that was trained."""
+def load_task(experiment: Experiment, *, splits: Mapping[str, list[int]] | None = None) -> Task:
+    """Return the data of an experiment, split anew or as saved, for the network that it names or the usual one."""
     options = dict(experiment.data)
-    options.setdefault("features", models.features_of(network or experiment.model))
+    options.setdefault("features", models.features_of(experiment.model))
     options.setdefault("tokenizer", models.tokenizer_of(experiment.model))
     if experiment.pretrained is not None:
         options.setdefault("image_size", 224)

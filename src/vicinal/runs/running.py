@@ -166,7 +166,7 @@ def _trained(
     """Return what was trained, and what came of it."""
     _check_folder(folder)
     with shown(progress):
-        ready = _prepare(experiment, say)
+        ready = _prepare(experiment, folder.network, say)
         return ready, ready.fit(folder.path, progress=progress, on_metrics=on_metrics)
 
 
@@ -304,10 +304,14 @@ def _digest(value: Any) -> str:
     return hashlib.sha256(json.dumps(value).encode()).hexdigest()
 
 
-def _prepare(experiment: Experiment, say: Say) -> _Ready:
+def _prepare(experiment: Experiment, started: str | None, say: Say) -> _Ready:
     """Read the data and build the network; what may be wrong is better known before hours of training."""
     parse(experiment.method)
-    task = load_task(experiment)
+    network = experiment.model
+    if network is None and started == models.USUAL_BEFORE:
+        network = started
+        say(f"the run goes on with {network}, which was the usual network when it was started")
+    task = load_task(dataclasses.replace(experiment, model=network))
     if task.kind == "text" and experiment.model is not None and models.tokenizer_of(experiment.model) is None:
         known = nearest_names(experiment.model, models.names("text"))
         raise ValueError(f"there is no network {experiment.model!r} for text data{known}")
@@ -317,14 +321,16 @@ def _prepare(experiment: Experiment, say: Say) -> _Ready:
         f"also-{number}": _read_further(experiment, task, further, say)
         for number, further in enumerate(experiment.further_sets, start=1)
     }
-    return _made_ready(experiment, task, further, say)
+    return _made_ready(experiment, task, further, say, network)
 
 
-def _made_ready(experiment: Experiment, task: Task, further: dict[str, _Further], say: Say) -> _Ready:
-    """Return all that training takes, of data that are there."""
+def _made_ready(
+    experiment: Experiment, task: Task, further: dict[str, _Further], say: Say, network: str | None
+) -> _Ready:
+    """Return all that training takes, of data that are there, with the network of this name or the usual one."""
     objective = parse(experiment.method)
     with stage("building the network"):
-        spec, vectors = specified(experiment, task)
+        spec, vectors = specified(dataclasses.replace(experiment, model=network), task)
     if vectors is not None:
         n_words = int((~np.isnan(vectors).any(1)).sum())
         say(f"vectors: {n_words:,} of {len(vectors):,} words have one; the others are drawn with their variance")
@@ -414,7 +420,7 @@ def held_out_logits(experiment: Experiment, task: Task, out: Path, *, progress: 
     training = {**experiment.training, "trackers": []}
     training.pop("keep_predictions_at", None)
     plain = dataclasses.replace(experiment, also=(), watch=(), corrupt=0.0, training=training)
-    ready = _made_ready(plain, task, {}, lambda note: None)
+    ready = _made_ready(plain, task, {}, lambda note: None, plain.model)
     result = ready.fit(out, progress=progress)
     temperature = 1.0
     if result.logits is not None and result.labels is not None:
