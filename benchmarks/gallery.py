@@ -47,7 +47,7 @@ SHOWS = {
         "HTRU2",
         "pulsar candidates, 17,898 rows of 8 numbers, 2 classes (one in eleven is a pulsar)",
         f"{WORK}/htru2.csv",
-        ("--target", "Class"),
+        ("--target", "Class", "--model", "mlp"),
         compare=("--epochs", "10"),
     ),
     "trec": Show(

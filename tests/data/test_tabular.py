@@ -279,7 +279,7 @@ def test_a_million_classes_are_refused_at_once(tmp_path):
         data.load(tmp_path / "a.csv", target="y")
 
 
-def test_a_nearly_empty_column_is_not_the_text(tmp_path):
+def test_a_nearly_empty_column_is_not_the_text(tmp_path, monkeypatch):
     """The form of a well-known file of text messages: unnamed columns with a few cells that overflowed."""
     messages = [f"this is the message number {k} with a number of words in it" for k in range(100)]
     more = ["and here is what came after the first comma of it"] * 2 + [""] * 98
@@ -290,6 +290,11 @@ def test_a_nearly_empty_column_is_not_the_text(tmp_path):
     task = data.load(tmp_path / "spam.csv", target="v1", tokenizer="words")
     assert "kind: text, from 'v2'" in task.notes
     assert sum(map(len, task.splits.values())) == 100
+    # Nor do a few cells make a table of it, whose words would stand beside them.
+    monkeypatch.setattr("vicinal.data.text.default_tokenizer", lambda: "words")
+    few = frame.assign(v3=["GNT", "why", "GNT"] + [None] * 97)
+    assert data.load(few, target="v1").kind == "text"
+    assert data.load(few.assign(v3=["GNT", "why"] * 50), target="v1").kind == "tabular"
 
 
 def test_shards_are_one_table(tmp_path, task):

@@ -51,7 +51,7 @@ def test_names_and_tokenizers():
     papers = {"preactresnet18", "wideresnet28-10", "densenet-bc-190", "resnet18", "resnet34", "resnet50", "resnet101",
               "resnext50", "resnext101", "vgg11", "vgg16", "mobilenetv2", "shufflenetv2"}  # fmt: skip
     assert papers <= set(models.names("image")) <= set(models.names())
-    assert models.names("tabular") == ["two-view-mlp", "mlp", "linear", "ensemble-mlp"]
+    assert models.names("tabular") == ["two-view-mlp", "mlp", "linear", "ensemble-mlp", "hgb"]
     assert [
         models.tokenizer_of(name) for name in (None, "resnet18", "sentencecnn", "minilm", "hf:a/b", "./folder")
     ] == [

@@ -32,8 +32,14 @@ def train(
         ),
     ] = "digits",
     method: Annotated[
-        str, typer.Option(metavar="EXPR", help="The method, as in Python; `vicinal methods` lists them.")
-    ] = "Mixup(alpha=0.2)",
+        str | None,
+        typer.Option(
+            metavar="EXPR",
+            help="The method, as in Python; `vicinal methods` lists them. Mixup(alpha=0.2) unless given, ERM() with "
+            "--model hgb.",
+            show_default=False,
+        ),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="RUN", help="The run's folder; by default under runs/, by data and method.")
     ] = None,
@@ -56,7 +62,9 @@ def train(
     with console.stage("starting"):
         from vicinal.runs import ALWAYS, BASELINES, Experiment, folder_name, measure_baselines, run
     check_report(report, given.inputs(data), overwrite=overwrite, data_root=given.data.get("data_root"))
-    experiment = Experiment(source=data, method=method, **vars(given), seed=seed)
+    usual = {"method": "ERM()"} if given.model == "hgb" else {}
+    asked = usual if method is None else {"method": method}
+    experiment = Experiment(source=data, **asked, **vars(given), seed=seed)
     folder = out or Path("runs") / folder_name(experiment)
     how: dict[str, Any] = {"n_bins": bins, "progress": not as_json, "on_note": console.note}
     how["on_metrics"] = lambda line: console.event("metrics", line)

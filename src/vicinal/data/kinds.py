@@ -306,7 +306,7 @@ def kinds_of(summaries: Mapping[str, Summary]) -> dict[str, str]:
     return kinds
 
 
-def columns_of(kinds: Mapping[str, str], *, dates: bool = True) -> tuple[list[str], list[str]]:
+def columns_of(kinds: Mapping[str, str], *, dates: bool = True, texts: bool = False) -> tuple[list[str], list[str]]:
     """Return the columns to learn from, and notes that name the others with the reason.
 
     Parameters
@@ -315,6 +315,8 @@ def columns_of(kinds: Mapping[str, str], *, dates: bool = True) -> tuple[list[st
         What each column holds.
     dates
         Whether dates are learned from.
+    texts
+        Whether texts are learned from, too.
     """
     reasons: dict[str, str | Argument] = {
         **({} if dates else {"date": "dates"}),
@@ -323,16 +325,16 @@ def columns_of(kinds: Mapping[str, str], *, dates: bool = True) -> tuple[list[st
         "unwanted": Argument("drop"),
         "group": Sentence("it groups the rows, ", Argument("group")),
         "time": Sentence("it orders the rows, ", Argument("time")),
-        "sparse": "texts, and missing in most rows",
+        **({} if texts else {"sparse": "texts, and missing in most rows"}),
         "nested": "neither numbers nor strings",
-        "text": Sentence("free text; ", Argument("kind", "text"), " learns from it instead"),
+        **({} if texts else {"text": Sentence("free text; ", Argument("kind", "text"), " learns from it instead")}),
     }
     notes: list[str] = []
     for kind, reason in reasons.items():
         names = [repr(name) for name, of in kinds.items() if of == kind]
         if names:
             notes.append(Sentence(f"left out: {listed(names, n=20)} (", reason, ")"))
-    used = ("number", "category", "date") if dates else ("number", "category")
+    used = ("number", "category", *(("date",) if dates else ()), *(("text", "sparse") if texts else ()))
     repeated = [name for name, kind in kinds.items() if kind in used and _GROUP_NAME.fullmatch(name)]
     if repeated:
         keeps = " keeps rows of one together in the split, ", Argument("drop", repeated[0]), " leaves it out"

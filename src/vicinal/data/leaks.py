@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from vicinal.data.tabular import Category, TabularPreprocessing
+from vicinal.data.tabular import Category, TabularPreprocessing, Text
 
 __all__ = ["giving_away"]
 
@@ -45,6 +45,8 @@ def giving_away(
     for column in preprocessing.columns:
         block = encoded[rows, start : start + column.width]
         start += column.width
+        if isinstance(column, Text):
+            continue
         if isinstance(column, Category):
             groups = np.where(block.any(axis=1), block.argmax(axis=1), column.width)
         else:

@@ -31,6 +31,8 @@ _USUAL_TARGETS = (("target", "label", "class"), ("y",))
 _FEW = 20
 #: Where fewer than this share of the rows are different, rows are counts of combinations, and equal ones no copies.
 _FEW_DIFFERENT = 0.2
+#: A column that is filled in fewer rows than this share does not make a table of a file of texts.
+_FEWEST_FILLED = 0.05
 
 
 def split_tables(folder: Path) -> dict[str, Path]:
@@ -97,7 +99,7 @@ def from_table(table: Table, options: TableOptions) -> Unsplit:
     kinds = _asked(kinds_of(scan.summaries), table, target, options)
     commas = [name for name, summary in scan.summaries.items() if summary.decimal_commas]
     notes += [f"column {name!r} has decimal commas" for name in commas]
-    columns = _text_columns(table, target, options, kinds)
+    columns = _text_columns(table, scan, target, options, kinds)
     if columns:
         return _from_texts(table, scan, columns, target, options, notes)
     return _from_features(table, scan, kinds, target, options, notes)
@@ -106,14 +108,24 @@ def from_table(table: Table, options: TableOptions) -> Unsplit:
 def _from_features(
     table: Table, scan: Scan, kinds: Mapping[str, str], target: str, options: TableOptions, notes: list[str]
 ) -> Unsplit:
-    used, more = columns_of(kinds, dates=not options.published)
+    texts = _texts_beside(scan, kinds, options)
+    used, more = columns_of(kinds, dates=not options.published, texts=bool(texts))
     if not used:
         reasons = joined("; ", more) if more else "only the target"
         raise ValueError(Sentence(f"{table.name!r} has no column to learn from (", reasons, ")"))
     numeric, dated = (sum(kinds[name] == kind for name in used) for kind in ("number", "date"))
-    dates = f", {dated} of dates" if dated else ""
-    kind = f"kind: tabular, {numeric} numeric and {len(used) - numeric - dated} categorical columns{dates}"
-    notes += [kind, *more]
+    others = "".join(f", {n} of {what}" for n, what in ((dated, "dates"), (len(texts), "text")) if n)
+    categorical = len(used) - numeric - dated - len(texts)
+    notes += [f"kind: tabular, {numeric} numeric and {categorical} categorical columns{others}", *more]
+    if texts:
+        alone = " learns from it alone, by a network for texts; ", Argument("drop", texts[0]), " leaves it out"
+        notes.append(
+            Sentence(
+                f"the words of {listed([*map(repr, texts)])} count beside the other columns: ",
+                Argument("text", texts[0]),
+                *alone,
+            )
+        )
     labels, skipped = _usable(scan, target, scan.bad, options.max_bad)
     equal = "rows are equal to others in all columns but the target"
     splitting = _splitting(table, scan, labels, scan.hashes.astype(np.int64), equal, options)
@@ -152,7 +164,7 @@ def _from_texts(
     notes.append(f"kind: {what}, from {listed([repr(name) for name in columns])}")
     others = [repr(name) for name in table.columns if name not in (*columns, target, *options.labels)]
     if others:
-        instead = Argument("kind", "tabular"), " learns from such columns instead"
+        instead = Argument("kind", "tabular"), " learns from such columns, and from the words of texts"
         notes.append(Sentence(f"ignored: {listed(others)}; ", *instead))
     empty = [i for i, fields in enumerate(texts) if scan.readable[i] and not all(field.strip() for field in fields)]
     labels, skipped = _usable(scan, target, [*scan.bad, *(BadRow(i + 1, "no text") for i in empty)], options.max_bad)
@@ -326,7 +338,20 @@ def _time(table: Table, column: str, n: int) -> tuple[NDArray[np.float64], list[
     return order, [f"{missing} rows without {column!r} go to the training set"] if missing else []
 
 
-def _text_columns(table: Table, target: str, options: TableOptions, kinds: Mapping[str, str]) -> list[str]:
+def _texts_beside(scan: Scan, kinds: Mapping[str, str], options: TableOptions) -> list[str]:
+    """Return the texts among other columns of a table, which are learned from together; almost empty ones are none."""
+
+    def counts(name: str) -> bool:
+        summary = scan.summaries[name]
+        filled = summary.fixed_kind is not None or summary.filled >= _FEWEST_FILLED * summary.n
+        return filled and kinds[name] in ("number", "category", "date")
+
+    if options.published or not any(map(counts, kinds)):
+        return []
+    return [name for name, kind in kinds.items() if kind in ("text", "sparse")]
+
+
+def _text_columns(table: Table, scan: Scan, target: str, options: TableOptions, kinds: Mapping[str, str]) -> list[str]:
     """Return the one or two columns of a text task; none for a tabular one."""
     if options.text is not None:
         columns = [options.text] if isinstance(options.text, str) else list(options.text)
@@ -339,6 +364,8 @@ def _text_columns(table: Table, target: str, options: TableOptions, kinds: Mappi
                 )
     elif options.kind == "tabular":
         columns = []
+    elif options.kind is None and options.tokenizer is None and _texts_beside(scan, kinds, options):
+        columns = []  # a tokenizer is that of a network for texts, which was named
     else:
         columns = [name for name, of in kinds.items() if of == "text"]
         if options.kind == "text" and not columns:

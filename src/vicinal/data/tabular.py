@@ -14,7 +14,8 @@ each encoded like that, those that do not vary left out.
 
 A categorical column becomes one number per value seen in training; a value not seen there, or a missing one where none
 was missing in training, sets none of them. Of many values the most frequent have a number each, and all others share
-one. A linear layer is then an embedding of the value, and a mixture of rows has the mixture of their embeddings.
+one. A linear layer is then an embedding of the value, and a mixture of rows has the mixture of their embeddings. A text
+is encoded by its words (`text_columns.py`).
 
 scikit-learn's imputers and encoders do the same to arrays in memory, but are saved by pickling; these are JSON.
 
@@ -42,9 +43,10 @@ from vicinal._typing import Batch
 from vicinal.data.dates import PARTS, date_parts, is_day_first
 from vicinal.data.files import listed
 from vicinal.data.preprocessing import Preprocessing
+from vicinal.data.text_columns import Text, WordCounts
 from vicinal.tables import LARGEST, MEMORY, BadRow, Chunk, Table, distinct, finite_numbers, from_rows, names_of
 
-__all__ = ["FEATURES", "Category", "Date", "Number", "TabularPreprocessing", "fit_tabular"]
+__all__ = ["FEATURES", "Category", "Date", "Number", "TabularPreprocessing", "Text", "fit_tabular"]
 
 #: How numbers are encoded: standardised within limits, these with piecewise-linear features, or standardised alone.
 FEATURES = ("standard", "piecewise", "unlimited")
@@ -221,7 +223,7 @@ class TabularPreprocessing(Preprocessing):
 
     kind: ClassVar[str] = "tabular"
 
-    columns: tuple[Number | Date | Category, ...]
+    columns: tuple[Number | Date | Category | Text, ...]
     target: str
     ignored: tuple[str, ...] = ()
     """The columns that were left out on purpose: no note is made of them."""
@@ -245,12 +247,12 @@ class TabularPreprocessing(Preprocessing):
 
     @property
     def plain(self) -> list[int]:
-        """The places of the features without the pieces: standardised numbers, categories, marks of missing values."""
+        """The places of the features without the pieces: standardised numbers, categories, words, marks of missing."""
         places: list[int] = []
         start = 0
         for column in self.columns:
             stop = start + column.width
-            if isinstance(column, Category):
+            if isinstance(column, Category | Text):
                 places += range(start, stop)
             else:
                 parts = column.parts if isinstance(column, Date) else (column,)
@@ -316,10 +318,13 @@ class TabularPreprocessing(Preprocessing):
             notes += column.notes(remarks[column.name])
 
     def _compare(self, table: Table) -> list[str]:
-        for column in self.columns:
-            if column.name not in table.columns:
-                hint = nearest_names(column.name, table.columns)
-                raise ValueError(f"the data lack the column {column.name!r} that the model was trained with{hint}")
+        absent = [column.name for column in self.columns if column.name not in table.columns]
+        if len(absent) == 1:
+            hint = nearest_names(absent[0], table.columns)
+            raise ValueError(f"the data lack the column {absent[0]!r} that the model was trained with{hint}")
+        if absent:
+            names = listed([repr(name) for name in absent], n=20)
+            raise ValueError(f"the data lack {len(absent)} columns that the model was trained with: {names}")
         known = {self.target, *self.ignored, *(column.name for column in self.columns)}
         new = [repr(name) for name in table.columns if name not in known]
         return [f"ignored: {listed(new)}, which the model was not trained with"] if new else []
@@ -334,7 +339,9 @@ class TabularPreprocessing(Preprocessing):
         return cls(columns, fields["target"], tuple(fields["ignored"]))
 
 
-def _feature_names(column: Number | Date | Category) -> list[str]:
+def _feature_names(column: Number | Date | Category | Text) -> list[str]:
+    if isinstance(column, Text):
+        return column.feature_names()
     if isinstance(column, Category):
         names = [f"{column.name} = {value}" for value in column.values]
         missing = [f"{column.name} is missing"] if column.missing else []
@@ -347,7 +354,7 @@ def _feature_names(column: Number | Date | Category) -> list[str]:
     return names + ([f"{column.name} is missing"] if column.missing else [])
 
 
-def _record(column: Number | Date | Category) -> dict[str, Any]:
+def _record(column: Number | Date | Category | Text) -> dict[str, Any]:
     """Return a column as JSON can hold it, without what is as in the first version."""
     record: dict[str, Any] = {"name": column.name, "missing": column.missing}
     if isinstance(column, Number):
@@ -356,16 +363,20 @@ def _record(column: Number | Date | Category) -> dict[str, Any]:
         return {**record, "edges": list(column.edges)} if column.edges else record
     if isinstance(column, Date):
         return {**record, "parts": [_record(part) for part in column.parts], "day_first": column.day_first}
+    if isinstance(column, Text):
+        return {**record, "words": list(column.words), "weights": list(column.weights)}
     record["values"] = list(column.values)
     return {**record, "pooled": True} if column.pooled else record
 
 
-def _from_record(record: Mapping[str, Any]) -> Number | Date | Category:
+def _from_record(record: Mapping[str, Any]) -> Number | Date | Category | Text:
     name, missing = record["name"], record["missing"]
     if "mean" in record:
         return _number(record)
     if "parts" in record:
         return Date(name, tuple(_number(part) for part in record["parts"]), missing, record["day_first"])
+    if "words" in record:
+        return Text(name, tuple(record["words"]), tuple(record["weights"]), missing)
     return Category(name, tuple(record["values"]), missing, record.get("pooled", False))
 
 
@@ -400,14 +411,14 @@ def fit_tabular(
     features
         One of `FEATURES`.
     """
-    fits: dict[str, _Moments | _Dates | _Counts] = {name: _FITS[kinds[name]](name) for name in names}
+    fits: dict[str, _Moments | _Dates | _Counts | WordCounts] = {name: _FITS[kinds[name]](name) for name in names}
     for chunk in table.chunks(names, bad=[]):
         chosen = train[chunk.rows - 1]
         if chosen.any():
             for fit in fits.values():
                 fit.add(chunk, chosen)
     columns, notes = [], []
-    n_numbers = sum(kinds[name] != "category" for name in names)
+    n_numbers = sum(kinds[name] in ("number", "date") for name in names)
     n_rows = int(train.sum())
     pieces = min(_PIECES, n_rows // _ROWS_OF_PIECE, _MOST_PIECES // max(n_numbers, 1)) if features == "piecewise" else 0
     for fit in fits.values():
@@ -539,4 +550,10 @@ def feature_matrix(n: int, width: int) -> Tensor:
         return torch.from_numpy(np.memmap(file, np.float32, "r+", shape=(n, width)))
 
 
-_FITS: dict[str, type[_Moments | _Dates | _Counts]] = {"number": _Moments, "date": _Dates, "category": _Counts}
+_FITS: dict[str, type[_Moments | _Dates | _Counts | WordCounts]] = {
+    "number": _Moments,
+    "date": _Dates,
+    "category": _Counts,
+    "text": WordCounts,
+    "sparse": WordCounts,
+}

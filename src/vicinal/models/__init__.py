@@ -1,6 +1,7 @@
 """Networks of the papers, by name or by the kind of data."""
 
 from vicinal.models.averaged import Averaged
+from vicinal.models.boosted import Boosted
 from vicinal.models.ensemble_mlp import EnsembleMLP
 from vicinal.models.lenet import LeNet
 from vicinal.models.linear import Linear
@@ -36,6 +37,7 @@ __all__ = [
     "KINDS",
     "USUAL_BEFORE",
     "Averaged",
+    "Boosted",
     "EnsembleMLP",
     "LeNet",
     "Linear",

@@ -12,6 +12,7 @@ from torch import nn
 
 from vicinal._checks import ArgumentError, choice, freeze, integer, nearest_names
 from vicinal.models.averaged import Averaged
+from vicinal.models.boosted import Boosted
 from vicinal.models.ensemble_mlp import EnsembleMLP
 from vicinal.models.linear import Linear
 from vicinal.models.mlp import MLP
@@ -27,11 +28,12 @@ __all__ = ["KINDS", "USUAL_BEFORE", "ModelSpec", "build", "features_of", "names"
 KINDS = ("tabular", "text", "image", "audio")
 
 #: Networks for rows of a table; the first is the usual one.
-_TABULAR: dict[str, type[EnsembleMLP | Linear | MLP | TwoViewMLP]] = {
+_TABULAR: dict[str, type[Boosted | EnsembleMLP | Linear | MLP | TwoViewMLP]] = {
     "two-view-mlp": TwoViewMLP,
     "mlp": MLP,
     "linear": Linear,
     "ensemble-mlp": EnsembleMLP,
+    "hgb": Boosted,
 }
 #: What was the usual one for rows in the first version; experiments of then name none.
 USUAL_BEFORE = "mlp"

@@ -281,6 +281,7 @@ def facts_of(outcome: Finished) -> list[tuple[str, str, bool]]:
     sizes = ", ".join(f"{n:,} {parts.get(name, name)}" for name, n in data["sizes"].items())
     options = ", ".join(f"{name}={value!r}" for name, value in network.get("options", {}).items())
     speed = f"{config['optimizer']}, learning rate {config['lr']:g}, batches of {config['batch_size']}"
+    weights = f", {outcome.facts['weights']:,} weights" if outcome.facts["weights"] else ""
     stopped = " (stopped early)" if fit.get("stopped_early") else ""
     best = fit.get("best") or {}
     kept = f"; weights of epoch {best['epoch']:g} kept" if "val_nll" in best else ""
@@ -288,8 +289,8 @@ def facts_of(outcome: Finished) -> list[tuple[str, str, bool]]:
         ("Data", f"{data['name']}, {data['kind']}", False),
         ("Samples", sizes, False),
         ("Method", str(fit["method"]), True),
-        ("Network", f"{network['name']}({options}), {outcome.facts['weights']:,} weights", True),
-        ("Training", f"{fit['epochs']:g} epochs{stopped} of {speed}{kept}", False),
+        ("Network", f"{network['name']}({options}){weights}", True),
+        ("Training", fit.get("training", f"{fit['epochs']:g} epochs{stopped} of {speed}{kept}"), False),
         *([("Objective", reported, False)] if (reported := outcome.objective_summary()) else []),
         ("Seed", str(outcome.experiment.seed), False),
         ("Time", f"{fit['seconds']:,.0f} s on {fit.get('device', 'cpu')}", False),

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vicinal import _random
-from vicinal._checks import integer
+from vicinal._checks import Argument, Sentence, integer
 from vicinal._files import write_json
 from vicinal.data import Split, Task
 from vicinal.data.splitting import fold_numbers, grouped_split, split_positions
@@ -202,6 +202,8 @@ def audited_by_aum(
     """
     integer("n", n, low=1)
     files, spec, task = outcome.run.files, outcome.run.bundle().spec, outcome.run.task()
+    if spec.name == "hgb":
+        raise ValueError(Sentence(Argument("by", "aum"), " needs a network: trees have no margins to follow"))
     say = on_note or (lambda note: None)
     experiment = outcome.experiment
     config = dataclasses.replace(

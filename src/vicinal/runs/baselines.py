@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from vicinal._checks import choice, require
 from vicinal.data import Split, TabularPreprocessing, Task, TextPreprocessing
-from vicinal.data.tabular import Category, Date, Number
+from vicinal.data.tabular import Category, Date, Number, Text
 from vicinal.metrics import Evaluation, evaluate
 from vicinal.progress import stage
 from vicinal.runs.run import Outcome
@@ -111,7 +111,7 @@ def _trees(name: str, task: Task, encoding: TabularPreprocessing) -> Floats:
         few = [
             few
             for column in encoding.columns
-            for few in ([column.width <= 255] if isinstance(column, Category) else [False] * len(_numbers(column)))
+            for few in ([column.width <= 255] if isinstance(column, Category) else [False] * _n_numbers(column))
         ]
         model = ensemble.HistGradientBoostingClassifier(categorical_features=few, random_state=0)
     model.fit(train, _labels(task.train))
@@ -150,6 +150,9 @@ def _compact(encoding: TabularPreprocessing, part: Split) -> Floats:
         if isinstance(column, Category):
             columns.append(np.where(block.any(axis=1), block.argmax(axis=1), np.nan))
             continue
+        if isinstance(column, Text):
+            columns += list(block.T)
+            continue
         missing = block[:, -1] > 0 if column.missing else np.zeros(len(block), np.bool_)
         at = 0
         for number in _numbers(column):
@@ -160,6 +163,10 @@ def _compact(encoding: TabularPreprocessing, part: Split) -> Floats:
 
 def _numbers(column: Number | Date) -> tuple[Number, ...]:
     return column.parts if isinstance(column, Date) else (column,)
+
+
+def _n_numbers(column: Number | Date | Text) -> int:
+    return column.width if isinstance(column, Text) else len(_numbers(column))
 
 
 def _labels(part: Split) -> NDArray[np.int64]:

@@ -28,10 +28,12 @@ from vicinal.data import Split, Task, TextPreprocessing, Words
 from vicinal.data.files import find
 from vicinal.data.named import roots
 from vicinal.expressions import parse
-from vicinal.models import ModelSpec
+from vicinal.models import Boosted, ModelSpec
 from vicinal.objectives.base import Objective
+from vicinal.objectives.erm import ERM
 from vicinal.probes.label_noise import noise_errors
 from vicinal.progress import shown, stage
+from vicinal.runs.boosting import boosted
 from vicinal.runs.bundle import Bundle
 from vicinal.runs.defaults import default_config, mixed_at_embeddings
 from vicinal.runs.experiment import Experiment, FurtherSet
@@ -41,6 +43,7 @@ from vicinal.runs.mistakes import confident_mistakes
 from vicinal.runs.outcomes import LabelsOutcome, scored_labels
 from vicinal.runs.run import Outcome, Run, corrupted, load_task, scored
 from vicinal.training import FitConfig, FitResult, fit, load_weights
+from vicinal.training.config import MECHANICAL
 from vicinal.training.folder import refuse_foreign
 
 __all__ = ["held_out_logits", "run", "run_labels", "specified"]
@@ -211,6 +214,17 @@ class _Ready:
 
         if self.experiment.fast:
             return self._fit_head(out, progress, on_metrics)
+        if isinstance(self.model, Boosted):
+            return boosted(
+                self.model,
+                self.train,
+                self.task.val if len(self.task.val) else None,
+                out=out,
+                config=self.config,
+                method=repr(self.objective),
+                about=self.about(),
+                class_weights=self.class_weights(),
+            )
         if self.spec.members == 1:
             return train(self.experiment.seed, out)
         return ensemble(train, member_seeds(self.experiment.seed, self.spec.members), out, self.about())
@@ -331,6 +345,8 @@ def _made_ready(
     objective = parse(experiment.method)
     with stage("building the network"):
         spec, vectors = specified(dataclasses.replace(experiment, model=network), task)
+    if spec.name == "hgb":
+        _check_boosting(experiment, task, objective)
     if vectors is not None:
         n_words = int((~np.isnan(vectors).any(1)).sum())
         say(f"vectors: {n_words:,} of {len(vectors):,} words have one; the others are drawn with their variance")
@@ -363,7 +379,10 @@ def _made_ready(
         say("fast: a linear head is trained on features of the network, which stays as it is")
     amount, unit = (config.epochs, "epoch") if config.steps is None else (config.steps, "step")
     times = f"{spec.members} networks" if spec.members > 1 else "network"
-    say(f"{times} {spec.name}, {n_weights:,} weights; {amount} {unit}{'s' * (amount > 1)} of {config.optimizer}")
+    if spec.name == "hgb":
+        say(f"gradient boosting by scikit-learn, at most {spec.options['iterations']} trees a class")
+    else:
+        say(f"{times} {spec.name}, {n_weights:,} weights; {amount} {unit}{'s' * (amount > 1)} of {config.optimizer}")
     return ready
 
 
@@ -401,6 +420,22 @@ def _check_start(experiment: Experiment, spec: ModelSpec) -> None:
                 Argument("pretrained"),
             )
         )
+
+
+def _check_boosting(experiment: Experiment, task: Task, objective: Objective) -> None:
+    """Refuse what gradient boosting cannot do: it minimises the cross-entropy of rows as they are."""
+    hgb = Argument("model", "hgb")
+    if objective != ERM():
+        raise ValueError(Sentence(hgb, " mixes no rows: pass ", Argument("method", "ERM()")))
+    if task.task != "multiclass":
+        raise ValueError(Sentence(hgb, " needs classes, and this target is several columns"))
+    for name, asked in (("ensemble", experiment.ensemble > 1), ("watch", bool(experiment.watch))):
+        if asked:
+            raise ValueError(Sentence(Argument(name), " is for networks: leave it out with ", hgb))
+    if given := [name for name in experiment.training if name not in MECHANICAL]:
+        sizes = " and its like: iterations, rate, leaves, depth, l2"
+        option = Argument("model_option", "iterations=500")
+        raise ValueError(Sentence(Argument(given[0]), " is for networks; ", hgb, " takes ", option, sizes))
 
 
 def held_out_logits(experiment: Experiment, task: Task, out: Path, *, progress: bool = True) -> tuple[Tensor, float]:

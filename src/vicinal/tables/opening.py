@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from vicinal.tables import arrays, delimited, excel, json_lines, parquet, shards
+from vicinal.tables import arrays, delimited, excel, json_lines, npy, parquet, shards
 from vicinal.tables.base import Table
 from vicinal.tables.storage import regular, suffix_of
 
 __all__ = ["is_table", "open_table"]
 
-_SUFFIXES = {*delimited.SUFFIXES, *json_lines.SUFFIXES, *parquet.SUFFIXES, *excel.SUFFIXES}
+_SUFFIXES = {*delimited.SUFFIXES, *json_lines.SUFFIXES, *parquet.SUFFIXES, *excel.SUFFIXES, *npy.SUFFIXES}
 
 
 def is_table(path: Path) -> bool:
@@ -27,8 +27,8 @@ def open_table(
     Parameters
     ----------
     path
-        A CSV, TSV, JSON-lines, Parquet or Excel file; text may be compressed (.gz, .bz2, .xz, .zip). A folder of such
-        files, or a pattern (`part-*.csv`), is one table.
+        A CSV, TSV, JSON-lines, Parquet, Excel or NPY file; text may be compressed (.gz, .bz2, .xz, .zip). A folder of
+        such files, or a pattern (`part-*.csv`), is one table.
     encoding
         How text is encoded; UTF-8 if not given.
     header
@@ -49,14 +49,16 @@ def open_table(
             return json_lines.open_json_lines(file, encoding=encoding)
         if suffix in excel.SUFFIXES:
             return excel.open_excel(file, header=header)
+        if suffix in npy.SUFFIXES:
+            return npy.open_npy(file)
         return arrays.open_npz(file) if suffix in arrays.SUFFIXES else parquet.open_parquet(file)
 
     if place.is_dir() or shards.is_pattern(place):
         files = shards.shard_files(place, accepts) if place.is_dir() else shards.matches(place, accepts)
         if not files:
-            raise FileNotFoundError(f"{str(place)!r} holds no table: .csv, .tsv, .jsonl, .parquet or .xlsx files")
+            raise FileNotFoundError(f"{str(place)!r} holds no table: .csv, .tsv, .jsonl, .parquet, .xlsx or .npy files")
         return shards.open_shards(place, files, open_one)
     if not accepts(place):
-        forms = ".csv, .tsv, .jsonl, .parquet, .xlsx or .npz" if arrays_too else ".csv, .tsv, .jsonl, .parquet or .xlsx"
+        forms = f".csv, .tsv, .jsonl, .parquet, .xlsx{', .npy or .npz' if arrays_too else ' or .npy'}"
         raise ValueError(f"{str(place)!r} is no table that can be read: pass a {forms} file, or a folder")
     return open_one(place)

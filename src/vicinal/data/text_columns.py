@@ -1,0 +1,99 @@
+r"""A text among the other columns of a table: its words, weighted, as further numbers of the row.
+
+.. math:: v_w = (1 + \ln f_w) \Big( 1 + \ln \frac{1 + n}{1 + n_w} \Big), \qquad x = v / \lVert v \rVert_2
+
+where the text has the word w :math:`f_w` times, and :math:`n_w` of n training rows have it; other words are 0. A linear
+layer makes a weighted mean of word vectors of this, which it learns, and a mixture of rows has the mixture of
+their texts. The words are those that most training rows have. A missing text is zeros, and marked where training rows
+had missing ones.
+
+References
+----------
+Salton & Buckley, "Term-weighting approaches in automatic text retrieval", Information Processing & Management 1988.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vicinal.data.tokens import split_words
+from vicinal.tables import Chunk, names_of
+
+__all__ = ["Text", "WordCounts"]
+
+#: So many words of a column have a number each.
+_MOST_WORDS = 512
+#: A word that fewer training rows have says nothing of new ones.
+_FEWEST_ROWS = 3
+
+
+@dataclass(frozen=True)
+class Text:
+    """A column of texts: a number for each word, and a mark for missing texts if training rows had some."""
+
+    name: str
+    words: tuple[str, ...]
+    weights: tuple[float, ...]
+    """1 + ln((1 + n) / (1 + n_w)) of each word."""
+    missing: bool
+
+    @property
+    def width(self) -> int:
+        """How many numbers of the input it is."""
+        return len(self.words) + self.missing
+
+    def encode(self, chunk: Chunk, out: NDArray[np.float32], remarks: Any) -> None:
+        """Write the column as numbers into `out` `[M, width]`, which holds zeros."""
+        place = {word: k for k, word in enumerate(self.words)}
+        weights = np.array(self.weights)
+        for i, text in enumerate(names_of(chunk[self.name].to_pylist())):
+            if not text:
+                if self.missing:
+                    out[i, -1] = 1
+                continue
+            counts = Counter(place[word] for word in split_words(text) if word in place)
+            if counts:
+                at = np.array(list(counts))
+                values = (1 + np.log(list(counts.values()))) * weights[at]
+                out[i, at] = values / np.linalg.norm(values)
+
+    def notes(self, remarks: Any) -> list[str]:
+        """Return what new rows were like: of texts there is nothing to say."""
+        return []
+
+    def feature_names(self) -> list[str]:
+        """Return what each number is."""
+        names = [f"{self.name}: word {word!r}" for word in self.words]
+        return [*names, f"{self.name} is missing"] if self.missing else names
+
+
+@dataclass(eq=False)
+class WordCounts:
+    """In how many rows of a column of texts each word is."""
+
+    name: str
+    n: int = 0
+    missing: bool = False
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def add(self, chunk: Chunk, chosen: NDArray[np.bool_]) -> None:
+        """Count the words of the chosen rows."""
+        for text in names_of(chunk[self.name].take(np.flatnonzero(chosen)).to_pylist()):
+            self.missing |= not text
+            self.n += bool(text)
+            self.counts.update(set(split_words(text)))
+
+    def column(self, pieces: int, *, limited: bool) -> tuple[Text | None, str | None]:
+        """Return the column, or why it is left out."""
+        ordered = sorted(self.counts.items(), key=lambda pair: (-pair[1], pair[0]))
+        kept = [(word, n) for word, n in ordered[:_MOST_WORDS] if n >= _FEWEST_ROWS]
+        if not kept:
+            return None, f"left out: {self.name!r} (texts that share no words)"
+        weights = tuple(1 + math.log((1 + self.n) / (1 + n)) for _, n in kept)
+        return Text(self.name, tuple(word for word, _ in kept), weights, self.missing), None

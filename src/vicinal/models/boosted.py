@@ -1,0 +1,119 @@
+r"""Trees of gradient boosting as arrays: what scikit-learn fitted, evaluated by torch and saved as safetensors.
+
+The logits of class k are a constant and the sum of the leaves that a row falls into,
+
+.. math:: z_k = b_k + \sum_{t=1}^{T} v_{t,k}(x)
+
+With two classes there is one tree a step, for the second class; the logit of the first is 0.
+
+References
+----------
+Friedman, "Greedy Function Approximation: A Gradient Boosting Machine", Annals of Statistics 2001.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from vicinal._checks import integer, number
+
+__all__ = ["Boosted"]
+
+
+class Boosted(nn.Module):
+    """Boosted trees: features `[B, …]`, which are flattened, to logits `[B, n_classes]`; constant before `set_trees`.
+
+    Parameters
+    ----------
+    n_features, n_classes
+        How many numbers a sample has, and how many classes there are.
+    iterations
+        At most so many trees for each class; the validation set says how many.
+    rate
+        By how much each tree counts.
+    leaves, depth
+        Of a tree, at most.
+    l2
+        The penalty on the values of leaves.
+
+    >>> Boosted(8, 3, iterations=5)(torch.randn(4, 8)).shape
+    torch.Size([4, 3])
+    """
+
+    feature: Tensor
+    threshold: Tensor
+    left: Tensor
+    right: Tensor
+    value: Tensor
+    baseline: Tensor
+
+    def __init__(
+        self,
+        n_features: int,
+        n_classes: int,
+        *,
+        iterations: int = 200,
+        rate: float = 0.1,
+        leaves: int = 31,
+        depth: int = 10,
+        l2: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.n_features = integer("n_features", n_features, low=1)
+        self.iterations, self.leaves = integer("iterations", iterations, low=1), integer("leaves", leaves, low=2)
+        self.rate, self.depth = number("rate", rate, above=0), integer("depth", depth, low=1)
+        self.l2 = number("l2", l2, low=0)
+        self.outputs = 1 if integer("n_classes", n_classes, low=2) == 2 else n_classes
+        shape = (self.iterations, self.outputs, 2 * self.leaves - 1)
+        # Node 0 of zeros leads to itself and is worth nothing: a tree that is not there.
+        for name in ("feature", "left", "right"):
+            self.register_buffer(name, torch.zeros(shape, dtype=torch.int64))
+        for name in ("threshold", "value"):
+            self.register_buffer(name, torch.zeros(shape, dtype=torch.float64))
+        self.register_buffer("baseline", torch.zeros(self.outputs, dtype=torch.float64))
+
+    def set_trees(self, trees: Sequence[Sequence[Any]], baseline: Any) -> None:
+        """Take fitted trees: for each iteration and output the nodes, as scikit-learn's predictors have them.
+
+        Parameters
+        ----------
+        trees
+            Structured arrays with the fields feature_idx, num_threshold, left, right, value and is_leaf.
+        baseline
+            The constants, one for each output.
+        """
+        for name in ("feature", "threshold", "left", "right", "value"):
+            getattr(self, name).zero_()
+        self.baseline.copy_(torch.as_tensor(baseline).flatten())
+        for t, of_iteration in enumerate(trees):
+            for k, nodes in enumerate(of_iteration):
+                n = len(nodes)
+                leaf, place = torch.tensor(nodes["is_leaf"].astype(bool)), torch.arange(n)
+                for name, field in (("left", "left"), ("right", "right")):
+                    children = torch.tensor(nodes[field].astype("int64"))
+                    getattr(self, name)[t, k, :n] = torch.where(leaf, place, children)
+                feature, threshold = nodes["feature_idx"].astype("int64"), nodes["num_threshold"].astype("float64")
+                self.feature[t, k, :n] = torch.where(leaf, 0, torch.tensor(feature))
+                self.threshold[t, k, :n] = torch.where(leaf, 0.0, torch.tensor(threshold))
+                self.value[t, k, :n] = torch.tensor(nodes["value"].astype("float64"))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the logits `[B, n_classes]`: every row goes down all trees at once, a level at a time."""
+        rows = torch.flatten(x, 1).double()
+        n_nodes = self.feature.shape[2]
+        root = n_nodes * torch.arange(self.iterations * self.outputs, device=rows.device)
+        feature, threshold, left, right, value = (
+            nodes.flatten() for nodes in (self.feature, self.threshold, self.left, self.right, self.value)
+        )
+        at = root.expand(len(rows), -1)
+        for _ in range(self.depth):
+            below = rows.gather(1, feature[at]) <= threshold[at]
+            at = root + torch.where(below, left[at], right[at])
+        logits = value[at].unflatten(1, (self.iterations, self.outputs)).sum(dim=1) + self.baseline
+        if self.outputs == 1:
+            logits = torch.cat([torch.zeros_like(logits), logits], dim=1)
+        return logits.float()

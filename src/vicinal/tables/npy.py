@@ -1,0 +1,47 @@
+"""NPY files: a matrix, whose columns are numbered, or records, whose fields are named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from vicinal.tables.base import Column
+from vicinal.tables.memory import InMemory, column_of
+from vicinal.tables.storage import MEMORY, content_fingerprint
+
+__all__ = ["SUFFIXES", "open_npy"]
+
+SUFFIXES = (".npy",)
+
+
+def open_npy(path: Path) -> InMemory:
+    """Return an array as a table: `[N, D]` has the columns "1", "2", …, records `[N]` have those of their fields.
+
+    Parameters
+    ----------
+    path
+        What `numpy.save` wrote. Arrays of Python objects are refused: they could run code.
+    """
+    try:
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise ValueError(
+            f"{str(path)!r} is no readable NPY file ({error}): numbers or text are read, no Python objects"
+        ) from error
+    if array.nbytes > MEMORY:
+        raise ValueError(f"the array of {str(path)!r} takes {array.nbytes:,} bytes, and this machine has {MEMORY:,}")
+    if array.ndim == 1 and array.dtype.names:
+        columns = {name: array[name] for name in array.dtype.names}
+    elif array.ndim == 2 and not array.dtype.names:
+        columns = {str(k): column for k, column in enumerate(array.T, start=1)}
+    else:
+        columns = {}
+    if not columns or any(column.ndim != 1 for column in columns.values()):
+        raise ValueError(
+            f"the array of {str(path)!r} has the shape {list(array.shape)}: a table is [N, D], or records [N] whose "
+            "fields hold one value each; labels and matrices together go into an .npz file"
+        )
+    values = {name: column_of(np.ascontiguousarray(column)) for name, column in columns.items()}
+    known = {name: Column(n_rows=len(array)) for name in values}
+    return InMemory(path, known, values=values, digest=content_fingerprint(path, SUFFIXES))

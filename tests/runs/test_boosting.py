@@ -1,0 +1,106 @@
+"""Gradient boosting as a model of the command: scikit-learn's trees, without scikit-learn and without pickles."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from sklearn.ensemble import HistGradientBoostingClassifier
+
+from tests.cli.running import refused, vicinal
+from vicinal import load
+from vicinal.models import Boosted
+from vicinal.runs import Run, audited, audited_by_aum, run
+
+
+def walked(nodes: Any, x: np.ndarray) -> float:  # type: ignore[type-arg]
+    """Return the leaf of one row, by walking down."""
+    node = nodes[0]
+    while not node["is_leaf"]:
+        node = nodes[node["left"] if x[node["feature_idx"]] <= node["num_threshold"] else node["right"]]
+    return float(node["value"])
+
+
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_the_arrays_say_what_scikit_learn_says(n_classes: int) -> None:
+    rng = np.random.default_rng(n_classes)
+    x = rng.normal(size=(300, 5)).astype(np.float32)
+    y = (np.abs(x[:, 0] + x[:, 1] * x[:, 2]) * 2).astype(int) % n_classes
+    theirs = HistGradientBoostingClassifier(max_iter=12, max_leaf_nodes=9, max_depth=6, early_stopping=False).fit(x, y)
+    model = Boosted(5, n_classes, iterations=15, leaves=9, depth=6)
+    assert torch.equal(model(torch.zeros(2, 5)), torch.zeros(2, n_classes))
+    model.set_trees([[tree.nodes for tree in trees] for trees in theirs._predictors], theirs._baseline_prediction)
+    new = rng.normal(size=(50, 5)).astype(np.float32)
+    logits = model(torch.from_numpy(new))
+    np.testing.assert_allclose(logits.double().softmax(1).numpy(), theirs.predict_proba(new), atol=1e-6)
+    raw = np.array([[sum(walked(trees[k].nodes, row) for trees in theirs._predictors)
+                     for k in range(model.outputs)] for row in new[:5].astype(float)])  # fmt: skip
+    raw += theirs._baseline_prediction.ravel()
+    np.testing.assert_allclose(logits[:5, -model.outputs :].numpy(), raw, atol=1e-5)
+    again = Boosted(5, n_classes, iterations=15, leaves=9, depth=6)
+    again.load_state_dict(model.state_dict())
+    assert torch.equal(again(torch.from_numpy(new)), logits)
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    rng = np.random.default_rng(1)
+    x, colour = rng.normal(size=(260, 2)), rng.choice(["red", "green", "blue"], 260)
+    y = np.where((x[:, 0] * x[:, 1] > 0) ^ (colour == "red"), "yes", "no")
+    x[rng.random(x.shape) < 0.05] = np.nan
+    path = tmp_path_factory.mktemp("boosting") / "xor.csv"
+    pd.DataFrame({"a": x[:, 0], "b": x[:, 1], "colour": colour, "y": y}).to_csv(path, index=False)
+    return path
+
+
+@pytest.fixture(scope="module")
+def outcome(table: Path) -> Any:
+    out = table.parent / "run"
+    words = ("train", table, "--target", "y", "--model", "hgb", "--model-option", "iterations=60", "--out", out)
+    ran = vicinal(*words, "--report", table.parent / "report.html")
+    assert "gradient boosting by scikit-learn, at most 60 trees a class" in ran.out
+    return Run(out).outcome()
+
+
+def test_it_is_trained_calibrated_reported_and_served(outcome: Any, table: Path, tmp_path: Path) -> None:
+    assert outcome.experiment.method == "ERM()"
+    assert outcome.test.before.accuracy.value > 0.75
+    page = (table.parent / "report.html").read_text(encoding="utf-8")
+    assert f"{int(outcome.fit['epochs'])} of 60 trees a class of 31 leaves at most" in page
+    bundle = load(outcome.out)
+    assert isinstance(bundle.module, Boosted)
+    torch.testing.assert_close(bundle.logits(outcome.run.task().test), outcome.test.logits)
+    vicinal("predict", outcome.out, table, "--out", tmp_path / "answers.csv")
+    answers = pd.read_csv(tmp_path / "answers.csv")
+    np.testing.assert_allclose(answers[["prob_no", "prob_yes"]], bundle.predict_proba(table), atol=1e-6)
+    vicinal("export", outcome.out, "--out", tmp_path / "model.onnx")  # compares with onnxruntime
+    # The number of trees is the one with the lowest NLL on the validation set, of which the figures are.
+    assert outcome.fit["best"]["val_nll"] == pytest.approx(outcome.sets["val"].before.nll.value, abs=1e-6)
+    assert outcome.fit["best"]["val_nll"] == min(line["val_nll"] for line in outcome.history)
+    notes: list[str] = []
+    run(outcome.experiment, outcome.out, progress=False, on_note=notes.append)
+    assert notes == [f"{outcome.out} is finished: nothing to do"]
+    (outcome.out / "evaluation.json").unlink()
+    again = run(outcome.experiment, outcome.out, progress=False)
+    assert again is not None
+    assert torch.equal(again.test.logits, outcome.test.logits)
+
+
+def test_labels_are_audited_by_it(outcome: Any) -> None:
+    audit = audited(outcome, n_folds=2, progress=False)
+    assert len(audit.labels) == 260
+    with pytest.raises(ValueError, match="by='aum' needs a network"):
+        audited_by_aum(outcome, progress=False)
+
+
+def test_what_trees_cannot_do_is_said(table: Path, tmp_path: Path) -> None:
+    words = ["train", table, "--target", "y", "--model", "hgb", "--out", tmp_path / "run"]
+    assert "--model hgb mixes no rows: pass --method 'ERM()'" in refused(*words, "--method", "Mixup(alpha=0.2)")
+    assert "--ensemble is for networks: leave it out with --model hgb" in refused(*words, "--ensemble", 2)
+    said = refused(*words, "--epochs", 3)
+    assert "--epochs is for networks; --model hgb takes --model-option iterations=500 and its like" in said
+    assert "hgb has no option 'hidden'" in refused(*words, "--model-option", "hidden=[3]")
