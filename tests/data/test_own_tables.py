@@ -193,6 +193,15 @@ def test_names_of_rows_give_nothing_away_by_chance():
     assert group_auroc(np.arange(2000) % 50, labels) < 0.6
 
 
+def test_row_names_of_a_shuffled_table_are_identifiers():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"rownames": rng.permutation(90), "x": rng.integers(5, size=90), "y": np.arange(90) % 2})
+    assert (
+        "left out: 'rownames' (identifiers: a value of its own in almost every row)"
+        in data.load(frame, target="y").notes
+    )
+
+
 def test_an_identifier_that_repeats_is_pointed_out():
     table = frame().assign(customerId=np.arange(200) // 3)
     assert any(

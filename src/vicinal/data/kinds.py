@@ -28,7 +28,7 @@ _NO_CLASS = MISSING - {"None"}
 #: More classes than this are none.
 _MOST_CLASSES = 100_000
 
-_ID_NAME = re.compile(r"(?i)(.*[_ ])?(id|index|idx|nr|no|number|key)|Unnamed: 0|")
+_ID_NAME = re.compile(r"(?i)(.*[_ ])?(id|index|idx|nr|no|number|key)|row[_ .]?names?|Unnamed: 0|")
 #: A column of this name that repeats its values numbers what several rows belong to: a patient, a customer.
 _GROUP_NAME = re.compile(r"(?i:(.*[_ .-])?id)|.*[a-z]I[dD]")
 

@@ -109,7 +109,7 @@ class Boosted(nn.Module):
         feature, threshold, left, right, value = (
             nodes.flatten() for nodes in (self.feature, self.threshold, self.left, self.right, self.value)
         )
-        at = root.expand(len(rows), -1)
+        at = root.expand(rows.shape[0], -1)  # len() would fix the number of rows of an exported graph
         for _ in range(self.depth):
             below = rows.gather(1, feature[at]) <= threshold[at]
             at = root + torch.where(below, left[at], right[at])
