@@ -196,10 +196,7 @@ def test_names_of_rows_give_nothing_away_by_chance():
 def test_row_names_of_a_shuffled_table_are_identifiers():
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"rownames": rng.permutation(90), "x": rng.integers(5, size=90), "y": np.arange(90) % 2})
-    assert (
-        "left out: 'rownames' (identifiers: a value of its own in almost every row)"
-        in data.load(frame, target="y").notes
-    )
+    assert "left out: 'rownames' (identifiers: a value of its own in almost every row)" in load(frame, target="y").notes
 
 
 def test_an_identifier_that_repeats_is_pointed_out():
