@@ -348,7 +348,7 @@ def load_task(experiment: Experiment, *, splits: Mapping[str, list[int]] | None 
     options.setdefault("tokenizer", models.tokenizer_of(experiment.model))
     if experiment.pretrained is not None:
         options.setdefault("image_size", 224)
-        options["normalisation"] = models.pretrained_statistics(network or experiment.model or "resnet18")
+        options["normalisation"] = models.pretrained_statistics(experiment.model or "resnet18")
     if experiment.new_subset_per_seed:
         options["subset_seed"] = experiment.seed
     if splits is not None:
