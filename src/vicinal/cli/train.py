@@ -62,9 +62,9 @@ def train(
     with console.stage("starting"):
         from vicinal.runs import ALWAYS, BASELINES, Experiment, folder_name, measure_baselines, run
     check_report(report, given.inputs(data), overwrite=overwrite, data_root=given.data.get("data_root"))
-    usual = {"method": "ERM()"} if given.model == "hgb" else {}
-    asked = usual if method is None else {"method": method}
-    experiment = Experiment(source=data, **asked, **vars(given), seed=seed)
+    if method is None:
+        method = "ERM()" if given.model == "hgb" else "Mixup(alpha=0.2)"
+    experiment = Experiment(source=data, method=method, **vars(given), seed=seed)
     folder = out or Path("runs") / folder_name(experiment)
     how: dict[str, Any] = {"n_bins": bins, "progress": not as_json, "on_note": console.note}
     how["on_metrics"] = lambda line: console.event("metrics", line)

@@ -113,7 +113,7 @@ class Boosted(nn.Module):
         for _ in range(self.depth):
             below = rows.gather(1, feature[at]) <= threshold[at]
             at = root + torch.where(below, left[at], right[at])
-        logits = value[at].unflatten(1, (self.iterations, self.outputs)).sum(dim=1) + self.baseline
+        logits: Tensor = value[at].unflatten(1, (self.iterations, self.outputs)).sum(dim=1) + self.baseline
         if self.outputs == 1:
             logits = torch.cat([torch.zeros_like(logits), logits], dim=1)
         return logits.float()
