@@ -176,7 +176,7 @@ RECIPE = Recipe(
             "MNLI's mismatched one. BERT-large is left out.",
         ),
     },
-    draw=bars({"score": "MCC (CoLA), Spearman (STS-B) or accuracy (%)"}),
+    draw=bars({"score": "score (%)"}),
     reading=(
         "α = 3 (Section 5). Mixup-Transformer (Sun et al. 2020) mixes what the encoder returns. Were that the input "
         "of a linear head the similarity term would be zero whatever the network; between BERT's last layer and its "
