@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from vicinal._checks import Argument, Sentence, require
 from vicinal.data.dates import DATE
 from vicinal.data.files import listed
-from vicinal.tables import MISSING, BadRow, Table, distinct, finite_numbers, is_text, names_of, numbers
+from vicinal.tables import MISSING, BadRow, Parsing, Table, distinct, finite_numbers, is_text, names_of, numbers
 
 __all__ = ["ClassNames", "Scan", "Summary", "columns_of", "kinds_of", "names_and_parts", "scan_table"]
 
@@ -67,12 +67,15 @@ class Summary:
     _step: float | None = None
     _last: float | None = None
 
-    def add(self, column: Any, decimal_comma: bool) -> Hashes:
-        """Take the next rows, and return a hash of each cell: equal cells have equal ones."""
+    def add(self, column: Any, decimal_comma: bool) -> tuple[Hashes, NDArray[np.float64] | None]:
+        """Take the next rows, and return a hash of each cell: equal cells have equal ones.
+
+        Where the column seems to be of numbers, and these rows hold nothing else, they are returned beside it.
+        """
         self.n += len(column)
         self.fixed_kind = self.fixed_kind or _kind_of_type(column)
         if self.fixed_kind is not None:
-            return _hashes(column)
+            return _hashes(column), None
         values, odd = finite_numbers(column, decimal_comma=decimal_comma)
         filled = odd | ~np.isnan(values)
         self.filled += int(filled.sum())
@@ -91,8 +94,8 @@ class Summary:
             self.count_values = self.finite < _MOST * self.filled
         hashes = (values + 0.0).view(np.uint64)  # one zero, not two
         if odd.any() or self.count_values:
-            hashes = np.where(odd, self._count(column), hashes)
-        return hashes
+            return np.where(odd, self._count(column), hashes), None
+        return hashes, values
 
     def kind(self) -> str:
         """Return what the column holds, once all rows were added."""
@@ -186,6 +189,12 @@ class Scan:
     parts: list[str] | None
     """The split of each row, where the table is already split."""
     bad: list[BadRow]
+    parsing: Parsing
+    """Where the numbers are kept that were parsed."""
+
+
+#: Where rows stand, their classes and their hashes.
+_Piece = tuple[NDArray[np.int64] | slice, NDArray[np.int32], Hashes]
 
 
 def scan_table(table: Table, target: str, skip: Sequence[str] = ()) -> Scan:
@@ -202,50 +211,58 @@ def scan_table(table: Table, target: str, skip: Sequence[str] = ()) -> Scan:
     """
     columns = [name for name in table.columns if name != target and name not in skip]
     summaries = {name: Summary(name) for name in columns}
-    classes = ClassNames(target)
-    pieces: list[tuple[NDArray[Any], NDArray[Any], Hashes]] = []
+    classes, parsing = ClassNames(target), Parsing(table)
+    pieces: list[_Piece] = []
     parts: list[str] = []
     bad: list[BadRow] = []
     for chunk in table.chunks([target, *columns], bad=bad):
+        if not len(chunk):
+            continue
         hashes = np.zeros(len(chunk), np.uint64)
+        numbers: dict[str, NDArray[np.float64] | None] = {}
         for name in columns:
+            of_cells, numbers[name] = summaries[name].add(chunk[name], chunk.decimal_comma)
             # A row's hash depends on the order of its cells: without the shift and the product, rows that have the
             # same values in other columns would count as copies.
-            hashes = (hashes ^ (hashes >> np.uint64(29))) * _GOLDEN + _scattered(
-                summaries[name].add(chunk[name], chunk.decimal_comma)
-            )
-        pieces.append((chunk.rows, classes.encode(chunk[target]), hashes))
+            hashes = (hashes ^ (hashes >> np.uint64(29))) * _GOLDEN + _scattered(of_cells)
+        pieces.append((_places(chunk.rows), classes.encode(chunk[target]).astype(np.int32), hashes))
         parts += chunk.parts or ()
+        parsing.add(chunk, numbers)
     again = [name for name, summary in summaries.items() if not summary.is_counted]
     if again:
         summaries.update({name: Summary(name, count_values=True) for name in again})
         for chunk in table.chunks(again, bad=[]):
             for name in again:
                 summaries[name].add(chunk[name], chunk.decimal_comma)
-    return _put_together(summaries, classes.names, pieces, parts, bad)
+    return _put_together(summaries, classes.names, pieces, parts, bad, parsing)
+
+
+def _places(rows: NDArray[np.int64]) -> NDArray[np.int64] | slice:
+    """Return where rows stand, from 0: a slice, which takes no memory, where they follow each other."""
+    first, last = int(rows[0]), int(rows[-1])
+    return slice(first - 1, last) if last - first + 1 == len(rows) else rows - 1
 
 
 def _put_together(
     summaries: Mapping[str, Summary],
     names: Sequence[str],
-    pieces: list[tuple[NDArray[Any], NDArray[Any], Hashes]],
+    pieces: list[_Piece],
     parts: list[str],
     bad: list[BadRow],
+    parsing: Parsing,
 ) -> Scan:
-    rows = np.concatenate([np.zeros(0, np.int64), *(piece[0] for piece in pieces)])
-    n = int(max(rows[-1] if len(rows) else 0, max((row.row for row in bad), default=0)))
+    ends = [place.stop if isinstance(place, slice) else int(place[-1]) + 1 for place, _, _ in pieces]
+    n = max([0, *ends[-1:], *(row.row for row in bad)])
     labels, readable, hashes = np.full(n, -1, np.int64), np.zeros(n, np.bool_), np.zeros(n, np.uint64)
-    place = rows - 1
-    if pieces:
-        readable[place] = True
-        labels[place] = np.concatenate([piece[1] for piece in pieces])
-        hashes[place] = np.concatenate([piece[2] for piece in pieces])
+    while pieces:  # each is let go once it is copied
+        place, codes, of_rows = pieces.pop()
+        readable[place], labels[place], hashes[place] = True, codes, of_rows
     split = None
     if parts:
         split = [""] * n
-        for i, part in zip(place.tolist(), parts, strict=True):
+        for i, part in zip(np.flatnonzero(readable).tolist(), parts, strict=True):
             split[i] = part
-    return Scan(summaries, n, labels, tuple(names), readable, hashes, split, bad)
+    return Scan(summaries, n, labels, tuple(names), readable, hashes, split, bad, parsing)
 
 
 class ClassNames:

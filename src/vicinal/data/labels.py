@@ -35,6 +35,11 @@ class _Combined(Table):
         """The files it is read from."""
         return self.table.files
 
+    @property
+    def is_text(self) -> bool:
+        """Whether cells are text that is parsed whenever it is read."""
+        return self.table.is_text
+
     def chunks(
         self, names: Sequence[str] | None = None, rows: int = 2**16, *, bad: list[BadRow] | None = None
     ) -> Iterator[Chunk]:

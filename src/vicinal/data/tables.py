@@ -128,20 +128,21 @@ def _from_features(
         )
     labels, skipped = _usable(scan, target, scan.bad, options.max_bad)
     equal = "rows are equal to others in all columns but the target"
-    splitting = _splitting(table, scan, labels, scan.hashes.astype(np.int64), equal, options)
+    splitting = _splitting(table, scan, labels, scan.hashes.view(np.int64), equal, options)
     notes += [*skipped, *splitting.notes]
+    n, parsed = scan.n_rows, scan.parsing.table(used, kinds, scan.bad)
 
     def fit(train: Positions) -> tuple[Preprocessing, Sequence[Any] | Tensor, list[str]]:
-        chosen = np.zeros(scan.n_rows, np.bool_)
+        chosen = np.zeros(n, np.bool_)
         chosen[train] = True
         how = "unlimited" if options.published and options.features == "standard" else options.features
-        features, more = fit_tabular(table, chosen, used, kinds, target, features=how)
-        encoded = features.encode(table, n=scan.n_rows)
+        features, more = fit_tabular(parsed, chosen, used, kinds, target, features=how)
+        encoded = features.encode(parsed, n=n)
         return features, encoded.features, [*more, *(note for note in encoded.notes if "count as missing" in note)]
 
     return Unsplit(
         kind="tabular",
-        origins=Rows(table, scan.n_rows),
+        origins=Rows(table, n),
         labels=labels,
         classes=scan.names,
         fit=fit,
@@ -288,7 +289,7 @@ def _splitting(
 ) -> _Splitting:
     """Return what stays together in the split: the groups asked for, or copies; or the order of time."""
     usable = labels >= 0
-    distinct_rows = len(np.unique(hashes[usable]))
+    distinct_rows = _n_different(hashes[usable])
     n, copies = int(usable.sum()), int(usable.sum()) - distinct_rows
     if options.group is not None:
         groups = _groups(table, options.group, scan.n_rows)
@@ -307,6 +308,12 @@ def _splitting(
         # held out, and to meet them again is what the model is for.
         return _Splitting(None, None, [f"{said}, of only {distinct_rows} different ones: they are split freely"])
     return _Splitting(hashes, None, [f"{said}: such rows stay on one side of the split"])
+
+
+def _n_different(values: NDArray[np.int64]) -> int:
+    """Return how many different values there are, which are sorted: `unique` takes several times their memory."""
+    values.sort()
+    return int(np.count_nonzero(values[1:] != values[:-1])) + (len(values) > 0)
 
 
 def _groups(table: Table, column: str, n: int) -> NDArray[np.int64]:

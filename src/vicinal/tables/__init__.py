@@ -8,6 +8,7 @@ from vicinal.tables.arrays import read_arrays
 from vicinal.tables.base import BadRow, Chunk, Column, Columns, Table, quoted, renamed
 from vicinal.tables.memory import from_frame, from_rows
 from vicinal.tables.opening import is_table, open_table
+from vicinal.tables.parsed import Parsing
 from vicinal.tables.shards import is_pattern, joined_tables
 from vicinal.tables.storage import MEMORY, fingerprint, regular, suffix_of
 from vicinal.tables.values import (
@@ -22,7 +23,7 @@ from vicinal.tables.values import (
     strict_numbers,
 )
 
-__all__ = ["LARGEST", "MEMORY", "MISSING", "BadRow", "Chunk", "Column", "Columns", "Table", "distinct",
+__all__ = ["LARGEST", "MEMORY", "MISSING", "BadRow", "Chunk", "Column", "Columns", "Parsing", "Table", "distinct",
            "finite_numbers", "fingerprint", "from_frame", "from_rows", "is_pattern", "is_table", "is_text",
            "joined_tables", "matrix", "names_of", "numbers", "open_table", "quoted", "read_arrays", "regular",
            "renamed", "strict_numbers", "suffix_of"]  # fmt: skip

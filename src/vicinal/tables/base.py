@@ -128,6 +128,11 @@ class Table(ABC):
         return (self.path,)
 
     @property
+    def is_text(self) -> bool:
+        """Whether cells are text that is parsed whenever it is read."""
+        return False
+
+    @property
     def n_rows(self) -> int | None:
         """The number of rows, None where only reading shows it."""
         return next((column.n_rows for column in self.columns.values()), 0)
@@ -168,6 +173,11 @@ class _Renamed(Table):
     def files(self) -> tuple[Path, ...]:
         """The files it is read from."""
         return self.table.files
+
+    @property
+    def is_text(self) -> bool:
+        """Whether cells are text that is parsed whenever it is read."""
+        return self.table.is_text
 
     def chunks(
         self, names: Sequence[str] | None = None, rows: int = ROWS, *, bad: list[BadRow] | None = None

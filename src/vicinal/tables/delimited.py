@@ -74,6 +74,11 @@ class Delimited(Table):
         if bad is not None:
             bad += skipped
 
+    @property
+    def is_text(self) -> bool:
+        """It is."""
+        return True
+
     def fingerprint(self) -> str:
         """Return a hash of the uncompressed content."""
         return content_fingerprint(self.path, SUFFIXES)

@@ -29,6 +29,11 @@ class Shards(Table):
         """The files it is read from."""
         return tuple(file for part in self.parts for file in part.files)
 
+    @property
+    def is_text(self) -> bool:
+        """Whether cells are text that is parsed whenever it is read."""
+        return all(part.is_text for part in self.parts)
+
     def chunks(
         self, names: Sequence[str] | None = None, rows: int = ROWS, *, bad: list[BadRow] | None = None
     ) -> Iterator[Chunk]:
