@@ -29,6 +29,7 @@ __all__ = [
     "FORMAT",
     "DamagedFileError",
     "RunFiles",
+    "check_seal",
     "checksum",
     "foreign_entries",
     "json_pieces",
@@ -36,6 +37,7 @@ __all__ = [
     "read_tensors",
     "remove_leftovers",
     "replacing",
+    "sealed",
     "sync",
     "write_arrays",
     "write_json",
@@ -44,6 +46,8 @@ __all__ = [
 
 #: The version of everything this library writes into a run.
 FORMAT = 1
+#: Where a record holds the checksum of its content.
+_SEAL = "checksum"
 
 #: Drafts of this machine; the process that writes one is in its name, so that those of dead ones can be removed.
 _HOST = hashlib.sha256(socket.gethostname().encode()).hexdigest()[:8]
@@ -238,6 +242,25 @@ def read_json(path: Path) -> dict[str, Any]:
             f"{writer}, or make it again"
         )
     return record
+
+
+def sealed(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a record with the checksum of its content, by which `check_seal` notices a change."""
+    return {**record, _SEAL: _content_checksum(record)}
+
+
+def check_seal(path: Path, record: Mapping[str, Any]) -> None:
+    """Refuse a record of a file whose content is not that of its checksum; old records have none."""
+    content = {name: value for name, value in record.items() if name != _SEAL}
+    if _SEAL in record and record[_SEAL] != _content_checksum(content):
+        raise DamagedFileError(f"{path} is not as it was written: its checksum differs")
+
+
+def _content_checksum(record: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of what a record says, however it is laid out in its file."""
+    read_again = json.loads(json.dumps(record))  # the keys are strings then, whose order is another
+    text = json.dumps(read_again, sort_keys=True, separators=(",", ":"))
+    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], **metadata: str) -> None:

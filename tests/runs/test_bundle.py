@@ -17,8 +17,8 @@ import torch
 import vicinal
 from tests.data import make
 from vicinal import _files, data, models
-from vicinal._files import read_json, read_tensors, replacing, write_json
-from vicinal.runs.bundle import Bundle
+from vicinal._files import read_json, read_tensors, replacing, sealed, write_json
+from vicinal.runs.bundle import Bundle, read_record
 
 
 def _bundle(task: data.Task, **options: Any) -> Bundle:
@@ -35,6 +35,11 @@ def _bundle(task: data.Task, **options: Any) -> Bundle:
         fingerprint=task.fingerprint,
         versions={"vicinal": "0"},
     )
+
+
+def sealed_again(record: dict[str, Any]) -> dict[str, Any]:
+    """What somebody writes who changes a record and knows how it is sealed."""
+    return sealed({name: value for name, value in record.items() if name != "checksum"})
 
 
 @pytest.fixture
@@ -165,11 +170,49 @@ def test_records_that_are_not_whole(people: tuple[Bundle, pd.DataFrame], tmp_pat
         (folder / "model.safetensors").write_bytes(damaged)
         with pytest.raises(ValueError, match="is not the file that was written: its checksum differs"):
             vicinal.load(folder)
-    write_json(folder / "model.json", {name: value for name, value in record.items() if name != "weights"})
+    write_json(
+        folder / "model.json", sealed_again({name: value for name, value in record.items() if name != "weights"})
+    )
     with pytest.raises(ValueError, match="is not whole"):
         vicinal.load(folder)
     with pytest.raises(FileNotFoundError, match="did you mean"):
         vicinal.load(tmp_path / "rum")
+
+
+def test_a_record_that_was_changed_is_noticed(people: tuple[Bundle, pd.DataFrame], tmp_path: Path) -> None:
+    folder = people[0].save(tmp_path / "run")
+    path = folder / "model.json"
+    content = path.read_bytes()
+    at = content.index(b"1.7")  # the temperature
+    path.write_bytes(content[:at] + b"1.6" + content[at + 3 :])
+    with pytest.raises(ValueError, match=r"model\.json is not as it was written: its checksum differs"):
+        vicinal.load(folder)
+    # laid out otherwise it says the same; a record of before there were checksums is read
+    path.write_text(json.dumps(json.loads(content)))
+    assert vicinal.load(folder).temperature == 1.7
+    record = json.loads(content)
+    del record["checksum"]
+    path.write_text(json.dumps(record))
+    assert vicinal.load(folder).temperature == 1.7
+
+
+def test_a_flipped_bit_of_a_record_is_noticed_or_says_the_same(
+    people: tuple[Bundle, pd.DataFrame], tmp_path: Path
+) -> None:
+    folder = people[0].save(tmp_path / "run")
+    path = folder / "model.json"
+    content, wanted = path.read_bytes(), read_json(folder / "model.json")
+    noticed = 0
+    for at in range(0, len(content), 7):
+        path.write_bytes(content[:at] + bytes([content[at] ^ 1 << at % 7]) + content[at + 1 :])
+        try:
+            found = read_record(_files.RunFiles(folder))
+        except ValueError:
+            noticed += 1
+        else:
+            same = {name for name in wanted if found.get(name) == wanted[name]}
+            assert same >= wanted.keys() - {"checksum"}
+    assert noticed > len(content) // 7 * 0.6  # the rest is white space
 
 
 # Files that are there whole or not at all
@@ -263,7 +306,7 @@ def test_a_scale_that_is_not_finite_is_refused(
     path = people[0].save(tmp_path / "run") / "model.json"
     record = read_json(path)
     record["preprocessing"]["columns"][0][field] = value
-    write_json(path, record)
+    write_json(path, sealed_again(record))
     with pytest.raises(ValueError, match=f"{field} must be a"):
         Bundle.load(path.parent)
 
@@ -289,7 +332,7 @@ def test_a_network_larger_than_its_weights_is_refused_before_it_is_built(
     path = people[0].save(tmp_path / "run") / "model.json"
     record = read_json(path)
     record["network"]["options"]["hidden"] = hidden
-    write_json(path, record)
+    write_json(path, sealed_again(record))
     devices, build = [], models.ModelSpec.build
     monkeypatch.setattr(
         models.ModelSpec, "build", lambda *a, **k: (devices.append(torch.get_default_device().type), build(*a, **k))[1]
@@ -304,7 +347,7 @@ def test_images_of_40_000_pixels_a_side_are_refused(tmp_path: Path, monkeypatch:
     path = bundle.save(tmp_path / "run") / "model.json"
     record = read_json(path)
     record["preprocessing"] |= {"height": 40_000, "width": 40_000}
-    write_json(path, record)
+    write_json(path, sealed_again(record))
     with pytest.raises(ValueError, match="are more than 178,956,970 pixels: max_pixels raises that"):
         Bundle.load(path.parent)
 

@@ -108,6 +108,14 @@ class TestDelimited:
         with pytest.raises(ValueError, match="not UTF-8: line 500,002 holds the byte 0xeb"):
             rows(open_table(late))
 
+    def test_a_stray_zero_byte_is_no_other_encoding(self, tmp_path):
+        path = write(tmp_path / "a.csv", b"a,b\n1,2\n3,4\0\n")
+        with pytest.raises(ValueError, match=r"holds a zero byte in line 3, which no text does: remove it"):
+            open_table(path)
+        wide = write(tmp_path / "b.csv", "a,b\n1,2\n".encode("utf-16-le"))
+        with pytest.raises(ValueError, match="probably encoding='utf-16'"):
+            open_table(wide)
+
 
 class TestJsonLines:
     def test_mixed_types_missing_names_and_bad_lines(self, tmp_path):

@@ -3,7 +3,7 @@ r"""A trained model on disk: weights as safetensors, everything else as JSON. No
     run/
       model.safetensors      the weights
       model.json             classes, preprocessing, network, temperature, precision, method, data fingerprint,
-                             versions, and the checksum of the weights
+                             versions, and the checksums of the weights and of itself
 
 `vicinal.load(run)` gives a `Bundle`: point it at new data, and it answers with calibrated probabilities,
 
@@ -31,10 +31,12 @@ from vicinal._checks import choice, freeze, integer, nearest_names, number, requ
 from vicinal._files import (
     DamagedFileError,
     RunFiles,
+    check_seal,
     checksum,
     read_json,
     read_tensors,
     replacing,
+    sealed,
     write_json,
     write_tensors,
 )
@@ -47,7 +49,7 @@ from vicinal.runs.onnx import export, largest_difference
 from vicinal.training.batches import KeyedDataset, evaluation_batches
 from vicinal.training.predicting import AtPrecision, iter_logits
 
-__all__ = ["Bundle", "load"]
+__all__ = ["Bundle", "load", "read_record"]
 
 #: How far a probability may be off in another runtime: float32 sums in another order.
 _ONNX_TOLERANCE = 1e-4
@@ -242,22 +244,20 @@ class Bundle:
     def save_record(self, folder: Path) -> None:
         """Write the record alone, beside weights that are there already."""
         files = RunFiles(folder)
-        write_json(
-            files.model,
-            {
-                "classes": list(self.classes),
-                "temperature": self.temperature,
-                **({"temperatures": list(self.temperatures)} if self.temperatures else {}),
-                "precision": self.precision,
-                "batch_size": self.batch_size,
-                "method": self.method,
-                "fingerprint": self.fingerprint,
-                "network": self.spec.to_dict(),
-                "preprocessing": self.preprocessing.to_dict(),
-                "versions": dict(self.versions),
-                "weights": checksum(files.weights),
-            },
-        )
+        record = {
+            "classes": list(self.classes),
+            "temperature": self.temperature,
+            **({"temperatures": list(self.temperatures)} if self.temperatures else {}),
+            "precision": self.precision,
+            "batch_size": self.batch_size,
+            "method": self.method,
+            "fingerprint": self.fingerprint,
+            "network": self.spec.to_dict(),
+            "preprocessing": self.preprocessing.to_dict(),
+            "versions": dict(self.versions),
+            "weights": checksum(files.weights),
+        }
+        write_json(files.model, sealed(record))
 
     @classmethod
     def load(
@@ -431,13 +431,18 @@ def _record(path: Path) -> tuple[RunFiles, dict[str, Any]]:
             f"{str(path)!r} holds no {files.model.name}: "
             + ("this run is not finished; start it again and it goes on" if started else "not a run of vicinal")
         )
+    return files, read_record(files)
+
+
+def read_record(files: RunFiles) -> dict[str, Any]:
+    """Return the record of a saved model, which must be as it was written."""
     record = read_json(files.model)
     missing = [name for name in ("classes", "network", "preprocessing", "temperature") if name not in record]
     if missing:
-        raise ValueError(f"{files.model} lacks {', '.join(map(repr, missing))}: it is not whole")
-    record.setdefault("versions", {})
+        raise DamagedFileError(f"{files.model} lacks {', '.join(map(repr, missing))}: it is not whole")
     for name, kind in (("classes", list), ("network", dict), ("preprocessing", dict), ("versions", dict)):
-        if not isinstance(record[name], kind):
+        if not isinstance(record.get(name, kind()), kind):
             what = "an object" if kind is dict else "a list"
             raise DamagedFileError(f"{files.model}: {name!r} must be {what}, got {record[name]!r}")
-    return files, record
+    check_seal(files.model, record)
+    return {"versions": {}, **record}

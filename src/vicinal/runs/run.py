@@ -25,7 +25,7 @@ from vicinal._files import DamagedFileError, RunFiles, read_json, write_arrays, 
 from vicinal.data import Split, Task
 from vicinal.metrics import BinaryEvaluation, Estimate, Evaluation, evaluate, evaluate_binary
 from vicinal.probes.label_noise import corrupt_labels
-from vicinal.runs.bundle import Bundle
+from vicinal.runs.bundle import Bundle, read_record
 from vicinal.runs.experiment import Experiment
 from vicinal.runs.outcomes import Finished, LabelsOutcome, scored_labels
 from vicinal.training import read_predictions
@@ -237,7 +237,12 @@ class Run:
         return Outcome(recorded, self.path, facts, fit, history, temperature, sets, evaluation.get("label_noise"))
 
     def damage(self) -> str | None:
-        """Return what is wrong with the weights of a finished run: they are gone, or not those that were written."""
+        """Return what is wrong with the weights of a finished run: they are gone, or not those that were written.
+
+        That the record of the model is not as it was written is an error.
+        """
+        if self.files.model.exists():
+            read_record(self.files)
         return weights_damage(self.files, read_json(self.files.result))
 
     def predictions(self, key: str = "val") -> tuple[Tensor, Tensor]:

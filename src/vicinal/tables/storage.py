@@ -129,6 +129,8 @@ def wrong_encoding(path: Path, stream: Iterable[bytes], encoding: str | None) ->
                 guess = "latin-1"
             break
         if b"\0" in line:
+            if encoding is None and not _is_wide(line):
+                return ValueError(f"{str(path)!r} holds a zero byte in line {number:,}, which no text does: remove it")
             where, guess = f"line {number:,} holds zero bytes", "utf-16"
             break
     if head in (b"\xff\xfe", b"\xfe\xff"):
@@ -139,6 +141,11 @@ def wrong_encoding(path: Path, stream: Iterable[bytes], encoding: str | None) ->
             Argument("encoding", guess),
         )
     )
+
+
+def _is_wide(line: bytes) -> bool:
+    """Return whether zeros lie where UTF-16 has them: every other byte of plain letters."""
+    return max(line[::2].count(0), line[1::2].count(0)) > len(line) / 4
 
 
 def fingerprint(*chunks: bytes) -> str:

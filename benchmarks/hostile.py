@@ -1,0 +1,849 @@
+"""Hundreds of files, folders, options and saved models that are not as they should be, given to the command.
+
+    python -m benchmarks.hostile                          all cases, some minutes of a processor
+    python -m benchmarks.hostile --seed 7 --only bundle   other mutations; only cases whose name holds a word
+
+Each command must end with exit code 0, 1 or 2 and, where it is not 0, with one sentence and no new file; without a
+traceback, in 10 seconds of the processor, with every input as it was, no stray file, and no number that is not finite.
+Commands are forks of one process that has imported everything, each with a limit on its memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import hashlib
+import io
+import json
+import os
+import random
+import resource
+import shutil
+import signal
+import struct
+import sys
+import tempfile
+import time
+import traceback
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+#: What the first command would import.
+WARM = (
+    "vicinal.cli.app",
+    "vicinal.runs",
+    "vicinal.report",
+    "vicinal.predictions",
+    "accelerate",
+    "pandas",
+    "pyarrow.csv",
+    "pyarrow.json",
+    "pyarrow.parquet",
+    "sklearn.linear_model",
+    "torch._dynamo",
+    "torch.distributed.tensor",
+    "openpyxl",
+)
+CPU_SECONDS, WALL_SECONDS, MEMORY = 10, 240, 12 * 2**30
+TINY = ("--epochs", "1", "--model-option", "hidden=[4]", "--trackers", "")
+TRAIN = ("train", "{file}", "--target", "label", "--out", "run", *TINY)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A command in a folder with one hostile thing; `{file}` in its words is that thing."""
+
+    name: str
+    words: tuple[str, ...]
+    make: Callable[[Path], Path | None]
+    """Writes into the folder and returns what `{file}` is."""
+    before: Callable[[], object] = field(default=lambda: None)
+    """Called in the process of the command, before it."""
+
+
+# What is hostile
+
+
+def good_table(rows: int = 60, seed: int = 0) -> list[list[str]]:
+    draw = random.Random(seed)
+    body = [[f"{draw.gauss(0, 1):.4f}", f"{draw.random():.3f}", draw.choice("abc")] for _ in range(rows)]
+    return [["x", "y", "colour", "label"], *([*cells, "yes" if float(cells[0]) > 0 else "no"] for cells in body)]
+
+
+def text_of(rows: list[list[str]], separator: str = ",", end: str = "\n") -> str:
+    return end.join(separator.join(cells) for cells in rows) + end
+
+
+def changed(row: int, column: int, cell: str) -> bytes:
+    rows = good_table()
+    rows[row][column] = cell
+    return text_of(rows).encode("utf-8", "surrogatepass")
+
+
+def tables() -> dict[str, bytes]:
+    """CSV files, in bytes, by name."""
+    rows = good_table()
+    good = text_of(rows)
+    odd_cells = [
+        "nan",
+        "inf",
+        "-inf",
+        "1e39",
+        "1e400",
+        "-1e-400",
+        "0x10",
+        "1_000",
+        "１２",
+        "1,5",
+        '"',
+        '""',
+        '"a',
+        "\t",
+        "\0",
+        "\ud800",
+        "\u202e",
+        "=1+1",
+        "=cmd|'/c calc'!A0",
+        "9" * 400,
+        "a" * 100_000,
+        "'; DROP TABLE x;--",
+        "\ufeff",
+        "\x1b[31m",
+        "NaN(7)",
+        "1e",
+        "--1",
+        "+-1",
+        "True",
+        "2020-13-45",
+        "31/02/2020",
+        "\u2212" + "1",
+        "infinity",
+        "1e38",
+        "3.5e38",
+        "١٢٣",
+        "{}",
+        "[1]",
+    ]
+    made = {f"cell {k}": changed(7, 0, cell) for k, cell in enumerate(odd_cells)}
+    made |= {f"class {k}": changed(7, 3, cell) for k, cell in enumerate(odd_cells)}
+    made |= {f"name {k}": changed(0, 0, cell) for k, cell in enumerate(odd_cells)}
+    made |= {
+        f"in {codec}": good.replace("yes", "ja ü").encode(codec, "replace")
+        for codec in ("utf-8-sig", "utf-16", "utf-16-le", "utf-32", "cp1252", "shift-jis", "utf-7", "cp037")
+    }
+    made |= {f"ends {end!r}": text_of(rows, end=end).encode() for end in ("\r", "\r\n", "\n\r", "\n\n", "\u2028")}
+    made |= {f"separator {mark!r}": text_of(rows, mark).encode() for mark in (";", "|", "\t", " ", "^", "::", "\x1f")}
+    many = "\n".join(["x,label", *(f"{i},c{i}" for i in range(120_000))]) + "\n"
+    made |= {
+        "empty": b"",
+        "one byte": b"\n",
+        "only spaces": b"   \n  \n",
+        "header only": b"x,y,colour,label\n",
+        "header without end": b"x,y,colour,label",
+        "one row": text_of(rows[:2]).encode(),
+        "two rows": text_of(rows[:3]).encode(),
+        "no header": text_of(rows[1:]).encode(),
+        "header twice": text_of([rows[0], *rows]).encode(),
+        "names equal": changed(0, 0, "y"),
+        "names all equal": text_of([["label"] * 4, *rows[1:]]).encode(),
+        "names empty": text_of([["", "", "", "label"], *rows[1:]]).encode(),
+        "target alone": text_of([[cells[-1]] for cells in rows]).encode(),
+        "one class": good.replace("yes", "no").encode(),
+        "ragged": text_of([cells[: 1 + k % 4] for k, cells in enumerate(rows)]).encode(),
+        "all too long": text_of([rows[0], *([*cells, "1"] for cells in rows[1:])]).encode(),
+        "quote open": good.replace("yes", '"yes', 1).encode(),
+        "quotes everywhere": good.replace(",", '","').encode(),
+        "quote lone at end": good.encode() + b'"',
+        "trailing commas": good.replace("\n", ",\n").encode(),
+        "mixed ends": good.replace("\n", "\r\n", 20).encode(),
+        "zeros": b"\0" * 5000,
+        "gzip inside": b"\x1f\x8b" + os.urandom(3000),
+        "random": random.Random(1).randbytes(20_000),
+        "html": b"<!doctype html><html><body>404</body></html>\n",
+        "json": b'[{"x": 1, "label": "a"}]\n',
+        "parquet inside": b"PAR1" + b"\1" * 400 + b"PAR1",
+        "long line": b"x,label\n" + b"1" * 5_000_000 + b",a\n",
+        "long name": b"x" * 2_000_000 + b",label\n1,a\n2,b\n" * 20,
+        "many columns": b",".join(b"x%d" % k for k in range(20_000)) + b",label\n" + (b"1," * 20_000 + b"a\n") * 3,
+        "120,000 classes": many.encode(),
+        "text as class": "\n".join(["x,label", *(f"{i % 7},some words of row {i}" for i in range(3000))]).encode(),
+        "bom in the middle": good.encode()[:500] + b"\xef\xbb\xbf" + good.encode()[500:],
+        "two boms": b"\xef\xbb\xbf" * 2 + good.encode(),
+        "constant": text_of([rows[0], *(["1", "1", "a", cells[3]] for cells in rows[1:])]).encode(),
+        "missing all": text_of([rows[0], *(["", "?", "NA", cells[3]] for cells in rows[1:])]).encode(),
+        "far values": text_of(
+            [rows[0], *([f"{1e38 if k % 2 else -1e38}", *cells[1:]] for k, cells in enumerate(rows[1:]))]
+        ).encode(),
+        "tiny values": text_of(
+            [rows[0], *([f"{k * 1e-320}", *cells[1:]] for k, cells in enumerate(rows[1:]))]
+        ).encode(),
+        "rows equal": text_of([rows[0], *[rows[1], rows[2]] * 40]).encode(),
+        "comment": b"# made by hand\n" + good.encode(),
+        "bidi name": good.replace("label", "label\u202e", 1).encode(),
+        "target upper": good.replace("label", "LABEL", 1).encode(),
+    }
+    return made
+
+
+def predictions() -> dict[str, bytes]:
+    """Files of predictions, by name."""
+    draw = random.Random(3)
+    rows = [["label", "prediction", "confidence"]]
+    rows += [[draw.choice("abc"), draw.choice("abc"), f"{draw.uniform(0.34, 1):.4f}"] for _ in range(80)]
+    good = text_of(rows)
+
+    def with_cell(cell: str, column: int = 2) -> bytes:
+        copy = [list(cells) for cells in rows]
+        copy[9][column] = cell
+        return text_of(copy).encode("utf-8", "surrogatepass")
+
+    cells = [
+        "nan",
+        "inf",
+        "-0.1",
+        "1.1",
+        "1.0000001",
+        "1e400",
+        "",
+        "50%",
+        "0,5",
+        "x",
+        "1e-400",
+        "\0",
+        "None",
+        "[0.5]",
+        "-0",
+        "２",
+    ]
+    made = {f"confidence {cell!r}": with_cell(cell) for cell in cells}
+    made |= {
+        f"label {cell!r}": with_cell(cell, 0) for cell in ("", "nan", "\ud800", "a" * 70_000, "\u202e", "d", " a", "A")
+    }
+    probs = [["label", "prob_a", "prob_b", "prob_c"]]
+    for _ in range(60):
+        p = np.array([draw.random() for _ in range(3)])
+        probs.append([draw.choice("abc"), *(f"{value:.6f}" for value in p / p.sum())])
+
+    def with_probs(row: list[str]) -> bytes:
+        return text_of([*probs[:5], row, *probs[6:]]).encode()
+
+    made |= {
+        f"probs {k}": with_probs(["a", *row])
+        for k, row in enumerate(
+            [
+                ["1", "1", "1"],
+                ["0", "0", "0"],
+                ["nan", "0.5", "0.5"],
+                ["-1", "1", "1"],
+                ["2", "-1", "0"],
+                ["inf", "0", "0"],
+                ["", "", ""],
+                ["1e-320", "0", "1"],
+                ["0.5", "0.5"],
+                ["0.3", "0.3", "0.4", "0"],
+            ]
+        )
+    }
+    logits = [
+        ["label", "logit_a", "logit_b"],
+        *([draw.choice("ab"), f"{draw.gauss(0, 2)}", f"{draw.gauss(0, 2)}"] for _ in range(60)),
+    ]
+    made |= {
+        f"logits {k}": text_of([*logits[:5], ["a", *row], *logits[6:]]).encode()
+        for k, row in enumerate(
+            [["1e308", "-1e308"], ["inf", "0"], ["nan", "0"], ["1e39", "0"], ["", "0"], ["-inf", "-inf"]]
+        )
+    }
+    made |= {
+        "good": good.encode(),
+        "header only": b"label,prediction,confidence\n",
+        "no label": b"prediction,confidence\na,0.5\n" * 3,
+        "one row": text_of(rows[:2]).encode(),
+        "one class": text_of([rows[0], *[["a", "a", "0.9"]] * 30]).encode(),
+        "certain": text_of([rows[0], *[["a", "a", "1"]] * 30]).encode(),
+        "both": b"label,confidence,prob_a,prob_b\na,0.5,0.5,0.5\n" * 9,
+        "a probability lacks": text_of([cells[:3] for cells in probs]).encode(),
+        "class unknown": text_of([*probs, ["z", "1", "0", "0"]]).encode(),
+        "names equal": text_of([["label", "prob_a", "prob_a", "prob_c"], *probs[1:]]).encode(),
+        "4,000 classes": (
+            ",".join(["label", *(f"prob_{k}" for k in range(4000))]) + "\n" + ("0," + "1," + "0," * 3998 + "0\n") * 4
+        ).encode(),
+        "empty": b"",
+        "random": random.Random(2).randbytes(9000),
+        "utf-16": good.encode("utf-16"),
+        "open quote": good.encode() + b'"a,b',
+    }
+    return made
+
+
+def binary_files() -> dict[str, bytes]:
+    """Arrays, Parquet, safetensors, JSON lines, archives and workbooks that lie, by name with suffix."""
+    import pyarrow as pa
+    import pyarrow.parquet as parquet
+
+    def npz(**arrays: Any) -> bytes:
+        buffer = io.BytesIO()
+        np.savez(buffer, **arrays)
+        return buffer.getvalue()
+
+    def lying(shape: str, dtype: str = "<f8", content: bytes = b"\0" * 64) -> bytes:
+        head = f"{{'descr': '{dtype}', 'fortran_order': False, 'shape': {shape}, }}".encode()
+        head += b" " * (-(len(head) + 11) % 64) + b"\n"
+        buffer = io.BytesIO()
+        with zipfile.ZipFile(buffer, "w") as archive:
+            for name in ("label", "x", "probs"):
+                archive.writestr(f"{name}.npy", b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head + content)
+        return buffer.getvalue()
+
+    bomb = io.BytesIO()
+    with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("label.npy", b"\x93NUMPY\x01\x00" + b"v\0" + b" " * 117 + b"\n" + b"\0" * 200_000_000)
+    sink = io.BytesIO()
+    parquet.write_table(
+        pa.table(
+            {
+                "x": [0.1, 0.2] * 40,
+                "y": [1, 2] * 40,
+                "colour": ["a", "b"] * 40,
+                "label": ["yes", "no"] * 40,
+                "prediction": ["yes", "no"] * 40,
+                "confidence": [0.8, 0.9] * 40,
+            }
+        ),
+        sink,
+    )
+    good = sink.getvalue()
+    draw = random.Random(5)
+    made = {
+        "good.parquet": good,
+        "cut.parquet": good[:-20],
+        "half.parquet": good[: len(good) // 2],
+        "magic.parquet": b"PAR1PAR1",
+        "claims.npz": lying("(10, 1000000000000)"),
+        "negative.npz": lying("(-1, 3)"),
+        "object.npz": lying("(3,)", "|O"),
+        "deep.npz": lying("(" + "(" * 90 + ")" * 90 + ",)"),
+        "text.npz": lying("(4,)", "<U1000000000"),
+        "bomb.npz": bomb.getvalue(),
+        "void.npz": lying("(2,)", "|V99999999"),
+        "no arrays.npz": npz(),
+        "one array.npz": npz(x=np.zeros(3)),
+        "lengths.npz": npz(label=np.zeros(3, int), probs=np.ones((4, 2)) / 2),
+        "nan.npz": npz(label=np.zeros(9, int), probs=np.full((9, 2), np.nan)),
+        "not.npz": b"PK\x03\x04" + b"\0" * 90,
+        "cut.npz": npz(label=np.arange(99), probs=np.ones((99, 2)) / 2)[:300],
+        "scalar.jsonl": b"1\n2\n",
+        "nested.jsonl": b'{"label": "a", "x": ' + b"[" * 5000 + b"]" * 5000 + b"}\n" * 2,
+        "half.jsonl": b'{"label": "a", "x": 1}\n{"label": "b", "x"',
+        "types.jsonl": b'{"label": "a", "x": 1}\n{"label": 2, "x": "b"}\n{"x": null}\n' * 9,
+        "keys.jsonl": b'{"label": "a", "label": "b", "x": 1, "": 2}\n' * 9,
+        "big number.jsonl": b'{"label": "a", "x": 1e999}\n{"label": "b", "x": -1e999}\n' * 9,
+        "surrogate.jsonl": b'{"label": "\\ud800", "x": 1}\n{"label": "b", "x": 2}\n' * 9,
+        "nan.jsonl": b'{"label": "a", "x": NaN}\n{"label": "b", "x": Infinity}\n' * 9,
+        "a.csv.gz": b"\x1f\x8b\x08\x00" + b"\0" * 40,
+        "a.csv.bz2": b"BZh9" + b"\0" * 40,
+        "a.csv.xz": b"\xfd7zXZ\0" + b"\0" * 40,
+        "a.csv.zip": b"PK\5\6" + b"\0" * 18,
+        "a.xlsx": b"PK\x03\x04" + b"\0" * 100,
+        "b.xlsx": b"no workbook",
+        "a.pickle": b"cos\nsystem\n(S'touch pwned'\ntR.",
+        "a.safetensors": struct.pack("<Q", 2**60) + b"{}",
+        "a.feather": b"ARROW1\0\0",
+        "a.unknown": b"x,label\n1,a\n",
+        "noname": b"x,label\n1,a\n2,b\n",
+        ".csv": b"x,label\n1,a\n2,b\n",
+    }
+    for k in range(12):
+        content = bytearray(good)
+        for _ in range(1 + k % 4):
+            content[draw.randrange(len(content))] ^= 1 << draw.randrange(8)
+        made[f"flipped {k}.parquet"] = bytes(content)
+    return made
+
+
+# Cases
+
+
+def writer(name: str, content: bytes) -> Callable[[Path], Path]:
+    def make(folder: Path) -> Path:
+        path = folder / name
+        path.write_bytes(content)
+        return path
+
+    return make
+
+
+def table_cases(run: Path) -> Iterator[Case]:
+    for name, content in tables().items():
+        make = writer("data.csv", content)
+        yield Case(f"train: {name}", TRAIN, make)
+        yield Case(f"predict: {name}", ("predict", str(run), "{file}", "--out", "answers.csv"), make)
+    for name, content in predictions().items():
+        make = writer("predictions.csv", content)
+        yield Case(f"evaluate: {name}", ("evaluate", "{file}", "--json"), make)
+        yield Case(f"calibrate: {name}", ("calibrate", "{file}", "--out", "better.csv", "--save", "how.json"), make)
+        yield Case(f"compare: {name}", ("compare", "{file}", "{file}"), make)
+    for name, content in binary_files().items():
+        make = writer(name, content)
+        yield Case(f"train file: {name}", TRAIN, make)
+        yield Case(f"evaluate file: {name}", ("evaluate", "{file}", "--json"), make)
+        yield Case(f"predict file: {name}", ("predict", str(run), "{file}", "--out", "answers.csv"), make)
+
+
+def mutated_cases(run: Path, draw: random.Random, n: int) -> Iterator[Case]:
+    """Good files with some bytes changed, cut, doubled or put in."""
+    marks = [
+        b'"',
+        b",",
+        b"\n",
+        b"\r",
+        b"\0",
+        b"\xff",
+        b"\xef\xbb\xbf",
+        b"nan",
+        b"1e39",
+        b"\xf0\x9f\x92\xa9",
+        b"\t",
+        b";",
+        b"-",
+        b"",
+    ]
+    rows = good_table(seed=draw.randrange(1000))
+    prediction = predictions()["good"]
+    for k in range(n):
+        content = bytearray(text_of(rows).encode() if k % 2 else prediction)
+        for _ in range(draw.choice([1, 1, 3, 20])):
+            at = draw.randrange(len(content))
+            content[at : at + draw.choice([0, 1, 5])] = draw.choice(marks)
+        if draw.random() < 0.2:
+            content = content[: draw.randrange(len(content))]
+        make = writer("data.csv", bytes(content))
+        if k % 2:
+            yield Case(f"mutated, train {k}", TRAIN, make)
+            yield Case(f"mutated, predict {k}", ("predict", str(run), "{file}", "--out", "answers.parquet"), make)
+        else:
+            yield Case(f"mutated, evaluate {k}", ("evaluate", "{file}", "--json"), make)
+            yield Case(f"mutated, calibrate {k}", ("calibrate", "{file}", "--out", "better.csv"), make)
+
+
+def bundle_cases(run: Path, draw: random.Random, n: int) -> Iterator[Case]:
+    """Copies of a run with one file damaged: cut, flipped, emptied, gone, another type."""
+    names = [
+        "model.json",
+        "model.safetensors",
+        "experiment.json",
+        "result.json",
+        "predictions-test.parquet",
+        "splits.json",
+        "evaluation.json",
+        "mistakes.json",
+        "config.json",
+        "metrics.jsonl",
+        "predictions.parquet",
+        "baselines.json",
+    ]
+    data = str(run.parent / "good.csv")
+    commands = [
+        ("predict", "{file}", data, "--out", "answers.csv"),
+        ("evaluate", "{file}", "--json"),
+        ("export", "{file}", "--out", "m.onnx"),
+        ("compare", "{file}", str(run)),
+        ("predict", "{file}", data, "--out", "answers.csv"),
+    ]
+
+    def damaged(name: str, how: int, at: float, bit: int) -> Callable[[Path], Path]:
+        def make(folder: Path) -> Path:
+            copy = folder / "copy"
+            shutil.copytree(run, copy)
+            path = copy / name
+            content = bytearray(path.read_bytes()) if path.exists() else bytearray(b"{}")
+            place = int(at * len(content))
+            if how == 0:
+                content[place] ^= 1 << bit
+            elif how == 1:
+                content = content[:place]
+            elif how == 2:
+                content = bytearray([b"", b"[]", b"null", b"{}", b'{"format": 1}', b"\xff\xfe", b'"', b"1"][bit])
+            path.unlink(missing_ok=True)
+            if how < 3:
+                path.write_bytes(content)
+            elif how == 4:
+                path.mkdir()
+            elif how == 5:
+                path.symlink_to(path)
+            return copy
+
+        return make
+
+    for k in range(n):
+        name, how = draw.choice(names[: 2 if k % 2 else None]), draw.choice([0, 0, 0, 1, 2, 3, 4, 5])
+        make = damaged(name, how, draw.random(), draw.randrange(8))
+        yield Case(f"bundle {k}: {name}, {how}", commands[k % len(commands)], make)
+
+
+def special_cases(run: Path) -> Iterator[Case]:
+    good = text_of(good_table()).encode()
+
+    def fifo(folder: Path) -> Path:
+        os.mkfifo(folder / "data.csv")
+        return folder / "data.csv"
+
+    def loop(folder: Path) -> Path:
+        (folder / "data.csv").symlink_to("data.csv")
+        return folder / "data.csv"
+
+    def parent(folder: Path) -> Path:
+        (folder / "images" / "cat").mkdir(parents=True)
+        (folder / "images" / "dog").symlink_to("..")
+        (folder / "images" / "cat" / "a.png").write_bytes(b"\x89PNG\r\n\x1a\n" + b"\0" * 50)
+        return folder / "images"
+
+    def unreadable(folder: Path) -> Path:
+        path = writer("data.csv", good)(folder)
+        path.chmod(0)
+        folder.chmod(0o755)
+        return path
+
+    def foreign(folder: Path) -> Path:
+        (folder / "run").mkdir()
+        (folder / "run" / "thesis.txt").write_text("mine")
+        return writer("data.csv", good)(folder)
+
+    def no_text(folder: Path) -> Path:
+        path = Path(os.fsdecode(os.fsencode(folder) + b"/d\xff\xfe.csv"))
+        path.write_bytes(good)
+        return path
+
+    def shards(*contents: bytes) -> Callable[[Path], Path]:
+        def make(folder: Path) -> Path:
+            (folder / "shards").mkdir()
+            for k, content in enumerate(contents):
+                (folder / "shards" / f"{k}.csv").write_bytes(content)
+            return folder / "shards"
+
+        return make
+
+    places: dict[str, Callable[[Path], Path | None]] = {
+        "fifo": fifo,
+        "loop": loop,
+        "parent": parent,
+        "unreadable": unreadable,
+        "no text": no_text,
+        "device": lambda folder: Path("/dev/zero"),
+        "null": lambda folder: Path("/dev/null"),
+        "folder": lambda folder: folder,
+        "gone": lambda folder: folder / "gone.csv",
+        "emoji": writer("d💩 \u202e.csv", good),
+        "option": writer("--target.csv", good),
+        "spaces": writer(" .csv", good),
+        "glob": writer("a[b]*.csv", good),
+        "long": lambda folder: folder / ("x" * 300 + ".csv"),
+        "memory": lambda folder: Path("/proc/self/mem"),
+        "terminal": lambda folder: Path("/dev/tty"),
+        "shards": shards(good, b"x,label\n1,a\n"),
+        "shards empty": shards(good, b""),
+        "shards none": shards(),
+        "shards order": shards(good, good.replace(b"x,y", b"y,x", 1)),
+    }
+    nobody: Callable[[], object] = lambda: (os.setgroups([]), os.setgid(65534), os.setuid(65534))  # noqa: E731
+    for name, make in places.items():
+        before = nobody if name == "unreadable" else lambda: None
+        yield Case(f"special, train {name}", TRAIN, make, before)
+        yield Case(f"special, evaluate {name}", ("evaluate", "{file}"), make, before)
+        yield Case(f"special, predict {name}", ("predict", str(run), "{file}", "--out", "answers.csv"), make, before)
+        yield Case(f"special, calibrate {name}", ("calibrate", "{file}", "--out", "better.csv"), make, before)
+    make = writer("data.csv", good)
+    predict = ("predict", str(run), "{file}", "--out")
+    for out in (
+        "{file}",
+        "./data.csv",
+        "gone/a.csv",
+        "/proc/a.csv",
+        "/dev/full",
+        ".",
+        "a.unknown",
+        "",
+        "a\0b.csv",
+        "x" * 300 + ".csv",
+        "~",
+        str(run),
+        str(run / "model.json"),
+    ):
+        yield Case(f"special, out {out[:20]!r}", (*predict, out), make)
+        yield Case(
+            f"special, save {out[:20]!r}",
+            ("calibrate", "{file}", "--out", "b.csv", "--save", out),
+            writer("data.csv", predictions()["good"]),
+        )
+        yield Case(
+            f"special, report {out[:20]!r}",
+            ("evaluate", "{file}", "--report", out),
+            writer("data.csv", predictions()["good"]),
+        )
+    yield Case("special, foreign folder", TRAIN, foreign)
+    yield Case("special, run into its data", (*TRAIN[:5], "{file}", *TINY), make)
+    for stream in (0, 1, 2):
+        yield Case(
+            f"special, closed {stream}",
+            ("evaluate", "{file}"),
+            writer("p.csv", predictions()["good"]),
+            lambda s=stream: os.close(s),
+        )
+    yield Case(
+        "special, stdout full",
+        ("evaluate", "{file}"),
+        writer("p.csv", predictions()["good"]),
+        lambda: os.dup2(os.open("/dev/full", os.O_WRONLY), 1),
+    )
+
+
+def option_cases(run: Path) -> Iterator[Case]:
+    make = writer("data.csv", text_of(good_table()).encode())
+    numbers = ("-1", "0", "nan", "inf", "1e400", "x", "", "9" * 30, "1.5", "--")
+    for option in (
+        "--val",
+        "--test",
+        "--max-held-out",
+        "--train-size",
+        "--max-bad",
+        "--epochs",
+        "--batch-size",
+        "--lr",
+        "--seed",
+        "--bins",
+        "--ensemble",
+    ):
+        for value in numbers[:: 2 if option in ("--lr", "--seed", "--test") else 1]:
+            yield Case(f"option {option} {value[:8]!r}", (*TRAIN, f"{option}={value}"), make)
+    methods = (
+        "Mixup(",
+        "Mixup(alpha=-1)",
+        "Mixup(alpha=nan)",
+        "__import__('os')",
+        "Mixup(alpha=1e400)",
+        "(" * 10_000,
+        "LogitMix()",
+        "mixup",
+        "",
+        "Mixup(**{})",
+        "Mixup(alpha=[1])",
+        "Warmup(Warmup(Mixup(alpha=1.0), epochs=1), epochs=-1)",
+        "PuzzleMix()",
+        "CutMix(alpha=1.0)",
+        "\0",
+        "Mixup(alpha=True)",
+    )
+    for method in methods:
+        yield Case(f"option --method {method[:24]!r}", (*TRAIN, "--method", method), make)
+    for words in (
+        ("--encoding", "base64"),
+        ("--encoding", "\0"),
+        ("--encoding", "utf-16"),
+        ("--kind", "text"),
+        ("--kind", "image"),
+        ("--drop", "gone"),
+        ("--drop", "label"),
+        ("--group", "label"),
+        ("--time", "colour"),
+        ("--text", "colour"),
+        ("--model", "gone"),
+        ("--model-option", "hidden=[1e9]"),
+        ("--model-option", "hidden"),
+        ("--model-option", "hidden=[0]"),
+        ("--model-option", "hidden=__import__('os')"),
+        ("--no-header",),
+        ("--device", "cuda:9"),
+        ("--also", "gone.csv"),
+        ("--corrupt", "2"),
+        ("--rare", "x"),
+        ("--target", "x"),
+        ("--target", "y"),
+        ("--report", "{file}"),
+        ("--out", "{file}"),
+        ("--features", "x"),
+    ):
+        yield Case(f"option {' '.join(words)[:30]!r}", (*TRAIN, *words), make)
+    good = writer("p.csv", predictions()["good"])
+    for words in (
+        ("--bins", "0"),
+        ("--bins", "1000000000"),
+        ("--max-risk", "nan"),
+        ("--max-risk", "2"),
+        ("--sets", "1"),
+        ("--sets", "-1"),
+        ("--level", "1"),
+        ("--label", "gone"),
+        ("--by", "label"),
+        ("--normalise",),
+        ("--threshold", "nan"),
+    ):
+        yield Case(f"option evaluate {' '.join(words)!r}", ("evaluate", "{file}", *words), good)
+    for words in (("--top", "-1"), ("--folds", "1"), ("--folds", "999999"), ("--out", "{file}")):
+        yield Case(
+            f"option audit {' '.join(words)!r}",
+            ("audit", "{file}", "--target", "label", "--out", "audit.csv", *words),
+            make,
+        )
+
+
+# Running
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+    cpu: float
+
+
+def run_case(words: tuple[str, ...], folder: Path, before: Callable[[], object]) -> Ended:
+    """Run a command in a fork of this process, in a folder."""
+    files = [folder.parent / f"{folder.name}.{stream}" for stream in ("out", "err")]
+    child = os.fork()
+    if child == 0:
+        _become(words, folder, files, before)
+    limit = time.monotonic() + WALL_SECONDS
+    while True:
+        done, status, usage = os.wait4(child, os.WNOHANG)
+        if done:
+            break
+        if time.monotonic() > limit:
+            os.kill(child, signal.SIGKILL)
+            _, status, usage = os.wait4(child, 0)
+            break
+        time.sleep(0.01)
+    out, err = (file.read_text(errors="replace") for file in files)
+    return Ended(os.waitstatus_to_exitcode(status), out, err, usage.ru_utime + usage.ru_stime)
+
+
+def _become(words: tuple[str, ...], folder: Path, files: list[Path], before: Callable[[], object]) -> None:
+    """Be the command: never returns."""
+    code = 70
+    try:
+        for number, file in enumerate(files, start=1):
+            os.dup2(os.open(file, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o666), number)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.chdir(folder)
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+        resource.setrlimit(resource.RLIMIT_CPU, (2 * CPU_SECONDS, 3 * CPU_SECONDS))
+        before()
+        from vicinal.cli import main
+
+        sys.argv = ["vicinal", *words]
+        main()
+        code = 0
+    except SystemExit as ended:
+        if isinstance(ended.code, str):
+            os.write(2, f"{ended.code}\n".encode())
+        code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    except BaseException:
+        os.write(2, traceback.format_exc().encode("utf-8", "backslashreplace"))
+    finally:
+        with contextlib.suppress(Exception):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
+
+
+def contents(folder: Path) -> dict[str, str]:
+    """Return what is in a folder: the hash of each regular file, and what else there is."""
+    found: dict[str, str] = {}
+    for path in sorted(folder.rglob("*")):
+        name = os.fsencode(path.relative_to(folder)).decode(errors="replace")
+        regular = path.is_file() and not path.is_symlink()
+        found[name] = hashlib.sha256(path.read_bytes()).hexdigest() if regular else "special"
+    return found
+
+
+def faults(case: Case, ended: Ended, before: dict[str, str], after: dict[str, str]) -> list[str]:
+    """Return what is wrong with how a command ended."""
+    said = ended.out + ended.err
+    wrong = [f"exit code {ended.code}"] if ended.code not in (0, 1, 2) else []
+    wrong += ["traceback"] if "Traceback" in said else []
+    wrong += [f"{ended.cpu:.0f} s"] if ended.cpu > CPU_SECONDS else []
+    wrong += [f"input touched: {name}" for name, value in before.items() if after.get(name) != value]
+    new = [name for name in after if name not in before]
+    wrong += [f"stray file {name}" for name in new if name.endswith(".tmp")]
+    if ended.code == 1:
+        # A run that was begun is a folder of ours, with which the next command goes on.
+        files = [name for name in new if not name.startswith(("run", "audit")) and after[name] != "special"]
+        wrong += [f"refused, but wrote {files}"] if files else []
+        errors = [line for line in ended.err.splitlines() if line.startswith("Error: ")]
+        wrong += ["no sentence"] if len(errors) != 1 and "closed" not in case.name else []
+    if ended.code == 0 and '"event"' in ended.out and any(word in ended.out for word in ("NaN", "Infinity")):
+        wrong.append("a figure that is not finite")
+    return wrong
+
+
+def run_all(cases: list[Case], folder: Path) -> int:
+    """Run cases, print those that end otherwise than they must, and return their number."""
+    bad = 0
+    codes: dict[int, int] = {}
+    for k, case in enumerate(cases):
+        place = folder / f"{k}"
+        place.mkdir(mode=0o777)
+        place.chmod(0o777)
+        file = case.make(place)
+        before = contents(place)
+        try:
+            ended = run_case(tuple(word.replace("{file}", str(file)) for word in case.words), place, case.before)
+        except ValueError:  # a zero byte, which no command can be given
+            continue
+        wrong = faults(case, ended, before, contents(place))
+        codes[ended.code] = codes.get(ended.code, 0) + 1
+        if wrong:
+            bad += 1
+            print(f"\n{case.name}: {', '.join(wrong)}\n  {' '.join(case.words)[:200]}", flush=True)
+            print("  " + (ended.err or ended.out)[-700:].replace("\n", "\n  "), flush=True)
+        shutil.rmtree(place)
+    print(f"\n{len(cases)} cases, {bad} faults; exit codes {dict(sorted(codes.items()))}")
+    return bad
+
+
+def main() -> None:
+    """Run the cases."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--share", type=float, default=1.0, help="of the cases, drawn by the seed")
+    parser.add_argument("--mutations", type=int, default=60)
+    parser.add_argument("--bundles", type=int, default=60)
+    options = parser.parse_args()
+    for module in WARM:
+        import_module(module)
+    draw = random.Random(options.seed)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o777)
+        (folder / "good.csv").write_bytes(text_of(good_table()).encode())
+        run = folder / "model"
+        words = ("train", "good.csv", "--target", "label", "--out", "model", *TINY)
+        if (ended := run_case(words, folder, lambda: None)).code:
+            sys.exit(f"a good run fails: {ended.err}")
+        cases = [
+            *table_cases(run),
+            *mutated_cases(run, draw, options.mutations),
+            *bundle_cases(run, draw, options.bundles),
+            *special_cases(run),
+            *option_cases(run),
+        ]
+        chosen = [case for case in cases if options.only in case.name and draw.random() < options.share]
+        before = contents(run)
+        bad = run_all(chosen, folder)
+        if contents(run) != before:
+            sys.exit("a command changed the model that it was given")
+    print(json.dumps({"cases": len(chosen), "faults": bad, "seed": options.seed}))
+    sys.exit(bad > 0)
+
+
+if __name__ == "__main__":
+    main()
