@@ -2,6 +2,9 @@
 
     python -m benchmarks.bench_tables                        a million rows, 14 numbers and 6 categories
     python -m benchmarks.bench_tables --rows 100000          a smoke run
+    python -m benchmarks.bench_tables --train                `vicinal train` of 20 numbers a row to its first
+                                                             step, beside the same of 2,000 rows
+    python -m benchmarks.bench_tables --train --shards 50    of a folder of Parquet files of --rows rows each
 
 Each contender is a process of its own, so that its peak memory is its own; they take turns. The clock starts after the
 imports; seconds of the processor are shown beside those on the wall, which other work on the machine lengthens.
@@ -15,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -50,6 +54,73 @@ def make(path: Path, rows: int) -> None:
     text.write_csv(pa.table(columns), path)
 
 
+def make_numbers(path: Path, rows: int, columns: int) -> None:
+    """Write a file of normal numbers and two classes, as CSV or Parquet."""
+    import pyarrow as pa
+    import pyarrow.csv as text
+    import pyarrow.parquet as parquet
+
+    random = np.random.default_rng(0)
+    x = random.standard_normal((rows, columns), dtype=np.float32).round(4)
+    label = pa.array(np.where(x[:, 0] + random.standard_normal(rows) > 0, "yes", "no"))
+    made = pa.table({**{f"x{k}": x[:, k].copy() for k in range(columns)}, "label": label})
+    (text.write_csv if path.suffix == ".csv" else parquet.write_table)(made, path)
+
+
+def first_step(path: str, held_out: str) -> None:
+    """Be `vicinal train` up to the end of its first step, and print seconds of the processor and the peak in MB."""
+    from vicinal.cli import main as command
+    from vicinal.training.loop import Loop
+
+    step = Loop._train_step
+
+    def measured(self: Loop, batches: object) -> None:
+        step(self, batches)
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        print(json.dumps({"cpu": time.process_time(), "peak": peak}), flush=True)
+        os._exit(0)
+
+    Loop._train_step = measured
+    with tempfile.TemporaryDirectory() as folder:
+        words = [
+            "train",
+            path,
+            "--target",
+            "label",
+            "--steps",
+            "3",
+            "--max-held-out",
+            held_out,
+            "--out",
+            f"{folder}/run",
+        ]
+        sys.argv = ["vicinal", *words]
+        command()
+
+
+def train(rows: int, shards: int) -> None:
+    """Print what it takes to the first step, beyond what a small file takes."""
+    columns = 4 if shards else 20
+    with tempfile.TemporaryDirectory() as name:
+        small, large = Path(name) / "small.csv", Path(name) / ("shards" if shards else "large.csv")
+        make_numbers(small, 2_000, columns)
+        if shards:
+            large.mkdir()
+            make_numbers(large / "0.parquet", rows, columns)
+            for k in range(1, shards):
+                os.link(large / "0.parquet", large / f"{k}.parquet")
+        else:
+            make_numbers(large, rows, columns)
+        found = []
+        for path, held_out in ((small, "200"), (large, "10000")):
+            command = [sys.executable, "-m", "benchmarks.bench_tables", "--first-step", str(path), held_out]
+            found.append(json.loads(subprocess.check_output(command).splitlines()[-1]))
+    n = rows * max(shards, 1)
+    cells = [f"{found[1]['cpu']:.1f}", f"{found[0]['cpu']:.1f}", f"{found[1]['peak'] - found[0]['peak']:,.0f}"]
+    titles = ["rows", "cpu s", "of a small file", "peak MB beyond its", "features MB"]
+    print(table(titles, [[f"{n:,} × {columns}", *cells, f"{4 * n * columns / 2**20:,.0f}"]]))
+
+
 def run(contender: str, path: str) -> dict[str, float]:
     """Run one contender and return seconds, and megabytes beyond what the imports took."""
     import pandas  # all contenders pay for the same imports, before the clock
@@ -79,8 +150,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--train", action="store_true", help="measure vicinal train to its first step")
+    parser.add_argument("--shards", type=int, default=0, help="with --train: a folder of so many equal Parquet files")
     parser.add_argument("--run", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--first-step", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.first_step:
+        first_step(*options.first_step)
+        return
+    if options.train:
+        train(options.rows, options.shards)
+        return
     if options.run:
         print(json.dumps(run(*options.run)))
         return

@@ -11,47 +11,28 @@ Commands are forks of one process that has imported everything, each with a limi
 from __future__ import annotations
 
 import argparse
-import contextlib
 import hashlib
 import io
 import json
 import os
 import random
-import resource
 import shutil
-import signal
 import struct
 import sys
 import tempfile
-import time
-import traceback
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-#: What the first command would import.
-WARM = (
-    "vicinal.cli.app",
-    "vicinal.runs",
-    "vicinal.report",
-    "vicinal.predictions",
-    "accelerate",
-    "pandas",
-    "pyarrow.csv",
-    "pyarrow.json",
-    "pyarrow.parquet",
-    "sklearn.linear_model",
-    "torch._dynamo",
-    "torch.distributed.tensor",
-    "openpyxl",
-)
-CPU_SECONDS, WALL_SECONDS, MEMORY = 10, 240, 12 * 2**30
-TINY = ("--epochs", "1", "--model-option", "hidden=[4]", "--trackers", "")
+from benchmarks.commands import Ended, command, warm
+
+#: Of the processor: what no command may take.
+CPU_SECONDS = 10
+TINY = ("--epochs", "1", "--model-option", "hidden=[4]")
 TRAIN = ("train", "{file}", "--target", "label", "--out", "run", *TINY)
 
 
@@ -695,65 +676,6 @@ def option_cases(run: Path) -> Iterator[Case]:
 # Running
 
 
-@dataclass(frozen=True)
-class Ended:
-    """How a command ended."""
-
-    code: int
-    out: str
-    err: str
-    cpu: float
-
-
-def run_case(words: tuple[str, ...], folder: Path, before: Callable[[], object]) -> Ended:
-    """Run a command in a fork of this process, in a folder."""
-    files = [folder.parent / f"{folder.name}.{stream}" for stream in ("out", "err")]
-    child = os.fork()
-    if child == 0:
-        _become(words, folder, files, before)
-    limit = time.monotonic() + WALL_SECONDS
-    while True:
-        done, status, usage = os.wait4(child, os.WNOHANG)
-        if done:
-            break
-        if time.monotonic() > limit:
-            os.kill(child, signal.SIGKILL)
-            _, status, usage = os.wait4(child, 0)
-            break
-        time.sleep(0.01)
-    out, err = (file.read_text(errors="replace") for file in files)
-    return Ended(os.waitstatus_to_exitcode(status), out, err, usage.ru_utime + usage.ru_stime)
-
-
-def _become(words: tuple[str, ...], folder: Path, files: list[Path], before: Callable[[], object]) -> None:
-    """Be the command: never returns."""
-    code = 70
-    try:
-        for number, file in enumerate(files, start=1):
-            os.dup2(os.open(file, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o666), number)
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        os.chdir(folder)
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-        resource.setrlimit(resource.RLIMIT_CPU, (2 * CPU_SECONDS, 3 * CPU_SECONDS))
-        before()
-        from vicinal.cli import main
-
-        sys.argv = ["vicinal", *words]
-        main()
-        code = 0
-    except SystemExit as ended:
-        if isinstance(ended.code, str):
-            os.write(2, f"{ended.code}\n".encode())
-        code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
-    except BaseException:
-        os.write(2, traceback.format_exc().encode("utf-8", "backslashreplace"))
-    finally:
-        with contextlib.suppress(Exception):
-            sys.stdout.flush()
-            sys.stderr.flush()
-        os._exit(code)
-
-
 def contents(folder: Path) -> dict[str, str]:
     """Return what is in a folder: the hash of each regular file, and what else there is."""
     found: dict[str, str] = {}
@@ -795,7 +717,7 @@ def run_all(cases: list[Case], folder: Path) -> int:
         file = case.make(place)
         before = contents(place)
         try:
-            ended = run_case(tuple(word.replace("{file}", str(file)) for word in case.words), place, case.before)
+            ended = command(tuple(word.replace("{file}", str(file)) for word in case.words), place, case.before)
         except ValueError:  # a zero byte, which no command can be given
             continue
         wrong = faults(case, ended, before, contents(place))
@@ -818,8 +740,7 @@ def main() -> None:
     parser.add_argument("--mutations", type=int, default=60)
     parser.add_argument("--bundles", type=int, default=60)
     options = parser.parse_args()
-    for module in WARM:
-        import_module(module)
+    warm()
     draw = random.Random(options.seed)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -827,7 +748,7 @@ def main() -> None:
         (folder / "good.csv").write_bytes(text_of(good_table()).encode())
         run = folder / "model"
         words = ("train", "good.csv", "--target", "label", "--out", "model", *TINY)
-        if (ended := run_case(words, folder, lambda: None)).code:
+        if (ended := command(words, folder, lambda: None)).code:
             sys.exit(f"a good run fails: {ended.err}")
         cases = [
             *table_cases(run),

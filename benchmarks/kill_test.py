@@ -1,6 +1,7 @@
 """Kill a training run at random moments, start it again each time, and compare it with one left in peace.
 
     python -m benchmarks.kill_test                 20 kills each of two methods, a few minutes
+    python -m benchmarks.kill_test --commands      kills of predict, calibrate, evaluate and train while they write
 
 The weights, the metrics and the predictions must be equal bit for bit, and no file may ever be found half written.
 """
@@ -10,7 +11,10 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
+import os
 import random
+import shutil
+import signal
 import tempfile
 import time
 from pathlib import Path
@@ -19,6 +23,9 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 from torch.utils.data import Dataset
+
+from benchmarks.commands import command, start, warm
+from benchmarks.hostile import good_table, text_of
 
 COMPARED = ("config.json", "metrics.jsonl", "model.safetensors", "predictions.parquet")
 METHODS = ("LogitMix(Mixup(alpha=3.0))", "Warmup(GuidedMixup(), epochs=1)")
@@ -148,13 +155,98 @@ def kill_test(
     }
 
 
+#: What is killed, with what it writes; the first is the model that others use.
+COMMANDS = {
+    ("train", "good.csv", "--target", "label", "--out", "model", "--epochs", "1", "--model-option", "hidden=[4]"): (
+        "model",
+    ),
+    ("predict", "model", "good.csv", "--out", "answers.csv"): ("answers.csv",),
+    ("calibrate", "said.csv", "--out", "better.parquet", "--save", "how.json"): ("better.parquet", "how.json"),
+    ("evaluate", "said.csv", "--report", "page.html"): ("page.html",),
+}
+
+
+def kill_commands(folder: Path, *, kills: int, seed: int = 0) -> dict[str, int]:
+    """Kill each command so often, half of the time while a draft is there, and check what is left.
+
+    A file with its final name must be whole: as it was before, or as an undisturbed command writes it. After the last
+    kill the command is run to its end, and no draft may be left. Returns how many kills met a draft, by command.
+    """
+    draw = random.Random(seed)
+    good = good_table(rows=400)
+    (folder / "good.csv").write_text(text_of(good))
+    said = [["label", "prob_yes", "prob_no"], *([cells[-1], "0.8125", "0.1875"] for cells in good[1:] * 20)]
+    (folder / "said.csv").write_text(text_of(said))
+    met = {}
+    for words, written in COMMANDS.items():
+        began = time.monotonic()
+        _finish(words, folder)
+        lasts, whole = time.monotonic() - began, {name: _shape(folder / name) for name in written}
+        met[words[0]] = 0
+        for k in range(kills):
+            for name in written:
+                _remove(folder / name if k % 3 else folder / "nothing")  # sometimes the old one is there
+            met[words[0]] += _killed(words, folder, draw, lasts)
+            for name in written:
+                if (path := folder / name).exists() and path.is_file() and _shape(path) != whole[name]:
+                    raise RuntimeError(f"{name} is half written after a kill of {words[0]}")
+            if (folder / "model").is_dir():
+                check_files(folder / "model")
+        _finish(words, folder)
+        if strays := [str(path) for path in folder.rglob(".*.tmp")]:
+            raise RuntimeError(f"{words[0]} left {strays} behind after {kills} kills and a run to its end")
+    return met
+
+
+def _finish(words: tuple[str, ...], folder: Path) -> None:
+    if (ended := command(words, folder)).code:
+        raise RuntimeError(f"{words[0]} failed: {ended.err}")
+
+
+def _killed(words: tuple[str, ...], folder: Path, draw: random.Random, lasts: float) -> bool:
+    """Start a command and kill it at any moment or, every other time, soon after a draft is there."""
+    limit = time.monotonic() + draw.uniform(0, lasts)
+    waits = draw.random() < 0.5
+    streams = [folder.parent / f"{folder.name}.{stream}" for stream in ("out", "err")]
+    child = start(words, folder, streams, lambda: None)
+    while not os.waitpid(child, os.WNOHANG)[0]:
+        draft = any(folder.rglob(".*.tmp"))
+        if (draft and waits) or (time.monotonic() > limit and not waits):
+            time.sleep(draw.uniform(0, 0.01) if waits else 0)
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            return any(folder.rglob(".*.tmp"))
+    return False
+
+
+def _shape(path: Path) -> object:
+    """Return what must be equal in a file that is whole: its bytes, or of a page, which holds the date, its end."""
+    if path.is_dir():
+        return None
+    content = path.read_bytes()
+    return (content[-20:], len(content) // 1000) if path.suffix == ".html" else content
+
+
+def _remove(path: Path) -> None:
+    shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--epochs", type=int, default=40)
     parser.add_argument("--method", action="append")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--commands", action="store_true", help="kill commands instead of training")
     arguments = parser.parse_args()
+    if arguments.commands:
+        warm()
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name) / "work"
+            folder.mkdir()
+            met = kill_commands(folder, kills=arguments.kills, seed=arguments.seed)
+        print(f"{arguments.kills} kills each, no half file, no stray one; while a file was written: {met}")
+        return
     for method in arguments.method or METHODS:
         with tempfile.TemporaryDirectory() as folder:
             began = time.monotonic()

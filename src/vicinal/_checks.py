@@ -194,6 +194,10 @@ def choice(name: str, value: Any, allowed: Sequence[str]) -> str:
     return str(value)
 
 
+#: Characters of a name that a sentence shows, and beyond which names are not compared.
+_LONG = 100
+
+
 def nearest_names(name: str, known: Iterable[str], *, n: int = 3) -> str:
     """Return the end of an error message: the real names that look most like `name`.
 
@@ -201,12 +205,13 @@ def nearest_names(name: str, known: Iterable[str], *, n: int = 3) -> str:
     "; did you mean 'layer1' or 'layer2'?"
     """
     known = sorted(set(known))
-    close = difflib.get_close_matches(name, known, n=n, cutoff=0.5)
+    short = [other for other in known if len(other) <= _LONG]  # the time to compare grows with the square
+    close = difflib.get_close_matches(name, short, n=n, cutoff=0.5) if len(name) <= _LONG else []
     if close:
         return f"; did you mean {' or '.join(map(repr, close))}?"
     if not known:
         return ""
-    shown = ", ".join(map(repr, known[:20]))
+    shown = ", ".join(repr(other if len(other) <= _LONG else f"{other[:_LONG]}…") for other in known[:20])
     return f"; there are {shown}{', …' if len(known) > 20 else ''}"
 
 

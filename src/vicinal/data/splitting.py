@@ -231,7 +231,10 @@ def _shuffled_classes(labels: Labels, seed: int, what: str) -> list[Positions]:
     """
     generator = torch.Generator().manual_seed(seed_from(what, seed))
     order = permutation(len(labels), generator=generator).numpy()
-    shuffled = np.asarray(labels, np.int64)[order]
+    classes = np.asarray(labels, np.int64)
+    if len(classes) and classes.min() >= 0 and classes.max() < 2**15:
+        classes = classes.astype(np.int16)  # sorted by their digits, in a quarter of the memory
+    shuffled = classes[order]
     by_class = np.argsort(shuffled, kind="stable")
     ends = np.flatnonzero(np.diff(shuffled[by_class])) + 1
     return [members for members in np.split(order[by_class], ends) if len(members)]

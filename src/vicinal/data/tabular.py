@@ -411,7 +411,11 @@ def fit_tabular(
     features
         One of `FEATURES`.
     """
-    fits: dict[str, _Moments | _Dates | _Counts | WordCounts] = {name: _FITS[kinds[name]](name) for name in names}
+    keeps = features == "piecewise"
+    fits: dict[str, _Moments | _Dates | _Counts | WordCounts] = {
+        name: _MEASURED[kind](name, keeps) if (kind := kinds[name]) in _MEASURED else _COUNTED[kind](name)
+        for name in names
+    }
     for chunk in table.chunks(names, bad=[]):
         chosen = train[chunk.rows - 1]
         if chosen.any():
@@ -441,6 +445,8 @@ class _Moments:
     """
 
     name: str
+    keeps: bool
+    """Whether values are kept for quantiles."""
     n: int = 0
     mean: float = 0.0
     variance: float = 0.0
@@ -464,9 +470,10 @@ class _Moments:
         self.mean += share * gap
         self.n += len(there)
         self.low, self.high = min(self.low, float(there.min())), max(self.high, float(there.max()))
-        self.kept.append(there[:: self.stride])
-        while sum(map(len, self.kept)) > _KEPT:
-            self.kept, self.stride = [part[::2] for part in self.kept], 2 * self.stride
+        if self.keeps:
+            self.kept.append(there[:: self.stride].copy())  # a view would keep all of them
+            while sum(map(len, self.kept)) > _KEPT:
+                self.kept, self.stride = [part[::2].copy() for part in self.kept], 2 * self.stride
 
     def column(self, pieces: int, *, limited: bool) -> tuple[Number | None, str | None]:
         if not self.n:
@@ -491,9 +498,13 @@ class _Dates:
     """The parts of a column of dates."""
 
     name: str
+    keeps: bool
     day_first: bool | None = None
     """As the first rows have it."""
-    parts: dict[str, _Moments] = field(default_factory=lambda: {part: _Moments(part) for part in PARTS})
+    parts: dict[str, _Moments] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.parts = {part: _Moments(part, self.keeps) for part in PARTS}
 
     def add(self, chunk: Chunk, chosen: NDArray[np.bool_]) -> None:
         if self.day_first is None:
@@ -550,10 +561,5 @@ def feature_matrix(n: int, width: int) -> Tensor:
         return torch.from_numpy(np.memmap(file, np.float32, "r+", shape=(n, width)))
 
 
-_FITS: dict[str, type[_Moments | _Dates | _Counts | WordCounts]] = {
-    "number": _Moments,
-    "date": _Dates,
-    "category": _Counts,
-    "text": WordCounts,
-    "sparse": WordCounts,
-}
+_MEASURED: dict[str, type[_Moments | _Dates]] = {"number": _Moments, "date": _Dates}
+_COUNTED: dict[str, type[_Counts | WordCounts]] = {"category": _Counts, "text": WordCounts, "sparse": WordCounts}
