@@ -1,7 +1,9 @@
-"""The objectives with clients that no extra brings: timm, fastai, optuna. Skipped where they are not installed."""
+"""The objectives with clients that no extra brings: timm, fastai, Keras, optuna. Skipped where they are missing."""
 
 from __future__ import annotations
 
+import runpy
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -82,3 +84,24 @@ def test_a_search_over_the_objective(tmp_path: Path):
     assert len(set(tried)) == 2
     assert best.hyperparameters["alpha"] in tried
     assert trainer.training_objective == vicinal.SequenceMixup.cls(alpha=tried[-1])
+
+
+@pytest.mark.parametrize(
+    ("example", "package"),
+    [
+        ("huggingface_vision", "transformers"),
+        ("timm_loop", "timm"),
+        ("fastai_learner", "fastai"),
+        ("keras_model", "keras"),
+    ],
+)
+def test_the_examples_run(example: str, package: str, capsys: pytest.CaptureFixture[str], monkeypatch: Any):
+    if package == "keras" and package not in sys.modules:
+        monkeypatch.setenv("KERAS_BACKEND", "torch")
+    pytest.importorskip(package, reason=f"needs {package}: pip install {package}")
+    pytest.importorskip("sklearn", reason="needs scikit-learn: pip install 'vicinal[train]'")
+    runpy.run_path(str(Path(__file__).parents[2] / "examples" / f"{example}.py"), run_name="__main__")
+    said = capsys.readouterr().out
+    accuracy = next(line for line in said.splitlines() if line.startswith("accuracy"))
+    assert float(accuracy.split()[1]) > 0.8
+    assert "ece" in said

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from vicinal.calibrators.labels import LabelTemperatures, two_logits
-from vicinal.metrics import evaluate, evaluate_multilabel
+from vicinal.metrics import compare, evaluate, evaluate_multilabel
 
 RNG = np.random.default_rng(0)
 LOGITS = RNG.normal(size=(200, 3)) * 2
@@ -38,7 +38,10 @@ def test_means_over_labels_have_the_interval_of_the_samples_means():
         assert figures.mean[name].value == pytest.approx(
             np.mean([e.figures[name].value for e in figures.labels.values()])
         )
-    assert math.isnan(figures.mean["ece"].low)  # the labels share their samples
+    for end in ("low", "high"):
+        ends = [getattr(evaluation.ece, end) for evaluation in figures.labels.values()]
+        assert getattr(figures.mean["ece"], end) == pytest.approx(np.mean(ends))
+    assert figures.table.n == 600
     rows = np.mean([np.logaddexp(0, LOGITS[:, k]) - TARGETS[:, k] * LOGITS[:, k] for k in range(3)], axis=0)
     assert figures.mean["nll"].value == pytest.approx(rows.mean())
     half = 1.97 * rows.std(ddof=1) / math.sqrt(200)
@@ -64,6 +67,38 @@ def test_mean_accuracy_covers_what_it_says():
         accuracy = evaluate_multilabel(targets, probs=probs).mean["accuracy"]
         covered += accuracy.low <= 1 - (0.3 + 0.05) / 2 <= accuracy.high
     assert covered / 400 > 0.92
+
+
+def test_models_are_compared_on_the_means_over_labels():
+    other = LOGITS + RNG.normal(size=LOGITS.shape)
+    a, b = (evaluate_multilabel(TARGETS, logits=logits, names=NAMES) for logits in (LOGITS, other))
+    both = compare(a, b, names=("plain", "noisy"))
+    alone = [compare(a.labels[name], b.labels[name]) for name in NAMES]
+    for figure in both.differences:
+        assert both[figure].value == pytest.approx(np.mean([each[figure].value for each in alone]))
+    costs = [np.logaddexp(0, z) - TARGETS * z for z in (LOGITS, other)]
+    differences = (costs[1] - costs[0]).mean(axis=1)
+    assert both["nll"].value == pytest.approx(differences.mean())
+    half = 1.97 * differences.std(ddof=1) / math.sqrt(200)  # what few samples add makes it somewhat wider
+    assert both["nll"].high - both["nll"].value == pytest.approx(half, rel=0.25)
+    assert both["nll"].better == "a"
+    assert both.n == 200
+    same = compare(a, a)
+    assert all(d.better is None and d.value == 0 for d in same.differences.values())
+    with pytest.raises(ValueError, match="the same labels"):
+        compare(a, a.labels["wet"])
+
+
+def test_two_models_that_are_equal_are_rarely_called_different():
+    rng, called = np.random.default_rng(2), {"accuracy": 0, "ece": 0}
+    for _ in range(300):  # the labels of a sample are hard together
+        z = rng.normal(size=(100, 1)) + 0.5 * rng.normal(size=(100, 3))
+        targets = (rng.random((100, 3)) < 1 / (1 + np.exp(-z))).astype(int)
+        models = [evaluate_multilabel(targets, logits=z + 0.5 * rng.normal(size=z.shape)) for _ in range(2)]
+        comparison = compare(*models)
+        for figure in called:
+            called[figure] += comparison[figure].better is not None
+    assert max(called.values()) / 300 <= 0.055 + 1.645 * math.sqrt(0.05 * 0.95 / 300)
 
 
 def test_a_planted_temperature_of_each_label_is_recovered():

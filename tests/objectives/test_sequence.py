@@ -16,7 +16,7 @@ from torch.nn.functional import cross_entropy, one_hot
 from torch.nn.parallel import DistributedDataParallel
 
 import vicinal
-from vicinal import LogitMix, RegMixup, SequenceMixup
+from vicinal import LogitMix, ManifoldMixup, RegMixup, SequenceMixup
 from vicinal.objectives.sequence import SequencePlan, pad_pairs
 from vicinal.objectives.transformers import (
     counted_positions,
@@ -989,3 +989,39 @@ def test_fine_tuning_a_real_transformer_learns_two_topics(minilm, text):
         logits = model(**{name: t[test] for name, t in x.items()}).logits
     assert (logits.argmax(1) == y[test]).all()
     assert cross_entropy(logits, y[test]) < 0.5
+
+
+def test_a_layer_of_a_decoder_by_its_name_needs_texts_that_end_together():
+    model, x, y = decoder("GPT2"), tokenised((6, 3, 5, 2)), torch.tensor([0, 1, 2, 3])
+    for layer in ("transformer.h.0", "score"):
+        objective = ManifoldMixup(layers=[layer])
+        with pytest.raises(ValueError, match=r"the end of a longer partner would not be read.*: use SequenceMixup"):
+            objective(model, x, y)
+        before = {name: t.flip(1) for name, t in x.items()}  # padded before the text: all end at the last column
+        assert objective(model, before, y).isfinite()
+        whole = {name: t[:, :2] for name, t in x.items()}
+        assert objective(model, whole, y).isfinite()
+
+
+def test_a_text_that_is_read_at_the_last_column_is_widened_before_it():
+    torch.manual_seed(0)
+    sizes = {"vocab_size": 60, "num_labels": K, "pad_token_id": 1, **OTHERS["XLNet"]}
+    model = transformers.XLNetForSequenceClassification(transformers.XLNetConfig(**sizes)).eval()
+    x = {name: t.flip(1) for name, t in tokenised((6, 3, 5, 2)).items()}
+    objective = SequenceMixup.input(scope=9, pad=7)
+    plan = draw(objective, model, x, torch.arange(4))
+    clean, _ = objective.forward(model, x, plan, beside_clean=True).chunk(2)
+    torch.testing.assert_close(clean, model(**x).logits, rtol=1e-4, atol=1e-5)
+
+
+def test_all_that_belongs_to_tokens_is_widened():
+    """LayoutLM has a box for each token; a mask may be of floats."""
+    torch.manual_seed(0)
+    config = transformers.LayoutLMConfig(**SIZES)
+    model = transformers.LayoutLMForSequenceClassification(config).eval()
+    x = tokenised((6, 3, 5, 2))
+    x |= {"bbox": torch.randint(40, (4, 6, 4)).sort(-1).values, "attention_mask": x["attention_mask"].float()}
+    objective = SequenceMixup.input(scope=9)
+    plan = draw(objective, model, x, torch.arange(4))
+    clean, _ = objective.forward(model, x, plan, beside_clean=True).chunk(2)
+    torch.testing.assert_close(clean, model(**x).logits, rtol=1e-4, atol=1e-5)

@@ -117,19 +117,70 @@ def test_a_run_of_labels_as_onnx(run, tmp_path):
     assert vicinal.load(run).to_onnx(tmp_path / "model.onnx") < 1e-5
 
 
+def test_a_run_is_measured_on_new_rows(run, table, tmp_path):
+    frame = pd.read_csv(table).iloc[:80].astype({"wet": object})
+    frame.loc[3, "wet"], frame["note"] = None, 1
+    path = tmp_path / "new.csv"
+    frame.to_csv(path, index=False)
+    ran = command("evaluate", run, path, "--bins", 10, "--json")
+    result = ran.events("result")[0]
+    kept = frame.drop(index=3)
+    answers = np.stack([kept["wet"].astype(float).astype(int), kept["cold"] == "yes"], axis=1).astype(int)
+    probs = vicinal.load(run).predict_proba(kept)
+    slow = [np.mean([(p > 0.5) == bool(y) for p, y in zip(probs[:, k], answers[:, k], strict=True)]) for k in (0, 1)]
+    after = result["after"]["labels"]
+    assert [after[name]["accuracy"]["value"] for name in ("wet", "cold")] == pytest.approx(slow)
+    nll = -np.log(np.where(answers == 1, probs, 1 - probs)).mean(axis=0)
+    assert [after[name]["nll"]["value"] for name in ("wet", "cold")] == pytest.approx(nll.tolist(), rel=1e-5)
+    assert result["notes"] == [
+        "ignored: 'note', which the model was not trained with",
+        "left out: 1 rows that lack a label",
+    ]
+    assert "mean, calibrated" in command("evaluate", run, path).out
+    assert "is for a run's folder" in refused("evaluate", path, path)
+    assert "leave DATA out" in refused("evaluate", run, path, "--sets", 0.9)
+    frame.drop(columns="cold").to_csv(path, index=False)
+    assert "'cold'" in refused("evaluate", run, path)
+
+
+def test_methods_are_compared_on_every_label_and_on_their_mean(table, tmp_path):
+    out, more = tmp_path / "grid", tmp_path / "more.csv"
+    pd.read_csv(table).iloc[:50].to_csv(more, index=False)
+    words = ("--target", "wet", "--target", "cold", "--epochs", 1, "--model", "mlp", "--seeds", 2, "--out", out)
+    methods = ("--method", "ERM()", "--method", "Mixup(alpha=4.0)")
+    ran = command("compare", table, *words, *methods, "--also", more, "--choose", "nll", "--json")
+    result = ran.events("result")[0]
+    assert set(result["labels"]) == {"wet", "cold"}
+    for when in ("before", "after"):
+        for k, row in enumerate(result[when]):
+            alone = [result["labels"][label][when][k] for label in ("wet", "cold")]
+            for figure in ("accuracy", "nll", "brier", "ece"):
+                assert row[figure]["value"] == pytest.approx(np.mean([each[figure]["value"] for each in alone]))
+                assert row[figure]["low"] <= row[figure]["value"] <= row[figure]["high"]
+        second = result[when][1]
+        for figure in ("nll", "ece"):
+            apart = second[figure]["value"] - result[when][0][figure]["value"]
+            assert second["difference"][figure]["value"] == pytest.approx(apart)
+    assert result["also"]["also-1"]["after"][0]["n"] == 50
+    assert result["chosen"] in ("ERM()", "Mixup(alpha=4.0)")
+    assert "The label 'cold' alone" in result["markdown"]
+    page = (out / "report.html").read_text()
+    assert "means over 2\u00a0labels" in page
+    assert "The label &#39;wet&#39; alone" in page
+
+
 def test_what_needs_classes_says_so(run, table, tmp_path):
     assert "--sets needs classes" in refused("evaluate", run, "--sets", 0.9)
     assert "--sets needs classes" in refused("predict", run, table, "--sets", 0.9, "--out", tmp_path / "out.csv")
-    assert "has several targets, which this cannot take" in refused("audit", run)
+    assert "has several targets, and this needs classes: train with one" in refused("audit", run)
     several = ("--target", "wet", "--target", "cold", "--out", tmp_path / "new")
     assert "--class-weight needs classes" in refused("train", table, *several, "--class-weight", "balanced")
     assert "--corrupt needs classes" in refused("train", table, *several, "--corrupt", 0.1)
     assert "--ensemble needs classes" in refused("train", table, *several, "--ensemble", 2)
     assert "--baselines needs classes" in refused("train", table, *several, "--baselines")
-    assert "--target must be one column here" in refused(
-        "compare", table, *several, "--method", "ERM()", "--method", "Mixup(alpha=0.2)"
-    )
-    with pytest.raises(ValueError, match="for run_labels"):
+    methods = ("--method", "ERM()", "--method", "Mixup(alpha=0.2)")
+    assert "--baselines needs classes" in refused("compare", table, *several, *methods, "--baselines")
+    with pytest.raises(ValueError, match="pass it to run_labels"):
         runs.run(Experiment(source=str(table), data={"target": ["wet", "cold"]}), tmp_path / "new")
 
 

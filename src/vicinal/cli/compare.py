@@ -15,7 +15,7 @@ from vicinal.cli.outputs import check_report
 from vicinal.cli.train import plain_baselines, show_baselines
 
 if TYPE_CHECKING:
-    from vicinal.runs import Outcome
+    from vicinal.runs.table import AnyOutcome
 
 __all__ = ["compare"]
 
@@ -67,7 +67,7 @@ def compare(
     console = Console(as_json=as_json)
     with console.stage("starting"):
         from vicinal.report import write_comparison
-        from vicinal.runs import ALWAYS, BASELINES, Experiment, data_name, measure_baselines, run_grid
+        from vicinal.runs import ALWAYS, BASELINES, Experiment, Outcome, data_name, measure_baselines, run_grid
     if len(method or ()) < 2:
         raise ValueError("name at least two methods: --method 'ERM()' --method 'Mixup(alpha=0.2)'")
     if seeds < 1:
@@ -75,13 +75,13 @@ def compare(
     if choose is not None:
         choice("choose", choose, tuple(FIGURES))  # a wrong name is better known before hours of training
     base = Experiment(source=data, **vars(given))
-    if base.is_multilabel:
-        raise ValueError(Sentence(Argument("target"), " must be one column here: runs of several are not compared"))
+    if base.is_multilabel and baselines:
+        raise ValueError(Sentence(Argument("baselines"), " needs classes: compare with one of the targets at a time"))
     folder = out or Path("runs") / f"compare-{data_name(data)}"
     page = report or folder / "report.html"
     check_report(page, given.inputs(data), overwrite=overwrite, data_root=given.data.get("data_root"))
 
-    def on_cell(name: str, seed: int, outcome: Outcome | None, error: str | None) -> None:
+    def on_cell(name: str, seed: int, outcome: AnyOutcome | None, error: str | None) -> None:
         facts: dict[str, Any] = {"error": error} if outcome is None else {"out": str(outcome.out)}
         console.event("cell", {"method": name, "seed": seed, **facts})
         console.note(f"{name}, seed {seed}: {'done' if error is None else f'failed: {error}'}")
@@ -102,16 +102,19 @@ def compare(
     if not result.outcomes:
         raise RuntimeError(f"every run failed; {next(iter(result.failures.values()))}")
     first = next(iter(result.outcomes.values()))
-    with console.stage("simpler models"):
-        measure_baselines(first, BASELINES if baselines else ALWAYS)
+    if isinstance(first, Outcome):
+        with console.stage("simpler models"):
+            measure_baselines(first, BASELINES if baselines else ALWAYS)
     with console.stage("comparing"):
         write_comparison(result, page, choose=choose)
         before, after = result.table(spread=spread, choose=choose), result.table(after=True, spread=spread)
     chosen: dict[str, Any] = {} if choose is None else {"chosen": result.chosen(choose)}
-    chosen["baselines"] = plain_baselines(first)
+    if isinstance(first, Outcome):
+        chosen["baselines"] = plain_baselines(first)
     console.event("result", {**result.to_dict(), **chosen, "report": str(page), "markdown": f"{after}\n\n{before}"})
     console.markdown(f"{after}\n\n{before}")
-    show_baselines(console, first)
+    if isinstance(first, Outcome):
+        show_baselines(console, first)
     console.say(f"report: {page}")
     if result.failures:
         raise typer.Exit(1)

@@ -16,7 +16,7 @@ from vicinal.cli.console import Console, percent
 from vicinal.cli.errors import handle_errors
 from vicinal.cli.options import AsJson, Overwrite, Report
 from vicinal.cli.outputs import check_report
-from vicinal.cli.train import show_baselines, show_labels, show_outcome
+from vicinal.cli.train import show_baselines, show_labels, show_labels_scored, show_outcome, show_scored
 
 if TYPE_CHECKING:
     from vicinal.metrics import Evaluation, SetEvaluation
@@ -35,6 +35,10 @@ def evaluate(
     what: Annotated[
         Path, typer.Argument(metavar="FILE|RUN", help="Predictions as CSV, Parquet or NPZ, or a run's folder.")
     ],
+    data: Annotated[
+        str | None,
+        typer.Argument(metavar="[DATA]", help="Of a run: labelled data, as for `vicinal train`, to measure it on."),
+    ] = None,
     report: Report = None,
     bins: Annotated[int, typer.Option(help="Bins of the calibration errors.")] = 15,
     label: Annotated[
@@ -107,17 +111,24 @@ def evaluate(
     overwrite: Overwrite = False,
     as_json: AsJson = False,
 ) -> None:
-    """Say how far probabilities can be trusted: those of a file, of any size, or of a run."""
+    """Say how far probabilities can be trusted: those of a file, of any size, or of a run.
+
+    With DATA, a run is measured on these samples instead of its own: new ones, with labels, read as its training data.
+    """
     console = Console(as_json=as_json)
-    inputs = [what, *(ood or ()), *([] if attack_from is None else [attack_from])]
+    inputs = [what, *(ood or ()), *([] if attack_from is None else [attack_from]), *([] if data is None else [data])]
     check_report(report, inputs, overwrite=overwrite, data_root=data_root)
     reading: dict[str, Any] = {"label": label, "kind": kind, "columns": columns or None, "classes": classes or None}
     reading |= {"encoding": encoding, "missing": missing, "normalise": normalise}
     probes = _Probes(ood or None, ood_score, attack or None, attack_from, mc_dropout, between, sets, data_root)
-    if _is_run(what):
+    if data is not None:
+        _check_new_data(what, data, report, reading, probes)
+        _evaluate_new(console, what, data, bins, encoding, data_root)
+    elif _is_run(what):
         _refuse(reading, f"is for a predictions file, and {str(what)!r} is a run's folder")
         if _is_multilabel(what, console):
-            _refuse(vars(probes), f"needs classes, and {str(what)!r} has several targets")
+            alone = "train with one of them, or take the probability of each from `vicinal predict`"
+            _refuse(vars(probes), f"needs classes, and {str(what)!r} has several targets: {alone}")
             _evaluate_labels(console, what, report, bins)
             return
         _evaluate_run(console, what, report, bins, probes)
@@ -141,6 +152,37 @@ def _is_multilabel(run: Path, console: Console) -> bool:
         from vicinal.runs import Run
 
     return Run(run).is_multilabel
+
+
+def _check_new_data(run: Path, data: str, report: Path | None, reading: dict[str, Any], probes: _Probes) -> None:
+    """Refuse what is not for a run on new data."""
+    if not _is_run(run):
+        raise ValueError(
+            f"DATA ({data!r}) is for a run's folder, and {str(run)!r} is a predictions file: give one alone"
+        )
+    _refuse({**reading, "encoding": None}, f"is for a predictions file, and {str(run)!r} is a run's folder")
+    _refuse({**vars(probes), "data_root": None}, "is for the run's own test set: leave DATA out")
+    if report is not None:
+        advice = " is of the run's own samples: `vicinal predict` DATA with --keep LABELS, and evaluate that file"
+        raise ValueError(Sentence(Argument("report"), advice))
+
+
+def _evaluate_new(
+    console: Console, run: Path, data: str, bins: int, encoding: str | None, data_root: str | None
+) -> None:
+    """Show the figures of a run on new labelled data."""
+    with console.stage("starting"):
+        from vicinal.runs import LabelsScored, Run
+
+    with console.stage("predicting"):
+        scored = Run(run).on_new_data(data, n_bins=bins, encoding=encoding, data_root=data_root)
+    console.event("result", {"run": str(run), **scored.to_dict()})
+    for note in scored.notes:
+        console.note(note)
+    if isinstance(scored, LabelsScored):
+        show_labels_scored(console, f"{run} on {data}", scored)
+    else:
+        show_scored(console, f"{run} on {data}: temperature {scored.temperature:.3f}", [(data, scored)])
 
 
 def _evaluate_labels(console: Console, run: Path, report: Path | None, bins: int) -> None:

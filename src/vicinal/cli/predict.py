@@ -89,7 +89,10 @@ def predict(
         bundle = vicinal.load(run, max_pixels=max_pixels)
     for option, value in (("max_risk", max_risk), ("sets", sets)):
         if bundle.is_multilabel and value is not None:
-            raise ValueError(Sentence(Argument(option), f" needs classes, and {str(run)!r} has several targets"))
+            instead = "without it the file has the probability of each"
+            raise ValueError(
+                Sentence(Argument(option), f" needs classes, and {str(run)!r} has several targets: {instead}")
+            )
     rule = None if max_risk is None else _rule(bundle, run, max_risk, level)
     if rule is not None and ABSTAIN in bundle.classes:
         raise ValueError(f"a class is called {ABSTAIN!r}, which is what --max-risk writes where it gives no answer")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +16,7 @@ from vicinal.cli.options import AsJson, Given, Overwrite, Report, shared
 from vicinal.cli.outputs import check_report
 
 if TYPE_CHECKING:
-    from vicinal.runs import Experiment, LabelsOutcome, Outcome
+    from vicinal.runs import Experiment, LabelsOutcome, LabelsScored, Outcome, Scored
 
 __all__ = ["train"]
 
@@ -70,7 +71,8 @@ def train(
     how["on_metrics"] = lambda line: console.event("metrics", line)
     if experiment.is_multilabel:
         if baselines:
-            raise ValueError(Sentence(Argument("baselines"), " needs classes, and this target is several columns"))
+            alone = " needs classes, and this target is several columns: train with one of them"
+            raise ValueError(Sentence(Argument("baselines"), alone))
         _train_labels(console, experiment, folder, report, how)
         return
     outcome = run(experiment, folder, **how)
@@ -110,27 +112,34 @@ def _train_labels(
 
 
 def show_labels(console: Console, outcome: LabelsOutcome) -> None:
+    """Show the figures of several labels on each set of a run."""
+    for key, scored in outcome.sets.items():
+        name = {"val": "validation", "test": "test"}.get(key, scored.name)
+        show_labels_scored(console, f"{outcome.experiment.method} on {outcome.experiment.source}, {name}", scored)
+        for note in scored.notes:
+            console.say(f"{scored.name}: {note}")
+    if reported := outcome.objective_summary():
+        console.say(f"the objective reports: {reported}")
+
+
+def show_labels_scored(console: Console, title: str, scored: LabelsScored) -> None:
     """Show the figures of several labels: their means before and after the temperatures, then those of each."""
     from vicinal.metrics import FIGURES
 
-    for key, scored in outcome.sets.items():
-        name = {"val": "validation", "test": "test"}[key]
-        shown = [FIGURES[figure] for figure in ("accuracy", "nll", "brier", "ece") if figure in scored.after.mean]
-        rows = [
-            [label, "", "", *(f.text(each.mean[f.name]) for f in shown), ""]
-            for label, each in (("mean", scored.before), ("mean, calibrated", scored.after))
-        ]
-        for label, evaluation in scored.after.labels.items():
-            binary = scored.binary(label)
-            share = float(scored.labels[:, list(outcome.temperatures).index(label)].double().mean())
-            figures = [f.text(evaluation.figures[f.name]) for f in shown]
-            ranked = "–" if binary is None else percent(binary.auroc)
-            rows.append([label, f"{100 * share:.1f} %", f"{scored.temperatures[label]:.3f}", *figures, ranked])
-        title = f"{outcome.experiment.method} on {outcome.experiment.source}, {name}: {scored.after.n:,} samples"
-        headings = [f.heading(scored.after.n_bins) for f in shown]
-        console.table(title, ["label", "is 1", "temperature", *headings, "AUROC"], rows)
-    if reported := outcome.objective_summary():
-        console.say(f"the objective reports: {reported}")
+    shown = [FIGURES[figure] for figure in ("accuracy", "nll", "brier", "ece") if figure in scored.after.mean]
+    rows = [
+        [label, "", "", *(f.text(each.mean[f.name]) for f in shown), ""]
+        for label, each in (("mean", scored.before), ("mean, calibrated", scored.after))
+    ]
+    for k, (label, evaluation) in enumerate(scored.after.labels.items()):
+        binary = scored.binary(label)
+        share = float(scored.labels[:, k].double().mean())
+        figures = [f.text(evaluation.figures[f.name]) for f in shown]
+        ranked = "–" if binary is None else percent(binary.auroc)
+        rows.append([label, f"{100 * share:.1f} %", f"{scored.temperatures[label]:.3f}", *figures, ranked])
+    headings = [f.heading(scored.after.n_bins) for f in shown]
+    columns = ["label", "is 1", "temperature", *headings, "AUROC"]
+    console.table(f"{title}: {scored.after.n:,} samples", columns, rows)
 
 
 def plain_baselines(outcome: Outcome) -> dict[str, Any]:
@@ -158,24 +167,30 @@ def show_baselines(console: Console, outcome: Outcome) -> None:
     console.say(earns_its_keep(main, simpler))
 
 
-def show_outcome(console: Console, outcome: Outcome) -> None:
-    """Show the figures of a run, before and after the temperature."""
+def show_scored(console: Console, title: str, sets: Sequence[tuple[str, Scored]]) -> None:
+    """Show the figures of sets of samples by name, before and after the temperature."""
     from vicinal.metrics.figures import Figure, columns
-    from vicinal.report.words import majority_warning
 
-    bins = next(iter(outcome.sets.values())).before.n_bins if outcome.sets else 15
+    bins = sets[0][1].before.n_bins if sets else 15
     rows: list[list[str]] = []
     shown: list[Figure] = []
-    for key, scored in outcome.sets.items():
-        name = {"val": "validation", "test": "test"}.get(key, scored.name)
+    for name, scored in sets:
         for label, each in (("", scored.before), (", calibrated", scored.after)):
             shown = shown or columns(each)
             rows.append([f"{name}{label}", f"{each.n:,}", *(f.text(each.figures[f.name]) for f in shown)])
+    console.table(title, ["", "n", *(f.heading(bins) for f in shown)], rows)
+
+
+def show_outcome(console: Console, outcome: Outcome) -> None:
+    """Show the figures of a run, before and after the temperature."""
+    from vicinal.report.words import majority_warning
+
     main = next((outcome.sets[key].after for key in ("test", "val") if key in outcome.sets), None)
     if main is not None and (warning := majority_warning(main, outcome.facts["data"]["classes"])):
         console.say(warning)
     title = f"{outcome.experiment.method} on {outcome.experiment.source}: temperature {outcome.temperature:.3f}"
-    console.table(title, ["", "n", *(f.heading(bins) for f in shown)], rows)
+    names = {"val": "validation", "test": "test"}
+    show_scored(console, title, [(names.get(key, scored.name), scored) for key, scored in outcome.sets.items()])
     if "test" in outcome.sets and (binary := outcome.test.binary()) is not None:
         shown_as = ", ".join(
             f"{name} {percent(e)}" for name, e in (("AUROC", binary.auroc), ("AP", binary.average_precision))

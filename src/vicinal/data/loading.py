@@ -326,6 +326,7 @@ def read(
     preprocessing: Preprocessing,
     *,
     classes: Sequence[str] | None = None,
+    labels: Sequence[str] | None = None,
     max_bad: float | int = 0.05,
     encoding: str | None = None,
     header: bool = True,
@@ -349,6 +350,8 @@ def read(
     classes
         The model's classes. With them the data must be labelled, and samples of other classes are left out; without,
         `labels` is None.
+    labels
+        Of a model of several labels, instead of classes: the columns of 0 and 1. Rows that lack one are left out.
     max_bad, encoding, header, data_root
         As in `load`.
     columns
@@ -359,41 +362,68 @@ def read(
         `"train"`, `"val"` or `"test"`: that part alone, where the source is split already, which `notes` then say. For
         a missing test part the validation part stands, and for a missing validation part the training part.
     """
-    opened = sources.open_data(
-        source, preprocessing.kind, encoding, header, data_root, getattr(preprocessing, "target", None)
-    )
+    if labels and class_names:
+        raise ValueError(Sentence(Argument("class_names", class_names), " needs classes, and the model has labels"))
+    target = None if labels else getattr(preprocessing, "target", None)
+    opened = sources.open_data(source, preprocessing.kind, encoding, header, data_root, target)
     if isinstance(opened, NamedTable):
         opened = opened.table
     if isinstance(opened, Table):
         opened = _renamed(opened, columns or {})
-        new = _read_table(opened, preprocessing, max_bad, labelled=classes is not None)
-    elif columns:
-        raise ValueError(Sentence(Argument("columns", columns), f" names columns, but {str(source)!r} is no table"))
+        opened = combined(opened, labels) if labels else opened
+        new = _read_table(opened, preprocessing, max_bad, labelled=bool(classes or labels))
+    elif columns or labels:
+        argument = Argument("columns", columns) if columns else Argument("labels", labels)
+        raise ValueError(Sentence(argument, f" names columns, but {str(source)!r} is no table"))
     elif isinstance(opened, Arrays):
         new = _read_arrays(opened, preprocessing)
     else:
         new = _read_folder(opened, preprocessing, max_bad)
-    items, origins, notes = new.items, new.origins, new.notes
-    chosen = new.readable
+    chosen, notes = new.readable, new.notes
     if part is not None and new.parts is not None:
         part = _part_there(one_of("part", part, PARTS), {new.parts[i] for i in new.readable})
         chosen = [i for i in new.readable if new.parts[i] == part]
         notes.append(f"it is split already: its {part} part, {len(chosen)} of {len(new.readable)} samples")
-    if classes is None:
-        return Split(preprocessing, items, origins, None, chosen, notes=notes)
+    answers: NDArray[np.int64] | None = None
+    if labels:
+        answers, chosen = _known_labels(new, chosen, labels, str(source))
+    elif classes is not None:
+        answers, chosen = _known_classes(new, chosen, classes, class_names or {}, str(source))
+    return Split(preprocessing, new.items, new.origins, answers, chosen, notes=notes)
+
+
+def _known_classes(
+    new: _New, chosen: Sequence[int], classes: Sequence[str], class_names: Mapping[str, str], source: str
+) -> tuple[NDArray[np.int64], list[int]]:
+    """Return the class number of each sample, and those of the chosen ones that have a class of the model."""
     if new.names is None:
-        raise ValueError(f"{str(source)!r} has no classes to compare with: put its files in class folders")
-    names = _class_names_of_the_model(new.names, class_names or {}, classes)
+        raise ValueError(f"{source!r} has no classes to compare with: put its files in class folders")
+    names = _class_names_of_the_model(new.names, class_names, classes)
     number_of = {name: k for k, name in enumerate(classes)}
-    labels = [number_of.get(str(name), -1) for name in names]
-    indices = [i for i in chosen if labels[i] >= 0]
-    strange = dict.fromkeys(repr(names[i]) if names[i] else "no class" for i in chosen if labels[i] < 0)
+    numbers = np.array([number_of.get(str(name), -1) for name in names], np.int64)
+    indices = [i for i in chosen if numbers[i] >= 0]
+    strange = dict.fromkeys(repr(names[i]) if names[i] else "no class" for i in chosen if numbers[i] < 0)
     if strange:
         n = len(chosen) - len(indices)
-        notes.append(f"left out: {n} samples of {listed(list(strange))}, which the model does not know")
+        new.notes.append(f"left out: {n} samples of {listed(list(strange))}, which the model does not know")
     if not indices:
-        raise ValueError(f"no sample of {str(source)!r} has a class of the model: {listed([repr(c) for c in classes])}")
-    return Split(preprocessing, items, origins, labels, indices, notes=notes)
+        raise ValueError(f"no sample of {source!r} has a class of the model: {listed([repr(c) for c in classes])}")
+    return numbers, indices
+
+
+def _known_labels(
+    new: _New, chosen: Sequence[int], labels: Sequence[str], source: str
+) -> tuple[NDArray[np.int64], list[int]]:
+    """Return 0 and 1 for each label of each sample, `[N, L]`, and those of the chosen ones that have all of them."""
+    names = new.names or []
+    combinations = sorted({name for name in names if name})
+    number_of = {name: k for k, name in enumerate(combinations)}
+    indices = [i for i in chosen if names[i]]
+    if not indices:
+        raise ValueError(f"no row of {source!r} has all of the labels {listed([repr(name) for name in labels])}")
+    if len(indices) < len(chosen):
+        new.notes.append(f"left out: {len(chosen) - len(indices)} rows that lack a label")
+    return label_matrix(combinations, np.array([number_of.get(str(name), -1) for name in names])), indices
 
 
 def _part_there(part: str, parts: set[str]) -> str:

@@ -31,10 +31,12 @@ from torch import Tensor
 from torch.utils.data.distributed import DistributedSampler
 
 import vicinal
+from vicinal import _random, losses
 from vicinal._checks import require
 from vicinal._typing import Batch
 from vicinal.metrics import Tally
 from vicinal.metrics.figures import watched
+from vicinal.metrics.multilabel import label_tallies
 from vicinal.objectives.base import Objective, as_objective
 from vicinal.objectives.forward import call
 from vicinal.objectives.guided.aum import AUM, AUMRecorder
@@ -59,7 +61,8 @@ class MixupMixin(_AnyModule):
 
     Training logs `train_loss`. Validation logs `val_accuracy`, `val_mcc`, `val_nll`, `val_brier`, `val_ece` and
     `val_oe`, with the `val_n_bins` that the last two mean, of all samples in all processes, exactly; testing logs
-    `test_nll` and so on.
+    `test_nll` and so on. Of soft targets the largest class counts as the label; of several labels, and of one logit,
+    the figures are means over labels; of regression there is `val_mse` alone.
 
     Attributes
     ----------
@@ -74,9 +77,13 @@ class MixupMixin(_AnyModule):
     class_weights
         How much the samples of each class count in training, `[K]`. A batch that is a mapping may hold `weight` too,
         how much each sample counts.
+    task
+        What the labels are, as in the call of an objective: `"multiclass"`, `"binary"`, `"multilabel"` or
+        `"regression"`.
     """
 
     objective: Objective | Callable[..., Tensor]
+    task: str = "multiclass"
     n_bins: int = 15
     aum: AUM | None = None
     class_weights: Tensor | Sequence[float] | None = None
@@ -86,9 +93,8 @@ class MixupMixin(_AnyModule):
         x, y, index = _parts(batch)
         weight = batch.get("weight") if isinstance(batch, Mapping) else None
         epoch = self.current_epoch + batch_idx / self.trainer.num_training_batches  # inf batches: whole epochs
-        terms = self._tracked().terms(
-            self, x, y, index=index, epoch=epoch, weight=weight, class_weights=self.class_weights
-        )
+        how: dict[str, Any] = {"weight": weight, "class_weights": self.class_weights, "task": self.task}
+        terms = self._tracked().terms(self, x, y, index=index, epoch=epoch, generator=self._generator(), **how)
         loss = torch.stack(list(terms.values())).sum()
         self.log("train_loss", loss.detach(), batch_size=len(y), prog_bar=True)
         if len(terms) > 1:
@@ -105,7 +111,7 @@ class MixupMixin(_AnyModule):
     def on_validation_epoch_start(self) -> None:
         """Start from an empty table."""
         super().on_validation_epoch_start()
-        self._tallies: dict[int, Tally] = {}
+        self._tallies: dict[int, list[Tally]] = {}
         self._seen: dict[int, int] = {}
 
     def validation_step(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:
@@ -167,14 +173,37 @@ class MixupMixin(_AnyModule):
     def _state_name(self) -> str:
         return "objective" if self.aum is None else "aum"
 
+    def _generator(self) -> torch.Generator | None:
+        """Return where this process draws from, None for torch's global generator, where it is the only one.
+
+        Lightning gives all processes the same seed, so their global generators would draw the same λ.
+        """
+        if self.trainer.world_size == 1:
+            return None
+        shared = int(_random.integers(2**62, 1))
+        return torch.Generator().manual_seed(_random.seed_from("rank", shared, self.trainer.global_rank))
+
     def _count(self, batch: Any, dataloader_idx: int) -> None:
         x, y, _ = _parts(batch)
-        tally = self._tallies.setdefault(dataloader_idx, Tally(self.n_bins, figures=watched()))
         logits = call(self, x)
         new = min(len(y), self._rows_left(dataloader_idx))
         self._seen[dataloader_idx] = self._seen.get(dataloader_idx, 0) + len(y)
-        if new:
-            tally.update(y[:new], logits=logits[:new])
+        y, logits = y[:new], logits[:new]
+        if self.task == "regression":
+            if new:
+                error = losses.loss(logits, losses.as_targets(y, self.task)).mean()
+                name = "test_mse" if self.trainer.testing else "val_mse"
+                self.log(name, error, on_step=False, on_epoch=True, batch_size=new, sync_dist=True)
+            return
+        columns = logits.reshape(len(logits), -1)
+        n_tallies = 1 if self.task == "multiclass" else columns.shape[1]
+        empty = [Tally(self.n_bins, figures=watched()) for _ in range(n_tallies)]
+        tallies = self._tallies.setdefault(dataloader_idx, empty)
+        if new and self.task == "multiclass":
+            tallies[0].update(y.argmax(dim=1) if y.is_floating_point() and y.ndim == 2 else y, logits=logits)
+        elif new:
+            more = label_tallies(y.reshape(new, -1), logits=columns, n_bins=self.n_bins, figures=watched())
+            self._tallies[dataloader_idx] = [tally + added for tally, added in zip(tallies, more, strict=True)]
 
     def _rows_left(self, dataloader_idx: int) -> int:
         """Return how many of the rows to come are new: a distributed sampler repeats some to give ranks as many."""
@@ -188,10 +217,13 @@ class MixupMixin(_AnyModule):
         return max(0, whole - self._seen.get(dataloader_idx, 0))
 
     def _log_tallies(self, stage: str) -> None:
-        for number, tally in sorted(self._tallies.items()):
-            self._tallies[number] = whole = tally.all_reduce()
+        for number, tallies in sorted(self._tallies.items()):
+            self._tallies[number] = [tally.all_reduce() for tally in tallies]
             suffix = f"/dataloader_idx_{number}" if len(self._tallies) > 1 else ""
-            values = {**whole.values(), "n_bins": float(self.n_bins)}
+            every = [whole.values() for whole in self._tallies[number]]
+            shared = [name for name in every[0] if all(name in each for each in every)]
+            values = {name: sum(each[name] for each in every) / len(every) for name in shared}
+            values["n_bins"] = float(self.n_bins)
             figures = {f"{stage}_{name}{suffix}": value for name, value in values.items()}
             self.log_dict(figures, sync_dist=True, add_dataloader_idx=False)  # equal in all processes by now
 

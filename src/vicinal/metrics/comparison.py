@@ -14,6 +14,7 @@ from vicinal.metrics.display import html_table, side_by_side
 from vicinal.metrics.error_intervals import chance_gaps, part_deviation, squared_gaps
 from vicinal.metrics.figures import FIGURES
 from vicinal.metrics.intervals import coverage
+from vicinal.metrics.multilabel import MultilabelEvaluation
 from vicinal.metrics.reliability import BinSums, ReliabilityTable
 from vicinal.metrics.tally import Evaluation, Samples
 
@@ -100,9 +101,13 @@ def _signed(difference: Difference) -> str:
     return f"{difference.value:+.4f} [{difference.low:+.4f}, {difference.high:+.4f}]"
 
 
+#: What is compared: the evaluation of classes, or of several labels.
+Measured = Evaluation | MultilabelEvaluation
+
+
 def compare(
-    a: Evaluation | Sequence[Evaluation],
-    b: Evaluation | Sequence[Evaluation],
+    a: Measured | Sequence[Measured],
+    b: Measured | Sequence[Measured],
     *,
     level: float = 0.95,
     names: tuple[str, str] = ("a", "b"),
@@ -137,10 +142,13 @@ def compare(
     either, and these have the level as their expectation. (Welch's approximation takes a small :math:`s_\delta` at its
     word.)
 
+    Of several labels (`evaluate_multilabel`) the figures are means over labels, and so are the numbers of each sample,
+    of which all else follows: what the labels of a sample share is in their spread.
+
     Parameters
     ----------
     a, b
-        `evaluate`'s results, or equally many of them for either (one a seed).
+        What `evaluate` or `evaluate_multilabel` returned, or equally many of them for either (one a seed).
     level
         Coverage of the intervals, in (0, 1).
     names
@@ -160,10 +168,12 @@ def compare(
     """
     runs_a, runs_b = _runs("a", a), _runs("b", b)
     level = coverage(level)
-    _check_same_samples(runs_a, runs_b)
-    side_a, side_b = Side.of(runs_a), Side.of(runs_b)
-    common = [name for name in side_a.values if name in side_b.values]
-    differences = {name: _difference(name, side_a, side_b, level) for name in common}
+    questions = _questions(runs_a, runs_b)
+    for of_a, of_b in questions:
+        _check_same_samples(of_a, of_b)
+    pairs = [(Side.of(of_a), Side.of(of_b)) for of_a, of_b in questions]
+    common = [name for name in pairs[0][0].values if all(name in side.values for pair in pairs for side in pair)]
+    differences = {name: _difference(name, pairs, level) for name in common}
     return Comparison(runs_a[0].n, len(runs_a), runs_a[0].n_bins, level, differences, (str(names[0]), str(names[1])))
 
 
@@ -213,23 +223,30 @@ def _values(name: str, table: ReliabilityTable, samples: Samples) -> Array:
     return samples.values[name].astype(np.float64)
 
 
-def _difference(name: str, a: Side, b: Side, level: float) -> Difference:
-    mean_a, mean_b = (float(side.values[name].mean(axis=-1).mean()) for side in (a, b))
+def _difference(name: str, pairs: Sequence[tuple[Side, Side]], level: float) -> Difference:
+    mean_a, mean_b = (
+        float(np.mean([side.values[name].mean() for side in sides])) for sides in zip(*pairs, strict=True)
+    )
     if not (math.isfinite(mean_a) and math.isfinite(mean_b)):
         better = None if mean_a == mean_b else "a" if math.isfinite(mean_a) else "b"
         value = math.nan if better is None else mean_b - mean_a
         return Difference(mean_a, mean_b, value, -math.inf, math.inf, better)
-    low, high = (float(end) for end in difference_ends(name, a, b, level))
+    low, high = (float(end) for end in _ends(name, pairs, level))
     up, down = ("b", "a") if FIGURES[name].higher_is_better else ("a", "b")
     return Difference(mean_a, mean_b, mean_b - mean_a, low, high, up if low > 0 else down if high < 0 else None)
 
 
 def difference_ends(name: str, a: Side, b: Side, level: float) -> tuple[Array, Array]:
     """Return the ends (low, high) of the difference b − a of a figure, each `[...]`; see `compare`."""
-    differences = b.values[name] - a.values[name]
+    return _ends(name, [(a, b)], level)
+
+
+def _ends(name: str, pairs: Sequence[tuple[Side, Side]], level: float) -> tuple[Array, Array]:
+    """Return the ends of the difference of a figure's means over the pairs, one for each label."""
+    differences = np.mean([b.values[name] - a.values[name] for a, b in pairs], axis=0)
     value = differences.mean(axis=-1).mean(axis=-1)
     below, above = _reach(differences, level)
-    room_a, room_b = _chance(name, a, b)
+    room_a, room_b = (np.mean(rooms, axis=0) for rooms in zip(*(_chance(name, a, b) for a, b in pairs), strict=True))
     return value - room_b - below, value + room_a + above
 
 
@@ -301,11 +318,28 @@ def _samples(run: Evaluation) -> Samples:
     return run.samples
 
 
-def _runs(name: str, value: Evaluation | Sequence[Evaluation]) -> list[Evaluation]:
-    runs = [value] if isinstance(value, Evaluation) else list(value)
-    if not runs or not all(isinstance(run, Evaluation) for run in runs):
+def _runs(name: str, value: Measured | Sequence[Measured]) -> list[Measured]:
+    runs = [value] if isinstance(value, Measured) else list(value)
+    if not runs or not all(isinstance(run, type(runs[0])) for run in runs) or not isinstance(runs[0], Measured):
         raise TypeError(f"{name} must be an Evaluation or a list of them (what evaluate returns), got {value!r}")
     return runs
+
+
+def _questions(
+    runs_a: Sequence[Measured], runs_b: Sequence[Measured]
+) -> list[tuple[list[Evaluation], list[Evaluation]]]:
+    """Return the runs of either model as evaluations of classes: once, or for each of several labels."""
+    names = [list(run.labels) if isinstance(run, MultilabelEvaluation) else None for run in (*runs_a, *runs_b)]
+    if any(name != names[0] for name in names):
+        raise ValueError(f"a and b must have the same labels, or be of classes both, got {names[0]} and {names[-1]}")
+
+    def of(label: str, runs: Sequence[Measured]) -> list[Evaluation]:
+        return [run.labels[label] for run in runs if isinstance(run, MultilabelEvaluation)]
+
+    if names[0] is not None:
+        return [(of(label, runs_a), of(label, runs_b)) for label in names[0]]
+    a, b = ([run for run in runs if isinstance(run, Evaluation)] for runs in (runs_a, runs_b))
+    return [(a, b)]
 
 
 def _check_same_samples(runs_a: list[Evaluation], runs_b: list[Evaluation]) -> None:

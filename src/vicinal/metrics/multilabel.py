@@ -5,7 +5,6 @@ A logit z of a label stands for the logits :math:`(0, z)` of no and yes: their s
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from vicinal._checks import ArgumentError
 from vicinal.metrics.figures import FIGURES
 from vicinal.metrics.intervals import Estimate, coverage, mean_interval
+from vicinal.metrics.reliability import ReliabilityTable
 from vicinal.metrics.tally import Evaluation, Tally
 
 __all__ = ["MultilabelEvaluation", "evaluate_multilabel", "label_tallies"]
@@ -30,12 +30,29 @@ class MultilabelEvaluation:
     labels
         The evaluation of each label by its name, of the classes no and yes.
     mean
-        The mean over labels of each figure. Of figures that are means over samples (accuracy, NLL, Brier) with the
-        interval of the samples' means over labels; of the others without: the labels share their samples.
+        The mean over labels of each figure. Those that are means over samples (accuracy, NLL, Brier) have the interval
+        of the samples' means over labels. The others have the means of the labels' ends, which cover at least as much:
+        whatever the labels share, the standard deviation of a mean is at most the mean of the standard deviations.
     """
 
     labels: Mapping[str, Evaluation]
     mean: Mapping[str, Estimate]
+
+    @property
+    def figures(self) -> Mapping[str, Estimate]:
+        """The means: what stands for these labels where an `Evaluation` of classes has its figures."""
+        return self.mean
+
+    @property
+    def table(self) -> ReliabilityTable:
+        """The answers to all labels in one table, for a diagram; its errors are not the means over labels."""
+        first, *more = (evaluation.table for evaluation in self.labels.values())
+        return sum(more, first)
+
+    @property
+    def level(self) -> float:
+        """The coverage of the intervals."""
+        return next(iter(self.labels.values())).level
 
     @property
     def n(self) -> int:
@@ -134,10 +151,11 @@ def label_tallies(
 
 
 def _mean(name: str, every: Sequence[Evaluation], level: float) -> Estimate:
-    value = float(np.mean([known.value for e in every if (known := e.figures[name]) is not None]))
+    known = [estimate for e in every if (estimate := e.figures[name]) is not None]
+    value, *ends = (float(np.mean([getattr(each, part) for each in known])) for part in ("value", "low", "high"))
     rows = [_of_samples(name, e) for e in every]
     if any(row is None for row in rows):
-        return Estimate(value, math.nan, math.nan)
+        return Estimate(value, *ends)
     low, high = FIGURES[name].limits
     values = np.mean([row for row in rows if row is not None], axis=0)
     # Where all answers are right the sample says nothing of what a mistake costs: one label of a sample's accuracy.

@@ -15,7 +15,7 @@ Deviation: the published code edits the network's forward; here any layer of any
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -39,7 +39,7 @@ from vicinal.objectives.forward import (
     the_floating,
     with_shared_masks,
 )
-from vicinal.objectives.transformers import feeds_head
+from vicinal.objectives.transformers import end_of_text, feeds_head
 
 __all__ = ["LayerPlan", "ManifoldMixup"]
 
@@ -124,6 +124,8 @@ class ManifoldMixup(MixingObjective[LayerPlan]):
         lam, mixed = torch.where(tossed, lam, 1.0), self.alpha > 0 and bool(tossed.any())
         partner = _random.permutation(n, generator=generator)
         inside = [name for name in self.layers if name != "input"]
+        if inside:
+            _refuse_unread_ends(model, x)
         axis = row_axes(model, x, inside)[layer] if layer != "input" else 0
         return LayerPlan(lam.to(y.device), partner.to(y.device), mixed=mixed, layer=layer, axis=axis)
 
@@ -139,3 +141,16 @@ class ManifoldMixup(MixingObjective[LayerPlan]):
     def mixes_before_head(self, model: Model, plan: LayerPlan) -> bool:
         """Return whether the planned layer is the last one before the linear head."""
         return plan.layer != "input" and feeds_head(model, plan.layer)
+
+
+def _refuse_unread_ends(model: Model, x: Batch) -> None:
+    """Refuse texts that end at different columns in a decoder: it reads a mixture where the first of its texts ends."""
+    mask = x.get("attention_mask") if isinstance(x, Mapping) and "input_ids" in x else None
+    if mask is None or mask.ndim < 2:
+        return
+    ends = torch.where(mask != 0, torch.arange(mask.shape[-1], device=mask.device), 0).amax(-1)
+    if bool((ends != ends.reshape(-1)[0]).any()) and (end := end_of_text(model, x)) is not None:
+        raise ValueError(
+            f"this model reads a text at its last token that is not {end}, its padding, so that the end of a longer "
+            "partner would not be read while its label counts: use SequenceMixup, which mixes texts of unequal length"
+        )

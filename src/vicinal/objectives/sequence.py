@@ -31,15 +31,16 @@ from vicinal._checks import ArgumentError, choice, flag, freeze, integer, later,
 from vicinal._typing import Batch, Model
 from vicinal.mixing import PairPlan
 from vicinal.objectives.base import MixingObjective
-from vicinal.objectives.forward import call, joined, layouts, mixed_at, mixed_second_half, row_axes
+from vicinal.objectives.forward import call, joined, mixed_at, mixed_second_half, row_axes
 from vicinal.objectives.transformers import (
     counted_positions,
     embeddings_name,
     encoder_layer_names,
+    end_of_text,
     head_name,
     max_length,
     padding_id,
-    padding_of_config,
+    reads_last_column,
     unused_id,
 )
 
@@ -248,7 +249,7 @@ class SequenceMixup(MixingObjective[SequencePlan]):
             name=names[k],
             choices=rows // n,
             axis=axes.get(names[k], 0),
-            end=_end_of_text(model, x, group) if below else None,
+            end=end_of_text(model, x, group=group) if below else None,
         )
 
     def forward(self, model: Model, x: Batch, plan: SequencePlan, *, beside_clean: bool = False) -> Tensor:
@@ -290,7 +291,7 @@ class SequenceMixup(MixingObjective[SequencePlan]):
                 f"got {list(x['attention_mask'].shape)}"
             )
         if self.scope != "pair":
-            x = _widened(x, self._length(model), padding_id(model, default=0))
+            x = _widened(x, self._length(model), padding_id(model, default=0), before=reads_last_column(model))
         ids, mask = x["input_ids"], x["attention_mask"]
         pad = self.pad
         if pad in ("pad", "unused"):
@@ -337,19 +338,23 @@ class SequenceMixup(MixingObjective[SequencePlan]):
         return length
 
 
-def _widened(x: Mapping[str, Tensor], length: int, padding: int) -> Mapping[str, Tensor]:
-    """Return the tokenised batch with rows of `length` columns; the new ones are padding."""
-    width = x["input_ids"].shape[-1]
+def _widened(x: Mapping[str, Tensor], length: int, padding: int, *, before: bool) -> Mapping[str, Tensor]:
+    """Return the tokenised batch with rows of `length` columns; new ones are padding, `before` the text or after it."""
+    ids = x["input_ids"]
+    width, columns = ids.shape[-1], ids.ndim - 1
     if width > length:
         raise ValueError(f"scope pads texts to {length} tokens, but this batch has rows of {width}")
 
     def wider(name: str, t: Tensor) -> Tensor:
-        if not isinstance(t, Tensor) or t.is_floating_point() or t.ndim < 2 or t.shape[-1] != width:
+        of_tokens = isinstance(t, Tensor) and (name == "attention_mask" or not t.is_floating_point())
+        if not of_tokens or t.shape[1 : columns + 1] != ids.shape[1:]:  # position_ids may be [1, L]
             return t
-        new = t.new_full((*t.shape[:-1], length - width), padding if name == "input_ids" else 0)
-        if name == "position_ids":
+        new = t.new_full((*t.shape[:columns], length - width, *t.shape[columns + 1 :]), 0)
+        if name == "input_ids":
+            new = torch.full_like(new, padding)
+        if name == "position_ids" and not before:
             new = t[..., -1:] + torch.arange(1, length - width + 1, device=t.device).expand_as(new)
-        return torch.cat([t, new], dim=-1)
+        return torch.cat([new, t] if before else [t, new], dim=columns)
 
     return {name: wider(name, t) for name, t in x.items()}
 
@@ -419,17 +424,6 @@ def _layer_names(model: Model, layers: Sequence[int | str]) -> list[str]:
             allowed = f'0 to {len(numbered)} and "head"' if numbered else '0 and "head", since it has no encoder layers'
             raise ValueError(f"layers of this model are {allowed}, got {layer}")
     return names
-
-
-def _end_of_text(model: Model, x: Batch, group: int) -> int | None:
-    """Return the padding token of a model that has its head on every token and picks the last before the padding."""
-    if not isinstance(x, Mapping) or x.get("attention_mask") is None or (end := padding_of_config(model)) is None:
-        return None
-    try:
-        head = head_name(model)
-    except ValueError:
-        return None
-    return end if layouts(model, x, [head], group=group)[head].ndim == 3 else None
 
 
 def _token_ids(x: Batch) -> Tensor:

@@ -11,18 +11,20 @@ from typing import Any
 
 from torch import nn
 
-from vicinal._typing import Model
-from vicinal.objectives.forward import locate, unwrap
+from vicinal._typing import Batch, Model
+from vicinal.objectives.forward import layouts, locate, unwrap
 
 __all__ = [
     "counted_positions",
     "embeddings_name",
     "encoder_layer_names",
+    "end_of_text",
     "feeds_head",
     "head_name",
     "max_length",
     "padding_id",
     "padding_of_config",
+    "reads_last_column",
     "unused_id",
 ]
 
@@ -134,6 +136,25 @@ def padding_of_config(model: Model) -> int | None:
     """Return the id of the padding token that the model's configuration names, if it names one."""
     token = getattr(getattr(unwrap(model), "config", None), "pad_token_id", None)
     return token if isinstance(token, int) else None
+
+
+def end_of_text(model: Model, x: Batch, *, group: int = 1) -> int | None:
+    """Return the padding token of a model that has its head on every token and picks the last before the padding.
+
+    `group` rows of `x` are one sample. None for every other model, and for texts without a mask.
+    """
+    if not isinstance(x, Mapping) or x.get("attention_mask") is None or (end := padding_of_config(model)) is None:
+        return None
+    try:
+        head = head_name(model)
+    except ValueError:
+        return None
+    return end if layouts(model, x, [head], group=group)[head].ndim == 3 else None
+
+
+def reads_last_column(model: Model) -> bool:
+    """Return whether the model reads a text at the last column, padding or not, as XLNet does: it is padded before."""
+    return getattr(getattr(unwrap(model), "config", None), "summary_type", None) == "last"
 
 
 def unused_id(model: Model) -> int:

@@ -12,6 +12,7 @@ from vicinal.metrics import FIGURES, Estimate, ReliabilityTable
 from vicinal.report import sections, words
 from vicinal.report.figures import Sheet
 from vicinal.report.page import write_page
+from vicinal.runs import Outcome
 from vicinal.runs.table import GridResult
 
 __all__ = ["write_comparison"]
@@ -38,15 +39,21 @@ def write_comparison(result: GridResult, path: str | os.PathLike[str], *, choose
     some = next(iter(result.outcomes.values()), None)
     sets = [] if some is None else ["test", *result.further]
     parts = [_part(sheet, result, on, after) for on in sets for after in (True, False)]
+    for number, label in enumerate(result.labels):
+        alone = _part(sheet, result.of_label(label), "test", True)
+        parts.append({**alone, "id": f"label-{number}", "name": f"The label {label!r} alone, after its temperature"})
     cells = len(result.methods) * len(result.seeds)
     context: dict[str, Any] = {
         "title": "Comparison" if some is None else f"{some.facts['data']['name']}: comparison",
         "heading": "Comparison" if some is None else some.facts["data"]["name"],
         "sizes": f"{words.count(len(result.methods), 'method')}, {words.count(len(result.seeds), 'seed')}"
-        + ("" if some is None else f", {words.count(some.test.after.n, 'test sample')}"),
+        + ("" if some is None else f", {words.count(some.test.after.n, 'test sample')}")
+        + (f", means over {words.count(len(result.labels), 'label')}" if result.labels else ""),
         "first": result.methods[0],
         "parts": parts,
-        "baselines": None if some is None else sections.baselines_section(some.test.after, some.run.baselines()),
+        "baselines": sections.baselines_section(some.test.after, some.run.baselines())
+        if isinstance(some, Outcome)
+        else None,
         "chosen": None if choose is None or some is None else _chosen(result, choose),
         "failures": [{"method": m, "seed": s, "error": error} for (m, s), error in result.failures.items()],
         "n_cells": cells,
@@ -77,6 +84,9 @@ def _part(sheet: Sheet, result: GridResult, on: str, after: bool) -> dict[str, o
         ]
         pooled: ReliabilityTable = sum(tables[1:], tables[0])
         over = f", mean of {len(tables)} seeds" if len(tables) > 1 else ""
+        over += (
+            f"; the mean over {len(result.labels)} labels, which the diagram shows together" if result.labels else ""
+        )
         diagrams.append(
             sheet.reliability(
                 pooled,

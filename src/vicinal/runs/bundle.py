@@ -164,19 +164,19 @@ class Bundle:
         source
             As for `predict_proba`.
         labelled
-            Whether the data must have classes; samples of classes the model does not know are left out, and named.
+            Whether the data must have classes, or all of the model's labels; samples of classes the model does not
+            know, or without a label, are left out, and named.
         options
             Of `vicinal.data.read`: `max_bad`, `encoding`, `header`, `data_root`.
         """
         if isinstance(source, Split):
             return source
-        if labelled and self.is_multilabel:
-            raise ValueError("a model of several labels reads data without them only")
         reader = self.preprocessing
         if isinstance(reader, TextPreprocessing) and isinstance(source, Sequence) and not isinstance(source, str):
             rows = [(text,) if isinstance(text, str) else tuple(text) for text in source]
             source = require("pandas", "train").DataFrame(rows, columns=[*reader.columns, *reader.choice])
-        return data.read(source, self.preprocessing, classes=self.classes if labelled else None, **options)
+        answers = {} if not labelled else {"labels" if self.is_multilabel else "classes": self.classes}
+        return data.read(source, self.preprocessing, **answers, **options)
 
     def stream(self, source: Any, *, batch_size: int | None = None, **options: Any) -> Stream:
         """Return new data as `read` does, but a table block by block: any number of rows in constant memory.

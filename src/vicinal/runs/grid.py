@@ -25,15 +25,15 @@ from vicinal._files import RunFiles, foreign_entries, read_json, write_json
 from vicinal.expressions import parse
 from vicinal.runs.experiment import Experiment, FurtherSet, folder_name
 from vicinal.runs.jobs import Pool, run_jobs
-from vicinal.runs.run import Outcome, Run
-from vicinal.runs.running import run
-from vicinal.runs.table import GridResult, Key, counted
+from vicinal.runs.run import Run
+from vicinal.runs.running import run, run_labels
+from vicinal.runs.table import AnyOutcome, GridResult, Key, counted
 from vicinal.training.folder import TrainingFolder, locked
 
 __all__ = ["GridResult", "run_grid"]
 
 #: Called with the method, the seed, and the outcome or what went wrong.
-OnCell = Callable[[str, int, "Outcome | None", "str | None"], None]
+OnCell = Callable[[str, int, "AnyOutcome | None", "str | None"], None]
 
 
 def run_grid(
@@ -106,7 +106,7 @@ def run_grid(
     base = _rooted(base)
     done: set[Key] = set()
 
-    def on_job(key: Key, outcome: Outcome | None, error: str | None) -> None:
+    def on_job(key: Key, outcome: AnyOutcome | None, error: str | None) -> None:
         if outcome is not None:
             done.add(key)
         if on_cell is not None:
@@ -247,8 +247,8 @@ def _nothing_begun(out: Path) -> bool:
     return all(TrainingFolder(folder, main=False).has_not_begun() for folder in out.iterdir() if folder.is_dir())
 
 
-def _check_same_data(outcomes: Mapping[Key, Outcome]) -> None:
-    seen: dict[tuple[Any, ...], Outcome] = {}
+def _check_same_data(outcomes: Mapping[Key, AnyOutcome]) -> None:
+    seen: dict[tuple[Any, ...], AnyOutcome] = {}
     for outcome in outcomes.values():
         about = outcome.fit["about"]
         # Where each seed has its own training samples, the held-out ones are still the same.
@@ -270,11 +270,15 @@ class _Cell:
     folder: Path
     n_bins: int
 
-    def result(self) -> Outcome | None:
+    def result(self) -> AnyOutcome | None:
         """Return the outcome if it is there."""
         run = Run(self.folder)
-        return run.outcome(self.experiment, n_bins=self.n_bins) if run.is_finished else None
+        if not run.is_finished:
+            return None
+        read = run.labels_outcome if self.experiment.is_multilabel else run.outcome
+        return read(self.experiment, n_bins=self.n_bins)
 
     def run(self, *, progress: bool) -> None:
         """Run the experiment."""
-        run(self.experiment, self.folder, n_bins=self.n_bins, progress=progress)
+        start = run_labels if self.experiment.is_multilabel else run
+        start(self.experiment, self.folder, n_bins=self.n_bins, progress=progress)

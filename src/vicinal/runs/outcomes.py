@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -39,7 +39,7 @@ class LabelsScored:
     """The predictions of several labels on one set of samples, and their figures before and after the temperatures."""
 
     name: str
-    """`"val"` or `"test"`."""
+    """`"val"`, `"test"`, or the source of a further set."""
     logits: Tensor
     """`[N, L]`, before the temperatures."""
     labels: Tensor
@@ -48,6 +48,23 @@ class LabelsScored:
     """By label."""
     before: MultilabelEvaluation
     after: MultilabelEvaluation
+    notes: tuple[str, ...] = ()
+    """Of a further set: which part of it was evaluated, what was left out."""
+
+    @property
+    def temperature(self) -> float:
+        """The mean over labels."""
+        return sum(self.temperatures.values()) / len(self.temperatures)
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the figures as JSON can hold them."""
+        return {
+            "name": self.name,
+            "temperatures": dict(self.temperatures),
+            "before": self.before.to_dict(),
+            "after": self.after.to_dict(),
+            **({"notes": list(self.notes)} if self.notes else {}),
+        }
 
     def binary(self, label: str) -> BinaryEvaluation | None:
         """Return how the probability of a label fits and ranks; None where it is always 0, or always 1."""
@@ -65,7 +82,17 @@ class LabelsOutcome(Finished):
     temperatures: dict[str, float]
     """By label, in the order of the outputs."""
     sets: dict[str, LabelsScored]
-    """`"val"` and `"test"`."""
+    """`"val"`, `"test"`, and `"also-1"`, …"""
+
+    label_noise: ClassVar[None] = None
+    """None: labels are drawn anew of classes only."""
+
+    @property
+    def test(self) -> LabelsScored:
+        """The test set; an error where none was held out."""
+        if "test" not in self.sets:
+            raise ValueError(f"{str(self.out)!r} has no test set: train with test above 0")
+        return self.sets["test"]
 
     def to_dict(self) -> dict[str, object]:
         """Return the figures as JSON can hold them."""
@@ -74,20 +101,23 @@ class LabelsOutcome(Finished):
             "temperatures": self.temperatures,
             "seed": self.experiment.seed,
             "seconds": self.fit["seconds"],
-            "sets": {
-                key: {"name": s.name, "before": s.before.to_dict(), "after": s.after.to_dict()}
-                for key, s in self.sets.items()
-            },
+            "sets": {key: s.to_dict() for key, s in self.sets.items()},
             **({"objective": self.fit["objective"]} if self.fit.get("objective") else {}),
         }
 
 
 def scored_labels(
-    name: str, logits: Tensor, labels: Tensor, temperatures: Mapping[str, float], n_bins: int = 15
+    name: str,
+    logits: Tensor,
+    labels: Tensor,
+    temperatures: Mapping[str, float],
+    n_bins: int = 15,
+    *,
+    notes: Sequence[str] = (),
 ) -> LabelsScored:
     """Return the figures of several labels before and after their temperatures."""
     scale = torch.tensor(list(temperatures.values()), dtype=torch.float64)
     names = list(temperatures)
     before = evaluate_multilabel(labels, logits=logits, names=names, n_bins=n_bins)
     after = evaluate_multilabel(labels, logits=logits.double() / scale, names=names, n_bins=n_bins)
-    return LabelsScored(name, logits, labels, temperatures, before, after)
+    return LabelsScored(name, logits, labels, temperatures, before, after, tuple(notes))

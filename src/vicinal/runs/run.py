@@ -22,16 +22,17 @@ from torch import Tensor
 from vicinal import _random, data, models
 from vicinal._checks import Argument, Sentence
 from vicinal._files import DamagedFileError, RunFiles, read_json, write_arrays, write_json
+from vicinal.calibrators.labels import two_logits
 from vicinal.data import Split, Task
 from vicinal.metrics import BinaryEvaluation, Estimate, Evaluation, evaluate, evaluate_binary
 from vicinal.probes.label_noise import corrupt_labels
 from vicinal.runs.bundle import Bundle, read_record
 from vicinal.runs.experiment import Experiment
-from vicinal.runs.outcomes import Finished, LabelsOutcome, scored_labels
+from vicinal.runs.outcomes import Finished, LabelsOutcome, LabelsScored, scored_labels
 from vicinal.training import read_predictions
 from vicinal.training.folder import read_history, weights_damage, write_logits
 
-__all__ = ["Outcome", "Run", "Scored", "corrupted", "load_task", "scored"]
+__all__ = ["Outcome", "Run", "Scored", "corrupted", "load_task", "of_label", "scored"]
 
 T = TypeVar("T")
 
@@ -50,6 +51,16 @@ class Scored:
     """That of the run, or the set's own, where a development set was given for it."""
     notes: tuple[str, ...] = ()
     """Of a further set: which part of it was evaluated, what was left out."""
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the figures as JSON can hold them."""
+        return {
+            "name": self.name,
+            "temperature": self.temperature,
+            "before": self.before.to_dict(),
+            "after": self.after.to_dict(),
+            **({"notes": list(self.notes)} if self.notes else {}),
+        }
 
     def binary(self) -> BinaryEvaluation | None:
         """Return how the probability of the second of two classes fits and ranks; None of more, or of one alone."""
@@ -102,16 +113,7 @@ class Outcome(Finished):
             "temperature": self.temperature,
             "seed": self.experiment.seed,
             "seconds": self.fit["seconds"],
-            "sets": {
-                key: {
-                    "name": s.name,
-                    "temperature": s.temperature,
-                    "before": s.before.to_dict(),
-                    "after": s.after.to_dict(),
-                    **({"notes": list(s.notes)} if s.notes else {}),
-                }
-                for key, s in self.sets.items()
-            },
+            "sets": {key: s.to_dict() for key, s in self.sets.items()},
             **({"objective": self.fit["objective"]} if self.fit.get("objective") else {}),
             **({"oracle": oracle} if (oracle := self.oracle()) else {}),
             **({} if self.label_noise is None else {"label_noise": self.label_noise}),
@@ -159,8 +161,8 @@ class Run:
         recorded, facts = self._recorded(experiment)
         if self.is_multilabel:
             raise ValueError(
-                f"{str(self.path)!r} has several targets, which this cannot take: `vicinal evaluate` and "
-                "`vicinal predict` can"
+                f"{str(self.path)!r} has several targets, and this needs classes: train with one of them, or use "
+                "`vicinal evaluate`, `vicinal predict` and `vicinal compare`, which take several"
             )
         return self._whole(lambda: self._outcome(recorded, facts, n_bins))
 
@@ -212,7 +214,13 @@ class Run:
         evaluation = read_json(self.files.evaluation)
         temperatures = {str(name): float(value) for name, value in evaluation["temperatures"].items()}
         sets = {
-            key: scored_labels(entry["name"], *self.predictions(key), temperatures, n_bins)
+            key: scored_labels(
+                entry["name"],
+                *self.predictions(key),
+                entry.get("temperatures", temperatures),
+                n_bins,
+                notes=entry.get("notes", ()),
+            )
             for key, entry in evaluation["sets"].items()
         }
         fit, history = read_json(self.files.result), read_history(self.files)
@@ -266,6 +274,30 @@ class Run:
         return {name: {figure: _estimate(entry) for figure, entry in of.items()} for name, of in saved.items()}
 
     # What to go on with
+
+    def on_new_data(
+        self, source: str, *, n_bins: int = 15, device: str | torch.device = "cpu", **options: Any
+    ) -> Scored | LabelsScored:
+        """Return the predictions and figures of the trained model on further labelled data.
+
+        Parameters
+        ----------
+        source
+            All that `vicinal.data.load` takes: a file with the columns of the training data, a folder, ….
+        n_bins
+            Of the calibration errors.
+        device
+            Where to compute.
+        options
+            Of `vicinal.data.read`: `max_bad`, `encoding`, `header`, `data_root`.
+        """
+        bundle = self.bundle(device=device)
+        split = bundle.read(source, labelled=True, **options)
+        logits, labels = bundle.logits(split), torch.tensor(split.labels)
+        if bundle.is_multilabel:
+            temperatures = dict(zip(bundle.classes, bundle.temperatures, strict=True))
+            return scored_labels(source, logits, labels, temperatures, n_bins, notes=split.notes)
+        return scored(source, logits, labels, bundle.temperature, n_bins, notes=split.notes)
 
     def bundle(self, *, device: str | torch.device = "cpu") -> Bundle:
         """Return the trained model."""
@@ -344,6 +376,20 @@ def scored(
     before = evaluate(labels, logits=logits, n_bins=n_bins)
     after = evaluate(labels, logits=logits.double() / temperature, n_bins=n_bins)
     return Scored(name, logits, labels, before, after, temperature, tuple(notes))
+
+
+def of_label(outcome: LabelsOutcome, label: str) -> Outcome:
+    """Return what a run of several labels led to for one of them, as if it were one of two classes, no and yes."""
+    k = list(outcome.temperatures).index(label)
+
+    def alone(s: LabelsScored) -> Scored:
+        pair, temperature = two_logits(s.logits[:, k]), s.temperatures[label]
+        answers, before, after = s.labels[:, k], s.before.labels[label], s.after.labels[label]
+        return Scored(s.name, pair, answers, before, after, temperature, s.notes)
+
+    sets = {key: alone(s) for key, s in outcome.sets.items()}
+    shared = (outcome.experiment, outcome.out, outcome.facts, outcome.fit, outcome.history)
+    return Outcome(*shared, temperature=outcome.temperatures[label], sets=sets, label_noise=None)
 
 
 def load_task(experiment: Experiment, *, splits: Mapping[str, list[int]] | None = None) -> Task:

@@ -91,7 +91,7 @@ def run(
         None in every process but the first, where there are several.
     """
     if experiment.is_multilabel:
-        raise ValueError("several targets are for run_labels, and for `vicinal train`")
+        raise ValueError("this experiment has several targets: pass it to run_labels")
     folder, say = Run(out), on_note or (lambda note: None)
     outcome = _finished(folder, lambda: folder.outcome(experiment, n_bins=n_bins), say)
     if outcome is not None:
@@ -118,10 +118,11 @@ def run_labels(
     One network has an output for each, learned by binary cross-entropy; each has a temperature of its own. The
     arguments are those of `run`.
     """
-    asked = {name: getattr(experiment, name) for name in ("also", "corrupt", "class_weight")}
+    asked = {name: getattr(experiment, name) for name in ("corrupt", "class_weight")}
     for name, value in {**asked, "ensemble": experiment.ensemble > 1}.items():
         if value:
-            raise ValueError(Sentence(Argument(name), " needs classes, and this target is several columns"))
+            alone = " needs classes, and this target is several columns: train with one of them"
+            raise ValueError(Sentence(Argument(name), alone))
     folder, say = Run(out), on_note or (lambda note: None)
     outcome = _finished(folder, lambda: folder.labels_outcome(experiment, n_bins=n_bins), say)
     if outcome is not None:
@@ -468,8 +469,10 @@ def _read_further(experiment: Experiment, task: Task, further: FurtherSet, say: 
     options = {name: experiment.data[name] for name in _READING if name in experiment.data}
     options |= {"columns": further.columns, "class_names": further.class_names}
 
+    options["labels" if task.task == "multilabel" else "classes"] = task.classes
+
     def read(source: str, part: str) -> Split:
-        split = data.read(source, task.preprocessing, classes=task.classes, part=part, **options)
+        split = data.read(source, task.preprocessing, part=part, **options)
         for note in split.notes:
             say(Sentence(f"{source}: ", note))
         return split
@@ -573,23 +576,32 @@ def _conclude_labels(folder: Run, ready: _Ready, result: FitResult, n_bins: int,
         say(text)
         facts["notes"].append(text)
 
+    def fitted(logits: Tensor, labels: Tensor, where: str) -> dict[str, float]:
+        return {
+            name: _temperature(experiment, two_logits(logits[:, k]), labels[:, k], f"of {name!r} {where}", note)
+            for k, name in enumerate(task.classes)
+        }
+
     temperatures = dict.fromkeys(task.classes, 1.0)
     if result.logits is None or result.labels is None:
         note("there is no validation set: the probabilities are not calibrated (temperatures of 1)")
     else:
-        for k, name in enumerate(task.classes):
-            pair, where = two_logits(result.logits[:, k]), f"of {name!r} on the validation set"
-            temperatures[name] = _temperature(experiment, pair, result.labels[:, k], where, note)
+        temperatures = fitted(result.logits, result.labels, "on the validation set")
     bundle = _bundle(ready, result, 1.0, tuple(temperatures.values()))
     bundle.save_record(folder.path)
     folder.write_splits(task.positions)
     sets = {}
     if result.logits is not None and result.labels is not None:
         sets["val"] = scored_labels("val", result.logits, result.labels, temperatures, n_bins)
-    if len(task.test):
-        logits, labels = _predicted(bundle, task.test, "test"), torch.tensor(task.test.labels)
-        folder.write_predictions("test", logits, labels)
-        sets["test"] = scored_labels("test", logits, labels, temperatures, n_bins)
+    held_out = {"test": _Further("test", task.test, None)} if len(task.test) else {}
+    for key, further in {**held_out, **ready.further}.items():
+        each = temperatures
+        if further.development is not None:
+            labels = torch.tensor(further.development.labels)
+            each = fitted(_predicted(bundle, further.development, further.name), labels, f"for {further.name}")
+        logits, labels = _predicted(bundle, further.split, further.name), torch.tensor(further.split.labels)
+        folder.write_predictions(key, logits, labels)
+        sets[key] = scored_labels(further.name, logits, labels, each, n_bins, notes=further.split.notes)
     folder.write_experiment(experiment, facts)
     outcome = LabelsOutcome(experiment, folder.path, facts, result.info, result.history, temperatures, sets)
     folder.write_evaluation(outcome)

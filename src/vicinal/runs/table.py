@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,11 +13,15 @@ import numpy as np
 from scipy.special import stdtrit
 
 from vicinal._checks import ArgumentError, choice, nearest_names
-from vicinal.metrics import FIGURES, Comparison, Estimate, Evaluation, Figure, compare
+from vicinal.metrics import FIGURES, Comparison, Estimate, Evaluation, Figure, MultilabelEvaluation, compare
 from vicinal.metrics.figures import columns
-from vicinal.runs.run import Outcome
+from vicinal.runs.outcomes import LabelsOutcome
+from vicinal.runs.run import Outcome, of_label
 
-__all__ = ["GridResult", "Key", "counted"]
+__all__ = ["AnyOutcome", "GridResult", "Key", "counted"]
+
+#: What a cell leads to: one for classes, or for several labels.
+AnyOutcome = Outcome | LabelsOutcome
 
 #: A cell: the method as asked for, and the seed.
 Key = tuple[str, int]
@@ -35,17 +40,30 @@ _SPREADS = {
 class GridResult:
     """What a grid led to. Made by `run_grid`.
 
-    The figures are those of the test set, before the temperature or, with `after=True`, after it.
+    The figures are those of the test set, before the temperature or, with `after=True`, after it. Of several labels
+    they are means over labels; `of_label` has those of one.
     """
 
     out: Path
     methods: tuple[str, ...]
     """The expressions, as they were asked for. The others are compared with the first."""
     seeds: tuple[int, ...]
-    outcomes: dict[Key, Outcome]
+    outcomes: Mapping[Key, AnyOutcome]
     """By method and seed."""
     failures: dict[Key, str]
     """What went wrong, by method and seed; the whole story is in `error.txt` of the cell's folder."""
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The labels, where the target is several columns of 0 and 1; else none."""
+        first = next(iter(self.outcomes.values()), None)
+        return tuple(first.temperatures) if isinstance(first, LabelsOutcome) else ()
+
+    def of_label(self, label: str) -> GridResult:
+        """Return what the grid shows of one of several labels."""
+        choice("label", label, self.labels)
+        alone = {key: of_label(o, label) for key, o in self.outcomes.items() if isinstance(o, LabelsOutcome)}
+        return dataclasses.replace(self, outcomes=alone)
 
     def comparison(
         self, method: str, against: str | None = None, *, after: bool = False, on: str = "test"
@@ -115,6 +133,7 @@ class GridResult:
                 key: {"name": name, "before": self.rows(on=key), "after": self.rows(after=True, on=key)}
                 for key, name in self.further.items()
             },
+            **({"labels": {name: self._of_label_rows(name) for name in self.labels}} if self.labels else {}),
             "cells": [
                 {**o.to_dict(), "method": m, "seed": s, "folder": str(o.out)} for (m, s), o in self.outcomes.items()
             ],
@@ -124,7 +143,11 @@ class GridResult:
     def columns(self, asked: Sequence[str] = (), *, after: bool = False, on: str = "test") -> list[Figure]:
         """Return the figures that have a column: the usual ones, MCC where classes are unbalanced, and `asked`."""
         runs = [run for method in self.methods for run in self._evaluations(method, after, on).values()]
-        return columns(runs[0], asked) if runs else []
+        if not runs:
+            return []
+        every = runs[0].labels.values() if isinstance(runs[0], MultilabelEvaluation) else [runs[0]]
+        shown = {figure.name for evaluation in every for figure in columns(evaluation, asked)}
+        return [figure for name, figure in FIGURES.items() if name in shown and runs[0].figures.get(name) is not None]
 
     def chosen(self, by: str = "nll") -> str:
         """Return the method that is best by a figure of the validation set, before the temperature.
@@ -169,6 +192,9 @@ class GridResult:
         """
         choice("spread", spread, tuple(_SPREADS))
         parts = self._tables("test", after, figures, spread)
+        for label in self.labels:
+            _, *tables = self.of_label(label)._tables("test", after, figures, spread)
+            parts += [f"The label {label!r} alone", *tables]
         for key in self.further:
             parts += self._tables(key, after, figures, spread)
         noisy = [row for row in self.rows() if "label_noise" in row]
@@ -185,6 +211,10 @@ class GridResult:
             parts.append("\n".join([f"{len(failed)} of {counted(cells, 'cell')} failed:", *failed]))
         return "\n\n".join(parts)
 
+    def _of_label_rows(self, label: str) -> dict[str, list[dict[str, Any]]]:
+        alone = self.of_label(label)
+        return {"before": alone.rows(), "after": alone.rows(after=True)}
+
     def _tables(self, on: str, after: bool, figures: Sequence[str], spread: str) -> list[str]:
         """Return the figures and differences on one set, each with a line that says what they are."""
         known = [row for row in self.rows(after=after, on=on) if row["n_seeds"]]
@@ -195,8 +225,8 @@ class GridResult:
         beside = f"[{100 * known[0]['level']:g} % intervals]" if spread == "interval" else f"± {_SPREADS[spread]}"
         notes = () if after else next(iter(self.outcomes.values())).sets[on].notes
         parts = [
-            f"{known[0]['n']:,} {samples}, {counted(len(self.seeds), 'seed')}, {'after' if after else 'before'} the "
-            f"temperature; {beside}",
+            f"{known[0]['n']:,} {samples}, {self._counted()}, {'after' if after else 'before'} the temperature; "
+            f"{beside}",
             *([f"Of {self.further[on]}: {'; '.join(notes)}"] if notes else []),
             self._figures_table(known, shown, spread),
         ]
@@ -209,10 +239,14 @@ class GridResult:
             parts.append(_differences_table(others, [figure for figure in shown if figure.compared]))
         return parts
 
+    def _counted(self) -> str:
+        means = [f"means over {counted(len(self.labels), 'label')}"] if self.labels else []
+        return ", ".join([*means, counted(len(self.seeds), "seed")])
+
     def __str__(self) -> str:
         return f"{self.table(after=True)}\n\n{self.table()}"
 
-    def _evaluations(self, method: str, after: bool, on: str) -> dict[int, Evaluation]:
+    def _evaluations(self, method: str, after: bool, on: str) -> dict[int, Evaluation | MultilabelEvaluation]:
         outcomes = {seed: self.outcomes[method, seed] for seed in self.seeds if (method, seed) in self.outcomes}
         for outcome in outcomes.values():
             if on not in outcome.sets and on not in _SAMPLES:
@@ -232,7 +266,7 @@ class GridResult:
         row |= {"n": first.n, "n_bins": first.n_bins, "level": first.level}
         row["temperature"] = float(np.mean([o.sets[on].temperature for o in outcomes]))
         for name in first.figures:
-            estimates = [estimate for run in runs if (estimate := run.figures[name]) is not None]
+            estimates = [estimate for run in runs if (estimate := run.figures.get(name)) is not None]
             if len(estimates) == len(runs):
                 mean = _over_seeds(estimates, first.level, FIGURES[name].limits)
                 row[name] = {**mean.to_dict(), **_spreads([estimate.value for estimate in estimates])}
