@@ -5,6 +5,7 @@ from __future__ import annotations
 import runpy
 from itertools import chain
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ pytest.importorskip("lightning")
 from lightning import LightningModule, Trainer
 
 from vicinal._typing import Step
+from vicinal.calibrators.labels import two_logits
 from vicinal.integrations.lightning import MixupMixin
 from vicinal.objectives.base import Objective
 from vicinal.objectives.guided.aum import AUM, margins
@@ -342,6 +344,61 @@ def test_a_resumed_run_mixes_as_an_uninterrupted_one(tmp_path):
     assert_same_weights(*weights, rtol=0, atol=0)
     assert Saved.load_from_checkpoint(path).objective == objective
     assert {"train_loss_clean", "train_loss_similarity", "train_loss_mixed"} <= set(run.callback_metrics)
+
+
+@pytest.mark.parametrize("task", ["binary", "multilabel", "regression"])
+def test_other_tasks(tmp_path, task):
+    x, y, _ = data()
+    targets = {
+        "binary": (y > 0).float(),
+        "multilabel": F.one_hot(y, 3) | F.one_hot((y + 1) % 3, 3),
+        "regression": y / 2,
+    }
+    module = Net(vicinal.ERM())
+    module.task, module.net = (
+        task,
+        nn.Sequential(nn.Flatten(), nn.Linear(x[0].numel(), 3 if task == "multilabel" else 1)),
+    )
+    logits, target = module(x).detach(), targets[task].float()
+    columns = target.reshape(len(x), -1)
+    if task == "regression":
+        want = figure = float((logits - columns).square().mean())
+    else:
+        want = F.binary_cross_entropy_with_logits(logits, columns).item()
+        every = [
+            vicinal.evaluate(columns[:, k].long(), logits=two_logits(logits[:, k])) for k in range(columns.shape[1])
+        ]
+        figure = sum(each.ece.value for each in every) / len(every)
+    run = trainer(tmp_path, max_steps=1)
+    rows = DataLoader(TensorDataset(x, target), batch_size=len(x))
+    run.validate(module, rows)
+    name = "val_mse" if task == "regression" else "val_ece"
+    assert float(run.callback_metrics[name]) == pytest.approx(figure, rel=1e-5)
+    run.fit(module, rows)
+    assert float(run.callback_metrics["train_loss"]) == pytest.approx(want, rel=1e-5)
+
+
+def test_soft_targets_are_validated_by_their_largest_class(tmp_path):
+    x, y, _ = data()
+    module, run = Net(vicinal.ERM()), trainer(tmp_path)
+    soft = 0.9 * F.one_hot(y, 3) + 0.1 / 3
+    run.validate(module, DataLoader(TensorDataset(x, soft), batch_size=8))
+    want = vicinal.evaluate(y, logits=module(x).detach())
+    assert float(run.callback_metrics["val_nll"]) == pytest.approx(want.nll.value, rel=1e-5)
+
+
+def test_each_process_draws_its_own_lambda():
+    def drawn(rank: int, processes: int = 2) -> float:
+        torch.manual_seed(0)  # as `seed_everything` does in every process
+        module = Net(vicinal.ERM())
+        module._trainer = SimpleNamespace(world_size=processes, global_rank=rank)
+        return float(torch.rand(1, generator=module._generator()))
+
+    assert drawn(0) != drawn(1)
+    assert drawn(1) == drawn(1)
+    module = Net(vicinal.ERM())
+    module._trainer = SimpleNamespace(world_size=1, global_rank=0)
+    assert module._generator() is None
 
 
 def test_class_weights(tmp_path):
