@@ -12,9 +12,9 @@ images = torch.nn.functional.interpolate(torch.tensor(digits.images / 16, dtype=
 labels = torch.tensor(digits.target)
 model = timm.create_model("test_resnet", num_classes=10, in_chans=1).to(memory_format=torch.channels_last)
 objective = Choice(Mixup(alpha=0.2), CutMix(alpha=1.0), probs=[0.5, 0.5])  # timm's --mixup 0.2 --cutmix 1.0
-optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3)
 
-for _ in range(3):
+for _ in range(6):
     for batch in torch.randperm(1000).split(50):
         x = images[batch].contiguous(memory_format=torch.channels_last)
         loss = objective(model, x, labels[batch])  # was: F.cross_entropy(model(x), labels[batch])

@@ -200,7 +200,7 @@ class TestValidation:
             module, run = Net(vicinal.ERM()), trainer(tmp_path, use_distributed_sampler=False)
             part = DataLoader(TensorDataset(x, y), batch_size=5, sampler=sampler)
             figures = (run.validate if stage == "val" else run.test)(module, [part], verbose=False)[0]
-            assert module._tallies[0].table.n == n
+            assert module._tallies[0][0].table.n == n
             want = float(F.cross_entropy(logits[rank::2], y[rank::2]))
             assert figures[f"{stage}_nll"] == pytest.approx(want, rel=1e-5)
 
@@ -220,7 +220,7 @@ class TestValidation:
         with torch.no_grad():
             expected = float(F.cross_entropy(module(x), y))
         assert float(run.callback_metrics["val_nll/dataloader_idx_1"]) == pytest.approx(expected, rel=1e-5)
-        assert module._tallies[0].table.n == N
+        assert module._tallies[0][0].table.n == N
 
     def test_hooks_of_the_module_it_is_put_before_still_run(self, tmp_path):
         called = []
@@ -376,6 +376,43 @@ def test_other_tasks(tmp_path, task):
     assert float(run.callback_metrics[name]) == pytest.approx(figure, rel=1e-5)
     run.fit(module, rows)
     assert float(run.callback_metrics["train_loss"]) == pytest.approx(want, rel=1e-5)
+
+
+def test_an_expression_is_an_objective(tmp_path):
+    expression = "LogitMix(Mixup(alpha=3.0))"
+    losses = []
+    for objective in (expression, vicinal.parse(expression)):
+        module, run = Net(objective), trainer(tmp_path, max_steps=2)
+        run.fit(module, loader(8))
+        losses.append(float(run.callback_metrics["train_loss"]))
+    assert losses[0] == losses[1]
+
+
+class Configured(Net):
+    def __init__(self, objective: vicinal.Objective | str = "ERM()") -> None:
+        super().__init__(objective)
+
+
+@pytest.mark.parametrize(
+    ("words", "objective"),
+    [
+        (["vicinal.Mixup", ".alpha=0.7"], "Mixup(alpha=0.7)"),
+        (
+            ["vicinal.LogitMix", ".base=vicinal.Mixup", ".base.alpha=2.0", ".weight=0.5"],
+            "LogitMix(Mixup(alpha=2.0), weight=0.5)",
+        ),
+        (["Choice(Mixup(alpha=0.8), CutMix(alpha=1.0))"], "Choice(Mixup(alpha=0.8), CutMix(alpha=1.0))"),
+    ],
+)
+def test_the_command_line_of_lightning(words, objective, tmp_path, monkeypatch):
+    pytest.importorskip("jsonargparse", reason="needs jsonargparse: pip install 'jsonargparse[signatures]'")
+    from lightning.pytorch.cli import LightningCLI
+
+    monkeypatch.chdir(tmp_path)
+    first, *more = words
+    given = [f"--model.objective={first}", *(f"--model.objective{word}" for word in more)]
+    made = LightningCLI(Configured, args=[*given, "--trainer.logger=false", "--trainer.accelerator=cpu"], run=False)
+    assert repr(made.model._tracked()) == repr(vicinal.parse(objective))
 
 
 def test_soft_targets_are_validated_by_their_largest_class(tmp_path):

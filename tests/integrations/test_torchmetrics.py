@@ -12,7 +12,7 @@ import torch.multiprocessing as mp
 from torch import distributed as dist
 from torch import nn
 
-from vicinal import ReliabilityTable
+from vicinal import ReliabilityTable, evaluate
 
 pytest.importorskip("torchmetrics")
 from torchmetrics import MetricCollection
@@ -208,3 +208,26 @@ def test_plots():
         figure, axes = metric.plot()
         assert axes.figure is figure
         plt.close(figure)
+
+
+def test_pixels_and_one_score_as_torchmetrics_takes_them():
+    generator = torch.Generator().manual_seed(0)
+    scores, pixels = torch.randn(4, 3, 5, 6, generator=generator), torch.randint(3, (4, 5, 6), generator=generator)
+    pixels[0, 0] = -1
+    both = MetricCollection(
+        {
+            "accuracy": MulticlassAccuracy(num_classes=3, ignore_index=-1, average="micro"),
+            "ece": ECE(preds="logits", ignore_index=-1),
+        }
+    )
+    both.update(scores, pixels)
+    rows = [(scores[i, :, a, b], pixels[i, a, b]) for i in range(4) for a in range(5) for b in range(6)]
+    z, labels = (torch.stack(part) for part in zip(*[row for row in rows if row[1] != -1], strict=True))
+    want = evaluate(labels, logits=z)
+    values = both.compute()
+    assert float(values["ece"]) == pytest.approx(want.ece.value)
+    assert float(values["accuracy"]) == pytest.approx(want.accuracy.value)
+    p, yes = torch.rand(50, generator=generator), torch.randint(2, (50,), generator=generator)
+    want = evaluate(yes, probs=torch.stack([1 - p, p], 1))
+    assert float(ECE()(p, yes)) == pytest.approx(want.ece.value)
+    assert float(ECE(preds="logits")(p.logit(), yes)) == pytest.approx(want.ece.value, rel=1e-5)

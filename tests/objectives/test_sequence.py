@@ -728,6 +728,7 @@ OTHERS: dict[str, dict[str, object]] = {
     "SqueezeBert": {**SIZES, "num_hidden_layers": 2, "embedding_size": 16, "q_groups": 2, "k_groups": 2, "v_groups": 2}
     | {"post_attention_groups": 1, "intermediate_groups": 2, "output_groups": 2},
     "Funnel": {"block_sizes": [2, 2], "d_model": 16, "n_head": 2, "d_head": 8, "d_inner": 24},
+    "OpenAIGPT": {"n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 40},
 }
 
 

@@ -34,6 +34,7 @@ import vicinal
 from vicinal import _random, losses
 from vicinal._checks import require
 from vicinal._typing import Batch
+from vicinal.expressions import parse
 from vicinal.metrics import Tally
 from vicinal.metrics.figures import watched
 from vicinal.metrics.multilabel import label_tallies
@@ -67,8 +68,8 @@ class MixupMixin(_AnyModule):
     Attributes
     ----------
     objective
-        What is minimised. It receives the epoch as a float. The state of a bound objective is saved with each
-        checkpoint.
+        What is minimised, an objective or its expression, such as `"LogitMix(Mixup(alpha=3.0))"`. It receives the epoch
+        as a float. The state of a bound objective is saved with each checkpoint.
     n_bins
         Bins of ECE and OE.
     aum
@@ -82,7 +83,7 @@ class MixupMixin(_AnyModule):
         `"regression"`.
     """
 
-    objective: Objective | Callable[..., Tensor]
+    objective: Objective | Callable[..., Tensor] | str
     task: str = "multiclass"
     n_bins: int = 15
     aum: AUM | None = None
@@ -167,7 +168,8 @@ class MixupMixin(_AnyModule):
 
     def _tracked(self) -> Objective:
         """Return the objective, which feeds the tracker where there is one."""
-        objective = as_objective(self.objective)
+        given = self.objective
+        objective = parse(given) if isinstance(given, str) else as_objective(given)
         return objective if self.aum is None else AUMRecorder(self.aum, objective)
 
     def _state_name(self) -> str:

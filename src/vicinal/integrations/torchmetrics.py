@@ -77,12 +77,16 @@ class ReliabilityMetric(Metric):
         logits: Tensor | None = None,
         probs: Tensor | None = None,
     ) -> None:
-        """Add class numbers `[N]` with logits or probabilities `[N, K]`; or, as torchmetrics, `(preds, target)`."""
+        """Add class numbers `[N]` with logits or probabilities `[N, K]`; or, as torchmetrics, `(preds, target)`.
+
+        `preds` may then be `[N, K, …]` with a target `[N, …]`, such as pixels, or of two classes the score `[N]` of the
+        second.
+        """
         if target is not None:
             if logits is not None or probs is not None:
                 raise ValueError("give (preds, target), or labels with logits= or probs=, not both")
-            logits, probs = (labels, None) if self.preds == "logits" else (None, labels)
-            labels = target
+            scores, labels = _rows(labels, target, self.preds)
+            logits, probs = (scores, None) if self.preds == "logits" else (None, scores)
         if self.ignore_index is not None:
             kept = labels != self.ignore_index
             labels, logits, probs = labels[kept], *(None if t is None else t[kept] for t in (logits, probs))
@@ -115,6 +119,13 @@ class ReliabilityMetric(Metric):
             return t.to(fn(t).device)
 
         return super()._apply(move, exclude_state)
+
+
+def _rows(preds: Tensor, target: Tensor, kind: str) -> tuple[Tensor, Tensor]:
+    """Return what torchmetrics takes as scores `[N, K]` and class numbers `[N]`."""
+    if preds.ndim == target.ndim == 1:
+        return torch.stack([torch.zeros_like(preds) if kind == "logits" else 1 - preds, preds], dim=1), target
+    return (preds.movedim(1, -1).flatten(0, -2), target.flatten()) if preds.ndim > 2 else (preds, target)
 
 
 class _BinFigure(ReliabilityMetric):

@@ -353,8 +353,10 @@ class _MixedLayer(nn.Module):
         output = self.layer(*args, **kwargs)
         if isinstance(output, Tensor):
             return self.combine(output)
-        if isinstance(output, tuple) and output and isinstance(output[0], Tensor):
+        if isinstance(output, tuple | list) and output and isinstance(output[0], Tensor):
             first = self.combine(output[0])
+            if isinstance(output, list):  # GPT's blocks return one
+                return [first, *output[1:]]
             # A named tuple is rebuilt by its fields, a plain one from an iterable.
             return type(output)(first, *output[1:]) if hasattr(output, "_fields") else (first, *output[1:])
         if isinstance(output, dict) and output and isinstance(output[first := next(iter(output))], Tensor):
@@ -362,8 +364,8 @@ class _MixedLayer(nn.Module):
             result[first] = self.combine(output[first])
             return result
         raise ValueError(
-            f"the layer {self.name!r} must return a tensor, or a tuple or dict that starts with one, "
-            f"got {type(output).__name__}"
+            f"the layer {self.name!r} must return a tensor, or a tuple, list or dict that starts with one, "
+            f"got {type(output).__name__}: choose another layer"
         )
 
     def __getattr__(self, name: str) -> Any:

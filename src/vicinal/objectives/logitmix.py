@@ -23,7 +23,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -97,7 +96,8 @@ class LogitMix(Objective):
     0.1
     """
 
-    base: MixingObjective[Any] = field(kw_only=False)
+    # Without its parameter: LightningCLI reads the annotation, and takes none.
+    base: MixingObjective = field(kw_only=False)  # type: ignore[type-arg]
     weight: float = None  # type: ignore[assignment]  # filled in from the base
     cls_weight: float = 1.0
     mix_weight: float = 1.0

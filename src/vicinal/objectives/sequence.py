@@ -365,7 +365,8 @@ def _without(filled: Tensor, mix: Callable[[Tensor], Tensor]) -> Callable[[Tenso
     def mixed(states: Tensor) -> Tensor:
         if states.shape[:2] != filled.shape:
             shapes = f"{[*filled.shape, 'D']}, got {list(states.shape)}"
-            raise ValueError(f"pad='none' needs a layer with a state for each token, of shape {shapes}")
+            instead = 'pass another pad, or layers=[0] or ["head"]'
+            raise ValueError(f"pad='none' needs a layer with a state for each token, of shape {shapes}: {instead}")
         return mix(states.masked_fill(filled[..., None], 0))
 
     return mixed
@@ -383,7 +384,8 @@ def _checked(mix: Callable[[Tensor], Tensor], plan: SequencePlan, x: Batch) -> C
     def checked(states: Tensor) -> Tensor:
         if states.ndim != 3 or len(states) != n:
             raise ValueError(
-                f"the layer {plan.name!r} must see states of shape [{n}, L, D] to be mixed, got {list(states.shape)}"
+                f"the layer {plan.name!r} must see states of shape [{n}, L, D] to be mixed, got {list(states.shape)}: "
+                "choose another layer"
             )
         return mix(states)
 
@@ -403,7 +405,8 @@ class _Head:
     def __call__(self, states: Tensor) -> Tensor:
         if len(states) != self.n or states.ndim not in (2, 3):
             raise ValueError(
-                f"the head {self.name!r} must see states of shape [{self.n}, D] to be mixed, got {list(states.shape)}"
+                f"the head {self.name!r} must see states of shape [{self.n}, D] to be mixed, got {list(states.shape)}: "
+                "choose another layer"
             )
         self.mixed = states.ndim == 2
         return self.mix(states) if self.mixed else states
@@ -428,7 +431,10 @@ def _layer_names(model: Model, layers: Sequence[int | str]) -> list[str]:
 
 def _token_ids(x: Batch) -> Tensor:
     if isinstance(x, Mapping) and x.get("input_ids") is None:
-        raise ValueError(f"x must hold input_ids, the token ids of each sequence, got {list(x)}")
+        raise ValueError(
+            f"x must hold input_ids, the token ids of each sequence, got {list(x)}: for other input use Mixup or "
+            "ManifoldMixup"
+        )
     ids = x["input_ids"] if isinstance(x, Mapping) else x
     if ids.is_floating_point() or ids.ndim < 2:
         raise ValueError(

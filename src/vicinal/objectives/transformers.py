@@ -46,7 +46,10 @@ def head_name(model: Model) -> str:
         inside = _common_parent(_words(model, modules) or encoder, encoder) or encoder
         linears = [name for name in linears if not _within(name, inside)]
     if not linears:
-        raise ValueError(f"{_kind(model)} has no nn.Linear that produces its logits, so there is no head to mix at")
+        raise ValueError(
+            f"{_kind(model)} has no nn.Linear that produces its logits, so there is no head to mix at: mix a layer by "
+            "its name with ManifoldMixup"
+        )
     return linears[-1]
 
 
@@ -109,7 +112,10 @@ def embeddings_name(model: Model) -> str:
     modules = _modules(model)
     name, encoder = _words(model, modules), _encoder(modules)
     if name is None:
-        raise ValueError(f"{_kind(model)} has no nn.Embedding, so there are no token embeddings to mix")
+        raise ValueError(
+            f"{_kind(model)} has no nn.Embedding, so there are no token embeddings to mix: choose another layer, or mix "
+            "one by its name with ManifoldMixup"
+        )
     if encoder is None:
         return name
     parent = name.rpartition(".")[0]
