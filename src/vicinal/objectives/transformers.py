@@ -113,8 +113,8 @@ def embeddings_name(model: Model) -> str:
     name, encoder = _words(model, modules), _encoder(modules)
     if name is None:
         raise ValueError(
-            f"{_kind(model)} has no nn.Embedding, so there are no token embeddings to mix: choose another layer, or mix "
-            "one by its name with ManifoldMixup"
+            f"{_kind(model)} has no nn.Embedding, so there are no token embeddings to mix: choose another layer, or "
+            "mix one by its name with ManifoldMixup"
         )
     if encoder is None:
         return name
