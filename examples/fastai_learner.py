@@ -32,7 +32,7 @@ learner = Learner(
     loss_func=torch.nn.CrossEntropyLoss(),
     cbs=[Objective(Mixup(alpha=0.4))],
 )
-with learner.no_bar(), learner.no_logging():
+with learner.no_logging():
     learner.fit(5, lr=1e-2)
 
 net.eval()

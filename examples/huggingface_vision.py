@@ -31,8 +31,8 @@ with tempfile.TemporaryDirectory() as folder:
     args = TrainingArguments(
         folder,
         learning_rate=3e-3,
-        per_device_train_batch_size=50,
-        num_train_epochs=8,
+        per_device_train_batch_size=20,
+        num_train_epochs=12,
         save_strategy="no",
         report_to="none",
         use_cpu=True,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import runpy
+import sys
 from itertools import chain
 from pathlib import Path
 from types import SimpleNamespace
@@ -404,6 +405,7 @@ class Configured(Net):
         (["Choice(Mixup(alpha=0.8), CutMix(alpha=1.0))"], "Choice(Mixup(alpha=0.8), CutMix(alpha=1.0))"),
     ],
 )
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # jsonargparse's, about how Lightning calls it
 def test_the_command_line_of_lightning(words, objective, tmp_path, monkeypatch):
     pytest.importorskip("jsonargparse", reason="needs jsonargparse: pip install 'jsonargparse[signatures]'")
     from lightning.pytorch.cli import LightningCLI
@@ -411,7 +413,10 @@ def test_the_command_line_of_lightning(words, objective, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     first, *more = words
     given = [f"--model.objective={first}", *(f"--model.objective{word}" for word in more)]
-    made = LightningCLI(Configured, args=[*given, "--trainer.logger=false", "--trainer.accelerator=cpu"], run=False)
+    monkeypatch.setattr(
+        sys, "argv", ["train.py", *given, "--seed_everything=0", "--trainer.logger=false", "--trainer.accelerator=cpu"]
+    )
+    made = LightningCLI(Configured, run=False)
     assert repr(made.model._tracked()) == repr(vicinal.parse(objective))
 
 

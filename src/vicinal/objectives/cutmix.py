@@ -84,7 +84,7 @@ class CutMix(InputMixing[BoxPlan]):
         """Draw λ, the boxes and the partners."""
         image = the_floating(x)
         if image.ndim < 3:
-            raise ValueError(f"CutMix needs images [B, …, H, W], got {list(image.shape)}")
+            raise ValueError(f"CutMix needs images [B, …, H, W], got {list(image.shape)}: use Mixup")
         height, width = image.shape[-2:]
         n = same_rows(len(image), y)
         draws = n if self.per_sample else 1

@@ -230,8 +230,8 @@ class SequenceMixup(MixingObjective[SequencePlan]):
 
     def draw(self, model: Model, x: Batch, y: Tensor, *, generator: torch.Generator | None = None) -> SequencePlan:
         """Draw the layer, λ and a matching of the batch."""
-        names = _layer_names(model, self.layers)  # an unknown layer must not wait until it is drawn
         n, rows = len(y), _n_token_rows(x)
+        names = _layer_names(model, self.layers)  # an unknown layer must not wait until it is drawn
         if n == 0 or rows % n:
             raise ValueError(f"x must hold as many sequences as y has rows ({n}), or a multiple of it, got {rows}")
         k = int(_random.integers(len(self.layers), 1, generator=generator))

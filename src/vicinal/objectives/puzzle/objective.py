@@ -250,7 +250,7 @@ class PuzzleMix(InputMixing[PuzzlePlan]):
 
     def _fitting_counts(self, image: Tensor) -> list[int]:
         if image.ndim < 3:
-            raise ValueError(f"PuzzleMix needs images [B, …, H, W], got {list(image.shape)}")
+            raise ValueError(f"PuzzleMix needs images [B, …, H, W], got {list(image.shape)}: use Mixup")
         height, width = image.shape[-2:]
         fitting = [n for n in self.block_counts if height % n == 0 and width % n == 0]
         if not fitting:
