@@ -175,7 +175,7 @@ class Bundle:
         if isinstance(reader, TextPreprocessing) and isinstance(source, Sequence) and not isinstance(source, str):
             rows = [(text,) if isinstance(text, str) else tuple(text) for text in source]
             source = require("pandas", "train").DataFrame(rows, columns=[*reader.columns, *reader.choice])
-        answers = {} if not labelled else {"labels" if self.is_multilabel else "classes": self.classes}
+        answers: dict[str, Any] = {"labels" if self.is_multilabel else "classes": self.classes} if labelled else {}
         return data.read(source, self.preprocessing, **answers, **options)
 
     def stream(self, source: Any, *, batch_size: int | None = None, **options: Any) -> Stream:

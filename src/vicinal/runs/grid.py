@@ -24,7 +24,7 @@ from vicinal._checks import Argument, ArgumentError, Sentence, integer, joined
 from vicinal._files import RunFiles, foreign_entries, read_json, write_json
 from vicinal.expressions import parse
 from vicinal.runs.experiment import Experiment, FurtherSet, folder_name
-from vicinal.runs.jobs import Pool, run_jobs
+from vicinal.runs.jobs import Job, Pool, run_jobs
 from vicinal.runs.run import Run
 from vicinal.runs.running import run, run_labels
 from vicinal.runs.table import AnyOutcome, GridResult, Key, counted
@@ -114,7 +114,7 @@ def run_grid(
 
     with locked(out):
         spelled = _check_in(out, base, asked, seeds, pool.threads)
-        cells = _cells(out, base, spelled, asked, seeds, n_bins)
+        cells: Mapping[Key, Job[AnyOutcome]] = _cells(out, base, spelled, asked, seeds, n_bins)
         try:
             outcomes, failures = run_jobs(cells, pool, progress=progress, on_job=on_job)
         except KeyboardInterrupt:
