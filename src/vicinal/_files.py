@@ -71,7 +71,8 @@ class RunFiles:
           splits.json               which samples of the source are in which split
           model.json                with the weights the trained model: see `vicinal.runs.bundle`
           predictions-test.parquet  as above, of the test set; predictions-also-1.parquet of a further set
-          mistakes.json             the most confident mistakes on the test set, with what a report shows of them
+          mistakes.json             the most confident mistakes on the test set, with what a report shows of them, and
+                                    what mistakes share
           baselines.json            the figures of simpler models on the test set
           evaluation.json           the figures of each set, before and after the temperature: all is done
 

@@ -16,10 +16,11 @@ import torch
 from markupsafe import Markup
 
 from tests.report.outcomes import PIXEL, SCRIPT, outcome, scored
+from vicinal._files import DamagedFileError
 from vicinal.metrics.ood import ood_report
 from vicinal.predictions import evaluate_file
 from vicinal.probes import Attack, attack_errors, between_samples
-from vicinal.report import write_comparison, write_predictions, write_run
+from vicinal.report import sections, write_comparison, write_predictions, write_run
 from vicinal.report.figures import Drawing, Sheet
 from vicinal.runs.table import GridResult
 
@@ -403,3 +404,29 @@ def test_the_pixel_is_a_picture():
     data = base64.b64decode(PIXEL.partition(",")[2])
     assert data.startswith(b"\x89PNG")
     assert zlib.decompress(data[data.index(b"IDAT") + 4 : data.index(b"IEND") - 8])
+
+
+def test_confusions_are_counted_by_hand(no_figures, tmp_path):
+    section = sections.confusion_section(["a", "b", "c"], np.array([0, 0, 0, 1, 1, 2]), np.array([0, 1, 1, 1, 2, 2]))
+    counts = [" ".join(cell["n"] for cell in row["cells"]) for row in section["rows"]]
+    assert counts == ["1 2 0", "0 1 1", "0 0 1"]
+    assert [cell["shade"] for cell in section["rows"][0]["cells"]] == [4, 7, 0]
+    pairs = [(entry["label"], entry["taken_for"], entry["n"]) for entry in section["listed"]]
+    assert pairs == [("a", "b", "2"), ("b", "c", "1")]
+    many = sections.confusion_section([str(k) for k in range(40)], np.arange(40), (np.arange(40) + 1) % 40)
+    assert many["rows"] == []
+    assert len(many["listed"]) == 10
+
+
+def test_what_mistakes_share_is_told(no_figures, tmp_path):
+    shared = [{"property": "<b>age</b>", "n": 40, "wrong": 20, "n_elsewhere": 160, "wrong_elsewhere": 8}]
+    made = outcome(tmp_path / "run", {"test": scored("test", 200, 3)}, classes=["a", "b", "c"], mistakes=[])
+    made.run.write_mistakes("tabular", [], shared)
+    page = write_run(made, tmp_path / "r.html").read_text()
+    assert "Where it is wrong" in page
+    assert "&lt;b&gt;age&lt;/b&gt;" in page
+    assert "50.0\xa0%" in page
+    assert "5.0\xa0%" in page
+    made.run.write_mistakes("tabular", [], [{"property": 3}])
+    with pytest.raises(DamagedFileError, match="not as it was written"):
+        made.run.shared()

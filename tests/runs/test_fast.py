@@ -9,11 +9,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from PIL import Image
 
 from tests.cli.running import refused, vicinal
 from tests.data.checkpoints import save_tiny
 from tests.data.make import image_folder, people, sound_folder
 from vicinal import load
+from vicinal.data.images import open_image
 from vicinal.models import build
 from vicinal.runs import Experiment, Run, run
 
@@ -91,8 +93,31 @@ def test_mean_pooling_by_a_loop(texts: Path) -> None:
         assert torch.allclose(model(input_ids=ids, attention_mask=mask)[row], expected, atol=1e-6)
 
 
+def mixed(folder: Path) -> Path:
+    """Add what cameras, scanners and the web leave in folders: other modes, sizes, and more than one picture."""
+    rng = np.random.default_rng(5)
+    for name, level in (("cat", 40), ("dog", 200)):
+        grey = Image.fromarray((level + rng.integers(0, 40, (90, 130))).astype(np.uint8))
+        grey.save(folder / name / "grey.png")
+        grey.convert("CMYK").save(folder / name / "print.jpg")
+        grey.convert("RGBA").save(folder / name / "see-through.png")
+        Image.fromarray(np.asarray(grey).astype(np.uint16) * 257).save(folder / name / "deep.png")
+        grey.save(folder / name / "moving.gif", save_all=True, append_images=[Image.new("L", (130, 90), 128)] * 3)
+        turned = Image.Exif()
+        turned[0x0112] = 6
+        grey.convert("RGB").save(folder / name / "turned.jpg", exif=turned)
+    return folder
+
+
+def test_a_moving_picture_is_its_first_frame(tmp_path: Path) -> None:
+    folder = mixed(image_folder(tmp_path / "images", n=6, size=80))
+    grey, first = (open_image(folder / "cat" / name) for name in ("grey.png", "moving.gif"))
+    assert first.size == (130, 90)
+    assert np.array_equal(np.asarray(first.convert("L")), np.asarray(grey))
+
+
 def test_images_from_a_file_of_weights(tmp_path: Path) -> None:
-    folder = image_folder(tmp_path / "images", n=12, size=80)
+    folder = mixed(image_folder(tmp_path / "images", n=8, size=80))
     torch.manual_seed(3)
     weights = build("shufflenetv2", kind="image", n_classes=10, input_shape=(3, 72, 72)).state_dict()
     torch.save(weights, tmp_path / "w.pt")

@@ -121,6 +121,8 @@ def write_run(
         "binary": None,
         "risk": None,
         "classes": None,
+        "confusion": None,
+        "shared": [],
         "mistakes": None,
         "mistakes_head": "",
         "tiles": [],
@@ -160,6 +162,7 @@ def _contents(context: Mapping[str, Any]) -> list[tuple[str, str]]:
             ("learning", "Learning", context["curves"]),
             ("risk", "What it may answer", context["risk"]),
             ("sets", "Prediction sets", context["sets"]),
+            ("shared", "Where it is wrong", context["shared"]),
             ("mistakes", "Mistakes", context["mistakes"] is not None),
             ("classes", "Classes", context["classes"]),
             *((one["id"], one["name"], True) for one in context["further"]),
@@ -225,7 +228,9 @@ def _about(sheet: Sheet, outcome: Outcome, key: str, classes: Sequence[str]) -> 
             np.bincount(samples.predictions, samples.confidence, k).astype(np.float64),
         ),
     }
+    about["confusion"] = sections.confusion_section(classes, samples.labels, samples.predictions)
     if key == "test" and outcome.run.files.mistakes.exists():
+        about["shared"] = sections.shared_section(outcome.run.shared())
         shown = sections.cards(outcome.run.mistakes())
         wrong = words.count(int((~correct).sum()), "mistake")
         of = f"{wrong} on {_of(key, scored)}"

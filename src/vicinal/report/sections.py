@@ -318,6 +318,63 @@ def class_table(
     }
 
 
+#: With more classes a picture of all pairs is too fine to read: then there are the most frequent confusions alone.
+_PAIRS = 12
+#: Shades of a cell, from none to all of a class's samples; confusions that are listed.
+_SHADES, _LISTED = 10, 10
+
+
+def confusion_section(
+    classes: Sequence[str], labels: NDArray[np.int64], predictions: NDArray[np.int64]
+) -> dict[str, Any]:
+    """Return how often each class was taken for which: a picture where there are few, and the most frequent confusions.
+
+    Parameters
+    ----------
+    classes
+        Their names.
+    labels, predictions
+        Class numbers, `[N]` each.
+    """
+    k = len(classes)
+    pairs, counts = np.unique(labels * k + predictions, return_counts=True)
+    wrong = [(int(n), int(pair) // k, int(pair) % k) for pair, n in zip(pairs, counts, strict=True) if pair % (k + 1)]
+    of_each = np.bincount(labels, minlength=k)
+    listed = [
+        {
+            "label": classes[label],
+            "taken_for": classes[taken],
+            "n": f"{n:,}",
+            "share": words.percent(n / int(of_each[label])),
+        }
+        for n, label, taken in sorted(wrong, key=lambda entry: (-entry[0], entry[1:]))[:_LISTED]
+    ]
+    rows = []
+    if k <= _PAIRS:
+        table = np.zeros(k * k, np.int64)
+        table[pairs] = counts
+        for label, row in enumerate(table.reshape(k, k)):
+            shares = row / max(int(row.sum()), 1)
+            cells = [
+                {"n": f"{n:,}", "shade": int(np.ceil(_SHADES * share)), "right": taken == label}
+                for taken, (n, share) in enumerate(zip(row.tolist(), shares.tolist(), strict=True))
+            ]
+            rows.append({"name": classes[label], "cells": cells})
+    return {"classes": list(classes), "rows": rows, "listed": listed}
+
+
+def shared_section(shared: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return what mistakes share: the property, how often it is wrong there, with an interval, and elsewhere."""
+    rows = []
+    for entry in shared:
+        n, wrong = int(entry["n"]), int(entry["wrong"])
+        low, high = clopper_pearson(wrong, n)
+        here = words.estimate(Estimate(wrong / n, float(low), float(high)), share=True)
+        elsewhere = words.percent(entry["wrong_elsewhere"] / max(entry["n_elsewhere"], 1))
+        rows.append({"property": entry["property"], "n": f"{n:,}", "wrong": here, "elsewhere": elsewhere})
+    return rows
+
+
 # Samples to look at
 
 

@@ -267,6 +267,18 @@ class Run:
             raise DamagedFileError(f"{path} is not as it was written: remove it, and the report goes without")
         return mistakes
 
+    def shared(self) -> list[dict[str, Any]]:
+        """Return what mistakes on the test set share; nothing where that is not known."""
+        path = self.files.mistakes
+        shared = read_json(path).get("shared", []) if path.exists() else []
+        numbers = ("n", "wrong", "n_elsewhere", "wrong_elsewhere")
+        if not isinstance(shared, list) or not all(
+            isinstance(e, dict) and isinstance(e.get("property"), str) and all(type(e.get(x)) is int for x in numbers)
+            for e in shared
+        ):
+            raise DamagedFileError(f"{path} is not as it was written: remove it, and the report goes without")
+        return shared
+
     def baselines(self) -> dict[str, dict[str, Estimate | None]]:
         """Return the figures of simpler models on the test set by name, those that were measured."""
         path = self.files.baselines
@@ -335,9 +347,11 @@ class Run:
         """Keep what was asked for and what the data turned out to be."""
         write_json(self.files.experiment, {"asked": experiment.to_dict(), **facts})
 
-    def write_mistakes(self, kind: str, mistakes: list[dict[str, Any]]) -> None:
-        """Keep the most confident mistakes."""
-        write_json(self.files.mistakes, {"kind": kind, "mistakes": mistakes})
+    def write_mistakes(
+        self, kind: str, mistakes: list[dict[str, Any]], shared: Sequence[Mapping[str, Any]] = ()
+    ) -> None:
+        """Keep the most confident mistakes, and what mistakes share."""
+        write_json(self.files.mistakes, {"kind": kind, "mistakes": mistakes, "shared": list(shared)})
 
     def write_baselines(self, models: Mapping[str, Evaluation]) -> None:
         """Keep the figures of simpler models, beside those that are there."""

@@ -42,6 +42,7 @@ from vicinal.runs.members import ensemble, member_seeds
 from vicinal.runs.mistakes import confident_mistakes
 from vicinal.runs.outcomes import LabelsOutcome, scored_labels
 from vicinal.runs.run import Outcome, Run, corrupted, load_task, scored
+from vicinal.runs.shared import shared_by_mistakes
 from vicinal.training import FitConfig, FitResult, fit, load_weights
 from vicinal.training.config import MECHANICAL
 from vicinal.training.folder import refuse_foreign
@@ -561,7 +562,8 @@ def _conclude(folder: Run, ready: _Ready, result: FitResult, n_bins: int, say: S
     folder.write_experiment(experiment, facts)
     if "test" in sets:
         probs = bundle.calibrated(sets["test"].logits)
-        folder.write_mistakes(task.kind, confident_mistakes(task.test, probs, task.classes))
+        shared = shared_by_mistakes(task.test, (probs.argmax(dim=1) != sets["test"].labels).numpy())
+        folder.write_mistakes(task.kind, confident_mistakes(task.test, probs, task.classes), shared)
     noise = None if ready.noise is None else _noise_errors(bundle, task, folder.path, *ready.noise)
     outcome = Outcome(experiment, folder.path, facts, result.info, result.history, temperature, sets, noise)
     folder.write_evaluation(outcome)

@@ -1,0 +1,130 @@
+"""Which method is the best default? Plain training, mixup, LogitMix and RegMixup on tables, texts, images or sounds.
+
+Every method trains the usual network of the data by `vicinal train`'s defaults, on the same splits; what counts is the
+NLL on the test set after the temperature, since the temperature is always fitted.
+
+    python -m benchmarks.choosing [--only wine titanic] [--seeds 2] [--rows 1000] [--out results.json]
+    python -m benchmarks.choosing --data FOLDER --data FILE.csv:TARGET
+
+Tables are those of `benchmarks.tables`; `--data` names others, or folders of images or sounds. Trainings that are in
+the file of `--out` already are not done again, so a measurement that was stopped goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.tables import TABLES
+from vicinal.runs import Experiment, run
+
+METHODS = (
+    "ERM()",
+    "Mixup(alpha=0.1)",
+    "Mixup(alpha=0.2)",
+    "Mixup(alpha=1.0)",
+    "LogitMix(Mixup(alpha=3.0))",
+    "RegMixup(Mixup(alpha=10.0))",
+)
+FIGURES = ("accuracy", "nll", "ece")
+
+
+def main(argv: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="*", default=list(TABLES), choices=list(TABLES), metavar="TABLE")
+    parser.add_argument("--data", action="append", default=[], metavar="PATH[:TARGET]", help="these instead of tables")
+    parser.add_argument("--seeds", type=int, default=2, help="splits and trainings of each")
+    parser.add_argument("--rows", type=int, default=1000, help="at most so many rows of a table")
+    parser.add_argument("--out", type=Path)
+    args = parser.parse_args(argv)
+    records = json.loads(args.out.read_text()) if args.out is not None and args.out.exists() else []
+    with tempfile.TemporaryDirectory() as folder:
+        for name, source, data in sources(args.only, args.data, args.rows, Path(folder)):
+            for seed in range(args.seeds):
+                for method in METHODS:
+                    if any((r["data"], r["seed"], r["method"]) == (name, seed, method) for r in records):
+                        continue
+                    records.append({"data": name, "seed": seed, **measured(source, data, method, seed)})
+                    print(json.dumps(records[-1]), flush=True)
+                    if args.out is not None:
+                        args.out.write_text(json.dumps(records, indent=1) + "\n")
+    print(summary(records))
+
+
+def sources(tables: list[str], paths: list[str], rows: int, folder: Path) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Yield the name, the source and the options of each set of data."""
+    for path in paths:
+        source, _, target = path.partition(":")
+        yield Path(source).stem, source, {"target": target} if target else {}
+    for name in [] if paths else tables:
+        try:
+            frame = TABLES[name]()
+        except (ImportError, FileNotFoundError, ValueError, KeyError, AttributeError) as error:
+            print(f"{name}: left out ({error})")
+            continue
+        path = folder / f"{name}.csv"
+        frame.sample(min(rows, len(frame)), random_state=0).to_csv(path, index=False)
+        yield name, str(path), {"target": "target"}
+
+
+def measured(source: str, data: dict[str, Any], method: str, seed: int) -> dict[str, Any]:
+    """Train by one method on one split, and return the figures before and after the temperature."""
+    began = time.process_time()
+    with tempfile.TemporaryDirectory() as out:
+        experiment = Experiment(
+            source=source, data={**data, "seed": seed}, method=method, training={"trackers": []}, seed=seed
+        )
+        outcome = run(experiment, Path(out) / "run", progress=False)
+        assert outcome is not None
+        sides = {"before": outcome.test.before, "after": outcome.test.after}
+        figures = {
+            side: {name: round(of.figures[name].value, 6) for name in FIGURES}  # type: ignore[union-attr]
+            for side, of in sides.items()
+        }
+        network = outcome.facts["network"]["name"]
+    return {"method": method, **figures, "network": network, "seconds": round(time.process_time() - began, 1)}
+
+
+def summary(records: list[dict[str, Any]]) -> str:
+    """Return a table of means over sets of data, with the difference of NLL to plain training.
+
+    The difference is a mean over sets (seeds are averaged first), with a 95 % interval by the t distribution over sets;
+    only sets that every method was trained on count.
+    """
+    from scipy.stats import t
+
+    nll: dict[tuple[str, str], list[float]] = {}
+    for record in records:
+        nll.setdefault((record["data"], record["method"]), []).append(record["after"]["nll"])
+    names = sorted({r["data"] for r in records if all((r["data"], method) in nll for method in METHODS)})
+    lines = [
+        f"| method, over {len(names)} sets | accuracy | NLL before | NLL after | ECE before | ECE after | "
+        "NLL after, less that of ERM | lowest in |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    mean = {method: np.array([np.mean(nll[name, method]) for name in names]) for method in METHODS}
+    lowest = [min(METHODS, key=lambda method: mean[method][k]) for k in range(len(names))]
+    for method in METHODS:
+        mine = [r for r in records if r["method"] == method and r["data"] in names]
+
+        def average(side: str, figure: str, mine: list[dict[str, Any]] = mine) -> float:
+            return float(np.mean([np.mean([r[side][figure] for r in mine if r["data"] == name]) for name in names]))
+
+        difference = mean[method] - mean["ERM()"]
+        half = t.ppf(0.975, len(names) - 1) * difference.std(ddof=1) / len(names) ** 0.5 if len(names) > 1 else np.nan
+        against = "" if method == "ERM()" else f"{difference.mean():+.3f} ± {half:.3f}"
+        cells = [f"{100 * average('after', 'accuracy'):.1f} %"]
+        cells += [f"{average(side, figure):.3f}" for figure in ("nll", "ece") for side in ("before", "after")]
+        lines.append(f"| `{method}` | {' | '.join(cells)} | {against} | {lowest.count(method)} |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()
