@@ -211,6 +211,37 @@ def test_figures_are_inked(browser, pages):
         assert coloured.mean() > 0.001, box
 
 
+#: Texts whose colour is hard to read on what lies below them, by the ratio of WCAG 2.1 (4.5 is its least).
+HARD_TO_READ = r"""
+const linear = v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4;
+const light = c => { const [r, g, b] = c.map(v => linear(v / 255)); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+const parts = text => { const p = text.match(/[\d.]+/g).map(Number); return [p.slice(0, 3), p.length > 3 ? p[3] : 1]; };
+const below = e => { const layers = [];
+  for (; e; e = e.parentElement) layers.push(parts(getComputedStyle(e).backgroundColor));
+  return layers.reverse().reduce((c, [l, a]) => c.map((v, i) => v * (1 - a) + l[i] * a), [255, 255, 255]); };
+return [...document.querySelectorAll('main *, footer')].filter(e => !e.closest('svg') && e.getClientRects().length)
+  .filter(e => [...e.childNodes].some(n => n.nodeType === 3 && n.textContent.trim()))
+  .map(e => { const [a, b] = [light(parts(getComputedStyle(e).color)[0]), light(below(e))];
+    return [e.className || e.tagName, (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05)]; })
+  .filter(([, ratio]) => ratio < 4.5);
+"""
+
+
+@pytest.mark.parametrize("kind", ["run", "hostile", "predictions", "comparison"])
+def test_it_can_be_read_in_the_dark(browser, pages, kind):
+    browser.get(pages[kind].as_uri())
+    resized(browser, 400)
+    try:
+        for media, colour in (("screen", "rgb(20, 24, 29)"), ("print", "rgb(255, 255, 255)")):
+            wanted = {"media": media, "features": [{"name": "prefers-color-scheme", "value": "dark"}]}
+            browser.execute_cdp_cmd("Emulation.setEmulatedMedia", wanted)
+            assert browser.execute_script("return getComputedStyle(document.body).backgroundColor") == colour
+            if media == "screen":
+                assert browser.execute_script(HARD_TO_READ) == []
+    finally:
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "", "features": []})
+
+
 @pytest.mark.parametrize("kind", ["run", "hostile", "comparison", "recipe"])
 def test_it_prints(browser, pages, kind):
     browser.get(pages[kind].as_uri())
