@@ -228,16 +228,19 @@ return [...document.querySelectorAll('main *, footer')].filter(e => !e.closest('
 
 
 @pytest.mark.parametrize("kind", ["run", "hostile", "predictions", "comparison"])
-def test_it_can_be_read_in_the_dark(browser, pages, kind):
+def test_it_can_be_read_in_light_and_dark(browser, pages, kind):
     browser.get(pages[kind].as_uri())
     resized(browser, 400)
     try:
-        for media, colour in (("screen", "rgb(20, 24, 29)"), ("print", "rgb(255, 255, 255)")):
-            wanted = {"media": media, "features": [{"name": "prefers-color-scheme", "value": "dark"}]}
+        for media, scheme, colour in (
+            ("screen", "dark", "rgb(20, 24, 29)"),
+            ("screen", "light", "rgb(255, 255, 255)"),
+            ("print", "dark", "rgb(255, 255, 255)"),
+        ):
+            wanted = {"media": media, "features": [{"name": "prefers-color-scheme", "value": scheme}]}
             browser.execute_cdp_cmd("Emulation.setEmulatedMedia", wanted)
             assert browser.execute_script("return getComputedStyle(document.body).backgroundColor") == colour
-            if media == "screen":
-                assert browser.execute_script(HARD_TO_READ) == []
+            assert browser.execute_script(HARD_TO_READ) == []
     finally:
         browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "", "features": []})
 
