@@ -41,7 +41,8 @@ def slow_issues(probs: Tensor, labels: Tensor) -> list[bool]:
             members = sorted((k for k in range(len(y)) if y[k] == i), key=lambda k: p[k][i] - p[k][j])
             for k in members[: round(joint[i][j])]:
                 suspicious[k] = True
-    return [flag and row.index(max(row)) != label for flag, row, label in zip(suspicious, p, y, strict=True)]
+    found = [flag and row.index(max(row)) != label for flag, row, label in zip(suspicious, p, y, strict=True)]
+    return [flag or max(row) - row[label] > 0.3 for flag, row, label in zip(found, p, y, strict=True)]
 
 
 def drawn(n: int, n_classes: int, seed: int) -> tuple[Tensor, Tensor]:
