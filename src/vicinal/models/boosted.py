@@ -32,7 +32,7 @@ class Boosted(nn.Module):
     n_features, n_classes
         How many numbers a sample has, and how many classes there are.
     iterations
-        At most so many trees for each class; the validation set says how many.
+        At most so many trees for each class (scikit-learn's usual number); the validation set says how many.
     rate
         By how much each tree counts.
     leaves, depth
@@ -56,7 +56,7 @@ class Boosted(nn.Module):
         n_features: int,
         n_classes: int,
         *,
-        iterations: int = 200,
+        iterations: int = 100,
         rate: float = 0.1,
         leaves: int = 31,
         depth: int = 10,
