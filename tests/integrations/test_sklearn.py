@@ -269,7 +269,7 @@ def test_weights_move_the_predictions_and_can_be_undone():
 
 def test_scores_and_sparse_rows(iris, capsys):
     X, y = iris
-    model = MixupClassifier(**{**FAST, "max_iter": 3}, verbose=True).fit(csr_matrix(X), y)
+    model = MixupClassifier(**{**FAST, "max_iter": 3}, verbose=1).fit(csr_matrix(X), y)
     assert "epoch 1: loss" in capsys.readouterr().out
     np.testing.assert_allclose(np.exp(model.predict_log_proba(X)), model.predict_proba(csr_matrix(X)))
     assert (model.decision_function(X).argmax(axis=1) == model.predict_proba(X).argmax(axis=1)).all()

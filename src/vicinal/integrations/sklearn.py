@@ -85,7 +85,7 @@ class MixupClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
     class_weight : dict, "balanced" or None, default=None
         How much the samples of each class count in training, as everywhere in scikit-learn. It distorts the
         probabilities: `vicinal.losses.without_class_weights` undoes that in the logits.
-    verbose : bool, default=False
+    verbose : bool or int, default=False
         Print the losses of each epoch.
     warm_start : bool, default=False
         Let `fit` go on from the weights that are there, with the same columns and classes, instead of starting afresh.
@@ -143,7 +143,7 @@ class MixupClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         calibrate: bool = False,
         class_weight: Mapping[Any, float] | str | None = None,
         random_state: int | np.random.RandomState | None = None,
-        verbose: bool = False,
+        verbose: bool | int = False,
         device: str = "cpu",
         warm_start: bool = False,
     ) -> None:
@@ -423,7 +423,7 @@ class MixupClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         number("validation_fraction", self.validation_fraction, low=0, high=1)
         integer("n_iter_no_change", self.n_iter_no_change, low=1)
         flag("calibrate", self.calibrate)
-        flag("verbose", self.verbose)
+        integer("verbose", int(self.verbose) if isinstance(self.verbose, bool) else self.verbose, low=0)
         flag("warm_start", self.warm_start)
 
 
