@@ -112,6 +112,27 @@ def test_a_run(trained: Path, tmp_path: Path) -> None:
     assert (tmp_path / "r.html").exists()
 
 
+def test_a_run_on_new_data(trained: Path, table: Path, tmp_path: Path) -> None:
+    frame = pd.read_csv(table).iloc[:40]
+    frame.loc[3, "kind"] = "stranger"
+    new = tmp_path / "new.csv"
+    frame.to_csv(new, index=False)
+    ran = vicinal("evaluate", trained, new, "--bins", 7, "--json")
+    result = ran.events("result")[0]
+    bundle, known = library.load(trained), frame.drop(index=3)
+    numbers = [bundle.classes.index(name) for name in known["kind"]]
+    wanted = evaluate(numbers, probs=bundle.predict_proba(known), n_bins=7)
+    for figure in ("accuracy", "nll", "ece"):
+        assert result["after"][figure]["value"] == pytest.approx(wanted.figures[figure].value, rel=1e-6)
+    assert result["notes"] == ["left out: 1 samples of 'stranger', which the model does not know"]
+    assert "ECE (7 bins)" in vicinal("evaluate", trained, new, "--bins", 7).out
+    assert "--mc-dropout is for the run's own test set: leave DATA out" in refused(
+        "evaluate", trained, new, "--mc-dropout", 2
+    )
+    assert "--label is for a predictions file" in refused("evaluate", trained, new, "--label", "kind")
+    assert "with --keep LABELS" in refused("evaluate", trained, new, "--report", tmp_path / "page.html")
+
+
 def test_other_data_and_noise(trained: Path, pictures: Path, table: Path, tmp_path: Path) -> None:
     far = make.people(50).assign(age=9999)
     far.drop(columns="kind").to_csv(tmp_path / "far.csv", index=False)
