@@ -6,6 +6,7 @@ import importlib.metadata
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -34,6 +35,14 @@ def test_help_imports_nothing_slow(words: list[str]) -> None:
     *said, loaded = done.stdout.splitlines()
     assert said
     assert json.loads(loaded) == []
+
+
+def test_a_file_is_measured_without_torch(tmp_path: Path) -> None:
+    path = tmp_path / "said.csv"
+    path.write_text("label,prediction,confidence\n" + "1,1,0.9\n0,1,0.6\n" * 30)
+    call = [sys.executable, "-c", _LOADED.format(slow=SLOW), "evaluate", str(path)]
+    done = subprocess.run(call, capture_output=True, text=True, check=True, encoding="utf-8")
+    assert {"torch", "sklearn", "matplotlib", "transformers"}.isdisjoint(json.loads(done.stdout.splitlines()[-1]))
 
 
 def test_every_command_is_in_the_help() -> None:

@@ -1,12 +1,35 @@
 """Reports: one HTML file each that shows how far to trust a model, readable on a phone, printable, without network.
 
 `words` says figures in sentences, `figures` draws, `sections` makes tables, and there is a file for each kind of page.
+Pages are imported when asked for: `words` alone, which `vicinal evaluate` prints, needs no torch.
 """
 
-from vicinal.report.comparison import write_comparison
-from vicinal.report.labels import write_labels
-from vicinal.report.predictions import write_predictions
-from vicinal.report.recipe import RecipePage, Rows, write_recipe
-from vicinal.report.run import write_run
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from vicinal.report.comparison import write_comparison
+    from vicinal.report.labels import write_labels
+    from vicinal.report.predictions import write_predictions
+    from vicinal.report.recipe import RecipePage, Rows, write_recipe
+    from vicinal.report.run import write_run
 
 __all__ = ["write_run", "write_labels", "write_predictions", "write_comparison", "write_recipe", "RecipePage", "Rows"]
+
+_HOMES = {
+    "RecipePage": "recipe",
+    "Rows": "recipe",
+    "write_comparison": "comparison",
+    "write_labels": "labels",
+    "write_predictions": "predictions",
+    "write_recipe": "recipe",
+    "write_run": "run",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'vicinal.report' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"vicinal.report.{_HOMES[name]}"), name)
