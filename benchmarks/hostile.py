@@ -368,7 +368,9 @@ def table_cases(run: Path) -> Iterator[Case]:
     for name, content in predictions().items():
         make = writer("predictions.csv", content)
         yield Case(f"evaluate: {name}", ("evaluate", "{file}", "--json"), make)
-        yield Case(f"calibrate: {name}", ("calibrate", "{file}", "--out", "better.csv", "--save", "how.json"), make)
+        yield Case(
+            f"calibrate: {name}", ("calibrate", "{file}", "{file}", "--out", "better.csv", "--save", "how.json"), make
+        )
         yield Case(f"compare: {name}", ("compare", "{file}", "{file}"), make)
     for name, content in binary_files().items():
         make = writer(name, content)
@@ -410,7 +412,7 @@ def mutated_cases(run: Path, draw: random.Random, n: int) -> Iterator[Case]:
             yield Case(f"mutated, predict {k}", ("predict", str(run), "{file}", "--out", "answers.parquet"), make)
         else:
             yield Case(f"mutated, evaluate {k}", ("evaluate", "{file}", "--json"), make)
-            yield Case(f"mutated, calibrate {k}", ("calibrate", "{file}", "--out", "better.csv"), make)
+            yield Case(f"mutated, calibrate {k}", ("calibrate", "{file}", "{file}", "--out", "better.csv"), make)
 
 
 def bundle_cases(run: Path, draw: random.Random, n: int) -> Iterator[Case]:
@@ -538,7 +540,7 @@ def special_cases(run: Path) -> Iterator[Case]:
         yield Case(f"special, train {name}", TRAIN, make, before)
         yield Case(f"special, evaluate {name}", ("evaluate", "{file}"), make, before)
         yield Case(f"special, predict {name}", ("predict", str(run), "{file}", "--out", "answers.csv"), make, before)
-        yield Case(f"special, calibrate {name}", ("calibrate", "{file}", "--out", "better.csv"), make, before)
+        yield Case(f"special, calibrate {name}", ("calibrate", "{file}", "{file}", "--out", "better.csv"), make, before)
     make = writer("data.csv", good)
     predict = ("predict", str(run), "{file}", "--out")
     for out in (
@@ -559,7 +561,7 @@ def special_cases(run: Path) -> Iterator[Case]:
         yield Case(f"special, out {out[:20]!r}", (*predict, out), make)
         yield Case(
             f"special, save {out[:20]!r}",
-            ("calibrate", "{file}", "--out", "b.csv", "--save", out),
+            ("calibrate", "{file}", "{file}", "--out", "b.csv", "--save", out),
             writer("data.csv", predictions()["good"]),
         )
         yield Case(

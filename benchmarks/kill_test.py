@@ -161,7 +161,10 @@ COMMANDS = {
         "model",
     ),
     ("predict", "model", "good.csv", "--out", "answers.csv"): ("answers.csv",),
-    ("calibrate", "said.csv", "--out", "better.parquet", "--save", "how.json"): ("better.parquet", "how.json"),
+    ("calibrate", "said.csv", "new.csv", "--out", "better.parquet", "--save", "how.json"): (
+        "better.parquet",
+        "how.json",
+    ),
     ("evaluate", "said.csv", "--report", "page.html"): ("page.html",),
 }
 
@@ -176,7 +179,8 @@ def kill_commands(folder: Path, *, kills: int, seed: int = 0) -> dict[str, int]:
     good = good_table(rows=400)
     (folder / "good.csv").write_text(text_of(good))
     said = [["label", "prob_yes", "prob_no"], *([cells[-1], "0.8125", "0.1875"] for cells in good[1:] * 20)]
-    (folder / "said.csv").write_text(text_of(said))
+    for name in ("said.csv", "new.csv"):
+        (folder / name).write_text(text_of(said))
     met = {}
     for words, written in COMMANDS.items():
         began = time.monotonic()
