@@ -77,6 +77,12 @@ def test_the_same_again_and_from_the_middle(fast: Any, texts: Path) -> None:
     assert torch.equal(resumed.test.logits, fast.test.logits)
 
 
+def test_it_is_written_as_onnx(fast: Any, tmp_path: Path) -> None:
+    for name in ("onnxscript", "onnxruntime"):
+        pytest.importorskip(name)
+    assert load(fast.out).to_onnx(tmp_path / "m.onnx") < 1e-4
+
+
 def test_mean_pooling_by_a_loop(texts: Path) -> None:
     from transformers import AutoModel
 

@@ -28,8 +28,8 @@ _BATCH = 64
 def head_of(network: nn.Module) -> nn.Linear:
     """Return the linear layer that gives the logits."""
     head = network.get_submodule(head_name(network))
-    if not isinstance(head, nn.Linear):  # `head_name` looks for nothing else
-        raise TypeError(f"the head must be nn.Linear, got {type(head).__name__}")
+    if not isinstance(head, nn.Linear) or head.bias is None:
+        raise TypeError(f"the head must be nn.Linear with a bias, got {head}")
     return head
 
 
