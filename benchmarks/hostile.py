@@ -576,7 +576,7 @@ def special_cases(run: Path) -> Iterator[Case]:
             f"special, closed {stream}",
             ("evaluate", "{file}"),
             writer("p.csv", predictions()["good"]),
-            lambda s=stream: os.close(s),
+            lambda s=stream: _close(s),
         )
     yield Case(
         "special, stdout full",
@@ -584,6 +584,12 @@ def special_cases(run: Path) -> Iterator[Case]:
         writer("p.csv", predictions()["good"]),
         lambda: os.dup2(os.open("/dev/full", os.O_WRONLY), 1),
     )
+
+
+def _close(stream: int) -> None:
+    """Close a stream as a shell does before a command begins: Python then has none."""
+    setattr(sys, ("stdin", "stdout", "stderr")[stream], None)
+    os.close(stream)
 
 
 def option_cases(run: Path) -> Iterator[Case]:
