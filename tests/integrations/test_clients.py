@@ -87,23 +87,21 @@ def test_a_search_over_the_objective(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("example", "package", "accuracy"),
+    ("example", "package"),
     [
-        ("huggingface_vision", "transformers", 0.5),
-        ("timm_loop", "timm", 0.8),
-        ("fastai_learner", "fastai", 0.8),
-        ("keras_model", "keras", 0.8),
+        ("huggingface_vision", "transformers"),
+        ("timm_loop", "timm"),
+        ("fastai_learner", "fastai"),
+        ("keras_model", "keras"),
     ],
 )
-def test_the_examples_run(
-    example: str, package: str, accuracy: float, capsys: pytest.CaptureFixture[str], monkeypatch: Any
-):
+def test_the_examples_run(example: str, package: str, capsys: pytest.CaptureFixture[str], monkeypatch: Any):
     if package == "keras" and package not in sys.modules:
         monkeypatch.setenv("KERAS_BACKEND", "torch")
     pytest.importorskip(package, reason=f"needs {package}: pip install {package}")
     pytest.importorskip("sklearn", reason="needs scikit-learn: pip install 'vicinal[train]'")
     runpy.run_path(str(Path(__file__).parents[2] / "examples" / f"{example}.py"), run_name="__main__")
     said = capsys.readouterr().out
-    reached = next(line for line in said.splitlines() if line.startswith("accuracy"))
-    assert float(reached.split()[1]) > accuracy  # 0.1 by chance
+    accuracy = next(line for line in said.splitlines() if line.startswith("accuracy"))
+    assert float(accuracy.split()[1]) > 0.8
     assert "ece" in said
