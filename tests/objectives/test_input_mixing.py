@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional as F
 
-from vicinal import ERM, CutMix, GaussianVicinity, KMixup, LogitMix, ManifoldMixup, Mixup, RegMixup
+from vicinal import ERM, CutMix, GaussianVicinity, KMixup, LogitMix, ManifoldMixup, Mixup, PuzzleMix, RegMixup
 from vicinal.mixing import PairPlan
 from vicinal.objectives.cutmix import BoxPlan
 from vicinal.objectives.kmixup import GroupPlan
@@ -202,6 +202,12 @@ def test_integer_input_is_refused_with_advice(objective, dtype):
 def test_cutmix_needs_images():
     with pytest.raises(ValueError, match=r"needs images \[B, …, H, W\], got \[4, 5\]"):
         CutMix()(nn.Linear(5, K), torch.zeros(4, 5), torch.zeros(4, dtype=torch.int64))
+
+
+@pytest.mark.parametrize("objective", [CutMix(), PuzzleMix()], ids=repr)
+def test_images_with_their_channels_last_are_refused(objective):
+    with pytest.raises(ValueError, match=r"got \[4, 8, 8, 3\], whose channels are last: use channels first"):
+        objective(nn.Flatten(), torch.zeros(4, 8, 8, 3), torch.zeros(4, dtype=torch.int64))
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ from vicinal._checks import flag, freeze, number
 from vicinal._typing import Batch, Model
 from vicinal.mixing import PairPlan, box_share, cut_boxes, paste_rows
 from vicinal.objectives.base import InputMixing
-from vicinal.objectives.forward import same_rows, the_floating
+from vicinal.objectives.forward import same_rows, the_images
 
 __all__ = ["BoxPlan", "CutMix"]
 
@@ -82,9 +82,7 @@ class CutMix(InputMixing[BoxPlan]):
 
     def draw(self, model: Model, x: Batch, y: Tensor, *, generator: torch.Generator | None = None) -> BoxPlan:
         """Draw λ, the boxes and the partners."""
-        image = the_floating(x)
-        if image.ndim < 3:
-            raise ValueError(f"CutMix needs images [B, …, H, W], got {list(image.shape)}: use Mixup")
+        image = the_images(x, "CutMix")
         height, width = image.shape[-2:]
         n = same_rows(len(image), y)
         draws = n if self.per_sample else 1

@@ -30,6 +30,7 @@ __all__ = [
     "row_axes",
     "same_rows",
     "the_floating",
+    "the_images",
     "unwrap",
     "with_shared_masks",
 ]
@@ -111,6 +112,20 @@ def joined(first: Batch, second: Batch) -> Batch:
 def the_floating(x: Batch) -> Tensor:
     """Return the one floating tensor of the batch: what input mixing mixes."""
     return x[_floating_name(x)] if isinstance(x, Mapping) else _floating(x)
+
+
+def the_images(x: Batch, method: str) -> Tensor:
+    """Return the one floating tensor of the batch, which must be images with height and width last."""
+    image = the_floating(x)
+    if image.ndim < 3:
+        raise ValueError(f"{method} needs images [B, …, H, W], got {list(image.shape)}: use Mixup")
+    if image.ndim == 4 and image.shape[-1] in (1, 3) and image.shape[1] == image.shape[2] > 4:
+        # As Keras has them. Boxes would be cut out of the channels, and nothing would show it.
+        raise ValueError(
+            f"{method} needs images [B, …, H, W], got {list(image.shape)}, whose channels are last: "
+            "use channels first, x.movedim(-1, 1)"
+        )
+    return image
 
 
 def map_floating(x: Batch, mix: Callable[[Tensor], Tensor]) -> Batch:

@@ -34,7 +34,7 @@ from vicinal._checks import choice, flag, freeze, integer, later, number
 from vicinal._typing import Batch, Model, Step
 from vicinal.mixing import PairPlan
 from vicinal.objectives.base import InputMixing, mean_loss
-from vicinal.objectives.forward import map_floating, the_floating
+from vicinal.objectives.forward import map_floating, the_floating, the_images
 from vicinal.objectives.puzzle.cut import SOLVERS, mask_costs, solve_masks
 from vicinal.objectives.puzzle.saliency import block_saliency, gradient_saliency, input_gradient
 from vicinal.objectives.puzzle.transport import mix_blocks, refine, transport_plan
@@ -177,7 +177,7 @@ class PuzzleMix(InputMixing[PuzzlePlan]):
 
     def draw_choices(self, x: Batch, y: Tensor, *, generator: torch.Generator | None = None) -> PuzzleDraw:
         """Draw λ, the partners, the number of blocks and the noise's start and size: all that is random."""
-        image = the_floating(x)
+        image = the_images(x, "PuzzleMix")
         counts = self._fitting_counts(image)
         lam = float(_random.beta(self.alpha, 1, generator=generator))
         partner = _random.permutation(len(y), generator=generator).to(image.device)
@@ -249,8 +249,6 @@ class PuzzleMix(InputMixing[PuzzlePlan]):
         return mixed if plan.clean is None else mixed + self.clean_weight * mean_loss(plan.clean, y, step)
 
     def _fitting_counts(self, image: Tensor) -> list[int]:
-        if image.ndim < 3:
-            raise ValueError(f"PuzzleMix needs images [B, …, H, W], got {list(image.shape)}: use Mixup")
         height, width = image.shape[-2:]
         fitting = [n for n in self.block_counts if height % n == 0 and width % n == 0]
         if not fitting:
