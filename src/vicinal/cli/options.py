@@ -205,9 +205,9 @@ class SharedCommand(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Give it the value that stands for published weights, where another option or nothing follows it."""
         complete: list[str] = []
-        for word, after in zip(args, [*args[1:], "--"], strict=True):
+        for i, word in enumerate(args, 1):
             complete.append(word)
-            if word == "--pretrained" and after.startswith("--"):
+            if word == "--pretrained" and (i == len(args) or args[i].startswith("--")):
                 complete.append("default")
         return super().parse_args(ctx, complete)
 

@@ -53,6 +53,9 @@ def bars(figures: Mapping[str, str]) -> Callable[[Result], Figure]:
                                 if (estimate := result.estimate(key, name)) is not None}
                 for group in groups
             }  # fmt: skip
+            if not any(rows.values()):  # of some of the rows, a figure that none of them has
+                ax.set_axis_off()
+                continue
             plots.method_bars(rows, name=title.replace(" (%)", ""), percent="%" in title, ax=ax)
             ax.tick_params(axis="x", labelsize="small")
         _one_legend(drawn, axes)
