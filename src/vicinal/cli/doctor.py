@@ -21,6 +21,7 @@ _USES = {
     "text": "texts: MiniLM and other checkpoints",
     "audio": "FLAC files, and WAV files of unusual kinds",
     "excel": "Excel workbooks",
+    "timm": "networks of timm and their published weights",
     "integrations": "Lightning and torchmetrics",
     "export": "vicinal export",
     "scale": "vicinal compare --backend ray",
