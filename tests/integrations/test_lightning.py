@@ -20,7 +20,7 @@ import vicinal
 from vicinal import metrics
 
 pytest.importorskip("lightning")
-from lightning import LightningModule, Trainer
+from lightning import Callback, LightningModule, Trainer
 
 from vicinal._typing import Step
 from vicinal.calibrators.labels import two_logits
@@ -345,6 +345,50 @@ def test_a_resumed_run_mixes_as_an_uninterrupted_one(tmp_path):
     assert_same_weights(*weights, rtol=0, atol=0)
     assert Saved.load_from_checkpoint(path).objective == objective
     assert {"train_loss_clean", "train_loss_similarity", "train_loss_mixed"} <= set(run.callback_metrics)
+
+
+class Resumable(DataLoader[Any]):
+    """A loader that keeps its order and its place, as torchdata's StatefulDataLoader does."""
+
+    epoch, place = 0, 0
+
+    def __iter__(self) -> Any:
+        torch.rand(1)  # as every loader draws a number to begin an epoch
+        return self.batches()
+
+    def batches(self) -> Any:
+        order = torch.randperm(N, generator=torch.Generator().manual_seed(self.epoch)).split(8)
+        while self.place < len(order):
+            rows = [self.dataset[i] for i in order[self.place]]
+            self.place += 1
+            yield [torch.stack(part) for part in zip(*rows, strict=True)]
+        self.epoch, self.place = self.epoch + 1, 0
+
+    def state_dict(self) -> dict[str, int]:
+        return {"epoch": self.epoch, "place": self.place}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.epoch, self.place = state["epoch"], state["place"]
+
+
+@pytest.mark.parametrize("stop", [1, 5, 6])
+def test_a_run_resumed_within_an_epoch_mixes_as_an_uninterrupted_one(tmp_path, stop):
+    path = tmp_path / "some.ckpt"
+
+    class Save(Callback):
+        def on_train_batch_end(self, trainer: Trainer, *args: Any) -> None:
+            if trainer.global_step == stop:
+                trainer.save_checkpoint(path)
+
+    modules = []
+    for saved in (None, path):
+        module = Net(vicinal.Mixup(alpha=1.0))
+        module.net.insert(2, nn.Dropout(0.5))
+        torch.manual_seed(5 if saved is None else 99)
+        run = trainer(tmp_path, max_epochs=3, callbacks=[Save()] if saved is None else None)
+        run.fit(module, Resumable(TensorDataset(*data()[:2]), batch_size=8), ckpt_path=saved)
+        modules.append(module)
+    assert_same_weights(*modules, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("task", ["binary", "multilabel", "regression"])

@@ -18,8 +18,10 @@ pytest.importorskip("sklearn")
 from sklearn.base import clone
 from sklearn.datasets import load_iris, make_classification
 from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import Perceptron
 from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV, cross_val_score, train_test_split
+from sklearn.multioutput import MultiOutputClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -323,6 +325,23 @@ def test_pieces_are_learned_one_after_the_other():
         model.partial_fit(X, y, classes=["a", "b"])
     with pytest.raises(AttributeError, match="no attribute 'partial_fit'"):
         MixupClassifier(calibrate=True).partial_fit(X, y, classes=["a", "b", "c"])
+
+
+def test_several_labels_a_row_are_refused_with_what_takes_them(iris):
+    X, y = iris
+    several = np.stack([y > 0, y > 1], axis=1).astype(int)
+    model = MixupClassifier(max_iter=2, random_state=0)
+    for labels in (several, several.tolist(), csr_matrix(several)):
+        with pytest.raises(ValueError, match=r"y has 2 columns.*MultiOutputClassifier.*task='multilabel'"):
+            model.fit(X, labels)
+    with pytest.raises(ValueError, match="y has 2 columns"):
+        model.partial_fit(X, several, classes=[0, 1])
+    assert MultiOutputClassifier(model).fit(X, several).predict(X).shape == several.shape
+    forest = RandomForestClassifier(3, random_state=0).fit(X, several)
+    with pytest.raises(ValueError, match=r"y must be one label a row, got shape \[150, 2\]: calibrate one estimator"):
+        calibrated(forest, X, several)
+    with pytest.raises(TypeError, match="got Perceptron: scikit-learn's CalibratedClassifierCV gives it one"):
+        calibrated(Perceptron().fit(X, y), X, y)
 
 
 def test_a_warm_start_goes_on_from_the_weights():

@@ -143,7 +143,14 @@ class MixupMixin(_AnyModule):
         super().on_fit_start()
         if (state := getattr(self, "_random_state", None)) is not None:
             torch.set_rng_state(state.cpu())
-            self._random_state = None
+
+    def on_train_start(self) -> None:
+        """Forget what the loader has drawn to begin an epoch that had begun already when the checkpoint was saved."""
+        super().on_train_start()
+        batches, state = self.trainer.fit_loop.epoch_loop.batch_progress, getattr(self, "_random_state", None)
+        if state is not None and batches.current.processed and not batches.is_last_batch:
+            torch.set_rng_state(state.cpu())
+        self._random_state = None
 
     def on_train_epoch_end(self) -> None:
         """Give every process what all of them have tracked."""

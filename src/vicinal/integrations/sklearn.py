@@ -201,6 +201,7 @@ class MixupClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         `sample_weight` `[n_samples]` is how much each row counts; a mixed row carries the mixture of the weights.
         """
         self._check_params()
+        _refuse_several_labels(y)
         again = self.warm_start and hasattr(self, "network_")
         X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2, accept_sparse="csr", reset=not again)
         X = _dense(X)
@@ -251,6 +252,7 @@ class MixupClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
             All classes that will come, needed in the first call.
         """
         self._check_params()
+        _refuse_several_labels(y)
         first = not hasattr(self, "network_")
         X, y = validate_data(self, X, y, dtype=np.float64, accept_sparse="csr", reset=first)
         X = _dense(X)
@@ -452,6 +454,8 @@ def calibrated(
     >>> calibrated(forest, X[1::2], y[1::2]).predict_proba(X[:2]).shape
     (2, 3)
     """
+    if np.ndim(y) != 1:
+        raise ValueError(f"y must be one label a row, got shape {list(np.shape(y))}: calibrate one estimator per label")
     fitted = CalibratedEstimator(estimator, TemperatureScaling() if calibrator is None else calibrator, floor)
     index = {label: k for k, label in enumerate(fitted.classes_.tolist())}
     unknown = sorted({str(label) for label in np.asarray(y).tolist() if label not in index})
@@ -467,7 +471,10 @@ class CalibratedEstimator:
     def __init__(self, estimator: Any, calibrator: Calibrator, floor: float) -> None:
         check_is_fitted(estimator)
         if not hasattr(estimator, "predict_proba") and not hasattr(estimator, "predict_log_proba"):
-            raise TypeError(f"estimator must have predict_proba, got {type(estimator).__name__}")
+            raise TypeError(
+                f"estimator must have predict_proba, got {type(estimator).__name__}: scikit-learn's "
+                "CalibratedClassifierCV gives it one"
+            )
         self.estimator, self.calibrator = estimator, calibrator
         self.floor = number("floor", floor, above=0, high=0.5)
         self.classes_: NDArray[Any] = np.asarray(estimator.classes_)
@@ -489,6 +496,16 @@ class CalibratedEstimator:
         """Return the most probable label of each row."""
         labels: NDArray[Any] = self.classes_[self.predict_proba(X).argmax(axis=1)]
         return labels
+
+
+def _refuse_several_labels(y: Any) -> None:
+    """Refuse labels of several columns in one sentence that says what takes them."""
+    shape = getattr(y, "shape", None) or np.shape(y)
+    if len(shape) == 2 and shape[1] > 1:
+        raise ValueError(
+            f"y has {shape[1]} columns, and a MixupClassifier learns one label a row: put it into scikit-learn's "
+            "MultiOutputClassifier, or train one network for all labels by an objective's task='multilabel'"
+        )
 
 
 def _dense(X: Any) -> NDArray[np.float64]:
