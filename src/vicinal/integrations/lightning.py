@@ -148,7 +148,7 @@ class MixupMixin(_AnyModule):
         """Forget what the loader has drawn to begin an epoch that had begun already when the checkpoint was saved."""
         super().on_train_start()
         batches, state = self.trainer.fit_loop.epoch_loop.batch_progress, getattr(self, "_random_state", None)
-        if state is not None and batches.current.processed and not batches.is_last_batch:
+        if state is not None and batches.current.ready and not batches.is_last_batch:
             torch.set_rng_state(state.cpu())
         self._random_state = None
 
