@@ -4,6 +4,7 @@
     python -m benchmarks.bench_tables --rows 100000          a smoke run
     python -m benchmarks.bench_tables --train                `vicinal train` of 20 numbers a row to its first
                                                              step, beside the same of 2,000 rows
+    python -m benchmarks.bench_tables --train --model mlp    the same with a network that takes each number once
     python -m benchmarks.bench_tables --train --shards 50    of a folder of Parquet files of --rows rows each
 
 Each contender is a process of its own, so that its peak memory is its own; they take turns. The clock starts after the
@@ -67,8 +68,8 @@ def make_numbers(path: Path, rows: int, columns: int) -> None:
     (text.write_csv if path.suffix == ".csv" else parquet.write_table)(made, path)
 
 
-def first_step(path: str, held_out: str) -> None:
-    """Be `vicinal train` up to the end of its first step, and print seconds of the processor and the peak in MB."""
+def first_step(path: str, held_out: str, model: str) -> None:
+    """Be `vicinal train` up to the end of its first step; print seconds of the processor, the peak in MB, the width."""
     from vicinal.cli import main as command
     from vicinal.training.loop import Loop
 
@@ -77,7 +78,8 @@ def first_step(path: str, held_out: str) -> None:
     def measured(self: Loop, batches: object) -> None:
         step(self, batches)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        print(json.dumps({"cpu": time.process_time(), "peak": peak}), flush=True)
+        width = self.train[0][0].numel()
+        print(json.dumps({"cpu": time.process_time(), "peak": peak, "width": width}), flush=True)
         os._exit(0)
 
     Loop._train_step = measured
@@ -91,6 +93,8 @@ def first_step(path: str, held_out: str) -> None:
             "3",
             "--max-held-out",
             held_out,
+            "--model",
+            model,
             "--out",
             f"{folder}/run",
         ]
@@ -98,7 +102,7 @@ def first_step(path: str, held_out: str) -> None:
         command()
 
 
-def train(rows: int, shards: int) -> None:
+def train(rows: int, shards: int, model: str) -> None:
     """Print what it takes to the first step, beyond what a small file takes."""
     columns = 4 if shards else 20
     with tempfile.TemporaryDirectory() as name:
@@ -113,12 +117,12 @@ def train(rows: int, shards: int) -> None:
             make_numbers(large, rows, columns)
         found = []
         for path, held_out in ((small, "200"), (large, "10000")):
-            command = [sys.executable, "-m", "benchmarks.bench_tables", "--first-step", str(path), held_out]
+            command = [sys.executable, "-m", "benchmarks.bench_tables", "--first-step", str(path), held_out, model]
             found.append(json.loads(subprocess.check_output(command).splitlines()[-1]))
     n = rows * max(shards, 1)
     cells = [f"{found[1]['cpu']:.1f}", f"{found[0]['cpu']:.1f}", f"{found[1]['peak'] - found[0]['peak']:,.0f}"]
-    titles = ["rows", "cpu s", "of a small file", "peak MB beyond its", "features MB"]
-    print(table(titles, [[f"{n:,} × {columns}", *cells, f"{4 * n * columns / 2**20:,.0f}"]]))
+    titles = ["rows", "network", "cpu s", "of a small file", "peak MB beyond its", "features MB"]
+    print(table(titles, [[f"{n:,} × {columns}", model, *cells, f"{4 * n * found[1]['width'] / 2**20:,.0f}"]]))
 
 
 def run(contender: str, path: str) -> dict[str, float]:
@@ -152,14 +156,15 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--train", action="store_true", help="measure vicinal train to its first step")
     parser.add_argument("--shards", type=int, default=0, help="with --train: a folder of so many equal Parquet files")
+    parser.add_argument("--model", default="two-view-mlp", help="with --train: the network")
     parser.add_argument("--run", nargs=2, help=argparse.SUPPRESS)
-    parser.add_argument("--first-step", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--first-step", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.first_step:
         first_step(*options.first_step)
         return
     if options.train:
-        train(options.rows, options.shards)
+        train(options.rows, options.shards, options.model)
         return
     if options.run:
         print(json.dumps(run(*options.run)))

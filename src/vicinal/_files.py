@@ -132,7 +132,8 @@ def foreign_entries(path: Path, *ours: Path) -> list[str]:
     if not path.is_dir():
         return []
     names = {file.name for file in ours}
-    return sorted(e.name for e in path.iterdir() if e.name not in names and not _DRAFT.fullmatch(e.name))
+    drafts = {e.name for e in path.iterdir() if (draft := _DRAFT.fullmatch(e.name)) and draft["host"]}
+    return sorted(e.name for e in path.iterdir() if e.name not in names | drafts)
 
 
 class DamagedFileError(ValueError):
@@ -166,12 +167,16 @@ def replacing(path: Path) -> Iterator[Path]:
             temporary.unlink()
 
 
-def remove_leftovers(folder: Path, prefix: str = ".") -> None:
-    """Remove drafts whose process, on this machine, was killed in the middle of a write."""
+def remove_leftovers(folder: Path, prefix: str | None = None) -> None:
+    """Remove drafts whose process, on this machine, was killed in the middle of a write.
+
+    Of one file with this prefix those without the machine in their names too, which in a whole folder may be anyone's.
+    """
+    hosts = (_HOST,) if prefix is None else (_HOST, None)
     with contextlib.suppress(OSError):  # tidying up is not worth an error
         for path in folder.iterdir():
-            draft = _DRAFT.fullmatch(path.name) if path.name.startswith(prefix) else None
-            if draft and draft["host"] in (None, _HOST) and not _is_alive(int(draft["pid"])):
+            draft = _DRAFT.fullmatch(path.name) if path.name.startswith(prefix or ".") else None
+            if draft and draft["host"] in hosts and not _is_alive(int(draft["pid"])):
                 path.unlink()
 
 
@@ -233,7 +238,9 @@ def read_json(path: Path) -> dict[str, Any]:
         value = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise DamagedFileError(f"{path} is not JSON: {error}") from error
-    record: dict[str, Any] = value if isinstance(value, dict) else {}
+    if not isinstance(value, dict):
+        raise DamagedFileError(f"{path} is not as it was written: it holds no object")
+    record: dict[str, Any] = value
     version = record.pop("format", None)
     if version != FORMAT:
         versions = record.get("versions")

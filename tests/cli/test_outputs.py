@@ -100,6 +100,27 @@ def test_the_files_of_a_run_are_inputs(trained: Path, table: Path) -> None:
     assert "is an input of this command" in refused("export", trained, "--out", "linked.onnx", "--overwrite")
 
 
+def test_the_home_is_known_whoever_expands_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for words in (
+        ["v.csv", "t.csv", "--out", "~/v.csv"],
+        ["~/v.csv", "t.csv", "--out", "v.csv"],
+        ["v.csv", "t.csv", "--out", "o.csv", "--save", "~/v.csv"],
+    ):
+        assert "is an input of this command" in refused("calibrate", *words, "--overwrite")
+    same = refused("calibrate", "v.csv", "t.csv", "--out", "o.json.csv", "--save", "~/o.json.csv")
+    assert "are the same file" in same
+    assert Path("v.csv").read_text() == ROWS
+    vicinal("calibrate", "v.csv", "t.csv", "--out", "o.csv", "--save", "~/how.json")
+    assert Path("how.json").exists()
+
+
+def test_the_data_of_a_run_are_an_input_of_its_audit(trained: Path, table: Path) -> None:
+    before = table.read_bytes()
+    assert "is an input of this command" in refused("audit", trained, "--out", table, "--overwrite")
+    assert table.read_bytes() == before
+
+
 def test_names_that_are_looked_for_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pattern stands for its files, and a name may lie below the root of the data."""
     Path("data").mkdir()

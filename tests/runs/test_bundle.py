@@ -148,7 +148,7 @@ def test_labelled_data(people: tuple[Bundle, pd.DataFrame]) -> None:
 def test_hostile_fields(people: tuple[Bundle, pd.DataFrame]) -> None:
     with pytest.raises(ValueError, match="classes must be 2, as many as the network has, got 3"):
         dataclasses.replace(people[0], classes=("a", "b", "c"))
-    for temperature in (0.0, -1.0, float("nan"), float("inf")):
+    for temperature in (0.0, -1.0, 1e-320, float("nan"), float("inf")):
         with pytest.raises(ValueError, match="temperature must be"):
             dataclasses.replace(people[0], temperature=temperature)
 

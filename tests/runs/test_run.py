@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import shutil
@@ -17,12 +18,14 @@ from vicinal.calibrators import TemperatureScaling, cross_validate
 from vicinal.expressions import parse
 from vicinal.metrics import evaluate
 from vicinal.runs import (
+    ALWAYS,
     Experiment,
     FurtherSet,
     Run,
     audited,
     confident_mistakes,
     default_config,
+    measure_baselines,
     mixed_at_embeddings,
     run,
     shown,
@@ -372,6 +375,11 @@ def test_a_run_written_by_the_first_version_is_read(tmp_path: Path, monkeypatch:
         ("predictions.parquet", b"PAR1 and no more"),
         ("predictions-test.parquet", None),
         ("experiment.json", b""),
+        ("experiment.json", None),
+        ("experiment.json", b'{"format": 1, "asked": {}}'),
+        ("model.json", None),
+        ("model.json", b'"x"'),
+        ("splits.json", None),
     ],
     ids=str,
 )
@@ -392,6 +400,45 @@ def test_what_is_damaged_in_a_finished_run_is_made_anew(done, table: Path, tmp_p
     said.clear()
     run(done.experiment, folder, progress=False, on_note=said.append)
     assert said == [f"{folder} is finished: nothing to do"]
+
+
+@pytest.mark.parametrize("content", [None, b"{", b'{"format": 1}'], ids=str)
+def test_a_damaged_result_is_taken_from_the_checkpoint(done, tmp_path: Path, content: bytes | None) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(done.out, folder)
+    weights = (folder / "model.safetensors").read_bytes()
+    (folder / "result.json").unlink()
+    if content is not None:
+        (folder / "result.json").write_bytes(content)
+    with pytest.warns(UserWarning, match="is not whole") if content else contextlib.nullcontext():
+        outcome = run(done.experiment, folder, progress=False)
+    assert outcome.test.after.accuracy == done.test.after.accuracy
+    assert outcome.history == done.history
+    assert (folder / "model.safetensors").read_bytes() == weights
+    assert Run(folder).outcome().fit["best"] == done.fit["best"]
+
+
+def test_a_changed_record_of_the_model_is_restored(done, table: Path, tmp_path: Path) -> None:
+    folder, said = tmp_path / "run", []
+    shutil.copytree(done.out, folder)
+    content = (folder / "model.json").read_bytes()
+    record = json.loads(content)
+    (folder / "model.json").write_text(json.dumps({**record, "temperature": 3.0}))
+    with pytest.raises(ValueError, match="its checksum differs"):
+        library.load(folder)
+    run(done.experiment, folder, progress=False, on_note=said.append)
+    assert "model.json is not as it was written: its checksum differs" in said[0]
+    assert (folder / "model.json").read_bytes() == content
+    assert library.load(folder).temperature == done.temperature
+
+
+def test_damaged_figures_of_simpler_models_are_measured_again(done, tmp_path: Path) -> None:
+    shutil.copytree(done.out, tmp_path / "run")
+    damaged = Run(tmp_path / "run")
+    damaged.files.baselines.write_text('{"format": 1, "models": ')
+    with pytest.warns(UserWarning, match=r"baselines\.json is not as it was written: it is passed over"):
+        measure_baselines(damaged.outcome())
+    assert set(damaged.baselines()) == set(ALWAYS)
 
 
 def test_damaged_metrics_are_named(done, tmp_path: Path) -> None:

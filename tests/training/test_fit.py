@@ -12,6 +12,7 @@ import os
 import pickle
 import random
 import resource
+import shutil
 import signal
 from contextlib import nullcontext
 from pathlib import Path
@@ -851,6 +852,21 @@ def test_a_folder_that_is_not_a_run_is_left_alone(tmp_path):
     with pytest.raises(ValueError, match=r"holds '.notes.tmp', 'checkpoint' but no config.json: .* an empty folder"):
         fit(network(), ERM(), TRAIN, VAL, out=tmp_path, config=quick())
     assert {path: path.read_bytes() for path in before} == before
+    (tmp_path / "config.json").write_text('{"format": 1}')  # a common name, which makes no run
+    with pytest.raises(ValueError, match=r"config.json is not that of a run: choose a new or an empty folder"):
+        fit(network(), ERM(), TRAIN, VAL, out=tmp_path, config=quick())
+    assert {path: path.read_bytes() for path in before} == before
+
+
+def test_drafts_of_other_programs_are_left_alone(tmp_path):
+    (tmp_path / ".notes.4194999.tmp").write_text("mine")
+    with pytest.raises(ValueError, match=r"holds '.notes.4194999.tmp' but no config.json"):
+        fit(network(), ERM(), TRAIN, VAL, out=tmp_path, config=quick())
+    (tmp_path / ".notes.4194999.tmp").rename(tmp_path.parent / ".notes.4194999.tmp")
+    fit(network(), ERM(), TRAIN, VAL, out=tmp_path, config=quick())
+    (tmp_path.parent / ".notes.4194999.tmp").rename(tmp_path / ".notes.4194999.tmp")
+    fit(network(), ERM(), TRAIN, VAL, out=tmp_path, config=quick())
+    assert (tmp_path / ".notes.4194999.tmp").read_text() == "mine"
 
 
 @pytest.mark.parametrize("damage", ["gone", "flipped", "cut"])
@@ -870,13 +886,23 @@ def test_weights_that_are_damaged_are_restored(damage, tmp_path):
     assert (result.best, result.history) == (expected.best, expected.history)
 
 
-@pytest.mark.parametrize("kind", ["state", "best", "checkpoint.json"])
+def test_without_its_checkpoint_a_run_starts_anew_and_ends_the_same(tmp_path):
+    expected = fit(network(), ERM(), TRAIN, VAL, out=tmp_path / "a", config=quick())
+    with pytest.raises(StopError):
+        fit(network(), ERM(), TRAIN, VAL, out=tmp_path / "b", config=quick(), on_metrics=failing_after(1))
+    shutil.rmtree(tmp_path / "b" / "checkpoint")
+    result = fit(network(), ERM(), TRAIN, VAL, out=tmp_path / "b", config=quick())
+    assert result.history == expected.history
+    assert files_of(tmp_path / "a") == files_of(tmp_path / "b")
+
+
+@pytest.mark.parametrize("kind", ["state", "best", "checkpoint.json", "checkpoint.json empty"])
 def test_a_damaged_checkpoint_is_noticed_and_the_run_ends_the_same(kind, tmp_path):
     expected = fit(network(), ERM(), TRAIN, VAL, out=tmp_path / "a", config=quick())
     with pytest.raises(StopError):
         fit(network(), ERM(), TRAIN, VAL, out=tmp_path / "b", config=quick(), on_metrics=failing_after(1))
-    (file,) = (tmp_path / "b" / "checkpoint").glob(f"{kind}*")
-    file.write_bytes(file.read_bytes()[:40])
+    (file,) = (tmp_path / "b" / "checkpoint").glob(f"{kind.split()[0]}*")
+    file.write_bytes(b'{"format": 1}' if kind.endswith("empty") else file.read_bytes()[:40])
     with pytest.warns(UserWarning, match=r"the checkpoint cannot be read .*: training starts anew"):
         result = fit(network(), ERM(), TRAIN, VAL, out=tmp_path / "b", config=quick())
     assert result.history == expected.history

@@ -53,16 +53,17 @@ def audit(
     console = Console(as_json=as_json)
     with console.stage("starting"):
         from vicinal.runs import Run
-    check_report(report, [run], overwrite=overwrite)
     integer("n", n, low=1)
     if choice("by", by, _BY) == "aum" and out is not None:
         raise ValueError(Sentence(Argument("out"), " needs ", Argument("by", _BY[0])))
     if out is not None:
         from vicinal.predictions.writing import check_output
 
-        check_outputs({"--out": out, "--report": report}, [run], overwrite=overwrite)
         check_output(out)
     outcome = Run(run).outcome()
+    inputs, root = [str(run), outcome.experiment.source], outcome.experiment.data.get("data_root")
+    check_report(report, inputs, overwrite=overwrite, data_root=root)
+    check_outputs({"--out": out, "--report": report}, inputs, overwrite=overwrite, data_root=root)
     if by == "aum":
         samples = _by_aum(outcome, percentile, n, console)
     else:

@@ -10,6 +10,7 @@ import sys
 import warnings
 from collections.abc import Callable
 from contextvars import ContextVar
+from pathlib import Path
 from typing import Any, ParamSpec
 
 import typer
@@ -49,7 +50,7 @@ def handle_errors(command: Callable[P, None]) -> Callable[P, None]:
             warnings.simplefilter("default", UserWarning)
             warnings.showwarning = _show_warning
             try:
-                command(*args, **kwargs)
+                command(*args, **{name: _at_home(value) for name, value in kwargs.items()})  # type: ignore[arg-type]
             except KeyboardInterrupt as interruption:
                 _say(str(interruption).removeprefix("stopped ") or "nothing more is done", label="Stopped")
                 raise typer.Exit(130) from None
@@ -68,6 +69,11 @@ def handle_errors(command: Callable[P, None]) -> Callable[P, None]:
                 _leave_process_group()
 
     return run
+
+
+def _at_home(value: object) -> object:
+    """Return a path with the home for its `~`, which a shell leaves where it stands in quotes or in `--out=~/x`."""
+    return value.expanduser() if isinstance(value, Path) and value.parts[:1] == ("~",) else value
 
 
 def as_options(text: str) -> str:

@@ -80,8 +80,9 @@ def _check_place(option: str, path: Path) -> None:
 
 def _files_of(name: str, data_root: str | None) -> list[Path]:
     """Return what a name given to a command stands for: a path here or below a root of data, or a pattern of paths."""
-    places = [Path(root) / name for root in ("", data_root, os.environ.get("VICINAL_DATA")) if root is not None]
-    there = [path for path in places if path.exists()]
+    name = os.path.expanduser(name)
+    roots = (os.path.expanduser(root) for root in ("", data_root, os.environ.get("VICINAL_DATA")) if root is not None)
+    there = [path for root in roots if (path := Path(root) / name).exists()]
     return there or ([Path(path) for path in glob.glob(name)] if glob.has_magic(name) else [])
 
 

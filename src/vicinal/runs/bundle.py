@@ -53,6 +53,8 @@ __all__ = ["Bundle", "load", "read_record"]
 
 #: How far a probability may be off in another runtime: float32 sums in another order.
 _ONNX_TOLERANCE = 1e-4
+#: A temperature below this would make infinite numbers of logits, and NaN of probabilities.
+_COLDEST = 1e-100
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -105,10 +107,10 @@ class Bundle:
         freeze(
             self,
             classes=classes,
-            temperature=number("temperature", self.temperature, above=0),
+            temperature=number("temperature", self.temperature, above=_COLDEST),
             precision=choice("precision", self.precision, ("no", "bf16", "fp16")),
             batch_size=integer("batch_size", self.batch_size, low=1),
-            temperatures=tuple(number("temperatures", value, above=0) for value in self.temperatures),
+            temperatures=tuple(number("temperatures", value, above=_COLDEST) for value in self.temperatures),
         )
         if len(self.temperatures) not in (0, len(classes)):
             raise ValueError(f"temperatures must be {len(classes)}, one for each label, got {len(self.temperatures)}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -185,10 +186,7 @@ class Run:
                 else f"{str(self.path)!r} is no run of vicinal: it has no {self.files.evaluation.name}. Pass the "
                 "folder that `vicinal train` wrote, one of the runs in that of `vicinal compare`, or a predictions file"
             )
-        facts = read_json(self.files.experiment)
-        if "asked" not in facts:
-            raise ValueError(f"{self.files.experiment} lacks 'asked': it is not whole")
-        recorded = Experiment.from_dict(facts.pop("asked"))
+        recorded, facts = self._whole(self._experiment)
         if experiment is not None and recorded.that_matters() != experiment.that_matters():
             raise ValueError(
                 Sentence(
@@ -206,9 +204,16 @@ class Run:
             return read()
         except DamagedFileError as error:
             raise DamagedFileError(f"{error}; {anew}") from error
+        except FileNotFoundError as error:
+            raise DamagedFileError(f"{error.filename} is gone; {anew}") from error
         except (KeyError, TypeError, AttributeError) as error:
-            files = f"{self.files.evaluation} or {self.files.result.name}"
+            files = f"{self.files.evaluation}, {self.files.result.name} or {self.files.experiment.name}"
             raise DamagedFileError(f"{files} is not as it was written ({error!r}); {anew}") from error
+
+    def _experiment(self) -> tuple[Experiment, dict[str, Any]]:
+        """Return the experiment as it is recorded, and the rest of the record."""
+        facts = read_json(self.files.experiment)
+        return Experiment.from_dict(facts.pop("asked")), facts
 
     def _labels_outcome(self, recorded: Experiment, facts: dict[str, Any], n_bins: int) -> LabelsOutcome:
         evaluation = read_json(self.files.evaluation)
@@ -247,10 +252,12 @@ class Run:
     def damage(self) -> str | None:
         """Return what is wrong with the weights of a finished run: they are gone, or not those that were written.
 
-        That the record of the model is not as it was written is an error.
+        That the record of the model, or of the splits, is not as it was written is an error.
         """
-        if self.files.model.exists():
-            read_record(self.files)
+        for path in (self.files.model, self.files.splits):
+            if not path.exists():
+                raise DamagedFileError(f"{path} is gone")
+        read_record(self.files)
         return weights_damage(self.files, read_json(self.files.result))
 
     def predictions(self, key: str = "val") -> tuple[Tensor, Tensor]:
@@ -281,9 +288,19 @@ class Run:
 
     def baselines(self) -> dict[str, dict[str, Estimate | None]]:
         """Return the figures of simpler models on the test set by name, those that were measured."""
+        return {
+            name: {figure: _estimate(entry) for figure, entry in of.items()} for name, of in self._simpler().items()
+        }
+
+    def _simpler(self) -> dict[str, Any]:
+        """Return what is kept of simpler models; nothing of a file that is not whole, which is said."""
         path = self.files.baselines
-        saved = read_json(path)["models"] if path.exists() else {}
-        return {name: {figure: _estimate(entry) for figure, entry in of.items()} for name, of in saved.items()}
+        try:
+            saved = read_json(path)["models"] if path.exists() else {}
+            return {str(name): dict(figures) for name, figures in saved.items()}
+        except (DamagedFileError, KeyError, TypeError, ValueError, AttributeError):
+            warnings.warn(f"{path} is not as it was written: it is passed over", stacklevel=4)
+            return {}
 
     # What to go on with
 
@@ -355,13 +372,11 @@ class Run:
 
     def write_baselines(self, models: Mapping[str, Evaluation]) -> None:
         """Keep the figures of simpler models, beside those that are there."""
-        path = self.files.baselines
-        saved = read_json(path)["models"] if path.exists() else {}
         figures = {
             name: {figure: None if e is None else e.to_dict() for figure, e in evaluation.figures.items()}
             for name, evaluation in models.items()
         }
-        write_json(path, {"models": {**saved, **figures}})
+        write_json(self.files.baselines, {"models": {**self._simpler(), **figures}})
 
     def write_evaluation(self, outcome: Outcome | LabelsOutcome) -> None:
         """Keep the figures; the run is finished from here on."""

@@ -72,6 +72,8 @@ def locked(path: Path) -> Iterator[None]:
 def refuse_foreign(files: RunFiles) -> None:
     """Refuse a folder that holds something else than a run: nothing in it may be overwritten."""
     if files.config.exists():
+        if "about" not in read_json(files.config):
+            raise ValueError(f"{files.config} is not that of a run: choose a new or an empty folder")
         return
     if others := foreign_entries(files.path, files.lock, files.error, files.initial_weights):
         raise ValueError(
@@ -109,8 +111,8 @@ class TrainingFolder:
         """Write what this run is, or refuse if the folder holds something else."""
         if not self.writes:
             return
+        refuse_foreign(self.files)
         if not self.files.config.exists():
-            refuse_foreign(self.files)
             write_json(self.files.config, description)
             return
         before, now = _flat(read_json(self.files.config)), _flat(description)
@@ -136,16 +138,22 @@ class TrainingFolder:
         files = self.files
         if any(path.exists() for path in (files.metrics, files.result, files.first_stage.path)):
             return False
-        return not files.checkpoint_record.exists() or read_json(files.checkpoint_record)["step"] == 0
+        return not files.checkpoint_record.exists() or read_json(files.checkpoint_record).get("step") == 0
 
     def result(self) -> dict[str, Any] | None:
         """Return the result of a finished run, else None.
 
-        Where the weights are gone or damaged the run is not finished any more: the checkpoint still has them.
+        Where it or the weights are gone or damaged the run is not finished any more: the checkpoint still has them.
         """
         if self.path is None or not self.files.result.exists():
             return None
-        result = read_json(self.files.result)
+        try:
+            result = read_json(self.files.result)
+        except DamagedFileError:
+            result = {}
+        if not {"method", "best", "last"} <= result.keys():
+            warnings.warn(f"{self.files.result} is not whole: the end is taken from the checkpoint again", stacklevel=4)
+            return None
         if (damage := weights_damage(self.files, result)) is None:
             return result
         warnings.warn(f"{damage}: they are taken from the checkpoint again", stacklevel=4)
@@ -182,19 +190,22 @@ class TrainingFolder:
         if self.path is None or not self.files.checkpoint_record.exists():
             return None
         record = read_json(self.files.checkpoint_record)
-        self._committed = record["step"]
-        names, sums = record["files"], record.get("checksums", {})
+        try:
+            self._committed = record["step"]
+            names, sums = record["files"], record.get("checksums", {})
 
-        def tree(kind: str) -> dict[str, Any]:
-            return read_tree(self.files.checkpoint / names[kind], expected=sums.get(names[kind]))
+            def tree(kind: str) -> dict[str, Any]:
+                return read_tree(self.files.checkpoint / names[kind], expected=sums.get(names[kind]))
 
-        return {
-            "state": tree("state"),
-            "best": tree("best") if "best" in names else None,
-            "objective": tree(f"rank{rank}" if f"rank{rank}" in names else "rank0") if "rank0" in names else None,
-            "ranks": record["ranks"],
-            "metrics_bytes": record["metrics_bytes"],
-        }
+            return {
+                "state": tree("state"),
+                "best": tree("best") if "best" in names else None,
+                "objective": tree(f"rank{rank}" if f"rank{rank}" in names else "rank0") if "rank0" in names else None,
+                "ranks": record["ranks"],
+                "metrics_bytes": record["metrics_bytes"],
+            }
+        except (KeyError, TypeError, AttributeError) as error:
+            raise DamagedFileError(f"{self.files.checkpoint_record} is not as it was written ({error!r})") from error
 
     def drop_checkpoint(self) -> None:
         """Forget a checkpoint that cannot be read, and all that came after the start."""

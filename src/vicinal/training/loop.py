@@ -361,6 +361,7 @@ class Loop:
             self.folder.drop_checkpoint()
             saved = None
         if saved is None:
+            self.folder.rewind_metrics(0)  # lines of a training that began, and whose checkpoint is gone
             return
         state = saved["state"]
         if saved["objective"] is not None:
