@@ -78,7 +78,7 @@ def first_step(path: str, held_out: str, model: str) -> None:
     def measured(self: Loop, batches: object) -> None:
         step(self, batches)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        width = self.train[0][0].numel()
+        width = self.train.dataset[0][0].numel()
         print(json.dumps({"cpu": time.process_time(), "peak": peak, "width": width}), flush=True)
         os._exit(0)
 

@@ -194,11 +194,18 @@ def _is_alive(pid: int) -> bool:
 
 def checksum(path: Path) -> str:
     """Return the SHA-256 of a file, such as `"sha256:9f86…"`."""
+    _check_regular(path)
     with open(path, "rb") as file:
         digest = hashlib.sha256()
         while block := file.read(1 << 20):
             digest.update(block)
     return f"sha256:{digest.hexdigest()}"
+
+
+def _check_regular(path: Path) -> None:
+    """Refuse a pipe or a device, which might never end."""
+    if path.exists() and not path.is_file():
+        raise DamagedFileError(f"{path} is not a regular file")
 
 
 def json_pieces(arrays: Mapping[str, NDArray[Any]], *, rows: int = 2**20) -> Iterator[str]:
@@ -234,6 +241,7 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
 
 def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON object of our format, without its version."""
+    _check_regular(path)
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:

@@ -121,6 +121,15 @@ def test_the_data_of_a_run_are_an_input_of_its_audit(trained: Path, table: Path)
     assert table.read_bytes() == before
 
 
+def test_a_command_may_stand_alone() -> None:
+    assert "Mixup" in vicinal("methods").out
+
+
+@pytest.mark.parametrize("encoding", ["punycode", "idna", "undefined", "rot13"])
+def test_codecs_that_are_not_of_text_are_refused(encoding: str) -> None:
+    assert f"--encoding {encoding} is not known" in refused("evaluate", "v.csv", "--encoding", encoding)
+
+
 def test_names_that_are_looked_for_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pattern stands for its files, and a name may lie below the root of the data."""
     Path("data").mkdir()

@@ -179,6 +179,17 @@ def test_records_that_are_not_whole(people: tuple[Bundle, pd.DataFrame], tmp_pat
         vicinal.load(tmp_path / "rum")
 
 
+@pytest.mark.parametrize("name", ["model.json", "model.safetensors"])
+def test_a_pipe_in_the_place_of_a_file_is_refused(
+    people: tuple[Bundle, pd.DataFrame], tmp_path: Path, name: str
+) -> None:
+    folder = people[0].save(tmp_path / "run")
+    (folder / name).unlink()
+    os.mkfifo(folder / name)
+    with pytest.raises(ValueError, match=f"{name} is not a regular file"):
+        vicinal.load(folder)
+
+
 def test_a_record_that_was_changed_is_noticed(people: tuple[Bundle, pd.DataFrame], tmp_path: Path) -> None:
     folder = people[0].save(tmp_path / "run")
     path = folder / "model.json"

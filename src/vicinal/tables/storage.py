@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import codecs
 import errno
 import gzip
 import hashlib
@@ -107,7 +108,9 @@ def known_encoding(encoding: str | None) -> str:
     """Return the name of an encoding of text, UTF-8 if none is given."""
     try:
         "".encode(encoding or "utf-8")
-    except LookupError as error:  # unknown, or a codec of bytes such as base64
+        if codecs.lookup(encoding or "utf-8").name in ("idna", "punycode"):
+            raise LookupError("of the names of hosts")
+    except (LookupError, UnicodeError) as error:  # unknown, or a codec of bytes such as base64
         known = " is not known: pass 'utf-8', 'latin-1', 'cp1252', 'utf-16', …"
         raise ValueError(Sentence(Argument("encoding", encoding), known)) from error
     return encoding or "utf-8"
