@@ -500,7 +500,7 @@ class CalibratedEstimator:
 
 def _refuse_several_labels(y: Any) -> None:
     """Refuse labels of several columns in one sentence that says what takes them."""
-    shape = getattr(y, "shape", None) or np.shape(y)
+    shape = getattr(y, "shape", None) or np.asarray(y).shape
     if len(shape) == 2 and shape[1] > 1:
         raise ValueError(
             f"y has {shape[1]} columns, and a MixupClassifier learns one label a row: put it into scikit-learn's "
