@@ -17,7 +17,7 @@ import torch
 import vicinal
 from tests.data import make
 from vicinal import _files, data, models
-from vicinal._files import read_json, read_tensors, replacing, sealed, write_json
+from vicinal._files import DamagedFileError, read_json, read_tensors, replacing, sealed, write_json
 from vicinal.runs.bundle import Bundle, read_record
 
 
@@ -290,8 +290,11 @@ def test_places_that_cannot_be_written(tmp_path: Path) -> None:
 
 def test_files_that_are_something_else(tmp_path: Path) -> None:
     (tmp_path / "list.json").write_text("[1]")
-    with pytest.raises(ValueError, match="is of format None"):
+    with pytest.raises(DamagedFileError, match="is not as it was written: it holds no object"):
         read_json(tmp_path / "list.json")
+    (tmp_path / "other.json").write_text("{}")
+    with pytest.raises(ValueError, match="is of format None"):
+        read_json(tmp_path / "other.json")
     (tmp_path / "half.json").write_text('{"format": ')
     with pytest.raises(ValueError, match="is not JSON"):
         read_json(tmp_path / "half.json")
