@@ -205,3 +205,26 @@ def test_an_identifier_that_repeats_is_pointed_out():
         note.startswith("'customerId' may be an identifier that several rows share")
         for note in load(table, target="y").notes
     )
+
+
+# Numbers as people write them
+
+
+def test_prices_and_shares_are_numbers(tmp_path):
+    """A price of `$1,250.00` is no category, and as a target no class."""
+    table = frame().assign(
+        price=lambda f: [f"${1000 + 50 * x:,.2f}" for x in f["x"]], rate=lambda f: [f"{x:.1f}%" for x in f["x"]]
+    )
+    table.to_csv(tmp_path / "a.csv", index=False)
+    task = load(tmp_path / "a.csv", target="y")
+    assert "kind: tabular, 3 numeric and 1 categorical columns" in task.notes
+    (note,) = [note for note in task.notes if "'price'" in note]
+    assert note.startswith("column 'price' is read as numbers, written like '$")
+    columns = {column.name: column for column in task.preprocessing.columns}
+    assert columns["price"].mean == pytest.approx(1000 + 50 * columns["x"].mean, abs=0.01)
+    assert columns["rate"].mean == pytest.approx(columns["x"].mean / 100, abs=1e-3)
+    with pytest.raises(ValueError, match="'price' has 198 different numbers in 200 rows, so it is no class"):
+        load(tmp_path / "a.csv", target="price")
+    (tmp_path / "b.csv").write_text("x;y\n" + "".join(f"${k % 7},50;{'ab'[k % 2]}\n" for k in range(60)))
+    task = load(tmp_path / "b.csv", target="y")
+    assert [column.mean for column in task.preprocessing.columns] == pytest.approx([3.5], abs=0.3)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from vicinal.data import stratified_split, stratified_subset
-from vicinal.data.splitting import random_subset
+from vicinal.data.splitting import fold_numbers, random_subset
 
 labels = st.lists(st.integers(0, 4), min_size=1, max_size=120)
 
@@ -84,3 +85,13 @@ def test_bad_shares_are_named(arguments, message):
 def test_bad_subset_sizes_are_named(size):
     with pytest.raises(ValueError, match="train_size must be between 2, one sample of each class, and 20"):
         stratified_subset([0, 1] * 10, size)
+
+
+def test_folds_do_not_depend_on_the_numbers_of_groups():
+    """Groups of copies are numbered by hashes, which every process draws anew: an audit goes on in another one."""
+    y, group = np.arange(60) % 3 % 2, np.arange(60) // 2
+    folds = fold_numbers(y, 5, groups=group)
+    for seed in range(3):
+        names = np.random.default_rng(seed).permutation(30)
+        assert fold_numbers(y, 5, groups=names[group]).tolist() == folds.tolist()
+    assert fold_numbers(y, 5, groups=np.arange(60)).tolist() == fold_numbers(y, 5).tolist()

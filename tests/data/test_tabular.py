@@ -186,8 +186,8 @@ def test_bad_rows_are_named_counted_and_limited(tmp_path):
     task = data.load(path)
     assert "target: 'label'" in task.notes
     (note,) = [note for note in task.notes if note.startswith("skipped")]
-    assert note == "skipped: 2 of 60 rows could not be read: row 5 (Expected 3 columns, got 5) and row 9 (no class)"
-    with pytest.raises(ValueError, match=r"2 of 60 rows could not be read: .* more than max_bad=1 allows"):
+    assert note == "skipped: 2 of 60 rows cannot be used: row 5 (Expected 3 columns, got 5) and row 9 (no class)"
+    with pytest.raises(ValueError, match=r"2 of 60 rows cannot be used: .* more than max_bad=1 allows"):
         data.load(path, max_bad=1)
     assert data.load(path, max_bad=2).splits == task.splits
     # Positions are those of the file, and no row is dropped for a feature.
@@ -218,9 +218,12 @@ def test_what_is_missing_in_the_target(tmp_path):
     (tmp_path / "a.csv").write_text(text)
     task = data.load(tmp_path / "a.csv")
     assert task.classes == ("None", "x")
-    assert any("row 61 (no class) and row 62 (no class)" in note for note in task.notes)
-    with pytest.raises(ValueError, match=r"'label' is missing in 2 of 62 rows \(row 61 and row 62\): fill it in"):
+    assert "skipped: 2 of 62 rows have no 'label': row 61 and row 62" in task.notes
+    with pytest.raises(
+        ValueError, match=r"'label' is missing in 2 of 62 rows \(row 61 and row 62\): fill it in"
+    ) as said:
         data.load(tmp_path / "a.csv", max_bad=0)
+    assert str(said.value).endswith("or skip them with max_bad=2")
 
 
 def test_numeric_classes_are_in_order():

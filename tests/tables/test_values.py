@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vicinal.tables import MISSING, distinct, names_of, numbers, strict_numbers
+from vicinal.tables import MISSING, distinct, finite_numbers, names_of, numbers, strict_numbers
 
 cells = st.one_of(
     st.sampled_from(
@@ -76,3 +76,38 @@ def test_names():
     assert place.tolist() == [0, -1, 1, 0]
     assert names_of(values) == ["2", "2.5"]
     assert names_of([True, " a", "NA", None, float("nan")]) == ["True", "a", "", "", ""]
+
+
+@pytest.mark.parametrize(
+    ("cell", "value"),
+    [
+        ("$29.85", 29.85),
+        ("-$3", -3.0),
+        ("- 5 €", -5.0),
+        ("£.75", 0.75),
+        ("1,234", 1234.0),
+        ("$1,234,567.50", 1234567.5),
+        ("1 234", 1234.0),
+        ("1\u202f234\u202f567", 1234567.0),
+        ("12.5 %", 0.125),
+        ("12.5%", 0.125),
+        ("1,23", None),
+        ("12,34,567", None),
+        ("1,234 567", None),
+        ("98115-4820", None),
+        ("$", None),
+        ("5 kg", None),
+        ("$1_000", None),
+    ],
+)
+def test_numbers_as_people_write_them(cell, value):
+    """Features take them; files of predictions, where a share must be one, do not."""
+    values, odd = finite_numbers(pa.array([cell, "x"]))
+    assert odd.tolist() == [value is None, True]
+    assert values[0] == pytest.approx(math.nan if value is None else value, nan_ok=True)
+    assert numbers(pa.array([cell]))[1].tolist() == [True]
+
+
+@pytest.mark.parametrize(("cell", "value"), [("1.234,50 €", 1234.5), ("12,5 %", 0.125), ("1 234,5", 1234.5)])
+def test_numbers_as_people_write_them_with_decimal_commas(cell, value):
+    assert finite_numbers(pa.array([cell]), decimal_comma=True)[0].tolist() == [value]

@@ -32,6 +32,9 @@ _ID_NAME = re.compile(r"(?i)(.*[_ ])?(id|index|idx|nr|no|number|key)|row[_ .]?na
 #: A column of this name that repeats its values numbers what several rows belong to: a patient, a customer.
 _GROUP_NAME = re.compile(r"(?i:(.*[_ .-])?id)|.*[a-z]I[dD]")
 
+#: What numbers as people write them have: a sign, or thousands set apart.
+_SIGNED = re.compile(r"[$€£¥%]|\d[,\s'’]\d{3}(?!\d)")
+
 #: Odd constants whose products scatter bits (from the golden ratio, and from MurmurHash3's finaliser).
 _GOLDEN, _MIX = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xFF51AFD7ED558CCD)
 
@@ -82,8 +85,8 @@ class Summary:
         self._add_numbers(values)
         text = is_text(column)
         self.is_numeric |= not text and not odd.any()
-        if decimal_comma and text and not self.decimal_commas and numbers(column)[1].sum() > odd.sum():
-            self.decimal_commas = True
+        if decimal_comma and text and not self.decimal_commas:
+            self.decimal_commas = bool(numbers(column)[1].sum() > numbers(column, decimal_comma=True)[1].sum())
         if len(self.look) < _LOOK:
             first = np.flatnonzero(filled)[: _LOOK - len(self.look)]
             # A number is one word and no date, however it is written.
@@ -110,6 +113,12 @@ class Summary:
         if self._distinct_share() >= 0.5 and _mean_words(self.look) >= 6:
             return "text" if self.filled >= 0.5 * self.n else "sparse"
         return "id" if self._distinct_share() > 0.5 and len(self.values) > 20 else "category"
+
+    def written(self) -> str | None:
+        """Return a cell of a column of numbers that has a sign of money or shares, or separates thousands, if any."""
+        if self.is_numeric or self.decimal_commas or self.kind() != "number":
+            return None
+        return next((cell for cell in self.look if _SIGNED.search(cell)), None)
 
     @property
     def is_counted(self) -> bool:

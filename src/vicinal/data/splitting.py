@@ -126,8 +126,12 @@ def fold_numbers(labels: Labels, n: int, *, groups: Labels | None = None, seed: 
     [3, 3, 3]
     """
     y = np.asarray(labels, np.int64)
-    _, group = np.unique(np.arange(len(y)) if groups is None else np.asarray(groups), return_inverse=True)
-    counts = np.zeros((int(group.max()) + 1, int(y.max()) + 1), np.int64)
+    _, first, group = np.unique(
+        np.arange(len(y)) if groups is None else np.asarray(groups), return_index=True, return_inverse=True
+    )
+    # Groups as they come: their numbers may be hashes, which another process draws anew.
+    group = np.argsort(np.argsort(first))[group]
+    counts = np.zeros((len(first), int(y.max()) + 1), np.int64)
     np.add.at(counts, (group, y), 1)
     if len(counts) < integer("n", n, low=2):
         raise ArgumentError("n", n, f"at most {len(counts)}, the number of samples or groups")

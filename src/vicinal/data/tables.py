@@ -99,6 +99,8 @@ def from_table(table: Table, options: TableOptions) -> Unsplit:
     kinds = _asked(kinds_of(scan.summaries), table, target, options)
     commas = [name for name, summary in scan.summaries.items() if summary.decimal_commas]
     notes += [f"column {name!r} has decimal commas" for name in commas]
+    written = {name: cell for name, summary in scan.summaries.items() if (cell := summary.written()) is not None}
+    notes += [f"column {name!r} is read as numbers, written like {cell!r}" for name, cell in written.items()]
     columns = _text_columns(table, scan, target, options, kinds)
     if columns:
         return _from_texts(table, scan, columns, target, options, notes)
@@ -219,9 +221,9 @@ def _check_classes(scan: Scan, target: str) -> None:
     """Refuse a target that is a quantity, or a text: too many values, or numbers that occur once."""
     counts = np.bincount(scan.labels[scan.labels >= 0], minlength=len(scan.names))
     n, distinct = int(counts.sum()), len(scan.names)
-    values = [_number(name) for name in scan.names]
-    numeric = not any(np.isnan(values))
-    fractions = numeric and any(value % 1 for value in values)
+    values, _ = finite_numbers(np.array(scan.names, dtype=str))
+    numeric = not np.isnan(values).any()
+    fractions = numeric and bool((values % 1).any())
     if distinct <= _FEW or not (fractions or distinct > 0.5 * n or (numeric and (counts == 1).any())):
         return
     what = "numbers" if numeric else "values"
@@ -230,13 +232,6 @@ def _check_classes(scan: Scan, target: str) -> None:
         f"the target {target!r} has {distinct} different {what} in {n} rows, so it is no class: choose another column, "
         f"or {advice}"
     )
-
-
-def _number(name: str) -> float:
-    try:
-        return float(name)
-    except ValueError:
-        return np.nan
 
 
 def _usable(
@@ -249,14 +244,16 @@ def _usable(
         raise ValueError(
             Sentence(
                 f"the target {target!r} is missing in {len(missing)} of {scan.n_rows} rows ({rows}): fill it in, "
-                "remove these rows (they can be predicted later, from their own file), or skip them with a larger ",
-                Argument("max_bad"),
+                "remove these rows (they can be predicted later, from their own file), or skip them with ",
+                Argument("max_bad", len(missing)),
             )
         )
-    bad = sorted([*bad, *(BadRow(int(i) + 1, "no class") for i in missing)], key=lambda row: row.row)
-    notes = give_up(list(map(str, bad)), scan.n_rows, "rows", "could not be read", max_bad)
+    why = "could not be read" if not len(missing) else "cannot be used" if bad else f"have no {target!r}"
+    every = sorted([*bad, *(BadRow(int(i) + 1, "no class") for i in missing)], key=lambda row: row.row)
+    shown = list(map(str, every)) if bad else [f"row {row.row:,}" for row in every]
+    notes = give_up(shown, scan.n_rows, "rows", why, max_bad)
     labels = scan.labels.copy()
-    labels[[row.row - 1 for row in bad]] = -1
+    labels[[row.row - 1 for row in every]] = -1
     return labels, notes
 
 

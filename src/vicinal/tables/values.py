@@ -6,6 +6,7 @@ Cells of text files stay text until a column's use is known: a reader that decid
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -36,10 +37,19 @@ MISSING = frozenset({"", "?", "NA", "N/A", "n/a", "<NA>", "NaN", "nan", "null", 
 _LOOK = 16
 _DECIMAL_COMMA = r"^(\s*[+-]?[0-9]*),([0-9]*\s*)$"
 
+
+def _as_people_write(group: str, point: str) -> re.Pattern[str]:
+    body = rf"\d{{1,3}}(?:(?P<by>[{group}\s'’])\d{{3}})(?:(?P=by)\d{{3}})*(?:{point}\d+)?|\d+(?:{point}\d*)?|{point}\d+"
+    return re.compile(rf"(?P<minus>[+-]?)\s?[$€£¥]?\s?(?P<digits>{body})\s?(?:[$€£¥]|(?P<share>%))?")
+
+
+#: $1,234.50, -5 €, 12.5 %, 1 234; and where the comma is that of decimals, 1.234,50 €.
+_WRITTEN = {False: _as_people_write(",", r"\."), True: _as_people_write(".", "[.,]")}
+
 Floats = NDArray[np.floating]
 
 
-def numbers(column: Any, *, decimal_comma: bool = False) -> tuple[Floats, NDArray[np.bool_]]:
+def numbers(column: Any, *, decimal_comma: bool = False, as_written: bool = False) -> tuple[Floats, NDArray[np.bool_]]:
     """Return a column as floats `[M]`, NaN where it is missing or no number, and a mask of the cells that are none.
 
     float32 stays float32; all else is float64.
@@ -50,6 +60,8 @@ def numbers(column: Any, *, decimal_comma: bool = False) -> tuple[Floats, NDArra
         A numpy or pyarrow array of numbers, or of text that spells them.
     decimal_comma
         Whether text may write 0,5 for a half.
+    as_written
+        Whether text may write numbers as people do, too: $1,234.50, 5 €, 12.5 % (which is 0.125).
 
     >>> values, odd = numbers(np.array(["1", " 2.5", "?", "many"]))
     >>> values.tolist(), odd.tolist()
@@ -64,7 +76,7 @@ def numbers(column: Any, *, decimal_comma: bool = False) -> tuple[Floats, NDArra
         column = column.dictionary_decode()
     kind = column.type
     if is_text(column):
-        return _parsed(column, decimal_comma)
+        return _parsed(column, decimal_comma, as_written)
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         column = column.cast(pa.float64()) if pa.types.is_decimal(kind) else column
         return _floats(column.to_numpy(zero_copy_only=False)), np.zeros(len(column), np.bool_)
@@ -75,9 +87,12 @@ def numbers(column: Any, *, decimal_comma: bool = False) -> tuple[Floats, NDArra
 def finite_numbers(column: Any, *, decimal_comma: bool = False) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Return a column as float64 `[M]` as `numbers` does, but NaN, and in the mask, for what is not finite too.
 
-    Finite is what float32, which networks compute in, can hold: 1e39 is not.
+    Finite is what float32, which networks compute in, can hold: 1e39 is not. Text may write numbers as people do.
+
+    >>> finite_numbers(np.array(["$1,250", "12.5 %", "1e39"]))[0].tolist()
+    [1250.0, 0.125, nan]
     """
-    parsed, odd = numbers(column, decimal_comma=decimal_comma)
+    parsed, odd = numbers(column, decimal_comma=decimal_comma, as_written=True)
     values = parsed.astype(np.float64, copy=False)
     infinite = np.abs(values) > LARGEST
     if not (infinite.any() or odd.any()):
@@ -178,7 +193,7 @@ def _floats(values: NDArray[Any]) -> Floats:
     return values.astype(np.float32 if values.dtype.str[1:] == "f4" else np.float64)
 
 
-def _parsed(cells: Any, decimal_comma: bool) -> tuple[Floats, NDArray[np.bool_]]:
+def _parsed(cells: Any, decimal_comma: bool, as_written: bool) -> tuple[Floats, NDArray[np.bool_]]:
     """Return text as float64: where the first cells are numbers the whole column at once, else each different value."""
     pa, compute = require("pyarrow", "train"), require("pyarrow.compute", "train")
     if decimal_comma:
@@ -195,6 +210,11 @@ def _parsed(cells: Any, decimal_comma: bool) -> tuple[Floats, NDArray[np.bool_]]
                 pass
     place, different = distinct(cells)
     known = [*map(_number, different), (np.nan, False)]  # the place of a missing cell is -1
+    if as_written:
+        known = [
+            _written(cell, decimal_comma) if odd else (value, odd)
+            for cell, (value, odd) in zip([*different, ""], known, strict=True)
+        ]
     return np.array([value for value, _ in known])[place], np.array([odd for _, odd in known])[place]
 
 
@@ -215,3 +235,13 @@ def _number(cell: str | None) -> tuple[float, bool]:
         return (float(text), False) if "_" not in text else (np.nan, True)
     except ValueError:
         return np.nan, True
+
+
+def _written(cell: str, decimal_comma: bool) -> tuple[float, bool]:
+    """Return the number that a cell spells as people do, NaN if it spells none, and whether it spells none."""
+    found = _WRITTEN[decimal_comma].fullmatch(cell.strip())
+    if found is None:
+        return np.nan, True
+    digits = found["digits"].replace(found["by"], "") if found["by"] else found["digits"]
+    value = float(found["minus"] + digits.replace(",", "."))
+    return (value / 100 if found["share"] else value), False
