@@ -71,12 +71,12 @@ RECIPE = Recipe(
     scales={
         "cpu": Scale(
             seeds=range(3),
-            minutes=20,
-            data={"SNLI": Data("snli", {"train_size": 640, "max_length": 32, "max_held_out": 300})},
+            minutes=14,
+            data={"SNLI": Data("snli", {"train_size": 400, "max_length": 32, "max_held_out": 300})},
             networks=texts.MINILM,
             training=p22_tab1_2.RECIPE.scales["cpu"].training,
             settings={**SETTINGS, "n_other": 300},
-            about="MiniLM, 640 pairs of SNLI, three epochs at 1e-4, 300 pairs of SNLI and of MNLI; label smoothing "
+            about="MiniLM, 400 pairs of SNLI, three epochs at 1e-4, 300 pairs of SNLI and of MNLI; label smoothing "
             "0.01.",
         ),
         "night": Scale(
@@ -105,5 +105,6 @@ RECIPE = Recipe(
         "all rows. The weights of the two rows without a partner are not given: the other two share them. In the "
         "domain the paper's ECE falls without dissimilar partners (1.85 → 0.60); its claim is about MNLI.",
     ),
-    pilot=p22_tab1_2.PILOT,
+    pilot="Plain training alone on 400 pairs of SNLI, seed 100, which no result uses, three epochs at 1e-4: it errs on "
+    "45 % of SNLI's test pairs and 57 % of MNLI's, and confidence exceeds accuracy by 8 points.",
 )
