@@ -22,6 +22,7 @@ __all__ = [
     "ArgumentTypeError",
     "Sentence",
     "choice",
+    "first_line",
     "flag",
     "freeze",
     "integer",
@@ -98,6 +99,11 @@ def message_of(error: BaseException) -> Sentence:
     """
     said = error.args[0] if len(error.args) == 1 else None
     return said if isinstance(said, Sentence) else Sentence(str(error))
+
+
+def first_line(error: BaseException) -> str:
+    """Return what an error of a library says, without the lines that list its details; its kind if it says nothing."""
+    return str(error).strip().partition("\n")[0].rstrip(" .:") or type(error).__name__
 
 
 class ArgumentError(ValueError):

@@ -70,5 +70,5 @@ def outcome(
     }
     about = {"data": data, "network": {"name": "mlp", "options": {}}, "weights": 1234, "notes": [], **facts}
     return Outcome(
-        Experiment(source="made up", method="ERM()"), out, about, fit, history, temperature, sets, label_noise
+        Experiment(source="made up", method="ERM()"), out, about, fit, history, sets, temperature, label_noise
     )

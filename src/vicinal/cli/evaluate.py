@@ -142,9 +142,10 @@ def _is_run(path: Path) -> bool:
     """Whether a path is a run's folder, or wants to be: no file, no pattern, and no folder of tables."""
     if not path.is_dir():
         return False
+    from vicinal._files import RunFiles
     from vicinal.tables import is_table
 
-    return (path / "config.json").exists() or not any(is_table(entry) for entry in path.iterdir())
+    return RunFiles(path).config.exists() or not any(is_table(entry) for entry in path.iterdir())
 
 
 def _is_multilabel(run: Path, console: Console) -> bool:

@@ -124,9 +124,9 @@ def show_labels(console: Console, outcome: LabelsOutcome) -> None:
 
 def show_labels_scored(console: Console, title: str, scored: LabelsScored) -> None:
     """Show the figures of several labels: their means before and after the temperatures, then those of each."""
-    from vicinal.metrics import FIGURES
+    from vicinal.metrics.figures import brief
 
-    shown = [FIGURES[figure] for figure in ("accuracy", "nll", "brier", "ece") if figure in scored.after.mean]
+    shown = brief(scored.after.mean)
     rows = [
         [label, "", "", *(f.text(each.mean[f.name]) for f in shown), ""]
         for label, each in (("mean", scored.before), ("mean, calibrated", scored.after))

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vicinal._checks import Argument, Sentence, require
-from vicinal.tables import BadRow, Chunk, Column, Table, distinct, names_of
+from vicinal.tables import BadRow, Chunk, Column, DerivedTable, Table, distinct, names_of
 
 __all__ = ["combined", "combined_name", "label_matrix", "label_notes", "refuse_constant"]
 
@@ -24,21 +23,10 @@ _WRITTEN = {"0": "0", "0.0": "0", "false": "0", "no": "0", "1": "1", "1.0": "1",
 
 
 @dataclass(frozen=True, eq=False)
-class _Combined(Table):
+class _Combined(DerivedTable):
     """A table with one column more: the labels of each row as a string of 0 and 1, missing where one is."""
 
-    table: Table = field(kw_only=True)
     labels: tuple[str, ...] = field(kw_only=True)
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """The files it is read from."""
-        return self.table.files
-
-    @property
-    def is_text(self) -> bool:
-        """Whether cells are text that is parsed whenever it is read."""
-        return self.table.is_text
 
     def chunks(
         self, names: Sequence[str] | None = None, rows: int = 2**16, *, bad: list[BadRow] | None = None
@@ -53,10 +41,6 @@ class _Combined(Table):
         for chunk in self.table.chunks(read, rows, bad=bad):
             joined = _joined([_bits(chunk[name], name, self.name) for name in self.labels])
             yield replace(chunk, columns={name: joined if name == target else chunk[name] for name in wanted})
-
-    def fingerprint(self) -> str:
-        """Return that of the table."""
-        return self.table.fingerprint()
 
 
 def combined_name(labels: Sequence[str]) -> str:

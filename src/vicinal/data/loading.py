@@ -179,15 +179,13 @@ def load(
         if value is not None:
             one_of(argument, value, allowed)
     names = [target] if isinstance(target, str) else list(target or ())
-    targets = names if len(names) > 1 else []
-    one = None if not names else combined_name(names)
+    targets, one = names if len(names) > 1 else [], combined_name(names) if names else None
     with stage("opening the data"):
         opened = sources.open_data(source, kind, encoding, header, data_root, None if targets else one)
     columns: dict[str, Any] = {"target": one, "text": text, "group": group, "time": time}
-    dropped = [drop] if isinstance(drop, str) else list(drop)
-    encoded = one_of("features", features, FEATURES[:2])
-    words: dict[str, Any] = {"tokenizer": tokenizer, "max_length": max_length}
-    asked = TableOptions(**columns, **words, kind=kind, max_bad=max_bad, features=encoded, drop=dropped, labels=targets)
+    how: dict[str, Any] = {"kind": kind, "max_bad": max_bad, "tokenizer": tokenizer, "max_length": max_length}
+    how |= {"features": one_of("features", features, FEATURES[:2]), "drop": [drop] if isinstance(drop, str) else drop}
+    asked = TableOptions(**columns, **how, labels=targets)
     if isinstance(opened, NamedTable):
         asked, choice, opened = _as_published(asked, opened), choice or opened.choices or None, opened.table
     if isinstance(opened, Table):
@@ -199,51 +197,41 @@ def load(
     if augment is not None:
         one_of("augment", augment, audio.AUGMENTATIONS if samples.kind == "audio" else images.AUGMENTATIONS)
     classes, labels, notes = _encoded(samples, "train" if targets else rare)
-    parts, more = _split(samples, labels, val=val, test=test, seed=seed, splits=splits)
-    notes += more
-    if max_held_out is not None:
-        notes.append(_draw_held_out(parts, labels, max_held_out, len(classes), seed))
-    if train_size is not None:
-        drawn_from = seed if subset_seed is None else subset_seed
-        notes.append(_draw_subset(parts, labels, train_size, subset, drawn_from))
-    classes, labels, notes = _answers(targets, classes, labels, parts["train"], notes)
+    parts, drawn = _split(samples, labels, val=val, test=test, seed=seed, splits=splits)
+    drawn += _draw_fewer(parts, labels, len(classes), seed, max_held_out, train_size, subset, subset_seed)
+    if targets:
+        classes, labels, notes = _several_labels(targets, classes, labels, parts["train"])
+    else:
+        _refuse_absent(classes, labels[parts["train"]])
     with stage("encoding"):
         preprocessing, items, more = samples.fit(parts["train"])
         warned = _giving_away(preprocessing, items, labels, parts["train"])
-    augment = samples.augment if augment is None else augment
-
-    def split(name: str) -> Split:
-        how = augment if name == "train" else "none"
-        return Split(preprocessing, items, samples.origins, labels, parts[name], augment=how, seed=seed)
-
+    augmented = {"train": samples.augment if augment is None else augment, "val": "none", "test": "none"}
+    splits_of = {
+        name: Split(preprocessing, items, samples.origins, labels, parts[name], augment=how, seed=seed)
+        for name, how in augmented.items()
+    }
     return Task(
         name=str(source) if isinstance(source, (str, Path)) else "table",
         kind=samples.kind,
         classes=classes,
-        train=split("train"),
-        val=split("val"),
-        test=split("test"),
+        **splits_of,
         preprocessing=preprocessing,
         fingerprint=samples.fingerprint,
-        notes=(*samples.notes, *more, *notes),
+        notes=(*samples.notes, *more, *notes, *drawn),
         warnings=warned,
         groups=samples.groups,
         task="multilabel" if targets else "multiclass",
     )
 
 
-def _answers(
-    targets: Sequence[str], classes: tuple[str, ...], labels: NDArray[np.int64], train: Positions, notes: list[str]
+def _several_labels(
+    targets: Sequence[str], combinations: tuple[str, ...], labels: NDArray[np.int64], train: Positions
 ) -> tuple[tuple[str, ...], NDArray[np.int64], list[str]]:
-    """Return what the outputs stand for, the answer of each sample and notes: classes, or several labels."""
-    if not targets:
-        _refuse_absent(classes, labels[train])
-        return classes, labels, notes
-    matrix = label_matrix(classes, labels)
+    """Return the names of labels, what each sample has of them, and how often: its class was their combination."""
+    matrix = label_matrix(combinations, labels)
     refuse_constant(targets, matrix[train])
-    spoken_of_classes = ("classes: ", "rare: ")
-    kept = [note for note in notes if not any(words in note for words in spoken_of_classes)]
-    return tuple(targets), matrix, [label_notes(targets, matrix), *kept]
+    return tuple(targets), matrix, [label_notes(targets, matrix)]
 
 
 def _as_published(asked: TableOptions, named: NamedTable) -> TableOptions:
@@ -292,23 +280,33 @@ def _refuse_absent(classes: Sequence[str], labels: NDArray[np.int64]) -> None:
         raise ValueError(f"the training set has no sample of {listed(absent)}")
 
 
-def _draw_subset(parts: dict[str, Positions], labels: NDArray[np.int64], size: int, subset: str, seed: int) -> str:
-    """Keep so many training samples, and return a note that says how they were drawn."""
-    draw = stratified_subset if subset == "stratified" else random_subset
-    chosen = draw(labels[parts["train"]], size, seed=seed)
-    parts["train"] = parts["train"][chosen]
-    how_drawn = "every class in its proportion" if subset == "stratified" else "drawn at random"
-    return Sentence(Argument("train_size"), f": {size} training samples, {how_drawn}")
-
-
-def _draw_held_out(parts: dict[str, Positions], labels: NDArray[np.int64], most: int, n_classes: int, seed: int) -> str:
-    """Keep at most so many validation and test samples each, and return a note that says so."""
-    if integer("max_held_out", most, low=1) < n_classes:
-        raise ArgumentError("max_held_out", most, f"at least {n_classes}, one sample of each class")
-    for name in ("val", "test"):
-        if len(parts[name]) > most:
-            parts[name] = parts[name][stratified_subset(labels[parts[name]], most, seed=seed)]
-    return Sentence(Argument("max_held_out"), f": {len(parts['val'])} validation and {len(parts['test'])} test samples")
+def _draw_fewer(
+    parts: dict[str, Positions],
+    labels: NDArray[np.int64],
+    n_classes: int,
+    seed: int,
+    max_held_out: int | None,
+    train_size: int | None,
+    subset: str,
+    subset_seed: int | None,
+) -> list[str]:
+    """Keep at most so many held-out samples of each part and so many training samples; return notes that say so."""
+    notes: list[str] = []
+    if max_held_out is not None:
+        if integer("max_held_out", max_held_out, low=1) < n_classes:
+            raise ArgumentError("max_held_out", max_held_out, f"at least {n_classes}, one sample of each class")
+        for name in ("val", "test"):
+            if len(parts[name]) > max_held_out:
+                parts[name] = parts[name][stratified_subset(labels[parts[name]], max_held_out, seed=seed)]
+        sizes = f": {len(parts['val'])} validation and {len(parts['test'])} test samples"
+        notes.append(Sentence(Argument("max_held_out"), sizes))
+    if train_size is not None:
+        draw = stratified_subset if subset == "stratified" else random_subset
+        chosen = draw(labels[parts["train"]], train_size, seed=seed if subset_seed is None else subset_seed)
+        parts["train"] = parts["train"][chosen]
+        how_drawn = "every class in its proportion" if subset == "stratified" else "drawn at random"
+        notes.append(Sentence(Argument("train_size"), f": {train_size} training samples, {how_drawn}"))
+    return notes
 
 
 def _refuse_options(opened: Folder | Arrays, source: Any, kind: str | None, **columns: Any) -> None:

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vicinal._checks import Argument, Sentence, nearest_names, require
+from vicinal._checks import Argument, Sentence, first_line, nearest_names, require
 from vicinal.data.collections import FOLDERS, cache, read_collection
 from vicinal.data.files import Folder, fingerprint, part_of
 from vicinal.data.published import PUBLISHED, NamedTable, read_published
@@ -135,8 +135,7 @@ def from_hub(name: str, target: str | None) -> Table:
     try:
         loaded = datasets.load_dataset(path, *([config] if config else []))
     except Exception as error:  # the library raises many kinds, for names, networks and configurations alike
-        reason = str(error).strip().partition("\n")[0]
-        raise ValueError(f"'hf:{name}' could not be loaded ({type(error).__name__}: {reason})") from error
+        raise ValueError(f"'hf:{name}' could not be loaded ({type(error).__name__}: {first_line(error)})") from error
     if not isinstance(loaded, Mapping):
         loaded = {"train": loaded}
     if wanted:
@@ -246,10 +245,10 @@ def _from_torchvision(name: str, entry: _Named, data_root: str | Path | None) ->
             except RuntimeError:  # not there yet
                 dataset = getattr(datasets, entry.torchvision)(str(root), download=True, **choice)
         except (OSError, RuntimeError, AttributeError) as error:
-            reason = str(error).strip().partition("\n")[0]
             raise ValueError(
                 Sentence(
-                    f"{name} is not on this machine and could not be downloaded to {str(root)!r} ({reason}): set ",
+                    f"{name} is not on this machine and could not be downloaded to {str(root)!r} ({first_line(error)})"
+                    ": set ",
                     Argument("data_root"),
                     " (or VICINAL_DATA) to a folder that holds it as torchvision keeps it",
                 )

@@ -139,8 +139,8 @@ def _from_features(
         chosen[train] = True
         how = "unlimited" if options.published and options.features == "standard" else options.features
         features, more = fit_tabular(parsed, chosen, used, kinds, target, features=how)
-        encoded = features.encode(parsed, n=n)
-        return features, encoded.features, [*more, *(note for note in encoded.notes if "count as missing" in note)]
+        encoded = features.encode(parsed, n=n, new=False)
+        return features, encoded.features, [*more, *encoded.notes]
 
     return Unsplit(
         kind="tabular",

@@ -267,7 +267,7 @@ class TabularPreprocessing(Preprocessing):
             return item
         return self.encode(from_rows([dict(item)]), n=1).features[0]
 
-    def encode(self, table: Table, *, n: int | None = None) -> Encoded:
+    def encode(self, table: Table, *, n: int | None = None, new: bool = True) -> Encoded:
         """Return the rows of a table as features.
 
         Columns are found by name. New ones are ignored and named; a missing one is an error. Memory is that of the
@@ -279,6 +279,9 @@ class TabularPreprocessing(Preprocessing):
             The table.
         n
             The number of its rows, bad ones too, if it is known.
+        new
+            Whether it is another table than the one that this was fitted to: then what it has that the other had not is
+            noted too.
         """
         if n is None:
             n = table.count_rows()
@@ -286,7 +289,7 @@ class TabularPreprocessing(Preprocessing):
         readable = np.zeros(n, np.bool_)
         bad: list[BadRow] = []
         notes: list[str] = []
-        for rows, block in self.blocks(table, bad, notes):
+        for rows, block in self.blocks(table, bad, notes, new=new):
             readable[rows - 1] = True
             if rows[-1] - rows[0] + 1 == len(rows):
                 features[rows[0] - 1 : rows[-1]] = block
@@ -294,7 +297,9 @@ class TabularPreprocessing(Preprocessing):
                 features[rows - 1] = block
         return Encoded(features, readable, bad, notes)
 
-    def blocks(self, table: Table, bad: list[BadRow], notes: list[str]) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
+    def blocks(
+        self, table: Table, bad: list[BadRow], notes: list[str], *, new: bool = True
+    ) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
         """Yield numbers of rows, from 1, and their features, float32 `[M, D]`, some rows at a time.
 
         Parameters
@@ -305,8 +310,10 @@ class TabularPreprocessing(Preprocessing):
             Where rows that cannot be read are added.
         notes
             Where all that there is to say is added, the values of columns after the last block.
+        new
+            As in `encode`.
         """
-        notes += self._compare(table)
+        notes += self._compare(table) if new else []
         remarks = {column.name: _Remarks() for column in self.columns}
         for chunk in table.chunks([column.name for column in self.columns], _ROWS, bad=bad):
             block, start = np.zeros((len(chunk), self.width), np.float32), 0
@@ -315,7 +322,8 @@ class TabularPreprocessing(Preprocessing):
                 start += column.width
             yield chunk.rows, torch.from_numpy(block)
         for column in self.columns:
-            notes += column.notes(remarks[column.name])
+            if new or not isinstance(column, Category):
+                notes += column.notes(remarks[column.name])
 
     def _compare(self, table: Table) -> list[str]:
         absent = [column.name for column in self.columns if column.name not in table.columns]

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from vicinal._checks import Argument, Sentence, require
+from vicinal._checks import Argument, Sentence, first_line, require
 from vicinal.data.vectors import read_vectors
 
 __all__ = ["Subwords", "Words", "default_tokenizer"]
@@ -135,12 +135,11 @@ class Subwords:
         try:
             tokenizer = transformers.AutoTokenizer.from_pretrained(_path(checkpoint), trust_remote_code=False)
         except (OSError, ValueError) as error:
-            reason = str(error).strip().partition("\n")[0]
             raise ValueError(
                 Sentence(
                     Argument("tokenizer", checkpoint),
-                    f" cannot be loaded here ({reason}): pass 'words', 'minilm', a folder that save_pretrained wrote, "
-                    "or a name on the Hugging Face hub while there is a network",
+                    f" cannot be loaded here ({first_line(error)}): pass 'words', 'minilm', a folder that "
+                    "save_pretrained wrote, or a name on the Hugging Face hub while there is a network",
                 )
             ) from error
         if getattr(tokenizer, "backend_tokenizer", None) is None:

@@ -40,7 +40,7 @@ from vicinal.metrics.scores import brier_of, mcc_contributions, mcc_estimate, mi
 if TYPE_CHECKING:
     from vicinal.metrics.tally import Evaluation
 
-__all__ = ["FIGURES", "Figure", "Sums", "columns", "figures_named", "watched"]
+__all__ = ["FIGURES", "Figure", "Sums", "brief", "columns", "figures_named", "watched"]
 
 #: Labels, predictions, and how many samples have both, `[P]`.
 Pairs: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
@@ -100,6 +100,8 @@ class Figure:
         Whether it depends on the number of bins, which is then printed with it.
     column
         Whether it has a column in tables of methods and runs: always, never, or where this says so of an evaluation.
+    brief
+        Whether it has one in tables with room for few.
     on_request
         Whether it is measured only when it is asked for, being costly.
     more_classes_than
@@ -133,6 +135,7 @@ class Figure:
     percent: bool = False
     binned: bool = False
     column: bool | Callable[[Evaluation], bool] = False
+    brief: bool = False
     on_request: bool = False
     more_classes_than: int = 0
     per_sample: Callable[[Chunk], NDArray[np.float64] | NDArray[np.bool_]] | None = None
@@ -312,6 +315,7 @@ def _error(
     contributions: Contributions | None = None,
     *,
     column: bool = False,
+    brief: bool = False,
 ) -> Figure:
     """Return the entry of a calibration error, whose interval is known in closed form."""
     return Figure(
@@ -321,6 +325,7 @@ def _error(
         percent=True,
         binned=True,
         column=column,
+        brief=brief,
         of_bins=of_bins,
         contributions=contributions,
         interval=lambda sums, value: _ends(sums.errors[name]),
@@ -338,6 +343,7 @@ FIGURES: dict[str, Figure] = {
             higher_is_better=True,
             percent=True,
             column=True,
+            brief=True,
             of_bins=_accuracy,
             contributions=_of_accuracy,
             interval=_of_proportion,
@@ -368,6 +374,7 @@ FIGURES: dict[str, Figure] = {
             about="negative log-likelihood; lower is better",
             limits=(0.0, math.inf),
             column=True,
+            brief=True,
             per_sample=nll_of,
             infinite="the true class has probability 0",
             mistake=_nll_of_mistake,
@@ -378,10 +385,13 @@ FIGURES: dict[str, Figure] = {
             about="squared error of the probabilities; lower is better",
             limits=(0.0, 2.0),
             column=True,
+            brief=True,
             per_sample=brier_of,
             mistake=lambda sums: 1 + float(sums.table.squares.sum()) / sums.table.n,  # 1 − 2p + Σp², p near 0
         ),
-        _error("ece", "ECE", "mean gap between confidence and accuracy", expected_error, _of_ece, column=True),
+        _error(
+            "ece", "ECE", "mean gap between confidence and accuracy", expected_error, _of_ece, column=True, brief=True
+        ),
         _error(
             "oe",
             "OE",
@@ -419,6 +429,11 @@ def figures_named(names: Sequence[str] | None = None) -> list[Figure]:
 def watched() -> list[str]:
     """Return the names of the figures to measure while a model trains: those that may have a column."""
     return [name for name, figure in FIGURES.items() if figure.column]
+
+
+def brief(known: Mapping[str, Estimate | None]) -> list[Figure]:
+    """Return those of the figures that are known which tables with room for few have a column for."""
+    return [figure for name, figure in FIGURES.items() if figure.brief and known.get(name) is not None]
 
 
 def columns(evaluation: Evaluation, asked: Sequence[str] = ()) -> list[Figure]:

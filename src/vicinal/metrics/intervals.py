@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,6 +42,11 @@ class Estimate:
     def to_dict(self) -> dict[str, float | None]:
         """Return the three numbers by name, None where one is infinite or unknown: JSON has no word for that."""
         return {name: number if math.isfinite(number) else None for name, number in vars(self).items()}
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, float | None]) -> Estimate:
+        """Return an estimate as `to_dict` wrote it; what it could not hold is infinite."""
+        return cls(*(math.inf if (end := record[name]) is None else float(end) for name in ("value", "low", "high")))
 
 
 def clopper_pearson(successes: ArrayLike, n: ArrayLike, level: float = 0.95) -> tuple[Array, Array]:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from vicinal._checks import ArgumentError
-from vicinal.metrics.figures import FIGURES
+from vicinal.metrics.figures import FIGURES, brief
 from vicinal.metrics.intervals import Estimate, coverage, mean_interval
 from vicinal.metrics.reliability import ReliabilityTable
 from vicinal.metrics.tally import Evaluation, Tally
@@ -73,7 +73,7 @@ class MultilabelEvaluation:
 
     def __str__(self) -> str:
         first = next(iter(self.labels.values()))
-        shown = [name for name in ("accuracy", "nll", "brier", "ece") if name in self.mean]
+        shown = [figure.name for figure in brief(self.mean)]
         wide = max(len("mean"), *map(len, self.labels)) + 1
         rows = {"": shown, "mean": [str(self.mean[name]) for name in shown]}
         rows |= {label: [str(e.figures[name]) for name in shown] for label, e in self.labels.items()}

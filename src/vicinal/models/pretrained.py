@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vicinal._checks import Argument, ArgumentError, Sentence, require
+from vicinal._checks import Argument, ArgumentError, Sentence, first_line, require
 from vicinal._files import DamagedFileError, read_tensors
 from vicinal.objectives.transformers import head_name
 
@@ -54,9 +54,9 @@ def pretrained_weights(name: str, source: str) -> dict[str, Tensor]:
     try:
         return _published(name)
     except (OSError, RuntimeError, ValueError) as error:
-        reason = str(error).strip().partition("\n")[0] or type(error).__name__
-        sentence = f"the published weights of {name!r} cannot be fetched here ({reason}): pass a file of weights, "
-        raise ValueError(Sentence(sentence, Argument("pretrained", "FILE"))) from error
+        sentence = f"the published weights of {name!r} cannot be fetched here ({first_line(error)}): "
+        file = "pass a file of weights, ", Argument("pretrained", "FILE")
+        raise ValueError(Sentence(sentence, *file)) from error
 
 
 def pretrained_statistics(name: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -144,8 +144,8 @@ def _from_file(path: Path) -> dict[str, Tensor]:
     try:
         loaded: Any = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # what a file that is no checkpoint raises is up to pickle
-        reason = str(error).strip().partition("\n")[0]
-        raise DamagedFileError(f"{path} holds no weights that can be read without running code ({reason})") from error
+        why = f"holds no weights that can be read without running code ({first_line(error)})"
+        raise DamagedFileError(f"{path} {why}") from error
     for name in _WRAPPED:
         loaded = loaded.get(name, loaded) if isinstance(loaded, Mapping) else loaded
     if not isinstance(loaded, Mapping) or not loaded or not all(isinstance(t, Tensor) for t in loaded.values()):

@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import nn
 
-from vicinal._checks import choice, number, require
+from vicinal._checks import choice, first_line, number, require
 from vicinal.models.pooled import PooledEncoder
 
 __all__ = ["checkpoint_config", "transformer"]
@@ -103,10 +103,9 @@ def _explained(checkpoint: str) -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError) as error:
-        reason = str(error).strip().partition("\n")[0]
         raise ValueError(
-            f"{checkpoint!r} is no checkpoint that can be loaded here ({reason}): pass 'minilm', a folder that "
-            "save_pretrained wrote, or a name on the Hugging Face hub while there is a network"
+            f"{checkpoint!r} is no checkpoint that can be loaded here ({first_line(error)}): pass 'minilm', a folder "
+            "that save_pretrained wrote, or a name on the Hugging Face hub while there is a network"
         ) from error
 
 

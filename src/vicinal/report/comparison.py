@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 from vicinal.metrics import FIGURES, Estimate, ReliabilityTable
 from vicinal.report import sections, words
-from vicinal.report.figures import Sheet
+from vicinal.report.figures import Drawing, Sheet
 from vicinal.report.page import write_page
 from vicinal.runs import Outcome
 from vicinal.runs.table import GridResult
@@ -75,26 +74,6 @@ def _part(sheet: Sheet, result: GridResult, on: str, after: bool) -> dict[str, o
     rows = [row for row in result.rows(after=after, on=on) if row["n_seeds"]]
     bins, shown = rows[0]["n_bins"], result.columns(after=after, on=on)
     when = "after" if after else "before"
-    diagrams = []
-    for row in rows:
-        tables = [
-            (outcome.sets[on].after if after else outcome.sets[on].before).table
-            for (method, _), outcome in result.outcomes.items()
-            if method == row["method"]
-        ]
-        pooled: ReliabilityTable = sum(tables[1:], tables[0])
-        over = f", mean of {len(tables)} seeds" if len(tables) > 1 else ""
-        over += (
-            f"; the mean over {len(result.labels)} labels, which the diagram shows together" if result.labels else ""
-        )
-        diagrams.append(
-            sheet.reliability(
-                pooled,
-                row["method"],
-                f"ECE {words.percent(_known(row['ece']).value, 2)} ({bins}\u00a0bins) {when} the temperature{over}.",
-                intervals=len(tables) == 1,
-            )
-        )
     others = [row for row in rows if row["difference"] is not None]
     return {
         "id": when if on == "test" else f"{on}-{when}",
@@ -106,7 +85,7 @@ def _part(sheet: Sheet, result: GridResult, on: str, after: bool) -> dict[str, o
             {
                 "method": row["method"],
                 "seeds": f"{row['n_seeds']} of {len(result.seeds)}",
-                "cells": [sections.figure_text(figure, _known(row[figure.name])) for figure in shown],
+                "cells": [sections.figure_text(figure, Estimate.from_dict(row[figure.name])) for figure in shown],
                 "temperature": f"{row['temperature']:.3g}",
             }
             for row in rows
@@ -121,8 +100,24 @@ def _part(sheet: Sheet, result: GridResult, on: str, after: bool) -> dict[str, o
         ],
         "compared": [sections.figure_name(figure, bins) for figure in shown if figure.compared],
         "sentences": [_sentence(row, [figure.name for figure in shown if figure.compared]) for row in others],
-        "diagrams": diagrams,
+        "diagrams": [_diagram(sheet, result, row, on, after) for row in rows],
     }
+
+
+def _diagram(sheet: Sheet, result: GridResult, row: Mapping[str, Any], on: str, after: bool) -> Drawing:
+    """Return the reliability diagram of a method over all its seeds."""
+    tables = [
+        (outcome.sets[on].after if after else outcome.sets[on].before).table
+        for (method, _), outcome in result.outcomes.items()
+        if method == row["method"]
+    ]
+    pooled: ReliabilityTable = sum(tables[1:], tables[0])
+    over = f", mean of {len(tables)} seeds" if len(tables) > 1 else ""
+    if result.labels:
+        over += f"; the mean over {len(result.labels)} labels, which the diagram shows together"
+    ece, when = words.percent(Estimate.from_dict(row["ece"]).value, 2), "after" if after else "before"
+    caption = f"ECE {ece} ({row['n_bins']}\u00a0bins) {when} the temperature{over}."
+    return sheet.reliability(pooled, row["method"], caption, intervals=len(tables) == 1)
 
 
 def _difference(row: Mapping[str, Any], name: str) -> dict[str, str]:
@@ -168,9 +163,3 @@ def _label_noise(result: GridResult) -> dict[str, object] | None:
             for row in rows
         ],
     }
-
-
-def _known(entry: Mapping[str, float | None]) -> Estimate:
-    """Return an estimate as `to_dict` wrote it; what it could not hold is infinite."""
-    value, low, high = (math.inf if entry[end] is None else float(entry[end] or 0) for end in ("value", "low", "high"))
-    return Estimate(value, low, high)

@@ -6,7 +6,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from vicinal.metrics import FIGURES, Evaluation, MultilabelEvaluation
+from vicinal.metrics import Evaluation, Figure
+from vicinal.metrics.figures import brief
 from vicinal.report import sections, words
 from vicinal.report.figures import Sheet
 from vicinal.report.page import contents, write_page
@@ -15,7 +16,6 @@ from vicinal.runs import LabelsOutcome, LabelsScored
 
 __all__ = ["write_labels"]
 
-_SHOWN = ("accuracy", "nll", "brier", "ece")
 #: Labels whose reliability is drawn.
 _DRAWN = 24
 
@@ -43,10 +43,10 @@ def write_labels(outcome: LabelsOutcome, path: str | os.PathLike[str]) -> Path:
         "curves": sections.learning_curves(sheet, outcome.history, outcome.fit),
         "command": outcome.experiment.command(outcome.out),
         "provenance": provenance_of(outcome),
-        "tiles": [] if scored is None else _tiles(scored.after),
+        "tiles": [] if scored is None else [(f"Mean {name}", *text) for name, *text in sections.tiles(scored.after)],
         "of": "" if scored is None else words.count(scored.after.n, {"test": "test sample"}.get(str(key), "sample")),
         "is_validation": key == "val",
-        "means": None if scored is None else _means(scored),
+        "means": scored and sections.figures_table({"before": scored.before, "after": scored.after}),
         "labels": None if scored is None else _labels(scored),
         "drawings": [] if scored is None else _drawings(sheet, scored),
     }
@@ -63,41 +63,21 @@ def write_labels(outcome: LabelsOutcome, path: str | os.PathLike[str]) -> Path:
     return write_page("labels.html.j2", context, path)
 
 
-def _tiles(evaluation: MultilabelEvaluation) -> list[tuple[str, str, str]]:
-    return [
-        (f"Mean {sections.figure_name(FIGURES[name], evaluation.n_bins)}", *_text(name, evaluation.mean[name]))
-        for name in ("accuracy", "ece", "nll")
-        if name in evaluation.mean
-    ]
-
-
-def _means(scored: LabelsScored) -> dict[str, object]:
-    rows = [
-        {
-            "name": sections.figure_name(FIGURES[name], scored.after.n_bins),
-            "about": FIGURES[name].about,
-            "cells": [_text(name, each.mean.get(name)) for each in (scored.before, scored.after)],
-        }
-        for name in scored.after.mean
-    ]
-    return {"columns": ["before", "after"], "rows": rows}
-
-
 def _labels(scored: LabelsScored) -> dict[str, object]:
-    shown = [name for name in _SHOWN if name in scored.after.mean]
-    headings = [sections.figure_name(FIGURES[name], scored.after.n_bins) for name in shown]
+    shown = brief(scored.after.mean)
+    headings = [sections.figure_name(figure, scored.after.n_bins) for figure in shown]
     rows = [
         _label(scored, k, name, evaluation, shown) for k, (name, evaluation) in enumerate(scored.after.labels.items())
     ]
     return {"columns": ["is 1", "temperature", *headings, "AUROC"], "rows": rows}
 
 
-def _label(scored: LabelsScored, k: int, name: str, evaluation: Evaluation, shown: list[str]) -> dict[str, object]:
+def _label(scored: LabelsScored, k: int, name: str, evaluation: Evaluation, shown: list[Figure]) -> dict[str, object]:
     binary = scored.binary(name)
     cells = [
         (words.percent(float(scored.labels[:, k].double().mean())), ""),
         (f"{scored.temperatures[name]:.3g}", ""),
-        *(_text(figure, evaluation.figures.get(figure)) for figure in shown),
+        *(sections.figure_text(figure, evaluation.figures.get(figure.name)) for figure in shown),
         ("–", "") if binary is None else words.estimate(binary.auroc, share=True),
     ]
     return {"name": name, "about": "", "cells": cells}
@@ -112,7 +92,3 @@ def _drawings(sheet: Sheet, scored: LabelsScored) -> list[Any]:
             )
             drawings.append(sheet.reliability(binary.table, name, caption))
     return drawings
-
-
-def _text(name: str, estimate: Any) -> tuple[str, str]:
-    return sections.figure_text(FIGURES[name], estimate)

@@ -118,12 +118,8 @@ def write_run(
         "provenance": provenance_of(outcome),
         "baselines": sections.baselines_section(outcome.test.after, outcome.run.baselines()) if key == "test" else None,
         "sets": _sets(outcome, sets, classes),
-        "binary": None,
-        "risk": None,
-        "classes": None,
-        "confusion": None,
+        **dict.fromkeys(("binary", "risk", "classes", "confusion", "mistakes")),
         "shared": [],
-        "mistakes": None,
         "mistakes_head": "",
         "tiles": [],
     }
@@ -278,7 +274,7 @@ def _warnings(outcome: Outcome, key: str | None) -> list[str]:
     return [*warnings, *(f"{note[0].upper()}{note[1:]}." for note in notes if note)]
 
 
-def facts_of(outcome: Finished) -> list[tuple[str, str, bool]]:
+def facts_of(outcome: Finished[Any]) -> list[tuple[str, str, bool]]:
     """Return what was trained: name, value, and whether it is code."""
     data, network, fit = outcome.facts["data"], outcome.facts["network"], outcome.fit
     config = fit["config"]
@@ -302,7 +298,7 @@ def facts_of(outcome: Finished) -> list[tuple[str, str, bool]]:
     ]
 
 
-def provenance_of(outcome: Finished) -> list[tuple[str, str]]:
+def provenance_of(outcome: Finished[Any]) -> list[tuple[str, str]]:
     """Return where it came from: folder, data, versions."""
     versions = ", ".join(f"{name} {version}" for name, version in outcome.fit.get("versions", {}).items())
     return [

@@ -17,10 +17,12 @@ from vicinal.metrics import (
     Estimate,
     Evaluation,
     Figure,
+    MultilabelEvaluation,
     ReliabilityTable,
     SetEvaluation,
     clopper_pearson,
 )
+from vicinal.metrics.figures import brief
 from vicinal.metrics.ood import OODReport
 from vicinal.metrics.selective import RiskCoverage
 from vicinal.probes import AttackErrors, BetweenCurves
@@ -65,7 +67,7 @@ def figure_text(figure: Figure, estimate: Estimate | None) -> tuple[str, str]:
     return ("–", "") if estimate is None else words.estimate(estimate, share=figure.percent)
 
 
-def figures_table(evaluations: Mapping[str, Evaluation]) -> dict[str, object]:
+def figures_table(evaluations: Mapping[str, Evaluation | MultilabelEvaluation]) -> dict[str, object]:
     """Return the table of figures with their intervals, a column for each evaluation."""
     first = next(iter(evaluations.values()))
     rows = [
@@ -79,7 +81,7 @@ def figures_table(evaluations: Mapping[str, Evaluation]) -> dict[str, object]:
     return {"columns": list(evaluations), "rows": rows}
 
 
-def tiles(evaluation: Evaluation, *extra: tuple[str, str, str]) -> list[tuple[str, str, str]]:
+def tiles(evaluation: Evaluation | MultilabelEvaluation, *extra: tuple[str, str, str]) -> list[tuple[str, str, str]]:
     """Return the figures that stand at the top: name, value, and what to read under it."""
     shown = [FIGURES[name] for name in ("accuracy", "ece", "nll") if evaluation.figures.get(name) is not None]
     tops = [(figure_name(f, evaluation.n_bins), *figure_text(f, evaluation.figures[f.name])) for f in shown]
@@ -133,7 +135,7 @@ def baselines_section(
     """Return the figures of the model beside those of simpler ones on the same samples; None without any."""
     if not simpler:
         return None
-    shown = [FIGURES[name] for name in ("accuracy", "nll", "brier", "ece") if evaluation.figures.get(name) is not None]
+    shown = brief(evaluation.figures)
     models = {"this model, calibrated": evaluation.figures, **simpler}
     rows = [
         {"name": name, "about": "", "cells": [figure_text(f, figures.get(f.name)) for f in shown]}

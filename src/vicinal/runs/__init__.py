@@ -12,10 +12,10 @@ from vicinal.runs.defaults import default_config, mixed_at_embeddings
 from vicinal.runs.experiment import Experiment, FurtherSet, data_name, folder_name
 from vicinal.runs.grid import run_grid
 from vicinal.runs.mistakes import confident_mistakes, shown
-from vicinal.runs.outcomes import Finished, LabelsOutcome, LabelsScored
 from vicinal.runs.probes import OODResult, attacks_on, between, ood_reports, prediction_sets, with_mc_dropout
-from vicinal.runs.run import Outcome, Run, Scored
+from vicinal.runs.run import Finished, LabelsOutcome, Outcome, Run
 from vicinal.runs.running import run, run_labels
+from vicinal.runs.scored import LabelsScored, Scored
 from vicinal.runs.table import GridResult
 
 __all__ = [

@@ -84,13 +84,8 @@ def boosted(
             "about": dict(about),
         }
         if (done := folder.result()) is None:
-            folder.rewind_metrics(0)
-            for line in kept:
-                folder.append(line)
-            done = folder.finish(model.state_dict(), predictions, info)
-    of: Mapping[str, Tensor] = predictions or {}
-    logits, labels = of.get("logits"), of.get("labels")
-    return FitResult(model=model, best=best, last=last, history=kept, logits=logits, labels=labels, info=done, out=out)
+            done = folder.finish(model.state_dict(), predictions, info, kept)
+    return FitResult.of(model, done, kept, predictions, folder)
 
 
 def _facts(model: Boosted, n_trees: int) -> dict[str, Any]:

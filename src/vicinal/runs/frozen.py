@@ -14,9 +14,10 @@ from vicinal import _random
 from vicinal._checks import require
 from vicinal._files import RunFiles
 from vicinal.data import Split
-from vicinal.training import FitConfig, FitResult, load_weights, read_predictions
+from vicinal.training import FitConfig, FitResult
 from vicinal.training.environment import only_cpu
 from vicinal.training.features import Standardised, compute_features, head_of, logits_of_features, put_head
+from vicinal.training.fitting import finished
 from vicinal.training.folder import TrainingFolder
 
 __all__ = ["fit_frozen"]
@@ -59,7 +60,7 @@ def fit_frozen(
         folder.check_in({"frozen": True, "config": config.that_matters(), "about": dict(about)})
         process.wait_for_everyone()
         if (done := folder.result()) is not None:
-            return _finished(network, folder, done)
+            return finished(network, folder, done)
         how: dict[str, Any] = {
             "precision": config.mixed_precision,
             "device": process.device,
@@ -84,12 +85,9 @@ def fit_frozen(
             parts = {name: how[name] for name in ("precision", "device")}
             predictions = {"logits": logits_of_features(network, held_out[0], **parts), "labels": held_out[1]}
         info = {name: value for name, value in trained.info.items() if name != "weights"} | {"about": dict(about)}
-        folder.rewind_metrics(0)
-        for line in trained.history:
-            folder.append(line)
-        done = folder.finish(network.state_dict(), predictions, info)
+        done = folder.finish(network.state_dict(), predictions, info, trained.history)
         process.wait_for_everyone()
-        return _finished(network, folder, done)
+        return finished(network, folder, done)
 
 
 def _new_head(like: nn.Linear, seed: int) -> nn.Linear:
@@ -97,21 +95,3 @@ def _new_head(like: nn.Linear, seed: int) -> nn.Linear:
     with _random.restored_globals():
         _random.seed_globals(_random.seed_from("head", seed))
         return nn.Linear(like.in_features, like.out_features)
-
-
-def _finished(network: nn.Module, folder: TrainingFolder, info: dict[str, Any]) -> FitResult:
-    """Return a training that is finished, as its folder holds it."""
-    files = folder.files
-    network.load_state_dict(load_weights(files.path))
-    path = files.predictions()
-    logits, labels = read_predictions(path) if path.exists() else (None, None)
-    return FitResult(
-        model=network,
-        best=info["best"],
-        last=info["last"],
-        history=folder.history(),
-        logits=logits,
-        labels=labels,
-        info=info,
-        out=files.path,
-    )

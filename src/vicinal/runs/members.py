@@ -63,21 +63,8 @@ def ensemble(
             "about": dict(about),
         }
         if (done := folder.result()) is None:
-            folder.rewind_metrics(0)
-            for line in first.history:
-                folder.append(line)
-            done = folder.finish(model.state_dict(), predictions, info)
-    kept: Mapping[str, Tensor] = predictions or {}
-    return FitResult(
-        model=model,
-        best=first.best,
-        last=first.last,
-        history=first.history,
-        logits=kept.get("logits"),
-        labels=kept.get("labels"),
-        info=done,
-        out=out,
-    )
+            done = folder.finish(model.state_dict(), predictions, info, first.history)
+    return FitResult.of(model, done, first.history, predictions, folder)
 
 
 def _mean_predictions(members: Sequence[FitResult]) -> dict[str, Tensor] | None:

@@ -7,13 +7,13 @@ predicts, and `vicinal.runs.running` makes a run of an experiment.
 from __future__ import annotations
 
 import dataclasses
-import math
 import os
 import warnings
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 import torch
@@ -23,63 +23,34 @@ from torch import Tensor
 from vicinal import _random, data, models
 from vicinal._checks import Argument, Sentence
 from vicinal._files import DamagedFileError, RunFiles, read_json, write_arrays, write_json
-from vicinal.calibrators.labels import two_logits
 from vicinal.data import Split, Task
-from vicinal.metrics import BinaryEvaluation, Estimate, Evaluation, evaluate, evaluate_binary
+from vicinal.metrics import Estimate, Evaluation
 from vicinal.probes.label_noise import corrupt_labels
 from vicinal.runs.bundle import Bundle, read_record
 from vicinal.runs.experiment import Experiment
-from vicinal.runs.outcomes import Finished, LabelsOutcome, LabelsScored, scored_labels
+from vicinal.runs.scored import LabelsScored, Scored, scored, scored_labels
 from vicinal.training import read_predictions
 from vicinal.training.folder import read_history, weights_damage, write_logits
 
-__all__ = ["Outcome", "Run", "Scored", "corrupted", "load_task", "of_label", "scored"]
+__all__ = ["Finished", "LabelsOutcome", "Outcome", "Run", "corrupted", "load_task"]
 
 T = TypeVar("T")
+S = TypeVar("S", Scored, LabelsScored)
 
 
 @dataclass(frozen=True, eq=False)
-class Scored:
-    """The predictions of a run on one set of samples, before the temperature, and their figures before and after."""
+class Finished(Generic[S]):
+    """What an experiment led to, whatever its targets are."""
 
-    name: str
-    """`"val"`, `"test"`, or the source of a further set."""
-    logits: Tensor
-    labels: Tensor
-    before: Evaluation
-    after: Evaluation
-    temperature: float
-    """That of the run, or the set's own, where a development set was given for it."""
-    notes: tuple[str, ...] = ()
-    """Of a further set: which part of it was evaluated, what was left out."""
-
-    def to_dict(self) -> dict[str, object]:
-        """Return the figures as JSON can hold them."""
-        return {
-            "name": self.name,
-            "temperature": self.temperature,
-            "before": self.before.to_dict(),
-            "after": self.after.to_dict(),
-            **({"notes": list(self.notes)} if self.notes else {}),
-        }
-
-    def binary(self) -> BinaryEvaluation | None:
-        """Return how the probability of the second of two classes fits and ranks; None of more, or of one alone."""
-        if self.logits.shape[1] != 2 or len(self.labels.unique()) < 2:
-            return None
-        positive = (self.logits.double() / self.temperature).softmax(dim=1)[:, 1]
-        return evaluate_binary(self.labels, positive, n_bins=self.after.n_bins)
-
-
-@dataclass(frozen=True, eq=False)
-class Outcome(Finished):
-    """What an experiment led to."""
-
-    temperature: float
-    sets: dict[str, Scored]
+    experiment: Experiment
+    out: Path
+    facts: dict[str, Any]
+    """What the data turned out to be, the network, and everything worth saying: the rest of experiment.json."""
+    fit: dict[str, Any]
+    """result.json of the training."""
+    history: list[dict[str, Any]]
+    sets: dict[str, S]
     """`"val"`, `"test"`, and `"also-1"`, …"""
-    label_noise: dict[str, Any] | None
-    """With corrupted labels: errors on real and on corrupted labels, of the best and of the last weights."""
 
     @property
     def run(self) -> Run:
@@ -87,11 +58,39 @@ class Outcome(Finished):
         return Run(self.out)
 
     @property
-    def test(self) -> Scored:
+    def test(self) -> S:
         """The test set; an error where none was held out."""
         if "test" not in self.sets:
             raise ValueError(f"{str(self.out)!r} has no test set: train with test above 0")
         return self.sets["test"]
+
+    def objective_summary(self) -> str:
+        """Return what the objective has to report, such as the AUM threshold of `GuidedMixup`; "" if nothing."""
+        reported: Mapping[str, float] = self.fit.get("objective") or {}
+        return ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in reported.items())
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the figures as JSON can hold them."""
+        return {
+            "method": self.fit["method"],
+            **self._of_kind(),
+            "seed": self.experiment.seed,
+            "seconds": self.fit["seconds"],
+            "sets": {key: s.to_dict() for key, s in self.sets.items()},
+            **({"objective": self.fit["objective"]} if self.fit.get("objective") else {}),
+        }
+
+    @abstractmethod
+    def _of_kind(self) -> dict[str, object]: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome(Finished[Scored]):
+    """What an experiment led to."""
+
+    temperature: float
+    label_noise: dict[str, Any] | None
+    """With corrupted labels: errors on real and on corrupted labels, of the best and of the last weights."""
 
     def oracle(self) -> dict[str, dict[str, float]]:
         """Return the lowest error of each watched set over all evaluations of training, and its step and epoch.
@@ -107,18 +106,32 @@ class Outcome(Finished):
                 lowest[name] = {"error": 1 - best[f"{name}_accuracy"], "step": best["step"], "epoch": best["epoch"]}
         return lowest
 
-    def to_dict(self) -> dict[str, object]:
-        """Return the figures as JSON can hold them."""
+    def _of_kind(self) -> dict[str, object]:
         return {
-            "method": self.fit["method"],
             "temperature": self.temperature,
-            "seed": self.experiment.seed,
-            "seconds": self.fit["seconds"],
-            "sets": {key: s.to_dict() for key, s in self.sets.items()},
-            **({"objective": self.fit["objective"]} if self.fit.get("objective") else {}),
             **({"oracle": oracle} if (oracle := self.oracle()) else {}),
             **({} if self.label_noise is None else {"label_noise": self.label_noise}),
         }
+
+
+@dataclass(frozen=True, eq=False)
+class LabelsOutcome(Finished[LabelsScored]):
+    """What an experiment with several columns of 0 and 1 as its target led to."""
+
+    temperatures: dict[str, float]
+    """By label, in the order of the outputs."""
+
+    label_noise: ClassVar[None] = None
+    """None: labels are drawn anew of classes only."""
+
+    def _of_kind(self) -> dict[str, object]:
+        return {"temperatures": self.temperatures}
+
+    def of_label(self, label: str) -> Outcome:
+        """Return what came of one label, as if it were one of two classes, no and yes."""
+        shared = (self.experiment, self.out, self.facts, self.fit, self.history)
+        sets = {key: each.of_label(label) for key, each in self.sets.items()}
+        return Outcome(*shared, sets, self.temperatures[label], None)
 
 
 class Run:
@@ -215,39 +228,34 @@ class Run:
         facts = read_json(self.files.experiment)
         return Experiment.from_dict(facts.pop("asked")), facts
 
-    def _labels_outcome(self, recorded: Experiment, facts: dict[str, Any], n_bins: int) -> LabelsOutcome:
-        evaluation = read_json(self.files.evaluation)
-        temperatures = {str(name): float(value) for name, value in evaluation["temperatures"].items()}
-        sets = {
-            key: scored_labels(
-                entry["name"],
-                *self.predictions(key),
-                entry.get("temperatures", temperatures),
-                n_bins,
-                notes=entry.get("notes", ()),
-            )
-            for key, entry in evaluation["sets"].items()
-        }
-        fit, history = read_json(self.files.result), read_history(self.files)
-        return LabelsOutcome(recorded, self.path, facts, fit, history, temperatures, sets)
-
     def _outcome(self, recorded: Experiment, facts: dict[str, Any], n_bins: int) -> Outcome:
-        evaluation = read_json(self.files.evaluation)
-        temperature = evaluation["temperature"]
-        sets = {
-            key: scored(
-                entry["name"],
-                *self.predictions(key),
-                entry.get("temperature", temperature),
-                n_bins,
-                notes=entry.get("notes", ()),
-            )
-            for key, entry in evaluation["sets"].items()
-        }
         fit, history = read_json(self.files.result), read_history(self.files)
         if missing := [name for name in ("method", "seconds", "about") if name not in fit]:
             raise KeyError(*missing)
-        return Outcome(recorded, self.path, facts, fit, history, temperature, sets, evaluation.get("label_noise"))
+        evaluation = read_json(self.files.evaluation)
+        sets = self._sets(evaluation, "temperature", scored, n_bins)
+        shared = (recorded, self.path, facts, fit, history, sets)
+        return Outcome(*shared, evaluation["temperature"], evaluation.get("label_noise"))
+
+    def _labels_outcome(self, recorded: Experiment, facts: dict[str, Any], n_bins: int) -> LabelsOutcome:
+        fit, history = read_json(self.files.result), read_history(self.files)
+        evaluation = read_json(self.files.evaluation)
+        sets = self._sets(evaluation, "temperatures", scored_labels, n_bins)
+        temperatures = {str(name): float(value) for name, value in evaluation["temperatures"].items()}
+        return LabelsOutcome(recorded, self.path, facts, fit, history, sets, temperatures)
+
+    def _sets(self, evaluation: Mapping[str, Any], fitted: str, score: Callable[..., S], n_bins: int) -> dict[str, S]:
+        """Return the predictions of each set with their figures, at what was fitted for it or for the whole run."""
+        return {
+            key: score(
+                entry["name"],
+                *self.predictions(key),
+                entry.get(fitted, evaluation[fitted]),
+                n_bins,
+                notes=entry.get("notes", ()),
+            )
+            for key, entry in evaluation["sets"].items()
+        }
 
     def damage(self) -> str | None:
         """Return what is wrong with the weights of a finished run: they are gone, or not those that were written.
@@ -289,7 +297,8 @@ class Run:
     def baselines(self) -> dict[str, dict[str, Estimate | None]]:
         """Return the figures of simpler models on the test set by name, those that were measured."""
         return {
-            name: {figure: _estimate(entry) for figure, entry in of.items()} for name, of in self._simpler().items()
+            name: {figure: None if e is None else Estimate.from_dict(e) for figure, e in of.items()}
+            for name, of in self._simpler().items()
         }
 
     def _simpler(self) -> dict[str, Any]:
@@ -388,37 +397,6 @@ def _is_mistake(entry: Any) -> bool:
         return False
     numbers = [entry.get(name, 0.0) for name in ("confidence", "label_probability")]
     return isinstance(entry.get("row", {}), dict) and all(isinstance(number, float | int) for number in numbers)
-
-
-def _estimate(entry: Mapping[str, float | None] | None) -> Estimate | None:
-    """Return an estimate as `to_dict` wrote it; what it could not hold is infinite."""
-    if entry is None:
-        return None
-    value, low, high = (math.inf if (end := entry[name]) is None else end for name in ("value", "low", "high"))
-    return Estimate(value, low, high)
-
-
-def scored(
-    name: str, logits: Tensor, labels: Tensor, temperature: float, n_bins: int = 15, *, notes: Sequence[str] = ()
-) -> Scored:
-    """Return the figures of predictions before and after a temperature."""
-    before = evaluate(labels, logits=logits, n_bins=n_bins)
-    after = evaluate(labels, logits=logits.double() / temperature, n_bins=n_bins)
-    return Scored(name, logits, labels, before, after, temperature, tuple(notes))
-
-
-def of_label(outcome: LabelsOutcome, label: str) -> Outcome:
-    """Return what a run of several labels led to for one of them, as if it were one of two classes, no and yes."""
-    k = list(outcome.temperatures).index(label)
-
-    def alone(s: LabelsScored) -> Scored:
-        pair, temperature = two_logits(s.logits[:, k]), s.temperatures[label]
-        answers, before, after = s.labels[:, k], s.before.labels[label], s.after.labels[label]
-        return Scored(s.name, pair, answers, before, after, temperature, s.notes)
-
-    sets = {key: alone(s) for key, s in outcome.sets.items()}
-    shared = (outcome.experiment, outcome.out, outcome.facts, outcome.fit, outcome.history)
-    return Outcome(*shared, temperature=outcome.temperatures[label], sets=sets, label_noise=None)
 
 
 def load_task(experiment: Experiment, *, splits: Mapping[str, list[int]] | None = None) -> Task:

@@ -10,7 +10,7 @@ import os
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -40,8 +40,8 @@ from vicinal.runs.experiment import Experiment, FurtherSet
 from vicinal.runs.frozen import fit_frozen
 from vicinal.runs.members import ensemble, member_seeds
 from vicinal.runs.mistakes import confident_mistakes
-from vicinal.runs.outcomes import LabelsOutcome, scored_labels
-from vicinal.runs.run import Outcome, Run, corrupted, load_task, scored
+from vicinal.runs.run import LabelsOutcome, Outcome, Run, corrupted, load_task
+from vicinal.runs.scored import LabelsScored, Scored, scored, scored_labels
 from vicinal.runs.shared import shared_by_mistakes
 from vicinal.training import FitConfig, FitResult, fit, load_weights
 from vicinal.training.config import MECHANICAL
@@ -52,6 +52,7 @@ __all__ = ["held_out_logits", "run", "run_labels", "specified"]
 Say = Callable[[str], None]
 
 T = TypeVar("T")
+S = TypeVar("S", Scored, LabelsScored)
 
 #: With fewer held-out samples a temperature must help by cross-validation. One number fitted on n samples costs new
 #: ones about 1/2n of NLL (Akaike 1973), which of more samples is too little to look for.
@@ -93,16 +94,7 @@ def run(
     """
     if experiment.is_multilabel:
         raise ValueError("this experiment has several targets: pass it to run_labels")
-    folder, say = Run(out), on_note or (lambda note: None)
-    outcome = _finished(folder, lambda: folder.outcome(experiment, n_bins=n_bins), say)
-    if outcome is not None:
-        return outcome
-    ready, result = _trained(experiment, folder, progress, say, on_metrics)
-    process = require("accelerate", "train").PartialState()
-    with shown(progress):
-        finished = _conclude(folder, ready, result, n_bins, say) if process.is_main_process else None
-    process.wait_for_everyone()
-    return finished
+    return _run(experiment, Run(out), Run.outcome, _conclude, n_bins, progress, on_note, on_metrics)
 
 
 def run_labels(
@@ -124,14 +116,30 @@ def run_labels(
         if value:
             alone = " needs classes, and this target is several columns: train with one of them"
             raise ValueError(Sentence(Argument(name), alone))
-    folder, say = Run(out), on_note or (lambda note: None)
-    outcome = _finished(folder, lambda: folder.labels_outcome(experiment, n_bins=n_bins), say)
+    return _run(experiment, Run(out), Run.labels_outcome, _conclude_labels, n_bins, progress, on_note, on_metrics)
+
+
+def _run(
+    experiment: Experiment,
+    folder: Run,
+    read: Callable[..., T],
+    conclude: Callable[[Run, _Ready, FitResult, int, Say], T],
+    n_bins: int,
+    progress: bool,
+    on_note: Say | None,
+    on_metrics: Callable[[dict[str, Any]], None] | None,
+) -> T | None:
+    """Return what a finished run led to, or train and conclude it."""
+    say = on_note or (lambda note: None)
+    outcome = _finished(folder, lambda: read(folder, experiment, n_bins=n_bins), say)
     if outcome is not None:
         return outcome
-    ready, result = _trained(experiment, folder, progress, say, on_metrics)
-    process = require("accelerate", "train").PartialState()
+    _check_folder(folder)
     with shown(progress):
-        finished = _conclude_labels(folder, ready, result, n_bins, say) if process.is_main_process else None
+        ready = _prepare(experiment, folder.network, say)
+        result = ready.fit(folder.path, progress=progress, on_metrics=on_metrics)
+        process = require("accelerate", "train").PartialState()
+        finished = conclude(folder, ready, result, n_bins, say) if process.is_main_process else None
     process.wait_for_everyone()
     return finished
 
@@ -159,20 +167,6 @@ def _end_again(folder: Run) -> None:
         folder.predictions()
     except DamagedFileError:
         folder.files.result.unlink(missing_ok=True)
-
-
-def _trained(
-    experiment: Experiment,
-    folder: Run,
-    progress: bool,
-    say: Say,
-    on_metrics: Callable[[dict[str, Any]], None] | None,
-) -> tuple[_Ready, FitResult]:
-    """Return what was trained, and what came of it."""
-    _check_folder(folder)
-    with shown(progress):
-        ready = _prepare(experiment, folder.network, say)
-        return ready, ready.fit(folder.path, progress=progress, on_metrics=on_metrics)
 
 
 @dataclass(frozen=True, eq=False)
@@ -461,7 +455,7 @@ def held_out_logits(experiment: Experiment, task: Task, out: Path, *, progress: 
     result = ready.fit(out, progress=progress)
     temperature = 1.0
     if result.logits is not None and result.labels is not None:
-        temperature = _temperature(plain, result.logits, result.labels, "", lambda note: None)
+        temperature = _temperature(plain, lambda note: None, result.logits, result.labels, "")
     return _predicted(_bundle(ready, result, temperature), task.test, "left out"), temperature
 
 
@@ -526,98 +520,95 @@ def _check_folder(folder: Run) -> None:
 
 def _conclude(folder: Run, ready: _Ready, result: FitResult, n_bins: int, say: Say) -> Outcome:
     """Fit the temperature, evaluate, and write what is not there yet; the evaluation comes last."""
-    experiment, task, facts = ready.experiment, ready.task, ready.facts()
-
-    def note(text: str) -> None:
-        say(text)
-        facts["notes"].append(text)
-
+    experiment, task = ready.experiment, ready.task
+    facts, note = _noting(ready, say)
     if experiment.class_weight is not None:
         note(
             "all classes counted the same in training, so rare classes are more probable here than in the data: "
             "vicinal.losses.without_class_weights undoes that in the logits"
         )
-    temperature = 1.0
-    if result.logits is None or result.labels is None:
-        note("there is no validation set: the probabilities are not calibrated (temperature 1)")
-    else:
-        temperature = _temperature(experiment, result.logits, result.labels, "on the validation set", note)
-    bundle = _bundle(ready, result, temperature)
-    bundle.save_record(folder.path)
-    folder.write_splits(task.positions)
-    sets = {}
-    if result.logits is not None and result.labels is not None:
-        sets["val"] = scored("val", result.logits, result.labels, temperature, n_bins)
-    held_out = {"test": _Further("test", task.test, None)} if len(task.test) else {}
-    for key, further in {**held_out, **ready.further}.items():
-        fitted = temperature
-        if further.development is not None:
-            labels = torch.tensor(further.development.labels)
-            logits = _predicted(bundle, further.development, further.name)
-            fitted = _temperature(experiment, logits, labels, f"for {further.name}", note)
-        logits, labels = _predicted(bundle, further.split, further.name), torch.tensor(further.split.labels)
-        folder.write_predictions(key, logits, labels)
-        with stage("evaluating"):
-            sets[key] = scored(further.name, logits, labels, fitted, n_bins, notes=further.split.notes)
+    fitted = partial(_temperature, experiment, note)
+    bundle, sets = _evaluated(folder, ready, result, partial(scored, n_bins=n_bins), fitted, note)
     folder.write_experiment(experiment, facts)
     if "test" in sets:
         probs = bundle.calibrated(sets["test"].logits)
         shared = shared_by_mistakes(task.test, (probs.argmax(dim=1) != sets["test"].labels).numpy())
         folder.write_mistakes(task.kind, confident_mistakes(task.test, probs, task.classes), shared)
     noise = None if ready.noise is None else _noise_errors(bundle, task, folder.path, *ready.noise)
-    outcome = Outcome(experiment, folder.path, facts, result.info, result.history, temperature, sets, noise)
+    outcome = Outcome(experiment, folder.path, facts, result.info, result.history, sets, bundle.temperature, noise)
     folder.write_evaluation(outcome)
     return outcome
 
 
 def _conclude_labels(folder: Run, ready: _Ready, result: FitResult, n_bins: int, say: Say) -> LabelsOutcome:
     """Fit the temperature of each label, evaluate, and write what is not there yet; the evaluation comes last."""
-    experiment, task, facts = ready.experiment, ready.task, ready.facts()
+    facts, note = _noting(ready, say)
+
+    def fitted(logits: Tensor, labels: Tensor, where: str) -> dict[str, float]:
+        return {
+            name: _temperature(ready.experiment, note, two_logits(logits[:, k]), labels[:, k], f"of {name!r} {where}")
+            for k, name in enumerate(ready.task.classes)
+        }
+
+    bundle, sets = _evaluated(folder, ready, result, partial(scored_labels, n_bins=n_bins), fitted, note)
+    folder.write_experiment(ready.experiment, facts)
+    temperatures = dict(zip(bundle.classes, bundle.temperatures, strict=True))
+    outcome = LabelsOutcome(ready.experiment, folder.path, facts, result.info, result.history, sets, temperatures)
+    folder.write_evaluation(outcome)
+    return outcome
+
+
+def _noting(ready: _Ready, say: Say) -> tuple[dict[str, Any], Say]:
+    """Return the facts of a run, and what says a thing and keeps it with them."""
+    facts = ready.facts()
 
     def note(text: str) -> None:
         say(text)
         facts["notes"].append(text)
 
-    def fitted(logits: Tensor, labels: Tensor, where: str) -> dict[str, float]:
-        return {
-            name: _temperature(experiment, two_logits(logits[:, k]), labels[:, k], f"of {name!r} {where}", note)
-            for k, name in enumerate(task.classes)
-        }
+    return facts, note
 
-    temperatures = dict.fromkeys(task.classes, 1.0)
+
+def _evaluated(
+    folder: Run,
+    ready: _Ready,
+    result: FitResult,
+    score: Callable[..., S],
+    fitted: Callable[[Tensor, Tensor, str], Any],
+    note: Say,
+) -> tuple[Bundle, dict[str, S]]:
+    """Return the model with what was fitted on the validation set, and each set with its figures; keep predictions."""
+    task, sets = ready.task, {}
+    temperature: Any = dict.fromkeys(task.classes, 1.0) if task.task == "multilabel" else 1.0
     if result.logits is None or result.labels is None:
-        note("there is no validation set: the probabilities are not calibrated (temperatures of 1)")
+        note("there is no validation set: the probabilities are not calibrated (temperature 1)")
     else:
-        temperatures = fitted(result.logits, result.labels, "on the validation set")
-    bundle = _bundle(ready, result, 1.0, tuple(temperatures.values()))
+        temperature = fitted(result.logits, result.labels, "on the validation set")
+        sets["val"] = score("val", result.logits, result.labels, temperature)
+    bundle = _bundle(ready, result, temperature)
     bundle.save_record(folder.path)
     folder.write_splits(task.positions)
-    sets = {}
-    if result.logits is not None and result.labels is not None:
-        sets["val"] = scored_labels("val", result.logits, result.labels, temperatures, n_bins)
     held_out = {"test": _Further("test", task.test, None)} if len(task.test) else {}
     for key, further in {**held_out, **ready.further}.items():
-        each = temperatures
+        of_set = temperature
         if further.development is not None:
-            labels = torch.tensor(further.development.labels)
-            each = fitted(_predicted(bundle, further.development, further.name), labels, f"for {further.name}")
+            logits = _predicted(bundle, further.development, further.name)
+            of_set = fitted(logits, torch.tensor(further.development.labels), f"for {further.name}")
         logits, labels = _predicted(bundle, further.split, further.name), torch.tensor(further.split.labels)
         folder.write_predictions(key, logits, labels)
-        sets[key] = scored_labels(further.name, logits, labels, each, n_bins, notes=further.split.notes)
-    folder.write_experiment(experiment, facts)
-    outcome = LabelsOutcome(experiment, folder.path, facts, result.info, result.history, temperatures, sets)
-    folder.write_evaluation(outcome)
-    return outcome
+        with stage("evaluating"):
+            sets[key] = score(further.name, logits, labels, of_set, notes=further.split.notes)
+    return bundle, sets
 
 
-def _bundle(ready: _Ready, result: FitResult, temperature: float, temperatures: tuple[float, ...] = ()) -> Bundle:
+def _bundle(ready: _Ready, result: FitResult, temperature: float | dict[str, float]) -> Bundle:
     return Bundle(
         module=result.model,
         spec=ready.spec,
         preprocessing=ready.task.preprocessing,
         classes=ready.task.classes,
-        temperature=temperature,
-        temperatures=temperatures,
+        temperature=1.0 if isinstance(temperature, dict) else temperature,
+        temperatures=tuple(temperature.values()) if isinstance(temperature, dict) else (),
         precision=ready.config.mixed_precision,
         batch_size=ready.config.evaluation_batch_size,
         method=result.info["method"],
@@ -632,7 +623,7 @@ def _predicted(bundle: Bundle, split: Split, name: str) -> Tensor:
         return torch.cat(list(bundle.iter_logits(split, progress=advance)))
 
 
-def _temperature(experiment: Experiment, logits: Tensor, labels: Tensor, where: str, note: Say) -> float:
+def _temperature(experiment: Experiment, note: Say, logits: Tensor, labels: Tensor, where: str) -> float:
     """Return the temperature that suits held-out samples, 1 if it does not help; what is worth knowing is noted."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

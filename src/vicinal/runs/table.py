@@ -15,8 +15,7 @@ from scipy.special import stdtrit
 from vicinal._checks import ArgumentError, choice, nearest_names
 from vicinal.metrics import FIGURES, Comparison, Estimate, Evaluation, Figure, MultilabelEvaluation, compare
 from vicinal.metrics.figures import columns
-from vicinal.runs.outcomes import LabelsOutcome
-from vicinal.runs.run import Outcome, of_label
+from vicinal.runs.run import LabelsOutcome, Outcome
 
 __all__ = ["AnyOutcome", "GridResult", "Key", "counted"]
 
@@ -62,7 +61,7 @@ class GridResult:
     def of_label(self, label: str) -> GridResult:
         """Return what the grid shows of one of several labels."""
         choice("label", label, self.labels)
-        alone = {key: of_label(o, label) for key, o in self.outcomes.items() if isinstance(o, LabelsOutcome)}
+        alone = {key: o.of_label(label) for key, o in self.outcomes.items() if isinstance(o, LabelsOutcome)}
         return dataclasses.replace(self, outcomes=alone)
 
     def comparison(

@@ -5,7 +5,7 @@ predictions come through here alike: one rule for separators, encodings, names o
 """
 
 from vicinal.tables.arrays import read_arrays
-from vicinal.tables.base import BadRow, Chunk, Column, Columns, Table, quoted, renamed
+from vicinal.tables.base import BadRow, Chunk, Column, Columns, DerivedTable, Table, quoted, renamed
 from vicinal.tables.memory import from_frame, from_rows
 from vicinal.tables.opening import is_table, open_table
 from vicinal.tables.parsed import Parsing
@@ -23,7 +23,7 @@ from vicinal.tables.values import (
     strict_numbers,
 )
 
-__all__ = ["LARGEST", "MEMORY", "MISSING", "BadRow", "Chunk", "Column", "Columns", "Parsing", "Table", "distinct",
-           "finite_numbers", "fingerprint", "from_frame", "from_rows", "is_pattern", "is_table", "is_text",
+__all__ = ["LARGEST", "MEMORY", "MISSING", "BadRow", "Chunk", "Column", "Columns", "DerivedTable", "Parsing", "Table",
+           "distinct", "finite_numbers", "fingerprint", "from_frame", "from_rows", "is_pattern", "is_table", "is_text",
            "joined_tables", "matrix", "names_of", "numbers", "open_table", "quoted", "read_arrays", "regular",
            "renamed", "strict_numbers", "suffix_of"]  # fmt: skip

@@ -163,11 +163,10 @@ class Table(ABC):
 
 
 @dataclass(frozen=True, eq=False)
-class _Renamed(Table):
-    """A table some of whose columns are called otherwise."""
+class DerivedTable(Table):
+    """A table that is made of another as it is read."""
 
     table: Table = field(kw_only=True)
-    old_names: Mapping[str, str] = field(kw_only=True, repr=False)
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -179,6 +178,17 @@ class _Renamed(Table):
         """Whether cells are text that is parsed whenever it is read."""
         return self.table.is_text
 
+    def fingerprint(self) -> str:
+        """Return that of the other table."""
+        return self.table.fingerprint()
+
+
+@dataclass(frozen=True, eq=False)
+class _Renamed(DerivedTable):
+    """A table some of whose columns are called otherwise."""
+
+    old_names: Mapping[str, str] = field(kw_only=True, repr=False)
+
     def chunks(
         self, names: Sequence[str] | None = None, rows: int = ROWS, *, bad: list[BadRow] | None = None
     ) -> Iterator[Chunk]:
@@ -187,10 +197,6 @@ class _Renamed(Table):
         old = [self.old_names.get(name, name) for name in wanted]
         for chunk in self.table.chunks(old, rows, bad=bad):
             yield replace(chunk, columns={new: chunk[name] for new, name in zip(wanted, old, strict=True)})
-
-    def fingerprint(self) -> str:
-        """Return that of the table."""
-        return self.table.fingerprint()
 
 
 def renamed(table: Table, names: Mapping[str, str]) -> Table:

@@ -17,7 +17,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from vicinal._checks import Argument, Sentence
+from vicinal._checks import Argument, Sentence, first_line
 
 __all__ = ["MEMORY", "content_fingerprint", "explained", "fingerprint", "known_encoding", "regular", "suffix_of",
            "unpacked", "wrong_encoding"]  # fmt: skip
@@ -93,12 +93,12 @@ def explained(path: Path, form: str) -> Iterator[None]:
             raise  # the disk's own error names the file already
         packed = path.suffix.lower() in {*_COMPRESSIONS, ".zip"}
         what = "cannot be unpacked" if packed else f"is no readable {form} file"
-        raise ValueError(f"{name!r} {what} ({_first_line(error)}): is it complete?") from error
+        raise ValueError(f"{name!r} {what} ({first_line(error)}): is it complete?") from error
     except ValueError as error:  # pyarrow's ArrowInvalid is one
         if not type(error).__module__.startswith("pyarrow"):
             raise
         if form == "Parquet":
-            raise ValueError(f"{name!r} is no readable Parquet file ({_first_line(error)}): is it complete?") from error
+            raise ValueError(f"{name!r} is no readable Parquet file ({first_line(error)}): is it complete?") from error
         if "straddling" in str(error):
             raise ValueError(f"{name!r} has a row of more than 4 MB: is a quotation mark not closed?") from error
         raise ValueError(f"{name!r} cannot be read as a table: {error}") from error
@@ -175,8 +175,3 @@ def content_fingerprint(path: Path, suffixes: Iterable[str]) -> str:
         for block in blocks():
             digest.update(block)
     return f"sha256:{digest.hexdigest()}"
-
-
-def _first_line(error: BaseException) -> str:
-    """Return what an error says without the lines that list its details."""
-    return str(error).strip().partition("\n")[0].rstrip(" .:")

@@ -30,7 +30,7 @@ from vicinal.training.environment import accelerator, only_cpu, prepared, warn_i
 from vicinal.training.folder import TrainingFolder, load_weights, read_predictions
 from vicinal.training.loop import Loop, Supervision
 
-__all__ = ["FitResult", "fit"]
+__all__ = ["FitResult", "finished", "fit"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +53,19 @@ class FitResult:
     """What result.json holds: method, configuration, versions, timings."""
     out: Path | None
     """The run folder."""
+
+    @classmethod
+    def of(
+        cls,
+        model: Model,
+        info: dict[str, Any],
+        history: list[dict[str, Any]],
+        predictions: Mapping[str, Tensor] | None,
+        folder: TrainingFolder,
+    ) -> FitResult:
+        """Return what came of a training, of what its folder holds."""
+        logits, labels = ((predictions or {}).get(name) for name in ("logits", "labels"))
+        return cls(model, info["best"], info["last"], history, logits, labels, info, folder.path)
 
     def __repr__(self) -> str:
         figures = {name: round(v, 4) if isinstance(v, float) else v for name, v in self.best.items()}
@@ -157,7 +170,10 @@ def fit(
         folder.check_in(description)
         process.wait_for_everyone()
         if (info := folder.result()) is not None:
-            return _finished(model, objective, folder, info, rank=process.process_index)
+            checkpoint = folder.load_checkpoint(rank=process.process_index) if objective.state_dict() else None
+            if checkpoint is not None and checkpoint["objective"] is not None:
+                objective.load_state_dict(checkpoint["objective"])
+            return finished(model, folder, info)
         if (tracker := objective.tracker(len(train))) is not None:
             objective = _first_stage(
                 model, objective, tracker, train, folder, config, collate_fn, progress, process, supervision
@@ -165,7 +181,7 @@ def fit(
         with accelerator(config, folder.path) as made, prepared(made, model) as ready:
             loop = Loop(made, ready, objective, train, evaluated, config, collate_fn, folder, on_metrics, supervision)
             info, predictions = loop.run(description, progress=progress)
-    return _result(model, info, loop.history, predictions, folder)
+    return FitResult.of(model, info, loop.history, predictions, folder)
 
 
 # The first stage of GuidedMixup
@@ -216,39 +232,14 @@ def _first_stage(
     )
 
 
-def _finished(
-    model: Model, objective: Objective, folder: TrainingFolder, info: dict[str, Any], *, rank: int
-) -> FitResult:
-    """Return the result of a run that was finished before."""
+def finished(model: Model, folder: TrainingFolder, info: dict[str, Any]) -> FitResult:
+    """Return the result of a run that was finished before, as its folder holds it."""
     unwrap(model).load_state_dict(load_weights(folder.files.path))
     model.eval()
-    checkpoint = folder.load_checkpoint(rank=rank) if objective.state_dict() else None
-    if checkpoint is not None and checkpoint["objective"] is not None:
-        objective.load_state_dict(checkpoint["objective"])
     predictions = None
     if (path := folder.files.predictions()).exists():
         predictions = dict(zip(("logits", "labels"), read_predictions(path), strict=True))
-    return _result(model, info, folder.history(), predictions, folder)
-
-
-def _result(
-    model: Model,
-    info: dict[str, Any],
-    history: list[dict[str, Any]],
-    predictions: Mapping[str, Tensor] | None,
-    folder: TrainingFolder,
-) -> FitResult:
-    kept = predictions or {}
-    return FitResult(
-        model=model,
-        best=info["best"],
-        last=info["last"],
-        history=history,
-        logits=kept.get("logits"),
-        labels=kept.get("labels"),
-        info=info,
-        out=folder.path,
-    )
+    return FitResult.of(model, info, folder.history(), predictions, folder)
 
 
 def _check_arguments(model: Any, train: Any, val: Any, watch: Mapping[str, Any], config: Any) -> None:

@@ -9,7 +9,7 @@ import os
 import shutil
 import socket
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -281,14 +281,23 @@ class TrainingFolder:
     # The end
 
     def finish(
-        self, weights: Mapping[str, Tensor], predictions: Mapping[str, Tensor] | None, result: dict[str, Any]
+        self,
+        weights: Mapping[str, Tensor],
+        predictions: Mapping[str, Tensor] | None,
+        result: dict[str, Any],
+        history: Sequence[Mapping[str, Any]] | None = None,
     ) -> dict[str, Any]:
         """Write the selected weights and their predictions, then the result, which marks the run as finished.
 
-        Returns the result as it is written, with the checksum of the weights.
+        Returns the result as it is written, with the checksum of the weights. A `history` that was not appended line by
+        line is written in place of the metrics.
         """
         if not self.writes:
             return result
+        if history is not None:
+            self.rewind_metrics(0)
+            for line in history:
+                self.append(line)
         with self._explained("the result"):
             write_tensors(self.files.weights, weights)
             if predictions is not None:
