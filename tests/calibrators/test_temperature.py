@@ -161,9 +161,7 @@ def expected_mistakes(logits, labels, temperature):
 
 def test_separable_data_stops_where_they_show_no_more_and_say_so():
     logits, labels = torch.eye(3), torch.arange(3)
-    with pytest.warns(
-        UserWarning, match=r"stopped at 0\.4809, the lowest that 3 samples with so few mistakes can show"
-    ):
+    with pytest.warns(UserWarning, match=r"stopped at 0\.4809, .*3 samples"):
         fitted = TemperatureScaling().fit(logits, labels)
     assert fitted.temperature_ == pytest.approx(1 / math.log(8), rel=1e-5)  # 2 / (2 + exp(1 / T)) is 1 / 5
     with pytest.warns(UserWarning, match=r"stopped at 0\.5, the lower end"):

@@ -78,13 +78,13 @@ def test_options(options: list[str], answer: str) -> None:
 
 
 def test_classes_that_cannot_be_learned() -> None:
-    assert "there is one class only, 'earth': a classifier needs at least two" in _train(target="planet")
+    assert "one class only, 'earth'" in _train(target="planet")
     assert "has 90 different numbers in 90 rows, so it is no class" in _train(target="id")
     _changed(kind=np.where(np.arange(60) == 0, "alone", "b"))
     assert "pass --rare train to keep such samples in the training set" in _train(source="changed.csv")
     _changed(kind=np.where(np.arange(60) < 6, None, np.where(np.arange(60) % 2, "a", "b")))
     said = _train(source="changed.csv")
-    assert "the target 'kind' is missing in 6 of 60 rows (row 1, row 2, row 3 and 3 more)" in said
+    assert "'kind' is missing in 6 of 60 rows (row 1, row 2, row 3" in said
     assert "skip them with a larger --max-bad" in said
 
 
@@ -132,7 +132,7 @@ def test_unreadable_files_are_named_and_counted(kind: str) -> None:
     options = ["--epochs", "1", "--out", "run", *(["--model-option", "width=2"] if kind == "image" else [])]
     said = refused("train", "files", *options)
     assert f"1 of 15 {kind} files could not be read: {Path('files', 'a', f'broken one.{ending}')} (" in said
-    assert "that is more than --max-bad 0.05 allows: repair or remove them, or raise --max-bad" in said
+    assert "more than --max-bad 0.05 allows" in said
     ran = vicinal("train", "files", *options, "--max-bad", 1)
     assert "skipped: 1 of 15" in ran.out
     assert "7, 'b' 7" in ran.out

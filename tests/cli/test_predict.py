@@ -26,7 +26,7 @@ def _predict(run: Path, data: object, out: Path, *options: object) -> tuple[str,
 def test_a_column_less_is_an_error(trained: Path, tmp_path: Path) -> None:
     make.people(5).rename(columns={"age": "Age"}).to_csv(tmp_path / "new.csv", index=False)
     said = refused("predict", trained, tmp_path / "new.csv", "--out", tmp_path / "answers.csv")
-    assert "the data lack the column 'age' that the model was trained with; did you mean 'Age'?" in said
+    assert "did you mean 'Age'?" in said
 
 
 def test_new_columns_values_and_gaps_are_named(trained: Path, tmp_path: Path) -> None:
@@ -47,7 +47,7 @@ def test_a_number_that_is_not_finite_counts_as_missing_and_is_said(trained: Path
     frame.loc[3, "age"], frame.loc[4, "age"] = "1e39", "inf"
     frame.to_csv(tmp_path / "new.csv", index=False)
     said, answers = _predict(trained, tmp_path / "new.csv", tmp_path / "answers.csv")
-    assert "column 'age': 2 values are no finite numbers and count as missing: row 4 ('1e39')" in said
+    assert "count as missing: row 4 ('1e39')" in said
     assert np.isfinite(answers["confidence"]).all()
 
 
@@ -94,7 +94,7 @@ def test_only_as_many_answers_as_keep_the_risk(tmp_path: Path) -> None:
     assert result["answered"] == sure.sum()
     assert result["coverage"] == sure.mean()
     said, answers = _predict(run, tmp_path / "data.csv", tmp_path / "none.csv", "--max-risk", 0)
-    assert "no row is answered: the held-out data cannot show a risk of at most 0" in said
+    assert "cannot show a risk of at most 0" in said
     assert (answers["answer"] == "abstain").all()
     said, answers = _predict(run, tmp_path / "data.csv", tmp_path / "every.csv", "--max-risk", 0.5)
     assert "600 of 600 rows answered (100.0 %), every row; on data like" in said
@@ -151,13 +151,11 @@ def test_a_run_of_another_version(trained: Path, table: Path, tmp_path: Path) ->
         (run / "model.json").write_text(json.dumps({**record, "versions": {"vicinal": "9.8"}, **changes}))
         return refused("predict", run, table, "--out", tmp_path / "answers.csv")
 
-    assert "is of format 2, this version of vicinal reads 1: use the version that wrote it, 9.8" in said(format=2)
+    assert "use the version that wrote it, 9.8" in said(format=2)
     assert "another version wrote it (vicinal 9.8)" in said(network={**record["network"], "colour": "red"})
     assert "another version wrote it" in said(preprocessing={**record["preprocessing"], "kind": "smell"})
     options = {**record["network"]["options"], "hidden": [5]}
-    assert "do not fit its network 'two-view-mlp': another version wrote them" in said(
-        network={**record["network"], "options": options}
-    )
+    assert "do not fit its network 'two-view-mlp'" in said(network={**record["network"], "options": options})
     (run / "model.json").write_text("{ half of it")
     assert "is not JSON" in refused("predict", run, table, "--out", tmp_path / "answers.csv")
     (run / "model.json").write_text(json.dumps(record))

@@ -426,9 +426,9 @@ def test_one_logit_is_two_classes(objective):
 def test_one_logit_is_never_guessed(objective):
     model, (x, _) = OneLogit(), batch()
     zeros = torch.zeros(len(x), dtype=torch.int64)
-    with pytest.raises(ValueError, match=r"one logit cannot tell classes apart by softmax: pass task='binary'|probs"):
+    with pytest.raises(ValueError, match=r"pass task='binary'|probs"):
         run(objective, model, x, zeros)
-    with pytest.raises(ValueError, match="task='binary' for 0 and 1 with one logit, or task='regression'"):
+    with pytest.raises(ValueError, match=r"task='binary' .*task='regression'"):
         run(objective, model, x, zeros.float())
 
 

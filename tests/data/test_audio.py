@@ -37,9 +37,9 @@ def test_a_folder_of_sounds(tmp_path):
     assert data.load(tmp_path, seconds=0.25).spec["input_shape"] == (1, 160, 26)
     assert data.load(tmp_path, front_end="mel").train[0][0].shape == (1, 64, 101)
     assert data.load(tmp_path, front_end="waveform").train[0][0].shape == (16_000,)
-    with pytest.raises(ValueError, match="front_end must be one of 'spectrogram', 'mel', 'waveform', got 'mfcc'"):
+    with pytest.raises(ValueError, match=r"front_end must be .*got 'mfcc'"):
         data.load(tmp_path, front_end="mfcc")
-    with pytest.raises(ValueError, match="augment must be one of 'standard', 'specaugment', 'none', got 'crop'"):
+    with pytest.raises(ValueError, match=r"augment must be .*'specaugment'.*got 'crop'"):
         data.load(tmp_path, augment="crop")
 
 

@@ -65,7 +65,7 @@ def test_new_images_to_predict(tmp_path):
     )
     assert set(labelled.labels) == {1}
     assert "left out: 6 samples of 'cow', which the model does not know" in labelled.notes
-    with pytest.raises(ValueError, match="has no classes to compare with: put its files in class folders"):
+    with pytest.raises(ValueError, match="put its files in class folders"):
         data.read(flat, task.preprocessing, classes=task.classes)
 
 
@@ -230,7 +230,7 @@ def test_unreadable_images_are_named_counted_and_limited(tmp_path):
     assert "2 of 62 image files could not be read" in note
     assert str(bad) in note
     assert sum(map(len, task.splits.values())) == 60
-    with pytest.raises(ValueError, match=r"could not be read.*max_bad=0\.01 allows: repair or remove them"):
+    with pytest.raises(ValueError, match=r"could not be read.*max_bad=0\.01"):
         data.load(folder, max_bad=0.01)
 
 
@@ -263,7 +263,7 @@ def test_images_and_sounds_together(tmp_path):
 
 def test_images_without_class_folders(tmp_path):
     Image.new("L", (8, 8)).save(tmp_path / "a.png")
-    with pytest.raises(ValueError, match="holds images but no class folders: put those of each class in a folder"):
+    with pytest.raises(ValueError, match="images but no class folders"):
         data.load(tmp_path)
 
 
@@ -295,9 +295,7 @@ def test_images_of_too_many_pixels_are_not_decoded_and_count_as_bad(tmp_path, mo
     for limit in (64, 10**9):
         assert data.load(folder, max_bad=1, max_pixels=limit).preprocessing.max_pixels == limit
     assert "max_pixels" not in task.preprocessing.to_dict()
-    with pytest.raises(
-        ValueError, match="images of 8 × 8, 1 times covered, are more than 63 pixels: max_pixels raises"
-    ):
+    with pytest.raises(ValueError, match=r"8 × 8, .*63 pixels: max_pixels"):
         task.preprocessing.limited(63)
 
 
@@ -314,7 +312,7 @@ def test_of_very_many_images_those_cut_short_are_seen_before_training(tmp_path, 
     (folder / "a" / f"0.{suffix}").write_bytes(whole[: len(whole) * 2 // 3])
     (folder / "a" / f"1.{suffix}").write_bytes((folder / "a" / f"1.{suffix}").read_bytes() + b"more")
     monkeypatch.setattr("vicinal.data.files.MANY", 5)
-    with pytest.raises(ValueError, match=r"1 of 12 image files could not be read: .*0\..*that is more than max_bad=0"):
+    with pytest.raises(ValueError, match=r"1 of 12 image files .*0\..*max_bad=0"):
         data.load(folder, max_bad=0)
     task = data.load(folder, max_bad=1)
     assert sum(map(len, task.splits.values())) == 11

@@ -117,11 +117,9 @@ def test_no_such_column_file_or_folder(tmp_path):
     table().to_csv(tmp_path / "measurements.csv", index=False)
     with pytest.raises(ValueError, match=r"target='lable' is no column of .*; did you mean 'label'\?"):
         data.load(tmp_path / "measurements.csv", target="lable")
-    with pytest.raises(
-        FileNotFoundError, match=r"no file or folder .*mesurements.csv.*did you mean .*measurements.csv"
-    ):
+    with pytest.raises(FileNotFoundError, match=r"mesurements.csv.*did you mean .*measurements.csv"):
         data.load(tmp_path / "mesurements.csv")
-    with pytest.raises(FileNotFoundError, match=r"no data set of that name; did you mean 'cifar10' or 'cifar100'\?"):
+    with pytest.raises(FileNotFoundError, match=r"did you mean 'cifar10' or 'cifar100'"):
         data.load("cifar")
     (tmp_path / "nothing").mkdir()
     with pytest.raises(ValueError, match="holds no class folders of images or of WAV or FLAC sounds"):
@@ -143,9 +141,7 @@ def test_encodings(tmp_path):
     text = "name,label\n" + "".join(f"{name} {k},{'ab'[k % 2]}\n" for k in range(20) for name in ("café", "Zoë"))
     path = tmp_path / "latin.csv"
     path.write_bytes(text.encode("latin-1"))
-    with pytest.raises(
-        ValueError, match=r"is not UTF-8: line 2 holds the byte 0xe9. Pass .* probably encoding='cp1252'"
-    ):
+    with pytest.raises(ValueError, match=r"line 2 holds the byte 0xe9.* encoding='cp1252'"):
         data.load(path)
     assert data.load(path, encoding="latin-1", tokenizer="words").train.raw(0).split()[0] in ("café", "Zoë")
     with pytest.raises(ValueError, match="encoding='latin-99' is not known"):
@@ -246,5 +242,5 @@ def test_fewer_held_out_samples():
     assert sorted(some.test.labels) == [0, 0, 1, 1]
     assert "max_held_out: 4 validation and 4 test samples" in some.notes
     assert data.load(table(), val=12, test=12, max_held_out=12).splits == whole.splits
-    with pytest.raises(ValueError, match="max_held_out must be at least 2, one sample of each class, got 1"):
+    with pytest.raises(ValueError, match=r"max_held_out must be at least 2, .*got 1"):
         data.load(table(), max_held_out=1)

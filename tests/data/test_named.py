@@ -121,9 +121,7 @@ def test_torchvision_data_and_what_to_do_without(tmp_path, monkeypatch):
     task = data.load("cifar100", data_root=tmp_path / "mine")
     assert task.classes[3] == "class 3"
     assert len(task.test) == 20
-    with pytest.raises(
-        ValueError, match=r"cifar100 is not on this machine and could not be downloaded .*no network here.*VICINAL_DATA"
-    ):
+    with pytest.raises(ValueError, match=r"cifar100 .*no network here.*VICINAL_DATA"):
         data.load("cifar100")
 
 
@@ -177,8 +175,8 @@ def test_the_hub_from_local_files(tmp_path, monkeypatch):
     assert task.splits["val"] == list(range(40, 60))
     assert len(task.train) + len(task.test) == 40
     assert "left out: the split 'test', without labels" in task.notes
-    assert "left out: the split 'unsupervised', neither train, validation nor test" in task.notes
-    with pytest.raises(ValueError, match=r"'hf:other' could not be loaded \(FileNotFoundError: no other\)"):
+    assert "left out: the split 'unsupervised'" in " ".join(task.notes)
+    with pytest.raises(ValueError, match=r"'hf:other' .*FileNotFoundError: no other"):
         data.load("hf:other")
 
 
@@ -226,7 +224,7 @@ def test_both_validation_sets_of_mnli(monkeypatch):
     task = data.load("hf:glue:mnli", text="premise", tokenizer="words")
     assert len(task.val) == 6
     assert all(str(task.val.raw(i)).startswith("validation_matched") for i in range(6))
-    assert "left out: the split 'validation_mismatched', neither train, validation nor test" in task.notes
+    assert "left out: the split 'validation_mismatched'" in " ".join(task.notes)
     other = data.read("hf:glue:mnli:validation_mismatched", task.preprocessing, classes=task.classes)
     assert len(other) == 6
     assert str(other.raw(0)).startswith("validation_mismatched")

@@ -118,9 +118,7 @@ def test_pieces_are_quantiles_and_few_values_are_told_apart():
 def test_copies_stay_on_one_side():
     table = frame(150)
     task = load(pd.concat([table, table[:50]], ignore_index=True), target="y")
-    assert "50 of 200 rows are equal to others in all columns but the target: such rows stay on one side" in " ".join(
-        task.notes
-    )
+    assert "50 of 200 rows are equal to others" in " ".join(task.notes)
     part = {i: name for name, rows in task.splits.items() for i in rows}
     assert all(part[i] == part[i + 150] for i in range(50))
 
@@ -196,7 +194,7 @@ def test_names_of_rows_give_nothing_away_by_chance():
 def test_row_names_of_a_shuffled_table_are_identifiers():
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"rownames": rng.permutation(90), "x": rng.integers(5, size=90), "y": np.arange(90) % 2})
-    assert "left out: 'rownames' (identifiers: a value of its own in almost every row)" in load(frame, target="y").notes
+    assert "left out: 'rownames' (identifiers" in " ".join(load(frame, target="y").notes)
 
 
 def test_an_identifier_that_repeats_is_pointed_out():

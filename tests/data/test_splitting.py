@@ -24,7 +24,7 @@ def test_random_subsets_have_every_class_and_no_other_rule() -> None:
     assert len(set(shares)) > 3
     # Hypergeometric, given that it is not 0 (which has probability 0.095): 2 / (1 - 0.095) on average.
     assert sum(shares) / 400 == pytest.approx(2 / 0.905, abs=0.25)
-    with pytest.raises(ValueError, match="train_size must be between 2, one sample of each class, and 100"):
+    with pytest.raises(ValueError, match=r"train_size must be between 2, .*and 100"):
         random_subset(given, 101)
     with pytest.raises(ValueError, match="all left out a class: pass subset='stratified'"):
         random_subset([0] * 100_000 + [1], 2)
@@ -83,7 +83,7 @@ def test_bad_shares_are_named(arguments, message):
 
 @pytest.mark.parametrize("size", [1, 21])
 def test_bad_subset_sizes_are_named(size):
-    with pytest.raises(ValueError, match="train_size must be between 2, one sample of each class, and 20"):
+    with pytest.raises(ValueError, match=r"train_size must be between 2, .*and 20"):
         stratified_subset([0, 1] * 10, size)
 
 

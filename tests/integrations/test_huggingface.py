@@ -646,7 +646,7 @@ class TestRealFineTuning:
 
 class TestRefused:
     def test_label_smoothing_factor(self, tmp_path):
-        with pytest.raises(ValueError, match=r"label_smoothing_factor must be 0, got 0\.1: .*ERM\(label_smoothing"):
+        with pytest.raises(ValueError, match=r"label_smoothing_factor must be 0, got 0\.1"):
             MixupTrainer(small_bert(), arguments(tmp_path, label_smoothing_factor=0.1), objective=EMBEDDINGS)
 
     def test_compute_loss_func(self, tmp_path):

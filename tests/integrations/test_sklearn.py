@@ -338,9 +338,9 @@ def test_several_labels_a_row_are_refused_with_what_takes_them(iris):
         model.partial_fit(X, several, classes=[0, 1])
     assert MultiOutputClassifier(model).fit(X, several).predict(X).shape == several.shape
     forest = RandomForestClassifier(3, random_state=0).fit(X, several)
-    with pytest.raises(ValueError, match=r"y must be one label a row, got shape \[150, 2\]: calibrate one estimator"):
+    with pytest.raises(ValueError, match=r"y must be one label a row, got shape \[150, 2\]"):
         calibrated(forest, X, several)
-    with pytest.raises(TypeError, match="got Perceptron: scikit-learn's CalibratedClassifierCV gives it one"):
+    with pytest.raises(TypeError, match=r"got Perceptron: .*CalibratedClassifierCV"):
         calibrated(Perceptron().fit(X, y), X, y)
 
 

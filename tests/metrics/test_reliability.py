@@ -555,7 +555,7 @@ def test_netcal_agrees_where_it_is_right():
 
 
 def test_bins_that_would_fill_memory_are_refused():
-    with pytest.raises(ValueError, match="n_bins must be an integer of at most 1,000,000, got 1000000000"):
+    with pytest.raises(ValueError, match=r"n_bins must be .*1,000,000, got 1000000000"):
         ReliabilityTable(10**9)
-    with pytest.raises(ValueError, match="n_bins must be an integer of at most 100 for 1,000,000 classes, got 101"):
+    with pytest.raises(ValueError, match=r"n_bins must be .* 100 for 1,000,000 classes, got 101"):
         ClasswiseTable(1_000_000, 101)

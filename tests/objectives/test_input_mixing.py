@@ -206,7 +206,7 @@ def test_cutmix_needs_images():
 
 @pytest.mark.parametrize("objective", [CutMix(), PuzzleMix()], ids=repr)
 def test_images_with_their_channels_last_are_refused(objective):
-    with pytest.raises(ValueError, match=r"got \[4, 8, 8, 3\], whose channels are last: use channels first"):
+    with pytest.raises(ValueError, match=r"got \[4, 8, 8, 3\], whose channels are last"):
         objective(nn.Flatten(), torch.zeros(4, 8, 8, 3), torch.zeros(4, dtype=torch.int64))
 
 

@@ -821,9 +821,7 @@ def test_a_decoder_reads_both_texts_of_a_pair_at_the_end_of_the_longer_one(kind,
 def test_a_decoder_that_would_be_read_too_early_is_refused(kind):
     model, x, y = decoder(kind), tokenised((6, 3, 5, 2)), torch.tensor([0, 1, 2, 3])
     for pad in ("pad", 1):
-        with pytest.raises(
-            ValueError, match=r"reads a text at its last token that is not 1, .* pass pad='none' or the id"
-        ):
+        with pytest.raises(ValueError, match=r"last token that is not 1, .* pass pad='none'"):
             SequenceMixup.manifold(layers=[1], pad=pad)(model, x, y)
     # GPT-2 has no padding token: its users take the one that ends a text, which `sep` would repeat.
     same = decoder(kind, pad_token_id=SEP)
@@ -872,7 +870,7 @@ def test_bad_batches_are_named():
         objective(model, x, LABELS[:3])
     with pytest.raises(ValueError, match="multiple of it, got 5"):
         objective(model, x, LABELS[:0])
-    with pytest.raises(ValueError, match=r"attention_mask must have the shape of input_ids, \[5, 7\], got \[5, 7, 7\]"):
+    with pytest.raises(ValueError, match=r"attention_mask must .*\[5, 7\], got \[5, 7, 7\]"):
         objective(model, {**x, "attention_mask": torch.ones(5, 7, 7)}, LABELS)
     with pytest.raises(ValueError, match=r"has no nn\.Embedding"):
         objective(nn.Linear(7, K), x["input_ids"], LABELS)
@@ -996,7 +994,7 @@ def test_a_layer_of_a_decoder_by_its_name_needs_texts_that_end_together():
     model, x, y = decoder("GPT2"), tokenised((6, 3, 5, 2)), torch.tensor([0, 1, 2, 3])
     for layer in ("transformer.h.0", "score"):
         objective = ManifoldMixup(layers=[layer])
-        with pytest.raises(ValueError, match=r"the end of a longer partner would not be read.*: use SequenceMixup"):
+        with pytest.raises(ValueError, match=r"longer partner .*: use SequenceMixup"):
             objective(model, x, y)
         before = {name: t.flip(1) for name, t in x.items()}  # padded before the text: all end at the last column
         assert objective(model, before, y).isfinite()

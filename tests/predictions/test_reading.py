@@ -143,7 +143,7 @@ class TestNames:
 
     def test_numbers_of_named_classes_are_not_guessed(self, tmp_path):
         path = text(tmp_path, "label,prob_cat,prob_dog\n0,0.5,0.5\n1,0.5,0.5\n")
-        with pytest.raises(ValueError, match=r"row 1 has label '0'.*pass classes with the names in the order"):
+        with pytest.raises(ValueError, match=r"row 1 has label '0'.*pass classes"):
             list(open_file(path).chunks())
         labels, scores = read_all(open_file(path, classes=["dog", "cat"]))
         assert labels.tolist() == [0, 1]
@@ -192,9 +192,7 @@ class TestNames:
 
     def test_names_beside_a_list_ask_for_its_order(self, tmp_path):
         np.savez(tmp_path / "p.npz", labels=np.array(["cat", "dog"]), probs=np.full((2, 2), 0.5))
-        with pytest.raises(
-            ValueError, match=r"classes 0 to 1. If labels holds names.*pass classes with them in the order"
-        ):
+        with pytest.raises(ValueError, match=r"classes 0 to 1.*pass classes"):
             read_all(open_file(tmp_path / "p.npz"))
 
     def test_a_float_label_is_no_class(self, tmp_path):
@@ -365,17 +363,15 @@ class TestValues:
 
     def test_percentages_and_counts_are_told_how_to_rescale(self, tmp_path):
         path = text(tmp_path, "label,prob_a,prob_b\na,80,20\n")
-        with pytest.raises(ValueError, match=r"has 80 in column 'prob_a'. If these are percentages.*normalise=True"):
+        with pytest.raises(ValueError, match=r"80 in column 'prob_a'.*percentages.*normalise=True"):
             read_all(open_file(path))
         np.testing.assert_allclose(read_all(open_file(path, normalise=True))[1], [[0.8, 0.2]])
-        with pytest.raises(
-            ValueError, match="'80%' in column 'prob_a', which is no number: write percentages as shares"
-        ):
+        with pytest.raises(ValueError, match="'80%' in column 'prob_a', which is no number"):
             read_all(open_file(text(tmp_path, "label,prob_a,prob_b\na,80%,20%\n")))
 
     def test_one_column_and_the_other_class(self, tmp_path):
         path = text(tmp_path, "label,prob_1\n1,0.75\n0,0.25\n")
-        with pytest.raises(ValueError, match=r"row 2 has label '0', but there is only the class '1'.*1 - p and p"):
+        with pytest.raises(ValueError, match=r"row 2 has label '0', .*only the class '1'.*1 - p and p"):
             read_all(open_file(path))
 
     def test_one_column_of_a_binary_task(self, tmp_path):
@@ -453,7 +449,7 @@ class TestBrokenFiles:
         with pytest.raises(ValueError, match=r"matrix of one column.*labels.ravel\(\)"):
             open_file(tmp_path / "a.npz")
         np.savez(tmp_path / "b.npz", labels=np.zeros(4, int), probs=np.full((4, 1, 2), 0.5))
-        with pytest.raises(ValueError, match=r"'probs' of .* has the shape \[4, 1, 2\]: .* probs and logits \[N, K\]"):
+        with pytest.raises(ValueError, match=r"'probs' of .* \[4, 1, 2\]: .*\[N, K\]"):
             open_file(tmp_path / "b.npz")
         np.savez(tmp_path / "c.npz", labels=np.zeros(4, int), probs=np.full((4, 2), 0.5), weights=np.zeros((2, 2, 2)))
         assert open_file(tmp_path / "c.npz").others == ()  # other arrays may have any shape

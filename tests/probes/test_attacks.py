@@ -345,7 +345,7 @@ def test_what_is_no_attack_is_refused_by_name(text, message):
         ({"epsilon": math.nan}, "epsilon must be"),
         (
             {"x": {"input_ids": torch.ones(2, 3)}},
-            "x must be a tensor to be attacked, got dict: tokens have no gradient",
+            "x must be a tensor .*got dict",
         ),
         ({"x": torch.zeros(6, 3, 5, 5, dtype=torch.uint8)}, "floating tensor to be attacked, got torch.uint8"),
         ({"x": torch.zeros(0, 3, 5, 5)}, "at least one row"),
@@ -377,7 +377,7 @@ def test_bad_data_and_attacks_are_refused():
         attack_errors(model, [], Attack("fgsm", 0.1))
     with pytest.raises(ValueError, match="as many rows, got 6 and 5"):
         attack_errors(model, (x, y[1:]), Attack("fgsm", 0.1))
-    with pytest.raises(TypeError, match="x must be a tensor to be attacked, got dict: tokens have no gradient"):
+    with pytest.raises(TypeError, match=r"x must be a tensor .*got dict"):
         attack_errors(model, ({"input_ids": x}, y), Attack("fgsm", 0.1))
     with pytest.raises(TypeError, match="yield pairs"):
         attack_errors(model, [x], Attack("fgsm", 0.1))

@@ -244,9 +244,7 @@ def test_functional_dropout_is_named():
     assert len(MCDropout(model, passes=4, also=["0"]).samples(X).unique(dim=0)) == 4
     assert len(MCDropout(model[0], passes=4, also="").samples(X).unique(dim=0)) == 4
     assert_untouched(model, before)
-    with pytest.raises(
-        ValueError, match=r"also names '0\.inne', which the model does not have; did you mean '0\.inner'"
-    ):
+    with pytest.raises(ValueError, match=r"also names '0\.inne', .*did you mean '0\.inner'"):
         MCDropout(model, also=["0.inne"])
 
 

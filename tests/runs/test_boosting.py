@@ -102,5 +102,5 @@ def test_what_trees_cannot_do_is_said(table: Path, tmp_path: Path) -> None:
     assert "--model hgb mixes no rows: pass --method 'ERM()'" in refused(*words, "--method", "Mixup(alpha=0.2)")
     assert "--ensemble is for networks: leave it out with --model hgb" in refused(*words, "--ensemble", 2)
     said = refused(*words, "--epochs", 3)
-    assert "--epochs is for networks; --model hgb takes --model-option iterations=500 and its like" in said
+    assert "--model hgb takes --model-option iterations=500" in said
     assert "hgb has no option 'hidden'" in refused(*words, "--model-option", "hidden=[3]")

@@ -160,9 +160,7 @@ def test_records_that_are_not_whole(people: tuple[Bundle, pd.DataFrame], tmp_pat
     with pytest.raises(ValueError, match="lacks 'temperature': it is not whole"):
         vicinal.load(folder)
     write_json(folder / "model.json", {**record, "format": 99})
-    with pytest.raises(
-        ValueError, match="format 99, this version of vicinal reads 1: use the version that wrote it, 0"
-    ):
+    with pytest.raises(ValueError, match=r"format 99, .*reads 1: use the version that wrote it, 0"):
         vicinal.load(folder)
     write_json(folder / "model.json", record)
     content = (folder / "model.safetensors").read_bytes()

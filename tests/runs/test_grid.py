@@ -337,7 +337,7 @@ def test_further_sets_are_compared_too(base, source, tmp_path):
             after=after
         )
     assert result.to_dict()["also"]["also-2"]["before"] == result.rows(on="also-2")
-    with pytest.raises(ValueError, match="on must be one of 'test', 'val', 'also-1', 'also-2', got 'also-3'"):
+    with pytest.raises(ValueError, match=r"on must be .*'also-2', got 'also-3'"):
         result.rows(on="also-3")
 
 
@@ -385,7 +385,7 @@ def test_the_validation_set_chooses(base, tmp_path):
     assert "validation" not in result.table(after=True, choose="nll")
     with pytest.raises(ValueError, match=r"by must be one of 'accuracy', .*, got 'loss'"):
         result.chosen("loss")
-    with pytest.raises(ValueError, match="by must be a figure that the validation set has, got 'top5_error'"):
+    with pytest.raises(ValueError, match=r"by must be .*got 'top5_error'"):
         result.chosen("top5_error")
 
 
@@ -406,7 +406,7 @@ def test_what_failed_is_not_chosen_and_means_are_over_shared_seeds(reference):
 def test_without_a_validation_set_nothing_is_chosen(base, tmp_path):
     without = dataclasses.replace(base, data={"target": "y", "val": 0}, training={"epochs": 1})
     result = run_grid(without, METHODS, [0], tmp_path, progress=False)
-    with pytest.raises(ValueError, match="has no validation samples to compare methods on: hold out a share"):
+    with pytest.raises(ValueError, match="has no validation samples"):
         result.chosen("nll")
 
 
@@ -637,7 +637,7 @@ def test_a_worker_of_a_cluster_that_dies_costs_its_job_a_start_and_no_other(tmp_
     more = {name: Toy(tmp_path / name) for name in "efgh"}
     run_jobs(more, Pool(backend="ray", workers=2), progress=False)
     assert ray.most == 2
-    with pytest.raises(ValueError, match="room for 3 cells of 1 CPUs and 0 GPUs at once, fewer than workers=4"):
+    with pytest.raises(ValueError, match=r"3 cells of 1 CPUs and 0 GPUs .*workers=4"):
         run_jobs({"i": Toy(tmp_path / "i")}, Pool(backend="ray", workers=4), progress=False)
     # A cell runs on one node: two nodes of one CPU have no room for a cell of two.
     assert [jobs_module._room(Cluster(*cpus), SimpleNamespace(threads=2, gpus=0)) for cpus in ((1, 1), (5, 2))] == [
@@ -652,7 +652,7 @@ def test_a_cluster_without_processors_is_waited_for_with_a_limit(tmp_path, monke
     monkeypatch.setattr(jobs_module, "_LOOK", 0.01)
     monkeypatch.setattr(jobs_module, "_WAIT", 0.05)
     jobs = {name: Toy(tmp_path / name) for name in "abcd"}
-    with pytest.warns(UserWarning, match=r"no node of the Ray cluster has room for a cell: waiting for up to 0\.05 s"):
+    with pytest.warns(UserWarning, match=r"no node .*up to 0\.05 s"):
         results, failures = run_jobs(jobs, Pool(backend="ray"), progress=False)
     assert (list(results), list(failures)) == (["a", "b"], ["c", "d"])
     assert "start the same comparison again when its nodes are back" in failures["c"]
@@ -697,7 +697,7 @@ def test_an_interrupt_says_how_to_go_on(base, tmp_path, reference):
     def interrupt(*cell) -> None:
         raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt, match=r"1 of 4 cells are finished and kept in .*start the same comparison"):
+    with pytest.raises(KeyboardInterrupt, match=r"1 of 4 cells are finished and kept"):
         run_grid(base, METHODS, SEEDS, tmp_path, progress=False, on_cell=interrupt)
     assert same(run_grid(base, METHODS, SEEDS, tmp_path, progress=False), reference)
 

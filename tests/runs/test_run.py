@@ -238,7 +238,7 @@ def test_no_training_rows_are_evaluated_for_a_missing_part(table: Path, tmp_path
     names = {"source": str(folder), "development": str(folder)}
     experiment = _experiment(table, also=(names,), temperature="grid")
     if test_part == "val":  # what is evaluated is all that could be fitted on
-        with pytest.raises(ValueError, match="development must be other samples than those that are evaluated"):
+        with pytest.raises(ValueError, match="development must be other samples"):
             run(experiment, tmp_path / "run", progress=False)
         experiment = _experiment(table, also=(str(folder),))
     outcome = run(experiment, tmp_path / "run", progress=False)
@@ -359,7 +359,7 @@ def test_a_run_written_by_the_first_version_is_read(tmp_path: Path, monkeypatch:
     assert again.test.before.nll.value == pytest.approx(outcome.test.before.nll.value)
     # The network is the one that was usual then, also where it is trained anew; a new run has today's.
     assert outcome.experiment.model is None
-    assert "the run goes on with mlp, which was the usual network when it was started" in notes
+    assert "the run goes on with mlp" in " ".join(notes)
     assert again.experiment == outcome.experiment
     audited(again, n_folds=2, progress=False)
     fold = json.loads(Path("run/audit/fold-1/config.json").read_text())
@@ -458,7 +458,7 @@ def test_weights_that_are_gone_are_noticed(table: Path, tmp_path: Path) -> None:
         library.load(out)
     with pytest.warns(UserWarning, match="taken from the checkpoint again"):
         again = run(_experiment(table), out, progress=False, on_note=notes.append)
-    assert "are damaged: their checksum differs; the run goes on from its checkpoint" in notes[0]
+    assert "their checksum differs; the run goes on" in notes[0]
     assert (out / "model.safetensors").read_bytes() == content
     assert wanted is not None
     assert again is not None

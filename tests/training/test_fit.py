@@ -769,9 +769,7 @@ def test_a_full_disk_leaves_the_checkpoint_before_it_intact(failing, tmp_path, m
     with monkeypatch.context() as patch:
         patch.setattr(_files, "sync", full)
         patch.setattr(folder, "sync", full)
-        with pytest.raises(
-            OSError, match=r"the disk is full; the checkpoint of step . is intact. Make room, then start"
-        ) as found:
+        with pytest.raises(OSError, match=r"the disk is full; the checkpoint of step . is intact") as found:
             fit(network(), ERM(), TRAIN, VAL, out=tmp_path / "b", config=quick())
     assert found.value.errno == errno.ENOSPC
     assert not list((tmp_path / "b").rglob("*.tmp"))
@@ -785,9 +783,7 @@ def test_a_write_that_really_fails_is_an_os_error(tmp_path):
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
     try:
-        with pytest.raises(
-            OSError, match=r"could not write the checkpoint of step 0 .*File too large; nothing was saved"
-        ):
+        with pytest.raises(OSError, match=r"checkpoint of step 0 .*File too large; nothing was saved"):
             fit(nn.Linear(5, 3000), ERM(), TRAIN, out=tmp_path, config=quick())
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
@@ -824,7 +820,7 @@ def test_another_run_is_refused_by_what_differs(tmp_path):
 
     start()
     start(num_workers=0, checkpoint_minutes=3, trackers=None)  # how it is run is free
-    with pytest.raises(ValueError, match=r"holds another run: lr was 0.01 and is 0.02. Choose another folder"):
+    with pytest.raises(ValueError, match=r"lr was 0.01 and is 0.02"):
         start(lr=0.02)
     with pytest.raises(ValueError, match="method was 'ERM"):
         start(Mixup(alpha=1.0))
@@ -838,9 +834,7 @@ def test_another_run_is_refused_by_what_differs(tmp_path):
     with pytest.raises(ValueError, match="is of format 2, this version of vicinal reads 1"):
         start()
     (tmp_path / "config.json").unlink()
-    with pytest.raises(
-        ValueError, match=r"holds 'checkpoint', 'metrics.jsonl', 'model.safetensors', … but no config.json"
-    ):
+    with pytest.raises(ValueError, match=r"'model.safetensors', … but no config.json"):
         start()
 
 
@@ -849,11 +843,11 @@ def test_a_folder_that_is_not_a_run_is_left_alone(tmp_path):
     (tmp_path / "checkpoint" / "precious.txt").write_text("mine")
     (tmp_path / ".notes.tmp").write_text("mine, too")
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    with pytest.raises(ValueError, match=r"holds '.notes.tmp', 'checkpoint' but no config.json: .* an empty folder"):
+    with pytest.raises(ValueError, match=r"'.notes.tmp', 'checkpoint' but no config.json"):
         fit(network(), ERM(), TRAIN, VAL, out=tmp_path, config=quick())
     assert {path: path.read_bytes() for path in before} == before
     (tmp_path / "config.json").write_text('{"format": 1}')  # a common name, which makes no run
-    with pytest.raises(ValueError, match=r"config.json is not that of a run: choose a new or an empty folder"):
+    with pytest.raises(ValueError, match=r"config.json is not that of a run"):
         fit(network(), ERM(), TRAIN, VAL, out=tmp_path, config=quick())
     assert {path: path.read_bytes() for path in before} == before
 
@@ -880,7 +874,7 @@ def test_weights_that_are_damaged_are_restored(damage, tmp_path):
         weights.write_bytes(content[:-1] + bytes([content[-1] ^ 1]) if damage == "flipped" else content[:100])
         with pytest.raises(ValueError, match="is not the file that was written: its checksum differs"):
             load_weights(tmp_path)
-    with pytest.warns(UserWarning, match=r"the weights .* (gone|damaged).*: they are taken from the checkpoint again"):
+    with pytest.warns(UserWarning, match=r"the weights .* (gone|damaged)"):
         result = fit(network(), Mixup(alpha=0.4), TRAIN, VAL, out=tmp_path, config=quick())
     assert weights.read_bytes() == content
     assert (result.best, result.history) == (expected.best, expected.history)

@@ -214,7 +214,7 @@ def test_distributed() -> None:
             for a, b in zip(*gradients, strict=True):
                 torch.testing.assert_close(a, b)
         static = nn.parallel.DistributedDataParallel(model, static_graph=True)
-        with pytest.raises(ValueError, match="clean_weight must be 0 under DistributedDataParallel with static_graph"):
+        with pytest.raises(ValueError, match=r"clean_weight must be 0 .*static_graph"):
             PuzzleMix(clean_weight=0.5)(static, x, y)
         PuzzleMix()(static, x, y).backward()
     finally:
@@ -339,7 +339,7 @@ def test_bad_arguments(arguments: dict[str, object], message: str) -> None:
 
 def test_block_counts_that_do_not_divide() -> None:
     x, y = batch(2, 3, 30, 45)
-    with pytest.raises(ValueError, match=r"divides both sides of 30 × 45 images \(3, 5, 15\), got \(2, 4, 8, 16\)"):
+    with pytest.raises(ValueError, match=r"30 × 45 images \(3, 5, 15\), got \(2, 4, 8, 16\)"):
         PuzzleMix()(ConvNet(), x, y)
     assert PuzzleMix(block_counts=(5, 16))(ConvNet(), x, y).isfinite()  # those that divide are used
     prime, y = batch(2, 3, 31, 37)
