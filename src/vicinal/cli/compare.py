@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -81,24 +82,9 @@ def compare(
     page = report or folder / "report.html"
     check_report(page, given.inputs(data), overwrite=overwrite, data_root=given.data.get("data_root"))
 
-    def on_cell(name: str, seed: int, outcome: AnyOutcome | None, error: str | None) -> None:
-        facts: dict[str, Any] = {"error": error} if outcome is None else {"out": str(outcome.out)}
-        console.event("cell", {"method": name, "seed": seed, **facts})
-        console.note(f"{name}, seed {seed}: {'done' if error is None else f'failed: {error}'}")
-
-    result = run_grid(
-        base,
-        method or [],
-        range(seeds),
-        folder,
-        workers=workers,
-        backend=backend,
-        address=address,
-        threads=threads,
-        n_bins=bins,
-        progress=not as_json,
-        on_cell=on_cell,
-    )
+    where: dict[str, Any] = {"workers": workers, "backend": backend, "address": address, "threads": threads}
+    how: dict[str, Any] = {"n_bins": bins, "progress": not as_json, "on_cell": partial(_show_cell, console)}
+    result = run_grid(base, method or [], range(seeds), folder, **where, **how)
     if not result.outcomes:
         raise RuntimeError(f"every run failed; {next(iter(result.failures.values()))}")
     first = next(iter(result.outcomes.values()))
@@ -118,3 +104,9 @@ def compare(
     console.say(f"report: {page}")
     if result.failures:
         raise typer.Exit(1)
+
+
+def _show_cell(console: Console, name: str, seed: int, outcome: AnyOutcome | None, error: str | None) -> None:
+    facts: dict[str, Any] = {"error": error} if outcome is None else {"out": str(outcome.out)}
+    console.event("cell", {"method": name, "seed": seed, **facts})
+    console.note(f"{name}, seed {seed}: {'done' if error is None else f'failed: {error}'}")

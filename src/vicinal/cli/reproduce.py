@@ -203,7 +203,7 @@ def _seeds(text: str | None) -> Sequence[int] | None:
     first, dash, last = text.partition("-")
     if not (first.isdecimal() and (last.isdecimal() if dash else True)):
         raise typer.BadParameter(f"must be a number such as 5, or a range such as 10-14, got {text!r}")
-    found = range(int(first), int(last) + 1) if dash else range(int(first))
-    if not found:
+    wanted = range(int(first), int(last) + 1) if dash else range(int(first))
+    if not wanted:
         raise typer.BadParameter(f"must name at least one seed, got {text!r}")
-    return found
+    return wanted

@@ -86,5 +86,5 @@ def _stamps(values: list[Any], day_first: bool) -> NDArray[np.datetime64]:
         stamps = pandas.to_datetime(
             pandas.Series(texts, dtype=object), format="mixed", dayfirst=day_first, errors="coerce", utc=True
         )
-    found: NDArray[np.datetime64] = stamps.dt.tz_localize(None).to_numpy().astype("datetime64[us]")
-    return found
+    moments: NDArray[np.datetime64] = stamps.dt.tz_localize(None).to_numpy().astype("datetime64[us]")
+    return moments

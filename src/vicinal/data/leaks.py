@@ -41,7 +41,7 @@ def giving_away(
     if len(rows) < _FEWEST:
         return {}
     y, encoded = labels[rows], features.numpy()
-    found, start = {}, 0
+    aurocs, start = {}, 0
     for column in preprocessing.columns:
         block = encoded[rows, start : start + column.width]
         start += column.width
@@ -54,8 +54,8 @@ def giving_away(
             groups = np.searchsorted(edges, block[:, 0])
         score = group_auroc(groups, y)
         if score > _ALMOST_ALL:
-            found[column.name] = score
-    return found
+            aurocs[column.name] = score
+    return aurocs
 
 
 def group_auroc(groups: NDArray[np.int64], labels: NDArray[np.int64]) -> float:

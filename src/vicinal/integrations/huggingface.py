@@ -345,10 +345,10 @@ def _for_task(metrics: Any, task: str) -> Any:
 def _refuse_other_loss(kind: type) -> None:
     """Refuse a trainer with a loss of its own, which the objective would silently replace."""
     after = kind.__mro__[kind.__mro__.index(MixupTrainerMixin) + 1 :]
-    own = next((base for base in after if base is not Trainer and "compute_loss" in vars(base)), None)
-    if own is not None:
+    other = next((base for base in after if base is not Trainer and "compute_loss" in vars(base)), None)
+    if other is not None:
         raise TypeError(
-            f"{own.__name__} has a compute_loss of its own, which the objective would replace: take it out, and pass "
+            f"{other.__name__} has a compute_loss of its own, which the objective would replace: take it out, and pass "
             "class weights as class_weights=…"
         )
 

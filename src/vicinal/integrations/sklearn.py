@@ -515,13 +515,13 @@ def _dense(X: Any) -> NDArray[np.float64]:
 
 def _fields(prefix: str, objective: Any) -> dict[str, Any]:
     """Return the fields of an objective, and of what it wraps, by the names that `set_params` takes."""
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for field in dataclasses.fields(objective) if dataclasses.is_dataclass(objective) else ():
         value = getattr(objective, field.name)
-        found[f"{prefix}__{field.name}"] = value
+        fields[f"{prefix}__{field.name}"] = value
         if isinstance(value, Objective):
-            found |= _fields(f"{prefix}__{field.name}", value)
-    return found
+            fields |= _fields(f"{prefix}__{field.name}", value)
+    return fields
 
 
 def _replaced(objective: Any, path: list[str], value: Any) -> Any:

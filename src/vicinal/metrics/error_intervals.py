@@ -110,12 +110,12 @@ def error_ends(bins: BinSums, squared: Array, level: float) -> dict[str, tuple[A
     """
     z, n = z_of(level), bins.count.sum(axis=-1)
     gap, variance = _gap(bins), safe_variance(bins, squared)
-    share, certainty = bins.count / n[..., None], _per(bins.confidence, bins)
+    share, confidence = bins.count / n[..., None], _per(bins.confidence, bins)
     chance = chance_gaps(bins, squared)
     ends = {}
     for name, value, weight, bias in (
-        ("ece", expected_error(bins), np.ones_like(certainty), chance),
-        ("oe", overconfidence_error(bins), certainty, certainty * chance / 2),
+        ("ece", expected_error(bins), np.ones_like(confidence), chance),
+        ("oe", overconfidence_error(bins), confidence, confidence * chance / 2),
     ):
         second = (share * weight**2 * (variance + gap**2)).sum(axis=-1)  # of W, with the variances made safe
         spread = np.sqrt(np.maximum(second - value**2, 0) / n)
@@ -157,7 +157,7 @@ def _rms_ends(bins: BinSums, gap: Array, variance: Array, level: float) -> tuple
 def _mce_ends(bins: BinSums, gap: Array, squared: Array, level: float) -> tuple[Array, Array]:
     filled, tail = bins.count > 0, (1 - coverage(level)) / 2
     right, count = bins.correct, bins.count
-    rate, certainty = _per(right, bins), _per(bins.confidence, bins)
+    rate, confidence = _per(right, bins), _per(bins.confidence, bins)
     # Where confidences differ within a bin, a gap may vary more than the accuracy.
     spread = np.maximum(_per(squared, bins) - gap**2, 0)
     stretch = np.sqrt(np.maximum(spread / np.where((right > 0) & (right < count), rate * (1 - rate), np.inf), 1))
@@ -168,9 +168,9 @@ def _mce_ends(bins: BinSums, gap: Array, squared: Array, level: float) -> tuple[
         return rate - (rate - low) * stretch, rate + (high - rate) * stretch
 
     low, high = ends(tail / np.maximum(filled.sum(axis=-1), 1)[..., None])
-    least = np.where(filled, np.maximum(low - certainty, certainty - high), 0).max(axis=-1)
+    least = np.where(filled, np.maximum(low - confidence, confidence - high), 0).max(axis=-1)
     low, high = ends(np.asarray(tail))
-    most = np.where(filled, np.maximum(high - certainty, certainty - low), 0).max(axis=-1)
+    most = np.where(filled, np.maximum(high - confidence, confidence - low), 0).max(axis=-1)
     return np.maximum(least, 0), np.clip(most, maximum_error(bins), 1)
 
 

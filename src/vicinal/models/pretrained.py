@@ -88,26 +88,26 @@ def load_pretrained(model: nn.Module, weights: Mapping[str, Tensor], source: str
     source
         What the sentence calls them.
     """
-    own = model.state_dict()
+    state = model.state_dict()
     given = {name.removeprefix("module."): t for name, t in weights.items()}  # of DistributedDataParallel
     head = head_name(model)
     taken: dict[str, Tensor] = {}
-    for name, tensor in own.items():
+    for name, tensor in state.items():
         other = given.get(name)
         if other is not None and other.shape != tensor.shape and not name.startswith(f"{head}."):
             other = _adapted(name, other, tensor, source)
         if other is not None and other.shape == tensor.shape:
             taken[name] = other.to(tensor.dtype)
-    new = [name for name in own if name in given and name not in taken]
-    missing = [name for name in own if name not in given and not name.endswith("num_batches_tracked")]
-    unexpected = [name for name in given if name not in own]
-    if 2 * sum(own[name].numel() for name in taken) < sum(t.numel() for n, t in own.items() if n not in new):
+    new = [name for name in state if name in given and name not in taken]
+    missing = [name for name in state if name not in given and not name.endswith("num_batches_tracked")]
+    unexpected = [name for name in given if name not in state]
+    if 2 * sum(state[name].numel() for name in taken) < sum(t.numel() for n, t in state.items() if n not in new):
         raise ArgumentError(
             "pretrained", source, f"weights of {type(model).__name__}, and those miss {_some(missing)}; they have "
             f"{_some(unexpected)}",
         )  # fmt: skip
     model.load_state_dict(taken, strict=False)
-    parts = [f"{len(taken)} of {len(own)} arrays of weights from {source}"]
+    parts = [f"{len(taken)} of {len(state)} arrays of weights from {source}"]
     if new:
         parts.append(f"new, since the classes are others: {_some(new)}")
     parts += [f"missing: {_some(missing)}"] if missing else []
@@ -115,13 +115,18 @@ def load_pretrained(model: nn.Module, weights: Mapping[str, Tensor], source: str
     return f"pretrained: {'; '.join(parts)}"
 
 
-def _adapted(name: str, given: Tensor, own: Tensor, source: str) -> Tensor:
+def _adapted(name: str, given: Tensor, here: Tensor, source: str) -> Tensor:
     """Return the weights of a first convolution for another number of channels; other shapes are an error."""
-    if given.ndim == own.ndim == 4 and given.shape[1] == 3 and own.shape[1] == 1 and given.shape[2:] == own.shape[2:]:
+    if (
+        given.ndim == here.ndim == 4
+        and given.shape[1] == 3
+        and here.shape[1] == 1
+        and given.shape[2:] == here.shape[2:]
+    ):
         return given.sum(dim=1, keepdim=True)
-    shapes = f"{name} is {list(given.shape)} there and {list(own.shape)} here"
+    shapes = f"{name} is {list(given.shape)} there and {list(here.shape)} here"
     hint = ""
-    if given.ndim == 4 and given.shape[2:] != own.shape[2:]:
+    if given.ndim == 4 and given.shape[2:] != here.shape[2:]:
         hint = ": images above 64 px have the form of the network that was pretrained, pass "
     parts = (hint, Argument("image_size", 224)) if hint else ()
     raise ValueError(Sentence(f"the weights of {source} do not fit: {shapes}", *parts))

@@ -218,37 +218,14 @@ def specify(
     return ModelSpec(name=name, kind=kind, n_classes=n_classes, input_shape=input_shape, options=complete)
 
 
-def build(
-    name: str | None = None,
-    *,
-    kind: str,
-    n_classes: int,
-    input_shape: Sequence[int] = (),
-    vocab_size: int | None = None,
-    tokenizer: str | None = None,
-    choices: int = 0,
-    plain: Sequence[int] | None = None,
-    exclusive: bool = True,
-    **options: Any,
-) -> nn.Module:
-    """Return a network for data of this kind: `specify(…).build()`, whose arguments these are.
+def build(name: str | None = None, **about: Any) -> nn.Module:
+    """Return a network for data of some kind: `specify(…).build()`, which has the same arguments.
 
     >>> model = build("resnet18", kind="image", n_classes=10, input_shape=(1, 28, 28))
     >>> sum(p.numel() for p in model.parameters())
     11172810
     """
-    return specify(
-        name,
-        kind=kind,
-        n_classes=n_classes,
-        input_shape=input_shape,
-        vocab_size=vocab_size,
-        tokenizer=tokenizer,
-        choices=choices,
-        plain=plain,
-        exclusive=exclusive,
-        **options,
-    ).build()
+    return specify(name, **about).build()
 
 
 def _default(kind: str, input_shape: Sequence[int]) -> str:

@@ -167,11 +167,11 @@ _SETS = {
 
 def small(*sources: str, factor: int = 1) -> dict[str, Data]:
     """Return subsets of data sets, by their printed names; a factor makes them larger."""
-    found = {}
+    subsets = {}
     for source in sources:
         printed, train_size, val = _SETS[source]
-        found[printed] = Data(source, {"train_size": factor * train_size, "val": val, "augment": "none"})
-    return found
+        subsets[printed] = Data(source, {"train_size": factor * train_size, "val": val, "augment": "none"})
+    return subsets
 
 
 def whole(*sources: str, val: float | int = 5000) -> dict[str, Data]:
@@ -237,8 +237,8 @@ def selected(trained: Sequence[Trained], settings: Mapping[str, Any], seed: int)
 
 def last_epoch(trained: Sequence[Trained], settings: Mapping[str, Any], seed: int) -> dict[str, Any]:
     """Measure the last epoch on the test set, and the validation error of every epoch."""
-    found = figures_of(trained[0].test_of_last(n_bins=settings.get("n_bins", 15)))
-    return {**found, "course": [1 - line["val_accuracy"] for line in trained[0].history if "val_accuracy" in line]}
+    figures = figures_of(trained[0].test_of_last(n_bins=settings.get("n_bins", 15)))
+    return {**figures, "course": [1 - line["val_accuracy"] for line in trained[0].history if "val_accuracy" in line]}
 
 
 #: What the tables of L22's recipes show.

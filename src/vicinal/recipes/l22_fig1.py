@@ -49,12 +49,12 @@ def measure(trained: Sequence[Trained], settings: Mapping[str, Any], seed: int) 
     with torch.inference_mode():
         shown = model(torch.cartesian_prod(line, line)).softmax(1)[:, 1]
         confidence, predicted = model(points).softmax(1).max(1)
-    found: dict[str, Any] = {
+    measured: dict[str, Any] = {
         "confidence": float(confidence.double().mean()),
         "error": float((predicted != labels).double().mean()),
         "band": float(((shown > 0.3) & (shown < 0.7)).double().mean()),
     }
-    return found | ({"map": shown.view(SIDE, SIDE).T.tolist(), "points": points.tolist()} if is_drawn(seed) else {})
+    return measured | ({"map": shown.view(SIDE, SIDE).T.tolist(), "points": points.tolist()} if is_drawn(seed) else {})
 
 
 def claims(at: Scale) -> Iterable[Claim]:

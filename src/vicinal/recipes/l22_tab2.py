@@ -53,11 +53,11 @@ def bases(at: Scale) -> list[str]:
 
 
 def methods(data: str, at: Scale) -> dict[str, Method]:
-    found = {VANILLA: Method("ERM()")}
+    by_name = {VANILLA: Method("ERM()")}
     for name in bases(at):
         alone, above = BASES[name]
-        found |= {name: Method(alone), f"LogitMix over {name}": Method(above)}
-    return found
+        by_name |= {name: Method(alone), f"LogitMix over {name}": Method(above)}
+    return by_name
 
 
 def claims(at: Scale) -> Iterable[Claim]:

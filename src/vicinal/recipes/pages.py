@@ -43,25 +43,25 @@ _VERDICTS = (HOLDS, HOLDS_NOT, CANNOT_TELL, NOT_TESTED)
 
 def results_in(folder: Path) -> dict[tuple[str, str], Result]:
     """Return the results of a folder of scales, by recipe and scale, in the order of the recipes."""
-    found = {}
+    every = {}
     for name in names():
         for scale in SCALES:
             path = folder / scale / f"{name}.json"
             if path.exists():
-                found[name, scale] = Result.read(path)
-    return found
+                every[name, scale] = Result.read(path)
+    return every
 
 
 def write(results: Path, docs: Path) -> list[Path]:
     """Write all pages from the results in a folder; return what was written."""
-    found = results_in(results)
+    every = results_in(results)
     (docs / "evidence").mkdir(parents=True, exist_ok=True)
-    texts = _texts(found)
+    texts = _texts(every)
     for name, text in texts.items():
         with replacing(docs / name) as temporary:
             temporary.write_text(text, encoding="utf-8")
     pictures = []
-    for (name, scale), result in found.items():
+    for (name, scale), result in every.items():
         path = docs / "evidence" / _picture(name, scale)
         if get(name).draw is not None and _digest_in(path) != digest(result):
             path.write_bytes(figure_png(get(name), result))
@@ -71,14 +71,14 @@ def write(results: Path, docs: Path) -> list[Path]:
 
 def stale(results: Path, docs: Path) -> list[str]:
     """Return which pages are not what the results say."""
-    found = results_in(results)
-    texts = _texts(found)
+    every = results_in(results)
+    texts = _texts(every)
     wrong = [
         name
         for name, text in texts.items()
         if not (docs / name).exists() or (docs / name).read_text(encoding="utf-8") != text
     ]
-    pictures = {f"evidence/{_picture(name, scale)}": result for (name, scale), result in found.items()}
+    pictures = {f"evidence/{_picture(name, scale)}": result for (name, scale), result in every.items()}
     wrong += [name for name, result in pictures.items() if _digest_in(docs / name) != digest(result)]
     kept = {*texts, *pictures}
     there = [f"evidence/{path.name}" for path in (docs / "evidence").glob("*.*")]
@@ -111,11 +111,11 @@ def _picture(name: str, scale: str) -> str:
     return f"{name}.png" if scale == "cpu" else f"{name}-{scale}.png"
 
 
-def _texts(found: Mapping[tuple[str, str], Result]) -> dict[str, str]:
-    texts = {"evidence.md": scoreboard(found)}
+def _texts(every: Mapping[tuple[str, str], Result]) -> dict[str, str]:
+    texts = {"evidence.md": scoreboard(every)}
     for name in names():
         texts[f"evidence/{name}.md"] = page(
-            name, {scale: found[name, scale] for scale in SCALES if (name, scale) in found}
+            name, {scale: every[name, scale] for scale in SCALES if (name, scale) in every}
         )
     return texts
 
@@ -123,7 +123,7 @@ def _texts(found: Mapping[tuple[str, str], Result]) -> dict[str, str]:
 # The scoreboard
 
 
-def scoreboard(found: Mapping[tuple[str, str], Result]) -> str:
+def scoreboard(every: Mapping[tuple[str, str], Result]) -> str:
     """Return docs/evidence.md."""
     lines = [
         "# Evidence",
@@ -137,7 +137,7 @@ def scoreboard(found: Mapping[tuple[str, str], Result]) -> str:
         "## Scoreboard",
         "",
     ]
-    verdicts = [(name, scale, one) for (name, scale), result in found.items() for one in result.verdicts]
+    verdicts = [(name, scale, one) for (name, scale), result in every.items() for one in result.verdicts]
     lines += _agreement(verdicts)
     heads = ["recipe", "claim", "paper", "here", "verdict"]
     rows = [

@@ -78,8 +78,8 @@ class Result:
 
     def estimate(self, key: Key, name: str) -> Estimate | None:
         """Return the mean over seeds with its 95 % t interval; of one run, its interval over samples."""
-        found = [cell.figures[name] for cell in self.of(key) if name in cell.figures]
-        return over_seeds(found) if found else None
+        estimates = [cell.figures[name] for cell in self.of(key) if name in cell.figures]
+        return over_seeds(estimates) if estimates else None
 
     def curve(self, key: Key, name: str) -> np.ndarray[Any, np.dtype[np.float64]]:
         """Return a curve of a row, a line for each seed that has it."""
@@ -136,11 +136,11 @@ class Result:
         )
 
 
-def over_seeds(found: Sequence[Estimate]) -> Estimate:
+def over_seeds(estimates: Sequence[Estimate]) -> Estimate:
     """Return the mean over runs with its 95 % t interval; one run keeps its own interval."""
-    if len(found) == 1:
-        return found[0]
-    values = np.array([estimate.value for estimate in found])
+    if len(estimates) == 1:
+        return estimates[0]
+    values = np.array([estimate.value for estimate in estimates])
     half = float(stdtrit(len(values) - 1, 0.975)) * float(values.std(ddof=1)) / math.sqrt(len(values))
     return Estimate(float(values.mean()), float(values.mean()) - half, float(values.mean()) + half)
 

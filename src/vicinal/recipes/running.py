@@ -173,15 +173,15 @@ def reproduce(
     (wanted.out / "runs").mkdir(parents=True, exist_ok=True)
     (wanted.out / "runs" / ".gitignore").write_text("*\n", encoding="utf-8")
 
-    def told(key: str, result: Any, error: str | None) -> None:
+    def on_end(key: str, result: Any, error: str | None) -> None:
         if key in started and on_job is not None:
             on_job(f"{wanted.name}: {key}: {'done' if error is None else f'failed: {error}'}; {clock.tick()}")
 
-    _, failed = run_jobs(wanted.trainings, pool, progress=progress, on_job=told)
+    _, failed = run_jobs(wanted.trainings, pool, progress=progress, on_job=on_end)
     ready = {
         key: job for key, job in wanted.cells.items() if not failed.keys() & {folder.name for folder in job.trainings}
     }
-    records, failures = run_jobs(ready, pool, progress=progress, on_job=told)
+    records, failures = run_jobs(ready, pool, progress=progress, on_job=on_end)
     result = Result(
         recipe=wanted.name,
         scale=wanted.scale,
@@ -233,13 +233,13 @@ def described(recipe: Recipe, scale: str) -> dict[str, Any]:
 
 def _methods(recipe: Recipe, at: Scale) -> dict[str, Any]:
     """Return the methods of each data set that the names of their rows do not say by themselves."""
-    found: dict[str, Any] = {}
+    methods: dict[str, Any] = {}
     for data_name in at.data:
         for name, method in recipe.methods_of(data_name, at).items():
             if method != Method(name):
                 said = {part: value for part, value in dataclasses.asdict(method).items() if value}
-                found.setdefault(data_name, {})[name] = said
-    return found
+                methods.setdefault(data_name, {})[name] = said
+    return methods
 
 
 def _described(cell: Cell) -> dict[str, Any]:

@@ -24,13 +24,13 @@ ERM, MIXUP = "ERM()", "Mixup(alpha=0.4)"
 
 def measure(trained: Sequence[Trained], settings: Mapping[str, Any], seed: int) -> dict[str, Any]:
     """Return how far confidence exceeds accuracy on the validation set after some epochs, and both for groups of it."""
-    found: dict[str, Any] = {}
+    measured: dict[str, Any] = {}
     for epoch in settings["epochs"]:
         logits, labels = trained[0].at_epoch(epoch)
-        found[f"gap {epoch}"] = figures_of(evaluate(labels, logits=logits))["gap"]
+        measured[f"gap {epoch}"] = figures_of(evaluate(labels, logits=logits))["gap"]
         accuracy, confidence = group_means(labels, logits=logits, group_size=settings["group"])
-        found[f"groups {epoch}"] = [accuracy.tolist(), confidence.tolist()]
-    return {**found, "gap": found[f"gap {settings['epochs'][-1]}"]}
+        measured[f"groups {epoch}"] = [accuracy.tolist(), confidence.tolist()]
+    return {**measured, "gap": measured[f"gap {settings['epochs'][-1]}"]}
 
 
 def claims(at: Scale) -> Iterable[Claim]:

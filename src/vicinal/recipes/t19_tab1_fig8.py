@@ -54,14 +54,14 @@ def measure(trained: Sequence[Trained], settings: Mapping[str, Any], seed: int) 
     dropout = any(isinstance(m, torch.nn.Dropout) and m.p > 0 for m in bundle.module.modules())
     passes = MCDropout(bundle.module, settings["passes"]) if dropout else None
     scores = {name: _logits(bundle.module, some, passes, seed) for name, some in sets.items()}
-    found: dict[str, Any] = {}
+    measured: dict[str, Any] = {}
     for suffix, temperature in (("", 1.0), (" after temperature", trained[0].temperature)):
         scaled = {name: max_probability(logits.double() / temperature) for name, logits in scores.items()}
         for name in ("other", "noise"):
-            found[f"{name}{suffix}"] = auroc(scaled["in"], scaled[name])
+            measured[f"{name}{suffix}"] = auroc(scaled["in"], scaled[name])
             counts = np.histogram(scaled[name], EDGES)[0]
-            found[f"{name} scores{suffix}"] = (counts / counts.sum()).tolist()
-    return found
+            measured[f"{name} scores{suffix}"] = (counts / counts.sum()).tolist()
+    return measured
 
 
 @torch.inference_mode()

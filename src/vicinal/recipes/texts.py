@@ -191,7 +191,7 @@ def in_both_domains(trained: Sequence[Trained], settings: Mapping[str, Any], see
     source, (logits, labels), held_out = run.outcome.experiment.source, run.test_logits(), run.outcome.sets["val"]
     smoothing = settings["smoothing"][source]
     smoothed = fit_smoothed(held_out.logits.double().numpy(), held_out.labels.numpy(), smoothing)
-    found: dict[str, Any] = {
+    measured: dict[str, Any] = {
         **figures_of(run.test(n_bins=10)),
         "after": evaluate(labels, logits=logits / run.temperature, n_bins=10).ece,
         "after smoothed": evaluate(labels, logits=logits / smoothed, n_bins=10).ece,
@@ -201,5 +201,5 @@ def in_both_domains(trained: Sequence[Trained], settings: Mapping[str, Any], see
         classes = torch.tensor(other.labels)
         rows = stratified_subset(classes.tolist(), min(settings["n_other"], len(other)), seed=seed)
         outside = figures_of(evaluate(classes[rows], logits=logits_of(run.bundle, Part(other, rows)), n_bins=10))
-        found |= {f"other {name}": outside[name] for name in ("error", "ece", "gap")}
-    return found
+        measured |= {f"other {name}": outside[name] for name in ("error", "ece", "gap")}
+    return measured

@@ -22,13 +22,13 @@ PAPER = {
 
 
 def methods(data: str, at: Scale) -> dict[str, Method]:
-    found = {}
+    by_name = {}
     for name in PAPER:
         pad, _, scope = name.lower().replace("(", "").replace(")", "").partition(" ")
         written = "pad='none'" if name == "No Pad" else f"pad='{pad}'"
         written += f", scope={at.settings['length']}" if scope == "max" else ""
-        found[name] = Method(f"SequenceMixup.input(alpha=1.0, {written})")
-    return found
+        by_name[name] = Method(f"SequenceMixup.input(alpha=1.0, {written})")
+    return by_name
 
 
 def claims(at: Scale) -> Iterable[Claim]:

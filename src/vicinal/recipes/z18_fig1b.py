@@ -42,9 +42,9 @@ def measure(trained: Sequence[Trained], settings: Mapping[str, Any], seed: int) 
         shown = model(torch.cartesian_prod(line, line)).softmax(1)[:, 1]
         wrong = model(points).argmax(1) != labels
     band = ((shown > 0.1) & (shown < 0.9)).double().mean()
-    found = {"band": float(band), "error": float(wrong.double().mean())}
+    measured = {"band": float(band), "error": float(wrong.double().mean())}
     return {
-        **found,
+        **measured,
         **({"map": shown.view(SIDE, SIDE).T.tolist(), "points": points[:200].tolist()} if is_drawn(seed) else {}),
     }
 

@@ -29,13 +29,13 @@ def measure(trained: Sequence[Trained], settings: Mapping[str, Any], seed: int) 
     train = trained[0].task.train
     module = trained[0].last().module
     plain = train.relabelled(train.labels or [], augment="none")
-    found: dict[str, Any] = {}
+    measured: dict[str, Any] = {}
     for name, pairs, gradient in (("misses", settings["pairs"], "none"), ("norm", settings["gradients"], "logits")):
         generator = torch.Generator().manual_seed(_random.seed_from("pairs", seed))
         seen = between_samples(module, plain, pairs=pairs, lambdas=LAMBDAS, gradient=gradient, generator=generator)
         curve = seen.misses if seen.gradient_norm is None else seen.gradient_norm
-        found |= {name: float(curve.value.mean()), f"{name} at λ": curve.value.tolist()}
-    return found
+        measured |= {name: float(curve.value.mean()), f"{name} at λ": curve.value.tolist()}
+    return measured
 
 
 def claims(at: Scale) -> Iterable[Claim]:

@@ -38,15 +38,15 @@ def claims(at: Scale) -> Iterable[Claim]:
 
 def measure(trained: Sequence[Trained], settings: Mapping[str, Any], seed: int) -> dict[str, Any]:
     """Measure on the test set and, of speakers that training heard, on the recordings that it did not use."""
-    found = images.selected(trained, settings, seed)
+    measured = images.selected(trained, settings, seed)
     if settings.get("heard"):
         run = trained[0]
         every = run.bundle.read(run.outcome.experiment.source, labelled=True, part="train")
         used = set(run.task.splits["train"])
         rows = [row for row, position in enumerate(every.indices) if position not in used]
         labels = torch.tensor(every.labels)[rows]
-        found["heard"] = figures_of(evaluate(labels, logits=logits_of(run.bundle, Part(every, rows))))["error"]
-    return found
+        measured["heard"] = figures_of(evaluate(labels, logits=logits_of(run.bundle, Part(every, rows))))["error"]
+    return measured
 
 
 #: Section 3.3: 30 epochs of Adam at 3e-3, divided by 10 every 10 epochs, batches of 100.

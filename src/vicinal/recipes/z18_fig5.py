@@ -40,8 +40,8 @@ def measure(trained: Sequence[Trained], settings: Mapping[str, Any], seed: int) 
         seed=seed,
     )
     seen = coverage(fit.last, fit.target)
-    found: dict[str, Any] = {"modes": float(seen.modes), "good": seen.high_quality}
-    return {**found, **({"samples": fit.last[:400].tolist()} if is_drawn(seed) else {})}
+    measured: dict[str, Any] = {"modes": float(seen.modes), "good": seen.high_quality}
+    return {**measured, **({"samples": fit.last[:400].tolist()} if is_drawn(seed) else {})}
 
 
 def claims(at: Scale) -> Iterable[Claim]:

@@ -40,15 +40,15 @@ def measure(trained: Sequence[Trained], settings: Mapping[str, Any], seed: int) 
         raise TypeError("attacks need images")
     chosen = Subset(test, stratified_subset(test.labels or [], settings["n"], seed=seed))
     model, other = (one.last().module for one in trained)
-    found: dict[str, Any] = {}
+    measured: dict[str, Any] = {}
     for box, source in (("white", None), ("black", other)):
         for name, text in ATTACKS.items():
             loader = DataLoader(chosen, batch_size=250, collate_fn=test.collate_fn)
             errors = attack_errors(model, loader, parse_attack(text), source=source, mean=pixels.mean, std=pixels.std)
-            found |= {f"{box} {name}": errors.attacked[1], "clean": errors.clean[1]}
+            measured |= {f"{box} {name}": errors.attacked[1], "clean": errors.clean[1]}
             if 5 in errors.attacked:
-                found[f"{box} {name} top-5"] = errors.attacked[5]
-    return found
+                measured[f"{box} {name} top-5"] = errors.attacked[5]
+    return measured
 
 
 def claims(at: Scale) -> Iterable[Claim]:

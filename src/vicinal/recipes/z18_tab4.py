@@ -42,13 +42,13 @@ def data(limit: int | None) -> dict[str, Data]:
     """Return the sets, with at most so many training rows."""
     large = {"abalone", "htru2", "phishing"}
     named = {name: source for name, (source, _, _) in SETS.items()} | {DISTINCT: "phishing:distinct"}
-    found = {}
+    sets = {}
     for name, source in named.items():
         options = {"val": 0.0, "test": 0.3, "rare": "train"}
         if limit is not None and source.partition(":")[0] in large:
             options["train_size"] = limit
-        found[name] = Data(source, options)
-    return found
+        sets[name] = Data(source, options)
+    return sets
 
 
 #: Section 3.6: Adam with its defaults, 10 epochs, batches of 16.

@@ -166,10 +166,10 @@ def judged(evaluation: Evaluation, classes: Sequence[str] = ()) -> Verdict:
         return calibration
     name = _class_name(base.majority, evaluation, classes)
     nll = evaluation.figures.get("nll")
-    own = "" if nll is None else f"; its own NLL is {nll.value:.3f}"
+    of_model = "" if nll is None else f"; its own NLL is {nll.value:.3f}"
     without = (
         f"Without a model: always answering {name} is right {percent(base.share)} of the time, and the shares of the "
-        f"classes have an NLL of {base.nll:.3f}{own}."
+        f"classes have an NLL of {base.nll:.3f}{of_model}."
     )
     warning = majority_warning(evaluation, classes)
     if warning:
@@ -202,17 +202,17 @@ def majority_warning(evaluation: Evaluation, classes: Sequence[str] = ()) -> str
 
 def earns_its_keep(evaluation: Evaluation, simpler: Mapping[str, Mapping[str, Estimate | None]]) -> str:
     """Say whether the model has a lower NLL than the best of simpler ones, beyond what its interval leaves open."""
-    own = evaluation.figures.get("nll")
+    nll_here = evaluation.figures.get("nll")
     others = {name: nll.value for name, figures in simpler.items() if (nll := figures.get("nll")) is not None}
-    if own is None or not others:
+    if nll_here is None or not others:
         return ""
     best = min(others, key=lambda name: others[name])
     said = f"the best simpler model is {best}, with an NLL of {others[best]:.3f}"
-    if own.high < others[best]:
-        return f"It earns its keep: its NLL is {own.value:.3f}, {said}."
-    if own.low > others[best]:
-        return f"A simpler model does better: its NLL is {own.value:.3f}, {said}."
-    return f"These samples cannot tell it from a simpler model: its NLL is {own.value:.3f}, {said}."
+    if nll_here.high < others[best]:
+        return f"It earns its keep: its NLL is {nll_here.value:.3f}, {said}."
+    if nll_here.low > others[best]:
+        return f"A simpler model does better: its NLL is {nll_here.value:.3f}, {said}."
+    return f"These samples cannot tell it from a simpler model: its NLL is {nll_here.value:.3f}, {said}."
 
 
 def _is_no_better(evaluation: Evaluation) -> bool:

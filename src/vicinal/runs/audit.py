@@ -206,14 +206,9 @@ def audited_by_aum(
         raise ValueError(Sentence(Argument("by", "aum"), " needs a network: trees have no margins to follow"))
     say = on_note or (lambda note: None)
     experiment = outcome.experiment
-    config = dataclasses.replace(
-        default_config(task.kind, spec.name, experiment.training, seed=experiment.seed, n_train=len(task.train)),
-        select="last",
-        patience=None,
-        keep_predictions_at=(),
-        eval_every_steps=None,
-        trackers=(),
-    )
+    usual = default_config(task.kind, spec.name, experiment.training, seed=experiment.seed, n_train=len(task.train))
+    whole: dict[str, Any] = {"select": "last", "patience": None, "keep_predictions_at": (), "eval_every_steps": None}
+    config = dataclasses.replace(usual, **whole, trackers=())
 
     def train(labels: Tensor, n_outputs: int, number: int) -> Tensor:
         say(f"training {number + 1} of 2: {int((labels == n_outputs - 1).sum())} samples put into a class of their own")

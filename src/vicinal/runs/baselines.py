@@ -49,13 +49,13 @@ def baselines(task: Task, names: Sequence[str] = ALWAYS, *, n_bins: int = 15) ->
     n_bins
         Of the calibration errors.
     """
-    found = {}
+    evaluations = {}
     for name in names:
         with stage(name):
             probs = _probs(choice("names", name, BASELINES), task)
         if probs is not None:
-            found[name] = evaluate(_labels(task.test), probs=probs, n_bins=n_bins)
-    return found
+            evaluations[name] = evaluate(_labels(task.test), probs=probs, n_bins=n_bins)
+    return evaluations
 
 
 def measure_baselines(outcome: Outcome, names: Sequence[str] = ALWAYS) -> None:

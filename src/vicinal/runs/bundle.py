@@ -397,15 +397,15 @@ def _check_size(spec: ModelSpec, weights: Mapping[str, Tensor], files: RunFiles)
             raise OverflowError
 
     handle = register_module_parameter_registration_hook(count)
-    held = sum(t.numel() for t in weights.values())
+    kept = sum(t.numel() for t in weights.values())
     try:
         with torch.device("meta"):  # shapes alone
             wanted = sum(t.numel() for t in spec.build(pretrained=False).state_dict().values())
     except OverflowError:
         what = f"a network of more than {most} arrays of weights, and {files.weights.name} holds {len(weights)}"
     else:
-        what = f"a network of {wanted:,} weights, and {files.weights.name} holds {held:,}"
-        if wanted <= 2 * held + 10**6:
+        what = f"a network of {wanted:,} weights, and {files.weights.name} holds {kept:,}"
+        if wanted <= 2 * kept + 10**6:
             return
     finally:
         handle.remove()

@@ -76,7 +76,7 @@ def _words(texts: Sequence[Any]) -> Iterator[tuple[str, NDArray[np.bool_]]]:
     joined = [text if isinstance(text, str) else " ".join(text) for text in texts]
     places: dict[str, list[int]] = {}
     for i, text in enumerate(joined):
-        for word in {found.lower() for found in _WORD.findall(text)}:
+        for word in {match.lower() for match in _WORD.findall(text)}:
             places.setdefault(word, []).append(i)
     for word, where in places.items():
         if len(where) >= _FEWEST:

@@ -46,9 +46,9 @@ def directions(logits: Tensor, labels: Tensor) -> Tensor:
     >>> directions(torch.tensor([[1000.0, 0.0, 0.0]]), torch.tensor([0])).abs()
     tensor([[0.8165, 0.4082, 0.4082]], dtype=torch.float64)
     """
-    own = labels[:, None]
-    others = logits.double().scatter(1, own, -math.inf).softmax(1)
-    return torch.nn.functional.normalize(others.scatter(1, own, -1.0), dim=1)
+    column = labels[:, None]
+    others = logits.double().scatter(1, column, -math.inf).softmax(1)
+    return torch.nn.functional.normalize(others.scatter(1, column, -1.0), dim=1)
 
 
 def cosine_extremes(queries: Tensor, candidates: Tensor) -> tuple[Tensor, Tensor]:

@@ -269,17 +269,17 @@ class BoundGuidedMixup(Objective):
 
     def _mixed_weight(self, y: Tensor, labels: Tensor, partners: Tensor, lam: Tensor, step: Step) -> Tensor | None:
         """Return the weight of each mixed row; None where all count the same."""
-        own = row_weights(y, step)
-        if own is None:
+        weight = row_weights(y, step)
+        if weight is None:
             return None
         if self.objective.pool == "batch":
-            return mix(own, own[partners], lam)
+            return mix(weight, weight[partners], lam)
         if step.weight is not None:
             raise ValueError(
                 "weight is known of the samples of a batch, and pool='set' mixes with others: use pool='batch', or "
                 "class_weights"
             )
-        return mix(own, torch.as_tensor(row_weights(labels, step)), lam)
+        return mix(weight, torch.as_tensor(row_weights(labels, step)), lam)
 
     def plan(
         self, model: Model, logits: Tensor, y: Tensor, index: Tensor, *, generator: torch.Generator | None = None
