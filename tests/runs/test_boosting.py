@@ -14,7 +14,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from tests.cli.running import refused, vicinal
 from vicinal import load
 from vicinal.models import Boosted
-from vicinal.runs import Run, audited, audited_by_aum, run
+from vicinal.runs import Experiment, Run, audited, audited_by_aum, run
 
 
 def walked(nodes: Any, x: np.ndarray) -> float:  # type: ignore[type-arg]
@@ -64,6 +64,32 @@ def outcome(table: Path) -> Any:
     ran = vicinal(*words, "--report", table.parent / "report.html")
     assert "gradient boosting by scikit-learn, at most 60 trees a class" in ran.out
     return Run(out).outcome()
+
+
+def test_validation_rows_go_down_the_trees_in_the_batches_that_are_served(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(2)
+    x = rng.normal(size=(1500, 2))
+    frame = pd.DataFrame({"a": x[:, 0], "b": x[:, 1], "y": np.where(x[:, 0] * x[:, 1] > 0, "yes", "no")})
+    frame.to_csv(tmp_path / "xor.csv", index=False)
+    sizes: list[int] = []
+    forward = Boosted.forward
+
+    def counted(self: Boosted, rows: torch.Tensor) -> torch.Tensor:
+        sizes.append(len(rows))
+        return forward(self, rows)
+
+    monkeypatch.setattr(Boosted, "forward", counted)
+    data = {"target": "y", "val": 800, "test": 100}
+    experiment = Experiment(
+        source=str(tmp_path / "xor.csv"), method="ERM()", model="hgb", model_options={"iterations": 3}, data=data
+    )
+    outcome = run(experiment, tmp_path / "run", progress=False)
+    assert outcome is not None
+    assert sum(sizes) >= 900
+    assert max(sizes) <= 500  # those that are compared with scikit-learn's
+    assert torch.equal(outcome.run.bundle().logits(outcome.run.task().val), outcome.sets["val"].logits)
 
 
 def test_it_is_trained_calibrated_reported_and_served(outcome: Any, table: Path, tmp_path: Path) -> None:

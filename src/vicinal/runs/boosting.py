@@ -18,8 +18,10 @@ from vicinal.metrics import Tally
 from vicinal.metrics.figures import watched
 from vicinal.models import Boosted
 from vicinal.training import FitConfig, FitResult
+from vicinal.training.batches import KeyedDataset, evaluation_batches
 from vicinal.training.environment import versions
 from vicinal.training.folder import TrainingFolder
+from vicinal.training.predicting import iter_logits
 
 __all__ = ["boosted"]
 
@@ -72,7 +74,7 @@ def boosted(
         _check(model, fitted, train, n_trees)
         best, last = history[n_trees - 1], history[-1]
         kept = [line for line in history if line["epoch"] % _KEPT in (0, 1) or line is best or line is last]
-        predictions = None if val is None else {"logits": model(_rows(val)), "labels": torch.tensor(val.labels)}
+        predictions = None if val is None else _predictions(model, val, config.evaluation_batch_size)
         info = {
             "method": method,
             "config": config.to_dict(),
@@ -147,8 +149,12 @@ def _check(model: Boosted, fitted: Any, train: Split, n_trees: int) -> None:
         raise RuntimeError(f"the trees of scikit-learn {version} are not as expected: hgb needs another version of it")
 
 
-def _rows(part: Split) -> Tensor:
-    return torch.from_numpy(part.features())
+def _predictions(model: Boosted, val: Split, batch_size: int) -> dict[str, Tensor]:
+    """Return logits and labels by the loop that serves them: every row holds its place in all trees at once."""
+    keyed = KeyedDataset(val, 0, purpose="evaluation", collate_fn=val.collate_fn)
+    batches = evaluation_batches(keyed, range(len(val)), batch_size=batch_size)
+    logits, labels = zip(*iter_logits(model, batches, torch.device("cpu")), strict=True)
+    return {"logits": torch.cat(logits), "labels": torch.cat(labels)}
 
 
 def _labels(part: Split) -> NDArray[np.int64]:
