@@ -121,6 +121,21 @@ def test_the_data_of_a_run_are_an_input_of_its_audit(trained: Path, table: Path)
     assert table.read_bytes() == before
 
 
+@pytest.mark.parametrize("words", [["--pretrained", "w.html"], ["--model-option", "vectors=w.html"]])
+def test_weights_and_vectors_to_start_from_are_inputs(words: list[str]) -> None:
+    Path("w.html").write_text("mine")
+    said = refused("train", "v.csv", *words, "--report", "w.html", "--overwrite")
+    assert "is an input of this command" in said
+
+
+def test_a_comparison_writes_nothing_to_a_foreign_folder(table: Path) -> None:
+    Path("q").mkdir()
+    Path("q/thesis.txt").write_text("mine")
+    methods = ("--method", "ERM()", "--method", "Mixup(alpha=0.2)")
+    assert "not a comparison" in refused("compare", table, "--target", "y", *methods, "--out", "q")
+    assert [path.name for path in Path("q").iterdir()] == ["thesis.txt"]
+
+
 def test_a_command_may_stand_alone() -> None:
     assert "Mixup" in vicinal("methods").out
 

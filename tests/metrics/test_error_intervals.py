@@ -104,6 +104,18 @@ def test_ends_of_mce_are_clopper_and_pearsons():
     assert (float(low), float(high)) == (pytest.approx(least, abs=1e-9), pytest.approx(most, abs=1e-9))
 
 
+@pytest.mark.parametrize("n", [50, 200, 500])
+def test_mce_allows_for_confidences_where_all_answers_are_right(n):
+    # The accuracy shows no spread at all; the gap is that of the confidences, whose mean is known no better than this.
+    random = np.random.default_rng(n)
+    confidence = random.beta(20, 1, (4000, n))
+    count = np.full((4000, 1), float(n))
+    squared = ((confidence - 1) ** 2).sum(axis=1, keepdims=True)
+    low, high = error_ends(BinSums(count, confidence.sum(axis=1, keepdims=True), count), squared, 0.95)["mce"]
+    truth = 1 / 21
+    assert ((low <= truth) & (truth <= high)).mean() >= 0.94
+
+
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 8, 15, 40])
 def test_the_corrected_gap_is_never_too_large_on_average(n):
     # Exactly, by the binomial distribution, for bins of n samples of one confidence.

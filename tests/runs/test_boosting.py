@@ -13,6 +13,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 
 from tests.cli.running import refused, vicinal
 from vicinal import load
+from vicinal._files import read_json, sealed, write_json
 from vicinal.models import Boosted
 from vicinal.runs import Experiment, Run, audited, audited_by_aum, run
 
@@ -44,6 +45,29 @@ def test_the_arrays_say_what_scikit_learn_says(n_classes: int) -> None:
     again = Boosted(5, n_classes, iterations=15, leaves=9, depth=6)
     again.load_state_dict(model.state_dict())
     assert torch.equal(again(torch.from_numpy(new)), logits)
+
+
+@pytest.mark.parametrize(("name", "value"), [("feature", 5), ("feature", -1), ("left", 17), ("right", -3)])
+def test_trees_that_lead_nowhere_are_refused(name: str, value: int) -> None:
+    trees = Boosted(5, 3, iterations=2, leaves=9).state_dict()
+    trees[name][1, 2, 3] = value
+    with pytest.raises(ValueError, match=f"the trees are damaged: {name} must be in"):
+        Boosted(5, 3, iterations=2, leaves=9).load_state_dict(trees)
+
+
+def test_a_tree_is_no_deeper_than_its_leaves_allow() -> None:
+    deep = Boosted(5, 3, iterations=2, leaves=9, depth=10**12)  # each level is a step of the forward
+    assert deep(torch.zeros(2, 5)).shape == (2, 3)
+
+
+def test_a_thousand_million_members_are_not_built(outcome: Any, tmp_path: Path) -> None:
+    run = load(outcome.out).save(tmp_path / "copy")
+    record = read_json(run / "model.json")
+    del record["checksum"]
+    record["network"]["members"] = 10**9
+    write_json(run / "model.json", sealed(record))
+    with pytest.raises(ValueError, match="asks for a network of more than"):
+        load(run)
 
 
 @pytest.fixture(scope="module")

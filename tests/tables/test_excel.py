@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import datetime
+import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -57,3 +59,65 @@ def test_what_is_no_workbook(tmp_path: Path) -> None:
         open_table(book(tmp_path / "e.xlsx", []))
     with pytest.raises(ValueError, match="several columns called 'a'"):
         open_table(book(tmp_path / "r.xlsx", [["a", "a"], [1, 2]]))
+
+
+def repacked(path: Path, change: Callable[[str], str], name: str = "xl/worksheets/sheet1.xml") -> Path:
+    """Change a part of a workbook as text."""
+    with zipfile.ZipFile(path) as archive:
+        parts = {part: archive.read(part) for part in archive.namelist()}
+    parts[name] = change(parts[name].decode()).encode()
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for part, content in parts.items():
+            archive.writestr(part, content)
+    return path
+
+
+ROWS: list[list[object]] = [["x", "y"], [1, "a"], [2, "b"]]
+
+
+@pytest.mark.parametrize("claimed", ["A1", "A1:B2", "A1:XFD1048576"])
+def test_rows_are_those_that_are_there_whatever_a_workbook_claims(tmp_path: Path, claimed: str) -> None:
+    path = repacked(book(tmp_path / "t.xlsx", ROWS), lambda xml: xml.replace("A1:B3", claimed))
+    (chunk,) = open_table(path).chunks()
+    assert chunk["x"].to_pylist() == [1, 2]
+    assert chunk["y"].to_pylist() == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("</sheetData>", ""),
+        ('t="inlineStr"><is><t>a</t></is>', 't="s"><v>99</v>'),
+        ('t="n"><v>2<', 't="n"><v>x<'),
+        ('r="B2"', 'r="ZZZZ2"'),
+        ('r="B2"', 'r="2"'),
+    ],
+)
+def test_a_damaged_sheet_is_a_sentence(tmp_path: Path, old: str, new: str) -> None:
+    path = book(tmp_path / "t.xlsx", ROWS)
+
+    def change(xml: str) -> str:
+        assert old in xml
+        return xml.replace(old, new)
+
+    with pytest.raises(ValueError, match="is no readable Excel"):
+        open_table(repacked(path, change))
+
+
+def test_a_workbook_of_more_rows_or_bytes_than_there_can_be_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = repacked(
+        book(tmp_path / "t.xlsx", ROWS),
+        lambda xml: xml.replace('<row r="3"', '<row r="9999999999"').replace('3"><v>', '9999999999"><v>'),
+    )
+    with pytest.raises(ValueError, match="has more than 1,048,576 rows"):
+        open_table(path)
+    path = book(tmp_path / "t.xlsx", ROWS)
+    monkeypatch.setattr("vicinal.tables.excel._MOST_CELLS", 5)
+    with pytest.raises(ValueError, match="has more than 5 cells"):
+        open_table(path)
+    repacked(path, lambda theme: theme + " " * 10_000_000, "xl/theme/theme1.xml")
+    monkeypatch.setattr("vicinal.tables.excel._MOST_BYTES", 10_000_000)
+    with pytest.raises(ValueError, match=r"unpacks to 10,.* bytes, above 10,000,000: save the sheet as CSV"):
+        open_table(path)

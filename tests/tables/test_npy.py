@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -58,3 +59,25 @@ def test_a_file_cut_short_is_refused(tmp_path: Path) -> None:
         (tmp_path / "a.npy").write_bytes(whole[:n])
         with pytest.raises(ValueError, match="is no readable NPY file"):
             open_table(tmp_path / "a.npy")
+
+
+@pytest.mark.parametrize("shape", ["((((3,", "(3,) +", "'x'", "3", "(1.5,)"])
+@pytest.mark.parametrize("form", ["npy", "npz"])
+def test_a_damaged_header_is_a_sentence(tmp_path: Path, shape: str, form: str) -> None:
+    head = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}".encode()
+    content = b"\x93NUMPY\x01\x00" + len(head).to_bytes(2, "little") + head + bytes(24)
+    path = tmp_path / f"a.{form}"
+    if form == "npy":
+        path.write_bytes(content)
+    else:
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("label.npy", content)
+    with pytest.raises(ValueError, match="is no readable NP"):
+        open_table(path, arrays_too=True)
+
+
+def test_an_archive_of_arrays_under_another_name_is_refused(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", x=np.zeros(3))
+    (tmp_path / "a.npz").rename(tmp_path / "a.npy")
+    with pytest.raises(ValueError, match="is no readable NPY file"):
+        open_table(tmp_path / "a.npy")

@@ -31,6 +31,7 @@ _FLAGS: ContextVar[dict[str, str]] = ContextVar("flags")
 _OTHER_NAMES = {
     "n_bins": "--bins",
     "score": "--ood-score",
+    "coverage": "--sets",
     "tokenizer": "--model",
     "methods": "--method",
     "columns": "--map",

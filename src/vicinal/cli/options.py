@@ -178,8 +178,10 @@ class Given:
     pretrained: str | None
 
     def inputs(self, data: str) -> list[str]:
-        """Return what training on `data` reads."""
-        return [data, *(entry[name] for entry in self.also for name in ("source", "development") if name in entry)]
+        """Return what training on `data` reads: names that are no file or folder are passed over."""
+        further = [entry[name] for entry in self.also for name in ("source", "development") if name in entry]
+        start = (self.model, self.pretrained, self.model_options.get("vectors"))
+        return [data, *further, *(str(name) for name in start if name is not None)]
 
 
 def shared(command: Callable[..., None]) -> Callable[..., None]:

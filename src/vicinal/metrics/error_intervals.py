@@ -42,7 +42,7 @@ the same confidence an error takes steps of 1/n, and without it some steps would
 
 **MCE** has the gaps' Clopper–Pearson intervals: its lower end is the largest least gap, at a level that holds for all
 bins at once (Bonferroni), its upper end the largest greatest gap, for which the level of one bin does, since the bin
-with the largest true gap is one.
+with the largest true gap is one. What confidences vary by within a bin, beyond the accuracy, is added to both.
 
 `benchmarks/coverage.py` measures how often they hold the truth.
 """
@@ -52,7 +52,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy.special import betaincinv, chndtrinc, ndtr
+from scipy.special import betaincinv, chndtrinc, ndtr, stdtrit
 
 from vicinal.metrics.chunks import Array
 from vicinal.metrics.intervals import Estimate, coverage, z_of
@@ -158,14 +158,17 @@ def _mce_ends(bins: BinSums, gap: Array, squared: Array, level: float) -> tuple[
     filled, tail = bins.count > 0, (1 - coverage(level)) / 2
     right, count = bins.correct, bins.count
     rate, confidence = _per(right, bins), _per(bins.confidence, bins)
-    # Where confidences differ within a bin, a gap may vary more than the accuracy.
+    # Where confidences differ within a bin, a gap may vary more than the accuracy, also where all are right.
     spread = np.maximum(_per(squared, bins) - gap**2, 0)
     stretch = np.sqrt(np.maximum(spread / np.where((right > 0) & (right < count), rate * (1 - rate), np.inf), 1))
+    more = np.maximum(spread - rate * (1 - rate), 0) / np.maximum(count, 1)
 
     def ends(tail: Array) -> tuple[Array, Array]:
         low = np.where(right > 0, betaincinv(np.maximum(right, 0.5), count - right + 1, tail), 0)
         high = np.where(right < count, betaincinv(right + 1, np.maximum(count - right, 0.5), 1 - tail), 1)
-        return rate - (rate - low) * stretch, rate + (high - rate) * stretch
+        beside = stdtrit(np.maximum(count - 1, 1), tail) ** 2 * more
+        below, above = (np.maximum(reach * stretch, np.sqrt(reach**2 + beside)) for reach in (rate - low, high - rate))
+        return rate - below, rate + above
 
     low, high = ends(tail / np.maximum(filled.sum(axis=-1), 1)[..., None])
     least = np.where(filled, np.maximum(low - confidence, confidence - high), 0).max(axis=-1)

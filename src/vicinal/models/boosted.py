@@ -75,6 +75,7 @@ class Boosted(nn.Module):
         for name in ("threshold", "value"):
             self.register_buffer(name, torch.zeros(shape, dtype=torch.float64))
         self.register_buffer("baseline", torch.zeros(self.outputs, dtype=torch.float64))
+        nn.Module.register_load_state_dict_post_hook(self, _check_trees)
 
     def set_trees(self, trees: Sequence[Sequence[Any]], baseline: Any) -> None:
         """Take fitted trees: for each iteration and output the nodes, as scikit-learn's predictors have them.
@@ -110,10 +111,20 @@ class Boosted(nn.Module):
             nodes.flatten() for nodes in (self.feature, self.threshold, self.left, self.right, self.value)
         )
         at = root.expand(rows.shape[0], -1)  # len() would fix the number of rows of an exported graph
-        for _ in range(self.depth):
+        for _ in range(min(self.depth, self.leaves - 1)):  # a tree of so many leaves is no deeper
             below = rows.gather(1, feature[at]) <= threshold[at]
             at = root + torch.where(below, left[at], right[at])
         logits: Tensor = value[at].unflatten(1, (self.iterations, self.outputs)).sum(dim=1) + self.baseline
         if self.outputs == 1:
             logits = torch.cat([torch.zeros_like(logits), logits], dim=1)
         return logits.float()
+
+
+def _check_trees(model: Boosted, incompatible: object) -> None:
+    """Refuse loaded trees that lead out of themselves, or ask for features that rows do not have."""
+    limits = {"feature": model.n_features, "left": model.feature.shape[2], "right": model.feature.shape[2]}
+    for name, limit in limits.items():
+        found = getattr(model, name)
+        if not bool(((found >= 0) & (found < limit)).all()):
+            raise ValueError(f"the trees are damaged: {name} must be in [0, {limit - 1}], got {int(found.min())} to "
+                             f"{int(found.max())}")  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -188,7 +189,7 @@ def checked_names(names: Any) -> tuple[str, ...]:
     if isinstance(names, str) or not all(isinstance(name, str | int | np.integer) for name in names):
         raise TypeError(f"classes must be a list of names, got {names!r}")
     result = tuple(str(name) for name in names)
-    twice = sorted({name for name in result if result.count(name) > 1}) if len(set(result)) < len(result) else []
+    twice = sorted(name for name, n in Counter(result).items() if n > 1)
     if twice or not result:
         raise ValueError(f"classes must be different names, got {twice[0]!r} twice" if twice else "classes is empty")
     return result

@@ -24,7 +24,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.nn.modules.module import register_module_parameter_registration_hook
+from torch.nn.modules.module import (
+    register_module_buffer_registration_hook,
+    register_module_parameter_registration_hook,
+)
 
 from vicinal import _random, data
 from vicinal._checks import choice, freeze, integer, nearest_names, number, require
@@ -390,13 +393,14 @@ def _check_size(spec: ModelSpec, weights: Mapping[str, Tensor], files: RunFiles)
     """Refuse a record that asks for a larger network than the weights are of, before anything is allocated for it."""
     n_tensors, most = 0, 2 * len(weights) + 100  # some networks replace layers while they are built
 
-    def count(module: nn.Module, name: str, parameter: Any) -> None:
+    def count(module: nn.Module, name: str, array: Any) -> None:
         nonlocal n_tensors
         n_tensors += 1
         if n_tensors > most:
             raise OverflowError
 
-    handle = register_module_parameter_registration_hook(count)
+    hooks = register_module_parameter_registration_hook, register_module_buffer_registration_hook
+    handles = [register(count) for register in hooks]
     kept = sum(t.numel() for t in weights.values())
     try:
         with torch.device("meta"):  # shapes alone
@@ -408,7 +412,8 @@ def _check_size(spec: ModelSpec, weights: Mapping[str, Tensor], files: RunFiles)
         if wanted <= 2 * kept + 10**6:
             return
     finally:
-        handle.remove()
+        for handle in handles:
+            handle.remove()
     raise DamagedFileError(f"{files.model} asks for {what}: the files do not belong together")
 
 

@@ -35,6 +35,9 @@ __all__ = ["GridResult", "run_grid"]
 #: Called with the method, the seed, and the outcome or what went wrong.
 OnCell = Callable[[str, int, "AnyOutcome | None", "str | None"], None]
 
+#: The file that says what is compared.
+_GRID = "grid.json"
+
 
 def run_grid(
     base: Experiment,
@@ -103,6 +106,7 @@ def run_grid(
     out = Path(out).expanduser().resolve()
     if out.exists() and not out.is_dir():
         raise ValueError(Sentence(Argument("out"), f" must be a folder for the runs, and {str(out)!r} is a file"))
+    _refuse_foreign(out)
     base = _rooted(base)
     done: set[Key] = set()
 
@@ -182,16 +186,20 @@ def _rooted_further(further: FurtherSet, rooted: Callable[[str, Sequence[str]], 
     return dataclasses.replace(further, source=rooted(further.source, data.NAMES), development=development)
 
 
+def _refuse_foreign(out: Path) -> None:
+    """Refuse a folder that holds something else than a comparison; nothing is written to it."""
+    if not (out / _GRID).exists() and (others := foreign_entries(out, RunFiles(out).lock)):
+        raise ValueError(
+            f"{out} holds {', '.join(map(repr, others[:3]))}{', …' if others[3:] else ''} but no {_GRID}: it is "
+            "not a comparison. Choose a new or an empty folder"
+        )
+
+
 def _check_in(
     out: Path, base: Experiment, asked: Mapping[str, str], seeds: tuple[int, ...], threads: int
 ) -> dict[str, str]:
     """Write what this grid is, or refuse if the folder holds something else; return its methods by what they mean."""
-    path = out / "grid.json"
-    if not path.exists() and (others := foreign_entries(out, RunFiles(out).lock)):
-        raise ValueError(
-            f"{out} holds {', '.join(map(repr, others[:3]))}{', …' if others[3:] else ''} but no {path.name}: it is "
-            "not a comparison. Choose a new or an empty folder"
-        )
+    path = out / _GRID
     settings = {**_shared_settings(base), "threads": threads}
     before: dict[str, Any] = read_json(path) if path.exists() else {"methods": [], "seeds": []}
     if "base" in before:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import zipfile
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -143,5 +144,7 @@ def _header(file: IO[bytes], name: str) -> tuple[tuple[int, ...], bool, np.dtype
         if version == (1, 0):
             return np.lib.format.read_array_header_1_0(file)
         return np.lib.format.read_array_header_2_0(file)
-    except ValueError as error:
+    except (OSError, EOFError, zipfile.BadZipFile, zlib.error):
+        raise
+    except Exception as error:  # what a damaged header raises is up to Python's parser
         raise EOFError(f"the array {name!r}: {error}") from error

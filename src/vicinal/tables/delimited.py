@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -213,15 +214,16 @@ def _unique(names: Sequence[str]) -> tuple[list[str], list[str]]:
     (['x', 'Unnamed: 1', 'x.2', 'x.1'], ['x'])
     """
     filled = [name or f"Unnamed: {k}" for k, name in enumerate(names)]
-    taken, used, result = set(filled), set[str](), []
+    given, used, result = Counter(filled), set[str](), []
+    last = dict.fromkeys(given, 0)  # the number that each name was given last
     for name in filled:
-        free, k = name, 0
+        free = name
         while free in used:
-            k += 1
-            free = f"{name}.{k}" if f"{name}.{k}" not in taken else free
+            last[name] += 1
+            free = f"{name}.{last[name]}" if f"{name}.{last[name]}" not in given else free
         used.add(free)
         result.append(free)
-    return result, sorted({name for name in filled if filled.count(name) > 1}) if len(taken) < len(filled) else []
+    return result, sorted(name for name, n in given.items() if n > 1)
 
 
 def _numbers_in_file(n: int, size: int, skipped: Sequence[BadRow]) -> NDArray[np.int64]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+from collections import Counter
 from datetime import date, datetime
 from itertools import islice
 from pathlib import Path
@@ -10,11 +11,15 @@ from typing import Any
 
 from vicinal._checks import require
 from vicinal.tables.memory import InMemory, from_rows
-from vicinal.tables.storage import explained
+from vicinal.tables.storage import MEMORY, explained
 
 __all__ = ["SUFFIXES", "open_excel"]
 
 SUFFIXES = (".xlsx", ".xlsm")
+#: The most rows that Excel itself has; files can claim any.
+_MOST_ROWS = 2**20
+#: What a workbook may unpack to, in bytes, and its cells, which take some hundred bytes each: of this machine's memory.
+_MOST_BYTES, _MOST_CELLS = MEMORY // 8, MEMORY // 400
 
 
 def open_excel(path: Path, *, header: bool = True) -> InMemory:
@@ -27,27 +32,68 @@ def open_excel(path: Path, *, header: bool = True) -> InMemory:
     header
         Whether the first row names the columns; else they are called "1", "2", ….
     """
-    openpyxl = require("openpyxl", "excel")
-    with explained(path, "Excel"):
-        try:
-            book = openpyxl.load_workbook(path, read_only=True, data_only=True)
-        except (KeyError, zipfile.BadZipFile, openpyxl.utils.exceptions.InvalidFileException) as error:
-            raise ValueError(f"{str(path)!r} is no readable Excel workbook ({error}): is it complete?") from error
-        sheet = book.worksheets[0]
-        rows = [row for row in sheet.iter_rows(values_only=True) if any(cell is not None for cell in row)]
-        others = book.sheetnames[1:]
-        book.close()
+    sheet, rows, others = _first_sheet(path)
     if not rows:
         raise ValueError(f"the first sheet of {str(path)!r} is empty")
     width = max(map(len, rows))
     names = [str(cell).strip() if cell is not None else "" for cell in rows[0]] if header else []
     names = names + [""] * (width - len(names))
     names = [name or str(k) for k, name in enumerate(names, start=1)]
-    if repeated := sorted({repr(name) for name in names if names.count(name) > 1}):
+    if repeated := sorted(repr(name) for name, n in Counter(names).items() if n > 1):
         raise ValueError(f"{str(path)!r} has several columns called {', '.join(repeated)}: rename them")
     cells = [dict(zip(names, map(_plain, row), strict=False)) for row in islice(rows, int(header), None)]
-    notes = [f"sheet {sheet.title!r}; not read: {', '.join(map(repr, others))}"] if others else []
+    notes = [f"sheet {sheet!r}; not read: {', '.join(map(repr, others))}"] if others else []
     return from_rows(cells, str(path), path.read_bytes(), notes=notes)
+
+
+def _first_sheet(path: Path) -> tuple[str, list[tuple[Any, ...]], list[str]]:
+    """Return the name of the first sheet, its rows that hold anything, and the names of the others."""
+    openpyxl = require("openpyxl", "excel")
+    broken = f"{str(path)!r} is no readable Excel workbook"
+    with explained(path, "Excel"):
+        _check_unpacked(path)
+        try:
+            book = openpyxl.load_workbook(path, read_only=True, data_only=True)
+            if not book.worksheets:
+                raise ValueError("it has no sheet of cells")
+            sheet = book.worksheets[0]
+            sheet.reset_dimensions()  # what a file claims of its size may be too little, or too much
+            rows = _filled_rows(sheet, path)
+            others = book.sheetnames[1:]
+            book.close()
+        except (OSError, MemoryError, _TooLargeError):
+            raise
+        except Exception as error:  # what is wrong within a workbook raises about anything
+            raise ValueError(f"{broken} ({str(error) or type(error).__name__}): is it complete?") from error
+    return sheet.title, rows, others
+
+
+class _TooLargeError(ValueError):
+    """More than can be held."""
+
+
+def _filled_rows(sheet: Any, path: Path) -> list[tuple[Any, ...]]:
+    """Return the rows that hold anything, unless they are more than a workbook has or than memory holds."""
+    rows, cells = [], 0
+    for number, row in enumerate(sheet.iter_rows(values_only=True)):
+        cells += len(row)
+        if number >= _MOST_ROWS or cells > _MOST_CELLS:
+            what = f"{_MOST_ROWS:,} rows" if number >= _MOST_ROWS else f"{_MOST_CELLS:,} cells"
+            raise _TooLargeError(f"{str(path)!r} has more than {what}: save the sheet as CSV")
+        if any(cell is not None for cell in row):
+            rows.append(row)
+    return rows
+
+
+def _check_unpacked(path: Path) -> None:
+    """Refuse a workbook that unpacks to more than memory holds; no more than it claims is ever unpacked."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            size = sum(entry.file_size for entry in archive.infolist())
+    except zipfile.BadZipFile as error:
+        raise ValueError(f"{str(path)!r} is no readable Excel workbook ({error}): is it complete?") from error
+    if size > _MOST_BYTES:
+        raise ValueError(f"{str(path)!r} unpacks to {size:,} bytes, above {_MOST_BYTES:,}: save the sheet as CSV")
 
 
 def _plain(cell: Any) -> Any:

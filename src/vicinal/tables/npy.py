@@ -24,8 +24,10 @@ def open_npy(path: Path) -> InMemory:
         What `numpy.save` wrote. Arrays of Python objects are refused: they could run code.
     """
     try:
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError) as error:
+        array = np.lib.format.open_memmap(path, mode="r")  # `np.load` would open archives of arrays too
+    except OSError:
+        raise
+    except Exception as error:  # what a damaged header raises is up to Python's parser
         raise ValueError(
             f"{str(path)!r} is no readable NPY file ({error}): numbers or text are read, no Python objects"
         ) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,7 +52,7 @@ def open_parquet(path: Path) -> Parquet:
     with explained(path, "Parquet"), parquet.ParquetFile(path) as file:
         schema, n_rows = file.schema_arrow, file.metadata.num_rows
     names = list(schema.names)
-    repeated = tuple(sorted({name for name in names if names.count(name) > 1}))
+    repeated = tuple(sorted(name for name, n in Counter(names).items() if n > 1))
 
     def column(kind: Any) -> Column:
         if pa.types.is_fixed_size_list(kind):
