@@ -244,7 +244,7 @@ def read_json(path: Path) -> dict[str, Any]:
     _check_regular(path)
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:  # no JSON, or one that is nested thousands deep
         raise DamagedFileError(f"{path} is not JSON: {error}") from error
     if not isinstance(value, dict):
         raise DamagedFileError(f"{path} is not as it was written: it holds no object")

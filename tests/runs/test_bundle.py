@@ -296,6 +296,9 @@ def test_files_that_are_something_else(tmp_path: Path) -> None:
     (tmp_path / "half.json").write_text('{"format": ')
     with pytest.raises(ValueError, match="is not JSON"):
         read_json(tmp_path / "half.json")
+    (tmp_path / "deep.json").write_text("[" * 100_000)
+    with pytest.raises(DamagedFileError, match=r"deep\.json is not JSON: maximum recursion"):
+        read_json(tmp_path / "deep.json")
     with pytest.raises(FileNotFoundError):
         read_tensors(tmp_path / "nothing.safetensors")
 
