@@ -8,8 +8,9 @@ from __future__ import annotations
 import hashlib
 import math
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,6 +21,7 @@ __all__ = [
     "categorical",
     "coin",
     "dirichlet",
+    "global_states",
     "integers",
     "lam",
     "matching",
@@ -29,6 +31,7 @@ __all__ = [
     "restored_globals",
     "seed_from",
     "seed_globals",
+    "set_global_states",
     "tosses",
     "uniform_like",
     "within_class",
@@ -155,20 +158,35 @@ def seed_globals(seed: int) -> None:
     np.random.seed(seed % 2**32)  # noqa: NPY002  # never drawn from here
 
 
+def global_states() -> dict[str, Any]:
+    """Return the states of the global generators, as tensors and plain numbers that a checkpoint may hold."""
+    kind, keys, *rest = np.random.get_state(legacy=True)  # noqa: NPY002
+    states: dict[str, Any] = {"torch": torch.get_rng_state(), "python": random.getstate()}
+    states["numpy"] = (kind, torch.from_numpy(np.asarray(keys).astype(np.int64)), *rest)
+    if torch.cuda.is_initialized():
+        states["cuda"] = torch.cuda.get_rng_state_all()
+    if torch.backends.mps.is_available():
+        states["mps"] = torch.mps.get_rng_state()
+    return states
+
+
+def set_global_states(states: Mapping[str, Any]) -> None:
+    """Give the global generators the states that `global_states` returned."""
+    torch.set_rng_state(states["torch"].cpu())
+    random.setstate(states["python"])
+    kind, keys, *rest = states["numpy"]
+    np.random.set_state((kind, keys.cpu().numpy().astype(np.uint32), *rest))  # noqa: NPY002
+    if "cuda" in states and torch.cuda.device_count() == len(states["cuda"]):
+        torch.cuda.set_rng_state_all([state.cpu() for state in states["cuda"]])
+    if "mps" in states and torch.backends.mps.is_available():
+        torch.mps.set_rng_state(states["mps"].cpu())
+
+
 @contextmanager
 def restored_globals() -> Iterator[None]:
     """Give the global generators back in the state they had before this context."""
-    torch_state, python_state = torch.get_rng_state(), random.getstate()
-    numpy_state = np.random.get_state()  # noqa: NPY002
-    cuda_states = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
-    mps_state = torch.mps.get_rng_state() if torch.backends.mps.is_available() else None
+    states = global_states()
     try:
         yield
     finally:
-        torch.set_rng_state(torch_state)
-        random.setstate(python_state)
-        np.random.set_state(numpy_state)  # noqa: NPY002
-        if cuda_states:
-            torch.cuda.set_rng_state_all(cuda_states)
-        if mps_state is not None:
-            torch.mps.set_rng_state(mps_state)
+        set_global_states(states)

@@ -247,7 +247,10 @@ def check_targets(logits: Tensor, y: Tensor, *, label_smoothing: float = 0.0) ->
             )
         return
     if logits.ndim != 2 or len(logits) != len(y):
-        raise ValueError(f"the model must return logits [{len(y)}, K], got {list(logits.shape)}")
+        raise ValueError(
+            f"the model must return logits [{len(y)}, K], got {list(logits.shape)}: objectives "
+            "are for models that classify a sample as a whole"
+        )
     n_classes = logits.shape[1]
     if n_classes == 1:
         raise ValueError(
@@ -261,11 +264,14 @@ def check_targets(logits: Tensor, y: Tensor, *, label_smoothing: float = 0.0) ->
         _check_soft_targets(logits, y)
         return
     if y.ndim != 1 or y.dtype == torch.bool:
-        raise ValueError(f"labels must be integers [B], got {y.dtype} {list(y.shape)}")
+        raise ValueError(Sentence(f"labels must be integers [B], got {y.dtype} {list(y.shape)}", *_SEVERAL_LABELS))
     low, high = (int(v) for v in torch.aminmax(y))
     if low < 0 or high >= n_classes:
         bad = low if low < 0 else high
         raise ValueError(f"labels must be in [0, {n_classes - 1}] for {n_classes} logits, got {bad}")
+
+
+_SEVERAL_LABELS = (": for labels that do not exclude each other pass ", Argument("task", "multilabel"))
 
 
 def _check_soft_targets(logits: Tensor, y: Tensor) -> None:
@@ -273,9 +279,8 @@ def _check_soft_targets(logits: Tensor, y: Tensor) -> None:
         raise ValueError(f"soft targets must have the logits' shape {list(logits.shape)}, got {list(y.shape)}")
     sums = y.sum(1, dtype=torch.float32)
     if not bool((sums - 1).abs().max() <= (1e-2 if y.dtype in (torch.float16, torch.bfloat16) else 1e-4)):
-        raise ValueError(
-            f"soft targets must sum to one in each row, got sums from {sums.min():.6g} to {sums.max():.6g}"
-        )
+        given = f"got sums from {sums.min():.6g} to {sums.max():.6g}"
+        raise ValueError(Sentence(f"soft targets must sum to one in each row, {given}", *_SEVERAL_LABELS))
     if bool((y < 0).any()):
         raise ValueError(f"soft targets must not be negative, got {y.min():.6g}")
 

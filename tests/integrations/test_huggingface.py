@@ -664,6 +664,25 @@ class TestRefused:
         with pytest.raises(TypeError, match=r"Weighted has a compute_loss of its own.*class_weights="):
             Mixed(small_bert(), arguments(tmp_path), objective=EMBEDDINGS)
 
+        class InTheWrongOrder(Weighted, MixupTrainer):
+            pass
+
+        with pytest.raises(TypeError, match=r"Weighted stands before the mixin.*never be called.*class_weights="):
+            InTheWrongOrder(small_bert(), arguments(tmp_path), objective=EMBEDDINGS)
+
+        class Knows(MixupTrainer):
+            def compute_loss(self, *args, **kwargs):
+                return 2 * super().compute_loss(*args, **kwargs)
+
+        assert Knows(small_bert(), arguments(tmp_path), objective=EMBEDDINGS).training_objective == EMBEDDINGS
+
+    @pytest.mark.parametrize("labels", [[1.0, 1.0, 0.0], [1, 1, 0]])
+    def test_several_labels_that_nothing_announces(self, tmp_path, labels):
+        data = [{**row, "labels": labels} for row in rows()]
+        trainer = MixupTrainer(small_bert(), arguments(tmp_path), train_dataset=data, objective=EMBEDDINGS)
+        with pytest.raises(ValueError, match=r"config\.problem_type = "):
+            trainer.train()
+
     @pytest.mark.parametrize("objective", ["Mixup(alpha=0.4)", vicinal.Mixup, None])
     def test_what_is_no_objective(self, tmp_path, objective):
         with pytest.raises(TypeError, match="objective must be"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import runpy
 import sys
 from itertools import chain
@@ -9,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -20,7 +22,7 @@ import vicinal
 from vicinal import metrics
 
 pytest.importorskip("lightning")
-from lightning import Callback, LightningModule, Trainer
+from lightning import Callback, LightningModule, Trainer, seed_everything
 
 from vicinal._typing import Step
 from vicinal.calibrators.labels import two_logits
@@ -345,6 +347,29 @@ def test_a_resumed_run_mixes_as_an_uninterrupted_one(tmp_path):
     assert_same_weights(*weights, rtol=0, atol=0)
     assert Saved.load_from_checkpoint(path).objective == objective
     assert {"train_loss_clean", "train_loss_similarity", "train_loss_mixed"} <= set(run.callback_metrics)
+
+
+class Augmented(TensorDataset):
+    """Draws from the generators of Python and NumPy, as many transforms do."""
+
+    def __getitem__(self, i: int) -> Any:
+        x, y = super().__getitem__(i)[:2]
+        return x * random.uniform(0.5, 1.5) + np.random.normal(), y  # noqa: NPY002
+
+
+def test_a_resumed_run_augments_as_an_uninterrupted_one(tmp_path):
+    weights = []
+    for stops in ([4], [2, 4]):
+        path = None
+        for stop in stops:
+            seed_everything(5 if path is None else 99)
+            module, run = Saved(vicinal.Mixup(alpha=1.0)), trainer(tmp_path, max_epochs=stop)
+            seed_everything(5 if path is None else 99)
+            run.fit(module, DataLoader(Augmented(*data()[:2]), batch_size=8, shuffle=True), ckpt_path=path)
+            path = tmp_path / "some.ckpt"
+            run.save_checkpoint(path)
+        weights.append(module)
+    assert_same_weights(*weights, rtol=0, atol=0)
 
 
 class Resumable(DataLoader[Any]):

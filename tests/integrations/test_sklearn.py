@@ -269,6 +269,38 @@ def test_weights_move_the_predictions_and_can_be_undone():
     assert float(undone.mean()) == pytest.approx(y.mean(), abs=0.05)
 
 
+def test_a_row_of_weight_zero_is_as_good_as_none(iris):
+    X, y = iris
+    kept = np.arange(len(X)) % 3 > 0
+    wild = np.where(kept[:, None], X, 1e6)
+    for options in ({}, {"early_stopping": False}, {"calibrate": True}):
+        fits = [MixupClassifier(**{**FAST, **options}).fit(rows, y, sample_weight=kept) for rows in (X, wild)]
+        np.testing.assert_array_equal(*(model.predict_proba(X) for model in fits))
+    one_kept = MixupClassifier(**FAST).fit(X, y, sample_weight=np.arange(len(X)) % 10 == 0)
+    assert min(one_kept.validation_curve_) > 0  # the slice has rows that count
+    pieces = [
+        MixupClassifier(**FAST).partial_fit(*rows, classes=[0, 1, 2], sample_weight=weight)
+        for rows, weight in (((wild, y), kept), ((X[kept], y[kept]), None))
+    ]
+    np.testing.assert_allclose(*(piece.predict_proba(X) for piece in pieces), rtol=1e-5, atol=1e-7)
+
+
+def test_a_choice_has_parameters_too():
+    model = MixupClassifier(vicinal.Choice(vicinal.Mixup(alpha=0.2), vicinal.ERM()))
+    assert model.get_params()["objective__probs"] == (0.5, 0.5)
+    model.set_params(objective__probs=[0.25, 0.75])
+    assert model.objective == vicinal.Choice(vicinal.Mixup(alpha=0.2), vicinal.ERM(), probs=[0.25, 0.75])
+    model.set_params(objective__objectives=(vicinal.ERM(), vicinal.ERM(), vicinal.ERM()))
+    assert len(model.objective.probs) == 3
+
+
+def test_what_is_no_objective_is_refused_by_fit_alone(iris):
+    model = MixupClassifier(vicinal.Mixup)
+    assert model.get_params()["objective"] is vicinal.Mixup
+    with pytest.raises(TypeError, match="objective must be an objective such as"):
+        model.set_params(max_iter=2).fit(*iris)
+
+
 def test_scores_and_sparse_rows(iris, capsys):
     X, y = iris
     model = MixupClassifier(**{**FAST, "max_iter": 3}, verbose=1).fit(csr_matrix(X), y)

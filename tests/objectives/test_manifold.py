@@ -200,6 +200,75 @@ def test_a_layer_without_rows_is_refused(steps):
         ManifoldMixup(layers=["fold"])(model, x, y)
 
 
+class Remembers(nn.Module):
+    """Reads the last hidden state, the second thing that its LSTM returns."""
+
+    def __init__(self, *, output: bool = False) -> None:
+        super().__init__()
+        self.first, self.memory, self.head = nn.Linear(4, 4), nn.LSTM(4, 5, batch_first=True), nn.Linear(5, 3)
+        self.output = output
+
+    def forward(self, x):
+        states, (last, _) = self.memory(self.first(x))
+        return self.head(states[:, -1] if self.output else last[-1])
+
+
+def test_a_layer_whose_first_tensor_is_not_read_is_refused():
+    torch.manual_seed(0)
+    x, y = torch.randn(6, 7, 4), torch.arange(6) % 3
+    with pytest.raises(ValueError, match=r"the logits do not depend on what the layer 'memory' returns.*another layer"):
+        ManifoldMixup(layers=["first", "memory"])(Remembers(), x, y)
+    assert ManifoldMixup(layers=["memory"])(Remembers(output=True), x, y).isfinite()
+    zeros = Remembers(output=True)  # a head that starts from zeros depends on nothing yet
+    nn.init.zeros_(zeros.head.weight)
+    assert ManifoldMixup(layers=["memory"])(zeros, x, y).isfinite()
+
+
+class Masked(nn.Module):
+    """Averages what a layer makes of the tokens that the mask leaves."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tokens, self.head = nn.Linear(4, 5), nn.Linear(5, 3)
+
+    def forward(self, x, attention_mask):
+        kept = attention_mask[..., None]
+        return self.head((self.tokens(x).tanh() * kept).sum(1) / kept.sum(1))
+
+
+@pytest.mark.parametrize("layer", ["tokens", "head"])
+def test_masks_are_shared_where_tokens_are_mixed_and_not_after(layer):
+    torch.manual_seed(0)
+    model, y = Masked(), torch.arange(6) % 3
+    mask = (torch.arange(7) < torch.tensor([7, 3, 5, 2, 7, 4])[:, None]).long()
+    x = {"x": torch.randn(6, 7, 4), "attention_mask": mask}
+    objective = ManifoldMixup(layers=[layer])
+    plan = objective.draw(model, x, y, generator=seeded())
+    lam, clean = plan.lam[:, None], model(**x)
+    if layer == "head":
+        want = lam * clean + (1 - lam) * clean[plan.partner]
+    else:
+        states, kept = model.tokens(x["x"]), (mask | mask[plan.partner])[..., None]
+        mixed = (lam[..., None] * states + (1 - lam[..., None]) * states[plan.partner]).tanh() * kept
+        want = model.head(mixed.sum(1) / kept.sum(1))
+    torch.testing.assert_close(objective.forward(model, x, plan), want)
+    torch.testing.assert_close(objective.forward(model, x, plan, beside_clean=True), torch.cat([clean, want]))
+
+
+def test_inputs_whose_rows_are_the_second_axis_are_refused():
+    class OnSteps(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.memory, self.head = nn.LSTM(4, 5), nn.Linear(5, 3)
+
+        def forward(self, x):
+            return self.head(self.memory(x)[0][-1])
+
+    x, y = torch.randn(6, 6, 4), torch.arange(6) % 3
+    with pytest.raises(ValueError, match=r"logits \[6, 3\] for two rows of x as for three, so its rows are not on"):
+        ManifoldMixup(layers=["memory"])(OnSteps(), x, y)
+
+
 def test_to_ask_for_the_axis_leaves_the_model_as_it_was():
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5), nn.Dropout(0.5), nn.Linear(5, 3))

@@ -123,6 +123,7 @@ class MixupTrainerMixin(_AnyTrainer):
             raise ValueError(f"the batch has no {label!r}, only {list(inputs)}: the objective needs labels")
         x, y = self._for_the_model(inputs), inputs[label]
         del x[label]
+        self._check_labels(y)
         if model.training:
             if return_outputs:
                 raise ValueError(
@@ -169,6 +170,15 @@ class MixupTrainerMixin(_AnyTrainer):
         if kind is None and getattr(config, "num_labels", None) == 1:
             kind = "regression"
         return {"regression": "regression", "multi_label_classification": "multilabel"}.get(str(kind), "multiclass")
+
+    def _check_labels(self, y: Tensor) -> None:
+        """Refuse several labels a row where nothing says that they are no soft ones, as the trainer would guess."""
+        n_labels = getattr(getattr(self.model, "config", None), "num_labels", None)
+        if self.task == "multiclass" and y.ndim == 2 and y.shape[1] == n_labels and not _sum_to_one(y):
+            raise ValueError(
+                f"labels {list(y.shape)} that do not sum to one are several labels a row: set the model's "
+                'config.problem_type = "multi_label_classification", and give them as floats'
+            )
 
     def prediction_step(self, model: nn.Module, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
         """Predict as the trainer does; the index is kept from the model."""
@@ -303,6 +313,10 @@ class RunningMetrics:
         return {**Tally(self.n_bins, figures=watched()).update(labels, logits=logits).values(), **soft, **bins}
 
 
+def _sum_to_one(y: Tensor) -> bool:
+    return y.is_floating_point() and bool((y.float().sum(1) - 1).abs().max() < 1e-2)
+
+
 def _on_cpu(values: Any) -> Tensor:
     return torch.as_tensor(values).detach().cpu()
 
@@ -343,8 +357,16 @@ def _for_task(metrics: Any, task: str) -> Any:
 
 
 def _refuse_other_loss(kind: type) -> None:
-    """Refuse a trainer with a loss of its own, which the objective would silently replace."""
-    after = kind.__mro__[kind.__mro__.index(MixupTrainerMixin) + 1 :]
+    """Refuse a trainer with a loss of its own, which would silently be replaced by the objective or replace it."""
+    ours = kind.__mro__.index(MixupTrainerMixin)
+    before, after = kind.__mro__[:ours], kind.__mro__[ours + 1 :]
+    # One that derives from the mixin knows of it, and may call its loss.
+    stranger = next((b for b in before if not issubclass(b, MixupTrainerMixin) and "compute_loss" in vars(b)), None)
+    if stranger is not None:
+        raise TypeError(
+            f"{stranger.__name__} stands before the mixin and has a compute_loss of its own, by which the objective "
+            "would never be called: take it out, and pass class weights as class_weights=…"
+        )
     other = next((base for base in after if base is not Trainer and "compute_loss" in vars(base)), None)
     if other is not None:
         raise TypeError(

@@ -142,14 +142,14 @@ class MixupMixin(_AnyModule):
         """Draw on from where the checkpoint was saved: a resumed run mixes as an uninterrupted one."""
         super().on_fit_start()
         if (state := getattr(self, "_random_state", None)) is not None:
-            torch.set_rng_state(state.cpu())
+            _random.set_global_states(state)
 
     def on_train_start(self) -> None:
         """Forget what the loader has drawn to begin an epoch that had begun already when the checkpoint was saved."""
         super().on_train_start()
         batches, state = self.trainer.fit_loop.epoch_loop.batch_progress, getattr(self, "_random_state", None)
         if state is not None and batches.current.ready and not batches.is_last_batch:
-            torch.set_rng_state(state.cpu())
+            _random.set_global_states(state)
         self._random_state = None
 
     def on_train_epoch_end(self) -> None:
@@ -161,7 +161,7 @@ class MixupMixin(_AnyModule):
         """Save the state of the objective and of the tracker."""
         super().on_save_checkpoint(checkpoint)
         state = self._tracked().state_dict()
-        checkpoint["vicinal"] = {self._state_name(): state, "random": torch.get_rng_state()}
+        checkpoint["vicinal"] = {self._state_name(): state, "random": _random.global_states()}
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Restore what was saved."""

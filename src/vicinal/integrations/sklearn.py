@@ -36,6 +36,7 @@ from vicinal._checks import flag, integer, nearest_names, number, require
 from vicinal.calibrators import Calibrator, TemperatureScaling
 from vicinal.expressions import parse
 from vicinal.objectives.base import Objective
+from vicinal.objectives.choice import Choice
 from vicinal.objectives.mixup import Mixup
 
 require("sklearn", "train")
@@ -198,7 +199,8 @@ class MixupClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> MixupClassifier:
         """Train on rows `X` and their labels `y`; fitting again starts afresh, unless `warm_start`.
 
-        `sample_weight` `[n_samples]` is how much each row counts; a mixed row carries the mixture of the weights.
+        `sample_weight` `[n_samples]` is how much each row counts; a mixed row carries the mixture of the weights, and a
+        row of weight 0 is left out.
         """
         self._check_params()
         _refuse_several_labels(y)
@@ -217,9 +219,10 @@ class MixupClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         self.classes_ = classes
         codes = np.searchsorted(classes, y)
         generator = self._seeded()
-        training, held_out = np.arange(len(X)), np.arange(0)
+        counts = _counting(weight, len(X))
+        training, held_out = np.flatnonzero(counts), np.arange(0)
         if self.early_stopping or self.calibrate:
-            training, held_out = _split(codes, self.validation_fraction, generator)
+            training, held_out = _split(codes, counts, self.validation_fraction, generator)
         if not again:
             self._begin(X[training], generator)
         rows, labels = self._tensors(X, codes)
@@ -268,17 +271,17 @@ class MixupClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         if unknown := np.setdiff1d(y, self.classes_).tolist():
             raise ValueError(f"y holds {unknown[0]!r}, which is none of the classes {self.classes_.tolist()}")
         weight = self._weights(X, y, sample_weight)
-        generator = self._seeded()
+        generator, counting = self._seeded(), np.flatnonzero(_counting(weight, len(X)))
         if first:
-            self._begin(X, generator)
+            self._begin(X[counting], generator)
             self.temperature_, self.loss_curve_, self.validation_curve_, self.n_iter_ = 1.0, [], [], 0
         else:
             generator.manual_seed(_random.seed_from("piece", generator.initial_seed(), self.n_iter_))
         rows, labels = self._tensors(X, np.searchsorted(self.classes_, y))
         network = self.network_.float().to(self.device)
         self._adam = self._optimizer(network) if self._adam is None else self._adam
-        every = torch.arange(len(X))
-        loss = self._epoch(network, self._adam, rows, labels, weight, every, generator, self.n_iter_)
+        which = torch.from_numpy(counting)
+        loss = self._epoch(network, self._adam, rows, labels, weight, which, generator, self.n_iter_)
         self.network_ = network.cpu().double()
         self.loss_curve_.append(loss)
         self.n_iter_ += 1
@@ -516,7 +519,7 @@ def _dense(X: Any) -> NDArray[np.float64]:
 def _fields(prefix: str, objective: Any) -> dict[str, Any]:
     """Return the fields of an objective, and of what it wraps, by the names that `set_params` takes."""
     fields: dict[str, Any] = {}
-    for field in dataclasses.fields(objective) if dataclasses.is_dataclass(objective) else ():
+    for field in dataclasses.fields(objective) if _has_fields(objective) else ():
         value = getattr(objective, field.name)
         fields[f"{prefix}__{field.name}"] = value
         if isinstance(value, Objective):
@@ -526,11 +529,17 @@ def _fields(prefix: str, objective: Any) -> dict[str, Any]:
 
 def _replaced(objective: Any, path: list[str], value: Any) -> Any:
     name, *rest = path
-    known = [f.name for f in dataclasses.fields(objective)] if dataclasses.is_dataclass(objective) else []
+    known = [f.name for f in dataclasses.fields(objective)] if _has_fields(objective) else []
     if name not in known:
         raise ValueError(f"{objective!r} has no parameter {name!r}{nearest_names(name, known)}")
     value = _replaced(getattr(objective, name), rest, value) if rest else value
+    if isinstance(objective, Choice):  # it takes its objectives one after the other
+        return Choice(*value) if name == "objectives" else Choice(*objective.objectives, probs=value)
     return dataclasses.replace(objective, **{name: value})
+
+
+def _has_fields(objective: Any) -> bool:
+    return isinstance(objective, Objective) and dataclasses.is_dataclass(objective)
 
 
 def _network(sizes: list[int], generator: torch.Generator) -> nn.Sequential:
@@ -552,21 +561,27 @@ def _batches(rows: Tensor, size: int, generator: torch.Generator) -> Iterator[tu
         yield start / len(order), order[start : start + size]
 
 
+def _counting(weight: Tensor | None, n: int) -> NDArray[np.bool_]:
+    """Return which rows count: a row of weight 0 is as good as none, for the columns' means and the slice too."""
+    return np.ones(n, dtype=bool) if weight is None else (weight > 0).cpu().numpy()
+
+
 def _split(
-    codes: NDArray[np.intp], fraction: float, generator: torch.Generator
+    codes: NDArray[np.intp], counts: NDArray[np.bool_], fraction: float, generator: torch.Generator
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return the rows to train on and those to hold out: a share of each class, neither part left without it."""
     order = _random.permutation(len(codes), generator=generator).numpy()
+    order = order[counts[order]]
     held_out = np.zeros(len(codes), dtype=bool)
     for code in range(int(codes.max()) + 1):
         members = order[codes[order] == code]
-        held_out[members[: min(math.ceil(fraction * len(members)), len(members) - 1)]] = True
+        held_out[members[: max(0, min(math.ceil(fraction * len(members)), len(members) - 1))]] = True
     if not held_out.any():
         raise ValueError(
             f"validation_fraction={fraction:g} of n_samples={len(codes)} leaves nothing to hold out: "
             "set early_stopping=False and calibrate=False, or add samples"
         )
-    return np.flatnonzero(~held_out), np.flatnonzero(held_out)
+    return np.flatnonzero(counts & ~held_out), np.flatnonzero(held_out)
 
 
 def _temperature(logits: Tensor, labels: Tensor) -> float:

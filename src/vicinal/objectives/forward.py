@@ -50,7 +50,11 @@ def call(model: Model, x: Batch) -> Tensor:
             "gradient: build the model with aux_logits=False"
         )
     if not isinstance(logits, Tensor):
-        raise TypeError(f"the model must return logits or an object with .logits, got {type(output).__name__}")
+        several = isinstance(output, tuple | list)
+        instead = (
+            ": build it without auxiliary heads, or wrap it so that it returns its logits alone" if several else ""
+        )
+        raise TypeError(f"the model must return logits or an object with .logits, got {type(output).__name__}{instead}")
     return logits
 
 
@@ -254,7 +258,7 @@ def _mixed_at_end(layer: nn.Module, mixed: Callable[[nn.Module], _MixedLayer]) -
 def row_axes(model: Model, x: Batch, names: Sequence[str], *, group: int = 1) -> dict[str, int]:
     """Return which axis of each layer's output holds the rows of the batch: the second where time comes first."""
     every = layouts(model, x, names, group=group)
-    return {name: _the_axis(name, layout.axis) for name, layout in every.items()}
+    return {name: _the_axis(name, layout) for name, layout in every.items()}
 
 
 class Layout(NamedTuple):
@@ -264,6 +268,8 @@ class Layout(NamedTuple):
     """The axis that holds the rows; -1 where no axis grows with them."""
     ndim: int = 0
     """The number of axes; 0 where the layer was not seen to run."""
+    used: bool = True
+    """Whether the logits depend on it: on the first tensor where the layer returns several."""
 
 
 def layouts(model: Model, x: Batch, names: Sequence[str], *, group: int = 1) -> dict[str, Layout]:
@@ -277,29 +283,40 @@ def layouts(model: Model, x: Batch, names: Sequence[str], *, group: int = 1) -> 
     layers = {name: parent.get_submodule(key) for name in names for parent, key in [locate(model, name)]}
     if any(layer not in _LAYOUTS for layer in layers.values()):
         first = torch.arange(group, device="cpu")
-        few, more = (_output_shapes(module, rows_of(x, first.repeat(n)), names) for n in (2, 3))
+        two, three = (rows_of(x, first.repeat(n)) for n in (2, 3))
+        (logits, few), (longer, more) = (_observed(module, rows, names) for rows in (two, three))
+        if logits.shape == longer.shape:
+            raise ValueError(
+                f"the model returns logits {list(logits.shape)} for two rows of x as for three, so its rows are not on "
+                "the first axis: give the model inputs [B, …], and let it move the axes itself"
+            )
         for name, layer in layers.items():
             if name in few and name in more:
                 sizes = zip(few[name], more[name], strict=True)
                 axis = next((axis for axis, (a, b) in enumerate(sizes) if a != b), -1)
-                _LAYOUTS[layer] = Layout(axis, len(few[name]))
+                _LAYOUTS[layer] = Layout(axis, len(few[name]), _is_used(module, two, name, logits))
     return {name: _LAYOUTS.get(layer, Layout()) for name, layer in layers.items()}
 
 
 _LAYOUTS: WeakKeyDictionary[nn.Module, Layout] = WeakKeyDictionary()
 
 
-def _the_axis(name: str, axis: int) -> int:
-    if axis < 0:
+def _the_axis(name: str, layout: Layout) -> int:
+    if layout.axis < 0:
         raise ValueError(
             f"the output of the layer {name!r} is the same for any number of rows, so there are none to mix: "
             "choose a layer that computes something of each sample"
         )
-    return axis
+    if not layout.used:
+        raise ValueError(
+            f"the logits do not depend on what the layer {name!r} returns (on the first tensor, where it returns "
+            "several, as an LSTM does), so that labels alone would be mixed: choose another layer"
+        )
+    return layout.axis
 
 
-def _output_shapes(module: nn.Module, x: Batch, names: Sequence[str]) -> dict[str, torch.Size]:
-    """Return the shape of each layer's output (of the first tensor of a tuple)."""
+def _observed(module: nn.Module, x: Batch, names: Sequence[str]) -> tuple[Tensor, dict[str, torch.Size]]:
+    """Return the logits, and the shape of each layer's output (of the first tensor of a tuple)."""
     shapes: dict[str, torch.Size] = {}
 
     def note(name: str) -> Callable[[Tensor], Tensor]:
@@ -309,16 +326,41 @@ def _output_shapes(module: nn.Module, x: Batch, names: Sequence[str]) -> dict[st
 
         return noted
 
+    with torch.no_grad():
+        return _probed(module, x, {name: note(name) for name in names}), shapes
+
+
+def _is_used(module: nn.Module, x: Batch, name: str, logits: Tensor) -> bool:
+    """Return whether the logits change with the layer's output or, since a head may hold zeros, come from it."""
+
+    def disturbed(output: Tensor) -> Tensor:
+        return output + torch.arange(output.numel(), device=output.device).cos().view(output.shape).to(output)
+
+    with torch.no_grad():
+        if not torch.equal(_probed(module, x, {name: disturbed}), logits):
+            return True
+    leaves: list[Tensor] = []
+
+    def cut(output: Tensor) -> Tensor:
+        leaves.append(output.detach().requires_grad_())
+        return leaves[-1]
+
+    with torch.enable_grad():
+        again = _probed(module, x, {name: cut})
+        return again.requires_grad and torch.autograd.grad(again.sum(), leaves, allow_unused=True)[0] is not None
+
+
+def _probed(module: nn.Module, x: Batch, changes: Mapping[str, Callable[[Tensor], Tensor]]) -> Tensor:
+    """Return the logits in eval mode with changes to the outputs of layers; nothing else of the model changes."""
     fast = torch.backends.mha.get_fastpath_enabled()
-    with ExitStack() as stack, _random.restored_globals(), evaluating(module), torch.no_grad():
-        for name in sorted(names, key=lambda n: -n.count(".")):  # what is inside another comes first
-            stack.enter_context(_replaced(module, name, note(name)))
+    with ExitStack() as stack, _random.restored_globals(), evaluating(module):
+        for name in sorted(changes, key=lambda n: -n.count(".")):  # what is inside another comes first
+            stack.enter_context(_replaced(module, name, changes[name]))
         torch.backends.mha.set_fastpath_enabled(False)  # it would pass by the layers inside
         try:
-            call(module, x)
+            return call(module, x)
         finally:
             torch.backends.mha.set_fastpath_enabled(fast)
-    return shapes
 
 
 @contextmanager

@@ -29,6 +29,7 @@ from vicinal.objectives.base import MixingObjective
 from vicinal.objectives.forward import (
     call,
     joined,
+    layouts,
     locate,
     map_floating,
     mixed_at,
@@ -52,6 +53,9 @@ class LayerPlan(PairPlan):
 
     axis: int = 0
     """Which axis of the layer's output holds the rows."""
+
+    pooled: bool = False
+    """Whether the layer returns one vector for each row, `[B, D]`, which is read without a mask."""
 
     def mix_states(self, *, beside_clean: bool) -> Callable[[Tensor], Tensor]:
         """Return what mixes the layer's output, rows first; one with another number of rows is refused."""
@@ -127,14 +131,15 @@ class ManifoldMixup(MixingObjective[LayerPlan]):
         if inside:
             _refuse_unread_ends(model, x)
         axis = row_axes(model, x, inside)[layer] if layer != "input" else 0
-        return LayerPlan(lam.to(y.device), partner.to(y.device), mixed=mixed, layer=layer, axis=axis)
+        pooled = layer != "input" and layouts(model, x, inside)[layer].ndim == 2
+        return LayerPlan(lam.to(y.device), partner.to(y.device), mixed=mixed, layer=layer, axis=axis, pooled=pooled)
 
     def forward(self, model: Model, x: Batch, plan: LayerPlan, *, beside_clean: bool = False) -> Tensor:
         """Return the logits of the batch mixed at the planned layer, after those of the clean one if wanted."""
         if plan.layer == "input":
             mixed = with_shared_masks(map_floating(x, plan.combine), plan)
             return call(model, joined(x, mixed) if beside_clean else mixed)
-        mixed = with_shared_masks(x, plan)
+        mixed = x if plan.pooled else with_shared_masks(x, plan)
         with mixed_at(model, plan.layer, plan.mix_states(beside_clean=beside_clean), axis=plan.axis):
             return call(model, joined(x, mixed) if beside_clean else mixed)
 
