@@ -3,10 +3,12 @@
     python -m benchmarks.matrix                    all of them
     python -m benchmarks.matrix text               Hugging Face texts; or images, sounds, torchvision, timm
     python -m benchmarks.matrix text/gpt2          one
+    python -m benchmarks.matrix clients            trainers, estimators, metrics, compiled and sharded models
 
 Each cell must be finite with gradients wherever plain training has them, equal plain training at α = 0, give the same
 loss for the same draws, and mix rows and nothing else: a row's logits change with those of its sources, with the last
-token of each, and with no other row. What is refused must be a ValueError or TypeError of the library, and is listed.
+token of each, and with no other row. And each row's mixed logits must be those of its pair alone, mixed by a hook or by
+hand (`reference`). What is refused must be a ValueError or TypeError of the library, and is listed.
 """
 
 from __future__ import annotations
@@ -260,6 +262,11 @@ def check_mixing(model: nn.Module, x: Any, y: Tensor, objective: MixingObjective
     mixed, clean = objective.forward(model, x, plan), call(model, x)
     beside = objective.forward(model, x, plan, beside_clean=True)
     torch.testing.assert_close(beside[len(y) :], mixed, rtol=1e-3, atol=1e-4)
+    torch.testing.assert_close(beside[: len(y)], clean, rtol=1e-3, atol=1e-4)
+    for row in range(len(y)):
+        expected = reference(model, x, plan, row, objective)
+        if expected is not None:
+            torch.testing.assert_close(mixed[row], expected, rtol=1e-3, atol=1e-4, msg=lambda m: f"by hand: {m}")
     if not hasattr(plan, "partners") or "PuzzleMix" in repr(objective):  # noise, and masks that the images decide
         return
     for row in {1, int(plan.partners[0, -1])}:
@@ -270,6 +277,95 @@ def check_mixing(model: nn.Module, x: Any, y: Tensor, objective: MixingObjective
             moved = (objective.forward(model, changed, plan) - mixed).abs().amax(1)
             assert float(moved[share == 0].sum()) < 1e-3, f"row {row} reaches rows that it is not mixed into"
             assert bool((moved[share > 0.02] > 0).all()), f"row {row} does not reach its mixtures"
+
+
+def reference(model: nn.Module, x: Any, plan: Any, row: int, objective: Any) -> Tensor | None:
+    """Return the logits of a mixed row by other means than the library's; None where there are none (PuzzleMix)."""
+    if isinstance(objective, vicinal.SequenceMixup | vicinal.ManifoldMixup):
+        if int(plan.partner[row]) == row:
+            return None
+        pair = torch.tensor([row, int(plan.partner[row])])
+        lam = plan.lam[row] if plan.mixed else torch.tensor(1.0)
+        alone = {key: t[pair] for key, t in x.items()} if isinstance(x, dict) else x[pair]
+        if plan.layer == "head":  # of a linear layer the mixture of outputs is the output of the mixture
+            logits = call(model, alone)
+            return lam * logits[0] + (1 - lam) * logits[1]
+        if plan.layer != "input":
+            of_layer = isinstance(objective, vicinal.ManifoldMixup) and not plan.pooled
+            if of_layer and isinstance(x, dict) and "attention_mask" in x:
+                masks = x["attention_mask"]  # each row sees what any of its own sources has
+                alone["attention_mask"] = torch.maximum(masks, masks[plan.partner])[pair]
+            return mixed_by_hooks(model, alone, plan, lam, objective)
+    if not isinstance(objective, vicinal.Mixup | vicinal.KMixup | vicinal.CutMix):
+        return None
+    name = next(iter(x)) if isinstance(x, dict) else ""
+    values = x[name] if name else x
+    sources = list(zip(plan.partners[row].tolist(), plan.weights[row].tolist(), strict=True))
+    if isinstance(objective, vicinal.CutMix):
+        top, left, bottom, right = (plan.boxes if plan.boxes.ndim == 1 else plan.boxes[row]).tolist()
+        mixed = values[row].clone()
+        mixed[..., top:bottom, left:right] = values[sources[1][0], ..., top:bottom, left:right]
+    else:
+        mixed = sum((share * values[source] for source, share in sources), torch.zeros_like(values[row]))
+    if not name:
+        return call(model, mixed[None])[0]
+    batch = {name: mixed[None]}
+    if "attention_mask" in x:
+        batch["attention_mask"] = x["attention_mask"][[s for s, share in sources if share > 0]].amax(0)[None]
+    return call(model, batch)[0]
+
+
+def mixed_by_hooks(model: nn.Module, pair: Any, plan: Any, lam: Tensor, objective: Any) -> Tensor:
+    """Return the logits of the first of two rows, mixed by a hook on the layer after both are made equally long."""
+    filled, of_texts = None, isinstance(objective, vicinal.SequenceMixup)
+    time_first = type(model).__name__.startswith("XLNet")  # and padded before the text
+    if of_texts and "attention_mask" in pair:
+        pair, filled = equally_long(pair, objective, before=time_first)
+    heads: list[Tensor] = []
+
+    def mix(layer: nn.Module, given: Any, output: Any) -> Any:
+        every = [output] if isinstance(output, Tensor) else output.values() if isinstance(output, dict) else output
+        first = next(iter(every))
+        axis = int(time_first and first.ndim == 3)
+        a, b = (t if filled is None else t.masked_fill(filled[k][:, None], 0) for k, t in enumerate(first.unbind(axis)))
+        mixed = torch.stack([lam * a + (1 - lam) * b, b], axis)
+        if isinstance(output, Tensor):
+            return mixed
+        if isinstance(output, dict):
+            output[next(iter(output))] = mixed
+            return output
+        return type(output)([mixed, *output[1:]])
+
+    layer = plan.name if of_texts else plan.layer
+    hooks = [model.get_submodule(layer).register_forward_hook(mix)]
+    if filled is not None:
+        hooks.append(model.get_submodule(head_name(model)).register_forward_hook(lambda m, x, out: heads.append(out)))
+    try:
+        logits = call(model, pair)[0]
+    finally:
+        for hook in hooks:
+            hook.remove()
+    if heads and heads[0].ndim == 3:  # a decoder reads the last token of the longer text, whatever its id
+        return heads[0][0, int(pair["attention_mask"][0].nonzero().max())]
+    return logits
+
+
+def equally_long(pair: dict[str, Tensor], objective: Any, *, before: bool) -> tuple[dict[str, Tensor], Tensor | None]:
+    """Return two texts with `pad` where only the other has tokens, and with pad="none" where that is."""
+    ids, mask = pair["input_ids"].clone(), pair["attention_mask"]
+    if objective.scope != "pair":
+        more = objective.scope - ids.shape[1]
+        pad = (more, 0) if before else (0, more)
+        pair = {key: nn.functional.pad(t, (0, 0) * (t.ndim - 2) + pad) for key, t in pair.items()}
+        ids, mask = pair["input_ids"], pair["attention_mask"]
+    needed = mask.amax(0).bool() if objective.scope == "pair" else torch.ones(mask.shape[1], dtype=torch.bool)
+    filled = needed & (mask == 0)
+    for row in range(2):
+        last = ids[row, int(mask[row].nonzero().max())]
+        if objective.pad != "none":
+            ids[row, filled[row]] = last if objective.pad == "sep" else objective.pad
+    changed = {**pair, "input_ids": ids, "attention_mask": (mask.bool() | filled).to(mask.dtype)}
+    return changed, filled if objective.pad == "none" else None
 
 
 def with_another(x: Any, row: int) -> Any:
@@ -306,7 +402,7 @@ def without_dropout(model: nn.Module) -> nn.Module:
 
 
 def main() -> None:
-    asked = sys.argv[1:] or ["text", "images", "sounds", "torchvision", "timm"]
+    asked = sys.argv[1:] or ["text", "images", "sounds", "torchvision", "timm", "clients"]
     counts: Counter[str] = Counter()
     refused: dict[str, Counter[str]] = {}
 
@@ -329,6 +425,12 @@ def main() -> None:
     warnings.simplefilter("ignore")
     for word in asked:
         family, _, one = word.partition("/")
+        if family == "clients":
+            from benchmarks.clients import run_clients
+
+            run_clients(one, attempt)
+            print(f"clients: {dict(counts)}", flush=True)
+            continue
         for name, build in models_of(family).items():
             if one in ("", name):
                 run_model(f"{family}/{name}", build, *batch_of(family, name), attempt)
