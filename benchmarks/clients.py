@@ -103,7 +103,7 @@ def check_same(a: nn.Module, b: nn.Module, *, what: str = "weights") -> None:
 
 def check_trainer(model: nn.Module, x: dict[str, Tensor], y: Tensor, objective: vicinal.Objective) -> None:
     """MixupTrainer takes the steps of a loop, and evaluates by plain cross-entropy."""
-    from transformers import TrainingArguments
+    from transformers import PrinterCallback, TrainingArguments
 
     from vicinal.integrations.huggingface import MixupTrainer, compute_metrics
 
@@ -123,6 +123,7 @@ def check_trainer(model: nn.Module, x: dict[str, Tensor], y: Tensor, objective: 
         trainer = MixupTrainer(
             model, args, train_dataset=rows, eval_dataset=rows, objective=noting, compute_metrics=compute_metrics
         )
+        trainer.remove_callback(PrinterCallback)
         trainer.train()
         figures = trainer.evaluate()
     assert len(noting.noted) == 4, "not two steps in each of two epochs"
@@ -160,8 +161,8 @@ def check_lightning(model: nn.Module, x: Any, y: Tensor, objective: vicinal.Obje
     plain.noted = noting.noted
     check_same(model, by_hand(start, plain))
     with torch.no_grad():
-        expected = metrics.ece(y, logits=call(model.eval(), x))
-    torch.testing.assert_close(float(trainer.callback_metrics["val_ece"]), float(expected), rtol=1e-4, atol=1e-5)
+        expected = metrics.ReliabilityTable(15).update(y, logits=call(model.eval(), x)).ece()
+    torch.testing.assert_close(float(trainer.callback_metrics["val_ece"]), expected, rtol=1e-4, atol=1e-5)
 
 
 def within(objective: vicinal.Objective, prefix: str) -> vicinal.Objective:
@@ -237,8 +238,9 @@ def check_torchmetrics(preds: str) -> None:
     for batch, labels in zip(given.split(64), y.split(64), strict=True):
         every.update(batch, labels)
     values, kept = every.compute(), y != 4
-    for name, figure in (("ece", metrics.ece), ("oe", metrics.oe)):
-        torch.testing.assert_close(float(values[name]), float(figure(y[kept], logits=logits[kept])))
+    table = metrics.ReliabilityTable(15).update(y[kept], logits=logits[kept])
+    for name, figure in (("ece", table.ece()), ("oe", table.oe())):
+        torch.testing.assert_close(float(values[name]), figure)
     torch.testing.assert_close(float(values["accuracy"]), float((logits.argmax(1) == y)[kept].float().mean()))
 
 
