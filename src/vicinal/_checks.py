@@ -153,21 +153,24 @@ def number(
     ...
     vicinal._checks.ArgumentError: prob must be a number in [0, 1], got 2
     """
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise ArgumentTypeError(name, value, _range(low, high, above, infinite))
+    result = float(value)
+    too_low = result < low or (above is not None and result <= above)
+    if math.isnan(result) or too_low or result > high or (math.isinf(result) and not infinite):
+        raise ArgumentError(name, value, _range(low, high, above, infinite))
+    return result
+
+
+def _range(low: float, high: float, above: float | None, infinite: bool) -> str:
+    """Return what `number` allows, in words."""
     if high < math.inf:
         allowed = f"a number in [{low:g}, {high:g}]" if above is None else f"a number in ({above:g}, {high:g}]"
     elif above is not None:
         allowed = f"a number above {above:g}"
     else:
         allowed = "a finite number" if low == -math.inf else f"a number of at least {low:g}"
-    if infinite:
-        allowed += " or inf"
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise ArgumentTypeError(name, value, allowed)
-    result = float(value)
-    too_low = result < low or (above is not None and result <= above)
-    if math.isnan(result) or too_low or result > high or (math.isinf(result) and not infinite):
-        raise ArgumentError(name, value, allowed)
-    return result
+    return allowed + " or inf" if infinite else allowed
 
 
 def integer(name: str, value: Any, *, low: int | None = None) -> int:

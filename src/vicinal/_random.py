@@ -74,7 +74,7 @@ def _log_gamma(alpha: float, shape: tuple[int, ...], generator: torch.Generator 
     above_one = torch.full(shape, alpha + 1, dtype=torch.float64, device="cpu")
     gamma = torch._standard_gamma(above_one, generator=generator)
     uniform = torch.rand(shape, dtype=torch.float64, generator=generator, device="cpu")  # in [0, 1): take 1 - u
-    return gamma.log() + torch.log1p(-uniform) / alpha
+    return gamma.log_().add_(uniform.neg_().log1p_().div_(alpha))
 
 
 def permutation(n: int, *, generator: torch.Generator | None = None) -> Tensor:

@@ -54,6 +54,20 @@ def test_tables_have_the_same_bits(use, n_bins):
         np.testing.assert_array_equal(*(getattr(table, name) for table in tables))
 
 
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_classes_and_ranks_have_the_same_bits(use, order):
+    probs, labels = draw(5_000, 7, np.float32)
+    probs[:7] = np.eye(7)
+    tallies = []
+    for on in (True, False):
+        use(on)
+        tally = Tally(figures=["top5_error", "classwise_ece"])
+        tallies.append(tally.update(labels, probs=np.asarray(probs, order=order)))
+    assert len({tally.moments["top5_error"] for tally in tallies}) == 1
+    for name in ("counts", "sums", "correct"):
+        np.testing.assert_array_equal(*(getattr(tally.classwise, name) for tally in tallies))
+
+
 @pytest.mark.parametrize(("value", "message"), [(np.nan, "NaN"), (-0.1, "-0.1"), (1.5, "1.5")])
 def test_what_is_wrong_is_left_to_numpy(use, compiled, value, message):
     probs, labels = draw(50, 3, np.float32)

@@ -251,12 +251,13 @@ def test_any_confusion_has_the_same_mcc(tmp_path_factory, data):
     same(evaluate_file(path), vicinal.evaluate(labels, probs=probs))
 
 
-def test_a_file_is_measured_without_torch(tmp_path):
+@pytest.mark.parametrize("name", ["p.csv", "p.parquet"])
+def test_a_file_is_measured_without_torch_and_pandas(tmp_path, name):
     _, probs, labels = classifier(20, 7)
-    path = save(tmp_path / "p.csv", labels, probs)
+    path = save(tmp_path / name, labels, probs)
     code = (
         "import sys; from vicinal.predictions import evaluate_file; "
-        f"print(evaluate_file({str(path)!r}).n, 'torch' in sys.modules)"
+        f"print(evaluate_file({str(path)!r}).n, sorted({{'torch', 'pandas'}} & set(sys.modules)))"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert run.stdout.split() == ["20", "False"]
+    assert run.stdout.split() == ["20", "[]"]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vicinal.tables import MISSING, distinct, finite_numbers, names_of, numbers, strict_numbers
+from vicinal.tables import MISSING, as_numpy, distinct, finite_numbers, names_of, numbers, strict_numbers
 
 cells = st.one_of(
     st.sampled_from(
@@ -111,3 +111,14 @@ def test_numbers_as_people_write_them(cell, value):
 @pytest.mark.parametrize(("cell", "value"), [("1.234,50 €", 1234.5), ("12,5 %", 0.125), ("1 234,5", 1234.5)])
 def test_numbers_as_people_write_them_with_decimal_commas(cell, value):
     assert finite_numbers(pa.array([cell]), decimal_comma=True)[0].tolist() == [value]
+
+
+@pytest.mark.parametrize("kind", ["int8", "uint16", "int32", "int64", "uint64", "float32", "float64", "bool", "string"])
+@pytest.mark.parametrize("gap", [False, True])
+def test_columns_become_the_arrays_that_pyarrow_makes(kind, gap):
+    numbers = ["0", "1", "0", "1", "1"] if kind == "string" else [0, 1, 0, 1, 1]
+    column = pa.array([None if gap and i == 3 else value for i, value in enumerate(numbers)]).cast(kind)
+    for part in (column, column.slice(2, 3), column.slice(5)):
+        found, wanted = as_numpy(part), part.to_numpy(zero_copy_only=False)
+        assert found.dtype == wanted.dtype
+        np.testing.assert_array_equal(found, wanted)

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from vicinal._arrays import as_array, as_classes, as_scores, n_threads, sum_tolerance
 from vicinal.metrics import kernels
 
-__all__ = ["Array", "Chunk", "Floats", "Predictions", "open_predictions"]
+__all__ = ["BLOCK", "Array", "Chunk", "Floats", "Predictions", "open_predictions"]
 
 Array: TypeAlias = NDArray[np.float64]
 Floats: TypeAlias = NDArray[np.floating]
@@ -70,6 +70,11 @@ class Chunk:
         wrong = np.flatnonzero(~self.correct)
         guess[wrong] = self.scores[wrong].argmax(axis=1)
         return guess
+
+    @cached_property
+    def label_scores(self) -> Floats:
+        """Each sample's score of its label, `[M]`."""
+        return self.score_of(self.labels)
 
     def probs(self) -> Array:
         """Return the probabilities of all classes in float64, `[M, K]`."""

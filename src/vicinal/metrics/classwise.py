@@ -3,12 +3,14 @@ r"""Classwise calibration: the probability of *every* class is checked, not only
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from vicinal._checks import ArgumentError, integer
-from vicinal.metrics.chunks import Array, Chunk, open_predictions
+from vicinal.metrics import kernels
+from vicinal.metrics.chunks import Array, Chunk, Floats, open_predictions
 from vicinal.metrics.reliability import Additive, BinSums, ReliabilityTable, expected_error
 
 __all__ = ["ClasswiseTable", "classwise_ece"]
@@ -131,14 +133,31 @@ class ClasswiseTable(Additive):
 
     def add(self, chunk: Chunk) -> None:
         """Add samples that are already checked."""
-        probs, labels = chunk.scores if chunk.exp is None else chunk.probs(), chunk.labels
-        size, shape = self.counts.size, self.counts.shape
-        cell = self._bins.bin_index(probs.ravel()).reshape(probs.shape)
-        cell += np.arange(self.n_classes) * self.n_bins
-        self.counts += np.bincount(cell.ravel(), minlength=size).reshape(shape)
-        self.sums += np.bincount(cell.ravel(), probs.ravel(), size).reshape(shape)
-        true = cell[np.arange(len(labels)), labels]
-        self.correct += np.bincount(true, minlength=size).reshape(shape)
+        probs: Floats = chunk.scores if chunk.exp is None else chunk.probs()
+        compiled = kernels.loaded()
+        parts: tuple[NDArray[Any], ...]
+        if compiled and self._bins.exact_product(probs.dtype):
+            parts = compiled.add_classes(probs, chunk.labels, self.n_bins)
+        else:
+            parts = self._cells(probs, chunk.labels)
+        totals: tuple[NDArray[Any], ...] = (self.counts, self.sums, self.correct)
+        for total, cells in zip(totals, parts, strict=True):
+            cells[:, 1] += cells[:, 0]  # probability 0 belongs to the first bin
+            total += cells[:, 1:]
+
+    def _cells(self, probs: Floats, labels: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        """Return counts, sums, and how often the label is the class, by class and edges below, `[K, n_bins + 1]`."""
+        # Read as the numbers lie in memory: each class has its own cells, so their sums have the same order either way.
+        by_class = abs(probs.strides[0]) < abs(probs.strides[1])
+        values = probs.T if by_class else probs
+        flat, shape = values.ravel(), (self.n_classes, self.n_bins + 1)
+        first, size = np.arange(shape[0]) * shape[1], shape[0] * shape[1]
+        cell = self._bins.edges_below(flat).reshape(values.shape)
+        cell += first[:, None] if by_class else first
+        index, rows = cell.astype(np.intp), np.arange(len(labels))
+        true = index[labels, rows] if by_class else index[rows, labels]
+        counts, correct = (np.bincount(found, None, size).reshape(shape) for found in (index.ravel(), true))
+        return counts, np.bincount(index.ravel(), flat, size).reshape(shape), correct
 
     def absorb(self, other: ClasswiseTable) -> None:
         """Take in the samples of another table with the same classes and edges."""

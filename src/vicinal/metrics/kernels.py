@@ -1,8 +1,8 @@
-"""The inner loops of a reliability table, compiled by numba where `vicinal[speed]` is installed.
+"""The inner loops of measuring, compiled by numba where `vicinal[speed]` is installed.
 
-They give what `chunks` and `reliability` compute with numpy, to the last bit; what is in doubt, such as a row whose sum
-is near the tolerance, is left to numpy. Compiling takes a second or two the first time (the result is kept on disk), so
-only large inputs ask for it.
+They give what `chunks`, `reliability`, `classwise` and `scores` compute with numpy, to the last bit; what is in doubt,
+such as a row whose sum is near the tolerance, is left to numpy. Compiling takes some seconds the first time (the result
+is kept on disk), so only large inputs ask for it.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ class Kernels:
 
     _read: Callable[..., bool]
     _add: Callable[..., None]
+    _classes: Callable[..., None]
+    _misses: Callable[..., None]
 
     def read_probs(
         self, probs: Floats, labels: NDArray[np.int64], tolerance: float
@@ -53,9 +55,24 @@ class Kernels:
         self._add(confidence, correct, n_bins, counts, sums, squares)
         return counts, sums, squares
 
+    def add_classes(
+        self, probs: Floats, labels: NDArray[np.int64], n_bins: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
+        """Return counts, sums, and how often the label is the class, by class and ⌈probability · n_bins⌉."""
+        shape = probs.shape[1], n_bins + 1
+        counts, sums, correct = np.zeros(shape, np.int64), np.zeros(shape), np.zeros(shape, np.int64)
+        self._classes(probs, labels, n_bins, counts, sums, correct)
+        return counts, sums, correct
+
+    def misses(self, scores: Floats, labels: NDArray[np.int64], k: int) -> NDArray[np.bool_]:
+        """Return whether each label is not among the k highest scores; the first win among equals."""
+        missed = np.empty(len(scores), np.bool_)
+        self._misses(scores, labels, k, missed)
+        return missed
+
 
 def load() -> None:
-    """Compile the loops if numba is installed; afterwards `loaded` returns them."""
+    """Have the loops compiled if numba is installed; afterwards `loaded` returns them."""
     if not _loaded:
         _loaded.append(_compiled() if find_spec("numba") is not None else None)
 
@@ -71,6 +88,8 @@ def _compiled() -> Kernels:
     return Kernels(
         numba.njit(nogil=True, cache=True, fastmath={"reassoc"})(_read_rows),
         numba.njit(nogil=True, cache=True)(_add_samples),
+        numba.njit(nogil=True, cache=True)(_add_all_classes),
+        numba.njit(nogil=True, cache=True)(_find_misses),
     )
 
 
@@ -98,3 +117,23 @@ def _add_samples(confidence: Any, correct: Any, n_bins: Any, counts: Any, sums: 
         counts[cell] += 1
         sums[cell] += value
         squares[cell] += value * value
+
+
+def _add_all_classes(probs: Any, labels: Any, n_bins: Any, counts: Any, sums: Any, correct: Any) -> None:
+    for i in range(len(probs)):
+        for k in range(probs.shape[1]):
+            value = np.float64(probs[i, k])
+            above = value * n_bins
+            cell = np.int32(above)
+            cell += above > cell  # the ceiling, without the call that numpy's is here
+            counts[k, cell] += 1
+            sums[k, cell] += value
+            correct[k, cell] += k == labels[i]
+
+
+def _find_misses(scores: Any, labels: Any, n: Any, missed: Any) -> None:
+    for i in range(len(scores)):
+        label, before = labels[i], 0
+        for k in range(scores.shape[1]):
+            before += scores[i, k] > scores[i, label] or (k < label and scores[i, k] == scores[i, label])
+        missed[i] = before >= n

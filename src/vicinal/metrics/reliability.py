@@ -415,10 +415,10 @@ class ReliabilityTable(Additive):
 
     def bin_index(self, confidence: Floats) -> NDArray[np.intp]:
         """Return the bin (from 0) of each confidence in [0, 1], exactly, `[N]`."""
-        above = self._edges_below(confidence).astype(np.intp)
+        above = self.edges_below(confidence).astype(np.intp)
         return np.maximum(above - 1, 0, out=above)  # nothing lies below 0, which belongs to the first bin
 
-    def _edges_below(self, confidence: Floats) -> Array:
+    def edges_below(self, confidence: Floats) -> Array:
         """Return how many edges lie below each confidence, as whole float64 numbers: k for bin k from 1, 0 for 0."""
         wide = confidence.astype(np.float64)
         if not self._equal_width:
@@ -427,7 +427,7 @@ class ReliabilityTable(Additive):
         # float64 nearest to it, from which k / n_bins differs by less than from any other float32: ceil is exact.
         below = wide * self.n_bins
         np.ceil(below, out=below)
-        if confidence.dtype.itemsize > 4 or self.n_bins >= _EXACT_BINS:
+        if not self.exact_product(confidence.dtype):
             # For float64 the product is rounded and may cross the edge below or above.
             np.minimum(below, self.n_bins, out=below)
             place = below.astype(np.intp)
@@ -435,15 +435,19 @@ class ReliabilityTable(Additive):
             below -= (wide <= self.edges[place - 1]) & (place > 0)
         return below
 
+    def exact_product(self, dtype: np.dtype[Any]) -> bool:
+        """Return whether the bin of such confidences is ⌈confidence · n_bins⌉, computed in float64."""
+        return self._equal_width and dtype == np.float32 and self.n_bins < _EXACT_BINS
+
     def add(self, confidence: Floats, correct: NDArray[np.bool_]) -> None:
         """Add samples that are already checked."""
         compiled = kernels.loaded()
         sums: NDArray[Any]
         squares: NDArray[Any]
-        if compiled and self._equal_width and confidence.dtype == np.float32 and self.n_bins < _EXACT_BINS:
+        if compiled and self.exact_product(confidence.dtype):
             counts, sums, squares = compiled.add_up(confidence, correct, self.n_bins)
         else:
-            cell = self._edges_below(confidence)
+            cell = self.edges_below(confidence)
             cell *= 2
             cell += correct
             index, size = cell.astype(np.intp), 2 * self.n_bins + 2

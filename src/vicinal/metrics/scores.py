@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from vicinal._arrays import as_array, as_classes, as_vector
 from vicinal._checks import integer
+from vicinal.metrics import kernels
 from vicinal.metrics.chunks import Array, Chunk, Predictions, open_predictions
 from vicinal.metrics.intervals import Estimate, Moments, clopper_pearson, mean_interval, z_of
 
@@ -200,10 +201,10 @@ def nll_of(chunk: Chunk) -> Array:
     """Return the negative log-probability of each label, `[M]`."""
     if chunk.exp is None:
         with np.errstate(divide="ignore"):
-            loss: Array = np.abs(np.log(chunk.score_of(chunk.labels).astype(np.float64)))  # -log 1 would be -0.0
+            loss: Array = np.abs(np.log(chunk.label_scores.astype(np.float64)))  # -log 1 would be -0.0
         return loss
     # log Σ exp(z − top) = −log confidence, and log1p of the others' sum keeps digits when it is near 0.
-    true, top = (chunk.score_of(classes).astype(np.float64) for classes in (chunk.labels, chunk.predictions))
+    true, top = (of.astype(np.float64) for of in (chunk.label_scores, chunk.score_of(chunk.predictions)))
     rows = np.arange(len(chunk))
     chunk.exp[rows, chunk.predictions] = 0  # for the moment: it is 1
     others = chunk.exp.sum(axis=1)
@@ -222,13 +223,16 @@ def brier_of(chunk: Chunk) -> Array:
 
 def misses(chunk: Chunk, k: int) -> NDArray[np.bool_]:
     """Return whether each label is not among the k highest scores, `[M]`; the first win among equals."""
+    compiled = kernels.loaded()
+    if compiled:
+        return compiled.misses(chunk.scores, chunk.labels, k)
     missed = np.zeros(len(chunk), np.bool_)
     rows = np.flatnonzero(~chunk.correct)  # the others are first
-    scores, true = chunk.scores[rows], chunk.score_of(chunk.labels)[rows, None]
+    scores, true = chunk.scores[rows], chunk.label_scores[rows, None]
     missed[rows] = _count(scores > true) >= k
     # Only where the k-th place is among equals does it matter which of them come first.
     near = rows[~missed[rows] & (_count(scores >= true) > k)]
-    scores, true, labels = chunk.scores[near], chunk.score_of(chunk.labels)[near, None], chunk.labels[near, None]
+    scores, true, labels = chunk.scores[near], chunk.label_scores[near, None], chunk.labels[near, None]
     missed[near] = _count((scores > true) | ((scores == true) & (np.arange(scores.shape[1]) < labels))) >= k
     return missed
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vicinal._checks import Argument, Sentence, nearest_names
-from vicinal.tables import MISSING, distinct
+from vicinal.tables import MISSING, as_numpy, distinct
 
 __all__ = ["ABSENT", "ClassCodes", "MOST_CLASSES", "checked_names", "whole"]
 
@@ -79,7 +79,7 @@ class ClassCodes:
             if kind.startswith(("list", "large_list", "fixed_size_list", "struct")):
                 raise ValueError(f"a column of classes must hold names or whole numbers, got {kind}")
             if kind.startswith(("int", "uint")) and not column.null_count:
-                column = column.to_numpy(zero_copy_only=False)
+                column = as_numpy(column)
         if isinstance(column, np.ndarray) and column.dtype.kind in "iu" and len(column):
             low, high = int(column.min()), int(column.max())
             if low >= 0 and high < _TABLE:

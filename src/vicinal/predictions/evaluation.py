@@ -10,7 +10,8 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from vicinal._arrays import n_threads
-from vicinal.metrics import FIGURES, Evaluation, Mistake, Tally
+from vicinal.metrics import FIGURES, Evaluation, Mistake, Tally, kernels
+from vicinal.metrics.chunks import BLOCK
 from vicinal.metrics.intervals import coverage
 from vicinal.predictions.reading import FileChunk, PredictionsFile, as_file
 
@@ -63,6 +64,8 @@ def evaluate_file(
     total = Tally(n_bins, figures=list(FIGURES), fine=True, worst=worst)
     names: Sequence[str] = opened.classes or ()
     n_dropped = n_rescaled = 0
+    if (opened.n_rows or 0) * (opened.n_classes or 1) > BLOCK:
+        kernels.load()
     for chunk, part in _map_ahead(lambda chunk: _counted(opened, chunk, total), opened.unchecked_chunks()):
         total.absorb(part)
         names, n_dropped, n_rescaled = chunk.classes, n_dropped + chunk.n_dropped, n_rescaled + chunk.n_rescaled

@@ -14,6 +14,7 @@ from vicinal.tables.storage import MEMORY, fingerprint, regular, suffix_of
 from vicinal.tables.values import (
     LARGEST,
     MISSING,
+    as_numpy,
     distinct,
     finite_numbers,
     is_text,
@@ -24,6 +25,6 @@ from vicinal.tables.values import (
 )
 
 __all__ = ["LARGEST", "MEMORY", "MISSING", "BadRow", "Chunk", "Column", "Columns", "DerivedTable", "Parsing", "Table",
-           "distinct", "finite_numbers", "fingerprint", "from_frame", "from_rows", "is_pattern", "is_table", "is_text",
-           "joined_tables", "matrix", "names_of", "numbers", "open_table", "quoted", "read_arrays", "regular",
+           "as_numpy", "distinct", "finite_numbers", "fingerprint", "from_frame", "from_rows", "is_pattern", "is_table",
+           "is_text", "joined_tables", "matrix", "names_of", "numbers", "open_table", "quoted", "read_arrays", "regular",
            "renamed", "strict_numbers", "suffix_of"]  # fmt: skip

@@ -18,6 +18,7 @@ from vicinal._checks import require
 __all__ = [
     "LARGEST",
     "MISSING",
+    "as_numpy",
     "distinct",
     "finite_numbers",
     "is_text",
@@ -35,6 +36,9 @@ MISSING = frozenset({"", "?", "NA", "N/A", "n/a", "<NA>", "NaN", "nan", "null", 
 
 #: So many cells are looked at for whether a column may be of numbers.
 _LOOK = 16
+#: What pyarrow calls numpy's numbers.
+_NUMBERS = {name: np.dtype(name) for size in (8, 16, 32, 64) for name in (f"int{size}", f"uint{size}")}
+_NUMBERS |= {"float": np.dtype(np.float32), "double": np.dtype(np.float64)}
 _DECIMAL_COMMA = r"^(\s*[+-]?[0-9]*),([0-9]*\s*)$"
 
 
@@ -79,7 +83,7 @@ def numbers(column: Any, *, decimal_comma: bool = False, as_written: bool = Fals
         return _parsed(column, decimal_comma, as_written)
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         column = column.cast(pa.float64()) if pa.types.is_decimal(kind) else column
-        return _floats(column.to_numpy(zero_copy_only=False)), np.zeros(len(column), np.bool_)
+        return _floats(as_numpy(column)), np.zeros(len(column), np.bool_)
     # Booleans, dates and the like are no numbers, wherever they stand.
     return np.full(len(column), np.nan), column.is_valid().to_numpy(zero_copy_only=False)
 
@@ -164,8 +168,10 @@ def distinct(column: Any) -> tuple[NDArray[np.intp], list[Any]]:
     pa = require("pyarrow", "train")
     if not pa.types.is_dictionary(column.type):
         column = column.dictionary_encode()
-    place = column.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.intp)
-    return place, column.dictionary.to_pylist()
+    indices = column.indices
+    if indices.null_count:  # naming a value to fill in imports pandas, which takes longer than a small file
+        indices = indices.fill_null(-1)
+    return as_numpy(indices).astype(np.intp), column.dictionary.to_pylist()
 
 
 def names_of(values: Sequence[Any], missing: Collection[str] = MISSING) -> list[str]:
@@ -187,6 +193,18 @@ def is_text(column: Any) -> bool:
     return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
 
 
+def as_numpy(column: Any) -> NDArray[Any]:
+    """Return a pyarrow column as numpy's; whole and floating numbers without gaps are its own memory.
+
+    `to_numpy` would import pandas, which takes longer than all else with a small file.
+    """
+    kind = _NUMBERS.get(str(column.type))
+    if kind is None or column.null_count or not len(column):
+        given: NDArray[Any] = column.to_numpy(zero_copy_only=False)
+        return given
+    return np.frombuffer(column.buffers()[1], kind, len(column), column.offset * kind.itemsize)
+
+
 def _floats(values: NDArray[Any]) -> Floats:
     if values.dtype.kind == "f" and values.dtype.itemsize in (4, 8) and values.dtype.isnative:
         return values
@@ -204,7 +222,7 @@ def _parsed(cells: Any, decimal_comma: bool, as_written: bool) -> tuple[Floats, 
         for is_clean in (True, False):
             try:
                 text = cells if is_clean else _without_missing(cells)
-                values: Floats = text.cast(pa.float64()).to_numpy(zero_copy_only=False)
+                values: Floats = as_numpy(text.cast(pa.float64()))
                 return values, np.zeros(len(cells), np.bool_)
             except pa.ArrowInvalid:
                 pass

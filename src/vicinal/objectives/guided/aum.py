@@ -35,9 +35,12 @@ from vicinal.objectives.base import Objective, mean_loss
 from vicinal.objectives.erm import ERM
 from vicinal.objectives.forward import call
 from vicinal.objectives.guided.neighbours import directions
-from vicinal.objectives.guided.saliency import SaliencyTable, all_reduce_newest, check_index, keep_newest
+from vicinal.objectives.guided.saliency import SaliencyTable, all_reduce_newest, check_index, keep_newest, on_cpu
 
 __all__ = ["AUM", "AUMRecorder", "margins"]
+
+#: Up to this many classes a batch of more rows is compared on its side.
+_FEW_CLASSES = 32
 
 
 def margins(logits: Tensor, labels: Tensor) -> Tensor:
@@ -62,17 +65,22 @@ def _margins(logits: Tensor, labels: Tensor) -> NDArray[np.floating[Any]]:
         raise ValueError(f"logits must be floats [B, K] with K of at least 2, got {logits.dtype} {list(logits.shape)}")
     if labels.shape != logits.shape[:1] or labels.is_floating_point() or labels.dtype == torch.bool:
         raise ValueError(f"labels must be integers [{len(logits)}], got {labels.dtype} {list(labels.shape)}")
-    z = logits.detach().to("cpu", torch.float64 if logits.dtype == torch.float64 else torch.float32).numpy()
-    columns = labels.detach().to("cpu", torch.int64).numpy()
+    z = on_cpu(logits, torch.float64 if logits.dtype == torch.float64 else torch.float32).numpy()
+    columns = on_cpu(labels, torch.int64).numpy()
     n_rows, n_classes = z.shape
     if n_rows and columns.view(np.uint64).max() >= n_classes:  # unsigned, so that -1 is too large as well
         bad = columns.min() if columns.min() < 0 else columns.max()
         raise ValueError(f"labels must be in [0, {n_classes - 1}] for {n_classes} logits, got {bad}")
-    places = np.arange(0, z.size, n_classes) + columns
-    others = z.flatten()  # always a copy
+    # A copy; of few classes and many rows on its side, so that the maximum runs along the rows.
+    if n_classes <= _FEW_CLASSES < n_rows:
+        others, places, shape, axis = z.flatten("F"), columns * n_rows, (n_classes, n_rows), 0
+        places += np.arange(n_rows)
+    else:
+        others, places, shape, axis = z.flatten(), np.arange(0, z.size, n_classes), (n_rows, n_classes), 1
+        places += columns
     of_label = others[places]
     others[places] = -math.inf
-    margin: NDArray[np.floating[Any]] = of_label - others.reshape(n_rows, n_classes).max(1)
+    margin: NDArray[np.floating[Any]] = of_label - np.maximum.reduce(others.reshape(shape), axis)
     return margin
 
 
@@ -131,7 +139,8 @@ class AUM:
         now = math.floor(number("epoch", epoch, low=0))
         margin = _margins(logits, labels).astype(np.float32, copy=False)
         index = check_index(index, len(margin), self.n_samples, needed_by="AUM")
-        if not math.isfinite(margin.sum(dtype=np.float64)):
+        # The product is the faster sum; where it overflows the other one, in float64, decides.
+        if not math.isfinite(margin.dot(margin)) and not math.isfinite(margin.sum(dtype=np.float64)):
             raise ValueError("logits must be finite: the margins of this batch are not")
         # NumPy, since its assignment keeps the last of several equal indices; torch's order is undefined.
         self._row(now).numpy()[index.numpy()] = margin

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-__all__ = ["SaliencyTable", "all_reduce_newest", "check_index", "keep_newest"]
+__all__ = ["SaliencyTable", "all_reduce_newest", "check_index", "keep_newest", "on_cpu"]
 
 
 class SaliencyTable:
@@ -105,11 +106,18 @@ def check_index(index: Tensor | None, n_rows: int, n_samples: int, *, needed_by:
         raise TypeError(f"index must be a tensor of integers [{n_rows}], got {type(index).__name__}")
     if index.is_floating_point() or index.dtype == torch.bool or index.shape != (n_rows,):
         raise ValueError(f"index must be integers [{n_rows}], got {index.dtype} {list(index.shape)}")
-    index = index.detach().to("cpu", torch.int64)
-    if n_rows and int(index.numpy().view("u8").max()) >= n_samples:  # unsigned, so that -1 is too large as well
+    index = on_cpu(index, torch.int64)
+    if n_rows and index.numpy().view(np.uint64).max() >= n_samples:  # unsigned, so that -1 is too large as well
         bad = index[(index < 0) | (index >= n_samples)][0]
         raise ValueError(f"index must be in [0, {n_samples - 1}] for {n_samples} samples, got {int(bad)}")
     return index
+
+
+def on_cpu(t: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return a tensor without its graph, on the CPU; it is itself where it is so already, since every call costs."""
+    if t.requires_grad:
+        t = t.detach()
+    return t if t.dtype == dtype and t.is_cpu else t.to("cpu", dtype)
 
 
 def _reduce(t: Tensor, op: dist.ReduceOp.RedOpType, group: dist.ProcessGroup | None) -> None:
