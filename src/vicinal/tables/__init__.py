@@ -26,5 +26,5 @@ from vicinal.tables.values import (
 
 __all__ = ["LARGEST", "MEMORY", "MISSING", "BadRow", "Chunk", "Column", "Columns", "DerivedTable", "Parsing", "Table",
            "as_numpy", "distinct", "finite_numbers", "fingerprint", "from_frame", "from_rows", "is_pattern", "is_table",
-           "is_text", "joined_tables", "matrix", "names_of", "numbers", "open_table", "quoted", "read_arrays", "regular",
-           "renamed", "strict_numbers", "suffix_of"]  # fmt: skip
+           "is_text", "joined_tables", "matrix", "names_of", "numbers", "open_table", "quoted", "read_arrays",
+           "regular", "renamed", "strict_numbers", "suffix_of"]  # fmt: skip
