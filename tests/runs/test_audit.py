@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -86,6 +87,13 @@ def test_an_audit_is_kept(planted: tuple[Any, set[int]]) -> None:
     assert again == first
     assert [path.stat().st_mtime_ns for path in models] == before
     assert json.loads((outcome.out / "audit" / "audit.json").read_text())["samples"] == first
+
+
+def test_a_run_that_was_to_stop_at_a_figure_is_audited(planted: tuple[Any, set[int]]) -> None:
+    outcome, _ = planted
+    training = {**outcome.experiment.training, "stop_at": ["accuracy", 0.99]}
+    stopped = dataclasses.replace(outcome, experiment=dataclasses.replace(outcome.experiment, training=training))
+    assert audited_by_aum(stopped, n=5, progress=False)[1] == audited_by_aum(outcome, n=5, progress=False)[1]
 
 
 def test_hostile_arguments(planted: tuple[Any, set[int]], tmp_path: Path) -> None:

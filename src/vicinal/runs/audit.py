@@ -207,8 +207,7 @@ def audited_by_aum(
     say = on_note or (lambda note: None)
     experiment = outcome.experiment
     usual = default_config(task.kind, spec.name, experiment.training, seed=experiment.seed, n_train=len(task.train))
-    whole: dict[str, Any] = {"select": "last", "patience": None, "keep_predictions_at": (), "eval_every_steps": None}
-    config = dataclasses.replace(usual, **whole, trackers=())
+    config = usual.unvalidated()
 
     def train(labels: Tensor, n_outputs: int, number: int) -> Tensor:
         say(f"training {number + 1} of 2: {int((labels == n_outputs - 1).sum())} samples put into a class of their own")

@@ -247,6 +247,11 @@ class FitConfig:
         """Return the fields that decide where a run ends, which a resumed run must share."""
         return {name: value for name, value in self.to_dict().items() if name not in MECHANICAL}
 
+    def unvalidated(self) -> FitConfig:
+        """Return the same training to its last step, without a validation set to choose or stop by, and no trackers."""
+        plain: dict[str, Any] = {"select": "last", "patience": None, "stop_at": None, "eval_every_steps": None}
+        return dataclasses.replace(self, **plain, keep_predictions_at=(), trackers=())
+
     def lr_at(self, step: int, *, n_steps: int, steps_per_epoch: int) -> float:
         r"""Return the learning rate of a step.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
 import json
 import os
 import re
@@ -209,15 +208,12 @@ def _first_stage(
         process.wait_for_everyone()
         module.load_state_dict(read_tensors(stage.initial_weights)[0])
     out = None if stage is None else stage.path
-    plainly = dataclasses.replace(
-        config, select="last", patience=None, stop_at=None, eval_every_steps=None, keep_predictions_at=(), trackers=()
-    )
     fit(
         copy.deepcopy(module),
         AUMRecorder(tracker),
         train,
         out=out,
-        config=plainly,
+        config=config.unvalidated(),
         collate_fn=collate_fn,
         progress=progress,
         task=supervision.task,
