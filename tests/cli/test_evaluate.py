@@ -133,6 +133,13 @@ def test_a_run_on_new_data(trained: Path, table: Path, tmp_path: Path) -> None:
     assert "with --keep LABELS" in refused("evaluate", trained, new, "--report", tmp_path / "page.html")
 
 
+def test_a_run_on_its_own_data_is_said_to_know_them(trained: Path, table: Path) -> None:
+    splits = json.loads((trained / "splits.json").read_text())
+    n = sum(len(splits[part]) for part in ("train", "val", "test"))
+    said = vicinal("evaluate", trained, table)
+    assert f"{len(splits['train'])} of these {n} samples were trained on" in said.out + said.err
+
+
 def test_other_data_and_noise(trained: Path, pictures: Path, table: Path, tmp_path: Path) -> None:
     far = make.people(50).assign(age=9999)
     far.drop(columns="kind").to_csv(tmp_path / "far.csv", index=False)

@@ -30,7 +30,7 @@ from vicinal.runs import (
     run,
     shown,
 )
-from vicinal.training import load_weights, read_predictions
+from vicinal.training import FitConfig, load_weights, read_predictions
 
 TINY = {"epochs": 2, "batch_size": 16}
 
@@ -537,3 +537,17 @@ def test_outcomes_are_records(done: Any) -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         done.temperature = 2.0
     json.dumps(done.to_dict(), allow_nan=False)
+
+
+def test_the_rate_of_rows_goes_by_their_number() -> None:
+    """Large batches take a higher rate that falls to zero; what is given counts first."""
+
+    def config(n: int, validated: bool = True, **given: object) -> FitConfig:
+        return default_config("tabular", "two-view-mlp", given, seed=0, n_train=n, validated=validated)
+
+    few, many = config(14_000), config(15_000)
+    assert (few.batch_size, few.lr, few.schedule, few.epochs) == (256, 1e-3, "constant", 120)
+    assert (many.batch_size, many.lr, many.schedule, many.epochs) == (512, 4e-3, "cosine", 80)
+    assert config(10**7).lr == 4e-3
+    assert (config(15_000, lr=1e-4, epochs=5).lr, config(15_000, lr=1e-4, epochs=5).epochs) == (1e-4, 5)
+    assert (config(15_000, validated=False).lr, config(15_000, validated=False).schedule) == (1e-3, "constant")

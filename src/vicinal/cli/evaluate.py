@@ -16,7 +16,7 @@ from vicinal.cli.console import Console, percent
 from vicinal.cli.errors import handle_errors
 from vicinal.cli.options import AsJson, Overwrite, Report
 from vicinal.cli.outputs import check_report
-from vicinal.cli.train import show_baselines, show_labels, show_labels_scored, show_outcome, show_scored
+from vicinal.cli.train import show_baselines, show_binary, show_labels, show_labels_scored, show_outcome, show_scored
 
 if TYPE_CHECKING:
     from vicinal.metrics import Evaluation, SetEvaluation
@@ -183,7 +183,14 @@ def _evaluate_new(
     if isinstance(scored, LabelsScored):
         show_labels_scored(console, f"{run} on {data}", scored)
     else:
+        from vicinal.report.words import majority_warning
+
+        classes = Run(run).bundle().classes
+        if warning := majority_warning(scored.after, classes):
+            console.say(warning)
         show_scored(console, f"{run} on {data}: temperature {scored.temperature:.3f}", [(data, scored)])
+        if (binary := scored.binary()) is not None:
+            show_binary(console, binary, classes[1], ", calibrated")
 
 
 def _evaluate_labels(console: Console, run: Path, report: Path | None, bins: int) -> None:
@@ -210,8 +217,8 @@ def _refuse(given: dict[str, Any], why: str) -> None:
 def _evaluate_file(
     console: Console, path: Path, report: Path | None, bins: int, reading: dict[str, Any], coverage: float | None
 ) -> None:
-    from vicinal.predictions import evaluate_file, open_file, sets_of_file
-    from vicinal.report.words import majority_warning
+    from vicinal.predictions import binary_of_file, evaluate_file, open_file, sets_of_file
+    from vicinal.report.words import majority_warning, without_a_model
 
     file = open_file(path, **reading)
     with console.stage("rows", file.n_rows) as advance:
@@ -223,18 +230,27 @@ def _evaluate_file(
             seen = n
 
         evaluation = evaluate_file(file, n_bins=bins, progress=move)
+    with console.stage("two classes"):
+        binary = binary_of_file(open_file(path, **reading), n_bins=bins) if evaluation.n_classes == 2 else None
     with console.stage("prediction sets"):
         sets = {} if coverage is None else sets_of_file(open_file(path, **reading), coverage)
-    console.event("result", {**evaluation.to_dict(), **_sets_facts(coverage, sets)})
+    ranked = {} if binary is None else {"binary": {"positive": evaluation.classes[1], **binary.to_dict()}}
+    console.event("result", {**evaluation.to_dict(), **ranked, **_sets_facts(coverage, sets)})
     if warning := majority_warning(evaluation):
         console.say(warning)
     console.say(str(evaluation))
+    if binary is not None:
+        show_binary(console, binary, evaluation.classes[1], "")
+    if base := without_a_model(evaluation):
+        console.say(base)
     _show_sets(console, coverage, sets, evaluation.classes)
     if report is not None:
         from vicinal.report import write_predictions
 
         shown = None if coverage is None else (coverage, sets)
-        write_predictions(evaluation, report, command=_command(path, bins, reading, report, coverage), sets=shown)
+        write_predictions(
+            evaluation, report, command=_command(path, bins, reading, report, coverage), sets=shown, binary=binary
+        )
         console.say(f"report: {report}")
 
 

@@ -16,6 +16,7 @@ from vicinal.cli.options import AsJson, Given, Overwrite, Report, shared
 from vicinal.cli.outputs import check_report
 
 if TYPE_CHECKING:
+    from vicinal.metrics import BinaryEvaluation
     from vicinal.runs import Experiment, LabelsOutcome, LabelsScored, Outcome, Scored
 
 __all__ = ["train"]
@@ -181,6 +182,12 @@ def show_scored(console: Console, title: str, sets: Sequence[tuple[str, Scored]]
     console.table(title, ["", "n", *(f.heading(bins) for f in shown)], rows)
 
 
+def show_binary(console: Console, binary: BinaryEvaluation, positive: str, where: str) -> None:
+    """Show how the probability of the second of two classes ranks."""
+    figures = (("AUROC", binary.auroc), ("AP", binary.average_precision))
+    console.say(f"P({positive!r}){where}: {', '.join(f'{name} {percent(each)}' for name, each in figures)}")
+
+
 def show_outcome(console: Console, outcome: Outcome) -> None:
     """Show the figures of a run, before and after the temperature."""
     from vicinal.report.words import majority_warning
@@ -192,10 +199,7 @@ def show_outcome(console: Console, outcome: Outcome) -> None:
     names = {"val": "validation", "test": "test"}
     show_scored(console, title, [(names.get(key, scored.name), scored) for key, scored in outcome.sets.items()])
     if "test" in outcome.sets and (binary := outcome.test.binary()) is not None:
-        shown_as = ", ".join(
-            f"{name} {percent(e)}" for name, e in (("AUROC", binary.auroc), ("AP", binary.average_precision))
-        )
-        console.say(f"P({outcome.facts['data']['classes'][1]!r}) on the test set, calibrated: {shown_as}")
+        show_binary(console, binary, outcome.facts["data"]["classes"][1], " on the test set, calibrated")
     for scored in outcome.sets.values():
         for note in scored.notes:
             console.say(f"{scored.name}: {note}")

@@ -40,6 +40,11 @@ class BinaryEvaluation:
     average_precision: Estimate
     base_rate: float
 
+    def to_dict(self) -> dict[str, object]:
+        """Return the figures as JSON can hold them."""
+        figures = {"auroc": self.auroc.to_dict(), "average_precision": self.average_precision.to_dict()}
+        return {**figures, "ece": self.table.ece(), "base_rate": self.base_rate}
+
 
 def evaluate_binary(labels: Any, positive_probs: Any, *, n_bins: int = 15, level: float = 0.95) -> BinaryEvaluation:
     """Return how the probability of the positive class fits and ranks.

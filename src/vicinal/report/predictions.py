@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
-from vicinal.metrics import Evaluation, RiskCoverage, SetEvaluation
+from vicinal.metrics import BinaryEvaluation, Evaluation, RiskCoverage, SetEvaluation
 from vicinal.metrics.tally import Mistake
 from vicinal.report import sections, words
 from vicinal.report.figures import Sheet
@@ -22,6 +22,7 @@ def write_predictions(
     *,
     command: str | None = None,
     sets: tuple[float, Mapping[str, SetEvaluation]] | None = None,
+    binary: BinaryEvaluation | None = None,
 ) -> Path:
     """Write the report of a predictions file.
 
@@ -35,6 +36,8 @@ def write_predictions(
         How to make it again; by default `vicinal evaluate` with the file and the number of bins.
     sets
         The coverage that was asked of prediction sets, and how they fared, as `vicinal.predictions.sets_of_file` says.
+    binary
+        Of two classes how the second one's probability fits and ranks, as `vicinal.predictions.binary_of_file` says.
 
     Returns
     -------
@@ -65,6 +68,7 @@ def write_predictions(
         ),
         "table": sections.figures_table({"value": evaluation}),
         "drawings": sections.reliability_pair(sheet, {"": table}),
+        "binary": None if binary is None else sections.binary_section(sheet, binary, evaluation.classes[1]),
         "risk": sections.risk_section(sheet, curve, held_out=curve),
         "mistakes": mistakes,
         "mistakes_head": f"{words.count(wrong, 'mistake')} in all; "
@@ -79,6 +83,7 @@ def write_predictions(
         [
             ("figures", "Figures", True),
             ("reliability", "Reliability", True),
+            ("binary", "Two classes", binary),
             ("risk", "What it may answer", True),
             ("sets", "Prediction sets", sets),
             ("mistakes", "Mistakes", mistakes),

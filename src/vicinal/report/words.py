@@ -29,6 +29,7 @@ __all__ = [
     "span",
     "threshold",
     "verdict",
+    "without_a_model",
 ]
 
 #: With fewer samples the interval of an accuracy is too wide to say anything: ±8 points at 90 %.
@@ -164,18 +165,24 @@ def judged(evaluation: Evaluation, classes: Sequence[str] = ()) -> Verdict:
     calibration = verdict(evaluation.table)
     if base is None:
         return calibration
-    name = _class_name(base.majority, evaluation, classes)
-    nll = evaluation.figures.get("nll")
-    of_model = "" if nll is None else f"; its own NLL is {nll.value:.3f}"
-    without = (
-        f"Without a model: always answering {name} is right {percent(base.share)} of the time, and the shares of the "
-        f"classes have an NLL of {base.nll:.3f}{of_model}."
-    )
+    without = without_a_model(evaluation, classes)
     warning = majority_warning(evaluation, classes)
     if warning:
         tone = "over" if _is_no_better(evaluation) else "unknown"
         return Verdict(tone, warning, "Its answers are no use as they are.", f"{without} {calibration.sentence}")
     return replace(calibration, more=f"{calibration.more} {without}".strip())
+
+
+def without_a_model(evaluation: Evaluation, classes: Sequence[str] = ()) -> str:
+    """Say what is reached without a model: the share of the most frequent class, and the NLL of the shares."""
+    base, nll = evaluation.base_rate, evaluation.figures.get("nll")
+    if base is None:
+        return ""
+    of_model = "" if nll is None else f"; its own NLL is {nll.value:.3f}"
+    return (
+        f"Without a model: always answering {_class_name(base.majority, evaluation, classes)} is right "
+        f"{percent(base.share)} of the time, and the shares of the classes have an NLL of {base.nll:.3f}{of_model}."
+    )
 
 
 def majority_warning(evaluation: Evaluation, classes: Sequence[str] = ()) -> str:

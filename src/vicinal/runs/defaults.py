@@ -20,6 +20,9 @@ _TABULAR: dict[str, object] = {"epochs": 60, "lr": 1e-3, "weight_decay": 1e-4, "
 _LINEAR: dict[str, object] = {"epochs": 100, "lr": 1e-2, "weight_decay": 1e-4, "patience": 10}
 #: Two perceptrons: each sees half of the rows of an epoch, so there are twice as many, and twice the patience.
 _TWO_VIEWS: dict[str, object] = {"epochs": 120, "lr": 1e-3, "weight_decay": 1e-4, "patience": 20}
+#: Of many rows, whose batches are large: a higher rate that falls to zero, and fewer epochs (`benchmarks/README.md`).
+_TWO_VIEWS_OF_MANY: dict[str, object] = {**_TWO_VIEWS, "epochs": 80, "lr": 4e-3, "schedule": "cosine"}
+_LARGE_BATCH = 9
 #: The ensemble of perceptrons; without a validation set to stop by, fewer epochs.
 _ENSEMBLE_MLP: dict[str, object] = {"epochs": 100, "lr": 2e-3, "weight_decay": 1e-4, "patience": 16}
 _UNVALIDATED_EPOCHS = 33
@@ -85,7 +88,8 @@ def default_config(
 
     A schedule that is given takes the default milestones and warm-up with it, and so does another optimizer its rate.
     Without a validation set (`validated=False`) nothing can be stopped early, so the default patience is left out, and
-    several perceptrons in one network train for fewer epochs. Their batches depend on the number of training samples.
+    several perceptrons in one network train for fewer epochs. Their batches depend on the number of training samples,
+    and so does the rate.
     Images are fine-tuned from `pretrained` weights at a lower rate.
 
     >>> default_config("audio", "lenet", {"schedule": "cosine", "epochs": 5}, seed=0).milestones
@@ -100,6 +104,8 @@ def default_config(
     if network in ("two-view-mlp", "ensemble-mlp"):
         usual, least, most = (_TWO_VIEWS, 8, 10) if network == "two-view-mlp" else (_ENSEMBLE_MLP, 5, 9)
         power = round(math.log2(n_train / _STEPS)) if n_train else 8
+        if network == "two-view-mlp" and validated and power >= _LARGE_BATCH:
+            usual = _TWO_VIEWS_OF_MANY
         fewer = {} if validated else {"epochs": _UNVALIDATED_EPOCHS}
         defaults = {**usual, "batch_size": 2 ** min(max(power, least), most), **fewer}
     fields = {name: value for name, value in defaults.items() if validated or name != "patience"}

@@ -332,10 +332,24 @@ class Run:
         bundle = self.bundle(device=device)
         split = bundle.read(source, labelled=True, **options)
         logits, labels = bundle.logits(split), torch.tensor(split.labels)
+        notes = (*split.notes, *self._trained_on(source, split.positions))
         if bundle.is_multilabel:
             temperatures = dict(zip(bundle.classes, bundle.temperatures, strict=True))
-            return scored_labels(source, logits, labels, temperatures, n_bins, notes=split.notes)
-        return scored(source, logits, labels, bundle.temperature, n_bins, notes=split.notes)
+            return scored_labels(source, logits, labels, temperatures, n_bins, notes=notes)
+        return scored(source, logits, labels, bundle.temperature, n_bins, notes=notes)
+
+    def _trained_on(self, source: str, positions: NDArray[np.int64]) -> list[str]:
+        """Say so where samples are of the run's own data, and it was trained on some of them."""
+        own = self._recorded(None)[0].source
+        if str(source) != own and Path(source).expanduser().absolute() != Path(own).expanduser().absolute():
+            return []
+        seen = int(np.isin(positions, read_json(self.files.splits)["train"]).sum())
+        if not seen:
+            return []
+        return [
+            f"{seen:,} of these {len(positions):,} samples were trained on, so the figures are too good to be true of "
+            "new ones: without DATA the run is measured on its held-out test set"
+        ]
 
     def bundle(self, *, device: str | torch.device = "cpu") -> Bundle:
         """Return the trained model."""
