@@ -1017,6 +1017,12 @@ def test_half_precision_that_the_processor_emulates_is_said_to_be_slow(has, monk
         environment.warn_if_slow(images, half)
 
 
+def test_a_torch_that_does_not_know_the_processor_trains_in_half_precision(monkeypatch):
+    monkeypatch.delattr(torch.cpu, "get_capabilities", raising=False)  # an older one
+    monkeypatch.setattr(environment, "only_cpu", lambda: True)
+    environment.warn_if_slow(nn.Conv2d(3, 4, 3), quick(mixed_precision="bf16"))
+
+
 def test_bf16_leaves_the_model_as_it_was():
     model = network()
     keys = set(vars(model))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib.metadata
 import importlib.util
 import platform
@@ -96,6 +97,8 @@ def warn_if_slow(model: Model, config: FitConfig) -> None:
     """Warn of half precision where this processor has no instructions for it: convolutions then take 10 to 16 times."""
     if config.mixed_precision != "bf16" or not only_cpu():
         return
+    if not hasattr(torch.cpu, "get_capabilities"):  # an older torch cannot be asked
+        return
     has = torch.cpu.get_capabilities()
     emulated = has.get("architecture") == "x86_64" and not (has.get("avx512_bf16") or has.get("amx_bf16"))
     if emulated and any(isinstance(m, nn.Conv1d | nn.Conv2d | nn.Conv3d) for m in model.modules()):
@@ -148,9 +151,12 @@ def interruptions(*, watched: bool) -> Iterator[list[int]]:
             signal.signal(number, handler)
 
 
+@functools.cache
+def _version(package: str) -> str:
+    return importlib.metadata.version(package)  # it reads a file of some thousand lines
+
+
 def versions() -> dict[str, str]:
     """Return what a result depends on beside its settings."""
     names = ("vicinal", "torch", "accelerate", "numpy")
-    return {"python": platform.python_version(), "system": sys.platform} | {
-        name: importlib.metadata.version(name) for name in names
-    }
+    return {"python": platform.python_version(), "system": sys.platform} | {name: _version(name) for name in names}

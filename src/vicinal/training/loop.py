@@ -22,6 +22,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from vicinal import _random
+from vicinal._arrays import kept_memory
 from vicinal._checks import Argument, Sentence
 from vicinal._files import DamagedFileError
 from vicinal._typing import Batch, Model
@@ -95,7 +96,8 @@ class Loop:
     ) -> None:
         self.accelerator, self.config, self.folder = accelerator, config, folder
         self.supervision = supervision
-        self.rank, self.world = accelerator.process_index, accelerator.num_processes
+        self.rank, self.world, self.device = accelerator.process_index, accelerator.num_processes, accelerator.device
+        self.generator = torch.Generator()  # seeded anew before each micro-step
         self.on_metrics = on_metrics
         self.objective = objective
         self.model = model
@@ -135,6 +137,7 @@ class Loop:
         """How far training has come: 2.5 is halfway through the third epoch."""
         return self.step / self.plan.steps
 
+    @kept_memory()
     def run(self, description: Mapping[str, Any], *, progress: bool) -> tuple[dict[str, Any], dict[str, Tensor] | None]:
         """Train from here to the end; return the result and the predictions of the selected weights."""
         self._resume()
@@ -186,13 +189,13 @@ class Loop:
             share = self.plan.size(micro) / n_samples
             seed = _random.seed_from("step", self.config.seed, self.step, micro % self.plan.per_step)
             _random.seed_globals(seed)
-            generator = torch.Generator().manual_seed(seed)
+            generator = self.generator.manual_seed(seed)
             synced_later = k < self.config.accumulation - 1
             with self.accelerator.no_sync(self.model) if synced_later else nullcontext():
                 terms = self.objective.terms(
                     self.model,
-                    to_device(x, self.accelerator.device),
-                    y.to(self.accelerator.device),
+                    to_device(x, self.device),
+                    y.to(self.device),
                     index=index,
                     epoch=self.epoch,
                     generator=generator,
@@ -277,11 +280,11 @@ class Loop:
             range(*bounds[self.rank]),
             batch_size=self.config.evaluation_batch_size,
             num_workers=self.config.num_workers,
-            pin_memory=self.accelerator.device.type == "cuda",
+            pin_memory=self.device.type == "cuda",
         )
         # Not through DDP, which would wait for ranks that have fewer batches.
         network = AtPrecision(self.module, self.config.mixed_precision)
-        logits, labels = zip(*iter_logits(network, batches, self.accelerator.device), strict=True)
+        logits, labels = zip(*iter_logits(network, batches, self.device), strict=True)
         self.train.forget_epoch()
         self.model.train()
         return {"logits": self._gather(torch.cat(logits), bounds), "labels": self._gather(torch.cat(labels), bounds)}
@@ -291,7 +294,7 @@ class Loop:
         if self.world == 1:
             return rows
         longest = max(stop - start for start, stop in bounds)
-        padded: Any = self.accelerator.pad_across_processes(rows.to(self.accelerator.device))
+        padded: Any = self.accelerator.pad_across_processes(rows.to(self.device))
         shares = self.accelerator.gather(padded).cpu().split(longest)
         whole = torch.empty((bounds[-1][1], *rows.shape[1:]), dtype=rows.dtype)
         for (start, stop), share in zip(bounds, shares, strict=True):
@@ -415,7 +418,7 @@ class Loop:
             "seconds": round(self.seconds, 3),
             "resumed": self.resumed,
             "processes": self.world,
-            "device": self.accelerator.device.type,
+            "device": self.device.type,
             "threads": torch.get_num_threads(),
             "versions": versions(),
         }
@@ -442,7 +445,7 @@ class Loop:
             self.plan, start=self.step * per_step, stop=self.n_steps * per_step, rank=self.rank, world=self.world
         )
         return training_batches(
-            self.train, sampler, num_workers=self.config.num_workers, pin_memory=self.accelerator.device.type == "cuda"
+            self.train, sampler, num_workers=self.config.num_workers, pin_memory=self.device.type == "cuda"
         )
 
     def _read_losses(self) -> None:
@@ -462,7 +465,7 @@ class Loop:
         """Let the clock of the first rank, and an interruption of any, count for all."""
         if self.world == 1:
             return due, interruption
-        votes: Any = torch.tensor([due and self.rank == 0, interruption], device=self.accelerator.device).long()
+        votes: Any = torch.tensor([due and self.rank == 0, interruption], device=self.device).long()
         due_votes, interruptions = self.accelerator.reduce(votes, "sum").tolist()
         return due_votes > 0, interruptions > 0
 
