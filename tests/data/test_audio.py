@@ -182,3 +182,12 @@ def test_large_sets_stay_on_disk(tmp_path, monkeypatch):
 def test_seconds_must_be_positive(tmp_path):
     with pytest.raises(ValueError, match="seconds must be a number above 0, got 0"):
         data.load(make.sound_folder(tmp_path), seconds=0)
+
+
+def test_a_folder_with_the_name_of_a_data_set_is_pointed_out(tmp_path, monkeypatch):
+    make.sound_folder(tmp_path / "fsdd")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("VICINAL_DATA", raising=False)
+    with pytest.raises(ValueError, match=r"for the file or folder of that name pass './fsdd'"):
+        data.load("fsdd", val=0.2, test=0.2)
+    assert data.load("./fsdd", val=0.2, test=0.2).classes == ("high", "low")

@@ -154,8 +154,10 @@ def test_new_data_with_other_columns_and_values(task):
     new = data.read(frame, task.preprocessing)
     assert len(new) == len(frame)
     said = "\n".join(new.notes)
-    assert "ignored: 'mood' and 'weight'" in said
-    assert "not seen in training: 'ultraviolet'" in said
+    (unlike,) = [note for note in new.notes if note.startswith("unlike the training data: ")]
+    assert "2 extra columns and 1 column with values not seen in training" in unlike
+    assert "ignored: 'mood' and 'weight'" in unlike
+    assert "not seen in training: 'ultraviolet'" in unlike
     assert "count as missing: row 2 ('old')" in said
     offset = 3 if task.preprocessing.columns[1].missing else 2
     assert new[0][0][offset : offset + 3].sum() == 0

@@ -38,7 +38,7 @@ def test_a_record_rebuilds_the_network(name, arguments):
         ({"kind": "tabular", "input_shape": (5,)}, "two-view-mlp"),
         ({"kind": "image", "input_shape": (3, 64, 64)}, "preactresnet18"),
         ({"kind": "image", "input_shape": (3, 65, 64)}, "resnet18"),
-        ({"kind": "audio", "input_shape": (16_000,)}, "lenet"),
+        ({"kind": "audio", "input_shape": (16_000,)}, "soundresnet"),
         ({"kind": "text", "vocab_size": 10, "tokenizer": "words"}, "sentencecnn"),
         ({"kind": "text", "vocab_size": 10}, "sentencecnn"),
     ],

@@ -88,7 +88,7 @@ def test_sounds_are_mixed_at_the_waveform_or_at_the_spectrogram(name):
 
 def test_the_speech_networks_have_the_papers_sizes():
     with torch.device("meta"):
-        lenet = models.build(kind="audio", n_classes=30, input_shape=(16_000,))
+        lenet = models.build("lenet", kind="audio", n_classes=30, input_shape=(16_000,))
         vgg = models.build("vgg11", kind="audio", n_classes=30, input_shape=(16_000,))
         deep = models.build("vgg11", kind="audio", n_classes=30, input_shape=(16_000,), stages=5)
     assert lenet.network.hidden[0].in_features == 16_280

@@ -113,6 +113,13 @@ def usual(tmp_path, **options):
     return outcome(tmp_path / "run", options.pop("sets", sets), **options)
 
 
+def test_sections_come_in_the_order_of_a_readers_questions(tmp_path, no_figures):
+    page = read(write_run(usual(tmp_path), tmp_path / "r.html"))
+    order = ["figures", "reliability", "risk", "sets", "classes", "learning", "trained", "rerun"]
+    assert [name for name in page.ids if name in order] == order
+    assert [name for name in (a.removeprefix("#") for a in page.addresses) if name in order] == order
+
+
 def test_the_report_holds_everything(tmp_path):
     noise = {
         "corrupted": 200,

@@ -37,12 +37,28 @@ def test_logistic_regression_sees_numbers_marks_and_categories_but_no_pieces():
         assert baselines(task)["logistic regression"].nll.value == pytest.approx(expected, rel=1e-6)
 
 
-def test_texts_have_words_and_images_the_majority_alone():
+def test_texts_have_words_and_pictures_their_pixels():
     task = load(make.reviews(60).drop(columns="stars"), target="mood", tokenizer="words")
     found = baselines(task, BASELINES)
     assert list(found) == ["majority class", "logistic regression"]
     assert found["logistic regression"].accuracy.value == 1  # great or awful
-    assert list(baselines(load("digits"), BASELINES)) == ["majority class"]
+    digits = load("digits")
+    found = baselines(digits, BASELINES)
+    assert list(found) == ["majority class", "logistic regression"]
+    plain = load("digits", augment="none")
+    train, test = (np.stack([x.double().numpy().ravel() for x, _ in part]) for part in (plain.train, plain.test))
+    model = LogisticRegression(max_iter=1000).fit(train, plain.train.labels)
+    probs = np.maximum(model.predict_proba(test), 1e-6)  # no class is impossible
+    expected = evaluate(plain.test.labels, probs=probs / probs.sum(axis=1, keepdims=True)).nll.value
+    assert found["logistic regression"].nll.value == pytest.approx(expected, rel=1e-6)
+    assert expected < 0.3
+
+
+def test_sounds_have_their_spectrograms_and_waveforms_the_majority_alone(tmp_path):
+    folder = make.sound_folder(tmp_path, n=12)
+    found = baselines(load(folder, front_end="mel"))
+    assert found["logistic regression"].accuracy.value == 1  # two pitches
+    assert list(baselines(load(folder, front_end="waveform"))) == ["majority class"]
 
 
 def test_whether_it_earns_its_keep_is_said():

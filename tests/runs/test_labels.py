@@ -133,7 +133,7 @@ def test_a_run_is_measured_on_new_rows(run, table, tmp_path):
     nll = -np.log(np.where(answers == 1, probs, 1 - probs)).mean(axis=0)
     assert [after[name]["nll"]["value"] for name in ("wet", "cold")] == pytest.approx(nll.tolist(), rel=1e-5)
     assert result["notes"] == [
-        "ignored: 'note', which the model was not trained with",
+        "unlike the training data: 1 extra column (ignored: 'note', which the model was not trained with)",
         "left out: 1 rows that lack a label",
     ]
     assert "mean, calibrated" in command("evaluate", run, path).out

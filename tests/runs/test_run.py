@@ -551,3 +551,40 @@ def test_the_rate_of_rows_goes_by_their_number() -> None:
     assert config(10**7).lr == 4e-3
     assert (config(15_000, lr=1e-4, epochs=5).lr, config(15_000, lr=1e-4, epochs=5).epochs) == (1e-4, 5)
     assert (config(15_000, validated=False).lr, config(15_000, validated=False).schedule) == (1e-3, "constant")
+
+
+def test_sounds_have_a_small_network_on_mel_bands_and_lenet_the_papers_spectrogram(tmp_path: Path) -> None:
+    folder = make.sound_folder(tmp_path / "sounds", n=8)
+    usual = Experiment(source=str(folder), data={"seconds": 0.3}, training={"steps": 1, "trackers": []})
+    outcome = run(usual, tmp_path / "usual", progress=False)
+    assert outcome is not None
+    assert outcome.facts["network"]["name"] == "soundresnet"
+    assert outcome.facts["weights"] < 1_000_000
+    assert tuple(outcome.run.task().spec["input_shape"]) == (1, 64, 31)
+    lenet = dataclasses.replace(usual, model="lenet", model_options={"hidden": 8})
+    outcome = run(lenet, tmp_path / "lenet", progress=False)
+    assert outcome is not None
+    assert tuple(outcome.run.task().spec["input_shape"]) == (1, 160, 31)
+
+
+def test_a_run_of_sounds_goes_on_with_the_network_it_was_started_with(tmp_path: Path) -> None:
+    folder = make.sound_folder(tmp_path / "sounds", n=8)
+    small = {"hidden": 8}
+    asked = Experiment(
+        source=str(folder), data={"seconds": 0.3}, model_options=small, training={"steps": 1, "trackers": []}
+    )
+    run(dataclasses.replace(asked, model="lenet"), tmp_path / "run", progress=False)
+    for name in ("evaluation.json", "experiment.json", "result.json"):
+        (tmp_path / "run" / name).unlink()  # as if it was killed, when no experiment named LeNet
+    said: list[str] = []
+    outcome = run(asked, tmp_path / "run", progress=False, on_note=said.append)
+    assert outcome is not None
+    assert outcome.facts["network"]["name"] == "lenet"
+    assert "the run goes on with lenet, which was the usual network when it was started" in said
+
+
+def test_small_folders_of_sounds_have_enough_steps() -> None:
+    sizes = {n: default_config("audio", "soundresnet", {}, seed=0, n_train=n).batch_size for n in (60, 448, 5000)}
+    assert sizes == {60: 16, 448: 22, 5000: 100}
+    assert default_config("audio", "lenet", {}, seed=0, n_train=60).batch_size == 100
+    assert default_config("audio", "soundresnet", {"batch_size": 7}, seed=0, n_train=60).batch_size == 7

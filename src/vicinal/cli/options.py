@@ -96,7 +96,7 @@ _MODEL = [
         str,
         "A network by name, or a Hugging Face checkpoint; else the usual one for the data: two-view-mlp for rows (the "
         "lowest mean NLL of the networks on 20 public tables, benchmarks/README.md), preactresnet18 or resnet18 for "
-        "images, minilm or sentencecnn for texts, lenet for sounds.",
+        "images, minilm or sentencecnn for texts, soundresnet for sounds.",
         "NAME",
     ),
     _Option("model_option", list[str], "An option of the network, such as dropout=0.3.", "NAME=VALUE"),

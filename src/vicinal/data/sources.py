@@ -45,7 +45,7 @@ def open_data(
         if source.startswith("hf:"):
             return named.from_hub(source.removeprefix("hf:"), target)
         if source.lower().replace("_", "-") in named.NAMES:
-            opened = named.from_name(source.lower().replace("_", "-"), data_root)
+            opened = _named(source, data_root)
             if not isinstance(opened, Path):
                 return opened
             source = opened
@@ -65,6 +65,17 @@ def open_data(
     if kind not in ("image", "audio") and tables.split_tables(path):
         return tables.open_split_tables(path, encoding=encoding, header=header)
     return _open_folder(path, kind, encoding, header)
+
+
+def _named(source: str, data_root: str | Path | None) -> Arrays | NamedTable | Folder | Path:
+    """Return a data set by its name; where it is not to be had, say how a file or folder of that name is meant."""
+    try:
+        return named.from_name(source.lower().replace("_", "-"), data_root)
+    except (FileNotFoundError, ValueError, ImportError) as error:
+        if not Path(source).exists():
+            raise
+        taken = f"{source!r} is the name of a data set, which is not to be had here"
+        raise ValueError(f"{taken}; for the file or folder of that name pass './{source}'") from error
 
 
 def _open_folder(path: Path, kind: str | None, encoding: str | None, header: bool) -> Table | Folder:

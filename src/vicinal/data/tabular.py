@@ -214,7 +214,8 @@ class Category:
             return []
         values = listed([repr(name) for name, _ in remarks.unknown.most_common()], n=3)
         n = remarks.unknown.total()
-        return [f"column {self.name!r}: {n} rows hold values not seen in training: {values}"]
+        hold = "1 row holds a value" if n == 1 else f"{n:,} rows hold values"
+        return [f"column {self.name!r}: {hold} not seen in training: {values}"]
 
 
 @dataclass(frozen=True)
@@ -313,7 +314,7 @@ class TabularPreprocessing(Preprocessing):
         new
             As in `encode`.
         """
-        notes += self._compare(table) if new else []
+        extra = self._extra(table) if new else []
         remarks = {column.name: _Remarks() for column in self.columns}
         for chunk in table.chunks([column.name for column in self.columns], _ROWS, bad=bad):
             block, start = np.zeros((len(chunk), self.width), np.float32), 0
@@ -321,11 +322,14 @@ class TabularPreprocessing(Preprocessing):
                 column.encode(chunk, block[:, start : start + column.width], remarks[column.name])
                 start += column.width
             yield chunk.rows, torch.from_numpy(block)
+        if new:
+            unseen = [column.notes(remarks[column.name]) for column in self.columns if isinstance(column, Category)]
+            notes += _unlike(extra, [note for some in unseen for note in some])
         for column in self.columns:
-            if new or not isinstance(column, Category):
-                notes += column.notes(remarks[column.name])
+            notes += [] if isinstance(column, Category) else column.notes(remarks[column.name])
 
-    def _compare(self, table: Table) -> list[str]:
+    def _extra(self, table: Table) -> list[str]:
+        """Return the columns of new data that the model was not trained with, if none is missing."""
         absent = [column.name for column in self.columns if column.name not in table.columns]
         if len(absent) == 1:
             hint = nearest_names(absent[0], table.columns)
@@ -334,8 +338,7 @@ class TabularPreprocessing(Preprocessing):
             names = listed([repr(name) for name in absent], n=20)
             raise ValueError(f"the data lack {len(absent)} columns that the model was trained with: {names}")
         known = {self.target, *self.ignored, *(column.name for column in self.columns)}
-        new = [repr(name) for name in table.columns if name not in known]
-        return [f"ignored: {listed(new)}, which the model was not trained with"] if new else []
+        return [repr(name) for name in table.columns if name not in known]
 
     def _fields(self) -> dict[str, object]:
         columns = [_record(column) for column in self.columns]
@@ -345,6 +348,15 @@ class TabularPreprocessing(Preprocessing):
     def _from_fields(cls, fields: dict[str, Any]) -> TabularPreprocessing:
         columns = tuple(_from_record(record) for record in fields["columns"])
         return cls(columns, fields["target"], tuple(fields["ignored"]))
+
+
+def _unlike(extra: Sequence[str], unseen: Sequence[str]) -> list[str]:
+    """Return in one line how new rows differ from those of training: how many columns, and which."""
+    counts = [f"{len(extra)} extra column{'s' * (len(extra) > 1)}"] if extra else []
+    counts += [f"{len(unseen)} column{'s' * (len(unseen) > 1)} with values not seen in training"] if unseen else []
+    ignored = [f"ignored: {listed(extra)}, which the model was not trained with"] if extra else []
+    parts = "; ".join([*ignored, *unseen])
+    return [f"unlike the training data: {' and '.join(counts)} ({parts})"] if counts else []
 
 
 def _feature_names(column: Number | Date | Category | Text) -> list[str]:

@@ -71,6 +71,24 @@ def preactresnet(blocks: Sequence[int]) -> Callable[..., nn.Module]:
     return build
 
 
+def soundresnet(shape: Sequence[int], n_classes: int, *, width: int = 16, dropout: float = 0.0) -> nn.Module:
+    """Return the residual network of 18 layers for spectrograms of sounds: a quarter as wide as that for images.
+
+    It has 0.7 million weights where LeNet on the spectrogram of one second has 16 million, so that some hundred sounds
+    are enough to train it, and its stem quarters inputs of any length.
+    """
+    width = integer("width", width, low=1)
+    return PreActResNet(
+        n_classes,
+        blocks=(2, 2, 2, 2),
+        widths=(width, 2 * width, 4 * width, 8 * width),
+        stem_width=width,
+        in_channels=shape[0],
+        dropout=dropout,
+        large=True,
+    )
+
+
 def wideresnet28(shape: Sequence[int], n_classes: int, *, widen: int = 10, dropout: float = 0.0) -> nn.Module:
     """Return Wide ResNet-28, ten times as wide as a ResNet unless `widen` says otherwise."""
     widen = integer("widen", widen, low=1)
@@ -198,6 +216,7 @@ def shufflenetv2(shape: Sequence[int], n_classes: int, *, dropout: float = 0.0) 
 NETWORKS: dict[str, Callable[..., nn.Module]] = {
     "mlp": mlp,
     "lenet": lenet,
+    "soundresnet": soundresnet,
     "preactresnet10": preactresnet((1, 1, 1, 1)),  # for small experiments
     "preactresnet18": preactresnet((2, 2, 2, 2)),
     "wideresnet28-10": wideresnet28,

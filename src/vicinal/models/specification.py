@@ -22,7 +22,17 @@ from vicinal.models.spectrogram import OnSpectrogram, Spectrogram
 from vicinal.models.transformer import checkpoint_config, transformer
 from vicinal.models.two_views import TwoViewMLP
 
-__all__ = ["KINDS", "USUAL_BEFORE", "ModelSpec", "build", "features_of", "names", "specify", "tokenizer_of"]
+__all__ = [
+    "KINDS",
+    "USUAL_BEFORE",
+    "ModelSpec",
+    "build",
+    "features_of",
+    "front_end_of",
+    "names",
+    "specify",
+    "tokenizer_of",
+]
 
 #: The kinds of data.
 KINDS = ("tabular", "text", "image", "audio")
@@ -35,8 +45,8 @@ _TABULAR: dict[str, type[Boosted | EnsembleMLP | Linear | MLP | TwoViewMLP]] = {
     "ensemble-mlp": EnsembleMLP,
     "hgb": Boosted,
 }
-#: What was the usual one for rows in the first version; experiments of then name none.
-USUAL_BEFORE = "mlp"
+#: What were the usual ones for rows and for sounds in the first version; experiments of then name none.
+USUAL_BEFORE = ("mlp", "lenet")
 #: VGG on spectrograms has two fully-connected layers, and VGG-11 two convolutions (Z18 Section 3.3, which gives no
 #: sizes: 512 hidden units are ours).
 _SPEECH: dict[str, dict[str, object]] = {"vgg11": {"hidden": (512,), "stages": 2}, "vgg16": {"hidden": (512,)}}
@@ -152,6 +162,17 @@ def features_of(name: str | None) -> str:
     return "piecewise" if name in (None, "two-view-mlp", "ensemble-mlp") else "standard"
 
 
+def front_end_of(name: str | None) -> str:
+    """Return what `data.load` takes as `front_end` for this network of sounds, the usual one if none is named.
+
+    LeNet and VGG are the papers', and take the spectrogram of Zhang et al. (2018, Section 3.3), as all others do.
+
+    >>> front_end_of(None), front_end_of("lenet")
+    ('mel', 'spectrogram')
+    """
+    return "mel" if name in (None, "soundresnet") else "spectrogram"
+
+
 def tokenizer_of(name: str | None) -> str | None:
     """Return what `data.load` takes as `tokenizer` for this text network; None leaves the choice to it.
 
@@ -181,7 +202,7 @@ def specify(
 
     Without a name it is, for rows of a table, two MLPs with two views of it; for images up to 64 px PreAct
     ResNet-18 (16 channels wide up to 16 px, else 64), above torchvision's ResNet-18; for text what its tokenizer
-    belongs to, the sentence CNN or a transformer; for sounds LeNet on spectrograms.
+    belongs to, the sentence CNN or a transformer; for sounds a narrow ResNet-18.
 
     Parameters
     ----------
@@ -231,7 +252,7 @@ def build(name: str | None = None, **about: Any) -> nn.Module:
 def _default(kind: str, input_shape: Sequence[int]) -> str:
     if kind == "image":
         return "preactresnet18" if max(input_shape[1:], default=0) <= SMALL else "resnet18"
-    return {"tabular": next(iter(_TABULAR)), "audio": "lenet"}[kind]
+    return {"tabular": next(iter(_TABULAR)), "audio": "soundresnet"}[kind]
 
 
 def _specify_text(

@@ -150,23 +150,23 @@ def _sets(
 def _contents(context: Mapping[str, Any]) -> list[tuple[str, str]]:
     return contents(
         [
-            ("trained", "What was trained", True),
             ("figures", "Figures", context["main"]),
             ("baselines", "Simpler models", context["baselines"]),
             ("reliability", "Reliability", context["main"]),
             ("binary", "Two classes", context["binary"]),
-            ("learning", "Learning", context["curves"]),
             ("risk", "What it may answer", context["risk"]),
             ("sets", "Prediction sets", context["sets"]),
+            ("classes", "Classes", context["classes"]),
             ("shared", "Where it is wrong", context["shared"]),
             ("mistakes", "Mistakes", context["mistakes"] is not None),
-            ("classes", "Classes", context["classes"]),
             *((one["id"], one["name"], True) for one in context["further"]),
             ("ood", "Unknown inputs", context["ood"]),
             ("attacks", "Attacks", context["attacks"]),
             ("between", "Between samples", context["between"]),
             ("noise", "Label noise", context["label_noise"]),
             ("audit", "Suspicious labels", context["audit"] is not None),
+            ("learning", "Learning", context["curves"]),
+            ("trained", "What was trained", True),
             ("rerun", "Run it again", True),
         ]
     )

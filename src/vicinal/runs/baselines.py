@@ -3,7 +3,8 @@
 The majority class answers with the shares of the classes. For rows of a table logistic regression takes the
 standardised numbers and a column for each category; a random forest and histogram gradient boosting, calibrated by
 isotonic regression on the validation set, take numbers and categories as they are. For texts logistic regression takes
-TF-IDF of words and pairs of words. All are scikit-learn's, with its defaults.
+TF-IDF of words and pairs of words, for images and sounds their pixels or spectrograms, made small by means of
+neighbours. All are scikit-learn's, with its defaults.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from torch.nn.functional import adaptive_avg_pool2d
 
 from vicinal._checks import choice, require
 from vicinal.data import Split, TabularPreprocessing, Task, TextPreprocessing
@@ -32,13 +34,16 @@ ALWAYS = BASELINES[:2]
 #: Logistic regression sees at most so many training rows, and no baseline is fitted to more classes.
 _MOST_ROWS, _MOST_CLASSES = 20_000, 100
 
+#: Rows and columns that logistic regression sees of an image and of a spectrogram, and how many of them to learn from.
+_GRIDS, _MOST_PICTURES = {"image": (16, 16), "audio": (32, 16)}, 2_000
+
 Floats = NDArray[np.float64]
 
 
 def baselines(task: Task, names: Sequence[str] = ALWAYS, *, n_bins: int = 15) -> dict[str, Evaluation]:
     """Return the figures of simpler models on the test set of a task, by name.
 
-    Those that cannot be had of this kind of data (images and sounds have the majority class alone) are left out.
+    Those that cannot be had of this kind of data (trees are for rows of a table) are left out.
 
     Parameters
     ----------
@@ -85,19 +90,19 @@ def _probs(name: str, task: Task) -> Floats | None:
     if isinstance(task.preprocessing, TextPreprocessing) and not task.preprocessing.choice:
         return _texts(task) if name == "logistic regression" else None
     if not isinstance(task.preprocessing, TabularPreprocessing):
-        return None
+        return _pictures(task) if name == "logistic regression" else None
     if name == "logistic regression":
         plain = task.preprocessing.plain
         train, test = (part.features()[:, plain] for part in (task.train, task.test))
-        return _logistic(train, test, _labels(task.train))
+        return _logistic(train, test, _labels(task.train), len(task.classes))
     return _trees(name, task, task.preprocessing)
 
 
-def _logistic(train: Any, test: Any, labels: NDArray[np.int64]) -> Floats:
+def _logistic(train: Any, test: Any, labels: NDArray[np.int64], n_classes: int) -> Floats:
     model = require("sklearn.linear_model", "train").LogisticRegression(max_iter=1000)
     step = -(-len(labels) // _MOST_ROWS)
     model.fit(train[::step], labels[::step])
-    return _every_class(model, test, int(labels.max()) + 1)
+    return _every_class(model, test, n_classes)
 
 
 def _trees(name: str, task: Task, encoding: TabularPreprocessing) -> Floats:
@@ -125,7 +130,28 @@ def _trees(name: str, task: Task, encoding: TabularPreprocessing) -> Floats:
 def _texts(task: Task) -> Floats:
     texts = [[_joined(one) for one in part.raws(range(len(part)))] for part in (task.train, task.test)]
     vectors = require("sklearn.feature_extraction.text", "train").TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True)
-    return _logistic(vectors.fit_transform(texts[0]), vectors.transform(texts[1]), _labels(task.train))
+    train, test = vectors.fit_transform(texts[0]), vectors.transform(texts[1])
+    return _logistic(train, test, _labels(task.train), len(task.classes))
+
+
+def _pictures(task: Task) -> Floats | None:
+    """Return what logistic regression makes of small pictures; None of what is no picture, such as waveforms."""
+    if task.kind not in _GRIDS or len(task.preprocessing.spec["input_shape"]) != 3:
+        return None
+    step = -(-len(task.train) // _MOST_PICTURES)
+    plain = task.train.relabelled(task.train.labels or [], augment="none")
+    train, test = _small(plain, step), _small(task.test, 1)
+    return _logistic(train, test, _labels(task.train)[::step], len(task.classes))
+
+
+def _small(part: Split, step: int) -> Floats:
+    """Return every `step`-th picture as a row of numbers."""
+    rows = []
+    for i in range(0, len(part), step):
+        picture: Any = part[i][0]
+        grid = [min(side, most) for side, most in zip(picture.shape[1:], _GRIDS[part.preprocessing.kind], strict=True)]
+        rows.append(adaptive_avg_pool2d(picture, grid).flatten())
+    return np.stack([row.double().numpy() for row in rows])
 
 
 def _joined(text: str | Sequence[str]) -> str:

@@ -28,6 +28,8 @@ _ENSEMBLE_MLP: dict[str, object] = {"epochs": 100, "lr": 2e-3, "weight_decay": 1
 _UNVALIDATED_EPOCHS = 33
 #: Batches of both are of a size that makes about so many steps an epoch.
 _STEPS = 40
+#: Batches of the residual network for sounds too, where they are few: from 16 to the 100 of the paper.
+_AUDIO_STEPS, _AUDIO_BATCHES = 20, (16, 100)
 #: Images: the usual recipe of residual networks, with a short warm-up and a cosine instead of steps.
 _IMAGE: dict[str, object] = {
     "epochs": 30,
@@ -41,7 +43,8 @@ _IMAGE: dict[str, object] = {
 #: Images, from pretrained weights: a tenth of the rate, and half of the epochs.
 _FINE_TUNED: dict[str, object] = {**_IMAGE, "epochs": 15, "lr": 0.01, "weight_decay": 1e-4}
 #: Sounds: 30 epochs of Adam at 3e-3, divided by 10 every 10 epochs, in batches of 100 (Zhang et al. 2018, Section 3.3).
-#: The warm-up of the rate is ours: without it LeNet's 16 million hidden weights can die in the first steps.
+#: The warm-up of the rate is ours: without it LeNet's 16 million hidden weights can die in the first steps. So are
+#: smaller batches of small folders: 450 sounds in batches of 100 are 150 steps, of which every tenth is the warm-up.
 _AUDIO: dict[str, object] = {
     "epochs": 30,
     "batch_size": 100,
@@ -88,9 +91,9 @@ def default_config(
 
     A schedule that is given takes the default milestones and warm-up with it, and so does another optimizer its rate.
     Without a validation set (`validated=False`) nothing can be stopped early, so the default patience is left out, and
-    several perceptrons in one network train for fewer epochs. Their batches depend on the number of training samples,
-    and so does the rate.
-    Images are fine-tuned from `pretrained` weights at a lower rate.
+    several perceptrons in one network train for fewer epochs. Their batches, and those of soundresnet, depend on the
+    number of training samples, and so does the rate of the perceptrons. Images are fine-tuned from `pretrained` weights
+    at a lower rate.
 
     >>> default_config("audio", "lenet", {"schedule": "cosine", "epochs": 5}, seed=0).milestones
     ()
@@ -108,6 +111,9 @@ def default_config(
             usual = _TWO_VIEWS_OF_MANY
         fewer = {} if validated else {"epochs": _UNVALIDATED_EPOCHS}
         defaults = {**usual, "batch_size": 2 ** min(max(power, least), most), **fewer}
+    if network == "soundresnet" and n_train:
+        least, most = _AUDIO_BATCHES
+        defaults = {**defaults, "batch_size": min(max(n_train // _AUDIO_STEPS, least), most)}
     fields = {name: value for name, value in defaults.items() if validated or name != "patience"}
     if "schedule" in given:
         fields = {name: value for name, value in fields.items() if name not in ("milestones", "warmup_epochs")}

@@ -417,6 +417,7 @@ def load_task(experiment: Experiment, *, splits: Mapping[str, list[int]] | None 
     """Return the data of an experiment, split anew or as saved, for the network that it names or the usual one."""
     options = dict(experiment.data)
     options.setdefault("features", models.features_of(experiment.model))
+    options.setdefault("front_end", models.front_end_of(experiment.model))
     options.setdefault("tokenizer", models.tokenizer_of(experiment.model))
     if experiment.pretrained is not None:
         options.setdefault("image_size", 224)

@@ -318,7 +318,7 @@ def _prepare(experiment: Experiment, started: str | None, say: Say) -> _Ready:
     """Read the data and build the network; what may be wrong is better known before hours of training."""
     parse(experiment.method)
     network = experiment.model
-    if network is None and started == models.USUAL_BEFORE:
+    if network is None and started in models.USUAL_BEFORE:
         network = started
         say(f"the run goes on with {network}, which was the usual network when it was started")
     task = load_task(dataclasses.replace(experiment, model=network))
