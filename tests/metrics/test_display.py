@@ -5,6 +5,7 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 
 import numpy as np
+import pytest
 
 from vicinal.metrics import ReliabilityTable, compare, evaluate
 
@@ -50,3 +51,22 @@ def test_a_comparison_names_its_models_as_text():
     page = shown(compare(a, b, names=("<b>old</b>", "new")))
     assert [cell.text for cell in page.iter("th")] == [None, "<b>old</b>", "new", "difference", "better"]
     assert not list(page.iter("b"))
+
+
+def test_a_notebook_shows_them(tmp_path):
+    """What a notebook holds once it ran: tables and diagrams, not the text of their objects."""
+    nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
+    pytest.importorskip("ipykernel")
+    cells = [
+        "from vicinal.metrics import ReliabilityTable, compare, evaluate\n"
+        "labels, probs = [0, 1] * 40, [[0.8, 0.2]] * 80\n"
+        "evaluate(labels, probs=probs)",
+        "compare(evaluate(labels, probs=probs), evaluate(labels, probs=[[0.5, 0.5]] * 80))",
+        "ReliabilityTable.from_confidences([0.9, 0.6], [True, False])",
+    ]
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+    ran = nbclient.NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    for cell, has in zip(ran.cells, ("<svg", "<table", "<svg"), strict=True):
+        (output,) = cell.outputs
+        assert has in output.data["text/html"]
+        assert "http" not in output.data["text/html"]

@@ -149,8 +149,8 @@ def _small(part: Split, step: int) -> Floats:
     rows = []
     for i in range(0, len(part), step):
         picture: Any = part[i][0]
-        grid = [min(side, most) for side, most in zip(picture.shape[1:], _GRIDS[part.preprocessing.kind], strict=True)]
-        rows.append(adaptive_avg_pool2d(picture, grid).flatten())
+        (height, width), (most_rows, most_columns) = picture.shape[1:], _GRIDS[part.preprocessing.kind]
+        rows.append(adaptive_avg_pool2d(picture, (min(height, most_rows), min(width, most_columns))).flatten())
     return np.stack([row.double().numpy() for row in rows])
 
 
