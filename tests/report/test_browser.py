@@ -177,8 +177,8 @@ def test_a_threshold_is_dragged_by_keys_and_read_aloud(browser, pages):
 def test_every_section_is_seen(browser, pages):
     browser.get(pages["run"].as_uri())
     resized(browser, 400)
-    ids = ["trained", "figures", "reliability", "learning", "risk", "sets", "mistakes", "classes", "also-1"]
-    ids += ["ood", "attacks", "between", "noise", "audit", "rerun"]
+    ids = ["figures", "reliability", "risk", "sets", "classes", "mistakes", "also-1", "ood", "attacks", "between"]
+    ids += ["noise", "audit", "learning", "trained", "rerun"]
     for id in ids:
         box = browser.execute_script(
             "return document.getElementById(arguments[0]).getBoundingClientRect().toJSON()", id
@@ -193,6 +193,18 @@ def test_every_section_is_seen(browser, pages):
     assert "vicinal train digits" in text
     for expected in ("AUROC", "fgsm:4/255", "Training error, corrupted labels", "AUM", "MC dropout"):
         assert expected in text
+
+
+def test_an_option_of_the_command_is_not_broken_in_two(browser, pages):
+    """A line may end after a hyphen, but `-` and `-out` on two lines are no option."""
+    browser.get(pages["run"].as_uri())
+    resized(browser, 400)
+    heights = browser.execute_script(
+        "return [...document.querySelectorAll('#rerun pre span')].filter(e => e.textContent.length < 30)"
+        ".map(e => e.getBoundingClientRect().height)"
+    )
+    assert len(heights) > 5
+    assert max(heights) == min(heights)
 
 
 def test_figures_are_inked(browser, pages):

@@ -192,7 +192,7 @@ def _from_sounds(folder: Folder, max_bad: float | int, seconds: float, front_end
     longer = sum(length > preprocessing.length for length, _ in taken)
     if longer:
         long = f"{longer} of {len(good)} sounds are longer than {seconds:g} s and are cut ("
-        notes.append(Sentence(long, Argument("seconds"), ")"))
+        notes.append(Sentence(long, Argument("seconds"), " changes that)"))
 
     def fit(train: Positions) -> tuple[Preprocessing, Sequence[Any] | Tensor, list[str]]:
         return preprocessing, [item for _, item in taken], []

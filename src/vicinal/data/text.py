@@ -197,5 +197,5 @@ def fit_text(
     long = sum((words[0] + max(words[1:]) if n_choices else sum(words)) > max_length for words in lengths)
     if long:
         cut = f"{long} of {len(texts)} texts have more than {max_length} words and are cut ("
-        notes.append(Sentence(cut, Argument("max_length"), ")"))
+        notes.append(Sentence(cut, Argument("max_length"), " changes that)"))
     return TextPreprocessing(tuple(columns), target, tokens, max_length, tuple(choice), n_choices), notes
