@@ -3,8 +3,8 @@
     VICINAL_DATA=… python -m benchmarks.sounds [few|all] [--seeds 5]
 
 `few`: 160 recordings of each of four spoken digits (FSDD), everything as `vicinal train FOLDER` does it, one run for
-each seed, of the split as well as of the weights. `all`: 300 of each of ten. Beside them logistic regression of the
-mel spectrograms, each the mean of 16 pieces of time.
+each seed, of the split as well as of the weights. `all`: 300 of each of ten. Beside them the logistic
+regression that reports show.
 """
 
 from __future__ import annotations
