@@ -68,7 +68,11 @@ def started(*words: object, cwd: Path, launcher: tuple[str, ...] = ()) -> subpro
 
 def real(*words: object, cwd: Path, code: int = 0, launcher: tuple[str, ...] = ()) -> Ran:
     """Run the command in a process of its own, and wait."""
-    process = started(*words, cwd=cwd, launcher=launcher)
-    out, err = process.communicate(timeout=300)
+    with started(*words, cwd=cwd, launcher=launcher) as process:
+        try:
+            out, err = process.communicate()
+        except BaseException:  # the time of the test is up: the next one must not meet this process
+            process.kill()
+            raise
     assert process.returncode == code, out + err
     return Ran(process.returncode, out, err)
