@@ -62,4 +62,9 @@ RECIPE = texts.w21_table(
     pilot=f"{texts.PILOT} On IMDb 32 steps do as well: with seed 100 the error is 38 %, and confidence exceeds "
     "accuracy by 37 points.",
     further=GUIDED,
+    findings=(
+        "GuidedMixup with two classes: the published rule, the library's remedy and random partners come to the same "
+        "within the intervals, so which partners are taken is not what matters here. All three have a lower NLL than "
+        "the base, and none a lower error or ECE; four fifths of their loss are that of plain training.",
+    ),
 )  # fmt: skip
