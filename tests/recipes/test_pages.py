@@ -95,3 +95,10 @@ def test_a_recipe_without_results_says_so_and_what_it_costs():
     assert "## Not run yet" in text
     assert "vicinal reproduce z18-tab2 --scale paper" in text
     assert "| 20 %, ERM | 12.7 | 16.6 | 0.05 | 0.28 |" in text
+
+
+def test_data_without_a_figure_have_no_place_in_its_panel():
+    result = Result.read(ROOT / "results" / "cpu" / "p22-tab1-2.json")
+    inside, outside = get("p22-tab1-2").draw(result).axes
+    assert [label.get_text().split("\n")[0] for label in inside.get_xticklabels()] == ["SNLI", "HellaSwag", "QQP"]
+    assert [label.get_text().split("\n")[0] for label in outside.get_xticklabels()] == ["SNLI", "HellaSwag"]

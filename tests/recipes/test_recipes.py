@@ -112,6 +112,13 @@ def test_settings_say_what_the_names_of_rows_do_not():
     assert "methods" not in described(get("z18-fig3"), "cpu")
 
 
+@pytest.mark.parametrize("name", names())
+def test_a_scale_names_no_network_that_it_does_not_train(name):
+    for scale in get(name).scales.values():
+        if "PreAct ResNet-10" in scale.about:
+            assert "preactresnet10" in {network.name for network in scale.networks.values()}
+
+
 def test_recipes_share_trainings():
     here, there = (
         {json.dumps(e.to_dict(), sort_keys=True) for cell in get(name).rows("cpu") for e in cell.trainings}

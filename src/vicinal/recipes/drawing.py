@@ -53,7 +53,8 @@ def bars(figures: Mapping[str, str]) -> Callable[[Result], Figure]:
                                 if (estimate := result.estimate(key, name)) is not None}
                 for group in groups
             }  # fmt: skip
-            if not any(rows.values()):  # of some of the rows, a figure that none of them has
+            rows = {group: of for group, of in rows.items() if of}  # some data may not have this figure
+            if not rows:
                 ax.set_axis_off()
                 continue
             plots.method_bars(rows, name=title.replace(" (%)", ""), percent="%" in title, ax=ax)

@@ -75,6 +75,7 @@ def draw(result: Result) -> Figure:
         if shown := result.first(key, "map"):
             ax.imshow(shown, origin="lower", extent=(-EXTENT, EXTENT) * 2, cmap="RdBu", vmin=0, vmax=1)
             ax.plot(*zip(*result.first(key, "points"), strict=True), ".", ms=1.5, color="#222222")
+        ax.grid(False)
         ax.set_title(key[0], fontsize="small")
     return drawn
 

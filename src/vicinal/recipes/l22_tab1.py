@@ -58,7 +58,15 @@ RECIPE = Recipe(
     reading=(
         "α = 3 (Section 5.5) in all rows that mix, so that they differ in their losses alone. The paper's own Mixup "
         "row has another: its accuracy of 79.82 is above every one of Table 5, whose highest is 79.32, and that of "
-        "(−) cross-entropy, 80.51, is not among those of Table 5 either.",
+        "(−) cross-entropy, 80.51, is not among those of Table 5 either. That all three together are best is read as: "
+        "their error is below the lowest of the other five of the same seed, which is more than a comparison of means.",
     ),
     pilot=images.PILOT,
+    findings=(
+        "The two verdicts that are open lean the paper's way. Added to Mixup alone the similarity term lowers the "
+        "error with four of five seeds; all three losses together have the lowest mean of the six (60.80 %, the next "
+        "61.32), and the lowest error with three of five seeds.",
+        "The paper gives no ECE here. The term takes most of the over-confidence of plain training away (37 to 8 "
+        "points) and, without cross-entropy, turns that of Mixup into too little confidence (+2 to −7).",
+    ),
 )

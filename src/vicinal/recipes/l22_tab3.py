@@ -181,7 +181,18 @@ RECIPE = Recipe(
         "α = 3 (Section 5). Mixup-Transformer (Sun et al. 2020) mixes what the encoder returns. Were that the input "
         "of a linear head the similarity term would be zero whatever the network; between BERT's last layer and its "
         "classifier there is a pooler with a tanh, so it is not.",
+        "The paper's mean gains, 0.26 and 0.37 points, are over all eight tasks of BERT-base (0.95 and 0.76 of "
+        "BERT-large); over the four at hand they are 0.5 and 0.6. The sizes at cpu "
+        "scale are what a few minutes on two cores allow.",
     ),
     pilot=f"{texts.PILOT_COLA} With the same rate and epochs the error on 320 sentences of SST-2 is 24 %, on 160 "
     "pairs of QQP 33 %, on 240 of RTE 47 %; confidence exceeds accuracy by 15, 18 and 16 points.",
+    findings=(
+        "At this scale the table says nothing of the paper's gains, 0 to 2 points: 250 test texts leave a score "
+        "uncertain by 5 to 6 points, seeds by 2 to 30, and ten claims over three seeds ask for differences of eight "
+        "standard deviations. CoLA and RTE are not learned: the MCC is near 0, and Mixup calls every sentence of CoLA "
+        "acceptable with two of three seeds. The night scale is the smallest that could tell.",
+        "What can be seen is calibration, of which the paper shows nothing on texts: LogitMix is more confident than "
+        "Mixup in all twelve pairs of runs, by 1 to 10 points, and its mean NLL is higher on all four tasks.",
+    ),
 )

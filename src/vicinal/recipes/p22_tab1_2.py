@@ -105,8 +105,8 @@ PILOT = (
     "points. A first look at 240 pairs of SNLI and 3e-4 left 58 % wrong, which decided for more pairs at a lower rate."
 )
 TRAINING = {**texts.TRAINING, "epochs": 3, "eval_every": 3, "lr": 1e-4, "clip_norm": 1.0, "weight_decay": 0.0}
-#: Few questions take a higher rate.
-FEW_QUESTIONS = {"lr": 3e-4}
+SECTION_4_3 = {"epochs": 3, "batch_size": 16, "lr": 1e-5, "clip_norm": 1.0, "weight_decay": 0.0, "select": "nll"}
+FEW_QUESTIONS = {"lr": 3e-4}  # which take a higher rate
 SMALL = {"SNLI": ALL, "HellaSwag": (BERT, OURS), "QQP": (BERT, OURS)}
 
 RECIPE = Recipe(
@@ -170,16 +170,9 @@ RECIPE = Recipe(
             seeds=range(5),
             minutes=12_000,
             networks=texts.BERT | texts.ROBERTA,
-            training={
-                "epochs": 3,
-                "batch_size": 16,
-                "lr": 1e-5,
-                "clip_norm": 1.0,
-                "weight_decay": 0.0,
-                "select": "nll",
-            },
+            training=SECTION_4_3,
             about="BERT-base, three epochs at 1e-5, and RoBERTa-base, at 2e-5 with batches of 32 and weight decay 0.1; "
-            "all training samples.",
+            "all training samples. Not in the paper: warm-up and linear decay of the rate, batches of like length.",
         ),
     },
     draw=bars({"ece": "ECE (%)", "other ece": "ECE, other domain (%)"}),
@@ -191,7 +184,17 @@ RECIPE = Recipe(
         "With two classes, as on QQP, the published saliencies are all alike; the library pairs by label instead "
         "(Ours), and the published rule is a row of its own.",
         "The temperature is the best of 0.01, …, 5.00 on the validation set, fitted to the labels and, as the paper "
-        "may have done, to smoothed targets.",
+        "may have done, to targets smoothed with each task's σ. Sizes at cpu scale are what twenty minutes allow.",
     ),
     pilot=PILOT,
+    findings=(
+        "Three seeds and 18 claims ask of the clearest difference that it be above ten times its standard deviation. "
+        "But the rows lean against the paper: guided mixup has a higher ECE than Mixup with all three seeds, on SNLI "
+        "and on MNLI, and than plain training on QQP and from HellaSwag to SWAG. Plain training exceeds its accuracy "
+        "by 14 to 22 points on SNLI, where the paper's has an ECE of 2.54 % after half a million pairs. Guided mixup "
+        "keeps 0.8 of the plain loss and leaves the excess as it is (19.1 against 18.1 points); Mixup trains on "
+        "mixtures alone and takes it down to 11. More training pairs were not tried.",
+        "A temperature fitted to smoothed targets does no harm here; with 0.1 and better models it does (p22-vanilla). "
+        "On QQP the ECE of the published rule and of the remedy differ by no more than the seeds do.",
+    ),
 )

@@ -126,7 +126,7 @@ RECIPE = Recipe(
     },
     scales=dict.fromkeys(("cpu", "night", "paper"), SCALE),
     draw=bars(
-        {"ece": "ECE (%)", "after": "ECE after a temperature (%)", "after smoothed": "… of smoothed targets (%)"}
+        {"ece": "ECE (%)", "after": "ECE after a temperature (%)", "after smoothed": "ECE, smoothed targets (%)"}
     ),
     reading=(
         "The paper quotes these rows from Desai & Durrett (2020). Other people's runs of the same models on the same "

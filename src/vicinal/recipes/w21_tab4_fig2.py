@@ -144,7 +144,8 @@ RECIPE = Recipe(
     draw=curves("course", xlabel="evaluation", ylabel="test loss", factor=1),
     reading=(
         "Table 4 is of the epoch with the best score on the development set, Figure 2 of all steps. Optimiser and "
-        "Manifold's layers are not named. That Input and Manifold under-perform the base is said of CoLA.",
+        "Manifold's layers are not named. That Input and Manifold under-perform the base is said of CoLA. Below paper "
+        "scale the last step is measured, so that the loss at the end is the loss of Table 4 too.",
     ),
     findings=(
         "The course of Figure 2 shows: the test loss of plain training rises in the last epoch on all three tasks, and "

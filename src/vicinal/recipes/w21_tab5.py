@@ -96,4 +96,11 @@ RECIPE = Recipe(
     ),
     pilot="Plain training alone on 64 sentences of SST-2, seed 100, which no result uses: after 40 steps at 3e-4, the "
     "rate of Tables 2 and 3, the training loss is 0.001 and 31 % of the test sentences are wrong.",
+    findings=(
+        "The mean errors are in the paper's order, any padding of pairs below any to the maximum, and the 64 sentences "
+        "matter more: errors of the same row differ by 12 to 18 points from seed to seed. Padding to the maximum now "
+        "and then keeps the model from learning at all: with 5 of these 15 runs it calls every sentence positive (an "
+        "error of 49.0 %), with none of the 20 others. SEP to the longer of a pair and no padding do not differ by "
+        "more than the seeds do.",
+    ),
 )
