@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import html
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -51,6 +53,11 @@ def refused(*words: object) -> str:
     assert ran.err.startswith("Error: ")
     assert "Traceback" not in ran.err
     return ran.err
+
+
+def text_of(page: Path) -> str:
+    """Return what a report says, without its marks."""
+    return html.unescape(re.sub(r"<[^>]+>", "", page.read_text(encoding="utf-8")))
 
 
 def environment() -> dict[str, str]:

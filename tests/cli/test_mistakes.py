@@ -85,7 +85,7 @@ def test_classes_that_cannot_be_learned() -> None:
     _changed(kind=np.where(np.arange(60) < 6, None, np.where(np.arange(60) % 2, "a", "b")))
     said = _train(source="changed.csv")
     assert "'kind' is missing in 6 of 60 rows (row 1, row 2, row 3" in said
-    assert "skip them with a larger --max-bad" in said
+    assert "skip them with --max-bad 6" in said
 
 
 def test_files_that_are_no_tables() -> None:

@@ -215,7 +215,7 @@ def test_prediction_sets(trained: Path, tmp_path: Path) -> None:
     assert all(set(one) <= classes for one in sets)
     assert any(len(one) > 0 for one in sets)
     words = ("predict", trained, tmp_path / "new.csv", "--out", tmp_path / "more.csv", "--sets", 1.5)
-    assert "coverage must be a number in (0, 1], got 1.5" in refused(*words)
+    assert "--sets must be a number in (0, 1], got 1.5" in refused(*words)
     result = vicinal("evaluate", trained, "--sets", 0.8, "--json").events("result")[0]
     assert {"coverage", "size", "class_coverage"} <= set(result["prediction_sets"]["adaptive"])
     assert "test" in result["sets"]

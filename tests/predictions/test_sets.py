@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.cli.running import refused, vicinal
+from tests.cli.running import refused, text_of, vicinal
 from vicinal.calibrators.sets import kinds_of_sets
 from vicinal.metrics import SetTally, evaluate_sets
 from vicinal.predictions import open_file, sets_of_file
@@ -64,10 +64,10 @@ def test_the_command_measures_and_reports_them(file, tmp_path):
     out = vicinal("evaluate", file, "--sets", 0.8, "--report", page).out
     assert "prediction sets of 80 % coverage, least ambiguous" in out
     assert "Sets of classes instead of one" in page.read_text()
-    assert "--sets 0.8" in page.read_text()
+    assert "--sets 0.8" in text_of(page)
     result = vicinal("evaluate", file, "--sets", 0.8, "--json").events("result")[0]
     assert result["prediction_sets"]["adaptive"]["n"] == 200
-    assert "coverage must be a number in (0, 1], got 1.5" in refused("evaluate", file, "--sets", 1.5)
+    assert "--sets must be a number in (0, 1], got 1.5" in refused("evaluate", file, "--sets", 1.5)
 
 
 def test_confidences_alone_have_no_sets(tmp_path):

@@ -129,7 +129,7 @@ def test_recipes_of_one_paper_share_trainings():
     assert len(trained("l22-tab1") & trained("l22-tab2")) == 6  # vanilla and LogitMix with three seeds
     assert len(trained("l22-tab1") & trained("l22-tab5")) == 9  # Mixup, LogitMix and (−) cross-entropy at α = 3
     assert len(trained("l22-tab2") & trained("l22-sec5-4")) == 9  # the best weight of each base
-    assert len(trained("p22-tab1-2") & trained("p22-tab3")) == 6  # BERT and Ours + LS on SNLI
+    assert len(trained("p22-tab1-2", "night") & trained("p22-tab3", "night")) == 6  # BERT and Ours + LS on SNLI
 
 
 def test_stsb_is_scored_by_spearman(tmp_path, monkeypatch):
