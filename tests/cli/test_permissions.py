@@ -69,6 +69,18 @@ def test_files_and_folders_that_may_not_be_read_are_one_sentence(folder: Path, t
     assert {path.name for path in folder.iterdir()} == {"secret.csv", "open.csv", "run", "locked"}
 
 
+def test_predictions_that_may_not_be_read_are_not_called_damaged(folder: Path, trained: Path) -> None:
+    shutil.copytree(trained, folder / "run")
+    for path in (folder / "run").rglob("*"):
+        path.chmod(0o755)
+    (folder / "run" / "predictions-test.parquet").chmod(0)
+    with ordinary_user():
+        said = refused("evaluate", folder / "run")
+    assert "predictions-test.parquet" in said
+    assert "Permission denied" in said
+    assert "evaluates anew" not in said
+
+
 def test_an_image_that_may_not_be_read_counts_as_bad(folder: Path) -> None:
     images = make.image_folder(folder / "images", n=10)
     for path in images.rglob("*"):

@@ -214,8 +214,11 @@ def test_prediction_sets(trained: Path, tmp_path: Path) -> None:
     sets = [json.loads(text) for text in answers["set"]]
     assert all(set(one) <= classes for one in sets)
     assert any(len(one) > 0 for one in sets)
-    words = ("predict", trained, tmp_path / "new.csv", "--out", tmp_path / "more.csv", "--sets", 1.5)
-    assert "--sets must be a number in (0, 1], got 1.5" in refused(*words)
+    words = ("predict", trained, tmp_path / "new.csv", "--out", tmp_path / "more.csv", "--sets")
+    for value in ("1.5", "nan", "-1"):
+        assert f"--sets must be a number in (0, 1], got {float(value)}" in refused(*words, value)
+        assert f"--sets must be a number in (0, 1], got {float(value)}" in refused("evaluate", trained, "--sets", value)
+    assert not (tmp_path / "more.csv").exists()
     result = vicinal("evaluate", trained, "--sets", 0.8, "--json").events("result")[0]
     assert {"coverage", "size", "class_coverage"} <= set(result["prediction_sets"]["adaptive"])
     assert "test" in result["sets"]

@@ -61,6 +61,16 @@ def test_a_file_cut_short_is_refused(tmp_path: Path) -> None:
             open_table(tmp_path / "a.npy")
 
 
+def test_too_many_columns_are_refused_by_the_header(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def typed(values: object) -> None:
+        pytest.fail("a column was typed")
+
+    monkeypatch.setattr("vicinal.tables.npy.column_of", typed)
+    np.save(tmp_path / "a.npy", np.zeros((2, 100_001), np.uint8))
+    with pytest.raises(ValueError, match="has 100,001 columns, and a table has at most 100,000"):
+        open_table(tmp_path / "a.npy")
+
+
 @pytest.mark.parametrize("shape", ["((((3,", "(3,) +", "'x'", "3", "(1.5,)"])
 @pytest.mark.parametrize("form", ["npy", "npz"])
 def test_a_damaged_header_is_a_sentence(tmp_path: Path, shape: str, form: str) -> None:

@@ -890,13 +890,18 @@ def test_without_its_checkpoint_a_run_starts_anew_and_ends_the_same(tmp_path):
     assert files_of(tmp_path / "a") == files_of(tmp_path / "b")
 
 
-@pytest.mark.parametrize("kind", ["state", "best", "checkpoint.json", "checkpoint.json empty"])
+@pytest.mark.parametrize(
+    "kind", ["state", "best", "state flipped", "best flipped", "checkpoint.json", "checkpoint.json empty"]
+)
 def test_a_damaged_checkpoint_is_noticed_and_the_run_ends_the_same(kind, tmp_path):
     expected = fit(network(), ERM(), TRAIN, VAL, out=tmp_path / "a", config=quick())
     with pytest.raises(StopError):
         fit(network(), ERM(), TRAIN, VAL, out=tmp_path / "b", config=quick(), on_metrics=failing_after(1))
     (file,) = (tmp_path / "b" / "checkpoint").glob(f"{kind.split()[0]}*")
-    file.write_bytes(b'{"format": 1}' if kind.endswith("empty") else file.read_bytes()[:40])
+    content = file.read_bytes()
+    flipped = content[:-1] + bytes([content[-1] ^ 1])  # of the last weight: still a file of tensors
+    damaged = {"empty": b'{"format": 1}', "flipped": flipped}
+    file.write_bytes(damaged.get(kind.split()[-1], content[:40]))
     with pytest.warns(UserWarning, match=r"the checkpoint cannot be read .*: training starts anew"):
         result = fit(network(), ERM(), TRAIN, VAL, out=tmp_path / "b", config=quick())
     assert result.history == expected.history

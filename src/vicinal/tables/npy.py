@@ -13,6 +13,8 @@ from vicinal.tables.storage import MEMORY, content_fingerprint
 __all__ = ["SUFFIXES", "open_npy"]
 
 SUFFIXES = (".npy",)
+#: Columns of a table at most; to name and type more of them would take seconds before anything could be said.
+_MOST_COLUMNS = 100_000
 
 
 def open_npy(path: Path) -> InMemory:
@@ -33,6 +35,11 @@ def open_npy(path: Path) -> InMemory:
         ) from error
     if array.nbytes > MEMORY:
         raise ValueError(f"the array of {str(path)!r} takes {array.nbytes:,} bytes, and this machine has {MEMORY:,}")
+    if (width := array.shape[1] if array.ndim == 2 else len(array.dtype.names or ())) > _MOST_COLUMNS:
+        raise ValueError(
+            f"the array of {str(path)!r} has {width:,} columns, and a table has at most {_MOST_COLUMNS:,}: choose "
+            "among them, or project them first"
+        )
     if array.ndim == 1 and array.dtype.names:
         columns = {name: array[name] for name in array.dtype.names}
     elif array.ndim == 2 and not array.dtype.names:

@@ -466,6 +466,8 @@ def read_predictions(path: str | os.PathLike[str]) -> tuple[Tensor, Tensor]:
 
         several = types.is_fixed_size_list(table["label"].type)
         return matrix("logits"), matrix("label") if several else torch.tensor(table["label"].to_numpy())
+    except PermissionError:  # it may be whole: to predict again would be no help
+        raise
     except (OSError, KeyError, TypeError, ValueError, RuntimeError) as error:  # what it is depends on the broken byte
         why = "is gone" if not Path(path).exists() else f"is not as it was written: {str(error).strip()}"
         raise DamagedFileError(f"{path} {why}") from error
