@@ -1,11 +1,13 @@
 """How often 95 % intervals hold the truth, how often equal models are called different, how often a promise breaks.
 
     python -m benchmarks.coverage
+    python -m benchmarks.coverage --only errors --seed 7 --cases 20    other populations, samples and cases
 
 A population is a finite set of predictions with the chance that each is right, so that every figure of it is known;
 samples are drawn from it with replacement. Logits z are normal with standard deviation `scale`, labels follow
 softmax(z), and the model says softmax(z / T): T = 1 is calibrated, below it over-confident, above it under-confident.
-A "constant" population has one confidence and one accuracy. The cases were fixed before the intervals were.
+A "constant" population has one confidence and one accuracy. The cases were fixed before the intervals were; another
+seed draws other populations of the same cases, and `--cases` other cases too.
 """
 
 from __future__ import annotations
@@ -75,9 +77,9 @@ class Population:
         return [np.concatenate([[0], np.cumsum(v)]) for v in (np.ones(POPULATION), sure - chance, sure)]
 
     @classmethod
-    def normal(cls, n_classes: int, temperature: float, scale: float = 3.0) -> Population:
+    def normal(cls, n_classes: int, temperature: float, scale: float = 3.0, seed: int = 0) -> Population:
         """Return the predictions of a model that knows the truth but for a temperature."""
-        random = np.random.default_rng([n_classes, round(100 * temperature), round(10 * scale)])
+        random = np.random.default_rng([n_classes, round(100 * temperature), round(10 * scale), seed])
         z = (scale * random.standard_normal((POPULATION, n_classes))).astype(np.float32)
         chance = np.exp(z - z.max(1, keepdims=True))
         chance /= chance.sum(1, keepdims=True)
@@ -148,21 +150,53 @@ def misses(pop: Population, n: int, n_bins: int, equal_mass: bool, trials: int, 
     }
 
 
-def error_cases() -> Iterator[tuple[Population, int, bool]]:
+@dataclass(frozen=True)
+class Draw:
+    """What is drawn: the trials of a case, the seed of all populations and samples, and cases in place of the fixed."""
+
+    trials: int
+    seed: int = 0
+    cases: int = 0
+
+    def generator(self, part: int) -> Any:
+        """Return the generator of a part of the tables."""
+        return np.random.default_rng([part, self.seed])
+
+
+def drawn_cases(draw: Draw) -> Iterator[tuple[Population, int, bool]]:
+    """Yield cases within the bounds of the fixed ones; every fourth has one confidence and one accuracy."""
+    random = draw.generator(6)
+    for k in range(draw.cases):
+        n_bins, mass = int(np.exp(random.uniform(0, math.log(100.99)))), bool(random.random() < 0.5)
+        if k % 4 == 3:
+            confidence = round(random.uniform(0.5, 0.99), 3)
+            gap = round(min(random.choice([-1, 1]) * 10 ** random.uniform(-3, -0.7), confidence), 4)
+            yield Population.constant(confidence, max(gap, confidence - 1)), n_bins, False
+        else:
+            n_classes = int(np.exp(random.uniform(math.log(2), math.log(100.99))))
+            temperature = round(float(np.exp(random.uniform(math.log(0.3), math.log(3)))), 2)
+            scale = round(random.uniform(1, 8), 1)
+            yield Population.normal(n_classes, temperature, scale, draw.seed), n_bins, mass and n_bins > 1
+
+
+def error_cases(draw: Draw) -> Iterator[tuple[Population, int, bool]]:
     """Yield every population with its bins."""
+    if draw.cases:
+        yield from drawn_cases(draw)
+        return
     for n_classes in CLASSES:
         for temperature in TEMPERATURES:
-            pop = Population.normal(n_classes, temperature)
+            pop = Population.normal(n_classes, temperature, seed=draw.seed)
             for n_bins in BINS:
                 yield from ((pop, n_bins, mass) for mass in (False, True) if n_bins > 1 or not mass)
     for confidence, gap in CONSTANT:
         yield from ((Population.constant(confidence, gap), n_bins, False) for n_bins in (1, 2))
 
 
-def errors(trials: int) -> str:
+def errors(draw: Draw) -> str:
     """Coverage of ECE, OE, RMS and MCE over all cases, by number of samples."""
-    random, seen = np.random.default_rng(1), {(name, n): [] for name in ERRORS for n in SIZES}
-    for pop, n_bins, mass in error_cases():
+    random, seen = draw.generator(1), {(name, n): [] for name in ERRORS for n in SIZES}
+    for pop, n_bins, mass in error_cases(draw):
         for n in SIZES:
             kind = f"{n_bins} {'equal-mass ' if mass else ''}bin{'s' if n_bins > 1 else ''}"
 
@@ -174,7 +208,7 @@ def errors(trials: int) -> str:
                 mean = {name: np.average([part[name] for part in parts], axis=0, weights=rounds) for name in ERRORS}
                 return {name: (1 - above - below, length) for name, (above, below, length) in mean.items()}
 
-            for name, share in settled(measure, trials).items():
+            for name, share in settled(measure, draw.trials).items():
                 seen[name, n].append((*share, f"{pop.name}, {kind}"))
     return summary(seen)
 
@@ -199,12 +233,12 @@ def summary(seen: dict[tuple[str, int], list[tuple[float, float, str]]]) -> str:
     return table(["figure", "samples", "coverage, worst case", "which", "median", "length, median"], rows)
 
 
-def figures(trials: int) -> str:
+def figures(draw: Draw) -> str:
     """Coverage of the figures that are no errors of bins, and of AURC."""
-    random, seen = np.random.default_rng(2), {(name, n): [] for name in MEASURED for n in SIZES}
+    random, seen = draw.generator(2), {(name, n): [] for name in MEASURED for n in SIZES}
     cases = [(k, t, 3.0) for k in CLASSES for t in (0.3, 1.0, 3.0)] + [(2, 1.0, 8.0), (2, 0.3, 8.0), (10, 1.0, 8.0)]
     for case in cases:
-        pop = Population.normal(*case)
+        pop = Population.normal(*case, draw.seed)
         whole = evaluate(pop.labels, logits=pop.logits)
         truth = {name: getattr(whole, name).value for name in MEASURED[:-1]}
         truth["aurc"] = risk_coverage(pop.confidence, pop.correct).aurc
@@ -220,7 +254,7 @@ def figures(trials: int) -> str:
                         length[name] += (found.high - found.low) / trials
                 return {name: (held[name] / trials, length[name]) for name in MEASURED}
 
-            for name, share in settled(measure, trials).items():
+            for name, share in settled(measure, draw.trials).items():
                 seen[name, n].append((*share, pop.name))
     return summary(seen)
 
@@ -317,21 +351,24 @@ def false_better(n: int, n_classes: int, temperature: float, seeds: int, trials:
     return count
 
 
-def equal_models(trials: int) -> str:
+def equal_models(draw: Draw) -> str:
     """How often `compare` calls one of two equal models better, of 20 times the trials over the number of seeds."""
-    random, rows = np.random.default_rng(3), []
+    random, rows = draw.generator(3), []
     for n, n_classes, temperature in ((50, 3, 1.0), (100, 3, 1.0), (100, 10, 0.5), (1_000, 3, 1.0)):
         for seeds in (1, 2, 3, 5, 10):
-            of = 20 * trials // seeds
+            of = 20 * draw.trials // seeds
             false = false_better(n, n_classes, temperature, seeds, of, random)
             shares = [f"{100 * false[name] / of:.1f} %" for name in COMPARED]
             rows.append([f"{n:,}", f"K = {n_classes}, T = {temperature:g}", str(seeds), f"{of:,}", *shares])
     return table(["samples", "models", "seeds", "trials", *COMPARED], rows)
 
 
-def differences(trials: int) -> str:
+def differences(draw: Draw) -> str:
     """Coverage of the differences of `compare` between two models that differ, by number of samples, one seed."""
-    random, seen = np.random.default_rng(5), {(name, n): [] for name in COMPARED for n in SIZES[:-1]}
+    trials, random = draw.trials, draw.generator(5)
+    seen: dict[tuple[str, int], list[tuple[float, float, str]]] = {
+        (name, n): [] for name in COMPARED for n in SIZES[:-1]
+    }
     for k, heat, noise in PAIRS:
 
         def pair(rows: int, n: int, k: int = k, heat: Any = heat, noise: Any = noise) -> list[Side]:
@@ -364,16 +401,16 @@ PROFILES = {
 }
 
 
-def thresholds(trials: int) -> str:
+def thresholds(draw: Draw) -> str:
     """How often the risk of `risk_threshold` is above the one asked for, and how much it answers."""
-    random, grid = np.random.default_rng(4), np.linspace(0, 1, 10_001)
+    random, grid = draw.generator(4), np.linspace(0, 1, 10_001)
     rows = []
     for n in (200, 1_000, 5_000):
         for max_risk in (0.05, 0.1):
             for name, rate in PROFILES.items():
                 risk = np.cumsum(rate(grid)[::-1])[::-1] / np.arange(len(grid), 0, -1)
                 rules = []
-                for _ in range(trials):
+                for _ in range(draw.trials):
                     confidence = random.random(n)
                     rules.append(risk_threshold(confidence, random.random(n) >= rate(confidence), max_risk))
                 broken = [r.n_accepted > 0 and risk[int(max(r.threshold, 0) * 10_000)] > max_risk for r in rules]
@@ -408,12 +445,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--trials", type=int, default=2_000)
     parser.add_argument("--only", choices=tuple(PARTS))
+    parser.add_argument("--seed", type=int, default=0, help="of all populations and samples")
+    parser.add_argument("--cases", type=int, default=0, help="of errors: so many drawn by the seed, not the fixed ones")
     options = parser.parse_args()
     margin = 196 * math.sqrt(0.05 * 0.95 / options.trials)
-    print(f"{options.trials:,} trials a case: 95 % are known to ± {margin:.1f} %\n")
+    draw = Draw(options.trials, options.seed, options.cases)
+    print(f"{draw.trials:,} trials a case, seed {draw.seed}: 95 % are known to ± {margin:.1f} %\n")
     for name, part in PARTS.items():
         if options.only in (None, name):
-            print(f"### {part.__doc__}\n\n{part(options.trials)}\n", flush=True)
+            print(f"### {part.__doc__}\n\n{part(draw)}\n", flush=True)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ import io
 import json
 import os
 import random
+import resource
 import shutil
 import struct
 import sys
@@ -33,6 +34,8 @@ from benchmarks.commands import Ended, command, warm
 #: Of the processor: what no command may take.
 CPU_SECONDS = 10
 TINY = ("--epochs", "1", "--model-option", "hidden=[4]")
+#: A record whose lists are nested as deep as no parser follows.
+DEEP = b'{"format": 1, "a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
 TRAIN = ("train", "{file}", "--target", "label", "--out", "run", *TINY)
 
 
@@ -348,6 +351,70 @@ def binary_files() -> dict[str, bytes]:
     return made
 
 
+def arrays() -> dict[str, bytes]:
+    """NPY files that lie, by name with suffix."""
+
+    def npy(shape: str, dtype: str = "'<f8'", content: bytes = b"\0" * 64) -> bytes:
+        head = f"{{'descr': {dtype}, 'fortran_order': False, 'shape': {shape}, }}".encode()
+        return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head + content
+
+    return {
+        "claims.npy": npy("(1000000000, 1000000)"),
+        "negative.npy": npy("(-3, 2)"),
+        "object.npy": npy("(2,)", "'|O'"),
+        "three.npy": npy("(2, 2, 2)"),
+        "wide.npy": npy("(2, 300000)", "'|u1'", b"\1" * 600_000),
+        "nested.npy": npy("(2,)", "[('label', [('a', '<i4')]), ('x', '<f4')]"),
+        "text.npy": npy("(4, 4)", "'<U1'"),
+        "empty.npy": npy("(0, 3)"),
+        "nan.npy": npy("(4, 2)", content=struct.pack("<8d", *[float("nan")] * 8)),
+    }
+
+
+def workbooks(draw: random.Random) -> dict[str, bytes]:
+    """Excel workbooks that lie or are damaged, by name with suffix."""
+    import openpyxl
+
+    book = openpyxl.Workbook()
+    for row in good_table():
+        book.active.append(row)
+    sink = io.BytesIO()
+    book.save(sink)
+    good = sink.getvalue()
+
+    def with_sheet(change: Callable[[bytes], bytes]) -> bytes:
+        made = io.BytesIO()
+        with zipfile.ZipFile(io.BytesIO(good)) as old, zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as new:
+            for name in old.namelist():
+                content = old.read(name)
+                new.writestr(name, change(content) if name.endswith("sheet1.xml") else content)
+        return made.getvalue()
+
+    lines = [
+        b'<!ENTITY e0 "aaaaaaaaaa">',
+        *(b'<!ENTITY e%d "%s">' % (k, b"&e%d;" % (k - 1) * 10) for k in range(1, 10)),
+    ]
+    entity = b"<!DOCTYPE x [" + b"".join(lines) + b"]>"
+    made = {
+        "good.xlsx": good,
+        "dimension.xlsx": with_sheet(lambda sheet: sheet.replace(b'ref="A1:D61"', b'ref="A1:XFD1048576"')),
+        "rows.xlsx": with_sheet(lambda sheet: sheet.replace(b'r="61"', b'r="1048576"').replace(b"61", b"1048576")),
+        "half.xlsx": with_sheet(lambda sheet: sheet[: len(sheet) // 2]),
+        "entities.xlsx": with_sheet(lambda sheet: entity + sheet.replace(b">yes<", b">&e9;<", 3)),
+        "no sheet.xlsx": with_sheet(lambda sheet: b"<worksheet/>"),
+        "bomb.xlsx": with_sheet(lambda sheet: sheet.replace(b"</sheetData>", b" " * 200_000_000 + b"</sheetData>")),
+        "shared.xlsx": with_sheet(
+            lambda sheet: sheet.replace(b't="inlineStr"><is><t>yes</t></is>', b't="s"><v>99999999</v>')
+        ),
+    }
+    for k in range(6):
+        content = bytearray(good)
+        for _ in range(1 + k):
+            content[draw.randrange(len(content))] ^= 1 << draw.randrange(8)
+        made[f"flipped {k}.xlsx"] = bytes(content)
+    return made
+
+
 # Cases
 
 
@@ -360,7 +427,7 @@ def writer(name: str, content: bytes) -> Callable[[Path], Path]:
     return make
 
 
-def table_cases(run: Path) -> Iterator[Case]:
+def table_cases(run: Path, draw: random.Random) -> Iterator[Case]:
     for name, content in tables().items():
         make = writer("data.csv", content)
         yield Case(f"train: {name}", TRAIN, make)
@@ -372,7 +439,7 @@ def table_cases(run: Path) -> Iterator[Case]:
             f"calibrate: {name}", ("calibrate", "{file}", "{file}", "--out", "better.csv", "--save", "how.json"), make
         )
         yield Case(f"compare: {name}", ("compare", "{file}", "{file}"), make)
-    for name, content in binary_files().items():
+    for name, content in (binary_files() | arrays() | workbooks(draw)).items():
         make = writer(name, content)
         yield Case(f"train file: {name}", TRAIN, make)
         yield Case(f"evaluate file: {name}", ("evaluate", "{file}", "--json"), make)
@@ -452,7 +519,7 @@ def bundle_cases(run: Path, draw: random.Random, n: int) -> Iterator[Case]:
             elif how == 1:
                 content = content[:place]
             elif how == 2:
-                content = bytearray([b"", b"[]", b"null", b"{}", b'{"format": 1}', b"\xff\xfe", b'"', b"1"][bit])
+                content = bytearray([b"", b"[]", b"null", b"{}", b'{"format": 1}', b"\xff\xfe", DEEP, b"1"][bit])
             path.unlink(missing_ok=True)
             if how < 3:
                 path.write_bytes(content)
@@ -467,7 +534,7 @@ def bundle_cases(run: Path, draw: random.Random, n: int) -> Iterator[Case]:
     for k in range(n):
         name, how = draw.choice(names[: 2 if k % 2 else None]), draw.choice([0, 0, 0, 1, 2, 3, 4, 5])
         make = damaged(name, how, draw.random(), draw.randrange(8))
-        yield Case(f"bundle {k}: {name}, {how}", commands[k % len(commands)], make)
+        yield Case(f"bundle of {run.name} {k}: {name}, {how}", commands[k % len(commands)], make)
 
 
 def special_cases(run: Path) -> Iterator[Case]:
@@ -584,6 +651,24 @@ def special_cases(run: Path) -> Iterator[Case]:
         writer("p.csv", predictions()["good"]),
         lambda: os.dup2(os.open("/dev/full", os.O_WRONLY), 1),
     )
+
+
+def small_disk_cases(run: Path) -> Iterator[Case]:
+    """Commands that may write no file above some bytes, as on a full disk or beyond a quota."""
+    good, said = text_of(good_table()).encode(), predictions()["good"]
+    for size in (500, 4_000):
+
+        def limit(size: int = size) -> None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+        name = f"special, files up to {size},"
+        for out in ("answers.csv", "answers.parquet", "answers.npz"):
+            words = ("predict", str(run), "{file}", "--out", out)
+            yield Case(f"{name} predict {out}", words, writer("data.csv", good), limit)
+        yield Case(f"{name} train", TRAIN, writer("data.csv", good), limit)
+        words = ("calibrate", "{file}", "{file}", "--out", "better.csv")
+        yield Case(f"{name} calibrate", words, writer("p.csv", said), limit)
+        yield Case(f"{name} report", ("evaluate", "{file}", "--report", "page.html"), writer("p.csv", said), limit)
 
 
 def _close(stream: int) -> None:
@@ -755,20 +840,25 @@ def main() -> None:
         folder.chmod(0o777)
         (folder / "good.csv").write_bytes(text_of(good_table()).encode())
         run = folder / "model"
-        words = ("train", "good.csv", "--target", "label", "--out", "model", *TINY)
-        if (ended := command(words, folder, lambda: None)).code:
-            sys.exit(f"a good run fails: {ended.err}")
+        boosted = folder / "trees"
+        hgb = ("--model", "hgb", "--method", "ERM()", "--model-option", "iterations=3")
+        for out, how in ((run, TINY), (boosted, hgb)):
+            words = ("train", "good.csv", "--target", "label", "--out", out.name, *how)
+            if (ended := command(words, folder, lambda: None)).code:
+                sys.exit(f"a good run fails: {ended.err}")
         cases = [
-            *table_cases(run),
+            *table_cases(run, random.Random(options.seed)),
             *mutated_cases(run, draw, options.mutations),
             *bundle_cases(run, draw, options.bundles),
+            *bundle_cases(boosted, draw, options.bundles // 2),
             *special_cases(run),
+            *small_disk_cases(run),
             *option_cases(run),
         ]
         chosen = [case for case in cases if options.only in case.name and draw.random() < options.share]
-        before = contents(run)
+        before = contents(run), contents(boosted)
         bad = run_all(chosen, folder)
-        if contents(run) != before:
+        if (contents(run), contents(boosted)) != before:
             sys.exit("a command changed the model that it was given")
     print(json.dumps({"cases": len(chosen), "faults": bad, "seed": options.seed}))
     sys.exit(bad > 0)
