@@ -7,8 +7,8 @@
 
 Each cell must be finite with gradients wherever plain training has them, equal plain training at α = 0, give the same
 loss for the same draws, and mix rows and nothing else: a row's logits change with those of its sources, with the last
-token of each, and with no other row. And each row's mixed logits must be those of its pair alone, mixed by a hook or by
-hand (`reference`). What is refused must be a ValueError or TypeError of the library, and is listed.
+token of each, and with no other row. And each row's mixed logits must be those of its pair alone, mixed in the layer or
+by hand (`reference`). What is refused must be a ValueError or TypeError of the library, and is listed.
 """
 
 from __future__ import annotations
@@ -259,7 +259,7 @@ def check_mixing(model: nn.Module, x: Any, y: Tensor, objective: MixingObjective
         plain = dataclasses.replace(objective, alpha=0.0)  # type: ignore[type-var]
         torch.testing.assert_close(plain(model, x, y, generator=seeded(2)), vicinal.ERM()(model, x, y))
     plan = objective.draw(model, x, y, generator=seeded(2))
-    mixed, clean = objective.forward(model, x, plan), call(model, x)
+    mixed, clean = objective.forward(model, x, plan), call(model, as_wide(model, x, objective))
     beside = objective.forward(model, x, plan, beside_clean=True)
     torch.testing.assert_close(beside[len(y) :], mixed, rtol=1e-3, atol=1e-4)
     torch.testing.assert_close(beside[: len(y)], clean, rtol=1e-3, atol=1e-4)
@@ -295,7 +295,7 @@ def reference(model: nn.Module, x: Any, plan: Any, row: int, objective: Any) -> 
             if of_layer and isinstance(x, dict) and "attention_mask" in x:
                 masks = x["attention_mask"]  # each row sees what any of its own sources has
                 alone["attention_mask"] = torch.maximum(masks, masks[plan.partner])[pair]
-            return mixed_by_hooks(model, alone, plan, lam, objective)
+            return mixed_at_layer(model, alone, plan, lam, objective)
     if not isinstance(objective, vicinal.Mixup | vicinal.KMixup | vicinal.CutMix):
         return None
     name = next(iter(x)) if isinstance(x, dict) else ""
@@ -315,8 +315,8 @@ def reference(model: nn.Module, x: Any, plan: Any, row: int, objective: Any) -> 
     return call(model, batch)[0]
 
 
-def mixed_by_hooks(model: nn.Module, pair: Any, plan: Any, lam: Tensor, objective: Any) -> Tensor:
-    """Return the logits of the first of two rows, mixed by a hook on the layer after both are made equally long."""
+def mixed_at_layer(model: nn.Module, pair: Any, plan: Any, lam: Tensor, objective: Any) -> Tensor:
+    """Return the logits of the first of two rows, mixed at the layer after both are made equally long."""
     filled, of_texts = None, isinstance(objective, vicinal.SequenceMixup)
     time_first = type(model).__name__.startswith("XLNet")  # and padded before the text
     if of_texts and "attention_mask" in pair:
@@ -337,12 +337,15 @@ def mixed_by_hooks(model: nn.Module, pair: Any, plan: Any, lam: Tensor, objectiv
         return type(output)([mixed, *output[1:]])
 
     layer = plan.name if of_texts else plan.layer
-    hooks = [model.get_submodule(layer).register_forward_hook(mix)]
+    module, hooks = model.get_submodule(layer), []
+    plain = module.forward
+    module.forward = lambda *args, **kwargs: mix(module, args, plain(*args, **kwargs))  # SqueezeBERT calls no hooks
     if filled is not None:
         hooks.append(model.get_submodule(head_name(model)).register_forward_hook(lambda m, x, out: heads.append(out)))
     try:
         logits = call(model, pair)[0]
     finally:
+        del module.forward
         for hook in hooks:
             hook.remove()
     if heads and heads[0].ndim == 3:  # a decoder reads the last token of the longer text, whatever its id
@@ -366,6 +369,15 @@ def equally_long(pair: dict[str, Tensor], objective: Any, *, before: bool) -> tu
             ids[row, filled[row]] = last if objective.pad == "sep" else objective.pad
     changed = {**pair, "input_ids": ids, "attention_mask": (mask.bool() | filled).to(mask.dtype)}
     return changed, filled if objective.pad == "none" else None
+
+
+def as_wide(model: nn.Module, x: Any, objective: Any) -> Any:
+    """Return the batch as wide as `scope` makes it, where a model sees masked tokens, as neighbours or in means."""
+    scope = getattr(objective, "scope", "pair")
+    if scope == "pair" or not type(model).__name__.startswith(("FNet", "ConvBert", "MobileBert", "Nystromformer")):
+        return x
+    more = scope - x["input_ids"].shape[1]
+    return {key: nn.functional.pad(t, (0, more), value=PAD if key == "input_ids" else 0) for key, t in x.items()}
 
 
 def with_another(x: Any, row: int) -> Any:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import copy
 from pathlib import Path
 
+import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
+
+import vicinal
 
 from .cases import CNN, OBJECTIVES, batch
 
@@ -23,6 +26,21 @@ def step(objective, model, x, y, rank):
 
 def gradients(model: nn.Module) -> list[torch.Tensor]:
     return [p.grad.clone() for p in model.parameters()]
+
+
+def uneven_draws(rank: int, x: torch.Tensor, y: torch.Tensor) -> None:
+    """Where processes wait for each other in each forward, none may draw that it runs once while another runs twice."""
+    objective = vicinal.parse("LogitMix(Mixup(alpha=3.0, prob=0.5), split_forward=True)")
+    with_buffers = DistributedDataParallel(
+        nn.Sequential(nn.BatchNorm2d(x.shape[1]), nn.Flatten(), nn.Linear(x[0].numel(), 5))
+    )
+    with pytest.raises(ValueError, match=r"runs the model 1 or 2 times in a step.*use split_forward=False, prob=1"):
+        step(objective, with_buffers, x, y, rank)
+    for even in ("LogitMix(Mixup(alpha=3.0, prob=0.5))", "LogitMix(Mixup(alpha=3.0), split_forward=True)"):
+        step(vicinal.parse(even), with_buffers, x, y, rank).backward()
+    net = DistributedDataParallel(nn.Sequential(nn.Flatten(), nn.Linear(x[0].numel(), 5)))
+    for seed in range(4):  # without buffers nobody waits: draws may differ
+        step(objective, net, x, y, WORLD * seed + rank).backward()
 
 
 def worker(rank: int, folder: str) -> None:
@@ -43,6 +61,7 @@ def worker(rank: int, folder: str) -> None:
         step(objective, parallel, *shards[rank], rank).backward()
         for got, want in zip(gradients(parallel), expected, strict=True):
             torch.testing.assert_close(got, want, msg=lambda m, text=text: f"{text}: {m}")
+    uneven_draws(rank, *shards[rank])
     Path(folder, f"done{rank}").write_text(str(len(OBJECTIVES)))
     dist.barrier()
     dist.destroy_process_group()

@@ -380,6 +380,8 @@ def test_class_weights_are_sample_weights(objective):
         run(objective, model, x, y, weight=torch.ones(5))
     with pytest.raises(ValueError, match="class_weights must have a number for each"):
         run(objective, model, x, y, class_weights=[1.0])
+    with pytest.raises(ValueError, match="class_weights must have a number for each of the 5 classes, got 6"):
+        run(objective, model, x, y, class_weights=[1.0] * 6)
     with pytest.raises(ValueError, match="weight must be finite numbers of at least 0"):
         run(objective, model, x, y, weight=-torch.ones(6))
 

@@ -418,10 +418,29 @@ class TestTrainerFeatures:
         w = weights * by_class[y]
         loss = F.cross_entropy(model(**x).logits, y, reduction="none").detach()
         trainer = MixupTrainer(
-            model, arguments(tmp_path), train_dataset=data, objective=vicinal.ERM(), class_weights=by_class
+            model,
+            arguments(tmp_path),
+            train_dataset=data,
+            objective=vicinal.ERM(),
+            class_weights=by_class,
+            weight_column="weight",
         )
         trainer.train()
         assert logged(trainer)[0] == pytest.approx(float((w * loss).sum() / w.sum()), rel=1e-4)
+
+    def test_a_column_called_weight_is_not_taken_for_weights(self, tmp_path):
+        data = [{**r, "weight": float(r["index"])} for r in rows()]
+        models = []
+        for given in (data, rows()):
+            trainer = MixupTrainer(small_bert(), arguments(tmp_path), train_dataset=given, objective=EMBEDDINGS)
+            trainer.train()
+            models.append(trainer.model)
+        assert_same_weights(*models, rtol=0, atol=0)
+        named = MixupTrainer(
+            small_bert(), arguments(tmp_path), train_dataset=rows(), objective=EMBEDDINGS, weight_column="weight"
+        )
+        with pytest.raises(ValueError, match=r"the batch has no weight_column 'weight', only \['input_ids'"):
+            named.train()
 
     def test_several_labels(self, tmp_path):
         data = [{**r, "labels": [float(r["labels"] == 0), 1.0, float(r["index"] > 4)]} for r in rows()]

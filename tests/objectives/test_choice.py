@@ -9,7 +9,20 @@ import torch
 from torch import nn
 
 import vicinal
-from vicinal import ERM, Choice, CutMix, GuidedMixup, KMixup, ManifoldMixup, Mixup, PuzzleMix
+from vicinal import (
+    ERM,
+    Choice,
+    CutMix,
+    GuidedMixup,
+    KMixup,
+    LogitMix,
+    ManifoldMixup,
+    Mixup,
+    PuzzleMix,
+    RegMixup,
+    Warmup,
+)
+from vicinal._typing import Step
 
 
 def seeded(seed: int) -> torch.Generator:
@@ -74,3 +87,33 @@ def test_the_share_of_batches_that_is_mixed(kind):
         rows = kind(prob=0.3, per_sample=True).draw(model, *(t.repeat(100, *[1] * (t.ndim - 1)) for t in (x, y)))
         share = (rows.weights[:, 0] < 1).float().mean()
         assert 0.2 < share < 0.4
+
+
+def test_a_composite_goes_inside():
+    with pytest.raises(TypeError, match=r"put it inside, Choice\(LogitMix\(Mixup\(.*\)\), ERM\(.*\), …\)"):
+        LogitMix(Choice(Mixup(alpha=1.0), ERM()))
+    with pytest.raises(TypeError, match=r"put it inside, Warmup\(RegMixup\(Mixup\(.*\)\), …\)"):
+        RegMixup(Warmup(Mixup(alpha=1.0), epochs=1))
+    with pytest.raises(TypeError, match=r"got ERM\(label_smoothing=0.0, confidence_penalty=0.0\)$"):
+        LogitMix(ERM())
+
+
+@pytest.mark.parametrize(
+    ("text", "wrapped", "sharded"),
+    [
+        ("Choice(Mixup(alpha=1.0), CutMix(prob=0.5))", {1}, {1}),
+        ("Choice(Mixup(alpha=1.0), PuzzleMix())", {1}, {1, 2}),
+        ("Choice(Mixup(alpha=1.0), PuzzleMix(), probs=[1.0, 0.0])", {1}, {1}),
+        ("PuzzleMix(prob=0.5)", {1}, {1, 2}),
+        ("RegMixup(PuzzleMix(), split_forward=True)", {2}, {3}),
+        ("RegMixup(Mixup(alpha=1.0, prob=0.5))", {1}, {1}),
+        ("RegMixup(Mixup(alpha=1.0, prob=0.5), split_forward=True)", {1, 2}, {1, 2}),
+        ("RegMixup(Mixup(alpha=0.0), split_forward=True)", {1}, {1}),
+        ("Warmup(RegMixup(Mixup(alpha=1.0), split_forward=True), epochs=1)", {2}, {2}),
+        ("Warmup(RegMixup(Mixup(alpha=1.0), split_forward=True), epochs=3)", {1}, {1}),
+    ],
+)
+def test_how_often_the_model_may_run(text, wrapped, sharded):
+    objective, step = vicinal.parse(text), Step(epoch=2.0)
+    assert objective.forwards(step, sharded=False) == wrapped
+    assert objective.forwards(step, sharded=True) == sharded

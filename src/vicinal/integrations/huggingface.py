@@ -62,7 +62,8 @@ class MixupTrainerMixin(_AnyTrainer):
     class_weights
         How much the samples of each class count in training, `[K]`, as in `vicinal.losses.balanced_weights`.
     weight_column
-        The column that says how much each sample counts in training, where there is one.
+        The column that says how much each sample counts in training. None unless named: a column of that sense is
+        never guessed, and a column `weight` of the data is an input like any other.
     objective_init
         Makes the objective of each trial of `hyperparameter_search`, as `model_init` makes its model: a function of the
         trial, such as `lambda trial: Mixup(alpha=trial.suggest_float("alpha", 0.1, 1.0))`.
@@ -85,7 +86,7 @@ class MixupTrainerMixin(_AnyTrainer):
         aum: AUM | None = None,
         train_batch_sampler: Sampler[list[int]] | None = None,
         class_weights: Tensor | Sequence[float] | None = None,
-        weight_column: str = "weight",
+        weight_column: str | None = None,
         objective_init: Callable[[Any], Objective | Callable[..., Tensor]] | None = None,
         **kwargs: Any,
     ) -> None:
@@ -139,7 +140,7 @@ class MixupTrainerMixin(_AnyTrainer):
                 index=index,
                 epoch=self.state.epoch,
                 generator=self._generator(),
-                weight=inputs.get(self.weight_column),
+                weight=self._weight(inputs),
                 class_weights=self.class_weights,
                 task=self.task,
             )
@@ -148,6 +149,14 @@ class MixupTrainerMixin(_AnyTrainer):
         loss = losses.loss(logits, losses.as_targets(y, self.task)).mean()
         # The Trainer takes the first of anything but a dict for the loss.
         return (loss, outputs if isinstance(outputs, dict) else {"logits": logits}) if return_outputs else loss
+
+    def _weight(self, inputs: Mapping[str, Any]) -> Tensor | None:
+        if self.weight_column is None:
+            return None
+        if self.weight_column not in inputs:
+            raise ValueError(f"the batch has no weight_column {self.weight_column!r}, only {list(inputs)}")
+        weight: Tensor = inputs[self.weight_column]
+        return weight
 
     def _generator(self) -> torch.Generator | None:
         """Return where this process draws from, None for torch's global generator, where it is the only one.
@@ -208,7 +217,7 @@ class MixupTrainerMixin(_AnyTrainer):
     def _set_signature_columns_if_needed(self) -> None:
         super()._set_signature_columns_if_needed()
         columns: Any = self._signature_columns
-        columns.extend(name for name in (self.index_column, self.weight_column) if name not in columns)
+        columns.extend(name for name in (self.index_column, self.weight_column) if name and name not in columns)
 
     # The training state of the objective travels with the optimizer's: saved in each checkpoint, read when training
     # resumes and not when the best model is loaded.

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from vicinal import losses
 from vicinal._typing import Batch, Model, Plan, Step
-from vicinal.objectives.forward import call, joined, laid_out_like, map_floating, plain, with_shared_masks
+from vicinal.objectives.forward import call, check_even, joined, laid_out_like, map_floating, plain, with_shared_masks
 
 if TYPE_CHECKING:
     from vicinal.objectives.guided.aum import AUM
@@ -25,6 +25,7 @@ __all__ = [
     "as_objective",
     "check_mixing",
     "clean_and_mixed",
+    "forwards_beside_clean",
     "mean_loss",
     "row_weights",
 ]
@@ -103,10 +104,20 @@ class Objective(ABC):
         targets = self._targets(plain(y), task)
         step["weight"] = None if weight is None else _sample_weights(weight, y)
         step["class_weights"] = None if class_weights is None else _class_weights(class_weights, targets, task)
-        return self.compute_terms(model, plain(x), targets, Step(**step))
+        given = Step(**step)
+        if len(self.forwards(given, sharded=True)) > 1:
+            check_even(model, lambda sharded: self.forwards(given, sharded=sharded))
+        return self.compute_terms(model, plain(x), targets, given)
 
     def _targets(self, y: Tensor, task: str) -> Tensor:
         return losses.as_targets(y, task)
+
+    def forwards(self, step: Step, *, sharded: bool) -> set[int]:
+        """Return how often the model may run in a step, as chance decides: where processes wait for each other, once.
+
+        Of a model that is `sharded` those runs count too that go past a wrapper.
+        """
+        return {1}
 
     def __repr__(self) -> str:
         every = dataclasses.fields(self)  # type: ignore[arg-type]  # every objective is a dataclass
@@ -171,7 +182,7 @@ class MixingObjective(Objective, Generic[P]):
 
     def mean_loss(self, logits: Tensor, y: Tensor, plan: P, step: Step) -> Tensor:
         """Return the mean of `loss`; a mixed row carries the mixture of its sources' weights."""
-        return mean_loss(self.loss(logits, y, plan), y, step, self.labels_plan(plan))
+        return mean_loss(self.loss(logits, y, plan), logits, y, step, self.labels_plan(plan))
 
     def mixes_before_head(self, model: Model, plan: P) -> bool:
         """Return whether the plan mixes what a linear head receives, whose logits are then mixed too."""
@@ -211,8 +222,13 @@ def row_weights(y: Tensor, step: Step) -> Tensor | None:
     return weight if step.weight is None else weight * step.weight.to(weight)
 
 
-def mean_loss(rows: Tensor, y: Tensor, step: Step, plan: Plan | None = None) -> Tensor:
-    """Return the weighted mean of each row's loss, of rows that are mixed by `plan` if it is given."""
+def mean_loss(rows: Tensor, logits: Tensor, y: Tensor, step: Step, plan: Plan | None = None) -> Tensor:
+    """Return the weighted mean of each row's loss, of rows that are mixed by `plan` if it is given.
+
+    The logits tell how many classes there are, which labels do not: class weights have to be as many.
+    """
+    if step.class_weights is not None and not y.is_floating_point() and len(step.class_weights) != logits.shape[-1]:
+        raise _wrong_number(step.class_weights, logits.shape[-1])
     weight = row_weights(y, step)
     if weight is not None and plan is not None:
         weight = plan.combine(weight)
@@ -253,13 +269,26 @@ def as_objective(objective: Any) -> Objective:
     return _Function(objective)
 
 
-def check_mixing(base: Any) -> MixingObjective[Any]:
+def forwards_beside_clean(base: MixingObjective[Any], step: Step, *, split_forward: bool, sharded: bool) -> set[int]:
+    """Return how often a composite may run the model: a batch that is left unmixed needs one forward."""
+    prob = getattr(base, "prob", 1.0) if getattr(base, "alpha", 1.0) else 0.0
+    mixed = max(base.forwards(step, sharded=sharded)) + split_forward
+    return {1} if prob == 0 else {mixed} if prob == 1 else {1, mixed}
+
+
+def check_mixing(base: Any, composite: str) -> MixingObjective[Any]:
     """Return `base` if it has the three steps that composites are written over."""
-    if not isinstance(base, MixingObjective):
-        raise TypeError(
-            f"base must be a mixing objective such as Mixup(alpha=1.0), one with draw, forward and loss, got {base!r}"
-        )
-    return base
+    if isinstance(base, MixingObjective):
+        return base
+    parts = getattr(base, "objectives", None) or [getattr(base, "objective", None)]
+    instead = ""
+    if isinstance(base, Objective) and any(isinstance(part, MixingObjective) for part in parts):  # Choice, Warmup
+        inside = ", ".join(f"{composite}({p!r})" if isinstance(p, MixingObjective) else repr(p) for p in parts)
+        instead = f": put it inside, {type(base).__name__}({inside}, …)"
+    raise TypeError(
+        "base must be a mixing objective such as Mixup(alpha=1.0), one with draw, forward and loss, "
+        f"got {base!r}{instead}"
+    )
 
 
 def clean_and_mixed(
@@ -290,8 +319,13 @@ def _class_weights(value: Any, targets: Tensor, task: str) -> Tensor:
         n_classes = targets.shape[-1]
         allowed = len(weights) == n_classes
     if not allowed:
-        raise ValueError(f"class_weights must have a number for each of the {n_classes} classes, got {len(weights)}")
+        raise _wrong_number(weights, n_classes)
     return weights
+
+
+def _wrong_number(class_weights: Tensor, n_classes: int) -> ValueError:
+    got = len(class_weights)
+    return ValueError(f"class_weights must have a number for each of the {n_classes} classes, got {got}")
 
 
 def _weights(name: str, value: Any) -> Tensor:

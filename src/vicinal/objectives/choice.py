@@ -57,6 +57,11 @@ class Choice(Objective):
         chosen = _random.categorical(self.probs, generator=step.generator)
         return self.objectives[chosen].compute_terms(model, x, y, step)
 
+    def forwards(self, step: Step, *, sharded: bool) -> set[int]:
+        """Return how often the model may run in a step."""
+        drawn = [o for o, p in zip(self.objectives, self.probs, strict=True) if p > 0]
+        return {n for objective in drawn for n in objective.forwards(step, sharded=sharded)}
+
     def __repr__(self) -> str:
         return f"Choice({', '.join(map(repr, self.objectives))}, probs={self.probs!r})"
 

@@ -89,11 +89,13 @@ class CutMix(InputMixing[BoxPlan]):
         lam = _random.beta(self.alpha, draws, generator=generator)
         centre_y = _random.integers(height, draws, generator=generator)
         centre_x = _random.integers(width, draws, generator=generator)
+        mixed = self.alpha > 0  # not λ < 1: for small α chance would round it to 1, on some processes
         if self.prob < 1:
-            lam[~_random.coin(self.prob, draws, generator=generator)] = 1
+            tossed = _random.coin(self.prob, draws, generator=generator)
+            lam[~tossed] = 1
+            mixed = mixed and bool(tossed.any())
         partner = _random.permutation(n, generator=generator)
         boxes = cut_boxes(lam, centre_y, centre_x, height=height, width=width)
-        mixed = float(lam.min()) < 1
         if self.correct_area:
             lam = 1 - box_share(boxes, height=height, width=width)
         return BoxPlan(

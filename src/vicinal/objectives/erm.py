@@ -67,7 +67,8 @@ class ERM(Objective):
 
     def compute_terms(self, model: Model, x: Batch, y: Tensor, step: Step) -> dict[str, Tensor]:
         """Return the mean loss of the batch."""
-        return {"loss": mean_loss(self.loss(call(model, x), y), y, step)}
+        logits = call(model, x)
+        return {"loss": mean_loss(self.loss(logits, y), logits, y, step)}
 
 
 def _entropy(logits: Tensor, y: Tensor) -> Tensor:

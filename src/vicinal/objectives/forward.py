@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 
 from vicinal import _random
@@ -17,6 +18,7 @@ from vicinal._typing import Batch, Model, Plan
 
 __all__ = [
     "call",
+    "check_even",
     "evaluating",
     "joined",
     "laid_out_like",
@@ -56,6 +58,35 @@ def call(model: Model, x: Batch) -> Tensor:
         )
         raise TypeError(f"the model must return logits or an object with .logits, got {type(output).__name__}{instead}")
     return logits
+
+
+def check_even(model: Model, forwards: Callable[[bool], set[int]]) -> None:
+    """Refuse chance to decide how often the model runs where each process draws for itself and waits for the others.
+
+    They wait in every forward of a sharded model, of SyncBatchNorm, and of DistributedDataParallel for its buffers.
+    """
+    if not (dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1):
+        return
+    modules = list(model.modules()) if isinstance(model, nn.Module) else []
+    sharded = any(kind.__name__ in _SHARDED for module in modules for kind in type(module).__mro__)
+    waits = any(isinstance(module, nn.SyncBatchNorm) or _sends_buffers(module) for module in modules)
+    counts = sorted(forwards(sharded)) if sharded or waits else []
+    if len(counts) > 1:
+        raise ValueError(
+            f"this objective runs the model {' or '.join(map(str, counts))} times in a step, as each process draws, "
+            "and processes that wait for each other in every forward (sharded weights, SyncBatchNorm, the buffers of "
+            "DistributedDataParallel) would wait for ever: use split_forward=False, prob=1, or a Choice among "
+            "objectives that run it as often"
+        )
+
+
+_SHARDED = ("FSDPModule", "FullyShardedDataParallel")
+
+
+def _sends_buffers(module: nn.Module) -> bool:
+    if not isinstance(module, nn.parallel.DistributedDataParallel) or not module.broadcast_buffers:
+        return False
+    return next(module.module.buffers(), None) is not None
 
 
 def plain(x: Any) -> Any:

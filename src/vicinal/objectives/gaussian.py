@@ -57,4 +57,4 @@ class GaussianVicinity(Objective):
             return laid_out_like(t, (t + self.sigma * _random.normal_like(t, generator=step.generator)).to(t.dtype))
 
         logits = call(model, map_floating(x, add_noise))
-        return {"loss": mean_loss(losses.loss(logits, y, label_smoothing=self.label_smoothing), y, step)}
+        return {"loss": mean_loss(losses.loss(logits, y, label_smoothing=self.label_smoothing), logits, y, step)}

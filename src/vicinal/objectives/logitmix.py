@@ -31,7 +31,14 @@ from vicinal import losses
 from vicinal._arrays import at_least_float32
 from vicinal._checks import choice, flag, freeze, number
 from vicinal._typing import Batch, Model, Step
-from vicinal.objectives.base import MixingObjective, Objective, check_mixing, clean_and_mixed, mean_loss
+from vicinal.objectives.base import (
+    MixingObjective,
+    Objective,
+    check_mixing,
+    clean_and_mixed,
+    forwards_beside_clean,
+    mean_loss,
+)
 from vicinal.objectives.cutmix import CutMix
 from vicinal.objectives.forward import call
 from vicinal.objectives.puzzle.objective import PuzzleMix
@@ -105,7 +112,7 @@ class LogitMix(Objective):
     split_forward: bool = False
 
     def __post_init__(self) -> None:
-        base = check_mixing(self.base)
+        base = check_mixing(self.base, "LogitMix")
         published = next((weight for kind, weight in _WEIGHTS.items() if isinstance(base, kind)), 1.0)
         freeze(
             self,
@@ -120,9 +127,8 @@ class LogitMix(Objective):
     def compute_terms(self, model: Model, x: Batch, y: Tensor, step: Step) -> dict[str, Tensor]:
         """Return the weighted terms whose sum is the loss: `clean`, `similarity` and `mixed`."""
         plan = self.base.draw(model, x, y, generator=step.generator)
-        smoothing = self.base.label_smoothing
         if not plan.mixed:  # nothing to compare, and the mixed batch would be the clean one
-            clean_loss = mean_loss(losses.loss(call(model, x), y, label_smoothing=smoothing), y, step)
+            clean_loss = self._clean(call(model, x), y, step)
             nothing = torch.zeros_like(clean_loss)
             return {"clean": self.cls_weight * clean_loss, "similarity": nothing, "mixed": nothing}
         clean, mixed = clean_and_mixed(self.base, model, x, plan, split_forward=self.split_forward)
@@ -132,10 +138,17 @@ class LogitMix(Objective):
         if self.weight and self.similarity != "probs" and self.base.mixes_before_head(model, plan):
             _warn_if_zero(distance, mixed)
         return {
-            "clean": self.cls_weight * mean_loss(losses.loss(clean, y, label_smoothing=smoothing), y, step),
-            "similarity": self.weight * mean_loss(distance, y, step, plan),
+            "clean": self.cls_weight * self._clean(clean, y, step),
+            "similarity": self.weight * mean_loss(distance, clean, y, step, plan),
             "mixed": self.mix_weight * self.base.mean_loss(mixed, y, plan, step),
         }
+
+    def forwards(self, step: Step, *, sharded: bool) -> set[int]:
+        """Return how often the model may run in a step."""
+        return forwards_beside_clean(self.base, step, split_forward=self.split_forward, sharded=sharded)
+
+    def _clean(self, logits: Tensor, y: Tensor, step: Step) -> Tensor:
+        return mean_loss(losses.loss(logits, y, label_smoothing=self.base.label_smoothing), logits, y, step)
 
 
 #: Of Section 5.4, for bases other than Mixup.

@@ -20,7 +20,14 @@ from torch import Tensor
 from vicinal import losses
 from vicinal._checks import flag, freeze, number
 from vicinal._typing import Batch, Model, Step
-from vicinal.objectives.base import MixingObjective, Objective, check_mixing, clean_and_mixed, mean_loss
+from vicinal.objectives.base import (
+    MixingObjective,
+    Objective,
+    check_mixing,
+    clean_and_mixed,
+    forwards_beside_clean,
+    mean_loss,
+)
 from vicinal.objectives.forward import call
 
 __all__ = ["RegMixup"]
@@ -56,7 +63,7 @@ class RegMixup(Objective):
     def __post_init__(self) -> None:
         freeze(
             self,
-            base=check_mixing(self.base),
+            base=check_mixing(self.base, "RegMixup"),
             weight=number("weight", self.weight, low=0),
             split_forward=flag("split_forward", self.split_forward),
         )
@@ -64,12 +71,18 @@ class RegMixup(Objective):
     def compute_terms(self, model: Model, x: Batch, y: Tensor, step: Step) -> dict[str, Tensor]:
         """Return the weighted terms whose sum is the loss: `clean` and `mixed`."""
         plan = self.base.draw(model, x, y, generator=step.generator)
-        smoothing = self.base.label_smoothing
         if not plan.mixed:
-            clean_loss = mean_loss(losses.loss(call(model, x), y, label_smoothing=smoothing), y, step)
+            clean_loss = self._clean(call(model, x), y, step)
             return {"clean": clean_loss, "mixed": torch.zeros_like(clean_loss)}
         clean, mixed = clean_and_mixed(self.base, model, x, plan, split_forward=self.split_forward)
         return {
-            "clean": mean_loss(losses.loss(clean, y, label_smoothing=smoothing), y, step),
+            "clean": self._clean(clean, y, step),
             "mixed": self.weight * self.base.mean_loss(mixed, y, plan, step),
         }
+
+    def forwards(self, step: Step, *, sharded: bool) -> set[int]:
+        """Return how often the model may run in a step."""
+        return forwards_beside_clean(self.base, step, split_forward=self.split_forward, sharded=sharded)
+
+    def _clean(self, logits: Tensor, y: Tensor, step: Step) -> Tensor:
+        return mean_loss(losses.loss(logits, y, label_smoothing=self.base.label_smoothing), logits, y, step)

@@ -48,10 +48,20 @@ class _Windowed(Objective):
         """Return the terms of the objective, or `{"plain": …}` outside its window; their sum is the loss."""
         if step.epoch is None:
             raise ValueError(f"{type(self).__name__} needs to know the time: pass epoch=, a float, in each call")
-        start, stop = self._window()
-        if not start <= step.epoch < stop:
-            return {"plain": mean_loss(losses.loss(call(model, x), y), y, step)}
+        if not self._inside(step.epoch):
+            logits = call(model, x)
+            return {"plain": mean_loss(losses.loss(logits, y), logits, y, step)}
         return self.objective.compute_terms(model, x, y, step)
+
+    @final
+    def forwards(self, step: Step, *, sharded: bool) -> set[int]:
+        """Return how often the model may run in a step."""
+        inside = step.epoch is None or self._inside(step.epoch)
+        return self.objective.forwards(step, sharded=sharded) if inside else {1}
+
+    def _inside(self, epoch: float) -> bool:
+        start, stop = self._window()
+        return start <= epoch < stop
 
     # The training state is the objective's.
 

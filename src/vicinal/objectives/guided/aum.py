@@ -278,7 +278,7 @@ class AUMRecorder(Objective):
             raise ValueError("recording the AUM needs index= and epoch=")
         logits = call(model, x)
         self.aum.update(logits, y, step.index, epoch=step.epoch)
-        return {"loss": mean_loss(_plain(self.objective).loss(logits, y), y, step)}
+        return {"loss": mean_loss(_plain(self.objective).loss(logits, y), logits, y, step)}
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return the AUM."""

@@ -246,7 +246,7 @@ class BoundGuidedMixup(Objective):
         logits = call(model, x)
         if logits.ndim == 2 and logits.shape[1] < 2:
             raise ValueError(f"GuidedMixup needs at least two classes, got logits {list(logits.shape)}")
-        clean = mean_loss(losses.loss(logits, y), y, step)
+        clean = mean_loss(losses.loss(logits, y), logits, y, step)
         plan = self.plan(model, logits, y, where, generator=step.generator)
         if plan is None:  # nobody to mix with: the batch costs its plain cross-entropy
             self.plain_batches += 1

@@ -245,8 +245,14 @@ class PuzzleMix(InputMixing[PuzzlePlan]):
 
     def mean_loss(self, logits: Tensor, y: Tensor, plan: PuzzlePlan, step: Step) -> Tensor:
         """Return the mean of `loss`: a mixed row carries the mixed weight, a clean one its own."""
-        mixed = mean_loss(super().loss(logits, y, plan), y, step, plan)
-        return mixed if plan.clean is None else mixed + self.clean_weight * mean_loss(plan.clean, y, step)
+        mixed = mean_loss(super().loss(logits, y, plan), logits, y, step, plan)
+        return mixed if plan.clean is None else mixed + self.clean_weight * mean_loss(plan.clean, logits, y, step)
+
+    def forwards(self, step: Step, *, sharded: bool) -> set[int]:
+        """Return how often the model may run in a step: the saliency goes past a wrapper, not past sharded weights."""
+        if not sharded or self.alpha == 0 or self.prob == 0:
+            return {1}
+        return {2} if self.prob == 1 else {1, 2}
 
     def _fitting_counts(self, image: Tensor) -> list[int]:
         height, width = image.shape[-2:]
