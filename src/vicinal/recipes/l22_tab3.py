@@ -118,7 +118,7 @@ def glue(train_size: int, n_other: int, training: Mapping[str, Any]) -> dict[str
 
 
 TRAINING = {**texts.TRAINING, "epochs": 3, "lr": 1e-4}
-PUBLISHED = {"epochs": 3, "batch_size": 8, "lr": 2e-5, "select": "last"}
+PUBLISHED = {"epochs": 3, "batch_size": 8, "lr": 2e-5, "select": "last", **texts.ANY_LENGTHS}
 SMALL = {"CoLA": (480, 32), "RTE": (160, 64), "SST-2": (320, 32), "QQP": (160, 32)}
 
 RECIPE = Recipe(

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from vicinal.recipes.trained import Trained
     from vicinal.runs import Experiment
 
-__all__ = ["BASE", "BERT", "BOTH_DOMAINS", "CLS", "COLUMNS", "INPUT", "MANIFOLD", "MINILM", "PILOT",
+__all__ = ["ANY_LENGTHS", "BASE", "BERT", "BOTH_DOMAINS", "CLS", "COLUMNS", "INPUT", "MANIFOLD", "MINILM", "PILOT",
            "PILOT_COLA", "ROBERTA", "TRAINING",
            "in_both_domains", "w21_claims", "w21_few", "w21_methods", "w21_table", "with_grid"]  # fmt: skip
 
@@ -37,10 +37,13 @@ ROBERTA = {
     "RoBERTa-base": Network("hf:FacebookAI/roberta-base", training={"batch_size": 32, "lr": 2e-5, "weight_decay": 0.1})
 }
 
+#: The papers mix texts of any lengths.
+ANY_LENGTHS = {"group_by_length": False}
+
 TRAINING: Mapping[str, Any] = {
     "batch_size": 16,
     "eval_batch_size": 50,
-    "group_by_length": False,  # the papers mix texts of any lengths
+    **ANY_LENGTHS,
     "optimizer": "adamw",
     "lr": 3e-4,
     "weight_decay": 0.01,
@@ -148,7 +151,7 @@ def w21_table(
             whole: Data(f"{source}:w21", {"max_length": 128}),
         },
         networks=BERT,
-        training={"epochs": 10, "batch_size": 16, "lr": rate, "select": "accuracy"},
+        training={"epochs": 10, "batch_size": 16, "lr": rate, "select": "accuracy", **ANY_LENGTHS},
         settings={"layers": 12},
         about=f"BERT-base, 10 epochs at {printed}, the epoch with the best accuracy on {held_out} of the test set.",
     )

@@ -135,7 +135,7 @@ RECIPE = Recipe(
                 for name, (length, training) in TABLE_6.items()
             },
             networks=texts.BERT,
-            training={"batch_size": 16, "select": "mcc", "eval_every_steps": 100},
+            training={"batch_size": 16, "select": "mcc", "eval_every_steps": 100, **texts.ANY_LENGTHS},
             settings={"layers": 12},
             about="BERT-base, all texts, lengths, rates and epochs of Table 6, the evaluation with the best MCC on "
             "15 % of the training set; the development sets are the test sets.",
