@@ -86,6 +86,8 @@ def test_a_search_over_the_objective(tmp_path: Path):
     assert trainer.training_objective == vicinal.SequenceMixup.cls(alpha=tried[-1])
 
 
+# Keras and fastai call what numpy and torch have deprecated.
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning", "ignore:`torch.jit:FutureWarning")
 @pytest.mark.parametrize(
     ("example", "package"),
     [
