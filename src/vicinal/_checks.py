@@ -114,7 +114,7 @@ class ArgumentError(ValueError):
     prob must be a number in [0, 1], got 2
     """
 
-    def __init__(self, name: str, value: Any, allowed: str, *, hint: str = "") -> None:
+    def __init__(self, name: str, value: object, allowed: str, *, hint: str = "") -> None:
         self.name, self.value, self.allowed, self.hint = name, value, allowed, hint
         super().__init__(Sentence(Argument(name), " must be ", allowed, f", got {value!r}", self._kind(), hint))
 
@@ -139,7 +139,7 @@ class ArgumentTypeError(ArgumentError, TypeError):
 
 def number(
     name: str,
-    value: Any,
+    value: object,
     *,
     low: float = -math.inf,
     high: float = math.inf,
@@ -173,7 +173,7 @@ def _range(low: float, high: float, above: float | None, infinite: bool) -> str:
     return allowed + " or inf" if infinite else allowed
 
 
-def integer(name: str, value: Any, *, low: int | None = None) -> int:
+def integer(name: str, value: object, *, low: int | None = None) -> int:
     """Return `value` as an int of at least `low`."""
     allowed = "an integer" if low is None else f"an integer of at least {low}"
     if isinstance(value, bool) or not isinstance(value, numbers.Integral):
@@ -183,14 +183,14 @@ def integer(name: str, value: Any, *, low: int | None = None) -> int:
     return int(value)
 
 
-def flag(name: str, value: Any) -> bool:
+def flag(name: str, value: object) -> bool:
     """Return `value` if it is a bool: `1` and `"no"` are mistakes, not truths."""
     if not isinstance(value, bool):
         raise ArgumentTypeError(name, value, "True or False")
     return value
 
 
-def choice(name: str, value: Any, allowed: Sequence[str]) -> str:
+def choice(name: str, value: object, allowed: Sequence[str]) -> str:
     """Return `value` if it is one of `allowed`.
 
     >>> choice("labels", "hard", ("soft", "nearest"))
@@ -233,7 +233,7 @@ def require(module: str, extra: str) -> Any:
         raise ImportError(f"this needs {top}, which is not installed: pip install 'vicinal[{extra}]'") from error
 
 
-def later(default: Any) -> Any:
+def later(default: object) -> Any:
     """Return the default of a dataclass field that came after the first release.
 
     `repr` prints it only where it differs, so that what older runs recorded is what their method still prints as.

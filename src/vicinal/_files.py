@@ -232,7 +232,7 @@ def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
         file.write("\n")
 
 
-def write_json(path: Path, value: Mapping[str, Any]) -> None:
+def write_json(path: Path, value: Mapping[str, object]) -> None:
     """Write a JSON object with the version of our format, atomically."""
     with replacing(path) as temporary:
         text = json.dumps({"format": FORMAT, **value}, indent=1, ensure_ascii=False)
@@ -260,19 +260,19 @@ def read_json(path: Path) -> dict[str, Any]:
     return record
 
 
-def sealed(record: Mapping[str, Any]) -> dict[str, Any]:
+def sealed(record: Mapping[str, object]) -> dict[str, Any]:
     """Return a record with the checksum of its content, by which `check_seal` notices a change."""
     return {**record, _SEAL: _content_checksum(record)}
 
 
-def check_seal(path: Path, record: Mapping[str, Any]) -> None:
+def check_seal(path: Path, record: Mapping[str, object]) -> None:
     """Refuse a record of a file whose content is not that of its checksum; old records have none."""
     content = {name: value for name, value in record.items() if name != _SEAL}
     if _SEAL in record and record[_SEAL] != _content_checksum(content):
         raise DamagedFileError(f"{path} is not as it was written: its checksum differs")
 
 
-def _content_checksum(record: Mapping[str, Any]) -> str:
+def _content_checksum(record: Mapping[str, object]) -> str:
     """Return the SHA-256 of what a record says, however it is laid out in its file."""
     read_again = json.loads(json.dumps(record))  # the keys are strings then, whose order is another
     text = json.dumps(read_again, sort_keys=True, separators=(",", ":"))

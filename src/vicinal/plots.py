@@ -194,7 +194,7 @@ def accuracy_confidence_density(
 
 
 def accuracy_confidence_rows(
-    predictions: Mapping[str, Mapping[float, tuple[Any, Any]]],
+    predictions: Mapping[str, Mapping[float, tuple[object, object]]],
     *,
     group_size: int = 100,
     axes: Sequence[Sequence[Axes]] | None = None,
@@ -797,7 +797,7 @@ def _check_table(argument: str, table: object) -> None:
         raise ValueError(f"{argument} is empty: there is nothing to draw")
 
 
-def _named(argument: str, values: Mapping[str, Any], kind: type = object, what: str = "") -> dict[str, Any]:
+def _named(argument: str, values: Mapping[str, object], kind: type = object, what: str = "") -> dict[str, Any]:
     """Return what is drawn by name: a mapping with at least one entry, all of one kind."""
     if not isinstance(values, Mapping):
         raise TypeError(f"{argument} must be a mapping from names, got {type(values).__name__}")
@@ -820,7 +820,7 @@ def _axes(ax: Axes | None, size: tuple[float, float]) -> Axes:
     return ax
 
 
-def _panels(axes: Any, n_rows: int, n_columns: int, *, size: float, what: str) -> list[list[Axes]]:
+def _panels(axes: object, n_rows: int, n_columns: int, *, size: float, what: str) -> list[list[Axes]]:
     """Return rows of axes: those given, which must be as many, or those of a new figure."""
     if n_rows * n_columns == 0:
         raise ValueError(f"there are no {what}: there is nothing to draw")

@@ -184,7 +184,7 @@ class Calibrator(abc.ABC):
         """Return calibrated logits for a chunk of rows."""
 
     @abc.abstractmethod
-    def _restore(self, n_classes: int, **learned: Any) -> dict[str, object]:
+    def _restore(self, n_classes: int, **learned: object) -> dict[str, object]:
         """Return the learned attributes from what JSON gave back, checked."""
 
 
@@ -241,7 +241,7 @@ def learned_arrays(name: str, value: Any, n_classes: int) -> list[Floats]:
     return arrays
 
 
-def _as_class_logits(value: Any) -> Logits:
+def _as_class_logits(value: object) -> Logits:
     matrix = as_matrix("logits", value)
     if matrix.shape[1] < 2:
         raise ValueError(
@@ -258,7 +258,7 @@ def _as_class_logits(value: Any) -> Logits:
     return logits
 
 
-def _like(result: Logits, model: Any) -> Any:
+def _like(result: Logits, model: object) -> Any:
     return torch.from_numpy(result).to(model.device) if isinstance(model, Tensor) else result
 
 
@@ -273,7 +273,7 @@ def _concrete(kind: type[Self]) -> Iterator[type[Self]]:
         yield from _concrete(child)
 
 
-def _jsonable(value: Any) -> Any:
+def _jsonable(value: object) -> Any:
     if isinstance(value, (list, tuple)):
         return [_jsonable(item) for item in value]
     return value.tolist() if isinstance(value, np.ndarray) else value

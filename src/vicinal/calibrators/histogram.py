@@ -11,7 +11,7 @@ Classifiers; one class against the rest as in Guo et al. (2017), On Calibration 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, final
+from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,7 +89,7 @@ class HistogramBinning(Calibrator):
         maps = zip(class_probs(logits), self.edges_, self.values_, strict=True)
         return log_probs((value[np.searchsorted(edge, p)] for p, edge, value in maps), self.floor)
 
-    def _restore(self, n_classes: int, **learned: Any) -> dict[str, object]:
+    def _restore(self, n_classes: int, **learned: object) -> dict[str, object]:
         edges, values = (learned_arrays(name, learned[name], n_classes) for name in ("edges_", "values_"))
         if any(len(e) + 1 != len(v) or np.any(np.diff(e) <= 0) for e, v in zip(edges, values, strict=True)):
             raise ValueError("edges_ must increase and be one fewer than values_")

@@ -13,7 +13,7 @@ class against the rest, then normalised.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, final
+from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,7 +72,7 @@ class IsotonicCalibration(Calibrator):
         maps = zip(class_probs(logits), self.thresholds_, self.values_, strict=True)
         return log_probs((np.interp(p, x, f) for p, x, f in maps), self.floor)
 
-    def _restore(self, n_classes: int, **learned: Any) -> dict[str, object]:
+    def _restore(self, n_classes: int, **learned: object) -> dict[str, object]:
         x, f = (learned_arrays(name, learned[name], n_classes) for name in ("thresholds_", "values_"))
         if any(
             len(a) != len(b) or np.any(np.diff(a) <= 0) or np.any(np.diff(b) < 0) for a, b in zip(x, f, strict=True)

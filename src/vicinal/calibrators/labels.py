@@ -6,7 +6,6 @@ r"""A temperature for each label of a model that answers several questions at on
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -48,7 +47,7 @@ class LabelTemperatures:
     search: str = "newton"
     temperatures_: tuple[float, ...] = field(init=False, repr=False)
 
-    def fit(self, logits: Any, targets: Any) -> LabelTemperatures:
+    def fit(self, logits: object, targets: object) -> LabelTemperatures:
         """Fit each label's temperature on held-out logits and targets of 0 and 1, both `[N, L]`; return self."""
         z, y = torch.as_tensor(logits), torch.as_tensor(targets)
         if z.ndim != 2 or z.shape != y.shape:
@@ -61,7 +60,7 @@ class LabelTemperatures:
         object.__setattr__(self, "temperatures_", tuple(float(one.temperature_) for one in scaling))
         return self
 
-    def __call__(self, logits: Any) -> Tensor:
+    def __call__(self, logits: object) -> Tensor:
         """Return the calibrated probability of each label, `[N, L]`, in float64."""
         if not hasattr(self, "temperatures_"):
             raise RuntimeError("LabelTemperatures is not fitted: call fit(logits, targets) first")

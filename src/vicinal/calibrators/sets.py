@@ -26,7 +26,7 @@ from __future__ import annotations
 import abc
 import math
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,7 +60,7 @@ class PredictionSets(abc.ABC):
     def scores(self, probs: Floats) -> Floats:
         """Return how badly each class fits each row, `[N, K]` from probabilities `[N, K]`."""
 
-    def fit(self: Self, logits: Any, labels: Any) -> Self:
+    def fit(self: Self, logits: object, labels: object) -> Self:
         """Learn the threshold from held-out predictions, which neither training nor calibration has seen.
 
         Parameters
@@ -73,7 +73,7 @@ class PredictionSets(abc.ABC):
         probs = _probs(logits)
         return self.fit_scores(self.scores_of_truth(logits, labels), labels, probs.shape[1])
 
-    def scores_of_truth(self, logits: Any, labels: Any) -> Floats:
+    def scores_of_truth(self, logits: object, labels: object) -> Floats:
         """Return how badly the true class fits each row, `[N]`."""
         probs = _probs(logits)
         y = as_labels("labels", labels, n_classes=probs.shape[1]).numpy()
@@ -82,7 +82,7 @@ class PredictionSets(abc.ABC):
         of_truth: Floats = self.scores(probs)[np.arange(len(y)), y]
         return of_truth
 
-    def fit_scores(self: Self, of_truth: Floats, labels: Any, n_classes: int) -> Self:
+    def fit_scores(self: Self, of_truth: Floats, labels: object, n_classes: int) -> Self:
         """Learn the threshold from what `scores_of_truth` returned, piece by piece, of all held-out rows."""
         y = np.asarray(labels)
         groups = [of_truth[y == k] for k in range(n_classes)] if self.by_class else [of_truth]
@@ -90,7 +90,7 @@ class PredictionSets(abc.ABC):
         freeze(self, thresholds_=thresholds if self.by_class else thresholds.repeat(n_classes))
         return self
 
-    def __call__(self, logits: Any) -> NDArray[np.bool_]:
+    def __call__(self, logits: object) -> NDArray[np.bool_]:
         """Return which classes are in each row's set, bool `[N, K]`."""
         if not hasattr(self, "thresholds_"):
             raise RuntimeError(f"this {type(self).__name__} is not fitted: call fit(logits, labels) first")
@@ -188,7 +188,7 @@ def conformal_quantile(scores: Floats, coverage: float) -> float:
     return float(np.partition(scores, rank - 1)[rank - 1]) if rank <= n else math.inf
 
 
-def _probs(logits: Any) -> Floats:
+def _probs(logits: object) -> Floats:
     z = as_matrix("logits", logits)
     array = z.detach().cpu().double().numpy() if hasattr(z, "detach") else np.asarray(z, dtype=np.float64)
     if array.shape[1] < 2 or not np.isfinite(array).all():

@@ -37,7 +37,7 @@ import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, final
+from typing import final
 
 import numpy as np
 from scipy.optimize import brentq
@@ -147,7 +147,7 @@ class TemperatureScaling(Calibrator):
         scaled: Logits = logits / self.temperature_
         return scaled
 
-    def _restore(self, n_classes: int, **learned: Any) -> dict[str, object]:
+    def _restore(self, n_classes: int, **learned: object) -> dict[str, object]:
         return {"temperature_": number("temperature_", learned["temperature_"], above=0)}
 
 

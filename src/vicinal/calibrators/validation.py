@@ -41,7 +41,7 @@ class CrossValidation:
         return self.with_it < self.without
 
 
-def cross_validate(calibrator: Calibrator, logits: Any, labels: Any, *, folds: int = 5) -> CrossValidation:
+def cross_validate(calibrator: Calibrator, logits: object, labels: object, *, folds: int = 5) -> CrossValidation:
     """Return what a calibrator does to samples that it was not fitted on; `calibrator` itself is left as it is.
 
     Parameters

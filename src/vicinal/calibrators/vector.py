@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, field
-from typing import Any, final
+from typing import final
 
 import numpy as np
 from scipy.optimize import minimize
@@ -78,7 +78,7 @@ class VectorScaling(Calibrator):
         scaled: Logits = logits * self.scale_ + self.bias_
         return scaled
 
-    def _restore(self, n_classes: int, **learned: Any) -> dict[str, object]:
+    def _restore(self, n_classes: int, **learned: object) -> dict[str, object]:
         arrays = {name: np.asarray(value, dtype=np.float64) for name, value in learned.items()}
         if not all(a.shape == (n_classes,) and np.isfinite(a).all() for a in arrays.values()):
             raise ValueError(f"scale_ and bias_ must be {n_classes} finite numbers each")

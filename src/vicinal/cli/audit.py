@@ -125,7 +125,7 @@ def _by_aum(outcome: Any, percentile: float, n: int, console: Console) -> list[d
     return samples
 
 
-def _plain(sample: dict[str, Any]) -> dict[str, object]:
+def _plain(sample: dict[str, object]) -> dict[str, object]:
     return {name: value for name, value in sample.items() if name not in ("picture", "row_of_probs")}
 
 

@@ -112,7 +112,7 @@ def _rich() -> Any:
     return RichConsole(width=None if sys.stdout.isatty() else 1000)
 
 
-def _json_ready(value: Any) -> Any:
+def _json_ready(value: object) -> Any:
     """Return numbers that JSON has: what is not finite is None."""
     if isinstance(value, Mapping):
         return {str(key): _json_ready(entry) for key, entry in value.items()}

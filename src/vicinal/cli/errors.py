@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any, ParamSpec
+from typing import ParamSpec
 
 import typer
 
@@ -121,7 +121,7 @@ def _say(text: str, *, label: str = "Error", style: str = "bold red") -> None:
     console.print(Text.assemble((f"{label}{where}: ", style), text), soft_wrap=True)
 
 
-def _show_warning(message: Warning | str, category: type[Warning], *args: Any, **kwargs: Any) -> None:
+def _show_warning(message: Warning | str, category: type[Warning], *args: object, **kwargs: object) -> None:
     """Show a warning of ours as a sentence; those about code are for its authors."""
     if os.environ.get("RANK", "0") == "0" and issubclass(category, UserWarning):
         text = message_of(message) if isinstance(message, Warning) else message

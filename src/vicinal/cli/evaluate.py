@@ -155,7 +155,7 @@ def _is_multilabel(run: Path, console: Console) -> bool:
     return Run(run).is_multilabel
 
 
-def _check_new_data(run: Path, data: str, report: Path | None, reading: dict[str, Any], probes: _Probes) -> None:
+def _check_new_data(run: Path, data: str, report: Path | None, reading: dict[str, object], probes: _Probes) -> None:
     """Refuse what is not for a run on new data."""
     if not _is_run(run):
         raise ValueError(
@@ -206,7 +206,7 @@ def _evaluate_labels(console: Console, run: Path, report: Path | None, bins: int
         console.say(f"report: {report}")
 
 
-def _refuse(given: dict[str, Any], why: str) -> None:
+def _refuse(given: dict[str, object], why: str) -> None:
     """Refuse options that mean nothing here instead of passing over them."""
     defaults = {name: parameter.default for name, parameter in inspect.signature(evaluate).parameters.items()}
     for name, value in given.items():

@@ -190,7 +190,7 @@ def shared(command: Callable[..., None]) -> Callable[..., None]:
     parameters = [parameter for name, parameter in signature.parameters.items() if name != "given"]
     added = [_parameter(option, panel) for panel, options in _PANELS for option in options]
 
-    def run(**values: Any) -> None:
+    def run(**values: object) -> None:
         options = {name: values.pop(name) for name in _NAMES}
         command(given=_collected(options), **values)
 

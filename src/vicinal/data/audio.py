@@ -68,7 +68,7 @@ class AudioPreprocessing(Preprocessing):
         bands = self.n_mels if self.front_end == "mel" else self.n_fft // 2
         return {"kind": self.kind, "input_shape": (1, bands, 1 + self.length // self.hop)}
 
-    def __call__(self, item: Any, *, augment: str = "none", generator: torch.Generator | None = None) -> Batch:
+    def __call__(self, item: object, *, augment: str = "none", generator: torch.Generator | None = None) -> Batch:
         """Return the model input of a sound (a path, or a waveform `[T]` at this rate)."""
         wave = torch.from_numpy(read_sound(item, self.rate)) if isinstance(item, (str, Path)) else torch.as_tensor(item)
         wave = self._piece(wave, generator if augment != "none" else None)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import warnings
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +30,7 @@ PARTS = ("day", "year", "month", "weekday", "hour")
 Floats = NDArray[np.float64]
 
 
-def is_day_first(column: Any) -> bool:
+def is_day_first(column: object) -> bool:
     """Return whether 03/04/2021 is in April: some first number is above 12, or dots stand between and none says no."""
     if not is_text(column):
         return False
@@ -41,7 +40,7 @@ def is_day_first(column: Any) -> bool:
     return any(match[2] == "." for match in parts) and not any(int(match[3]) > 12 for match in parts)
 
 
-def date_parts(column: Any, *, day_first: bool) -> tuple[dict[str, Floats], NDArray[np.bool_]]:
+def date_parts(column: object, *, day_first: bool) -> tuple[dict[str, Floats], NDArray[np.bool_]]:
     """Return the parts of each date `[M]`, NaN where it is missing or no date, and a mask of the cells that are none.
 
     Parameters
@@ -74,7 +73,7 @@ def date_parts(column: Any, *, day_first: bool) -> tuple[dict[str, Floats], NDAr
     return {name: np.where(missing, np.nan, part)[place] for name, part in parts.items()}, odd[place]
 
 
-def _stamps(values: list[Any], day_first: bool) -> NDArray[np.datetime64]:
+def _stamps(values: list[object], day_first: bool) -> NDArray[np.datetime64]:
     """Return values as points in time, UTC where they name a zone; a time of day alone is of 1 January 1970."""
     pandas = require("pandas", "train")
     texts = [

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from vicinal._checks import Argument, Sentence, joined, message_of, nearest_names, number
 from vicinal.progress import stage
@@ -250,7 +250,7 @@ def limit_of(max_bad: float | int, n: int) -> float:
     return number("max_bad", max_bad, low=0, high=1) * n
 
 
-def listed(names: Sequence[Any], *, n: int = 5) -> Sentence:
+def listed(names: Sequence[object], *, n: int = 5) -> Sentence:
     """Return names as a sentence has them, the first `n` of them.
 
     >>> print(listed(["a", "b", "c"], n=2))

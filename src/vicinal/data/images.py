@@ -106,7 +106,7 @@ class ImagePreprocessing(Preprocessing):
         """Whether images are read one by one, and cropped at random sizes to train."""
         return max(self.height, self.width) > _SMALL
 
-    def __call__(self, item: Any, *, augment: str = "none", generator: torch.Generator | None = None) -> Batch:
+    def __call__(self, item: object, *, augment: str = "none", generator: torch.Generator | None = None) -> Batch:
         """Return an image (a path, a uint8 array `[H, W]` or `[H, W, C]`, or a uint8 tensor `[C, H, W]`) normalised."""
         augmented = generator is not None and augment != "none"
         try:
@@ -119,7 +119,7 @@ class ImagePreprocessing(Preprocessing):
         mean, std = self._statistics
         return (pixels - mean) / std
 
-    def _drawn(self, item: Any, generator: torch.Generator | None) -> Tensor:
+    def _drawn(self, item: object, generator: torch.Generator | None) -> Tensor:
         """Return an image at the model's size; with a generator, and where it is large, a random part of it."""
         if generator is None or not self.is_large:
             return self.pixels(item)
@@ -133,7 +133,7 @@ class ImagePreprocessing(Preprocessing):
         mean, std = (255 * torch.tensor(values)[:, None, None] for values in (self.mean, self.std))
         return mean, std
 
-    def pixels(self, item: Any) -> Tensor:
+    def pixels(self, item: object) -> Tensor:
         """Return an image at the model's size, not normalised: uint8 `[C, H, W]`."""
         image = self._image(item)
         scale = max(self.height * self.cover / image.height, self.width * self.cover / image.width)
@@ -143,7 +143,7 @@ class ImagePreprocessing(Preprocessing):
         left, top = (size[0] - self.width) // 2, (size[1] - self.height) // 2
         return _as_tensor(image.crop((left, top, left + self.width, top + self.height)))
 
-    def _image(self, item: Any) -> Any:
+    def _image(self, item: object) -> Any:
         if isinstance(item, (str, Path)):
             image = open_image(item, max_pixels=self.max_pixels)
         else:
@@ -312,6 +312,6 @@ def _image_of(array: np.ndarray[Any, Any]) -> Any:
     return require("PIL.Image", "train").fromarray(array)
 
 
-def _as_tensor(image: Any) -> Tensor:
+def _as_tensor(image: object) -> Tensor:
     array = np.array(image)
     return torch.from_numpy(array[None] if array.ndim == 2 else array.transpose(2, 0, 1).copy())

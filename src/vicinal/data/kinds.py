@@ -170,7 +170,7 @@ class Summary:
             return len(np.unique(np.concatenate(self._ids))) == self.n
         return self.n >= 20 and abs(self._step or 0) == 1
 
-    def _count(self, column: Any) -> Hashes:
+    def _count(self, column: object) -> Hashes:
         """Count different values, and return the hash of each cell's name."""
         place, values = distinct(column)
         names = names_of(values)

@@ -83,7 +83,7 @@ def refuse_constant(labels: Sequence[str], targets: NDArray[np.int64]) -> None:
             )
 
 
-def _bits(values: Any, name: str, table: str) -> NDArray[np.str_]:
+def _bits(values: object, name: str, table: str) -> NDArray[np.str_]:
     """Return the cells of a column as "0" and "1", "" where one is missing."""
     place, different = distinct(values)
     written = []

@@ -64,7 +64,7 @@ class _New:
 
 
 def load(
-    source: Any,
+    source: object,
     *,
     target: str | Sequence[str] | None = None,
     text: str | Sequence[str] | None = None,
@@ -309,7 +309,7 @@ def _draw_fewer(
     return notes
 
 
-def _refuse_options(opened: Folder | Arrays, source: Any, kind: str | None, **columns: Any) -> None:
+def _refuse_options(opened: Folder | Arrays, source: object, kind: str | None, **columns: object) -> None:
     """Refuse what only a table has, and a kind that is not the source's."""
     for argument, value in columns.items():
         if value is not None:
@@ -320,7 +320,7 @@ def _refuse_options(opened: Folder | Arrays, source: Any, kind: str | None, **co
 
 
 def read(
-    source: Any,
+    source: object,
     preprocessing: Preprocessing,
     *,
     classes: Sequence[str] | None = None,

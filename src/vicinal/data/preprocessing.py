@@ -25,7 +25,7 @@ class Preprocessing(ABC):
     kind: ClassVar[str]
     _kinds: ClassVar[dict[str, type[Preprocessing]]] = {}
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
+    def __init_subclass__(cls, **kwargs: object) -> None:
         super().__init_subclass__(**kwargs)
         Preprocessing._kinds[cls.kind] = cls
 
@@ -35,7 +35,7 @@ class Preprocessing(ABC):
         """What a network must know of its input: `models.build(**preprocessing.spec, n_classes=…)`."""
 
     @abstractmethod
-    def __call__(self, item: Any, *, augment: str = "none", generator: torch.Generator | None = None) -> Batch:
+    def __call__(self, item: object, *, augment: str = "none", generator: torch.Generator | None = None) -> Batch:
         """Return the model input of one item; with a `generator` the augmented one that it draws."""
 
     @abstractmethod

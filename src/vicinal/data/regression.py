@@ -37,7 +37,7 @@ __all__ = ["ScoredTexts", "Scores", "load_scores"]
 class Scores(Dataset[tuple[Batch, float]]):
     """Texts with their numbers: `scores[i]` is the model input and the number of the i-th."""
 
-    def __init__(self, preprocessing: TextPreprocessing, texts: Sequence[Any], values: Sequence[float]) -> None:
+    def __init__(self, preprocessing: TextPreprocessing, texts: Sequence[object], values: Sequence[float]) -> None:
         self.preprocessing, self.texts, self.values = preprocessing, list(texts), [float(v) for v in values]
 
     def __len__(self) -> int:
@@ -69,7 +69,7 @@ class ScoredTexts:
 
 
 def load_scores(
-    source: Any,
+    source: object,
     *,
     target: str | None = None,
     text: str | Sequence[str] | None = None,

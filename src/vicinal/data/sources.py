@@ -34,7 +34,12 @@ _MEASURED = 1000
 
 
 def open_data(
-    source: Any, kind: str | None, encoding: str | None, header: bool, data_root: str | Path | None, target: str | None
+    source: object,
+    kind: str | None,
+    encoding: str | None,
+    header: bool,
+    data_root: str | Path | None,
+    target: str | None,
 ) -> Table | NamedTable | Folder | Arrays:
     """Return what a path or a name holds, of whichever sort."""
     if hasattr(source, "columns") and hasattr(source, "iloc"):

@@ -64,7 +64,7 @@ class Stream:
 
 
 def stream(
-    source: Any,
+    source: object,
     preprocessing: Preprocessing,
     *,
     batch_size: int,

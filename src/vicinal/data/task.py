@@ -77,8 +77,8 @@ class Split(Dataset[tuple[Batch, Any]]):
     def __init__(
         self,
         preprocessing: Preprocessing,
-        items: Sequence[Any] | Tensor,
-        origins: Sequence[Any],
+        items: Sequence[object] | Tensor,
+        origins: Sequence[object],
         labels: Sequence[int] | NDArray[np.int64] | None,
         indices: Sequence[int] | NDArray[np.int64] | None = None,
         *,

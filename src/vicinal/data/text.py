@@ -148,13 +148,13 @@ def answers_of(chunk: Chunk, columns: Sequence[str]) -> list[tuple[str, ...]]:
     return [_answers(cells) for cells in zip(*(chunk[name].to_pylist() for name in columns), strict=True)]
 
 
-def _answers(cells: Sequence[Any]) -> tuple[str, ...]:
+def _answers(cells: Sequence[object]) -> tuple[str, ...]:
     if len(cells) == 1:
         return tuple(str(entry) for entry in list_in(cells[0]) or ())
     return tuple("" if cell is None or cell != cell else str(cell) for cell in cells)  # NaN is no answer
 
 
-def list_in(cell: Any) -> list[Any] | None:
+def list_in(cell: object) -> list[Any] | None:
     """Return what a cell lists: a list, an array, or a list written in JSON; None where it is none."""
     if isinstance(cell, (list, tuple, np.ndarray)):
         return list(cell)

@@ -63,7 +63,7 @@ class Text:
                 values = (1 + np.log(list(counts.values()))) * weights[at]
                 out[i, at] = values / np.linalg.norm(values)
 
-    def notes(self, remarks: Any) -> list[str]:
+    def notes(self, remarks: object) -> list[str]:
         """Return what new rows were like: of texts there is nothing to say."""
         return []
 

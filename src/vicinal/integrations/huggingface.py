@@ -206,10 +206,10 @@ class MixupTrainerMixin(_AnyTrainer):
         )
         return self.accelerator.prepare(loader)
 
-    def _for_the_model(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    def _for_the_model(self, inputs: Mapping[str, object]) -> dict[str, Any]:
         return {n: value for n, value in inputs.items() if n not in (self.index_column, self.weight_column)}
 
-    def _hp_search_setup(self, trial: Any) -> None:
+    def _hp_search_setup(self, trial: object) -> None:
         super()._hp_search_setup(trial)
         if self.objective_init is not None and trial is not None:
             self.training_objective = as_objective(self.objective_init(trial))
@@ -326,7 +326,7 @@ def _sum_to_one(y: Tensor) -> bool:
     return y.is_floating_point() and bool((y.float().sum(1) - 1).abs().max() < 1e-2)
 
 
-def _on_cpu(values: Any) -> Tensor:
+def _on_cpu(values: object) -> Tensor:
     return torch.as_tensor(values).detach().cpu()
 
 
@@ -357,7 +357,7 @@ def compute_metrics(
     return RunningMetrics(n_bins=n_bins, task=task)(prediction)
 
 
-def _for_task(metrics: Any, task: str) -> Any:
+def _for_task(metrics: object, task: str) -> Any:
     """Return our own metrics as ones that know the task and add up batches; others as they are."""
     given = metrics.keywords if isinstance(metrics, partial) and metrics.func is compute_metrics else None
     if metrics is not compute_metrics and given is None:
@@ -390,5 +390,5 @@ class _MergeRanks(TrainerCallback):
     def __init__(self, trainer: MixupTrainerMixin) -> None:
         self.trainer = trainer
 
-    def on_epoch_end(self, *args: Any, **kwargs: Any) -> None:
+    def on_epoch_end(self, *args: object, **kwargs: object) -> None:
         self.trainer.training_objective.all_reduce()

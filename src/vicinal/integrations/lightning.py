@@ -89,7 +89,7 @@ class MixupMixin(_AnyModule):
     aum: AUM | None = None
     class_weights: Tensor | Sequence[float] | None = None
 
-    def training_step(self, batch: Any, batch_idx: int) -> Tensor:
+    def training_step(self, batch: object, batch_idx: int) -> Tensor:
         """Return the objective's loss."""
         x, y, index = _parts(batch)
         weight = batch.get("weight") if isinstance(batch, Mapping) else None
@@ -115,7 +115,7 @@ class MixupMixin(_AnyModule):
         self._tallies: dict[int, list[Tally]] = {}
         self._seen: dict[int, int] = {}
 
-    def validation_step(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:
+    def validation_step(self, batch: object, batch_idx: int, dataloader_idx: int = 0) -> None:
         """Add the batch to the table of its loader."""
         self._count(batch, dataloader_idx)
 
@@ -129,7 +129,7 @@ class MixupMixin(_AnyModule):
         super().on_test_epoch_start()
         self._tallies, self._seen = {}, {}
 
-    def test_step(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:
+    def test_step(self, batch: object, batch_idx: int, dataloader_idx: int = 0) -> None:
         """Add the batch to the table of its loader."""
         self._count(batch, dataloader_idx)
 
@@ -157,7 +157,7 @@ class MixupMixin(_AnyModule):
         super().on_train_epoch_end()
         self._tracked().all_reduce()
 
-    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+    def on_save_checkpoint(self, checkpoint: dict[str, object]) -> None:
         """Save the state of the objective and of the tracker."""
         super().on_save_checkpoint(checkpoint)
         state = self._tracked().state_dict()
@@ -192,7 +192,7 @@ class MixupMixin(_AnyModule):
         shared = int(_random.integers(2**62, 1))
         return torch.Generator().manual_seed(_random.seed_from("rank", shared, self.trainer.global_rank))
 
-    def _count(self, batch: Any, dataloader_idx: int) -> None:
+    def _count(self, batch: object, dataloader_idx: int) -> None:
         x, y, _ = _parts(batch)
         logits = call(self, x)
         new = min(len(y), self._rows_left(dataloader_idx))
@@ -243,7 +243,7 @@ _NOT_INPUTS = ("labels", "index", "weight")
 torch.serialization.add_safe_globals([getattr(vicinal, name) for name in vicinal.OBJECTIVES])
 
 
-def _parts(batch: Any) -> tuple[Batch, Tensor, Tensor | None]:
+def _parts(batch: object) -> tuple[Batch, Tensor, Tensor | None]:
     """Return inputs, labels and, where the batch has it, index."""
     if isinstance(batch, Mapping):
         if "labels" not in batch:

@@ -171,7 +171,7 @@ class MixupClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
                 params |= _fields("objective", self._objective())
         return params
 
-    def set_params(self, **params: Any) -> MixupClassifier:
+    def set_params(self, **params: object) -> MixupClassifier:
         """Set parameters; `objective__alpha` replaces the objective by one with another α."""
         inner = {name: params.pop(name) for name in list(params) if name.startswith("objective__")}
         super().set_params(**params)
@@ -304,35 +304,35 @@ class MixupClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         rows = torch.from_numpy(self._standardised(X)).float().to(self.device)
         return rows, torch.from_numpy(codes.astype(np.int64)).to(self.device)
 
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+    def predict_proba(self, X: object) -> NDArray[np.float64]:
         """Return the probability of each class, in the order of `classes_`, `[n_samples, n_classes]`."""
         check_is_fitted(self)
         probs: NDArray[np.float64] = self._scaled_logits(X).softmax(dim=1).numpy()
         return probs
 
-    def predict_log_proba(self, X: Any) -> NDArray[np.float64]:
+    def predict_log_proba(self, X: object) -> NDArray[np.float64]:
         """Return the logarithm of `predict_proba`, which does not underflow."""
         log_probs: NDArray[np.float64] = self._scaled_logits(X).log_softmax(dim=1).numpy()
         return log_probs
 
-    def decision_function(self, X: Any) -> NDArray[np.float64]:
+    def decision_function(self, X: object) -> NDArray[np.float64]:
         """Return the logits divided by the temperature, `[n_samples, n_classes]`; of two classes their difference."""
         logits = self._scaled_logits(X)
         scores: NDArray[np.float64] = (logits[:, 1] - logits[:, 0] if logits.shape[1] == 2 else logits).numpy()
         return scores
 
-    def predict(self, X: Any) -> NDArray[Any]:
+    def predict(self, X: object) -> NDArray[Any]:
         """Return the most probable label of each row."""
         best = self.predict_proba(X).argmax(axis=1)
         labels: NDArray[Any] = self.classes_[best]
         return labels
 
-    def _scaled_logits(self, X: Any) -> Tensor:
+    def _scaled_logits(self, X: object) -> Tensor:
         check_is_fitted(self)
         X = _dense(validate_data(self, X, dtype=np.float64, reset=False, accept_sparse="csr"))
         return self._logits(X) / self.temperature_
 
-    def _weights(self, X: Any, y: Any, sample_weight: Any) -> Tensor | None:
+    def _weights(self, X: object, y: object, sample_weight: object) -> Tensor | None:
         """Return how much each row counts; None where all count the same."""
         if sample_weight is None and self.class_weight is None:
             return None
@@ -490,18 +490,18 @@ class CalibratedEstimator:
             logits = np.maximum(self.estimator.predict_log_proba(X), math.log(self.floor))
         return logits
 
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+    def predict_proba(self, X: object) -> NDArray[np.float64]:
         """Return calibrated probabilities, in the order of `classes_`."""
         probs: NDArray[np.float64] = self.calibrator.predict_proba(self.logits(X))
         return probs
 
-    def predict(self, X: Any) -> NDArray[Any]:
+    def predict(self, X: object) -> NDArray[Any]:
         """Return the most probable label of each row."""
         labels: NDArray[Any] = self.classes_[self.predict_proba(X).argmax(axis=1)]
         return labels
 
 
-def _refuse_several_labels(y: Any) -> None:
+def _refuse_several_labels(y: object) -> None:
     """Refuse labels of several columns in one sentence that says what takes them."""
     shape = getattr(y, "shape", None) or np.asarray(y).shape
     if len(shape) == 2 and shape[1] > 1:
@@ -511,7 +511,7 @@ def _refuse_several_labels(y: Any) -> None:
         )
 
 
-def _dense(X: Any) -> NDArray[np.float64]:
+def _dense(X: object) -> NDArray[np.float64]:
     dense: NDArray[np.float64] = np.asarray(X.toarray() if hasattr(X, "toarray") else X)
     return dense
 
@@ -538,7 +538,7 @@ def _replaced(objective: Any, path: list[str], value: Any) -> Any:
     return dataclasses.replace(objective, **{name: value})
 
 
-def _has_fields(objective: Any) -> bool:
+def _has_fields(objective: object) -> bool:
     return isinstance(objective, Objective) and dataclasses.is_dataclass(objective)
 
 

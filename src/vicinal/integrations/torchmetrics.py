@@ -58,7 +58,7 @@ class ReliabilityMetric(Metric):
     squares: Tensor
 
     def __init__(
-        self, n_bins: int = 15, *, preds: str = "probs", ignore_index: int | None = None, **kwargs: Any
+        self, n_bins: int = 15, *, preds: str = "probs", ignore_index: int | None = None, **kwargs: object
     ) -> None:
         super().__init__(**kwargs)
         self.preds = choice("preds", preds, ("probs", "logits"))

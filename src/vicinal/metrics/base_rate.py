@@ -8,7 +8,6 @@ The shares are those of the samples themselves, so no constant answer does bette
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -24,7 +23,7 @@ class BaseRate:
     nll: float
 
 
-def base_rate(counts: Any) -> BaseRate:
+def base_rate(counts: object) -> BaseRate:
     """Return what is reached without a model on samples of which so many have each class, `[K]`.
 
     >>> base_rate([3, 1])

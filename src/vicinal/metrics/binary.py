@@ -7,7 +7,6 @@ often P(positive) itself, for a threshold or an order of one's own.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -46,7 +45,9 @@ class BinaryEvaluation:
         return {**figures, "ece": self.table.ece(), "base_rate": self.base_rate}
 
 
-def evaluate_binary(labels: Any, positive_probs: Any, *, n_bins: int = 15, level: float = 0.95) -> BinaryEvaluation:
+def evaluate_binary(
+    labels: object, positive_probs: object, *, n_bins: int = 15, level: float = 0.95
+) -> BinaryEvaluation:
     """Return how the probability of the positive class fits and ranks.
 
     Parameters

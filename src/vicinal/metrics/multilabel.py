@@ -172,7 +172,7 @@ def _of_samples(name: str, evaluation: Evaluation) -> NDArray[np.float64] | None
     return None if values is None else values.astype(np.float64)
 
 
-def _numbers(name: str, values: Any) -> NDArray[np.float64]:
+def _numbers(name: str, values: object) -> NDArray[np.float64]:
     array = np.asarray(values.detach().cpu().double().numpy() if hasattr(values, "detach") else values, np.float64)
     if array.ndim != 2 or not array.size:
         raise ValueError(f"{name} must have shape [N, L], a column for each label, got {list(array.shape)}")

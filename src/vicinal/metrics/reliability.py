@@ -526,7 +526,7 @@ def _check_edges(edges: Array) -> None:
         raise ValueError(f"edges must increase strictly from 0 to 1, got {edges.tolist()}")
 
 
-def checked_confidences(value: Any) -> Floats:
+def checked_confidences(value: object) -> Floats:
     """Return confidences `[N]` in [0, 1], in their own type where that is float32 or float64."""
     given = as_array("confidence", value)
     if given.ndim != 1 or len(given) == 0:
@@ -538,7 +538,7 @@ def checked_confidences(value: Any) -> Floats:
     return confidence
 
 
-def checked_correct(value: Any) -> NDArray[np.bool_]:
+def checked_correct(value: object) -> NDArray[np.bool_]:
     """Return whether predictions are right `[N]`, from True and False or 1 and 0."""
     given = as_array("correct", value)
     if given.ndim != 1:

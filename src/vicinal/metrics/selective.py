@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -408,7 +407,7 @@ def _sum_of_ratios(n: int, offset: float) -> float:
     return n - offset * float(digamma(offset + n + 1) - digamma(offset + 1))
 
 
-def _whole(name: str, value: Any, n: int) -> Counts:
+def _whole(name: str, value: object, n: int) -> Counts:
     numbers = as_array(name, value).astype(np.float64)
     if numbers.shape != (n,):
         raise ValueError(f"{name} must have shape [{n}] like levels, got {list(numbers.shape)}")

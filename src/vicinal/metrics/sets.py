@@ -53,7 +53,7 @@ class SetEvaluation:
         return {"n": self.n, "level": self.level, **one, **by_class, "class_n": list(self.class_n)}
 
 
-def evaluate_sets(sets: Any, labels: Any, *, level: float = 0.95) -> SetEvaluation:
+def evaluate_sets(sets: object, labels: object, *, level: float = 0.95) -> SetEvaluation:
     """Measure prediction sets on samples that they were not fitted on.
 
     Parameters
@@ -90,7 +90,7 @@ class SetTally:
         self.sizes = [Moments() for _ in range(n_classes)]
         self.n_empty = self.n_single = 0
 
-    def update(self, sets: Any, labels: Any) -> SetTally:
+    def update(self, sets: object, labels: object) -> SetTally:
         """Add sets, bool `[N, K]`, and the true classes `[N]`; return the tally."""
         inside, truth = np.asarray(sets), as_classes("labels", labels)
         if inside.dtype != np.bool_ or inside.shape != (len(truth), self.n_classes):

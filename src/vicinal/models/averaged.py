@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -59,7 +58,7 @@ class Averaged(nn.Module):
         super().__init__()
         self.members = nn.ModuleList(members)
 
-    def forward(self, *args: Any, **kwargs: Any) -> Tensor:
+    def forward(self, *args: object, **kwargs: object) -> Tensor:
         """Return the log of the members' mean probabilities."""
         outputs = [member(*args, **kwargs) for member in self.members]
         logits = torch.stack([getattr(output, "logits", output) for output in outputs])

@@ -115,7 +115,7 @@ class SentenceCNN(nn.Module):
         return model
 
     @torch.no_grad()
-    def set_vectors(self, vectors: Any) -> None:
+    def set_vectors(self, vectors: object) -> None:
         """Start from pretrained word vectors `[vocab_size, dim]`, as `from_vectors` says."""
         table = _checked(vectors)
         if table.shape != self.embedding.weight.shape:
@@ -145,7 +145,7 @@ class SentenceCNN(nn.Module):
         self.embedding.weight[self.embedding.padding_idx].zero_()
 
 
-def _checked(vectors: Any) -> Tensor:
+def _checked(vectors: object) -> Tensor:
     table = torch.as_tensor(vectors, dtype=torch.float32)
     if table.ndim != 2 or not len(table):
         raise ValueError(f"vectors must have shape [vocab_size, dim], got {list(table.shape)}")

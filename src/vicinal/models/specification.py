@@ -100,7 +100,7 @@ class ModelSpec:
             members=integer("members", self.members, low=1),
         )
 
-    def build(self, *, pretrained: bool = True, vectors: Any = None) -> nn.Module:
+    def build(self, *, pretrained: bool = True, vectors: object = None) -> nn.Module:
         """Return the network, with fresh weights from torch's global generator.
 
         A transformer starts from its checkpoint's weights; with `pretrained=False` it does not look for them, which is
@@ -196,7 +196,7 @@ def specify(
     choices: int = 0,
     plain: Sequence[int] | None = None,
     exclusive: bool = True,
-    **options: Any,
+    **options: object,
 ) -> ModelSpec:
     """Return the record of a network: the one named, or the usual one for this kind of data.
 
@@ -261,7 +261,7 @@ def _specify_text(
     vocab_size: int | None,
     tokenizer: str | None,
     choices: int,
-    options: dict[str, Any],
+    options: dict[str, object],
 ) -> ModelSpec:
     if name is None:
         name = "sentencecnn" if tokenizer == "words" or (tokenizer is None and vocab_size) else tokenizer or "minilm"
@@ -295,7 +295,7 @@ def _defaults(builder: Callable[..., Any]) -> dict[str, Any]:
     return {parameter.name: parameter.default for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY}
 
 
-def _complete(name: str, defaults: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+def _complete(name: str, defaults: Mapping[str, object], options: Mapping[str, object]) -> dict[str, Any]:
     """Return all options of a network, the given ones and the defaults of the others."""
     for option in options:
         if option not in defaults:

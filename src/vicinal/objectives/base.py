@@ -255,7 +255,7 @@ class _Function(Objective):
         return repr(self.function)
 
 
-def as_objective(objective: Any) -> Objective:
+def as_objective(objective: object) -> Objective:
     """Return what a training loop was given as an objective: one of these, or a function of your own."""
     if isinstance(objective, Objective):
         return objective
@@ -276,7 +276,7 @@ def forwards_beside_clean(base: MixingObjective[Any], step: Step, *, split_forwa
     return {1} if prob == 0 else {mixed} if prob == 1 else {1, mixed}
 
 
-def check_mixing(base: Any, composite: str) -> MixingObjective[Any]:
+def check_mixing(base: object, composite: str) -> MixingObjective[Any]:
     """Return `base` if it has the three steps that composites are written over."""
     if isinstance(base, MixingObjective):
         return base
@@ -301,14 +301,14 @@ def clean_and_mixed(
     return clean, mixed
 
 
-def _sample_weights(weight: Any, y: Tensor) -> Tensor:
+def _sample_weights(weight: object, y: Tensor) -> Tensor:
     checked = _weights("weight", weight)
     if len(checked) != len(y):
         raise ValueError(f"weight must have one number for each of the {len(y)} rows, got {len(checked)}")
     return checked.to(y.device)
 
 
-def _class_weights(value: Any, targets: Tensor, task: str) -> Tensor:
+def _class_weights(value: object, targets: Tensor, task: str) -> Tensor:
     weights = _weights("class_weights", value)
     if task not in ("multiclass", "binary"):
         raise ValueError(f"class_weights need classes, which task={task!r} does not have: pass weight")
@@ -328,7 +328,7 @@ def _wrong_number(class_weights: Tensor, n_classes: int) -> ValueError:
     return ValueError(f"class_weights must have a number for each of the {n_classes} classes, got {got}")
 
 
-def _weights(name: str, value: Any) -> Tensor:
+def _weights(name: str, value: object) -> Tensor:
     weights = value.detach() if isinstance(value, Tensor) else torch.tensor(value, device="cpu")
     weights = weights if weights.is_floating_point() else weights.float()
     if weights.ndim != 1 or len(weights) == 0 or not bool((weights >= 0).all() & weights.isfinite().all()):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, final
+from typing import final
 
 from torch import Tensor
 
@@ -66,7 +66,7 @@ class Choice(Objective):
         return f"Choice({', '.join(map(repr, self.objectives))}, probs={self.probs!r})"
 
 
-def _checked(probs: Any, n: int) -> tuple[float, ...]:
+def _checked(probs: object, n: int) -> tuple[float, ...]:
     if probs is None:
         return (1 / n,) * n
     if isinstance(probs, str) or not isinstance(probs, Sequence) or len(probs) != n:

@@ -89,7 +89,7 @@ def _sends_buffers(module: nn.Module) -> bool:
     return next(module.module.buffers(), None) is not None
 
 
-def plain(x: Any) -> Any:
+def plain(x: object) -> Any:
     """Return tensors of a subclass that only marks what they hold (fastai's `TensorImage`) as the tensors they are.
 
     Such subclasses refuse to be computed with others. Those that hold their values elsewhere stay.

@@ -164,7 +164,7 @@ class Between(_Windowed):
         return self.start, self.stop
 
 
-def _check_objective(objective: Any) -> Objective:
+def _check_objective(objective: object) -> Objective:
     if not isinstance(objective, Objective):
         raise TypeError(f"objective must be an objective such as Mixup(alpha=1.0), got {objective!r}")
     return objective

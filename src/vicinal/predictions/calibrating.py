@@ -168,7 +168,7 @@ class _Counts:
     n_dropped: int = 0
 
 
-def _method(value: Any) -> Calibrator:
+def _method(value: object) -> Calibrator:
     from vicinal import calibrators
     from vicinal.calibrators.base import Calibrator
 

@@ -98,7 +98,7 @@ class ClassCodes:
         result: NDArray[np.int64] = codes.take(place)
         return result
 
-    def _code(self, value: Any) -> int | None:
+    def _code(self, value: object) -> int | None:
         """Return a value's class, `ABSENT` if it is missing, None if it is unknown."""
         if value is None or (isinstance(value, float) and np.isnan(value)):
             return ABSENT
@@ -135,7 +135,7 @@ class ClassCodes:
         if number is not None and 0 <= number < _TABLE:
             self._table[number] = code
 
-    def _unknown(self, value: Any, what: str, row: int) -> Sentence:
+    def _unknown(self, value: object, what: str, row: int) -> Sentence:
         if self._grows:
             return Sentence(
                 f"column {what!r} holds more than {MOST_CLASSES:,} different values, the last of them {value!r} in row "
@@ -195,7 +195,7 @@ def checked_names(names: Any) -> tuple[str, ...]:
     return result
 
 
-def _name(value: Any) -> str:
+def _name(value: object) -> str:
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     if isinstance(value, float) and value.is_integer():

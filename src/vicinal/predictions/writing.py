@@ -147,7 +147,7 @@ def _sink(path: Path, form: str | None, names: Sequence[str], safe_csv: bool) ->
 
 
 class _CsvSink:
-    def __init__(self, file: Any, separator: str, names: Sequence[str], safe: bool) -> None:
+    def __init__(self, file: io.BufferedIOBase, separator: str, names: Sequence[str], safe: bool) -> None:
         self.file, self.separator, self.names, self.safe = file, separator, names, safe
         self.columns: list[str] = []
 
@@ -256,7 +256,7 @@ def _npy_header(out: IO[bytes], shape: tuple[int, ...], dtype: np.dtype[Any]) ->
     np.lib.format.write_array_header_1_0(out, described)
 
 
-def _numpy(name: str, values: Any) -> NDArray[Any]:
+def _numpy(name: str, values: object) -> NDArray[Any]:
     array = values if isinstance(values, np.ndarray) else np.asarray(values)
     if array.dtype == object:
         if not all(isinstance(value, str) or value is None for value in array.tolist()):

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -225,7 +225,7 @@ class AttackErrors:
 
 def attack_errors(
     model: Model,
-    data: Any,
+    data: object,
     attack: Attack,
     *,
     source: Model | None = None,

@@ -47,7 +47,7 @@ def device_of(model: Model) -> torch.device:
     return torch.device("cpu")
 
 
-def floating_input(x: Any, *, to: str) -> Tensor:
+def floating_input(x: object, *, to: str) -> Tensor:
     """Return `x` detached if it is a floating tensor `[B, …]`: what can be attacked or interpolated."""
     if not isinstance(x, Tensor):
         raise TypeError(
@@ -60,7 +60,7 @@ def floating_input(x: Any, *, to: str) -> Tensor:
     return x.detach()
 
 
-def arrays_of(data: Any, *, to: str) -> tuple[Tensor, Tensor] | None:
+def arrays_of(data: object, *, to: str) -> tuple[Tensor, Tensor] | None:
     """Return `(x, y)` as tensors where `data` is a tuple of inputs and labels; None where it is something else.
 
     Inputs are a tensor or an array, labels may be a list as well: a tuple of two samples or batches is neither.

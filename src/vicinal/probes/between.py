@@ -95,7 +95,7 @@ class BetweenCurves:
 
 def between_samples(
     model: Model,
-    data: Any,
+    data: object,
     *,
     pairs: int = 1000,
     lambdas: Iterable[float] | Tensor | None = None,
@@ -198,7 +198,7 @@ def _means(values: Array, level: float, *, high: float) -> Curve:
     return Curve(*(np.array([getattr(e, name) for e in estimates]) for name in ("value", "low", "high")))
 
 
-def _length(data: Any) -> int:
+def _length(data: object) -> int:
     if not (hasattr(data, "__len__") and hasattr(data, "__getitem__")):
         raise TypeError(f"data must be tensors (x, y) or a dataset of samples (x, y), got {type(data).__name__}")
     return len(data)

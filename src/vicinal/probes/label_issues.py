@@ -22,7 +22,6 @@ Northcutt, Jiang & Chuang, "Confident Learning: Estimating Uncertainty in Datase
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -71,7 +70,7 @@ class LabelIssues:
         )
 
 
-def confident_joint(probs: Any, labels: Any) -> Tensor:
+def confident_joint(probs: object, labels: object) -> Tensor:
     r"""Return :math:`C_{ij}` with each row scaled to the number of samples labelled i, float64 `[K, K]`.
 
     A class in which no sample is confident is taken to be right: its row is on the diagonal.
@@ -103,7 +102,7 @@ def confident_joint(probs: Any, labels: Any) -> Tensor:
     return joint * (counts / joint.sum(dim=1))[:, None]
 
 
-def label_issues(probs: Any, labels: Any) -> LabelIssues:
+def label_issues(probs: object, labels: object) -> LabelIssues:
     """Return which labels look wrong by probabilities of models that were trained without the sample.
 
     Parameters
@@ -137,7 +136,7 @@ def label_issues(probs: Any, labels: Any) -> LabelIssues:
     return LabelIssues(suspicious | (margin > _CLEAR), prediction, margin, joint)
 
 
-def _checked(probs: Any, labels: Any) -> tuple[Tensor, Tensor]:
+def _checked(probs: object, labels: object) -> tuple[Tensor, Tensor]:
     p = as_tensor("probs", probs).double()
     if p.ndim != 2 or p.shape[1] < 2 or len(p) == 0:
         raise ValueError(f"probs must have shape [N, K] with at least two classes, got {list(p.shape)}")

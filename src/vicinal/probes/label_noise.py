@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -25,7 +24,12 @@ __all__ = ["BestAndLast", "NoiseErrors", "best_and_last", "corrupt_labels", "noi
 
 
 def corrupt_labels(
-    labels: Any, fraction: float, n_classes: int, *, include_true: bool = True, generator: torch.Generator | None = None
+    labels: object,
+    fraction: float,
+    n_classes: int,
+    *,
+    include_true: bool = True,
+    generator: torch.Generator | None = None,
 ) -> tuple[Tensor, Tensor]:
     r"""Replace each label with probability `fraction` by one drawn uniformly over the classes.
 
@@ -96,7 +100,9 @@ class NoiseErrors:
         return {name: estimate.to_dict() for name, estimate in vars(self).items()}
 
 
-def noise_errors(predictions: Any, labels: Any, corrupted: Any, mask: Any, *, level: float = 0.95) -> NoiseErrors:
+def noise_errors(
+    predictions: object, labels: object, corrupted: object, mask: object, *, level: float = 0.95
+) -> NoiseErrors:
     """Return the training errors on real and on corrupted labels (Zhang et al. 2018, Table 2), with exact intervals.
 
     Parameters

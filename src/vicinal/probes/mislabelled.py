@@ -28,7 +28,7 @@ __all__ = ["Audit", "find_mislabelled", "suspects", "threshold_samples"]
 
 
 def threshold_samples(
-    labels: Any, n_classes: int, *, generator: torch.Generator | None = None
+    labels: object, n_classes: int, *, generator: torch.Generator | None = None
 ) -> tuple[Tensor, Tensor]:
     r"""Draw two disjoint sets of :math:`\lfloor N/(K+1) \rfloor` threshold samples, one for each training run.
 
@@ -65,7 +65,7 @@ def threshold_samples(
     return masks[0], masks[1]
 
 
-def suspects(aum: Any, is_threshold: Any, *, percentile: float = 99.0) -> tuple[Tensor, float]:
+def suspects(aum: object, is_threshold: object, *, percentile: float = 99.0) -> tuple[Tensor, float]:
     """Return which samples have no higher AUM than the threshold, and the threshold.
 
     Parameters
@@ -135,7 +135,7 @@ class Audit:
 
 def find_mislabelled(
     train: Callable[[Tensor, int, int], Any],
-    labels: Any,
+    labels: object,
     n_classes: int,
     *,
     percentile: float = 99.0,
@@ -190,7 +190,7 @@ def find_mislabelled(
     )
 
 
-def _aum(values: Any) -> Tensor:
+def _aum(values: object) -> Tensor:
     aum = as_tensor("aum", values).double()
     if aum.ndim != 1 or len(aum) == 0:
         raise ValueError(f"aum must have shape [N], got {list(aum.shape)}")

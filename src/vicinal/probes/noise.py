@@ -30,7 +30,7 @@ _CHUNK = 2**22
 
 
 def gaussian_like(
-    dataset: Any, n: int | None = None, *, per: str = "channel", generator: torch.Generator | None = None
+    dataset: object, n: int | None = None, *, per: str = "channel", generator: torch.Generator | None = None
 ) -> GaussianNoise:
     """Return noise inputs with the mean and variance of a dataset's inputs, as the model sees them.
 
@@ -103,7 +103,7 @@ class GaussianNoise(Dataset[Tensor]):
         return f"GaussianNoise(n={self._n}, shape={list(self.shape)}, {self.dtype})"
 
 
-def _moments(dataset: Any, size: int, per: str) -> tuple[torch.Size, torch.dtype, Tensor, Tensor]:
+def _moments(dataset: object, size: int, per: str) -> tuple[torch.Size, torch.dtype, Tensor, Tensor]:
     """Return shape and type of the items with their mean and variance, merged chunk by chunk (Chan et al. 1979)."""
     first = _input(dataset, 0)
     groups = first.shape[0] if per == "channel" else 1
@@ -148,7 +148,7 @@ def _input(dataset: Any, index: int, like: Tensor | None = None) -> Tensor:
     return x.detach().cpu()
 
 
-def _length(dataset: Any) -> int:
+def _length(dataset: object) -> int:
     if not (hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")):
         raise TypeError(f"dataset must have a length and items by index, got {type(dataset).__name__}")
     size = len(dataset)

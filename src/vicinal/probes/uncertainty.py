@@ -265,11 +265,11 @@ _DROPPING = {
 }
 
 
-def _rate(value: Any) -> float:
+def _rate(value: object) -> float:
     return float(value) if isinstance(value, (int, float)) else 0.0
 
 
-def _mixes(method: Any) -> bool:
+def _mixes(method: object) -> bool:
     """Return whether an objective, or one inside it, mixes samples and so softens labels."""
     if getattr(method, "alpha", None) is not None or isinstance(method, MixingObjective):
         return bool(getattr(method, "alpha", 1) != 0)
@@ -302,7 +302,7 @@ def _members(models: Any) -> tuple[nn.Module, ...]:
     return members
 
 
-def _module(name: str, value: Any) -> nn.Module:
+def _module(name: str, value: object) -> nn.Module:
     if not isinstance(value, nn.Module):
         raise TypeError(f"{name} must be an nn.Module, got {type(value).__name__}")
     return value

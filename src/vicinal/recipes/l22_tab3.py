@@ -111,7 +111,7 @@ def claims(at: Scale) -> Iterable[Claim]:
                 )
 
 
-def glue(train_size: int, n_other: int, training: Mapping[str, Any]) -> dict[str, Any]:
+def glue(train_size: int, n_other: int, training: Mapping[str, object]) -> dict[str, Any]:
     """Return the settings of a scale that has STS-B and MNLI's mismatched development set."""
     scored = {"train_size": train_size, "max_length": 128, "training": dict(training)}
     return {STSB: scored, "score_on": {"glue:mnli": "glue:mnli:mismatched"}, "n_other": n_other}

@@ -175,7 +175,7 @@ def versions() -> dict[str, str]:
     }
 
 
-def _lines(value: Any) -> str:
+def _lines(value: object) -> str:
     if isinstance(value, list) and value and isinstance(value[0], dict):
         return "[\n" + ",\n".join(json.dumps(one, ensure_ascii=False) for one in value) + "\n]"
     return json.dumps(value, ensure_ascii=False)

@@ -173,7 +173,7 @@ def reproduce(
     (wanted.out / "runs").mkdir(parents=True, exist_ok=True)
     (wanted.out / "runs" / ".gitignore").write_text("*\n", encoding="utf-8")
 
-    def on_end(key: str, result: Any, error: str | None) -> None:
+    def on_end(key: str, result: object, error: str | None) -> None:
         if key in started and on_job is not None:
             on_job(f"{wanted.name}: {key}: {'done' if error is None else f'failed: {error}'}; {clock.tick()}")
 
@@ -258,7 +258,7 @@ def _matters(experiment: Experiment) -> dict[str, Any]:
     return {name: value for name, value in record.items() if name in ("source", "method") or value != usual[name]}
 
 
-def _digest(record: Any) -> str:
+def _digest(record: object) -> str:
     return hashlib.sha256(json.dumps(record, sort_keys=True, default=str).encode()).hexdigest()[:8]
 
 

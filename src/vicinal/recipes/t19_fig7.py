@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 ERM, MIXUP = "ERM()", "Mixup(alpha=0.4)"
 
 
-def measure(trained: Sequence[Trained], settings: Mapping[str, Any], seed: int) -> dict[str, Any]:
+def measure(trained: Sequence[Trained], settings: Mapping[str, object], seed: int) -> dict[str, Any]:
     """Return the ECE of the validation set, its mean over the second and the last fifth of training, and the excess."""
     lines = [line for line in trained[0].history if "val_ece" in line]
     ece, loss, confidence, accuracy = (

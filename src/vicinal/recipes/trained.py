@@ -158,6 +158,6 @@ class Part(Subset[Any]):
         return cast(Split, self.dataset).collate_fn
 
 
-def logits_of(bundle: Bundle, split: Any) -> Tensor:
+def logits_of(bundle: Bundle, split: object) -> Tensor:
     """Return the logits of a split."""
     return torch.cat(list(bundle.iter_logits(split)))

@@ -44,7 +44,7 @@ def watched(one: Experiment) -> tuple[Experiment, ...]:
     return (dataclasses.replace(one, watch=("test",)),)
 
 
-def measure(trained: Sequence[Trained], settings: Mapping[str, Any], seed: int) -> dict[str, Any]:
+def measure(trained: Sequence[Trained], settings: Mapping[str, object], seed: int) -> dict[str, Any]:
     """Measure the selected weights on the test set, and its loss at every evaluation."""
     evaluation = trained[0].test()
     course = [line["test_nll"] for line in trained[0].history if "test_nll" in line]

@@ -36,7 +36,7 @@ def claims(at: Scale) -> Iterable[Claim]:
             yield Claim(text=f"mixup (α = {alpha:g}) {text}", contrast=contrast, margin=margin, paper=paper / 100)
 
 
-def measure(trained: Sequence[Trained], settings: Mapping[str, Any], seed: int) -> dict[str, Any]:
+def measure(trained: Sequence[Trained], settings: Mapping[str, object], seed: int) -> dict[str, Any]:
     """Measure on the test set and, of speakers that training heard, on the recordings that it did not use."""
     measured = images.selected(trained, settings, seed)
     if settings.get("heard"):

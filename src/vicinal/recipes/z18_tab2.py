@@ -47,7 +47,7 @@ LEVELS: dict[str, dict[str, Any]] = {
 }
 
 
-def levels(options: Mapping[str, Any]) -> dict[str, Data]:
+def levels(options: Mapping[str, object]) -> dict[str, Data]:
     return {name: Data("cifar10", options, corrupt=level["share"]) for name, level in LEVELS.items()}
 
 
@@ -59,7 +59,7 @@ def methods(level: str, at: Scale) -> dict[str, Method]:
     }
 
 
-def measure(trained: Sequence[Trained], settings: Mapping[str, Any], seed: int) -> dict[str, Any]:
+def measure(trained: Sequence[Trained], settings: Mapping[str, object], seed: int) -> dict[str, Any]:
     """Return the best and the last error on held-out images with true labels, and the last training errors.
 
     The best is chosen by the images it is measured on: an oracle's, as in the paper.

@@ -134,7 +134,7 @@ def _signed(value: float, share: bool) -> str:
     return shown.replace("-", "−")
 
 
-def _sentence(row: Mapping[str, Any], compared: Sequence[str]) -> dict[str, object]:
+def _sentence(row: Mapping[str, object], compared: Sequence[str]) -> dict[str, object]:
     """Return on which figures a method is better, worse, or neither, in words."""
     verdicts = {name: _difference(row, name)["verdict"] for name in compared}
     said = []

@@ -17,7 +17,7 @@ from vicinal._files import replacing
 __all__ = ["contents", "write_page"]
 
 
-def contents(sections: Iterable[tuple[str, str, Any]]) -> list[tuple[str, str]]:
+def contents(sections: Iterable[tuple[str, str, object]]) -> list[tuple[str, str]]:
     """Return the identifiers and titles of the sections that there is something to put in."""
     return [(identifier, title) for identifier, title, content in sections if content]
 

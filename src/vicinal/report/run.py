@@ -49,7 +49,7 @@ def write_run(
     attacks: Iterable[tuple[str, AttackErrors]] = (),
     mc_dropout: Evaluation | None = None,
     between: BetweenCurves | None = None,
-    audit: Sequence[Mapping[str, Any]] | None = None,
+    audit: Sequence[Mapping[str, object]] | None = None,
     sets: tuple[float, Mapping[str, SetEvaluation]] | None = None,
 ) -> Path:
     """Write the report of a run.
@@ -129,7 +129,7 @@ def write_run(
     return write_page("run.html.j2", context, path)
 
 
-def _audit_head(audit: Sequence[Mapping[str, Any]]) -> str:
+def _audit_head(audit: Sequence[Mapping[str, object]]) -> str:
     """Say what the samples are suspected for: margins in training, or models that did not see them."""
     how = _AUM if any("aum" in sample for sample in audit) else _UNSEEN
     return f"{words.count(len(audit), 'sample')}, the most suspicious first. {how}"

@@ -411,7 +411,7 @@ def cards(entries: Iterable[Mapping[str, Any]]) -> list[dict[str, object]]:
     return shown
 
 
-def _cell(value: Any) -> str:
+def _cell(value: object) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 

@@ -37,7 +37,7 @@ def boosted(
     out: Path,
     config: FitConfig,
     method: str,
-    about: Mapping[str, Any],
+    about: Mapping[str, object],
     class_weights: Tensor | None = None,
 ) -> FitResult:
     """Fit trees, keep as many as suit the validation set best by NLL, and return them as a training.

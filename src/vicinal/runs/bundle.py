@@ -131,7 +131,7 @@ class Bundle:
 
     # Predicting
 
-    def predict_proba(self, source: Any, *, batch_size: int | None = None) -> NDArray[np.float64]:
+    def predict_proba(self, source: object, *, batch_size: int | None = None) -> NDArray[np.float64]:
         """Return calibrated probabilities `[N, K]`, a column for each of `classes`.
 
         Parameters
@@ -144,14 +144,14 @@ class Bundle:
         """
         return self.calibrated(self.logits(source, batch_size=batch_size)).numpy()
 
-    def predict(self, source: Any, *, batch_size: int | None = None) -> NDArray[Any]:
+    def predict(self, source: object, *, batch_size: int | None = None) -> NDArray[Any]:
         """Return the name of the most probable class of each sample, `[N]`; of labels, whether each holds, `[N, L]`."""
         if self.is_multilabel:
             return (self.logits(source, batch_size=batch_size) > 0).numpy()
         best = self.logits(source, batch_size=batch_size).argmax(dim=1)
         return np.array([self.classes[k] for k in best.tolist()])
 
-    def logits(self, source: Any, *, batch_size: int | None = None) -> Tensor:
+    def logits(self, source: object, *, batch_size: int | None = None) -> Tensor:
         """Return the network's own logits `[N, K]`, before the temperature."""
         return torch.cat(list(self.iter_logits(self.read(source), batch_size=batch_size)))
 
@@ -393,7 +393,7 @@ def _check_size(spec: ModelSpec, weights: Mapping[str, Tensor], files: RunFiles)
     """Refuse a record that asks for a larger network than the weights are of, before anything is allocated for it."""
     n_tensors, most = 0, 2 * len(weights) + 100  # some networks replace layers while they are built
 
-    def count(module: nn.Module, name: str, array: Any) -> None:
+    def count(module: nn.Module, name: str, array: object) -> None:
         nonlocal n_tensors
         n_tensors += 1
         if n_tensors > most:

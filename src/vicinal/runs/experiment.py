@@ -181,7 +181,7 @@ class Experiment:
         return {**self.to_dict(), "training": kept}
 
     @classmethod
-    def from_dict(cls, record: Mapping[str, Any]) -> Experiment:
+    def from_dict(cls, record: Mapping[str, object]) -> Experiment:
         """Return what `to_dict` recorded."""
         return cls(**_known(cls, record))
 
@@ -229,7 +229,7 @@ def data_name(source: str) -> str:
     return _words(Path(source).name.partition(".")[0]) or "data"
 
 
-def _known(kind: type, record: Mapping[str, Any]) -> dict[str, Any]:
+def _known(kind: type, record: Mapping[str, object]) -> dict[str, Any]:
     """Return a record of a dataclass, if it has these fields."""
     names = [f.name for f in fields(kind)]
     for name in record:
@@ -242,7 +242,7 @@ def _words(text: str) -> str:
     return "-".join("".join(c if c.isalnum() or c in "._" else " " for c in text).split())
 
 
-def _option(name: str, value: Any) -> list[str]:
+def _option(name: str, value: object) -> list[str]:
     flag = f"--{name.replace('_', '-')}"
     if isinstance(value, bool):
         return [flag if value else f"--no-{flag[2:]}"]
@@ -259,5 +259,5 @@ def _json(name: str, value: Any) -> dict[str, Any]:
     return {key: entry for key, entry in ready.items() if entry is not None}
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     return dict(value) if isinstance(value, Mapping) else list(value) if isinstance(value, tuple) else value

@@ -34,7 +34,7 @@ def fit_frozen(
     *,
     config: FitConfig,
     out: Path,
-    about: Mapping[str, Any],
+    about: Mapping[str, object],
 ) -> FitResult:
     """Train the head of a network on features that are computed once, and return the whole network as one training.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -30,7 +29,7 @@ def member_seeds(seed: int, n: int) -> list[int]:
 
 
 def ensemble(
-    train: Callable[[int, Path], FitResult], seeds: Sequence[int], out: Path, about: Mapping[str, Any]
+    train: Callable[[int, Path], FitResult], seeds: Sequence[int], out: Path, about: Mapping[str, object]
 ) -> FitResult:
     """Train members one by one in folders of their own, and return them as one training, which the folder then holds.
 

@@ -119,7 +119,7 @@ def ood_reports(
         raise ValueError(Sentence(energy, " is of logits, and means of probabilities have none: leave one out"))
     bundle, task = outcome.run.bundle(), outcome.run.task()
 
-    def ways(dataset: Any, logits: Tensor) -> dict[str, Any]:
+    def ways(dataset: object, logits: Tensor) -> dict[str, Any]:
         scores = {"plain": scored(logits.double()), "temperature": scored(logits.double() / bundle.temperature)}
         return scores if passes is None else {**scores, "mc_dropout": scored(_mc_logits(bundle, dataset, passes))}
 
@@ -141,7 +141,7 @@ def _noise(task: Task) -> _Unlabelled:
     return _Unlabelled(gaussian_like(plain, len(task.test), per=per, generator=generator))
 
 
-def _mc_logits(bundle: Bundle, dataset: Any, passes: int) -> Tensor:
+def _mc_logits(bundle: Bundle, dataset: object, passes: int) -> Tensor:
     """Return the log of the mean probabilities over passes with dropout on."""
     model, generator = MCDropout(bundle.network, passes), torch.Generator().manual_seed(_random.seed_from("passes", 0))
     return torch.cat(list(bundle.iter_logits(dataset, network=lambda x: model(x, generator=generator))))

@@ -228,7 +228,7 @@ class Run:
         facts = read_json(self.files.experiment)
         return Experiment.from_dict(facts.pop("asked")), facts
 
-    def _outcome(self, recorded: Experiment, facts: dict[str, Any], n_bins: int) -> Outcome:
+    def _outcome(self, recorded: Experiment, facts: dict[str, object], n_bins: int) -> Outcome:
         fit, history = read_json(self.files.result), read_history(self.files)
         if missing := [name for name in ("method", "seconds", "about") if name not in fit]:
             raise KeyError(*missing)
@@ -237,7 +237,7 @@ class Run:
         shared = (recorded, self.path, facts, fit, history, sets)
         return Outcome(*shared, evaluation["temperature"], evaluation.get("label_noise"))
 
-    def _labels_outcome(self, recorded: Experiment, facts: dict[str, Any], n_bins: int) -> LabelsOutcome:
+    def _labels_outcome(self, recorded: Experiment, facts: dict[str, object], n_bins: int) -> LabelsOutcome:
         fit, history = read_json(self.files.result), read_history(self.files)
         evaluation = read_json(self.files.evaluation)
         sets = self._sets(evaluation, "temperatures", scored_labels, n_bins)
@@ -314,7 +314,7 @@ class Run:
     # What to go on with
 
     def on_new_data(
-        self, source: str, *, n_bins: int = 15, device: str | torch.device = "cpu", **options: Any
+        self, source: str, *, n_bins: int = 15, device: str | torch.device = "cpu", **options: object
     ) -> Scored | LabelsScored:
         """Return the predictions and figures of the trained model on further labelled data.
 
@@ -383,12 +383,12 @@ class Run:
         """Keep which samples are in which split."""
         write_arrays(self.files.splits, splits)
 
-    def write_experiment(self, experiment: Experiment, facts: Mapping[str, Any]) -> None:
+    def write_experiment(self, experiment: Experiment, facts: Mapping[str, object]) -> None:
         """Keep what was asked for and what the data turned out to be."""
         write_json(self.files.experiment, {"asked": experiment.to_dict(), **facts})
 
     def write_mistakes(
-        self, kind: str, mistakes: list[dict[str, Any]], shared: Sequence[Mapping[str, Any]] = ()
+        self, kind: str, mistakes: list[dict[str, object]], shared: Sequence[Mapping[str, object]] = ()
     ) -> None:
         """Keep the most confident mistakes, and what mistakes share."""
         write_json(self.files.mistakes, {"kind": kind, "mistakes": mistakes, "shared": list(shared)})
@@ -406,7 +406,7 @@ class Run:
         write_json(self.files.evaluation, outcome.to_dict())
 
 
-def _is_mistake(entry: Any) -> bool:
+def _is_mistake(entry: object) -> bool:
     if not isinstance(entry, dict) or not isinstance(entry.get("label"), str):
         return False
     numbers = [entry.get(name, 0.0) for name in ("confidence", "label_probability")]

@@ -228,7 +228,7 @@ class _Ready:
     def _fit_head(self, out: Path, progress: bool, on_metrics: Callable[[dict[str, Any]], None] | None) -> FitResult:
         """Train a linear head on the features of the network, which stays as it is."""
 
-        def train(head: nn.Module, samples: Any, held_out: Any, path: Path) -> FitResult:
+        def train(head: nn.Module, samples: object, held_out: object, path: Path) -> FitResult:
             return fit(
                 head,
                 self.objective,
@@ -310,7 +310,7 @@ def _digest_of_weights(experiment: Experiment) -> str:
     return checksum(path) if path.is_file() else str(experiment.pretrained)
 
 
-def _digest(value: Any) -> str:
+def _digest(value: object) -> str:
     return hashlib.sha256(json.dumps(value).encode()).hexdigest()
 
 

@@ -89,7 +89,7 @@ def _words(texts: Sequence[Any]) -> Iterator[tuple[str, NDArray[np.bool_]]]:
     yield f"at least {long:.0f} words", lengths >= long
 
 
-def _values(name: str, cells: Sequence[Any]) -> Iterator[tuple[str, NDArray[np.bool_]]]:
+def _values(name: str, cells: Sequence[object]) -> Iterator[tuple[str, NDArray[np.bool_]]]:
     """Yield the values of a column, or of numbers quarters of their range, and which rows have them."""
     missing = np.array([cell is None or cell != cell or cell == "" for cell in cells], np.bool_)
     if missing.any():

@@ -96,7 +96,7 @@ def _check_unpacked(path: Path) -> None:
         raise ValueError(f"{str(path)!r} unpacks to {size:,} bytes, above {_MOST_BYTES:,}: save the sheet as CSV")
 
 
-def _plain(cell: Any) -> Any:
+def _plain(cell: object) -> Any:
     """Return a cell as a CSV file would have it: dates as ISO text."""
     if isinstance(cell, datetime):
         return cell.date().isoformat() if cell.time() == datetime.min.time() else cell.isoformat(sep=" ")

@@ -88,7 +88,7 @@ def numbers(column: Any, *, decimal_comma: bool = False, as_written: bool = Fals
     return np.full(len(column), np.nan), column.is_valid().to_numpy(zero_copy_only=False)
 
 
-def finite_numbers(column: Any, *, decimal_comma: bool = False) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+def finite_numbers(column: object, *, decimal_comma: bool = False) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Return a column as float64 `[M]` as `numbers` does, but NaN, and in the mask, for what is not finite too.
 
     Finite is what float32, which networks compute in, can hold: 1e39 is not. Text may write numbers as people do.
@@ -174,7 +174,7 @@ def distinct(column: Any) -> tuple[NDArray[np.intp], list[Any]]:
     return as_numpy(indices).astype(np.intp), column.dictionary.to_pylist()
 
 
-def names_of(values: Sequence[Any], missing: Collection[str] = MISSING) -> list[str]:
+def names_of(values: Sequence[object], missing: Collection[str] = MISSING) -> list[str]:
     """Return values as the names of categories, `""` for what is missing: a whole number loses its decimals.
 
     >>> names_of([1.0, "a ", True, "?", None])

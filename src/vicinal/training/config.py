@@ -312,22 +312,22 @@ class FitConfig:
                 return torch.optim.Adadelta(trained, rho=self.rho, **common)
 
 
-def _several(name: str, values: Any) -> Sequence[Any]:
+def _several(name: str, values: object) -> Sequence[Any]:
     if isinstance(values, str) or not isinstance(values, Sequence):
         raise ArgumentTypeError(name, values, "a tuple")
     return values
 
 
-def _numbers(name: str, values: Any, *, low: float, high: float = math.inf) -> tuple[float, ...]:
+def _numbers(name: str, values: object, *, low: float, high: float = math.inf) -> tuple[float, ...]:
     return tuple(number(name, value, low=low, high=high) for value in _several(name, values))
 
 
-def _stop(value: Any) -> tuple[str, float]:
+def _stop(value: object) -> tuple[str, float]:
     pair = _several("stop_at", value)
     if len(pair) != 2:
         raise ArgumentError("stop_at", value, "a figure and a value, such as ('accuracy', 0.9)")
     return choice("stop_at", pair[0], tuple(watched())), number("stop_at", pair[1])
 
 
-def _optional_integer(name: str, value: Any) -> int | None:
+def _optional_integer(name: str, value: object) -> int | None:
     return None if value is None else integer(name, value, low=1)

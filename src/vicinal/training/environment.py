@@ -137,7 +137,7 @@ def interruptions(*, watched: bool) -> Iterator[list[int]]:
         yield received
         return
 
-    def receive(number: int, frame: Any) -> None:
+    def receive(number: int, frame: object) -> None:
         received.append(number)
         signal.signal(number, before[number])
 

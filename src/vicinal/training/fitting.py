@@ -228,7 +228,7 @@ def _first_stage(
     )
 
 
-def finished(model: Model, folder: TrainingFolder, info: dict[str, Any]) -> FitResult:
+def finished(model: Model, folder: TrainingFolder, info: dict[str, object]) -> FitResult:
     """Return the result of a run that was finished before, as its folder holds it."""
     unwrap(model).load_state_dict(load_weights(folder.files.path))
     model.eval()
@@ -238,7 +238,7 @@ def finished(model: Model, folder: TrainingFolder, info: dict[str, Any]) -> FitR
     return FitResult.of(model, info, folder.history(), predictions, folder)
 
 
-def _check_arguments(model: Any, train: Any, val: Any, watch: Mapping[str, Any], config: Any) -> None:
+def _check_arguments(model: object, train: object, val: object, watch: Mapping[str, object], config: object) -> None:
     if not isinstance(model, nn.Module):
         raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}")
     if not isinstance(config, FitConfig):
@@ -258,7 +258,7 @@ def _check_arguments(model: Any, train: Any, val: Any, watch: Mapping[str, Any],
                 raise ValueError(Sentence(named, " needs a validation set: pass ", Argument("val")))
 
 
-def _supervision(task: str, weight: Any, class_weights: Any, n_samples: int) -> Supervision:
+def _supervision(task: str, weight: object, class_weights: object, n_samples: int) -> Supervision:
     choice("task", task, TASKS)
     if weight is not None:
         weight = torch.as_tensor(weight)
@@ -267,7 +267,7 @@ def _supervision(task: str, weight: Any, class_weights: Any, n_samples: int) -> 
     return Supervision(task, weight, None if class_weights is None else torch.as_tensor(class_weights))
 
 
-def _json_ready(about: Mapping[str, Any]) -> dict[str, object]:
+def _json_ready(about: Mapping[str, object]) -> dict[str, object]:
     try:
         ready: dict[str, Any] = json.loads(json.dumps(dict(about)))
     except (TypeError, ValueError) as error:

@@ -107,7 +107,7 @@ class TrainingFolder:
         with locked(self.files.path) if self.writes else contextlib.nullcontext():
             yield
 
-    def check_in(self, description: Mapping[str, Any]) -> None:
+    def check_in(self, description: Mapping[str, object]) -> None:
         """Write what this run is, or refuse if the folder holds something else."""
         if not self.writes:
             return
@@ -161,7 +161,7 @@ class TrainingFolder:
 
     # Metrics
 
-    def append(self, line: Mapping[str, Any]) -> None:
+    def append(self, line: Mapping[str, object]) -> None:
         """Add a line to the metrics."""
         if self.writes:
             name = self.files.metrics.name
@@ -217,10 +217,10 @@ class TrainingFolder:
     def save_checkpoint(
         self,
         step: int,
-        state: Mapping[str, Any],
+        state: Mapping[str, object],
         *,
-        best: Mapping[str, Any] | None,
-        objective: Mapping[str, Any] | None,
+        best: Mapping[str, object] | None,
+        objective: Mapping[str, object] | None,
         rank: int,
         ranks: int,
         barrier: Callable[[], None],
@@ -284,8 +284,8 @@ class TrainingFolder:
         self,
         weights: Mapping[str, Tensor],
         predictions: Mapping[str, Tensor] | None,
-        result: dict[str, Any],
-        history: Sequence[Mapping[str, Any]] | None = None,
+        result: dict[str, object],
+        history: Sequence[Mapping[str, object]] | None = None,
     ) -> dict[str, Any]:
         """Write the selected weights and their predictions, then the result, which marks the run as finished.
 
@@ -342,7 +342,7 @@ def read_history(files: RunFiles) -> list[dict[str, Any]]:
         raise DamagedFileError(f"{files.metrics} is not as it was written: {error}") from error
 
 
-def weights_damage(files: RunFiles, result: Mapping[str, Any]) -> str | None:
+def weights_damage(files: RunFiles, result: Mapping[str, object]) -> str | None:
     """Return what is wrong with the weights of a finished run, if anything; old results hold no checksum."""
     if not files.weights.exists():
         return f"the weights {files.weights} are gone"
@@ -379,7 +379,7 @@ def load_weights(path: str | os.PathLike[str], *, last: bool = False) -> dict[st
 # Trees of state, as JSON and named tensors
 
 
-def pack(tree: Any, name: str = "") -> tuple[Any, dict[str, Tensor]]:
+def pack(tree: object, name: str = "") -> tuple[Any, dict[str, Tensor]]:
     """Split a tree of dicts, lists, tensors and plain values into what is JSON and what is tensors.
 
     >>> packed, tensors = pack({"step": 3, "weights": [torch.zeros(2)]})
@@ -403,7 +403,7 @@ def pack(tree: Any, name: str = "") -> tuple[Any, dict[str, Tensor]]:
     )
 
 
-def unpack(packed: Any, tensors: Mapping[str, Tensor]) -> Any:
+def unpack(packed: object, tensors: Mapping[str, Tensor]) -> Any:
     """Put together again what `pack` split."""
     if isinstance(packed, dict):
         if packed.keys() == {"$tensor"}:
@@ -415,7 +415,7 @@ def unpack(packed: Any, tensors: Mapping[str, Tensor]) -> Any:
 # Trees and logits as files
 
 
-def write_tree(path: Path, tree: Mapping[str, Any]) -> None:
+def write_tree(path: Path, tree: Mapping[str, object]) -> None:
     """Write nested dicts and lists of tensors and plain values as one safetensors file, atomically."""
     packed, tensors = pack(tree)
     write_tensors(path, tensors, tree=json.dumps(packed))
@@ -473,7 +473,7 @@ def read_predictions(path: str | os.PathLike[str]) -> tuple[Tensor, Tensor]:
         raise DamagedFileError(f"{path} {why}") from error
 
 
-def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def _flat(tree: Mapping[str, object], prefix: str = "") -> dict[str, Any]:
     """Return the leaves of nested mappings by their dotted names, for an error that says which one differs."""
     leaves: dict[str, Any] = {}
     for key, value in tree.items():

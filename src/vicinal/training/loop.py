@@ -394,7 +394,7 @@ class Loop:
 
     # The end
 
-    def _finish(self, description: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Tensor] | None]:
+    def _finish(self, description: Mapping[str, object]) -> tuple[dict[str, Any], dict[str, Tensor] | None]:
         """Take the selected weights, and write the result; return it with their predictions."""
         if self.best is None:
             best = self.history[-1]
@@ -469,7 +469,7 @@ class Loop:
         due_votes, interruptions = self.accelerator.reduce(votes, "sum").tolist()
         return due_votes > 0, interruptions > 0
 
-    def _start_trackers(self, description: Mapping[str, Any]) -> None:
+    def _start_trackers(self, description: Mapping[str, object]) -> None:
         if not self.accelerator.log_with:
             return
         settings = {**self.config.to_dict(), "method": description["method"]}
@@ -528,7 +528,7 @@ class _Losses:
         return means
 
 
-def _lengths(train: Any) -> Tensor:
+def _lengths(train: object) -> Tensor:
     """Return the length of each sample of the training set."""
     lengths = getattr(train, "lengths", None)
     if lengths is None:
@@ -572,7 +572,7 @@ def _of_labels(logits: Tensor, labels: Tensor) -> dict[str, float]:
 _MEASURES = {"multiclass": _of_classes, "binary": _of_labels, "multilabel": _of_labels, "regression": _of_numbers}
 
 
-def _laid_out_like(parameter: Tensor, value: Any) -> Any:
+def _laid_out_like(parameter: Tensor, value: object) -> Any:
     """Return a saved value in the memory format of its parameter, which fused optimizers take for granted."""
     if not isinstance(value, Tensor) or value.shape != parameter.shape:
         return value

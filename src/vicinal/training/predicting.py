@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import nullcontext
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -37,7 +36,7 @@ class AtPrecision(nn.Module):
         super().__init__()
         self.network, self.precision = network, precision
 
-    def forward(self, *args: Any, **kwargs: Any) -> Tensor:
+    def forward(self, *args: object, **kwargs: object) -> Tensor:
         """Return the logits of what the network is called with."""
         device = next((p.device.type for p in self.network.parameters()), "cpu")
         half = self.precision in _TYPES and (device, self.precision) != ("cpu", "fp16")

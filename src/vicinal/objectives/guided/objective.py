@@ -224,7 +224,7 @@ class BoundGuidedMixup(Objective):
         threshold: float,
         high: Tensor,
         table: SaliencyTable | None,
-        dataset: Any,
+        dataset: object,
         collate_fn: Callable[[list[Any]], Any] | None,
     ) -> None:
         self.objective = objective
