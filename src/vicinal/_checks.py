@@ -34,7 +34,7 @@ __all__ = [
     "require",
 ]
 
-_NO_VALUE: Any = ...  # pickles to itself
+_NO_VALUE: object = ...  # pickles to itself
 
 
 @dataclass(frozen=True)

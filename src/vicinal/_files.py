@@ -248,7 +248,7 @@ def read_json(path: Path) -> dict[str, Any]:
         raise DamagedFileError(f"{path} is not JSON: {error}") from error
     if not isinstance(value, dict):
         raise DamagedFileError(f"{path} is not as it was written: it holds no object")
-    record: dict[str, Any] = value
+    record: dict[str, object] = value
     version = record.pop("format", None)
     if version != FORMAT:
         versions = record.get("versions")

@@ -161,7 +161,7 @@ def seed_globals(seed: int) -> None:
 def global_states() -> dict[str, Any]:
     """Return the states of the global generators, as tensors and plain numbers that a checkpoint may hold."""
     kind, keys, *rest = np.random.get_state(legacy=True)  # noqa: NPY002
-    states: dict[str, Any] = {"torch": torch.get_rng_state(), "python": random.getstate()}
+    states: dict[str, object] = {"torch": torch.get_rng_state(), "python": random.getstate()}
     states["numpy"] = (kind, torch.from_numpy(np.asarray(keys).astype(np.int64)), *rest)
     if torch.cuda.is_initialized():
         states["cuda"] = torch.cuda.get_rng_state_all()

@@ -58,7 +58,7 @@ _COLOURS = (_BLUE, _RED, _GREEN, _PINK, _ORANGE, _SKY)
 _INK, _GREY, _PALE = "#222222", "#8A8A8A", "#9CC4E1"
 _DASHES = (0, (4, 3))
 #: Of the box around a note.
-_PAPER: dict[str, Any] = {
+_PAPER: dict[str, object] = {
     "facecolor": "white",
     "edgecolor": "#CCCCCC",
     "linewidth": 0.6,

@@ -11,13 +11,16 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 __all__ = ["on_terminal", "shown", "stage"]
 
 _SHOWN: ContextVar[bool] = ContextVar("shown", default=False)
 #: The lines on the screen: stages within a stage stand below it.
-_LINES: ContextVar[Any] = ContextVar("lines", default=None)
+_LINES: ContextVar[Progress | None] = ContextVar("lines", default=None)
 
 
 def on_terminal() -> bool:
@@ -69,7 +72,7 @@ def stage(title: str, total: int | None = None) -> Iterator[Callable[[int], None
             _LINES.reset(token)
 
 
-def _new_lines() -> Any:
+def _new_lines() -> Progress:
     from rich.console import Console
     from rich.progress import (
         BarColumn,

@@ -107,6 +107,6 @@ def compare(
 
 
 def _show_cell(console: Console, name: str, seed: int, outcome: AnyOutcome | None, error: str | None) -> None:
-    facts: dict[str, Any] = {"error": error} if outcome is None else {"out": str(outcome.out)}
+    facts: dict[str, object] = {"error": error} if outcome is None else {"out": str(outcome.out)}
     console.event("cell", {"method": name, "seed": seed, **facts})
     console.note(f"{name}, seed {seed}: {'done' if error is None else f'failed: {error}'}")

@@ -118,7 +118,7 @@ def evaluate(
     console = Console(as_json=as_json)
     inputs = [what, *(ood or ()), *([] if attack_from is None else [attack_from]), *([] if data is None else [data])]
     check_report(report, inputs, overwrite=overwrite, data_root=data_root)
-    reading: dict[str, Any] = {"label": label, "kind": kind, "columns": columns or None, "classes": classes or None}
+    reading: dict[str, object] = {"label": label, "kind": kind, "columns": columns or None, "classes": classes or None}
     reading |= {"encoding": encoding, "missing": missing, "normalise": normalise}
     probes = _Probes(ood or None, ood_score, attack or None, attack_from, mc_dropout, between, sets, data_root)
     if data is not None:
@@ -303,7 +303,7 @@ def _evaluate_run(console: Console, run: Path, report: Path | None, bins: int, a
     with console.stage("evaluating"):
         outcome = runs.Run(run).outcome(n_bins=bins)
     answers = _answers(console, outcome, asked)
-    facts: dict[str, Any] = {
+    facts: dict[str, object] = {
         "ood": [{"data": r.source, "how": r.how, "score": asked.ood_score, **r.report.to_dict()} for r in answers.ood],
         "attacks": [errors.to_dict() for _, errors in answers.attacks],
     }

@@ -301,7 +301,7 @@ def _pairs(option: str, text: str) -> dict[str, str]:
 
 
 def _model_options(words: list[str]) -> dict[str, Any]:
-    options: dict[str, Any] = {}
+    options: dict[str, object] = {}
     for word in words:
         name, equals, value = word.partition("=")
         if not (name and equals):

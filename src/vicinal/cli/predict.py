@@ -97,7 +97,7 @@ def predict(
     if rule is not None and ABSTAIN in bundle.classes:
         raise ValueError(f"a class is called {ABSTAIN!r}, which is what --max-risk writes where it gives no answer")
     chosen = None if sets is None else _sets(bundle, run, sets)
-    reading: dict[str, Any] = {"max_bad": bad, "encoding": encoding, "header": header, "data_root": data_root}
+    reading: dict[str, object] = {"max_bad": bad, "encoding": encoding, "header": header, "data_root": data_root}
     with console.stage("opening the data"):
         blocks = bundle.stream(data, batch_size=batch_size, keep=_kept(keep or []), **reading)
     answered = _Counter()
@@ -201,7 +201,7 @@ def _chunks(
             here = range(first, first + len(probs))
             first += len(probs)
             places = rows[here.start : here.stop]
-            columns: dict[str, Any] = {"row": places, **blocks.kept(places)}
+            columns: dict[str, object] = {"row": places, **blocks.kept(places)}
             if origin is not None:
                 columns[origin] = [str(split.raw(i)) for i in here]
             if rule is not None:

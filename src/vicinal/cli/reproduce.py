@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -147,7 +147,7 @@ def _show(wanted: Plan, result: Result, console: Console) -> None:
 
     report = write_recipe(_page(wanted, result), wanted.out / "runs" / f"{wanted.name}.html")
     path = wanted.out / f"{wanted.name}.json"
-    fields: dict[str, Any] = {**result.to_dict(), "file": str(path), "report": str(report)}
+    fields: dict[str, object] = {**result.to_dict(), "file": str(path), "report": str(report)}
     console.event("result", fields)
     console.say(f"{wanted.name}: {wanted.recipe.title} ({wanted.recipe.paper} {wanted.recipe.place})")
     if wanted.recipe.published:

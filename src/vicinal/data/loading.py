@@ -454,9 +454,9 @@ def _class_names_of_the_model(
 def _read_table(table: Table, preprocessing: Preprocessing, max_bad: float | int, *, labelled: bool) -> _New:
     if not isinstance(preprocessing, (TabularPreprocessing, TextPreprocessing)):
         raise ValueError(f"the model takes {preprocessing.kind} data, but {table.name!r} is a table")
-    items: Sequence[Any] | Tensor
-    origins: Sequence[Any]
-    readable: Any
+    items: Sequence[object] | Tensor
+    origins: Sequence[object]
+    readable: object
     if isinstance(preprocessing, TabularPreprocessing):
         items, readable, bad, notes = preprocessing.encode(table)
         origins = Rows(table, len(items))

@@ -89,7 +89,7 @@ def read_published(name: str, roots: Sequence[Path]) -> NamedTable:
     if len(labelled) < len(published):
         notes.append(f"left out: {len(published) - len(labelled)} rows without a label")
     if entry.distinct:
-        first: dict[tuple[Any, ...], tuple[str, Row]] = {}
+        first: dict[tuple[object, ...], tuple[str, Row]] = {}
         for part, row in labelled:
             first.setdefault(tuple(row.values()), (part, row))
         notes.append(f"left out: {len(labelled) - len(first)} rows that are copies of others")

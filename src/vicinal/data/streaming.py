@@ -151,7 +151,7 @@ def _blocks(
 def _regrouped(blocks: Iterator[tuple[NDArray[np.int64], Any]], size: int) -> Iterator[tuple[NDArray[np.int64], Any]]:
     """Yield the same samples, `size` at a time."""
     rows: list[NDArray[np.int64]] = []
-    items: list[Any] = []
+    items: list[object] = []
     waiting = 0
     for more_rows, more_items in blocks:
         start = 0

@@ -376,7 +376,7 @@ def _feature_names(column: Number | Date | Category | Text) -> list[str]:
 
 def _record(column: Number | Date | Category | Text) -> dict[str, Any]:
     """Return a column as JSON can hold it, without what is as in the first version."""
-    record: dict[str, Any] = {"name": column.name, "missing": column.missing}
+    record: dict[str, object] = {"name": column.name, "missing": column.missing}
     if isinstance(column, Number):
         record |= {"mean": column.mean, "std": column.std}
         record |= {} if column.limits is None else {"limits": list(column.limits)}

@@ -165,7 +165,7 @@ class MixupClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the parameters, with `deep` those of the objective too."""
-        params: dict[str, Any] = super().get_params(deep=False)
+        params: dict[str, object] = super().get_params(deep=False)
         if deep:
             with suppress(ValueError):  # text that is no objective is refused by `fit`, as scikit-learn wants it
                 params |= _fields("objective", self._objective())
@@ -518,7 +518,7 @@ def _dense(X: object) -> NDArray[np.float64]:
 
 def _fields(prefix: str, objective: Any) -> dict[str, Any]:
     """Return the fields of an objective, and of what it wraps, by the names that `set_params` takes."""
-    fields: dict[str, Any] = {}
+    fields: dict[str, object] = {}
     for field in dataclasses.fields(objective) if _has_fields(objective) else ():
         value = getattr(objective, field.name)
         fields[f"{prefix}__{field.name}"] = value

@@ -147,7 +147,7 @@ def _from_file(path: Path) -> dict[str, Tensor]:
     if path.suffix == ".safetensors":
         return read_tensors(path)[0]
     try:
-        loaded: Any = torch.load(path, map_location="cpu", weights_only=True)
+        loaded: object = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # what a file that is no checkpoint raises is up to pickle
         why = f"holds no weights that can be read without running code ({first_line(error)})"
         raise DamagedFileError(f"{path} {why}") from error

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from typing import Any
 
 from torch import nn
 
@@ -219,7 +218,7 @@ def _positions(model: Model) -> nn.Embedding | None:
 def _words(model: Model, modules: Mapping[str, nn.Module]) -> str | None:
     """Return the name of the table of word vectors, if there is one."""
     # transformers models know which of their tables holds the words; elsewhere it is the first.
-    known: Any = getattr(unwrap(model), "get_input_embeddings", None)
+    known: object = getattr(unwrap(model), "get_input_embeddings", None)
     try:
         table = known() if callable(known) else None
     except NotImplementedError:

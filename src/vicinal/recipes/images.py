@@ -51,7 +51,7 @@ TINY = {"PreAct ResNet-10": Network("preactresnet10", {"width": 8, "final_norm":
 NIGHT = {"PreAct ResNet-18": Network("preactresnet18", {"width": 16, "final_norm": False})}
 PREACT = {"PreAct ResNet-18": Network("preactresnet18", {"final_norm": False})}
 
-TRAINING: Mapping[str, Any] = {
+TRAINING: Mapping[str, object] = {
     "epochs": 20,
     "batch_size": 64,
     "eval_batch_size": 256,
@@ -64,10 +64,10 @@ TRAINING: Mapping[str, Any] = {
     "eval_every": 2,
     "keep_predictions_at": [1, 5, 10, 20],
 }
-NIGHT_TRAINING: Mapping[str, Any] = {**TRAINING, "epochs": 60, "keep_predictions_at": [1, 5, 20, 60]}
+NIGHT_TRAINING: Mapping[str, object] = {**TRAINING, "epochs": 60, "keep_predictions_at": [1, 5, 20, 60]}
 
 #: Z18 Section 3.2: 200 epochs from 0.1, divided by 10 after 100 and 150, batches of 128, weight decay 1e-4.
-CIFAR: Mapping[str, Any] = {
+CIFAR: Mapping[str, object] = {
     "epochs": 200,
     "batch_size": 128,
     "optimizer": "sgd",
@@ -80,7 +80,7 @@ CIFAR: Mapping[str, Any] = {
 }
 
 #: T19 Section 3.1: 200 epochs of Nesterov from 0.1, halved at 2, 60, 120 and 160, weight decay 5e-4.
-T19_TRAINING: Mapping[str, Any] = {
+T19_TRAINING: Mapping[str, object] = {
     "epochs": 200,
     "batch_size": 128,
     "optimizer": "sgd",
@@ -106,7 +106,7 @@ T19_NETWORKS_OF = {
 CIFAR_MEAN, CIFAR_STD = (0.4914, 0.4822, 0.4465), (0.247, 0.2435, 0.2616)
 
 #: L22 Section 5 trains as CutMix (Yun et al. 2019) does: 300 epochs from 0.25, divided by 10 at 150 and 225.
-L22_TRAINING: Mapping[str, Any] = {
+L22_TRAINING: Mapping[str, object] = {
     "epochs": 300,
     "batch_size": 64,
     "optimizer": "sgd",

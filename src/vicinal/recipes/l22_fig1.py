@@ -49,7 +49,7 @@ def measure(trained: Sequence[Trained], settings: Mapping[str, Any], seed: int) 
     with torch.inference_mode():
         shown = model(torch.cartesian_prod(line, line)).softmax(1)[:, 1]
         confidence, predicted = model(points).softmax(1).max(1)
-    measured: dict[str, Any] = {
+    measured: dict[str, object] = {
         "confidence": float(confidence.double().mean()),
         "error": float((predicted != labels).double().mean()),
         "band": float(((shown > 0.3) & (shown < 0.7)).double().mean()),

@@ -15,7 +15,7 @@ BERT, MIXUP, MANIFOLD, OURS, SMOOTHED, PUBLISHED = "BERT", "Mixup", "M-Mixup", "
 LESS_SMOOTHED = "Ours + LS, σ of RoBERTa"
 ALL = (BERT, MIXUP, MANIFOLD, OURS, SMOOTHED)
 #: The tasks: the other domain, and the label smoothing that suits BERT (Section 4.3).
-TASKS: dict[str, dict[str, Any]] = {
+TASKS: dict[str, dict[str, object]] = {
     "SNLI": {"other": "mnli", "printed": "MNLI", "smoothing": 0.01},
     "QQP": {"other": "twitterppdb", "printed": "TwitterPPDB", "smoothing": 0.03},
     "SWAG": {"other": "hellaswag", "printed": "HellaSWAG", "smoothing": 0.3},

@@ -148,7 +148,7 @@ def over_seeds(estimates: Sequence[Estimate]) -> Estimate:
 def packed(measured: Mapping[str, Any]) -> tuple[dict[str, Estimate], dict[str, list[Any]]]:
     """Return figures and curves of what a recipe measured, rounded to what is worth keeping."""
     figures: dict[str, Estimate] = {}
-    curves: dict[str, list[Any]] = {}
+    curves: dict[str, list[object]] = {}
     for name, value in measured.items():
         if isinstance(value, Estimate):
             figures[name] = Estimate(*(_rounded(end, 7) for end in (value.value, value.low, value.high)))

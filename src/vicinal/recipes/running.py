@@ -227,7 +227,7 @@ def described(recipe: Recipe, scale: str) -> dict[str, Any]:
     record["seeds"] = list(record["seeds"])
     record["methods"] = _methods(recipe, recipe.scales[scale])
     record.pop("minutes")
-    plain: dict[str, Any] = json.loads(json.dumps(record, default=list))
+    plain: dict[str, object] = json.loads(json.dumps(record, default=list))
     return {key: value for key, value in plain.items() if value}
 
 

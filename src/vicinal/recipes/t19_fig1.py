@@ -24,7 +24,7 @@ ERM, MIXUP = "ERM()", "Mixup(alpha=0.4)"
 
 def measure(trained: Sequence[Trained], settings: Mapping[str, Any], seed: int) -> dict[str, Any]:
     """Return how far confidence exceeds accuracy on the validation set after some epochs, and both for groups of it."""
-    measured: dict[str, Any] = {}
+    measured: dict[str, object] = {}
     for epoch in settings["epochs"]:
         logits, labels = trained[0].at_epoch(epoch)
         measured[f"gap {epoch}"] = figures_of(evaluate(labels, logits=logits))["gap"]

@@ -64,7 +64,7 @@ def claims(at: Scale) -> Iterable[Claim]:
         )
 
 
-CONSTANT: Mapping[str, Any] = {**images.TRAINING, "schedule": "constant", "keep_predictions_at": []}
+CONSTANT: Mapping[str, object] = {**images.TRAINING, "schedule": "constant", "keep_predictions_at": []}
 
 RECIPE = Recipe(
     paper="T19",

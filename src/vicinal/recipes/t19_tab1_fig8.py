@@ -46,7 +46,7 @@ def measure(trained: Sequence[Trained], settings: Mapping[str, Any], seed: int) 
     other = bundle.read(settings["other"])
     generator = torch.Generator().manual_seed(_random.seed_from("noise", seed))
     plain = task.train.relabelled(task.train.labels or [], augment="none")
-    sets: dict[str, Any] = {
+    sets: dict[str, object] = {
         "in": Subset(task.test, chosen),
         "other": Subset(other, range(settings["n_out"])),
         "noise": gaussian_like(plain, settings["n_out"], generator=generator),
@@ -54,7 +54,7 @@ def measure(trained: Sequence[Trained], settings: Mapping[str, Any], seed: int) 
     dropout = any(isinstance(m, torch.nn.Dropout) and m.p > 0 for m in bundle.module.modules())
     passes = MCDropout(bundle.module, settings["passes"]) if dropout else None
     scores = {name: _logits(bundle.module, some, passes, seed) for name, some in sets.items()}
-    measured: dict[str, Any] = {}
+    measured: dict[str, object] = {}
     for suffix, temperature in (("", 1.0), (" after temperature", trained[0].temperature)):
         scaled = {name: max_probability(logits.double() / temperature) for name, logits in scores.items()}
         for name in ("other", "noise"):

@@ -40,7 +40,7 @@ ROBERTA = {
 #: The papers mix texts of any lengths.
 ANY_LENGTHS = {"group_by_length": False}
 
-TRAINING: Mapping[str, Any] = {
+TRAINING: Mapping[str, object] = {
     "batch_size": 16,
     "eval_batch_size": 50,
     **ANY_LENGTHS,
@@ -194,7 +194,7 @@ def in_both_domains(trained: Sequence[Trained], settings: Mapping[str, Any], see
     source, (logits, labels), held_out = run.outcome.experiment.source, run.test_logits(), run.outcome.sets["val"]
     smoothing = settings["smoothing"][source]
     smoothed = fit_smoothed(held_out.logits.double().numpy(), held_out.labels.numpy(), smoothing)
-    measured: dict[str, Any] = {
+    measured: dict[str, object] = {
         **figures_of(run.test(n_bins=10)),
         "after": evaluate(labels, logits=logits / run.temperature, n_bins=10).ece,
         "after smoothed": evaluate(labels, logits=logits / smoothed, n_bins=10).ece,

@@ -29,7 +29,7 @@ def measure(trained: Sequence[Trained], settings: Mapping[str, Any], seed: int) 
     train = trained[0].task.train
     module = trained[0].last().module
     plain = train.relabelled(train.labels or [], augment="none")
-    measured: dict[str, Any] = {}
+    measured: dict[str, object] = {}
     for name, pairs, gradient in (("misses", settings["pairs"], "none"), ("norm", settings["gradients"], "logits")):
         generator = torch.Generator().manual_seed(_random.seed_from("pairs", seed))
         seen = between_samples(module, plain, pairs=pairs, lambdas=LAMBDAS, gradient=gradient, generator=generator)

@@ -40,7 +40,7 @@ def measure(trained: Sequence[Trained], settings: Mapping[str, Any], seed: int) 
         seed=seed,
     )
     seen = coverage(fit.last, fit.target)
-    measured: dict[str, Any] = {"modes": float(seen.modes), "good": seen.high_quality}
+    measured: dict[str, object] = {"modes": float(seen.modes), "good": seen.high_quality}
     return {**measured, **({"samples": fit.last[:400].tolist()} if is_drawn(seed) else {})}
 
 

@@ -40,7 +40,7 @@ def measure(trained: Sequence[Trained], settings: Mapping[str, Any], seed: int) 
         raise TypeError("attacks need images")
     chosen = Subset(test, stratified_subset(test.labels or [], settings["n"], seed=seed))
     model, other = (one.last().module for one in trained)
-    measured: dict[str, Any] = {}
+    measured: dict[str, object] = {}
     for box, source in (("white", None), ("black", other)):
         for name, text in ATTACKS.items():
             loader = DataLoader(chosen, batch_size=250, collate_fn=test.collate_fn)

@@ -42,7 +42,7 @@ def write_comparison(result: GridResult, path: str | os.PathLike[str], *, choose
         alone = _part(sheet, result.of_label(label), "test", True)
         parts.append({**alone, "id": f"label-{number}", "name": f"The label {label!r} alone, after its temperature"})
     cells = len(result.methods) * len(result.seeds)
-    context: dict[str, Any] = {
+    context: dict[str, object] = {
         "title": "Comparison" if some is None else f"{some.facts['data']['name']}: comparison",
         "heading": "Comparison" if some is None else some.facts["data"]["name"],
         "sizes": f"{words.count(len(result.methods), 'method')}, {words.count(len(result.seeds), 'seed')}"

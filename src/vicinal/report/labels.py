@@ -33,7 +33,7 @@ def write_labels(outcome: LabelsOutcome, path: str | os.PathLike[str]) -> Path:
     sheet, data = Sheet(), outcome.facts["data"]
     key = next((name for name in ("test", "val") if name in outcome.sets), None)
     scored = None if key is None else outcome.sets[key]
-    context: dict[str, Any] = {
+    context: dict[str, object] = {
         "title": f"{data['name']}: {outcome.experiment.method}",
         "heading": f"{data['name']}, {words.count(len(outcome.temperatures), 'label')}",
         "method": outcome.experiment.method,

@@ -96,7 +96,7 @@ def write_run(
         for name, scored in outcome.sets.items()
         if name.startswith("also-")
     ]
-    context: dict[str, Any] = {
+    context: dict[str, object] = {
         "title": f"{data['name']}: {experiment.method}",
         "heading": f"{data['name']}, {words.count(len(classes), 'class', 'classes')}",
         "method": experiment.method,
@@ -208,7 +208,7 @@ def _about(sheet: Sheet, outcome: Outcome, key: str, classes: Sequence[str]) -> 
         scored.labels, logits=scored.logits.double() / outcome.temperature
     )
     binary = scored.binary()
-    about: dict[str, Any] = {
+    about: dict[str, object] = {
         "binary": None if binary is None else sections.binary_section(sheet, binary, classes[1]),
         "tiles": sections.tiles(
             scored.after, ("Temperature", f"{outcome.temperature:.3g}", _temperature_word(outcome.temperature))

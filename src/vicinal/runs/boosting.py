@@ -128,7 +128,7 @@ def _history(fitted: Any, train: Split, val: Split | None) -> list[dict[str, Any
         float(-np.log(np.maximum(probs[rows, labels], 1e-12)).mean())
         for probs in fitted.staged_predict_proba(train.features())
     ]
-    history: list[dict[str, Any]] = [
+    history: list[dict[str, object]] = [
         {"step": k, "epoch": float(k), "loss": loss} for k, loss in enumerate(losses, start=1)
     ]
     if val is not None:

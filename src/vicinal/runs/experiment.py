@@ -253,7 +253,7 @@ def _option(name: str, value: object) -> list[str]:
 
 def _json(name: str, value: Any) -> dict[str, Any]:
     try:
-        ready: dict[str, Any] = json.loads(json.dumps(dict(value)))
+        ready: dict[str, object] = json.loads(json.dumps(dict(value)))
     except (TypeError, ValueError) as error:
         raise TypeError(f"{name} must be a mapping ready for JSON, got {value!r}: {error}") from error
     return {key: entry for key, entry in ready.items() if entry is not None}

@@ -256,7 +256,7 @@ def _nothing_begun(out: Path) -> bool:
 
 
 def _check_same_data(outcomes: Mapping[Key, AnyOutcome]) -> None:
-    seen: dict[tuple[Any, ...], AnyOutcome] = {}
+    seen: dict[tuple[object, ...], AnyOutcome] = {}
     for outcome in outcomes.values():
         about = outcome.fit["about"]
         # Where each seed has its own training samples, the held-out ones are still the same.

@@ -257,7 +257,7 @@ class GridResult:
 
     def _row(self, method: str, after: bool, on: str) -> dict[str, Any]:
         runs = list(self._evaluations(method, after, on).values())
-        row: dict[str, Any] = {"method": method, "n_seeds": len(runs)}
+        row: dict[str, object] = {"method": method, "n_seeds": len(runs)}
         if not runs:
             return row
         outcomes = [o for (m, _), o in self.outcomes.items() if m == method]

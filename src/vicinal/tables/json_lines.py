@@ -113,7 +113,7 @@ def _by_arrow(content: bytes) -> dict[str, Any]:
 
 
 def _by_line(lines: Sequence[bytes], first: int, skipped: list[BadRow]) -> tuple[dict[str, Any], Any]:
-    rows: list[dict[str, Any]] = []
+    rows: list[dict[str, object]] = []
     numbers: list[int] = []
     for number, line in enumerate(lines, start=first):
         try:

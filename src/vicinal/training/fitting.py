@@ -269,7 +269,7 @@ def _supervision(task: str, weight: object, class_weights: object, n_samples: in
 
 def _json_ready(about: Mapping[str, object]) -> dict[str, object]:
     try:
-        ready: dict[str, Any] = json.loads(json.dumps(dict(about)))
+        ready: dict[str, object] = json.loads(json.dumps(dict(about)))
     except (TypeError, ValueError) as error:
         raise TypeError(f"about must be ready for JSON: {error}") from error
     return ready

@@ -426,7 +426,7 @@ def read_tree(path: Path, *, expected: str | None = None) -> dict[str, Any]:
     if not path.exists():
         raise DamagedFileError(f"{path} is gone")
     tensors, metadata = read_tensors(path, expected=expected)
-    tree: dict[str, Any] = unpack(json.loads(metadata["tree"]), tensors)
+    tree: dict[str, object] = unpack(json.loads(metadata["tree"]), tensors)
     return tree
 
 
@@ -475,7 +475,7 @@ def read_predictions(path: str | os.PathLike[str]) -> tuple[Tensor, Tensor]:
 
 def _flat(tree: Mapping[str, object], prefix: str = "") -> dict[str, Any]:
     """Return the leaves of nested mappings by their dotted names, for an error that says which one differs."""
-    leaves: dict[str, Any] = {}
+    leaves: dict[str, object] = {}
     for key, value in tree.items():
         leaves |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
     return leaves

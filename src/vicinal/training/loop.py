@@ -70,7 +70,7 @@ class Supervision:
 
     def description(self) -> dict[str, Any]:
         """Return what a resumed run must share; nothing where all samples of classes count the same."""
-        facts: dict[str, Any] = {} if self.task == "multiclass" else {"task": self.task}
+        facts: dict[str, object] = {} if self.task == "multiclass" else {"task": self.task}
         if self.weight is not None:
             facts["weight"] = _random.seed_from(*self.weight.double().tolist())
         if self.class_weights is not None:
@@ -236,7 +236,7 @@ class Loop:
         """Write a line of metrics: the mean loss since the last line and, where it is due, an evaluation."""
         lr = self.config.lr_at(self.step - 1, n_steps=self.n_steps, steps_per_epoch=self.plan.steps)
         self._read_losses()
-        line: dict[str, Any] = {"step": self.step, "epoch": self.epoch, "lr": lr, **self.losses.means()}
+        line: dict[str, object] = {"step": self.step, "epoch": self.epoch, "lr": lr, **self.losses.means()}
         if self._evaluation_is_due():
             for name in self.evaluated:
                 line |= self._evaluate(name, bar)
@@ -294,7 +294,7 @@ class Loop:
         if self.world == 1:
             return rows
         longest = max(stop - start for start, stop in bounds)
-        padded: Any = self.accelerator.pad_across_processes(rows.to(self.device))
+        padded: object = self.accelerator.pad_across_processes(rows.to(self.device))
         shares = self.accelerator.gather(padded).cpu().split(longest)
         whole = torch.empty((bounds[-1][1], *rows.shape[1:]), dtype=rows.dtype)
         for (start, stop), share in zip(bounds, shares, strict=True):
@@ -465,7 +465,7 @@ class Loop:
         """Let the clock of the first rank, and an interruption of any, count for all."""
         if self.world == 1:
             return due, interruption
-        votes: Any = torch.tensor([due and self.rank == 0, interruption], device=self.device).long()
+        votes: object = torch.tensor([due and self.rank == 0, interruption], device=self.device).long()
         due_votes, interruptions = self.accelerator.reduce(votes, "sum").tolist()
         return due_votes > 0, interruptions > 0
 
@@ -510,7 +510,7 @@ class _Losses:
         values = iter(torch.stack([t.float() for _, named in self._pending for t in named.values()]).tolist())
         here = [{name: (share * next(values), share) for name in named} for share, named in self._pending]
         self._pending = []
-        ranks: list[Any] = [here] * world
+        ranks: list[object] = [here] * world
         if world > 1:
             dist.all_gather_object(ranks, here)
         for rows in zip(*ranks, strict=True):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -265,7 +264,7 @@ def _solve_exact(costs: MaskCosts) -> Tensor:
     scale = torch.where(supply > 0, 2.0**28 / supply, 0.0).view(-1, 1, 1, 1)
     node = torch.arange(linear.numel(), device="cpu").view(linear.shape)
     source, sink = node.numel(), node.numel() + 1
-    edges: list[tuple[Any, Any, Tensor]] = [
+    edges: list[tuple[object, object, Tensor]] = [
         (torch.full_like(node, source), node, (-linear).clamp(min=0) * scale),
         (node, torch.full_like(node, sink), linear.clamp(min=0) * scale),
         (
