@@ -118,7 +118,7 @@ class ArgumentError(ValueError):
         self.name, self.value, self.allowed, self.hint = name, value, allowed, hint
         super().__init__(Sentence(Argument(name), " must be ", allowed, f", got {value!r}", self._kind(), hint))
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         # Errors cross processes in a grid.
         return functools.partial(type(self), hint=self.hint), (self.name, self.value, self.allowed)
 

@@ -17,7 +17,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from vicinal._checks import require
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = [
     "FORMAT",
     "DamagedFileError",
+    "Json",
     "RunFiles",
     "check_seal",
     "checksum",
@@ -43,6 +44,9 @@ __all__ = [
     "write_json",
     "write_tensors",
 ]
+
+#: A JSON object. `json` has no types for what it reads: whoever wrote the file knows what stands in it.
+Json: TypeAlias = "dict[str, Any]"
 
 #: The version of everything this library writes into a run.
 FORMAT = 1
@@ -239,7 +243,7 @@ def write_json(path: Path, value: Mapping[str, object]) -> None:
         temporary.write_text(f"{text}\n", encoding="utf-8")
 
 
-def read_json(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> Json:
     """Read a JSON object of our format, without its version."""
     _check_regular(path)
     try:
@@ -260,7 +264,7 @@ def read_json(path: Path) -> dict[str, Any]:
     return record
 
 
-def sealed(record: Mapping[str, object]) -> dict[str, Any]:
+def sealed(record: Mapping[str, object]) -> Json:
     """Return a record with the checksum of its content, by which `check_seal` notices a change."""
     return {**record, _SEAL: _content_checksum(record)}
 

@@ -158,7 +158,7 @@ def seed_globals(seed: int) -> None:
     np.random.seed(seed % 2**32)  # noqa: NPY002  # never drawn from here
 
 
-def global_states() -> dict[str, Any]:
+def global_states() -> dict[str, object]:
     """Return the states of the global generators, as tensors and plain numbers that a checkpoint may hold."""
     kind, keys, *rest = np.random.get_state(legacy=True)  # noqa: NPY002
     states: dict[str, object] = {"torch": torch.get_rng_state(), "python": random.getstate()}

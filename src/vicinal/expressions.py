@@ -107,7 +107,7 @@ class _Builder:
             case _:
                 self._fail(node, "only objectives and literals are allowed here")
 
-    def _call(self, node: ast.Call) -> Any:
+    def _call(self, node: ast.Call) -> object:
         name, constructor = self._constructor(node.func)
         parameters = inspect.signature(constructor).parameters
         args = [self.build(arg) for arg in node.args]

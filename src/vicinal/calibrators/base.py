@@ -108,7 +108,7 @@ class Calibrator(abc.ABC):
     def predict_proba(self, logits: Tensor) -> Tensor: ...
     @overload
     def predict_proba(self, logits: ArrayLike) -> NDArray[Any]: ...
-    def predict_proba(self, logits: ArrayLike) -> Any:
+    def predict_proba(self, logits: ArrayLike) -> object:
         """Return calibrated probabilities `[N, K]`, which sum to one in each row."""
         calibrated = np.asarray(self(logits).cpu() if isinstance(logits, Tensor) else self(logits))
         chunks = map_rows(lambda chunk: softmax(chunk).astype(chunk.dtype), calibrated)
@@ -258,7 +258,7 @@ def _as_class_logits(value: object) -> Logits:
     return logits
 
 
-def _like(result: Logits, model: object) -> Any:
+def _like(result: Logits, model: object) -> object:
     return torch.from_numpy(result).to(model.device) if isinstance(model, Tensor) else result
 
 
@@ -273,7 +273,7 @@ def _concrete(kind: type[Self]) -> Iterator[type[Self]]:
         yield from _concrete(child)
 
 
-def _jsonable(value: object) -> Any:
+def _jsonable(value: object) -> object:
     if isinstance(value, (list, tuple)):
         return [_jsonable(item) for item in value]
     return value.tolist() if isinstance(value, np.ndarray) else value

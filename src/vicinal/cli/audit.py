@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,6 +11,10 @@ from vicinal.cli.console import Console
 from vicinal.cli.errors import handle_errors
 from vicinal.cli.options import AsJson, Overwrite, Report, SafeCsv
 from vicinal.cli.outputs import check_outputs, check_report
+
+if TYPE_CHECKING:
+    from vicinal._files import Json
+    from vicinal.runs import Outcome
 
 __all__ = ["audit"]
 
@@ -76,8 +80,8 @@ def audit(
 
 
 def _by_cross_validation(
-    outcome: Any, n_folds: int, n: int, out: Path | None, safe_csv: bool, console: Console
-) -> list[dict[str, Any]]:
+    outcome: Outcome, n_folds: int, n: int, out: Path | None, safe_csv: bool, console: Console
+) -> list[Json]:
     from vicinal.predictions import write
     from vicinal.runs import audited
 
@@ -108,7 +112,7 @@ def _by_cross_validation(
     return shown
 
 
-def _by_aum(outcome: Any, percentile: float, n: int, console: Console) -> list[dict[str, Any]]:
+def _by_aum(outcome: Outcome, percentile: float, n: int, console: Console) -> list[Json]:
     from vicinal.runs import audited_by_aum
 
     progress = not console.as_json
@@ -129,7 +133,7 @@ def _plain(sample: dict[str, object]) -> dict[str, object]:
     return {name: value for name, value in sample.items() if name not in ("picture", "row_of_probs")}
 
 
-def _origin(sample: dict[str, Any], length: int = 80) -> str:
+def _origin(sample: Json, length: int = 80) -> str:
     if "text" in sample:
         words = " / ".join(sample["text"])
     elif "row" in sample:

@@ -254,7 +254,7 @@ def _evaluate_file(
         console.say(f"report: {report}")
 
 
-def _sets_facts(coverage: float | None, sets: dict[str, SetEvaluation]) -> dict[str, Any]:
+def _sets_facts(coverage: float | None, sets: dict[str, SetEvaluation]) -> dict[str, object]:
     """Return what a machine wants to know of prediction sets."""
     measured = {name: figures.to_dict() for name, figures in sets.items()}
     return {"prediction_sets": {"coverage_asked": coverage, **measured}} if sets else {}

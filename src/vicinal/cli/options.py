@@ -165,9 +165,9 @@ class Given:
 
     data: dict[str, Any]
     model: str | None
-    model_options: dict[str, Any]
+    model_options: dict[str, object]
     training: dict[str, Any]
-    also: tuple[dict[str, Any], ...]
+    also: tuple[dict[str, object], ...]
     watch: tuple[str, ...]
     temperature: str
     corrupt: float
@@ -179,7 +179,7 @@ class Given:
 
     def inputs(self, data: str) -> list[str]:
         """Return what training on `data` reads: names that are no file or folder are passed over."""
-        further = [entry[name] for entry in self.also for name in ("source", "development") if name in entry]
+        further = [str(entry[name]) for entry in self.also for name in ("source", "development") if name in entry]
         start = (self.model, self.pretrained, self.model_options.get("vectors"))
         return [data, *further, *(str(name) for name in start if name is not None)]
 
@@ -273,7 +273,7 @@ def _collected(options: dict[str, Any]) -> Given:
     )
 
 
-def _further_sets(given: dict[str, Any]) -> tuple[dict[str, Any], ...]:
+def _further_sets(given: dict[str, Any]) -> tuple[dict[str, object], ...]:
     """Return the further sets with their maps: those after `2:` are of the second, the others of all."""
     sets: list[dict[str, Any]] = [{"source": source} for source in given.get("also", ())]
     for option, field in (("map", "columns"), ("map_class", "class_names"), ("also_development", "development")):
@@ -300,7 +300,7 @@ def _pairs(option: str, text: str) -> dict[str, str]:
     return {name.strip(): value.strip() for name, _, value in pairs}
 
 
-def _model_options(words: list[str]) -> dict[str, Any]:
+def _model_options(words: list[str]) -> dict[str, object]:
     options: dict[str, object] = {}
     for word in words:
         name, equals, value = word.partition("=")

@@ -188,7 +188,7 @@ def _chunks(
     sets: LeastAmbiguousSets | None,
     answered: _Counter,
     advance: Any,
-) -> Iterator[tuple[dict[str, Any], Any]]:
+) -> Iterator[tuple[dict[str, object], object]]:
     """Yield the columns to keep and the probabilities, a batch at a time."""
     import numpy as np
 

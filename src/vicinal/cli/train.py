@@ -143,7 +143,7 @@ def show_labels_scored(console: Console, title: str, scored: LabelsScored) -> No
     console.table(f"{title}: {scored.after.n:,} samples", columns, rows)
 
 
-def plain_baselines(outcome: Outcome) -> dict[str, Any]:
+def plain_baselines(outcome: Outcome) -> dict[str, object]:
     """Return the figures of simpler models as JSON can hold them."""
     return {
         model: {name: None if figure is None else figure.to_dict() for name, figure in figures.items()}

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
 from vicinal._checks import Argument, ArgumentError, Sentence, integer, nearest_names
 from vicinal._checks import choice as one_of
@@ -36,7 +35,7 @@ from vicinal.data.splitting import (
 )
 from vicinal.data.tables import TableOptions, from_table, plain
 from vicinal.data.tabular import FEATURES, TabularPreprocessing
-from vicinal.data.task import Split, Task, Unsplit
+from vicinal.data.task import Items, Split, Task, Unsplit
 from vicinal.data.text import TextPreprocessing
 from vicinal.progress import stage
 from vicinal.tables import Table, renamed
@@ -52,8 +51,8 @@ KINDS = ("tabular", "text", "image", "audio")
 class _New:
     """What was read of new data."""
 
-    items: Sequence[Any] | Tensor
-    origins: Sequence[Any]
+    items: Items
+    origins: Sequence[object]
     readable: Sequence[int]
     """The positions of samples that could be read."""
     names: Sequence[str | None] | None
@@ -454,7 +453,7 @@ def _class_names_of_the_model(
 def _read_table(table: Table, preprocessing: Preprocessing, max_bad: float | int, *, labelled: bool) -> _New:
     if not isinstance(preprocessing, (TabularPreprocessing, TextPreprocessing)):
         raise ValueError(f"the model takes {preprocessing.kind} data, but {table.name!r} is a table")
-    items: Sequence[object] | Tensor
+    items: Items
     origins: Sequence[object]
     readable: object
     if isinstance(preprocessing, TabularPreprocessing):

@@ -7,14 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from torch import Tensor
 
 from vicinal._checks import Argument, ArgumentError, Sentence
 from vicinal.data.files import give_up, listed
 from vicinal.data.kinds import names_and_parts
-from vicinal.data.preprocessing import Preprocessing
 from vicinal.data.splitting import Positions
-from vicinal.data.task import Unsplit
+from vicinal.data.task import Fitted, Unsplit
 from vicinal.data.text import answers_of, fit_text, list_in, texts_of
 from vicinal.tables import BadRow, Table, is_text
 
@@ -63,7 +61,7 @@ def from_choices(
     nothing = ("",) * (len(context) + n_choices)
     items = [(*rows[i][0], *rows[i][1]) if labels[i] >= 0 else nothing for i in range(n)]
 
-    def fit(train: Positions) -> tuple[Preprocessing, Sequence[Any] | Tensor, list[str]]:
+    def fit(train: Positions) -> Fitted:
         preprocessing, more = fit_text(
             items, train.tolist(), context, target, tokenizer, max_length, choice=answers, n_choices=n_choices
         )

@@ -19,10 +19,9 @@ from vicinal.data.collections import with_published_split
 from vicinal.data.files import Folder, read_all
 from vicinal.data.images import ImagePreprocessing
 from vicinal.data.named import Arrays
-from vicinal.data.preprocessing import Preprocessing
 from vicinal.data.published import NamedTable
 from vicinal.data.splitting import Positions
-from vicinal.data.task import Fit, Unsplit
+from vicinal.data.task import Fit, Fitted, Unsplit
 from vicinal.tables import Table, from_frame, is_pattern, is_table, open_table, regular
 
 __all__ = ["at_shape", "from_files", "numbered", "open_data"]
@@ -122,7 +121,7 @@ def _from_arrays(
     shape, notes = images.geometry(look, image_size)
     pixels = at_shape(shape, arrays.images)
 
-    def fit(train: Positions) -> tuple[Preprocessing, Sequence[Any] | Tensor, list[str]]:
+    def fit(train: Positions) -> Fitted:
         if normalisation is not None:
             return shape.normalised_by(*normalisation), pixels, []
         mean, std = images.channel_statistics([pixels[i] for i in train])
@@ -162,7 +161,7 @@ def _from_images(
     shape = shape.limited(max_pixels)
     paths = [folder.paths[i] for i in good]
 
-    def fit(train: Positions) -> tuple[Preprocessing, Sequence[Any] | Tensor, list[str]]:
+    def fit(train: Positions) -> Fitted:
         n_bytes = len(paths) * shape.channels * shape.height * shape.width
         if shape.is_large or n_bytes > _MEMORY:
             if normalisation is not None:
@@ -199,7 +198,7 @@ def _from_sounds(folder: Folder, max_bad: float | int, seconds: float, front_end
         long = f"{longer} of {len(good)} sounds are longer than {seconds:g} s and are cut ("
         notes.append(Sentence(long, Argument("seconds"), " changes that)"))
 
-    def fit(train: Positions) -> tuple[Preprocessing, Sequence[Any] | Tensor, list[str]]:
+    def fit(train: Positions) -> Fitted:
         return preprocessing, [item for _, item in taken], []
 
     first = f"kind: audio, {seconds:g} s of mono at 16 kHz, as {front_end}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from vicinal.data.loading import read
 from vicinal.data.preprocessing import Preprocessing
 from vicinal.data.published import NamedTable
 from vicinal.data.tabular import TabularPreprocessing
-from vicinal.data.task import Split
+from vicinal.data.task import Items, Split
 from vicinal.data.text import TextPreprocessing
 from vicinal.tables import BadRow, Table
 
@@ -148,10 +148,12 @@ def _blocks(
     notes += [*give_up(list(map(str, bad)), n, "rows", "could not be read", max_bad), *remarks]
 
 
-def _regrouped(blocks: Iterator[tuple[NDArray[np.int64], Any]], size: int) -> Iterator[tuple[NDArray[np.int64], Any]]:
+def _regrouped(
+    blocks: Iterable[tuple[NDArray[np.int64], Items]], size: int
+) -> Iterator[tuple[NDArray[np.int64], Items]]:
     """Yield the same samples, `size` at a time."""
     rows: list[NDArray[np.int64]] = []
-    items: list[object] = []
+    items: list[Items] = []
     waiting = 0
     for more_rows, more_items in blocks:
         start = 0
@@ -168,7 +170,6 @@ def _regrouped(blocks: Iterator[tuple[NDArray[np.int64], Any]], size: int) -> It
         yield np.concatenate(rows), _joined(items)
 
 
-def _joined(items: list[Any]) -> Any:
-    if isinstance(items[0], Tensor):
-        return torch.cat(items)
-    return [item for part in items for item in part]
+def _joined(items: list[Items]) -> Items:
+    tensors = [part for part in items if isinstance(part, Tensor)]
+    return torch.cat(tensors) if tensors else [item for part in items for item in part]

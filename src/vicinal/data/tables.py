@@ -9,17 +9,15 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
 from vicinal._checks import Argument, Sentence, joined
 from vicinal.data.dates import date_parts, is_day_first
 from vicinal.data.files import give_up, limit_of, listed, part_of
 from vicinal.data.kinds import Scan, columns_of, kinds_of, scan_table
-from vicinal.data.preprocessing import Preprocessing
 from vicinal.data.rows import Rows
 from vicinal.data.splitting import PARTS, Positions
 from vicinal.data.tabular import fit_tabular
-from vicinal.data.task import Unsplit
+from vicinal.data.task import Fitted, Unsplit
 from vicinal.data.text import fit_text, texts_of
 from vicinal.tables import BadRow, Table, distinct, finite_numbers, is_table, joined_tables, names_of, open_table
 
@@ -134,7 +132,7 @@ def _from_features(
     notes += [*skipped, *splitting.notes]
     n, parsed = scan.n_rows, scan.parsing.table(used, kinds, scan.bad)
 
-    def fit(train: Positions) -> tuple[Preprocessing, Sequence[Any] | Tensor, list[str]]:
+    def fit(train: Positions) -> Fitted:
         chosen = np.zeros(n, np.bool_)
         chosen[train] = True
         how = "unlimited" if options.published and options.features == "standard" else options.features
@@ -175,7 +173,7 @@ def _from_texts(
     splitting = _splitting(table, scan, labels, hashes, "texts are equal to others", options)
     notes += [*skipped, *splitting.notes]
 
-    def fit(train: Positions) -> tuple[Preprocessing, Sequence[Any] | Tensor, list[str]]:
+    def fit(train: Positions) -> Fitted:
         words, more = fit_text(texts, train.tolist(), columns, target, options.tokenizer, options.max_length)
         return words, texts, more
 

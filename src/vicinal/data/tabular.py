@@ -374,7 +374,7 @@ def _feature_names(column: Number | Date | Category | Text) -> list[str]:
     return names + ([f"{column.name} is missing"] if column.missing else [])
 
 
-def _record(column: Number | Date | Category | Text) -> dict[str, Any]:
+def _record(column: Number | Date | Category | Text) -> dict[str, object]:
     """Return a column as JSON can hold it, without what is as in the first version."""
     record: dict[str, object] = {"name": column.name, "missing": column.missing}
     if isinstance(column, Number):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -19,10 +19,16 @@ from vicinal.data.preprocessing import Preprocessing
 from vicinal.data.rows import Rows
 from vicinal.progress import stage
 
-__all__ = ["Fit", "Split", "Task", "Unsplit"]
+__all__ = ["Fitted", "Items", "Fit", "Split", "Task", "Unsplit"]
+
+#: Samples as a preprocessing takes them: rows of a tensor, or one object each.
+Items: TypeAlias = "Sequence[Any] | Tensor"
+
+#: A preprocessing, what it takes for every sample, and notes.
+Fitted: TypeAlias = "tuple[Preprocessing, Items, list[str]]"
 
 #: From the training positions to the preprocessing, what it takes for every sample, and notes.
-Fit = Callable[[NDArray[np.int64]], tuple[Preprocessing, "Sequence[Any] | Tensor", list[str]]]
+Fit = Callable[[NDArray[np.int64]], "Fitted"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +36,7 @@ class Unsplit:
     """What a source holds, before it is split. A sample's position is its place in the source."""
 
     kind: str
-    origins: Sequence[Any]
+    origins: Sequence[object]
     labels: NDArray[np.int64]
     """The class of each sample, a number of `classes`; -1 for what cannot be used."""
     classes: tuple[str, ...]
@@ -77,8 +83,8 @@ class Split(Dataset[tuple[Batch, Any]]):
     def __init__(
         self,
         preprocessing: Preprocessing,
-        items: Sequence[object] | Tensor,
-        origins: Sequence[object],
+        items: Items,
+        origins: Items,
         labels: Sequence[int] | NDArray[np.int64] | None,
         indices: Sequence[int] | NDArray[np.int64] | None = None,
         *,
@@ -142,7 +148,7 @@ class Split(Dataset[tuple[Batch, Any]]):
         x = self._items[torch.from_numpy(self.positions[rows.numpy()])]
         return x, torch.full((len(rows),), -1) if self._labels is None else torch.from_numpy(self._labels[rows.numpy()])
 
-    def raw(self, i: int) -> Any:
+    def raw(self, i: int) -> object:
         """Return the original of the i-th sample: the row, the text or the path it came from."""
         return self._origins[int(self.positions[i])]
 

@@ -154,7 +154,7 @@ def _answers(cells: Sequence[object]) -> tuple[str, ...]:
     return tuple("" if cell is None or cell != cell else str(cell) for cell in cells)  # NaN is no answer
 
 
-def list_in(cell: object) -> list[Any] | None:
+def list_in(cell: object) -> list[object] | None:
     """Return what a cell lists: a list, an array, or a list written in JSON; None where it is none."""
     if isinstance(cell, (list, tuple, np.ndarray)):
         return list(cell)

@@ -114,7 +114,7 @@ class MixupTrainerMixin(_AnyTrainer):
     def compute_loss(
         self,
         model: nn.Module,
-        inputs: dict[str, Any],
+        inputs: dict[str, Tensor],
         return_outputs: bool = False,
         num_items_in_batch: Tensor | int | None = None,
     ) -> Any:
@@ -150,7 +150,7 @@ class MixupTrainerMixin(_AnyTrainer):
         # The Trainer takes the first of anything but a dict for the loss.
         return (loss, outputs if isinstance(outputs, dict) else {"logits": logits}) if return_outputs else loss
 
-    def _weight(self, inputs: Mapping[str, Any]) -> Tensor | None:
+    def _weight(self, inputs: Mapping[str, Tensor]) -> Tensor | None:
         if self.weight_column is None:
             return None
         if self.weight_column not in inputs:
@@ -189,7 +189,7 @@ class MixupTrainerMixin(_AnyTrainer):
                 'config.problem_type = "multi_label_classification", and give them as floats'
             )
 
-    def prediction_step(self, model: nn.Module, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
+    def prediction_step(self, model: nn.Module, inputs: dict[str, Tensor], *args: Any, **kwargs: Any) -> Any:
         """Predict as the trainer does; the index is kept from the model."""
         return super().prediction_step(model, self._for_the_model(inputs), *args, **kwargs)
 
@@ -206,7 +206,7 @@ class MixupTrainerMixin(_AnyTrainer):
         )
         return self.accelerator.prepare(loader)
 
-    def _for_the_model(self, inputs: Mapping[str, object]) -> dict[str, Any]:
+    def _for_the_model(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         return {n: value for n, value in inputs.items() if n not in (self.index_column, self.weight_column)}
 
     def _hp_search_setup(self, trial: object) -> None:

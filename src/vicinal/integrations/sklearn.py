@@ -163,7 +163,7 @@ class MixupClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         self.device = device
         self.warm_start = warm_start
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
+    def get_params(self, deep: bool = True) -> dict[str, object]:
         """Return the parameters, with `deep` those of the objective too."""
         params: dict[str, object] = super().get_params(deep=False)
         if deep:
@@ -190,7 +190,7 @@ class MixupClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         except ValueError as error:
             raise ValueError(f"objective: {error}") from error
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> object:
         """Say that sparse rows are taken."""
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
@@ -516,7 +516,7 @@ def _dense(X: object) -> NDArray[np.float64]:
     return dense
 
 
-def _fields(prefix: str, objective: Any) -> dict[str, Any]:
+def _fields(prefix: str, objective: Any) -> dict[str, object]:
     """Return the fields of an objective, and of what it wraps, by the names that `set_params` takes."""
     fields: dict[str, object] = {}
     for field in dataclasses.fields(objective) if _has_fields(objective) else ():

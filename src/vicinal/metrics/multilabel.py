@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -64,7 +63,7 @@ class MultilabelEvaluation:
         """The bins of the calibration errors."""
         return next(iter(self.labels.values())).n_bins
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return plain numbers for a JSON file."""
         return {
             "mean": {name: estimate.to_dict() for name, estimate in self.mean.items()},

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -43,7 +42,7 @@ class SetEvaluation:
     level: float = 0.95
     class_n: tuple[int, ...] = ()
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return plain numbers for a JSON file."""
         one = {name: getattr(self, name).to_dict() for name in ("coverage", "size", "empty", "single")}
         by_class = {

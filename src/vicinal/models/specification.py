@@ -289,13 +289,13 @@ def _specify_text(
     return ModelSpec(name=name, kind="text", n_classes=n_classes, options=complete)
 
 
-def _defaults(builder: Callable[..., Any]) -> dict[str, Any]:
+def _defaults(builder: Callable[..., Any]) -> dict[str, object]:
     """Return the options of a network: its keyword-only arguments and what they are unless given."""
     parameters = inspect.signature(builder).parameters.values()
     return {parameter.name: parameter.default for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY}
 
 
-def _complete(name: str, defaults: Mapping[str, object], options: Mapping[str, object]) -> dict[str, Any]:
+def _complete(name: str, defaults: Mapping[str, object], options: Mapping[str, object]) -> dict[str, object]:
     """Return all options of a network, the given ones and the defaults of the others."""
     for option in options:
         if option not in defaults:

@@ -429,7 +429,7 @@ class _MixedLayer(nn.Module):
         self.name, self.combine, self.inputs, self.gradients = name, combine, inputs, gradients
         self.runs = 0
 
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
+    def forward(self, *args: Any, **kwargs: Any) -> object:
         if self.gradients and not torch.is_grad_enabled():
             raise ValueError(
                 f"the layer {self.name!r} runs without gradients inside a reentrant checkpoint, which would "

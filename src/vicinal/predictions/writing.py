@@ -94,12 +94,12 @@ def write(
     return n
 
 
-def _best(table: NDArray[Any], probs: NDArray[Any]) -> dict[str, Any]:
+def _best(table: NDArray[Any], probs: NDArray[Any]) -> dict[str, object]:
     best = probs.argmax(axis=1)
     return {"prediction": table[best], "confidence": probs[np.arange(len(probs)), best]}
 
 
-def _above_half(names: Sequence[str], probs: NDArray[Any]) -> dict[str, Any]:
+def _above_half(names: Sequence[str], probs: NDArray[Any]) -> dict[str, object]:
     table = np.array(names, dtype=object)
     return {"prediction": [json.dumps(table[row > 0.5].tolist(), ensure_ascii=False) for row in probs]}
 

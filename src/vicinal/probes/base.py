@@ -75,7 +75,7 @@ def arrays_of(data: object, *, to: str) -> tuple[Tensor, Tensor] | None:
     return x, y
 
 
-def batches_of(data: Any, batch_size: int, *, to: str) -> Iterable[tuple[Any, Tensor]]:
+def batches_of(data: Any, batch_size: int, *, to: str) -> Iterable[tuple[object, Tensor]]:
     """Yield pairs (x, y): the batches of a loader, or those of a tuple `(x, y)`; labels as tensors."""
     tensors = arrays_of(data, to=to)
     if tensors is not None:

@@ -17,7 +17,7 @@ from vicinal.runs import Experiment
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from vicinal.recipes.results import Result
+    from vicinal.recipes.results import Measured, Result
     from vicinal.recipes.trained import Trained
 
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
     "Network",
     "Recipe",
     "Scale",
+    "Settings",
     "experiment",
     "is_drawn",
     "methods",
@@ -45,9 +46,11 @@ PAPERS = {
     "W21": "MixUp Training for the Transformer Architecture (Zhang & Vaidya 2021)",
 }
 
-#: From trained models, settings and a seed to figures (numbers, or estimates with an interval over samples) and curves
-#: (lists). It lives in a module, so that any process can find it.
-Measure: TypeAlias = "Callable[[Sequence[Trained], Mapping[str, Any], int], Mapping[str, Any]]"
+#: Of data, networks, training and of what is measured: values by name, which whoever takes them checks.
+Settings: TypeAlias = "Mapping[str, Any]"
+
+#: From trained models, settings and a seed to figures and curves. It lives in a module, so that any process can find it.
+Measure: TypeAlias = "Callable[[Sequence[Trained], Settings, int], Measured]"
 
 
 @dataclass(frozen=True)
@@ -69,8 +72,8 @@ class Data:
     """
 
     source: str
-    options: Mapping[str, Any] = field(default_factory=dict)
-    training: Mapping[str, Any] = field(default_factory=dict)
+    options: Settings = field(default_factory=dict)
+    training: Settings = field(default_factory=dict)
     corrupt: float = 0.0
     where: str = ""
 
@@ -80,8 +83,8 @@ class Network:
     """A network by name, with its options, and what its training changes."""
 
     name: str | None = None
-    options: Mapping[str, Any] = field(default_factory=dict)
-    training: Mapping[str, Any] = field(default_factory=dict)
+    options: Settings = field(default_factory=dict)
+    training: Settings = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -89,8 +92,8 @@ class Method:
     """An objective as an expression, and what else the method changes: the network's options, the training."""
 
     expression: str
-    network: Mapping[str, Any] = field(default_factory=dict)
-    training: Mapping[str, Any] = field(default_factory=dict)
+    network: Settings = field(default_factory=dict)
+    training: Settings = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,8 +123,8 @@ class Scale:
     data: Mapping[str, Data] = field(default_factory=dict)
     networks: Mapping[str, Network] = field(default_factory=dict)
     networks_of: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    training: Mapping[str, Any] = field(default_factory=dict)
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    training: Settings = field(default_factory=dict)
+    settings: Settings = field(default_factory=dict)
     about: str = ""
 
     def pairs(self) -> Iterator[tuple[str, str]]:
@@ -136,7 +139,7 @@ class Cell:
     key: Key
     seed: int
     measure: Measure
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Settings = field(default_factory=dict)
     trainings: tuple[Experiment, ...] = ()
 
     @property
@@ -194,7 +197,7 @@ class Recipe:
     published: Mapping[str, Mapping[str, float | str]] = field(default_factory=dict)
     draw: Callable[[Result], Figure] | None = None
     trainings: Callable[[Experiment], tuple[Experiment, ...]] | None = None
-    cells: Callable[[Scale], Iterable[tuple[Key, Mapping[str, Any]]]] | None = None
+    cells: Callable[[Scale], Iterable[tuple[Key, Settings]]] | None = None
     check: Callable[[Scale], object] | None = None
     reading: Sequence[str] = ()
     pilot: str = ""

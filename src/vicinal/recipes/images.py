@@ -12,8 +12,9 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from vicinal.recipes.base import Data, Network, Recipe, Scale
+from vicinal.recipes.base import Data, Network, Recipe, Scale, Settings
 from vicinal.recipes.drawing import bars
+from vicinal.recipes.results import Measured
 from vicinal.recipes.trained import Trained, figures_of
 
 __all__ = [
@@ -51,7 +52,7 @@ TINY = {"PreAct ResNet-10": Network("preactresnet10", {"width": 8, "final_norm":
 NIGHT = {"PreAct ResNet-18": Network("preactresnet18", {"width": 16, "final_norm": False})}
 PREACT = {"PreAct ResNet-18": Network("preactresnet18", {"final_norm": False})}
 
-TRAINING: Mapping[str, object] = {
+TRAINING: Settings = {
     "epochs": 20,
     "batch_size": 64,
     "eval_batch_size": 256,
@@ -64,10 +65,10 @@ TRAINING: Mapping[str, object] = {
     "eval_every": 2,
     "keep_predictions_at": [1, 5, 10, 20],
 }
-NIGHT_TRAINING: Mapping[str, object] = {**TRAINING, "epochs": 60, "keep_predictions_at": [1, 5, 20, 60]}
+NIGHT_TRAINING: Settings = {**TRAINING, "epochs": 60, "keep_predictions_at": [1, 5, 20, 60]}
 
 #: Z18 Section 3.2: 200 epochs from 0.1, divided by 10 after 100 and 150, batches of 128, weight decay 1e-4.
-CIFAR: Mapping[str, object] = {
+CIFAR: Settings = {
     "epochs": 200,
     "batch_size": 128,
     "optimizer": "sgd",
@@ -80,7 +81,7 @@ CIFAR: Mapping[str, object] = {
 }
 
 #: T19 Section 3.1: 200 epochs of Nesterov from 0.1, halved at 2, 60, 120 and 160, weight decay 5e-4.
-T19_TRAINING: Mapping[str, object] = {
+T19_TRAINING: Settings = {
     "epochs": 200,
     "batch_size": 128,
     "optimizer": "sgd",
@@ -106,7 +107,7 @@ T19_NETWORKS_OF = {
 CIFAR_MEAN, CIFAR_STD = (0.4914, 0.4822, 0.4465), (0.247, 0.2435, 0.2616)
 
 #: L22 Section 5 trains as CutMix (Yun et al. 2019) does: 300 epochs from 0.25, divided by 10 at 150 and 225.
-L22_TRAINING: Mapping[str, object] = {
+L22_TRAINING: Settings = {
     "epochs": 300,
     "batch_size": 64,
     "optimizer": "sgd",
@@ -122,7 +123,7 @@ L22_TRAINING: Mapping[str, object] = {
 IMAGENET = "a folder imagenet with train/ and val/ of class folders, as torchvision's ImageNet has them"
 
 
-def imagenet(epochs: int) -> dict[str, Any]:
+def imagenet(epochs: int) -> dict[str, object]:
     """Return Z18 Section 3.1: batches of 1,024, warm-up to 0.4 in 5 epochs, divided by 10 at 30/60/80 of 90 epochs."""
     milestones = [30, 60, 80] if epochs == 90 else [60, 120, 180]
     return {
@@ -186,9 +187,9 @@ def scales(
     minutes: tuple[float, float, float],
     paper: Mapping[str, Network],
     paper_data: Sequence[str] | None = None,
-    paper_training: Mapping[str, Any] = CIFAR,
+    paper_training: Settings = CIFAR,
     paper_networks_of: Mapping[str, Sequence[str]] | None = None,
-    settings: Mapping[str, Any] | None = None,
+    settings: Settings | None = None,
 ) -> dict[str, Scale]:
     """Return the scales of a recipe on small images: the common cell, a larger one, and the paper's own setting."""
     common = {"settings": dict(settings or {})}
@@ -232,12 +233,12 @@ COLUMNS = {
 }
 
 
-def selected(trained: Sequence[Trained], settings: Mapping[str, Any], seed: int) -> dict[str, Any]:
+def selected(trained: Sequence[Trained], settings: Settings, seed: int) -> Measured:
     """Measure the epoch with the best validation accuracy on the test set (T19 Section 3.1)."""
     return {**figures_of(trained[0].test(n_bins=settings.get("n_bins", 15)))}
 
 
-def last_epoch(trained: Sequence[Trained], settings: Mapping[str, Any], seed: int) -> dict[str, Any]:
+def last_epoch(trained: Sequence[Trained], settings: Settings, seed: int) -> Measured:
     """Measure the last epoch on the test set, and the validation error of every epoch."""
     figures = figures_of(trained[0].test_of_last(n_bins=settings.get("n_bins", 15)))
     return {**figures, "course": [1 - line["val_accuracy"] for line in trained[0].history if "val_accuracy" in line]}

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import torch
 from torch.utils.data import TensorDataset
 
 from vicinal import _random, models, parse
 from vicinal.probes.toys import spirals
-from vicinal.recipes.base import Recipe, Scale, is_drawn
+from vicinal.recipes.base import Recipe, Scale, Settings, is_drawn
 from vicinal.recipes.claims import Claim, Key, figure
 from vicinal.recipes.drawing import panels
 from vicinal.training import FitConfig, fit
@@ -18,7 +18,7 @@ from vicinal.training import FitConfig, fit
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from vicinal.recipes.results import Result
+    from vicinal.recipes.results import Measured, Result
     from vicinal.recipes.trained import Trained
 
 ERM, MIXUP, MANIFOLD = "vanilla", "Mixup", "Manifold Mixup"
@@ -33,11 +33,11 @@ METHODS = {
 EXTENT, SIDE = 1.2, 41
 
 
-def cells(at: Scale) -> Iterable[tuple[Key, Mapping[str, Any]]]:
+def cells(at: Scale) -> Iterable[tuple[Key, Settings]]:
     return [((name,), {"method": method}) for name, method in METHODS.items()]
 
 
-def measure(trained: Sequence[Trained], settings: Mapping[str, Any], seed: int) -> dict[str, Any]:
+def measure(trained: Sequence[Trained], settings: Settings, seed: int) -> Measured:
     """Return the mean confidence on the training points, and the share of the square that is between 0.3 and 0.7."""
     generator = torch.Generator().manual_seed(_random.seed_from("toy", seed))
     points, labels = spirals(settings["points"], generator=generator)
@@ -49,7 +49,7 @@ def measure(trained: Sequence[Trained], settings: Mapping[str, Any], seed: int) 
     with torch.inference_mode():
         shown = model(torch.cartesian_prod(line, line)).softmax(1)[:, 1]
         confidence, predicted = model(points).softmax(1).max(1)
-    measured: dict[str, object] = {
+    measured: Measured = {
         "confidence": float(confidence.double().mean()),
         "error": float((predicted != labels).double().mean()),
         "band": float(((shown > 0.3) & (shown < 0.7)).double().mean()),

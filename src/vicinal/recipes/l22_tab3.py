@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import torch
 from torch.utils.data import Subset
@@ -13,13 +13,14 @@ from vicinal.data import load_scores
 from vicinal.expressions import parse
 from vicinal.metrics import evaluate
 from vicinal.recipes import texts
-from vicinal.recipes.base import Data, Method, Recipe, Scale
+from vicinal.recipes.base import Data, Method, Recipe, Scale, Settings
 from vicinal.recipes.claims import Claim, Key, figure
 from vicinal.recipes.drawing import bars
 from vicinal.recipes.trained import Part, figures_of, logits_of
 from vicinal.training import FitConfig, fit
 
 if TYPE_CHECKING:
+    from vicinal.recipes.results import Measured
     from vicinal.recipes.trained import Trained
 
 BASE, MIXUP, LOGITMIX = "BERT", "Mixup", "LogitMix"
@@ -46,7 +47,7 @@ def methods(data: str, at: Scale) -> dict[str, Method]:
     return {BASE: Method("ERM()"), MIXUP: Method(mixup), LOGITMIX: Method(f"LogitMix({mixup})")}
 
 
-def cells(at: Scale) -> Iterable[tuple[Key, Mapping[str, Any]]]:
+def cells(at: Scale) -> Iterable[tuple[Key, Settings]]:
     """Yield the rows of STS-B, where a scale has it."""
     if STSB in at.settings:
         for network in at.networks:
@@ -54,7 +55,7 @@ def cells(at: Scale) -> Iterable[tuple[Key, Mapping[str, Any]]]:
                 yield (STSB, network, name), {"network": at.networks[network].name, "method": method.expression}
 
 
-def measure(trained: Sequence[Trained], settings: Mapping[str, Any], seed: int) -> dict[str, Any]:
+def measure(trained: Sequence[Trained], settings: Settings, seed: int) -> Measured:
     """Return GLUE's score of the test set (MCC on CoLA, Spearman on STS-B, else accuracy), and the usual figures."""
     if not trained:
         return {"score": spearman_of(settings, seed)}
@@ -67,7 +68,7 @@ def measure(trained: Sequence[Trained], settings: Mapping[str, Any], seed: int) 
     return {**figures_of(evaluation), "score": evaluation.mcc if source.endswith("cola") else evaluation.accuracy}
 
 
-def spearman_of(settings: Mapping[str, Any], seed: int) -> float:
+def spearman_of(settings: Settings, seed: int) -> float:
     """Train on STS-B, and return Spearman's correlation on its development set."""
     of = settings[STSB]
     sets = load_scores(
@@ -111,7 +112,7 @@ def claims(at: Scale) -> Iterable[Claim]:
                 )
 
 
-def glue(train_size: int, n_other: int, training: Mapping[str, object]) -> dict[str, Any]:
+def glue(train_size: int, n_other: int, training: Settings) -> dict[str, object]:
     """Return the settings of a scale that has STS-B and MNLI's mismatched development set."""
     scored = {"train_size": train_size, "max_length": 128, "training": dict(training)}
     return {STSB: scored, "score_on": {"glue:mnli": "glue:mnli:mismatched"}, "n_other": n_other}

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from vicinal.calibrators import TemperatureScaling
@@ -16,31 +17,32 @@ from vicinal.calibrators.temperature import GRID
 from vicinal.data.files import find
 from vicinal.data.named import roots
 from vicinal.metrics import Estimate, compare, evaluate
-from vicinal.recipes.base import Recipe, Scale
+from vicinal.recipes.base import Recipe, Scale, Settings
 from vicinal.recipes.claims import Claim, Key, figure
 from vicinal.recipes.drawing import bars
 from vicinal.recipes.trained import figures_of
 
 if TYPE_CHECKING:
+    from vicinal.recipes.results import Measured
     from vicinal.recipes.trained import Trained
 
 FOLDER = "logits/nli_baan2022"
 #: The runs that are stored, and the paper's ECE (%) before and after the temperature.
-MODELS: dict[tuple[str, str], dict[str, Any]] = {
+MODELS: dict[tuple[str, str], Settings] = {
     ("SNLI", "BERT"): {"files": "bert-base-uncased", "runs": 2, "before": 2.54, "after": 1.14},
     ("SNLI", "RoBERTa"): {"files": "roberta-base", "runs": 3, "before": 1.93, "after": 0.84},
     ("SNLI → MNLI", "RoBERTa"): {"files": "roberta-base", "runs": 3, "before": 3.62, "after": 1.46},
 }
 
 
-def cells(at: Scale) -> Iterable[tuple[Key, Mapping[str, Any]]]:
+def cells(at: Scale) -> Iterable[tuple[Key, Settings]]:
     for (data, network), model in MODELS.items():
         for run in range(model["runs"]):
             name = f"{data.split()[-1]}_{{part}}_{model['files']}_{run}.jsonl.gz"
             yield (data, network, f"run {run + 1}"), {"file": f"{FOLDER}/{name}"}
 
 
-def measure(trained: Sequence[Trained], settings: Mapping[str, Any], seed: int) -> dict[str, Any]:
+def measure(trained: Sequence[Trained], settings: Settings, seed: int) -> Measured:
     """Fit temperatures on the development half, with hard and with smoothed targets; measure on the test half."""
     logits, labels = stored(settings["file"].format(part="dev"))
     hard = TemperatureScaling(search="grid").fit(logits, labels).temperature_
@@ -60,7 +62,7 @@ def measure(trained: Sequence[Trained], settings: Mapping[str, Any], seed: int) 
     }
 
 
-def fit_smoothed(logits: Any, labels: Any, smoothing: float) -> float:
+def fit_smoothed(logits: NDArray[np.float64], labels: NDArray[np.int64], smoothing: float) -> float:
     """Return the temperature of the grid with the lowest cross-entropy to targets that leave `smoothing` to others."""
     targets = np.full(logits.shape, smoothing / (logits.shape[1] - 1))
     targets[np.arange(len(labels)), labels] = 1 - smoothing
@@ -68,7 +70,7 @@ def fit_smoothed(logits: Any, labels: Any, smoothing: float) -> float:
     return float(GRID[int(np.argmin(costs))])
 
 
-def stored(name: str) -> tuple[Any, Any]:
+def stored(name: str) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Return the logits and labels of a file below the data root."""
     with gzip.open(located(name), "rt", encoding="utf-8") as lines:
         rows = [json.loads(line) for line in lines]

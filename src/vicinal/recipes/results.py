@@ -8,16 +8,23 @@ import platform
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 from vicinal._files import FORMAT, read_json, replacing
 from vicinal.metrics import Estimate
 from vicinal.recipes.claims import AtLeast, Claim, Judged, Key, judge
 
-__all__ = ["CellRecord", "Result", "over_seeds", "packed", "versions"]
+__all__ = ["CellRecord", "Curve", "Measured", "Result", "over_seeds", "packed", "versions"]
+
+#: What a figure draws: numbers, or rows of them, as deep as need be.
+Curve: TypeAlias = "Sequence[float | Curve]"
+
+#: Of a cell, by name: figures are numbers, or estimates with an interval over samples; all else are curves.
+Measured: TypeAlias = "dict[str, float | Estimate | Iterable[Any]]"
 
 
 @dataclass(frozen=True)
@@ -29,9 +36,9 @@ class CellRecord:
     seconds: float
     """Of training and measuring, one thread."""
     figures: Mapping[str, Estimate]
-    curves: Mapping[str, list[Any]] = field(default_factory=dict)
+    curves: Mapping[str, Curve] = field(default_factory=dict)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return plain values for JSON: a figure is a number, or value, low and high."""
         figures = {
             name: e.value if e.low == e.value == e.high else [e.value, e.low, e.high]
@@ -81,11 +88,11 @@ class Result:
         estimates = [cell.figures[name] for cell in self.of(key) if name in cell.figures]
         return over_seeds(estimates) if estimates else None
 
-    def curve(self, key: Key, name: str) -> np.ndarray[Any, np.dtype[np.float64]]:
+    def curve(self, key: Key, name: str) -> NDArray[np.float64]:
         """Return a curve of a row, a line for each seed that has it."""
         return np.array([cell.curves[name] for cell in self.of(key) if name in cell.curves], dtype=np.float64)
 
-    def first(self, key: Key, name: str) -> list[Any]:
+    def first(self, key: Key, name: str) -> Curve:
         """Return a curve of the first cell of a row that has it; nothing if none has."""
         return next((cell.curves[name] for cell in self.of(key) if name in cell.curves), [])
 
@@ -96,7 +103,7 @@ class Result:
             figures.setdefault(cell.key, {})[cell.seed] = cell.figures
         return judge(list(claims), figures)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return plain values for JSON."""
         return {
             "recipe": self.recipe,
@@ -145,10 +152,10 @@ def over_seeds(estimates: Sequence[Estimate]) -> Estimate:
     return Estimate(float(values.mean()), float(values.mean()) - half, float(values.mean()) + half)
 
 
-def packed(measured: Mapping[str, Any]) -> tuple[dict[str, Estimate], dict[str, list[Any]]]:
+def packed(measured: Measured) -> tuple[dict[str, Estimate], dict[str, Curve]]:
     """Return figures and curves of what a recipe measured, rounded to what is worth keeping."""
     figures: dict[str, Estimate] = {}
-    curves: dict[str, list[object]] = {}
+    curves: dict[str, Curve] = {}
     for name, value in measured.items():
         if isinstance(value, Estimate):
             figures[name] = Estimate(*(_rounded(end, 7) for end in (value.value, value.low, value.high)))
@@ -185,5 +192,5 @@ def _rounded(value: float, digits: int) -> float:
     return float(f"{value:.{digits}g}")
 
 
-def _rounded_list(values: Iterable[Any]) -> list[Any]:
+def _rounded_list(values: Iterable[Any]) -> Curve:
     return [_rounded(v, 4) if isinstance(v, (int, float)) else _rounded_list(v) for v in values]

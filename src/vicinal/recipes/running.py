@@ -221,7 +221,7 @@ def check_data(plans: Sequence[Plan]) -> None:
                 raise FileNotFoundError(f"{wanted.name} needs {of.source}{form}: {error}") from error
 
 
-def described(recipe: Recipe, scale: str) -> dict[str, Any]:
+def described(recipe: Recipe, scale: str) -> dict[str, object]:
     """Return the settings of a recipe at a scale, ready for JSON."""
     record = dataclasses.asdict(recipe.scales[scale])
     record["seeds"] = list(record["seeds"])
@@ -231,7 +231,7 @@ def described(recipe: Recipe, scale: str) -> dict[str, Any]:
     return {key: value for key, value in plain.items() if value}
 
 
-def _methods(recipe: Recipe, at: Scale) -> dict[str, Any]:
+def _methods(recipe: Recipe, at: Scale) -> dict[str, object]:
     """Return the methods of each data set that the names of their rows do not say by themselves."""
     methods: dict[str, Any] = {}
     for data_name in at.data:
@@ -242,7 +242,7 @@ def _methods(recipe: Recipe, at: Scale) -> dict[str, Any]:
     return methods
 
 
-def _described(cell: Cell) -> dict[str, Any]:
+def _described(cell: Cell) -> dict[str, object]:
     trainings = [_matters(one) for one in cell.trainings]
     return {"measure": cell.measure.__name__, "settings": dict(cell.settings), "trainings": trainings}
 
@@ -252,7 +252,7 @@ def _training_name(experiment: Experiment) -> str:
     return f"{short}-{_digest(_matters(experiment))}-seed{experiment.seed}"
 
 
-def _matters(experiment: Experiment) -> dict[str, Any]:
+def _matters(experiment: Experiment) -> dict[str, object]:
     """Return what was asked for beyond the defaults, so that a new field of `Experiment` changes no name."""
     record, usual = experiment.that_matters(), Experiment(source=experiment.source).that_matters()
     return {name: value for name, value in record.items() if name in ("source", "method") or value != usual[name]}

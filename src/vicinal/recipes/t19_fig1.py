@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from vicinal.metrics import evaluate
 from vicinal.plots import group_means
 from vicinal.recipes import images
-from vicinal.recipes.base import Network, Recipe, Scale, methods
+from vicinal.recipes.base import Network, Recipe, Scale, Settings, methods
 from vicinal.recipes.claims import Claim, figure
 from vicinal.recipes.drawing import COLOURS, panels
 from vicinal.recipes.trained import figures_of
@@ -16,15 +16,15 @@ from vicinal.recipes.trained import figures_of
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from vicinal.recipes.results import Result
+    from vicinal.recipes.results import Measured, Result
     from vicinal.recipes.trained import Trained
 
 ERM, MIXUP = "ERM()", "Mixup(alpha=0.4)"
 
 
-def measure(trained: Sequence[Trained], settings: Mapping[str, Any], seed: int) -> dict[str, Any]:
+def measure(trained: Sequence[Trained], settings: Settings, seed: int) -> Measured:
     """Return how far confidence exceeds accuracy on the validation set after some epochs, and both for groups of it."""
-    measured: dict[str, object] = {}
+    measured: Measured = {}
     for epoch in settings["epochs"]:
         logits, labels = trained[0].at_epoch(epoch)
         measured[f"gap {epoch}"] = figures_of(evaluate(labels, logits=logits))["gap"]

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import torch
 from scipy.special import psi
 
 from vicinal import _random, plots
-from vicinal.recipes.base import Recipe, Scale
+from vicinal.recipes.base import Recipe, Scale, Settings
 from vicinal.recipes.claims import Claim, Key, figure
 from vicinal.recipes.drawing import panels
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from vicinal.recipes.results import Result
+    from vicinal.recipes.results import Measured, Result
     from vicinal.recipes.trained import Trained
 
 ALPHAS = (0.1, 0.2, 0.3, 0.4, 1.0, 4.0)
@@ -27,11 +27,11 @@ def row(alpha: float) -> Key:
     return (f"α = {alpha:g}",)
 
 
-def cells(at: Scale) -> Iterable[tuple[Key, Mapping[str, Any]]]:
+def cells(at: Scale) -> Iterable[tuple[Key, Settings]]:
     return [(row(alpha), {"alpha": alpha}) for alpha in ALPHAS]
 
 
-def measure(trained: Sequence[Trained], settings: Mapping[str, Any], seed: int) -> dict[str, Any]:
+def measure(trained: Sequence[Trained], settings: Settings, seed: int) -> Measured:
     """Return the mean entropy of two different labels mixed by the λ that the objectives draw, and what it should be.
 
     E H(λ) = 2 E[−λ log λ] = ψ(2α + 1) − ψ(α + 1).

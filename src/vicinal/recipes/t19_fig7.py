@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from vicinal.recipes import images
-from vicinal.recipes.base import Data, Method, Network, Recipe, Scale, methods
-from vicinal.recipes.claims import Claim, figure
+from vicinal.recipes.base import Data, Method, Network, Recipe, Scale, Settings, methods
+from vicinal.recipes.claims import Claim, Contrast, figure
 from vicinal.recipes.drawing import curves
 
 if TYPE_CHECKING:
+    from vicinal.recipes.results import Measured
     from vicinal.recipes.trained import Trained
 
 ERM, MIXUP = "ERM()", "Mixup(alpha=0.4)"
 
 
-def measure(trained: Sequence[Trained], settings: Mapping[str, object], seed: int) -> dict[str, Any]:
+def measure(trained: Sequence[Trained], settings: Settings, seed: int) -> Measured:
     """Return the ECE of the validation set, its mean over the second and the last fifth of training, and the excess."""
     lines = [line for line in trained[0].history if "val_ece" in line]
     ece, loss, confidence, accuracy = (
@@ -38,7 +39,7 @@ def measure(trained: Sequence[Trained], settings: Mapping[str, object], seed: in
 def claims(at: Scale) -> Iterable[Claim]:
     for data, network in at.pairs():
 
-        def figures(name: str, method: str, data: str = data, network: str = network) -> Any:
+        def figures(name: str, method: str, data: str = data, network: str = network) -> Contrast:
             return figure(name, data, network, method)
 
         yield Claim(
@@ -64,7 +65,7 @@ def claims(at: Scale) -> Iterable[Claim]:
         )
 
 
-CONSTANT: Mapping[str, object] = {**images.TRAINING, "schedule": "constant", "keep_predictions_at": []}
+CONSTANT: Settings = {**images.TRAINING, "schedule": "constant", "keep_predictions_at": []}
 
 RECIPE = Recipe(
     paper="T19",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,14 +17,14 @@ from vicinal.objectives.forward import call
 from vicinal.probes.noise import gaussian_like
 from vicinal.probes.uncertainty import MCDropout
 from vicinal.recipes import images
-from vicinal.recipes.base import Data, Method, Network, Recipe, Scale
+from vicinal.recipes.base import Data, Method, Network, Recipe, Scale, Settings
 from vicinal.recipes.claims import Claim, figure
 from vicinal.recipes.drawing import COLOURS, panels
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from vicinal.recipes.results import Result
+    from vicinal.recipes.results import Measured, Result
     from vicinal.recipes.trained import Trained
 
 ERM, MIXUP, DROPOUT = "baseline", "mixup (α = 0.4)", "dropout (p = 0.3)"
@@ -39,7 +39,7 @@ PAPER = {
 EDGES = np.linspace(0, 1, 21)
 
 
-def measure(trained: Sequence[Trained], settings: Mapping[str, Any], seed: int) -> dict[str, Any]:
+def measure(trained: Sequence[Trained], settings: Settings, seed: int) -> Measured:
     """Return the AUROC of the highest probability: as it is, and after the temperature; with dropout over passes."""
     bundle, task = trained[0].bundle, trained[0].task
     chosen = stratified_subset(task.test.labels or [], settings["n"], seed=seed)
@@ -54,7 +54,7 @@ def measure(trained: Sequence[Trained], settings: Mapping[str, Any], seed: int) 
     dropout = any(isinstance(m, torch.nn.Dropout) and m.p > 0 for m in bundle.module.modules())
     passes = MCDropout(bundle.module, settings["passes"]) if dropout else None
     scores = {name: _logits(bundle.module, some, passes, seed) for name, some in sets.items()}
-    measured: dict[str, object] = {}
+    measured: Measured = {}
     for suffix, temperature in (("", 1.0), (" after temperature", trained[0].temperature)):
         scaled = {name: max_probability(logits.double() / temperature) for name, logits in scores.items()}
         for name in ("other", "noise"):

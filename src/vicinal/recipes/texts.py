@@ -16,13 +16,14 @@ import torch
 from vicinal.data import stratified_subset
 from vicinal.metrics import evaluate
 from vicinal.recipes import images
-from vicinal.recipes.base import Data, Method, Network, Recipe, Scale
+from vicinal.recipes.base import Data, Method, Network, Recipe, Scale, Settings
 from vicinal.recipes.claims import Claim, figure
 from vicinal.recipes.drawing import bars
 from vicinal.recipes.p22_vanilla import fit_smoothed
 from vicinal.recipes.trained import Part, figures_of, logits_of
 
 if TYPE_CHECKING:
+    from vicinal.recipes.results import Measured
     from vicinal.recipes.trained import Trained
     from vicinal.runs import Experiment
 
@@ -40,7 +41,7 @@ ROBERTA = {
 #: The papers mix texts of any lengths.
 ANY_LENGTHS = {"group_by_length": False}
 
-TRAINING: Mapping[str, object] = {
+TRAINING: Settings = {
     "batch_size": 16,
     "eval_batch_size": 50,
     **ANY_LENGTHS,
@@ -188,13 +189,13 @@ def with_grid(one: Experiment) -> tuple[Experiment, ...]:
     return (dataclasses.replace(one, temperature="grid"),)
 
 
-def in_both_domains(trained: Sequence[Trained], settings: Mapping[str, Any], seed: int) -> dict[str, Any]:
+def in_both_domains(trained: Sequence[Trained], settings: Settings, seed: int) -> Measured:
     """Measure on the test set, also after temperatures of hard and of smoothed targets, and on the other domain."""
     run = trained[0]
     source, (logits, labels), held_out = run.outcome.experiment.source, run.test_logits(), run.outcome.sets["val"]
     smoothing = settings["smoothing"][source]
     smoothed = fit_smoothed(held_out.logits.double().numpy(), held_out.labels.numpy(), smoothing)
-    measured: dict[str, object] = {
+    measured: Measured = {
         **figures_of(run.test(n_bins=10)),
         "after": evaluate(labels, logits=logits / run.temperature, n_bins=10).ece,
         "after smoothed": evaluate(labels, logits=logits / smoothed, n_bins=10).ece,

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from vicinal.recipes import texts
-from vicinal.recipes.base import Data, Method, Recipe, Scale
-from vicinal.recipes.claims import Claim, figure
+from vicinal.recipes.base import Data, Method, Recipe, Scale, Settings
+from vicinal.recipes.claims import Claim, Contrast, figure
 from vicinal.recipes.drawing import curves
 from vicinal.recipes.texts import BASE, CLS, INPUT, MANIFOLD
 from vicinal.recipes.trained import figures_of
 
 if TYPE_CHECKING:
+    from vicinal.recipes.results import Measured
     from vicinal.recipes.trained import Trained
     from vicinal.runs import Experiment
 
@@ -44,7 +45,7 @@ def watched(one: Experiment) -> tuple[Experiment, ...]:
     return (dataclasses.replace(one, watch=("test",)),)
 
 
-def measure(trained: Sequence[Trained], settings: Mapping[str, object], seed: int) -> dict[str, Any]:
+def measure(trained: Sequence[Trained], settings: Settings, seed: int) -> Measured:
     """Measure the selected weights on the test set, and its loss at every evaluation."""
     evaluation = trained[0].test()
     course = [line["test_nll"] for line in trained[0].history if "test_nll" in line]
@@ -54,7 +55,7 @@ def measure(trained: Sequence[Trained], settings: Mapping[str, object], seed: in
 def claims(at: Scale) -> Iterable[Claim]:
     for data, network in at.pairs():
 
-        def fall(name: str, data: str = data, network: str = network, method: str = CLS) -> Any:
+        def fall(name: str, data: str = data, network: str = network, method: str = CLS) -> Contrast:
             return figure(name, data, network, BASE) - figure(name, data, network, method)
 
         baseline, paper = (data, network, BASE), PAPER[data]

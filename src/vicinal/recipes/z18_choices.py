@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -15,9 +15,10 @@ from vicinal.data import Split
 from vicinal.mixing import mix
 from vicinal.objectives.forward import call
 from vicinal.recipes import images
-from vicinal.recipes.base import Method, Recipe, Scale, experiment, methods
-from vicinal.recipes.claims import Claim, Key, figure
+from vicinal.recipes.base import Method, Recipe, Scale, Settings, experiment, methods
+from vicinal.recipes.claims import Claim, Contrast, Key, figure
 from vicinal.recipes.drawing import bars
+from vicinal.recipes.results import Measured
 from vicinal.recipes.trained import Trained, figures_of, trained_with
 from vicinal.runs import Experiment
 
@@ -29,7 +30,7 @@ AVERAGES, TWO_LOADERS = "Mixup(alpha=inf)", "two loaders, α = 1"
 def claims(at: Scale) -> Iterable[Claim]:
     for data, network in at.pairs():
 
-        def error(method: str, data: str = data, network: str = network) -> Any:
+        def error(method: str, data: str = data, network: str = network) -> Contrast:
             return figure("error", data, network, method)
 
         yield Claim(
@@ -74,13 +75,13 @@ class TwoLoaders:
         return f"TwoLoaders(alpha={self.alpha})"
 
 
-def cells(at: Scale) -> Iterable[tuple[Key, Mapping[str, Any]]]:
+def cells(at: Scale) -> Iterable[tuple[Key, Settings]]:
     for data, network in at.pairs():
         record = experiment(at, data, network, Method(MIXUP), 0).to_dict()
         yield (data, network, TWO_LOADERS), {"experiment": record}
 
 
-def measure(trained: Sequence[Trained], settings: Mapping[str, Any], seed: int) -> dict[str, Any]:
+def measure(trained: Sequence[Trained], settings: Settings, seed: int) -> Measured:
     """Measure the last epoch on the test set; two loaders are trained here, as they are no objective of their own."""
     if trained:
         return images.last_epoch(trained, settings, seed)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import torch
 from torch.utils.data import TensorDataset
 
 from vicinal import _random, models, parse
 from vicinal.probes.toys import disc_in_ring
-from vicinal.recipes.base import Recipe, Scale, is_drawn
+from vicinal.recipes.base import Recipe, Scale, Settings, is_drawn
 from vicinal.recipes.claims import Claim, Key, figure
 from vicinal.recipes.drawing import panels
 from vicinal.training import FitConfig, fit
@@ -18,18 +18,18 @@ from vicinal.training import FitConfig, fit
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from vicinal.recipes.results import Result
+    from vicinal.recipes.results import Measured, Result
     from vicinal.recipes.trained import Trained
 
 ERM, MIXUP = "ERM()", "Mixup(alpha=1.0)"
 EXTENT, SIDE = 1.4, 41
 
 
-def cells(at: Scale) -> Iterable[tuple[Key, Mapping[str, Any]]]:
+def cells(at: Scale) -> Iterable[tuple[Key, Settings]]:
     return [((method,), {"method": method}) for method in (ERM, MIXUP)]
 
 
-def measure(trained: Sequence[Trained], settings: Mapping[str, Any], seed: int) -> dict[str, Any]:
+def measure(trained: Sequence[Trained], settings: Settings, seed: int) -> Measured:
     """Return the share of the shown square in which the probability is between 0.1 and 0.9, and the training error."""
     generator = torch.Generator().manual_seed(_random.seed_from("toy", seed))
     points, labels = disc_in_ring(settings["points"], generator=generator)

@@ -2,34 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import torch
 
 from vicinal import _random
 from vicinal.probes.between import between_samples
 from vicinal.recipes import images
-from vicinal.recipes.base import Method, Recipe, Scale, methods
+from vicinal.recipes.base import Method, Recipe, Scale, Settings, methods
 from vicinal.recipes.claims import Claim, figure
 from vicinal.recipes.drawing import COLOURS, panels
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from vicinal.recipes.results import Result
+    from vicinal.recipes.results import Measured, Result
     from vicinal.recipes.trained import Trained
 
 ERM, MIXUP = "ERM()", "Mixup(alpha=1.0)"
 LAMBDAS = [i / 10 for i in range(11)]
 
 
-def measure(trained: Sequence[Trained], settings: Mapping[str, Any], seed: int) -> dict[str, Any]:
+def measure(trained: Sequence[Trained], settings: Settings, seed: int) -> Measured:
     """Return the share of misses and the norm of the logits' gradient along segments, and at their middle."""
     train = trained[0].task.train
     module = trained[0].last().module
     plain = train.relabelled(train.labels or [], augment="none")
-    measured: dict[str, object] = {}
+    measured: Measured = {}
     for name, pairs, gradient in (("misses", settings["pairs"], "none"), ("norm", settings["gradients"], "logits")):
         generator = torch.Generator().manual_seed(_random.seed_from("pairs", seed))
         seen = between_samples(module, plain, pairs=pairs, lambdas=LAMBDAS, gradient=gradient, generator=generator)

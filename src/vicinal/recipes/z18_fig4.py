@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import torch
 
 from vicinal.metrics import evaluate
 from vicinal.recipes import images
-from vicinal.recipes.base import Data, Network, Recipe, Scale, methods
+from vicinal.recipes.base import Data, Network, Recipe, Scale, Settings, methods
 from vicinal.recipes.claims import Claim, figure
 from vicinal.recipes.drawing import bars
 from vicinal.recipes.trained import Part, figures_of, logits_of
 
 if TYPE_CHECKING:
+    from vicinal.recipes.results import Measured
     from vicinal.recipes.trained import Trained
 
 ERM = "ERM()"
@@ -36,7 +37,7 @@ def claims(at: Scale) -> Iterable[Claim]:
             yield Claim(text=f"mixup (α = {alpha:g}) {text}", contrast=contrast, margin=margin, paper=paper / 100)
 
 
-def measure(trained: Sequence[Trained], settings: Mapping[str, object], seed: int) -> dict[str, Any]:
+def measure(trained: Sequence[Trained], settings: Settings, seed: int) -> Measured:
     """Measure on the test set and, of speakers that training heard, on the recordings that it did not use."""
     measured = images.selected(trained, settings, seed)
     if settings.get("heard"):

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from vicinal.probes.gan import coverage, fit_gan, grid_of_gaussians, ring_of_gaussians
-from vicinal.recipes.base import Recipe, Scale, is_drawn
+from vicinal.recipes.base import Recipe, Scale, Settings, is_drawn
 from vicinal.recipes.claims import Claim, Key, figure
 from vicinal.recipes.drawing import panels
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from vicinal.recipes.results import Result
+    from vicinal.recipes.results import Measured, Result
     from vicinal.recipes.trained import Trained
 
 TARGETS = {"ring of 8": ring_of_gaussians(), "grid of 25": grid_of_gaussians()}
 PLAIN, MIXUP = "GAN", "mixup GAN, α = 0.2"
 
 
-def cells(at: Scale) -> Iterable[tuple[Key, Mapping[str, Any]]]:
+def cells(at: Scale) -> Iterable[tuple[Key, Settings]]:
     return [
         ((target, name), {"target": target, "alpha": alpha})
         for target in TARGETS
@@ -28,7 +28,7 @@ def cells(at: Scale) -> Iterable[tuple[Key, Mapping[str, Any]]]:
     ]
 
 
-def measure(trained: Sequence[Trained], settings: Mapping[str, Any], seed: int) -> dict[str, Any]:
+def measure(trained: Sequence[Trained], settings: Settings, seed: int) -> Measured:
     """Return how many modes the samples cover, and the share of samples within three standard deviations of one."""
     fit = fit_gan(
         TARGETS[settings["target"]],
@@ -40,7 +40,7 @@ def measure(trained: Sequence[Trained], settings: Mapping[str, Any], seed: int) 
         seed=seed,
     )
     seen = coverage(fit.last, fit.target)
-    measured: dict[str, object] = {"modes": float(seen.modes), "good": seen.high_quality}
+    measured: Measured = {"modes": float(seen.modes), "good": seen.high_quality}
     return {**measured, **({"samples": fit.last[:400].tolist()} if is_drawn(seed) else {})}
 
 

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from vicinal.metrics import Estimate
 from vicinal.metrics.intervals import clopper_pearson
 from vicinal.probes.label_noise import best_and_last
 from vicinal.recipes import images
-from vicinal.recipes.base import Data, Method, Recipe, Scale
-from vicinal.recipes.claims import Claim, figure
+from vicinal.recipes.base import Data, Method, Recipe, Scale, Settings
+from vicinal.recipes.claims import Claim, Contrast, figure
 from vicinal.recipes.drawing import bars
 
 if TYPE_CHECKING:
+    from vicinal.recipes.results import Measured
     from vicinal.recipes.trained import Trained
 
 ERM, DROPOUT, MIXUP = "ERM", "ERM + dropout", "mixup"
 #: By the share of corrupted labels: mixup's α, the paper's dropout, its last errors of ERM, dropout and mixup, ERM's
 #: best error, and the training errors of ERM and mixup on corrupted labels.
-LEVELS: dict[str, dict[str, Any]] = {
+LEVELS: dict[str, Settings] = {
     "20 %": {
         "share": 0.2,
         "alpha": 8.0,
@@ -47,7 +48,7 @@ LEVELS: dict[str, dict[str, Any]] = {
 }
 
 
-def levels(options: Mapping[str, object]) -> dict[str, Data]:
+def levels(options: Settings) -> dict[str, Data]:
     return {name: Data("cifar10", options, corrupt=level["share"]) for name, level in LEVELS.items()}
 
 
@@ -59,7 +60,7 @@ def methods(level: str, at: Scale) -> dict[str, Method]:
     }
 
 
-def measure(trained: Sequence[Trained], settings: Mapping[str, object], seed: int) -> dict[str, Any]:
+def measure(trained: Sequence[Trained], settings: Settings, seed: int) -> Measured:
     """Return the best and the last error on held-out images with true labels, and the last training errors.
 
     The best is chosen by the images it is measured on: an oracle's, as in the paper.
@@ -84,7 +85,7 @@ def claims(at: Scale) -> Iterable[Claim]:
         erm, dropout, mixup = LEVELS[data]["last"]
         learned, resisted = LEVELS[data]["corrupted"]
 
-        def last(method: str, name: str = "last", data: str = data, network: str = network) -> Any:
+        def last(method: str, name: str = "last", data: str = data, network: str = network) -> Contrast:
             return figure(name, data, network, method)
 
         yield Claim(

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from torch.utils.data import DataLoader, Subset
 
 from vicinal.data import ImagePreprocessing, stratified_subset
 from vicinal.probes.attacks import attack_errors, parse_attack
 from vicinal.recipes import images
-from vicinal.recipes.base import Data, Method, Network, Recipe, Scale
-from vicinal.recipes.claims import Claim, figure
+from vicinal.recipes.base import Data, Method, Network, Recipe, Scale, Settings
+from vicinal.recipes.claims import Claim, Contrast, figure
 from vicinal.recipes.drawing import bars
 
 if TYPE_CHECKING:
+    from vicinal.recipes.results import Measured
     from vicinal.recipes.trained import Trained
     from vicinal.runs import Experiment
 
@@ -33,14 +34,14 @@ def methods(data: str, at: Scale) -> dict[str, Method]:
     return {ERM: Method("ERM()"), MIXUP: Method(f"Mixup(alpha={0.2 if data == 'ImageNet' else 1.0})")}
 
 
-def measure(trained: Sequence[Trained], settings: Mapping[str, Any], seed: int) -> dict[str, Any]:
+def measure(trained: Sequence[Trained], settings: Settings, seed: int) -> Measured:
     """Return top-1 and top-5 errors under each attack, of the last weights."""
     test, pixels = trained[0].task.test, trained[0].task.preprocessing
     if not isinstance(pixels, ImagePreprocessing):
         raise TypeError("attacks need images")
     chosen = Subset(test, stratified_subset(test.labels or [], settings["n"], seed=seed))
     model, other = (one.last().module for one in trained)
-    measured: dict[str, object] = {}
+    measured: Measured = {}
     for box, source in (("white", None), ("black", other)):
         for name, text in ATTACKS.items():
             loader = DataLoader(chosen, batch_size=250, collate_fn=test.collate_fn)
@@ -54,7 +55,7 @@ def measure(trained: Sequence[Trained], settings: Mapping[str, Any], seed: int) 
 def claims(at: Scale) -> Iterable[Claim]:
     for data, network in at.pairs():
 
-        def gain(name: str, data: str = data, network: str = network) -> Any:
+        def gain(name: str, data: str = data, network: str = network) -> Contrast:
             return figure(name, data, network, ERM) - figure(name, data, network, MIXUP)
 
         yield Claim(text=f"{data}: white-box FGSM error is lower", contrast=gain("white FGSM"), paper=0.907 - 0.752)

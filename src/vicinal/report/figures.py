@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vicinal import plots
 from vicinal._checks import require
@@ -203,7 +204,7 @@ def _percent_ticks() -> Any:
     return require("matplotlib.ticker", "train").FuncFormatter(lambda share, _: f"{100 * share:.3g} %")
 
 
-def _thinned(x: Any, y: Any) -> tuple[Any, Any]:
+def _thinned(x: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Keep at most some hundred points of a curve, its ends among them."""
     if len(x) <= _POINTS:
         return x, y

@@ -141,7 +141,7 @@ _COVERAGE = 0.9
 
 def _sets(
     outcome: Outcome, given: tuple[float, Mapping[str, SetEvaluation]] | None, classes: Sequence[str]
-) -> dict[str, Any] | None:
+) -> dict[str, object] | None:
     if given is None and {"val", "test"} <= set(outcome.sets):
         given = _COVERAGE, prediction_sets(outcome, _COVERAGE)
     return None if given is None else sections.sets_section(*given, classes)

@@ -91,7 +91,7 @@ def tiles(evaluation: Evaluation | MultilabelEvaluation, *extra: tuple[str, str,
 # Prediction sets
 
 
-def sets_section(asked: float, sets: Mapping[str, SetEvaluation], classes: Sequence[str]) -> dict[str, Any]:
+def sets_section(asked: float, sets: Mapping[str, SetEvaluation], classes: Sequence[str]) -> dict[str, object]:
     """Return how often prediction sets hold the true class and how large they are: of each kind, and by class."""
     names = {"coverage": True, "size": False, "single": True, "empty": True}
     rows = [
@@ -131,7 +131,7 @@ def sets_section(asked: float, sets: Mapping[str, SetEvaluation], classes: Seque
 
 def baselines_section(
     evaluation: Evaluation, simpler: Mapping[str, Mapping[str, Estimate | None]]
-) -> dict[str, Any] | None:
+) -> dict[str, object] | None:
     """Return the figures of the model beside those of simpler ones on the same samples; None without any."""
     if not simpler:
         return None
@@ -150,7 +150,7 @@ def baselines_section(
 # Two classes
 
 
-def binary_section(sheet: Sheet, evaluation: BinaryEvaluation, name: str) -> dict[str, Any]:
+def binary_section(sheet: Sheet, evaluation: BinaryEvaluation, name: str) -> dict[str, object]:
     """Return the diagram of the positive class's probability, and how well it ranks."""
     share = words.percent(evaluation.base_rate)
     rows = [
@@ -328,7 +328,7 @@ _SHADES, _LISTED = 10, 10
 
 def confusion_section(
     classes: Sequence[str], labels: NDArray[np.int64], predictions: NDArray[np.int64]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return how often each class was taken for which: a picture where there are few, and the most frequent confusions.
 
     Parameters
@@ -365,7 +365,7 @@ def confusion_section(
     return {"classes": list(classes), "rows": rows, "listed": listed}
 
 
-def shared_section(shared: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def shared_section(shared: Iterable[Mapping[str, Any]]) -> list[dict[str, object]]:
     """Return what mistakes share: the property, how often it is wrong there, with an interval, and elsewhere."""
     rows = []
     for entry in shared:
@@ -531,7 +531,7 @@ def label_noise_table(errors: Mapping[str, Any], sizes: Mapping[str, int]) -> di
     }
 
 
-def reliability_pair(sheet: Sheet, tables: Mapping[str, ReliabilityTable]) -> list[Any]:
+def reliability_pair(sheet: Sheet, tables: Mapping[str, ReliabilityTable]) -> list[object]:
     """Return reliability diagrams and, under them, confidence histograms, one of each for each table."""
     diagrams = [
         sheet.reliability(

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vicinal.metrics import Estimate, Evaluation, ReliabilityTable, clopper_pearson, error_estimates
 from vicinal.metrics.selective import RiskCoverage, RiskThreshold
@@ -41,6 +42,9 @@ _WANTED = (0.99, 0.98, 0.95, 0.9, 0.8)
 
 #: A rule that answers fewer cases than this is no use, and a few lucky samples make one.
 _WORTHWHILE = 0.05
+
+#: Numbers of bins.
+Bins: TypeAlias = "NDArray[np.intp]"
 
 _NBSP = "\u00a0"
 
@@ -234,14 +238,14 @@ def _class_name(number: int, evaluation: Evaluation, classes: Sequence[str]) -> 
     return repr(names[number]) if number < len(names) else f"class {number}"
 
 
-def _around(table: ReliabilityTable, level: float) -> Any:
+def _around(table: ReliabilityTable, level: float) -> Bins:
     """Return the bins within five points of a level, or the bin that holds it."""
     low, high = table.edges[:-1], table.edges[1:]
     inside = np.flatnonzero((low >= level - 0.05 - 1e-9) & (high <= level + 0.05 + 1e-9))
     return inside if len(inside) else table.bin_index(np.array([level]))
 
 
-def _pooled(table: ReliabilityTable, bins: Any) -> tuple[float, int, int]:
+def _pooled(table: ReliabilityTable, bins: Bins) -> tuple[float, int, int]:
     """Return the mean confidence, the number right and the number of samples of some bins together."""
     sums, n = table.bins, int(table.bin_count[bins].sum())
     return float(sums.confidence[bins].sum()) / n, int(sums.correct[bins].sum()), n
@@ -260,7 +264,7 @@ def _compared(confidence: float, right: int, n: int, level: float) -> tuple[str,
     return tone, sentence
 
 
-def _elsewhere(table: ReliabilityTable, used: Any) -> tuple[str, str]:
+def _elsewhere(table: ReliabilityTable, used: Bins) -> tuple[str, str]:
     """Name the other bin that is farthest off beyond chance, all bins considered at once (Bonferroni)."""
     others = [b for b in range(table.n_bins) if b not in used and table.bin_count[b] >= ENOUGH]
     level = 1 - 0.05 / max(len(others), 1)

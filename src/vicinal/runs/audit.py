@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -13,7 +12,7 @@ from torch import Tensor
 
 from vicinal import _random
 from vicinal._checks import Argument, Sentence, integer
-from vicinal._files import write_json
+from vicinal._files import Json, write_json
 from vicinal.data import Split, Task
 from vicinal.data.splitting import fold_numbers, grouped_split, split_positions
 from vicinal.objectives.guided.aum import AUM
@@ -41,7 +40,7 @@ class CrossAudit:
     probs: NDArray[np.float64]
     """Of each sample by the model that did not see it, `[N, K]`."""
     labels: NDArray[np.int64]
-    samples: list[dict[str, Any]]
+    samples: list[Json]
     """What there is to show, the most suspicious first."""
     classes: tuple[str, ...]
 
@@ -139,7 +138,7 @@ def _shown(
     probs: NDArray[np.float64],
     labels: NDArray[np.int64],
     chosen: Sequence[int],
-) -> list[dict[str, Any]]:
+) -> list[Json]:
     """Return what to show of these samples, in this order."""
     ends = np.cumsum([len(part) for part in parts])
     samples = []
@@ -179,7 +178,7 @@ def audited_by_aum(
     n: int = 50,
     progress: bool = True,
     on_note: Say | None = None,
-) -> tuple[Audit, list[dict[str, Any]]]:
+) -> tuple[Audit, list[Json]]:
     """Return the audit of a run's training labels by their margins, and the most suspicious samples to be shown.
 
     The network of the run is trained plainly, twice, with one more class that a share of 1/(K + 1) of the samples are

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vicinal._checks import require
+from vicinal._files import Json
 from vicinal.data import Split
 from vicinal.metrics import Tally
 from vicinal.metrics.figures import watched
@@ -90,7 +91,7 @@ def boosted(
     return FitResult.of(model, done, kept, predictions, folder)
 
 
-def _facts(model: Boosted, n_trees: int) -> dict[str, Any]:
+def _facts(model: Boosted, n_trees: int) -> dict[str, object]:
     size = f"of {model.leaves} leaves at most, learning rate {model.rate:g}"
     return {
         "training": f"{n_trees} of {model.iterations} trees a class {size}, by scikit-learn",
@@ -120,7 +121,7 @@ def _fitted(model: Boosted, train: Split, class_weights: Tensor | None, seed: in
     return fitted
 
 
-def _history(fitted: Any, train: Split, val: Split | None) -> list[dict[str, Any]]:
+def _history(fitted: Any, train: Split, val: Split | None) -> list[Json]:
     """Return the figures after each tree."""
     labels = _labels(train)
     rows = np.arange(len(labels))
@@ -128,9 +129,7 @@ def _history(fitted: Any, train: Split, val: Split | None) -> list[dict[str, Any
         float(-np.log(np.maximum(probs[rows, labels], 1e-12)).mean())
         for probs in fitted.staged_predict_proba(train.features())
     ]
-    history: list[dict[str, object]] = [
-        {"step": k, "epoch": float(k), "loss": loss} for k, loss in enumerate(losses, start=1)
-    ]
+    history: list[Json] = [{"step": k, "epoch": float(k), "loss": loss} for k, loss in enumerate(losses, start=1)]
     if val is not None:
         answers = _labels(val)
         for line, probs in zip(history, fitted.staged_predict_proba(val.features()), strict=True):

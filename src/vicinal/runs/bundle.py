@@ -33,6 +33,7 @@ from vicinal import _random, data
 from vicinal._checks import choice, freeze, integer, nearest_names, number, require
 from vicinal._files import (
     DamagedFileError,
+    Json,
     RunFiles,
     check_seal,
     checksum,
@@ -426,7 +427,7 @@ def _check_finite(weights: Mapping[str, Tensor], path: Path) -> None:
         )
 
 
-def _record(path: Path) -> tuple[RunFiles, dict[str, Any]]:
+def _record(path: Path) -> tuple[RunFiles, Json]:
     """Return the files of a saved model and its record, or say what the folder is instead."""
     files = RunFiles(path)
     if not path.is_dir():
@@ -441,7 +442,7 @@ def _record(path: Path) -> tuple[RunFiles, dict[str, Any]]:
     return files, read_record(files)
 
 
-def read_record(files: RunFiles) -> dict[str, Any]:
+def read_record(files: RunFiles) -> Json:
     """Return the record of a saved model, which must be as it was written."""
     record = read_json(files.model)
     missing = [name for name in ("classes", "network", "preprocessing", "temperature") if name not in record]

@@ -48,7 +48,7 @@ class FurtherSet:
             return given
         return cls(**_known(cls, given)) if isinstance(given, Mapping) else cls(source=str(given))
 
-    def to_plain(self) -> str | dict[str, Any]:
+    def to_plain(self) -> str | dict[str, object]:
         """Return the record as JSON can hold it: the source alone where there is nothing else."""
         record = {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name)}
         return self.source if len(record) == 1 else record
@@ -115,7 +115,7 @@ class Experiment:
     model: str | None = None
     model_options: Mapping[str, Any] = field(default_factory=dict)
     training: Mapping[str, Any] = field(default_factory=dict)
-    also: tuple[FurtherSet | Mapping[str, Any] | str, ...] = ()
+    also: tuple[FurtherSet | Mapping[str, object] | str, ...] = ()
     watch: tuple[str, ...] = ()
     temperature: str = "newton"
     new_subset_per_seed: bool = False
@@ -251,7 +251,7 @@ def _option(name: str, value: object) -> list[str]:
     return [flag, str(value)]
 
 
-def _json(name: str, value: Any) -> dict[str, Any]:
+def _json(name: str, value: Any) -> dict[str, object]:
     try:
         ready: dict[str, object] = json.loads(json.dumps(dict(value)))
     except (TypeError, ValueError) as error:
@@ -259,5 +259,5 @@ def _json(name: str, value: Any) -> dict[str, Any]:
     return {key: entry for key, entry in ready.items() if entry is not None}
 
 
-def _plain(value: object) -> Any:
+def _plain(value: object) -> object:
     return dict(value) if isinstance(value, Mapping) else list(value) if isinstance(value, tuple) else value

@@ -223,7 +223,7 @@ def _check_in(
     return spelled
 
 
-def _shared_settings(base: Experiment) -> dict[str, Any]:
+def _shared_settings(base: Experiment) -> dict[str, object]:
     """Return what all cells have in common."""
     return {name: value for name, value in base.to_dict().items() if name not in ("method", "seed")}
 

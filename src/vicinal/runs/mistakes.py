@@ -88,7 +88,7 @@ def _picture(split: Split, i: int) -> str | None:
     return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
 
 
-def _plain(value: object) -> Any:
+def _plain(value: object) -> object:
     """Return a cell as JSON can hold it; a missing one is None."""
     value = value.item() if hasattr(value, "item") else value
     if value is None or value != value:  # NaN, NaT

@@ -5,11 +5,13 @@ Global generators are given back as they were: a loader draws from them, and so 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Sized
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader
 
@@ -41,7 +43,7 @@ __all__ = [
 NOISE = "noise"
 
 #: What tells samples apart, by name; higher for what looks like the training data.
-OOD_SCORES: dict[str, Callable[..., Any]] = {
+OOD_SCORES: dict[str, Callable[[Tensor], NDArray[np.float64]]] = {
     "max_probability": ood.max_probability,
     "entropy": ood.negative_entropy,
     "energy": ood.energy,
@@ -119,7 +121,7 @@ def ood_reports(
         raise ValueError(Sentence(energy, " is of logits, and means of probabilities have none: leave one out"))
     bundle, task = outcome.run.bundle(), outcome.run.task()
 
-    def ways(dataset: object, logits: Tensor) -> dict[str, Any]:
+    def ways(dataset: Sized, logits: Tensor) -> dict[str, NDArray[np.float64]]:
         scores = {"plain": scored(logits.double()), "temperature": scored(logits.double() / bundle.temperature)}
         return scores if passes is None else {**scores, "mc_dropout": scored(_mc_logits(bundle, dataset, passes))}
 

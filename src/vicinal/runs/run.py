@@ -190,7 +190,7 @@ class Run:
         """Whether its target is several columns of 0 and 1."""
         return self.is_finished and "temperatures" in read_json(self.files.evaluation)
 
-    def _recorded(self, experiment: Experiment | None) -> tuple[Experiment, dict[str, Any]]:
+    def _recorded(self, experiment: Experiment | None) -> tuple[Experiment, dict[str, object]]:
         """Return the experiment of a finished run, and the rest of what is recorded with it."""
         if not self.is_finished:
             raise ValueError(
@@ -272,7 +272,7 @@ class Run:
         """Return the logits, before the temperature, and the labels of a set: `"val"`, `"test"` or `"also-1"`."""
         return read_predictions(self.files.predictions(key))
 
-    def mistakes(self) -> list[dict[str, Any]]:
+    def mistakes(self) -> list[dict[str, object]]:
         """Return the most confident mistakes on the test set; none where there is no test set."""
         path = self.files.mistakes
         if not path.exists():

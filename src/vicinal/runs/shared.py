@@ -32,7 +32,9 @@ _LEVEL = 0.05
 _WORD = re.compile(r"[^\W\d_][\w'’-]+")
 
 
-def shared_by_mistakes(split: Split, wrong: Sequence[bool] | NDArray[np.bool_], *, n: int = 8) -> list[dict[str, Any]]:
+def shared_by_mistakes(
+    split: Split, wrong: Sequence[bool] | NDArray[np.bool_], *, n: int = 8
+) -> list[dict[str, object]]:
     """Return the properties of texts or rows that mistakes share, the most telling first, ready for JSON.
 
     Parameters

@@ -210,7 +210,7 @@ class GridResult:
             parts.append("\n".join([f"{len(failed)} of {counted(cells, 'cell')} failed:", *failed]))
         return "\n\n".join(parts)
 
-    def _of_label_rows(self, label: str) -> dict[str, list[dict[str, Any]]]:
+    def _of_label_rows(self, label: str) -> dict[str, list[dict[str, object]]]:
         alone = self.of_label(label)
         return {"before": alone.rows(), "after": alone.rows(after=True)}
 
@@ -255,7 +255,7 @@ class GridResult:
                 raise ValueError(f"{missing}: hold out a share of the data")
         return {seed: o.sets[on].after if after else o.sets[on].before for seed, o in outcomes.items()}
 
-    def _row(self, method: str, after: bool, on: str) -> dict[str, Any]:
+    def _row(self, method: str, after: bool, on: str) -> dict[str, object]:
         runs = list(self._evaluations(method, after, on).values())
         row: dict[str, object] = {"method": method, "n_seeds": len(runs)}
         if not runs:

@@ -72,7 +72,7 @@ class _TooLargeError(ValueError):
     """More than can be held."""
 
 
-def _filled_rows(sheet: Any, path: Path) -> list[tuple[Any, ...]]:
+def _filled_rows(sheet: Any, path: Path) -> list[tuple[object, ...]]:
     """Return the rows that hold anything, unless they are more than a workbook has or than memory holds."""
     rows, cells = [], 0
     for number, row in enumerate(sheet.iter_rows(values_only=True)):
@@ -96,7 +96,7 @@ def _check_unpacked(path: Path) -> None:
         raise ValueError(f"{str(path)!r} unpacks to {size:,} bytes, above {_MOST_BYTES:,}: save the sheet as CSV")
 
 
-def _plain(cell: object) -> Any:
+def _plain(cell: object) -> object:
     """Return a cell as a CSV file would have it: dates as ISO text."""
     if isinstance(cell, datetime):
         return cell.date().isoformat() if cell.time() == datetime.min.time() else cell.isoformat(sep=" ")

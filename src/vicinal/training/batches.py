@@ -183,7 +183,7 @@ class KeyedDataset:
         """Whether a batch is a matter of indexing, for which no loader is needed."""
         return self._tensors is not None or self._take is not None
 
-    def __getitems__(self, key: Key) -> tuple[Tensor, Any]:
+    def __getitems__(self, key: Key) -> tuple[Tensor, object]:
         """Return the indices and the batch of a micro-batch."""
         epoch, index = key
         if self._tensors is not None:
@@ -193,7 +193,7 @@ class KeyedDataset:
             return index, self._take(index)
         return index, self.collate_fn([self._sample(epoch, i) for i in index.tolist()])
 
-    def _sample(self, epoch: int, index: int) -> Any:
+    def _sample(self, epoch: int, index: int) -> object:
         self.set_epoch(epoch)
         if self._seeds:
             _random.seed_globals(_random.seed_from(self.purpose, self.seed, epoch, index))

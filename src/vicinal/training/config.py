@@ -312,7 +312,7 @@ class FitConfig:
                 return torch.optim.Adadelta(trained, rho=self.rho, **common)
 
 
-def _several(name: str, values: object) -> Sequence[Any]:
+def _several(name: str, values: object) -> Sequence[object]:
     if isinstance(values, str) or not isinstance(values, Sequence):
         raise ArgumentTypeError(name, values, "a tuple")
     return values

@@ -140,7 +140,7 @@ class TrainingFolder:
             return False
         return not files.checkpoint_record.exists() or read_json(files.checkpoint_record).get("step") == 0
 
-    def result(self) -> dict[str, Any] | None:
+    def result(self) -> dict[str, object] | None:
         """Return the result of a finished run, else None.
 
         Where it or the weights are gone or damaged the run is not finished any more: the checkpoint still has them.
@@ -286,7 +286,7 @@ class TrainingFolder:
         predictions: Mapping[str, Tensor] | None,
         result: dict[str, object],
         history: Sequence[Mapping[str, object]] | None = None,
-    ) -> dict[str, Any]:
+    ) -> dict[str, object]:
         """Write the selected weights and their predictions, then the result, which marks the run as finished.
 
         Returns the result as it is written, with the checksum of the weights. A `history` that was not appended line by
@@ -332,7 +332,7 @@ class TrainingFolder:
             ) from error
 
 
-def read_history(files: RunFiles) -> list[dict[str, Any]]:
+def read_history(files: RunFiles) -> list[dict[str, object]]:
     """Return the lines of a run's metrics."""
     if not files.metrics.exists():
         return []
@@ -379,7 +379,7 @@ def load_weights(path: str | os.PathLike[str], *, last: bool = False) -> dict[st
 # Trees of state, as JSON and named tensors
 
 
-def pack(tree: object, name: str = "") -> tuple[Any, dict[str, Tensor]]:
+def pack(tree: object, name: str = "") -> tuple[object, dict[str, Tensor]]:
     """Split a tree of dicts, lists, tensors and plain values into what is JSON and what is tensors.
 
     >>> packed, tensors = pack({"step": 3, "weights": [torch.zeros(2)]})
@@ -473,7 +473,7 @@ def read_predictions(path: str | os.PathLike[str]) -> tuple[Tensor, Tensor]:
         raise DamagedFileError(f"{path} {why}") from error
 
 
-def _flat(tree: Mapping[str, object], prefix: str = "") -> dict[str, Any]:
+def _flat(tree: Mapping[str, object], prefix: str = "") -> dict[str, object]:
     """Return the leaves of nested mappings by their dotted names, for an error that says which one differs."""
     leaves: dict[str, object] = {}
     for key, value in tree.items():

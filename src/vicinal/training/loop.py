@@ -68,7 +68,7 @@ class Supervision:
         weight = None if self.weight is None else self.weight[index.to(self.weight.device)]
         return {"task": self.task, "weight": weight, "class_weights": self.class_weights}
 
-    def description(self) -> dict[str, Any]:
+    def description(self) -> dict[str, object]:
         """Return what a resumed run must share; nothing where all samples of classes count the same."""
         facts: dict[str, object] = {} if self.task == "multiclass" else {"task": self.task}
         if self.weight is not None:
@@ -394,7 +394,7 @@ class Loop:
 
     # The end
 
-    def _finish(self, description: Mapping[str, object]) -> tuple[dict[str, Any], dict[str, Tensor] | None]:
+    def _finish(self, description: Mapping[str, object]) -> tuple[dict[str, object], dict[str, Tensor] | None]:
         """Take the selected weights, and write the result; return it with their predictions."""
         if self.best is None:
             best = self.history[-1]
@@ -572,7 +572,7 @@ def _of_labels(logits: Tensor, labels: Tensor) -> dict[str, float]:
 _MEASURES = {"multiclass": _of_classes, "binary": _of_labels, "multilabel": _of_labels, "regression": _of_numbers}
 
 
-def _laid_out_like(parameter: Tensor, value: object) -> Any:
+def _laid_out_like(parameter: Tensor, value: object) -> object:
     """Return a saved value in the memory format of its parameter, which fused optimizers take for granted."""
     if not isinstance(value, Tensor) or value.shape != parameter.shape:
         return value
