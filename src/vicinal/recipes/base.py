@@ -49,7 +49,7 @@ PAPERS = {
 #: Of data, networks, training and of what is measured: values by name, which whoever takes them checks.
 Settings: TypeAlias = "Mapping[str, Any]"
 
-#: From trained models, settings and a seed to figures and curves. It lives in a module, so that any process can find it.
+#: From trained models, settings and a seed to figures and curves. It lives in a module, so that any process finds it.
 Measure: TypeAlias = "Callable[[Sequence[Trained], Settings, int], Measured]"
 
 
