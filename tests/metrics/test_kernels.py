@@ -68,6 +68,16 @@ def test_classes_and_ranks_have_the_same_bits(use, order):
         np.testing.assert_array_equal(*(getattr(tally.classwise, name) for tally in tallies))
 
 
+@pytest.mark.parametrize("kind", ["probs", "logits"])
+@pytest.mark.parametrize("n_classes", [1, 2, 7, 40])
+def test_predictions_are_the_first_of_the_highest(use, kind, n_classes):
+    probs, labels = draw(500, n_classes, np.float32)
+    scores = probs if kind == "probs" else np.log(probs)
+    use(True)
+    (chunk,) = chunks.open_predictions(labels, **{kind: scores}).chunks()
+    np.testing.assert_array_equal(chunk.predictions, scores.argmax(1))
+
+
 @pytest.mark.parametrize(("value", "message"), [(np.nan, "NaN"), (-0.1, "-0.1"), (1.5, "1.5")])
 def test_what_is_wrong_is_left_to_numpy(use, compiled, value, message):
     probs, labels = draw(50, 3, np.float32)

@@ -68,7 +68,8 @@ class Chunk:
         """The first class with the highest score of each sample, `[M]`."""
         guess = self.labels.copy()
         wrong = np.flatnonzero(~self.correct)
-        guess[wrong] = self.scores[wrong].argmax(axis=1)
+        compiled = kernels.loaded()
+        guess[wrong] = compiled.first_highest(self.scores, wrong) if compiled else self.scores[wrong].argmax(axis=1)
         return guess
 
     @cached_property
@@ -163,8 +164,8 @@ def _read_probs(probs: Floats, labels: NDArray[np.int64], tolerance: float) -> t
             bad = "NaN" if np.isnan(lowest) else str(lowest if lowest < 0 else highest)
             raise ValueError(f"probs must be in [0, 1], got {bad}; for unnormalised scores use logits=")
         return _read_probs(probs + work.dtype.type(0), labels, tolerance)  # -0.0 is allowed, and -0.0 + 0.0 is 0.0
-    # A matrix product is the fastest sum, and its last bits do not matter here.
-    total = work.sum(axis=0) if axis == 0 else work @ np.ones(work.shape[1], work.dtype)
+    # The last bits do not matter here. A matrix product would have threads of its own, which wait busily.
+    total = work.sum(axis=0) if axis == 0 else np.einsum("nk->n", work)
     for end in (total.min(), total.max()):
         if abs(end - 1) > tolerance:
             raise ValueError(f"probs must sum to one in each row (within {tolerance:g}), got a row with sum {end:.6g}")

@@ -32,6 +32,7 @@ class Kernels:
     _add: Callable[..., None]
     _classes: Callable[..., None]
     _misses: Callable[..., None]
+    _highest: Callable[..., None]
 
     def read_probs(
         self, probs: Floats, labels: NDArray[np.int64], tolerance: float
@@ -64,11 +65,19 @@ class Kernels:
         self._classes(probs, labels, n_bins, counts, sums, correct)
         return counts, sums, correct
 
-    def misses(self, scores: Floats, labels: NDArray[np.int64], k: int) -> NDArray[np.bool_]:
+    def misses(
+        self, scores: Floats, labels: NDArray[np.int64], correct: NDArray[np.bool_], k: int
+    ) -> NDArray[np.bool_]:
         """Return whether each label is not among the k highest scores; the first win among equals."""
-        missed = np.empty(len(scores), np.bool_)
-        self._misses(scores, labels, k, missed)
+        missed = np.zeros(len(scores), np.bool_)
+        self._misses(scores, labels, correct, k, missed)
         return missed
+
+    def first_highest(self, scores: Floats, rows: NDArray[np.intp]) -> NDArray[np.int64]:
+        """Return the first class with the highest score, of these rows."""
+        guess = np.empty(len(rows), np.int64)
+        self._highest(scores, rows, guess)
+        return guess
 
 
 def load() -> None:
@@ -90,6 +99,7 @@ def _compiled() -> Kernels:
         numba.njit(nogil=True, cache=True)(_add_samples),
         numba.njit(nogil=True, cache=True)(_add_all_classes),
         numba.njit(nogil=True, cache=True)(_find_misses),
+        numba.njit(nogil=True, cache=True)(_find_highest),
     )
 
 
@@ -131,9 +141,22 @@ def _add_all_classes(probs: Any, labels: Any, n_bins: Any, counts: Any, sums: An
             correct[k, cell] += k == labels[i]
 
 
-def _find_misses(scores: Any, labels: Any, n: Any, missed: Any) -> None:
+def _find_misses(scores: Any, labels: Any, correct: Any, n: Any, missed: Any) -> None:
     for i in range(len(scores)):
+        if correct[i]:  # it is the first
+            continue
         label, before = labels[i], 0
         for k in range(scores.shape[1]):
             before += scores[i, k] > scores[i, label] or (k < label and scores[i, k] == scores[i, label])
         missed[i] = before >= n
+
+
+def _find_highest(scores: Any, rows: Any, guess: Any) -> None:
+    for i in range(len(rows)):
+        row, first = rows[i], 0
+        highest = scores[row, 0]
+        for k in range(1, scores.shape[1]):
+            highest = max(highest, scores[row, k])
+        for k in range(scores.shape[1] - 1, -1, -1):  # all of them: a branch out of the loop is hard to predict
+            first = k if scores[row, k] == highest else first
+        guess[i] = first
