@@ -63,8 +63,8 @@ RECIPE = Recipe(
         "the nine triples of base and seed and at 1 in the other two. CutMix's 0.1 and PuzzleMix's 0.5 lie 3.1 and 2.3 "
         "points above the best other. That best is the lowest of three noisy errors, which alone gives it a point or "
         "so, and three seeds leave all three claims open.",
-        "Calibration is clearer than accuracy: in all nine triples the ECE falls with every larger weight, from 15–21 % "
-        "at 0.1 to 2–7 % at 2. The similarity term takes away confidence that the term on the images as they are gives. "
-        "The paper says nothing of calibration in choosing the weight.",
+        "Calibration is clearer than accuracy: in all nine triples the ECE falls with every larger weight, from 15 to "
+        "21 % at 0.1 to 2 to 7 % at 2. The similarity term takes away confidence that the term on the images as they "
+        "are gives. The paper says nothing of calibration in choosing the weight.",
     ),
 )

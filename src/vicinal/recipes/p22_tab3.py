@@ -109,4 +109,12 @@ RECIPE = Recipe(
     ),
     pilot="Plain training alone on 400 pairs of SNLI, seed 100, which no result uses, three epochs at 1e-4: it errs on "
     "45 % of SNLI's test pairs and 57 % of MNLI's, and confidence exceeds accuracy by 8 points.",
+    findings=(
+        "400 pairs do not carry over to MNLI: errors of 55 to 67 % there, where guessing has 67 %, and confidence is "
+        "about 20 points above accuracy in all rows. Ablations move the ECE by −1.7 to +0.5 points on average, seeds "
+        "and 300 test pairs by more: nothing of the paper's 3 to 7 points shows, in either direction. Nor does guided "
+        "mixup itself lower the ECE of plain training here, in the domain (+0.1 points) or out of it (+2.4).",
+        "In the domain the ECE without similar partners is below that with them in all three seeds (by 3.7, 2.6 and "
+        "5.4 points), the reverse of the paper's 1.85 → 3.76: that was seen afterwards, and is no claim.",
+    ),
 )
