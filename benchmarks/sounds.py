@@ -1,6 +1,6 @@
 """Does the default learn small folders of sounds, whatever the seed? And what does it reach on all spoken digits?
 
-    VICINAL_DATA=… python -m benchmarks.sounds [few|all] [--seeds 5]
+    VICINAL_DATA=… python -m benchmarks.sounds [few|all] [--seeds 5] [--first-seed 0]
 
 `few`: 160 recordings of each of four spoken digits (FSDD), everything as `vicinal train FOLDER` does it, one run for
 each seed, of the split as well as of the weights. `all`: 300 of each of ten. Beside them the logistic
@@ -27,12 +27,13 @@ def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("which", nargs="?", choices=("few", "all"), default="few")
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--first-seed", type=int, default=0)
     args = parser.parse_args(argv)
     print("| seed | accuracy | NLL | ECE | … after temperature: NLL | ECE | temperature | logistic regression | CPU |")
     print("|---|---|---|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
         spoken_digits(Path(folder) / "sounds", *((FEW_CLASSES, FEW) if args.which == "few" else (10, 300)))
-        for seed in range(args.seeds):
+        for seed in range(args.first_seed, args.first_seed + args.seeds):
             print(measured(Path(folder), seed), flush=True)
 
 

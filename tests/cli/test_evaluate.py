@@ -14,7 +14,7 @@ import torch
 import vicinal as library
 from tests.cli.running import TINY, refused, started, text_of, vicinal
 from tests.data import make
-from vicinal.metrics import evaluate
+from vicinal.metrics import evaluate, evaluate_binary
 from vicinal.training import read_predictions
 
 
@@ -110,6 +110,16 @@ def test_a_run(trained: Path, tmp_path: Path) -> None:
         assert result["sets"]["test"]["after"]["ece"]["value"] == pytest.approx(wanted.ece.value)
     assert "ECE (4 bins)" in vicinal("evaluate", trained, "--bins", 4, "--report", tmp_path / "r.html").out
     assert (tmp_path / "r.html").exists()
+
+
+def test_a_run_of_two_classes_says_how_it_ranks(trained: Path) -> None:
+    logits, labels = read_predictions(trained / "predictions-test.parquet")
+    positive = (logits.double() / library.load(trained).temperature).softmax(dim=1)[:, 1]
+    ranked = evaluate_binary(labels, positive)
+    said = vicinal("evaluate", trained).out
+    for name, figure in (("AUROC", ranked.auroc), ("AP", ranked.average_precision)):
+        assert f"{name} {100 * figure.value:.1f} %" in said
+    assert "P('b') on the test set, calibrated: AUROC" in said
 
 
 def test_a_run_on_new_data(trained: Path, table: Path, tmp_path: Path) -> None:

@@ -9,12 +9,14 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+import torch
 
 from vicinal.data import load, read
 from vicinal.data.dates import date_parts, is_day_first
 from vicinal.data.leaks import group_auroc
 from vicinal.data.splitting import grouped_split, ordered_split, stratified_split
 from vicinal.data.tabular import Number
+from vicinal.tables import from_frame
 
 
 def frame(n: int = 200) -> pd.DataFrame:
@@ -226,3 +228,46 @@ def test_prices_and_shares_are_numbers(tmp_path):
     (tmp_path / "b.csv").write_text("x;y\n" + "".join(f"${k % 7},50;{'ab'[k % 2]}\n" for k in range(60)))
     task = load(tmp_path / "b.csv", target="y")
     assert [column.mean for column in task.preprocessing.columns] == pytest.approx([3.5], abs=0.3)
+
+
+# Files that were put together
+
+
+def test_the_line_of_names_again_is_no_row(tmp_path):
+    """`cat a.csv b.csv` has it in the middle; a class that is called like its column stays one."""
+    lines = frame().to_csv(index=False).splitlines(keepends=True)
+    (tmp_path / "a.csv").write_text("".join([*lines[:90], lines[0], *lines[90:]]))
+    task = load(tmp_path / "a.csv", target="y")
+    assert task.classes == ("down", "up")
+    assert "skipped: 1 of 201 rows have no 'y': row 90" in task.notes
+    assert 89 not in {i for part in task.splits.values() for i in part}
+    table = frame().assign(up=lambda f: f["y"]).drop(columns="y")
+    table.loc[:150, "up"] = "other"
+    assert load(table, target="up").classes == ("down", "other", "up")
+
+
+def test_classes_that_differ_in_capitals_are_pointed_out():
+    table = frame()
+    table.loc[::3, "y"] = table.loc[::3, "y"].str.capitalize()
+    task = load(table, target="y")
+    assert len(task.classes) == 4
+    note = "classes 'Up' and 'up' differ in capitals or spaces only: if they are one, write them alike"
+    assert note in task.notes
+    assert not any("capitals" in note for note in load(frame(), target="y").notes)
+
+
+def test_a_column_of_lists_can_be_left_out(tmp_path):
+    table = frame(60).assign(tags=[["new", "sale"][: k % 3] for k in range(60)])
+    table.to_json(tmp_path / "a.jsonl", orient="records", lines=True)
+    with pytest.raises(ValueError, match=r"'tags' of .*a.jsonl' holds lists.*drop='tags'"):
+        load(tmp_path / "a.jsonl", target="y")
+    task = load(tmp_path / "a.jsonl", target="y", drop="tags")
+    assert [column.name for column in task.preprocessing.columns] == ["x", "colour"]
+
+
+def test_what_to_do_about_a_column_that_new_data_lack():
+    task = load(frame(), target="y")
+    with pytest.raises(ValueError, match=r"lack the column 'colour' .* if it is not known, add it without values"):
+        task.preprocessing.encode(from_frame(frame().drop(columns="colour")))
+    known = task.preprocessing.encode(from_frame(frame().assign(colour=None)))
+    assert torch.isfinite(known.features).all()

@@ -200,7 +200,7 @@ def test_bad_rows_are_named_counted_and_limited(tmp_path):
             row = lines[position + 1].split(",")
             assert list(split.raw(i).values()) == row
             assert task.classes[split[i][1]] == row[2]
-    assert "column 'x': 1 values are no finite numbers and count as missing: row 3 ('oops')" in task.notes
+    assert "column 'x': 1 value is no finite number and counts as missing: row 3 ('oops')" in task.notes
 
 
 def test_saved_splits_that_name_a_skipped_row_belong_to_other_data(tmp_path):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,9 +12,9 @@ from sklearn.linear_model import LogisticRegression
 from tests.data import make
 from tests.data.test_own_tables import frame
 from vicinal.data import load
-from vicinal.metrics import Estimate, evaluate
+from vicinal.metrics import Estimate, compare, evaluate
 from vicinal.report import words
-from vicinal.runs import BASELINES, baselines
+from vicinal.runs import BASELINES, Experiment, baselines, measure_baselines, run
 
 
 def test_a_table_has_all_of_them():
@@ -62,16 +64,43 @@ def test_sounds_have_their_spectrograms_and_waveforms_the_majority_alone(tmp_pat
 
 
 def test_whether_it_earns_its_keep_is_said():
-    model = evaluate([0, 1] * 50, probs=[[0.8, 0.2], [0.2, 0.8]] * 50)  # NLL 0.223, no spread
+    model = evaluate([0, 1] * 50, probs=[[0.8, 0.2], [0.2, 0.8]] * 50)
     simpler = {
-        "logistic regression": {"nll": Estimate(0.6, 0.5, 0.7)},
-        "majority class": {"nll": Estimate(0.7, 0.7, 0.7)},
+        "logistic regression": {"nll": Estimate(0.6, 0.5, 0.7), "nll_difference": Estimate(-0.377, -0.5, -0.25)},
+        "majority class": {"nll": Estimate(0.7, 0.7, 0.7), "nll_difference": Estimate(-0.477, -0.477, -0.477)},
     }
+    said = "its NLL is 0.223, the best simpler model is logistic regression, with an NLL of 0.600"
     assert words.earns_its_keep(model, simpler) == (
-        "It earns its keep: its NLL is 0.223, the best simpler model is logistic regression, with an NLL of 0.600."
+        f"It earns its keep: {said} (difference −0.377, from −0.500 to −0.250)."
     )
-    mixed = evaluate([0, 1] * 50, probs=[[0.9, 0.1], [0.3, 0.7]] * 50)
-    close = {"logistic regression": {"nll": Estimate(mixed.nll.value, 0.0, 1.0)}}
-    assert words.earns_its_keep(mixed, close).startswith("These samples cannot tell it from a simpler model")
-    worse = {"logistic regression": {"nll": Estimate(0.001, 0.0, 1.0)}}
-    assert words.earns_its_keep(mixed, worse).startswith("A simpler model does better")
+    for less, head in (
+        (Estimate(-0.1, -0.3, 0.1), "These samples cannot tell it from a simpler model: "),
+        (Estimate(0.2, 0.1, 0.3), "A simpler model does better: "),
+    ):
+        simpler["logistic regression"]["nll_difference"] = less
+        assert words.earns_its_keep(model, simpler).startswith(head + said)
+    del simpler["logistic regression"]["nll_difference"]  # a folder of an earlier version
+    assert words.earns_its_keep(model, simpler) == f"I{said[1:]}."
+
+
+def test_simpler_models_are_compared_sample_by_sample(tmp_path):
+    frame(300).to_csv(tmp_path / "rows.csv", index=False)
+    training = {"epochs": 3, "trackers": []}
+    experiment = Experiment(source=str(tmp_path / "rows.csv"), data={"target": "y"}, training=training, model="mlp")
+    outcome = run(experiment, tmp_path / "run", progress=False)
+    measure_baselines(outcome)
+    task = outcome.run.task()
+    shares = np.bincount(task.train.labels) / len(task.train)
+    less = outcome.run.baselines()["majority class"]["nll_difference"]
+    differences = outcome.test.after.samples.values["nll"] + np.log(shares)[task.test.labels]
+    assert less.value == pytest.approx(differences.mean())
+    simple = evaluate(task.test.labels, probs=np.tile(shares, (len(task.test), 1)))
+    paired = compare(simple, outcome.test.after)["nll"]
+    assert (less.low, less.high) == pytest.approx((paired.low, paired.high))
+    # A folder of an earlier version, which has no differences, is measured again.
+    kept = json.loads(outcome.run.files.baselines.read_text())
+    for figures in kept["models"].values():
+        del figures["nll_difference"]
+    outcome.run.files.baselines.write_text(json.dumps(kept))
+    measure_baselines(outcome)
+    assert outcome.run.baselines()["majority class"]["nll_difference"] == less

@@ -553,6 +553,29 @@ def test_the_rate_of_rows_goes_by_their_number() -> None:
     assert (config(15_000, validated=False).lr, config(15_000, validated=False).schedule) == (1e-3, "constant")
 
 
+def test_few_images_and_texts_are_trained_for_enough_steps() -> None:
+    """Smaller batches of images, at a rate in proportion, and more epochs of texts; what is given counts first."""
+
+    def images(n: int, **given: object) -> tuple[int, float]:
+        config = default_config("image", "resnet18", given, seed=0, n_train=n)
+        return config.batch_size, config.lr
+
+    assert images(40) == (16, 0.0125)
+    assert images(400) == (50, pytest.approx(0.1 * 50 / 128))
+    assert images(1024) == images(50_000) == (128, 0.1)
+    assert images(40, lr=0.2) == (128, 0.2)
+    assert images(40, batch_size=7) == (7, 0.1)
+    tuned = default_config("image", "resnet18", {}, seed=0, n_train=512, pretrained=True)
+    assert (tuned.batch_size, tuned.lr) == (64, 0.005)
+
+    def epochs(n: int, validated: bool = True, **given: object) -> int:
+        return default_config("text", "minilm", given, seed=0, n_train=n, validated=validated).epochs
+
+    assert [epochs(n) for n in (50, 420, 1000, 5000)] == [15, 11, 5, 4]
+    assert epochs(50, validated=False) == 4  # nothing would tell when it is enough
+    assert (epochs(50, epochs=2), epochs(50, batch_size=8)) == (2, 4)
+
+
 def test_sounds_have_a_small_network_on_mel_bands_and_lenet_the_papers_spectrogram(tmp_path: Path) -> None:
     folder = make.sound_folder(tmp_path / "sounds", n=8)
     usual = Experiment(source=str(folder), data={"seconds": 0.3}, training={"steps": 1, "trackers": []})

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from vicinal._checks import Argument, Sentence, require
 from vicinal.data.dates import DATE
 from vicinal.data.files import listed
-from vicinal.tables import MISSING, BadRow, Parsing, Table, distinct, finite_numbers, is_text, names_of, numbers
+from vicinal.tables import MISSING, BadRow, Chunk, Parsing, Table, distinct, finite_numbers, is_text, names_of, numbers
 
 __all__ = ["ClassNames", "Scan", "Summary", "columns_of", "kinds_of", "names_and_parts", "scan_table"]
 
@@ -25,6 +25,8 @@ _LOOK = 1000
 _COUNTED = 2**17
 #: Cells of the target that hold nothing; "None" is a name that classes have.
 _NO_CLASS = MISSING - {"None"}
+#: A class that is called like its column and occurs more often than this is a class, not the line of names again.
+_MOST_HEADERS = 100
 #: More classes than this are none.
 _MOST_CLASSES = 100_000
 
@@ -234,7 +236,9 @@ def scan_table(table: Table, target: str, skip: Sequence[str] = ()) -> Scan:
             # A row's hash depends on the order of its cells: without the shift and the product, rows that have the
             # same values in other columns would count as copies.
             hashes = (hashes ^ (hashes >> np.uint64(29))) * _GOLDEN + _scattered(of_cells)
-        pieces.append((_places(chunk.rows), classes.encode(chunk[target]).astype(np.int32), hashes))
+        codes = classes.encode(chunk[target])
+        codes[_names_again(chunk, target, columns, codes, classes.names)] = -1
+        pieces.append((_places(chunk.rows), codes.astype(np.int32), hashes))
         parts += chunk.parts or ()
         parsing.add(chunk, numbers)
     again = [name for name, summary in summaries.items() if not summary.is_counted]
@@ -244,6 +248,17 @@ def scan_table(table: Table, target: str, skip: Sequence[str] = ()) -> Scan:
             for name in again:
                 summaries[name].add(chunk[name], chunk.decimal_comma)
     return _put_together(summaries, classes.names, pieces, parts, bad, parsing)
+
+
+def _names_again(
+    chunk: Chunk, target: str, columns: Sequence[str], codes: NDArray[np.int64], classes: Sequence[str]
+) -> list[int]:
+    """Return the rows that hold the names of the columns, as files do that were put together from several."""
+    rows = np.flatnonzero(codes == classes.index(target)).tolist() if target in classes else []
+    if len(rows) > _MOST_HEADERS:
+        return []
+    cells = {name: names_of([chunk[name][i] for i in rows]) for name in columns}
+    return [i for k, i in enumerate(rows) if 2 * sum(of[k] == name for name, of in cells.items()) > len(columns)]
 
 
 def _places(rows: NDArray[np.int64]) -> NDArray[np.int64] | slice:

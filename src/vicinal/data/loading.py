@@ -251,7 +251,7 @@ def _from_opened_table(table: Table, asked: TableOptions, choice: str | Sequence
         return from_table(combined(table, asked.labels), replace(asked, known_classes=True))
     if choice:
         return from_choices(table, asked.target, asked.text, choice, asked.max_bad, asked.tokenizer, asked.max_length)
-    refuse_lists(table, asked.text, asked.kind)
+    refuse_lists(table, asked.text, asked.kind, asked.drop)
     return from_table(table, asked)
 
 
@@ -519,6 +519,14 @@ def _encoded(samples: Unsplit, rare: str) -> tuple[tuple[str, ...], NDArray[np.i
     notes = [f"{len(classes)} classes: {shown}{', …' if len(classes) > 10 else ''}"]
     if single and samples.parts is None:
         notes.append(f"rare: {listed([repr(name) for name in single])} with one sample, kept in the training set")
+    alike: dict[str, list[str]] = {}
+    for name in classes:
+        alike.setdefault("".join(name.split()).casefold(), []).append(repr(name))
+    notes += [
+        f"classes {' and '.join(names)} differ in capitals or spaces only: if they are one, write them alike"
+        for names in alike.values()
+        if len(names) > 1
+    ]
     number_of = {name: k for k, name in enumerate(classes)}
     codes = np.array([*(number_of.get(name, -1) for name in samples.classes), -1], np.int64)
     return classes, codes[samples.labels], notes

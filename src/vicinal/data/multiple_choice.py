@@ -70,15 +70,17 @@ def from_choices(
     return Unsplit("text", items, labels, numbers, fit, table.fingerprint(), notes, parts, is_ordered=True)
 
 
-def refuse_lists(table: Table, text: str | Sequence[str] | None, kind: str | None) -> None:
+def refuse_lists(table: Table, text: str | Sequence[str] | None, kind: str | None, drop: Sequence[str] = ()) -> None:
     """Raise where a text would be a printed list: its entries are answers to choose from."""
     if kind == "tabular":
         return
     named = [text] if isinstance(text, str) else list(text or table.columns)
-    for name in _columns_of_lists(table, [name for name in named if name in table.columns]):
+    for name in _columns_of_lists(table, [name for name in named if name in table.columns and name not in drop]):
         where = f"the column {name!r} of {table.name!r} holds lists: pass "
-        otherwise = " to learn which entry is right, or name other columns with "
-        raise ValueError(Sentence(where, Argument("choice", name), otherwise, Argument("text")))
+        otherwise = " to learn which entry is right, "
+        others = " to leave it out, or name other columns with "
+        how = Argument("choice", name), otherwise, Argument("drop", name), others, Argument("text")
+        raise ValueError(Sentence(where, *how))
 
 
 def _columns_of_lists(table: Table, names: Sequence[str]) -> list[str]:

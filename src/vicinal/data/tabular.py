@@ -175,6 +175,8 @@ def _odd_cells(name: str, remarks: _Remarks, what: str) -> list[str]:
     if not remarks.n_odd:
         return []
     rows = listed([*remarks.odd, *[""] * (remarks.n_odd - len(remarks.odd))], n=3)
+    if remarks.n_odd == 1:
+        return [f"column {name!r}: 1 value is no {what.removesuffix('s')} and counts as missing: {rows}"]
     return [f"column {name!r}: {remarks.n_odd} values are no {what} and count as missing: {rows}"]
 
 
@@ -332,11 +334,12 @@ class TabularPreprocessing(Preprocessing):
         """Return the columns of new data that the model was not trained with, if none is missing."""
         absent = [column.name for column in self.columns if column.name not in table.columns]
         if len(absent) == 1:
-            hint = nearest_names(absent[0], table.columns)
+            hint = f"{nearest_names(absent[0], table.columns).rstrip('?')}; if it is not known, add it without values"
             raise ValueError(f"the data lack the column {absent[0]!r} that the model was trained with{hint}")
         if absent:
             names = listed([repr(name) for name in absent], n=20)
-            raise ValueError(f"the data lack {len(absent)} columns that the model was trained with: {names}")
+            what = f"the data lack {len(absent)} columns that the model was trained with: {names}"
+            raise ValueError(f"{what}; if they are not known, add them without values")
         known = {self.target, *self.ignored, *(column.name for column in self.columns)}
         return [repr(name) for name in table.columns if name not in known]
 

@@ -212,18 +212,27 @@ def majority_warning(evaluation: Evaluation, classes: Sequence[str] = ()) -> str
 
 
 def earns_its_keep(evaluation: Evaluation, simpler: Mapping[str, Mapping[str, Estimate | None]]) -> str:
-    """Say whether the model has a lower NLL than the best of simpler ones, beyond what its interval leaves open."""
+    """Say whether the model has a lower NLL than the best of simpler ones, beyond the luck of the samples they share.
+
+    What tells is `"nll_difference"` among the figures of a simpler model: paired, sample by sample.
+    """
     nll_here = evaluation.figures.get("nll")
     others = {name: nll.value for name, figures in simpler.items() if (nll := figures.get("nll")) is not None}
     if nll_here is None or not others:
         return ""
     best = min(others, key=lambda name: others[name])
-    said = f"the best simpler model is {best}, with an NLL of {others[best]:.3f}"
-    if nll_here.high < others[best]:
-        return f"It earns its keep: its NLL is {nll_here.value:.3f}, {said}."
-    if nll_here.low > others[best]:
-        return f"A simpler model does better: its NLL is {nll_here.value:.3f}, {said}."
-    return f"These samples cannot tell it from a simpler model: its NLL is {nll_here.value:.3f}, {said}."
+    said = f"its NLL is {nll_here.value:.3f}, the best simpler model is {best}, with an NLL of {others[best]:.3f}"
+    less = simpler[best].get("nll_difference")
+    if less is None:  # of a run by an earlier version
+        return f"{said[0].upper()}{said[1:]}."
+    head = "These samples cannot tell it from a simpler model"
+    if less.high < 0 or less.low > 0:
+        head = "It earns its keep" if less.high < 0 else "A simpler model does better"
+    return f"{head}: {said} (difference {_signed(less.value)}, from {_signed(less.low)} to {_signed(less.high)})."
+
+
+def _signed(value: float) -> str:
+    return f"{value:+.3f}".replace("-", "−") if math.isfinite(value) else number(value)
 
 
 def _is_no_better(evaluation: Evaluation) -> bool:

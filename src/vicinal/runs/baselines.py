@@ -66,7 +66,7 @@ def baselines(task: Task, names: Sequence[str] = ALWAYS, *, n_bins: int = 15) ->
 def measure_baselines(outcome: Outcome, names: Sequence[str] = ALWAYS) -> None:
     """Measure simpler models on the split of a run that has a test set, and keep their figures in its folder.
 
-    Those that are kept already are not measured again.
+    With them goes the difference to the run, sample by sample. Those that are kept already are not measured again.
 
     Parameters
     ----------
@@ -75,9 +75,11 @@ def measure_baselines(outcome: Outcome, names: Sequence[str] = ALWAYS) -> None:
     names
         Some of `BASELINES`.
     """
-    missing = [name for name in names if name not in outcome.run.baselines()]
+    kept = outcome.run.baselines()
+    missing = [name for name in names if "nll_difference" not in kept.get(name, {})]
     if missing and "test" in outcome.sets:
-        outcome.run.write_baselines(baselines(outcome.run.task(), missing, n_bins=outcome.test.after.n_bins))
+        after = outcome.test.after
+        outcome.run.write_baselines(baselines(outcome.run.task(), missing, n_bins=after.n_bins), after)
 
 
 def _probs(name: str, task: Task) -> Floats | None:

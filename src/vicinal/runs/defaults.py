@@ -15,24 +15,27 @@ from vicinal.training import FitConfig
 __all__ = ["default_config", "mixed_at_embeddings"]
 
 #: Rows of a table: small networks that train in seconds, stopped once validation does not improve.
-_TABULAR: dict[str, object] = {"epochs": 60, "lr": 1e-3, "weight_decay": 1e-4, "patience": 10}
+_TABULAR: dict[str, Any] = {"epochs": 60, "lr": 1e-3, "weight_decay": 1e-4, "patience": 10}
 #: Logistic regression: its loss is convex, so that large steps do no harm.
-_LINEAR: dict[str, object] = {"epochs": 100, "lr": 1e-2, "weight_decay": 1e-4, "patience": 10}
+_LINEAR: dict[str, Any] = {"epochs": 100, "lr": 1e-2, "weight_decay": 1e-4, "patience": 10}
 #: Two perceptrons: each sees half of the rows of an epoch, so there are twice as many, and twice the patience.
-_TWO_VIEWS: dict[str, object] = {"epochs": 120, "lr": 1e-3, "weight_decay": 1e-4, "patience": 20}
+_TWO_VIEWS: dict[str, Any] = {"epochs": 120, "lr": 1e-3, "weight_decay": 1e-4, "patience": 20}
 #: Of many rows, whose batches are large: a higher rate that falls to zero, and fewer epochs (`benchmarks/README.md`).
-_TWO_VIEWS_OF_MANY: dict[str, object] = {**_TWO_VIEWS, "epochs": 80, "lr": 4e-3, "schedule": "cosine"}
+_TWO_VIEWS_OF_MANY: dict[str, Any] = {**_TWO_VIEWS, "epochs": 80, "lr": 4e-3, "schedule": "cosine"}
 _LARGE_BATCH = 9
 #: The ensemble of perceptrons; without a validation set to stop by, fewer epochs.
-_ENSEMBLE_MLP: dict[str, object] = {"epochs": 100, "lr": 2e-3, "weight_decay": 1e-4, "patience": 16}
+_ENSEMBLE_MLP: dict[str, Any] = {"epochs": 100, "lr": 2e-3, "weight_decay": 1e-4, "patience": 16}
 _UNVALIDATED_EPOCHS = 33
 #: Batches of both are of a size that makes about so many steps an epoch.
 _STEPS = 40
 #: Batches of the residual network for sounds too, where they are few: from 16 to the 100 of the paper.
 _AUDIO_STEPS, _AUDIO_BATCHES = 20, (16, 100)
-#: Images: the usual recipe of residual networks, with a short warm-up and a cosine instead of steps.
-_IMAGE: dict[str, object] = {
+#: Images: the usual recipe of residual networks, with a short warm-up and a cosine instead of steps. Of few images
+#: batches are smaller, down to 16, so that an epoch has about eight steps, and the rate falls in proportion.
+_IMAGE_STEPS, _IMAGE_BATCHES = 8, (16, 128)
+_IMAGE: dict[str, Any] = {
     "epochs": 30,
+    "batch_size": 128,
     "optimizer": "sgd",
     "lr": 0.1,
     "nesterov": True,
@@ -41,11 +44,11 @@ _IMAGE: dict[str, object] = {
     "warmup_epochs": 1.0,
 }
 #: Images, from pretrained weights: a tenth of the rate, and half of the epochs.
-_FINE_TUNED: dict[str, object] = {**_IMAGE, "epochs": 15, "lr": 0.01, "weight_decay": 1e-4}
+_FINE_TUNED: dict[str, Any] = {**_IMAGE, "epochs": 15, "lr": 0.01, "weight_decay": 1e-4}
 #: Sounds: 30 epochs of Adam at 3e-3, divided by 10 every 10 epochs, in batches of 100 (Zhang et al. 2018, Section 3.3).
 #: The warm-up of the rate is ours: without it LeNet's 16 million hidden weights can die in the first steps. So are
 #: smaller batches of small folders: 450 sounds in batches of 100 are 150 steps, of which every tenth is the warm-up.
-_AUDIO: dict[str, object] = {
+_AUDIO: dict[str, Any] = {
     "epochs": 30,
     "batch_size": 100,
     "optimizer": "adam",
@@ -55,7 +58,7 @@ _AUDIO: dict[str, object] = {
     "warmup_epochs": 3.0,
 }
 #: The sentence CNN: Adadelta and batches of 50 (Kim 2014), stopped early.
-_SENTENCE_CNN: dict[str, object] = {
+_SENTENCE_CNN: dict[str, Any] = {
     "epochs": 25,
     "batch_size": 50,
     "optimizer": "adadelta",
@@ -64,8 +67,10 @@ _SENTENCE_CNN: dict[str, object] = {
     "patience": 5,
 }
 #: A pretrained transformer: AdamW at 5e-5 with warm-up and linear decay for a few epochs, as in BERT's fine-tuning;
-#: batches of like length, which leave little padding to compute.
-_TRANSFORMER: dict[str, object] = {
+#: batches of like length, which leave little padding to compute. Few texts have more epochs, until there are so many
+#: steps: what seems to be the weakness of fine-tuning on few samples is that it ends too soon (Zhang et al. 2021).
+_TRANSFORMER_STEPS, _MOST_TRANSFORMER_EPOCHS = 150, 15
+_TRANSFORMER: dict[str, Any] = {
     "epochs": 4,
     "batch_size": 32,
     "group_by_length": True,
@@ -91,29 +96,14 @@ def default_config(
 
     A schedule that is given takes the default milestones and warm-up with it, and so does another optimizer its rate.
     Without a validation set (`validated=False`) nothing can be stopped early, so the default patience is left out, and
-    several perceptrons in one network train for fewer epochs. Their batches, and those of soundresnet, depend on the
-    number of training samples, and so does the rate of the perceptrons. Images are fine-tuned from `pretrained` weights
-    at a lower rate.
+    several perceptrons in one network train for fewer epochs. Their batches, and those of images and of soundresnet,
+    depend on the number of training samples, and so do the rates of perceptrons and images, and the epochs of
+    transformers. Images are fine-tuned from `pretrained` weights at a lower rate.
 
     >>> default_config("audio", "lenet", {"schedule": "cosine", "epochs": 5}, seed=0).milestones
     ()
     """
-    if kind == "text":
-        defaults = _SENTENCE_CNN if network == "sentencecnn" else _TRANSFORMER
-    else:
-        defaults = {"tabular": _TABULAR, "image": _FINE_TUNED if pretrained else _IMAGE, "audio": _AUDIO}[kind]
-    if network == "linear":
-        defaults = _LINEAR
-    if network in ("two-view-mlp", "ensemble-mlp"):
-        usual, least, most = (_TWO_VIEWS, 8, 10) if network == "two-view-mlp" else (_ENSEMBLE_MLP, 5, 9)
-        power = round(math.log2(n_train / _STEPS)) if n_train else 8
-        if network == "two-view-mlp" and validated and power >= _LARGE_BATCH:
-            usual = _TWO_VIEWS_OF_MANY
-        fewer = {} if validated else {"epochs": _UNVALIDATED_EPOCHS}
-        defaults = {**usual, "batch_size": 2 ** min(max(power, least), most), **fewer}
-    if network == "soundresnet" and n_train:
-        least, most = _AUDIO_BATCHES
-        defaults = {**defaults, "batch_size": min(max(n_train // _AUDIO_STEPS, least), most)}
+    defaults = _usual(kind, network, given, validated=validated, n_train=n_train, pretrained=pretrained)
     fields = {name: value for name, value in defaults.items() if validated or name != "patience"}
     if "schedule" in given:
         fields = {name: value for name, value in fields.items() if name not in ("milestones", "warmup_epochs")}
@@ -124,6 +114,44 @@ def default_config(
     if "optimizer" in given and given["optimizer"] != fields.get("optimizer", "adamw"):
         fields = {name: value for name, value in fields.items() if name not in ("lr", "nesterov", "rho")}
     return FitConfig.from_dict({**fields, **given, "seed": seed})
+
+
+def _usual(
+    kind: str, network: str, given: Mapping[str, object], *, validated: bool, n_train: int | None, pretrained: bool
+) -> dict[str, Any]:
+    """Return the defaults of a network, by the number of training samples where that is known."""
+    if network == "linear":
+        return _LINEAR
+    if network in ("two-view-mlp", "ensemble-mlp"):
+        usual, least, most = (_TWO_VIEWS, 8, 10) if network == "two-view-mlp" else (_ENSEMBLE_MLP, 5, 9)
+        power = round(math.log2(n_train / _STEPS)) if n_train else 8
+        if network == "two-view-mlp" and validated and power >= _LARGE_BATCH:
+            usual = _TWO_VIEWS_OF_MANY
+        fewer = {} if validated else {"epochs": _UNVALIDATED_EPOCHS}
+        return {**usual, "batch_size": 2 ** min(max(power, least), most), **fewer}
+    if kind == "text":
+        return _SENTENCE_CNN if network == "sentencecnn" else _of_texts(given, n_train if validated else None)
+    if kind == "image":
+        usual = _FINE_TUNED if pretrained else _IMAGE
+        if n_train is None or {"batch_size", "lr", "optimizer"} & set(given):
+            return usual
+        size = _batch(n_train, _IMAGE_STEPS, _IMAGE_BATCHES)
+        return {**usual, "batch_size": size, "lr": usual["lr"] * size / _IMAGE_BATCHES[1]}
+    if network == "soundresnet" and n_train is not None:
+        return {**_AUDIO, "batch_size": _batch(n_train, _AUDIO_STEPS, _AUDIO_BATCHES)}
+    return _AUDIO if kind == "audio" else _TABULAR
+
+
+def _batch(n_train: int, steps: int, bounds: tuple[int, int]) -> int:
+    """Return the size of batches that makes about so many steps an epoch."""
+    return min(max(n_train // steps, bounds[0]), bounds[1])
+
+
+def _of_texts(given: Mapping[str, object], n_train: int | None) -> dict[str, Any]:
+    if not n_train or "batch_size" in given:
+        return _TRANSFORMER
+    epochs = math.ceil(_TRANSFORMER_STEPS / math.ceil(n_train / _TRANSFORMER["batch_size"]))
+    return {**_TRANSFORMER, "epochs": min(max(epochs, _TRANSFORMER["epochs"]), _MOST_TRANSFORMER_EPOCHS)}
 
 
 def mixed_at_embeddings(objective: Objective) -> Objective:

@@ -24,7 +24,7 @@ from vicinal import _random, data, models
 from vicinal._checks import Argument, Sentence
 from vicinal._files import DamagedFileError, RunFiles, read_json, write_arrays, write_json
 from vicinal.data import Split, Task
-from vicinal.metrics import Estimate, Evaluation
+from vicinal.metrics import Estimate, Evaluation, compare
 from vicinal.probes.label_noise import corrupt_labels
 from vicinal.runs.bundle import Bundle, read_record
 from vicinal.runs.experiment import Experiment
@@ -295,7 +295,10 @@ class Run:
         return shared
 
     def baselines(self) -> dict[str, dict[str, Estimate | None]]:
-        """Return the figures of simpler models on the test set by name, those that were measured."""
+        """Return the figures of simpler models on the test set by name, those that were measured.
+
+        Among them is `"nll_difference"`: the NLL of this run less theirs, paired on the same samples.
+        """
         return {
             name: {figure: None if e is None else Estimate.from_dict(e) for figure, e in of.items()}
             for name, of in self._simpler().items()
@@ -393,12 +396,13 @@ class Run:
         """Keep the most confident mistakes, and what mistakes share."""
         write_json(self.files.mistakes, {"kind": kind, "mistakes": mistakes, "shared": list(shared)})
 
-    def write_baselines(self, models: Mapping[str, Evaluation]) -> None:
-        """Keep the figures of simpler models, beside those that are there."""
-        figures = {
-            name: {figure: None if e is None else e.to_dict() for figure, e in evaluation.figures.items()}
-            for name, evaluation in models.items()
-        }
+    def write_baselines(self, models: Mapping[str, Evaluation], beside: Evaluation) -> None:
+        """Keep the figures of simpler models, and how far the NLL of this one lies above theirs, sample by sample."""
+        figures = {}
+        for name, evaluation in models.items():
+            less = compare(evaluation, beside)["nll"]
+            of = {**evaluation.figures, "nll_difference": Estimate(less.value, less.low, less.high)}
+            figures[name] = {figure: None if e is None else e.to_dict() for figure, e in of.items()}
         write_json(self.files.baselines, {"models": {**self._simpler(), **figures}})
 
     def write_evaluation(self, outcome: Outcome | LabelsOutcome) -> None:
