@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from vicinal._checks import require
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
     from torch import Tensor
 
@@ -212,7 +213,7 @@ def _check_regular(path: Path) -> None:
         raise DamagedFileError(f"{path} is not a regular file")
 
 
-def json_pieces(arrays: Mapping[str, NDArray[Any]], *, rows: int = 2**20) -> Iterator[str]:
+def json_pieces(arrays: Mapping[str, NDArray[np.generic]], *, rows: int = 2**20) -> Iterator[str]:
     """Yield the text that `json.dumps` makes of arrays of numbers by name, some rows at a time.
 
     >>> import numpy as np
@@ -227,7 +228,7 @@ def json_pieces(arrays: Mapping[str, NDArray[Any]], *, rows: int = 2**20) -> Ite
     yield "}"
 
 
-def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
+def write_arrays(path: Path, arrays: Mapping[str, NDArray[np.generic]]) -> None:
     """Write arrays of numbers as a JSON object with the version of our format, atomically, in little memory."""
     with replacing(path) as temporary, temporary.open("w", encoding="utf-8") as file:
         file.write(f'{{"format": {FORMAT}, ')

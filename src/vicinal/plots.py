@@ -701,7 +701,7 @@ def _probs_at(model: Model, grid: Tensor) -> Tensor:
     return logits.softmax(1)
 
 
-def _shades(probs: NDArray[Any]) -> Floats:
+def _shades(probs: NDArray[np.floating]) -> Floats:
     """Return the colour of the likeliest class, the whiter the lower its probability, `[H, W, 3]`."""
     n_classes = probs.shape[2]
     strength = (probs.max(axis=2) - 1 / n_classes) / (1 - 1 / n_classes)

@@ -87,7 +87,7 @@ class Calibrator(abc.ABC):
     @overload
     def __call__(self, logits: Tensor) -> Tensor: ...
     @overload
-    def __call__(self, logits: ArrayLike) -> NDArray[Any]: ...
+    def __call__(self, logits: ArrayLike) -> Logits: ...
     def __call__(self, logits: ArrayLike) -> Any:
         """Return calibrated logits `[N, K]`: their softmax is what `predict_proba` returns.
 
@@ -107,7 +107,7 @@ class Calibrator(abc.ABC):
     @overload
     def predict_proba(self, logits: Tensor) -> Tensor: ...
     @overload
-    def predict_proba(self, logits: ArrayLike) -> NDArray[Any]: ...
+    def predict_proba(self, logits: ArrayLike) -> Logits: ...
     def predict_proba(self, logits: ArrayLike) -> object:
         """Return calibrated probabilities `[N, K]`, which sum to one in each row."""
         calibrated = np.asarray(self(logits).cpu() if isinstance(logits, Tensor) else self(logits))
@@ -188,7 +188,7 @@ class Calibrator(abc.ABC):
         """Return the learned attributes from what JSON gave back, checked."""
 
 
-def map_rows(function: Callable[..., T], matrix: NDArray[Any], *others: NDArray[Any]) -> list[T]:
+def map_rows(function: Callable[..., T], matrix: Logits, *others: NDArray[Any]) -> list[T]:
     """Return `function` of each run of rows of `[N, K]` and of the same rows of the others, in order.
 
     Runs are small and numpy's, spread over threads when there are many: their temporaries stay in the cache, and

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import gcd
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -26,6 +26,7 @@ from torch import Tensor
 
 from vicinal import _random
 from vicinal._checks import choice, require
+from vicinal._files import Json
 from vicinal._typing import Batch
 from vicinal.data.preprocessing import Preprocessing
 
@@ -61,7 +62,7 @@ class AudioPreprocessing(Preprocessing):
         choice("front_end", self.front_end, FRONT_ENDS)
 
     @property
-    def spec(self) -> dict[str, Any]:
+    def spec(self) -> Json:
         """The shape of a spectrogram, or the length of a waveform."""
         if self.front_end == "waveform":
             return {"kind": self.kind, "input_shape": (self.length,)}
@@ -112,7 +113,7 @@ class AudioPreprocessing(Preprocessing):
         return {name: getattr(self, name) for name in names}
 
     @classmethod
-    def _from_fields(cls, fields: dict[str, Any]) -> AudioPreprocessing:
+    def _from_fields(cls, fields: Json) -> AudioPreprocessing:
         # Models saved before there was a choice take waveforms.
         return cls(**{"front_end": "waveform", **fields})
 

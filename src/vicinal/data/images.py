@@ -17,10 +17,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from vicinal import _random
 from vicinal._checks import Argument, ArgumentError, Sentence, integer, number, require
+from vicinal._files import Json
 from vicinal._typing import Batch
 from vicinal.data.preprocessing import Preprocessing
 
@@ -58,7 +60,7 @@ class Pixels:
     height: int
     width: int
     grey: bool
-    values: np.ndarray[Any, Any] | None
+    values: NDArray[np.number] | None
     """uint8 `[H, W]` or `[H, W, 3]`."""
 
 
@@ -97,7 +99,7 @@ class ImagePreprocessing(Preprocessing):
         return replace(self, mean=tuple(map(float, mean)), std=tuple(map(float, std)))
 
     @property
-    def spec(self) -> dict[str, Any]:
+    def spec(self) -> Json:
         """The shape of an image."""
         return {"kind": self.kind, "input_shape": (self.channels, self.height, self.width)}
 
@@ -161,7 +163,7 @@ class ImagePreprocessing(Preprocessing):
         }
 
     @classmethod
-    def _from_fields(cls, fields: dict[str, Any]) -> ImagePreprocessing:
+    def _from_fields(cls, fields: Json) -> ImagePreprocessing:
         channels, height, width = (integer(name, fields[name], low=1) for name in ("channels", "height", "width"))
         if channels not in (1, 3):
             raise ValueError(f"images must have 1 or 3 channels, got {channels}")
@@ -304,7 +306,7 @@ def _bilinear() -> Any:
     return require("PIL.Image", "train").Resampling.BILINEAR
 
 
-def _image_of(array: np.ndarray[Any, Any]) -> Any:
+def _image_of(array: NDArray[np.uint8]) -> Any:
     if array.dtype != np.uint8 or array.ndim not in (2, 3):
         raise ValueError(f"an image must be a path or uint8 [H, W] or [H, W, C], got {array.dtype} {list(array.shape)}")
     if array.ndim == 3 and array.shape[2] == 1:

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from vicinal._checks import Argument, Sentence, first_line, nearest_names, require
@@ -207,7 +208,7 @@ def _from_idx(name: str, folder: Path, entry: _Named) -> Arrays:
     return _from_arrays(name, data, entry.classes, entry.augment)
 
 
-def _read_idx(path: Path) -> np.ndarray[Any, Any]:
+def _read_idx(path: Path) -> NDArray[np.uint8]:
     """Read an IDX file of bytes: a magic number with the rank, the sides, the values."""
     try:
         content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
@@ -264,7 +265,7 @@ def _from_torchvision(name: str, entry: _Named, data_root: str | Path | None) ->
 
 def _from_arrays(
     name: str,
-    data: Mapping[str, tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]],
+    data: Mapping[str, tuple[NDArray[Any], NDArray[Any]]],
     classes: Sequence[str] | None,
     augment: str,
 ) -> Arrays:

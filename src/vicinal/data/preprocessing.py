@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, final
+from typing import ClassVar, final
 
 import torch
 from torch import Tensor
 
 from vicinal._checks import nearest_names
+from vicinal._files import Json
 from vicinal._typing import Batch
 
 __all__ = ["Preprocessing"]
@@ -31,7 +32,7 @@ class Preprocessing(ABC):
 
     @property
     @abstractmethod
-    def spec(self) -> dict[str, Any]:
+    def spec(self) -> Json:
         """What a network must know of its input: `models.build(**preprocessing.spec, n_classes=…)`."""
 
     @abstractmethod

@@ -14,7 +14,6 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -24,6 +23,7 @@ from torch.utils.data import Dataset
 
 from vicinal import _random
 from vicinal._checks import ArgumentError
+from vicinal._files import Json
 from vicinal._typing import Batch
 from vicinal.data.published import NamedTable
 from vicinal.data.sources import open_data
@@ -58,7 +58,7 @@ class ScoredTexts:
     notes: tuple[str, ...] = ()
 
     @property
-    def spec(self) -> dict[str, Any]:
+    def spec(self) -> Json:
         """What `models.build` needs to know: a network of one output."""
         return {"n_classes": 1, **self.preprocessing.spec}
 

@@ -39,6 +39,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vicinal._checks import nearest_names, number
+from vicinal._files import Json
 from vicinal._typing import Batch
 from vicinal.data.dates import PARTS, date_parts, is_day_first
 from vicinal.data.files import listed
@@ -237,7 +238,7 @@ class TabularPreprocessing(Preprocessing):
         return sum(column.width for column in self.columns)
 
     @property
-    def spec(self) -> dict[str, Any]:
+    def spec(self) -> Json:
         """The number of features, and which of them are no pieces, where some are."""
         plain = self.plain
         pieces = {} if len(plain) == self.width else {"plain": plain}
@@ -348,7 +349,7 @@ class TabularPreprocessing(Preprocessing):
         return {"columns": columns, "target": self.target, "ignored": list(self.ignored)}
 
     @classmethod
-    def _from_fields(cls, fields: dict[str, Any]) -> TabularPreprocessing:
+    def _from_fields(cls, fields: Json) -> TabularPreprocessing:
         columns = tuple(_from_record(record) for record in fields["columns"])
         return cls(columns, fields["target"], tuple(fields["ignored"]))
 

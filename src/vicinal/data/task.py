@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Dataset
 
+from vicinal._files import Json
 from vicinal._random import seed_from
 from vicinal._typing import Batch
 from vicinal.data.preprocessing import Preprocessing
@@ -222,7 +223,7 @@ class Task:
     """`"multiclass"`, or `"multilabel"` where a sample has 0 or 1 for each of `classes`."""
 
     @property
-    def spec(self) -> dict[str, Any]:
+    def spec(self) -> Json:
         """What `models.build` needs to know: `models.build(**task.spec)` is the usual network for this task."""
         several = {"exclusive": False} if self.task == "multilabel" else {}
         return {"n_classes": len(self.classes), **self.preprocessing.spec, **several}

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vicinal._checks import Argument, Sentence, integer, nearest_names
+from vicinal._files import Json
 from vicinal._typing import Batch
 from vicinal.data.files import listed
 from vicinal.data.preprocessing import Preprocessing
@@ -37,7 +38,7 @@ class TextPreprocessing(Preprocessing):
     n_choices: int = 0
 
     @property
-    def spec(self) -> dict[str, Any]:
+    def spec(self) -> Json:
         """The number of token ids, whose they are, and how many answers there are to choose from."""
         spec = {"kind": self.kind, "vocab_size": self.tokenizer.size, "tokenizer": self.tokenizer.name}
         return {**spec, "choices": self.n_choices} if self.n_choices else spec
@@ -130,7 +131,7 @@ class TextPreprocessing(Preprocessing):
         }
 
     @classmethod
-    def _from_fields(cls, fields: dict[str, Any]) -> TextPreprocessing:
+    def _from_fields(cls, fields: Json) -> TextPreprocessing:
         record = fields["tokenizer"]
         tokenizer = Words(tuple(record["words"])) if "words" in record else Subwords.from_dict(record)
         answers = tuple(fields.get("choice", ())), fields.get("n_choices", 0)

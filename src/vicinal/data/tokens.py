@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from vicinal._checks import Argument, Sentence, first_line, require
+from vicinal._files import Json
 from vicinal.data.vectors import read_vectors
 
 __all__ = ["Subwords", "Words", "default_tokenizer"]
@@ -213,7 +214,7 @@ class Subwords:
         }
 
     @classmethod
-    def from_dict(cls, record: dict[str, Any]) -> Subwords:
+    def from_dict(cls, record: Json) -> Subwords:
         """Return what `to_dict` recorded."""
         special = tuple(sorted(record["special"].items()))
         return cls(record["name"], record["definition"], special, tuple(record["inputs"]), record["side"])

@@ -490,10 +490,9 @@ class CalibratedEstimator:
             logits = np.maximum(self.estimator.predict_log_proba(X), math.log(self.floor))
         return logits
 
-    def predict_proba(self, X: object) -> NDArray[np.float64]:
+    def predict_proba(self, X: object) -> NDArray[np.floating]:
         """Return calibrated probabilities, in the order of `classes_`."""
-        probs: NDArray[np.float64] = self.calibrator.predict_proba(self.logits(X))
-        return probs
+        return self.calibrator.predict_proba(self.logits(X))
 
     def predict(self, X: object) -> NDArray[Any]:
         """Return the most probable label of each row."""

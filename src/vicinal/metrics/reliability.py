@@ -442,8 +442,8 @@ class ReliabilityTable(Additive):
     def add(self, confidence: Floats, correct: NDArray[np.bool_]) -> None:
         """Add samples that are already checked."""
         compiled = kernels.loaded()
-        sums: NDArray[Any]
-        squares: NDArray[Any]
+        sums: NDArray[np.number]
+        squares: NDArray[np.number]
         if compiled and self.exact_product(confidence.dtype):
             counts, sums, squares = compiled.add_up(confidence, correct, self.n_bins)
         else:

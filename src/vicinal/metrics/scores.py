@@ -7,7 +7,6 @@ reads its input once, a chunk at a time, and computes in float64.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -274,7 +273,7 @@ def class_shares(
     return t, p
 
 
-def _mean(predictions: Predictions, score: Callable[[Chunk], NDArray[Any]]) -> float:
+def _mean(predictions: Predictions, score: Callable[[Chunk], NDArray[np.floating] | NDArray[np.bool_]]) -> float:
     totals = predictions.map_blocks(lambda chunks: sum(float(score(chunk).sum()) for chunk in chunks))
     return float(sum(totals) / len(predictions))
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -146,7 +146,7 @@ def _unchanged(n_classes: int) -> Calibrator:
     return TemperatureScaling.identity(n_classes)
 
 
-def _objection(method: Calibrator, logits: NDArray[Any], labels: NDArray[np.int64]) -> str | None:
+def _objection(method: Calibrator, logits: NDArray[np.floating], labels: NDArray[np.int64]) -> str | None:
     """Return why a calibrator is not applied, None where it helps by cross-validation."""
     from vicinal.calibrators import cross_validate
 
@@ -206,7 +206,7 @@ def _check_pair(validation: PredictionsFile, file: PredictionsFile, method: Cali
     return np.array([place[name] for name in ours], np.intp)
 
 
-def _collected(file: PredictionsFile, counts: _Counts) -> tuple[NDArray[Any], NDArray[np.int64]]:
+def _collected(file: PredictionsFile, counts: _Counts) -> tuple[NDArray[np.floating], NDArray[np.int64]]:
     logits, labels = [], []
     for chunk in file.chunks():
         logits.append(_logits(file, chunk, counts))
@@ -218,14 +218,14 @@ def _collected(file: PredictionsFile, counts: _Counts) -> tuple[NDArray[Any], ND
 
 def _repaired(
     file: PredictionsFile, method: Calibrator, order: NDArray[np.intp], kept: list[str], counts: _Counts
-) -> Iterator[tuple[Mapping[str, object], NDArray[Any]]]:
+) -> Iterator[tuple[Mapping[str, object], NDArray[np.floating]]]:
     for chunk in file.chunks(labels=False, others=kept):
         if len(chunk):
             logits = np.ascontiguousarray(_logits(file, chunk, counts)[:, order])
             yield chunk.others, method.predict_proba(logits)
 
 
-def _logits(file: PredictionsFile, chunk: FileChunk, counts: _Counts) -> NDArray[Any]:
+def _logits(file: PredictionsFile, chunk: FileChunk, counts: _Counts) -> NDArray[np.floating]:
     """Return logits, or the logarithms of probabilities, 0 raised to the smallest positive number."""
     counts.n_dropped += chunk.n_dropped
     scores = np.asarray(chunk.scores)
@@ -233,7 +233,7 @@ def _logits(file: PredictionsFile, chunk: FileChunk, counts: _Counts) -> NDArray
     if file.kind == "logits":
         return scores
     counts.n_zero += int((scores == 0).sum())
-    logs: NDArray[Any] = np.log(np.maximum(scores, np.finfo(scores.dtype).smallest_subnormal))
+    logs: NDArray[np.floating] = np.log(np.maximum(scores, np.finfo(scores.dtype).smallest_subnormal))
     return logs
 
 

@@ -94,12 +94,12 @@ def write(
     return n
 
 
-def _best(table: NDArray[Any], probs: NDArray[Any]) -> dict[str, object]:
+def _best(table: NDArray[np.floating], probs: NDArray[np.floating]) -> dict[str, object]:
     best = probs.argmax(axis=1)
     return {"prediction": table[best], "confidence": probs[np.arange(len(probs)), best]}
 
 
-def _above_half(names: Sequence[str], probs: NDArray[Any]) -> dict[str, object]:
+def _above_half(names: Sequence[str], probs: NDArray[np.floating]) -> dict[str, object]:
     table = np.array(names, dtype=object)
     return {"prediction": [json.dumps(table[row > 0.5].tolist(), ensure_ascii=False) for row in probs]}
 
@@ -124,7 +124,7 @@ def _form(path: Path) -> str | None:
 
 
 class _Sink(Protocol):
-    def add(self, columns: Mapping[str, object], probs: NDArray[Any]) -> None: ...
+    def add(self, columns: Mapping[str, object], probs: NDArray[np.floating]) -> None: ...
 
 
 @contextmanager
@@ -151,7 +151,7 @@ class _CsvSink:
         self.file, self.separator, self.names, self.safe = file, separator, names, safe
         self.columns: list[str] = []
 
-    def add(self, columns: Mapping[str, object], probs: NDArray[Any]) -> None:
+    def add(self, columns: Mapping[str, object], probs: NDArray[np.floating]) -> None:
         text = require("pyarrow.csv", "train")
         table = _arrow(columns, probs, self.names)
         if self.safe:
@@ -194,7 +194,7 @@ class _ParquetSink:
         self.writer: Any = None
         self.waiting: list[Any] = []
 
-    def add(self, columns: Mapping[str, object], probs: NDArray[Any]) -> None:
+    def add(self, columns: Mapping[str, object], probs: NDArray[np.floating]) -> None:
         parquet = require("pyarrow.parquet", "train")
         table = _arrow(columns, probs, self.names)
         if self.writer is None:
@@ -223,7 +223,7 @@ class _NpzSink:
         self.order: list[str] = []
         self.n = 0
 
-    def add(self, columns: Mapping[str, object], probs: NDArray[Any]) -> None:
+    def add(self, columns: Mapping[str, object], probs: NDArray[np.floating]) -> None:
         arrays = {name: _numpy(name, values) for name, values in {**columns, "probs": probs}.items()}
         self.order = self.order or list(arrays)
         _require_same(self.order, list(arrays))
@@ -245,7 +245,7 @@ class _NpzSink:
                 np.lib.format.write_array(out, np.array(self.names), allow_pickle=False)
 
 
-def _pieces(path: Path) -> Iterator[NDArray[Any]]:
+def _pieces(path: Path) -> Iterator[NDArray[np.floating]]:
     with path.open("rb") as file:
         while file.peek(1):
             yield np.load(file, allow_pickle=False)
@@ -256,7 +256,7 @@ def _npy_header(out: IO[bytes], shape: tuple[int, ...], dtype: np.dtype[Any]) ->
     np.lib.format.write_array_header_1_0(out, described)
 
 
-def _numpy(name: str, values: object) -> NDArray[Any]:
+def _numpy(name: str, values: object) -> NDArray[np.floating]:
     array = values if isinstance(values, np.ndarray) else np.asarray(values)
     if array.dtype == object:
         if not all(isinstance(value, str) or value is None for value in array.tolist()):
@@ -265,7 +265,7 @@ def _numpy(name: str, values: object) -> NDArray[Any]:
     return array
 
 
-def _arrow(columns: Mapping[str, object], probs: NDArray[Any], names: Sequence[str]) -> Any:
+def _arrow(columns: Mapping[str, object], probs: NDArray[np.floating], names: Sequence[str]) -> Any:
     pa = require("pyarrow", "train")
     values_of = dict(columns)
     values_of |= {f"prob_{name}": np.ascontiguousarray(probs[:, k]) for k, name in enumerate(names)}

@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.utils.data import Subset
 
 from vicinal import _random
+from vicinal._files import Json
 from vicinal.data import Split, Task
 from vicinal.metrics import Estimate, Evaluation, evaluate
 from vicinal.runs import Bundle, Experiment, Outcome, Run, default_config, run
@@ -60,7 +61,7 @@ class Trained:
         return Run(self.folder).task()
 
     @property
-    def history(self) -> list[dict[str, Any]]:
+    def history(self) -> list[Json]:
         """A line for each epoch."""
         return self.outcome.history
 
@@ -102,7 +103,7 @@ class Trained:
         return evaluate(torch.tensor(test.labels), logits=logits_of(self.last(), test), n_bins=n_bins)
 
     @property
-    def label_noise(self) -> dict[str, Any]:
+    def label_noise(self) -> Json:
         """Errors with corrupted labels, of the selected and of the last weights."""
         if self.outcome.label_noise is None:
             raise RuntimeError(f"{self.folder} was trained on labels as they are")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from vicinal._checks import Argument, Sentence, choice, flag, freeze, integer, nearest_names, number
+from vicinal._files import Json
 from vicinal.training.config import MECHANICAL
 
 __all__ = ["Experiment", "FurtherSet", "data_name", "folder_name"]
@@ -229,7 +230,7 @@ def data_name(source: str) -> str:
     return _words(Path(source).name.partition(".")[0]) or "data"
 
 
-def _known(kind: type, record: Mapping[str, object]) -> dict[str, Any]:
+def _known(kind: type, record: Mapping[str, object]) -> Json:
     """Return a record of a dataclass, if it has these fields."""
     names = [f.name for f in fields(kind)]
     for name in record:

@@ -17,11 +17,10 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from vicinal import data, models
 from vicinal._checks import Argument, ArgumentError, Sentence, integer, joined
-from vicinal._files import RunFiles, foreign_entries, read_json, write_json
+from vicinal._files import Json, RunFiles, foreign_entries, read_json, write_json
 from vicinal.expressions import parse
 from vicinal.runs.experiment import Experiment, FurtherSet, folder_name
 from vicinal.runs.jobs import Job, Pool, run_jobs
@@ -201,7 +200,7 @@ def _check_in(
     """Write what this grid is, or refuse if the folder holds something else; return its methods by what they mean."""
     path = out / _GRID
     settings = {**_shared_settings(base), "threads": threads}
-    before: dict[str, Any] = read_json(path) if path.exists() else {"methods": [], "seeds": []}
+    before: Json = read_json(path) if path.exists() else {"methods": [], "seeds": []}
     if "base" in before:
         # Field by field, so that the error can name what differs; a field that is new since has its default.
         old = {**_shared_settings(Experiment.from_dict(before["base"])), "threads": before["threads"]}

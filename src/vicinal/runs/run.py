@@ -22,7 +22,7 @@ from torch import Tensor
 
 from vicinal import _random, data, models
 from vicinal._checks import Argument, Sentence
-from vicinal._files import DamagedFileError, RunFiles, read_json, write_arrays, write_json
+from vicinal._files import DamagedFileError, Json, RunFiles, read_json, write_arrays, write_json
 from vicinal.data import Split, Task
 from vicinal.metrics import Estimate, Evaluation, compare
 from vicinal.probes.label_noise import corrupt_labels
@@ -44,11 +44,11 @@ class Finished(Generic[S]):
 
     experiment: Experiment
     out: Path
-    facts: dict[str, Any]
+    facts: Json
     """What the data turned out to be, the network, and everything worth saying: the rest of experiment.json."""
-    fit: dict[str, Any]
+    fit: Json
     """result.json of the training."""
-    history: list[dict[str, Any]]
+    history: list[Json]
     sets: dict[str, S]
     """`"val"`, `"test"`, and `"also-1"`, …"""
 
@@ -89,7 +89,7 @@ class Outcome(Finished[Scored]):
     """What an experiment led to."""
 
     temperature: float
-    label_noise: dict[str, Any] | None
+    label_noise: Json | None
     """With corrupted labels: errors on real and on corrupted labels, of the best and of the last weights."""
 
     def oracle(self) -> dict[str, dict[str, float]]:
@@ -223,7 +223,7 @@ class Run:
             files = f"{self.files.evaluation}, {self.files.result.name} or {self.files.experiment.name}"
             raise DamagedFileError(f"{files} is not as it was written ({error!r}); {anew}") from error
 
-    def _experiment(self) -> tuple[Experiment, dict[str, Any]]:
+    def _experiment(self) -> tuple[Experiment, Json]:
         """Return the experiment as it is recorded, and the rest of the record."""
         facts = read_json(self.files.experiment)
         return Experiment.from_dict(facts.pop("asked")), facts
@@ -282,7 +282,7 @@ class Run:
             raise DamagedFileError(f"{path} is not as it was written: remove it, and the report goes without")
         return mistakes
 
-    def shared(self) -> list[dict[str, Any]]:
+    def shared(self) -> list[Json]:
         """Return what mistakes on the test set share; nothing where that is not known."""
         path = self.files.mistakes
         shared = read_json(path).get("shared", []) if path.exists() else []
@@ -304,7 +304,7 @@ class Run:
             for name, of in self._simpler().items()
         }
 
-    def _simpler(self) -> dict[str, Any]:
+    def _simpler(self) -> Json:
         """Return what is kept of simpler models; nothing of a file that is not whole, which is said."""
         path = self.files.baselines
         try:

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from vicinal import _random, data, losses, models
 from vicinal._checks import Argument, ArgumentError, Sentence, message_of, nearest_names, require
-from vicinal._files import DamagedFileError, checksum, json_pieces
+from vicinal._files import DamagedFileError, Json, checksum, json_pieces
 from vicinal.calibrators import TemperatureScaling, cross_validate
 from vicinal.calibrators.labels import two_logits
 from vicinal.data import Split, Task, TextPreprocessing, Words
@@ -68,7 +68,7 @@ def run(
     n_bins: int = 15,
     progress: bool = True,
     on_note: Say | None = None,
-    on_metrics: Callable[[dict[str, Any]], None] | None = None,
+    on_metrics: Callable[[Json], None] | None = None,
 ) -> Outcome | None:
     """Run an experiment, go on with one that was interrupted, or read one that is done.
 
@@ -104,7 +104,7 @@ def run_labels(
     n_bins: int = 15,
     progress: bool = True,
     on_note: Say | None = None,
-    on_metrics: Callable[[dict[str, Any]], None] | None = None,
+    on_metrics: Callable[[Json], None] | None = None,
 ) -> LabelsOutcome | None:
     """Run an experiment whose target is several columns of 0 and 1: labels that exclude nothing.
 
@@ -127,7 +127,7 @@ def _run(
     n_bins: int,
     progress: bool,
     on_note: Say | None,
-    on_metrics: Callable[[dict[str, Any]], None] | None,
+    on_metrics: Callable[[Json], None] | None,
 ) -> T | None:
     """Return what a finished run led to, or train and conclude it."""
     say = on_note or (lambda note: None)
@@ -186,9 +186,7 @@ class _Ready:
     noise: tuple[Tensor, Tensor] | None
     """The labels that were drawn anew, and where."""
 
-    def fit(
-        self, out: Path, *, progress: bool, on_metrics: Callable[[dict[str, Any]], None] | None = None
-    ) -> FitResult:
+    def fit(self, out: Path, *, progress: bool, on_metrics: Callable[[Json], None] | None = None) -> FitResult:
         """Train, or go on with a training in this folder; of an ensemble, each member in a folder within it."""
 
         def train(seed: int, path: Path) -> FitResult:
@@ -225,7 +223,7 @@ class _Ready:
             return train(self.experiment.seed, out)
         return ensemble(train, member_seeds(self.experiment.seed, self.spec.members), out, self.about())
 
-    def _fit_head(self, out: Path, progress: bool, on_metrics: Callable[[dict[str, Any]], None] | None) -> FitResult:
+    def _fit_head(self, out: Path, progress: bool, on_metrics: Callable[[Json], None] | None) -> FitResult:
         """Train a linear head on the features of the network, which stays as it is."""
 
         def train(head: nn.Module, samples: object, held_out: object, path: Path) -> FitResult:
@@ -266,7 +264,7 @@ class _Ready:
             return None
         return losses.balanced_weights(torch.tensor(self.train.labels), len(self.task.classes))
 
-    def about(self) -> dict[str, Any]:
+    def about(self) -> Json:
         """Return the facts that a resumed run must share."""
         held_out = {}
         if self.experiment.new_subset_per_seed:
@@ -281,7 +279,7 @@ class _Ready:
             **({} if self.experiment.pretrained is None else {"pretrained": _digest_of_weights(self.experiment)}),
         }
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> Json:
         """Return what a report tells of the data and the network."""
         weights = self.spec.members * sum(p.numel() for p in self.model.parameters())
         return {"data": self.task.summary(), "network": self.spec.to_dict(), "weights": weights, "notes": []}
@@ -558,7 +556,7 @@ def _conclude_labels(folder: Run, ready: _Ready, result: FitResult, n_bins: int,
     return outcome
 
 
-def _noting(ready: _Ready, say: Say) -> tuple[dict[str, Any], Say]:
+def _noting(ready: _Ready, say: Say) -> tuple[Json, Say]:
     """Return the facts of a run, and what says a thing and keeps it with them."""
     facts = ready.facts()
 
@@ -647,7 +645,7 @@ def _noise_errors(bundle: Bundle, task: Task, out: Path, labels: Tensor, mask: T
     """Return the errors of Zhang et al. (2018), Table 2, of the selected and of the last weights."""
     real = torch.tensor(task.train.labels)
     plain = task.train.relabelled(real.tolist(), augment="none")
-    noise: dict[str, Any] = {"corrupted": int(mask.sum()), "changed": int((labels != real).sum())}
+    noise: Json = {"corrupted": int(mask.sum()), "changed": int((labels != real).sum())}
     selected = {name: t.clone() for name, t in bundle.module.state_dict().items()}
     for which, weights in (("best", selected), ("last", load_weights(out, last=True))):
         bundle.module.load_state_dict(weights)

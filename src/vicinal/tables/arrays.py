@@ -75,7 +75,7 @@ def open_npz(path: Path) -> Npz:
     return Npz(path, columns, classes=classes)
 
 
-def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
+def read_arrays(path: Path) -> dict[str, NDArray[np.generic]]:
     """Return all arrays of an NPZ file whole, if the machine's memory holds them."""
     with explained(path, "NPZ"), zipfile.ZipFile(path) as archive:
         headers = {name: _checked_header(archive, name) for name in _members(archive)}
@@ -94,7 +94,7 @@ def _members(archive: zipfile.ZipFile) -> list[str]:
     return [name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")]
 
 
-def _rows_of(archive: zipfile.ZipFile, name: str, rows: int) -> Iterator[NDArray[Any]]:
+def _rows_of(archive: zipfile.ZipFile, name: str, rows: int) -> Iterator[NDArray[np.generic]]:
     """Yield an array from its place in the archive, without the rest of it in memory."""
     shape, by_column, dtype = _checked_header(archive, name)
     if dtype.hasobject:

@@ -17,7 +17,7 @@ from torch.utils.data import default_collate
 
 from vicinal import _random
 from vicinal._checks import Argument, ArgumentError, Sentence, choice, require
-from vicinal._files import read_tensors, write_tensors
+from vicinal._files import Json, read_tensors, write_tensors
 from vicinal._typing import Model
 from vicinal.losses import TASKS
 from vicinal.objectives.base import Objective, as_objective
@@ -38,17 +38,17 @@ class FitResult:
 
     model: nn.Module
     """The model with the selected weights, in eval mode."""
-    best: dict[str, Any]
+    best: Json
     """The metrics of the selected weights: a line of `history`."""
-    last: dict[str, Any]
+    last: Json
     """The metrics of the last step."""
-    history: list[dict[str, Any]]
+    history: list[Json]
     """Every line of metrics.jsonl."""
     logits: Tensor | None
     """Validation logits of the selected weights, `[N, K]`."""
     labels: Tensor | None
     """The validation labels, `[N]`, or `[N, L]` for several of each sample."""
-    info: dict[str, Any]
+    info: Json
     """What result.json holds: method, configuration, versions, timings."""
     out: Path | None
     """The run folder."""
@@ -57,8 +57,8 @@ class FitResult:
     def of(
         cls,
         model: Model,
-        info: dict[str, Any],
-        history: list[dict[str, Any]],
+        info: Json,
+        history: list[Json],
         predictions: Mapping[str, Tensor] | None,
         folder: TrainingFolder,
     ) -> FitResult:
@@ -86,7 +86,7 @@ def fit(
     class_weights: Tensor | Sequence[float] | None = None,
     progress: bool = True,
     about: Mapping[str, Any] | None = None,
-    on_metrics: Callable[[dict[str, Any]], None] | None = None,
+    on_metrics: Callable[[Json], None] | None = None,
 ) -> FitResult:
     """Train a model with any objective; a run with a folder can be killed and started again.
 

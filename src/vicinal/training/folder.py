@@ -20,6 +20,7 @@ from torch import Tensor
 from vicinal._checks import Argument, Sentence, joined, require
 from vicinal._files import (
     DamagedFileError,
+    Json,
     RunFiles,
     checksum,
     foreign_entries,
@@ -168,7 +169,7 @@ class TrainingFolder:
             with self._explained(name), open(self.files.metrics, "a", encoding="utf-8") as file:
                 file.write(json.dumps(line) + "\n")
 
-    def history(self) -> list[dict[str, Any]]:
+    def history(self) -> list[Json]:
         """Return the lines of the metrics."""
         return [] if self.path is None else read_history(self.files)
 
@@ -185,7 +186,7 @@ class TrainingFolder:
 
     # Checkpoints
 
-    def load_checkpoint(self, *, rank: int = 0) -> dict[str, Any] | None:
+    def load_checkpoint(self, *, rank: int = 0) -> Json | None:
         """Return the state that was saved last, or None; a file of it that is not whole is a `DamagedFileError`."""
         if self.path is None or not self.files.checkpoint_record.exists():
             return None
@@ -194,7 +195,7 @@ class TrainingFolder:
             self._committed = record["step"]
             names, sums = record["files"], record.get("checksums", {})
 
-            def tree(kind: str) -> dict[str, Any]:
+            def tree(kind: str) -> Json:
                 return read_tree(self.files.checkpoint / names[kind], expected=sums.get(names[kind]))
 
             return {
@@ -421,7 +422,7 @@ def write_tree(path: Path, tree: Mapping[str, object]) -> None:
     write_tensors(path, tensors, tree=json.dumps(packed))
 
 
-def read_tree(path: Path, *, expected: str | None = None) -> dict[str, Any]:
+def read_tree(path: Path, *, expected: str | None = None) -> Json:
     """Read what `write_tree` wrote."""
     if not path.exists():
         raise DamagedFileError(f"{path} is gone")

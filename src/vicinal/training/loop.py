@@ -24,7 +24,7 @@ from torch import Tensor
 from vicinal import _random
 from vicinal._arrays import kept_memory
 from vicinal._checks import Argument, Sentence
-from vicinal._files import DamagedFileError
+from vicinal._files import DamagedFileError, Json
 from vicinal._typing import Batch, Model
 from vicinal.metrics import Tally, spearman
 from vicinal.metrics.figures import FIGURES, watched
@@ -91,7 +91,7 @@ class Loop:
         config: FitConfig,
         collate_fn: Collate | None,
         folder: TrainingFolder,
-        on_metrics: Callable[[dict[str, Any]], None] | None,
+        on_metrics: Callable[[Json], None] | None,
         supervision: Supervision,
     ) -> None:
         self.accelerator, self.config, self.folder = accelerator, config, folder
@@ -125,11 +125,11 @@ class Loop:
         # All that changes, and is in the checkpoint, beside model, optimizer and objective.
         self.step = 0
         self.losses = _Losses()
-        self.best: dict[str, Any] | None = None
+        self.best: Json | None = None
         self.lowest_nll, self.waited, self.stopped = math.inf, 0, False
         self.seconds, self.resumed = 0.0, 0
         # What can be had again from the folder.
-        self.history: list[dict[str, Any]] = []
+        self.history: list[Json] = []
         self.latest: dict[str, Tensor] | None = None
 
     @property
@@ -138,7 +138,7 @@ class Loop:
         return self.step / self.plan.steps
 
     @kept_memory()
-    def run(self, description: Mapping[str, Any], *, progress: bool) -> tuple[dict[str, Any], dict[str, Tensor] | None]:
+    def run(self, description: Mapping[str, Any], *, progress: bool) -> tuple[Json, dict[str, Tensor] | None]:
         """Train from here to the end; return the result and the predictions of the selected weights."""
         self._resume()
         self._checkpoint()  # of the initial weights: a run killed before the next one starts from the same
@@ -301,9 +301,9 @@ class Loop:
             whole[start:stop] = share[: stop - start]
         return whole
 
-    def _compare(self, line: dict[str, Any], predictions: dict[str, Tensor]) -> None:
+    def _compare(self, line: Json, predictions: dict[str, Tensor]) -> None:
         """Keep the best weights, and stop where validation has not improved for long."""
-        error = line.get("val_nll", line.get("val_mse", math.inf))
+        error: float = next((line[name] for name in ("val_nll", "val_mse") if name in line), math.inf)
         self.waited = 0 if error < self.lowest_nll else self.waited + 1
         self.lowest_nll = min(error, self.lowest_nll)
         self.stopped = self.config.patience is not None and self.waited >= self.config.patience

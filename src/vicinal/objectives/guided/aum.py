@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, final
+from typing import final
 
 import numpy as np
 import torch
@@ -59,7 +59,7 @@ def margins(logits: Tensor, labels: Tensor) -> Tensor:
     return torch.from_numpy(_margins(logits, labels))
 
 
-def _margins(logits: Tensor, labels: Tensor) -> NDArray[np.floating[Any]]:
+def _margins(logits: Tensor, labels: Tensor) -> NDArray[np.floating]:
     """Return the margins as an array: at the size of a batch the time goes into calls, and NumPy's are half as dear."""
     if logits.ndim != 2 or logits.shape[1] < 2 or not logits.is_floating_point():
         raise ValueError(f"logits must be floats [B, K] with K of at least 2, got {logits.dtype} {list(logits.shape)}")
@@ -80,7 +80,7 @@ def _margins(logits: Tensor, labels: Tensor) -> NDArray[np.floating[Any]]:
         places += columns
     of_label = others[places]
     others[places] = -math.inf
-    margin: NDArray[np.floating[Any]] = of_label - np.maximum.reduce(others.reshape(shape), axis)
+    margin: NDArray[np.floating] = of_label - np.maximum.reduce(others.reshape(shape), axis)
     return margin
 
 
