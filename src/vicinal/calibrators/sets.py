@@ -40,15 +40,16 @@ __all__ = ["AdaptiveSets", "LeastAmbiguousSets", "PredictionSets", "kinds_of_set
 Self = TypeVar("Self", bound="PredictionSets")
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
 class PredictionSets(abc.ABC):
     """A map from logits to sets of classes, fitted on held-out logits and labels; it never sees a model.
 
-    A subclass is a frozen dataclass with `coverage`, `by_class` and `thresholds_`, and writes `scores`.
+    A subclass writes `scores`.
     """
 
-    coverage: float
-    by_class: bool
-    thresholds_: Floats
+    coverage: float = 0.9
+    by_class: bool = False
+    thresholds_: Floats = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         coverage = number("coverage", self.coverage, above=0, high=1)
@@ -123,10 +124,6 @@ class LeastAmbiguousSets(PredictionSets):
            [False, False]])
     """
 
-    coverage: float = 0.9
-    by_class: bool = False
-    thresholds_: Floats = field(init=False, repr=False)
-
     def scores(self, probs: Floats) -> Floats:
         """Return one minus the probability of each class."""
         return 1 - probs
@@ -153,10 +150,6 @@ class AdaptiveSets(PredictionSets):
     array([[ True, False],
            [ True,  True]])
     """
-
-    coverage: float = 0.9
-    by_class: bool = False
-    thresholds_: Floats = field(init=False, repr=False)
 
     def scores(self, probs: Floats) -> Floats:
         """Return the probability of all classes before each, in the order of probability."""

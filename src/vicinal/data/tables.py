@@ -17,7 +17,7 @@ from vicinal.data.kinds import Scan, columns_of, kinds_of, scan_table
 from vicinal.data.rows import Rows
 from vicinal.data.splitting import PARTS, Positions
 from vicinal.data.tabular import fit_tabular
-from vicinal.data.task import Fitted, Unsplit
+from vicinal.data.task import Fit, Fitted, Unsplit
 from vicinal.data.text import fit_text, texts_of
 from vicinal.tables import BadRow, Table, distinct, finite_numbers, is_table, joined_tables, names_of, open_table
 
@@ -101,13 +101,43 @@ def from_table(table: Table, options: TableOptions) -> Unsplit:
     notes += [f"column {name!r} is read as numbers, written like {cell!r}" for name, cell in written.items()]
     columns = _text_columns(table, scan, target, options, kinds)
     if columns:
-        return _from_texts(table, scan, columns, target, options, notes)
-    return _from_features(table, scan, kinds, target, options, notes)
+        samples = _texts(table, scan, columns, target, options, notes)
+    else:
+        samples = _features(table, scan, kinds, target, options, notes)
+    labels, skipped = _usable(scan, target, samples.bad, options.max_bad)
+    splitting = _splitting(table, scan, labels, samples, options)
+    return Unsplit(
+        kind=samples.kind,
+        origins=samples.origins,
+        labels=labels,
+        classes=scan.names,
+        fit=samples.fit,
+        fingerprint=table.fingerprint(),
+        notes=[*notes, *skipped, *splitting.notes],
+        parts=scan.parts,
+        groups=splitting.groups,
+        order=splitting.order,
+    )
 
 
-def _from_features(
+@dataclass(frozen=True, eq=False)
+class _Samples:
+    """What the rows of a table are to the network."""
+
+    kind: str
+    origins: Sequence[object]
+    fit: Fit
+    bad: Sequence[BadRow]
+    """The rows that cannot be used, beside those without a class."""
+    hashes: NDArray[np.int64]
+    """Equal for rows that are copies of each other."""
+    equal: str
+    """What copies are called: "texts are equal to others"."""
+
+
+def _features(
     table: Table, scan: Scan, kinds: Mapping[str, str], target: str, options: TableOptions, notes: list[str]
-) -> Unsplit:
+) -> _Samples:
     texts = _texts_beside(scan, kinds, options)
     used, more = columns_of(kinds, dates=not options.published, texts=bool(texts))
     if not used:
@@ -126,10 +156,6 @@ def _from_features(
                 *alone,
             )
         )
-    labels, skipped = _usable(scan, target, scan.bad, options.max_bad)
-    equal = "rows are equal to others in all columns but the target"
-    splitting = _splitting(table, scan, labels, scan.hashes.view(np.int64), equal, options)
-    notes += [*skipped, *splitting.notes]
     n, parsed = scan.n_rows, scan.parsing.table(used, kinds, scan.bad)
 
     def fit(train: Positions) -> Fitted:
@@ -140,23 +166,13 @@ def _from_features(
         encoded = features.encode(parsed, n=n, new=False)
         return features, encoded.features, [*more, *encoded.notes]
 
-    return Unsplit(
-        kind="tabular",
-        origins=Rows(table, n),
-        labels=labels,
-        classes=scan.names,
-        fit=fit,
-        fingerprint=table.fingerprint(),
-        notes=notes,
-        parts=scan.parts,
-        groups=splitting.groups,
-        order=splitting.order,
-    )
+    equal = "rows are equal to others in all columns but the target"
+    return _Samples("tabular", Rows(table, n), fit, scan.bad, scan.hashes.view(np.int64), equal)
 
 
-def _from_texts(
+def _texts(
     table: Table, scan: Scan, columns: Sequence[str], target: str, options: TableOptions, notes: list[str]
-) -> Unsplit:
+) -> _Samples:
     texts: list[tuple[str, ...]] = [("",) * len(columns)] * scan.n_rows
     for chunk in table.chunks(columns, bad=[]):
         for row, fields in zip(chunk.rows.tolist(), texts_of(chunk, columns), strict=True):
@@ -168,27 +184,14 @@ def _from_texts(
         instead = Argument("kind", "tabular"), " learns from such columns, and from the words of texts"
         notes.append(Sentence(f"ignored: {listed(others)}; ", *instead))
     empty = [i for i, fields in enumerate(texts) if scan.readable[i] and not all(field.strip() for field in fields)]
-    labels, skipped = _usable(scan, target, [*scan.bad, *(BadRow(i + 1, "no text") for i in empty)], options.max_bad)
+    bad = [*scan.bad, *(BadRow(i + 1, "no text") for i in empty)]
     hashes = np.array([hash(fields) for fields in texts], np.int64)
-    splitting = _splitting(table, scan, labels, hashes, "texts are equal to others", options)
-    notes += [*skipped, *splitting.notes]
 
     def fit(train: Positions) -> Fitted:
         words, more = fit_text(texts, train.tolist(), columns, target, options.tokenizer, options.max_length)
         return words, texts, more
 
-    return Unsplit(
-        kind="text",
-        origins=plain(texts),
-        labels=labels,
-        classes=scan.names,
-        fit=fit,
-        fingerprint=table.fingerprint(),
-        notes=notes,
-        parts=scan.parts,
-        groups=splitting.groups,
-        order=splitting.order,
-    )
+    return _Samples("text", plain(texts), fit, bad, hashes, "texts are equal to others")
 
 
 def plain(texts: Sequence[tuple[str, ...]]) -> list[Any]:
@@ -280,11 +283,11 @@ class _Splitting:
 
 
 def _splitting(
-    table: Table, scan: Scan, labels: NDArray[np.int64], hashes: NDArray[np.int64], equal: str, options: TableOptions
+    table: Table, scan: Scan, labels: NDArray[np.int64], samples: _Samples, options: TableOptions
 ) -> _Splitting:
     """Return what stays together in the split: the groups asked for, or copies; or the order of time."""
     usable = labels >= 0
-    distinct_rows = _n_different(hashes[usable])
+    distinct_rows = _n_different(samples.hashes[usable])
     n, copies = int(usable.sum()), int(usable.sum()) - distinct_rows
     if options.group is not None:
         groups = _groups(table, options.group, scan.n_rows)
@@ -295,14 +298,14 @@ def _splitting(
         return _Splitting(None, order, [f"split by {options.time!r}: the latest rows are the test set", *notes])
     if not copies:
         return _Splitting(None, None, [])
-    said = f"{copies} of {n} {equal}"
+    said = f"{copies} of {n} {samples.equal}"
     if options.published or scan.parts is not None:
         return _Splitting(None, None, [f"{said}: some may be on both sides of the split"])
     if distinct_rows < _FEW_DIFFERENT * n:
         # Counts of a few combinations of values, such as Titanic by class, sex and age: whole combinations cannot be
         # held out, and to meet them again is what the model is for.
         return _Splitting(None, None, [f"{said}, of only {distinct_rows} different ones: they are split freely"])
-    return _Splitting(hashes, None, [f"{said}: such rows stay on one side of the split"])
+    return _Splitting(samples.hashes, None, [f"{said}: such rows stay on one side of the split"])
 
 
 def _n_different(values: NDArray[np.int64]) -> int:

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from vicinal.objectives.guided.aum import AUM
 
 __all__ = [
+    "BesideClean",
     "InputMixing",
     "MixingObjective",
     "Objective",
     "as_objective",
     "check_mixing",
     "clean_and_mixed",
-    "forwards_beside_clean",
     "mean_loss",
     "row_weights",
 ]
@@ -210,6 +210,24 @@ class InputMixing(MixingObjective[P]):
         return call(model, joined(x, mixed) if beside_clean else mixed)
 
 
+class BesideClean(Objective):
+    """A sum of the clean loss and that of a mixing objective: a method has the fields `base` and `split_forward`."""
+
+    base: MixingObjective[Any]
+    split_forward: bool
+
+    def clean_loss(self, logits: Tensor, y: Tensor, step: Step) -> Tensor:
+        """Return the mean loss of the clean batch, whose labels are smoothed as the base's are."""
+        return mean_loss(losses.loss(logits, y, label_smoothing=self.base.label_smoothing), logits, y, step)
+
+    @final
+    def forwards(self, step: Step, *, sharded: bool) -> set[int]:
+        """Return how often the model may run in a step: a batch that is left unmixed needs one forward."""
+        prob = getattr(self.base, "prob", 1.0) if getattr(self.base, "alpha", 1.0) else 0.0
+        mixed = max(self.base.forwards(step, sharded=sharded)) + self.split_forward
+        return {1} if prob == 0 else {mixed} if prob == 1 else {1, mixed}
+
+
 def row_weights(y: Tensor, step: Step) -> Tensor | None:
     """Return how much each row counts, `[B]`, by its own weight and that of its class; None where all are equal."""
     if step.class_weights is None:
@@ -267,13 +285,6 @@ def as_objective(objective: object) -> Objective:
             "vicinal.objectives.base.Objective"
         )
     return _Function(objective)
-
-
-def forwards_beside_clean(base: MixingObjective[Any], step: Step, *, split_forward: bool, sharded: bool) -> set[int]:
-    """Return how often a composite may run the model: a batch that is left unmixed needs one forward."""
-    prob = getattr(base, "prob", 1.0) if getattr(base, "alpha", 1.0) else 0.0
-    mixed = max(base.forwards(step, sharded=sharded)) + split_forward
-    return {1} if prob == 0 else {mixed} if prob == 1 else {1, mixed}
 
 
 def check_mixing(base: object, composite: str) -> MixingObjective[Any]:

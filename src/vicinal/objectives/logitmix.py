@@ -27,16 +27,14 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from vicinal import losses
 from vicinal._arrays import at_least_float32
 from vicinal._checks import choice, flag, freeze, number
 from vicinal._typing import Batch, Model, Step
 from vicinal.objectives.base import (
+    BesideClean,
     MixingObjective,
-    Objective,
     check_mixing,
     clean_and_mixed,
-    forwards_beside_clean,
     mean_loss,
 )
 from vicinal.objectives.cutmix import CutMix
@@ -75,7 +73,7 @@ def similarity(clean: Tensor, mixed: Tensor, combine: Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class LogitMix(Objective):
+class LogitMix(BesideClean):
     """Mixed logits as an extra target on top of any mixing objective.
 
     Parameters
@@ -128,7 +126,7 @@ class LogitMix(Objective):
         """Return the weighted terms whose sum is the loss: `clean`, `similarity` and `mixed`."""
         plan = self.base.draw(model, x, y, generator=step.generator)
         if not plan.mixed:  # nothing to compare, and the mixed batch would be the clean one
-            clean_loss = self._clean(call(model, x), y, step)
+            clean_loss = self.clean_loss(call(model, x), y, step)
             nothing = torch.zeros_like(clean_loss)
             return {"clean": self.cls_weight * clean_loss, "similarity": nothing, "mixed": nothing}
         clean, mixed = clean_and_mixed(self.base, model, x, plan, split_forward=self.split_forward)
@@ -138,17 +136,10 @@ class LogitMix(Objective):
         if self.weight and self.similarity != "probs" and self.base.mixes_before_head(model, plan):
             _warn_if_zero(distance, mixed)
         return {
-            "clean": self.cls_weight * self._clean(clean, y, step),
+            "clean": self.cls_weight * self.clean_loss(clean, y, step),
             "similarity": self.weight * mean_loss(distance, clean, y, step, plan),
             "mixed": self.mix_weight * self.base.mean_loss(mixed, y, plan, step),
         }
-
-    def forwards(self, step: Step, *, sharded: bool) -> set[int]:
-        """Return how often the model may run in a step."""
-        return forwards_beside_clean(self.base, step, split_forward=self.split_forward, sharded=sharded)
-
-    def _clean(self, logits: Tensor, y: Tensor, step: Step) -> Tensor:
-        return mean_loss(losses.loss(logits, y, label_smoothing=self.base.label_smoothing), logits, y, step)
 
 
 #: Of Section 5.4, for bases other than Mixup.

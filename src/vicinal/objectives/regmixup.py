@@ -17,24 +17,16 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from vicinal import losses
 from vicinal._checks import flag, freeze, number
 from vicinal._typing import Batch, Model, Step
-from vicinal.objectives.base import (
-    MixingObjective,
-    Objective,
-    check_mixing,
-    clean_and_mixed,
-    forwards_beside_clean,
-    mean_loss,
-)
+from vicinal.objectives.base import BesideClean, MixingObjective, check_mixing, clean_and_mixed
 from vicinal.objectives.forward import call
 
 __all__ = ["RegMixup"]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class RegMixup(Objective):
+class RegMixup(BesideClean):
     """Clean cross-entropy plus a mixing objective.
 
     Parameters
@@ -72,17 +64,10 @@ class RegMixup(Objective):
         """Return the weighted terms whose sum is the loss: `clean` and `mixed`."""
         plan = self.base.draw(model, x, y, generator=step.generator)
         if not plan.mixed:
-            clean_loss = self._clean(call(model, x), y, step)
+            clean_loss = self.clean_loss(call(model, x), y, step)
             return {"clean": clean_loss, "mixed": torch.zeros_like(clean_loss)}
         clean, mixed = clean_and_mixed(self.base, model, x, plan, split_forward=self.split_forward)
         return {
-            "clean": self._clean(clean, y, step),
+            "clean": self.clean_loss(clean, y, step),
             "mixed": self.weight * self.base.mean_loss(mixed, y, plan, step),
         }
-
-    def forwards(self, step: Step, *, sharded: bool) -> set[int]:
-        """Return how often the model may run in a step."""
-        return forwards_beside_clean(self.base, step, split_forward=self.split_forward, sharded=sharded)
-
-    def _clean(self, logits: Tensor, y: Tensor, step: Step) -> Tensor:
-        return mean_loss(losses.loss(logits, y, label_smoothing=self.base.label_smoothing), logits, y, step)

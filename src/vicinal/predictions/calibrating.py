@@ -226,15 +226,13 @@ def _repaired(
 
 
 def _logits(file: PredictionsFile, chunk: FileChunk, counts: _Counts) -> NDArray[np.floating]:
-    """Return logits, or the logarithms of probabilities, 0 raised to the smallest positive number."""
+    """Return logits, float64 where the file holds it, else float32."""
     counts.n_dropped += chunk.n_dropped
     scores = np.asarray(chunk.scores)
     scores = scores if scores.dtype == np.float64 else scores.astype(np.float32)
-    if file.kind == "logits":
-        return scores
-    counts.n_zero += int((scores == 0).sum())
-    logs: NDArray[np.floating] = np.log(np.maximum(scores, np.finfo(scores.dtype).smallest_subnormal))
-    return logs
+    if file.kind != "logits":
+        counts.n_zero += int((scores == 0).sum())
+    return file.logits(scores)
 
 
 def _kept(file: PredictionsFile) -> list[str]:

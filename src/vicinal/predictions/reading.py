@@ -151,6 +151,13 @@ class PredictionsFile:
             if len(chunk) or chunk.n_dropped:
                 yield chunk
 
+    def logits(self, scores: NDArray[np.floating]) -> NDArray[np.floating]:
+        """Return scores as logits: of probabilities the logarithms, 0 raised to the smallest positive number."""
+        if self.kind == "logits":
+            return scores
+        logs: NDArray[np.floating] = np.log(np.maximum(scores, np.finfo(scores.dtype).smallest_subnormal))
+        return logs
+
     def required_label(self) -> str:
         """Return the column of labels, or say how to name it."""
         if self.label is None:

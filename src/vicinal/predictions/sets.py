@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,14 +53,12 @@ def sets_of_file(file: str | os.PathLike[str] | PredictionsFile, coverage: float
     return {name: tally.evaluation() for name, tally in tallies.items()}
 
 
-def _half(file: PredictionsFile, which: int) -> Iterator[tuple[NDArray[np.float64], NDArray[np.int64]]]:
+def _half(file: PredictionsFile, which: int) -> Iterator[tuple[NDArray[np.floating], NDArray[np.int64]]]:
     """Yield logits and labels of every second row that can be used."""
     seen = 0
     for chunk in file.chunks():
         chosen = slice((which - seen) % 2, None, 2)
         seen += len(chunk)
-        scores: Any = np.asarray(chunk.scores, np.float64)[chosen]
         labels = np.asarray(chunk.labels)[chosen]
         if len(labels):
-            with np.errstate(divide="ignore"):
-                yield scores if file.kind == "logits" else np.maximum(np.log(scores), -745.0), labels
+            yield file.logits(np.asarray(chunk.scores, np.float64)[chosen]), labels
