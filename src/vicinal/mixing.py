@@ -84,20 +84,21 @@ def cut_boxes(lam: Tensor, centre_y: Tensor, centre_x: Tensor, *, height: int, w
     tensor([[0, 0, 2, 2]])
     """
     # NumPy, and both axes at once: for so few numbers the time goes into calls.
-    weight, size = lam.detach().to("cpu", torch.float64).numpy(), np.array([height, width])
-    half = (np.sqrt(_within(1 - weight, 1))[:, None] * size).astype(np.int64)
-    half //= 2
-    boxes = np.empty((len(weight), 2, 2), np.int64)
-    boxes[:, :, 0], boxes[:, :, 1] = centre_y.cpu().numpy()[:, None], centre_x.cpu().numpy()[:, None]
-    boxes[:, 0] -= half
-    boxes[:, 1] += half
-    return torch.from_numpy(np.minimum(np.maximum(boxes, 0, out=boxes), size, out=boxes).reshape(-1, 4))
+    weight, size = lam.detach().to("cpu", torch.float64).numpy(), np.array([[height], [width]])
+    half = (np.sqrt(_within(1 - weight, 1)) * size).astype(np.int64)
+    half >>= 1
+    edges = np.empty((2, 2, len(weight)), np.int64)  # the lower and the upper ones, of either axis
+    edges[:, 0], edges[:, 1] = centre_y.cpu().numpy(), centre_x.cpu().numpy()
+    edges[0] -= half
+    edges[1] += half
+    return torch.from_numpy(np.minimum(np.maximum(edges, 0, out=edges), size, out=edges).reshape(4, -1).T)
 
 
 def box_share(boxes: Tensor, *, height: int, width: int) -> Tensor:
     """Return the share of an image `[n]` that each box covers, in float64."""
-    top, left, bottom, right = boxes.cpu().numpy().T
-    return torch.from_numpy((bottom - top) * (right - left) / (height * width))
+    edges = boxes.cpu().numpy().T
+    down, across = edges[2:] - edges[:2]
+    return torch.from_numpy(down * across / (height * width))
 
 
 def paste(a: Tensor, b: Tensor, boxes: Tensor) -> Tensor:
@@ -138,12 +139,15 @@ def paste_rows(x: Tensor, partner: Tensor, boxes: Tensor) -> Tensor:
     if x.device.type != "cpu" or (x.requires_grad and torch.is_grad_enabled()):
         return torch.where(_inside(x, boxes), _picked(x, partner), x)
     _check_boxes(x, boxes)
-    result = x.detach().clone()
     # Box by box on views of the same memory, which touches only what changes; floats of any kind as their bytes.
     kind = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[x.element_size()]
-    source, target = x.detach().view(kind).numpy(), result.view(kind).numpy()
-    for row, other, (top, left, bottom, right) in zip(target, partner.tolist(), boxes.tolist(), strict=True):
-        row[..., top:bottom, left:right] = source[other, ..., top:bottom, left:right]
+    given = x.detach()
+    result = given.clone()
+    source, target = given.view(kind).numpy(), result.view(kind).numpy()
+    row = 0  # the number, since a view of each row would cost as much as its box
+    for other, (top, left, bottom, right) in zip(partner.tolist(), boxes.tolist(), strict=True):
+        target[row, ..., top:bottom, left:right] = source[other, ..., top:bottom, left:right]
+        row += 1
     return result
 
 
