@@ -144,10 +144,9 @@ def paste_rows(x: Tensor, partner: Tensor, boxes: Tensor) -> Tensor:
     given = x.detach()
     result = given.clone()
     source, target = given.view(kind).numpy(), result.view(kind).numpy()
-    row = 0  # the number, since a view of each row would cost as much as its box
-    for other, (top, left, bottom, right) in zip(partner.tolist(), boxes.tolist(), strict=True):
+    pairs = zip(range(len(x)), partner.tolist(), boxes.tolist(), strict=True)
+    for row, other, (top, left, bottom, right) in pairs:
         target[row, ..., top:bottom, left:right] = source[other, ..., top:bottom, left:right]
-        row += 1
     return result
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import inspect
 import shlex
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -217,6 +219,7 @@ def _refuse(given: dict[str, object], why: str) -> None:
 def _evaluate_file(
     console: Console, path: Path, report: Path | None, bins: int, reading: dict[str, Any], coverage: float | None
 ) -> None:
+    _postpone("f2py", "testing")
     from vicinal.predictions import binary_of_file, evaluate_file, open_file, sets_of_file
     from vicinal.report.words import majority_warning, without_a_model
 
@@ -252,6 +255,20 @@ def _evaluate_file(
             evaluation, report, command=_command(path, bins, reading, report, coverage), sets=shown, binary=binary
         )
         console.say(f"report: {report}")
+
+
+def _postpone(*parts: str) -> None:
+    """Leave the import of these parts of NumPy to who uses them: SciPy asks for all its names, which costs 0.1 s."""
+    import numpy
+
+    for part in parts:
+        spec = importlib.util.find_spec(f"numpy.{part}")
+        if spec is None or spec.loader is None or spec.name in sys.modules:
+            continue
+        spec.loader = importlib.util.LazyLoader(spec.loader)
+        module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        setattr(numpy, part, module)  # else NumPy would import it when asked for the name
 
 
 def _sets_facts(coverage: float | None, sets: dict[str, SetEvaluation]) -> dict[str, object]:

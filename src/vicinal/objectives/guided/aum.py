@@ -21,6 +21,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import final
 
 import numpy as np
@@ -35,7 +36,14 @@ from vicinal.objectives.base import Objective, mean_loss
 from vicinal.objectives.erm import ERM
 from vicinal.objectives.forward import call
 from vicinal.objectives.guided.neighbours import directions
-from vicinal.objectives.guided.saliency import SaliencyTable, all_reduce_newest, check_index, keep_newest, on_cpu
+from vicinal.objectives.guided.saliency import (
+    SaliencyTable,
+    all_reduce_newest,
+    any_outside,
+    index_array,
+    integer_array,
+    keep_newest,
+)
 
 __all__ = ["AUM", "AUMRecorder", "margins"]
 
@@ -61,27 +69,41 @@ def margins(logits: Tensor, labels: Tensor) -> Tensor:
 
 def _margins(logits: Tensor, labels: Tensor) -> NDArray[np.floating]:
     """Return the margins as an array: at the size of a batch the time goes into calls, and NumPy's are half as dear."""
-    if logits.ndim != 2 or logits.shape[1] < 2 or not logits.is_floating_point():
+    if not logits.is_floating_point() or logits.ndim != 2 or logits.shape[1] < 2:
         raise ValueError(f"logits must be floats [B, K] with K of at least 2, got {logits.dtype} {list(logits.shape)}")
-    if labels.shape != logits.shape[:1] or labels.is_floating_point() or labels.dtype == torch.bool:
-        raise ValueError(f"labels must be integers [{len(logits)}], got {labels.dtype} {list(labels.shape)}")
-    z = on_cpu(logits, torch.float64 if logits.dtype == torch.float64 else torch.float32).numpy()
-    columns = on_cpu(labels, torch.int64).numpy()
+    z, columns = _float_array(logits), integer_array(labels)
     n_rows, n_classes = z.shape
-    if n_rows and columns.view(np.uint64).max() >= n_classes:  # unsigned, so that -1 is too large as well
+    if columns is None or columns.shape != (n_rows,):
+        raise ValueError(f"labels must be integers [{n_rows}], got {labels.dtype} {list(labels.shape)}")
+    if any_outside(columns, n_classes):
         bad = columns.min() if columns.min() < 0 else columns.max()
         raise ValueError(f"labels must be in [0, {n_classes - 1}] for {n_classes} logits, got {bad}")
     # A copy; of few classes and many rows on its side, so that the maximum runs along the rows.
     if n_classes <= _FEW_CLASSES < n_rows:
         others, places, shape, axis = z.flatten("F"), columns * n_rows, (n_classes, n_rows), 0
-        places += np.arange(n_rows)
+        places += _steps(n_rows, 1)
     else:
-        others, places, shape, axis = z.flatten(), np.arange(0, z.size, n_classes), (n_rows, n_classes), 1
-        places += columns
+        others, places, shape, axis = z.flatten(), columns + _steps(n_rows, n_classes), (n_rows, n_classes), 1
     of_label = others[places]
     others[places] = -math.inf
     margin: NDArray[np.floating] = of_label - np.maximum.reduce(others.reshape(shape), axis)
     return margin
+
+
+@lru_cache(maxsize=8)
+def _steps(n: int, step: int) -> NDArray[np.int64]:
+    """Return 0, step, 2·step, …, n numbers, which batches of one size share."""
+    return np.arange(0, n * step, step)
+
+
+def _float_array(t: Tensor) -> NDArray[np.floating]:
+    """Return floats as an array, at least float32, without their graph and without a copy where possible."""
+    if t.requires_grad:
+        t = t.detach()
+    if not (t.dtype == torch.float32 and t.is_cpu):
+        t = t.to("cpu", torch.float64 if t.dtype == torch.float64 else torch.float32)
+    array: NDArray[np.floating] = t.numpy()
+    return array
 
 
 class AUM:
@@ -120,7 +142,7 @@ class AUM:
         self.saliency = flag("saliency", saliency)
         self.table: SaliencyTable | None = None
         """The gradient directions, once a batch has been seen with `saliency=True`."""
-        self._margins: dict[int, Tensor] = {}  # epoch -> float32 [N], NaN where a sample was not met
+        self._margins: dict[int, NDArray[np.float32]] = {}  # epoch -> [N], NaN where a sample was not met
 
     def update(self, logits: Tensor, labels: Tensor, index: Tensor, *, epoch: float) -> None:
         """Record one batch.
@@ -137,17 +159,19 @@ class AUM:
             When this is, from 0 on; fractions are of the epoch they are in.
         """
         now = math.floor(number("epoch", epoch, low=0))
-        margin = _margins(logits, labels).astype(np.float32, copy=False)
-        index = check_index(index, len(margin), self.n_samples, needed_by="AUM")
+        margin = _margins(logits, labels)
+        if margin.dtype != np.float32:
+            margin = margin.astype(np.float32)
+        where = index_array(index, len(margin), self.n_samples, needed_by="AUM")
         # The product is the faster sum; where it overflows the other one, in float64, decides.
         if not math.isfinite(margin.dot(margin)) and not math.isfinite(margin.sum(dtype=np.float64)):
             raise ValueError("logits must be finite: the margins of this batch are not")
         # NumPy, since its assignment keeps the last of several equal indices; torch's order is undefined.
-        self._row(now).numpy()[index.numpy()] = margin
+        self._row(now)[where] = margin
         if self.saliency:
             if self.table is None:
                 self.table = SaliencyTable(self.n_samples, logits.shape[1])
-            self.table.write(index, directions(logits.detach(), labels.long()), labels, now)
+            self.table.write(torch.from_numpy(where), directions(logits.detach(), labels.long()), labels, now)
 
     @property
     def counts(self) -> Tensor:
@@ -182,8 +206,8 @@ class AUM:
             raise ValueError(f"only trackers of the same samples can be merged, got {self!r} and {other!r}")
         result = AUM(self.n_samples, saliency=self.saliency)
         result.load_state_dict(self.state_dict())
-        for epoch, margin in other._margins.items():
-            row = result._row(epoch)
+        for epoch, theirs in other._margins.items():
+            row, margin = torch.from_numpy(result._row(epoch)), torch.from_numpy(theirs)
             keep_newest((~row.isnan()).long(), [row], (~margin.isnan()).long(), [margin])
         if other.table is not None:
             result.table = result.table or SaliencyTable(*other.table.directions.shape)
@@ -202,7 +226,7 @@ class AUM:
         shapes: list[tuple[list[int], int]] = [([], 0)] * dist.get_world_size(group)
         dist.all_gather_object(shapes, (list(self._margins), self._n_classes()), group)
         for epoch in sorted({e for epochs, _ in shapes for e in epochs}):
-            row = self._row(epoch)
+            row = torch.from_numpy(self._row(epoch))
             all_reduce_newest((~row.isnan()).long(), [row], group)
         n_classes = max(k for _, k in shapes)
         if n_classes:
@@ -224,7 +248,8 @@ class AUM:
         rows = state["margins"]
         if rows.ndim != 2 or rows.shape[1] != self.n_samples or len(rows) != len(state["epochs"]):
             raise ValueError(f"the saved AUM is not one of {self.n_samples} samples: margins are {list(rows.shape)}")
-        self._margins = {int(e): row.clone() for e, row in zip(state["epochs"], rows.float().cpu(), strict=True)}
+        given = rows.float().cpu().numpy()
+        self._margins = {int(e): row.copy() for e, row in zip(state["epochs"], given, strict=True)}
         self.table = None
         if "table.directions" in state:
             self.table = SaliencyTable(*state["table.directions"].shape)
@@ -233,14 +258,14 @@ class AUM:
     def __repr__(self) -> str:
         return f"AUM(n_samples={self.n_samples}, saliency={self.saliency})"
 
-    def _row(self, epoch: int) -> Tensor:
+    def _row(self, epoch: int) -> NDArray[np.float32]:
         if epoch not in self._margins:
-            self._margins[epoch] = torch.full((self.n_samples,), math.nan, device="cpu")
+            self._margins[epoch] = np.full(self.n_samples, math.nan, np.float32)
         return self._margins[epoch]
 
     def _stacked(self) -> Tensor:
         """Return the margins of all epochs in their order, so that sums do not depend on who was merged first."""
-        rows = [self._margins[epoch] for epoch in sorted(self._margins)]
+        rows = [torch.from_numpy(self._margins[epoch]) for epoch in sorted(self._margins)]
         return torch.stack(rows) if rows else torch.empty(0, self.n_samples, device="cpu")
 
     def _n_classes(self) -> int:

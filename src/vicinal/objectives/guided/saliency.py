@@ -7,9 +7,18 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import torch
 import torch.distributed as dist
+from numpy.typing import NDArray
 from torch import Tensor
 
-__all__ = ["SaliencyTable", "all_reduce_newest", "check_index", "keep_newest", "on_cpu"]
+__all__ = [
+    "SaliencyTable",
+    "all_reduce_newest",
+    "any_outside",
+    "check_index",
+    "index_array",
+    "integer_array",
+    "keep_newest",
+]
 
 
 class SaliencyTable:
@@ -100,24 +109,41 @@ def all_reduce_newest(stamp: Tensor, values: Sequence[Tensor], group: dist.Proce
 
 def check_index(index: Tensor | None, n_rows: int, n_samples: int, *, needed_by: str) -> Tensor:
     """Return the samples' positions on the CPU, int64 `[B]`."""
+    return torch.from_numpy(index_array(index, n_rows, n_samples, needed_by=needed_by))
+
+
+def index_array(index: Tensor | None, n_rows: int, n_samples: int, *, needed_by: str) -> NDArray[np.int64]:
+    """Return the samples' positions as an array, int64 `[B]`."""
     if index is None:
         raise ValueError(f"{needed_by} tracks samples: pass index=, each sample's position in the training set [B]")
     if not isinstance(index, Tensor):
         raise TypeError(f"index must be a tensor of integers [{n_rows}], got {type(index).__name__}")
-    if index.is_floating_point() or index.dtype == torch.bool or index.shape != (n_rows,):
+    array = integer_array(index)
+    if array is None or array.shape != (n_rows,):
         raise ValueError(f"index must be integers [{n_rows}], got {index.dtype} {list(index.shape)}")
-    index = on_cpu(index, torch.int64)
-    if n_rows and index.numpy().view(np.uint64).max() >= n_samples:  # unsigned, so that -1 is too large as well
-        bad = index[(index < 0) | (index >= n_samples)][0]
+    if any_outside(array, n_samples):
+        bad = array[(array < 0) | (array >= n_samples)][0]
         raise ValueError(f"index must be in [0, {n_samples - 1}] for {n_samples} samples, got {int(bad)}")
-    return index
+    return array
 
 
-def on_cpu(t: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return a tensor without its graph, on the CPU; it is itself where it is so already, since every call costs."""
-    if t.requires_grad:
-        t = t.detach()
-    return t if t.dtype == dtype and t.is_cpu else t.to("cpu", dtype)
+def integer_array(t: Tensor) -> NDArray[np.int64] | None:
+    """Return integers as an array of int64, and None for floats and booleans."""
+    if t.dtype == torch.int64 and t.is_cpu:
+        same: NDArray[np.int64] = t.numpy()
+        return same
+    if t.is_floating_point() or t.dtype == torch.bool:
+        return None
+    moved: NDArray[np.int64] = t.to("cpu", torch.int64).numpy()
+    return moved
+
+
+def any_outside(numbers: NDArray[np.int64], n: int) -> bool:
+    """Return whether any number is not in [0, n)."""
+    if not len(numbers):
+        return False
+    unsigned = numbers.view(np.uint64)  # in which -1 is too large as well
+    return bool(unsigned[unsigned.argmax()] >= n)  # `max` is a reduction, whose start costs three times as much
 
 
 def _reduce(t: Tensor, op: dist.ReduceOp.RedOpType, group: dist.ProcessGroup | None) -> None:
