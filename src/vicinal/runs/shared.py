@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import hypergeom
 
 from vicinal.data import Split, TabularPreprocessing
 
@@ -52,6 +51,10 @@ def shared_by_mistakes(
     if not errors.any() or errors.all():
         return []
     looked_at = [(name, has) for name, has in _properties(split, every) if _FEWEST <= int(has.sum()) < len(errors)]
+    if not looked_at:
+        return []
+    from scipy.stats import hypergeom  # half a second of imports, which most commands do without
+
     telling = []
     for name, has in looked_at:
         n_with, n_wrong = int(has.sum()), int(errors[has].sum())
