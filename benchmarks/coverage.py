@@ -193,10 +193,41 @@ def error_cases(draw: Draw) -> Iterator[tuple[Population, int, bool]]:
         yield from ((Population.constant(confidence, gap), n_bins, False) for n_bins in (1, 2))
 
 
+def odd_cases(draw: Draw) -> Iterator[tuple[Population, int, bool]]:
+    """Yield populations whose confidences are no softmax of normal logits: tied, at edges of bins, with a long tail."""
+    random = draw.generator(7)
+    u = random.random(POPULATION)
+    at_edges = np.ceil(15 * u) / 15
+    few = np.array([0.2, 0.5, 0.50000001, 0.8, 0.8, 1.0])[(6 * u).astype(int)]
+    tail = 1 - np.minimum(1e-4 * (1 - u) ** -1.2, 0.9)  # mostly sure, some not at all
+    said = {
+        "at the edges of 15 bins": (at_edges, (0.0, 0.03)),
+        "five values, ties": (few, (0.0, 0.05)),
+        "long tail": (tail, (0.0, 0.02)),
+        "all certain": (np.ones(POPULATION), (0.0, 0.01, 0.1)),
+        "all one edge": (np.full(POPULATION, 9 / 15), (0.0, 0.05, -0.05)),
+        "almost certain or a guess": (np.where(u < 0.95, 0.9999, 0.5), (0.0, 0.01)),
+        "low, as of 100 classes": (0.01 + 0.04 * u, (0.0, 0.005)),
+    }
+    for name, (confidence, gaps) in said.items():
+        for gap in gaps:
+            pop = Population(f"{name}, gap {gap:g}", confidence, np.clip(confidence - gap, 0, 1))
+            yield from ((pop, n_bins, mass) for n_bins, mass in ((1, False), (10, True), (15, False)))
+
+
+def odd(draw: Draw) -> str:
+    """Coverage of ECE, OE, RMS and MCE where confidences are tied, at edges of bins, or have a long tail."""
+    return _errors(draw, odd_cases(draw), draw.generator(8))
+
+
 def errors(draw: Draw) -> str:
     """Coverage of ECE, OE, RMS and MCE over all cases, by number of samples."""
-    random, seen = draw.generator(1), {(name, n): [] for name in ERRORS for n in SIZES}
-    for pop, n_bins, mass in error_cases(draw):
+    return _errors(draw, error_cases(draw), draw.generator(1))
+
+
+def _errors(draw: Draw, cases: Iterator[tuple[Population, int, bool]], random: Any) -> str:
+    seen: dict[tuple[str, int], list[tuple[float, float, str]]] = {(name, n): [] for name in ERRORS for n in SIZES}
+    for pop, n_bins, mass in cases:
         for n in SIZES:
             kind = f"{n_bins} {'equal-mass ' if mass else ''}bin{'s' if n_bins > 1 else ''}"
 
@@ -403,17 +434,18 @@ PROFILES = {
 
 def thresholds(draw: Draw) -> str:
     """How often the risk of `risk_threshold` is above the one asked for, and how much it answers."""
-    random, grid = draw.generator(4), np.linspace(0, 1, 10_001)
+    random, grid = draw.generator(4), np.linspace(0, 1, 10_001)[:-1]
     rows = []
     for n in (200, 1_000, 5_000):
         for max_risk in (0.05, 0.1):
             for name, rate in PROFILES.items():
-                risk = np.cumsum(rate(grid)[::-1])[::-1] / np.arange(len(grid), 0, -1)
+                # The mean of the errors above each point; midpoints, since to accept everything may be just allowed.
+                risk = np.cumsum(rate(grid + 0.5 / len(grid))[::-1])[::-1] / np.arange(len(grid), 0, -1) - 1e-7
                 rules = []
                 for _ in range(draw.trials):
                     confidence = random.random(n)
                     rules.append(risk_threshold(confidence, random.random(n) >= rate(confidence), max_risk))
-                broken = [r.n_accepted > 0 and risk[int(max(r.threshold, 0) * 10_000)] > max_risk for r in rules]
+                broken = [r.n_accepted > 0 and risk[int(max(r.threshold, 0) * len(grid))] > max_risk for r in rules]
                 answers, answered = np.mean([(r.n_accepted > 0, r.coverage) for r in rules], axis=0)
                 best = 1 - grid[risk <= max_risk].min(initial=1)
                 shares = [f"{100 * share:.0f} %" for share in (answers, answered, best)]
@@ -438,7 +470,7 @@ def largest_share(risk: Any, n: int, max_risk: float, n_rules: int = 200, delta:
     return max(shares)
 
 
-PARTS = {part.__name__: part for part in (errors, figures, equal_models, differences, thresholds)}
+PARTS = {part.__name__: part for part in (errors, odd, figures, equal_models, differences, thresholds)}
 
 
 def main() -> None:

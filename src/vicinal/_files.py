@@ -34,6 +34,7 @@ __all__ = [
     "check_seal",
     "checksum",
     "foreign_entries",
+    "is_our_lock",
     "json_pieces",
     "read_json",
     "read_tensors",
@@ -132,11 +133,20 @@ class RunFiles:
         return self.path / ("predictions.parquet" if key == "val" else f"predictions-{key}.parquet")
 
 
+def is_our_lock(file: Path) -> bool:
+    """Return whether a lock is not there yet, or is one that says which process holds it: no link, nothing else."""
+    if file.is_symlink() or (file.exists() and not file.is_file()):
+        return False
+    with contextlib.suppress(OSError), file.open("rb") as stream:  # one may not be there, or be of another user
+        return stream.read(8) in (b"", b"process ")
+    return True
+
+
 def foreign_entries(path: Path, *ours: Path) -> list[str]:
     """Return what a folder holds beside these files and drafts: a folder with other things in it is not ours to use."""
     if not path.is_dir():
         return []
-    names = {file.name for file in ours}
+    names = {file.name for file in ours if file != RunFiles(path).lock or is_our_lock(file)}
     drafts = {e.name for e in path.iterdir() if (draft := _DRAFT.fullmatch(e.name)) and draft["host"]}
     return sorted(e.name for e in path.iterdir() if e.name not in names | drafts)
 

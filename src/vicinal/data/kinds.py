@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from vicinal._checks import Argument, Sentence, require
 from vicinal.data.dates import DATE
 from vicinal.data.files import listed
+from vicinal.data.splitting import Labels, part_numbers, smallest_type
 from vicinal.tables import MISSING, BadRow, Chunk, Parsing, Table, distinct, finite_numbers, is_text, names_of, numbers
 
 __all__ = ["ClassNames", "Scan", "Summary", "columns_of", "kinds_of", "names_and_parts", "scan_table"]
@@ -190,22 +191,59 @@ class Scan:
     summaries: Mapping[str, Summary]
     n_rows: int
     """Rows of the file, bad ones too."""
-    labels: NDArray[np.int64]
+    labels: Labels
     """Of each row a number of `names`, -1 where the target is missing or the row is bad, `[n_rows]`."""
     names: tuple[str, ...]
     readable: NDArray[np.bool_]
     """Which rows could be read, `[n_rows]`."""
     hashes: Hashes
     """Equal for rows that are equal in all columns but the target, `[n_rows]`."""
-    parts: list[str] | None
-    """The split of each row, where the table is already split."""
+    parts: NDArray[np.int8] | None
+    """The number of each row's split, where the table is already split."""
     bad: list[BadRow]
     parsing: Parsing
     """Where the numbers are kept that were parsed."""
 
 
-#: Where rows stand, their classes and their hashes.
-_Piece = tuple[NDArray[np.int64] | slice, NDArray[np.int32], Hashes]
+class _PerRow:
+    """The class, the hash and the split of each row, in arrays that grow: pieces to be joined would be there twice."""
+
+    def __init__(self) -> None:
+        self.labels: Labels = np.zeros(0, np.int8)
+        self.readable = np.zeros(0, np.bool_)
+        self.hashes = np.zeros(0, np.uint64)
+        self.parts: NDArray[np.int8] | None = None
+        self._end = 0
+
+    def put(self, chunk: Chunk, codes: Labels, hashes: Hashes) -> None:
+        """Add the rows of a chunk, with their classes."""
+        self._end = end = int(chunk.rows[-1])
+        if codes.dtype.itemsize > self.labels.dtype.itemsize:
+            self.labels = self.labels.astype(codes.dtype)
+        if chunk.parts and self.parts is None:
+            self.parts = np.zeros(len(self.labels), np.int8)
+        if end > len(self.labels):
+            self._resize(max(end, len(self.labels) * 9 // 8))
+        first = int(chunk.rows[0])  # a slice takes no memory, where rows follow each other
+        place = slice(first - 1, end) if end - first + 1 == len(chunk) else chunk.rows - 1
+        self.labels[place], self.readable[place], self.hashes[place] = codes, True, hashes
+        if self.parts is not None:
+            self.parts[place] = part_numbers(chunk.parts or [""] * len(chunk))
+
+    def finish(self, n: int) -> int:
+        """Return how many rows there are, at least `n`; those that did not come have no class and no split."""
+        n = max(n, self._end)
+        self._resize(n)
+        for array in (self.labels, self.parts):
+            if array is not None:
+                array[~self.readable] = -1
+        return n
+
+    def _resize(self, n: int) -> None:
+        """Make the arrays this long, in place: the system moves large ones without a copy."""
+        for array in (self.labels, self.readable, self.hashes, self.parts):
+            if array is not None:
+                array.resize(n, refcheck=False)
 
 
 def scan_table(table: Table, target: str, skip: Sequence[str] = ()) -> Scan:
@@ -223,9 +261,7 @@ def scan_table(table: Table, target: str, skip: Sequence[str] = ()) -> Scan:
     columns = [name for name in table.columns if name != target and name not in skip]
     summaries = {name: Summary(name) for name in columns}
     classes, parsing = ClassNames(target), Parsing(table)
-    pieces: list[_Piece] = []
-    parts: list[str] = []
-    bad: list[BadRow] = []
+    kept, bad = _PerRow(), list[BadRow]()
     for chunk in table.chunks([target, *columns], bad=bad):
         if not len(chunk):
             continue
@@ -238,8 +274,7 @@ def scan_table(table: Table, target: str, skip: Sequence[str] = ()) -> Scan:
             hashes = (hashes ^ (hashes >> np.uint64(29))) * _GOLDEN + _scattered(of_cells)
         codes = classes.encode(chunk[target])
         codes[_names_again(chunk, target, columns, codes, classes.names)] = -1
-        pieces.append((_places(chunk.rows), codes.astype(np.int32), hashes))
-        parts += chunk.parts or ()
+        kept.put(chunk, codes.astype(smallest_type(len(classes.names))), hashes)
         parsing.add(chunk, numbers)
     again = [name for name, summary in summaries.items() if not summary.is_counted]
     if again:
@@ -247,7 +282,9 @@ def scan_table(table: Table, target: str, skip: Sequence[str] = ()) -> Scan:
         for chunk in table.chunks(again, bad=[]):
             for name in again:
                 summaries[name].add(chunk[name], chunk.decimal_comma)
-    return _put_together(summaries, classes.names, pieces, parts, bad, parsing)
+    n = kept.finish(max((row.row for row in bad), default=0))
+    names = tuple(classes.names)
+    return Scan(summaries, n, kept.labels, names, kept.readable, kept.hashes, kept.parts, bad, parsing)
 
 
 def _names_again(
@@ -259,34 +296,6 @@ def _names_again(
         return []
     cells = {name: names_of([chunk[name][i] for i in rows]) for name in columns}
     return [i for k, i in enumerate(rows) if 2 * sum(of[k] == name for name, of in cells.items()) > len(columns)]
-
-
-def _places(rows: NDArray[np.int64]) -> NDArray[np.int64] | slice:
-    """Return where rows stand, from 0: a slice, which takes no memory, where they follow each other."""
-    first, last = int(rows[0]), int(rows[-1])
-    return slice(first - 1, last) if last - first + 1 == len(rows) else rows - 1
-
-
-def _put_together(
-    summaries: Mapping[str, Summary],
-    names: Sequence[str],
-    pieces: list[_Piece],
-    parts: list[str],
-    bad: list[BadRow],
-    parsing: Parsing,
-) -> Scan:
-    ends = [place.stop if isinstance(place, slice) else int(place[-1]) + 1 for place, _, _ in pieces]
-    n = max([0, *ends[-1:], *(row.row for row in bad)])
-    labels, readable, hashes = np.full(n, -1, np.int64), np.zeros(n, np.bool_), np.zeros(n, np.uint64)
-    while pieces:  # each is let go once it is copied
-        place, codes, of_rows = pieces.pop()
-        readable[place], labels[place], hashes[place] = True, codes, of_rows
-    split = None
-    if parts:
-        split = [""] * n
-        for i, part in zip(np.flatnonzero(readable).tolist(), parts, strict=True):
-            split[i] = part
-    return Scan(summaries, n, labels, tuple(names), readable, hashes, split, bad, parsing)
 
 
 class ClassNames:

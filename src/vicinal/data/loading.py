@@ -26,10 +26,13 @@ from vicinal.data.published import NamedTable
 from vicinal.data.rows import Rows
 from vicinal.data.splitting import (
     PARTS,
+    Labels,
     Positions,
+    as_positions,
     grouped_split,
     ordered_split,
     random_subset,
+    smallest_type,
     split_positions,
     stratified_subset,
 )
@@ -497,7 +500,7 @@ def _read_folder(folder: Folder, preprocessing: Preprocessing, max_bad: float | 
     return _New(items, origins, range(len(good)), names, parts, [*folder.notes, *notes])
 
 
-def _encoded(samples: Unsplit, rare: str) -> tuple[tuple[str, ...], NDArray[np.int64], list[str]]:
+def _encoded(samples: Unsplit, rare: str) -> tuple[tuple[str, ...], Labels, list[str]]:
     """Return the classes in order and the class number of each sample, -1 for those that cannot be used."""
     counts = np.bincount(samples.labels[samples.labels >= 0], minlength=len(samples.classes))
     present = [name for name, n in zip(samples.classes, counts, strict=True) if n]
@@ -528,13 +531,13 @@ def _encoded(samples: Unsplit, rare: str) -> tuple[tuple[str, ...], NDArray[np.i
         if len(names) > 1
     ]
     number_of = {name: k for k, name in enumerate(classes)}
-    codes = np.array([*(number_of.get(name, -1) for name in samples.classes), -1], np.int64)
+    codes = np.array([*(number_of.get(name, -1) for name in samples.classes), -1], smallest_type(len(classes)))
     return classes, codes[samples.labels], notes
 
 
 def _split(
     samples: Unsplit,
-    labels: NDArray[np.int64],
+    labels: Labels,
     *,
     val: float | int,
     test: float | int,
@@ -547,21 +550,23 @@ def _split(
         return _saved(splits, usable), ["splits: as saved"]
 
     def drawn(among: Positions, val: float | int, test: float | int) -> dict[str, Positions]:
+        def of(values: NDArray[Any]) -> NDArray[Any]:
+            return values if len(among) == len(labels) else values[among]  # no copy of what is whole
+
         if samples.order is not None:
-            parts = ordered_split(samples.order[among], val=val, test=test)
+            parts = ordered_split(of(samples.order), val=val, test=test)
         elif samples.groups is not None:
-            parts = grouped_split(labels[among], samples.groups[among], val=val, test=test, seed=seed)
+            parts = grouped_split(of(labels), of(samples.groups), val=val, test=test, seed=seed)
         else:
-            parts = split_positions(labels[among], val=val, test=test, seed=seed)
-        return {name: among[part] for name, part in parts.items()}
+            parts = split_positions(of(labels), val=val, test=test, seed=seed)
+        return parts if len(among) == len(labels) else {name: among[part] for name, part in parts.items()}
 
     if samples.parts is None:
-        parts = drawn(np.flatnonzero(usable), val, test)
+        parts = drawn(as_positions(np.flatnonzero(usable)), val, test)
         sizes = ", ".join(f"{name} {len(parts[name])}" for name in PARTS)
         how = "stratified" if samples.groups is None else "stratified, groups together"
         return parts, [f"splits: {sizes}; {'by time' if samples.order is not None else f'{how}, seed {seed}'}"]
-    part_of_each = np.array(samples.parts)
-    given = {name: np.flatnonzero(usable & (part_of_each == name)) for name in PARTS}
+    given = {name: as_positions(np.flatnonzero(usable & (samples.parts == k))) for k, name in enumerate(PARTS)}
     if not len(given["train"]):
         raise ValueError("the training split holds nothing that could be read")
     parts = drawn(given["train"], 0.0 if len(given["val"]) else val, 0.0 if len(given["test"]) else test)
@@ -571,7 +576,7 @@ def _split(
 
 
 def _saved(splits: Mapping[str, Sequence[int]], usable: NDArray[np.bool_]) -> dict[str, Positions]:
-    parts = {name: np.array(splits.get(name, ()), np.int64) for name in PARTS}
+    parts = {name: as_positions(np.array(splits.get(name, ()), np.int64)) for name in PARTS}
     every = np.concatenate(list(parts.values()))
     if set(splits) - set(PARTS) or not len(parts["train"]):
         raise ValueError(f"splits must hold 'train', 'val' and 'test', got {sorted(splits)}")

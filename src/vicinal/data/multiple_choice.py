@@ -11,7 +11,7 @@ import numpy as np
 from vicinal._checks import Argument, ArgumentError, Sentence
 from vicinal.data.files import give_up, listed
 from vicinal.data.kinds import names_and_parts
-from vicinal.data.splitting import Positions
+from vicinal.data.splitting import Positions, part_numbers
 from vicinal.data.task import Fitted, Unsplit
 from vicinal.data.text import answers_of, fit_text, list_in, texts_of
 from vicinal.tables import BadRow, Table, is_text
@@ -67,7 +67,8 @@ def from_choices(
         )
         return preprocessing, items, more
 
-    return Unsplit("text", items, labels, numbers, fit, table.fingerprint(), notes, parts, is_ordered=True)
+    numbered = None if parts is None else part_numbers(parts)
+    return Unsplit("text", items, labels, numbers, fit, table.fingerprint(), notes, numbered, is_ordered=True)
 
 
 def refuse_lists(table: Table, text: str | Sequence[str] | None, kind: str | None, drop: Sequence[str] = ()) -> None:

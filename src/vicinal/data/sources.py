@@ -20,7 +20,7 @@ from vicinal.data.files import Folder, read_all
 from vicinal.data.images import ImagePreprocessing
 from vicinal.data.named import Arrays
 from vicinal.data.published import NamedTable
-from vicinal.data.splitting import Positions
+from vicinal.data.splitting import Positions, part_numbers
 from vicinal.data.task import Fit, Fitted, Unsplit
 from vicinal.tables import Table, from_frame, is_pattern, is_table, open_table, regular
 
@@ -136,7 +136,7 @@ def _from_arrays(
         fit=fit,
         fingerprint=arrays.fingerprint,
         notes=[*arrays.notes, f"kind: {notes[0]}"],
-        parts=arrays.parts,
+        parts=None if arrays.parts is None else part_numbers(arrays.parts),
         augment=arrays.augment,
     )
 
@@ -218,7 +218,7 @@ def _of_folder(
         fit=fit,
         fingerprint=files.folder_fingerprint(folder.root, folder.paths),
         notes=notes,
-        parts=None if folder.parts is None else [folder.parts[i] for i in good],
+        parts=None if folder.parts is None else part_numbers([folder.parts[i] for i in good]),
         augment="standard",
     )
 

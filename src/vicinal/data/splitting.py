@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -14,29 +15,69 @@ from vicinal._random import permutation, seed_from
 
 __all__ = [
     "PARTS",
+    "Labels",
     "Positions",
+    "as_positions",
     "fold_numbers",
     "grouped_split",
     "ordered_split",
+    "part_numbers",
+    "position_type",
     "random_subset",
+    "smallest_type",
     "share_of",
     "split_positions",
     "stratified_split",
     "stratified_subset",
 ]
 
-Labels = Sequence[int] | NDArray[np.int64]
-#: Places of samples in their source.
-Positions = NDArray[np.int64]
+#: Numbers of classes, in the smallest type that holds them: of a hundred million rows every byte counts.
+Labels: TypeAlias = NDArray[np.signedinteger[Any]]
+#: Places of samples in their source, of 4 bytes where these are enough.
+Positions: TypeAlias = NDArray[np.signedinteger[Any]]
+_Numbers = Sequence[int] | NDArray[np.signedinteger[Any]]
 
 #: The splits, in the order in which everything lists them.
 PARTS = ("train", "val", "test")
 
 #: How often a random subset is drawn before it counts as hopeless that one has every class.
 _REDRAWS = 1000
+#: Samples that are put into the order of classes at a time.
+_ROWS = 2**17
 
 
-def stratified_split(labels: Labels, *, val: float | int, test: float | int, seed: int = 0) -> dict[str, list[int]]:
+def smallest_type(n: int) -> np.dtype[np.signedinteger[Any]]:
+    """Return the smallest type of integers that holds -1 … n-1.
+
+    >>> [smallest_type(n).name for n in (2, 128, 129, 100_000)]
+    ['int8', 'int8', 'int16', 'int32']
+    """
+    return np.min_scalar_type(-max(n, 1))
+
+
+def position_type(n: int) -> np.dtype[np.signedinteger[Any]]:
+    """Return the type of the places of `n` samples."""
+    return np.dtype(np.int32 if n < 2**31 else np.int64)
+
+
+def as_positions(places: _Numbers) -> Positions:
+    """Return places of samples as an array, of 4 bytes each where these are enough."""
+    array = np.asarray(places)
+    small = not len(array) or (array.min() >= -(2**31) and array.max() < 2**31)
+    return array.astype(np.int32 if small else np.int64, copy=False)
+
+
+def part_numbers(parts: Sequence[str]) -> NDArray[np.int8]:
+    """Return which of `PARTS` each sample is in, -1 for none.
+
+    >>> part_numbers(["test", "train", "other"]).tolist()
+    [2, 0, -1]
+    """
+    number_of = {name: k for k, name in enumerate(PARTS)}
+    return np.fromiter((number_of.get(part, -1) for part in parts), np.int8, len(parts))
+
+
+def stratified_split(labels: _Numbers, *, val: float | int, test: float | int, seed: int = 0) -> dict[str, list[int]]:
     """Split positions 0 … n-1 into train, val and test.
 
     Each class gives each split its share, rounded; of few samples the training set gets the first, the test set the
@@ -57,7 +98,7 @@ def stratified_split(labels: Labels, *, val: float | int, test: float | int, see
     return {name: part.tolist() for name, part in split_positions(labels, val=val, test=test, seed=seed).items()}
 
 
-def split_positions(labels: Labels, *, val: float | int, test: float | int, seed: int) -> dict[str, Positions]:
+def split_positions(labels: _Numbers, *, val: float | int, test: float | int, seed: int) -> dict[str, Positions]:
     """Return what `stratified_split` does as arrays: lists of many rows would take ten times the memory."""
     shares = {"val": share_of("val", val, len(labels)), "test": share_of("test", test, len(labels))}
     if sum(shares.values()) >= 1:
@@ -72,11 +113,11 @@ def split_positions(labels: Labels, *, val: float | int, test: float | int, seed
         parts["test"].append(members[:n_test])
         parts["val"].append(members[n_test : n_test + n_val])
         parts["train"].append(members[n_test + n_val :])
-    return {name: np.sort(np.concatenate([np.zeros(0, np.int64), *members])) for name, members in parts.items()}
+    return {name: np.sort(np.concatenate([np.zeros(0, np.int32), *members])) for name, members in parts.items()}
 
 
 def grouped_split(
-    labels: Labels, groups: Labels, *, val: float | int, test: float | int, seed: int = 0
+    labels: _Numbers, groups: NDArray[Any] | Sequence[int], *, val: float | int, test: float | int, seed: int = 0
 ) -> dict[str, Positions]:
     """Split positions 0 … n-1 into train, val and test with each group on one side.
 
@@ -94,21 +135,53 @@ def grouped_split(
     >>> parts["train"].tolist(), parts["test"].tolist()
     ([2, 3, 4, 5], [0, 1, 6, 7])
     """
-    y, (_, first, group) = np.asarray(labels), np.unique(np.asarray(groups), return_index=True, return_inverse=True)
+    y, (group, first) = np.asarray(labels), _numbered(np.asarray(groups))
     if len(first) == len(y):
         return split_positions(labels, val=val, test=test, seed=seed)
-    counts = np.zeros((len(first), int(y.max()) + 1), np.int64)
-    np.add.at(counts, (group, y), 1)
-    order = np.argsort(first, kind="stable")  # groups as they come, so that the split does not depend on their numbers
     shares = {"val": share_of("val", val, len(y)), "test": share_of("test", test, len(y))}
-    parts = split_positions(counts[order].argmax(axis=1), seed=seed, **shares)
-    part_of_group = np.empty(len(first), np.int64)
+    parts = split_positions(_usual_class(y, group, first), seed=seed, **shares)
+    part_of_group = np.empty(len(first), np.int8)
     for k, name in enumerate(PARTS):
-        part_of_group[order[parts[name]]] = k
-    return {name: np.flatnonzero(part_of_group[group] == k) for k, name in enumerate(PARTS)}
+        part_of_group[parts[name]] = k
+    part_of_each = part_of_group[group]
+    return {name: as_positions(np.flatnonzero(part_of_each == k)) for k, name in enumerate(PARTS)}
 
 
-def fold_numbers(labels: Labels, n: int, *, groups: Labels | None = None, seed: int = 0) -> Positions:
+def _numbered(groups: NDArray[Any]) -> tuple[Positions, Positions]:
+    """Return groups as numbers in the order in which they come, `[n]`, and the first sample of each.
+
+    So a split does not depend on what groups are called: that may be hashes, which another process draws anew.
+    """
+    n = len(groups)
+    if n and not (groups.dtype.kind in "iu" and 0 <= groups.min() <= groups.max() < 4 * n):
+        groups = as_positions(np.unique(groups, return_inverse=True)[1])
+    backwards = np.arange(n - 1, -1, -1, dtype=position_type(n))
+    first_of = np.zeros(int(groups.max(initial=-1)) + 1, backwards.dtype)
+    first_of[groups[::-1]] = backwards  # the last that is written stays: the first sample
+    first = np.unique(first_of[groups])
+    del backwards
+    number_at = np.zeros(n, first_of.dtype)
+    number_at[first] = np.arange(len(first))
+    return number_at[first_of[groups]], first
+
+
+def _usual_class(labels: Labels, group: Positions, first: Positions) -> Labels:
+    """Return the most frequent class of each group, of equally frequent ones the lowest; see `_numbered`."""
+    usual = labels[first]
+    mixed = np.zeros(len(first), np.bool_)
+    mixed[group[labels != usual[group]]] = True
+    rows = np.flatnonzero(mixed[group])  # only groups of several classes are counted: copies mostly agree
+    n_classes = int(labels.max(initial=0)) + 1
+    pairs, counts = np.unique(group[rows].astype(np.int64) * n_classes + labels[rows], return_counts=True)
+    order = np.lexsort((pairs % n_classes, -counts, pairs // n_classes))
+    of_group, best = np.unique(pairs[order] // n_classes, return_index=True)
+    usual[of_group] = pairs[order][best] % n_classes
+    return usual
+
+
+def fold_numbers(
+    labels: _Numbers, n: int, *, groups: NDArray[Any] | Sequence[int] | None = None, seed: int = 0
+) -> Positions:
     """Return which of `n` folds each sample is in, 0 … n-1: every class in the same proportions, each group in one.
 
     Parameters
@@ -125,19 +198,13 @@ def fold_numbers(labels: Labels, n: int, *, groups: Labels | None = None, seed: 
     >>> np.bincount(fold_numbers([0] * 6 + [1] * 3, 3)).tolist()
     [3, 3, 3]
     """
-    y = np.asarray(labels, np.int64)
-    _, first, group = np.unique(
-        np.arange(len(y)) if groups is None else np.asarray(groups), return_index=True, return_inverse=True
-    )
-    # Groups as they come: their numbers may be hashes, which another process draws anew.
-    group = np.argsort(np.argsort(first))[group]
-    counts = np.zeros((len(first), int(y.max()) + 1), np.int64)
-    np.add.at(counts, (group, y), 1)
-    if len(counts) < integer("n", n, low=2):
-        raise ArgumentError("n", n, f"at most {len(counts)}, the number of samples or groups")
+    y = np.asarray(labels)
+    group, first = _numbered(np.arange(len(y)) if groups is None else np.asarray(groups))
+    if len(first) < integer("n", n, low=2):
+        raise ArgumentError("n", n, f"at most {len(first)}, the number of samples or groups")
     # Dealt out like cards, class after class, so that sizes differ by one at most.
-    dealt = np.concatenate(_shuffled_classes(counts.argmax(axis=1), seed, "folds"))
-    fold = np.empty(len(counts), np.int64)
+    dealt = np.concatenate(_shuffled_classes(_usual_class(y, group, first), seed, "folds"))
+    fold = np.empty(len(first), np.int64)
     fold[dealt] = np.arange(len(dealt)) % n
     return fold[group]
 
@@ -165,10 +232,10 @@ def ordered_split(
     n_test, n_val = (math.floor(shares[name] * len(at) + 0.5) for name in ("test", "val"))
     ends = [ranked[len(at) - n - 1] if n < len(at) else -np.inf for n in (n_test + n_val, n_test)]
     part = (at > ends[0]).astype(np.int64) + (at > ends[1])
-    return {name: np.flatnonzero(part == k) for k, name in enumerate(PARTS)}
+    return {name: as_positions(np.flatnonzero(part == k)) for k, name in enumerate(PARTS)}
 
 
-def stratified_subset(labels: Labels, size: int, *, seed: int = 0) -> list[int]:
+def stratified_subset(labels: _Numbers, size: int, *, seed: int = 0) -> list[int]:
     """Return `size` positions of 0 … n-1, with every class in its proportion and at least once.
 
     >>> stratified_subset([0, 0, 0, 0, 1, 1], 3)
@@ -186,7 +253,7 @@ def stratified_subset(labels: Labels, size: int, *, seed: int = 0) -> list[int]:
     return sorted(i for members, n in zip(classes, sizes, strict=True) for i in members[:n].tolist())
 
 
-def random_subset(labels: Labels, size: int, *, seed: int = 0) -> list[int]:
+def random_subset(labels: _Numbers, size: int, *, seed: int = 0) -> list[int]:
     """Return `size` positions of 0 … n-1, each subset as likely as any other that has every class.
 
     A class that would be left out, which no classifier could learn, is drawn again: the whole subset is.
@@ -228,20 +295,28 @@ def share_of(name: str, value: float | int, n: int) -> float:
     return share
 
 
-def _shuffled_classes(labels: Labels, seed: int, what: str) -> list[Positions]:
+def _shuffled_classes(labels: _Numbers, seed: int, what: str) -> list[Positions]:
     """Return the positions of each class, in an order drawn from the seed.
 
     scikit-learn's splitters shuffle by NumPy's generator: the splits of saved runs would not come back.
     """
+    n, classes = len(labels), np.asarray(labels)
+    if n and not 0 <= classes.min() <= classes.max() < 2**20:
+        classes = np.unique(classes, return_inverse=True)[1]
     generator = torch.Generator().manual_seed(seed_from(what, seed))
-    order = permutation(len(labels), generator=generator).numpy()
-    classes = np.asarray(labels, np.int64)
-    if len(classes) and classes.min() >= 0 and classes.max() < 2**15:
-        classes = classes.astype(np.int16)  # sorted by their digits, in a quarter of the memory
-    shuffled = classes[order]
-    by_class = np.argsort(shuffled, kind="stable")
-    ends = np.flatnonzero(np.diff(shuffled[by_class])) + 1
-    return [members for members in np.split(order[by_class], ends) if len(members)]
+    order = permutation(n, generator=generator, dtype=torch.int32 if n < 2**31 else torch.int64).numpy()
+    counts = np.bincount(classes) if n else np.zeros(0, np.int64)
+    ends = np.cumsum(counts)
+    free, sorted_order = ends - counts, np.empty_like(order)
+    for start in range(0, n, _ROWS):  # a sort by counting, in place of one that takes 16 bytes for each sample
+        some = order[start : start + _ROWS]
+        here = classes[some]
+        by_class = np.argsort(here, kind="stable")
+        of_each = np.bincount(here, minlength=len(counts))
+        rank = np.arange(len(some)) - np.repeat(np.cumsum(of_each) - of_each, of_each)
+        sorted_order[np.repeat(free, of_each) + rank] = some[by_class]
+        free += of_each
+    return [members for members in np.split(sorted_order, ends[:-1]) if len(members)]
 
 
 def _rounded(value: float, *, low: int, high: int) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from vicinal.data.dates import date_parts, is_day_first
 from vicinal.data.files import give_up, limit_of, listed, part_of
 from vicinal.data.kinds import Scan, columns_of, kinds_of, scan_table
 from vicinal.data.rows import Rows
-from vicinal.data.splitting import PARTS, Positions
+from vicinal.data.splitting import PARTS, Labels, Positions, as_positions, position_type
 from vicinal.data.tabular import fit_tabular
 from vicinal.data.task import Fit, Fitted, Unsplit
 from vicinal.data.text import fit_text, texts_of
@@ -29,6 +29,8 @@ _USUAL_TARGETS = (("target", "label", "class"), ("y",))
 _FEW = 20
 #: Where fewer than this share of the rows are different, rows are counts of combinations, and equal ones no copies.
 _FEW_DIFFERENT = 0.2
+#: Of more rows than this, copies are looked for in parts.
+_MANY = 2**20
 #: A column that is filled in fewer rows than this share does not make a table of a file of texts.
 _FEWEST_FILLED = 0.05
 
@@ -235,9 +237,7 @@ def _check_classes(scan: Scan, target: str) -> None:
     )
 
 
-def _usable(
-    scan: Scan, target: str, bad: Sequence[BadRow], max_bad: float | int
-) -> tuple[NDArray[np.int64], list[str]]:
+def _usable(scan: Scan, target: str, bad: Sequence[BadRow], max_bad: float | int) -> tuple[Labels, list[str]]:
     """Return the class of each row, -1 for rows that cannot be used, and a note on these if they are few enough."""
     missing = np.flatnonzero(scan.readable & (scan.labels < 0))
     if len(missing) > limit_of(max_bad, scan.n_rows):
@@ -277,17 +277,15 @@ def _asked(kinds: dict[str, str], table: Table, target: str, options: TableOptio
 class _Splitting:
     """What the split goes by, beside the classes."""
 
-    groups: NDArray[np.int64] | None
+    groups: Positions | None
     order: NDArray[np.float64] | None
     notes: list[str]
 
 
-def _splitting(
-    table: Table, scan: Scan, labels: NDArray[np.int64], samples: _Samples, options: TableOptions
-) -> _Splitting:
+def _splitting(table: Table, scan: Scan, labels: Labels, samples: _Samples, options: TableOptions) -> _Splitting:
     """Return what stays together in the split: the groups asked for, or copies; or the order of time."""
     usable = labels >= 0
-    distinct_rows = _n_different(samples.hashes[usable])
+    distinct_rows = _n_different(samples.hashes, usable)
     n, copies = int(usable.sum()), int(usable.sum()) - distinct_rows
     if options.group is not None:
         groups = _groups(table, options.group, scan.n_rows)
@@ -305,22 +303,45 @@ def _splitting(
         # Counts of a few combinations of values, such as Titanic by class, sex and age: whole combinations cannot be
         # held out, and to meet them again is what the model is for.
         return _Splitting(None, None, [f"{said}, of only {distinct_rows} different ones: they are split freely"])
-    return _Splitting(samples.hashes, None, [f"{said}: such rows stay on one side of the split"])
+    return _Splitting(_copies(samples.hashes, usable), None, [f"{said}: such rows stay on one side of the split"])
 
 
-def _n_different(values: NDArray[np.int64]) -> int:
-    """Return how many different values there are, which are sorted: `unique` takes several times their memory."""
-    values.sort()
-    return int(np.count_nonzero(values[1:] != values[:-1])) + (len(values) > 0)
+def _n_different(hashes: NDArray[np.int64], usable: NDArray[np.bool_]) -> int:
+    """Return how many different values there are."""
+    found = 0
+    for chosen in _parts(hashes, usable):
+        values = np.sort(hashes[chosen])
+        found += int(np.count_nonzero(values[1:] != values[:-1])) + (len(values) > 0)
+    return found
 
 
-def _groups(table: Table, column: str, n: int) -> NDArray[np.int64]:
+def _copies(hashes: NDArray[np.int64], usable: NDArray[np.bool_]) -> Positions:
+    """Return for each row the first that is equal to it, in half the memory of the hashes."""
+    first = np.arange(len(hashes), dtype=position_type(len(hashes)))
+    for chosen in _parts(hashes, usable):
+        rows = as_positions(np.flatnonzero(chosen))
+        rows = rows[np.argsort(hashes[rows], kind="stable")]
+        values = hashes[rows]
+        starts = np.flatnonzero(np.concatenate([[True], values[1:] != values[:-1]])) if len(rows) else rows
+        first[rows] = np.repeat(rows[starts], np.diff(starts, append=len(rows)))
+    return first
+
+
+def _parts(hashes: NDArray[np.int64], usable: NDArray[np.bool_]) -> Iterator[NDArray[np.bool_]]:
+    """Yield which rows have hashes in a part of their range, of many rows a sixteenth of it, to spare memory."""
+    step = 2**60 if len(hashes) > _MANY else 2**64
+    for low in range(-(2**63), 2**63, step):
+        yield usable & (hashes >= low) & (hashes <= low + step - 1)
+
+
+def _groups(table: Table, column: str, n: int) -> Positions:
     """Return the number of each row's group; a row without one is a group of its own."""
     codes: dict[str, int] = {}
-    groups = -1 - np.arange(n)
+    # Numbers of groups come after those of rows, of which one without a group keeps its own.
+    groups = np.arange(n, dtype=position_type(2 * n))
     for chunk in table.chunks([column], bad=[]):
         place, values = distinct(chunk[column])
-        known = [codes.setdefault(name, len(codes)) if name else -1 for name in names_of(values)]
+        known = [codes.setdefault(name, n + len(codes)) if name else -1 for name in names_of(values)]
         numbers = np.array([*known, -1], np.int64)[place]
         rows = chunk.rows - 1
         groups[rows] = np.where(numbers >= 0, numbers, groups[rows])

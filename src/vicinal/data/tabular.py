@@ -31,7 +31,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import IO, Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -131,8 +131,9 @@ class Number:
         out[:, 0] = np.where(missing, 0.0, (values - self.mean) / self.std)
         if self.edges:
             low, high = np.array(self.edges[:-1]), np.array(self.edges[1:])
-            at = np.where(missing, self.mean, values)[:, None]
-            out[:, 1 : len(self.edges)] = np.clip((at - low) / (high - low), 0, 1)
+            pieces = np.where(missing, self.mean, values)[:, None] - low
+            pieces /= high - low  # in place: to take new memory costs more than the division
+            out[:, 1 : len(self.edges)] = np.clip(pieces, 0, 1, out=pieces)
         if self.missing:
             out[:, -1] = missing
 
@@ -289,17 +290,14 @@ class TabularPreprocessing(Preprocessing):
         """
         if n is None:
             n = table.count_rows()
-        features = feature_matrix(n, self.width)
+        features = FeatureMatrix(n, self.width)
         readable = np.zeros(n, np.bool_)
         bad: list[BadRow] = []
         notes: list[str] = []
         for rows, block in self.blocks(table, bad, notes, new=new):
             readable[rows - 1] = True
-            if rows[-1] - rows[0] + 1 == len(rows):
-                features[rows[0] - 1 : rows[-1]] = block
-            else:  # bad rows lie between
-                features[rows - 1] = block
-        return Encoded(features, readable, bad, notes)
+            features.put(rows, block.numpy())
+        return Encoded(features.tensor(), readable, bad, notes)
 
     def blocks(
         self, table: Table, bad: list[BadRow], notes: list[str], *, new: bool = True
@@ -569,20 +567,42 @@ class _Counts:
         return Category(self.name, kept, missing, pooled=True), f"{note}, the others count as one"
 
 
-def feature_matrix(n: int, width: int) -> Tensor:
-    """Return zeros, float32 `[n, width]`, in a file where they would fill memory.
+class FeatureMatrix:
+    """A matrix of zeros, float32 `[n, width]`, to put rows into; in a file where it would fill memory.
 
-    The file is one of the system's temporary files (`TMPDIR` says where), mapped into memory: what is not in use lies
-    on the disk. It has no name, and is gone with the process.
+    The file is one of the system's temporary files (`TMPDIR` says where), written, and then mapped into memory: what is
+    not in use lies on the disk. It has no name, and is gone with the process.
     """
-    n_bytes = 4 * n * width
-    if n_bytes <= _IN_MEMORY:
-        return torch.zeros(n, width)
-    with tempfile.TemporaryFile(prefix="vicinal-") as file:
-        if hasattr(os, "posix_fallocate"):  # room for all of it now, rather than a crash at the first page without
-            os.posix_fallocate(file.fileno(), 0, n_bytes)
-        file.truncate(n_bytes)
-        return torch.from_numpy(np.memmap(file, np.float32, "r+", shape=(n, width)))
+
+    def __init__(self, n: int, width: int) -> None:
+        self._shape = n, width
+        self._file: IO[bytes] | None = None
+        n_bytes = 4 * n * width
+        if n_bytes <= _IN_MEMORY:
+            self._memory = np.zeros(self._shape, np.float32)
+            return
+        self._file = tempfile.TemporaryFile(prefix="vicinal-")  # noqa: SIM115  # closed once it is mapped
+        if hasattr(os, "posix_fallocate"):  # room for all of it now, rather than an error after minutes
+            os.posix_fallocate(self._file.fileno(), 0, n_bytes)
+        self._file.truncate(n_bytes)
+
+    def put(self, rows: NDArray[np.int64], block: NDArray[np.float32]) -> None:
+        """Put the features of rows in their places; rows are numbered from 1 and rising."""
+        ends = np.flatnonzero(np.diff(rows) > 1) + 1  # where bad rows lie between
+        for start, some in zip(rows[np.r_[0, ends]] - 1, np.split(block, ends), strict=True):
+            if self._file is None:
+                self._memory[start : start + len(some)] = some
+            else:
+                self._file.seek(4 * int(start) * self._shape[1])
+                self._file.write(some.data)
+
+    def tensor(self) -> Tensor:
+        """Return the matrix, once all rows are there."""
+        if self._file is not None:
+            with self._file:
+                self._file.flush()
+                self._memory = np.memmap(self._file, np.float32, "r+", shape=self._shape)
+        return torch.from_numpy(self._memory)
 
 
 _MEASURED: dict[str, type[_Moments | _Dates]] = {"number": _Moments, "date": _Dates}

@@ -18,6 +18,7 @@ from vicinal._random import seed_from
 from vicinal._typing import Batch
 from vicinal.data.preprocessing import Preprocessing
 from vicinal.data.rows import Rows
+from vicinal.data.splitting import Labels, Positions, as_positions
 from vicinal.progress import stage
 
 __all__ = ["Fitted", "Items", "Fit", "Split", "Task", "Unsplit"]
@@ -29,7 +30,7 @@ Items: TypeAlias = "Sequence[Any] | Tensor"
 Fitted: TypeAlias = "tuple[Preprocessing, Items, list[str]]"
 
 #: From the training positions to the preprocessing, what it takes for every sample, and notes.
-Fit = Callable[[NDArray[np.int64]], "Fitted"]
+Fit = Callable[[Positions], "Fitted"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,15 +39,15 @@ class Unsplit:
 
     kind: str
     origins: Sequence[object]
-    labels: NDArray[np.int64]
+    labels: Labels
     """The class of each sample, a number of `classes`; -1 for what cannot be used."""
     classes: tuple[str, ...]
     fit: Fit
     fingerprint: str
     notes: list[str]
-    parts: list[str] | None = None
-    """The split of each sample, where the source is already split."""
-    groups: NDArray[np.int64] | None = None
+    parts: NDArray[np.int8] | None = None
+    """Which of `PARTS` each sample is in, where the source is already split; -1 for none."""
+    groups: Positions | None = None
     """What stays on one side of the split has the same number."""
     order: NDArray[np.float64] | None = None
     """Where each sample stands in time, where the split goes by it."""
@@ -86,16 +87,16 @@ class Split(Dataset[tuple[Batch, Any]]):
         preprocessing: Preprocessing,
         items: Items,
         origins: Items,
-        labels: Sequence[int] | NDArray[np.int64] | None,
-        indices: Sequence[int] | NDArray[np.int64] | None = None,
+        labels: Sequence[int] | Labels | None,
+        indices: Sequence[int] | Positions | None = None,
         *,
         augment: str = "none",
         seed: int = 0,
         notes: Sequence[str] = (),
     ) -> None:
         self.preprocessing = preprocessing
-        self.positions = np.arange(len(items)) if indices is None else np.asarray(indices, np.int64)
-        self._labels = None if labels is None else np.asarray(labels, np.int64)[self.positions]
+        self.positions = as_positions(np.arange(len(items)) if indices is None else indices)
+        self._labels = None if labels is None else np.asarray(labels)[self.positions]
         self.augment, self.epoch, self.seed, self.notes = augment, 0, seed, tuple(notes)
         self._items, self._origins = items, origins
 
@@ -146,8 +147,11 @@ class Split(Dataset[tuple[Batch, Any]]):
         """Return what `collate_fn` makes of these samples, without a loop over them, where they are encoded."""
         if not isinstance(self._items, Tensor):
             raise TypeError("only encoded samples can be taken at once")
-        x = self._items[torch.from_numpy(self.positions[rows.numpy()])]
-        return x, torch.full((len(rows),), -1) if self._labels is None else torch.from_numpy(self._labels[rows.numpy()])
+        chosen = rows.numpy()
+        x = self._items[torch.from_numpy(self.positions[chosen].astype(np.int64))]
+        if self._labels is None:
+            return x, torch.full((len(rows),), -1)
+        return x, torch.from_numpy(self._labels[chosen].astype(np.int64))
 
     def raw(self, i: int) -> object:
         """Return the original of the i-th sample: the row, the text or the path it came from."""
@@ -217,7 +221,7 @@ class Task:
     """What was inferred, left out and skipped, one sentence each."""
     warnings: tuple[str, ...] = ()
     """What may make the figures too good to be true, one sentence each."""
-    groups: NDArray[np.int64] | None = field(default=None, repr=False)
+    groups: Positions | None = field(default=None, repr=False)
     """By place in the source: samples of one number stay on one side of a split."""
     task: str = "multiclass"
     """`"multiclass"`, or `"multilabel"` where a sample has 0 or 1 for each of `classes`."""
@@ -239,8 +243,8 @@ class Task:
         return {name: positions.tolist() for name, positions in self.positions.items()}
 
     @property
-    def positions(self) -> dict[str, NDArray[np.int64]]:
-        """The splits as arrays, which take a quarter of the memory."""
+    def positions(self) -> dict[str, Positions]:
+        """The splits as arrays, which take an eighth of the memory."""
         return {"train": self.train.positions, "val": self.val.positions, "test": self.test.positions}
 
     def counts(self) -> Mapping[str, list[int]]:

@@ -20,8 +20,8 @@ __all__ = ["checkpoint_config", "transformer"]
 #: What the dropout of hidden states is called in the configurations of BERT, RoBERTa, DistilBERT and their kin.
 _DROPOUT_NAMES = ("hidden_dropout_prob", "dropout", "seq_classif_dropout")
 
-#: What would make transformers fetch and run code from elsewhere.
-_REMOTE = ("auto_map", "custom_pipelines", "use_kernels")
+#: What would make transformers fetch and run code from elsewhere: an attention may be the name of a kernel on the hub.
+_REMOTE = ("auto_map", "custom_pipelines", "kernels", "kernel_config", "attn_implementation", "experts_implementation")
 
 
 def checkpoint_config(checkpoint: str, n_classes: int) -> dict[str, object]:
@@ -34,7 +34,16 @@ def checkpoint_config(checkpoint: str, n_classes: int) -> dict[str, object]:
     record: dict[str, object] = json.loads(config.to_json_string(use_diff=False))
     record["model_type"] = config.model_type
     # A place on this machine is no part of the network, nor is code from elsewhere.
-    return {name: value for name, value in record.items() if name not in ("_name_or_path", *_REMOTE)}
+    return {name: value for name, value in _without_code(record).items() if name != "_name_or_path"}
+
+
+def _without_code(record: Mapping[str, object]) -> dict[str, object]:
+    """Return a configuration without what names code, in the configurations inside it too."""
+    return {
+        name: _without_code(value) if isinstance(value, Mapping) else value
+        for name, value in record.items()
+        if not any(word in name for word in _REMOTE)
+    }
 
 
 def transformer(
@@ -70,12 +79,11 @@ def transformer(
         Whether to load the checkpoint's weights.
     """
     transformers = require("transformers", "text")
-    settings = {**config, "num_labels": n_classes}
+    settings = {**_without_code(config), "num_labels": n_classes}
     if dropout is not None:
         rate = number("dropout", dropout, low=0, high=1)
         settings.update({name: rate for name in _DROPOUT_NAMES if name in settings})
     model_type = settings.pop("model_type")
-    settings = {name: value for name, value in settings.items() if name not in _REMOTE}
     full = transformers.AutoConfig.for_model(model_type, **settings)
     task = "ForMultipleChoice" if multiple_choice else "ForSequenceClassification"
     if pooling is not None:

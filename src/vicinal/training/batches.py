@@ -85,14 +85,15 @@ class EpochPlan:
     def indices(self, epoch: int, number: int) -> Tensor:
         """Return the samples of one part of an epoch."""
         start, stop = part(self._length, self.parts, number)
-        return self._order(epoch)[start:stop]
+        return self._order(epoch)[start:stop].long()
 
     def _draw(self, epoch: int) -> Tensor:
         if self._balanced is not None:
             self._balanced.set_epoch(epoch)
             return torch.tensor(next(iter(self._balanced)))
         generator = torch.Generator().manual_seed(_random.seed_from("order", self.seed, epoch))
-        order = _random.permutation(self.n_samples, generator=generator)
+        small = torch.int32 if self.n_samples < 2**31 else torch.int64  # the order of a large set takes memory
+        order = _random.permutation(self.n_samples, generator=generator, dtype=small)
         if self.lengths is None or self.n_samples < self.parts:
             return order
         # A quarter of the samples at most, so that a small set is not sorted as a whole and stays well shuffled.

@@ -24,6 +24,7 @@ from vicinal._files import (
     RunFiles,
     checksum,
     foreign_entries,
+    is_our_lock,
     read_json,
     read_tensors,
     remove_leftovers,
@@ -53,6 +54,8 @@ def locked(path: Path) -> Iterator[None]:
     filelock = require("filelock", "train")
     path.mkdir(parents=True, exist_ok=True)
     file = RunFiles(path).lock
+    if not is_our_lock(file):
+        raise ValueError(f"{file} is not a lock of ours: remove it, or choose another folder")
     try:
         lock = filelock.FileLock(file, timeout=0).acquire()
     except filelock.Timeout:
