@@ -118,7 +118,7 @@ def test_a_number_that_float32_cannot_hold_counts_as_missing_and_is_said(tmp_pat
     frame.iloc[3, frame.columns.get_loc("age")] = value
     frame.to_csv(tmp_path / "new.csv", index=False)
     new = data.read(tmp_path / "new.csv", task.preprocessing)
-    assert any("count as missing: row 4" in note for note in new.notes)
+    assert any("counts as missing: row 4" in note for note in new.notes)
     assert new[3][0][0] == 0
     assert all(bool(torch.isfinite(new[i][0]).all()) for i in range(len(new)))
 
