@@ -529,7 +529,7 @@ def risk_coverage_curve(
     for (name, one), colour in zip(curves.items(), _colours(curves), strict=True):
         estimate = f"AURC {one.aurc_estimate(level)}" if level > 0 else f"AURC {one.aurc:.4f}"
         # A step for each rule, over the share that it adds, whose area is AURC; of many rules 2,000 look the same.
-        many = len(one.levels) > 2000
+        many = len(one.confidences) > 2000
         shown = np.unique(np.searchsorted(one.coverage, np.linspace(0, 1, 2001)[1:])) if many else slice(None)
         edges = np.concatenate([[0.0], one.coverage[shown]])
         label = f"{name}: {estimate}" if name else estimate

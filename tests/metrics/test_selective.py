@@ -121,7 +121,7 @@ def test_a_streamed_table_of_many_bins_comes_close_and_its_points_are_exact():
     correct = random.random(20_000) < confidence
     parts = [ReliabilityTable(5_000).update_confidences(confidence[i::7], correct[i::7]) for i in range(7)]
     coarse, curve = RiskCoverage.from_table(sum(parts)), risk_coverage(confidence, correct)
-    assert len(coarse.levels) < 5_000
+    assert len(coarse.confidences) < 5_000
     assert coarse.aurc == pytest.approx(curve.aurc, abs=2e-4)
     for threshold, coverage, risk in list(zip(coarse.thresholds, coarse.coverage, coarse.risk, strict=True))[::500]:
         taken = confidence > threshold
@@ -274,7 +274,7 @@ HOSTILE = {
     "2-d": (lambda: risk_coverage([[0.5]], [True]), r"confidence must have shape \[N\]"),
     "lengths": (lambda: risk_coverage([0.5, 0.6], [True]), "2 confidences and 1 of correct"),
     "correct": (lambda: risk_coverage([0.5], [2]), "correct must be True or False"),
-    "levels": (lambda: RiskCoverage.from_counts([0.5, 0.5], [1, 1], [1, 1]), "levels must increase strictly"),
+    "confidences": (lambda: RiskCoverage.from_counts([0.5, 0.5], [1, 1], [1, 1]), "confidences must increase strictly"),
     "counts": (lambda: RiskCoverage.from_counts([0.5], [1.5], [1]), "counts must be whole numbers"),
     "nan counts": (lambda: RiskCoverage.from_counts([0.5], [math.nan], [1]), "counts must be whole numbers"),
     "negative": (lambda: RiskCoverage.from_counts([0.5], [1], [-1]), "n_correct must be whole numbers"),

@@ -124,7 +124,7 @@ def test_promises_are_made_on_held_out_samples_and_kept_on_others():
     first = found[0]
     assert first.wanted == 0.99
     assert first.chosen == held_out.risk_threshold(0.01)
-    accepted = other.levels > first.chosen.threshold
+    accepted = other.confidences > first.chosen.threshold
     assert first.coverage == other.counts[accepted].sum() / other.n
     assert first.accuracy.value == pytest.approx(1 - other.errors[accepted].sum() / other.counts[accepted].sum())
     text = said(words.promise(found, held_out, other))

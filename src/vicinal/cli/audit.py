@@ -20,6 +20,8 @@ __all__ = ["audit"]
 
 #: What judges a label.
 _BY = ("cross-validation", "aum")
+#: Characters of what a sample is, at most.
+_LENGTH = 80
 
 
 @handle_errors
@@ -133,11 +135,11 @@ def _plain(sample: dict[str, object]) -> dict[str, object]:
     return {name: value for name, value in sample.items() if name not in ("picture", "row_of_probs")}
 
 
-def _origin(sample: Json, length: int = 80) -> str:
+def _origin(sample: Json) -> str:
     if "text" in sample:
         words = " / ".join(sample["text"])
     elif "row" in sample:
         words = ", ".join(f"{name} {value}" for name, value in sample["row"].items())
     else:
         words = sample["origin"]
-    return words if len(words) <= length else f"{words[: length - 1]}…"
+    return words if len(words) <= _LENGTH else f"{words[: _LENGTH - 1]}…"

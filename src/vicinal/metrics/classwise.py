@@ -156,7 +156,7 @@ class ClasswiseTable(Additive):
         cell += first[:, None] if by_class else first
         index, rows = cell.astype(np.intp), np.arange(len(labels))
         true = index[labels, rows] if by_class else index[rows, labels]
-        counts, correct = (np.bincount(found, None, size).reshape(shape) for found in (index.ravel(), true))
+        counts, correct = (np.bincount(cells, None, size).reshape(shape) for cells in (index.ravel(), true))
         return counts, np.bincount(index.ravel(), flat, size).reshape(shape), correct
 
     def absorb(self, other: ClasswiseTable) -> None:

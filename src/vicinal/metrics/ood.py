@@ -264,7 +264,7 @@ def ood_report(
     from vicinal._random import resampler  # here, since it imports torch, which measuring does without
 
     random = resampler(integer("seed", seed, low=0))
-    low, high = ordered.levels[0], ordered.levels[-1]
+    low, high = ordered.scores[0], ordered.scores[-1]
     edges = np.linspace(low, high, n_bins + 1) if low < high else np.linspace(low - 0.5, high + 0.5, n_bins + 1)
     return OODReport(
         n_in=ordered.n_positive,
@@ -276,16 +276,16 @@ def ood_report(
         aupr_out=_average_precision_estimate(turned, level),
         fpr_at_tpr=_fpr_estimate(ordered, tpr, level, n_resamples, random),
         edges=edges,
-        in_counts=_histogram(ordered.levels, ordered.positive, edges),
-        out_counts=_histogram(ordered.levels, ordered.negative, edges),
+        in_counts=_histogram(ordered.scores, ordered.positive, edges),
+        out_counts=_histogram(ordered.scores, ordered.negative, edges),
     )
 
 
 @dataclass(frozen=True, eq=False)
 class _Ordered:
-    """Two sets of scores as counts at each distinct level, rising: all that the figures depend on."""
+    """Two sets of scores as counts at each distinct one, rising: all that the figures depend on."""
 
-    levels: Array
+    scores: Array
     positive: NDArray[np.int64]
     negative: NDArray[np.int64]
 
@@ -294,13 +294,13 @@ class _Ordered:
         cls, positive: ArrayLike, negative: ArrayLike, names: tuple[str, str] = ("in_scores", "out_scores")
     ) -> _Ordered:
         a, b = as_vector(names[0], positive), as_vector(names[1], negative)
-        levels, place = np.unique(np.concatenate([a, b]), return_inverse=True)
-        count = [np.bincount(part, minlength=len(levels)) for part in (place[: len(a)], place[len(a) :])]
-        return cls(levels, count[0], count[1])
+        scores, place = np.unique(np.concatenate([a, b]), return_inverse=True)
+        count = [np.bincount(part, minlength=len(scores)) for part in (place[: len(a)], place[len(a) :])]
+        return cls(scores, count[0], count[1])
 
     def turned(self) -> _Ordered:
         """Swap the classes and the direction of the score."""
-        return _Ordered(-self.levels[::-1], self.negative[::-1], self.positive[::-1])
+        return _Ordered(-self.scores[::-1], self.negative[::-1], self.positive[::-1])
 
     @property
     def n_positive(self) -> int:
@@ -417,8 +417,8 @@ def _newcombe(value: float, n_positive: int, n_negative: int, z: float) -> tuple
     return end(0.0), end(1.0)
 
 
-def _histogram(levels: Array, counts: NDArray[np.int64], edges: Array) -> NDArray[np.int64]:
-    shares: NDArray[np.int64] = np.histogram(levels, edges, weights=counts)[0].astype(np.int64)
+def _histogram(scores: Array, counts: NDArray[np.int64], edges: Array) -> NDArray[np.int64]:
+    shares: NDArray[np.int64] = np.histogram(scores, edges, weights=counts)[0].astype(np.int64)
     return shares
 
 

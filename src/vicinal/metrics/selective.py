@@ -63,60 +63,60 @@ def risk_coverage(confidence: ArrayLike, correct: ArrayLike) -> RiskCoverage:
         raise ValueError(
             f"confidence and correct must be as many, got {len(confidences)} confidences and {len(right)} of correct"
         )
-    levels, place = np.unique(confidences, return_inverse=True)
-    n_correct = np.bincount(place[right], minlength=len(levels))
-    return RiskCoverage.from_counts(levels, np.bincount(place, minlength=len(levels)), n_correct)
+    distinct, place = np.unique(confidences, return_inverse=True)
+    n_correct = np.bincount(place[right], minlength=len(distinct))
+    return RiskCoverage.from_counts(distinct, np.bincount(place, minlength=len(distinct)), n_correct)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RiskCoverage:
     """Every rule that a threshold on the confidence can make, from the strictest to the one that accepts all.
 
-    Made by `risk_coverage` from samples, by `from_counts` from counts per level of confidence, or by `from_table` from
-    a reliability table of many bins, which streams and merges in constant memory.
+    Made by `risk_coverage` from samples, by `from_counts` from counts by confidence, or by `from_table` from a
+    reliability table of many bins, which streams and merges in constant memory.
 
     Attributes
     ----------
-    levels
-        The distinct confidences that occur, falling, `[G]`.
+    confidences
+        The distinct ones that occur, falling, `[G]`.
     counts, errors
-        Samples at each level, and how many of them are wrong, `[G]`.
+        Samples at each, and how many of them are wrong, `[G]`.
     """
 
-    levels: Array
+    confidences: Array
     counts: Counts
     errors: Counts
 
     @classmethod
-    def from_counts(cls, levels: ArrayLike, counts: ArrayLike, n_correct: ArrayLike) -> RiskCoverage:
-        """Build the curve from the number of samples, and of right ones, at each level of confidence.
+    def from_counts(cls, confidences: ArrayLike, counts: ArrayLike, n_correct: ArrayLike) -> RiskCoverage:
+        """Build the curve from the number of samples, and of right ones, at each confidence.
 
         For a histogram with bins (lo, hi] give the upper edges: the samples of a bin are accepted together, so the
         curve has a point per bin, and each of its points is exactly that of the samples.
 
         Parameters
         ----------
-        levels
+        confidences
             Strictly increasing finite numbers, `[G]`.
         counts, n_correct
-            Whole numbers `[G]` with 0 ≤ n_correct ≤ counts. Levels without a sample are left out.
+            Whole numbers `[G]` with 0 ≤ n_correct ≤ counts. Confidences without a sample are left out.
 
         Examples
         --------
         >>> RiskCoverage.from_counts([0.6, 0.8, 0.9], [1, 2, 1], [0, 1, 1])
-        RiskCoverage(n=4, n_levels=3, aurc=0.2917)
+        RiskCoverage(n=4, n_confidences=3, aurc=0.2917)
         """
-        level = as_vector("levels", levels)
-        if not bool((np.diff(level) > 0).all()):
-            raise ValueError("levels must increase strictly")
-        count, right = _whole("counts", counts, len(level)), _whole("n_correct", n_correct, len(level))
+        rising = as_vector("confidences", confidences)
+        if not bool((np.diff(rising) > 0).all()):
+            raise ValueError("confidences must increase strictly")
+        count, right = _whole("counts", counts, len(rising)), _whole("n_correct", n_correct, len(rising))
         if bool((right > count).any()):
             at = int((right > count).argmax())
-            raise ValueError(f"n_correct must be at most counts, got {right[at]} of {count[at]} at level {level[at]:g}")
+            raise ValueError(f"n_correct must be at most counts, got {right[at]} of {count[at]} at {rising[at]:g}")
         filled = np.flatnonzero(count)[::-1]
         if not len(filled):
             raise ValueError("counts are all 0: there is nothing to measure")
-        return cls(level[filled], count[filled], (count - right)[filled])
+        return cls(rising[filled], count[filled], (count - right)[filled])
 
     @classmethod
     def from_table(cls, table: ReliabilityTable) -> RiskCoverage:
@@ -131,7 +131,7 @@ class RiskCoverage:
         return cls.from_counts(table.edges[1:], table.bin_count, table.counts[:, 1])
 
     def __repr__(self) -> str:
-        return f"RiskCoverage(n={self.n}, n_levels={len(self.levels)}, aurc={self.aurc:.4g})"
+        return f"RiskCoverage(n={self.n}, n_confidences={len(self.confidences)}, aurc={self.aurc:.4g})"
 
     @property
     def n(self) -> int:
@@ -159,7 +159,7 @@ class RiskCoverage:
     @property
     def thresholds(self) -> Array:
         """Each rule accepts confidence > threshold; falling, −inf for the rule that accepts all, `[G]`."""
-        return np.append(self.levels[1:], -np.inf)
+        return np.append(self.confidences[1:], -np.inf)
 
     @property
     def aurc(self) -> float:
@@ -181,7 +181,7 @@ class RiskCoverage:
         return max(self.aurc - _sum_of_ratios(wrong, self.n - wrong) / self.n, 0.0)
 
     def aurc_estimate(self, level: float = 0.95) -> Estimate:
-        r"""Return AURC with its confidence interval, which costs a pass over the levels.
+        r"""Return AURC with its confidence interval, which costs a pass over the confidences.
 
         The delta method: a sample with confidence c and error e moves AURC, when its weight grows, by
 
@@ -200,7 +200,7 @@ class RiskCoverage:
             low, high = clopper_pearson(wrong, n, level)
             return Estimate(self.aurc, float(low), float(high))
         risk, share = self.risk, self.counts / n
-        # Sums over the samples that are no surer: from the last level up.
+        # Sums over the samples of this confidence and less: from the last up.
         weight = np.cumsum((share / self.coverage)[::-1])[::-1]
         pull = np.cumsum((share * risk / self.coverage)[::-1])[::-1]
         right, false = (risk - self.aurc + e * weight - pull for e in (0, 1))
@@ -241,7 +241,7 @@ class RiskCoverage:
         m, n = integer("n_rules", n_rules, low=1), self.n
         # Rule j rejects the sample of this rank and all that are no surer; the last rule rejects none.
         ranks = np.arange(1, m, dtype=np.int64) * n // m + 1
-        last = np.append(np.searchsorted(self.n_accepted, ranks), len(self.levels))
+        last = np.append(np.searchsorted(self.n_accepted, ranks), len(self.confidences))
         accepted = np.concatenate([[0], self.n_accepted])[last]
         wrong = np.concatenate([[0], np.cumsum(self.errors)])[last]
         tail = np.where(accepted > 0, bdtr(wrong, accepted, wanted), 1.0)  # P(so few errors) at the risk asked for
@@ -250,7 +250,10 @@ class RiskCoverage:
             return RiskThreshold(math.inf, 0.0, math.nan, math.nan, 0, n, wanted, level)
         best, spent = passed[-1]  # each rule accepts at least what the one before accepts
         k, e = int(accepted[best]), int(wrong[best])
-        threshold, bound = float(np.append(self.levels, -np.inf)[last[best]]), float(binomial_upper(e, k, 1 - spent))
+        threshold, bound = (
+            float(np.append(self.confidences, -np.inf)[last[best]]),
+            float(binomial_upper(e, k, 1 - spent)),
+        )
         return RiskThreshold(threshold, k / n, e / k, bound, k, n, wanted, level)
 
 
@@ -410,7 +413,7 @@ def _sum_of_ratios(n: int, offset: float) -> float:
 def _whole(name: str, value: object, n: int) -> Counts:
     numbers = as_array(name, value).astype(np.float64)
     if numbers.shape != (n,):
-        raise ValueError(f"{name} must have shape [{n}] like levels, got {list(numbers.shape)}")
+        raise ValueError(f"{name} must have shape [{n}] like confidences, got {list(numbers.shape)}")
     bad = numbers[~((numbers >= 0) & (numbers == np.floor(numbers)) & (numbers < 2**53))]
     if len(bad):
         raise ValueError(f"{name} must be whole numbers of at least 0, got {bad[0]:g}")

@@ -124,7 +124,7 @@ def _check_trees(model: Boosted, incompatible: object) -> None:
     """Refuse loaded trees that lead out of themselves, or ask for features that rows do not have."""
     limits = {"feature": model.n_features, "left": model.feature.shape[2], "right": model.feature.shape[2]}
     for name, limit in limits.items():
-        found = getattr(model, name)
-        if not bool(((found >= 0) & (found < limit)).all()):
-            raise ValueError(f"the trees are damaged: {name} must be in [0, {limit - 1}], got {int(found.min())} to "
-                             f"{int(found.max())}")  # fmt: skip
+        numbers = getattr(model, name)
+        if not bool(((numbers >= 0) & (numbers < limit)).all()):
+            raise ValueError(f"the trees are damaged: {name} must be in [0, {limit - 1}], got {int(numbers.min())} to "
+                             f"{int(numbers.max())}")  # fmt: skip

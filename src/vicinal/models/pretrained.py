@@ -158,6 +158,6 @@ def _from_file(path: Path) -> dict[str, Tensor]:
     return {str(key): t for key, t in loaded.items()}
 
 
-def _some(names: Sequence[str], most: int = 4) -> str:
-    shown = ", ".join(names[:most])
-    return f"{shown} and {len(names) - most} more" if len(names) > most else shown or "nothing"
+def _some(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:4])
+    return f"{shown} and {len(names) - 4} more" if len(names) > 4 else shown or "nothing"

@@ -123,7 +123,7 @@ def verdict(table: ReliabilityTable) -> Verdict:
     r"""Say how often the model is right when it says 90 %, or what it says most often.
 
     The accuracy is that of the bins around 90 % with its exact interval; where they hold fewer than 50 samples, of the
-    fullest bin. A gap counts where the interval excludes the confidence and it is at least one point. That one level
+    fullest bin. A gap counts where the interval excludes the confidence and it is at least one point. That one confidence
     fits does not mean that all do: another that is off is named, and so is an ECE that chance does not explain.
 
     >>> table = ReliabilityTable.from_confidences([0.9] * 1000, [True] * 900 + [False] * 100)
@@ -247,11 +247,11 @@ def _class_name(number: int, evaluation: Evaluation, classes: Sequence[str]) -> 
     return repr(names[number]) if number < len(names) else f"class {number}"
 
 
-def _around(table: ReliabilityTable, level: float) -> Bins:
-    """Return the bins within five points of a level, or the bin that holds it."""
+def _around(table: ReliabilityTable, confidence: float) -> Bins:
+    """Return the bins within five points of a confidence, or the bin that holds it."""
     low, high = table.edges[:-1], table.edges[1:]
-    inside = np.flatnonzero((low >= level - 0.05 - 1e-9) & (high <= level + 0.05 + 1e-9))
-    return inside if len(inside) else table.bin_index(np.array([level]))
+    inside = np.flatnonzero((low >= confidence - 0.05 - 1e-9) & (high <= confidence + 0.05 + 1e-9))
+    return inside if len(inside) else table.bin_index(np.array([confidence]))
 
 
 def _pooled(table: ReliabilityTable, bins: Bins) -> tuple[float, int, int]:
@@ -342,7 +342,7 @@ def rules(held_out: RiskCoverage, tried_on: RiskCoverage) -> list[Rule]:
         chosen = held_out.risk_threshold(round(1 - wanted, 6))
         if not chosen.n_accepted:
             continue
-        accepted = tried_on.levels > chosen.threshold
+        accepted = tried_on.confidences > chosen.threshold
         n, wrong = int(tried_on.counts[accepted].sum()), int(tried_on.errors[accepted].sum())
         low, high = clopper_pearson(n - wrong, n)
         accuracy = Estimate(1 - wrong / n, float(low), float(high)) if n else None
@@ -392,16 +392,16 @@ def promise(promises: list[Rule], held_out: RiskCoverage | None, curve: RiskCove
     )
 
 
-def answered_above(curve: RiskCoverage, level: float) -> str:
+def answered_above(curve: RiskCoverage, confidence: float) -> str:
     r"""Say how many cases are answered above a confidence, and how many of these wrongly, with exact intervals.
 
     >>> from vicinal.metrics import risk_coverage
     >>> answered_above(risk_coverage([0.9] * 80 + [0.6] * 20, [True] * 76 + [False] * 24), 0.7).replace("\xa0", " ")
     'Above 70 %: 80.0 % of cases answered (70–88 %), 5.0 % of the answers wrong (1–13 %).'
     """
-    above = curve.levels > level
+    above = curve.confidences > confidence
     n, wrong = int(curve.counts[above].sum()), int(curve.errors[above].sum())
-    head = f"Above {percent(level, 0)}:"
+    head = f"Above {percent(confidence, 0)}:"
     if not n:
         return f"{head} no case is answered."
     ends = [clopper_pearson(n, curve.n), clopper_pearson(wrong, n)]

@@ -343,8 +343,8 @@ class Run:
 
     def _trained_on(self, source: str, positions: NDArray[np.int64]) -> list[str]:
         """Say so where samples are of the run's own data, and it was trained on some of them."""
-        own = self._recorded(None)[0].source
-        if str(source) != own and Path(source).expanduser().absolute() != Path(own).expanduser().absolute():
+        recorded = self._recorded(None)[0].source
+        if str(source) != recorded and Path(source).expanduser().absolute() != Path(recorded).expanduser().absolute():
             return []
         seen = int(np.isin(positions, read_json(self.files.splits)["train"]).sum())
         if not seen:

@@ -257,9 +257,9 @@ def _number(cell: str | None) -> tuple[float, bool]:
 
 def _written(cell: str, decimal_comma: bool) -> tuple[float, bool]:
     """Return the number that a cell spells as people do, NaN if it spells none, and whether it spells none."""
-    found = _WRITTEN[decimal_comma].fullmatch(cell.strip())
-    if found is None:
+    number = _WRITTEN[decimal_comma].fullmatch(cell.strip())
+    if number is None:
         return np.nan, True
-    digits = found["digits"].replace(found["by"], "") if found["by"] else found["digits"]
-    value = float(found["minus"] + digits.replace(",", "."))
-    return (value / 100 if found["share"] else value), False
+    digits = number["digits"].replace(number["by"], "") if number["by"] else number["digits"]
+    value = float(number["minus"] + digits.replace(",", "."))
+    return (value / 100 if number["share"] else value), False
