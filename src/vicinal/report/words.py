@@ -123,8 +123,8 @@ def verdict(table: ReliabilityTable) -> Verdict:
     r"""Say how often the model is right when it says 90 %, or what it says most often.
 
     The accuracy is that of the bins around 90 % with its exact interval; where they hold fewer than 50 samples, of the
-    fullest bin. A gap counts where the interval excludes the confidence and it is at least one point. That one confidence
-    fits does not mean that all do: another that is off is named, and so is an ECE that chance does not explain.
+    fullest bin. A gap counts where the interval excludes the confidence and it is at least one point. That one fits
+    does not mean that all do: another that is off is named, and so is an ECE that chance does not explain.
 
     >>> table = ReliabilityTable.from_confidences([0.9] * 1000, [True] * 900 + [False] * 100)
     >>> verdict(table).sentence
