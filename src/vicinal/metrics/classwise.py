@@ -147,17 +147,13 @@ class ClasswiseTable(Additive):
 
     def _cells(self, probs: Floats, labels: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
         """Return counts, sums, and how often the label is the class, by class and edges below, `[K, n_bins + 1]`."""
-        # Read as the numbers lie in memory: each class has its own cells, so their sums have the same order either way.
-        by_class = abs(probs.strides[0]) < abs(probs.strides[1])
-        values = probs.T if by_class else probs
-        flat, shape = values.ravel(), (self.n_classes, self.n_bins + 1)
-        first, size = np.arange(shape[0]) * shape[1], shape[0] * shape[1]
-        cell = self._bins.edges_below(flat).reshape(values.shape)
-        cell += first[:, None] if by_class else first
-        index, rows = cell.astype(np.intp), np.arange(len(labels))
-        true = index[labels, rows] if by_class else index[rows, labels]
-        counts, correct = (np.bincount(cells, None, size).reshape(shape) for cells in (index.ravel(), true))
-        return counts, np.bincount(index.ravel(), flat, size).reshape(shape), correct
+        flat, shape = probs.ravel(), (self.n_classes, self.n_bins + 1)
+        cell = self._bins.edges_below(flat).reshape(probs.shape)
+        cell += np.arange(shape[0]) * shape[1]
+        index, size = cell.astype(np.intp), shape[0] * shape[1]
+        every, true = index.ravel(), index[np.arange(len(labels)), labels]
+        counts, correct = (np.bincount(cells, None, size).reshape(shape) for cells in (every, true))
+        return counts, np.bincount(every, flat, size).reshape(shape), correct
 
     def absorb(self, other: ClasswiseTable) -> None:
         """Take in the samples of another table with the same classes and edges."""

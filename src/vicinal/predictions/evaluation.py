@@ -11,11 +11,13 @@ from typing import Any, TypeVar
 
 from vicinal._arrays import n_threads
 from vicinal.metrics import FIGURES, Evaluation, Mistake, Tally, kernels
-from vicinal.metrics.chunks import BLOCK
 from vicinal.metrics.intervals import coverage
 from vicinal.predictions.reading import FileChunk, PredictionsFile, as_file
 
 __all__ = ["evaluate_file"]
+
+#: Numbers in a file from which on compiled loops save more than the second that it takes to load them.
+_WORTH_COMPILED_LOOPS = 2**26
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -64,7 +66,7 @@ def evaluate_file(
     total = Tally(n_bins, figures=list(FIGURES), fine=True, worst=worst)
     names: Sequence[str] = opened.classes or ()
     n_dropped = n_rescaled = 0
-    if (opened.n_rows or 0) * (opened.n_classes or 1) > BLOCK:
+    if (opened.n_rows or 0) * (opened.n_classes or 1) > _WORTH_COMPILED_LOOPS:
         kernels.load()
     for chunk, part in _map_ahead(lambda chunk: _counted(opened, chunk, total), opened.unchecked_chunks()):
         total.absorb(part)
