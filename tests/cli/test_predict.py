@@ -256,6 +256,26 @@ def test_columns_are_passed_through(
     assert "--keep must be another name" in refused("predict", trained, table, "--out", out, "--keep", "confidence")
 
 
+def test_kept_columns_have_their_types(
+    trained: Path, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whole numbers beyond 63 bits, and a column whose first rows are empty: none is guessed from some of its cells."""
+    rows = pd.read_csv(table)
+    rows["key"] = np.arange(len(rows), dtype=np.uint64) + np.uint64(2**64 - 1000)
+    rows["late"] = pd.array([None] * 60 + [7] * (len(rows) - 60), dtype="Int32")
+    rows["word"] = pd.Categorical(["a", "b"] * (len(rows) // 2))
+    rows.to_parquet(tmp_path / "new.parquet")
+    monkeypatch.setattr("vicinal.data.streaming._ROWS", 20)  # several blocks
+    keep = [word for name in ("key", "late", "word") for word in ("--keep", name)]
+    for out in ("out.parquet", "out.csv"):
+        vicinal("predict", trained, tmp_path / "new.parquet", "--out", tmp_path / out, "--batch-size", 20, *keep)
+    written, text = pd.read_parquet(tmp_path / "out.parquet"), pd.read_csv(tmp_path / "out.csv", dtype={"key": str})
+    assert written["key"].tolist() == rows["key"].tolist() == [int(key) for key in text["key"]]
+    assert written["late"].isna().sum() == text["late"].isna().sum() == 60
+    assert set(written["late"].dropna()) == {7}
+    assert written["word"].tolist() == rows["word"].tolist()
+
+
 def test_columns_of_pictures_cannot_be_kept(pictures: Path, tmp_path: Path) -> None:
     said = refused("predict", pictures, pictures.parent / "images", "--out", tmp_path / "x.csv", "--keep", "id")
     assert "--keep names columns, but" in said

@@ -357,6 +357,22 @@ def test_a_network_larger_than_its_weights_is_refused_before_it_is_built(
     assert devices == ["meta"]  # nothing was allocated
 
 
+def test_columns_that_do_not_fit_the_network_are_refused(people: tuple[Bundle, pd.DataFrame], tmp_path: Path) -> None:
+    path = people[0].save(tmp_path / "run") / "model.json"
+    record = read_json(path)
+    record["preprocessing"]["columns"].pop()
+    write_json(path, sealed_again(record))
+    with pytest.raises(DamagedFileError, match=r"model.json asks for a network of .* and its columns become"):
+        Bundle.load(path.parent)
+
+
+def test_a_network_without_a_name_is_refused(people: tuple[Bundle, pd.DataFrame], tmp_path: Path) -> None:
+    path = people[0].save(tmp_path / "run") / "model.json"
+    write_json(path, sealed_again(read_json(path) | {"network": {**read_json(path)["network"], "name": 1.5}}))
+    with pytest.raises(ValueError, match=r"model\.json describes what this version does not know"):
+        Bundle.load(path.parent)
+
+
 def test_images_of_40_000_pixels_a_side_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bundle, _ = _of_kind("image", tmp_path)
     path = bundle.save(tmp_path / "run") / "model.json"

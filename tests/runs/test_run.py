@@ -271,6 +271,12 @@ def test_watching_and_what_an_oracle_would_choose(table: Path, tmp_path: Path) -
         _experiment(table, watch=("also-1",))
 
 
+def test_no_list_of_all_labels_is_made_to_train(table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a large table it would take more memory than the features."""
+    monkeypatch.setattr(library.data.Split, "relabelled", lambda *given, **named: pytest.fail("all labels were copied"))
+    assert run(_experiment(table), tmp_path / "run", progress=False) is not None
+
+
 def test_each_seed_may_have_training_samples_of_its_own(table: Path, tmp_path: Path) -> None:
     data = {"target": "kind", "train_size": 20, "subset": "random"}
     outcomes = [

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from vicinal._checks import Argument, Sentence, nearest_names
+from vicinal._checks import Argument, Sentence, nearest_names, require
 from vicinal.data import sources
 from vicinal.data.files import give_up, limit_of
 from vicinal.data.loading import read
@@ -52,8 +52,8 @@ class Stream:
         """Yield the positions of samples in the source, from 0, and the samples."""
         return self._blocks
 
-    def kept(self, positions: NDArray[np.int64]) -> dict[str, list[Any]]:
-        """Return the cells of the columns to keep, as they are in the source, of these samples.
+    def kept(self, positions: NDArray[np.int64]) -> dict[str, Any]:
+        """Return the cells of the columns to keep, as they are in the source, of these samples, as pyarrow arrays.
 
         Parameters
         ----------
@@ -114,19 +114,29 @@ class _Columns:
         self._rows = np.zeros(0, np.int64)
         self._cells: dict[str, list[Any]] = {name: [] for name in names}
 
-    def take(self, rows: NDArray[np.int64]) -> dict[str, list[Any]]:
+    def take(self, rows: NDArray[np.int64]) -> dict[str, Any]:
         """Return the cells of rows, numbered from 1 and rising."""
+        pa = require("pyarrow", "train")
         while not len(self._rows) or self._rows[-1] < rows[-1]:
             chunk = next(self._chunks)
             self._rows = np.concatenate([self._rows, chunk.rows])
-            for name, cells in self._cells.items():
-                cells += chunk[name].to_pylist()
-        at = np.searchsorted(self._rows, rows).tolist()
-        taken = {name: [cells[i] for i in at] for name, cells in self._cells.items()}
-        done = at[-1] + 1
+            for name, pieces in self._cells.items():
+                cells = chunk[name]
+                pieces.append(pa.array(cells) if isinstance(cells, np.ndarray) else cells)
+        at = np.searchsorted(self._rows, rows)
+        columns = {name: _one_column(pieces) for name, pieces in self._cells.items()}
+        done = int(at[-1]) + 1
         self._rows = self._rows[done:]
-        self._cells = {name: cells[done:] for name, cells in self._cells.items()}
-        return taken
+        self._cells = {name: [column.slice(done)] for name, column in columns.items()}
+        return {name: column.take(pa.array(at)) for name, column in columns.items()}
+
+
+def _one_column(pieces: list[Any]) -> Any:
+    """Return the pieces of a column as one array, of text where files have it in several types."""
+    pa = require("pyarrow", "train")
+    plain = [piece.dictionary_decode() if pa.types.is_dictionary(piece.type) else piece for piece in pieces]
+    several = len({str(piece.type) for piece in plain}) > 1
+    return pa.concat_arrays([piece.cast(pa.string()) for piece in plain] if several else plain)
 
 
 def _blocks(

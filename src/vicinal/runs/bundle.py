@@ -288,10 +288,11 @@ class Bundle:
             spec = ModelSpec.from_dict(record["network"])
             preprocessing = Preprocessing.from_dict(record["preprocessing"])
             _check_size(spec, weights, files)
+            _check_width(spec, preprocessing, files)
             module = spec.build(pretrained=False)
         except DamagedFileError:
             raise
-        except (TypeError, ValueError, KeyError) as error:
+        except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
             raise ValueError(
                 f"{files.model} describes what this version does not know ({error!r}): another version wrote it "
                 f"({writer}); use that one, or train again"
@@ -416,6 +417,14 @@ def _check_size(spec: ModelSpec, weights: Mapping[str, Tensor], files: RunFiles)
         for handle in handles:
             handle.remove()
     raise DamagedFileError(f"{files.model} asks for {what}: the files do not belong together")
+
+
+def _check_width(spec: ModelSpec, preprocessing: Preprocessing, files: RunFiles) -> None:
+    """Refuse a record whose columns become another number of features than its network takes."""
+    given = preprocessing.spec.get("input_shape")
+    if isinstance(preprocessing, TabularPreprocessing) and given != tuple(spec.input_shape):
+        what = f"a network of {spec.input_shape} features, and its columns become {given}"
+        raise DamagedFileError(f"{files.model} asks for {what}: they do not belong together")
 
 
 def _check_finite(weights: Mapping[str, Tensor], path: Path) -> None:

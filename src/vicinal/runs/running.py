@@ -246,8 +246,9 @@ class _Ready:
 
     def watched(self) -> dict[str, Split]:
         """Return what is measured at every evaluation; the training set with the labels it is trained on."""
-        sets = {"train": self.train.relabelled(self.train.labels or [], augment="none"), "test": self.task.test}
-        sets |= {key: further.split for key, further in self.further.items()}
+        sets = {"test": self.task.test, **{key: further.split for key, further in self.further.items()}}
+        if "train" in self.experiment.watch:  # of a large table a list of its labels is more than its features
+            sets["train"] = self.train.relabelled(self.train.labels or [], augment="none")
         for name in self.experiment.watch:
             if not len(sets[name]):
                 raise ArgumentError("watch", name, "a set that has samples")
