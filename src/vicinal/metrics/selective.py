@@ -250,10 +250,8 @@ class RiskCoverage:
             return RiskThreshold(math.inf, 0.0, math.nan, math.nan, 0, n, wanted, level)
         best, spent = passed[-1]  # each rule accepts at least what the one before accepts
         k, e = int(accepted[best]), int(wrong[best])
-        threshold, bound = (
-            float(np.append(self.confidences, -np.inf)[last[best]]),
-            float(binomial_upper(e, k, 1 - spent)),
-        )
+        threshold = float(np.append(self.confidences, -np.inf)[last[best]])
+        bound = float(binomial_upper(e, k, 1 - spent))
         return RiskThreshold(threshold, k / n, e / k, bound, k, n, wanted, level)
 
 
