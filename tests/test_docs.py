@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import os
 import re
 import sys
@@ -13,6 +14,7 @@ import pytest
 import torch
 
 import vicinal
+from tests.contracts import test_objectives as contract
 
 ROOT = Path(__file__).parents[1]
 CARDS = sorted((ROOT / "src" / "vicinal" / "cards").glob("*.md"))
@@ -40,6 +42,23 @@ def test_code_blocks_run(page, tmp_path, monkeypatch):
     for block in blocks:
         line = text[: block.start(1)].count("\n")
         exec(compile("\n" * line + block[1], str(page), "exec"), module.__dict__)
+
+
+#: Of the contract, what needs no name in the package.
+CONTRACT = [
+    name
+    for name, check in vars(contract).items()
+    if name.startswith("test_") and list(inspect.signature(check).parameters) == ["objective"] and "repr" not in name
+]
+
+
+@pytest.mark.parametrize("name", CONTRACT)
+def test_the_method_of_contributing_keeps_the_contract(name, monkeypatch):
+    block = BLOCK.search((ROOT / "CONTRIBUTING.md").read_text())
+    module = types.ModuleType("docs_page")
+    monkeypatch.setitem(sys.modules, "docs_page", module)
+    exec(compile(block[1], "CONTRIBUTING.md", "exec"), module.__dict__)
+    getattr(contract, name)(module.ResizeMix())
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -27,7 +27,8 @@ from vicinal.metrics import (
 from vicinal.metrics import chunks as passes
 from vicinal.metrics.intervals import Moments, mean_interval
 
-USUAL = ("accuracy", "mcc", "nll", "brier", "ece", "oe", "mce", "rms", "rms_debiased")
+#: What is measured of few classes unless something is asked for.
+USUAL = tuple(name for name, figure in FIGURES.items() if not figure.on_request and figure.more_classes_than < 5)
 
 
 def predictions(n, k=5, seed=0, temperature=1.5):
