@@ -7,7 +7,7 @@ recall the share of suspicious ones among the changed.
 
     python -m benchmarks.audit [--only titanic spam] [--noise 0.1] [--rows 2000] [--seed 0]
     python -m benchmarks.audit --rules [--only titanic spam] [--rows 500]
-    python -m benchmarks.audit --people
+    python -m benchmarks.audit --people [--calibrated]
 
 The second compares the rules alone, in a minute: `probes.label_issues` and cleanlab on the same out-of-fold
 probabilities, those of logistic regression, and cleanlab on those of gradient boosting, at three shares of changed
@@ -31,8 +31,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
 
 from benchmarks.tables import TABLES
+from vicinal import TemperatureScaling
 from vicinal.probes import label_issues
 from vicinal.runs import Experiment, audited, run
 
@@ -59,9 +61,10 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--rules", action="store_true", help="compare the rules alone")
     parser.add_argument("--people", action="store_true", help="labels that people gave")
+    parser.add_argument("--calibrated", action="store_true", help="… by probabilities after a temperature")
     args = parser.parse_args(argv)
     if args.people:
-        compare_on_people(Path(os.environ["VICINAL_DATA"]) / "logits" / "nli_baan2022")
+        compare_on_people(Path(os.environ["VICINAL_DATA"]) / "logits" / "nli_baan2022", args.calibrated)
         return
     if args.rules:
         compare_rules(args.only, args.rows, args.seed)
@@ -156,7 +159,7 @@ def compare_rules(names: list[str], n_rows: int, seed: int) -> None:
         print(f"| {100 * noise:g} % | {' | '.join(means)} |", flush=True)
 
 
-def compare_on_people(folder: Path) -> None:
+def compare_on_people(folder: Path, calibrated: bool) -> None:
     """Print precision and recall of the rules, and of as many of our ranking as cleanlab takes."""
     head = "vicinal's rule | cleanlab's | as many by our ranking"
     print(f"| pairs, model | wrong labels | {head} |\n|---|---|---|---|---|")
@@ -165,6 +168,9 @@ def compare_on_people(folder: Path) -> None:
             rows = [json.loads(line) for line in lines]
         probs, truth = np.array([row["probs"] for row in rows]), np.array([row["true"] for row in rows])
         labels = np.array(["ecn".index(row["uid"][-1]) for row in rows])
+        if calibrated:
+            logits = torch.tensor(np.log(np.maximum(probs, 1e-12)))
+            probs = TemperatureScaling().fit(logits, torch.tensor(labels))(logits).softmax(dim=1).numpy()
         wrong, issues, theirs = labels != truth, label_issues(probs, labels), by_cleanlab(probs, labels)
         as_many = np.zeros(len(labels), bool)
         as_many[issues.ranking.numpy()[: theirs.sum()]] = True

@@ -6,7 +6,7 @@ NLL on the test set after the temperature, since the temperature is always fitte
     python -m benchmarks.choosing [--only wine titanic] [--seeds 2] [--rows 1000] [--out results.json]
     python -m benchmarks.choosing --data FOLDER --data FILE.csv:TARGET
     python -m benchmarks.choosing --data cifar10 --model preactresnet10 --width 16 --epochs 15 --rows 1000 --members 3
-    python -m benchmarks.choosing --texts trec mr sst2 agnews cola
+    python -m benchmarks.choosing --texts trec mr sst2 agnews glue:cola
 
 Tables are those of `benchmarks.tables`; `--data` names others, or folders of images or sounds. `--texts` encodes public
 texts once by MiniLM, as `--fast` does, and trains linear heads on these features. `--members N` adds ensembles of plain

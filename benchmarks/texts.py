@@ -22,7 +22,7 @@ from vicinal import compare, data
 from vicinal.report.words import earns_its_keep
 from vicinal.runs import Experiment, baselines, run
 
-SETS = ("trec", "mr", "sst2", "agnews", "cola")
+SETS = ("trec", "mr", "sst2", "agnews", "glue:cola")
 PEER = "logistic regression"
 
 

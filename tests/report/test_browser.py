@@ -263,6 +263,10 @@ def test_it_prints(browser, pages, kind):
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
     resized(browser, 680)  # A4 within its margins
     assert browser.execute_script(TOO_WIDE) == []
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= 680
+    folded = "return [...document.querySelectorAll('details table')].filter(e => !e.checkVisibility()).length"
+    if browser.execute_script("return CSS.supports('selector(::details-content)')"):
+        assert browser.execute_script(folded) == 0  # paper cannot be unfolded
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
     printed = base64.b64decode(browser.execute_cdp_cmd("Page.printToPDF", {"printBackground": True})["data"])
     assert printed.startswith(b"%PDF")
