@@ -486,17 +486,14 @@ def evaluate(
 
     Examples
     --------
-    >>> print(evaluate([0, 1, 1, 0], probs=[[0.9, 0.1], [0.2, 0.8], [0.6, 0.4], [0.7, 0.3]], n_bins=10))
+    >>> probs = [[0.9, 0.1], [0.2, 0.8], [0.6, 0.4], [0.7, 0.3]]
+    >>> print(evaluate([0, 1, 1, 0], probs=probs, n_bins=10, figures=["accuracy", "mcc", "nll", "brier", "ece"]))
     4 samples, 2 classes, 10 bins; 95 % intervals
-    accuracy     0.7500 [0.1941, 0.9937]
-    mcc          0.5774 [-1.0000, 1.0000]
-    nll          0.4004 [0.0000, 1.7735]
-    brier        0.2500 [0.0000, 2.0000]
-    ece          0.3000 [0.0000, 0.6865]
-    oe           0.0900 [0.0000, 0.6644]
-    mce          0.6000 [0.0000, 0.8750]
-    rms          0.3536 [0.0000, 0.9097]
-    rms_debiased 0.0000 [0.0000, 0.9097]
+    accuracy 0.7500 [0.1941, 0.9937]
+    mcc      0.5774 [-1.0000, 1.0000]
+    nll      0.4004 [0.0000, 1.7735]
+    brier    0.2500 [0.0000, 2.0000]
+    ece      0.3000 [0.0000, 0.6865]
     """
     coverage(level)
     tally = Tally(n_bins, figures=figures, keep_samples=True).update(labels, logits=logits, probs=probs)
