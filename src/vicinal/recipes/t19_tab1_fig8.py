@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Subset
 
 from vicinal import _random
 from vicinal.data import Task, load, stratified_subset
 from vicinal.metrics import auroc, max_probability
-from vicinal.objectives.forward import call
 from vicinal.probes.noise import gaussian_like
 from vicinal.probes.uncertainty import MCDropout
 from vicinal.recipes import images
 from vicinal.recipes.base import Data, Method, Network, Recipe, Scale, Settings
 from vicinal.recipes.claims import Claim, figure
 from vicinal.recipes.drawing import COLOURS, panels
+from vicinal.recipes.trained import Part
+from vicinal.runs import Bundle
+from vicinal.runs.probes import Unlabelled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -46,14 +48,14 @@ def measure(trained: Sequence[Trained], settings: Settings, seed: int) -> Measur
     other = bundle.read(settings["other"])
     generator = torch.Generator().manual_seed(_random.seed_from("noise", seed))
     plain = task.train.relabelled(task.train.labels or [], augment="none")
-    sets: dict[str, object] = {
-        "in": Subset(task.test, chosen),
-        "other": Subset(other, range(settings["n_out"])),
-        "noise": gaussian_like(plain, settings["n_out"], generator=generator),
+    sets: dict[str, Part | Unlabelled] = {
+        "in": Part(task.test, chosen),
+        "other": Part(other, range(settings["n_out"])),
+        "noise": Unlabelled(gaussian_like(plain, settings["n_out"], generator=generator)),
     }
     dropout = any(isinstance(m, torch.nn.Dropout) and m.p > 0 for m in bundle.module.modules())
     passes = MCDropout(bundle.module, settings["passes"]) if dropout else None
-    scores = {name: _logits(bundle.module, some, passes, seed) for name, some in sets.items()}
+    scores = {name: _logits(bundle, some, passes, seed) for name, some in sets.items()}
     measured: Measured = {}
     for suffix, temperature in (("", 1.0), (" after temperature", trained[0].temperature)):
         scaled = {name: max_probability(logits.double() / temperature) for name, logits in scores.items()}
@@ -64,14 +66,10 @@ def measure(trained: Sequence[Trained], settings: Settings, seed: int) -> Measur
     return measured
 
 
-@torch.inference_mode()
-def _logits(module: torch.nn.Module, dataset: Any, passes: MCDropout | None, seed: int) -> Tensor:
+def _logits(bundle: Bundle, dataset: Part | Unlabelled, passes: MCDropout | None, seed: int) -> Tensor:
     generator = torch.Generator().manual_seed(_random.seed_from("passes", seed))
-    rows = []
-    for batch in DataLoader(dataset, batch_size=250):
-        x = batch[0] if isinstance(batch, (list, tuple)) else batch
-        rows.append(call(module, x) if passes is None else passes(x, generator=generator))
-    return torch.cat(rows)
+    network = None if passes is None else partial(passes, generator=generator)
+    return torch.cat(list(bundle.iter_logits(dataset, batch_size=250, network=network)))
 
 
 def check(at: Scale) -> Task:

@@ -32,6 +32,7 @@ __all__ = [
     "NOISE",
     "OOD_SCORES",
     "OODResult",
+    "Unlabelled",
     "attacks_on",
     "between",
     "ood_reports",
@@ -133,14 +134,14 @@ def ood_reports(
     return results
 
 
-def _noise(task: Task) -> _Unlabelled:
+def _noise(task: Task) -> Unlabelled:
     """Return as much noise as there are test samples."""
     if task.kind == "text":
         raise ValueError("noise needs inputs that are numbers; for texts name other texts instead")
     plain = task.train.relabelled(task.train.labels or [], augment="none")
     generator = torch.Generator().manual_seed(_random.seed_from("noise", 0))
     per = "dataset" if task.kind == "audio" else "channel"
-    return _Unlabelled(gaussian_like(plain, len(task.test), per=per, generator=generator))
+    return Unlabelled(gaussian_like(plain, len(task.test), per=per, generator=generator))
 
 
 def _mc_logits(bundle: Bundle, dataset: object, passes: int) -> Tensor:
@@ -149,7 +150,7 @@ def _mc_logits(bundle: Bundle, dataset: object, passes: int) -> Tensor:
     return torch.cat(list(bundle.iter_logits(dataset, network=lambda x: model(x, generator=generator))))
 
 
-class _Unlabelled:
+class Unlabelled:
     """Inputs as the prediction loop takes them: with a label, which is -1 where there is none."""
 
     def __init__(self, inputs: GaussianNoise) -> None:
