@@ -30,6 +30,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.commands import Ended, command, warm
+from vicinal._files import FORMAT, read_json, sealed
 
 #: Of the processor: what no command may take.
 CPU_SECONDS = 10
@@ -537,6 +538,47 @@ def bundle_cases(run: Path, draw: random.Random, n: int) -> Iterator[Case]:
         yield Case(f"bundle of {run.name} {k}: {name}, {how}", commands[k % len(commands)], make)
 
 
+def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the way to every value in a record, of lists to the first three."""
+    inside = value.items() if isinstance(value, dict) else enumerate(value[:3]) if isinstance(value, list) else ()
+    for key, part in inside:
+        yield (*path, key)
+        yield from leaves(part, (*path, key))
+
+
+def record_cases(run: Path, draw: random.Random, n: int) -> Iterator[Case]:
+    """Copies of a run whose model record says one other thing, with a checksum to match: it was written like that."""
+    odd = [None, True, -1, 0, 10**12, 10**30, 1e308, 0.5, "", "x", "\0", "../../x", "é" * 9999, [], {}, [[]], 45_000]
+    odd += [float("nan"), float("-inf"), 1e-320, ["x"] * 5]
+    data = str(run.parent / "good.csv")
+    commands = [
+        ("predict", "{file}", data, "--out", "answers.csv"),
+        ("evaluate", "{file}", data, "--json"),
+        ("export", "{file}", "--out", "m.onnx"),
+    ]
+    record = read_json(run / "model.json")
+    ways = sorted(leaves({name: value for name, value in record.items() if name != "checksum"}), key=str)
+
+    def changed_record(way: tuple[Any, ...], value: object) -> Callable[[Path], Path]:
+        def make(folder: Path) -> Path:
+            copy = folder / "copy"
+            shutil.copytree(run, copy)
+            changed = json.loads(json.dumps({name: part for name, part in record.items() if name != "checksum"}))
+            at = changed
+            for key in way[:-1]:
+                at = at[key]
+            at[way[-1]] = value
+            (copy / "model.json").write_text(json.dumps({"format": FORMAT, **sealed(changed)}))
+            return copy
+
+        return make
+
+    for k in range(n):
+        way, value = draw.choice(ways), draw.choice(odd)
+        name = f"record of {run.name}: {'.'.join(map(str, way))} = {str(value)[:12]!r}, {k}"
+        yield Case(name, commands[k % 4 % 3], changed_record(way, value))
+
+
 def special_cases(run: Path) -> Iterator[Case]:
     good = text_of(good_table()).encode()
 
@@ -851,6 +893,8 @@ def main() -> None:
             *mutated_cases(run, draw, options.mutations),
             *bundle_cases(run, draw, options.bundles),
             *bundle_cases(boosted, draw, options.bundles // 2),
+            *record_cases(run, draw, options.bundles),
+            *record_cases(boosted, draw, options.bundles // 2),
             *special_cases(run),
             *small_disk_cases(run),
             *option_cases(run),
