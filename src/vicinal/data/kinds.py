@@ -310,7 +310,7 @@ class ClassNames:
         """The names so far."""
         return list(self._codes)[1:]
 
-    def encode(self, column: Any) -> NDArray[np.int64]:
+    def encode(self, column: object) -> NDArray[np.int64]:
         """Return the number of each cell's class, -1 where there is none."""
         place, values = distinct(column)
         codes = [self._codes.setdefault(name, len(self._codes) - 1) for name in names_of(values, _NO_CLASS)]

@@ -17,7 +17,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,7 +47,7 @@ class Text:
         """How many numbers of the input it is."""
         return len(self.words) + self.missing
 
-    def encode(self, chunk: Chunk, out: NDArray[np.float32], remarks: Any) -> None:
+    def encode(self, chunk: Chunk, out: NDArray[np.float32], remarks: object) -> None:
         """Write the column as numbers into `out` `[M, width]`, which holds zeros."""
         place = {word: k for k, word in enumerate(self.words)}
         weights = np.array(self.weights)

@@ -43,7 +43,7 @@ class FurtherSet:
         freeze(self, source=str(self.source), columns=dict(self.columns), class_names=dict(self.class_names))
 
     @classmethod
-    def of(cls, given: FurtherSet | Mapping[str, Any] | str) -> FurtherSet:
+    def of(cls, given: FurtherSet | Mapping[str, object] | str) -> FurtherSet:
         """Return a further set from its record, or from its source alone."""
         if isinstance(given, FurtherSet):
             return given
