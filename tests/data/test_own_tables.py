@@ -190,6 +190,13 @@ def test_a_split_by_time():
         load(table, target="y", time="colour")
 
 
+def test_dates_are_no_classes_however_often_each_occurs():
+    days = pd.date_range("2021-01-01", periods=25).strftime("%Y-%m-%d")
+    with pytest.raises(ValueError, match="'day' has 25 different dates in 200 rows, so it is no class"):
+        load(frame().assign(day=np.resize(days, 200)), target="day")
+    assert len(load(frame().assign(day=np.resize(days[:5], 200)), target="day").classes) == 5
+
+
 # Size
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vicinal._checks import Argument, Sentence, joined
-from vicinal.data.dates import date_parts, is_day_first
+from vicinal.data.dates import DATE, date_parts, is_day_first
 from vicinal.data.files import give_up, limit_of, listed, part_of
 from vicinal.data.kinds import Scan, columns_of, kinds_of, scan_table
 from vicinal.data.rows import Rows
@@ -221,15 +221,16 @@ def _usual_target(table: Table) -> str:
 
 
 def _check_classes(scan: Scan, target: str) -> None:
-    """Refuse a target that is a quantity, or a text: too many values, or numbers that occur once."""
+    """Refuse a target that is a quantity, a date or a text: too many values, or numbers that occur once."""
     counts = np.bincount(scan.labels[scan.labels >= 0], minlength=len(scan.names))
     n, distinct = int(counts.sum()), len(scan.names)
     values, _ = finite_numbers(np.array(scan.names, dtype=str))
     numeric = not np.isnan(values).any()
     fractions = numeric and bool((values % 1).any())
-    if distinct <= _FEW or not (fractions or distinct > 0.5 * n or (numeric and (counts == 1).any())):
+    dates = not numeric and all(DATE.fullmatch(name) for name in scan.names)
+    if distinct <= _FEW or not (fractions or dates or distinct > 0.5 * n or (numeric and (counts == 1).any())):
         return
-    what = "numbers" if numeric else "values"
+    what = "numbers" if numeric else "dates" if dates else "values"
     advice = "put its values into a few groups first" + "; numbers are not predicted here, only classes" * numeric
     raise ValueError(
         f"the target {target!r} has {distinct} different {what} in {n} rows, so it is no class: choose another column, "
