@@ -246,6 +246,55 @@ def test_what_cannot_be_is_refused(base, tmp_path, change, message):
     assert not (tmp_path / "grid").exists()
 
 
+class Unconnected:
+    """A Ray that must not be asked to connect: it would try again for minutes."""
+
+    def is_initialized(self):
+        return False
+
+
+@pytest.mark.parametrize("backend", ["ray", "dask"])
+@pytest.mark.parametrize("protocol", ["", "tcp://"])
+def test_an_address_where_no_cluster_is_is_refused_at_once_and_named(base, tmp_path, monkeypatch, backend, protocol):
+    monkeypatch.setattr(jobs_module, "require", lambda *names: Unconnected())
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
+    with socket.socket() as bound:  # taken, but nobody listens
+        bound.bind(("127.0.0.1", 0))
+        address = f"{protocol}127.0.0.1:{bound.getsockname()[1]}"
+        with pytest.raises(ConnectionError, match=f"address='{address}': no cluster answers there .*refused"):
+            run_grid(base, METHODS, SEEDS, tmp_path / "grid", backend=backend, address=address)
+        if backend == "ray":
+            monkeypatch.setenv("RAY_ADDRESS", address)  # it is what Ray takes for "auto"
+            with pytest.raises(ConnectionError, match=f"address='{address}': no cluster answers"):
+                run_grid(base, METHODS, SEEDS, tmp_path / "grid", backend=backend, address="auto")
+    for wrong in ("nowhere", "host:port", "127.0.0.1:99999"):
+        with pytest.raises(ValueError, match=f"address must be 'auto' or 'host:port', got '{wrong}'"):
+            run_grid(base, METHODS, SEEDS, tmp_path / "grid", backend=backend, address=wrong)
+    assert not (tmp_path / "grid").exists()
+
+
+def test_addresses_that_only_the_cluster_knows_are_left_to_it(monkeypatch):
+    monkeypatch.setattr(jobs_module, "require", lambda *names: Unconnected())
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    for address in (None, "auto", "local"):
+        Pool(backend="ray", address=address).check_cluster()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        for address in (f"127.0.0.1:{port}", f"ray://127.0.0.1:{port}"):
+            Pool(backend="ray", address=address).check_cluster()
+    monkeypatch.setattr(Unconnected, "is_initialized", lambda ray: True)  # then the connection there is is used
+    Pool(backend="ray", address="127.0.0.1:1").check_cluster()
+
+
+def test_a_cluster_whose_library_is_missing_is_refused_before_anything_is_written(base, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    for backend, message in (("dask", "backend='dask' needs .*pip install distributed"), ("ray", "ray, which is not")):
+        with pytest.raises(ImportError, match=message):
+            run_grid(base, METHODS, SEEDS, tmp_path / "grid", backend=backend)
+    assert not (tmp_path / "grid").exists()
+
+
 def test_paths_become_absolute_and_names_stay(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("digits", "here.csv", "checkpoint"):

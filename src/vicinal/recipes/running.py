@@ -168,6 +168,7 @@ def reproduce(
     on_job
         Called with a sentence after each job that was run.
     """
+    pool.check_cluster()
     clock = Clock(wanted.left) if clock is None else clock
     started = {key for jobs in (wanted.trainings, wanted.cells) for key, job in jobs.items() if job.result() is None}
     (wanted.out / "runs").mkdir(parents=True, exist_ok=True)

@@ -106,6 +106,7 @@ def run_grid(
     if out.exists() and not out.is_dir():
         raise ValueError(Sentence(Argument("out"), f" must be a folder for the runs, and {str(out)!r} is a file"))
     _refuse_foreign(out)
+    pool.check_cluster()
     base = _rooted(base)
     done: set[Key] = set()
 

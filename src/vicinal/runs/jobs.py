@@ -7,7 +7,9 @@ of them may be stopped at any time, and what they led to is read from the folder
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
+import socket
 import sys
 import threading
 import time
@@ -19,10 +21,22 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
+from urllib.parse import urlsplit
 
 import torch
 
-from vicinal._checks import Argument, Sentence, choice, freeze, integer, message_of, number, require
+from vicinal._checks import (
+    Argument,
+    ArgumentError,
+    Sentence,
+    choice,
+    first_line,
+    freeze,
+    integer,
+    message_of,
+    number,
+    require,
+)
 from vicinal._files import RunFiles, replacing
 from vicinal.progress import on_terminal
 
@@ -37,6 +51,8 @@ BACKENDS = ("loky", "ray", "dask")
 _LOOK = 0.5
 #: Seconds to wait for the nodes of a Ray cluster to come back.
 _WAIT = 300.0
+#: Seconds in which something must answer at the address of a cluster.
+_CONNECT = 10.0
 #: How often what is left is started again together, before each job is run alone.
 _ROUNDS = 10
 #: Workers of a Ray cluster that die over a job until it counts as failed.
@@ -96,6 +112,23 @@ class Pool:
         """Whether jobs run in this process, one after the other."""
         return self.backend == "loky" and self.workers == 1
 
+    def check_cluster(self) -> None:
+        """Raise if the library of the cluster is not installed, or nothing answers at its address.
+
+        Ray would try again for minutes, and by then there would be files of what never began.
+        """
+        if self.backend == "dask" and importlib.util.find_spec("distributed") is None:
+            missing = " needs a library that is not installed: pip install distributed"
+            raise ImportError(Sentence(Argument("backend", "dask"), missing))
+        address = self.address
+        if self.backend == "ray":
+            if require("ray", "scale").is_initialized():  # that connection is used, whatever the address
+                return
+            if address in (None, "auto"):
+                address = os.environ.get("RAY_ADDRESS")
+        if self.backend != "loky" and address not in (None, "", "auto", "local"):
+            _check_answers(address)
+
 
 def run_jobs(
     jobs: Mapping[K, Job[T]],
@@ -151,6 +184,22 @@ def _checked_workers(workers: int | None, backend: str, address: str | None, thr
     if gpus and backend != "ray":
         raise ValueError(f"gpus is what a cell takes on a Ray cluster, got {gpus:g} with backend={backend!r}")
     return workers
+
+
+def _check_answers(address: str) -> None:
+    """Raise if nothing answers at `host:port`, with or without a protocol before it."""
+    try:
+        place = urlsplit(address if "://" in address else f"//{address}")
+        host, port = place.hostname, place.port
+    except ValueError:
+        host = port = None
+    if not host or not port:
+        raise ArgumentError("address", address, "'auto' or 'host:port'")
+    try:
+        socket.create_connection((host, port), timeout=_CONNECT).close()
+    except OSError as error:
+        none = f": no cluster answers there ({first_line(error)}). Is it running, and can this machine reach it?"
+        raise ConnectionError(Sentence(Argument("address", address), none)) from error
 
 
 #: Seeds, threads and Accelerate's state belong to the process: a second job in another thread of it waits.
