@@ -173,12 +173,20 @@ def _range(low: float, high: float, above: float | None, infinite: bool) -> str:
     return allowed + " or inf" if infinite else allowed
 
 
-def integer(name: str, value: object, *, low: int | None = None) -> int:
-    """Return `value` as an int of at least `low`."""
+def integer(name: str, value: object, *, low: int | None = None, high: int | None = None) -> int:
+    """Return `value` as an int of at least `low`, and at most `high` where that is given too.
+
+    >>> integer("ensemble", 100_000, low=1, high=1_000)
+    Traceback (most recent call last):
+    ...
+    vicinal._checks.ArgumentError: ensemble must be an integer from 1 to 1,000, got 100000
+    """
     allowed = "an integer" if low is None else f"an integer of at least {low}"
+    if high is not None:
+        allowed = f"an integer from {low} to {high:,}"
     if isinstance(value, bool) or not isinstance(value, numbers.Integral):
         raise ArgumentTypeError(name, value, allowed)
-    if low is not None and int(value) < low:
+    if (low is not None and int(value) < low) or (high is not None and int(value) > high):
         raise ArgumentError(name, value, allowed)
     return int(value)
 
@@ -225,12 +233,18 @@ def nearest_names(name: str, known: Iterable[str], *, n: int = 3) -> str:
 
 
 def require(module: str, extra: str) -> Any:
-    """Import `module`, or say which extra of vicinal installs it."""
+    """Import `module`, or say which extra of vicinal installs it, or why it cannot be loaded though it is installed."""
+    top = module.partition(".")[0]
     try:
         return importlib.import_module(module)
-    except ImportError as error:
-        top = module.partition(".")[0]
-        raise ImportError(f"this needs {top}, which is not installed: pip install 'vicinal[{extra}]'") from error
+    except ModuleNotFoundError as error:
+        if error.name == top:
+            missing = f"this needs {top}, which is not installed: pip install 'vicinal[{extra}]'"
+            raise ModuleNotFoundError(missing) from error
+        again = f"; pip install 'vicinal[{extra}]' may mend it"
+        raise ImportError(f"this needs {top}, which cannot be loaded: {first_line(error)}{again}") from error
+    except (ImportError, OSError, MemoryError) as error:  # too little memory for its code, a damaged file
+        raise ImportError(f"this needs {top}, which cannot be loaded: {first_line(error)}") from error
 
 
 def later(default: object) -> Any:

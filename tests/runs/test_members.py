@@ -104,7 +104,9 @@ def test_what_it_says_of_itself(trained: Any, table: Path) -> None:
 
 
 def test_hostile_arguments(table: Path) -> None:
-    with pytest.raises(ValueError, match="ensemble must be an integer of at least 1, got 0"):
+    with pytest.raises(ValueError, match="ensemble must be an integer from 1 to 1,000, got 0"):
         asked(table, ensemble=0)
+    with pytest.raises(ValueError, match="ensemble must be an integer from 1 to 1,000, got 100000"):
+        asked(table, ensemble=100_000)
     with pytest.raises(ValueError, match=r"corrupt=0\.1 is of one training: pass it without ensemble=2"):
         asked(table, ensemble=2, corrupt=0.1)

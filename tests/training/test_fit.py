@@ -110,6 +110,7 @@ def test_a_config_survives_json():
         ({"checkpoint_minutes": -1}, "checkpoint_minutes must be"),
         ({"seed": -1}, "seed must be"),
         ({"num_workers": -1}, "num_workers must be"),
+        ({"num_workers": 100_000}, "num_workers must be an integer from 0 to 1,024, got 100000"),
         ({"trackers": "wandb"}, "trackers must be a tuple"),
     ],
 )

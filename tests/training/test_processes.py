@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import torch
 from torch import nn
 from torch.utils.data import TensorDataset
@@ -96,6 +99,29 @@ def test_two_processes_do_what_one_does_with_twice_the_accumulation(tmp_path):
         for name in ("metrics.jsonl", "model.safetensors", "predictions.parquet"):
             assert (run / "resumed" / name).read_bytes() == (run / "whole" / name).read_bytes()
         assert json.loads((run / "resumed" / "result.json").read_text())["resumed"] == 2
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("rank", ["0", "1"])
+def test_a_process_whose_others_are_missing_says_what_it_waits_for_and_can_be_ended(rank):
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
+    here = {"WORLD_SIZE": "2", "RANK": rank, "LOCAL_RANK": rank, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    code = "from vicinal.training import environment\nenvironment._SILENCE = 0.5\nenvironment.joined_process()\n"
+    waiting = subprocess.Popen(
+        [sys.executable, "-c", code], env={**os.environ, **here}, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert waiting.stderr is not None
+        line = next(line for line in waiting.stderr if "waiting" in line)
+        assert f"up to 30 minutes until all 2 processes (WORLD_SIZE) have met at 127.0.0.1:{port}" in line
+        assert f"this one is process {rank}" in line
+        waiting.send_signal(signal.SIGTERM)
+        assert waiting.wait(30) == -signal.SIGTERM
+    finally:
+        waiting.kill()
+        waiting.communicate()
 
 
 def load_state(run: Path) -> torch.Tensor:

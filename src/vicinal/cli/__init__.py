@@ -9,6 +9,8 @@ import signal
 import sys
 from types import FrameType
 
+from vicinal._checks import first_line
+
 __all__ = ["main"]
 
 #: What a terminal without these characters is shown instead; of others their numbers.
@@ -29,7 +31,9 @@ def main() -> None:
     except ImportError as error:
         if error.name is None or error.name.startswith("vicinal"):
             raise
-        sys.exit(f"the command needs {error.name}, which is not installed: pip install 'vicinal[train]'")
+        if isinstance(error, ModuleNotFoundError):
+            sys.exit(f"the command needs {error.name}, which is not installed: pip install 'vicinal[train]'")
+        sys.exit(f"the command needs {error.name}, which cannot be loaded: {first_line(error)}")
     except KeyboardInterrupt:  # before a command could say more
         sys.exit(130)
     except RecursionError:

@@ -129,7 +129,7 @@ def from_hub(name: str, target: str | None) -> Table:
     """
     try:
         datasets = require("datasets", "text")
-    except ImportError as error:
+    except ModuleNotFoundError as error:
         raise ImportError(f"'hf:{name}' needs the datasets library: pip install datasets") from error
     pandas = require("pandas", "train")
     path, config, wanted = [*name.split(":", 2), "", ""][:3]

@@ -20,7 +20,7 @@ from vicinal.metrics.figures import watched
 from vicinal.models import Boosted
 from vicinal.training import FitConfig, FitResult
 from vicinal.training.batches import KeyedDataset, evaluation_batches
-from vicinal.training.environment import versions
+from vicinal.training.environment import joined_process, versions
 from vicinal.training.folder import TrainingFolder
 from vicinal.training.predicting import iter_logits
 
@@ -60,7 +60,7 @@ def boosted(
     class_weights
         How much the rows of each class count, `[K]`.
     """
-    process = require("accelerate", "train").PartialState()
+    process = joined_process()
     folder = TrainingFolder(out, main=process.is_main_process)
     began = time.perf_counter()
     with folder.locked():

@@ -16,6 +16,10 @@ from vicinal.training.config import MECHANICAL
 __all__ = ["Experiment", "FurtherSet", "data_name", "folder_name"]
 
 
+#: Networks of an ensemble at most: more is a mistake.
+_MOST_MEMBERS = 1_000
+
+
 @dataclass(frozen=True, kw_only=True)
 class FurtherSet:
     """More labelled data to evaluate a run on, such as another domain.
@@ -142,7 +146,7 @@ class Experiment:
             temperature=choice("temperature", self.temperature, ("newton", "grid")),
             new_subset_per_seed=flag("new_subset_per_seed", self.new_subset_per_seed),
             corrupt=number("corrupt", self.corrupt, low=0, high=1),
-            ensemble=integer("ensemble", self.ensemble, low=1),
+            ensemble=integer("ensemble", self.ensemble, low=1, high=_MOST_MEMBERS),
             fast=flag("fast", self.fast),
             seed=integer("seed", self.seed, low=0),
         )

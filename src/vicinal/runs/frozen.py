@@ -11,11 +11,10 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 from vicinal import _random
-from vicinal._checks import require
 from vicinal._files import RunFiles
 from vicinal.data import Split
 from vicinal.training import FitConfig, FitResult
-from vicinal.training.environment import only_cpu
+from vicinal.training.environment import joined_process
 from vicinal.training.features import Standardised, compute_features, head_of, logits_of_features, put_head
 from vicinal.training.fitting import finished
 from vicinal.training.folder import TrainingFolder
@@ -53,7 +52,7 @@ def fit_frozen(
     about
         The facts that a resumed run must share.
     """
-    process = require("accelerate", "train").PartialState(cpu=only_cpu())
+    process = joined_process()
     folder = TrainingFolder(out, main=process.is_main_process)
     network.to(process.device).eval()
     with folder.locked():

@@ -39,6 +39,7 @@ from vicinal._checks import (
 )
 from vicinal._files import RunFiles, replacing
 from vicinal.progress import on_terminal
+from vicinal.training.config import MOST_PROCESSES
 
 __all__ = ["BACKENDS", "Job", "Pool", "run_jobs"]
 
@@ -172,7 +173,7 @@ def _checked_workers(workers: int | None, backend: str, address: str | None, thr
             kinds = Argument("backend", "ray"), " or ", Argument("backend", "dask")
             cluster = " is that of a cluster: name the cluster's kind, "
             raise ValueError(Sentence(Argument("address", address), cluster, *kinds))
-        workers = 1 if workers is None else integer("workers", workers, low=1)
+        workers = 1 if workers is None else integer("workers", workers, low=1, high=MOST_PROCESSES)
         cores = os.cpu_count() or 1
         if threads > 1 and workers * threads > cores:
             most = f" must be at most the {cores} cores of this machine, got {workers} × {threads}"

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from vicinal import _random
-from vicinal._checks import require
 from vicinal._files import RunFiles
 from vicinal.models import Averaged
 from vicinal.training import FitResult
+from vicinal.training.environment import joined_process
 from vicinal.training.folder import TrainingFolder
 
 __all__ = ["ensemble", "member_seeds"]
@@ -46,7 +46,7 @@ def ensemble(
     about
         The facts that a resumed run must share.
     """
-    process = require("accelerate", "train").PartialState()
+    process = joined_process()
     folder = TrainingFolder(out, main=process.is_main_process)
     with folder.locked():
         folder.check_in({"ensemble": len(seeds), "about": dict(about)})

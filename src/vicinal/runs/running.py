@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from vicinal import _random, data, losses, models
-from vicinal._checks import Argument, ArgumentError, Sentence, message_of, nearest_names, require
+from vicinal._checks import Argument, ArgumentError, Sentence, message_of, nearest_names
 from vicinal._files import DamagedFileError, Json, checksum, json_pieces
 from vicinal.calibrators import TemperatureScaling, cross_validate
 from vicinal.calibrators.labels import two_logits
@@ -45,6 +45,7 @@ from vicinal.runs.scored import LabelsScored, Scored, scored, scored_labels
 from vicinal.runs.shared import shared_by_mistakes
 from vicinal.training import FitConfig, FitResult, fit, load_weights
 from vicinal.training.config import MECHANICAL
+from vicinal.training.environment import joined_process
 from vicinal.training.folder import refuse_foreign
 
 __all__ = ["held_out_logits", "run", "run_labels", "specified"]
@@ -138,7 +139,7 @@ def _run(
     with shown(progress):
         ready = _prepare(experiment, folder.network, say)
         result = ready.fit(folder.path, progress=progress, on_metrics=on_metrics)
-        process = require("accelerate", "train").PartialState()
+        process = joined_process()
         finished = conclude(folder, ready, result, n_bins, say) if process.is_main_process else None
     process.wait_for_everyone()
     return finished

@@ -25,7 +25,10 @@ from vicinal._checks import (
 )
 from vicinal.metrics.figures import watched
 
-__all__ = ["MECHANICAL", "FitConfig"]
+__all__ = ["MECHANICAL", "MOST_PROCESSES", "FitConfig"]
+
+#: Processes at most that one command starts on a machine: more is a mistake, which would end in a lack of memory.
+MOST_PROCESSES = 1_024
 
 #: The learning rate an optimizer starts with unless another is given.
 _LEARNING_RATES = {"sgd": 0.1, "adam": 1e-3, "adamw": 1e-3, "adadelta": 1.0}
@@ -100,7 +103,7 @@ class FitConfig:
         Keys every draw: the order of an epoch by (seed, epoch), augmentation by (seed, epoch, index), dropout and
         mixing by (seed, step, micro-batch).
     num_workers
-        Processes that load data; 0 loads in the training process.
+        Processes that load data, 1,024 at most; 0 loads in the training process.
     trackers
         Names of Accelerate's trackers (`"tensorboard"`, `"wandb"`, …); by default TensorBoard where it is installed.
 
@@ -184,7 +187,7 @@ class FitConfig:
             ),
             checkpoint_minutes=number("checkpoint_minutes", self.checkpoint_minutes, low=0),
             seed=integer("seed", self.seed, low=0),
-            num_workers=integer("num_workers", self.num_workers, low=0),
+            num_workers=integer("num_workers", self.num_workers, low=0, high=MOST_PROCESSES),
             trackers=None if self.trackers is None else tuple(str(t) for t in _several("trackers", self.trackers)),
         )
         self._check_together()

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import importlib.metadata
 import importlib.util
+import os
 import platform
 import signal
 import sys
@@ -30,14 +31,67 @@ __all__ = [
     "Terminated",
     "accelerator",
     "interruptions",
+    "joined_process",
     "only_cpu",
     "prepared",
     "versions",
     "warn_if_slow",
 ]
 
+#: Seconds after which it is said that other processes are waited for.
+_SILENCE = 5.0
+
 #: `accelerate.Accelerator`, which is imported where it is made: it is an extra, and slow to import.
 Accelerator: TypeAlias = Any
+
+
+def joined_process() -> Any:
+    """Return what Accelerate knows of this process, once the others that were to be started with it are there.
+
+    One that is missing is waited for as long as torch does, which says nothing and hears no signal meanwhile.
+    """
+    state = require("accelerate", "train").PartialState
+    if os.environ.get("WORLD_SIZE", "1") == "1" or state._shared_state:
+        return state(cpu=only_cpu())
+    saying = threading.Timer(_SILENCE, _say_what_is_waited_for)
+    saying.daemon = True
+    saying.start()
+    try:
+        with _ended_by_signals():
+            return state(cpu=only_cpu())
+    finally:
+        saying.cancel()
+
+
+def _say_what_is_waited_for() -> None:
+    limits = torch.distributed.constants
+    limit = (None if only_cpu() else limits.default_pg_nccl_timeout) or limits.default_pg_timeout
+    given = {name: os.environ.get(name, "?") for name in ("WORLD_SIZE", "RANK", "MASTER_ADDR", "MASTER_PORT")}
+    text = (
+        f"waiting for up to {limit.total_seconds() / 60:g} minutes until all {given['WORLD_SIZE']} processes "
+        f"(WORLD_SIZE) have met at {given['MASTER_ADDR']}:{given['MASTER_PORT']}; this one is process {given['RANK']}\n"
+    )
+    # Not a warning: the command shows those of the first process only, and that may be the one that is missing.
+    if sys.stderr is not None:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Let signals end the process at once: Python's handlers would run only when the library's call returns."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {int(number): signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    heard = {number: handler for number, handler in before.items() if handler is not signal.SIG_IGN}
+    for number in heard:
+        signal.signal(number, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        for number, handler in heard.items():
+            signal.signal(number, handler)
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.utils.data import default_collate
 
 from vicinal import _random
-from vicinal._checks import Argument, ArgumentError, Sentence, choice, require
+from vicinal._checks import Argument, ArgumentError, Sentence, choice
 from vicinal._files import Json, read_tensors, write_tensors
 from vicinal._typing import Model
 from vicinal.losses import TASKS
@@ -25,7 +25,7 @@ from vicinal.objectives.forward import unwrap
 from vicinal.objectives.guided.aum import AUM, AUMRecorder
 from vicinal.training.batches import Collate
 from vicinal.training.config import FitConfig
-from vicinal.training.environment import accelerator, only_cpu, prepared, warn_if_slow
+from vicinal.training.environment import accelerator, joined_process, prepared, warn_if_slow
 from vicinal.training.folder import TrainingFolder, load_weights, read_predictions
 from vicinal.training.loop import Loop, Supervision
 
@@ -150,7 +150,7 @@ def fit(
     warn_if_slow(model, config)
     supervision = _supervision(task, weight, class_weights, len(train))
     evaluated = {**({} if val is None else {"val": val}), **(watch or {})}
-    process = require("accelerate", "train").PartialState(cpu=only_cpu())
+    process = joined_process()
     folder = TrainingFolder(None if out is None else Path(out), main=process.is_main_process)
     module = unwrap(model)
     settings = config.that_matters()
