@@ -16,22 +16,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import betainc
-from torch import Tensor
 
 from vicinal._arrays import as_labels, as_matrix
 from vicinal._checks import ArgumentError, choice, integer, number, require
-from vicinal._typing import Model
 from vicinal.metrics import Estimate, OODReport, ReliabilityTable, RiskCoverage
 from vicinal.metrics.chunks import open_predictions
-from vicinal.objectives.forward import call
-from vicinal.probes.base import device_of, probing
 
+# The report of a file of predictions is drawn without torch: only the figures that call a model import it.
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from torch import Tensor
 
+    from vicinal._typing import Model
     from vicinal.probes import BetweenCurves
     from vicinal.probes.gan import GanFit
 
@@ -664,6 +662,8 @@ def decision_boundaries(
     ----------
     Zhang et al. (2018), mixup, Figure 1b; Bang et al. (2022), Logit Mixing Training, Figure 1.
     """
+    import torch
+
     places, classes = as_matrix("points", points).float(), as_labels("labels", labels)
     if places.shape[1] != 2 or len(places) != len(classes):
         raise ValueError(
@@ -693,6 +693,11 @@ def decision_boundaries(
 
 def _probs_at(model: Model, grid: Tensor) -> Tensor:
     """Return the probabilities `[B, K]` at points of the plane, on the CPU."""
+    import torch
+
+    from vicinal.objectives.forward import call
+    from vicinal.probes.base import device_of, probing
+
     with probing(model), torch.no_grad():
         device = device_of(model)
         logits = torch.cat([call(model, part.to(device)).float().cpu() for part in grid.split(4096)])
@@ -766,6 +771,8 @@ def gan_panels(
     ----------
     Zhang et al. (2018), mixup, Figure 5.
     """
+    import torch
+
     n_points = integer("n_points", n_points, low=1)
     _named("fits", fits)
     shared = sorted(set.intersection(*(set(fit.samples) for fit in fits.values())))

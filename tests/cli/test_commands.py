@@ -38,12 +38,26 @@ def test_help_imports_nothing_slow(words: list[str]) -> None:
     assert json.loads(loaded) == []
 
 
-def test_a_file_is_measured_without_torch(tmp_path: Path) -> None:
+@pytest.mark.parametrize("report", [False, True])
+@pytest.mark.parametrize(
+    "lines",
+    [
+        pytest.param("label,prediction,confidence\n" + "1,1,0.9\n0,1,0.6\n" * 30, id="confidences"),
+        pytest.param("label,prob_0,prob_1\n" + "1,0.1,0.9\n0,0.4,0.6\n1,0.7,0.3\n" * 20, id="two classes"),
+        pytest.param("label,prob_0,prob_1,prob_2\n" + "1,0.1,0.7,0.2\n0,0.4,0.6,0\n2,0,0,1\n" * 20, id="three"),
+        pytest.param("label,logit_0,logit_1\n" + "1,0.1,2.9\n0,-0.4,0.6\n1,0.7,0.3\n" * 20, id="logits of two"),
+        pytest.param("label,logit_0,logit_1,logit_2\n" + "1,1,7,2\n0,4,6,0\n2,0,0,1\n" * 20, id="logits of three"),
+    ],
+)
+def test_a_file_is_measured_without_torch(tmp_path: Path, lines: str, report: bool) -> None:
     path = tmp_path / "said.csv"
-    path.write_text("label,prediction,confidence\n" + "1,1,0.9\n0,1,0.6\n" * 30)
-    call = [sys.executable, "-c", _LOADED.format(slow=SLOW), "evaluate", str(path)]
+    path.write_text(lines)
+    options = ["--report", str(tmp_path / "report.html")] if report else []
+    call = [sys.executable, "-c", _LOADED.format(slow=SLOW), "evaluate", str(path), *options]
     done = subprocess.run(call, capture_output=True, text=True, check=True, encoding="utf-8")
-    assert {"torch", "sklearn", "matplotlib", "transformers"}.isdisjoint(json.loads(done.stdout.splitlines()[-1]))
+    needless = {"torch", "sklearn", "transformers", *([] if report else ["matplotlib"])}
+    assert needless.isdisjoint(json.loads(done.stdout.splitlines()[-1]))
+    assert (tmp_path / "report.html").exists() == report
 
 
 def test_parts_of_numpy_that_measuring_does_not_need_come_when_asked_for(tmp_path: Path) -> None:

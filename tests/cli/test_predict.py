@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,6 +16,7 @@ import vicinal as library
 from tests.cli.running import refused, vicinal
 from tests.data import make
 from vicinal.metrics import risk_threshold
+from vicinal.predictions import write
 from vicinal.runs import Run
 from vicinal.training import read_predictions
 
@@ -26,7 +29,7 @@ def _predict(run: Path, data: object, out: Path, *options: object) -> tuple[str,
 def test_a_column_less_is_an_error(trained: Path, tmp_path: Path) -> None:
     make.people(5).rename(columns={"age": "Age"}).to_csv(tmp_path / "new.csv", index=False)
     said = refused("predict", trained, tmp_path / "new.csv", "--out", tmp_path / "answers.csv")
-    assert "did you mean 'Age'?" in said
+    assert "did you mean 'Age'; if it is not known, add it without values" in said
 
 
 def test_new_columns_values_and_gaps_are_named(trained: Path, tmp_path: Path) -> None:
@@ -49,6 +52,26 @@ def test_a_number_that_is_not_finite_counts_as_missing_and_is_said(trained: Path
     said, answers = _predict(trained, tmp_path / "new.csv", tmp_path / "answers.csv")
     assert "count as missing: row 4 ('1e39')" in said
     assert np.isfinite(answers["confidence"]).all()
+
+
+def test_small_batches_are_written_together(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make.people(300).assign(id=range(300)).to_csv(tmp_path / "new.csv", index=False)
+    written: list[list[int]] = []
+
+    def counted(path: Path, classes: Sequence[str], chunks: Iterable[Any], **options: Any) -> int:
+        parts = list(chunks)
+        written.append([len(probs) for _, probs in parts])
+        return write(path, classes, parts, **options)
+
+    monkeypatch.setattr("vicinal.predictions.write", counted)
+    words = ("--batch-size", 7, "--keep", "id", "--sets", 0.8, "--max-risk", 0.9)
+    said, together = _predict(trained, tmp_path / "new.csv", tmp_path / "together.csv", *words)
+    monkeypatch.setattr("vicinal.cli.predict._GATHERED", 1)
+    said_alone, alone = _predict(trained, tmp_path / "new.csv", tmp_path / "alone.csv", *words)
+    assert written == [[300], [7] * 42 + [6]]
+    pd.testing.assert_frame_equal(together, alone, check_exact=True)
+    assert together["id"].tolist() == together["row"].tolist() == list(range(300))
+    assert said.replace("together", "alone") == said_alone
 
 
 @pytest.mark.parametrize("rows", [3, 64])

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
@@ -45,6 +47,27 @@ def test_small_chunks_make_large_row_groups(tmp_path):
     write(tmp_path / "p.parquet", ["a", "b"], (({"row": np.arange(256)}, probs) for _ in range(40)))
     file = pq.ParquetFile(tmp_path / "p.parquet")
     assert (file.metadata.num_rows, file.num_row_groups) == (256 * 40, 1)
+
+
+def test_work_grows_as_the_number_of_small_chunks(tmp_path):
+    probs = np.full((1, 2), 0.5, np.float32)
+
+    def calls(n):
+        count = 0
+
+        def seen(frame, event, argument):
+            nonlocal count
+            count += 1
+
+        sys.setprofile(seen)
+        try:
+            write(tmp_path / "p.parquet", ["a", "b"], (({}, probs) for _ in range(n)))
+        finally:
+            sys.setprofile(None)
+        return count
+
+    few, more, most = calls(1), calls(200), calls(1000)
+    assert most - few < 6 * (more - few)
 
 
 def test_what_cannot_be_written(tmp_path):

@@ -12,7 +12,7 @@ import numpy as np
 
 from vicinal._arrays import as_classes, as_vector
 from vicinal.metrics.intervals import Estimate
-from vicinal.metrics.ood import ood_report
+from vicinal.metrics.ood import ranking
 from vicinal.metrics.reliability import ReliabilityTable
 
 __all__ = ["BinaryEvaluation", "evaluate_binary"]
@@ -69,6 +69,6 @@ def evaluate_binary(
         raise ValueError(f"labels and positive_probs must be as many, got {len(y)} and {len(p)}")
     if not 0 < int(y.sum()) < len(y):
         raise ValueError("labels must hold both classes")
-    ranked = ood_report(p[y == 1], p[y == 0], level=level, n_resamples=1)
+    auroc, average_precision = ranking(p[y == 1], p[y == 0], level=level)
     table = ReliabilityTable.from_confidences(p, y == 1, n_bins=n_bins)
-    return BinaryEvaluation(table, ranked.auroc, ranked.aupr_in, float(np.mean(y)))
+    return BinaryEvaluation(table, auroc, average_precision, float(np.mean(y)))

@@ -46,6 +46,7 @@ __all__ = [
     "max_probability",
     "negative_entropy",
     "ood_report",
+    "ranking",
 ]
 
 
@@ -279,6 +280,19 @@ def ood_report(
         in_counts=_histogram(ordered.scores, ordered.positive, edges),
         out_counts=_histogram(ordered.scores, ordered.negative, edges),
     )
+
+
+def ranking(
+    positive_scores: ArrayLike, negative_scores: ArrayLike, *, level: float = 0.95
+) -> tuple[Estimate, Estimate]:
+    """Return AUROC and average precision with the intervals of `ood_report`: nothing is drawn for them.
+
+    >>> [round(figure.value, 4) for figure in ranking([0.9, 0.8, 0.5], [0.5, 0.1])]
+    [0.9167, 0.9167]
+    """
+    level = coverage(level)
+    ordered = _Ordered.of(positive_scores, negative_scores, ("positive_scores", "negative_scores"))
+    return _auroc_estimate(ordered, level), _average_precision_estimate(ordered, level)
 
 
 @dataclass(frozen=True, eq=False)

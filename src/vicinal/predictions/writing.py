@@ -193,6 +193,7 @@ class _ParquetSink:
         self.path, self.names = path, names
         self.writer: Any = None
         self.waiting: list[Any] = []
+        self.n_waiting = 0
 
     def add(self, columns: Mapping[str, object], probs: NDArray[np.floating]) -> None:
         parquet = require("pyarrow.parquet", "train")
@@ -201,13 +202,14 @@ class _ParquetSink:
             self.writer = parquet.ParquetWriter(self.path, table.schema)
         _require_same(self.writer.schema.names, table.schema.names)
         self.waiting.append(table.cast(self.writer.schema))
-        if sum(len(chunk) for chunk in self.waiting) * len(table.schema.names) >= _ROW_GROUP:
+        self.n_waiting += len(table)
+        if self.n_waiting * len(table.schema.names) >= _ROW_GROUP:
             self.flush()
 
     def flush(self) -> None:
         if self.waiting:
             self.writer.write_table(require("pyarrow", "train").concat_tables(self.waiting))
-            self.waiting = []
+            self.waiting, self.n_waiting = [], 0
 
     def close(self) -> None:
         if self.writer is not None:

@@ -25,12 +25,13 @@ from vicinal.metrics import (
 from vicinal.metrics.figures import brief
 from vicinal.metrics.ood import OODReport
 from vicinal.metrics.selective import RiskCoverage
-from vicinal.probes import AttackErrors, BetweenCurves
 from vicinal.report import words
 from vicinal.report.figures import Sheet
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+    from vicinal.probes import AttackErrors, BetweenCurves
 
 __all__ = [
     "attack_table",

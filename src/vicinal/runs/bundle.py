@@ -385,9 +385,9 @@ def load(
 
 def _check_answers(logits: Tensor, numbers: Sequence[int] | NDArray[np.int64], first: int) -> None:
     """Refuse samples so large that the network overflows: there is no probability to write."""
-    broken = (~logits.isfinite().all(dim=1)).nonzero()
-    if len(broken):
-        sample = int(numbers[first + int(broken[0])])
+    finite = logits.isfinite()
+    if not bool(finite.all()):
+        sample = int(numbers[first + int((~finite.all(dim=1)).nonzero()[0])])
         raise ValueError(f"the network's answer to sample {sample} (from 0) is not finite: its numbers are too large")
 
 
