@@ -333,8 +333,10 @@ class TabularPreprocessing(Preprocessing):
         """Return the columns of new data that the model was not trained with, if none is missing."""
         absent = [column.name for column in self.columns if column.name not in table.columns]
         if len(absent) == 1:
-            hint = f"{nearest_names(absent[0], table.columns).rstrip('?')}; if it is not known, add it without values"
-            raise ValueError(f"the data lack the column {absent[0]!r} that the model was trained with{hint}")
+            near = nearest_names(absent[0], table.columns)
+            hint = f"{near} If" if near else "; if"
+            missing = f"the data lack the column {absent[0]!r} that the model was trained with"
+            raise ValueError(f"{missing}{hint} it is not known, add it without values")
         if absent:
             names = listed([repr(name) for name in absent], n=20)
             what = f"the data lack {len(absent)} columns that the model was trained with: {names}"
