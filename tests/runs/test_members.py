@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +104,22 @@ def test_what_it_says_of_itself(trained: Any, table: Path) -> None:
     record = json.loads((trained.out / "model.json").read_text())
     assert record["network"]["members"] == 3
     assert "members" not in specify("mlp", kind="tabular", n_classes=2, input_shape=(3,)).to_dict()
+
+
+@pytest.mark.timeout(180)
+def test_two_processes_train_an_ensemble_together(table: Path, tmp_path: Path) -> None:
+    """Each trained alone where there is no GPU, and the second found the folder in use."""
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", "-m", "vicinal"]
+    words = ["train", str(table), "--target", "kind", "--model", "mlp", "--epochs", "1", "--ensemble", "2"]
+    done = subprocess.run(
+        [*launch, *words, "--out", str(tmp_path / "run")],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert load(tmp_path / "run").spec.members == 2
 
 
 def test_hostile_arguments(table: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import os
 import time
 import zipfile
@@ -15,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vicinal.tables import from_frame, from_rows, open_table, read_arrays
+from vicinal.tables import from_frame, from_rows, json_lines, open_table, read_arrays
 from vicinal.tables.delimited import find_separator
 
 
@@ -251,3 +252,33 @@ class TestInMemory:
         assert [row["d"] for row in every] == ["a", "b", "a"]
         assert numbers == [1, 2, 3]
         assert rows(from_rows([{"a": 1}, {"b": "x"}]))[0] == [{"a": 1, "b": None}, {"a": None, "b": "x"}]
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_json_lines_with_keys_of_their_own_are_refused_before_they_become_columns(tmp_path, monkeypatch, late):
+    """Each key would be a column as long as the file: the cells grow with the square of the lines."""
+    path = tmp_path / "keys.jsonl"
+    rows = [{"x": k, "y": "a"} for k in range(4_000)] if late else []
+    rows += [{f"k{k}": k, "y": "a"} for k in range(4_000)]
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    parsed = []
+    monkeypatch.setattr(json_lines, "_by_arrow", parsed.append)
+    with pytest.raises(ValueError, match=rf"4,00\d different keys in {len(rows):,} lines, but only 2\.0 values"):
+        open_table(path)
+    assert not parsed
+
+
+def test_json_lines_whose_keys_differ_from_block_to_block_are_refused_too(tmp_path, monkeypatch):
+    monkeypatch.setattr(json_lines, "_BLOCK", 2**14)
+    path = tmp_path / "keys.jsonl"
+    path.write_text("".join(f"{json.dumps({f'k{k}': k})}\n" for k in range(4_000)))
+    with pytest.raises(ValueError, match=r"different keys in 3,\d\d\d lines, but only 1\.0 values in a line"):
+        open_table(path)
+
+
+def test_json_lines_of_few_words_among_many_are_a_table(tmp_path):
+    path = tmp_path / "words.jsonl"
+    rng = np.random.default_rng(0)
+    rows = [{f"w{w}": 1 for w in rng.integers(2_000, size=20)} for _ in range(6_000)]
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    assert len(open_table(path).columns) == 2_000

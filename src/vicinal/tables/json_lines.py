@@ -26,6 +26,11 @@ __all__ = ["SUFFIXES", "JsonLines", "open_json_lines"]
 
 SUFFIXES = (".jsonl", ".ndjson")
 _BLOCK = 2**22
+#: Cells from which on one in `_FULL` must hold a value: lines with keys of their own make columns without end.
+_CELLS = 10_000_000
+_FULL = 1_000
+#: Lines of a block that are looked at before it is parsed.
+_LOOK = 200
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,11 +64,13 @@ def open_json_lines(path: Path, *, encoding: str | None) -> JsonLines:
     codec = known_encoding(encoding)
     types = require("pyarrow", "train").types
     nested: dict[str, bool] = {}
-    n = 0
+    n = full = 0
     for block, numbers in _blocks(path, codec, []):
         n += len(numbers)
         for name, values in block.items():
             nested[name] = nested.get(name, False) or bool(types.is_list(values.type))
+            full += len(values) - values.null_count
+        _refuse_scattered(path, n, len(nested), full)
     columns = {name: Column(lists, None if lists else 1, n) for name, lists in nested.items()}
     return JsonLines(path, columns, encoding=codec)
 
@@ -76,6 +83,7 @@ def _blocks(path: Path, encoding: str, skipped: list[BadRow]) -> Iterator[tuple[
         while lines := text.readlines(_BLOCK):
             lines = [line for line in lines if line.strip(b" \t\r\n\xef\xbb\xbf")]
             bad = len(skipped)
+            _check_keys(path, lines)
             try:
                 columns = _by_arrow(b"".join(lines))
                 numbers = np.arange(first, first + len(lines))
@@ -91,6 +99,36 @@ def _blocks(path: Path, encoding: str, skipped: list[BadRow]) -> Iterator[tuple[
                 yield columns, numbers
             elif len(skipped) > bad:
                 yield {}, numbers
+
+
+def _check_keys(path: Path, lines: Sequence[bytes]) -> None:
+    """Refuse lines that have next to no key in common, before each key becomes a column as long as there are lines."""
+    _, n_keys, full = _keys(lines[:: max(1, len(lines) // _LOOK)])
+    if full * 10 < _LOOK * n_keys:  # else no need to count
+        _refuse_scattered(path, *_keys(lines))
+
+
+def _keys(lines: Sequence[bytes]) -> tuple[int, int, int]:
+    """Return the numbers of lines, of different keys in them, and of values."""
+    keys: set[str] = set()
+    full = 0
+    for line in lines:
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):  # the reader will say it
+            continue
+        if isinstance(row, dict):
+            keys.update(row)
+            full += len(row)
+    return len(lines), len(keys), full
+
+
+def _refuse_scattered(path: Path, n: int, n_keys: int, full: int) -> None:
+    if n * n_keys > _CELLS and full * _FULL < n * n_keys:
+        raise ValueError(
+            f"{str(path)!r} has {n_keys:,} different keys in {n:,} lines, but only {full / n:.1f} values in a line: "
+            "each key is a column, and these would be all but empty. Write what differs from line to line as a value"
+        )
 
 
 def _wrong_encoding(path: Path, encoding: str) -> ValueError:
