@@ -29,7 +29,7 @@ def _predict(run: Path, data: object, out: Path, *options: object) -> tuple[str,
 def test_a_column_less_is_an_error(trained: Path, tmp_path: Path) -> None:
     make.people(5).rename(columns={"age": "Age"}).to_csv(tmp_path / "new.csv", index=False)
     said = refused("predict", trained, tmp_path / "new.csv", "--out", tmp_path / "answers.csv")
-    assert "did you mean 'Age'; if it is not known, add it without values" in said
+    assert "did you mean 'Age'? If it is not known, add it without values" in said
 
 
 def test_new_columns_values_and_gaps_are_named(trained: Path, tmp_path: Path) -> None:
