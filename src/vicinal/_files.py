@@ -12,6 +12,7 @@ import json
 import os
 import re
 import secrets
+import shutil
 import socket
 import sys
 from collections.abc import Iterator, Mapping
@@ -36,6 +37,7 @@ __all__ = [
     "foreign_entries",
     "is_our_lock",
     "json_pieces",
+    "parts_of",
     "read_json",
     "read_tensors",
     "remove_leftovers",
@@ -192,7 +194,22 @@ def remove_leftovers(folder: Path, prefix: str | None = None) -> None:
         for path in folder.iterdir():
             draft = _DRAFT.fullmatch(path.name) if path.name.startswith(prefix or ".") else None
             if draft and draft["host"] in hosts and not _is_alive(int(draft["pid"])):
-                path.unlink()
+                if draft["host"] and path.is_dir() and not path.is_symlink():
+                    shutil.rmtree(path)
+                else:
+                    path.unlink()
+
+
+@contextmanager
+def parts_of(draft: Path) -> Iterator[Path]:
+    """Give a folder beside a draft that `replacing` named, for its parts; the next write removes what a kill leaves."""
+    name, process, suffix = draft.name.rsplit(".", 2)
+    folder = draft.with_name(f"{name}.parts.{process}.{suffix}")
+    folder.mkdir(mode=0o700)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _is_alive(pid: int) -> bool:

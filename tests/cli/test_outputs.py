@@ -51,6 +51,31 @@ def test_inputs_are_never_written_over(reach: Callable[[Path], Path], overwrite:
     assert not Path("o.csv").exists()
 
 
+OURS = "label,prediction,confidence,prob_a,prob_b\n" + "a,a,0.75,0.75,0.25\nb,a,0.5,0.5,0.5\n" * 6
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+@pytest.mark.parametrize("way", ["a linked shard", "a linked folder of shards", "a pattern through folders"])
+def test_inputs_that_are_reached_by_links_are_never_written_over(way: str, overwrite: bool) -> None:
+    Path("deep/er").mkdir(parents=True)
+    mine = Path("deep/er/mine.csv")
+    mine.write_text(OURS)  # of a kind that may be replaced, were it no input
+    Path("shards").mkdir()
+    source = "shards"
+    if way == "a linked shard":
+        Path("shards/p.csv").symlink_to(mine.absolute())
+        Path("shards/nowhere.csv").symlink_to("gone")
+    elif way == "a linked folder of shards":
+        Path("shards").rmdir()
+        Path("shards").symlink_to(mine.parent.absolute())
+        Path("deep/er/round").symlink_to(Path("deep").absolute())
+    else:
+        source = "deep/**/*.csv"
+    said = refused("calibrate", "v.csv", source, "--out", mine, *["--overwrite"] * overwrite)
+    assert f"--out {mine} is an input of this command, which would be lost" in said
+    assert mine.read_text() == OURS
+
+
 def test_two_outputs_are_two_files() -> None:
     said = refused("calibrate", "v.csv", "t.csv", "--out", "o.csv", "--save", "./o.csv")
     assert "--out and --save are the same file" in said or "--save and --out are the same file" in said

@@ -256,8 +256,19 @@ def test_drafts_of_killed_processes_are_removed_and_others_are_not(tmp_path: Pat
     ]
     for name in dead + others:
         (tmp_path / name).touch()
+    parts = tmp_path / f".x.json.parts.{host}-{process.pid}-0123456789abcdef.tmp"
+    parts.mkdir()
+    (parts / "column.npy").touch()
     write_json(tmp_path / "x.json", {})
     assert {path.name for path in tmp_path.iterdir()} == {*others, "x.json"}
+
+
+def test_parts_of_a_draft_lie_in_a_folder_that_a_kill_does_not_leave_for_good(tmp_path: Path) -> None:
+    with _files.replacing(tmp_path / "x.npz") as draft, _files.parts_of(draft) as folder:
+        assert folder.parent == tmp_path
+        assert _files._DRAFT.fullmatch(folder.name)["pid"] == str(os.getpid())
+        (folder / "column.npy").touch()
+    assert [path.name for path in tmp_path.iterdir()] == ["x.npz"]
 
 
 def test_files_have_the_mode_of_the_umask_and_links_are_not_followed(

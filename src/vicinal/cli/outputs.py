@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import glob
 import gzip
 import json
 import os
 import shlex
-import stat
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 __all__ = ["check_outputs", "check_report"]
@@ -82,8 +82,11 @@ def _files_of(name: str, data_root: str | None) -> list[Path]:
     """Return what a name given to a command stands for: a path here or below a root of data, or a pattern of paths."""
     name = os.path.expanduser(name)
     roots = (os.path.expanduser(root) for root in ("", data_root, os.environ.get("VICINAL_DATA")) if root is not None)
-    there = [path for root in roots if (path := Path(root) / name).exists()]
-    return there or ([Path(path) for path in glob.glob(name)] if glob.has_magic(name) else [])
+    places = [Path(root) / name for root in roots]
+    there = [place for place in places if place.exists()]
+    if there or not glob.has_magic(name):
+        return there
+    return [Path(path) for place in places for path in glob.glob(str(place), recursive=True)]
 
 
 def _same(one: Path, other: Path) -> bool:
@@ -102,14 +105,26 @@ def _reads(source: Path, path: Path) -> bool:
     if path.resolve().is_relative_to(source.resolve()):
         return not _is_report(path)
     there = path.stat()
-    if there.st_nlink == 1:
-        return False
-    files = (Path(folder) / name for folder, _, names in os.walk(source) for name in names)
-    return any(
-        (info.st_dev, info.st_ino) == (there.st_dev, there.st_ino)
-        for info in (file.lstat() for file in files)
-        if stat.S_ISREG(info.st_mode)
-    )
+    return any(os.path.samestat(info, there) for info in _stats_below(source, there.st_ino))
+
+
+def _stats_below(source: Path, number: int) -> Iterator[os.stat_result]:
+    """Yield what the system says of each file below a folder, links followed, that may have this inode number."""
+    waiting, seen = [source], set()
+    while waiting:
+        folder = waiting.pop()
+        with contextlib.suppress(OSError):  # a link that leads nowhere, or what this user may not read
+            info = folder.stat()
+            if (info.st_dev, info.st_ino) in seen:
+                continue
+            seen.add((info.st_dev, info.st_ino))
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    with contextlib.suppress(OSError):
+                        if entry.is_dir():
+                            waiting.append(Path(entry.path))
+                        elif entry.is_symlink() or entry.inode() == number:
+                            yield entry.stat()
 
 
 def _is_report(path: Path) -> bool:

@@ -8,7 +8,6 @@ import io
 import json
 import os
 import re
-import tempfile
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vicinal._checks import require
-from vicinal._files import replacing
+from vicinal._files import parts_of, replacing
 from vicinal.predictions.classes import checked_names, whole
 
 __all__ = ["check_output", "write"]
@@ -66,6 +65,7 @@ def write(
 
     Examples
     --------
+    >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     rows = write(Path(folder) / "out.csv", ["cat", "dog"], [({"id": [7]}, np.array([[0.25, 0.75]]))])
     ...     print((Path(folder) / "out.csv").read_text())
@@ -130,8 +130,8 @@ class _Sink(Protocol):
 @contextmanager
 def _sink(path: Path, form: str | None, names: Sequence[str], safe_csv: bool) -> Iterator[_Sink]:
     if form == ".npz":
-        with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}") as folder:
-            sink = _NpzSink(Path(folder), names)
+        with parts_of(path) as folder:
+            sink = _NpzSink(folder, names)
             yield sink
             sink.finish(path)
     elif form in (".parquet", ".pq"):
