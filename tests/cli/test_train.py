@@ -234,4 +234,4 @@ def test_an_ensemble(table: Path, tmp_path: Path) -> None:
     assert json.loads((tmp_path / "run" / "model.json").read_text())["network"]["members"] == 2
     vicinal("predict", tmp_path / "run", table, "--out", tmp_path / "out.csv")
     assert len(pd.read_csv(tmp_path / "out.csv")) == len(pd.read_csv(table))
-    assert "--ensemble must be an integer of at least 1, got 0" in refused("train", table, "--ensemble", 0)
+    assert "--ensemble must be an integer from 1 to 1,000, got 0" in refused("train", table, "--ensemble", 0)

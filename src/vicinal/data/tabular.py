@@ -334,7 +334,7 @@ class TabularPreprocessing(Preprocessing):
         absent = [column.name for column in self.columns if column.name not in table.columns]
         if len(absent) == 1:
             near = nearest_names(absent[0], table.columns)
-            hint = f"{near} If" if near else "; if"
+            hint = f"{near} If" if near.endswith("?") else f"{near}; if"
             missing = f"the data lack the column {absent[0]!r} that the model was trained with"
             raise ValueError(f"{missing}{hint} it is not known, add it without values")
         if absent:
