@@ -15,6 +15,7 @@ import secrets
 import shutil
 import socket
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -32,6 +33,7 @@ __all__ = [
     "DamagedFileError",
     "Json",
     "RunFiles",
+    "Scratch",
     "check_seal",
     "checksum",
     "foreign_entries",
@@ -222,6 +224,16 @@ def _is_alive(pid: int) -> bool:
     except OSError:  # it is there, but of another user
         return True
     return True
+
+
+class Scratch:
+    """A temporary file without a name (`TMPDIR` says in which folder), gone with the last who holds it."""
+
+    def __init__(self) -> None:
+        self.file = tempfile.TemporaryFile(prefix="vicinal-")  # noqa: SIM115  # closed below
+
+    def __del__(self) -> None:
+        self.file.close()
 
 
 def checksum(path: Path) -> str:

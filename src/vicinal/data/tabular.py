@@ -27,11 +27,10 @@ Gorishniy, Rubachev & Babenko, "On Embeddings for Numerical Features in Tabular 
 from __future__ import annotations
 
 import os
-import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import IO, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -39,7 +38,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vicinal._checks import nearest_names, number
-from vicinal._files import Json
+from vicinal._files import Json, Scratch
 from vicinal._typing import Batch
 from vicinal.data.dates import PARTS, date_parts, is_day_first
 from vicinal.data.files import listed
@@ -578,32 +577,31 @@ class FeatureMatrix:
 
     def __init__(self, n: int, width: int) -> None:
         self._shape = n, width
-        self._file: IO[bytes] | None = None
+        self._scratch: Scratch | None = None
         n_bytes = 4 * n * width
         if n_bytes <= _IN_MEMORY:
             self._memory = np.zeros(self._shape, np.float32)
             return
-        self._file = tempfile.TemporaryFile(prefix="vicinal-")  # noqa: SIM115  # closed once it is mapped
+        self._scratch = Scratch()
         if hasattr(os, "posix_fallocate"):  # room for all of it now, rather than an error after minutes
-            os.posix_fallocate(self._file.fileno(), 0, n_bytes)
-        self._file.truncate(n_bytes)
+            os.posix_fallocate(self._scratch.file.fileno(), 0, n_bytes)
+        self._scratch.file.truncate(n_bytes)
 
     def put(self, rows: NDArray[np.int64], block: NDArray[np.float32]) -> None:
         """Put the features of rows in their places; rows are numbered from 1 and rising."""
         ends = np.flatnonzero(np.diff(rows) > 1) + 1  # where bad rows lie between
         for start, some in zip(rows[np.r_[0, ends]] - 1, np.split(block, ends), strict=True):
-            if self._file is None:
+            if self._scratch is None:
                 self._memory[start : start + len(some)] = some
             else:
-                self._file.seek(4 * int(start) * self._shape[1])
-                self._file.write(some.data)
+                self._scratch.file.seek(4 * int(start) * self._shape[1])
+                self._scratch.file.write(some.data)
 
     def tensor(self) -> Tensor:
         """Return the matrix, once all rows are there."""
-        if self._file is not None:
-            with self._file:
-                self._file.flush()
-                self._memory = np.memmap(self._file, np.float32, "r+", shape=self._shape)
+        if self._scratch is not None:
+            self._scratch.file.flush()
+            self._memory = np.memmap(self._scratch.file, np.float32, "r+", shape=self._shape)
         return torch.from_numpy(self._memory)
 
 

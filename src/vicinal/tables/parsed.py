@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vicinal._checks import require
+from vicinal._files import Scratch
 from vicinal.tables.base import ROWS, BadRow, Chunk, Table
 
 __all__ = ["Parsed", "Parsing"]
@@ -35,16 +36,6 @@ class _Piece(NamedTuple):
     chunk: Chunk
 
 
-class _Scratch:
-    """A file without a name, gone with the last who reads it."""
-
-    def __init__(self) -> None:
-        self.file = tempfile.TemporaryFile(prefix="vicinal-")  # noqa: SIM115  # closed below
-
-    def __del__(self) -> None:
-        self.file.close()
-
-
 class Parsing:
     """Takes the chunks of a table as they are parsed, in order; `table` is then the parsed table, if it is one.
 
@@ -60,13 +51,13 @@ class Parsing:
 
     def __init__(self, table: Table) -> None:
         self._table = table
-        self._scratch: _Scratch | None = None
+        self._scratch: Scratch | None = None
         self._pieces: list[_Piece] = []
         self._numeric: set[str] = set()
         size = sum(file.stat().st_size for file in table.files) if table.is_text else 0
         with contextlib.suppress(OSError):  # no folder for temporary files
             if size >= _SMALL and shutil.disk_usage(tempfile.gettempdir()).free >= _ROOM * size:
-                self._scratch = _Scratch()
+                self._scratch = Scratch()
 
     def add(self, chunk: Chunk, numbers: Mapping[str, NDArray[np.float64] | None]) -> None:
         """Keep a chunk: the numbers of columns that hold nothing else, and the cells of the others."""
@@ -116,7 +107,7 @@ _NONE = np.zeros(0, np.int64)
 class Parsed(Table):
     """The same rows again, by `Parsing`."""
 
-    scratch: _Scratch = field(kw_only=True, repr=False)
+    scratch: Scratch = field(kw_only=True, repr=False)
     pieces: tuple[_Piece, ...] = field(kw_only=True, repr=False)
     bad: tuple[BadRow, ...] = field(kw_only=True, repr=False)
 
