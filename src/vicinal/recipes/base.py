@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from vicinal.recipes.claims import AtLeast, Claim, Key
+from vicinal.recipes.claims import AtLeast, Claim, Key, Pair
 from vicinal.runs import Experiment
 
 if TYPE_CHECKING:
@@ -25,8 +25,10 @@ __all__ = [
     "SCALES",
     "Cell",
     "Data",
+    "Each",
     "Measure",
     "Method",
+    "NOTHING",
     "Network",
     "Recipe",
     "Scale",
@@ -34,9 +36,14 @@ __all__ = [
     "experiment",
     "is_drawn",
     "methods",
+    "three_scales",
 ]
 
 SCALES = ("cpu", "night", "paper")
+
+T = TypeVar("T")
+#: What all three scales have in common, or that of each.
+Each: TypeAlias = "T | tuple[T, T, T]"
 
 PAPERS = {
     "Z18": "mixup: Beyond Empirical Risk Minimization (Zhang, Cisse, Dauphin & Lopez-Paz 2018)",
@@ -48,6 +55,7 @@ PAPERS = {
 
 #: Of data, networks, training and of what is measured: values by name, which whoever takes them checks.
 Settings: TypeAlias = "Mapping[str, Any]"
+NOTHING: Settings = {}
 
 #: From trained models, settings and a seed to figures and curves. It lives in a module, so that any process finds it.
 Measure: TypeAlias = "Callable[[Sequence[Trained], Settings, int], Measured]"
@@ -127,9 +135,45 @@ class Scale:
     settings: Settings = field(default_factory=dict)
     about: str = ""
 
-    def pairs(self) -> Iterator[tuple[str, str]]:
+    def pairs(self) -> Iterator[Pair]:
         """Yield every data set with each of its networks."""
-        return ((data, network) for data in self.data for network in self.networks_of.get(data, self.networks))
+        return (Pair(data, network) for data in self.data for network in self.networks_of.get(data, self.networks))
+
+
+def three_scales(
+    *,
+    seeds: Each[int],
+    minutes: Each[float],
+    data: Each[Mapping[str, Data]] = NOTHING,
+    networks: Each[Mapping[str, Network]] = NOTHING,
+    networks_of: Each[Mapping[str, Sequence[str]]] = NOTHING,
+    training: Each[Settings] = NOTHING,
+    settings: Each[Settings] = NOTHING,
+    about: Each[str] = "",
+) -> dict[str, Scale]:
+    """Return the three scales of a recipe, side by side: a tuple has what is each scale's own.
+
+    >>> of = three_scales(seeds=(3, 5, 1), minutes=(1, 10, 600), data={"Iris": Data("iris")})
+    >>> of["night"].seeds, of["night"].minutes, list(of["night"].data)
+    (range(0, 5), 10, ['Iris'])
+    """
+    return {
+        scale: Scale(
+            seeds=range(_of(seeds, i)),
+            minutes=_of(minutes, i),
+            data=_of(data, i),
+            networks=_of(networks, i),
+            networks_of=_of(networks_of, i),
+            training=_of(training, i),
+            settings=_of(settings, i),
+            about=_of(about, i),
+        )
+        for i, scale in enumerate(SCALES)
+    }
+
+
+def _of(values: Each[T], i: int) -> T:
+    return values[i] if isinstance(values, tuple) else values
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,11 +254,11 @@ class Recipe:
         return [cell for seed in (at.seeds if seeds is None else seeds) for cell in self._of_seed(at, seed)]
 
     def _of_seed(self, at: Scale, seed: int) -> Iterator[Cell]:
-        for data, network in at.pairs():
-            for name, method in self.methods_of(data, at).items():
-                one = experiment(at, data, network, method, seed)
+        for on in at.pairs():
+            for name, method in self.methods_of(on.data, at).items():
+                one = experiment(at, on, method, seed)
                 trainings = (one,) if self.trainings is None else self.trainings(one)
-                yield Cell((data, network, name), seed, self.measure, dict(at.settings), trainings)
+                yield Cell(on.cell(name), seed, self.measure, dict(at.settings), trainings)
         for key, settings in () if self.cells is None else self.cells(at):
             yield Cell(key, seed, self.measure, {**at.settings, **settings})
 
@@ -223,9 +267,9 @@ class Recipe:
         return {**(self.methods(data, at) if callable(self.methods) else self.methods), **self.further}
 
 
-def experiment(at: Scale, data: str, network: str, method: Method, seed: int) -> Experiment:
+def experiment(at: Scale, on: Pair, method: Method, seed: int) -> Experiment:
     """Return the training of a row."""
-    of, net = at.data[data], at.networks[network]
+    of, net = at.data[on.data], at.networks[on.network]
     return Experiment(
         source=of.source,
         method=method.expression,

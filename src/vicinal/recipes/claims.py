@@ -21,8 +21,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TypeAlias
+from dataclasses import KW_ONLY, dataclass
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from scipy.special import stdtr, stdtrit
@@ -39,6 +39,7 @@ __all__ = [
     "Contrast",
     "Key",
     "Judged",
+    "Pair",
     "figure",
     "highest",
     "holm",
@@ -116,7 +117,34 @@ def trend(several: Sequence[Contrast]) -> Contrast:
     return total
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+class Pair(NamedTuple):
+    """A data set with one of its networks: what the methods of a recipe are compared on.
+
+    >>> on = Pair("CIFAR-10", "ResNet-18")
+    >>> str(on), on.cell("ERM()")
+    ('CIFAR-10, ResNet-18', ('CIFAR-10', 'ResNet-18', 'ERM()'))
+    """
+
+    data: str
+    network: str
+
+    def __str__(self) -> str:
+        return f"{self.data}, {self.network}"
+
+    def cell(self, method: str) -> Key:
+        """Return the key of a method's cell."""
+        return (self.data, self.network, method)
+
+    def figure(self, name: str, method: str) -> Contrast:
+        """Return the figure of a method."""
+        return figure(name, *self.cell(method))
+
+    def fall(self, name: str, higher: str, lower: str) -> Contrast:
+        """Return how far a figure falls from one method to another."""
+        return self.figure(name, higher) - self.figure(name, lower)
+
+
+@dataclass(frozen=True, eq=False)
 class Claim:
     """What a paper says, as a contrast that should be above −`margin`.
 
@@ -140,6 +168,7 @@ class Claim:
 
     text: str
     contrast: Contrast
+    _: KW_ONLY
     margin: float = 0.0
     hardly: bool = False
     paper: float | None = None

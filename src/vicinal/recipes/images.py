@@ -12,7 +12,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from vicinal.recipes.base import Data, Network, Recipe, Scale, Settings
+from vicinal.recipes.base import NOTHING, Data, Each, Network, Recipe, Scale, Settings, three_scales
 from vicinal.recipes.drawing import bars
 from vicinal.recipes.results import Measured
 from vicinal.recipes.trained import Trained, figures_of
@@ -23,27 +23,24 @@ __all__ = [
     "CIFAR_MEAN",
     "CIFAR_STD",
     "COLUMNS",
+    "ERRORS",
     "IMAGENET",
-    "L22_COLUMNS",
-    "L22_TRAINING",
     "NIGHT",
-    "NIGHT_ABOUT",
-    "NIGHT_TRAINING",
     "PILOT",
     "PREACT",
     "T19_NETWORKS",
-    "T19_NETWORKS_OF",
-    "T19_SETS",
     "T19_TRAINING",
     "TINY",
     "TRAINING",
-    "calibration",
     "imagenet",
     "l22_scales",
+    "l22_table",
     "last_epoch",
     "scales",
     "selected",
     "small",
+    "t19_figure",
+    "t19_scales",
     "whole",
 ]
 
@@ -120,7 +117,11 @@ L22_TRAINING: Settings = {
     "select": "accuracy",
 }
 
-IMAGENET = "a folder imagenet with train/ and val/ of class folders, as torchvision's ImageNet has them"
+IMAGENET = {
+    "ImageNet": Data(
+        "imagenet", where="a folder imagenet with train/ and val/ of class folders, as torchvision's ImageNet has them"
+    )
+}
 
 
 def imagenet(epochs: int) -> dict[str, object]:
@@ -188,25 +189,34 @@ def scales(
     paper: Mapping[str, Network],
     paper_data: Sequence[str] | None = None,
     paper_training: Settings = CIFAR,
-    paper_networks_of: Mapping[str, Sequence[str]] | None = None,
-    settings: Settings | None = None,
+    paper_networks_of: Mapping[str, Sequence[str]] = NOTHING,
+    settings: Each[Settings] = NOTHING,
 ) -> dict[str, Scale]:
     """Return the scales of a recipe on small images: the common cell, a larger one, and the paper's own setting."""
-    common = {"settings": dict(settings or {})}
-    return {
-        "cpu": Scale(
-            seeds=range(seeds), minutes=minutes[0], data=small(*sources), networks=TINY, training=TRAINING,
-            about=ABOUT, **common,
-        ),
-        "night": Scale(
-            seeds=range(seeds), minutes=minutes[1], data=small(*sources, factor=4), networks=NIGHT,
-            training=NIGHT_TRAINING, about=NIGHT_ABOUT, **common,
-        ),
-        "paper": Scale(
-            seeds=range(seeds), minutes=minutes[2], data=whole(*(paper_data or sources)), networks=paper,
-            networks_of=paper_networks_of or {}, training=paper_training, about="The paper's own setting.", **common,
-        ),
-    }  # fmt: skip
+    return three_scales(
+        seeds=seeds,
+        minutes=minutes,
+        data=(small(*sources), small(*sources, factor=4), whole(*(paper_data or sources))),
+        networks=(TINY, NIGHT, paper),
+        networks_of=({}, {}, paper_networks_of),
+        training=(TRAINING, NIGHT_TRAINING, paper_training),
+        settings=settings,
+        about=(ABOUT, NIGHT_ABOUT, "The paper's own setting."),
+    )
+
+
+def t19_scales(*, minutes: tuple[float, float, float]) -> dict[str, Scale]:
+    """Return the scales of T19's figures on two small sets; at paper scale the sets and networks of Section 3.1."""
+    return scales(
+        "cifar10",
+        "fashion-mnist",
+        seeds=5,
+        minutes=minutes,
+        paper={**T19_NETWORKS, "ResNet-18": Network("resnet18")},
+        paper_data=T19_SETS,
+        paper_networks_of=T19_NETWORKS_OF,
+        paper_training=T19_TRAINING,
+    )
 
 
 def l22_scales(*, seeds: int, minutes: tuple[float, float, float], paper: Mapping[str, Network]) -> dict[str, Scale]:
@@ -224,7 +234,8 @@ def l22_scales(*, seeds: int, minutes: tuple[float, float, float], paper: Mappin
     }
 
 
-#: What the tables of T19's recipes show.
+#: What the tables of recipes show that are about errors, and about calibration.
+ERRORS = {"error": "error (%)", "nll": "NLL", "ece": "ECE (%), 15 bins"}
 COLUMNS = {
     "error": "error (%)",
     "ece": "ECE (%), 15 bins",
@@ -244,21 +255,16 @@ def last_epoch(trained: Sequence[Trained], settings: Settings, seed: int) -> Mea
     return {**figures, "course": [1 - line["val_accuracy"] for line in trained[0].history if "val_accuracy" in line]}
 
 
-#: What the tables of L22's recipes show.
-L22_COLUMNS = {
-    "error": "error (%)",
-    "ece": "ECE (%), 10 bins",
-    "oe": "OE (%), 10 bins",
-    "gap": "confidence − accuracy (%)",
-}
+def t19_figure(**parts: Any) -> Recipe:
+    """Return a recipe of T19 about the calibration of the selected epoch, which `parts` make up or change."""
+    drawn = bars({"ece": "ECE (%)", "oe": "OE (%)"})
+    usual = {"paper": "T19", "measure": selected, "columns": COLUMNS, "draw": drawn, "pilot": PILOT}
+    return Recipe(**{**usual, **parts})
 
 
-def calibration(*, paper: str, place: str, title: str, **parts: Any) -> Recipe:
-    """Return a recipe about the calibration of the selected epoch on small images, which `parts` make up or change."""
-    usual = {
-        "measure": selected,
-        "columns": COLUMNS,
-        "draw": bars({"ece": "ECE (%)", "oe": "OE (%)"}),
-        "pilot": PILOT,
-    }
-    return Recipe(paper=paper, place=place, title=title, **{**usual, **parts})
+def l22_table(**parts: Any) -> Recipe:
+    """Return a recipe of L22 about the last epoch, measured with ten bins, which `parts` make up or change."""
+    columns = {name: title.replace("15 bins", "10 bins") for name, title in COLUMNS.items()}
+    drawn = bars({"error": "error (%)", "ece": "ECE (%)"})
+    usual = {"paper": "L22", "measure": last_epoch, "columns": columns, "draw": drawn, "pilot": PILOT}
+    return Recipe(**{**usual, **parts})

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from vicinal.recipes import images
-from vicinal.recipes.base import Method, Network, Recipe, Scale
-from vicinal.recipes.claims import Claim, figure, lowest
-from vicinal.recipes.drawing import bars
+from vicinal.recipes.base import Method, Network, Scale
+from vicinal.recipes.claims import Claim, lowest
 
 WEIGHTS = (0.1, 0.5, 1.0, 2.0)
 #: The base and the weight that the paper found best for it.
@@ -31,33 +30,28 @@ METHODS = {
 
 
 def claims(at: Scale) -> Iterable[Claim]:
-    for data, network in at.pairs():
+    for on in at.pairs():
         for name, (_, best) in BASES.items():
-            error = {weight: figure("error", data, network, row(name, weight)) for weight in WEIGHTS}
+            error = {weight: on.figure("error", row(name, weight)) for weight in WEIGHTS}
             yield Claim(
-                text=f"{data}, {network}: over {name} the weight {best:g} is as good as the best other, within a point",
-                contrast=lowest([error[weight] for weight in WEIGHTS if weight != best]) - error[best],
+                f"{on}: over {name} the weight {best:g} is as good as the best other, within a point",
+                lowest([error[weight] for weight in WEIGHTS if weight != best]) - error[best],
                 margin=0.01,
             )
 
 
-RECIPE = Recipe(
-    paper="L22",
+RECIPE = images.l22_table(
     place="Section 5.4",
     title="The weight of the similarity term",
     methods=METHODS,
-    measure=images.last_epoch,
     claims=claims,
-    columns=images.L22_COLUMNS,
     published={name: {"best of 0.1, 0.5, 1 and 2": best} for name, (_, best) in BASES.items()},
     scales=images.l22_scales(seeds=3, minutes=(12, 90, 40_000), paper={"ResNet-50": Network("resnet50")}),
-    draw=bars({"error": "error (%)", "ece": "ECE (%)"}),
     reading=(
         "The paper names the best weights without their accuracies, found by testing all four on CIFAR-100, on which "
         "it also reports. That a weight is the best of four is read as: no other is better by more than a point, where "
         "the other is the best of three with the same seed.",
     ),
-    pilot=images.PILOT,
     findings=(
         "Weights of 1 and 2, not three different ones, do best here: the lowest of the four errors is at 2 in seven of "
         "the nine triples of base and seed and at 1 in the other two. CutMix's 0.1 and PuzzleMix's 0.5 lie 3.1 and 2.3 "

@@ -13,8 +13,8 @@ from vicinal.data import load_scores
 from vicinal.expressions import parse
 from vicinal.metrics import evaluate
 from vicinal.recipes import texts
-from vicinal.recipes.base import Data, Method, Recipe, Scale, Settings
-from vicinal.recipes.claims import Claim, Key, figure
+from vicinal.recipes.base import Data, Method, Recipe, Scale, Settings, three_scales
+from vicinal.recipes.claims import Claim, Key, Pair
 from vicinal.recipes.drawing import bars
 from vicinal.recipes.trained import Part, figures_of, logits_of
 from vicinal.training import FitConfig, fit
@@ -91,23 +91,20 @@ def spearman_of(settings: Settings, seed: int) -> float:
 
 
 def claims(at: Scale) -> Iterable[Claim]:
-    networks = list(at.networks)
+    every = (*at.data, *([STSB] if STSB in at.settings else []))
     for number, (baseline, printed) in enumerate(((BASE, "plain training"), (MIXUP, "Mixup"))):
-        for network in networks:
-            gains = {
-                data: figure("score", data, network, LOGITMIX) - figure("score", data, network, baseline)
-                for data in (*at.data, *([STSB] if STSB in at.settings else []))
-            }
+        for network in at.networks:
+            gains = {data: Pair(data, network).fall("score", LOGITMIX, baseline) for data in every}
             mean = sum(list(gains.values())[1:], next(iter(gains.values()))) * (1 / len(gains))
             yield Claim(
-                text=f"{network}: the mean score of LogitMix over the tasks is above that of {printed}",
-                contrast=mean,
+                f"{network}: the mean score of LogitMix over the tasks is above that of {printed}",
+                mean,
                 paper=(0.0026, 0.0037)[number],
             )
             for data, gain in gains.items():
                 yield Claim(
-                    text=f"{data}, {network}: LogitMix's score is above that of {printed}",
-                    contrast=gain,
+                    f"{data}, {network}: LogitMix's score is above that of {printed}",
+                    gain,
                     paper=(PAPER[data][2] - PAPER[data][number]) / 100,
                 )
 
@@ -139,44 +136,29 @@ RECIPE = Recipe(
     published={
         name: dict(zip(("BERT-base", "Mixup", "LogitMix"), scores, strict=True)) for name, scores in PAPER.items()
     },
-    scales={
-        "cpu": Scale(
-            seeds=range(3),
-            minutes=7,
-            data={
-                name: Data(SOURCES[name], {"train_size": size, "val": 0, "max_length": length, "max_held_out": 250})
-                for name, (size, length) in SMALL.items()
-            },
-            networks=texts.MINILM,
-            training=TRAINING,
-            settings={"layers": 6},
-            about="MiniLM (trained on QQP pairs among others by its makers); 480 sentences of CoLA, 320 of SST-2, 160 "
-            "pairs of RTE and QQP, three epochs at 1e-4. MNLI's training set, QNLI, MRPC and STS-B are not at "
-            "hand.",
+    scales=three_scales(
+        seeds=(3, 3, 1),
+        minutes=(7, 240, 3_000),
+        data=(
+            texts.small(SOURCES, SMALL, held_out=250),
+            texts.small(GLUE, dict.fromkeys(GLUE, (1000, 128)), held_out=800),
+            {name: Data(source, {"max_length": 128, "val": 0}) for name, source in GLUE.items()},
         ),
-        "night": Scale(
-            seeds=range(3),
-            minutes=240,
-            data={
-                name: Data(source, {"train_size": 1000, "val": 0, "max_length": 128, "max_held_out": 800})
-                for name, source in GLUE.items()
-            },
-            networks=texts.MINILM,
-            training=TRAINING,
-            settings={"layers": 6, **glue(1000, 800, TRAINING)},
-            about="MiniLM, 1,000 texts of each task, all eight; the files of GLUE have to be at hand.",
+        networks=(texts.MINILM, texts.MINILM, texts.BERT),
+        training=(TRAINING, TRAINING, PUBLISHED),
+        settings=(
+            {"layers": 6},
+            {"layers": 6, **glue(1000, 800, TRAINING)},
+            {"layers": 12, **glue(100_000, 100_000, PUBLISHED)},
         ),
-        "paper": Scale(
-            seeds=range(1),
-            minutes=3_000,
-            data={name: Data(source, {"max_length": 128, "val": 0}) for name, source in GLUE.items()},
-            networks=texts.BERT,
-            training=PUBLISHED,
-            settings={"layers": 12, **glue(100_000, 100_000, PUBLISHED)},
-            about="BERT-base, batches of 8, 2e-5, three epochs, 128 tokens; development sets are the test sets, "
-            "MNLI's mismatched one. BERT-large is left out.",
+        about=(
+            "MiniLM (trained on QQP pairs among others by its makers); 480 sentences of CoLA, 320 of SST-2, 160 "
+            "pairs of RTE and QQP, three epochs at 1e-4. MNLI's training set, QNLI, MRPC and STS-B are not at hand.",
+            "MiniLM, 1,000 texts of each task, all eight; the files of GLUE have to be at hand.",
+            "BERT-base, batches of 8, 2e-5, three epochs, 128 tokens; development sets are the test sets, MNLI's "
+            "mismatched one. BERT-large is left out.",
         ),
-    },
+    ),
     draw=bars({"score": "score (%)"}),
     reading=(
         "α = 3 (Section 5). Mixup-Transformer (Sun et al. 2020) mixes what the encoder returns. Were that the input "

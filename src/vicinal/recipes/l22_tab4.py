@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Iterable
 
 from vicinal.recipes import images
-from vicinal.recipes.base import Method, Network, Recipe, Scale
-from vicinal.recipes.claims import Claim, figure
+from vicinal.recipes.base import Method, Network, Scale
+from vicinal.recipes.claims import Claim
 from vicinal.recipes.drawing import bars
 
 VANILLA, MIXUP, LOGITMIX = "Vanilla", "Mixup", "LogitMix"
@@ -19,32 +19,24 @@ METHODS = {
 
 
 def claims(at: Scale) -> Iterable[Claim]:
-    for data, network in at.pairs():
-        ece = {name: figure("ece", data, network, name) for name in METHODS}
+    for on in at.pairs():
         for higher, lower, paper in ((VANILLA, MIXUP, 0.116), (MIXUP, LOGITMIX, 0.022), (VANILLA, LOGITMIX, 0.141)):
             yield Claim(
-                text=f"{data}, {network}: {lower}'s ECE is below that of {higher}",
-                contrast=ece[higher] - ece[lower],
+                f"{on}: {lower}'s ECE is below that of {higher}",
+                on.fall("ece", higher, lower),
                 paper=paper,
-                overconfident=(data, network, VANILLA),
+                overconfident=on.cell(VANILLA),
             )
-        yield Claim(
-            text=f"{data}, {network}: LogitMix's error is below Mixup's",
-            contrast=figure("error", data, network, MIXUP) - figure("error", data, network, LOGITMIX),
-            paper=0.0120,
-        )
+        yield Claim(f"{on}: LogitMix's error is below Mixup's", on.fall("error", MIXUP, LOGITMIX), paper=0.0120)
 
 
 _SCALES = images.l22_scales(seeds=3, minutes=(3, 30, 6_000), paper={"VGG-16": Network("vgg16")})
 
-RECIPE = Recipe(
-    paper="L22",
+RECIPE = images.l22_table(
     place="Table 4",
     title="Calibration of Mixup and LogitMix, and VWCI",
     methods=METHODS,
-    measure=images.last_epoch,
     claims=claims,
-    columns=images.L22_COLUMNS,
     published={
         "Vanilla (Table 2)": {"accuracy (%)": 74.30, "ECE": 0.176, "OE": 0.154},
         "VWCI (Seo et al. 2019, quoted)": {"accuracy (%)": 73.87, "ECE": 0.098},

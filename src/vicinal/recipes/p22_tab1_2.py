@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from vicinal.recipes import texts
-from vicinal.recipes.base import Data, Method, Recipe, Scale
-from vicinal.recipes.claims import Claim, figure
+from vicinal.recipes.base import Data, Method, Scale
+from vicinal.recipes.claims import Claim
 from vicinal.recipes.drawing import bars
 
 BERT, MIXUP, MANIFOLD, OURS, SMOOTHED, PUBLISHED = "BERT", "Mixup", "M-Mixup", "Ours", "Ours + LS", "Ours, as published"
@@ -59,7 +59,8 @@ def methods(data: str, at: Scale) -> dict[str, Method]:
 
 
 def claims(at: Scale) -> Iterable[Claim]:
-    for data, network in at.pairs():
+    for on in at.pairs():
+        data, network = on
         trained = at.settings["rows"][data]
         paper = PAPER.get(("RoBERTa" if network.startswith("RoBERTa") else "BERT", data), {})
         domains = [("ece", data, 0)]
@@ -72,14 +73,14 @@ def claims(at: Scale) -> Iterable[Claim]:
         for (name, printed, place), (row, column, said), baseline in itertools.product(domains, guided, ALL[:3]):
             if baseline in trained:
                 yield Claim(
-                    text=f"{printed}, {network}: the ECE of {said} is below that of {baseline}",
-                    contrast=figure(name, data, network, baseline) - figure(name, data, network, row),
+                    f"{printed}, {network}: the ECE of {said} is below that of {baseline}",
+                    on.fall(name, baseline, row),
                     paper=(paper[baseline][place] - paper[column][place]) / 100 if paper else None,
-                    overconfident=(data, network, BERT),
+                    overconfident=on.cell(BERT),
                 )
         yield Claim(
-            text=f"{data}, {network}: guided mixup loses no more than a point of accuracy",
-            contrast=figure("error", data, network, BERT) - figure("error", data, network, OURS),
+            f"{on}: guided mixup loses no more than a point of accuracy",
+            on.fall("error", BERT, OURS),
             margin=0.01,
             paper=(paper[OURS][2] - paper[BERT][2]) / 100 if paper else None,
         )
@@ -109,15 +110,11 @@ SECTION_4_3 = {"epochs": 3, "batch_size": 16, "lr": 1e-5, "clip_norm": 1.0, "wei
 FEW_QUESTIONS = {"lr": 3e-4}  # which take a higher rate
 SMALL = {"SNLI": ALL, "HellaSwag": (BERT, OURS), "QQP": (BERT, OURS)}
 
-RECIPE = Recipe(
-    paper="P22",
+RECIPE = texts.p22_table(
     place="Tables 1 and 2",
     title="Guided mixup in and out of domain",
     methods=methods,
-    trainings=texts.with_grid,
-    measure=texts.in_both_domains,
     claims=claims,
-    columns=texts.BOTH_DOMAINS,
     published={
         f"{network}, {data} → {TASKS[data]['printed']}, {'plain' if name == BERT else name}": dict(
             zip(("ECE", "ECE, other domain", "accuracy", "accuracy, other domain"), row, strict=True)

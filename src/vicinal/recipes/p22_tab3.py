@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from vicinal.recipes import p22_tab1_2, texts
-from vicinal.recipes.base import Data, Method, Recipe, Scale
-from vicinal.recipes.claims import Claim, figure
+from vicinal.recipes.base import Data, Method, Scale, three_scales
+from vicinal.recipes.claims import Claim
 from vicinal.recipes.drawing import bars
 
 BERT, OURS = "BERT", "Ours"
@@ -41,64 +41,51 @@ PAPER = {
 
 
 def claims(at: Scale) -> Iterable[Claim]:
-    for data, network in at.pairs():
-        paper = PAPER["RoBERTa" if network.startswith("RoBERTa") else "BERT"]
+    for on in at.pairs():
+        paper = PAPER["RoBERTa" if on.network.startswith("RoBERTa") else "BERT"]
         for name in ABLATIONS:
             yield Claim(
-                text=f"{data} → MNLI, {network}: {name} raises the ECE",
-                contrast=figure("other ece", data, network, name) - figure("other ece", data, network, OURS),
+                f"{on.data} → MNLI, {on.network}: {name} raises the ECE",
+                on.fall("other ece", name, OURS),
                 paper=(paper[name][1] - paper[OURS][1]) / 100,
-                overconfident=(data, network, BERT),
+                overconfident=on.cell(BERT),
             )
 
 
-SETTINGS = {"other": {"snli": "mnli"}, "smoothing": {"snli": 0.01}}
+def settings(n_other: int) -> dict[str, object]:
+    return {"other": {"snli": "mnli"}, "smoothing": {"snli": 0.01}, "n_other": n_other}
 
-RECIPE = Recipe(
-    paper="P22",
+
+TABLES_1_AND_2 = p22_tab1_2.RECIPE.scales
+
+RECIPE = texts.p22_table(
     place="Table 3",
     title="Ablations of guided mixup",
     methods=METHODS,
-    trainings=texts.with_grid,
-    measure=texts.in_both_domains,
     claims=claims,
-    columns=texts.BOTH_DOMAINS,
     published={
         f"{network}, {name}": {"ECE, SNLI": snli, "ECE, MNLI": mnli}
         for network, rows in PAPER.items()
         for name, (snli, mnli) in rows.items()
     },
-    scales={
-        "cpu": Scale(
-            seeds=range(3),
-            minutes=14,
-            data={"SNLI": Data("snli", {"train_size": 400, "max_length": 32, "max_held_out": 300})},
-            networks=texts.MINILM,
-            training=p22_tab1_2.RECIPE.scales["cpu"].training,
-            settings={**SETTINGS, "n_other": 300},
-            about="MiniLM, 400 pairs of SNLI, three epochs at 1e-4, 300 pairs of SNLI and of MNLI; label smoothing "
-            "0.01.",
+    scales=three_scales(
+        seeds=(3, 3, 5),
+        minutes=(14, 120, 12_000),
+        data=(
+            {"SNLI": Data("snli", {"train_size": 400, "max_length": 32, "max_held_out": 300})},
+            {"SNLI": Data("snli", {"train_size": 640, "max_length": 64, "max_held_out": 1000})},
+            {"SNLI": Data("snli")},
         ),
-        "night": Scale(
-            seeds=range(3),
-            minutes=120,
-            data={"SNLI": Data("snli", {"train_size": 640, "max_length": 64, "max_held_out": 1000})},
-            networks=texts.MINILM,
-            training=p22_tab1_2.RECIPE.scales["night"].training,
-            settings={**SETTINGS, "n_other": 1000},
-            about="MiniLM, 640 pairs of SNLI.",
+        networks=(texts.MINILM, texts.MINILM, texts.BERT | texts.ROBERTA),
+        training=(TABLES_1_AND_2["cpu"].training, TABLES_1_AND_2["night"].training, TABLES_1_AND_2["paper"].training),
+        settings=(settings(300), settings(1000), settings(100_000)),
+        about=(
+            "MiniLM, 400 pairs of SNLI, three epochs at 1e-4, 300 pairs of SNLI and of MNLI; label smoothing 0.01.",
+            "MiniLM, 640 pairs of SNLI.",
+            "BERT-base and RoBERTa-base, all training pairs; label smoothing 0.01 for both, where the paper has 0.003 "
+            "for RoBERTa.",
         ),
-        "paper": Scale(
-            seeds=range(5),
-            minutes=12_000,
-            data={"SNLI": Data("snli")},
-            networks=texts.BERT | texts.ROBERTA,
-            training=p22_tab1_2.RECIPE.scales["paper"].training,
-            settings={**SETTINGS, "n_other": 100_000},
-            about="BERT-base and RoBERTa-base, all training pairs; label smoothing 0.01 for both, where the paper has "
-            "0.003 for RoBERTa.",
-        ),
-    },
+    ),
     draw=bars({"ece": "ECE (%)", "other ece": "ECE, MNLI (%)"}),
     reading=(
         "The row Ours is the one that Table 1 calls Ours + LS: its numbers are the same (but RoBERTa's 1.08 on SNLI "

@@ -9,7 +9,7 @@ from vicinal.metrics import evaluate
 from vicinal.plots import group_means
 from vicinal.recipes import images
 from vicinal.recipes.base import Network, Recipe, Scale, Settings, methods
-from vicinal.recipes.claims import Claim, figure
+from vicinal.recipes.claims import Claim
 from vicinal.recipes.drawing import COLOURS, panels
 from vicinal.recipes.trained import figures_of
 
@@ -34,20 +34,18 @@ def measure(trained: Sequence[Trained], settings: Settings, seed: int) -> Measur
 
 
 def claims(at: Scale) -> Iterable[Claim]:
-    first, last = at.settings["epochs"][0], at.settings["epochs"][-1]
-    for data, network in at.pairs():
+    first, last = f"gap {at.settings['epochs'][0]}", f"gap {at.settings['epochs'][-1]}"
+    for on in at.pairs():
+        end = on.figure(last, ERM)
+        yield Claim(f"{on.data}: at the end of plain training confidence exceeds accuracy", end)
         yield Claim(
-            text=f"{data}: at the end of plain training confidence exceeds accuracy",
-            contrast=figure(f"gap {last}", data, network, ERM),
+            f"{on.data}: confidence exceeds accuracy by more at the end of plain training than at its beginning",
+            end - on.figure(first, ERM),
         )
         yield Claim(
-            text=f"{data}: confidence exceeds accuracy by more at the end of plain training than at its beginning",
-            contrast=figure(f"gap {last}", data, network, ERM) - figure(f"gap {first}", data, network, ERM),
-        )
-        yield Claim(
-            text=f"{data}: at the end it does so less under mixup",
-            contrast=figure(f"gap {last}", data, network, ERM) - figure(f"gap {last}", data, network, MIXUP),
-            overconfident=(data, network, ERM),
+            f"{on.data}: at the end it does so less under mixup",
+            on.fall(last, ERM, MIXUP),
+            overconfident=on.cell(ERM),
         )
 
 
@@ -66,23 +64,6 @@ def draw(result: Result) -> Figure:
     return drawn
 
 
-_SCALES = {
-    "cpu": {"epochs": [1, 5, 10, 20], "group": 50},
-    "night": {"epochs": [1, 5, 20, 60], "group": 50},
-    "paper": {"epochs": [1, 60, 120, 200], "group": 100},
-}
-_COMMON = {
-    name: images.scales(
-        "cifar100",
-        seeds=3,
-        minutes=(4, 60, 1_500),
-        paper={"VGG-16": Network("vgg16")},
-        paper_training={**images.T19_TRAINING, "keep_predictions_at": [1, 60, 120, 200]},
-        settings=settings,
-    )[name]
-    for name, settings in _SCALES.items()
-}
-
 RECIPE = Recipe(
     paper="T19",
     place="Figure 1",
@@ -91,12 +72,22 @@ RECIPE = Recipe(
     measure=measure,
     claims=claims,
     columns={"gap": "confidence − accuracy at the end (%)"},
-    scales=_COMMON,
+    scales=images.scales(
+        "cifar100",
+        seeds=3,
+        minutes=(4, 60, 1_500),
+        paper={"VGG-16": Network("vgg16")},
+        paper_training={**images.T19_TRAINING, "keep_predictions_at": [1, 60, 120, 200]},
+        settings=(
+            {"epochs": [1, 5, 10, 20], "group": 50},
+            {"epochs": [1, 5, 20, 60], "group": 50},
+            {"epochs": [1, 60, 120, 200], "group": 100},
+        ),
+    ),
     draw=draw,
     reading=(
         "A dot is a group of samples of the validation set; the paper draws the density of such dots. α is not given "
-        "for "
-        "this figure; 0.4 is used.",
+        "for this figure; 0.4 is used.",
     ),
     pilot=images.PILOT,
 )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from vicinal.recipes import images
-from vicinal.recipes.base import Network, Scale, methods
-from vicinal.recipes.claims import Claim, figure
+from vicinal.recipes.base import Scale, methods
+from vicinal.recipes.claims import Claim
 
 ERM, MIXUP = "ERM()", "Mixup(alpha=0.4)"
 SMOOTHING = {
@@ -17,39 +17,25 @@ SMOOTHING = {
 
 
 def claims(at: Scale) -> Iterable[Claim]:
-    for data, network in at.pairs():
+    for on in at.pairs():
         for name in ("ece", "oe"):
-            mixup, erm = (figure(name, data, network, method) for method in (MIXUP, ERM))
-            yield Claim(
-                text=f"{data}, {network}: mixup's {name.upper()} is below ERM's",
-                contrast=erm - mixup,
-                overconfident=(data, network, ERM),
-            )
+            mixups = f"{on}: mixup's {name.upper()} is"
+            yield Claim(f"{mixups} below ERM's", on.fall(name, ERM, MIXUP), overconfident=on.cell(ERM))
             for printed, method in SMOOTHING.items():
                 yield Claim(
-                    text=f"{data}, {network}: mixup's {name.upper()} is no worse than that of {printed}",
-                    contrast=figure(name, data, network, method) - mixup,
+                    f"{mixups} no worse than that of {printed}",
+                    on.fall(name, method, MIXUP),
                     margin=0.01,
-                    overconfident=(data, network, ERM),
+                    overconfident=on.cell(ERM),
                 )
 
 
-RECIPE = images.calibration(
-    paper="T19",
+RECIPE = images.t19_figure(
     place="Figure 2",
     title="Calibration of mixup and of label smoothing",
     methods=methods(ERM, MIXUP, *SMOOTHING.values()),
     claims=claims,
-    scales=images.scales(
-        "cifar10",
-        "fashion-mnist",
-        seeds=5,
-        minutes=(10, 200, 30_000),
-        paper={**images.T19_NETWORKS, "ResNet-18": Network("resnet18")},
-        paper_data=images.T19_SETS,
-        paper_networks_of=images.T19_NETWORKS_OF,
-        paper_training=images.T19_TRAINING,
-    ),
+    scales=images.t19_scales(minutes=(10, 200, 30_000)),
     reading=(
         "Figures are of the epoch with the best validation accuracy, as in the paper; the number of bins is not given "
         "there, 15 are used here. ε and the penalty are those that the paper found best. Figure 2 shows bars without "

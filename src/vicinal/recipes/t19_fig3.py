@@ -5,43 +5,32 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from vicinal.recipes import images
-from vicinal.recipes.base import Data, Network, Scale, methods
-from vicinal.recipes.claims import Claim, figure
+from vicinal.recipes.base import Network, Scale, methods
+from vicinal.recipes.claims import Claim
 
 ERM, SMOOTHED, MIXUP = "ERM()", "ERM(label_smoothing=0.1)", "Mixup(alpha=0.4)"
 
 
 def claims(at: Scale) -> Iterable[Claim]:
-    for data, network in at.pairs():
+    for on in at.pairs():
         for name in ("ece", "oe"):
             for printed, method in (("label smoothing", SMOOTHED), ("mixup", MIXUP)):
-                yield Claim(
-                    text=f"{data}, {network}: {printed} lowers the {name.upper()}",
-                    contrast=figure(name, data, network, ERM) - figure(name, data, network, method),
-                    overconfident=(data, network, ERM),
-                )
-        yield Claim(
-            text=f"{data}, {network}: mixup lowers the error",
-            contrast=figure("error", data, network, ERM) - figure("error", data, network, MIXUP),
-            paper=0.004,
-        )
+                falls = on.fall(name, ERM, method)
+                yield Claim(f"{on}: {printed} lowers the {name.upper()}", falls, overconfident=on.cell(ERM))
+        yield Claim(f"{on}: mixup lowers the error", on.fall("error", ERM, MIXUP), paper=0.004)
 
 
-_SMALL = images.scales("cifar100", seeds=3, minutes=(4, 90, 0), paper=images.T19_NETWORKS)
-
-RECIPE = images.calibration(
-    paper="T19",
+RECIPE = images.t19_figure(
     place="Figure 3",
     title="Calibration with many classes",
     methods=methods(ERM, SMOOTHED, MIXUP),
     claims=claims,
     scales={
-        "cpu": _SMALL["cpu"],
-        "night": _SMALL["night"],
+        **images.scales("cifar100", seeds=3, minutes=(4, 90, 0), paper=images.T19_NETWORKS),
         "paper": Scale(
             seeds=range(1),
             minutes=200_000,
-            data={"ImageNet": Data("imagenet", where=images.IMAGENET)},
+            data=images.IMAGENET,
             networks={"ResNet-50": Network("resnet50"), "ResNeXt-101": Network("resnext101")},
             training={**images.imagenet(90), "stop_at": ("top5_error", 0.07)},
             about="ImageNet, until 93 % of the validation images are among the top 5, for at most 90 epochs.",
@@ -49,7 +38,6 @@ RECIPE = images.calibration(
     },
     reading=(
         "CIFAR-100 stands for ImageNet below paper scale. The paper gives one number, about 0.4 points of accuracy "
-        "gained "
-        "by mixup; on ResNet-50 it found mixup no better calibrated than label smoothing.",
+        "gained by mixup; on ResNet-50 it found mixup no better calibrated than label smoothing.",
     ),
 )

@@ -8,9 +8,8 @@ from pathlib import Path
 from vicinal.data.files import find
 from vicinal.data.named import roots
 from vicinal.recipes import images
-from vicinal.recipes.base import Data, Network, Recipe, Scale, methods
-from vicinal.recipes.claims import Claim, figure
-from vicinal.recipes.drawing import bars
+from vicinal.recipes.base import Data, Network, Scale, methods, three_scales
+from vicinal.recipes.claims import Claim
 
 ERM, MIXUP = "ERM()", "Mixup(alpha=0.4)"
 SETS = {"MR": "mr", "TREC": "trec", "IMDB": "imdb"}
@@ -18,13 +17,10 @@ GLOVE = {50: "weights/glove/glove_6B_50d_top30k.npz", 300: "weights/glove/glove_
 
 
 def claims(at: Scale) -> Iterable[Claim]:
-    for data, network in at.pairs():
+    for on in at.pairs():
         for name in ("ece", "oe"):
-            yield Claim(
-                text=f"{data}: mixup's {name.upper()} is below ERM's",
-                contrast=figure(name, data, network, ERM) - figure(name, data, network, MIXUP),
-                overconfident=(data, network, ERM),
-            )
+            falls = on.fall(name, ERM, MIXUP)
+            yield Claim(f"{on.data}: mixup's {name.upper()} is below ERM's", falls, overconfident=on.cell(ERM))
 
 
 def check(at: Scale) -> Path:
@@ -39,35 +35,32 @@ def check(at: Scale) -> Path:
     return path
 
 
-def scale(seeds: int, minutes: float, train_size: int | None, max_length: int, dim: int, about: str) -> Scale:
-    size = {} if train_size is None else {"train_size": train_size}
-    return Scale(
-        seeds=range(seeds),
-        minutes=minutes,
-        data={name: Data(source, {**size, "max_length": max_length}) for name, source in SETS.items()},
-        networks={"sentence CNN with GloVe": Network("sentencecnn", {"vectors": GLOVE[dim]})},
-        training={"epochs": 10, "select": "accuracy", "patience": None},
-        about=about,
-    )
+def data(**options: int) -> dict[str, Data]:
+    return {name: Data(source, options) for name, source in SETS.items()}
 
 
-RECIPE = Recipe(
-    paper="T19",
+def network(dim: int) -> dict[str, Network]:
+    return {"sentence CNN with GloVe": Network("sentencecnn", {"vectors": GLOVE[dim]})}
+
+
+RECIPE = images.t19_figure(
     place="Figure 4",
     title="Calibration on texts",
     methods=methods(ERM, MIXUP),
-    measure=images.selected,
     check=check,
     claims=claims,
-    columns=images.COLUMNS,
-    scales={
-        "cpu": scale(
-            5, 10, 1500, 64, 50, "1,500 training texts of at most 64 words, 10 epochs, GloVe of 50 dimensions."
+    scales=three_scales(
+        seeds=5,
+        minutes=(10, 120, 300),
+        data=(data(train_size=1500, max_length=64), data(max_length=200), data(max_length=400)),
+        networks=(network(50), network(50), network(300)),
+        training={"epochs": 10, "select": "accuracy", "patience": None},
+        about=(
+            "1,500 training texts of at most 64 words, 10 epochs, GloVe of 50 dimensions.",
+            "All training texts, at most 200 words, GloVe of 50 dimensions.",
+            "GloVe of 300 dimensions.",
         ),
-        "night": scale(5, 120, None, 200, 50, "All training texts, at most 200 words, GloVe of 50 dimensions."),
-        "paper": scale(5, 300, None, 400, 300, "GloVe of 300 dimensions."),
-    },
-    draw=bars({"ece": "ECE (%)", "oe": "OE (%)"}),
+    ),
     reading=(
         "Word vectors start from GloVe and are trained; the rest is Kim's (2014): filters of 3, 4 and 5 words, "
         "dropout 0.5, Adadelta, batches of 50. Word vectors are mixed. α is not given: 0.4. Figure 4 shows bars "

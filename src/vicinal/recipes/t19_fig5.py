@@ -10,7 +10,7 @@ import torch
 from scipy.special import psi
 
 from vicinal import _random, plots
-from vicinal.recipes.base import Recipe, Scale, Settings
+from vicinal.recipes.base import Recipe, Scale, Settings, three_scales
 from vicinal.recipes.claims import Claim, Key, figure
 from vicinal.recipes.drawing import panels
 
@@ -45,8 +45,8 @@ def measure(trained: Sequence[Trained], settings: Settings, seed: int) -> Measur
 def claims(at: Scale) -> Iterable[Claim]:
     for lower, higher in itertools.pairwise(ALPHAS):
         yield Claim(
-            text=f"labels mixed with α = {higher:g} have more entropy than with α = {lower:g}",
-            contrast=figure("entropy", *row(higher)) - figure("entropy", *row(lower)),
+            f"labels mixed with α = {higher:g} have more entropy than with α = {lower:g}",
+            figure("entropy", *row(higher)) - figure("entropy", *row(lower)),
             unit="nats",
         )
 
@@ -65,16 +65,15 @@ RECIPE = Recipe(
     measure=measure,
     claims=claims,
     columns={"entropy": "mean entropy (nats)", "exact": "ψ(2α + 1) − ψ(α + 1)"},
-    scales={
-        "cpu": Scale(seeds=range(5), minutes=0.2, settings={"draws": 20_000}),
-        "night": Scale(seeds=range(10), minutes=0.5, settings={"draws": 1_000_000}),
-        "paper": Scale(seeds=range(10), minutes=0.5, settings={"draws": 1_000_000}),
-    },
+    scales=three_scales(
+        seeds=(5, 10, 10),
+        minutes=(0.2, 0.5, 0.5),
+        settings=({"draws": 20_000}, {"draws": 1_000_000}, {"draws": 1_000_000}),
+    ),
     draw=draw,
     reading=(
         "The text names no values of α for this figure; these span those of the paper's experiments. The drawn bars "
-        "are "
-        "exact, the table is of the λ that the objectives draw.",
+        "are exact, the table is of the λ that the objectives draw.",
     ),
     pilot="None: nothing is trained.",
 )

@@ -5,47 +5,35 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from vicinal.recipes import images
-from vicinal.recipes.base import Network, Scale, methods
-from vicinal.recipes.claims import Claim, figure
+from vicinal.recipes.base import Scale, methods
+from vicinal.recipes.claims import Claim
 
 ERM, MIXUP, FEATURES = "ERM()", "Mixup(alpha=0.4)", "Mixup(alpha=0.4, labels='nearest')"
 
 
 def claims(at: Scale) -> Iterable[Claim]:
-    for data, network in at.pairs():
+    for on in at.pairs():
         for name in ("ece", "oe"):
             yield Claim(
-                text=f"{data}, {network}: the {name.upper()} of full mixup is below that of mixed features alone",
-                contrast=figure(name, data, network, FEATURES) - figure(name, data, network, MIXUP),
-                overconfident=(data, network, ERM),
+                f"{on}: the {name.upper()} of full mixup is below that of mixed features alone",
+                on.fall(name, FEATURES, MIXUP),
+                overconfident=on.cell(ERM),
             )
         yield Claim(
-            text=f"{data}, {network}: mixing features alone lowers ERM's ECE less than half as much as full mixup",
-            contrast=figure("ece", data, network, FEATURES)
-            - (figure("ece", data, network, ERM) + figure("ece", data, network, MIXUP)) * 0.5,
-            overconfident=(data, network, ERM),
+            f"{on}: mixing features alone lowers ERM's ECE less than half as much as full mixup",
+            on.figure("ece", FEATURES) - (on.figure("ece", ERM) + on.figure("ece", MIXUP)) * 0.5,
+            overconfident=on.cell(ERM),
         )
 
 
-RECIPE = images.calibration(
-    paper="T19",
+RECIPE = images.t19_figure(
     place="Figure 6",
     title="Mixing features alone against full mixup",
     methods=methods(ERM, MIXUP, FEATURES),
     claims=claims,
-    scales=images.scales(
-        "cifar10",
-        "fashion-mnist",
-        seeds=5,
-        minutes=(6, 120, 20_000),
-        paper={**images.T19_NETWORKS, "ResNet-18": Network("resnet18")},
-        paper_data=images.T19_SETS,
-        paper_networks_of=images.T19_NETWORKS_OF,
-        paper_training=images.T19_TRAINING,
-    ),
+    scales=images.t19_scales(minutes=(6, 120, 20_000)),
     reading=(
         "That mixing features alone does not give the benefit of full mixup is read as: at least half of the fall in "
-        "ECE is "
-        "lost. Figure 6 shows bars without numbers.",
+        "ECE is lost. Figure 6 shows bars without numbers.",
     ),
 )

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from vicinal.recipes import images
-from vicinal.recipes.base import Data, Method, Network, Recipe, Scale, Settings, methods
-from vicinal.recipes.claims import Claim, Contrast, figure
+from vicinal.recipes.base import Data, Method, Recipe, Scale, Settings, methods, three_scales
+from vicinal.recipes.claims import Claim
 from vicinal.recipes.drawing import curves
 
 if TYPE_CHECKING:
@@ -37,35 +37,26 @@ def measure(trained: Sequence[Trained], settings: Settings, seed: int) -> Measur
 
 
 def claims(at: Scale) -> Iterable[Claim]:
-    for data, network in at.pairs():
-
-        def figures(name: str, method: str, data: str = data, network: str = network) -> Contrast:
-            return figure(name, data, network, method)
-
+    for on in at.pairs():
+        rise = {method: on.figure("late", method) - on.figure("early", method) for method in (ERM, MIXUP)}
+        yield Claim(f"{on}: under ERM the ECE rises in long training", rise[ERM], overconfident=on.cell(ERM))
         yield Claim(
-            text=f"{data}, {network}: under ERM the ECE rises in long training",
-            contrast=figures("late", ERM) - figures("early", ERM),
-            overconfident=(data, network, ERM),
-        )
-        yield Claim(
-            text=f"{data}, {network}: under mixup the ECE does not rise by more than a point",
-            contrast=figures("early", MIXUP) - figures("late", MIXUP),
+            f"{on}: under mixup the ECE does not rise by more than a point",
+            rise[MIXUP] * -1,
             margin=0.01,
-            overconfident=(data, network, ERM),
+            overconfident=on.cell(ERM),
         )
-        yield Claim(
-            text=f"{data}, {network}: at the end mixup's ECE is below ERM's",
-            contrast=figures("late", ERM) - figures("late", MIXUP),
-            overconfident=(data, network, ERM),
-        )
-        yield Claim(
-            text=f"{data}, {network}: mixup's training loss stays above ERM's",
-            contrast=figures("loss", MIXUP) - figures("loss", ERM),
-            unit="nats",
-        )
+        at_the_end = on.fall("late", ERM, MIXUP)
+        yield Claim(f"{on}: at the end mixup's ECE is below ERM's", at_the_end, overconfident=on.cell(ERM))
+        yield Claim(f"{on}: mixup's training loss stays above ERM's", on.fall("loss", MIXUP, ERM), unit="nats")
 
 
 CONSTANT: Settings = {**images.TRAINING, "schedule": "constant", "keep_predictions_at": []}
+
+
+def data(train_size: int) -> dict[str, Data]:
+    return {"CIFAR-10": Data("cifar10", {"train_size": train_size, "val": 1000, "augment": "none"})}
+
 
 RECIPE = Recipe(
     paper="T19",
@@ -80,32 +71,22 @@ RECIPE = Recipe(
         "gap": "confidence − accuracy, last fifth (%)",
         "loss": "training loss, last fifth",
     },
-    scales={
-        "cpu": Scale(
-            seeds=range(3),
-            minutes=9,
-            data={"CIFAR-10": Data("cifar10", {"train_size": 500, "val": 1000, "augment": "none"})},
-            networks=images.TINY,
-            training={**CONSTANT, "epochs": 200, "eval_every": 5},
-            about="500 training images, 200 epochs at a constant rate of 0.05; the ECE of 1,000 held-out images.",
+    scales=three_scales(
+        seeds=(3, 3, 1),
+        minutes=(9, 120, 20_000),
+        data=(data(500), data(1000), images.whole("cifar10", "cifar100")),
+        networks=(images.TINY, images.TINY, images.T19_NETWORKS),
+        training=(
+            {**CONSTANT, "epochs": 200, "eval_every": 5},
+            {**CONSTANT, "epochs": 1000, "eval_every": 10},
+            {**images.T19_TRAINING, "epochs": 1000},
         ),
-        "night": Scale(
-            seeds=range(3),
-            minutes=120,
-            data={"CIFAR-10": Data("cifar10", {"train_size": 1000, "val": 1000, "augment": "none"})},
-            networks=images.TINY,
-            training={**CONSTANT, "epochs": 1000, "eval_every": 10},
-            about="1,000 images, 1,000 epochs.",
+        about=(
+            "500 training images, 200 epochs at a constant rate of 0.05; the ECE of 1,000 held-out images.",
+            "1,000 images, 1,000 epochs.",
+            "1,000 epochs; the networks of this figure are not named.",
         ),
-        "paper": Scale(
-            seeds=range(1),
-            minutes=20_000,
-            data=images.whole("cifar10", "cifar100"),
-            networks={"VGG-16": Network("vgg16"), "ResNet-34": Network("resnet34")},
-            training={**images.T19_TRAINING, "epochs": 1000},
-            about="1,000 epochs; the networks of this figure are not named.",
-        ),
-    },
+    ),
     draw=curves("ece", xlabel="evaluation", ylabel="ECE (%)"),
     reading=("α is in an image; 0.4 is used. The figure is of the validation set.",),
     pilot="None of its own: the common cell with fewer images, more epochs and a constant rate. Of the common cell: "

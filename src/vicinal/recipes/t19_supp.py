@@ -6,37 +6,27 @@ from collections.abc import Iterable
 
 from vicinal.recipes import images
 from vicinal.recipes.base import Network, Scale, methods
-from vicinal.recipes.claims import Claim, figure
+from vicinal.recipes.claims import Claim
 
 ERM, MIXUP = "ERM()", "Mixup(alpha=0.4)"
+RESNET = {"ResNet-34": Network("resnet34")}
 MANIFOLD = "ManifoldMixup(alpha=2.0, layers=('input', 'layer1', 'layer2'))"
 
 
 def claims(at: Scale) -> Iterable[Claim]:
-    for data, network in at.pairs():
-        yield Claim(
-            text=f"{data}, {network}: Manifold Mixup's ECE is below ERM's",
-            contrast=figure("ece", data, network, ERM) - figure("ece", data, network, MANIFOLD),
-            overconfident=(data, network, ERM),
-        )
+    for on in at.pairs():
+        falls = on.fall("ece", ERM, MANIFOLD)
+        yield Claim(f"{on}: Manifold Mixup's ECE is below ERM's", falls, overconfident=on.cell(ERM))
 
 
-RECIPE = images.calibration(
-    paper="T19",
+RECIPE = images.t19_figure(
     place="supplement",
     title="Calibration of Manifold Mixup",
     methods=methods(ERM, MIXUP, MANIFOLD),
     claims=claims,
-    scales=images.scales(
-        "cifar10",
-        seeds=3,
-        minutes=(2, 40, 6_000),
-        paper={"ResNet-34": Network("resnet34")},
-        paper_training=images.T19_TRAINING,
-    ),
+    scales=images.scales("cifar10", seeds=3, minutes=(2, 40, 6_000), paper=RESNET, paper_training=images.T19_TRAINING),
     reading=(
         "The paper's text refers to its supplement, which is not at hand; α = 2 and the first layers are those of "
-        "Verma et "
-        "al. (2018).",
+        "Verma et al. (2018).",
     ),
 )

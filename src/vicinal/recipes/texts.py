@@ -17,7 +17,7 @@ from vicinal.data import stratified_subset
 from vicinal.metrics import evaluate
 from vicinal.recipes import images
 from vicinal.recipes.base import Data, Method, Network, Recipe, Scale, Settings
-from vicinal.recipes.claims import Claim, figure
+from vicinal.recipes.claims import Claim
 from vicinal.recipes.drawing import bars
 from vicinal.recipes.p22_vanilla import fit_smoothed
 from vicinal.recipes.trained import Part, figures_of, logits_of
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from vicinal.runs import Experiment
 
 __all__ = ["ANY_LENGTHS", "BASE", "BERT", "BOTH_DOMAINS", "CLS", "COLUMNS", "INPUT", "MANIFOLD", "MINILM", "PILOT",
-           "PILOT_COLA", "ROBERTA", "TRAINING",
-           "in_both_domains", "w21_claims", "w21_few", "w21_methods", "w21_table", "with_grid"]  # fmt: skip
+           "PILOT_COLA", "TRAINING", "ROBERTA",
+           "p22_table", "small", "w21_claims", "w21_few", "w21_methods", "w21_table"]  # fmt: skip
 
 #: Networks below paper scale, and at it.
 MINILM, BERT = {"MiniLM-L6": Network("minilm")}, {"BERT-base": Network("hf:google-bert/bert-base-uncased")}
@@ -75,6 +75,14 @@ SUBSET = {"train_size": 32, "subset": "random"}
 BASE, CLS, INPUT, MANIFOLD = "Base", "CLS", "Input", "Mani"
 
 
+def small(sources: Mapping[str, str], sizes: Mapping[str, tuple[int, int]], *, held_out: int) -> dict[str, Data]:
+    """Return subsets of data sets, all of whose training texts are trained on: how many, and their longest length."""
+    return {
+        name: Data(sources[name], {"train_size": size, "val": 0, "max_length": length, "max_held_out": held_out})
+        for name, (size, length) in sizes.items()
+    }
+
+
 def w21_methods(alpha: float, layers: int) -> dict[str, Method]:
     """Return the rows of W21's tables, for an encoder of so many layers."""
     every = list(range(layers + 1))
@@ -90,15 +98,15 @@ def w21_claims(paper: Mapping[str, Mapping[str, tuple[float, float, float]]]) ->
     """Return the claims that each form of mixup lowers NLL and ECE, with the paper's accuracy, loss, ECE (× 100)."""
 
     def claims(at: Scale) -> Iterable[Claim]:
-        for data, network in at.pairs():
+        for on in at.pairs():
             for method in (CLS, INPUT, MANIFOLD):
                 for place, (name, printed, unit) in enumerate((("nll", "NLL", "nats"), ("ece", "ECE", "points")), 1):
                     yield Claim(
-                        text=f"{data}, {network}: {method}'s {printed} is below the base's",
-                        contrast=figure(name, data, network, BASE) - figure(name, data, network, method),
-                        paper=(paper[data][BASE][place] - paper[data][method][place]) / 100,
+                        f"{on}: {method}'s {printed} is below the base's",
+                        on.fall(name, BASE, method),
+                        paper=(paper[on.data][BASE][place] - paper[on.data][method][place]) / 100,
                         unit=unit,
-                        overconfident=(data, network, BASE),
+                        overconfident=on.cell(BASE),
                     )
 
     return claims
@@ -182,6 +190,12 @@ BOTH_DOMAINS = {
     "other error": "error, other domain (%)",
     "other ece": "ECE, other domain (%)",
 }
+
+
+def p22_table(**parts: Any) -> Recipe:
+    """Return a recipe of P22 about calibration in and out of the domain, which `parts` make up or change."""
+    usual = {"paper": "P22", "trainings": with_grid, "measure": in_both_domains, "columns": BOTH_DOMAINS}
+    return Recipe(**{**usual, **parts})
 
 
 def with_grid(one: Experiment) -> tuple[Experiment, ...]:

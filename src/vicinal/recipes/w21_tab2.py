@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from vicinal.recipes import texts
 from vicinal.recipes.base import Method, Scale
-from vicinal.recipes.claims import Claim, figure
+from vicinal.recipes.claims import Claim
 from vicinal.recipes.texts import BASE, CLS, INPUT, MANIFOLD
 
 FEW, ALL = "IMDb, 32 examples", "IMDb"
@@ -25,12 +25,12 @@ GUIDED = {
 
 def claims(at: Scale) -> Iterable[Claim]:
     yield from texts.w21_claims(PAPER)(at)
-    for data, network in at.pairs():
+    for on in at.pairs():
         yield Claim(
-            text=f"{data}, {network}: Mani's ECE is below that of CLS",
-            contrast=figure("ece", data, network, CLS) - figure("ece", data, network, MANIFOLD),
-            paper=(PAPER[data][CLS][2] - PAPER[data][MANIFOLD][2]) / 100,
-            overconfident=(data, network, BASE),
+            f"{on}: Mani's ECE is below that of CLS",
+            on.fall("ece", CLS, MANIFOLD),
+            paper=(PAPER[on.data][CLS][2] - PAPER[on.data][MANIFOLD][2]) / 100,
+            overconfident=on.cell(BASE),
         )
 
 

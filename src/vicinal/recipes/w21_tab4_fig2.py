@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from vicinal.recipes import texts
-from vicinal.recipes.base import Data, Method, Recipe, Scale, Settings
-from vicinal.recipes.claims import Claim, Contrast, figure
+from vicinal.recipes.base import Data, Method, Recipe, Scale, Settings, three_scales
+from vicinal.recipes.claims import Claim
 from vicinal.recipes.drawing import curves
 from vicinal.recipes.texts import BASE, CLS, INPUT, MANIFOLD
 from vicinal.recipes.trained import figures_of
@@ -53,31 +53,30 @@ def measure(trained: Sequence[Trained], settings: Settings, seed: int) -> Measur
 
 
 def claims(at: Scale) -> Iterable[Claim]:
-    for data, network in at.pairs():
-
-        def fall(name: str, data: str = data, network: str = network, method: str = CLS) -> Contrast:
-            return figure(name, data, network, BASE) - figure(name, data, network, method)
-
-        baseline, paper = (data, network, BASE), PAPER[data]
-        yield Claim(
-            text=f"{data}, {network}: CLS lowers the ECE",
-            contrast=fall("ece"),
-            paper=(paper[BASE][2] - paper[CLS][2]) / 100,
-            overconfident=baseline,
-        )
-        yield Claim(
-            text=f"{data}, {network}: under CLS the test loss ends lower",
-            contrast=fall("last"),
-            paper=(paper[BASE][1] - paper[CLS][1]) / 100,
-            unit="nats",
-            overconfident=baseline,
-        )
+    for on in at.pairs():
+        paper = PAPER[on.data]
+        for name, text, place, unit in (
+            ("ece", "CLS lowers the ECE", 2, "points"),
+            ("last", "under CLS the test loss ends lower", 1, "nats"),
+        ):
+            yield Claim(
+                f"{on}: {text}",
+                on.fall(name, BASE, CLS),
+                paper=(paper[BASE][place] - paper[CLS][place]) / 100,
+                unit=unit,
+                overconfident=on.cell(BASE),
+            )
         for method in [name for name in (INPUT, MANIFOLD) if name in paper]:
             yield Claim(
-                text=f"{data}, {network}: {method} lowers the MCC",
-                contrast=fall("mcc", method=method),
+                f"{on}: {method} lowers the MCC",
+                on.fall("mcc", BASE, method),
                 paper=(paper[BASE][0] - paper[method][0]) / 100,
             )
+
+
+def few(evaluated: int) -> Settings:
+    """Return the training of MiniLM, evaluated every so many steps."""
+    return {**texts.TRAINING, "epochs": 3, "lr": 1e-4, "eval_every_steps": evaluated}
 
 
 RECIPE = Recipe(
@@ -101,47 +100,30 @@ RECIPE = Recipe(
         for data, rows in PAPER.items()
         for name, (score, loss, ece) in rows.items()
     },
-    scales={
-        "cpu": Scale(
-            seeds=range(4),
-            minutes=8,
-            data={
-                "CoLA": Data(SOURCES["CoLA"], {"train_size": 640, "val": 0, "max_length": 32, "max_held_out": 300}),
-                "RTE": Data(SOURCES["RTE"], {"train_size": 240, "val": 0, "max_length": 64, "max_held_out": 150}),
-                "BoolQ": Data(SOURCES["BoolQ"], {"train_size": 240, "val": 0, "max_length": 64, "max_held_out": 150}),
-            },
-            networks=texts.MINILM,
-            training={**texts.TRAINING, "epochs": 3, "lr": 1e-4, "eval_every_steps": 15},
-            settings={"layers": 6},
-            about="MiniLM; 640 sentences of CoLA and 240 texts of at most 64 tokens of RTE and BoolQ, three epochs at "
+    scales=three_scales(
+        seeds=(4, 4, 5),
+        minutes=(8, 120, 600),
+        data=(
+            texts.small(SOURCES, {"CoLA": (640, 32)}, held_out=300)
+            | texts.small(SOURCES, {"RTE": (240, 64), "BoolQ": (240, 64)}, held_out=150),
+            texts.small(SOURCES, dict.fromkeys(SOURCES, (1200, 128)), held_out=500),
+            {name: Data(SOURCES[name], {"max_length": length}, of) for name, (length, of) in TABLE_6.items()},
+        ),
+        networks=(texts.MINILM, texts.MINILM, texts.BERT),
+        training=(
+            few(15),
+            few(45),
+            {"batch_size": 16, "select": "mcc", "eval_every_steps": 100, **texts.ANY_LENGTHS},
+        ),
+        settings=({"layers": 6}, {"layers": 6}, {"layers": 12}),
+        about=(
+            "MiniLM; 640 sentences of CoLA and 240 texts of at most 64 tokens of RTE and BoolQ, three epochs at "
             "1e-4, the last step.",
+            "MiniLM, 1,200 texts of at most 128 tokens.",
+            "BERT-base, all texts, lengths, rates and epochs of Table 6, the evaluation with the best MCC on 15 % of "
+            "the training set; the development sets are the test sets.",
         ),
-        "night": Scale(
-            seeds=range(4),
-            minutes=120,
-            data={
-                name: Data(source, {"train_size": 1200, "val": 0, "max_length": 128, "max_held_out": 500})
-                for name, source in SOURCES.items()
-            },
-            networks=texts.MINILM,
-            training={**texts.TRAINING, "epochs": 3, "lr": 1e-4, "eval_every_steps": 45},
-            settings={"layers": 6},
-            about="MiniLM, 1,200 texts of at most 128 tokens.",
-        ),
-        "paper": Scale(
-            seeds=range(5),
-            minutes=600,
-            data={
-                name: Data(SOURCES[name], {"max_length": length}, training)
-                for name, (length, training) in TABLE_6.items()
-            },
-            networks=texts.BERT,
-            training={"batch_size": 16, "select": "mcc", "eval_every_steps": 100, **texts.ANY_LENGTHS},
-            settings={"layers": 12},
-            about="BERT-base, all texts, lengths, rates and epochs of Table 6, the evaluation with the best MCC on "
-            "15 % of the training set; the development sets are the test sets.",
-        ),
-    },
+    ),
     draw=curves("course", xlabel="evaluation", ylabel="test loss", factor=1),
     reading=(
         "Table 4 is of the epoch with the best score on the development set, Figure 2 of all steps. Optimiser and "

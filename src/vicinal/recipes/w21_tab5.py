@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from vicinal.recipes import images, texts
-from vicinal.recipes.base import Data, Method, Recipe, Scale
-from vicinal.recipes.claims import Claim, figure
+from vicinal.recipes.base import Data, Method, Recipe, Scale, three_scales
+from vicinal.recipes.claims import Claim
 from vicinal.recipes.drawing import bars
 
 #: The paper's accuracies.
@@ -32,38 +32,19 @@ def methods(data: str, at: Scale) -> dict[str, Method]:
 
 
 def claims(at: Scale) -> Iterable[Claim]:
-    for data, network in at.pairs():
-        error = {name: figure("error", data, network, name) for name in PAPER}
-        for pad in ("SEP", "PAD", "unused"):
+    better = [(f"{pad} (max)", f"{pad} (pair)", pad, "to the maximum length") for pad in ("SEP", "PAD", "unused")]
+    for on in at.pairs():
+        for worse, best, pad, than in (*better, ("No Pad", "SEP (pair)", "SEP", "no padding")):
             yield Claim(
-                text=f"{data}, {network}: {pad} to the longer of a pair is better than to the maximum length",
-                contrast=error[f"{pad} (max)"] - error[f"{pad} (pair)"],
-                paper=(PAPER[f"{pad} (pair)"] - PAPER[f"{pad} (max)"]) / 100,
+                f"{on}: {pad} to the longer of a pair is better than {than}",
+                on.fall("error", worse, best),
+                paper=(PAPER[best] - PAPER[worse]) / 100,
             )
-        yield Claim(
-            text=f"{data}, {network}: SEP to the longer of a pair is better than no padding",
-            contrast=error["No Pad"] - error["SEP (pair)"],
-            paper=(PAPER["SEP (pair)"] - PAPER["No Pad"]) / 100,
-        )
 
 
-def scale(seeds: int, minutes: float, steps: int, length: int, about: str, **held_out: int) -> Scale:
-    return Scale(
-        seeds=range(seeds),
-        minutes=minutes,
-        data={
-            "SST-2": Data(
-                "glue:sst2", {"train_size": 64, "subset": "random", "val": 0, "max_length": length, **held_out}
-            )
-        },
-        networks=texts.MINILM,
-        training={**texts.TRAINING, "steps": steps},
-        settings={"length": length},
-        about=about,
-    )
+def sst2(length: int, **options: int) -> dict[str, Data]:
+    return {"SST-2": Data("glue:sst2", {"train_size": 64, "subset": "random", **options, "max_length": length})}
 
-
-_NIGHT = scale(5, 40, 80, 64, "MiniLM, 80 steps, 64 tokens, the whole test set.")
 
 RECIPE = Recipe(
     paper="W21",
@@ -74,21 +55,23 @@ RECIPE = Recipe(
     claims=claims,
     columns=texts.COLUMNS,
     published={name: {"accuracy (%)": accuracy} for name, accuracy in PAPER.items()},
-    scales={
-        "cpu": scale(
-            5, 6, 40, 48, "MiniLM, 40 steps at 3e-4, at most 48 tokens, 400 test sentences.", max_held_out=400
+    scales=three_scales(
+        seeds=5,
+        minutes=(6, 40, 60),
+        data=(sst2(48, val=0, max_held_out=400), sst2(64, val=0), sst2(128)),
+        networks=(texts.MINILM, texts.MINILM, texts.BERT),
+        training=(
+            {**texts.TRAINING, "steps": 40},
+            {**texts.TRAINING, "steps": 80},
+            {"epochs": 10, "batch_size": 16, "lr": 2e-5, "select": "accuracy", **texts.ANY_LENGTHS},
         ),
-        "night": _NIGHT,
-        "paper": Scale(
-            seeds=range(5),
-            minutes=60,
-            data={"SST-2": Data("glue:sst2", {"train_size": 64, "subset": "random", "max_length": 128})},
-            networks=texts.BERT,
-            training={"epochs": 10, "batch_size": 16, "lr": 2e-5, "select": "accuracy", **texts.ANY_LENGTHS},
-            settings={"length": 128},
-            about="BERT-base, 10 epochs; the rate is not given: 2e-5, as for most tasks of Table 6.",
+        settings=({"length": 48}, {"length": 64}, {"length": 128}),
+        about=(
+            "MiniLM, 40 steps at 3e-4, at most 48 tokens, 400 test sentences.",
+            "MiniLM, 80 steps, 64 tokens, the whole test set.",
+            "BERT-base, 10 epochs; the rate is not given: 2e-5, as for most tasks of Table 6.",
         ),
-    },
+    ),
     draw=bars({"error": "error (%)"}),
     reading=(
         "That nothing is padded is read as: a position without a token adds a zero vector to the mix. α, rate and "

@@ -11,7 +11,7 @@ from vicinal import _random
 from vicinal.probes.between import between_samples
 from vicinal.recipes import images
 from vicinal.recipes.base import Method, Recipe, Scale, Settings, methods
-from vicinal.recipes.claims import Claim, figure
+from vicinal.recipes.claims import Claim
 from vicinal.recipes.drawing import COLOURS, panels
 
 if TYPE_CHECKING:
@@ -39,13 +39,9 @@ def measure(trained: Sequence[Trained], settings: Settings, seed: int) -> Measur
 
 
 def claims(at: Scale) -> Iterable[Claim]:
-    for data, network in at.pairs():
+    for on in at.pairs():
         for name, text, unit in (("misses", "misses fewer labels", "points"), ("norm", "has smaller gradients", "")):
-            yield Claim(
-                text=f"{data}: between training samples mixup {text}",
-                contrast=figure(name, data, network, ERM) - figure(name, data, network, MIXUP),
-                unit=unit,
-            )
+            yield Claim(f"{on.data}: between training samples mixup {text}", on.fall(name, ERM, MIXUP), unit=unit)
 
 
 def draw(result: Result) -> Figure:

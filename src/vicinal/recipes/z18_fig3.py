@@ -6,18 +6,15 @@ from collections.abc import Iterable
 
 from vicinal.recipes import images
 from vicinal.recipes.base import Network, Recipe, Scale, methods
-from vicinal.recipes.claims import Claim, figure
+from vicinal.recipes.claims import Claim
 from vicinal.recipes.drawing import curves
 
 ERM, MIXUP = "ERM()", "Mixup(alpha=1.0)"
 
 
 def claims(at: Scale) -> Iterable[Claim]:
-    for data, network in at.pairs():
-        yield Claim(
-            text=f"{data}: mixup lowers the error of {network}",
-            contrast=figure("error", data, network, ERM) - figure("error", data, network, MIXUP),
-        )
+    for on in at.pairs():
+        yield Claim(f"{on.data}: mixup lowers the error of {on.network}", on.fall("error", ERM, MIXUP))
 
 
 RECIPE = Recipe(
@@ -27,7 +24,7 @@ RECIPE = Recipe(
     methods=methods(ERM, MIXUP),
     measure=images.last_epoch,
     claims=claims,
-    columns={"error": "error (%)", "nll": "NLL", "ece": "ECE (%), 15 bins"},
+    columns=images.ERRORS,
     scales=images.scales(
         "cifar10",
         "cifar100",
