@@ -39,6 +39,7 @@ OBJECTIVES = {
 
 #: Where every other public name lives.
 _HOMES = {
+    "vicinal._files": ["max_memory"],
     "vicinal.expressions": ["parse"],
     "vicinal.objectives.base": ["Objective"],
     "vicinal.objectives.guided.aum": ["AUM"],
@@ -123,6 +124,7 @@ if TYPE_CHECKING:
     from vicinal import plots as plots
     from vicinal import predictions as predictions
     from vicinal import probes as probes
+    from vicinal._files import max_memory as max_memory
     from vicinal.calibrators import HistogramBinning as HistogramBinning
     from vicinal.calibrators import IsotonicCalibration as IsotonicCalibration
     from vicinal.calibrators import TemperatureScaling as TemperatureScaling

@@ -1,7 +1,7 @@
 """Files that are there whole or not at all, and the names of those in the folder of a run.
 
 Every file is written under another name, synced, and moved into place. Tensors are safetensors, the rest is JSON:
-nothing is ever unpickled.
+nothing is ever unpickled. What is read is bounded before memory is taken for it: `max_memory` raises or lowers that.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import math
 import os
 import re
 import secrets
@@ -16,12 +17,12 @@ import shutil
 import socket
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from vicinal._checks import require
+from vicinal._checks import Argument, ArgumentError, ArgumentTypeError, Sentence, require
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,15 +31,22 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FORMAT",
+    "MAX_MEMORY",
+    "MEMORY",
     "DamagedFileError",
     "Json",
     "RunFiles",
     "Scratch",
+    "TooLargeError",
+    "beyond_memory",
+    "check_memory",
     "check_seal",
     "checksum",
     "foreign_entries",
     "is_our_lock",
     "json_pieces",
+    "max_memory",
+    "memory_limit",
     "parts_of",
     "read_json",
     "read_tensors",
@@ -58,10 +66,18 @@ Json: TypeAlias = "dict[str, Any]"
 FORMAT = 1
 #: Where a record holds the checksum of its content.
 _SEAL = "checksum"
+#: Bytes that a byte of JSON takes as Python's objects, about.
+_JSON = 8
 
 #: Drafts of this machine; the process that writes one is in its name, so that those of dead ones can be removed.
 _HOST = hashlib.sha256(socket.gethostname().encode()).hexdigest()[:8]
 _DRAFT = re.compile(r"\..+\.(?:(?P<host>[0-9a-f]{8})-)?(?P<pid>\d+)(?:-[0-9a-f]{16})?\.tmp")
+
+#: Bytes of memory that this machine has.
+MEMORY = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 2**34
+#: Where `max_memory` is set: in the environment, so that the processes which this one starts have it too.
+MAX_MEMORY = "VICINAL_MAX_MEMORY"
+_SIZE = re.compile(r"(?P<number>\d+(\.\d+)?) ?(?P<unit>[kmgt]?)(?P<binary>i?)b?", re.IGNORECASE)
 
 
 class RunFiles:
@@ -153,6 +169,117 @@ def foreign_entries(path: Path, *ours: Path) -> list[str]:
     names = {file.name for file in ours if file != RunFiles(path).lock or is_our_lock(file)}
     drafts = {e.name for e in path.iterdir() if (draft := _DRAFT.fullmatch(e.name)) and draft["host"]}
     return sorted(e.name for e in path.iterdir() if e.name not in names | drafts)
+
+
+class TooLargeError(ValueError):
+    """What a file claims to hold takes more memory than is allowed."""
+
+
+@contextmanager
+def max_memory(size: int | str) -> Iterator[None]:
+    """Allow what files claim to hold this much memory, instead of the usual bounds, as `--max-memory` does.
+
+    Without it an array, the weights of a model or a workbook may take as much as this machine has, and a single row or
+    cell of a table much less: see the page on scale. It is set for the whole process and those that it starts.
+
+    Parameters
+    ----------
+    size
+        In bytes, or as text such as `"64GB"` or `"512MiB"`.
+
+    >>> with max_memory("64GB"):
+    ...     memory_limit()
+    64000000000
+    """
+    before = os.environ.get(MAX_MEMORY)
+    os.environ[MAX_MEMORY] = str(_bytes("max_memory", size))
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[MAX_MEMORY]
+        else:
+            os.environ[MAX_MEMORY] = before
+
+
+def memory_limit(usual: int = MEMORY) -> int:
+    """Return the bytes that what a file claims may take: those of `max_memory`, or as many as usual."""
+    given = os.environ.get(MAX_MEMORY)
+    return usual if given is None else _bytes(MAX_MEMORY, given)
+
+
+def check_memory(what: str, needed: int, *, usual: int = MEMORY, instead: str = "") -> None:
+    """Refuse what takes more memory than `memory_limit`, and say what would allow it.
+
+    Parameters
+    ----------
+    what
+        The beginning of the sentence.
+    needed
+        The bytes that it takes.
+    usual
+        As for `memory_limit`.
+    instead
+        What to do instead, if anything.
+
+    >>> check_memory("the array 'x'", 3_000_000, usual=2_000_000)
+    Traceback (most recent call last):
+    ...
+    vicinal._files.TooLargeError: the array 'x' takes 3 MB of memory, and 2 MB are allowed: max_memory='3MB' allows it
+    """
+    limit = memory_limit(usual)
+    if needed > limit:
+        allowed = f"{what} takes {_in_words(needed)} of memory, and {_in_words(limit, math.floor)} are allowed: "
+        raise TooLargeError(Sentence(allowed, *([instead, ", or "] if instead else []), _room(needed), " allows it"))
+
+
+def beyond_memory(what: str, limit: int, *, share: int = 1, instead: str = "") -> TooLargeError:
+    """Return the error for what takes more than a limit, without how much that is.
+
+    Parameters
+    ----------
+    what, instead
+        As for `check_memory`.
+    limit
+        The bytes that are allowed.
+    share
+        What part of `max_memory` they are.
+    """
+    more = f"{what} takes more than {_in_words(limit, math.floor)}: "
+    return TooLargeError(
+        Sentence(more, *([instead, ", or "] if instead else []), _room(2 * share * limit), " allows twice that")
+    )
+
+
+def _room(n: int) -> Argument:
+    """Return the `max_memory` of so many bytes, as users write it."""
+    return Argument("max_memory", _in_words(n).replace(" ", "").removesuffix("bytes"))
+
+
+def _bytes(name: str, size: object) -> int:
+    """Return a size as a number of bytes."""
+    allowed = "a size such as '64GB', '512MiB' or 10000000"
+    if isinstance(size, bool) or not isinstance(size, int | str):
+        raise ArgumentTypeError(name, size, allowed)
+    parsed = _SIZE.fullmatch(str(size).strip())
+    if parsed is None:
+        raise ArgumentError(name, size, allowed)
+    power = " kmgt".index(parsed["unit"].lower() or " ")
+    n = int(float(parsed["number"]) * (1024 if parsed["binary"] else 1000) ** power)
+    if n < 1:
+        raise ArgumentError(name, size, allowed)
+    return n
+
+
+def _in_words(n: int, rounded: Callable[[float], int] = math.ceil) -> str:
+    """Return a number of bytes with its unit.
+
+    >>> _in_words(999), _in_words(25_320_000_000), _in_words(25_320_000_000, math.floor)
+    ('999 bytes', '25.4 GB', '25.3 GB')
+    """
+    power = min((len(str(n)) - 1) // 3, 4)
+    number = f"{rounded(10 * n / 1000**power) / 10:.1f}".removesuffix(".0")
+    return f"{number} {('bytes', 'KB', 'MB', 'GB', 'TB')[power]}"
 
 
 class DamagedFileError(ValueError):
@@ -286,6 +413,8 @@ def write_json(path: Path, value: Mapping[str, object]) -> None:
 def read_json(path: Path) -> Json:
     """Read a JSON object of our format, without its version."""
     _check_regular(path)
+    if path.exists():
+        check_memory(str(path), _JSON * path.stat().st_size)
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:  # no JSON, or one that is nested thousands deep
@@ -353,6 +482,8 @@ def read_tensors(path: Path, *, expected: str | None = None) -> tuple[dict[str, 
         Its checksum, where that was recorded; another one is a `DamagedFileError`, as is a file that is not whole.
     """
     library = require("safetensors", "train")
+    if path.exists():  # before it is read for its checksum: a file of holes may have any size
+        check_memory(str(path), path.stat().st_size)
     if expected is not None and checksum(path) != expected:
         raise DamagedFileError(f"{path} is not the file that was written: its checksum differs")
     try:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -227,6 +229,17 @@ def test_what_is_no_parquet_file_is_one_line_and_the_whole_disk_no_data(trained:
     (tmp_path / "x.parquet").write_bytes(b"PAR1" + bytes(100) + b"PAR1")
     assert refused("predict", trained, tmp_path / "x.parquet", "--out", tmp_path / "a.csv").count("\n") == 1
     assert "'/' is the whole file system" in refused("train", "/", "--out", tmp_path / "run")
+
+
+def test_bounds_on_memory_are_an_option(trained: Path, table: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.csv"
+    words = ["predict", trained, table, "--out", out]
+    said = refused(*words, "--max-memory", "1KB")
+    assert re.search(r"model.json takes .* of memory, and 1 KB are allowed: --max-memory \d\S* allows it", said)
+    assert not out.exists()
+    vicinal(*words, "--max-memory", "10MB")
+    assert "VICINAL_MAX_MEMORY" not in os.environ
+    assert "--max-memory must be a size such as '64GB'" in refused(*words, "--overwrite", "--max-memory", "much")
 
 
 def test_prediction_sets(trained: Path, tmp_path: Path) -> None:

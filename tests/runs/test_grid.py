@@ -27,6 +27,7 @@ import pytest
 import torch
 from scipy import stats
 
+from vicinal._files import max_memory
 from vicinal.metrics import Estimate, compare
 from vicinal.runs import Experiment, GridResult, Run, folder_name, run_grid
 from vicinal.runs import jobs as jobs_module
@@ -855,3 +856,12 @@ def test_a_finished_cell_can_be_read_alone(reference, base):
     outcome = Run(reference.out / folder_name(cell)).outcome(cell)
     assert outcome is not None
     assert torch.equal(outcome.test.logits, reference.outcomes["ERM()", 1].test.logits)
+
+
+def test_jobs_elsewhere_have_the_settings_of_this_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("VICINAL_DATA", "data")
+    monkeypatch.delenv("VICINAL_MAX_MEMORY", raising=False)
+    assert jobs_module._settings() == {"VICINAL_DATA": str(tmp_path / "data")}
+    with max_memory("1KB"):
+        assert jobs_module._settings()["VICINAL_MAX_MEMORY"] == "1000"

@@ -14,7 +14,7 @@ from vicinal.tables import delimited, open_table, parsed
 @pytest.fixture
 def small_blocks(monkeypatch):
     """Many chunks of a small file, kept however small it is."""
-    monkeypatch.setattr(delimited, "_BLOCK", 2**12)
+    monkeypatch.setattr(delimited, "text_block", lambda: 2**12)
     monkeypatch.setattr(parsed, "_SMALL", 0)
 
 

@@ -9,7 +9,7 @@ import typer
 
 from vicinal.cli.console import Console
 from vicinal.cli.errors import handle_errors
-from vicinal.cli.options import AsJson, Overwrite, Report, SafeCsv
+from vicinal.cli.options import AsJson, MaxMemory, Overwrite, Report, SafeCsv
 from vicinal.cli.outputs import check_outputs, check_report
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ def audit(
         typer.Option(help="With aum: suspicious is what is learned no better than this share of misplaced samples."),
     ] = 99.0,
     report: Report = None,
+    max_memory: MaxMemory = None,
     overwrite: Overwrite = False,
     safe_csv: SafeCsv = False,
     as_json: AsJson = False,

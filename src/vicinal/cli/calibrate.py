@@ -9,7 +9,7 @@ import typer
 
 from vicinal.cli.console import Console
 from vicinal.cli.errors import as_options, handle_errors
-from vicinal.cli.options import AsJson, Overwrite, SafeCsv
+from vicinal.cli.options import AsJson, MaxMemory, Overwrite, SafeCsv
 from vicinal.cli.outputs import check_outputs
 
 __all__ = ["calibrate"]
@@ -41,6 +41,7 @@ def calibrate(
     ] = True,
     save: Annotated[Path | None, typer.Option(metavar="FILE", help="Keep the fitted calibrator, as JSON.")] = None,
     safe_csv: SafeCsv = False,
+    max_memory: MaxMemory = None,
     overwrite: Overwrite = False,
     as_json: AsJson = False,
 ) -> None:

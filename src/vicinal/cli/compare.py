@@ -11,7 +11,7 @@ import typer
 from vicinal._checks import Argument, Sentence
 from vicinal.cli.console import Console
 from vicinal.cli.errors import handle_errors
-from vicinal.cli.options import AsJson, Given, Overwrite, shared
+from vicinal.cli.options import AsJson, Given, MaxMemory, Overwrite, shared
 from vicinal.cli.outputs import check_report
 from vicinal.cli.train import plain_baselines, show_baselines
 
@@ -53,6 +53,7 @@ def compare(
         typer.Option(metavar="FIGURE", help="Say which method is best by this validation figure: nll, ece, …"),
     ] = None,
     bins: Annotated[int, typer.Option(min=1, help="Bins of the calibration errors.")] = 15,
+    max_memory: MaxMemory = None,
     overwrite: Overwrite = False,
     as_json: AsJson = False,
     *,

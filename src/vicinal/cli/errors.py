@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import functools
 import os
@@ -16,6 +17,7 @@ from typing import ParamSpec
 import typer
 
 from vicinal._checks import Argument, Sentence, message_of
+from vicinal._files import max_memory
 from vicinal.cli.options import flags_of
 
 __all__ = ["as_options", "handle_errors"]
@@ -51,7 +53,9 @@ def handle_errors(command: Callable[P, None]) -> Callable[P, None]:
             warnings.simplefilter("default", UserWarning)
             warnings.showwarning = _show_warning
             try:
-                command(*args, **{name: _at_home(value) for name, value in kwargs.items()})  # type: ignore[arg-type]
+                size = kwargs.pop("max_memory", None)
+                with contextlib.nullcontext() if size is None else max_memory(str(size)):
+                    command(*args, **{name: _at_home(value) for name, value in kwargs.items()})  # type: ignore[arg-type]
             except KeyboardInterrupt as interruption:
                 _say(str(interruption).removeprefix("stopped ") or "nothing more is done", label="Stopped")
                 raise typer.Exit(130) from None

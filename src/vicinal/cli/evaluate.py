@@ -16,7 +16,7 @@ import typer
 from vicinal._checks import Argument, Sentence
 from vicinal.cli.console import Console, percent
 from vicinal.cli.errors import handle_errors
-from vicinal.cli.options import AsJson, Overwrite, Report
+from vicinal.cli.options import AsJson, MaxMemory, Overwrite, Report
 from vicinal.cli.outputs import check_report
 from vicinal.cli.train import show_baselines, show_binary, show_labels, show_labels_scored, show_outcome, show_scored
 
@@ -110,6 +110,7 @@ def evaluate(
     data_root: Annotated[
         str | None, typer.Option(metavar="FOLDER", help="Where named data sets are.", rich_help_panel=_OF_RUN)
     ] = None,
+    max_memory: MaxMemory = None,
     overwrite: Overwrite = False,
     as_json: AsJson = False,
 ) -> None:

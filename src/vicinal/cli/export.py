@@ -9,7 +9,7 @@ import typer
 
 from vicinal.cli.console import Console
 from vicinal.cli.errors import handle_errors
-from vicinal.cli.options import AsJson, Overwrite
+from vicinal.cli.options import AsJson, MaxMemory, Overwrite
 from vicinal.cli.outputs import check_outputs
 
 __all__ = ["export"]
@@ -20,6 +20,7 @@ def export(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder.")],
     out: Annotated[Path, typer.Option(metavar="FILE", help="The ONNX file to write.")],
     max_pixels: Annotated[int, typer.Option(help="The most pixels of an image of the model.")] = 178_956_970,
+    max_memory: MaxMemory = None,
     overwrite: Overwrite = False,
     as_json: AsJson = False,
 ) -> None:

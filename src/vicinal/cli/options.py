@@ -20,6 +20,7 @@ from typer.core import TyperCommand
 __all__ = [
     "AsJson",
     "Given",
+    "MaxMemory",
     "Overwrite",
     "Report",
     "SafeCsv",
@@ -30,6 +31,11 @@ __all__ = [
 ]
 
 Report = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the report here, as HTML.")]
+#: `handle_errors` sets it for all that a command does.
+MaxMemory = Annotated[
+    str | None,
+    typer.Option(metavar="SIZE", help="The most memory for what a file claims to hold, such as 64GB; else as usual."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object a line, for machines.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace files that vicinal did not write.")]
 SafeCsv = Annotated[

@@ -12,7 +12,7 @@ import typer
 from vicinal._checks import Argument, ArgumentError, Sentence, integer, number
 from vicinal.cli.console import Console
 from vicinal.cli.errors import handle_errors
-from vicinal.cli.options import AsJson, Overwrite, SafeCsv, share_or_number
+from vicinal.cli.options import AsJson, MaxMemory, Overwrite, SafeCsv, share_or_number
 from vicinal.cli.outputs import check_outputs
 
 if TYPE_CHECKING:
@@ -67,6 +67,7 @@ def predict(
     max_pixels: Annotated[int, typer.Option(help="The most pixels of an image that is read.")] = 178_956_970,
     data_root: Annotated[str | None, typer.Option(metavar="FOLDER", help="Where named data sets are.")] = None,
     safe_csv: SafeCsv = False,
+    max_memory: MaxMemory = None,
     overwrite: Overwrite = False,
     as_json: AsJson = False,
 ) -> None:

@@ -11,7 +11,7 @@ import typer
 
 from vicinal.cli.console import Console
 from vicinal.cli.errors import handle_errors
-from vicinal.cli.options import AsJson
+from vicinal.cli.options import AsJson, MaxMemory
 
 if TYPE_CHECKING:
     from vicinal.recipes.results import Result
@@ -55,6 +55,7 @@ def reproduce(
         Path | None,
         typer.Option(metavar="FOLDER", help="Write the evidence into these docs, from the results folder beside them."),
     ] = None,
+    max_memory: MaxMemory = None,
     as_json: AsJson = False,
 ) -> None:
     """Run tables and figures of the papers again, beside the papers' numbers, with a verdict on every claim.

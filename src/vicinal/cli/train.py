@@ -12,7 +12,7 @@ import typer
 from vicinal._checks import Argument, Sentence
 from vicinal.cli.console import Console, percent
 from vicinal.cli.errors import handle_errors
-from vicinal.cli.options import AsJson, Given, Overwrite, Report, shared
+from vicinal.cli.options import AsJson, Given, MaxMemory, Overwrite, Report, shared
 from vicinal.cli.outputs import check_report
 
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ def train(
     ] = False,
     report: Report = None,
     seed: Annotated[int, typer.Option(help="Of the weights, the order and the mixing.")] = 0,
+    max_memory: MaxMemory = None,
     overwrite: Overwrite = False,
     as_json: AsJson = False,
     *,

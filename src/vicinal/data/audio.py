@@ -26,7 +26,7 @@ from torch import Tensor
 
 from vicinal import _random
 from vicinal._checks import choice, require
-from vicinal._files import Json
+from vicinal._files import Json, check_memory
 from vicinal._typing import Batch
 from vicinal.data.preprocessing import Preprocessing
 
@@ -39,6 +39,10 @@ AUGMENTATIONS = ("standard", "specaugment", "none")
 
 #: Bands of each direction that SpecAugment blanks, and the share of that side that a band may have at most.
 _MASKS, _MASK_SHARE = 2, 0.2
+#: Samples of each channel that are read at a time, and bytes that a sound may take unless `max_memory` says otherwise.
+_BLOCK, _LARGEST = 2**16, 2**31
+#: Bytes of `resample_poly`'s filter for each step of the larger rate.
+_FILTER = 20 * 8
 
 
 @dataclass(frozen=True)
@@ -138,13 +142,18 @@ def mel_filters(n_mels: int, n_fft: int, rate: int) -> NDArray[np.float64]:
 
 def read_sound(path: str | Path, rate: int = 16_000) -> NDArray[np.float32]:
     """Return a file's waveform as float32 `[T]`: the mean of its channels, resampled to `rate`."""
-    samples, file_rate = require("soundfile", "audio").read(str(path), dtype="float32", always_2d=True)
-    if not len(samples):
+    with require("soundfile", "audio").SoundFile(str(path)) as file:
+        file_rate = file.samplerate
+        common = gcd(rate, file_rate)
+        resampled = 4 * file.frames * rate // file_rate + _FILTER * max(rate, file_rate) // common
+        check_memory("it", 4 * file.frames + (resampled if file_rate != rate else 0), usual=_LARGEST)
+        # Of many channels their mean alone is kept.
+        parts = [part.mean(axis=1) for part in file.blocks(_BLOCK, dtype="float32", always_2d=True)]
+    if not parts:
         raise ValueError("it holds no samples")
-    mono = samples.mean(axis=1)
+    mono = np.concatenate(parts)
     if not np.isfinite(mono).all():
         raise ValueError("it holds NaN or infinite samples")
-    common = gcd(rate, file_rate)
     if file_rate != rate:
         from scipy.signal import resample_poly  # takes a second to import, which only sounds are worth
 

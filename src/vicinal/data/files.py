@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from vicinal._checks import Argument, Sentence, joined, message_of, nearest_names, number
 from vicinal.progress import stage
-from vicinal.tables import fingerprint
+from vicinal.tables import fingerprint, fingerprint_of
 
 __all__ = ["IMAGES", "MANY", "SOUNDS", "Folder", "find", "fingerprint", "folder_fingerprint", "give_up", "limit_of",
            "listed", "missing", "part_of", "read_all", "scan"]  # fmt: skip
@@ -34,6 +34,8 @@ _PART_NAMES = {
 
 #: Above this many files content is no longer hashed, only names and sizes.
 MANY = 20_000
+#: Nor is that of a file of more bytes.
+_HUGE = 2**30
 
 Result = TypeVar("Result")
 
@@ -187,15 +189,18 @@ def _left_out(others: int, links: int, empty: Sequence[str], kind: str | None) -
 
 
 def folder_fingerprint(root: Path, paths: Sequence[Path]) -> str:
-    """Return the hash of names and contents (of many files: names and sizes), wherever the folder lies."""
-    entries = []
-    for path in paths:
-        entries.append(os.fsencode(path.relative_to(root).as_posix()))
-        try:
-            entries.append(path.read_bytes() if len(paths) <= MANY else str(path.stat().st_size).encode())
-        except OSError:  # one that cannot be read counts as bad (`read_all`), and is no reason to stop
-            entries.append(b"unreadable")
-    return fingerprint(*entries)
+    """Return the hash of names and contents (of many or huge files: names and sizes), wherever the folder lies."""
+
+    def entries() -> Iterator[bytes]:
+        for path in paths:
+            yield os.fsencode(path.relative_to(root).as_posix())
+            try:
+                size = path.stat().st_size
+                yield path.read_bytes() if len(paths) <= MANY and size <= _HUGE else str(size).encode()
+            except OSError:  # one that cannot be read counts as bad (`read_all`), and is no reason to stop
+                yield b"unreadable"
+
+    return fingerprint_of(entries())
 
 
 def read_all(

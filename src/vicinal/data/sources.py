@@ -186,11 +186,13 @@ def _from_sounds(folder: Folder, max_bad: float | int, seconds: float, front_end
     names = _folder_classes(folder)
     length = round(16_000 * number("seconds", seconds, above=0))
     preprocessing = AudioPreprocessing(length=length, front_end=front_end)
-    in_memory = 4 * preprocessing.length * len(folder.paths) <= _MEMORY
+    kept = 0
 
     def take(path: Path) -> tuple[int, Any]:
+        nonlocal kept
         wave = read_sound(path, preprocessing.rate)
-        return len(wave), wave if in_memory else path
+        kept += wave.nbytes  # whole: training takes pieces of it
+        return len(wave), wave if kept <= _MEMORY else path
 
     good, taken, notes = read_all(folder.paths, take, "audio", max_bad)
     longer = sum(length > preprocessing.length for length, _ in taken)

@@ -38,13 +38,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vicinal._checks import nearest_names, number
-from vicinal._files import Json, Scratch
+from vicinal._files import MEMORY, Json, Scratch
 from vicinal._typing import Batch
 from vicinal.data.dates import PARTS, date_parts, is_day_first
 from vicinal.data.files import listed
 from vicinal.data.preprocessing import Preprocessing
 from vicinal.data.text_columns import Text, WordCounts
-from vicinal.tables import LARGEST, MEMORY, BadRow, Chunk, Table, distinct, finite_numbers, from_rows, names_of
+from vicinal.tables import LARGEST, BadRow, Chunk, Table, distinct, finite_numbers, from_rows, names_of
 
 __all__ = ["FEATURES", "Category", "Date", "Number", "TabularPreprocessing", "Text", "fit_tabular"]
 

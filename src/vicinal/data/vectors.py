@@ -8,14 +8,20 @@ from __future__ import annotations
 import gzip
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vicinal._checks import Sentence, message_of
+from vicinal._files import check_memory
+from vicinal.tables import LARGEST_ROW, lines_of, read_arrays, regular
+
 __all__ = ["read_vectors"]
 
 Vector = NDArray[np.float32]
+#: Bytes of a word at most: a file that has none goes on without end.
+_LONGEST_WORD = 10_000
 
 
 def read_vectors(path: Path, wanted: Collection[str]) -> dict[str, Vector]:
@@ -30,15 +36,17 @@ def read_vectors(path: Path, wanted: Collection[str]) -> dict[str, Vector]:
         The words to keep.
     """
     keep = frozenset(wanted)
+    regular(path)
     try:
         if path.suffix == ".npz":
-            with np.load(path, allow_pickle=False) as file:
-                pairs = zip(file["words"].tolist(), file["vectors"].astype(np.float32), strict=True)
-                vectors = {word: vector for word, vector in pairs if word in keep}
+            file = read_arrays(path)
+            pairs = zip(file["words"].tolist(), file["vectors"].astype(np.float32), strict=True)
+            vectors = {word: vector for word, vector in pairs if word in keep}
         else:
             vectors = dict(_entries(path, keep))
     except (OSError, EOFError, KeyError, ValueError) as error:
-        raise ValueError(f"{str(path)!r} holds no word vectors that can be read: {error}") from error
+        why = Sentence(f"{str(path)!r} holds no word vectors that can be read: ", message_of(error))
+        raise ValueError(why) from error
     lengths = {len(vector) for vector in vectors.values()}
     if len(lengths) != 1 or not all(np.isfinite(vector).all() for vector in vectors.values()):
         what = f"vectors of lengths {sorted(lengths)}" if lengths else "no vector of any word of the training texts"
@@ -52,9 +60,8 @@ def _entries(path: Path, keep: Collection[str]) -> Iterator[tuple[str, Vector]]:
         with gzip.open(path) if packed else open(path, "rb") as stream:
             yield from _binary(stream, keep)
     else:
-        opener = gzip.open if packed else open
-        with opener(path, "rt", encoding="utf-8", errors="replace") as lines:
-            yield from _text(lines, keep)
+        with gzip.open(path) if packed else open(path, "rb") as stream:
+            yield from _text((line.decode(errors="replace") for line in lines_of(path, stream)), keep)
 
 
 def _text(lines: Iterable[str], keep: Collection[str]) -> Iterator[tuple[str, Vector]]:
@@ -78,12 +85,13 @@ def _is_word(cell: str) -> bool:
     return False
 
 
-def _binary(stream: BinaryIO | gzip.GzipFile, keep: Collection[str]) -> Iterator[tuple[str, Vector]]:
-    n, dim = (int(part) for part in stream.readline().split())
+def _binary(stream: IO[bytes] | gzip.GzipFile, keep: Collection[str]) -> Iterator[tuple[str, Vector]]:
+    n, dim = (int(part) for part in stream.readline(_LONGEST_WORD).split())
+    check_memory("a vector", 4 * dim, usual=LARGEST_ROW)
     for _ in range(n):
         word = b""
         while (byte := stream.read(1)) != b" ":
-            if not byte:
+            if not byte or len(word) > _LONGEST_WORD:
                 raise EOFError("it ends in the middle of a word")
             word += byte
         content = stream.read(4 * dim)

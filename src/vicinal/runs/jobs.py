@@ -37,7 +37,7 @@ from vicinal._checks import (
     number,
     require,
 )
-from vicinal._files import RunFiles, replacing
+from vicinal._files import MAX_MEMORY, RunFiles, replacing
 from vicinal.progress import on_terminal
 from vicinal.training.config import MOST_PROCESSES
 
@@ -208,13 +208,12 @@ _ONE_AT_A_TIME = threading.Lock()
 
 
 def _run_job(
-    job: Job[Any], threads: int, *, progress: bool = False, driver: int | None = None, data_root: str | None = None
+    job: Job[Any], threads: int, *, progress: bool = False, driver: int | None = None, settings: Mapping[str, str]
 ) -> str | None:
     """Run a job, in whatever process this is, and return what went wrong."""
     if driver is not None:
         _end_with(driver)
-    if data_root is not None:
-        os.environ["VICINAL_DATA"] = data_root
+    os.environ.update(settings)
     with _ONE_AT_A_TIME:
         before = torch.get_num_threads()
         torch.set_num_threads(threads)
@@ -297,7 +296,7 @@ class _Jobs(Generic[K, T]):
 
     def run_here(self, threads: int, progress: bool) -> None:
         for key in self.pending:
-            error = _run_job(self._jobs[key], threads, progress=progress)
+            error = _run_job(self._jobs[key], threads, progress=progress, settings={})
             self._look(key, error)
 
     def run_elsewhere(self, pool: Pool, progress: bool) -> None:
@@ -320,7 +319,7 @@ class _Jobs(Generic[K, T]):
         """Run what is pending on this machine or on Dask; return what went wrong, by job."""
         joblib = require("joblib", "train")
         task = joblib.delayed(_run_job)
-        options: dict[str, object] = {"data_root": _data_root()}
+        options: dict[str, object] = {"settings": _settings()}
         if pool.backend == "loky":
             options["driver"] = os.getpid()
         host = {} if pool.address is None else {"scheduler_host": pool.address}
@@ -381,7 +380,7 @@ class _Jobs(Generic[K, T]):
                         return errors | dict.fromkeys([*running.values(), *waiting], _NO_ROOM)
                     while waiting and len(running) < min(room, pool.workers or room):
                         key = waiting.popleft()
-                        running[remote.remote(self._jobs[key], pool.threads, data_root=_data_root())] = key
+                        running[remote.remote(self._jobs[key], pool.threads, settings=_settings())] = key
                     if not running:
                         time.sleep(_LOOK)
                         continue
@@ -449,9 +448,12 @@ class _Jobs(Generic[K, T]):
             raise wrong[0]
 
 
-def _data_root() -> str | None:
-    given = os.environ.get("VICINAL_DATA")
-    return str(Path(given).expanduser().resolve()) if given else None
+def _settings() -> dict[str, str]:
+    """Return what of this process's environment holds for jobs elsewhere too."""
+    settings = {name: given for name in ("VICINAL_DATA", MAX_MEMORY) if (given := os.environ.get(name))}
+    if "VICINAL_DATA" in settings:
+        settings["VICINAL_DATA"] = str(Path(settings["VICINAL_DATA"]).expanduser().resolve())
+    return settings
 
 
 #: What is said of a job that ends its process again and again, and of one for which no node came back in time.

@@ -5,12 +5,12 @@ predictions come through here alike: one rule for separators, encodings, names o
 """
 
 from vicinal.tables.arrays import read_arrays
-from vicinal.tables.base import BadRow, Chunk, Column, Columns, DerivedTable, Table, quoted, renamed
+from vicinal.tables.base import LARGEST_ROW, BadRow, Chunk, Column, Columns, DerivedTable, Table, quoted, renamed
 from vicinal.tables.memory import from_frame, from_rows
 from vicinal.tables.opening import is_table, open_table
 from vicinal.tables.parsed import Parsing
 from vicinal.tables.shards import is_pattern, joined_tables
-from vicinal.tables.storage import MEMORY, fingerprint, regular, suffix_of
+from vicinal.tables.storage import fingerprint, fingerprint_of, lines_of, regular, suffix_of
 from vicinal.tables.values import (
     LARGEST,
     MISSING,
@@ -24,7 +24,8 @@ from vicinal.tables.values import (
     strict_numbers,
 )
 
-__all__ = ["LARGEST", "MEMORY", "MISSING", "BadRow", "Chunk", "Column", "Columns", "DerivedTable", "Parsing", "Table",
-           "as_numpy", "distinct", "finite_numbers", "fingerprint", "from_frame", "from_rows", "is_pattern", "is_table",
-           "is_text", "joined_tables", "matrix", "names_of", "numbers", "open_table", "quoted", "read_arrays",
-           "regular", "renamed", "strict_numbers", "suffix_of"]  # fmt: skip
+__all__ = ["LARGEST", "LARGEST_ROW", "MISSING", "BadRow", "Chunk", "Column", "Columns", "DerivedTable", "Parsing",
+           "Table", "as_numpy", "distinct", "finite_numbers", "fingerprint", "fingerprint_of", "from_frame",
+           "from_rows", "is_pattern", "is_table", "is_text", "joined_tables", "lines_of", "matrix", "names_of",
+           "numbers", "open_table", "quoted", "read_arrays", "regular", "renamed", "strict_numbers",
+           "suffix_of"]  # fmt: skip

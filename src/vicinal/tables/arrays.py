@@ -13,8 +13,9 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vicinal.tables.base import ROWS, BadRow, Chunk, Column, Table
-from vicinal.tables.storage import MEMORY, content_fingerprint, explained
+from vicinal._files import check_memory
+from vicinal.tables.base import LARGEST_ROW, ROWS, BadRow, Chunk, Column, Table
+from vicinal.tables.storage import content_fingerprint, explained
 
 __all__ = ["SUFFIXES", "Npz", "open_npz", "read_arrays"]
 
@@ -23,8 +24,6 @@ SUFFIXES = (".npz",)
 _KNOWN = {"label", "labels", "target", "probs", "logits"}
 #: Deflate makes at most 1,032 bytes of one.
 _MOST_INFLATED = 1032
-#: A row of more bytes than this is refused: that many values are no row of a table.
-_LARGEST_ROW = 2**27
 #: Bytes of rows that are read at a time, or one row if that has more.
 _AT_ONCE = 2**28
 
@@ -80,8 +79,7 @@ def read_arrays(path: Path) -> dict[str, NDArray[np.generic]]:
     with explained(path, "NPZ"), zipfile.ZipFile(path) as archive:
         headers = {name: _checked_header(archive, name) for name in _members(archive)}
         total = sum(dtype.itemsize * math.prod(shape) for shape, _, dtype in headers.values())
-        if total > MEMORY:
-            raise ValueError(f"the arrays of {str(path)!r} take {total:,} bytes, and this machine has {MEMORY:,}")
+        check_memory(f"what {str(path)!r} holds", total)
         return {
             name: np.concatenate([np.zeros((0, *shape[1:]), dtype), *_rows_of(archive, name, ROWS)])
             if shape
@@ -105,11 +103,9 @@ def _rows_of(archive: zipfile.ZipFile, name: str, rows: int) -> Iterator[NDArray
     with archive.open(f"{name}.npy") as file:
         _header(file, name)
         if not shape or (by_column and len(shape) > 1):  # its rows are scattered: the one case that is read whole
-            if (size := dtype.itemsize * math.prod(shape)) > MEMORY:
-                raise ValueError(
-                    f"the array {name!r} takes {size:,} bytes, this machine has {MEMORY:,}, and its columns come "
-                    "first: save np.ascontiguousarray of it, which is read some rows at a time"
-                )
+            instead = "save np.ascontiguousarray of it, which is read some rows at a time"
+            what = f"the array {name!r}, whose columns come first,"
+            check_memory(what, dtype.itemsize * math.prod(shape), instead=instead)
             whole = np.frombuffer(file.read(), dtype).reshape(shape, order="F")
             yield from (whole[start : start + rows] for start in range(0, shape[0], rows)) if shape else [whole]
             return
@@ -132,8 +128,8 @@ def _checked_header(archive: zipfile.ZipFile, name: str) -> tuple[tuple[int, ...
     possible = entry.compress_size * (_MOST_INFLATED if entry.compress_type else 1) + _MOST_INFLATED
     if not dtype.hasobject and (size != stored or entry.file_size > possible):
         raise EOFError(f"the array {name!r} of shape {list(shape)} takes {size:,} bytes, the file holds {stored:,}")
-    if size // max(shape[0] if shape else 1, 1) > _LARGEST_ROW:
-        raise ValueError(f"a row of the array {name!r} of shape {list(shape)} is larger than {_LARGEST_ROW:,} bytes")
+    row = size // max(shape[0] if shape else 1, 1)
+    check_memory(f"a row of the array {name!r} of shape {list(shape)}", row, usual=LARGEST_ROW)
     return shape, by_column, dtype
 
 

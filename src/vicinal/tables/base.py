@@ -20,6 +20,8 @@ Columns = Mapping[str, Any]
 
 #: Rows at a time where nobody says.
 ROWS = 2**16
+#: Bytes that a row may take, or a cell, unless `max_memory` says otherwise: more are no row of a table.
+LARGEST_ROW = 2**27
 
 
 @dataclass(frozen=True)

@@ -20,15 +20,21 @@ from numpy.typing import NDArray
 
 from vicinal._checks import require
 from vicinal.tables.base import ROWS, BadRow, Chunk, Column, Table
-from vicinal.tables.storage import content_fingerprint, explained, known_encoding, unpacked, wrong_encoding
+from vicinal.tables.storage import (
+    content_fingerprint,
+    explained,
+    known_encoding,
+    lines_of,
+    text_block,
+    unpacked,
+    wrong_encoding,
+)
 
 __all__ = ["SUFFIXES", "Delimited", "open_delimited"]
 
 #: What files are called, and the separator where the name says it.
 SUFFIXES: Mapping[str, str | None] = {".csv": None, ".data": None, ".txt": None, ".tsv": "\t", ".tab": "\t"}
 
-#: Bytes of text parsed at a time; a row must fit.
-_BLOCK = 2**22
 #: UTF-8 that is decoded before it is parsed: else Arrow prints a traceback of its own for a row that is wrong in its
 #: number of cells and no text besides.
 _CHECKED = "utf-8-sig"
@@ -102,7 +108,7 @@ class Delimited(Table):
                     _WithoutSpaces(stream, self.separator) if self.spaced else stream,
                     read_options=text.ReadOptions(
                         use_threads=False,  # with threads rows have no numbers
-                        block_size=_BLOCK,
+                        block_size=text_block(),
                         encoding=_CHECKED if self.encoding.lower() in ("utf-8", "utf8") else self.encoding,
                         column_names=list(self._names),
                         skip_rows=self.skipped_lines,
@@ -240,7 +246,7 @@ def _numbers_in_file(n: int, size: int, skipped: Sequence[BadRow]) -> NDArray[np
 
 def _has_lone_quote(path: Path) -> bool:
     with explained(path, "CSV"), unpacked(path, SUFFIXES) as stream:
-        return any(line.count(b'"') % 2 for line in stream)
+        return any(line.count(b'"') % 2 for line in lines_of(path, stream))
 
 
 def _ends_in_quote(path: Path) -> bool:
@@ -249,7 +255,7 @@ def _ends_in_quote(path: Path) -> bool:
     with unpacked(path, SUFFIXES) as stream:
         if stream.seekable() and path.suffix.lower() in SUFFIXES:
             stream.seek(max(0, path.stat().st_size - 1024))
-        while block := stream.read(_BLOCK):
+        while block := stream.read(_HEAD):
             end = (end + block)[-1024:]
     return end.rstrip(b"\r\n\0 ").endswith(b'"')
 

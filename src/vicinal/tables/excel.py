@@ -10,16 +10,19 @@ from pathlib import Path
 from typing import Any
 
 from vicinal._checks import require
+from vicinal._files import TooLargeError, beyond_memory, check_memory, memory_limit
 from vicinal.tables.memory import InMemory, from_rows
-from vicinal.tables.storage import MEMORY, explained
+from vicinal.tables.storage import explained
 
 __all__ = ["SUFFIXES", "open_excel"]
 
 SUFFIXES = (".xlsx", ".xlsm")
 #: The most rows that Excel itself has; files can claim any.
 _MOST_ROWS = 2**20
-#: What a workbook may unpack to, in bytes, and its cells, which take some hundred bytes each: of this machine's memory.
-_MOST_BYTES, _MOST_CELLS = MEMORY // 8, MEMORY // 400
+#: Bytes that a byte of a workbook takes once it is unpacked and parsed, and that a cell takes.
+_UNPACKED, _CELL = 8, 400
+#: What to do with a workbook that is too large.
+_INSTEAD = "save the sheet as CSV"
 
 
 def open_excel(path: Path, *, header: bool = True) -> InMemory:
@@ -61,25 +64,23 @@ def _first_sheet(path: Path) -> tuple[str, list[tuple[Any, ...]], list[str]]:
             rows = _filled_rows(sheet, path)
             others = book.sheetnames[1:]
             book.close()
-        except (OSError, MemoryError, _TooLargeError):
+        except (OSError, MemoryError, TooLargeError):
             raise
         except Exception as error:  # what is wrong within a workbook raises about anything
             raise ValueError(f"{broken} ({str(error) or type(error).__name__}): is it complete?") from error
     return sheet.title, rows, others
 
 
-class _TooLargeError(ValueError):
-    """More than can be held."""
-
-
 def _filled_rows(sheet: Any, path: Path) -> list[tuple[object, ...]]:
     """Return the rows that hold anything, unless they are more than a workbook has or than memory holds."""
-    rows, cells = [], 0
+    rows, cells, most = [], 0, memory_limit() // _CELL
     for number, row in enumerate(sheet.iter_rows(values_only=True)):
         cells += len(row)
-        if number >= _MOST_ROWS or cells > _MOST_CELLS:
-            what = f"{_MOST_ROWS:,} rows" if number >= _MOST_ROWS else f"{_MOST_CELLS:,} cells"
-            raise _TooLargeError(f"{str(path)!r} has more than {what}: save the sheet as CSV")
+        if number >= _MOST_ROWS:
+            raise TooLargeError(f"{str(path)!r} has more than {_MOST_ROWS:,} rows, which Excel has not: {_INSTEAD}")
+        if cells > most:
+            what = f"{str(path)!r} has more than {most:,} cells and"
+            raise beyond_memory(what, _CELL * most, instead=_INSTEAD)
         if any(cell is not None for cell in row):
             rows.append(row)
     return rows
@@ -92,8 +93,7 @@ def _check_unpacked(path: Path) -> None:
             size = sum(entry.file_size for entry in archive.infolist())
     except zipfile.BadZipFile as error:
         raise ValueError(f"{str(path)!r} is no readable Excel workbook ({error}): is it complete?") from error
-    if size > _MOST_BYTES:
-        raise ValueError(f"{str(path)!r} unpacks to {size:,} bytes, above {_MOST_BYTES:,}: save the sheet as CSV")
+    check_memory(f"{str(path)!r} unpacks to {size:,} bytes and", _UNPACKED * size, instead=_INSTEAD)
 
 
 def _plain(cell: object) -> object:

@@ -13,12 +13,13 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
 from vicinal._checks import require
-from vicinal.tables.base import ROWS, BadRow, Chunk, Column, Table
+from vicinal._files import beyond_memory, memory_limit
+from vicinal.tables.base import LARGEST_ROW, ROWS, BadRow, Chunk, Column, Table
 from vicinal.tables.memory import column_of
 from vicinal.tables.storage import content_fingerprint, explained, known_encoding, unpacked, wrong_encoding
 
@@ -79,8 +80,7 @@ def _blocks(path: Path, encoding: str, skipped: list[BadRow]) -> Iterator[tuple[
     """Yield the columns of some lines, and the numbers of their rows."""
     first = 1
     with explained(path, "JSON-lines"), unpacked(path, SUFFIXES) as stream:
-        text = stream if encoding.lower() in ("utf-8", "utf8") else codecs.EncodedFile(stream, "utf-8", encoding)
-        while lines := text.readlines(_BLOCK):
+        for lines in _whole_lines(path, stream, encoding):
             lines = [line for line in lines if line.strip(b" \t\r\n\xef\xbb\xbf")]
             bad = len(skipped)
             _check_keys(path, lines)
@@ -99,6 +99,22 @@ def _blocks(path: Path, encoding: str, skipped: list[BadRow]) -> Iterator[tuple[
                 yield columns, numbers
             elif len(skipped) > bad:
                 yield {}, numbers
+
+
+def _whole_lines(path: Path, stream: IO[bytes], encoding: str) -> Iterator[list[bytes]]:
+    """Yield some lines at a time, in UTF-8; a line may take no more memory than a row."""
+    limit = memory_limit(LARGEST_ROW)
+    is_utf8 = encoding.lower() in ("utf-8", "utf8")
+    reader = None if is_utf8 else codecs.getreader(encoding)(stream)
+    rest = b""
+    while block := stream.read(_BLOCK) if reader is None else reader.read(_BLOCK).encode():
+        *lines, rest = (rest + block).split(b"\n")
+        if max(len(rest), max(map(len, lines), default=0)) > limit:
+            raise beyond_memory(f"a line of {str(path)!r}", limit)
+        if lines:
+            yield [line + b"\n" for line in lines]
+    if rest:
+        yield [rest]
 
 
 def _check_keys(path: Path, lines: Sequence[bytes]) -> None:

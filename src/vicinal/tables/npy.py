@@ -6,15 +6,16 @@ from pathlib import Path
 
 import numpy as np
 
+from vicinal._files import check_memory
 from vicinal.tables.base import Column
 from vicinal.tables.memory import InMemory, column_of
-from vicinal.tables.storage import MEMORY, content_fingerprint
+from vicinal.tables.storage import content_fingerprint
 
 __all__ = ["SUFFIXES", "open_npy"]
 
 SUFFIXES = (".npy",)
-#: Columns of a table at most; to name and type more of them would take seconds before anything could be said.
-_MOST_COLUMNS = 100_000
+#: Bytes that naming and typing a column take, and what columns may take: more would be seconds without a word.
+_COLUMN, _COLUMNS = 10_000, 10**9
 
 
 def open_npy(path: Path) -> InMemory:
@@ -33,13 +34,10 @@ def open_npy(path: Path) -> InMemory:
         raise ValueError(
             f"{str(path)!r} is no readable NPY file ({error}): numbers or text are read, no Python objects"
         ) from error
-    if array.nbytes > MEMORY:
-        raise ValueError(f"the array of {str(path)!r} takes {array.nbytes:,} bytes, and this machine has {MEMORY:,}")
-    if (width := array.shape[1] if array.ndim == 2 else len(array.dtype.names or ())) > _MOST_COLUMNS:
-        raise ValueError(
-            f"the array of {str(path)!r} has {width:,} columns, and a table has at most {_MOST_COLUMNS:,}: choose "
-            "among them, or project them first"
-        )
+    check_memory(f"the array of {str(path)!r}", array.nbytes)
+    width = array.shape[1] if array.ndim == 2 else len(array.dtype.names or ())
+    what = f"the array of {str(path)!r} has {width:,} columns and"
+    check_memory(what, width * _COLUMN, usual=_COLUMNS, instead="choose among them or project them first")
     if array.ndim == 1 and array.dtype.names:
         columns = {name: array[name] for name in array.dtype.names}
     elif array.ndim == 2 and not array.dtype.names:

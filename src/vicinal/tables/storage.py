@@ -8,26 +8,27 @@ import errno
 import gzip
 import hashlib
 import lzma
-import os
 import stat
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
 from vicinal._checks import Argument, Sentence, first_line
+from vicinal._files import beyond_memory, memory_limit
+from vicinal.tables.base import LARGEST_ROW
 
-__all__ = ["MEMORY", "content_fingerprint", "explained", "fingerprint", "known_encoding", "regular", "suffix_of",
-           "unpacked", "wrong_encoding"]  # fmt: skip
-
-#: Bytes of memory that this machine has.
-MEMORY = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 2**34
+__all__ = ["content_fingerprint", "explained", "fingerprint", "fingerprint_of", "known_encoding", "lines_of",
+           "regular", "suffix_of", "text_block", "unpacked", "wrong_encoding"]  # fmt: skip
 
 _COMPRESSIONS: Mapping[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 _BROKEN = (OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
 _BLOCK = 2**20
+#: What part of the memory that is allowed a block of text may take, which is parsed at once, and the most for Arrow.
+_BLOCKS, _LARGEST_BLOCK = 64, 2**30
 
 #: What is no regular file, by its mode: reading it may never end.
 _SPECIAL = ((stat.S_ISFIFO, "a pipe"), (stat.S_ISCHR, "a device"), (stat.S_ISBLK, "a device"),
@@ -82,6 +83,20 @@ def unpacked(path: Path, suffixes: Iterable[str]) -> Iterator[IO[bytes]]:
             yield stack.enter_context(opener(path, "rb"))
 
 
+def text_block() -> int:
+    """Return the bytes of text to parse at a time, into which a row must fit."""
+    return min(max(memory_limit(2**28) // _BLOCKS, 2**22), _LARGEST_BLOCK)
+
+
+def lines_of(path: Path, stream: IO[bytes] | gzip.GzipFile) -> Iterator[bytes]:
+    """Yield lines, none of which may take more than a row may: one of a compressed file may have any length."""
+    limit = memory_limit(LARGEST_ROW)
+    for line in iter(partial(stream.readline, limit + 1), b""):
+        if len(line) > limit:
+            raise beyond_memory(f"a line of {str(path)!r}", limit)
+        yield line
+
+
 @contextmanager
 def explained(path: Path, form: str) -> Iterator[None]:
     """Turn what libraries raise for a broken file into a sentence that names the file."""
@@ -100,7 +115,8 @@ def explained(path: Path, form: str) -> Iterator[None]:
         if form == "Parquet":
             raise ValueError(f"{name!r} is no readable Parquet file ({first_line(error)}): is it complete?") from error
         if "straddling" in str(error):
-            raise ValueError(f"{name!r} has a row of more than 4 MB: is a quotation mark not closed?") from error
+            close = "close a quotation mark, if one is left open"
+            raise beyond_memory(f"a row of {name!r}", text_block(), share=_BLOCKS, instead=close) from error
         raise ValueError(f"{name!r} cannot be read as a table: {error}") from error
 
 
@@ -116,10 +132,10 @@ def known_encoding(encoding: str | None) -> str:
     return encoding or "utf-8"
 
 
-def wrong_encoding(path: Path, stream: Iterable[bytes], encoding: str | None) -> ValueError:
+def wrong_encoding(path: Path, stream: IO[bytes], encoding: str | None) -> ValueError:
     """Return the error for text in another encoding than it is read in: where, and which it may be."""
     head, guess, where = b"", "cp1252", "it holds other bytes"
-    for number, line in enumerate(stream, start=1):
+    for number, line in enumerate(lines_of(path, stream), start=1):
         head = head or line[:2]
         try:
             line.decode(encoding or "utf-8")
@@ -153,6 +169,11 @@ def _is_wide(line: bytes) -> bool:
 
 def fingerprint(*chunks: bytes) -> str:
     """Return the hash of some bytes, as every result records it."""
+    return fingerprint_of(chunks)
+
+
+def fingerprint_of(chunks: Iterable[bytes]) -> str:
+    """Return `fingerprint` of bytes that come one after the other."""
     digest = hashlib.sha256()
     for chunk in chunks:
         digest.update(len(chunk).to_bytes(8, "big"))  # so that a chunk cannot end where another begins

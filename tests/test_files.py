@@ -1,0 +1,211 @@
+"""What files claim to hold is bounded, and `max_memory` raises every bound."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import vicinal
+from vicinal import data
+from vicinal._checks import Argument, message_of
+from vicinal._files import MAX_MEMORY, TooLargeError, memory_limit, read_json, read_tensors, write_json, write_tensors
+from vicinal.data.audio import read_sound
+from vicinal.data.vectors import read_vectors
+from vicinal.tables import open_table, read_arrays
+
+
+def rows_of(path: Path) -> int:
+    return sum(len(chunk) for chunk in open_table(path, arrays_too=True).chunks())
+
+
+def npz(path: Path) -> Path:
+    np.savez(path / "a.npz", probs=np.zeros((300, 8)))
+    return path / "a.npz"
+
+
+def npz_by_column(path: Path) -> Path:
+    np.savez(path / "a.npz", probs=np.asfortranarray(np.zeros((300, 8))))
+    return path / "a.npz"
+
+
+def npz_of_long_rows(path: Path) -> Path:
+    np.savez(path / "a.npz", probs=np.zeros((2, 1500)))
+    return path / "a.npz"
+
+
+def npy(path: Path) -> Path:
+    np.save(path / "a.npy", np.zeros((2400, 1)))
+    return path / "a.npy"
+
+
+def npy_of_many_columns(path: Path) -> Path:
+    np.save(path / "a.npy", np.zeros((1, 30)))
+    return path / "a.npy"
+
+
+def workbook(path: Path, rows: list[list[object]]) -> Path:
+    book = pytest.importorskip("openpyxl").Workbook()
+    for row in rows:
+        book.active.append(row)
+    book.save(path / "a.xlsx")
+    return path / "a.xlsx"
+
+
+def workbook_of_text(path: Path) -> Path:
+    return workbook(path, [["text", "label"], ["word " * 6000, "a"]])
+
+
+def workbook_of_cells(path: Path) -> Path:
+    return workbook(path, [list(range(500)), *([1] * 500 for _ in range(9))])
+
+
+def csv_of_long_row(path: Path) -> Path:
+    (path / "a.csv").write_text("text,label\n" + "word " * 2_000_000 + ",a\n" + "b,b\n" * 3)
+    return path / "a.csv"
+
+
+def json_of_long_line(path: Path) -> Path:
+    (path / "a.jsonl.gz").write_bytes(gzip.compress(b'{"text": "' + b"word " * 100_000 + b'", "label": "a"}\n'))
+    return path / "a.jsonl.gz"
+
+
+def tsv_of_long_line(path: Path) -> Path:
+    (path / "a.tsv").write_text("text\tlabel\n" + "word " * 100_000 + "\ta\n")
+    return path / "a.tsv"
+
+
+def parquet(path: Path, column: object) -> Path:
+    pa, library = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    library.write_table(pa.table({"x": pa.array(column), "label": ["a", "b"]}), path / "a.parquet")
+    return path / "a.parquet"
+
+
+def parquet_of_lists(path: Path) -> Path:
+    return parquet(path, [[0.0] * 2000, [1.0] * 2000])
+
+
+def parquet_of_text(path: Path) -> Path:
+    return parquet(path, ["word " * 100_000, "b"])
+
+
+def record(path: Path) -> Path:
+    write_json(path / "a.json", {"x": list(range(1000))})
+    return path / "a.json"
+
+
+def weights(path: Path) -> Path:
+    write_tensors(path / "a.safetensors", {"w": torch.zeros(3000)})
+    return path / "a.safetensors"
+
+
+def sound(path: Path) -> Path:
+    pytest.importorskip("soundfile").write(path / "a.wav", np.zeros(30_000), 16_000)
+    return path / "a.wav"
+
+
+def sound_of_odd_rate(path: Path) -> Path:
+    pytest.importorskip("soundfile").write(path / "a.wav", np.zeros(30), 1_000_003)
+    return path / "a.wav"
+
+
+def vectors(path: Path) -> Path:
+    np.savez(path / "a.npz", words=np.array(["good", "bad"]), vectors=np.ones((2, 3000)))
+    return path / "a.npz"
+
+
+def vectors_of_word2vec(path: Path) -> Path:
+    (path / "a.bin").write_bytes(b"1 3000\ngood " + np.ones(3000, "<f4").tobytes())
+    return path / "a.bin"
+
+
+def good_vector(path: Path) -> object:
+    return read_vectors(path, ["good"])
+
+
+@pytest.mark.parametrize(
+    ("make", "read", "little", "enough", "says"),
+    [
+        (npz, read_arrays, "19KB", "20KB", "what '.*a.npz' holds takes 19.2 KB of memory, and 19 KB are allowed: "),
+        (npz_by_column, rows_of, "19KB", "20KB", "whose columns come first, .*: save np.ascontiguousarray of it"),
+        (npz_of_long_rows, rows_of, "11KB", "12KB", r"a row of the array 'probs' of shape \[2, 1500\] takes 12 KB"),
+        (npy, rows_of, "19KB", "1MB", "the array of '.*a.npy' takes 19.2 KB"),
+        (npy_of_many_columns, rows_of, "299KB", "300KB", "has 30 columns and takes 300 KB of memory, .*: choose among"),
+        (workbook_of_text, rows_of, "200KB", "1MB", "unpacks to .* bytes and takes .* of memory, .*: save the sheet"),
+        (workbook_of_cells, rows_of, "1.9MB", "2MB", "has more than 4,750 cells and takes more than 1.9 MB: save the"),
+        (csv_of_long_row, rows_of, "268MB", "600MB", "a row of '.*' takes more than 4.1 MB: close a quotation mark"),
+        (json_of_long_line, rows_of, "500KB", "501KB", "a line of '.*a.jsonl.gz' takes more than 500 KB"),
+        (tsv_of_long_line, rows_of, "500KB", "501KB", "a line of '.*a.tsv' takes more than 500 KB"),
+        (parquet_of_lists, rows_of, "15KB", "16KB", "a row of '.*a.parquet' takes 16 KB"),
+        (parquet_of_text, rows_of, "499KB", "500KB", "a cell of the column 'x' of '.*a.parquet' takes 500 KB"),
+        (record, read_json, "30KB", "1MB", r"a.json takes .* KB of memory, and 30 KB are allowed"),
+        (weights, read_tensors, "12KB", "13KB", "a.safetensors takes 12.* KB of memory"),
+        (sound, read_sound, "119KB", "120KB", "it takes 120 KB of memory"),
+        (sound_of_odd_rate, read_sound, "160MB", "161MB", "it takes 160.* MB of memory"),
+        (vectors, good_vector, "48KB", "49KB", "holds no word vectors that can be read: what .* takes 48.1 KB"),
+        (vectors_of_word2vec, good_vector, "11KB", "12KB", "a vector takes 12 KB"),
+    ],
+)  # fmt: skip
+def test_what_a_file_claims_is_bounded_and_max_memory_raises_that(
+    tmp_path: Path, make: Callable[[Path], Path], read: Callable[[Path], object], little: str, enough: str, says: str
+) -> None:
+    path = make(tmp_path)
+    with vicinal.max_memory(little), pytest.raises(ValueError, match=says) as refused:
+        read(path)
+    (named,) = [part for part in message_of(refused.value).parts if isinstance(part, Argument)]
+    assert named.name == "max_memory"  # the command says --max-memory
+    assert f"or {named} allows" in str(refused.value) or f": {named} allows" in str(refused.value)
+    with vicinal.max_memory(named.value):  # what it says is enough
+        read(path)
+    with vicinal.max_memory(enough):
+        assert read(path) is not None
+
+
+def test_the_usual_bounds_are_those_of_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(MAX_MEMORY, raising=False)
+    assert memory_limit() == os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    np.save(tmp_path / "a.npy", np.zeros((1, 100_001), np.uint8))
+    with pytest.raises(TooLargeError, match=r"has 100,001 columns and takes 1\.1 GB of memory, and 1 GB are allowed"):
+        open_table(tmp_path / "a.npy")
+
+
+def test_it_is_set_for_a_while_and_for_processes_that_start_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(MAX_MEMORY, "2kb")
+    assert memory_limit() == 2000
+    with vicinal.max_memory("1.5 GiB"):
+        assert (memory_limit(), os.environ[MAX_MEMORY]) == (3 * 2**29, str(3 * 2**29))
+        with pytest.raises(ZeroDivisionError), vicinal.max_memory(7):
+            1 / (memory_limit(usual=3) - 7)
+        assert memory_limit() == 3 * 2**29
+    assert os.environ[MAX_MEMORY] == "2kb"
+    monkeypatch.delenv(MAX_MEMORY)
+    with vicinal.max_memory(7):
+        pass
+    assert MAX_MEMORY not in os.environ
+
+
+@pytest.mark.parametrize("size", ["", "much", "-1GB", "1XB", "0", "1e9", 0, -5])
+def test_what_is_no_size_is_refused(size: object) -> None:
+    allowed = f"max_memory must be a size such as '64GB', '512MiB' or 10000000, got {size!r}"
+    with pytest.raises(ValueError, match=re.escape(allowed)), vicinal.max_memory(size):  # type: ignore[arg-type]
+        pass
+
+
+def test_sounds_that_are_too_long_count_as_bad(tmp_path: Path) -> None:
+    soundfile = pytest.importorskip("soundfile")
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        for k in range(6):
+            soundfile.write(tmp_path / name / f"{k}.wav", np.random.default_rng(k).normal(size=1600) / 9, 16_000)
+    soundfile.write(tmp_path / "a" / "long.flac", np.zeros((30_000, 8), np.int16), 16_000)
+    with vicinal.max_memory("100KB"):
+        task = data.load(tmp_path, max_bad=1)
+    (note,) = [note for note in task.notes if "skipped" in note]
+    assert "long.flac (it takes 120 KB of memory, and 100 KB are allowed: max_memory='120KB' allows it)" in note
+    assert sum(map(len, (task.train, task.val, task.test))) == 12
