@@ -5,6 +5,7 @@ INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints
 EXTRAS := train,text,audio,excel,export,integrations,scale,speed,dev
 # Two workers with one thread each: two cores are busy, and tests do not depend on how many there are.
 PYTEST_FLAGS ?= -n 2 --dist worksteal
+# (Bytecode is written whatever the shell says: many tests start processes, and each would compile the sources again.)
 
 .PHONY: demo test lint bench docs site evidence clean
 
@@ -26,7 +27,7 @@ demo: .venv/.train  ## train on embedded data, print the table, write the report
 	$(BIN)/vicinal train digits --train-size 400 --out demo-output/run --report demo-output/report.html
 
 test: lint  ## everything that must hold
-	OMP_NUM_THREADS=1 MPLBACKEND=Agg $(BIN)/python -m pytest $(PYTEST_FLAGS)
+	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 MPLBACKEND=Agg $(BIN)/python -m pytest $(PYTEST_FLAGS)
 
 lint: .venv/.ready
 	$(BIN)/ruff check .

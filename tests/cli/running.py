@@ -35,10 +35,12 @@ class Ran:
         return [line for line in lines if line["event"] == kind]
 
 
-def vicinal(*words: object, code: int = 0) -> Ran:
+def vicinal(*words: object, code: int = 0, cwd: Path | None = None) -> Ran:
     """Run the command in this process, which saves the seconds that torch takes to start."""
     out, err = io.StringIO(), io.StringIO()
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        if cwd is not None:
+            patch.chdir(cwd)
         patch.setattr(sys, "argv", ["vicinal", *map(str, words)])
         with pytest.raises(SystemExit) as ended:
             main()

@@ -35,11 +35,19 @@ def _running(*words: object, cwd: Path, until: Path) -> Iterator[subprocess.Pope
         process.communicate()
 
 
+@pytest.fixture(scope="module")
+def undisturbed(table: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("undisturbed") / "run"
+    vicinal("train", table, "--target", "kind", *LONG, "--out", out)
+    return out
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="there Ctrl-C cannot be sent to one process")
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_ctrl_c_and_two_runs_at_once(number: signal.Signals, code: int, table: Path, tmp_path: Path) -> None:
+def test_ctrl_c_and_two_runs_at_once(
+    number: signal.Signals, code: int, table: Path, undisturbed: Path, tmp_path: Path
+) -> None:
     words = ("train", table, "--target", "kind", *LONG)
-    vicinal(*words, "--out", tmp_path / "undisturbed")
     out = tmp_path / "run"
     with _running(*words, "--out", out, cwd=tmp_path, until=out / "metrics.jsonl") as process:
         said = refused(*words, "--out", out)
@@ -59,10 +67,10 @@ def test_ctrl_c_and_two_runs_at_once(number: signal.Signals, code: int, table: P
     assert json.loads((out / "result.json").read_text())["resumed"] == 1
     for name in ("model.safetensors", "metrics.jsonl", "evaluation.json"):
         if name == "evaluation.json":
-            found, wanted = (json.loads((run / name).read_text()) for run in (out, tmp_path / "undisturbed"))
+            found, wanted = (json.loads((run / name).read_text()) for run in (out, undisturbed))
             assert {**found, "seconds": 0} == {**wanted, "seconds": 0}
         else:
-            assert (out / name).read_bytes() == (tmp_path / "undisturbed" / name).read_bytes()
+            assert (out / name).read_bytes() == (undisturbed / name).read_bytes()
 
 
 def test_two_processes_do_what_one_does_with_twice_the_accumulation(table: Path, tmp_path: Path) -> None:

@@ -66,12 +66,12 @@ def test_pairs_of_texts(tmp_path: Path) -> None:
     frame["answer"] = frame["review"].iloc[::-1].to_numpy()
     frame.to_csv(tmp_path / "pairs.csv", index=False)
     options = ["--text", "review", "--text", "answer", "--model", "sentencecnn", "--epochs", "1"]
-    ran = real("train", "pairs.csv", "--target", "mood", *options, "--out", "run", cwd=tmp_path)
+    ran = vicinal("train", "pairs.csv", "--target", "mood", *options, "--out", "run", cwd=tmp_path)
     _said(ran)
     assert "kind: pairs of texts, from 'review' and 'answer'" in ran.out
     assert "SequenceMixup" in ran.out  # the usual method mixes embeddings here, and says so
     frame.drop(columns="mood").to_csv(tmp_path / "new.csv", index=False)
-    real("predict", "run", "new.csv", "--out", "answers.csv", cwd=tmp_path)
+    vicinal("predict", "run", "new.csv", "--out", "answers.csv", cwd=tmp_path)
     probs = _predictions(pd.read_csv(tmp_path / "answers.csv"), tmp_path / "run")
     texts = list(zip(frame["review"], frame["answer"], strict=True))
     np.testing.assert_allclose(probs, library.load(tmp_path / "run").predict_proba(texts), atol=1e-6)
@@ -81,11 +81,11 @@ def test_a_folder_of_images(tmp_path: Path) -> None:
     make.image_folder(tmp_path / "my <b>images</b>".replace("/", "_"), classes=make.HOSTILE, n=8)
     source = next(tmp_path.iterdir())
     options = ["--epochs", "1", "--batch-size", "8", "--model-option", "width=4", "--report", "report.html"]
-    ran = real("train", source.name, *options, "--out", "run", cwd=tmp_path)
+    ran = vicinal("train", source.name, *options, "--out", "run", cwd=tmp_path)
     _said(ran)
     assert "kind: colour images of 12 × 12 px" in ran.out
     assert "<script>alert" not in (tmp_path / "report.html").read_text(encoding="utf-8")
-    real("predict", "run", source.name, "--out", "answers.csv", cwd=tmp_path)
+    vicinal("predict", "run", source.name, "--out", "answers.csv", cwd=tmp_path)
     answers = pd.read_csv(tmp_path / "answers.csv")
     _predictions(answers, tmp_path / "run")
     assert answers["file"].tolist() == [str(p.relative_to(tmp_path)) for p in sorted(source.rglob("*.png"))]
@@ -94,13 +94,13 @@ def test_a_folder_of_images(tmp_path: Path) -> None:
 def test_a_folder_of_sounds(tmp_path: Path) -> None:
     make.sound_folder(tmp_path / "sounds", n=7)
     options = ["--seconds", "0.2", "--epochs", "1", "--out", "run"]
-    ran = real("train", "sounds", *options, "--json", cwd=tmp_path)
+    ran = vicinal("train", "sounds", *options, "--json", cwd=tmp_path)
     assert ran.err == ""
     events = [line["event"] for line in map(json.loads, ran.out.splitlines())]
     assert set(events) == {"note", "metrics", "result"}
     assert events[-1] == "result"
     assert "kind: " in ran.events("note")[0]["text"]
-    real("predict", "run", "sounds", "--out", "answers.parquet", cwd=tmp_path)
+    vicinal("predict", "run", "sounds", "--out", "answers.parquet", cwd=tmp_path)
     answers = pd.read_parquet(tmp_path / "answers.parquet")
     _predictions(answers, tmp_path / "run")
     assert {Path(name).suffix for name in answers["file"]} == {".wav", ".flac"}

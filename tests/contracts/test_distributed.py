@@ -12,6 +12,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import vicinal
+from tests.processes import in_processes
 
 from .cases import CNN, OBJECTIVES, batch
 
@@ -68,5 +69,5 @@ def worker(rank: int, folder: str) -> None:
 
 
 def test_every_objective_gives_the_mean_gradient_of_two_processes(tmp_path):
-    torch.multiprocessing.spawn(worker, args=(str(tmp_path),), nprocs=WORLD)
+    in_processes(WORLD, worker, str(tmp_path))
     assert [Path(tmp_path, f"done{rank}").read_text() for rank in range(WORLD)] == [str(len(OBJECTIVES))] * WORLD

@@ -16,11 +16,11 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 import torch
-import torch.multiprocessing as mp
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 import vicinal
+from tests.processes import in_processes
 from vicinal._typing import Step
 from vicinal.objectives.base import Objective
 from vicinal.objectives.forward import call
@@ -724,9 +724,10 @@ class TestRefused:
             trainer.compute_loss(trainer.model, batch, return_outputs=True)
 
 
-def _rank(rank: int, folder: str) -> None:
+def _rank(rank: int, folder: str, port: int) -> None:
     """Train in one of two processes, and write down the λ of each micro-batch."""
     os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2"}
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     drawn = []
 
     class Noting(Recorder):
@@ -748,12 +749,11 @@ def _rank(rank: int, folder: str) -> None:
     Path(folder, f"{rank}.json").write_text(json.dumps({"drawn": drawn, "norm": norm}))
 
 
-def test_each_process_draws_its_own_lambda(tmp_path, monkeypatch):
+def test_each_process_draws_its_own_lambda(tmp_path):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        monkeypatch.setenv("MASTER_PORT", str(free.getsockname()[1]))
-    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
-    mp.spawn(_rank, args=(str(tmp_path),), nprocs=2)
+        port = free.getsockname()[1]
+    in_processes(2, _rank, str(tmp_path), port)
     first, second = (json.loads((tmp_path / f"{rank}.json").read_text()) for rank in (0, 1))
     assert len({*first["drawn"], *second["drawn"]}) == 8  # two steps of two micro-batches on two processes
     assert first["norm"] == second["norm"]  # and the weights stay the same

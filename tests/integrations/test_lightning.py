@@ -19,10 +19,12 @@ from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.data.distributed import DistributedSampler
 
 import vicinal
+from tests.processes import load_ahead
 from vicinal import metrics
 
 pytest.importorskip("lightning")
 from lightning import Callback, LightningModule, Trainer, seed_everything
+from lightning.pytorch.strategies import DDPStrategy
 
 from vicinal._typing import Step
 from vicinal.calibrators.labels import two_logits
@@ -182,7 +184,8 @@ class TestValidation:
         assert figures == pytest.approx({f"{stage}_{name}": value for name, value in expected.items()}, rel=1e-5)
 
     def test_two_processes_report_one_table(self, tmp_path):
-        run = trainer(tmp_path, devices=2, strategy="ddp_spawn")
+        load_ahead()
+        run = trainer(tmp_path, devices=2, strategy=DDPStrategy(start_method="forkserver"))
         module = Net(vicinal.ERM())
         figures = run.validate(module, loader(5), verbose=False)[0]
         x, y, _ = data()

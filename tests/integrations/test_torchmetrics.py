@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-import torch.multiprocessing as mp
 from torch import distributed as dist
 from torch import nn
 
+from tests.processes import in_processes
 from vicinal import ReliabilityTable, evaluate
 
 pytest.importorskip("torchmetrics")
@@ -160,7 +160,7 @@ def _worker(rank: int, folder: str) -> None:
 
 
 def test_two_processes_give_one_table(tmp_path: Path):
-    mp.spawn(_worker, args=(str(tmp_path),), nprocs=2)
+    in_processes(2, _worker, str(tmp_path))
     logits, labels = predictions()
     expected = ReliabilityTable.from_logits(logits, labels, n_bins=10)
     for rank, size in enumerate((300, 700)):

@@ -16,6 +16,7 @@ from torch.nn.functional import cross_entropy, one_hot
 from torch.nn.parallel import DistributedDataParallel
 
 import vicinal
+from tests.processes import in_processes
 from vicinal import LogitMix, ManifoldMixup, RegMixup, SequenceMixup
 from vicinal.objectives.sequence import SequencePlan, pad_pairs
 from vicinal.objectives.transformers import (
@@ -665,7 +666,7 @@ def worker(rank: int, folder: str) -> None:
 
 
 def test_two_processes(tmp_path):
-    torch.multiprocessing.spawn(worker, args=(str(tmp_path),), nprocs=WORLD)
+    in_processes(WORLD, worker, str(tmp_path))
     assert len(list(tmp_path.glob("done*"))) == WORLD
 
 

@@ -14,6 +14,7 @@ import torch.distributed as dist
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.processes import in_processes
 from vicinal import AUM, BalancedBatchSampler
 from vicinal.objectives.guided.aum import margins
 from vicinal.objectives.guided.neighbours import directions
@@ -180,7 +181,7 @@ def worker(rank, folder):
 
 
 def test_two_processes_merge_to_the_whole(tmp_path):
-    torch.multiprocessing.spawn(worker, args=(str(tmp_path),), nprocs=2)
+    in_processes(2, worker, str(tmp_path))
     expected = tracked(run(), saliency=True)
     expected.update(torch.ones(1, K), LABELS[:1], torch.tensor([0]), epoch=7)
     for rank in range(2):

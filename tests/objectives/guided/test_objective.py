@@ -19,6 +19,7 @@ from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader
 
 import vicinal
+from tests.processes import in_processes
 from vicinal import AUM, BalancedBatchSampler, GuidedMixup, Warmup, _random
 
 N, D = 24, 6
@@ -552,7 +553,7 @@ def worker(rank, folder):
 
 
 def test_two_processes_train_alike_and_merge_their_tables(tmp_path):
-    torch.multiprocessing.spawn(worker, args=(str(tmp_path),), nprocs=2)
+    in_processes(2, worker, str(tmp_path))
     for i, (bound, model, x, y) in enumerate(bound_cases()):
         for index in (torch.arange(8), torch.arange(8, 16)):
             bound(model, x[index], y[index], index=index)
