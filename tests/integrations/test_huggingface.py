@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import runpy
-import socket
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -20,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import vicinal
-from tests.processes import in_processes
+from tests.processes import free_port, in_processes, world
 from vicinal._typing import Step
 from vicinal.objectives.base import Objective
 from vicinal.objectives.forward import call
@@ -726,8 +725,7 @@ class TestRefused:
 
 def _rank(rank: int, folder: str, port: int) -> None:
     """Train in one of two processes, and write down the λ of each micro-batch."""
-    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2"}
-    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    os.environ |= world(rank, 2, port)
     drawn = []
 
     class Noting(Recorder):
@@ -750,10 +748,7 @@ def _rank(rank: int, folder: str, port: int) -> None:
 
 
 def test_each_process_draws_its_own_lambda(tmp_path):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    in_processes(2, _rank, str(tmp_path), port)
+    in_processes(2, _rank, str(tmp_path), free_port())
     first, second = (json.loads((tmp_path / f"{rank}.json").read_text()) for rank in (0, 1))
     assert len({*first["drawn"], *second["drawn"]}) == 8  # two steps of two micro-batches on two processes
     assert first["norm"] == second["norm"]  # and the weights stay the same

@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +10,8 @@ import pandas as pd
 import pytest
 import torch
 
+from tests.cli.running import vicinal
+from tests.processes import free_port, in_processes, world
 from vicinal import load
 from vicinal.models import ModelSpec, build, specify
 from vicinal.runs import Experiment, Run, run
@@ -106,19 +106,14 @@ def test_what_it_says_of_itself(trained: Any, table: Path) -> None:
     assert "members" not in specify("mlp", kind="tabular", n_classes=2, input_shape=(3,)).to_dict()
 
 
-@pytest.mark.timeout(180)
+def train_two_members(rank: int, table: Path, out: Path, port: int) -> None:
+    os.environ |= world(rank, 2, port)
+    vicinal("train", table, "--target", "kind", "--model", "mlp", "--epochs", 1, "--ensemble", 2, "--out", out)
+
+
 def test_two_processes_train_an_ensemble_together(table: Path, tmp_path: Path) -> None:
     """Each trained alone where there is no GPU, and the second found the folder in use."""
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", "-m", "vicinal"]
-    words = ["train", str(table), "--target", "kind", "--model", "mlp", "--epochs", "1", "--ensemble", "2"]
-    done = subprocess.run(
-        [*launch, *words, "--out", str(tmp_path / "run")],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    in_processes(2, train_two_members, table, tmp_path / "run", free_port())
     assert load(tmp_path / "run").spec.members == 2
 
 

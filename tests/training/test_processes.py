@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -15,10 +14,9 @@ import torch
 from torch import nn
 from torch.utils.data import TensorDataset
 
+from tests.processes import free_port, in_processes, world
 from vicinal import ERM, GuidedMixup, Mixup
 from vicinal.training import FitConfig, fit, load_weights
-
-ROOT = Path(__file__).parents[2]
 
 
 def data(n: int, seed: int) -> TensorDataset:
@@ -70,17 +68,17 @@ def train_all(folder: Path, *, accumulation: int, batch_size: int = 8) -> None:
             continue
 
 
+def train_its_half(rank: int, folder: Path, port: int) -> None:
+    os.environ |= world(rank, 2, port)
+    train_all(folder, accumulation=1)
+
+
 def history(folder: Path) -> list[dict]:
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
 
 def test_two_processes_do_what_one_does_with_twice_the_accumulation(tmp_path):
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", "-m", __name__]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [*launch, str(tmp_path / "two")], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    in_processes(2, train_its_half, tmp_path / "two", free_port())
     train_all(tmp_path / "one", accumulation=2)
     for case in ("mixup", "guided", "norm"):
         one, two = load_weights(tmp_path / "one" / case, last=True), load_weights(tmp_path / "two" / case, last=True)
@@ -102,15 +100,12 @@ def test_two_processes_do_what_one_does_with_twice_the_accumulation(tmp_path):
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("rank", ["0", "1"])
+@pytest.mark.parametrize("rank", [0, 1])
 def test_a_process_whose_others_are_missing_says_what_it_waits_for_and_can_be_ended(rank):
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = str(probe.getsockname()[1])
-    here = {"WORLD_SIZE": "2", "RANK": rank, "LOCAL_RANK": rank, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    port = free_port()
     code = "from vicinal.training import environment\nenvironment._SILENCE = 0.5\nenvironment.joined_process()\n"
     waiting = subprocess.Popen(
-        [sys.executable, "-c", code], env={**os.environ, **here}, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", code], env={**os.environ, **world(rank, 2, port)}, stderr=subprocess.PIPE, text=True
     )
     try:
         assert waiting.stderr is not None
@@ -136,7 +131,3 @@ def test_a_run_killed_at_random_moments_ends_with_the_same_bits(tmp_path):
     found = kill_test(tmp_path, method="Warmup(LogitMix(Mixup(alpha=1.0)), epochs=1)", kills=10, epochs=15, cold=False)
     assert found["kills"] == 10
     assert found["resumed"] >= 5
-
-
-if __name__ == "__main__":
-    train_all(Path(sys.argv[1]), accumulation=1)
