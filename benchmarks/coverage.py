@@ -13,8 +13,10 @@ seed draws other populations of the same cases, and `--cases` other cases too.
 from __future__ import annotations
 
 import argparse
+import itertools
 import math
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -29,7 +31,6 @@ from vicinal.metrics.comparison import Side, difference_ends
 from vicinal.metrics.error_intervals import error_ends
 from vicinal.metrics.figures import Sums
 from vicinal.metrics.intervals import Moments
-from vicinal.metrics.scores import mcc_contributions
 
 SIZES = (50, 100, 300, 1_000, 10_000)
 CLASSES = (2, 10, 100)
@@ -41,14 +42,24 @@ ERRORS = ("ece", "oe", "rms", "mce")
 #: The errors of bins have cases of their own.
 MEASURED = ("accuracy", "mcc", "nll", "brier", "aurc")
 BIASED = ("ece", "oe", "rms")
-#: Of two models that differ: classes, their temperatures, and the noise in their logits.
+#: Of comparisons: the bins, the items of a population, classes, samples and seeds.
+N_BINS = 15
+ITEMS = 30_000
+COMPARED_CLASSES = (2, 3, 10, 100)
+COMPARED_SIZES = (50, 100, 1_000, 10_000)
+SEEDS = (1, 2, 3, 5, 10)
+#: Of equal models: the temperature and the noise in their logits: calibrated and nearly alike, nearly calibrated, badly
+#: over- and under-confident.
+EQUAL = ((1.0, 0.3), (1.1, 1), (0.3, 1), (3.0, 1))
+#: Of two models that differ: their temperatures, and their noise.
 PAIRS = (
-    (3, (0.5, 1.0), (1, 1)),
-    (10, (1.0, 1.5), (1, 0.3)),
-    (10, (0.3, 0.5), (2, 1)),
-    (2, (1, 1.2), (1, 2)),
+    ((0.5, 1.0), (1, 1)),
+    ((1.0, 1.5), (1, 0.3)),
+    ((0.3, 0.5), (2, 1)),
+    ((1.0, 1.2), (1, 2)),
+    ((0.3, 3.0), (1, 1)),
 )
-COMPARED = ("accuracy", "mcc", "nll", "brier", *BIASED)
+COMPARED = ("accuracy", "top5_error", "mcc", "nll", "brier", *BIASED)
 #: By figure, the share of intervals that hold the truth, and their mean length.
 Shares = dict[str, tuple[float, float]]
 
@@ -244,14 +255,18 @@ def _errors(draw: Draw, cases: Iterator[tuple[Population, int, bool]], random: A
     return summary(seen)
 
 
-def settled(measure: Callable[[int], Shares], trials: int) -> Shares:
-    """Return coverage and length by figure, and where one is below 94.2 %, those of four times as many new trials.
+def settled(measure: Callable[[int], Shares], trials: int, least: float = 0.942) -> Shares:
+    """Return coverage and length by figure; while one is below `least`, of 4 and then 16 times as many new trials.
 
     Of a hundred exact intervals a few fall below 94 % in 2,000 trials; the new ones, which alone count then, tell
-    chance from a fault.
+    chance from a fault. Where trials are fewer than 2,000 it is below if its standard error does not explain it.
     """
-    found = measure(trials)
-    return found if min(covered for covered, _ in found.values()) >= 0.942 else measure(4 * trials)
+    for more in (1, 4, 16):
+        found = measure(more * trials)
+        room = math.sqrt(0.05 * 0.95 / (more * trials)) if more * trials < 2_000 else 0.0
+        if min(held for held, _ in found.values()) >= least - room:
+            break
+    return found
 
 
 def summary(seen: dict[tuple[str, int], list[tuple[float, float, str]]]) -> str:
@@ -330,35 +345,125 @@ class Known:
         return {**found, "aurc": curve.aurc_estimate()}
 
 
-def model(z: Any, labels: Any, heat: Any, noise: float, random: Any, n_bins: int = 15) -> Side:
-    """Return the runs of a model that knows the true logits z `[R, N, K]` but for noise of its own in each seed.
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """Runs of a model over a population of items: what each run says of each item, worked out once.
 
-    `heat` are the temperatures `[R, S]` of its seeds. The figures are worked out for all trials at once; a test
-    compares with `vicinal.compare`.
+    Trials draw items and runs from it with replacement, so its own figures are the truth, at the cost of a table's
+    lookup for each prediction, whatever the number of classes.
+
+    Attributes
+    ----------
+    entries
+        `[R, M, 7]`: confidence, whether it is right, its bin, the class said, NLL, Brier score, and whether the label
+        is not among the first five.
+    labels
+        `[M]`.
+    n_classes
+        K.
+    alone
+        Whether its runs are one model, with other noise: then each item of a trial has a run drawn by itself.
     """
-    trials, seeds = heat.shape
-    logits = z[:, None] + noise * random.standard_normal((trials, seeds, *z.shape[1:]), dtype=np.float32)
-    logits /= heat[..., None, None].astype(np.float32)
-    said = np.exp((logits - logits.max(-1, keepdims=True)).astype(np.float64))
-    said /= said.sum(-1, keepdims=True)
-    guess, confidence = logits.argmax(-1), said.max(-1)
-    right, true = guess == labels[:, None], np.take_along_axis(said, labels[:, None, :, None], -1)[..., 0]
-    index = np.maximum(np.ceil(confidence * n_bins).astype(int) - 1, 0)
-    flat = index.reshape(trials * seeds, -1)
-    sums = binned(flat, n_bins, right.reshape(flat.shape), confidence.reshape(flat.shape))
-    *sums, squared = (each.reshape(trials, seeds, n_bins) for each in sums)
-    bins = BinSums(*sums)
-    pairs = [[mcc_contributions(y, g)[1] for g in row] for y, row in zip(labels, guess, strict=True)]
-    values = {"mcc": np.array(pairs), "nll": -np.log(true), "brier": (said**2).sum(-1) - 2 * true + 1}
-    for name in ("accuracy", *BIASED):
-        values[name] = FIGURES[name].contributions(bins, index, confidence, right)
-    return Side(values, bins, squared)
+
+    entries: Any
+    labels: Any
+    n_classes: int
+    alone: bool = False
+
+    @classmethod
+    def of(cls, z: Any, labels: Any, heat: Any, noise: Any, random: Any, alone: bool = False) -> Pool:
+        """Return runs that know the true logits z `[M, K]` but for temperatures `[R]` and noise of their own, `[R]`."""
+        entries = np.empty((len(heat), len(z), 7), np.float32)
+        rows = np.arange(len(z))
+        for entry, t, e in zip(entries, heat, noise, strict=True):
+            logits = random.standard_normal(z.shape, dtype=np.float32)
+            logits *= np.float32(e)
+            logits += z
+            logits /= np.float32(t)
+            said = np.exp(logits - logits.max(-1, keepdims=True), dtype=np.float64)
+            said /= said.sum(-1, keepdims=True)
+            guess, true = logits.argmax(-1), said[rows, labels]
+            confidence = said[rows, guess]
+            brier = np.einsum("nk,nk->n", said, said) - 2 * true + 1
+            missed = (logits > logits[rows, labels][:, None]).sum(-1) >= 5
+            index = np.maximum(np.ceil(confidence * N_BINS) - 1, 0)
+            entry[:] = np.stack([confidence, guess == labels, index, guess, -np.log(true), brier, missed], axis=-1)
+        return cls(entries, labels, z.shape[1], alone)
+
+    def side(self, items: Any, runs: Any) -> Side:
+        """Return what `compare` takes of these items `[T, N]` and runs `[T, S, 1]`, or `[T, 1, N]`: one an item."""
+        picked = np.take(self.entries.reshape(-1, 7), runs * len(self.labels) + items[:, None], axis=0)
+        confidence, right, index, guess, nll, brier, missed = np.moveaxis(picked, -1, 0)
+        confidence, right = confidence.astype(np.float64), right.astype(bool)
+        index, guess, labels = index.astype(np.intp), guess.astype(np.intp), self.labels[items]
+        flat = index.reshape(-1, index.shape[-1])
+        sums = binned(flat, N_BINS, right.reshape(flat.shape), confidence.reshape(flat.shape))
+        *sums, squared = (each.reshape(*index.shape[:-1], N_BINS) for each in sums)
+        bins = BinSums(*sums)
+        values = {
+            "mcc": mcc_of(labels[:, None], guess, self.n_classes),
+            "nll": nll.astype(np.float64),
+            "brier": brier.astype(np.float64),
+        }
+        if self.n_classes > 5:
+            values["top5_error"] = missed.astype(np.float64)
+        for name in ("accuracy", *BIASED):
+            values[name] = FIGURES[name].contributions(bins, index, confidence, right)
+        return Side(values, bins, squared)
+
+    @cached_property
+    def truth(self) -> dict[str, float]:
+        """The figures of the whole: of all that one model says, or the mean over runs."""
+        runs, size = self.entries.shape[:2]
+        if self.alone:
+            one = Pool(self.entries.reshape(1, runs * size, 7), np.tile(self.labels, runs), self.n_classes)
+            return one.truth
+        whole = self.side(np.arange(size)[None], np.arange(runs)[None, :, None])
+        return {name: float(values.mean()) for name, values in whole.values.items()}
 
 
-def task(trials: int, n: int, n_classes: int, random: Any) -> tuple[Any, Any]:
-    """Return true logits `[trials, n, K]` and labels drawn from them."""
-    z = 3 * random.standard_normal((trials, n, n_classes), dtype=np.float32)
-    return z, (z + random.gumbel(size=z.shape)).argmax(-1)
+def mcc_of(labels: Any, guess: Any, n_classes: int) -> Any:
+    """Return what samples `[T, 1 or S, N]` contribute to MCC: `mcc_contributions` of many runs at once."""
+
+    def shares(classes: Any) -> Any:
+        cell = classes + n_classes * np.arange(math.prod(classes.shape[:-1])).reshape(*classes.shape[:-1], 1)
+        count = np.bincount(cell.ravel(), minlength=n_classes * math.prod(classes.shape[:-1]))
+        return count.reshape(*classes.shape[:-1], n_classes) / classes.shape[-1]
+
+    def of(values: Any, classes: Any) -> Any:
+        return np.take_along_axis(np.broadcast_to(values, (*guess.shape[:-1], n_classes)), classes, -1)
+
+    t, p, right = shares(labels), shares(guess), labels == guess
+    tp, tt, pp = ((a * b).sum(-1, keepdims=True) for a, b in ((t, p), (t, t), (p, p)))
+    known = (tt < 1) & (pp < 1)
+    size = np.sqrt(np.where(known, (1 - pp) * (1 - tt), 1))
+    a = right.mean(-1, keepdims=True)
+    value = (a - tp) / size
+    said, true = guess, np.broadcast_to(labels, guess.shape)
+    numerator = right - a - (of(t, said) + of(p, true) - 2 * tp)
+    gone = (of(p, said) - pp) / np.where(known, 1 - pp, 1) + (of(t, true) - tt) / np.where(known, 1 - tt, 1)
+    return np.where(known, value + numerator / size + value * gone, 0)
+
+
+def models(n_classes: int, heat: Any, noise: Any, alone: bool, random: Any) -> list[Pool]:
+    """Return models of one population with these temperatures and this noise, which vary by 20 % over runs.
+
+    They do not where the models themselves are compared, by one seed: equal ones are equal then.
+    """
+    runs = 20 if alone else 100
+    z = 3 * random.standard_normal((ITEMS, n_classes), dtype=np.float32)
+    labels = (z + random.gumbel(size=z.shape)).argmax(-1)
+    spread = np.exp((not alone) * 0.2 * random.standard_normal((len(heat), 2, runs)))
+    return [Pool.of(z, labels, t * a, e * b, random, alone) for t, e, (a, b) in zip(heat, noise, spread, strict=True)]
+
+
+def trials_of(pools: Sequence[Pool], n: int, seeds: int, trials: int, random: Any) -> Iterator[tuple[Side, Side]]:
+    """Yield samples of two models, some trials at once: the same items for both, other runs."""
+    runs, size = pools[0].entries.shape[:2]
+    for rows in batches(trials, 2 * seeds * n):
+        items = random.integers(size, size=(rows, n))
+        a, b = random.integers(runs, size=(2, rows, seeds, n if pools[0].alone else 1))
+        yield pools[0].side(items, a), pools[1].side(items, b)
 
 
 def batches(trials: int, elements: int) -> Iterator[int]:
@@ -368,57 +473,85 @@ def batches(trials: int, elements: int) -> Iterator[int]:
         yield min(at_once, trials - start)
 
 
-def false_better(n: int, n_classes: int, temperature: float, seeds: int, trials: int, random: Any) -> dict[str, int]:
-    """Return how often each figure calls one of two equal models better: same noise, same spread of temperatures."""
-    count = dict.fromkeys(COMPARED, 0)
-    for rows in batches(trials, 2 * seeds * n * n_classes):
-        z, labels = task(rows, n, n_classes, random)
-        # With one seed the models themselves are compared: they are equal only at the same temperature.
-        heat = temperature * np.exp((seeds > 1) * 0.2 * random.standard_normal((2, rows, seeds)))
-        sides = [model(z, labels, each, 1.0, random) for each in heat]
-        for name in COMPARED:
-            low, high = difference_ends(name, *sides, 0.95)
-            count[name] += int(((low > 0) | (high < 0)).sum())
-    return count
+def held_shares(pools: Sequence[Pool], n: int, seeds: int, trials: int, random: Any) -> Shares:
+    """Return by figure how often the interval of the difference holds the true one, and its mean length."""
+    truth = {name: pools[1].truth[name] - value for name, value in pools[0].truth.items()}
+    held, length = dict.fromkeys(truth, 0), dict.fromkeys(truth, 0.0)
+    for a, b in trials_of(pools, n, seeds, trials, random):
+        for name, true in truth.items():
+            low, high = difference_ends(name, a, b, 0.95)
+            held[name] += int(((low <= true + 1e-9) & (true - 1e-9 <= high)).sum())
+            length[name] += float((high - low).sum()) / trials
+    return {name: (held[name] / trials, length[name]) for name in held}
+
+
+def false_better(pool: Pool, n: int, seeds: int, trials: int, random: Any) -> dict[str, float]:
+    """Return how often each figure calls one of two equal models better: items and runs of both from one pool."""
+    return {name: 1 - held for name, (held, _) in held_shares((pool, pool), n, seeds, trials, random).items()}
+
+
+def fewer(trials: int, n: int, seeds: int) -> int:
+    """Return how many trials there are: fewer of many samples and seeds, which take long, and more of one seed.
+
+    With several the intervals are wide; with one they are exact for many samples, and 5 % must be told from 5.5 %.
+    """
+    return round((4 if seeds == 1 else 1) * trials * min(1, math.sqrt(250 / (n * seeds))))
 
 
 def equal_models(draw: Draw) -> str:
-    """How often `compare` calls one of two equal models better, of 20 times the trials over the number of seeds."""
-    random, rows = draw.generator(3), []
-    for n, n_classes, temperature in ((50, 3, 1.0), (100, 3, 1.0), (100, 10, 0.5), (1_000, 3, 1.0)):
-        for seeds in (1, 2, 3, 5, 10):
-            of = 20 * draw.trials // seeds
-            false = false_better(n, n_classes, temperature, seeds, of, random)
-            shares = [f"{100 * false[name] / of:.1f} %" for name in COMPARED]
-            rows.append([f"{n:,}", f"K = {n_classes}, T = {temperature:g}", str(seeds), f"{of:,}", *shares])
-    return table(["samples", "models", "seeds", "trials", *COMPARED], rows)
+    """How often `compare` calls one of two equal models better, in %: mean of all populations (and the worst)."""
+    random = draw.generator(3)
+    seen: dict[tuple[int, int], dict[str, list[tuple[float, str]]]] = {
+        (n, s): {} for n in COMPARED_SIZES for s in SEEDS
+    }
+    for n_classes, (heat, noise) in itertools.product(COMPARED_CLASSES, EQUAL):
+        which = f"K = {n_classes}, T = {heat:g}, noise {noise:g}"
+        pools = {alone: models(n_classes, [heat], [noise], alone, random)[0] for alone in (False, True)}
+        for (n, seeds), found in seen.items():
+
+            def measure(trials: int, n: int = n, seeds: int = seeds, pool: Pool = pools[seeds == 1]) -> Shares:
+                false = false_better(pool, n, seeds, trials, random)
+                return {name: (1 - share, 0.0) for name, share in false.items()}
+
+            for name, (right, _) in settled(measure, fewer(draw.trials, n, seeds), 0.946).items():
+                found.setdefault(name, []).append((1 - right, which))
+                if right < 0.945:
+                    print(
+                        f"{n:,} samples, {seeds} seeds, {name}: {1 - right:.2%}, {which}", file=sys.stderr, flush=True
+                    )
+        print(f"done: {which}", file=sys.stderr, flush=True)
+    rows = []
+    for (n, seeds), found in seen.items():
+        trials = fewer(draw.trials, n, seeds)
+        (_, which), name = max((max(shares), name) for name, shares in found.items())
+        cells = [
+            f"{100 * np.mean([share for share, _ in found[name]]):.1f} ({100 * max(found[name])[0]:.1f})"
+            for name in COMPARED
+        ]
+        error = f"{100 * math.sqrt(0.05 * 0.95 / trials):.1f}"
+        rows.append([f"{n:,}", str(seeds), f"{trials:,}", error, *cells, f"{name}: {which}"])
+    return table(["samples", "seeds", "trials", "± of one", *COMPARED, "largest"], rows)
 
 
 def differences(draw: Draw) -> str:
-    """Coverage of the differences of `compare` between two models that differ, by number of samples, one seed."""
-    trials, random = draw.trials, draw.generator(5)
+    """Coverage of the differences of `compare` between two models that differ, by number of samples, 1 to 10 seeds."""
+    random = draw.generator(5)
     seen: dict[tuple[str, int], list[tuple[float, float, str]]] = {
-        (name, n): [] for name in COMPARED for n in SIZES[:-1]
+        (name, n): [] for name in COMPARED for n in COMPARED_SIZES
     }
-    for k, heat, noise in PAIRS:
+    for n_classes, (heat, noise) in itertools.product(COMPARED_CLASSES, PAIRS):
+        pools = {alone: models(n_classes, heat, noise, alone, random) for alone in (False, True)}
+        for n, seeds in itertools.product(COMPARED_SIZES, SEEDS):
 
-        def pair(rows: int, n: int, k: int = k, heat: Any = heat, noise: Any = noise) -> list[Side]:
-            z, labels = task(rows, n, k, random)
-            return [model(z, labels, np.full((rows, 1), t), e, random) for t, e in zip(heat, noise, strict=True)]
+            def measure(trials: int, n: int = n, seeds: int = seeds, both: list[Pool] = pools[seeds == 1]) -> Shares:
+                return held_shares(both, n, seeds, trials, random)
 
-        a, b = pair(1, 1_000_000)
-        total = {name: float(b.values[name].mean() - a.values[name].mean()) for name in COMPARED}
-        for n in SIZES[:-1]:
-            held, length = dict.fromkeys(COMPARED, 0), dict.fromkeys(COMPARED, 0.0)
-            for rows in batches(trials, 2 * n * k):
-                a, b = pair(rows, n)
-                for name in COMPARED:
-                    low, high = difference_ends(name, a, b, 0.95)
-                    held[name] += int(((low <= total[name]) & (total[name] <= high)).sum())
-                    length[name] += float((high - low).sum()) / trials
-            for name in COMPARED:
-                which = f"K = {k}, T = {heat[0]:g} and {heat[1]:g}, noise {noise[0]:g} and {noise[1]:g}"
-                seen[name, n].append((held[name] / trials, length[name], which))
+            which = f"K = {n_classes}, T = {heat[0]:g} and {heat[1]:g}, noise {noise[0]:g} and {noise[1]:g}"
+            for name, share in settled(measure, fewer(draw.trials, n, seeds)).items():
+                seen[name, n].append((*share, f"{which}, {seeds} seed{'s' if seeds > 1 else ''}"))
+                if share[0] < 0.94:
+                    print(f"{n:,} samples, {seeds} seeds, {name}: {share[0]:.2%}, {which}", file=sys.stderr, flush=True)
+        print(f"done: {which}", file=sys.stderr, flush=True)
     return summary(seen)
 
 

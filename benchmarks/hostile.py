@@ -247,6 +247,7 @@ def predictions() -> dict[str, bytes]:
     }
     made |= {
         "good": good.encode(),
+        "good probs": text_of(probs).encode(),
         "header only": b"label,prediction,confidence\n",
         "no label": b"prediction,confidence\na,0.5\n" * 3,
         "one row": text_of(rows[:2]).encode(),
@@ -439,7 +440,7 @@ def table_cases(run: Path, draw: random.Random) -> Iterator[Case]:
         yield Case(
             f"calibrate: {name}", ("calibrate", "{file}", "{file}", "--out", "better.csv", "--save", "how.json"), make
         )
-        yield Case(f"compare: {name}", ("compare", "{file}", "{file}"), make)
+        yield Case(f"sets: {name}", ("evaluate", "{file}", "--sets", "0.8", "--report", "page.html"), make)
     for name, content in (binary_files() | arrays() | workbooks(draw)).items():
         make = writer(name, content)
         yield Case(f"train file: {name}", TRAIN, make)
@@ -504,7 +505,7 @@ def bundle_cases(run: Path, draw: random.Random, n: int) -> Iterator[Case]:
         ("predict", "{file}", data, "--out", "answers.csv"),
         ("evaluate", "{file}", "--json"),
         ("export", "{file}", "--out", "m.onnx"),
-        ("compare", "{file}", str(run)),
+        ("evaluate", "{file}", "--sets", "0.8", "--report", "page.html"),
         ("predict", "{file}", data, "--out", "answers.csv"),
     ]
 
@@ -789,23 +790,184 @@ def option_cases(run: Path) -> Iterator[Case]:
     for words in (
         ("--bins", "0"),
         ("--bins", "1000000000"),
-        ("--max-risk", "nan"),
-        ("--max-risk", "2"),
         ("--sets", "1"),
         ("--sets", "-1"),
-        ("--level", "1"),
         ("--label", "gone"),
-        ("--by", "label"),
+        ("--columns", "label"),
         ("--normalise",),
-        ("--threshold", "nan"),
     ):
         yield Case(f"option evaluate {' '.join(words)!r}", ("evaluate", "{file}", *words), good)
+    for words in (("--max-risk", "nan"), ("--max-risk", "2"), ("--level", "1"), ("--sets", "nan"), ("--keep", "gone")):
+        of_run = ("predict", str(run), "{file}", "--out", "answers.csv", *words)
+        yield Case(f"option predict {' '.join(words)!r}", of_run, make)
     for words in (("--top", "-1"), ("--folds", "1"), ("--folds", "999999"), ("--out", "{file}")):
-        yield Case(
-            f"option audit {' '.join(words)!r}",
-            ("audit", "{file}", "--target", "label", "--out", "audit.csv", *words),
-            make,
-        )
+        of_run = ("audit", str(run), "--out", "audit.csv", *words)
+        yield Case(f"option audit {' '.join(words)!r}", of_run, make)
+
+
+#: What no option expects, or hardly one: numbers, words, and files, folders and what is neither.
+NUMBERS = (
+    *("-1", "0", "-0.0", "1", "2", "3", "0.5", "-0.5", "nan", "inf", "-inf", "1e400", "1e-400", "1e308", "1e3", "0x10"),
+    *("1_000", "１２", "²", "100000", "2147483648", "9223372036854775808", "9" * 30, "9" * 5000, "1/3", "50%", "1,5"),
+)
+WORDS = (
+    *(
+        "",
+        " ",
+        "x",
+        "é💩",
+        "\u202e",
+        "\udcff",
+        "\x1b[31m",
+        "\n",
+        "'",
+        '"',
+        "$(id)",
+        "--",
+        "-",
+        "*",
+        "[",
+        "{",
+        "=",
+        "a=b",
+    ),
+    *(
+        ",",
+        ":",
+        "1:",
+        "0:a=b",
+        "9:a=b",
+        "None",
+        "True",
+        "null",
+        "[]",
+        "{}",
+        "label",
+        "colour",
+        "x,y",
+        "ERM()",
+        "Mixup(alpha=1.0)",
+    ),
+    *(
+        "noise",
+        "fgsm:1",
+        "digits",
+        "hf:x",
+        "http://x",
+        "utf-16",
+        "base64",
+        "a" * 300,
+        "a" * 100_000,
+        "hidden=[2]",
+        "x=y,y=x",
+    ),
+)
+PLACES = (
+    *(
+        "data.csv",
+        "p.csv",
+        "folder",
+        "fifo",
+        "loop",
+        "hard.csv",
+        "link.csv",
+        "linked",
+        "gone/away",
+        "gone/a.html",
+        "a.html",
+    ),
+    *("a.csv", "a.npz", "a.parquet", "..", "~", "~nobody/x", "/dev/null", "/dev/zero", "/proc/self/mem", "/proc/a.csv"),
+    *("folder/a.csv", "folder/.lock", "data.csv/a.csv", "*.csv", "**"),
+)
+#: Options of which nothing is drawn: they ask for another machine.
+ELSEWHERE = {"--address"}
+
+
+def odd_place(folder: Path) -> Path:
+    """Write what odd commands find: a table, predictions, a folder that is not ours, a pipe, and links."""
+    (folder / "data.csv").write_bytes(text_of(good_table()).encode())
+    for name in ("p.csv", "q.csv"):
+        (folder / name).write_bytes(predictions()["good probs"])
+    (folder / "folder").mkdir()
+    for name in ("thesis.txt", ".lock", "model.json"):
+        (folder / "folder" / name).write_text("mine")
+    os.mkfifo(folder / "fifo")
+    os.link(folder / "data.csv", folder / "hard.csv")
+    for name, target in (("loop", "loop"), ("link.csv", "p.csv"), ("linked", "folder")):
+        (folder / name).symlink_to(target)
+    return folder
+
+
+def surroundings() -> list[Callable[[], object]]:
+    """Return what a command may find itself in."""
+
+    def homeless() -> None:
+        os.environ.pop("HOME", None)
+        os.environ["TMPDIR"] = tempfile.tempdir = "/gone"
+
+    def nowhere() -> None:
+        os.mkdir("away")
+        os.chdir("away")
+        os.rmdir("../away")
+
+    return [
+        homeless,
+        nowhere,
+        lambda: os.umask(0o777),
+        lambda: os.environ.update(COLUMNS="1", LANG="C", TERM="dumb"),
+        lambda: sys.stdout.reconfigure(encoding="ascii"),  # type: ignore[union-attr]
+        lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (24, 24)),
+        lambda: os.environ.update(RANK="x", WORLD_SIZE="0", LOCAL_RANK=""),
+        lambda: os.environ.update(VICINAL_DATA="/dev/null", HF_HOME="/dev/null"),
+    ]
+
+
+def odd_cases(run: Path, draw: random.Random, n: int) -> Iterator[Case]:
+    """Every command with each of its arguments and options n times: odd values, twice, beside another option."""
+    from typer.main import get_command
+
+    from vicinal.cli.app import app
+
+    two = ("--method", "ERM()", "--method", "Mixup(alpha=1.0)", "--seeds", "1", "--workers", "1", "--out", "runs")
+    good: dict[str, list[tuple[str, ...]]] = {
+        "train": [("data.csv", "--target", "label", "--out", "run", *TINY)],
+        "predict": [(str(run), "data.csv", "--out", "answers.csv")],
+        "evaluate": [("p.csv",), (str(run),), (str(run), "data.csv")],
+        "calibrate": [("p.csv", "q.csv", "--out", "better.csv")],
+        "compare": [("data.csv", "--target", "label", *two, *TINY)],
+        "audit": [(str(run), "--folds", "2", "--out", "audit.csv")],
+        "export": [(str(run), "--out", "model.onnx")],
+        "reproduce": [("p22-tab3", "--dry-run")],
+        "methods": [()],
+        "doctor": [()],
+    }
+    for name, command_ in sorted(vars(get_command(app))["commands"].items()):
+        options = [p for p in command_.params if p.param_type_name == "option" and p.opts[0] not in ELSEWHERE]
+        for option in options:
+            for _ in range(n):
+                words = list(draw.choice(good[name]))
+                for given in (option, *([draw.choice(options)] if draw.random() < 0.3 else [])):
+                    words += [word for _ in range(1 + (draw.random() < 0.15)) for word in odd_option(given, draw)]
+                before = draw.choice(surroundings()) if draw.random() < 0.1 else lambda: None
+                yield Case(f"odd {name}: {' '.join(words)[:300]!r}", (name, *words), odd_place, before)
+        for place in range(2):
+            for _ in range(2 * n):
+                words = list(draw.choice(good[name]))
+                words[place : place + 1] = [value := draw.choice((*NUMBERS, *WORDS, *PLACES))]
+                yield Case(f"odd {name}, argument {place}: {value[:40]!r}", (name, *words), odd_place)
+        for number, before in enumerate(surroundings()):
+            yield Case(f"odd {name}, surroundings {number}", (name, *draw.choice(good[name])), odd_place, before)
+
+
+def odd_option(option: Any, draw: random.Random) -> list[str]:
+    """Return an option as it may be given: a flag or its contrary, else with a value of its own kind or another."""
+    if option.is_flag:
+        return [draw.choice([*option.opts, *option.secondary_opts])]
+    own = [word for word in (option.metavar or "").split("|") if word.islower() and word not in ("ray", "dask")]
+    numeric = option.type_descriptor.annotation in (int, float) or "NUMBER" in (option.metavar or "")
+    likely = NUMBERS if numeric else own or (*WORDS, *PLACES)
+    value = draw.choice(likely if draw.random() < 0.7 else (*NUMBERS, *WORDS, *PLACES))
+    return [f"{option.opts[0]}={value}"] if draw.random() < 0.7 else [option.opts[0], value]
 
 
 # Running
@@ -834,7 +996,7 @@ def faults(case: Case, ended: Ended, before: dict[str, str], after: dict[str, st
         # A run that was begun is a folder of ours, with which the next command goes on.
         files = [name for name in new if not name.startswith(("run", "audit")) and after[name] != "special"]
         wrong += [f"refused, but wrote {files}"] if files else []
-        errors = [line for line in ended.err.splitlines() if line.startswith("Error: ")]
+        errors = [line for line in ended.err.splitlines() if line.startswith(("Error: ", "Error (process "))]
         wrong += ["no sentence"] if len(errors) != 1 and "closed" not in case.name else []
     if ended.code == 0 and '"event"' in ended.out and any(word in ended.out for word in ("NaN", "Infinity")):
         wrong.append("a figure that is not finite")
@@ -874,6 +1036,7 @@ def main() -> None:
     parser.add_argument("--share", type=float, default=1.0, help="of the cases, drawn by the seed")
     parser.add_argument("--mutations", type=int, default=60)
     parser.add_argument("--bundles", type=int, default=60)
+    parser.add_argument("--odd", type=int, default=2, help="odd commands for each option of each command")
     options = parser.parse_args()
     warm()
     draw = random.Random(options.seed)
@@ -885,7 +1048,7 @@ def main() -> None:
         boosted = folder / "trees"
         hgb = ("--model", "hgb", "--method", "ERM()", "--model-option", "iterations=3")
         for out, how in ((run, TINY), (boosted, hgb)):
-            words = ("train", "good.csv", "--target", "label", "--out", out.name, *how)
+            words = ("train", str(folder / "good.csv"), "--target", "label", "--out", out.name, *how)
             if (ended := command(words, folder, lambda: None)).code:
                 sys.exit(f"a good run fails: {ended.err}")
         cases = [
@@ -898,12 +1061,17 @@ def main() -> None:
             *special_cases(run),
             *small_disk_cases(run),
             *option_cases(run),
+            *odd_cases(run, random.Random(options.seed), options.odd),
         ]
         chosen = [case for case in cases if options.only in case.name and draw.random() < options.share]
-        before = contents(run), contents(boosted)
+        before = {model: contents(model) for model in (run, boosted)}
         bad = run_all(chosen, folder)
-        if (contents(run), contents(boosted)) != before:
-            sys.exit("a command changed the model that it was given")
+        for model, files in before.items():
+            # An audit keeps its trainings in the run.
+            after = {name: value for name, value in contents(model).items() if not name.startswith("audit")}
+            if after != files:
+                names = sorted(name for name in {*after, *files} if after.get(name) != files.get(name))
+                sys.exit(f"a command changed the model that it was given: {names}")
     print(json.dumps({"cases": len(chosen), "faults": bad, "seed": options.seed}))
     sys.exit(bad > 0)
 

@@ -268,7 +268,8 @@ def test_compare(table: Path, tmp_path: Path) -> None:
     result = vicinal(*words, *two, "--json").events("result")[0]
     assert Path(result["report"]).exists()
     assert "Differences to `ERM()`" in result["markdown"]
-    assert "--seeds must be at least 1" in refused(*words, *two, "--seeds", 0)
+    for seeds in (0, 10**12, "9" * 30):
+        assert f"--seeds must be an integer from 1 to 10,000, got {seeds}" in refused(*words, *two, "--seeds", seeds)
     chosen = vicinal(*words, *two, "--choose", "ece", "--json").events("result")[0]  # finished runs are read
     assert chosen["chosen"] in two
     assert f"Chosen by ECE (15 bins) of the validation set: `{chosen['chosen']}`" in chosen["markdown"]

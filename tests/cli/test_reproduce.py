@@ -55,4 +55,6 @@ def test_mistakes(tmp_path) -> None:
     assert "--scale must be one of" in refused("reproduce", "z18-tab2", "--scale", "gpu")
     assert "--only must be part of a row's name" in refused("reproduce", "z18-tab2", "--only", "CutMix", "--dry-run")
     assert "10-14" in vicinal("reproduce", "z18-tab2", "--seeds", "few", code=2).err
+    for seeds in ("0", "9-8", "1000000000000", "9" * 30, f"5-{10**15}"):
+        assert "1 to 10,000 seeds" in vicinal("reproduce", "z18-tab2", "--dry-run", "--seeds", seeds, code=2).err
     assert "there are no results" in refused("reproduce", "--pages", tmp_path / "docs")

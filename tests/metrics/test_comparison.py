@@ -6,7 +6,6 @@ import math
 import numpy as np
 import pytest
 from benchmarks import coverage
-from benchmarks.coverage import false_better
 from scipy import stats
 
 from vicinal.metrics import Comparison, ReliabilityTable, compare, evaluate, risk_coverage
@@ -149,27 +148,56 @@ def test_few_disagreements_tell_models_apart_no_sooner_than_the_exact_test(wins,
     assert (stats.binomtest(wins, wins + losses).pvalue < 0.05) == (better is not None)
 
 
+@pytest.fixture(scope="module")
+def pools():
+    """A model of three classes over few items: alone, and with runs that differ."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(coverage, "ITEMS", 3_000)
+        random = np.random.default_rng(3)
+        return {alone: coverage.models(3, [1.0], [1.0], alone, random)[0] for alone in (True, False)}
+
+
 @pytest.mark.parametrize(("seeds", "trials"), [(1, 6000), (2, 3000), (3, 2000), (5, 1200), (10, 600)])
-def test_equal_models_are_told_apart_in_at_most_5_and_a_half_percent(seeds, trials):
-    false = false_better(100, 3, 1.0, seeds, trials, np.random.default_rng(3))
+def test_equal_models_are_told_apart_in_at_most_5_and_a_half_percent(pools, seeds, trials):
+    false = coverage.false_better(pools[seeds == 1], 100, seeds, trials, np.random.default_rng(3))
     # A rate of 5.5 % or less is refuted by mistake once in a thousand.
-    worst = max(false.values())
+    worst = round(trials * max(false.values()))
     assert stats.binomtest(worst, trials, 0.055, alternative="greater").pvalue > 1e-3, false
 
 
-def test_the_simulated_comparisons_are_those_of_compare():
-    random = np.random.default_rng(0)
-    z, labels = coverage.task(4, 60, 3, random)
-    noise = np.random.default_rng([1, 2])
-    sides = [coverage.model(z, labels, np.full((4, 2), heat), 1.0, noise) for heat in (0.5, 1.0)]
-    noise = np.random.default_rng([1, 2])
-    logits = [(z[:, None] + noise.standard_normal((4, 2, 60, 3), dtype=np.float32)) / heat for heat in (0.5, 1.0)]
+@pytest.mark.parametrize(("k", "alone"), [(3, False), (7, False), (3, True)])
+def test_the_simulated_comparisons_are_those_of_compare(k, alone):
+    random, heat = np.random.default_rng(0), np.full(5, 0.5) if alone else np.linspace(0.5, 1.5, 5)
+    z = 3 * random.standard_normal((200, k), dtype=np.float32)
+    labels = random.integers(k, size=200)
+    pools = [coverage.Pool.of(z, labels, heat, np.ones(5), np.random.default_rng(s), alone) for s in (1, 2)]
+    logits = [
+        np.stack([(z + noise.standard_normal(z.shape, dtype=np.float32)) / np.float32(t) for t in heat])
+        for noise in (np.random.default_rng(s) for s in (1, 2))
+    ]
+    items = random.integers(200, size=(4, 60))
+    picks = random.integers(5, size=(2, 4, 1, 60) if alone else (2, 4, 2, 1))
+    sides = [pool.side(items, runs) for pool, runs in zip(pools, picks, strict=True)]
     for trial in range(4):
-        runs = [[evaluate(labels[trial], logits=each) for each in side[trial]] for side in logits]
+        runs = [
+            [evaluate(labels[items[trial]], logits=of[run, items[trial]]) for run in pick[trial]]
+            for of, pick in zip(logits, picks, strict=True)
+        ]
         result = compare(*runs)
-        for name in FIGURES:
+        assert set(result.differences) == set(sides[0].values)
+        for name in result.differences:
             low, high = (end[trial] for end in module.difference_ends(name, *sides, 0.95))
-            assert (result[name].low, result[name].high) == pytest.approx((low, high), abs=1e-6)
+            assert (result[name].low, result[name].high) == pytest.approx((low, high), abs=1e-6), name
+
+
+def test_the_truth_of_a_simulated_model_is_that_of_all_it_says(pools):
+    for alone, pool in pools.items():
+        flat = pool.entries.reshape(-1, 7)
+        assert pool.truth["accuracy"] == pytest.approx(flat[:, 1].mean(dtype=np.float64))
+        assert pool.truth["nll"] == pytest.approx(flat[:, 4].mean(dtype=np.float64), rel=1e-6)
+        runs = [flat] if alone else pool.entries
+        eces = [ReliabilityTable.from_confidences(run[:, 0], run[:, 1] > 0).ece() for run in runs]
+        assert pool.truth["ece"] == pytest.approx(np.mean(eces), abs=1e-6)
 
 
 def test_the_interval_covers_a_true_difference():

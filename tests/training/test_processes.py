@@ -119,6 +119,15 @@ def test_a_process_whose_others_are_missing_says_what_it_waits_for_and_can_be_en
         waiting.communicate()
 
 
+@pytest.mark.parametrize(("name", "value"), [("LOCAL_RANK", ""), ("RANK", "x"), ("WORLD_SIZE", "1.0")])
+def test_what_says_which_process_this_is_must_be_a_number(monkeypatch, name, value):
+    from vicinal.training.environment import joined_process
+
+    monkeypatch.setenv(name, value)
+    with pytest.raises(ValueError, match=f"the environment variable {name} must be a whole number, got {value!r}"):
+        joined_process()
+
+
 def load_state(run: Path) -> torch.Tensor:
     from vicinal.training.folder import TrainingFolder
 

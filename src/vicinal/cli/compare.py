@@ -11,7 +11,7 @@ import typer
 from vicinal._checks import Argument, Sentence
 from vicinal.cli.console import Console
 from vicinal.cli.errors import handle_errors
-from vicinal.cli.options import AsJson, Given, MaxMemory, Overwrite, shared
+from vicinal.cli.options import MOST_SEEDS, AsJson, Given, MaxMemory, Overwrite, shared
 from vicinal.cli.outputs import check_report
 from vicinal.cli.train import plain_baselines, show_baselines
 
@@ -63,7 +63,7 @@ def compare(
 
     Runs that are finished are kept: the same command again finishes what is missing, and methods or seeds can be added.
     """
-    from vicinal._checks import choice
+    from vicinal._checks import choice, integer
     from vicinal.metrics import FIGURES
 
     console = Console(as_json=as_json)
@@ -72,8 +72,7 @@ def compare(
         from vicinal.runs import ALWAYS, BASELINES, Experiment, Outcome, data_name, measure_baselines, run_grid
     if len(method or ()) < 2:
         raise ValueError("name at least two methods: --method 'ERM()' --method 'Mixup(alpha=0.2)'")
-    if seeds < 1:
-        raise ValueError(f"--seeds must be at least 1, got {seeds}")
+    integer("seeds", seeds, low=1, high=MOST_SEEDS)
     if choose is not None:
         choice("choose", choose, tuple(FIGURES))  # a wrong name is better known before hours of training
     base = Experiment(source=data, **vars(given))

@@ -18,6 +18,7 @@ import typer
 from typer.core import TyperCommand
 
 __all__ = [
+    "MOST_SEEDS",
     "AsJson",
     "Given",
     "MaxMemory",
@@ -41,6 +42,9 @@ Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace files that
 SafeCsv = Annotated[
     bool, typer.Option("--safe-csv", help="In a CSV, put ' before names that a spreadsheet would take for a formula.")
 ]
+
+#: More would not be trained in a lifetime: a typing error, found out before a list is made of them.
+MOST_SEEDS = 10_000
 
 
 def share_or_number(name: str, text: str) -> float | int:

@@ -11,7 +11,7 @@ import typer
 
 from vicinal.cli.console import Console
 from vicinal.cli.errors import handle_errors
-from vicinal.cli.options import AsJson, MaxMemory
+from vicinal.cli.options import MOST_SEEDS, AsJson, MaxMemory
 
 if TYPE_CHECKING:
     from vicinal.recipes.results import Result
@@ -205,6 +205,6 @@ def _seeds(text: str | None) -> Sequence[int] | None:
     if not (first.isdecimal() and (last.isdecimal() if dash else True)):
         raise typer.BadParameter(f"must be a number such as 5, or a range such as 10-14, got {text!r}")
     wanted = range(int(first), int(last) + 1) if dash else range(int(first))
-    if not wanted:
-        raise typer.BadParameter(f"must name at least one seed, got {text!r}")
+    if not wanted or wanted[-1] - wanted[0] >= MOST_SEEDS:
+        raise typer.BadParameter(f"must name 1 to {MOST_SEEDS:,} seeds, got {text!r}")
     return wanted

@@ -50,6 +50,9 @@ def joined_process() -> Any:
 
     One that is missing is waited for as long as torch does, which says nothing and hears no signal meanwhile.
     """
+    for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE"):  # Accelerate would take them at their word
+        if not (value := os.environ.get(name, "0")).removeprefix("-").isdecimal():
+            raise ValueError(f"the environment variable {name} must be a whole number, got {value!r}: unset it")
     state = require("accelerate", "train").PartialState
     if os.environ.get("WORLD_SIZE", "1") == "1" or state._shared_state:
         return state(cpu=only_cpu())
