@@ -28,7 +28,23 @@ def _predict(run: Path, data: object, out: Path, *options: object) -> tuple[str,
     return said, pd.read_csv(out)
 
 
-def test_a_column_less_is_an_error(trained: Path, tmp_path: Path) -> None:
+def test_missing_columns_are_counted(trained: Path, tmp_path: Path) -> None:
+    make.people(20).drop(columns=["colour", "age"]).to_csv(tmp_path / "new.csv", index=False)
+    said, answers = _predict(trained, tmp_path / "new.csv", tmp_path / "answers.csv")
+    assert "unlike the training data: 2 missing columns (missing in every row: " in said
+    make.people(20).assign(colour=None, age=None).to_csv(tmp_path / "without values.csv", index=False)
+    _, same = _predict(trained, tmp_path / "without values.csv", tmp_path / "same.csv")
+    pd.testing.assert_frame_equal(answers, same)
+
+
+def test_a_table_of_something_else_is_refused(trained: Path, tmp_path: Path) -> None:
+    pd.DataFrame({"wheels": [4, 3], "doors": [5, 2]}).to_csv(tmp_path / "cars.csv", index=False)
+    said = refused("predict", trained, tmp_path / "cars.csv", "--out", tmp_path / "answers.csv")
+    assert "the data have 'wheels' and 'doors', and no column that the model was trained with: " in said
+    assert not (tmp_path / "answers.csv").exists()
+
+
+def test_a_column_that_is_called_otherwise_is_an_error(trained: Path, tmp_path: Path) -> None:
     make.people(5).rename(columns={"age": "Age"}).to_csv(tmp_path / "new.csv", index=False)
     said = refused("predict", trained, tmp_path / "new.csv", "--out", tmp_path / "answers.csv")
     assert "did you mean 'Age'? If it is not known, add it without values" in said

@@ -327,9 +327,10 @@ def test_a_column_of_lists_can_be_left_out(tmp_path):
     assert [column.name for column in task.preprocessing.columns] == ["x", "colour"]
 
 
-def test_what_to_do_about_a_column_that_new_data_lack():
+def test_a_column_that_new_data_lack_is_missing_in_every_row():
     task = load(frame(), target="y")
-    with pytest.raises(ValueError, match=r"lack the column 'colour' .* if it is not known, add it without values"):
-        task.preprocessing.encode(from_frame(frame().drop(columns="colour")))
+    lacking = task.preprocessing.encode(from_frame(frame().drop(columns="colour")))
+    assert lacking.notes == ["unlike the training data: 1 missing column (missing in every row: 'colour')"]
     known = task.preprocessing.encode(from_frame(frame().assign(colour=None)))
+    assert torch.equal(lacking.features, known.features)
     assert torch.isfinite(known.features).all()

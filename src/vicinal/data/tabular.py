@@ -37,7 +37,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from vicinal._checks import nearest_names, number
+from vicinal._checks import nearest_names, number, require
 from vicinal._files import MEMORY, Json, Scratch
 from vicinal._typing import Batch
 from vicinal.data.dates import PARTS, date_parts, is_day_first
@@ -274,8 +274,8 @@ class TabularPreprocessing(Preprocessing):
     def encode(self, table: Table, *, n: int | None = None, new: bool = True) -> Encoded:
         """Return the rows of a table as features.
 
-        Columns are found by name. New ones are ignored and named; a missing one is an error. Memory is that of the
-        features and of a chunk.
+        Columns are found by name. New ones are ignored and named; one that the table lacks counts as missing in every
+        row and is named, unless another is called nearly like it. Memory is that of the features and of a chunk.
 
         Parameters
         ----------
@@ -314,9 +314,10 @@ class TabularPreprocessing(Preprocessing):
         new
             As in `encode`.
         """
-        extra = self._extra(table) if new else []
+        absent = self._absent(table)
         remarks = {column.name: _Remarks() for column in self.columns}
-        for chunk in table.chunks([column.name for column in self.columns], _ROWS, bad=bad):
+        for read in table.chunks([name for name in remarks if name not in absent], _ROWS, bad=bad):
+            chunk = _without_values(read, absent)
             block, start = np.zeros((len(chunk), self.width), np.float32), 0
             for column in self.columns:
                 column.encode(chunk, block[:, start : start + column.width], remarks[column.name])
@@ -324,22 +325,25 @@ class TabularPreprocessing(Preprocessing):
             yield chunk.rows, torch.from_numpy(block)
         if new:
             unseen = [column.notes(remarks[column.name]) for column in self.columns if isinstance(column, Category)]
-            notes += _unlike(extra, [note for some in unseen for note in some])
+            notes += _unlike(absent, self._extra(table), [note for some in unseen for note in some])
         for column in self.columns:
             notes += [] if isinstance(column, Category) else column.notes(remarks[column.name])
 
-    def _extra(self, table: Table) -> list[str]:
-        """Return the columns of new data that the model was not trained with, if none is missing."""
+    def _absent(self, table: Table) -> list[str]:
+        """Return the columns that a table lacks, if they seem to be left out and not only to be called otherwise."""
         absent = [column.name for column in self.columns if column.name not in table.columns]
-        if len(absent) == 1:
-            near = nearest_names(absent[0], table.columns)
-            hint = f"{near} If" if near.endswith("?") else f"{near}; if"
-            missing = f"the data lack the column {absent[0]!r} that the model was trained with"
-            raise ValueError(f"{missing}{hint} it is not known, add it without values")
-        if absent:
-            names = listed([repr(name) for name in absent], n=20)
-            what = f"the data lack {len(absent)} columns that the model was trained with: {names}"
-            raise ValueError(f"{what}; if they are not known, add them without values")
+        if len(absent) == len(self.columns):
+            wanted, given = (listed([repr(name) for name in names], n=20) for names in (absent, table.columns))
+            raise ValueError(f"the data have {given}, and no column that the model was trained with: {wanted}")
+        for name in absent:
+            near = nearest_names(name, table.columns)
+            if near.endswith("?"):
+                missing = f"the data lack the column {name!r} that the model was trained with"
+                raise ValueError(f"{missing}{near} If it is not known, add it without values")
+        return absent
+
+    def _extra(self, table: Table) -> list[str]:
+        """Return the columns of new data that the model was not trained with."""
         known = {self.target, *self.ignored, *(column.name for column in self.columns)}
         return [repr(name) for name in table.columns if name not in known]
 
@@ -353,13 +357,22 @@ class TabularPreprocessing(Preprocessing):
         return cls(columns, fields["target"], tuple(fields["ignored"]))
 
 
-def _unlike(extra: Sequence[str], unseen: Sequence[str]) -> list[str]:
+def _without_values(chunk: Chunk, names: Sequence[str]) -> Chunk:
+    """Return the same rows with columns that are missing in each."""
+    if not names:
+        return chunk
+    pa = require("pyarrow", "train")
+    return replace(chunk, columns={**chunk.columns, **dict.fromkeys(names, pa.nulls(len(chunk), pa.string()))})
+
+
+def _unlike(absent: Sequence[str], extra: Sequence[str], unseen: Sequence[str]) -> list[str]:
     """Return in one line how new rows differ from those of training: how many columns, and which."""
-    counts = [f"{len(extra)} extra column{'s' * (len(extra) > 1)}"] if extra else []
-    counts += [f"{len(unseen)} column{'s' * (len(unseen) > 1)} with values not seen in training"] if unseen else []
-    ignored = [f"ignored: {listed(extra)}, which the model was not trained with"] if extra else []
-    parts = "; ".join([*ignored, *unseen])
-    return [f"unlike the training data: {' and '.join(counts)} ({parts})"] if counts else []
+    kinds = {"missing column{}": absent, "extra column{}": extra, "column{} with values not seen in training": unseen}
+    counts = [f"{len(names)} {what.format('s' * (len(names) > 1))}" for what, names in kinds.items() if names]
+    parts = [f"missing in every row: {listed([repr(name) for name in absent])}"] if absent else []
+    parts += [f"ignored: {listed(extra)}, which the model was not trained with"] if extra else []
+    parts += unseen
+    return [f"unlike the training data: {listed(counts)} ({'; '.join(parts)})"] if counts else []
 
 
 def _feature_names(column: Number | Date | Category | Text) -> list[str]:
