@@ -50,16 +50,15 @@ def test_a_recipe_that_is_none():
 @pytest.mark.parametrize("name", names())
 def test_a_recipe_reads_like_its_table(name):
     recipe = get(name)
-    assert recipe.paper.lower() == name[:3]
-    assert recipe.place
-    assert recipe.title
+    assert recipe.place.paper.lower() == name[:3]
+    assert all(recipe.place)
     assert tuple(recipe.scales) == SCALES
     assert recipe.columns
     assert recipe.draw is not None
     lines = (Path(vicinal.__file__).parent / "recipes" / f"{name.replace('-', '_')}.py").read_text().splitlines()
     assert len(lines) <= 200, "a recipe is one page"
     # Guided mixup trains twice, the second time with three forwards a step.
-    assert recipe.scales["cpu"].minutes <= (20 if recipe.paper == "P22" else 12)
+    assert recipe.scales["cpu"].minutes <= (20 if recipe.place.paper == "P22" else 12)
     assert bool(recipe.published) or name not in WITH_NUMBERS
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from vicinal.recipes import images
-from vicinal.recipes.base import Data, Network, Recipe, Scale, methods
+from vicinal.recipes.base import Data, Network, Place, Recipe, Scale, methods
 from vicinal.recipes.claims import Claim, figure
 from vicinal.recipes.drawing import bars
 from vicinal.recipes.running import plan, reproduce
@@ -35,9 +35,7 @@ SCALE = Scale(
     training={"epochs": 2, "batch_size": 20, "optimizer": "adam", "lr": 0.01, "schedule": "constant"},
 )
 RECIPE = Recipe(
-    paper="Z18",
-    place="nowhere",
-    title="A recipe of seconds",
+    place=Place("Z18", "nowhere", "A recipe of seconds"),
     methods=methods(ERM, MIXUP),
     measure=images.selected,
     claims=claims,

@@ -104,11 +104,11 @@ def _list(console: Console) -> None:
 
     rows = []
     for name in names():
-        recipe = get(name)
-        minutes = {scale: at.minutes for scale, at in recipe.scales.items()}
-        console.event("recipe", {"name": name, "paper": recipe.paper, "place": recipe.place, "title": recipe.title,
-                                 "minutes": minutes})  # fmt: skip
-        rows.append([name, f"{recipe.paper} {recipe.place}", recipe.title, f"{minutes['cpu']:g}", _so_far(name)])
+        (paper, place, shown), scales = get(name).place, get(name).scales
+        minutes = {scale: at.minutes for scale, at in scales.items()}
+        event = {"name": name, "paper": paper, "place": place, "title": shown, "minutes": minutes}
+        console.event("recipe", event)
+        rows.append([name, f"{paper} {place}", shown, f"{minutes['cpu']:g}", _so_far(name)])
     title = "Recipes (vicinal reproduce NAME runs one; minutes on two cores)"
     console.table(title, ["", "where", "what it shows", "minutes", "verdicts so far"], rows, figures=False)
 
@@ -150,7 +150,8 @@ def _show(wanted: Plan, result: Result, console: Console) -> None:
     path = wanted.out / f"{wanted.name}.json"
     fields: dict[str, object] = {**result.to_dict(), "file": str(path), "report": str(report)}
     console.event("result", fields)
-    console.say(f"{wanted.name}: {wanted.recipe.title} ({wanted.recipe.paper} {wanted.recipe.place})")
+    paper, place, title = wanted.recipe.place
+    console.say(f"{wanted.name}: {title} ({paper} {place})")
     if wanted.recipe.published:
         console.markdown(f"The paper:\n\n{pages.published_table(wanted.recipe)}")
     console.markdown(f"Here:\n\n{pages.table(wanted.recipe, result)}\n\nClaims:\n\n{pages.claims_table(result)}")
@@ -171,8 +172,8 @@ def _page(wanted: Plan, result: Result) -> RecipePage:
     seeds = f"{len(result.seeds)} seed{'s' * (len(result.seeds) > 1)}"
     return RecipePage(
         name=wanted.name,
-        title=recipe.title,
-        source=f"{PAPERS[recipe.paper]}, {recipe.place}",
+        title=recipe.place.title,
+        source=f"{PAPERS[recipe.place.paper]}, {recipe.place.name}",
         sizes=f"{wanted.scale} scale, {len(result.cells)} cells, {seeds}",
         summary=[f"Of {len(result.verdicts)} claims: {', '.join(f'{n} {v}' for v, n in counts.items())}."],
         reading=recipe.reading,

@@ -9,8 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
+from vicinal.data.files import find
+from vicinal.data.named import roots
 from vicinal.recipes.claims import AtLeast, Claim, Key, Pair
 from vicinal.runs import Experiment
 
@@ -30,12 +33,14 @@ __all__ = [
     "Method",
     "NOTHING",
     "Network",
+    "Place",
     "Recipe",
     "Scale",
     "Settings",
     "experiment",
     "is_drawn",
     "methods",
+    "needed",
     "three_scales",
 ]
 
@@ -192,13 +197,21 @@ class Cell:
         return " · ".join(self.key)
 
 
+class Place(NamedTuple):
+    """A table or figure: its paper, its name there and what it shows."""
+
+    paper: str
+    name: str
+    title: str
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Recipe:
     """A table or figure of a paper.
 
     Parameters
     ----------
-    paper, place, title
+    place
         Where it stands and what it shows.
     scales
         `cpu`, `night` and `paper`.
@@ -230,9 +243,7 @@ class Recipe:
         What that verdict comes from.
     """
 
-    paper: str
-    place: str
-    title: str
+    place: Place
     scales: Mapping[str, Scale]
     measure: Measure
     claims: Callable[[Scale], Iterable[Claim | AtLeast]]
@@ -280,6 +291,14 @@ def experiment(at: Scale, on: Pair, method: Method, seed: int) -> Experiment:
         corrupt=of.corrupt,
         seed=seed,
     )
+
+
+def needed(name: str, *, by: str, what: str) -> Path:
+    """Return the file of that name below the data root, or say what it is and which recipe needs it."""
+    path = find(name, roots(None))
+    if path is None:
+        raise FileNotFoundError(f"{by} needs {name} below the data root: {what}")
+    return path
 
 
 def is_drawn(seed: int) -> bool:

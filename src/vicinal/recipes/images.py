@@ -36,12 +36,14 @@ __all__ = [
     "l22_scales",
     "l22_table",
     "last_epoch",
+    "on_imagenet",
     "scales",
     "selected",
     "small",
     "t19_figure",
     "t19_scales",
     "whole",
+    "z18_table",
 ]
 
 #: PreAct ResNet-10 of width 8, as published in everything else.
@@ -140,6 +142,12 @@ def imagenet(epochs: int) -> dict[str, object]:
         "milestones": milestones,
         "select": "last",
     }
+
+
+def on_imagenet(*, minutes: float, networks: Mapping[str, Network], about: str, **parts: Settings) -> Scale:
+    """Return a scale of one run on ImageNet, of 90 epochs unless `parts` say otherwise."""
+    usual = {"training": imagenet(90), **parts}
+    return Scale(seeds=range(1), minutes=minutes, data=IMAGENET, networks=networks, about=about, **usual)
 
 
 #: What was looked at before the sizes and rates were fixed.
@@ -255,16 +263,20 @@ def last_epoch(trained: Sequence[Trained], settings: Settings, seed: int) -> Mea
     return {**figures, "course": [1 - line["val_accuracy"] for line in trained[0].history if "val_accuracy" in line]}
 
 
+def z18_table(**parts: Any) -> Recipe:
+    """Return a recipe of Z18 about the errors of the last epoch, which `parts` make up or change."""
+    drawn = bars({"error": "error (%)"})
+    return Recipe(**{"measure": last_epoch, "columns": ERRORS, "draw": drawn, "pilot": PILOT, **parts})
+
+
 def t19_figure(**parts: Any) -> Recipe:
     """Return a recipe of T19 about the calibration of the selected epoch, which `parts` make up or change."""
     drawn = bars({"ece": "ECE (%)", "oe": "OE (%)"})
-    usual = {"paper": "T19", "measure": selected, "columns": COLUMNS, "draw": drawn, "pilot": PILOT}
-    return Recipe(**{**usual, **parts})
+    return Recipe(**{"measure": selected, "columns": COLUMNS, "draw": drawn, "pilot": PILOT, **parts})
 
 
 def l22_table(**parts: Any) -> Recipe:
     """Return a recipe of L22 about the last epoch, measured with ten bins, which `parts` make up or change."""
     columns = {name: title.replace("15 bins", "10 bins") for name, title in COLUMNS.items()}
     drawn = bars({"error": "error (%)", "ece": "ECE (%)"})
-    usual = {"paper": "L22", "measure": last_epoch, "columns": columns, "draw": drawn, "pilot": PILOT}
-    return Recipe(**{**usual, **parts})
+    return Recipe(**{"measure": last_epoch, "columns": columns, "draw": drawn, "pilot": PILOT, **parts})

@@ -5,20 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-import torch
-from torch.utils.data import TensorDataset
-
-from vicinal import _random, models, parse
 from vicinal.probes.toys import spirals
-from vicinal.recipes.base import Recipe, Scale, Settings, is_drawn
+from vicinal.recipes import toys
+from vicinal.recipes.base import Place, Recipe, Scale, Settings, three_scales
 from vicinal.recipes.claims import Claim, Key, figure
-from vicinal.recipes.drawing import panels
-from vicinal.training import FitConfig, fit
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from vicinal.recipes.results import Measured, Result
+    from vicinal.recipes.results import Measured
     from vicinal.recipes.trained import Trained
 
 ERM, MIXUP, MANIFOLD = "vanilla", "Mixup", "Manifold Mixup"
@@ -30,7 +23,7 @@ METHODS = {
     CODE: "LogitMix(Mixup(alpha=3.0))",
     PRINTED: "LogitMix(Mixup(alpha=3.0), cls_weight=2.0, similarity='l2')",
 }
-EXTENT, SIDE = 1.2, 41
+EXTENT = 1.2
 
 
 def cells(at: Scale) -> Iterable[tuple[Key, Settings]]:
@@ -39,51 +32,25 @@ def cells(at: Scale) -> Iterable[tuple[Key, Settings]]:
 
 def measure(trained: Sequence[Trained], settings: Settings, seed: int) -> Measured:
     """Return the mean confidence on the training points, and the share of the square that is between 0.3 and 0.7."""
-    generator = torch.Generator().manual_seed(_random.seed_from("toy", seed))
-    points, labels = spirals(settings["points"], generator=generator)
-    _random.seed_globals(_random.seed_from("weights", seed))
-    model = models.build("mlp", kind="tabular", n_classes=2, input_shape=(2,))
-    config = FitConfig(epochs=settings["epochs"], batch_size=64, optimizer="adam", lr=3e-3, seed=seed, trackers=())
-    fit(model, parse(settings["method"]), TensorDataset(points, labels), config=config, progress=False)
-    line = torch.linspace(-EXTENT, EXTENT, SIDE)
-    with torch.inference_mode():
-        shown = model(torch.cartesian_prod(line, line)).softmax(1)[:, 1]
-        confidence, predicted = model(points).softmax(1).max(1)
-    measured: Measured = {
+    of = toys.learn(spirals, settings, seed, extent=EXTENT, lr=3e-3)
+    confidence, predicted = of.logits.softmax(1).max(1)
+    return {
         "confidence": float(confidence.double().mean()),
-        "error": float((predicted != labels).double().mean()),
-        "band": float(((shown > 0.3) & (shown < 0.7)).double().mean()),
+        "error": float((predicted != of.labels).double().mean()),
+        "band": float(((of.square > 0.3) & (of.square < 0.7)).double().mean()),
+        **of.drawn(seed),
     }
-    return measured | ({"map": shown.view(SIDE, SIDE).T.tolist(), "points": points.tolist()} if is_drawn(seed) else {})
 
 
 def claims(at: Scale) -> Iterable[Claim]:
     for name in (CODE, PRINTED):
-        yield Claim(
-            text=f"{name} is more confident on training points than Mixup",
-            contrast=figure("confidence", name) - figure("confidence", MIXUP),
-        )
-        yield Claim(
-            text=f"{name} has a wider transition (0.3 to 0.7) than vanilla training",
-            contrast=figure("band", name) - figure("band", ERM),
-        )
-
-
-def draw(result: Result) -> Figure:
-    drawn, axes = panels(len(result.keys), size=(2.9, 2.8))
-    for ax, key in zip(axes, result.keys, strict=True):
-        if shown := result.first(key, "map"):
-            ax.imshow(shown, origin="lower", extent=(-EXTENT, EXTENT) * 2, cmap="RdBu", vmin=0, vmax=1)
-            ax.plot(*zip(*result.first(key, "points"), strict=True), ".", ms=1.5, color="#222222")
-        ax.grid(False)
-        ax.set_title(key[0], fontsize="small")
-    return drawn
+        confident, wider = (figure(of, name) - figure(of, than) for of, than in (("confidence", MIXUP), ("band", ERM)))
+        yield Claim(f"{name} is more confident on training points than Mixup", confident)
+        yield Claim(f"{name} has a wider transition (0.3 to 0.7) than vanilla training", wider)
 
 
 RECIPE = Recipe(
-    paper="L22",
-    place="Figure 1",
-    title="Probabilities on two spirals",
+    place=Place("L22", "Figure 1", "Probabilities on two spirals"),
     cells=cells,
     measure=measure,
     claims=claims,
@@ -92,12 +59,12 @@ RECIPE = Recipe(
         "band": "between 0.3 and 0.7 (% of the square)",
         "error": "training error (%)",
     },
-    scales={
-        "cpu": Scale(seeds=range(10), minutes=3, settings={"points": 400, "epochs": 100}),
-        "night": Scale(seeds=range(20), minutes=20, settings={"points": 1000, "epochs": 300}),
-        "paper": Scale(seeds=range(20), minutes=20, settings={"points": 1000, "epochs": 300}),
-    },
-    draw=draw,
+    scales=three_scales(
+        seeds=(10, 20, 20),
+        minutes=(3, 20, 20),
+        settings=({"points": 400, "epochs": 100}, {"points": 1000, "epochs": 300}, {"points": 1000, "epochs": 300}),
+    ),
+    draw=toys.maps(EXTENT, size=(2.9, 2.8)),
     reading=(
         "The spirals, the network and its training are not given: an MLP of 2 × 128 and Adam stand in for them, with "
         "α = 3 (Section 5.5) for all methods. Section 4.1 speaks of the transition from 0.3 to 0.7. Eq. 3 has two "

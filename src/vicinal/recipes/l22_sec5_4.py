@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from vicinal.recipes import images
-from vicinal.recipes.base import Method, Network, Scale
+from vicinal.recipes.base import Method, Network, Place, Scale
 from vicinal.recipes.claims import Claim, lowest
 
 WEIGHTS = (0.1, 0.5, 1.0, 2.0)
@@ -41,8 +41,7 @@ def claims(at: Scale) -> Iterable[Claim]:
 
 
 RECIPE = images.l22_table(
-    place="Section 5.4",
-    title="The weight of the similarity term",
+    place=Place("L22", "Section 5.4", "The weight of the similarity term"),
     methods=METHODS,
     claims=claims,
     published={name: {"best of 0.1, 0.5, 1 and 2": best} for name, (_, best) in BASES.items()},

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from vicinal.recipes import images
-from vicinal.recipes.base import Method, Network, Scale
+from vicinal.recipes.base import Method, Network, Place, Scale
 from vicinal.recipes.claims import Claim, lowest
 
 VANILLA, MIXUP, LOGITMIX = "Vanilla: cls", "Mixup: mix", "LogitMix: cls + sim + mix"
@@ -43,8 +43,7 @@ def claims(at: Scale) -> Iterable[Claim]:
 
 
 RECIPE = images.l22_table(
-    place="Table 1",
-    title="Combinations of the three losses",
+    place=Place("L22", "Table 1", "Combinations of the three losses"),
     methods=METHODS,
     claims=claims,
     published={name: {"accuracy (%)": accuracy} for name, accuracy in PAPER.items()},

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable
 
 from vicinal.recipes import images
-from vicinal.recipes.base import Data, Method, Network, Scale
+from vicinal.recipes.base import Data, Method, Network, Place, Scale
 from vicinal.recipes.claims import Claim
 from vicinal.recipes.drawing import bars
 
@@ -22,26 +22,16 @@ BASES = {
         "LogitMix(ManifoldMixup(alpha=2.0, layers=('input', 'layer1', 'layer2')))",
     ),
 }
-#: ResNet-50's accuracy (%), ECE and OE on CIFAR-100 and on TinyImageNet.
+SETS = ("CIFAR-100", "TinyImageNet")
+#: ResNet-50's accuracy (%), ECE and OE on the two sets.
 PAPER = {
-    "CIFAR-100": {
-        VANILLA: (78.32, 0.087, 0.073),
-        "Mixup": (79.82, 0.040, 0.028),
-        "LogitMix over Mixup": (81.59, 0.014, 0.003),
-        "CutMix": (80.57, 0.078, 0.064),
-        "LogitMix over CutMix": (81.02, 0.073, 0.060),
-        "PuzzleMix": (82.57, 0.092, 0.015),
-        "LogitMix over PuzzleMix": (83.76, 0.215, 0.000),
-    },
-    "TinyImageNet": {
-        VANILLA: (66.6, 0.098, 0.076),
-        "Mixup": (68.34, 0.032, 0.022),
-        "LogitMix over Mixup": (70.71, 0.030, 0.010),
-        "CutMix": (69.08, 0.029, 0.015),
-        "LogitMix over CutMix": (69.87, 0.034, 0.005),
-        "PuzzleMix": (69.71, 0.121, 0.012),
-        "LogitMix over PuzzleMix": (70.15, 0.131, 0.012),
-    },
+    VANILLA: ((78.32, 0.087, 0.073), (66.6, 0.098, 0.076)),
+    "Mixup": ((79.82, 0.040, 0.028), (68.34, 0.032, 0.022)),
+    "LogitMix over Mixup": ((81.59, 0.014, 0.003), (70.71, 0.030, 0.010)),
+    "CutMix": ((80.57, 0.078, 0.064), (69.08, 0.029, 0.015)),
+    "LogitMix over CutMix": ((81.02, 0.073, 0.060), (69.87, 0.034, 0.005)),
+    "PuzzleMix": ((82.57, 0.092, 0.015), (69.71, 0.121, 0.012)),
+    "LogitMix over PuzzleMix": ((83.76, 0.215, 0.000), (70.15, 0.131, 0.012)),
 }
 #: It stands for TinyImageNet.
 LARGE = "CIFAR-10 at 64 px"
@@ -62,7 +52,7 @@ def methods(data: str, at: Scale) -> dict[str, Method]:
 
 def claims(at: Scale) -> Iterable[Claim]:
     for on in at.pairs():
-        paper = PAPER["TinyImageNet" if on.data in ("TinyImageNet", LARGE) else "CIFAR-100"]
+        paper = {name: of[on.data in ("TinyImageNet", LARGE)] for name, of in PAPER.items()}
         for base in bases(at):
             name = f"LogitMix over {base}"
             yield Claim(
@@ -86,14 +76,13 @@ _SCALES = images.l22_scales(
 )
 
 RECIPE = images.l22_table(
-    place="Table 2",
-    title="Mixing methods with LogitMix and without",
+    place=Place("L22", "Table 2", "Mixing methods with LogitMix and without"),
     methods=methods,
     claims=claims,
     published={
-        f"{data}, ResNet-50, {name}": {"accuracy (%)": accuracy, "ECE": ece, "OE": oe}
-        for data, rows in PAPER.items()
-        for name, (accuracy, ece, oe) in rows.items()
+        f"{data}, ResNet-50, {name}": dict(zip(("accuracy (%)", "ECE", "OE"), of[i], strict=True))
+        for i, data in enumerate(SETS)
+        for name, of in PAPER.items()
     },
     scales={
         "cpu": _SCALES["cpu"],

@@ -13,7 +13,7 @@ from vicinal.data import load_scores
 from vicinal.expressions import parse
 from vicinal.metrics import evaluate
 from vicinal.recipes import texts
-from vicinal.recipes.base import Data, Method, Recipe, Scale, Settings, three_scales
+from vicinal.recipes.base import Data, Method, Place, Recipe, Scale, Settings, three_scales
 from vicinal.recipes.claims import Claim, Key, Pair
 from vicinal.recipes.drawing import bars
 from vicinal.recipes.trained import Part, figures_of, logits_of
@@ -120,9 +120,7 @@ PUBLISHED = {"epochs": 3, "batch_size": 8, "lr": 2e-5, "select": "last", **texts
 SMALL = {"CoLA": (480, 32), "RTE": (160, 64), "SST-2": (320, 32), "QQP": (160, 32)}
 
 RECIPE = Recipe(
-    paper="L22",
-    place="Table 3",
-    title="LogitMix on GLUE",
+    place=Place("L22", "Table 3", "LogitMix on GLUE"),
     methods=methods,
     measure=measure,
     cells=cells,

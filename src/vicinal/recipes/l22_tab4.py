@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable
 
 from vicinal.recipes import images
-from vicinal.recipes.base import Method, Network, Scale
+from vicinal.recipes.base import Method, Network, Place, Scale
 from vicinal.recipes.claims import Claim
 from vicinal.recipes.drawing import bars
 
@@ -33,8 +33,7 @@ def claims(at: Scale) -> Iterable[Claim]:
 _SCALES = images.l22_scales(seeds=3, minutes=(3, 30, 6_000), paper={"VGG-16": Network("vgg16")})
 
 RECIPE = images.l22_table(
-    place="Table 4",
-    title="Calibration of Mixup and LogitMix, and VWCI",
+    place=Place("L22", "Table 4", "Calibration of Mixup and LogitMix, and VWCI"),
     methods=METHODS,
     claims=claims,
     published={

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from vicinal.recipes import images
-from vicinal.recipes.base import Method, Network, Scale
+from vicinal.recipes.base import Method, Network, Place, Scale
 from vicinal.recipes.claims import Claim, highest, lowest
 from vicinal.recipes.drawing import bars
 
@@ -56,8 +56,7 @@ def claims(at: Scale) -> Iterable[Claim]:
 
 
 RECIPE = images.l22_table(
-    place="Table 5",
-    title="The effect of α",
+    place=Place("L22", "Table 5", "The effect of α"),
     methods={row(n, a): Method(expression.format(a)) for n, expression in EXPRESSIONS.items() for a in ALPHAS},
     claims=claims,
     published={

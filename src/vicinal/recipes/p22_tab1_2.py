@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from vicinal.recipes import texts
-from vicinal.recipes.base import Data, Method, Scale
+from vicinal.recipes.base import Data, Method, Place, Scale, three_scales
 from vicinal.recipes.claims import Claim
 from vicinal.recipes.drawing import bars
 
@@ -86,17 +85,30 @@ def claims(at: Scale) -> Iterable[Claim]:
         )
 
 
-def scale(data: Mapping[str, Data], trained: Mapping[str, Sequence[str]], layers: int, **parts: Any) -> Scale:
-    """Return a scale; no TwitterPPDB below the paper's."""
+def few(length: int, held_out: int, *, qqp: int, questions: tuple[int, int, int]) -> dict[str, Data]:
+    """Return 640 pairs of SNLI, so many of QQP, and questions of HellaSwag: how many, held out, their length."""
+    train, answered, tokens = questions
+    pairs = {"max_length": length, "max_held_out": held_out}
+    asked = {"train_size": train, "val": answered, "max_length": tokens, "max_held_out": answered}
+    return {
+        "SNLI": Data("snli", {"train_size": 640, **pairs}),
+        "HellaSwag": Data("hellaswag", asked, {"lr": 3e-4}),  # few questions take a higher rate
+        "QQP": Data("qqp", {"train_size": qqp, **pairs}),
+    }
+
+
+def settings(
+    data: Mapping[str, Data], trained: Mapping[str, Sequence[str]], *, layers: int, n_other: int
+) -> dict[str, object]:
+    """Return the settings of a scale; no TwitterPPDB below the paper's."""
     other = {name: TASKS[name]["other"] for name in data if name != "QQP" or layers == 12}
-    settings = {
+    return {
         "layers": layers,
         "rows": {name: list(of) for name, of in trained.items()},
         "other": {data[name].source: source for name, source in other.items()},
         "smoothing": {of.source: TASKS[name]["smoothing"] for name, of in data.items()},
-        "n_other": parts.pop("n_other"),
+        "n_other": n_other,
     }
-    return Scale(data=data, settings=settings, **parts)
 
 
 PILOT = (
@@ -107,12 +119,13 @@ PILOT = (
 )
 TRAINING = {**texts.TRAINING, "epochs": 3, "eval_every": 3, "lr": 1e-4, "clip_norm": 1.0, "weight_decay": 0.0}
 SECTION_4_3 = {"epochs": 3, "batch_size": 16, "lr": 1e-5, "clip_norm": 1.0, "weight_decay": 0.0, "select": "nll"}
-FEW_QUESTIONS = {"lr": 3e-4}  # which take a higher rate
 SMALL = {"SNLI": ALL, "HellaSwag": (BERT, OURS), "QQP": (BERT, OURS)}
+HERE = few(32, 300, qqp=160, questions=(64, 100, 40))
+NIGHT = few(64, 1000, qqp=640, questions=(320, 300, 64))
+THERE = {"SNLI": Data("snli"), "QQP": Data("qqp"), "SWAG": Data("swag")}
 
 RECIPE = texts.p22_table(
-    place="Tables 1 and 2",
-    title="Guided mixup in and out of domain",
+    place=Place("P22", "Tables 1 and 2", "Guided mixup in and out of domain"),
     methods=methods,
     claims=claims,
     published={
@@ -122,56 +135,26 @@ RECIPE = texts.p22_table(
         for (network, data), printed in PAPER.items()
         for name, row in printed.items()
     },
-    scales={
-        "cpu": scale(
-            {
-                "SNLI": Data("snli", {"train_size": 640, "max_length": 32, "max_held_out": 300}),
-                "HellaSwag": Data(
-                    "hellaswag", {"train_size": 64, "val": 100, "max_length": 40, "max_held_out": 100}, FEW_QUESTIONS
-                ),
-                "QQP": Data("qqp", {"train_size": 160, "max_length": 32, "max_held_out": 300}),
-            },
-            SMALL,
-            6,
-            n_other=300,
-            seeds=range(3),
-            minutes=20,
-            networks=texts.MINILM,
-            training=TRAINING,
-            about="MiniLM, whose makers trained it on SNLI, MNLI and QQP pairs among others; 640 pairs of SNLI, 160 "
+    scales=three_scales(
+        seeds=(3, 3, 5),
+        minutes=(20, 150, 12_000),
+        data=(HERE, NIGHT, THERE),
+        networks=(texts.MINILM, texts.MINILM, texts.BERT | texts.ROBERTA),
+        training=(TRAINING, TRAINING, {**SECTION_4_3, **texts.ANY_LENGTHS}),
+        settings=(
+            settings(HERE, SMALL, layers=6, n_other=300),
+            settings(NIGHT, dict.fromkeys(SMALL, ALL), layers=6, n_other=1000),
+            settings(THERE, {"SNLI": (*ALL, LESS_SMOOTHED), "QQP": ALL, "SWAG": ALL}, layers=12, n_other=100_000),
+        ),
+        about=(
+            "MiniLM, whose makers trained it on SNLI, MNLI and QQP pairs among others; 640 pairs of SNLI, 160 "
             "of QQP, three epochs at 1e-4, 64 questions of HellaSwag at 3e-4; HellaSwag → SWAG, the other way round, "
             "since little of SWAG is at hand, and no TwitterPPDB.",
-        ),
-        "night": scale(
-            {
-                "SNLI": Data("snli", {"train_size": 640, "max_length": 64, "max_held_out": 1000}),
-                "HellaSwag": Data(
-                    "hellaswag", {"train_size": 320, "val": 300, "max_length": 64, "max_held_out": 300}, FEW_QUESTIONS
-                ),
-                "QQP": Data("qqp", {"train_size": 640, "max_length": 64, "max_held_out": 1000}),
-            },
-            dict.fromkeys(SMALL, ALL),
-            6,
-            n_other=1000,
-            seeds=range(3),
-            minutes=150,
-            networks=texts.MINILM,
-            training=TRAINING,
-            about="MiniLM, 640 pairs of SNLI and QQP, 320 questions of HellaSwag; all methods everywhere.",
-        ),
-        "paper": scale(
-            {"SNLI": Data("snli"), "QQP": Data("qqp"), "SWAG": Data("swag")},
-            {"SNLI": (*ALL, LESS_SMOOTHED), "QQP": ALL, "SWAG": ALL},
-            12,
-            n_other=100_000,
-            seeds=range(5),
-            minutes=12_000,
-            networks=texts.BERT | texts.ROBERTA,
-            training={**SECTION_4_3, **texts.ANY_LENGTHS},
-            about="BERT-base, three epochs at 1e-5, and RoBERTa-base, at 2e-5 with batches of 32 and weight decay 0.1; "
+            "MiniLM, 640 pairs of SNLI and QQP, 320 questions of HellaSwag; all methods everywhere.",
+            "BERT-base, three epochs at 1e-5, and RoBERTa-base, at 2e-5 with batches of 32 and weight decay 0.1; "
             "all training samples. Not in the paper: warm-up and linear decay of the rate.",
         ),
-    },
+    ),
     draw=bars({"ece": "ECE (%)", "other ece": "ECE, other domain (%)"}),
     reading=(
         "BERT is plain training, of RoBERTa too. Guided mixup is the published search over the whole other category. "

@@ -14,10 +14,8 @@ from scipy.special import logsumexp
 
 from vicinal.calibrators import TemperatureScaling
 from vicinal.calibrators.temperature import GRID
-from vicinal.data.files import find
-from vicinal.data.named import roots
 from vicinal.metrics import Estimate, compare, evaluate
-from vicinal.recipes.base import Recipe, Scale, Settings
+from vicinal.recipes.base import Place, Recipe, Scale, Settings, needed
 from vicinal.recipes.claims import Claim, Key, figure
 from vicinal.recipes.drawing import bars
 from vicinal.recipes.trained import figures_of
@@ -78,21 +76,16 @@ def stored(name: str) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
 
 
 def located(name: str) -> Path:
-    path = find(name, roots(None))
-    if path is None:
-        raise FileNotFoundError(
-            f"p22-vanilla needs {name} below the data root: the predictions that Baan et al. (2022) published in "
-            "github.com/jsbaan/calibration-on-disagreement-data, data/predictions"
-        )
-    return path
+    what = "the predictions that Baan et al. (2022) published in github.com/jsbaan/calibration-on-disagreement-data"
+    return needed(name, by="p22-vanilla", what=f"{what}, data/predictions")
 
 
 def claims(at: Scale) -> Iterable[Claim]:
     for (data, network), model in MODELS.items():
         falls = [figure("fall", data, network, f"run {run + 1}") for run in range(model["runs"])]
         yield Claim(
-            text=f"{data}, {network}: a temperature lowers the ECE (mean of {len(falls)} runs)",
-            contrast=sum(falls[1:], falls[0]) * (1 / len(falls)),
+            f"{data}, {network}: a temperature lowers the ECE (mean of {len(falls)} runs)",
+            sum(falls[1:], falls[0]) * (1 / len(falls)),
             paper=(model["before"] - model["after"]) / 100,
             overconfident=(data, network, "run 1"),
         )
@@ -106,9 +99,7 @@ SCALE = Scale(
 )
 
 RECIPE = Recipe(
-    paper="P22",
-    place="Table 1, BERT and RoBERTa",
-    title="Temperature scaling of plainly trained models",
+    place=Place("P22", "Table 1, BERT and RoBERTa", "Temperature scaling of plainly trained models"),
     cells=cells,
     measure=measure,
     check=lambda at: [located(settings["file"].format(part="dev")) for _, settings in cells(at)],

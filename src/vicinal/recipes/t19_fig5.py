@@ -10,7 +10,7 @@ import torch
 from scipy.special import psi
 
 from vicinal import _random, plots
-from vicinal.recipes.base import Recipe, Scale, Settings, three_scales
+from vicinal.recipes.base import Place, Recipe, Scale, Settings, three_scales
 from vicinal.recipes.claims import Claim, Key, figure
 from vicinal.recipes.drawing import panels
 
@@ -58,9 +58,7 @@ def draw(result: Result) -> Figure:
 
 
 RECIPE = Recipe(
-    paper="T19",
-    place="Figure 5",
-    title="Entropy of mixed labels as a function of α",
+    place=Place("T19", "Figure 5", "Entropy of mixed labels as a function of α"),
     cells=cells,
     measure=measure,
     claims=claims,

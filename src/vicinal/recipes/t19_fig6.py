@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from vicinal.recipes import images
-from vicinal.recipes.base import Scale, methods
+from vicinal.recipes.base import Place, Scale, methods
 from vicinal.recipes.claims import Claim
 
 ERM, MIXUP, FEATURES = "ERM()", "Mixup(alpha=0.4)", "Mixup(alpha=0.4, labels='nearest')"
@@ -27,8 +27,7 @@ def claims(at: Scale) -> Iterable[Claim]:
 
 
 RECIPE = images.t19_figure(
-    place="Figure 6",
-    title="Mixing features alone against full mixup",
+    place=Place("T19", "Figure 6", "Mixing features alone against full mixup"),
     methods=methods(ERM, MIXUP, FEATURES),
     claims=claims,
     scales=images.t19_scales(minutes=(6, 120, 20_000)),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from vicinal.recipes import images
-from vicinal.recipes.base import Data, Method, Recipe, Scale, Settings, methods, three_scales
+from vicinal.recipes.base import Data, Method, Place, Recipe, Scale, Settings, methods, three_scales
 from vicinal.recipes.claims import Claim
 from vicinal.recipes.drawing import curves
 
@@ -59,9 +59,7 @@ def data(train_size: int) -> dict[str, Data]:
 
 
 RECIPE = Recipe(
-    paper="T19",
-    place="Figure 7",
-    title="Calibration in extended training",
+    place=Place("T19", "Figure 7", "Calibration in extended training"),
     methods=methods(ERM, MIXUP),
     measure=measure,
     claims=claims,

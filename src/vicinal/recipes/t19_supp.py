@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from vicinal.recipes import images
-from vicinal.recipes.base import Network, Scale, methods
+from vicinal.recipes.base import Network, Place, Scale, methods
 from vicinal.recipes.claims import Claim
 
 ERM, MIXUP = "ERM()", "Mixup(alpha=0.4)"
@@ -20,8 +20,7 @@ def claims(at: Scale) -> Iterable[Claim]:
 
 
 RECIPE = images.t19_figure(
-    place="supplement",
-    title="Calibration of Manifold Mixup",
+    place=Place("T19", "supplement", "Calibration of Manifold Mixup"),
     methods=methods(ERM, MIXUP, MANIFOLD),
     claims=claims,
     scales=images.scales("cifar10", seeds=3, minutes=(2, 40, 6_000), paper=RESNET, paper_training=images.T19_TRAINING),

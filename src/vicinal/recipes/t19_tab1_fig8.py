@@ -16,7 +16,7 @@ from vicinal.metrics import auroc, max_probability
 from vicinal.probes.noise import gaussian_like
 from vicinal.probes.uncertainty import MCDropout
 from vicinal.recipes import images
-from vicinal.recipes.base import Data, Method, Network, Recipe, Scale, Settings
+from vicinal.recipes.base import Data, Method, Network, Place, Recipe, Scale, Settings
 from vicinal.recipes.claims import Claim
 from vicinal.recipes.drawing import COLOURS, panels
 from vicinal.recipes.trained import Part
@@ -109,9 +109,7 @@ def draw(result: Result) -> Figure:
 
 
 RECIPE = Recipe(
-    paper="T19",
-    place="Table 1 and Figure 8",
-    title="Detecting other images and noise",
+    place=Place("T19", "Table 1 and Figure 8", "Detecting other images and noise"),
     methods=METHODS,
     measure=measure,
     check=check,

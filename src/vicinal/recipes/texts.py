@@ -16,7 +16,7 @@ import torch
 from vicinal.data import stratified_subset
 from vicinal.metrics import evaluate
 from vicinal.recipes import images
-from vicinal.recipes.base import Data, Method, Network, Recipe, Scale, Settings
+from vicinal.recipes.base import Data, Method, Network, Place, Recipe, Scale, Settings
 from vicinal.recipes.claims import Claim
 from vicinal.recipes.drawing import bars
 from vicinal.recipes.p22_vanilla import fit_smoothed
@@ -114,8 +114,7 @@ def w21_claims(paper: Mapping[str, Mapping[str, tuple[float, float, float]]]) ->
 
 def w21_table(
     *,
-    place: str,
-    title: str,
+    place: Place,
     source: str,
     paper: Mapping[str, Mapping[str, tuple[float, float, float]]],
     few: Mapping[str, Scale],
@@ -128,7 +127,7 @@ def w21_table(
 
     Parameters
     ----------
-    place, title, parts
+    place, parts
         Of the recipe.
     source
         The data set's name.
@@ -164,7 +163,7 @@ def w21_table(
         settings={"layers": 12},
         about=f"BERT-base, 10 epochs at {printed}, the epoch with the best accuracy on {held_out} of the test set.",
     )
-    return Recipe(paper="W21", place=place, title=title, scales={**few, "paper": published}, **{**usual, **parts})
+    return Recipe(place=place, scales={**few, "paper": published}, **{**usual, **parts})
 
 
 def w21_few(data: str, source: str, *, minutes: float, steps: int, about: str, **options: int) -> Scale:
@@ -194,7 +193,7 @@ BOTH_DOMAINS = {
 
 def p22_table(**parts: Any) -> Recipe:
     """Return a recipe of P22 about calibration in and out of the domain, which `parts` make up or change."""
-    usual = {"paper": "P22", "trainings": with_grid, "measure": in_both_domains, "columns": BOTH_DOMAINS}
+    usual = {"trainings": with_grid, "measure": in_both_domains, "columns": BOTH_DOMAINS}
     return Recipe(**{**usual, **parts})
 
 

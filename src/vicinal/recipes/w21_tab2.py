@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from vicinal.recipes import texts
-from vicinal.recipes.base import Method, Scale
+from vicinal.recipes.base import Method, Place, Scale
 from vicinal.recipes.claims import Claim
 from vicinal.recipes.texts import BASE, CLS, INPUT, MANIFOLD
 
@@ -35,8 +35,7 @@ def claims(at: Scale) -> Iterable[Claim]:
 
 
 RECIPE = texts.w21_table(
-    place="Table 2",
-    title="IMDb with few examples",
+    place=Place("W21", "Table 2", "IMDb with few examples"),
     source="imdb",
     paper=PAPER,
     claims=claims,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from vicinal.recipes import texts
+from vicinal.recipes.base import Place
 from vicinal.recipes.texts import BASE, CLS, INPUT, MANIFOLD
 
 FEW, ALL = "AG News, 32 examples", "AG News"
@@ -13,8 +14,7 @@ PAPER = {
 }
 
 RECIPE = texts.w21_table(
-    place="Table 3",
-    title="AG News with few examples",
+    place=Place("W21", "Table 3", "AG News with few examples"),
     source="agnews",
     paper=PAPER,
     few={

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from vicinal.recipes import texts
-from vicinal.recipes.base import Data, Method, Recipe, Scale, Settings, three_scales
+from vicinal.recipes.base import Data, Method, Place, Recipe, Scale, Settings, three_scales
 from vicinal.recipes.claims import Claim
 from vicinal.recipes.drawing import curves
 from vicinal.recipes.texts import BASE, CLS, INPUT, MANIFOLD
@@ -80,9 +80,7 @@ def few(evaluated: int) -> Settings:
 
 
 RECIPE = Recipe(
-    paper="W21",
-    place="Table 4 and Figure 2",
-    title="CoLA, RTE and BoolQ, and the course of their test loss",
+    place=Place("W21", "Table 4 and Figure 2", "CoLA, RTE and BoolQ, and the course of their test loss"),
     methods=methods,
     trainings=watched,
     measure=measure,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from vicinal.recipes import images, texts
-from vicinal.recipes.base import Data, Method, Recipe, Scale, three_scales
+from vicinal.recipes.base import Data, Method, Place, Recipe, Scale, three_scales
 from vicinal.recipes.claims import Claim
 from vicinal.recipes.drawing import bars
 
@@ -47,9 +47,7 @@ def sst2(length: int, **options: int) -> dict[str, Data]:
 
 
 RECIPE = Recipe(
-    paper="W21",
-    place="Table 5",
-    title="Padding of pairs",
+    place=Place("W21", "Table 5", "Padding of pairs"),
     methods=methods,
     measure=images.selected,
     claims=claims,

@@ -15,9 +15,8 @@ from vicinal.data import Split
 from vicinal.mixing import mix
 from vicinal.objectives.forward import call
 from vicinal.recipes import images
-from vicinal.recipes.base import Method, Recipe, Scale, Settings, experiment, methods
+from vicinal.recipes.base import Method, Place, Scale, Settings, experiment, methods
 from vicinal.recipes.claims import Claim, Key
-from vicinal.recipes.drawing import bars
 from vicinal.recipes.results import Measured
 from vicinal.recipes.trained import Trained, figures_of, trained_with
 from vicinal.runs import Experiment
@@ -78,21 +77,16 @@ def measure(trained: Sequence[Trained], settings: Settings, seed: int) -> Measur
     return {**figures_of(trained_with(asked, objective=lambda train: TwoLoaders(1.0, train)))}
 
 
-RECIPE = Recipe(
-    paper="Z18",
-    place="Section 2",
-    title="Design choices: number of samples, loaders, pairs of the same class",
+RECIPE = images.z18_table(
+    place=Place("Z18", "Section 2", "Design choices: number of samples, loaders, pairs of the same class"),
     methods=methods(ERM, MIXUP, THREE, SAME, AVERAGES),
     cells=cells,
     measure=measure,
     claims=claims,
-    columns=images.ERRORS,
     scales=images.scales("cifar10", seeds=4, minutes=(5, 90, 3_000), paper=images.PREACT),
-    draw=bars({"error": "error (%)"}),
     reading=(
         "The paper says these in prose, without numbers: that more samples work similarly well is read as no better "
         "by more than a point, and that pairs of equal labels did not lead to the gains as a higher error. Training on "
         "averages alone (α → ∞) is in the table because Section 5 speaks of it.",
     ),
-    pilot=images.PILOT,
 )

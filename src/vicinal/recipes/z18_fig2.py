@@ -10,7 +10,7 @@ import torch
 from vicinal import _random
 from vicinal.probes.between import between_samples
 from vicinal.recipes import images
-from vicinal.recipes.base import Method, Recipe, Scale, Settings, methods
+from vicinal.recipes.base import Method, Place, Recipe, Scale, Settings, methods
 from vicinal.recipes.claims import Claim
 from vicinal.recipes.drawing import COLOURS, panels
 
@@ -60,9 +60,7 @@ def draw(result: Result) -> Figure:
 
 
 RECIPE = Recipe(
-    paper="Z18",
-    place="Figure 2",
-    title="Behaviour between training samples",
+    place=Place("Z18", "Figure 2", "Behaviour between training samples"),
     methods=methods(ERM, MIXUP),
     measure=measure,
     claims=claims,

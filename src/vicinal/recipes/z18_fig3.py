@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from vicinal.recipes import images
-from vicinal.recipes.base import Network, Recipe, Scale, methods
+from vicinal.recipes.base import Network, Place, Scale, methods
 from vicinal.recipes.claims import Claim
 from vicinal.recipes.drawing import curves
 
@@ -17,14 +17,10 @@ def claims(at: Scale) -> Iterable[Claim]:
         yield Claim(f"{on.data}: mixup lowers the error of {on.network}", on.fall("error", ERM, MIXUP))
 
 
-RECIPE = Recipe(
-    paper="Z18",
-    place="Figure 3",
-    title="Test errors of ERM and mixup on CIFAR-10 and CIFAR-100",
+RECIPE = images.z18_table(
+    place=Place("Z18", "Figure 3", "Test errors of ERM and mixup on CIFAR-10 and CIFAR-100"),
     methods=methods(ERM, MIXUP),
-    measure=images.last_epoch,
     claims=claims,
-    columns=images.ERRORS,
     scales=images.scales(
         "cifar10",
         "cifar100",
@@ -41,5 +37,4 @@ RECIPE = Recipe(
         "The error is that of the last epoch on the test set; the course is that of a validation set. The numbers of "
         "Figure 3a are an image, so none are quoted here.",
     ),
-    pilot=images.PILOT,
 )

@@ -9,7 +9,7 @@ import torch
 
 from vicinal.metrics import evaluate
 from vicinal.recipes import images
-from vicinal.recipes.base import Data, Network, Recipe, Scale, Settings, methods, three_scales
+from vicinal.recipes.base import Data, Network, Place, Recipe, Scale, Settings, methods, three_scales
 from vicinal.recipes.claims import Claim
 from vicinal.recipes.drawing import bars
 from vicinal.recipes.trained import Part, figures_of, logits_of
@@ -67,9 +67,7 @@ def networks(**vgg: int) -> dict[str, Network]:
 
 
 RECIPE = Recipe(
-    paper="Z18",
-    place="Figure 4",
-    title="Errors on spoken commands",
+    place=Place("Z18", "Figure 4", "Errors on spoken commands"),
     methods=methods(ERM, *MIXED.values()),
     measure=measure,
     claims=claims,

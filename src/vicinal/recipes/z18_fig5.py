@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from vicinal.probes.gan import coverage, fit_gan, grid_of_gaussians, ring_of_gaussians
-from vicinal.recipes.base import Recipe, Scale, Settings, is_drawn, three_scales
+from vicinal.recipes.base import Place, Recipe, Scale, Settings, is_drawn, three_scales
 from vicinal.recipes.claims import Claim, Key, figure
 from vicinal.recipes.drawing import panels
 
@@ -66,9 +66,7 @@ SMALL = {"iterations": 3000, "width": 128, "generator_loss": "minimax"}
 PUBLISHED = {"iterations": 20_000, "width": 512, "generator_loss": "minimax"}
 
 RECIPE = Recipe(
-    paper="Z18",
-    place="Figure 5",
-    title="Effect of mixup on the training of GANs",
+    place=Place("Z18", "Figure 5", "Effect of mixup on the training of GANs"),
     cells=cells,
     measure=measure,
     claims=claims,

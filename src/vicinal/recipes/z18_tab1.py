@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from vicinal.recipes import images
-from vicinal.recipes.base import Network, Recipe, Scale, methods, three_scales
+from vicinal.recipes.base import Network, Place, Scale, methods, three_scales
 from vicinal.recipes.claims import Claim
-from vicinal.recipes.drawing import bars
 
 ERM, MIXUP = "ERM()", "Mixup(alpha=0.2)"
 
@@ -50,12 +49,9 @@ def printed(erm: float, erm5: float | str, mixup: float, mixup5: float) -> dict[
     return {"ERM top-1": erm, "ERM top-5": erm5, "mixup top-1": mixup, "mixup top-5": mixup5}
 
 
-RECIPE = Recipe(
-    paper="Z18",
-    place="Table 1",
-    title="Validation errors by capacity and length of training",
+RECIPE = images.z18_table(
+    place=Place("Z18", "Table 1", "Validation errors by capacity and length of training"),
     methods=methods(ERM, MIXUP),
-    measure=images.last_epoch,
     claims=claims,
     columns={"error": "error (%)", "nll": "NLL"},
     published={
@@ -80,12 +76,10 @@ RECIPE = Recipe(
             "ImageNet, the three networks of the claims; one run each, so that intervals are over samples.",
         ),
     ),
-    draw=bars({"error": "error (%)"}),
     reading=(
         "The ERM errors of 90 epochs for ResNet-50 and ResNet-101 are other authors' (Goyal et al. 2017), as is that "
         "of 100 epochs for ResNeXt-101 64×4d (Xie et al. 2016). α is 0.2 for ResNets and 0.4 for ResNeXts.",
         "The paper's effects below are those of ResNet-101 against ResNet-50 at 90 epochs (0.6 and 0.2 points gained), "
         "and of ResNet-50 at 200 epochs against 90 (1.5 and 0.2).",
     ),
-    pilot=images.PILOT,
 )

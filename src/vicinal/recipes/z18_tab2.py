@@ -9,7 +9,7 @@ from vicinal.metrics import Estimate
 from vicinal.metrics.intervals import clopper_pearson
 from vicinal.probes.label_noise import best_and_last
 from vicinal.recipes import images
-from vicinal.recipes.base import Data, Method, Recipe, Scale, Settings, three_scales
+from vicinal.recipes.base import Data, Method, Place, Recipe, Scale, Settings, three_scales
 from vicinal.recipes.claims import Claim
 from vicinal.recipes.drawing import bars
 
@@ -71,16 +71,12 @@ def _share(share: float, n: int) -> Estimate:
 def claims(at: Scale) -> Iterable[Claim]:
     for on in at.pairs():
         erm, dropout, mixup = (dict(zip(FIGURES, PAPER[on.data][method], strict=True)) for method in PAPER[on.data])
-        yield Claim(
-            f"{on.data}: mixup's last error is below dropout's",
-            on.fall("last", DROPOUT, MIXUP),
-            paper=(dropout["last"] - mixup["last"]) / 100,
-        )
-        yield Claim(
-            f"{on.data}: dropout's last error is below ERM's",
-            on.fall("last", ERM, DROPOUT),
-            paper=(erm["last"] - dropout["last"]) / 100,
-        )
+        for higher, lower, than, name, fall in (
+            (DROPOUT, MIXUP, "dropout's", "mixup's", dropout["last"] - mixup["last"]),
+            (ERM, DROPOUT, "ERM's", "dropout's", erm["last"] - dropout["last"]),
+        ):
+            falls = on.fall("last", higher, lower)
+            yield Claim(f"{on.data}: {name} last error is below {than}", falls, paper=fall / 100)
         yield Claim(
             f"{on.data}: ERM's last error is more than a point above its best",
             on.figure("last", ERM) - on.figure("best", ERM),
@@ -97,9 +93,7 @@ def claims(at: Scale) -> Iterable[Claim]:
 TRAINING = {**images.TRAINING, "epochs": 40, "weight_decay": 1e-4, "keep_predictions_at": []}
 
 RECIPE = Recipe(
-    paper="Z18",
-    place="Table 2",
-    title="Memorisation of corrupted labels",
+    place=Place("Z18", "Table 2", "Memorisation of corrupted labels"),
     methods=methods,
     measure=measure,
     claims=claims,

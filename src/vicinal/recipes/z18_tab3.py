@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, Subset
 from vicinal.data import ImagePreprocessing, stratified_subset
 from vicinal.probes.attacks import attack_errors, parse_attack
 from vicinal.recipes import images
-from vicinal.recipes.base import Method, Network, Recipe, Scale, Settings
+from vicinal.recipes.base import Method, Network, Place, Recipe, Scale, Settings
 from vicinal.recipes.claims import Claim
 from vicinal.recipes.drawing import bars
 
@@ -76,9 +76,7 @@ def claims(at: Scale) -> Iterable[Claim]:
 
 
 RECIPE = Recipe(
-    paper="Z18",
-    place="Table 3",
-    title="Errors on adversarial examples",
+    place=Place("Z18", "Table 3", "Errors on adversarial examples"),
     methods=methods,
     trainings=trainings,
     measure=measure,
@@ -87,12 +85,9 @@ RECIPE = Recipe(
     published={row: dict(zip(BOXED, errors, strict=True)) for row, errors in PAPER.items()},
     scales={
         **images.scales("cifar10", seeds=5, minutes=(8, 90, 0), paper=images.PREACT, settings={"n": 1000}),
-        "paper": Scale(
-            seeds=range(1),
+        "paper": images.on_imagenet(
             minutes=20_000,
-            data=images.IMAGENET,
             networks={"ResNet-101": Network("resnet101")},
-            training=images.imagenet(90),
             settings={"n": 50_000},
             about="Three ResNet-101 on ImageNet.",
         ),

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from vicinal.recipes import images
-from vicinal.recipes.base import Data, Network, Recipe, Scale, methods, three_scales
+from vicinal.recipes.base import Data, Network, Place, Scale, methods, three_scales
 from vicinal.recipes.claims import AtLeast, Claim
-from vicinal.recipes.drawing import bars
 
 ERM, MIXUP = "ERM()", "Mixup(alpha=0.2)"
 #: Name of the data, then the paper's errors of ERM and mixup.
@@ -51,14 +50,11 @@ def data(limit: int | None) -> dict[str, Data]:
 #: Section 3.6: Adam with its defaults, 10 epochs, batches of 16.
 TRAINING = {"epochs": 10, "batch_size": 16, "optimizer": "adam", "lr": 1e-3, "weight_decay": 0.0, "select": "last"}
 
-RECIPE = Recipe(
-    paper="Z18",
-    place="Table 4",
-    title="Classification errors on UCI data sets",
+RECIPE = images.z18_table(
+    place=Place("Z18", "Table 4", "Classification errors on UCI data sets"),
     methods=methods(ERM, MIXUP),
     measure=images.selected,
     claims=claims,
-    columns=images.ERRORS,
     published={name: {"ERM": erm, "mixup": mixup} for name, (_, erm, mixup) in SETS.items()},
     scales=three_scales(
         seeds=20,
@@ -72,7 +68,6 @@ RECIPE = Recipe(
             "All rows; the paper does not say how it split them, nor α.",
         ),
     ),
-    draw=bars({"error": "error (%)"}),
     reading=(
         "The text says that four of the six errors improve, its table shows five and a tie. α is not given: 0.2. "
         "Every seed draws a split of its own. Half of Phishing's rows are copies of others, so a random split leaks: "
