@@ -86,8 +86,6 @@ def reliability_diagram(
         Coverage of the intervals; 0 draws none.
     counts : bool
         Draw how the samples are spread over the bins, above the diagram.
-    ax : matplotlib Axes, optional
-        Where to draw; a new figure by default.
 
     References
     ----------
@@ -174,8 +172,6 @@ def accuracy_confidence_density(
         One of the two.
     group_size : int
         At most N / 2: a density needs points.
-    ax : matplotlib Axes, optional
-        Where to draw; a new figure by default.
 
     References
     ----------
@@ -297,8 +293,6 @@ def accuracy_confidence_scatter(
     ----------
     tables : ReliabilityTable, or several by the name of the model
         Of any bins; many narrow ones look like the paper's.
-    ax : matplotlib Axes, optional
-        Where to draw; a new figure by default.
 
     References
     ----------
@@ -333,8 +327,6 @@ def confidence_histograms(confidences: Mapping[str, Any], *, n_bins: int = 20, a
         By the name of the model: the highest probability of each sample, `[N]`, as `max_probability` returns it.
     n_bins : int
         Bins over [0, 1].
-    ax : matplotlib Axes, optional
-        Where to draw; a new figure by default.
 
     References
     ----------
@@ -365,12 +357,8 @@ def method_bars(
     figures : mapping
         By the name of the group and by method: an `Estimate`, or a number, which has no interval. A group may lack
         methods that others have.
-    name : str
-        What the figure is: the label of the axis.
-    percent : bool
-        Write the axis in per cent.
-    ax : matplotlib Axes, optional
-        Where to draw; a new figure by default.
+    name, percent : str, bool
+        The label of the axis, and whether it is in per cent.
 
     References
     ----------
@@ -404,12 +392,8 @@ def alpha_sweep(
     ----------
     figures : mapping
         By the name of the line and by α: an `Estimate`, or a number, which has no interval.
-    name : str
-        What the figure is: the label of the axis.
-    percent : bool
-        Write the axis in per cent.
-    ax : matplotlib Axes, optional
-        Where to draw; a new figure by default.
+    name, percent : str, bool
+        The label of the axis, and whether it is in per cent.
 
     References
     ----------
@@ -449,8 +433,6 @@ def training_curves(
         What the horizontal axis is: `"epoch"` or `"step"`.
     log : bool
         Draw on a logarithmic scale.
-    ax : matplotlib Axes, optional
-        Where to draw; a new figure by default.
 
     References
     ----------
@@ -513,8 +495,6 @@ def risk_coverage_curve(
         Of `risk_coverage`. The dashed line is drawn for a single one.
     level : float
         Coverage of AURC's interval in the legend; 0 prints none.
-    ax : matplotlib Axes, optional
-        Where to draw; a new figure by default.
 
     References
     ----------
@@ -559,8 +539,6 @@ def label_entropy(alpha: float | Iterable[float], *, n_bins: int = 40, ax: Axes 
         Of mixup; 0 (no mixing) and inf (averages only) are allowed.
     n_bins : int
         Bins over [0, log 2].
-    ax : matplotlib Axes, optional
-        Where to draw; a new figure by default.
 
     References
     ----------
@@ -725,8 +703,6 @@ def between_curves(curves: Mapping[str, BetweenCurves], *, what: str = "misses",
         What `vicinal.probes.between_samples` returned, by the name of the model.
     what : str
         `"misses"` (the share of predictions that are neither label), `"gradient_norm"` or `"mean_confidence"`.
-    ax : matplotlib Axes, optional
-        Where to draw; a new figure by default.
 
     References
     ----------

@@ -11,7 +11,7 @@ import typer
 from vicinal._checks import Argument, Sentence
 from vicinal.cli.console import Console
 from vicinal.cli.errors import handle_errors
-from vicinal.cli.options import MOST_SEEDS, AsJson, Given, MaxMemory, Overwrite, shared
+from vicinal.cli.options import MOST_SEEDS, Address, AsJson, Backend, Given, MaxMemory, Overwrite, shared
 from vicinal.cli.outputs import check_report
 from vicinal.cli.train import plain_baselines, show_baselines
 
@@ -40,10 +40,8 @@ def compare(
         Path | None, typer.Option(metavar="FILE", help="Write the report here; by default report.html in the folder.")
     ] = None,
     workers: Annotated[int | None, typer.Option(help="Runs at a time; on a cluster as many as fit.")] = None,
-    backend: Annotated[
-        str, typer.Option(metavar="loky|ray|dask", help="Where runs go: this machine, or a cluster.")
-    ] = "loky",
-    address: Annotated[str | None, typer.Option(help="Of the cluster: auto, or HOST:PORT.")] = None,
+    backend: Backend = "loky",
+    address: Address = None,
     threads: Annotated[int, typer.Option(help="Threads of each run.")] = 1,
     spread: Annotated[
         str, typer.Option(metavar="interval|sd|se", help="Beside each mean: its interval, or ± over seeds.")

@@ -28,8 +28,14 @@ if TYPE_CHECKING:
 
 __all__ = ["evaluate"]
 
-_OF_FILE = "Predictions file (the names of columns say what they are)"
-_OF_RUN = "Run"
+
+def _of_file(help: str, metavar: str | None = None, *, flag: str | None = None) -> Any:
+    panel = "Predictions file (the names of columns say what they are)"
+    return typer.Option(*([] if flag is None else [flag]), metavar=metavar, help=help, rich_help_panel=panel)
+
+
+def _of_run(help: str, metavar: str) -> Any:
+    return typer.Option(metavar=metavar, help=help, rich_help_panel="Run")
 
 
 @handle_errors
@@ -43,62 +49,25 @@ def evaluate(
     ] = None,
     report: Report = None,
     bins: Annotated[int, typer.Option(help="Bins of the calibration errors.")] = 15,
-    label: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="The column of labels.", rich_help_panel=_OF_FILE)
-    ] = None,
-    kind: Annotated[
-        str | None,
-        typer.Option(metavar="probs|logits|confidence", help="What the scores are.", rich_help_panel=_OF_FILE),
-    ] = None,
-    columns: Annotated[
-        list[str] | None,
-        typer.Option(metavar="COLUMN", help="A column of scores; once for each class.", rich_help_panel=_OF_FILE),
-    ] = None,
-    classes: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="A class, in the order of class numbers.", rich_help_panel=_OF_FILE),
-    ] = None,
-    missing: Annotated[
-        str, typer.Option(metavar="error|drop", help="What to do with missing values.", rich_help_panel=_OF_FILE)
-    ] = "error",
-    normalise: Annotated[
-        bool, typer.Option("--normalise", help="Divide probabilities by their sum.", rich_help_panel=_OF_FILE)
-    ] = False,
-    encoding: Annotated[
-        str | None, typer.Option(help="How a text file is written, such as latin-1.", rich_help_panel=_OF_FILE)
-    ] = None,
+    label: Annotated[str | None, _of_file("The column of labels.", "COLUMN")] = None,
+    kind: Annotated[str | None, _of_file("What the scores are.", "probs|logits|confidence")] = None,
+    columns: Annotated[list[str] | None, _of_file("A column of scores; once for each class.", "COLUMN")] = None,
+    classes: Annotated[list[str] | None, _of_file("A class, in the order of class numbers.", "NAME")] = None,
+    missing: Annotated[str, _of_file("What to do with missing values.", "error|drop")] = "error",
+    normalise: Annotated[bool, _of_file("Divide probabilities by their sum.", flag="--normalise")] = False,
+    encoding: Annotated[str | None, _of_file("How a text file is written, such as latin-1.")] = None,
     ood: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="DATA|noise",
-            help="Tell the test set from these data, or from Gaussian noise; may be repeated.",
-            rich_help_panel=_OF_RUN,
-        ),
+        _of_run("Tell the test set from these data, or from Gaussian noise; may be repeated.", "DATA|noise"),
     ] = None,
-    ood_score: Annotated[
-        str,
-        typer.Option(metavar="max_probability|entropy|energy|margin", help="By this score.", rich_help_panel=_OF_RUN),
-    ] = "max_probability",
+    ood_score: Annotated[str, _of_run("By this score.", "max_probability|entropy|energy|margin")] = "max_probability",
     attack: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="NAME:EPSILON[:STEPS]",
-            help="Attack the test images: fgsm:4/255, ifgsm:4/255:10; may be repeated.",
-            rich_help_panel=_OF_RUN,
-        ),
+        _of_run("Attack the test images: fgsm:4/255, ifgsm:4/255:10; may be repeated.", "NAME:EPSILON[:STEPS]"),
     ] = None,
-    attack_from: Annotated[
-        Path | None,
-        typer.Option(metavar="RUN", help="Use this run's gradients: a black-box attack.", rich_help_panel=_OF_RUN),
-    ] = None,
-    mc_dropout: Annotated[
-        int | None,
-        typer.Option(metavar="PASSES", help="Evaluate with dropout on, too, this many times.", rich_help_panel=_OF_RUN),
-    ] = None,
-    between: Annotated[
-        int | None,
-        typer.Option(metavar="PAIRS", help="Look between so many pairs of training samples.", rich_help_panel=_OF_RUN),
-    ] = None,
+    attack_from: Annotated[Path | None, _of_run("Use this run's gradients: a black-box attack.", "RUN")] = None,
+    mc_dropout: Annotated[int | None, _of_run("Evaluate with dropout on, too, this many times.", "PASSES")] = None,
+    between: Annotated[int | None, _of_run("Look between so many pairs of training samples.", "PAIRS")] = None,
     sets: Annotated[
         float | None,
         typer.Option(
@@ -107,9 +76,7 @@ def evaluate(
             "every second row of a file, fitted on the others.",
         ),
     ] = None,
-    data_root: Annotated[
-        str | None, typer.Option(metavar="FOLDER", help="Where named data sets are.", rich_help_panel=_OF_RUN)
-    ] = None,
+    data_root: Annotated[str | None, _of_run("Where named data sets are.", "FOLDER")] = None,
     max_memory: MaxMemory = None,
     overwrite: Overwrite = False,
     as_json: AsJson = False,

@@ -19,7 +19,9 @@ from typer.core import TyperCommand
 
 __all__ = [
     "MOST_SEEDS",
+    "Address",
     "AsJson",
+    "Backend",
     "Given",
     "MaxMemory",
     "Overwrite",
@@ -31,6 +33,8 @@ __all__ = [
     "shared",
 ]
 
+Address = Annotated[str | None, typer.Option(help="Of the cluster: auto, or HOST:PORT.")]
+Backend = Annotated[str, typer.Option(metavar="loky|ray|dask", help="Where it runs: this machine, or a cluster.")]
 Report = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the report here, as HTML.")]
 #: `handle_errors` sets it for all that a command does.
 MaxMemory = Annotated[

@@ -11,7 +11,7 @@ import typer
 
 from vicinal.cli.console import Console
 from vicinal.cli.errors import handle_errors
-from vicinal.cli.options import MOST_SEEDS, AsJson, MaxMemory
+from vicinal.cli.options import MOST_SEEDS, Address, AsJson, Backend, MaxMemory
 
 if TYPE_CHECKING:
     from vicinal.recipes.results import Result
@@ -44,10 +44,8 @@ def reproduce(
         Path | None, typer.Option(metavar="FOLDER", help="Where data sets are; else the folder in VICINAL_DATA.")
     ] = None,
     workers: Annotated[int | None, typer.Option(help="Cells at a time: 2 here, on a cluster as many as fit.")] = None,
-    backend: Annotated[
-        str, typer.Option(metavar="loky|ray|dask", help="Where cells run: this machine, or a cluster.")
-    ] = "loky",
-    address: Annotated[str | None, typer.Option(help="Of the cluster: auto, or HOST:PORT.")] = None,
+    backend: Backend = "loky",
+    address: Address = None,
     threads: Annotated[int, typer.Option(help="Threads of each cell.")] = 1,
     gpus: Annotated[float, typer.Option(help="GPUs that a cell takes on a Ray cluster.")] = 0.0,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List the cells and what they cost; run nothing.")] = False,

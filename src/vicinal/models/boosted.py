@@ -29,8 +29,6 @@ class Boosted(nn.Module):
 
     Parameters
     ----------
-    n_features, n_classes
-        How many numbers a sample has, and how many classes there are.
     iterations
         At most so many trees for each class (scikit-learn's usual number); the validation set says how many.
     rate

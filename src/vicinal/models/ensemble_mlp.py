@@ -39,8 +39,6 @@ class EnsembleMLP(nn.Module):
 
     Parameters
     ----------
-    n_features, n_classes
-        How many numbers a sample has, and how many classes there are.
     hidden
         The units of each hidden layer.
     dropout

@@ -13,11 +13,6 @@ __all__ = ["Linear"]
 class Linear(nn.Module):
     """Logistic regression: features `[B, …]`, which are flattened, to logits `[B, n_classes]`.
 
-    Parameters
-    ----------
-    n_features, n_classes
-        How many numbers a sample has, and how many classes there are.
-
     >>> Linear(8, 3)(torch.randn(4, 8)).shape
     torch.Size([4, 3])
     """

@@ -20,8 +20,6 @@ class MLP(nn.Module):
 
     Parameters
     ----------
-    n_features, n_classes
-        How many numbers a sample has, and how many classes there are.
     hidden
         The units of each hidden layer; an empty list is logistic regression.
     dropout

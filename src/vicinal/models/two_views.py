@@ -39,8 +39,6 @@ class TwoViewMLP(nn.Module):
 
     Parameters
     ----------
-    n_features, n_classes
-        How many numbers a sample has, and how many classes there are.
     plain
         The places of the features that the first sees; all of them if not given. The second sees all.
     hidden

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, final
 
 import torch
@@ -12,6 +13,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from vicinal import losses
+from vicinal._checks import flag, number
 from vicinal._typing import Batch, Model, Plan, Step
 from vicinal.objectives.forward import call, check_even, joined, laid_out_like, map_floating, plain, with_shared_masks
 
@@ -25,6 +27,7 @@ __all__ = [
     "Objective",
     "as_objective",
     "check_mixing",
+    "checked_mixing",
     "clean_and_mixed",
     "mean_loss",
     "row_weights",
@@ -300,6 +303,17 @@ def check_mixing(base: object, composite: str) -> MixingObjective[Any]:
         "base must be a mixing objective such as Mixup(alpha=1.0), one with draw, forward and loss, "
         f"got {base!r}{instead}"
     )
+
+
+def checked_mixing(objective: object) -> dict[str, float | bool]:
+    """Return, checked, those of the fields that mixing objectives have in common which this one has."""
+    checks: dict[str, Callable[[str, object], float | bool]] = {
+        "alpha": partial(number, low=0, infinite=True),
+        "per_sample": flag,
+        "label_smoothing": partial(number, low=0, high=1),
+        "prob": partial(number, low=0, high=1),
+    }
+    return {name: check(name, getattr(objective, name)) for name, check in checks.items() if hasattr(objective, name)}
 
 
 def clean_and_mixed(

@@ -24,10 +24,10 @@ import torch
 from torch import Tensor
 
 from vicinal import _random
-from vicinal._checks import flag, freeze, number
+from vicinal._checks import flag, freeze
 from vicinal._typing import Batch, Model
 from vicinal.mixing import PairPlan, box_share, cut_boxes, paste_rows
-from vicinal.objectives.base import InputMixing
+from vicinal.objectives.base import InputMixing, checked_mixing
 from vicinal.objectives.forward import same_rows, the_images
 
 __all__ = ["BoxPlan", "CutMix"]
@@ -71,14 +71,7 @@ class CutMix(InputMixing[BoxPlan]):
     label_smoothing: float = 0.0
 
     def __post_init__(self) -> None:
-        freeze(
-            self,
-            alpha=number("alpha", self.alpha, low=0, infinite=True),
-            prob=number("prob", self.prob, low=0, high=1),
-            per_sample=flag("per_sample", self.per_sample),
-            correct_area=flag("correct_area", self.correct_area),
-            label_smoothing=number("label_smoothing", self.label_smoothing, low=0, high=1),
-        )
+        freeze(self, **checked_mixing(self), correct_area=flag("correct_area", self.correct_area))
 
     def draw(self, model: Model, x: Batch, y: Tensor, *, generator: torch.Generator | None = None) -> BoxPlan:
         """Draw λ, the boxes and the partners."""

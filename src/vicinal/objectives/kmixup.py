@@ -20,10 +20,10 @@ import torch
 from torch import Tensor
 
 from vicinal import _random
-from vicinal._checks import flag, freeze, integer, later, number
+from vicinal._checks import freeze, integer, later
 from vicinal._typing import Batch, Model
 from vicinal.mixing import weighted_rows
-from vicinal.objectives.base import InputMixing
+from vicinal.objectives.base import InputMixing, checked_mixing
 from vicinal.objectives.forward import same_rows, the_floating
 
 __all__ = ["GroupPlan", "KMixup"]
@@ -73,14 +73,7 @@ class KMixup(InputMixing[GroupPlan]):
     prob: float = later(1.0)
 
     def __post_init__(self) -> None:
-        freeze(
-            self,
-            alpha=number("alpha", self.alpha, low=0, infinite=True),
-            k=integer("k", self.k, low=2),
-            per_sample=flag("per_sample", self.per_sample),
-            label_smoothing=number("label_smoothing", self.label_smoothing, low=0, high=1),
-            prob=number("prob", self.prob, low=0, high=1),
-        )
+        freeze(self, **checked_mixing(self), k=integer("k", self.k, low=2))
 
     def draw(self, model: Model, x: Batch, y: Tensor, *, generator: torch.Generator | None = None) -> GroupPlan:
         """Draw the weights and k − 1 permutations."""

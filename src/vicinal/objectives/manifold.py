@@ -22,10 +22,10 @@ import torch
 from torch import Tensor
 
 from vicinal import _random
-from vicinal._checks import flag, freeze, later, number
+from vicinal._checks import freeze, later
 from vicinal._typing import Batch, Model
 from vicinal.mixing import PairPlan
-from vicinal.objectives.base import MixingObjective
+from vicinal.objectives.base import MixingObjective, checked_mixing
 from vicinal.objectives.forward import (
     call,
     joined,
@@ -107,14 +107,7 @@ class ManifoldMixup(MixingObjective[LayerPlan]):
         layers = self.layers
         if not (isinstance(layers, list | tuple) and layers and all(isinstance(name, str) and name for name in layers)):
             raise ValueError(f"layers must be a non-empty list of 'input' and names of submodules, got {layers!r}")
-        freeze(
-            self,
-            layers=tuple(layers),
-            alpha=number("alpha", self.alpha, low=0, infinite=True),
-            per_sample=flag("per_sample", self.per_sample),
-            label_smoothing=number("label_smoothing", self.label_smoothing, low=0, high=1),
-            prob=number("prob", self.prob, low=0, high=1),
-        )
+        freeze(self, **checked_mixing(self), layers=tuple(layers))
 
     def draw(self, model: Model, x: Batch, y: Tensor, *, generator: torch.Generator | None = None) -> LayerPlan:
         """Draw the layer, λ and the partners."""

@@ -23,10 +23,10 @@ import torch
 from torch import Tensor
 
 from vicinal import _random
-from vicinal._checks import choice, flag, freeze, later, number
+from vicinal._checks import choice, freeze, later
 from vicinal._typing import Batch, Model
 from vicinal.mixing import PairPlan
-from vicinal.objectives.base import InputMixing
+from vicinal.objectives.base import InputMixing, checked_mixing
 from vicinal.objectives.forward import same_rows, the_floating
 
 __all__ = ["Mixup"]
@@ -71,12 +71,9 @@ class Mixup(InputMixing[PairPlan]):
     def __post_init__(self) -> None:
         freeze(
             self,
-            alpha=number("alpha", self.alpha, low=0, infinite=True),
+            **checked_mixing(self),
             labels=choice("labels", self.labels, ("soft", "nearest")),
             partners=choice("partners", self.partners, ("any", "same_class")),
-            per_sample=flag("per_sample", self.per_sample),
-            label_smoothing=number("label_smoothing", self.label_smoothing, low=0, high=1),
-            prob=number("prob", self.prob, low=0, high=1),
         )
 
     def draw(self, model: Model, x: Batch, y: Tensor, *, generator: torch.Generator | None = None) -> PairPlan:

@@ -27,10 +27,10 @@ import torch
 from torch import Tensor
 
 from vicinal import _random
-from vicinal._checks import ArgumentError, choice, flag, freeze, integer, later, number
+from vicinal._checks import ArgumentError, choice, freeze, integer, later
 from vicinal._typing import Batch, Model
 from vicinal.mixing import PairPlan
-from vicinal.objectives.base import MixingObjective
+from vicinal.objectives.base import MixingObjective, checked_mixing
 from vicinal.objectives.forward import call, joined, mixed_at, mixed_second_half, row_axes
 from vicinal.objectives.transformers import (
     counted_positions,
@@ -167,13 +167,10 @@ class SequenceMixup(MixingObjective[SequencePlan]):
     def __post_init__(self) -> None:
         freeze(
             self,
-            alpha=number("alpha", self.alpha, low=0, infinite=True),
+            **checked_mixing(self),
             layers=_check_layers(self.layers),
             pad=_check_pad(self.pad),
             scope=_check_scope(self.scope, self.pad),
-            per_sample=flag("per_sample", self.per_sample),
-            label_smoothing=number("label_smoothing", self.label_smoothing, low=0, high=1),
-            prob=number("prob", self.prob, low=0, high=1),
         )
 
     @classmethod

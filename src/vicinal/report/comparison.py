@@ -18,21 +18,9 @@ __all__ = ["write_comparison"]
 
 
 def write_comparison(result: GridResult, path: str | os.PathLike[str], *, choose: str | None = None) -> Path:
-    """Write the report of a comparison of methods.
+    """Write the report of what `vicinal.runs.grid.run_grid` returned to an HTML file, and return its path.
 
-    Parameters
-    ----------
-    result
-        What `vicinal.runs.grid.run_grid` returned.
-    path
-        The HTML file to write; it is replaced as a whole.
-    choose
-        The name of a figure: say which method it chooses on the validation set.
-
-    Returns
-    -------
-    Path
-        The file.
+    `choose` names a figure: the report says which method it chooses on the validation set.
     """
     sheet = Sheet()
     some = next(iter(result.outcomes.values()), None)

@@ -21,15 +21,7 @@ _DRAWN = 24
 
 
 def write_labels(outcome: LabelsOutcome, path: str | os.PathLike[str]) -> Path:
-    """Write the report of a run of several labels, and return its path.
-
-    Parameters
-    ----------
-    outcome
-        What `vicinal.runs.run_labels` returned.
-    path
-        The HTML file to write; it is replaced as a whole.
-    """
+    """Write the report of what `vicinal.runs.run_labels` returned to an HTML file, and return its path."""
     sheet, data = Sheet(), outcome.facts["data"]
     key = next((name for name in ("test", "val") if name in outcome.sets), None)
     scored = None if key is None else outcome.sets[key]

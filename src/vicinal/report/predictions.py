@@ -24,25 +24,16 @@ def write_predictions(
     sets: tuple[float, Mapping[str, SetEvaluation]] | None = None,
     binary: BinaryEvaluation | None = None,
 ) -> Path:
-    """Write the report of a predictions file.
+    """Write the report of what `vicinal.predictions.evaluate_file` returned to an HTML file, and return its path.
 
     Parameters
     ----------
-    evaluation
-        What `vicinal.predictions.evaluate_file` returned.
-    path
-        The HTML file to write; it is replaced as a whole.
     command
         How to make it again; by default `vicinal evaluate` with the file and the number of bins.
     sets
         The coverage that was asked of prediction sets, and how they fared, as `vicinal.predictions.sets_of_file` says.
     binary
         Of two classes how the second one's probability fits and ranks, as `vicinal.predictions.binary_of_file` says.
-
-    Returns
-    -------
-    Path
-        The file.
     """
     if evaluation.path is None:
         raise ValueError("this evaluation is of no file: write a report of what evaluate_file returned")

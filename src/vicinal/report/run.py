@@ -52,14 +52,10 @@ def write_run(
     audit: Sequence[Mapping[str, object]] | None = None,
     sets: tuple[float, Mapping[str, SetEvaluation]] | None = None,
 ) -> Path:
-    """Write the report of a run.
+    """Write the report of what `vicinal.runs.run` returned to an HTML file, and return its path.
 
     Parameters
     ----------
-    outcome
-        What `vicinal.runs.run` returned.
-    path
-        The HTML file to write; it is replaced as a whole.
     ood
         Names of other data and how well the model tells them from its own.
     attacks
@@ -74,11 +70,6 @@ def write_run(
     sets
         The coverage that was asked of prediction sets, and how they fared, as `vicinal.runs.prediction_sets` measures;
         those of 90 % if not given.
-
-    Returns
-    -------
-    Path
-        The file.
     """
     sheet = Sheet()
     experiment, data = outcome.experiment, outcome.facts["data"]

@@ -279,8 +279,6 @@ def class_table(
 
     Parameters
     ----------
-    classes
-        Their names.
     ece, n_bins
         The calibration error of each class's probability, `[K]`, and its bins.
     n, named, right
@@ -332,12 +330,7 @@ def confusion_section(
 ) -> dict[str, object]:
     """Return how often each class was taken for which: a picture where there are few, and the most frequent confusions.
 
-    Parameters
-    ----------
-    classes
-        Their names.
-    labels, predictions
-        Class numbers, `[N]` each.
+    `labels` and `predictions` are class numbers, `[N]` each.
     """
     k = len(classes)
     pairs, counts = np.unique(labels * k + predictions, return_counts=True)

@@ -33,7 +33,7 @@ from vicinal import _random
 from vicinal._checks import choice, flag, freeze, integer, later, number
 from vicinal._typing import Batch, Model, Step
 from vicinal.mixing import PairPlan
-from vicinal.objectives.base import InputMixing, mean_loss
+from vicinal.objectives.base import InputMixing, checked_mixing, mean_loss
 from vicinal.objectives.forward import map_floating, the_floating, the_images
 from vicinal.objectives.puzzle.cut import SOLVERS, mask_costs, solve_masks
 from vicinal.objectives.puzzle.saliency import block_saliency, gradient_saliency, input_gradient
@@ -151,7 +151,7 @@ class PuzzleMix(InputMixing[PuzzlePlan]):
             raise ValueError(f"block_counts must be a non-empty list of integers of at least 2, got {counts!r}")
         freeze(
             self,
-            alpha=number("alpha", self.alpha, low=0, infinite=True),
+            **checked_mixing(self),
             block_counts=tuple(integer("block_counts", n, low=2) for n in counts),
             labels=integer("labels", self.labels, low=2),
             beta=number("beta", self.beta, low=0),
@@ -167,8 +167,6 @@ class PuzzleMix(InputMixing[PuzzlePlan]):
             adv_prob=number("adv_prob", self.adv_prob, low=0, high=1),
             mean=_per_channel("mean", self.mean),
             std=_per_channel("std", self.std, above=0),
-            label_smoothing=number("label_smoothing", self.label_smoothing, low=0, high=1),
-            prob=number("prob", self.prob, low=0, high=1),
         )
 
     def draw(self, model: Model, x: Batch, y: Tensor, *, generator: torch.Generator | None = None) -> PuzzlePlan:
