@@ -20,24 +20,16 @@ __all__ = ["BinaryEvaluation", "evaluate_binary"]
 
 @dataclass(frozen=True, eq=False)
 class BinaryEvaluation:
-    """How P(positive) fits and ranks.
-
-    Attributes
-    ----------
-    table
-        The reliability table of P(positive): how often samples with about this probability are positive.
-    auroc
-        The chance that a positive sample has a higher probability than a negative one (DeLong's interval).
-    average_precision
-        The area under precision over recall; without a model it is the share of positives.
-    base_rate
-        The share of positives.
-    """
+    """How P(positive) fits and ranks."""
 
     table: ReliabilityTable
+    """The reliability table of P(positive): how often samples with about this probability are positive."""
     auroc: Estimate
+    """The chance that a positive sample has a higher probability than a negative one (DeLong's interval)."""
     average_precision: Estimate
+    """The area under precision over recall; without a model it is the share of positives."""
     base_rate: float
+    """The share of positives."""
 
     def to_dict(self) -> dict[str, object]:
         """Return the figures as JSON can hold them."""

@@ -35,30 +35,20 @@ FEW_CLASSES = 32
 
 @dataclass(frozen=True, eq=False)
 class Chunk:
-    """Some samples in a row.
-
-    Attributes
-    ----------
-    rows
-        Where they stand among all samples.
-    scores
-        Their logits or probabilities, as given (at least float32), `[M, K]`.
-    labels
-        Their class numbers, `[M]`.
-    confidence
-        The highest probability of each, `[M]`: the very value given for probabilities, float64 for logits.
-    correct
-        Whether the first of the highest scores is the label's, `[M]`.
-    exp
-        For logits z, exp(z − max z) in float64 `[M, K]`, which the scores of all figures share; else None.
-    """
+    """Some samples in a row."""
 
     rows: slice
+    """Where they stand among all samples."""
     scores: Floats
+    """Their logits or probabilities, as given (at least float32), `[M, K]`."""
     labels: NDArray[np.int64]
+    """Their class numbers, `[M]`."""
     confidence: Floats
+    """The highest probability of each, `[M]`: the very value given for probabilities, float64 for logits."""
     correct: NDArray[np.bool_]
+    """Whether the first of the highest scores is the label's, `[M]`."""
     exp: Array | None = field(default=None, repr=False)
+    """For logits z, exp(z − max z) in float64 `[M, K]`, which the scores of all figures share; else None."""
 
     def __len__(self) -> int:
         return len(self.labels)

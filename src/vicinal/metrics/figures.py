@@ -51,28 +51,19 @@ Contributions: TypeAlias = Callable[[BinSums, NDArray[np.intp], Floats, NDArray[
 
 @dataclass(frozen=True, eq=False)
 class Sums:
-    """All that figures derive from, and what is asked of their intervals.
-
-    Attributes
-    ----------
-    table
-        The reliability table; its `n` is the number of samples.
-    n_classes
-        K.
-    moments
-        Of the figures that are means, as far as the samples have them, by name.
-    pairs, classwise
-        Labels met with predictions, and the reliability tables of all classes; None where they are not known.
-    level
-        Coverage of the intervals.
-    """
+    """All that figures derive from, and what is asked of their intervals."""
 
     table: ReliabilityTable
+    """The reliability table; its `n` is the number of samples."""
     n_classes: int = 0
+    """K."""
     moments: Mapping[str, Moments] = field(default_factory=dict)
+    """Of the figures that are means, as far as the samples have them, by name."""
     pairs: Pairs | None = None
     classwise: ClasswiseTable | None = None
+    """Labels met with predictions, and the reliability tables of all classes; None where they are not known."""
     level: float = 0.95
+    """Coverage of the intervals."""
 
     @cached_property
     def errors(self) -> dict[str, Estimate]:
@@ -82,70 +73,48 @@ class Sums:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Figure:
-    """A figure of merit. Exactly one of `per_sample`, `of_bins`, `of_pairs` and `of_classes` says what it is.
-
-    Attributes
-    ----------
-    name
-        In Python, JSON files and the command: `"ece"`.
-    title, about
-        In print, within a sentence, and what it is in a few words.
-    limits
-        Its range.
-    higher_is_better
-        Which way is better.
-    percent
-        Whether it is written as a percentage (else as a decimal number).
-    binned
-        Whether it depends on the number of bins, which is then printed with it.
-    column
-        Whether it has a column in tables of methods and runs: always, never, or where this says so of an evaluation.
-    brief
-        Whether it has one in tables with room for few.
-    on_request
-        Whether it is measured only when it is asked for, being costly.
-    more_classes_than
-        It is measured where there are more classes than this.
-    per_sample
-        The number of each sample of a chunk, `[M]`; the figure is their mean.
-    infinite
-        Of a mean: when a sample's number is infinite, in words.
-    mistake
-        Of a mean: what a wrong prediction is typically worth, for its interval; see `mean_interval`.
-    of_bins
-        The figure of the bins of (variants of) the reliability table, `[...]`.
-    contributions
-        Of a figure of the bins: given the bins `[..., n_bins]`, each sample's bin, its confidence and whether it is
-        right, `[..., N]`, what it contributes to the figure, `[..., N]`: the figure is their mean, and their spread its
-        error. Without them two models are not compared by it.
-    of_pairs
-        Of labels, predictions and counts: the figure, and what each pair contributes to it, `[P]` (the figure is the
-        mean of the contributions, and their spread is its error).
-    of_classes
-        The figure of the reliability tables of all classes.
-    interval
-        The ends of its interval. By default those of a mean or, of a figure of the bins, of the delta method.
-    """
+    """A figure of merit. Exactly one of `per_sample`, `of_bins`, `of_pairs` and `of_classes` says what it is."""
 
     name: str
+    """In Python, JSON files and the command: `"ece"`."""
     title: str
     about: str
+    """In print, within a sentence, and what it is in a few words."""
     limits: Ends = (0.0, 1.0)
+    """Its range."""
     higher_is_better: bool = False
+    """Which way is better."""
     percent: bool = False
+    """Whether it is written as a percentage (else as a decimal number)."""
     binned: bool = False
+    """Whether it depends on the number of bins, which is then printed with it."""
     column: bool | Callable[[Evaluation], bool] = False
+    """Whether it has a column in tables of methods and runs: always, never, or where this says so of an evaluation."""
     brief: bool = False
+    """Whether it has one in tables with room for few."""
     on_request: bool = False
+    """Whether it is measured only when it is asked for, being costly."""
     more_classes_than: int = 0
+    """It is measured where there are more classes than this."""
     per_sample: Callable[[Chunk], NDArray[np.float64] | NDArray[np.bool_]] | None = None
+    """The number of each sample of a chunk, `[M]`; the figure is their mean."""
     infinite: str = ""
+    """Of a mean: when a sample's number is infinite, in words."""
     mistake: Callable[[Sums], float] | None = None
+    """Of a mean: what a wrong prediction is typically worth, for its interval; see `mean_interval`."""
     of_bins: Callable[[BinSums], Array] | None = None
+    """The figure of the bins of (variants of) the reliability table, `[...]`."""
     contributions: Contributions | None = None
+    """Of a figure of the bins: given the bins `[..., n_bins]`, each sample's bin, its confidence and whether it is
+    right, `[..., N]`, what it contributes to the figure, `[..., N]`: the figure is their mean, and their spread its
+    error. Without them two models are not compared by it."""
     of_pairs: Callable[..., tuple[float, Array]] | None = None
+    """Of labels, predictions and counts: the figure, and what each pair contributes to it, `[P]` (the figure is the
+    mean of the contributions, and their spread is its error)."""
     of_classes: Callable[[ClasswiseTable], float] | None = None
+    """The figure of the reliability tables of all classes."""
     interval: Callable[[Sums, float], Ends] | None = None
+    """The ends of its interval. By default those of a mean or, of a figure of the bins, of the delta method."""
 
     def __post_init__(self) -> None:
         sources = [source for source in (self.per_sample, self.of_bins, self.of_pairs, self.of_classes) if source]

@@ -22,20 +22,14 @@ __all__ = ["MultilabelEvaluation", "evaluate_multilabel", "label_tallies"]
 
 @dataclass(frozen=True)
 class MultilabelEvaluation:
-    """The figures of each label, and their means over labels. Made by `evaluate_multilabel`.
-
-    Attributes
-    ----------
-    labels
-        The evaluation of each label by its name, of the classes no and yes.
-    mean
-        The mean over labels of each figure. Those that are means over samples (accuracy, NLL, Brier) have the interval
-        of the samples' means over labels. The others have the means of the labels' ends, which cover at least as much:
-        whatever the labels share, the standard deviation of a mean is at most the mean of the standard deviations.
-    """
+    """The figures of each label, and their means over labels. Made by `evaluate_multilabel`."""
 
     labels: Mapping[str, Evaluation]
+    """The evaluation of each label by its name, of the classes no and yes."""
     mean: Mapping[str, Estimate]
+    """The mean over labels of each figure. Those that are means over samples (accuracy, NLL, Brier) have the interval
+    of the samples' means over labels. The others have the means of the labels' ends, which cover at least as much:
+    whatever the labels share, the standard deviation of a mean is at most the mean of the standard deviations."""
 
     @property
     def figures(self) -> Mapping[str, Estimate]:

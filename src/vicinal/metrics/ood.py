@@ -157,37 +157,26 @@ def fpr_at_tpr(in_scores: ArrayLike, out_scores: ArrayLike, *, tpr: float = 0.95
 
 @dataclass(frozen=True)
 class OODReport:
-    """How well a score separates two sets of samples, each figure an `Estimate`. Made by `ood_report`.
-
-    Attributes
-    ----------
-    n_in, n_out
-        Samples of either kind.
-    level
-        Coverage of the intervals.
-    tpr
-        The true positive rate of `fpr_at_tpr`.
-    auroc
-        Area under the ROC curve; 0.5 is chance, below it the score points the wrong way.
-    aupr_in, aupr_out
-        Average precision with either kind as positive.
-    fpr_at_tpr
-        Share of out-of-distribution samples accepted when `tpr` of the others are; lower is better.
-    edges, in_counts, out_counts
-        Histograms of the scores in common bins, `[n_bins + 1]` and `[n_bins]`; the last bin holds its upper edge.
-    """
+    """How well a score separates two sets of samples, each figure an `Estimate`. Made by `ood_report`."""
 
     n_in: int
     n_out: int
+    """Samples of either kind."""
     level: float
+    """Coverage of the intervals."""
     tpr: float
+    """The true positive rate of `fpr_at_tpr`."""
     auroc: Estimate
+    """Area under the ROC curve; 0.5 is chance, below it the score points the wrong way."""
     aupr_in: Estimate
     aupr_out: Estimate
+    """Average precision with either kind as positive."""
     fpr_at_tpr: Estimate
+    """Share of out-of-distribution samples accepted when `tpr` of the others are; lower is better."""
     edges: Array = field(repr=False, compare=False)
     in_counts: NDArray[np.int64] = field(repr=False, compare=False)
     out_counts: NDArray[np.int64] = field(repr=False, compare=False)
+    """Histograms of the scores in common bins, `[n_bins + 1]` and `[n_bins]`; the last bin holds its upper edge."""
 
     @property
     def figures(self) -> dict[str, Estimate]:

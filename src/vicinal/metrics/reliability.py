@@ -52,17 +52,12 @@ _EXACT_BINS = 2**29
 
 @dataclass(frozen=True, eq=False)
 class BinSums:
-    """What is summed in each bin; leading axes (such as resamples) are free.
-
-    Attributes
-    ----------
-    count, confidence, correct
-        Number of samples, their summed confidence, and how many were right, each `[..., n_bins]`.
-    """
+    """What is summed in each bin; leading axes (such as resamples) are free."""
 
     count: Array
     confidence: Array
     correct: Array
+    """Number of samples, their summed confidence, and how many were right, each `[..., n_bins]`."""
 
 
 def expected_error(bins: BinSums) -> Array:

@@ -14,33 +14,23 @@ __all__ = ["SetEvaluation", "SetTally", "evaluate_sets"]
 
 @dataclass(frozen=True)
 class SetEvaluation:
-    """The figures of prediction sets. Made by `evaluate_sets`.
-
-    Attributes
-    ----------
-    n
-        The number of sets.
-    coverage, size
-        The share of sets that hold the true class, and their mean number of classes.
-    empty, single
-        The share of sets with no class, and with one.
-    class_coverage, class_size
-        Coverage and size among the samples of each class; None where a class has none.
-    level
-        Coverage of the intervals.
-    class_n
-        The number of samples of each class.
-    """
+    """The figures of prediction sets. Made by `evaluate_sets`."""
 
     n: int
+    """The number of sets."""
     coverage: Estimate
     size: Estimate
+    """The share of sets that hold the true class, and their mean number of classes."""
     empty: Estimate
     single: Estimate
+    """The share of sets with no class, and with one."""
     class_coverage: tuple[Estimate | None, ...]
     class_size: tuple[Estimate | None, ...]
+    """Coverage and size among the samples of each class; None where a class has none."""
     level: float = 0.95
+    """Coverage of the intervals."""
     class_n: tuple[int, ...] = ()
+    """The number of samples of each class."""
 
     def to_dict(self) -> dict[str, object]:
         """Return plain numbers for a JSON file."""

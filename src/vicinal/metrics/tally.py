@@ -32,22 +32,15 @@ _WAITING = 2**20
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """What a paired comparison needs of each sample, `[N]` each.
-
-    Attributes
-    ----------
-    labels, predictions
-        The class, and the first of the classes with the highest score.
-    confidence
-        The highest probability.
-    values
-        By name of the figure, the sample's number for each figure that is a mean, such as its NLL.
-    """
+    """What a paired comparison needs of each sample, `[N]` each."""
 
     labels: NDArray[np.int64]
     predictions: NDArray[np.int64]
+    """The class, and the first of the classes with the highest score."""
     confidence: Floats
+    """The highest probability."""
     values: Mapping[str, NDArray[Any]]
+    """By name of the figure, the sample's number for each figure that is a mean, such as its NLL."""
 
     @property
     def correct(self) -> NDArray[np.bool_]:
@@ -72,51 +65,36 @@ class Evaluation:
 
     Each figure of `vicinal.metrics.FIGURES` that was measured is an attribute: `evaluation.ece` is an `Estimate`
     (value, low, high), or None where `notes` says why it is unknown.
-
-    Attributes
-    ----------
-    n, n_classes, n_bins
-        Sizes; the calibration errors depend on the number of bins.
-    level
-        Coverage of the intervals.
-    figures
-        The estimates by name, in order.
-    notes
-        What is worth knowing, in sentences.
-    table
-        The reliability table.
-    fine
-        The same of some 10,000 bins, for curves over confidence, where they were asked for; else `table`.
-    classwise
-        The reliability tables of all classes, where they were asked for.
-    confusion
-        How many samples of each class (rows) were predicted as each class (columns); None where that is not known, or
-        of very many classes.
-    samples
-        Values of each sample, which `compare` pairs up, where they were kept.
-    worst
-        The wrong predictions with the highest confidence, the most confident first, where they were asked for.
-    classes
-        The names of the classes, where they have any.
-    path, kind
-        The file that was measured, if it was one, and what it holds: probs, logits or confidence.
     """
 
     n: int
     n_classes: int
     n_bins: int
+    """Sizes; the calibration errors depend on the number of bins."""
     level: float
+    """Coverage of the intervals."""
     figures: Mapping[str, Estimate | None]
+    """The estimates by name, in order."""
     notes: tuple[str, ...] = ()
+    """What is worth knowing, in sentences."""
     table: ReliabilityTable = field(repr=False, compare=False, kw_only=True)
+    """The reliability table."""
     fine: ReliabilityTable = field(repr=False, compare=False, kw_only=True)
+    """The same of some 10,000 bins, for curves over confidence, where they were asked for; else `table`."""
     classwise: ClasswiseTable | None = field(default=None, repr=False, compare=False)
+    """The reliability tables of all classes, where they were asked for."""
     confusion: NDArray[np.int64] | None = field(default=None, repr=False, compare=False)
+    """How many samples of each class (rows) were predicted as each class (columns); None where that is not known, or
+    of very many classes."""
     samples: Samples | None = field(default=None, repr=False, compare=False)
+    """Values of each sample, which `compare` pairs up, where they were kept."""
     worst: tuple[Mistake, ...] = field(default=(), repr=False)
+    """The wrong predictions with the highest confidence, the most confident first, where they were asked for."""
     classes: tuple[str, ...] = field(default=(), repr=False)
+    """The names of the classes, where they have any."""
     path: Path | None = None
     kind: str = "probs"
+    """The file that was measured, if it was one, and what it holds: probs, logits or confidence."""
 
     def __getattr__(self, name: str) -> Estimate:
         figures = self.__dict__.get("figures", {})

@@ -186,25 +186,17 @@ def parse_attack(text: str) -> Attack:
 
 @dataclass(frozen=True)
 class AttackErrors:
-    """Errors of a model without and under attack. Made by `attack_errors`.
-
-    Attributes
-    ----------
-    attack
-        What was done.
-    black_box
-        Whether the gradient was another model's.
-    n
-        Samples.
-    clean, attacked
-        The top-k error by k, each an `Estimate` with its Clopper–Pearson interval.
-    """
+    """Errors of a model without and under attack. Made by `attack_errors`."""
 
     attack: Attack
+    """What was done."""
     black_box: bool
+    """Whether the gradient was another model's."""
     n: int
+    """Samples."""
     clean: dict[int, Estimate]
     attacked: dict[int, Estimate]
+    """The top-k error by k, each an `Estimate` with its Clopper–Pearson interval."""
 
     def to_dict(self) -> dict[str, object]:
         """Return plain values for a JSON file."""

@@ -55,30 +55,20 @@ class Curve:
 
 @dataclass(frozen=True, eq=False)
 class BetweenCurves:
-    """What a model does along segments between samples. Made by `between_samples`.
-
-    Attributes
-    ----------
-    n_pairs
-        How many segments.
-    lambdas
-        The share of the first sample, `[L]`.
-    misses
-        The share of predictions that are neither label, with Clopper–Pearson intervals.
-    mean_confidence
-        The mean of the highest probability.
-    gradient_norm
-        The mean Euclidean norm of the gradient with respect to the input; None if it was not asked for.
-    gradient
-        Of what: `"logits"` or `"loss"`, or `"none"`.
-    """
+    """What a model does along segments between samples. Made by `between_samples`."""
 
     n_pairs: int
+    """How many segments."""
     lambdas: Array
+    """The share of the first sample, `[L]`."""
     misses: Curve
+    """The share of predictions that are neither label, with Clopper–Pearson intervals."""
     mean_confidence: Curve
+    """The mean of the highest probability."""
     gradient_norm: Curve | None
+    """The mean Euclidean norm of the gradient with respect to the input; None if it was not asked for."""
     gradient: str
+    """Of what: `"logits"` or `"loss"`, or `"none"`."""
 
     def to_dict(self) -> dict[str, object]:
         """Return plain values for a JSON file."""

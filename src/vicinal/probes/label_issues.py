@@ -36,24 +36,16 @@ _CLEAR = 0.3
 
 @dataclass(frozen=True, eq=False)
 class LabelIssues:
-    """Which labels look wrong. Made by `label_issues`.
-
-    Attributes
-    ----------
-    suspicious
-        Which samples, bool `[N]`.
-    prediction
-        The most probable class, int64 `[N]`.
-    margin
-        The probability of the most probable other class less that of the label, float64 `[N]`.
-    joint
-        How many samples of each label (rows) belong to each class (columns) by the estimate, float64 `[K, K]`.
-    """
+    """Which labels look wrong. Made by `label_issues`."""
 
     suspicious: Tensor
+    """Which samples, bool `[N]`."""
     prediction: Tensor
+    """The most probable class, int64 `[N]`."""
     margin: Tensor
+    """The probability of the most probable other class less that of the label, float64 `[N]`."""
     joint: Tensor
+    """How many samples of each label (rows) belong to each class (columns) by the estimate, float64 `[K, K]`."""
 
     @property
     def ranking(self) -> Tensor:

@@ -78,22 +78,15 @@ def corrupt_labels(
 
 @dataclass(frozen=True)
 class NoiseErrors:
-    """Training errors under label noise, each an `Estimate` (value, low, high; NaN where there are no samples).
-
-    Attributes
-    ----------
-    real
-        On the samples whose label was kept.
-    corrupted
-        On the redrawn samples, against their redrawn labels: low where noise was memorised. A model that ignores the
-        noise has (K − 1)/K here, not 1, since the true label may be redrawn.
-    recovered
-        On the same samples, against their true labels, which training never saw. Not in the published table.
-    """
+    """Training errors under label noise, each an `Estimate` (value, low, high; NaN where there are no samples)."""
 
     real: Estimate
+    """On the samples whose label was kept."""
     corrupted: Estimate
+    """On the redrawn samples, against their redrawn labels: low where noise was memorised. A model that ignores the
+    noise has (K − 1)/K here, not 1, since the true label may be redrawn."""
     recovered: Estimate
+    """On the same samples, against their true labels, which training never saw. Not in the published table."""
 
     def to_dict(self) -> dict[str, object]:
         """Return plain numbers for a JSON file."""

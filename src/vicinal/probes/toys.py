@@ -79,18 +79,12 @@ def disc_in_ring(n: int, *, noise: float = 0.0, generator: torch.Generator | Non
 
 @dataclass(frozen=True, eq=False)
 class GaussianMixture:
-    """Equally likely round Gaussians in the plane.
-
-    Attributes
-    ----------
-    centres
-        float32 `[M, 2]`.
-    std
-        The standard deviation of each coordinate.
-    """
+    """Equally likely round Gaussians in the plane."""
 
     centres: Tensor
+    """float32 `[M, 2]`."""
     std: float
+    """The standard deviation of each coordinate."""
 
     def sample(self, n: int, *, generator: torch.Generator | None = None) -> Tensor:
         """Draw `n` points, float32 `[n, 2]`."""

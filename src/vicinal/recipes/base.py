@@ -68,27 +68,18 @@ Measure: TypeAlias = "Callable[[Sequence[Trained], Settings, int], Measured]"
 
 @dataclass(frozen=True)
 class Data:
-    """A data set of a recipe.
-
-    Parameters
-    ----------
-    source
-        What `vicinal.data.load` takes. For users it is a name of torchvision, scikit-learn or Hugging Face.
-    options
-        Of `vicinal.data.load`. Its seed is the cell's: every seed draws splits and subsets of its own.
-    training
-        Fields of `FitConfig` in which training on these data differs from the scale's.
-    corrupt
-        The share of training labels drawn anew.
-    where
-        Where to get the data and in which form, if `vicinal.data.load` does not know them by name.
-    """
+    """A data set of a recipe."""
 
     source: str
+    """What `vicinal.data.load` takes. For users it is a name of torchvision, scikit-learn or Hugging Face."""
     options: Settings = field(default_factory=dict)
+    """Of `vicinal.data.load`. Its seed is the cell's: every seed draws splits and subsets of its own."""
     training: Settings = field(default_factory=dict)
+    """Fields of `FitConfig` in which training on these data differs from the scale's."""
     corrupt: float = 0.0
+    """The share of training labels drawn anew."""
     where: str = ""
+    """Where to get the data and in which form, if `vicinal.data.load` does not know them by name."""
 
 
 @dataclass(frozen=True)
@@ -111,34 +102,23 @@ class Method:
 
 @dataclass(frozen=True, kw_only=True)
 class Scale:
-    """What a recipe is at one scale.
-
-    Parameters
-    ----------
-    seeds
-        Of weights, order, mixing, and of splits and subsets.
-    minutes
-        How long it takes: at `cpu` and `night` on two cores as two one-thread processes, at `paper` on one GPU.
-    data, networks
-        By the names that rows have.
-    networks_of
-        The names of the networks of a data set, where it does not go with all of them.
-    training
-        Fields of `FitConfig` that differ from the usual ones for the kind of data.
-    settings
-        Of what is measured.
-    about
-        What differs from the paper.
-    """
+    """What a recipe is at one scale."""
 
     seeds: Sequence[int]
+    """Of weights, order, mixing, and of splits and subsets."""
     minutes: float
+    """How long it takes: at `cpu` and `night` on two cores as two one-thread processes, at `paper` on one GPU."""
     data: Mapping[str, Data] = field(default_factory=dict)
     networks: Mapping[str, Network] = field(default_factory=dict)
+    """By the names that rows have."""
     networks_of: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """The names of the networks of a data set, where it does not go with all of them."""
     training: Settings = field(default_factory=dict)
+    """Fields of `FitConfig` that differ from the usual ones for the kind of data."""
     settings: Settings = field(default_factory=dict)
+    """Of what is measured."""
     about: str = ""
+    """What differs from the paper."""
 
     def pairs(self) -> Iterator[Pair]:
         """Yield every data set with each of its networks."""
@@ -207,57 +187,38 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Recipe:
-    """A table or figure of a paper.
-
-    Parameters
-    ----------
-    place
-        Where it stands and what it shows.
-    scales
-        `cpu`, `night` and `paper`.
-    measure
-        What is measured of each cell.
-    methods
-        By the names that rows have: for all data, or a function of the data's name and the scale.
-    claims
-        What the paper says, for the data and networks of a scale.
-    columns
-        The figures of the printed table, by their titles there; `%` in a title means a share times 100.
-    published
-        The paper's numbers: a row's name, then figures by name, as printed there.
-    draw
-        Draws the figure from a result, which may have some of the rows and other seeds only.
-    trainings
-        Of a cell, if it needs others than its own row's: a function of the row's experiment, which comes first.
-    cells
-        Rows of a scale as (key, settings) that are no trainings; they follow those that are.
-    check
-        Looks for what the recipe needs beside its data, before anything runs.
-    reading
-        How the paper was read where it leaves something open; slips of the paper.
-    pilot
-        What was looked at, on which seeds, before the settings were fixed.
-    further
-        Methods that no claim is about, run to examine a verdict that contradicts the paper: by the names of rows.
-    findings
-        What that verdict comes from.
-    """
+    """A table or figure of a paper."""
 
     place: Place
+    """Where it stands and what it shows."""
     scales: Mapping[str, Scale]
+    """`cpu`, `night` and `paper`."""
     measure: Measure
+    """What is measured of each cell."""
     claims: Callable[[Scale], Iterable[Claim | AtLeast]]
+    """What the paper says, for the data and networks of a scale."""
     columns: Mapping[str, str]
+    """The figures of the printed table, by their titles there; `%` in a title means a share times 100."""
     methods: Mapping[str, Method] | Callable[[str, Scale], Mapping[str, Method]] = field(default_factory=dict)
+    """By the names that rows have: for all data, or a function of the data's name and the scale."""
     published: Mapping[str, Mapping[str, float | str]] = field(default_factory=dict)
+    """The paper's numbers: a row's name, then figures by name, as printed there."""
     draw: Callable[[Result], Figure] | None = None
+    """Draws the figure from a result, which may have some of the rows and other seeds only."""
     trainings: Callable[[Experiment], tuple[Experiment, ...]] | None = None
+    """Of a cell, if it needs others than its own row's: a function of the row's experiment, which comes first."""
     cells: Callable[[Scale], Iterable[tuple[Key, Settings]]] | None = None
+    """Rows of a scale as (key, settings) that are no trainings; they follow those that are."""
     check: Callable[[Scale], object] | None = None
+    """Looks for what the recipe needs beside its data, before anything runs."""
     reading: Sequence[str] = ()
+    """How the paper was read where it leaves something open; slips of the paper."""
     pilot: str = ""
+    """What was looked at, on which seeds, before the settings were fixed."""
     further: Mapping[str, Method] = field(default_factory=dict)
+    """Methods that no claim is about, run to examine a verdict that contradicts the paper: by the names of rows."""
     findings: Sequence[str] = ()
+    """What that verdict comes from."""
 
     def rows(self, scale: str, seeds: Sequence[int] | None = None) -> list[Cell]:
         """Return the cells of a scale, seed by seed: half of them then say something of every row."""

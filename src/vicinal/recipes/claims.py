@@ -146,34 +146,23 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Claim:
-    """What a paper says, as a contrast that should be above −`margin`.
-
-    Parameters
-    ----------
-    text
-        The claim, in a sentence.
-    contrast
-        Positive where the paper is right.
-    margin
-        What may be lost: 0.01 for "no worse by more than a point". Below 0 the contrast must exceed it.
-    hardly
-        The claim is that the contrast is within ±`margin`.
-    paper
-        The paper's contrast, in the same unit; None where it shows a figure or says it in prose.
-    unit
-        `"points"` where figures are shares, which are shown times 100; else what to write behind a number.
-    overconfident
-        A claim about calibration: the cell of the baseline, which must be over-confident for the claim to be tested.
-    """
+    """What a paper says, as a contrast that should be above −`margin`."""
 
     text: str
+    """The claim, in a sentence."""
     contrast: Contrast
+    """Positive where the paper is right."""
     _: KW_ONLY
     margin: float = 0.0
+    """What may be lost: 0.01 for "no worse by more than a point". Below 0 the contrast must exceed it."""
     hardly: bool = False
+    """The claim is that the contrast is within ±`margin`."""
     paper: float | None = None
+    """The paper's contrast, in the same unit; None where it shows a figure or says it in prose."""
     unit: str = "points"
+    """`"points"` where figures are shares, which are shown times 100; else what to write behind a number."""
     overconfident: Key | None = None
+    """A claim about calibration: the cell of the baseline, which must be over-confident for the claim to be tested."""
 
     @property
     def needs(self) -> tuple[tuple[Key, str], ...]:

@@ -98,25 +98,17 @@ def span(low: float, high: float, decimals: int) -> str:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a confidence is worth.
-
-    Attributes
-    ----------
-    tone
-        `"fits"`, `"over"` (it is right less often than it says, or no better than no model), `"under"`, or
-        `"unknown"`.
-    sentence
-        In one sentence.
-    word
-        In a few words.
-    more
-        What the sentence leaves out.
-    """
+    """What a confidence is worth."""
 
     tone: str
+    """`"fits"`, `"over"` (it is right less often than it says, or no better than no model), `"under"`, or
+    `"unknown"`."""
     sentence: str
+    """In one sentence."""
     word: str
+    """In a few words."""
     more: str = ""
+    """What the sentence leaves out."""
 
 
 def verdict(table: ReliabilityTable) -> Verdict:
@@ -309,22 +301,15 @@ def _overall(table: ReliabilityTable) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class Rule:
-    """A threshold that held-out samples promise an accuracy for, and what it does on some samples.
-
-    Attributes
-    ----------
-    wanted
-        The accuracy promised.
-    chosen
-        Threshold and coverage on the held-out samples.
-    coverage, accuracy
-        On the samples it was tried on; the accuracy is None where none is answered.
-    """
+    """A threshold that held-out samples promise an accuracy for, and what it does on some samples."""
 
     wanted: float
+    """The accuracy promised."""
     chosen: RiskThreshold
+    """Threshold and coverage on the held-out samples."""
     coverage: float
     accuracy: Estimate | None
+    """On the samples it was tried on; the accuracy is None where none is answered."""
 
 
 def rules(held_out: RiskCoverage, tried_on: RiskCoverage) -> list[Rule]:

@@ -63,46 +63,31 @@ _COLDEST = 1e-100
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Bundle:
-    """A trained classifier that takes new data as they come and returns probabilities.
-
-    Attributes
-    ----------
-    module
-        The network, in eval mode; its outputs are logits.
-    spec
-        What builds the network again.
-    preprocessing
-        What turns a row, a text, an image or a sound into its input.
-    classes
-        The names of the classes, in the order of its outputs.
-    temperature
-        What its logits are divided by: above 1 it was over-confident. 1 means uncalibrated.
-    temperatures
-        Where `classes` are labels that exclude nothing: what the logits of each are divided by. Probabilities are then
-        those of each label, and need not sum to one. Empty where they are classes.
-    precision
-        `"no"`, `"bf16"` or `"fp16"`: what it computes in, which is what the temperature was fitted in.
-    batch_size
-        Samples at a time, as when the temperature was fitted: sums of floats depend a little on the shape of a batch.
-    method
-        The objective it was trained with, as an expression.
-    fingerprint
-        A hash of the data it was trained on.
-    versions
-        What wrote it.
-    """
+    """A trained classifier that takes new data as they come and returns probabilities."""
 
     module: nn.Module = field(repr=False)
+    """The network, in eval mode; its outputs are logits."""
     spec: ModelSpec = field(repr=False)
+    """What builds the network again."""
     preprocessing: Preprocessing = field(repr=False)
+    """What turns a row, a text, an image or a sound into its input."""
     classes: tuple[str, ...]
+    """The names of the classes, in the order of its outputs."""
     temperature: float = 1.0
+    """What its logits are divided by: above 1 it was over-confident. 1 means uncalibrated."""
     precision: str = "no"
+    """`"no"`, `"bf16"` or `"fp16"`: what it computes in, which is what the temperature was fitted in."""
     batch_size: int = 256
+    """Samples at a time, as when the temperature was fitted: sums of floats depend a little on the shape of a batch."""
     method: str = ""
+    """The objective it was trained with, as an expression."""
     fingerprint: str = ""
+    """A hash of the data it was trained on."""
     versions: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """What wrote it."""
     temperatures: tuple[float, ...] = ()
+    """Where `classes` are labels that exclude nothing: what the logits of each are divided by. Probabilities are then
+    those of each label, and need not sum to one. Empty where they are classes."""
 
     def __post_init__(self) -> None:
         classes = tuple(str(name) for name in self.classes)

@@ -22,25 +22,17 @@ __all__ = ["Coverage", "Verdict", "coverage", "verdict"]
 
 @dataclass(frozen=True)
 class Coverage:
-    """What samples cover of a mixture. Made by `coverage`.
-
-    Attributes
-    ----------
-    n, n_modes
-        Samples, and modes there are.
-    modes
-        How many modes are covered.
-    high_quality
-        The share of samples near a mode, with its Clopper–Pearson interval.
-    counts
-        High-quality samples of each mode.
-    """
+    """What samples cover of a mixture. Made by `coverage`."""
 
     n: int
     n_modes: int
+    """Samples, and modes there are."""
     modes: int
+    """How many modes are covered."""
     high_quality: Estimate
+    """The share of samples near a mode, with its Clopper–Pearson interval."""
     counts: tuple[int, ...]
+    """High-quality samples of each mode."""
 
     def __str__(self) -> str:
         share = self.high_quality
@@ -103,23 +95,16 @@ def coverage(
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether mixup covers more than the plain GAN. Made by `verdict`.
-
-    Attributes
-    ----------
-    n_seeds
-        Pairs of runs.
-    level
-        Coverage of the intervals.
-    modes, high_quality
-        The difference mixup (b) − plain (a), paired by seed, of the modes covered and of the share of high-quality
-        samples.
-    """
+    """Whether mixup covers more than the plain GAN. Made by `verdict`."""
 
     n_seeds: int
+    """Pairs of runs."""
     level: float
+    """Coverage of the intervals."""
     modes: Difference
     high_quality: Difference
+    """The difference mixup (b) − plain (a), paired by seed, of the modes covered and of the share of high-quality
+    samples."""
 
     @property
     def claims(self) -> dict[str, str]:

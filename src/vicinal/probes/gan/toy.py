@@ -25,31 +25,22 @@ FIGURE_5 = (10, 100, 1_000, 10_000, 20_000)
 
 @dataclass(frozen=True, eq=False)
 class GanFit:
-    """A trained toy GAN. Made by `fit_gan`.
-
-    Attributes
-    ----------
-    target
-        What it was to learn.
-    alpha, generator_loss, seed
-        How it was trained.
-    generator, discriminator
-        The networks after the last iteration.
-    samples
-        Generated samples `[n_samples, 2]` by iteration, on the CPU, all of the same noise; the last iteration is
-        among them.
-    losses
-        Of discriminator (the mean of its steps) and generator at each iteration, float32 `[iterations, 2]`.
-    """
+    """A trained toy GAN. Made by `fit_gan`."""
 
     target: GaussianMixture
+    """What it was to learn."""
     alpha: float
     generator_loss: str
     seed: int
+    """How it was trained."""
     generator: nn.Module
     discriminator: nn.Module
+    """The networks after the last iteration."""
     samples: dict[int, Tensor]
+    """Generated samples `[n_samples, 2]` by iteration, on the CPU, all of the same noise; the last iteration is
+    among them."""
     losses: Tensor
+    """Of discriminator (the mean of its steps) and generator at each iteration, float32 `[iterations, 2]`."""
 
     @property
     def last(self) -> Tensor:
