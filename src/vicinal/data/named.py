@@ -264,10 +264,7 @@ def _from_torchvision(name: str, entry: _Named, data_root: str | Path | None) ->
 
 
 def _from_arrays(
-    name: str,
-    data: Mapping[str, tuple[NDArray[Any], NDArray[Any]]],
-    classes: Sequence[str] | None,
-    augment: str,
+    name: str, data: Mapping[str, tuple[NDArray[Any], NDArray[Any]]], classes: Sequence[str] | None, augment: str
 ) -> Arrays:
     """Return checked arrays as one: uint8 images NHW or NHWC, integer labels."""
     images, labels, parts = [], [], []

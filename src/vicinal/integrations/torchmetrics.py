@@ -70,12 +70,7 @@ class ReliabilityMetric(Metric):
         self.add_state("squares", torch.from_numpy(empty.squares), dist_reduce_fx="sum")
 
     def update(
-        self,
-        labels: Tensor,
-        target: Tensor | None = None,
-        *,
-        logits: Tensor | None = None,
-        probs: Tensor | None = None,
+        self, labels: Tensor, target: Tensor | None = None, *, logits: Tensor | None = None, probs: Tensor | None = None
     ) -> None:
         """Add class numbers `[N]` with logits or probabilities `[N, K]`; or, as torchmetrics, `(preds, target)`.
 

@@ -60,15 +60,18 @@ def preactresnet(blocks: Sequence[int]) -> Callable[..., nn.Module]:
         return PreActResNet(
             n_classes,
             blocks=blocks,
-            widths=(width, 2 * width, 4 * width, 8 * width),
-            stem_width=width,
-            in_channels=shape[0],
+            **_doubling(width, shape),
             dropout=dropout,
             final_norm=final_norm,
             large=_is_large(shape),
         )
 
     return build
+
+
+def _doubling(width: int, shape: Sequence[int]) -> dict[str, Any]:
+    """Return the widths of four stages, each twice as wide as the one before."""
+    return {"widths": (width, 2 * width, 4 * width, 8 * width), "stem_width": width, "in_channels": shape[0]}
 
 
 def soundresnet(shape: Sequence[int], n_classes: int, *, width: int = 16, dropout: float = 0.0) -> nn.Module:
@@ -81,9 +84,7 @@ def soundresnet(shape: Sequence[int], n_classes: int, *, width: int = 16, dropou
     return PreActResNet(
         n_classes,
         blocks=(2, 2, 2, 2),
-        widths=(width, 2 * width, 4 * width, 8 * width),
-        stem_width=width,
-        in_channels=shape[0],
+        **_doubling(width, shape),
         dropout=dropout,
         large=True,
     )

@@ -30,13 +30,7 @@ from torch import Tensor
 from vicinal._arrays import at_least_float32
 from vicinal._checks import choice, flag, freeze, number
 from vicinal._typing import Batch, Model, Step
-from vicinal.objectives.base import (
-    BesideClean,
-    MixingObjective,
-    check_mixing,
-    clean_and_mixed,
-    mean_loss,
-)
+from vicinal.objectives.base import BesideClean, MixingObjective, check_mixing, clean_and_mixed, mean_loss
 from vicinal.objectives.cutmix import CutMix
 from vicinal.objectives.forward import call
 from vicinal.objectives.puzzle.objective import PuzzleMix

@@ -24,15 +24,6 @@ def binary_of_file(
 
     None where there are more classes, one of them never occurs, only confidences are known, or there are more than 20
     million rows: a ranking keeps the probability of each.
-
-    Parameters
-    ----------
-    file
-        A path, or what `open_file` returned.
-    n_bins
-        Of the reliability table.
-    level
-        Coverage of the intervals.
     """
     opened = as_file(file)
     if opened.kind == "confidence" or (opened.n_rows or 0) > _MOST_ROWS:

@@ -244,12 +244,7 @@ def l22_scales(*, seeds: int, minutes: tuple[float, float, float], paper: Mappin
 
 #: What the tables of recipes show that are about errors, and about calibration.
 ERRORS = {"error": "error (%)", "nll": "NLL", "ece": "ECE (%), 15 bins"}
-COLUMNS = {
-    "error": "error (%)",
-    "ece": "ECE (%), 15 bins",
-    "oe": "OE (%), 15 bins",
-    "gap": "confidence − accuracy (%)",
-}
+COLUMNS = {"error": "error (%)", "ece": "ECE (%), 15 bins", "oe": "OE (%), 15 bins", "gap": "confidence − accuracy (%)"}
 
 
 def selected(trained: Sequence[Trained], settings: Settings, seed: int) -> Measured:

@@ -11,11 +11,7 @@ from vicinal.recipes.claims import Claim
 from vicinal.recipes.drawing import bars
 
 VANILLA, MIXUP, LOGITMIX = "Vanilla", "Mixup", "LogitMix"
-METHODS = {
-    VANILLA: Method("ERM()"),
-    MIXUP: Method("Mixup(alpha=1.0)"),
-    LOGITMIX: Method("LogitMix(Mixup(alpha=3.0))"),
-}
+METHODS = {VANILLA: Method("ERM()"), MIXUP: Method("Mixup(alpha=1.0)"), LOGITMIX: Method("LogitMix(Mixup(alpha=3.0))")}
 
 
 def claims(at: Scale) -> Iterable[Claim]:

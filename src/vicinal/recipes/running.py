@@ -102,13 +102,7 @@ class Clock:
 
 
 def plan(
-    name: str,
-    recipe: Recipe,
-    scale: str,
-    out: Path,
-    *,
-    seeds: Sequence[int] | None = None,
-    only: Sequence[str] = (),
+    name: str, recipe: Recipe, scale: str, out: Path, *, seeds: Sequence[int] | None = None, only: Sequence[str] = ()
 ) -> Plan:
     """Return what there is to run.
 

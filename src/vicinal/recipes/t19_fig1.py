@@ -43,9 +43,7 @@ def claims(at: Scale) -> Iterable[Claim]:
             end - on.figure(first, ERM),
         )
         yield Claim(
-            f"{on.data}: at the end it does so less under mixup",
-            on.fall(last, ERM, MIXUP),
-            overconfident=on.cell(ERM),
+            f"{on.data}: at the end it does so less under mixup", on.fall(last, ERM, MIXUP), overconfident=on.cell(ERM)
         )
 
 

@@ -52,12 +52,7 @@ TRAINING: Settings = {
     "select": "last",
 }
 
-COLUMNS = {
-    "error": "error (%)",
-    "nll": "NLL",
-    "ece": "ECE (%), 15 bins",
-    "gap": "confidence − accuracy (%)",
-}
+COLUMNS = {"error": "error (%)", "nll": "NLL", "ece": "ECE (%), 15 bins", "gap": "confidence − accuracy (%)"}
 
 PILOT = (
     "Plain training alone on 32 items of AG News, seed 100, which no result uses: after 60 steps at 3e-4 the training "

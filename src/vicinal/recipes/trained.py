@@ -124,11 +124,7 @@ def figures_of(evaluation: Evaluation) -> dict[str, Estimate]:
     }
 
 
-def trained_with(
-    experiment: Experiment,
-    *,
-    objective: Callable[[Split], Any],
-) -> Evaluation:
+def trained_with(experiment: Experiment, *, objective: Callable[[Split], Any]) -> Evaluation:
     """Train as `vicinal.runs.run` does, with an objective of one's own; return the test set's figures.
 
     Parameters

@@ -108,11 +108,7 @@ RECIPE = Recipe(
             {name: Data(SOURCES[name], {"max_length": length}, of) for name, (length, of) in TABLE_6.items()},
         ),
         networks=(texts.MINILM, texts.MINILM, texts.BERT),
-        training=(
-            few(15),
-            few(45),
-            {"batch_size": 16, "select": "mcc", "eval_every_steps": 100, **texts.ANY_LENGTHS},
-        ),
+        training=(few(15), few(45), {"batch_size": 16, "select": "mcc", "eval_every_steps": 100, **texts.ANY_LENGTHS}),
         settings=({"layers": 6}, {"layers": 6}, {"layers": 12}),
         about=(
             "MiniLM; 640 sentences of CoLA and 240 texts of at most 64 tokens of RTE and BoolQ, three epochs at "

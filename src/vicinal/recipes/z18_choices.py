@@ -6,13 +6,13 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from vicinal import _random, losses
-from vicinal._typing import Model
+from vicinal._typing import Model, Step
 from vicinal.data import Split
 from vicinal.mixing import mix
+from vicinal.objectives import Objective
 from vicinal.objectives.forward import call
 from vicinal.recipes import images
 from vicinal.recipes.base import Method, Place, Scale, Settings, experiment, methods
@@ -36,27 +36,18 @@ def claims(at: Scale) -> Iterable[Claim]:
             yield Claim(f"{on.data}: {text}", on.fall("error", other, MIXUP), margin=margin)
 
 
-class TwoLoaders:
+class TwoLoaders(Objective):
     """mixup whose partners come from a batch of their own, drawn from the whole training set."""
 
     def __init__(self, alpha: float, dataset: Split) -> None:
         self.alpha, self.dataset = alpha, dataset
         self.collate_fn: Any = dataset.collate_fn
 
-    def __call__(
-        self,
-        model: Model,
-        x: Tensor,
-        y: Tensor,
-        *,
-        index: Tensor | None = None,
-        epoch: float | None = None,
-        generator: torch.Generator | None = None,
-    ) -> Tensor:
-        lam = float(_random.beta(self.alpha, 1, generator=generator))
-        chosen = _random.permutation(len(self.dataset), generator=generator)[: len(y)].tolist()
+    def compute_terms(self, model: Model, x: Any, y: Tensor, step: Step) -> dict[str, Tensor]:
+        lam = float(_random.beta(self.alpha, 1, generator=step.generator))
+        chosen = _random.permutation(len(self.dataset), generator=step.generator)[: len(y)].tolist()
         x2, y2 = self.collate_fn([self.dataset[i] for i in chosen])
-        return losses.mixed_cross_entropy(call(model, mix(x, x2, lam)), y, y2, lam).mean()
+        return {"mixed": losses.mixed_cross_entropy(call(model, mix(x, x2, lam)), y, y2, lam).mean()}
 
     def __repr__(self) -> str:
         return f"TwoLoaders(alpha={self.alpha})"

@@ -164,11 +164,7 @@ def _contents(context: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _set_section(
-    sheet: Sheet,
-    scored: Scored,
-    of: str,
-    classes: Sequence[str],
-    more: Mapping[str, Evaluation] | None = None,
+    sheet: Sheet, scored: Scored, of: str, classes: Sequence[str], more: Mapping[str, Evaluation] | None = None
 ) -> dict[str, object]:
     """Return the verdict, the figures (and those of `more` predictions) and the diagrams of one set of samples."""
     before, after = scored.before, scored.after

@@ -64,18 +64,8 @@ def audited(
     own temperature; `label_issues` judges them. The trainings are kept in the run's folder `audit`, so an audit that
     was stopped goes on.
 
-    Parameters
-    ----------
-    outcome
-        A finished run.
-    n_folds
-        How many folds, and trainings.
-    n
-        How many samples to show, the most suspicious first; if not given, all suspicious ones.
-    progress
-        Show progress where standard error is a terminal.
-    on_note
-        Called with each thing worth saying.
+    Shown are the n most suspicious samples; if n is not given, all suspicious ones. `progress` and `on_note` are as in
+    `vicinal.runs.run`.
     """
     integer("n_folds", n_folds, low=2)
     if n is not None:
@@ -172,12 +162,7 @@ def _reason(classes: Sequence[str], label: int, prediction: int, of_label: float
 
 @_random.restored_globals()
 def audited_by_aum(
-    outcome: Outcome,
-    *,
-    percentile: float = 99.0,
-    n: int = 50,
-    progress: bool = True,
-    on_note: Say | None = None,
+    outcome: Outcome, *, percentile: float = 99.0, n: int = 50, progress: bool = True, on_note: Say | None = None
 ) -> tuple[Audit, list[Json]]:
     """Return the audit of a run's training labels by their margins, and the most suspicious samples to be shown.
 
@@ -186,18 +171,8 @@ def audited_by_aum(
     training, is no better than that of samples which do not belong where they were put. With two classes a third of
     the samples is put there, which says little: `audited` is the one for few classes.
 
-    Parameters
-    ----------
-    outcome
-        A finished run.
-    percentile
-        Of the threshold samples' margins, up to which a sample is suspicious.
-    n
-        How many samples to return, the most suspicious first.
-    progress
-        Show progress where standard error is a terminal.
-    on_note
-        Called with each thing worth saying.
+    Suspicious is a sample whose margin is at most this percentile of those samples' margins; the n most suspicious are
+    returned. `progress` and `on_note` are as in `vicinal.runs.run`.
     """
     integer("n", n, low=1)
     files, spec, task = outcome.run.files, outcome.run.bundle().spec, outcome.run.task()

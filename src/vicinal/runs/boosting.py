@@ -43,22 +43,9 @@ def boosted(
 ) -> FitResult:
     """Fit trees, keep as many as suit the validation set best by NLL, and return them as a training.
 
-    Parameters
-    ----------
-    model
-        Where the trees go; it says how many and how large.
-    train, val
-        Rows of a table. Without validation rows all trees are kept.
-    out
-        The folder of the run. There is nothing to go on with: a fit that was stopped starts anew.
-    config
-        Its seed counts.
-    method
-        What is recorded as the objective.
-    about
-        The facts that a run in this folder must share.
-    class_weights
-        How much the rows of each class count, `[K]`.
+    The model says how many trees, and how large, and takes them; without validation rows all are kept. Of the config
+    the seed counts. `method` is recorded as the objective, `about` are the facts that a run in this folder must share,
+    and `class_weights` say how much the rows of each class count, `[K]`. A fit that was stopped starts anew.
     """
     process = joined_process()
     folder = TrainingFolder(out, main=process.is_main_process)

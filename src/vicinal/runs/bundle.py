@@ -252,11 +252,7 @@ class Bundle:
 
     @classmethod
     def load(
-        cls,
-        folder: str | os.PathLike[str],
-        *,
-        device: str | torch.device = "cpu",
-        max_pixels: int = data.MOST_PIXELS,
+        cls, folder: str | os.PathLike[str], *, device: str | torch.device = "cpu", max_pixels: int = data.MOST_PIXELS
     ) -> Bundle:
         """Return what `save` wrote, or what a training run saved; see `load` for the arguments."""
         files, record = _record(Path(folder))

@@ -34,17 +34,7 @@ _WORD = re.compile(r"[^\W\d_][\w'’-]+")
 def shared_by_mistakes(
     split: Split, wrong: Sequence[bool] | NDArray[np.bool_], *, n: int = 8
 ) -> list[dict[str, object]]:
-    """Return the properties of texts or rows that mistakes share, the most telling first, ready for JSON.
-
-    Parameters
-    ----------
-    split
-        The samples.
-    wrong
-        Whether the model is wrong about each.
-    n
-        How many to return at most.
-    """
+    """Return at most n properties of texts or rows that mistakes share, the most telling first, ready for JSON."""
     step = -(-len(split) // _MOST)
     every = range(0, len(split), step) if step else range(0)
     errors = np.asarray(wrong, np.bool_)[:: step or 1]

@@ -23,13 +23,8 @@ _TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 class AtPrecision(nn.Module):
     """A network that computes at the precision it was trained at, whoever calls it; its logits are float32.
 
-    Parameters
-    ----------
-    network
-        Returns logits, or an object with `.logits`.
-    precision
-        `"no"`, `"bf16"` or `"fp16"`, as in `FitConfig.mixed_precision`. The CPU has no fp16 to speak of: what was
-        trained in it on a GPU computes in float32 there.
+    `precision` is `"no"`, `"bf16"` or `"fp16"`, as in `FitConfig.mixed_precision`. The CPU has no fp16 to speak of:
+    what was trained in it on a GPU computes in float32 there.
     """
 
     def __init__(self, network: Model, precision: str) -> None:

@@ -30,18 +30,8 @@ _SQRT2, _SQRT6 = math.sqrt(2), math.sqrt(6)
 def directions(logits: Tensor, labels: Tensor) -> Tensor:
     r"""Return the unit vector along :math:`\partial H/\partial z = \mathrm{softmax}(z) - \mathrm{onehot}(y)`.
 
-    Parameters
-    ----------
-    logits
-        `[B, K]` with K ≥ 2.
-    labels
-        Integers `[B]`.
-
-    Returns
-    -------
-    Tensor
-        Float64 `[B, K]`, negative at the label and positive elsewhere; its absolute value is the direction
-        of the saliency. It is exact even where softmax(z) has long rounded to a one-hot.
+    It is float64 `[B, K]`, of logits `[B, K]` and labels `[B]`, negative at the label and positive elsewhere; its
+    absolute value is the direction of the saliency. It is exact even where softmax(z) has long rounded to a one-hot.
 
     >>> directions(torch.tensor([[1000.0, 0.0, 0.0]]), torch.tensor([0])).abs()
     tensor([[0.8165, 0.4082, 0.4082]], dtype=torch.float64)
