@@ -48,11 +48,8 @@ class PredictionSets(abc.ABC):
     """
 
     coverage: float = 0.9
-    """c, the share of sets that hold the true class."""
     by_class: bool = False
-    """Whether it holds within each class."""
     thresholds_: Floats = field(init=False, repr=False)
-    """Up to which score a class is in the set, float64 `[K]`."""
 
     def __post_init__(self) -> None:
         coverage = number("coverage", self.coverage, above=0, high=1)
@@ -109,7 +106,17 @@ class PredictionSets(abc.ABC):
 class LeastAmbiguousSets(PredictionSets):
     """The smallest sets on average (Sadinle et al.): classes whose probability is high enough; some sets are empty.
 
-    `coverage` is the share c of sets that hold the true class, with `by_class` within each class too.
+    Parameters
+    ----------
+    coverage
+        c, the share of sets that hold the true class.
+    by_class
+        Whether it holds within each class.
+
+    Attributes
+    ----------
+    thresholds_ : float64 array of shape `[K]`
+        A class is in the set where its probability is at least one minus this.
 
     >>> logits, labels = [[2.0, 0.0], [1.0, 0.0], [0.0, 3.0], [0.0, 0.5]], [0, 0, 1, 1]
     >>> LeastAmbiguousSets(coverage=0.75).fit(logits, labels)([[3.0, 0.0], [0.1, 0.0]])
@@ -126,7 +133,17 @@ class LeastAmbiguousSets(PredictionSets):
 class AdaptiveSets(PredictionSets):
     """Larger sets where the model is less certain (Romano et al.): the most probable classes, until they hold enough.
 
-    `coverage` is the share c of sets that hold the true class, with `by_class` within each class too.
+    Parameters
+    ----------
+    coverage
+        c, the share of sets that hold the true class.
+    by_class
+        Whether it holds within each class.
+
+    Attributes
+    ----------
+    thresholds_ : float64 array of shape `[K]`
+        A class is in the set where the classes before it hold at most this.
 
     >>> logits, labels = [[2.0, 0.0], [1.0, 0.0], [0.0, 3.0], [0.5, 0.0]], [0, 0, 1, 1]
     >>> AdaptiveSets(coverage=0.75).fit(logits, labels)([[3.0, 0.0], [0.1, 0.0]])

@@ -80,16 +80,10 @@ def load_scores(
     max_length: int = 256,
     data_root: str | Path | None = None,
 ) -> ScoredTexts:
-    """Load texts, or pairs of texts, with a number each.
+    """Load texts, or pairs of texts, with a number each: a table, or a name such as `"glue:stsb"`.
 
-    Parameters
-    ----------
-    source
-        A table, or a name such as `"glue:stsb"`.
-    target, text
-        The column of numbers, and one or two columns of texts; a named data set knows them.
-    seed, val, test, tokenizer, max_length, data_root
-        As in `vicinal.data.load`; what is drawn is drawn without regard to the numbers.
+    `target` and `text` are the column of numbers, and one or two columns of texts; a named data set knows them. The
+    rest is as in `vicinal.data.load`; what is drawn is drawn without regard to the numbers.
     """
     opened = open_data(source, "text", None, True, data_root, target)
     if isinstance(opened, NamedTable):

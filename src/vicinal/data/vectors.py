@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from vicinal._checks import Sentence, message_of
 from vicinal._files import check_memory
 from vicinal.tables import LARGEST_ROW, lines_of, read_arrays, regular
+from vicinal.tables.base import is_number
 
 __all__ = ["read_vectors"]
 
@@ -72,17 +73,9 @@ def _text(lines: Iterable[str], keep: Collection[str]) -> Iterator[tuple[str, Ve
             dim = int(cells[1])  # word2vec's first line: how many words, how many numbers each
             continue
         dim = dim or len(cells) - 1
-        if cells[0] in keep and not (len(cells) > dim + 1 and _is_word(cells[1])):
+        # An entry that goes on after its first space, as "at name@domain.com" of GloVe does, is no word of a text.
+        if cells[0] in keep and (len(cells) <= dim + 1 or is_number(cells[1])):
             yield cells[0], np.array(cells[1:], dtype=np.float32)
-
-
-def _is_word(cell: str) -> bool:
-    """Whether an entry goes on after its first space, as "at name@domain.com" of GloVe does: no word of a text."""
-    try:
-        float(cell)
-    except ValueError:
-        return True
-    return False
 
 
 def _binary(stream: IO[bytes] | gzip.GzipFile, keep: Collection[str]) -> Iterator[tuple[str, Vector]]:

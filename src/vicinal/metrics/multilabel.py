@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -115,15 +116,9 @@ def evaluate_multilabel(
 
 
 def label_tallies(
-    targets: ArrayLike,
-    *,
-    logits: ArrayLike | None = None,
-    probs: ArrayLike | None = None,
-    n_bins: int = 15,
-    figures: Sequence[str] | None = None,
-    keep_samples: bool = False,
+    targets: ArrayLike, *, logits: ArrayLike | None = None, probs: ArrayLike | None = None, **options: Any
 ) -> list[Tally]:
-    """Return the tally of each label; the arguments are those of `evaluate_multilabel` and of `Tally`."""
+    """Return the tally of each label, of targets and scores `[N, L]`; the options are those of `Tally`."""
     if (logits is None) == (probs is None):
         raise ArgumentError("probs", None if probs is None else "given", "given, or logits, but not both")
     name, given = ("logits", logits) if probs is None else ("probs", probs)
@@ -137,7 +132,7 @@ def label_tallies(
     other = 1 - scores if logits is None else np.zeros_like(scores)
     tallies = []
     for k in range(scores.shape[1]):
-        tally = Tally(n_bins, figures=figures, keep_samples=keep_samples)
+        tally = Tally(**options)
         both, answers = np.stack([other[:, k], scores[:, k]], axis=1), truth[:, k].astype(np.int64)
         tallies.append(tally.update(answers, probs=both) if logits is None else tally.update(answers, logits=both))
     return tallies

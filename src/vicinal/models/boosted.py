@@ -27,16 +27,8 @@ __all__ = ["Boosted"]
 class Boosted(nn.Module):
     """Boosted trees: features `[B, …]`, which are flattened, to logits `[B, n_classes]`; constant before `set_trees`.
 
-    Parameters
-    ----------
-    iterations
-        At most so many trees for each class (scikit-learn's usual number); the validation set says how many.
-    rate
-        By how much each tree counts.
-    leaves, depth
-        Of a tree, at most.
-    l2
-        The penalty on the values of leaves.
+    There are at most `iterations` trees for each class (scikit-learn's usual number; the validation set says how many)
+    of at most so many leaves and such a depth; each counts by `rate`, and `l2` is the penalty on the values of leaves.
 
     >>> Boosted(8, 3, iterations=5)(torch.randn(4, 8)).shape
     torch.Size([4, 3])

@@ -18,16 +18,9 @@ __all__ = ["PooledEncoder"]
 
 
 class PooledEncoder(nn.Module):
-    """A linear classifier of the mean state of an encoder.
+    """A linear classifier of the mean state of an encoder, with dropout of the mean.
 
-    Parameters
-    ----------
-    encoder
-        A Hugging Face encoder: called with token ids, it returns an object with `last_hidden_state`.
-    n_classes
-        How many classes there are.
-    dropout
-        Of the mean.
+    The encoder is one of Hugging Face: called with token ids, it returns an object with `last_hidden_state`.
     """
 
     def __init__(self, encoder: nn.Module, n_classes: int, *, dropout: float = 0.0) -> None:

@@ -33,6 +33,7 @@ __all__ = [
     "TINY",
     "TRAINING",
     "imagenet",
+    "l22_printed",
     "l22_scales",
     "l22_table",
     "last_epoch",
@@ -268,6 +269,11 @@ def t19_figure(**parts: Any) -> Recipe:
     """Return a recipe of T19 about the calibration of the selected epoch, which `parts` make up or change."""
     drawn = bars({"ece": "ECE (%)", "oe": "OE (%)"})
     return Recipe(**{"measure": selected, "columns": COLUMNS, "draw": drawn, "pilot": PILOT, **parts})
+
+
+def l22_printed(rows: Mapping[str, Sequence[float]]) -> dict[str, dict[str, float]]:
+    """Return what L22 prints of each row: the accuracy (%) and, where they are given, ECE and OE."""
+    return {name: dict(zip(("accuracy (%)", "ECE", "OE"), row, strict=False)) for name, row in rows.items()}
 
 
 def l22_table(**parts: Any) -> Recipe:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from vicinal.probes.toys import spirals
 from vicinal.recipes import toys
-from vicinal.recipes.base import Place, Recipe, Scale, Settings, three_scales
+from vicinal.recipes.base import Place, Recipe, Scale, Settings
 from vicinal.recipes.claims import Claim, Key, figure
 
 if TYPE_CHECKING:
@@ -59,11 +59,7 @@ RECIPE = Recipe(
         "band": "between 0.3 and 0.7 (% of the square)",
         "error": "training error (%)",
     },
-    scales=three_scales(
-        seeds=(10, 20, 20),
-        minutes=(3, 20, 20),
-        settings=({"points": 400, "epochs": 100}, {"points": 1000, "epochs": 300}, {"points": 1000, "epochs": 300}),
-    ),
+    scales=toys.scales(minutes=(3, 20), points=(400, 1000), epochs=(100, 300)),
     draw=toys.maps(EXTENT, size=(2.9, 2.8)),
     reading=(
         "The spirals, the network and its training are not given: an MLP of 2 × 128 and Adam stand in for them, with "

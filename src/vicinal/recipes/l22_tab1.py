@@ -46,7 +46,7 @@ RECIPE = images.l22_table(
     place=Place("L22", "Table 1", "Combinations of the three losses"),
     methods=METHODS,
     claims=claims,
-    published={name: {"accuracy (%)": accuracy} for name, accuracy in PAPER.items()},
+    published=images.l22_printed({name: (accuracy,) for name, accuracy in PAPER.items()}),
     scales=images.l22_scales(seeds=5, minutes=(8, 50, 20_000), paper={"ResNet-50": Network("resnet50")}),
     reading=(
         "α = 3 (Section 5.5) in all rows that mix, so that they differ in their losses alone. The paper's own Mixup "

@@ -79,11 +79,9 @@ RECIPE = images.l22_table(
     place=Place("L22", "Table 2", "Mixing methods with LogitMix and without"),
     methods=methods,
     claims=claims,
-    published={
-        f"{data}, ResNet-50, {name}": dict(zip(("accuracy (%)", "ECE", "OE"), of[i], strict=True))
-        for i, data in enumerate(SETS)
-        for name, of in PAPER.items()
-    },
+    published=images.l22_printed(
+        {f"{data}, ResNet-50, {name}": of[i] for i, data in enumerate(SETS) for name, of in PAPER.items()}
+    ),
     scales={
         "cpu": _SCALES["cpu"],
         "night": dataclasses.replace(

@@ -59,11 +59,7 @@ RECIPE = images.l22_table(
     place=Place("L22", "Table 5", "The effect of α"),
     methods={row(n, a): Method(expression.format(a)) for n, expression in EXPRESSIONS.items() for a in ALPHAS},
     claims=claims,
-    published={
-        row(name, alpha): {"accuracy (%)": accuracy, "ECE": ece, "OE": oe}
-        for name, of in PAPER.items()
-        for alpha, (accuracy, ece, oe) in of.items()
-    },
+    published=images.l22_printed({row(name, alpha): of[alpha] for name, of in PAPER.items() for alpha in ALPHAS}),
     scales=images.l22_scales(seeds=3, minutes=(6, 50, 20_000), paper={"ResNet-50": Network("resnet50")}),
     draw=bars({"error": "error (%)", "ece": "ECE (%)", "oe": "OE (%)"}),
     reading=(

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.utils.data import TensorDataset
 
 from vicinal import _random, models, parse
-from vicinal.recipes.base import Settings, is_drawn
+from vicinal.recipes.base import Scale, Settings, is_drawn, three_scales
 from vicinal.recipes.drawing import panels
 from vicinal.training import FitConfig, fit
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from vicinal.recipes.results import Measured, Result
 
-__all__ = ["Learned", "learn", "maps"]
+__all__ = ["Learned", "learn", "maps", "scales"]
 
 #: Points on a side of the square in which probabilities are asked for.
 SIDE = 41
@@ -54,6 +54,12 @@ def learn(
     line = torch.linspace(-extent, extent, SIDE)
     with torch.inference_mode():
         return Learned(points, labels, model(points), model(torch.cartesian_prod(line, line)).softmax(1)[:, 1])
+
+
+def scales(*, minutes: tuple[float, float], points: tuple[int, int], epochs: tuple[int, int]) -> dict[str, Scale]:
+    """Return ten seeds of a few points, and twenty of more, which is the papers' scale too: they give no sizes."""
+    few, many = ({"points": n, "epochs": length} for n, length in zip(points, epochs, strict=True))
+    return three_scales(seeds=(10, 20, 20), minutes=(*minutes, minutes[1]), settings=(few, many, many))
 
 
 def maps(extent: float, *, size: tuple[float, float]) -> Callable[[Result], Figure]:

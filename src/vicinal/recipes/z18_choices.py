@@ -12,7 +12,7 @@ from vicinal import _random, losses
 from vicinal._typing import Model, Step
 from vicinal.data import Split
 from vicinal.mixing import mix
-from vicinal.objectives import Objective
+from vicinal.objectives.base import Objective
 from vicinal.objectives.forward import call
 from vicinal.recipes import images
 from vicinal.recipes.base import Method, Place, Scale, Settings, experiment, methods

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from vicinal.probes.toys import disc_in_ring
 from vicinal.recipes import toys
-from vicinal.recipes.base import Place, Recipe, Scale, Settings, three_scales
+from vicinal.recipes.base import Place, Recipe, Scale, Settings
 from vicinal.recipes.claims import Claim, Key, figure
 
 if TYPE_CHECKING:
@@ -45,11 +45,7 @@ RECIPE = Recipe(
     measure=measure,
     claims=claims,
     columns={"band": "band (% of the square)", "error": "training error (%)"},
-    scales=three_scales(
-        seeds=(10, 20, 20),
-        minutes=(2, 10, 10),
-        settings=({"points": 600, "epochs": 60}, {"points": 2000, "epochs": 200}, {"points": 2000, "epochs": 200}),
-    ),
+    scales=toys.scales(minutes=(2, 10), points=(600, 2000), epochs=(60, 200)),
     draw=toys.maps(EXTENT, size=(3.4, 3.2)),
     reading=(
         "The data and the network of the figure are not given: a disc inside a ring and an MLP of 2 × 128 stand in for "

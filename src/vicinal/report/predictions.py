@@ -26,14 +26,9 @@ def write_predictions(
 ) -> Path:
     """Write the report of what `vicinal.predictions.evaluate_file` returned to an HTML file, and return its path.
 
-    Parameters
-    ----------
-    command
-        How to make it again; by default `vicinal evaluate` with the file and the number of bins.
-    sets
-        The coverage that was asked of prediction sets, and how they fared, as `vicinal.predictions.sets_of_file` says.
-    binary
-        Of two classes how the second one's probability fits and ranks, as `vicinal.predictions.binary_of_file` says.
+    `command` says how to make it again: by default `vicinal evaluate` with the file and the number of bins. `sets` are
+    the coverage that was asked of prediction sets, and how they fared, as `vicinal.predictions.sets_of_file` says;
+    `binary` is how the second of two classes fits and ranks, as `vicinal.predictions.binary_of_file` says.
     """
     if evaluation.path is None:
         raise ValueError("this evaluation is of no file: write a report of what evaluate_file returned")

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from vicinal._checks import Argument, Sentence, nearest_names
 
-__all__ = ["BadRow", "Chunk", "Column", "Columns", "Table", "quoted", "renamed"]
+__all__ = ["BadRow", "Chunk", "Column", "Columns", "Table", "is_number", "quoted", "renamed"]
 
 #: Columns by name, each a numpy or a pyarrow array, of as many rows.
 Columns = Mapping[str, Any]
@@ -158,7 +158,7 @@ class Table(ABC):
 
     def header_hint(self) -> tuple[Any, ...]:
         """Return the end of an error about columns, where some are called like numbers."""
-        if not any(_is_number(name) for name in self.columns) or "1" in self.columns:
+        if not any(is_number(name) for name in self.columns) or "1" in self.columns:
             return ()
         end = ": columns are then '1', '2', …"
         return ". If its first line holds data, not names, pass ", Argument("header", False), end
@@ -217,7 +217,8 @@ def renamed(table: Table, names: Mapping[str, str]) -> Table:
     return _Renamed(table.path, columns, classes=table.classes, notes=table.notes, table=table, old_names=old_names)
 
 
-def _is_number(name: str) -> bool:
+def is_number(name: str) -> bool:
+    """Return whether a text is that of a number."""
     try:
         float(name)
     except ValueError:

@@ -277,13 +277,6 @@ class AUM:
 class AUMRecorder(Objective):
     """Plain training that records each sample's margin in `aum`: the first run of `GuidedMixup`.
 
-    Parameters
-    ----------
-    aum
-        The tracker; it is what this objective keeps as training state.
-    objective
-        What is minimised. Margins are of clean samples, so it has to be an `ERM`.
-
     >>> recorder = AUMRecorder(AUM(n_samples=4))
     >>> model, x, y = torch.nn.Linear(2, 3), torch.randn(4, 2), torch.tensor([0, 1, 2, 0])
     >>> loss = recorder(model, x, y, index=torch.arange(4), epoch=0.0)
@@ -292,7 +285,9 @@ class AUMRecorder(Objective):
     """
 
     aum: AUM
+    """The tracker; it is what this objective keeps as training state."""
     objective: Objective = field(default_factory=ERM)
+    """What is minimised. Margins are of clean samples, so it has to be an `ERM`."""
 
     def __post_init__(self) -> None:
         _plain(self.objective)
