@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
@@ -205,13 +205,7 @@ class Subwords:
 
     def to_dict(self) -> dict[str, object]:
         """Return the record as JSON can hold it."""
-        return {
-            "name": self.name,
-            "definition": self.definition,
-            "special": dict(self.special),
-            "inputs": list(self.inputs),
-            "side": self.side,
-        }
+        return {**asdict(self), "special": dict(self.special), "inputs": list(self.inputs)}
 
     @classmethod
     def from_dict(cls, record: Json) -> Subwords:

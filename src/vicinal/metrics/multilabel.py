@@ -87,18 +87,8 @@ def evaluate_multilabel(
 ) -> MultilabelEvaluation:
     """Return the figures of labels that exclude nothing: of each label, and their means.
 
-    Parameters
-    ----------
-    targets
-        0 and 1 for each label, `[N, L]`.
-    logits, probs
-        One logit, or the probability of 1, for each label, `[N, L]`; exactly one of the two.
-    names
-        The names of the labels; "0", "1", … if not given.
-    n_bins
-        Equal-width bins of the calibration errors.
-    level
-        Coverage of the intervals, in (0, 1).
+    `targets` are 0 and 1 for each label, `[N, L]`; either `logits` or `probs`, the probability of 1, are given of each,
+    `[N, L]`. `names` are those of the labels, by default "0", "1", …; bins and level are as in `evaluate`.
 
     >>> figures = evaluate_multilabel([[1, 0], [0, 0]], probs=[[0.9, 0.2], [0.4, 0.6]], names=["wet", "cold"])
     >>> figures.labels["wet"].accuracy.value, figures.mean["accuracy"].value

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from vicinal._checks import integer, number
 
-__all__ = ["PreActBlock", "PreActResNet"]
+__all__ = ["PreActBlock", "PreActResNet", "init_convolutions"]
 
 
 class PreActBlock(nn.Module):
@@ -109,9 +109,7 @@ class PreActResNet(nn.Module):
             inputs = width
         self.final = nn.Sequential(nn.BatchNorm2d(inputs), nn.ReLU()) if final_norm else nn.Identity()
         self.classifier = nn.Linear(inputs, n_classes)
-        for module in self.modules():
-            if isinstance(module, nn.Conv2d):
-                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+        init_convolutions(self)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the logits `[B, n_classes]` of images `[B, C, H, W]`."""
@@ -120,3 +118,10 @@ class PreActResNet(nn.Module):
             x = self.get_submodule(name)(x)
         logits: Tensor = self.classifier(self.final(x).mean((2, 3)))
         return logits
+
+
+def init_convolutions(network: nn.Module) -> None:
+    """Draw the weights of all convolutions anew, for ReLUs after them (He et al. 2015)."""
+    for module in network.modules():
+        if isinstance(module, nn.Conv2d):
+            nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")

@@ -23,6 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from vicinal._checks import ArgumentError, choice, integer, number
+from vicinal.models.preact import init_convolutions
 
 __all__ = ["VGG"]
 
@@ -96,9 +97,7 @@ class VGG(nn.Module):
             features = units
         self.hidden = nn.Sequential(*layers)
         self.classifier = nn.Linear(features, n_classes)
-        for module in self.modules():
-            if isinstance(module, nn.Conv2d):
-                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+        init_convolutions(self)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the logits `[B, n_classes]` of inputs `[B, C, H, W]`."""

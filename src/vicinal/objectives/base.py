@@ -27,7 +27,7 @@ __all__ = [
     "Objective",
     "as_objective",
     "check_mixing",
-    "checked_mixing",
+    "checked_fields",
     "clean_and_mixed",
     "mean_loss",
     "row_weights",
@@ -305,8 +305,8 @@ def check_mixing(base: object, composite: str) -> MixingObjective[Any]:
     )
 
 
-def checked_mixing(objective: object) -> dict[str, float | bool]:
-    """Return, checked, those of the fields that mixing objectives have in common which this one has."""
+def checked_fields(objective: object) -> dict[str, float | bool]:
+    """Return, checked, those of the fields that objectives have in common which this one has."""
     checks: dict[str, Callable[[str, object], float | bool]] = {
         "alpha": partial(number, low=0, infinite=True),
         "per_sample": flag,

@@ -27,7 +27,7 @@ from vicinal import _random
 from vicinal._checks import flag, freeze
 from vicinal._typing import Batch, Model
 from vicinal.mixing import PairPlan, box_share, cut_boxes, paste_rows
-from vicinal.objectives.base import InputMixing, checked_mixing
+from vicinal.objectives.base import InputMixing, checked_fields
 from vicinal.objectives.forward import same_rows, the_images
 
 __all__ = ["BoxPlan", "CutMix"]
@@ -71,7 +71,7 @@ class CutMix(InputMixing[BoxPlan]):
     label_smoothing: float = 0.0
 
     def __post_init__(self) -> None:
-        freeze(self, **checked_mixing(self), correct_area=flag("correct_area", self.correct_area))
+        freeze(self, **checked_fields(self), correct_area=flag("correct_area", self.correct_area))
 
     def draw(self, model: Model, x: Batch, y: Tensor, *, generator: torch.Generator | None = None) -> BoxPlan:
         """Draw λ, the boxes and the partners."""

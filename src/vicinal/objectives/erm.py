@@ -23,7 +23,7 @@ from torch import Tensor
 from vicinal import losses
 from vicinal._checks import freeze, number
 from vicinal._typing import Batch, Model, Step
-from vicinal.objectives.base import Objective, mean_loss
+from vicinal.objectives.base import Objective, checked_fields, mean_loss
 from vicinal.objectives.forward import call
 
 __all__ = ["ERM"]
@@ -50,11 +50,8 @@ class ERM(Objective):
     confidence_penalty: float = 0.0
 
     def __post_init__(self) -> None:
-        freeze(
-            self,
-            label_smoothing=number("label_smoothing", self.label_smoothing, low=0, high=1),
-            confidence_penalty=number("confidence_penalty", self.confidence_penalty, low=0),
-        )
+        penalty = number("confidence_penalty", self.confidence_penalty, low=0)
+        freeze(self, **checked_fields(self), confidence_penalty=penalty)
 
     def loss(self, logits: Tensor, y: Tensor) -> Tensor:
         """Return the loss of each row, `[B]`."""

@@ -18,7 +18,7 @@ from torch import Tensor
 from vicinal import _random, losses
 from vicinal._checks import freeze, number
 from vicinal._typing import Batch, Model, Step
-from vicinal.objectives.base import Objective, mean_loss
+from vicinal.objectives.base import Objective, checked_fields, mean_loss
 from vicinal.objectives.forward import call, laid_out_like, map_floating
 
 __all__ = ["GaussianVicinity"]
@@ -44,11 +44,7 @@ class GaussianVicinity(Objective):
     label_smoothing: float = 0.0
 
     def __post_init__(self) -> None:
-        freeze(
-            self,
-            sigma=number("sigma", self.sigma, low=0),
-            label_smoothing=number("label_smoothing", self.label_smoothing, low=0, high=1),
-        )
+        freeze(self, **checked_fields(self), sigma=number("sigma", self.sigma, low=0))
 
     def compute_terms(self, model: Model, x: Batch, y: Tensor, step: Step) -> dict[str, Tensor]:
         """Return the mean loss of the noisy batch."""

@@ -23,7 +23,7 @@ from vicinal import _random
 from vicinal._checks import freeze, integer, later
 from vicinal._typing import Batch, Model
 from vicinal.mixing import weighted_rows
-from vicinal.objectives.base import InputMixing, checked_mixing
+from vicinal.objectives.base import InputMixing, checked_fields
 from vicinal.objectives.forward import same_rows, the_floating
 
 __all__ = ["GroupPlan", "KMixup"]
@@ -73,7 +73,7 @@ class KMixup(InputMixing[GroupPlan]):
     prob: float = later(1.0)
 
     def __post_init__(self) -> None:
-        freeze(self, **checked_mixing(self), k=integer("k", self.k, low=2))
+        freeze(self, **checked_fields(self), k=integer("k", self.k, low=2))
 
     def draw(self, model: Model, x: Batch, y: Tensor, *, generator: torch.Generator | None = None) -> GroupPlan:
         """Draw the weights and k − 1 permutations."""

@@ -25,7 +25,7 @@ from vicinal import _random
 from vicinal._checks import freeze, later
 from vicinal._typing import Batch, Model
 from vicinal.mixing import PairPlan
-from vicinal.objectives.base import MixingObjective, checked_mixing
+from vicinal.objectives.base import MixingObjective, checked_fields
 from vicinal.objectives.forward import (
     call,
     joined,
@@ -107,7 +107,7 @@ class ManifoldMixup(MixingObjective[LayerPlan]):
         layers = self.layers
         if not (isinstance(layers, list | tuple) and layers and all(isinstance(name, str) and name for name in layers)):
             raise ValueError(f"layers must be a non-empty list of 'input' and names of submodules, got {layers!r}")
-        freeze(self, **checked_mixing(self), layers=tuple(layers))
+        freeze(self, **checked_fields(self), layers=tuple(layers))
 
     def draw(self, model: Model, x: Batch, y: Tensor, *, generator: torch.Generator | None = None) -> LayerPlan:
         """Draw the layer, λ and the partners."""

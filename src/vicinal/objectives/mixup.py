@@ -26,7 +26,7 @@ from vicinal import _random
 from vicinal._checks import choice, freeze, later
 from vicinal._typing import Batch, Model
 from vicinal.mixing import PairPlan
-from vicinal.objectives.base import InputMixing, checked_mixing
+from vicinal.objectives.base import InputMixing, checked_fields
 from vicinal.objectives.forward import same_rows, the_floating
 
 __all__ = ["Mixup"]
@@ -71,7 +71,7 @@ class Mixup(InputMixing[PairPlan]):
     def __post_init__(self) -> None:
         freeze(
             self,
-            **checked_mixing(self),
+            **checked_fields(self),
             labels=choice("labels", self.labels, ("soft", "nearest")),
             partners=choice("partners", self.partners, ("any", "same_class")),
         )

@@ -30,7 +30,7 @@ from vicinal import _random
 from vicinal._checks import ArgumentError, choice, freeze, integer, later
 from vicinal._typing import Batch, Model
 from vicinal.mixing import PairPlan
-from vicinal.objectives.base import MixingObjective, checked_mixing
+from vicinal.objectives.base import MixingObjective, checked_fields
 from vicinal.objectives.forward import call, joined, mixed_at, mixed_second_half, row_axes
 from vicinal.objectives.transformers import (
     counted_positions,
@@ -167,7 +167,7 @@ class SequenceMixup(MixingObjective[SequencePlan]):
     def __post_init__(self) -> None:
         freeze(
             self,
-            **checked_mixing(self),
+            **checked_fields(self),
             layers=_check_layers(self.layers),
             pad=_check_pad(self.pad),
             scope=_check_scope(self.scope, self.pad),

@@ -147,20 +147,9 @@ def reproduce(
     clock: Clock | None = None,
     on_job: Callable[[str], None] | None = None,
 ) -> Result:
-    """Run what is not done, judge the claims, and write the result.
+    """Run what is not done of what `plan` returned, judge the claims, and write the result.
 
-    Parameters
-    ----------
-    wanted
-        Made by `plan`.
-    pool
-        Where jobs run.
-    progress
-        Show progress where standard error is a terminal.
-    clock
-        Counts the jobs of several recipes.
-    on_job
-        Called with a sentence after each job that was run.
+    A clock counts the jobs of several recipes; `on_job` is called with a sentence after each job that was run.
     """
     pool.check_cluster()
     clock = Clock(wanted.left) if clock is None else clock

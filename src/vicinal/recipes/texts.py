@@ -16,7 +16,7 @@ import torch
 from vicinal.data import stratified_subset
 from vicinal.metrics import evaluate
 from vicinal.recipes import images
-from vicinal.recipes.base import Data, Method, Network, Place, Recipe, Scale, Settings
+from vicinal.recipes.base import Data, Method, Network, Recipe, Scale, Settings, three_scales
 from vicinal.recipes.claims import Claim
 from vicinal.recipes.drawing import bars
 from vicinal.recipes.p22_vanilla import fit_smoothed
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ANY_LENGTHS", "BASE", "BERT", "BOTH_DOMAINS", "CLS", "COLUMNS", "INPUT", "MANIFOLD", "MINILM", "PILOT",
            "PILOT_COLA", "TRAINING", "ROBERTA",
-           "p22_table", "small", "w21_claims", "w21_few", "w21_methods", "w21_table"]  # fmt: skip
+           "p22_table", "small", "w21_claims", "w21_methods", "w21_table"]  # fmt: skip
 
 #: Networks below paper scale, and at it.
 MINILM, BERT = {"MiniLM-L6": Network("minilm")}, {"BERT-base": Network("hf:google-bert/bert-base-uncased")}
@@ -109,31 +109,51 @@ def w21_claims(paper: Mapping[str, Mapping[str, tuple[float, float, float]]]) ->
 
 def w21_table(
     *,
-    place: Place,
     source: str,
     paper: Mapping[str, Mapping[str, tuple[float, float, float]]],
-    few: Mapping[str, Scale],
+    minutes: tuple[float, float, float],
+    steps: tuple[int, int],
+    held_out: tuple[dict[str, int], dict[str, int]],
     rate: float,
-    held_out: str,
-    minutes: float,
+    chosen_on: str,
+    about: tuple[str, str],
     **parts: Any,
 ) -> Recipe:
-    """Return the recipe of Table 2 or 3: 32 examples and, at paper scale, all.
+    """Return the recipe of Table 2 or 3: MiniLM on 32 examples and, at paper scale, BERT on 32 and on all.
 
     Parameters
     ----------
-    place, parts
-        Of the recipe.
     source
         The data set's name.
     paper
         Accuracy, loss and ECE (all times 100) of each method, with 32 examples and with all.
-    few
-        The scales below the paper's.
-    rate, held_out, minutes
-        The learning rate (Table 6), on what the best epoch is chosen, and how long the paper's scale takes.
+    steps, held_out, about
+        Of the scales below the paper's: how long MiniLM is trained, options of the data, and what differs.
+    rate, chosen_on
+        The learning rate (Table 6), and on what of the test set the best epoch is chosen.
+    parts
+        Of the recipe.
     """
     (short, whole), printed = paper, f"{rate:.0e}".replace("e-0", "e-")
+    few, more = ({short: Data(source, {**SUBSET, "val": 0, **options})} for options in held_out)
+    published = {
+        short: Data(f"{source}:w21", {**SUBSET, "max_length": 128}),
+        whole: Data(f"{source}:w21", {"max_length": 128}),
+    }
+    best = f"BERT-base, 10 epochs at {printed}, the epoch with the best accuracy on {chosen_on} of the test set."
+    scales = three_scales(
+        seeds=5,
+        minutes=minutes,
+        data=(few, more, published),
+        networks=(MINILM, MINILM, BERT),
+        training=(
+            {**TRAINING, "steps": steps[0]},
+            {**TRAINING, "steps": steps[1]},
+            {"epochs": 10, "batch_size": 16, "lr": rate, "select": "accuracy", **ANY_LENGTHS},
+        ),
+        settings=({"layers": 6}, {"layers": 6}, {"layers": 12}),
+        about=(*about, best),
+    )
     usual = {
         "methods": lambda data, at: w21_methods(1.0, at.settings["layers"]),
         "measure": images.selected,
@@ -146,32 +166,7 @@ def w21_table(
             for name, (accuracy, loss, ece) in rows.items()
         },
     }
-    published = Scale(
-        seeds=range(5),
-        minutes=minutes,
-        data={
-            short: Data(f"{source}:w21", {**SUBSET, "max_length": 128}),
-            whole: Data(f"{source}:w21", {"max_length": 128}),
-        },
-        networks=BERT,
-        training={"epochs": 10, "batch_size": 16, "lr": rate, "select": "accuracy", **ANY_LENGTHS},
-        settings={"layers": 12},
-        about=f"BERT-base, 10 epochs at {printed}, the epoch with the best accuracy on {held_out} of the test set.",
-    )
-    return Recipe(place=place, scales={**few, "paper": published}, **{**usual, **parts})
-
-
-def w21_few(data: str, source: str, *, minutes: float, steps: int, about: str, **options: int) -> Scale:
-    """Return a scale of Table 2 or 3 that trains MiniLM on 32 examples."""
-    return Scale(
-        seeds=range(5),
-        minutes=minutes,
-        data={data: Data(source, {**SUBSET, "val": 0, **options})},
-        networks=MINILM,
-        training={**TRAINING, "steps": steps},
-        settings={"layers": 6},
-        about=about,
-    )
+    return Recipe(scales=scales, **{**usual, **parts})
 
 
 #: What the tables of P22's recipes show.

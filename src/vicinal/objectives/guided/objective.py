@@ -39,10 +39,10 @@ from torch import Tensor
 
 from vicinal import _random, losses
 from vicinal._arrays import at_least_float32
-from vicinal._checks import ArgumentError, choice, flag, freeze, number
+from vicinal._checks import ArgumentError, choice, freeze, number
 from vicinal._typing import Batch, Model, Step
 from vicinal.mixing import mix
-from vicinal.objectives.base import Objective, mean_loss, row_weights
+from vicinal.objectives.base import Objective, checked_fields, mean_loss, row_weights
 from vicinal.objectives.forward import call, locate
 from vicinal.objectives.guided.aum import AUM
 from vicinal.objectives.guided.neighbours import arc_extremes, cosine_extremes, directions
@@ -125,7 +125,7 @@ class GuidedMixup(Objective):
             )
         freeze(
             self,
-            alpha=number("alpha", self.alpha, low=0, infinite=True),
+            **checked_fields(self),
             weights=weights,
             quantile=None if self.quantile is None else number("quantile", self.quantile, low=0, high=1),
             threshold=None if self.threshold is None else number("threshold", self.threshold),
@@ -133,8 +133,6 @@ class GuidedMixup(Objective):
             saliency=choice("saliency", self.saliency, ("auto", "logits", "hidden")),
             split=choice("split", self.split, ("aum", "random")),
             partner=choice("partner", self.partner, ("saliency", "random")),
-            per_sample=flag("per_sample", self.per_sample),
-            label_smoothing=number("label_smoothing", self.label_smoothing, low=0, high=1),
         )
 
     def bind(

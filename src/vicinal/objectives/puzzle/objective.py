@@ -33,7 +33,7 @@ from vicinal import _random
 from vicinal._checks import choice, flag, freeze, integer, later, number
 from vicinal._typing import Batch, Model, Step
 from vicinal.mixing import PairPlan
-from vicinal.objectives.base import InputMixing, checked_mixing, mean_loss
+from vicinal.objectives.base import InputMixing, checked_fields, mean_loss
 from vicinal.objectives.forward import map_floating, the_floating, the_images
 from vicinal.objectives.puzzle.cut import SOLVERS, mask_costs, solve_masks
 from vicinal.objectives.puzzle.saliency import block_saliency, gradient_saliency, input_gradient
@@ -151,7 +151,7 @@ class PuzzleMix(InputMixing[PuzzlePlan]):
             raise ValueError(f"block_counts must be a non-empty list of integers of at least 2, got {counts!r}")
         freeze(
             self,
-            **checked_mixing(self),
+            **checked_fields(self),
             block_counts=tuple(integer("block_counts", n, low=2) for n in counts),
             labels=integer("labels", self.labels, low=2),
             beta=number("beta", self.beta, low=0),
