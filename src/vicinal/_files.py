@@ -474,12 +474,8 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], **metadata: str) ->
 def read_tensors(path: Path, *, expected: str | None = None) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Return the tensors of a safetensors file, and its metadata.
 
-    Parameters
-    ----------
-    path
-        The file.
-    expected
-        Its checksum, where that was recorded; another one is a `DamagedFileError`, as is a file that is not whole.
+    A checksum other than the one `expected`, where that was recorded, is a `DamagedFileError`, as is a file that is not
+    whole.
     """
     library = require("safetensors", "train")
     if path.exists():  # before it is read for its checksum: a file of holes may have any size

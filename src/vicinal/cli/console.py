@@ -19,13 +19,7 @@ _WIDE = 120
 
 
 class Console:
-    """Where a command's answer goes.
-
-    Parameters
-    ----------
-    as_json
-        Print one JSON object a line, for machines, and nothing else.
-    """
+    """Where a command's answer goes: with `as_json` one JSON object a line, for machines, and nothing else."""
 
     def __init__(self, *, as_json: bool) -> None:
         self.as_json = as_json

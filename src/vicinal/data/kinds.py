@@ -249,14 +249,7 @@ class _PerRow:
 def scan_table(table: Table, target: str, skip: Sequence[str] = ()) -> Scan:
     """Read a table once for the classes, the kinds of its columns and its copies; some columns a second time.
 
-    Parameters
-    ----------
-    table
-        The table.
-    target
-        The column with the class.
-    skip
-        Columns that are of no interest.
+    `target` is the column with the class; the columns in `skip` are of no interest.
     """
     columns = [name for name in table.columns if name != target and name not in skip]
     summaries = {name: Summary(name) for name in columns}
@@ -357,16 +350,9 @@ def kinds_of(summaries: Mapping[str, Summary]) -> dict[str, str]:
 
 
 def columns_of(kinds: Mapping[str, str], *, dates: bool = True, texts: bool = False) -> tuple[list[str], list[str]]:
-    """Return the columns to learn from, and notes that name the others with the reason.
+    """Return the columns to learn from, given what each holds, and notes that name the others with the reason.
 
-    Parameters
-    ----------
-    kinds
-        What each column holds.
-    dates
-        Whether dates are learned from.
-    texts
-        Whether texts are learned from, too.
+    `dates` and `texts` say whether these are learned from.
     """
     reasons: dict[str, str | Argument] = {
         **({} if dates else {"date": "dates"}),

@@ -28,14 +28,7 @@ def giving_away(
 ) -> dict[str, float]:
     """Return the columns that give the answer away, with their AUROC.
 
-    Parameters
-    ----------
-    preprocessing, features
-        How rows were encoded, and the encoded rows `[N, D]`.
-    labels
-        The class number of each row, `[N]`.
-    train
-        The training rows.
+    Rows were encoded by `preprocessing` as `features` `[N, D]`; `labels` are their class numbers.
     """
     rows = train[:: -(-len(train) // _MOST)]
     if len(rows) < _FEWEST:

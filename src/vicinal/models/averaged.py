@@ -25,16 +25,9 @@ __all__ = ["Averaged", "mean_logits"]
 
 
 def mean_logits(logits: Tensor, dim: int, *, exclusive: bool = True) -> Tensor:
-    """Return the logits of mean probabilities.
+    """Return the logits of mean probabilities, of members along `dim` with the classes or labels last.
 
-    Parameters
-    ----------
-    logits
-        Of several members, the classes or labels last.
-    dim
-        Where the members are.
-    exclusive
-        Whether the outputs are classes, of which one holds; else each is a label of its own.
+    `exclusive` says whether the outputs are classes, of which one holds; else each is a label of its own.
     """
     if exclusive:
         return logits.log_softmax(dim=-1).logsumexp(dim=dim) - math.log(logits.shape[dim])

@@ -70,12 +70,8 @@ class Boosted(nn.Module):
     def set_trees(self, trees: Sequence[Sequence[Any]], baseline: Any) -> None:
         """Take fitted trees: for each iteration and output the nodes, as scikit-learn's predictors have them.
 
-        Parameters
-        ----------
-        trees
-            Structured arrays with the fields feature_idx, num_threshold, left, right, value and is_leaf.
-        baseline
-            The constants, one for each output.
+        The nodes are structured arrays with the fields feature_idx, num_threshold, left, right, value and is_leaf; the
+        baseline has a constant for each output.
         """
         for name in ("feature", "threshold", "left", "right", "value"):
             getattr(self, name).zero_()

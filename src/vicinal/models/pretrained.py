@@ -36,14 +36,9 @@ _WRAPPED = ("state_dict", "model", "model_state_dict")
 
 
 def pretrained_weights(name: str, source: str) -> dict[str, Tensor]:
-    """Return pretrained weights by name, on the CPU.
+    """Return pretrained weights of a network by name, on the CPU.
 
-    Parameters
-    ----------
-    name
-        The network.
-    source
-        `"default"` for those of torchvision or timm, or a file: `.safetensors`, or what `torch.save` wrote.
+    `source` is `"default"` for those of torchvision or timm, or a file: `.safetensors`, or what `torch.save` wrote.
     """
     if source != DEFAULT:
         return _from_file(Path(source).expanduser())
@@ -77,16 +72,8 @@ def load_pretrained(model: nn.Module, weights: Mapping[str, Tensor], source: str
 
     The head, the last linear layer, stays new where its shape differs. A first convolution for grey images takes the
     sum of that for red, green and blue, which is what a grey image as three equal channels would give. Any other shape
-    that differs is an error; weights that are missing or that the network does not have are named.
-
-    Parameters
-    ----------
-    model
-        Changed in place.
-    weights
-        By name.
-    source
-        What the sentence calls them.
+    that differs is an error; weights that are missing or that the network does not have are named. `source` is what the
+    sentence calls the weights.
     """
     state = model.state_dict()
     given = {name.removeprefix("module."): t for name, t in weights.items()}  # of DistributedDataParallel

@@ -104,20 +104,10 @@ class Clock:
 def plan(
     name: str, recipe: Recipe, scale: str, out: Path, *, seeds: Sequence[int] | None = None, only: Sequence[str] = ()
 ) -> Plan:
-    """Return what there is to run.
+    """Return what there is to run of a recipe at a scale, with results in `out`.
 
-    Parameters
-    ----------
-    name, recipe
-        Of the list of recipes.
-    scale
-        `"cpu"`, `"night"` or `"paper"`.
-    out
-        Where results go.
-    seeds
-        Others than the recipe's.
-    only
-        Rows to run: those whose name holds one of these texts. Claims that need others are not tested.
+    `seeds` are others than the recipe's. `only` are texts: rows whose name holds one of them are run, and claims that
+    need others are not tested.
     """
     cells = recipe.rows(scale, seeds)
     chosen = [cell for cell in cells if not only or any(text in cell.name for text in only)]

@@ -127,12 +127,7 @@ def figures_of(evaluation: Evaluation) -> dict[str, Estimate]:
 def trained_with(experiment: Experiment, *, objective: Callable[[Split], Any]) -> Evaluation:
     """Train as `vicinal.runs.run` does, with an objective of one's own; return the test set's figures.
 
-    Parameters
-    ----------
-    experiment
-        Data, network and training.
-    objective
-        Makes the objective, which no expression names, given the training set.
+    `objective` makes it, which no expression names, given the training set.
     """
     task = load_task(experiment)
     spec, vectors = specified(experiment, task)

@@ -227,15 +227,8 @@ def learning_curves(sheet: Sheet, history: Sequence[Mapping[str, Any]], fit: Map
 def risk_section(sheet: Sheet, curve: RiskCoverage, *, held_out: RiskCoverage | None = None) -> dict[str, object]:
     """Return what may be answered and what to pass on: a sentence, a table of promises, a figure.
 
-    Parameters
-    ----------
-    sheet
-        Draws.
-    curve
-        Of the samples of the report.
-    held_out
-        Of the samples that promises are made from: the validation set, or `curve` itself if its samples are new to the
-        model.
+    `curve` is of the samples of the report, `held_out` of those that promises are made from: the validation set, or
+    `curve` itself if its samples are new to the model.
     """
     rules = [] if held_out is None else words.rules(held_out, curve)
     rows = []

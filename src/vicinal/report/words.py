@@ -315,12 +315,7 @@ class Rule:
 def rules(held_out: RiskCoverage, tried_on: RiskCoverage) -> list[Rule]:
     """Return the promises that held-out samples support, the strictest first, and what came of them elsewhere.
 
-    Parameters
-    ----------
-    held_out
-        Of samples that nothing else is claimed about, such as the validation set.
-    tried_on
-        Of the samples to try the rules on.
+    `held_out` is of samples that nothing else is claimed about, such as the validation set.
     """
     supported: list[Rule] = []
     for wanted in _WANTED:
@@ -340,14 +335,8 @@ def rules(held_out: RiskCoverage, tried_on: RiskCoverage) -> list[Rule]:
 def promise(promises: list[Rule], held_out: RiskCoverage | None, curve: RiskCoverage) -> str:
     """Say in one sentence what to answer and what to pass on.
 
-    Parameters
-    ----------
-    promises
-        What `rules` returned; the first is worded.
-    held_out
-        What they were made from, if anything.
-    curve
-        Of the samples of the report, to look back at where nothing can be promised.
+    The first of the promises, which `rules` made from `held_out`, is worded; where there is none, one looks back at
+    `curve`, that of the samples of the report.
     """
     if promises:
         first = promises[0]

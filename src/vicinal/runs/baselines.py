@@ -41,18 +41,9 @@ Floats = NDArray[np.float64]
 
 
 def baselines(task: Task, names: Sequence[str] = ALWAYS, *, n_bins: int = 15) -> dict[str, Evaluation]:
-    """Return the figures of simpler models on the test set of a task, by name.
+    """Return the figures of simpler models, some of `BASELINES`, on the test set of a task, by name.
 
     Those that cannot be had of this kind of data (trees are for rows of a table) are left out.
-
-    Parameters
-    ----------
-    task
-        The data, split.
-    names
-        Some of `BASELINES`.
-    n_bins
-        Of the calibration errors.
     """
     evaluations = {}
     for name in names:
@@ -67,13 +58,6 @@ def measure_baselines(outcome: Outcome, names: Sequence[str] = ALWAYS) -> None:
     """Measure simpler models on the split of a run that has a test set, and keep their figures in its folder.
 
     With them goes the difference to the run, sample by sample. Those that are kept already are not measured again.
-
-    Parameters
-    ----------
-    outcome
-        A finished run.
-    names
-        Some of `BASELINES`.
     """
     kept = outcome.run.baselines()
     missing = [name for name in names if "nll_difference" not in kept.get(name, {})]

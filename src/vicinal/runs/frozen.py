@@ -37,20 +37,9 @@ def fit_frozen(
 ) -> FitResult:
     """Train the head of a network on features that are computed once, and return the whole network as one training.
 
-    Parameters
-    ----------
-    network
-        Pretrained, with a new head. Its other weights stay as they are.
-    train_head
-        Trains a linear layer.
-    train, val
-        The samples; training samples are not augmented.
-    config
-        How the head is trained; precision and batches of evaluation are those of the network.
-    out
-        The folder of the run; the head's own training is in a folder within it.
-    about
-        The facts that a resumed run must share.
+    The network is pretrained and has a new linear head, which `train_head` trains in a folder within `out`; its other
+    weights stay as they are. Training samples are not augmented. The config says how the head is trained, and the
+    precision and the evaluation batches of the network. `about` are the facts that a resumed run must share.
     """
     process = joined_process()
     folder = TrainingFolder(out, main=process.is_main_process)

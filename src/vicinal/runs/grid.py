@@ -72,18 +72,8 @@ def run_grid(
     out
         The folder of the grid. On a cluster it must be on storage that every node sees under the same path, and so
         must the data; `vicinal` must be installed on every node.
-    workers
-        How many cells to run at once. On this machine 1 if not given, which runs them in this process; on a cluster
-        as many as it has room for.
-    backend
-        `"loky"` for processes on this machine, or a cluster, `"ray"` or `"dask"`.
-    address
-        Of the cluster: `"auto"` or `"host:port"`. Without one Ray starts on this machine, unless there is a
-        connection already, which is used.
-    threads
-        Of torch in each cell, and cores that each takes on a Ray cluster.
-    gpus
-        That each cell takes on a Ray cluster; a fraction shares one. With 0 Ray hides them.
+    workers, backend, address, threads, gpus
+        As in `Pool`, for cells.
     n_bins
         Of the calibration errors.
     progress

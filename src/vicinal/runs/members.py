@@ -33,18 +33,8 @@ def ensemble(
 ) -> FitResult:
     """Train members one by one in folders of their own, and return them as one training, which the folder then holds.
 
-    The metrics of the training are those of the first member; the predictions are those of the mean.
-
-    Parameters
-    ----------
-    train
-        Called with a seed and a folder; trains a member, or goes on with it.
-    seeds
-        One for each member.
-    out
-        The folder of the run.
-    about
-        The facts that a resumed run must share.
+    `train` is called with a seed and a folder, and trains a member, or goes on with it. The metrics of the training are
+    those of the first member, the predictions those of the mean. `about` are the facts that a resumed run must share.
     """
     process = joined_process()
     folder = TrainingFolder(out, main=process.is_main_process)

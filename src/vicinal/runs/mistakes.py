@@ -22,18 +22,9 @@ _LONGEST_TEXT = 600
 
 
 def confident_mistakes(split: Split, probs: Tensor, classes: Sequence[str], *, n: int = 20) -> list[dict[str, object]]:
-    """Return the mistakes with the highest confidence, the most confident first, ready for JSON.
+    """Return at most n mistakes with the highest confidence, the most confident first, ready for JSON.
 
-    Parameters
-    ----------
-    split
-        The samples.
-    probs
-        Their probabilities, `[N, K]`.
-    classes
-        The names of the classes.
-    n
-        How many to return at most.
+    `probs` are the probabilities `[N, K]` of the samples of the split.
     """
     confidence, predicted = probs.max(dim=1)
     wrong = (predicted != torch.tensor(split.labels)).nonzero()[:, 0]

@@ -169,14 +169,8 @@ def attacks_on(
 ) -> list[tuple[str, AttackErrors]]:
     """Return the errors of a run's model on its attacked test set, by attack.
 
-    Parameters
-    ----------
-    outcome
-        A finished run on images.
-    attacks
-        Such as `"fgsm:4/255"` or `"ifgsm:4/255:10"`; ε is in units of pixels in [0, 1].
-    source
-        Another run whose gradients are used: a black-box attack.
+    Attacks are written `"fgsm:4/255"` or `"ifgsm:4/255:10"`, with ε in units of pixels in [0, 1]. With `source`,
+    another run whose gradients are used, it is a black-box attack.
     """
     wanted = [parse_attack(text) for text in attacks]
     bundle, task = outcome.run.bundle(), outcome.run.task()

@@ -437,16 +437,8 @@ def _check_boosting(experiment: Experiment, task: Task, objective: Objective) ->
 def held_out_logits(experiment: Experiment, task: Task, out: Path, *, progress: bool = True) -> tuple[Tensor, float]:
     """Train as an experiment does on data that are split already; return the test set's logits and the temperature.
 
-    Parameters
-    ----------
-    experiment
-        How to train. Its further sets, and labels to be drawn anew, are left alone.
-    task
-        The data.
-    out
-        The folder of the training, which is kept: one that was stopped goes on.
-    progress
-        Show progress where standard error is a terminal.
+    The experiment's further sets, and labels to be drawn anew, are left alone. The folder of the training is kept: one
+    that was stopped goes on.
     """
     training = {**experiment.training, "trackers": []}
     training.pop("keep_predictions_at", None)
