@@ -488,7 +488,7 @@ def read_tensors(path: Path, *, expected: str | None = None) -> tuple[dict[str, 
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118  # not a dict
             return tensors, file.metadata() or {}
     except library.SafetensorError as error:
-        raise DamagedFileError(f"{path} is not whole, or no safetensors file: {error}") from error
+        raise DamagedFileError(f"{path} is incomplete, or not a safetensors file: {error}") from error
 
 
 def sync(path: Path) -> None:

@@ -79,7 +79,7 @@ def test_a_report_replaces_nothing_but_a_page(files: tuple[Path, Path]) -> None:
     before = files[0].read_bytes()
     assert "--report must end in .html" in refused("evaluate", files[0], "--report", files[0])
     assert files[0].read_bytes() == before
-    assert "is no folder" in refused("evaluate", files[0], "--report", files[0] / "r.html")
+    assert "is not a folder" in refused("evaluate", files[0], "--report", files[0] / "r.html")
 
 
 def test_what_a_file_may_lack(files: tuple[Path, Path], table: Path, trained: Path) -> None:
@@ -250,7 +250,7 @@ def test_audit_by_margins(trained: Path, table: Path, tmp_path: Path) -> None:
     for sample in result["samples"]:
         assert sample["label"] == rows["kind"][sample["index"]]
         assert float(sample["row"]["age"]) == rows["age"][sample["index"]]
-    assert "is no run of vicinal" in refused("audit", tmp_path)
+    assert "is not a run of vicinal" in refused("audit", tmp_path)
 
 
 def test_export(trained: Path, tmp_path: Path) -> None:

@@ -87,14 +87,14 @@ def test_seeds_and_saved_splits():
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        (table(label="a"), "there is one class only, 'a': a classifier needs at least two"),
-        (table(label=["a", "b"] * 19 + ["a", "c"]), "class 'c' with one sample only cannot be both learned and tested"),
+        (table(label="a"), "there is only one class, 'a': a classifier needs at least two"),
+        (table(label=["a", "b"] * 19 + ["a", "c"]), "class 'c' with only one sample cannot be both learned and tested"),
         (
             table(label=["a", None] * 20),
             r"'label' is missing in 20 of 40 rows \(row 2, row 4, row 6 and 17 more\): fill",
         ),
         (table(label=["a", ""] * 20), "'label' is missing in 20 of 40 rows"),
-        (table(label=np.linspace(0, 1, 40)), "'label' has 40 different numbers in 40 rows, so it is no class"),
+        (table(label=np.linspace(0, 1, 40)), "'label' has 40 different numbers in 40 rows, so it cannot be a class"),
         (table(label=[f"name {k}" for k in range(40)]), "'label' has 40 different values in 40 rows"),
         (table().rename(columns={"label": "lable"}), "pass target, the column of .* one of 'x' and 'lable'"),
         (table(x=1), r"no column to learn from \(left out: 'x' \(the same in every row\)\)"),
@@ -129,7 +129,7 @@ def test_no_such_column_file_or_folder(tmp_path):
     (tmp_path / "a.docx").write_bytes(b"x")
     with pytest.raises(ValueError, match=r"a.docx' is no table that can be read: pass a .csv"):
         data.load(tmp_path / "a.docx")
-    with pytest.raises(ValueError, match="target='x' names a column, but 'digits' is no table"):
+    with pytest.raises(ValueError, match="target='x' names a column, but 'digits' is not a table"):
         data.load("digits", target="x")
     with pytest.raises(ValueError, match="kind='audio' does not fit 'digits': leave it out"):
         data.load("digits", kind="audio")

@@ -100,7 +100,7 @@ def test_mnist_as_torchvision_keeps_it(tmp_path):
     assert task.train.augment == "crop"
     path = tmp_path / "MNIST" / "raw" / "train-labels-idx1-ubyte.gz"
     path.write_bytes(gzip.compress(gzip.decompress(path.read_bytes())[:-1]))
-    with pytest.raises(ValueError, match="is no complete IDX file"):
+    with pytest.raises(ValueError, match="is not a complete IDX file"):
         data.load("mnist", data_root=tmp_path)
 
 

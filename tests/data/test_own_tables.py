@@ -192,7 +192,7 @@ def test_a_split_by_time():
 
 def test_dates_are_no_classes_however_often_each_occurs():
     days = pd.date_range("2021-01-01", periods=25).strftime("%Y-%m-%d")
-    with pytest.raises(ValueError, match="'day' has 25 different dates in 200 rows, so it is no class"):
+    with pytest.raises(ValueError, match="'day' has 25 different dates in 200 rows, so it cannot be a class"):
         load(frame().assign(day=np.resize(days, 200)), target="day")
     assert len(load(frame().assign(day=np.resize(days[:5], 200)), target="day").classes) == 5
 
@@ -285,7 +285,7 @@ def test_prices_and_shares_are_numbers(tmp_path):
     columns = {column.name: column for column in task.preprocessing.columns}
     assert columns["price"].mean == pytest.approx(1000 + 50 * columns["x"].mean, abs=0.01)
     assert columns["rate"].mean == pytest.approx(columns["x"].mean / 100, abs=1e-3)
-    with pytest.raises(ValueError, match="'price' has 198 different numbers in 200 rows, so it is no class"):
+    with pytest.raises(ValueError, match="'price' has 198 different numbers in 200 rows, so it cannot be a class"):
         load(tmp_path / "a.csv", target="price")
     (tmp_path / "b.csv").write_text("x;y\n" + "".join(f"${k % 7},50;{'ab'[k % 2]}\n" for k in range(60)))
     task = load(tmp_path / "b.csv", target="y")

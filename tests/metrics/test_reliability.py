@@ -478,7 +478,7 @@ def test_bad_logits_are_named(value, k):
         ([[0.5, 0.5]], [2], r"labels must be in \[0, 1\] for 2 classes, got 2"),
         ([[0.5, 0.5]], [-1], r"labels must be in \[0, 1\] for 2 classes, got -1"),
         ([[0.5, 0.5]], [0.0], "labels must be integer class numbers"),
-        ([[0.5, 0.5]], [0, 1], "labels and probs must be as many, got 2 labels and 1 rows"),
+        ([[0.5, 0.5]], [0, 1], "labels and probs must have the same length, got 2 and 1"),
         ([[0.5, 0.5]], [[0]], r"labels must have shape \[N\], got \[1, 1\]"),
         ([0.5, 0.5], [0, 1], r"probs must have shape \[N, K\], got \[2\]"),
         (np.zeros((0, 3)), np.zeros(0, int), "probs is empty"),

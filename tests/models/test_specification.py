@@ -110,7 +110,7 @@ def test_minilm_starts_from_its_weights_and_is_rebuilt_without_them():
         ("mlp", {"kind": "table", "input_shape": (3,)}, "kind must be one of"),
         ("sentencecnn", {"kind": "text"}, "sentencecnn needs vocab_size"),
         ("minilm", {"kind": "text", "tokenizer": "words", "vocab_size": 9}, "load the data with tokenizer='minilm'"),
-        ("./nowhere", {"kind": "text"}, "'./nowhere' is no checkpoint that can be loaded here"),
+        ("./nowhere", {"kind": "text"}, "'./nowhere' is not a checkpoint that can be loaded here"),
     ],
 )
 def test_mistakes_are_named(name, arguments, message):

@@ -157,7 +157,7 @@ def test_records_that_are_not_whole(people: tuple[Bundle, pd.DataFrame], tmp_pat
     folder = people[0].save(tmp_path / "run")
     record = read_json(folder / "model.json")
     write_json(folder / "model.json", {name: value for name, value in record.items() if name != "temperature"})
-    with pytest.raises(ValueError, match="lacks 'temperature': it is not whole"):
+    with pytest.raises(ValueError, match="lacks 'temperature': it is incomplete"):
         vicinal.load(folder)
     write_json(folder / "model.json", {**record, "format": 99})
     with pytest.raises(ValueError, match=r"format 99, .*reads 1: use the version that wrote it, 0"):
@@ -171,7 +171,7 @@ def test_records_that_are_not_whole(people: tuple[Bundle, pd.DataFrame], tmp_pat
     write_json(
         folder / "model.json", sealed_again({name: value for name, value in record.items() if name != "weights"})
     )
-    with pytest.raises(ValueError, match="is not whole"):
+    with pytest.raises(ValueError, match="is incomplete"):
         vicinal.load(folder)
     with pytest.raises(FileNotFoundError, match="did you mean"):
         vicinal.load(tmp_path / "rum")

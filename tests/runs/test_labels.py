@@ -197,7 +197,7 @@ def test_bad_targets_are_named(table, tmp_path):
     frame["never"] = 0
     with pytest.raises(ValueError, match="the label 'never' is 0 in every training row"):
         data.load(frame, target=["wet", "never"])
-    with pytest.raises(ValueError, match="names a column, but 'digits' is no table"):
+    with pytest.raises(ValueError, match="names a column, but 'digits' is not a table"):
         data.load("digits", target=["a", "b"])
 
 

@@ -72,7 +72,7 @@ def test_a_finished_run_is_read_again(done: Any, table: Path) -> None:
     with pytest.raises(ValueError, match=r"holds another run, of vicinal train .* --target kind"):
         run(_experiment(table, seed=1), done.out, progress=False)
     assert not Run(table.parent / "nothing").is_finished
-    with pytest.raises(ValueError, match="is no run of vicinal"):
+    with pytest.raises(ValueError, match="is not a run of vicinal"):
         Run(table.parent / "nothing").outcome()
 
 
@@ -416,7 +416,7 @@ def test_a_damaged_result_is_taken_from_the_checkpoint(done, tmp_path: Path, con
     (folder / "result.json").unlink()
     if content is not None:
         (folder / "result.json").write_bytes(content)
-    with pytest.warns(UserWarning, match="is not whole") if content else contextlib.nullcontext():
+    with pytest.warns(UserWarning, match="is incomplete") if content else contextlib.nullcontext():
         outcome = run(done.experiment, folder, progress=False)
     assert outcome.test.after.accuracy == done.test.after.accuracy
     assert outcome.history == done.history

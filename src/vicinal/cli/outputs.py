@@ -73,7 +73,7 @@ def _check_place(option: str, path: Path) -> None:
         raise ValueError(f"{option} must be a file to write, and {str(path)!r} is a device or a pipe")
     above = next(folder for folder in path.absolute().parents if folder.exists())
     if not above.is_dir():
-        raise ValueError(f"{option} {shlex.quote(str(path))} cannot be written: {str(above)!r} is no folder")
+        raise ValueError(f"{option} {shlex.quote(str(path))} cannot be written: {str(above)!r} is not a folder")
     if not os.access(above, os.W_OK | os.X_OK):
         raise ValueError(f"{option} {shlex.quote(str(path))} cannot be written: you may not write to {str(above)!r}")
 

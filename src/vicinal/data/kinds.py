@@ -311,8 +311,8 @@ class ClassNames:
             raise ValueError(
                 Sentence(
                     Argument("target", self.target),
-                    f" has more than {_MOST_CLASSES:,} different values, so it is no class: choose another column, or "
-                    "put its values into a few groups first",
+                    f" has more than {_MOST_CLASSES:,} different values, so it cannot be a class: choose another "
+                    "column, or put its values into a few groups first",
                 )
             )
         return np.array([*codes, -1], np.int64)[place]

@@ -315,7 +315,7 @@ def _refuse_options(opened: Folder | Arrays, source: object, kind: str | None, *
     """Refuse what only a table has, and a kind that is not the source's."""
     for argument, value in columns.items():
         if value is not None:
-            what = f" names a column, but {str(source)!r} is no table: leave it out"
+            what = f" names a column, but {str(source)!r} is not a table: leave it out"
             raise ValueError(Sentence(Argument(argument, value), what))
     if kind not in (None, "image" if isinstance(opened, Arrays) else opened.kind):
         raise ValueError(Sentence(Argument("kind", kind), f" does not fit {str(source)!r}: leave it out"))
@@ -374,7 +374,7 @@ def read(
         new = _read_table(opened, preprocessing, max_bad, labelled=bool(classes or labels))
     elif columns or labels:
         argument = Argument("columns", columns) if columns else Argument("labels", labels)
-        raise ValueError(Sentence(argument, f" names columns, but {str(source)!r} is no table"))
+        raise ValueError(Sentence(argument, f" names columns, but {str(source)!r} is not a table"))
     elif isinstance(opened, Arrays):
         new = _read_arrays(opened, preprocessing)
     else:
@@ -505,7 +505,7 @@ def _encoded(samples: Unsplit, rare: str) -> tuple[tuple[str, ...], Labels, list
     counts = np.bincount(samples.labels[samples.labels >= 0], minlength=len(samples.classes))
     present = [name for name, n in zip(samples.classes, counts, strict=True) if n]
     if len(present) < 2:
-        raise ValueError(f"there is one class only, {present[0]!r}: a classifier needs at least two")
+        raise ValueError(f"there is only one class, {present[0]!r}: a classifier needs at least two")
     classes = samples.classes if samples.is_ordered else tuple(_ordered(present))
     count_of = dict(zip(samples.classes, counts.tolist(), strict=True))
     single = [name for name in classes if count_of[name] == 1]

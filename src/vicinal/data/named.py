@@ -217,7 +217,7 @@ def _read_idx(path: Path) -> NDArray[np.uint8]:
     rank = content[3] if content[:3] == b"\x00\x00\x08" else 0
     shape = np.frombuffer(content, ">u4", count=rank, offset=4).astype(int)
     if not rank or len(content) != 4 + 4 * rank + int(shape.prod()):
-        raise ValueError(f"{str(path)!r} is no complete IDX file of bytes")
+        raise ValueError(f"{str(path)!r} is not a complete IDX file of bytes")
     return np.frombuffer(content, np.uint8, offset=4 + 4 * rank).reshape(shape)
 
 

@@ -97,7 +97,8 @@ def stream(
             kept = _Columns(table, keep) if keep else None
             return Stream(table.n_rows, notes, _blocks(table, preprocessing, rows, max_bad, notes), kept)
     if keep:
-        raise ValueError(Sentence(Argument("keep"), f" names columns, but {str(source)!r} is no table: leave it out"))
+        what = f" names columns, but {str(source)!r} is not a table: leave it out"
+        raise ValueError(Sentence(Argument("keep"), what))
     split = read(source, preprocessing, max_bad=max_bad, encoding=encoding, header=header, data_root=data_root)
     return Stream(len(split), list(split.notes), iter([(np.array(split.indices, np.int64), split)]))
 

@@ -233,8 +233,8 @@ def _check_classes(scan: Scan, target: str) -> None:
     what = "numbers" if numeric else "dates" if dates else "values"
     advice = "put its values into a few groups first" + "; numbers are not predicted here, only classes" * numeric
     raise ValueError(
-        f"the target {target!r} has {distinct} different {what} in {n} rows, so it is no class: choose another column, "
-        f"or {advice}"
+        f"the target {target!r} has {distinct} different {what} in {n} rows, so it cannot be a class: choose another "
+        f"column, or {advice}"
     )
 
 

@@ -58,7 +58,7 @@ def evaluate_binary(
     """
     y, p = as_classes("labels", labels, n_classes=2), as_vector("positive_probs", positive_probs)
     if len(y) != len(p):
-        raise ValueError(f"labels and positive_probs must be as many, got {len(y)} and {len(p)}")
+        raise ValueError(f"labels and positive_probs must have the same length, got {len(y)} and {len(p)}")
     if not 0 < int(y.sum()) < len(y):
         raise ValueError("labels must hold both classes")
     auroc, average_precision = ranking(p[y == 1], p[y == 0], level=level)

@@ -134,7 +134,7 @@ def open_predictions(labels: ArrayLike, logits: ArrayLike | None = None, probs: 
     if numbers.ndim != 1:
         raise ValueError(f"labels must have shape [N], got {list(numbers.shape)}")
     if len(numbers) != len(scores):
-        raise ValueError(f"labels and {name} must be as many, got {len(numbers)} labels and {len(scores)} rows")
+        raise ValueError(f"labels and {name} must have the same length, got {len(numbers)} and {len(scores)}")
     return Predictions(numbers, scores, holds_logits=probs is None)
 
 

@@ -278,9 +278,7 @@ class ReliabilityTable(Additive):
         """Add confidences `[N]` in [0, 1] with whether each prediction was right `[N]`, and return the table."""
         given, right = checked_confidences(confidence), checked_correct(correct)
         if len(given) != len(right):
-            raise ValueError(
-                f"confidence and correct must be as many, got {len(given)} confidences and {len(right)} of correct"
-            )
+            raise ValueError(f"confidence and correct must have the same length, got {len(given)} and {len(right)}")
         for start in range(0, len(given), _ROWS):
             self.add(given[start : start + _ROWS], right[start : start + _ROWS])
         return self

@@ -292,12 +292,12 @@ def _class_pairs(
         raise ValueError("pass exactly one of logits=, probs= and predictions=, got predictions= and another")
     truth, guess = as_classes("labels", labels), as_classes("predictions", predictions)
     if len(truth) != len(guess):
-        raise ValueError(f"labels and predictions must be as many, got {len(truth)} and {len(guess)}")
+        raise ValueError(f"labels and predictions must have the same length, got {len(truth)} and {len(guess)}")
     return truth, guess
 
 
 def _real_pairs(targets: ArrayLike, predictions: ArrayLike) -> tuple[Array, Array]:
     truth, guess = as_vector("targets", targets), as_vector("predictions", predictions)
     if len(truth) != len(guess):
-        raise ValueError(f"targets and predictions must be as many, got {len(truth)} and {len(guess)}")
+        raise ValueError(f"targets and predictions must have the same length, got {len(truth)} and {len(guess)}")
     return truth, guess

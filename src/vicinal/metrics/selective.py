@@ -60,9 +60,7 @@ def risk_coverage(confidence: ArrayLike, correct: ArrayLike) -> RiskCoverage:
     """
     confidences, right = as_vector("confidence", confidence), checked_correct(correct)
     if len(confidences) != len(right):
-        raise ValueError(
-            f"confidence and correct must be as many, got {len(confidences)} confidences and {len(right)} of correct"
-        )
+        raise ValueError(f"confidence and correct must have the same length, got {len(confidences)} and {len(right)}")
     distinct, place = np.unique(confidences, return_inverse=True)
     n_correct = np.bincount(place[right], minlength=len(distinct))
     return RiskCoverage.from_counts(distinct, np.bincount(place, minlength=len(distinct)), n_correct)

@@ -272,7 +272,7 @@ class Tally(Additive):
         else:
             truth, guess = as_classes("labels", labels), as_classes("predictions", predictions)
             if len(truth) != len(guess):
-                raise ValueError(f"labels and predictions must be as many, got {len(truth)} and {len(guess)}")
+                raise ValueError(f"labels and predictions must have the same length, got {len(truth)} and {len(guess)}")
             part.n_classes = int(max(truth.max(), guess.max())) + 1
             part.fine.update_confidences(confidence, truth == guess)
             at = np.arange(self.n + 1, self.n + 1 + len(truth)) if rows is None else rows

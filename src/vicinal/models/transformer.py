@@ -112,8 +112,8 @@ def _explained(checkpoint: str) -> Iterator[None]:
         yield
     except (OSError, ValueError) as error:
         raise ValueError(
-            f"{checkpoint!r} is no checkpoint that can be loaded here ({first_line(error)}): pass 'minilm', a folder "
-            "that save_pretrained wrote, or a name on the Hugging Face hub while there is a network"
+            f"{checkpoint!r} is not a checkpoint that can be loaded here ({first_line(error)}): pass 'minilm', a "
+            "folder that save_pretrained wrote, or a name on the Hugging Face hub while there is a network"
         ) from error
 
 

@@ -109,7 +109,7 @@ def n_rows(x: Batch) -> int:
     sizes = {name: len(t) for name, t in x.items() if isinstance(t, Tensor) and t.ndim}
     rows = max(sizes.values(), default=0)
     if not set(sizes.values()) <= {1, rows}:  # one row stands for all: position_ids may be [1, L]
-        raise ValueError(f"the tensors of x must have one number of rows, got {sizes}")
+        raise ValueError(f"the tensors of x must have the same number of rows, got {sizes}")
     return rows
 
 
@@ -128,7 +128,7 @@ def rows_of(x: Batch, index: Tensor) -> Batch:
 def same_rows(n: int, y: Tensor) -> int:
     """Return `n`, the rows of x, if y has as many."""
     if n != len(y):
-        raise ValueError(f"x and y must have as many rows, got {n} and {len(y)}")
+        raise ValueError(f"x and y must have the same number of rows, got {n} and {len(y)}")
     return n
 
 

@@ -71,7 +71,8 @@ def arrays_of(data: object, *, to: str) -> tuple[Tensor, Tensor] | None:
     x = floating_input(as_tensor("x", data[0]) if isinstance(data[0], np.ndarray) else data[0], to=to)
     y = data[1] if isinstance(data[1], Tensor) else as_tensor("y", data[1])
     if y.ndim == 0 or len(x) != len(y):
-        raise ValueError(f"data must be two tensors of as many rows, got {len(x)} and {len(y) if y.ndim else 'none'}")
+        rows = len(y) if y.ndim else "none"
+        raise ValueError(f"data must be two tensors with the same number of rows, got {len(x)} and {rows}")
     return x, y
 
 

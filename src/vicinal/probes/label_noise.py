@@ -124,7 +124,7 @@ def noise_errors(
     lengths = {"predictions": guess, "labels": true, "corrupted": trained, "mask": redrawn}
     if len({tuple(t.shape) for t in lengths.values()}) != 1:
         shapes = ", ".join(f"{name} {list(t.shape)}" for name, t in lengths.items())
-        raise ValueError(f"predictions, labels, corrupted and mask must be as many, got {shapes}")
+        raise ValueError(f"predictions, labels, corrupted and mask must have the same length, got {shapes}")
     if bool((true != trained)[~redrawn].any()):
         raise ValueError("labels and corrupted differ where mask is False: the mask is not that of these labels")
     return NoiseErrors(

@@ -437,7 +437,7 @@ def read_record(files: RunFiles) -> Json:
     record = read_json(files.model)
     missing = [name for name in ("classes", "network", "preprocessing", "temperature") if name not in record]
     if missing:
-        raise DamagedFileError(f"{files.model} lacks {', '.join(map(repr, missing))}: it is not whole")
+        raise DamagedFileError(f"{files.model} lacks {', '.join(map(repr, missing))}: it is incomplete")
     for name, kind in (("classes", list), ("network", dict), ("preprocessing", dict), ("versions", dict)):
         if not isinstance(record.get(name, kind()), kind):
             what = "an object" if kind is dict else "a list"

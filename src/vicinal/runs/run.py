@@ -196,7 +196,7 @@ class Run:
             raise ValueError(
                 f"{str(self.path)!r} is not finished: give its `vicinal train` command again, and it goes on"
                 if self.files.config.exists()
-                else f"{str(self.path)!r} is no run of vicinal: it has no {self.files.evaluation.name}. Pass the "
+                else f"{str(self.path)!r} is not a run of vicinal: it has no {self.files.evaluation.name}. Pass the "
                 "folder that `vicinal train` wrote, one of the runs in that of `vicinal compare`, or a predictions file"
             )
         recorded, facts = self._whole(self._experiment)
@@ -305,7 +305,7 @@ class Run:
         }
 
     def _simpler(self) -> Json:
-        """Return what is kept of simpler models; nothing of a file that is not whole, which is said."""
+        """Return what is kept of simpler models; nothing of a file that is incomplete, which is said."""
         path = self.files.baselines
         try:
             saved = read_json(path)["models"] if path.exists() else {}

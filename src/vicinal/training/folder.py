@@ -156,7 +156,7 @@ class TrainingFolder:
         except DamagedFileError:
             result = {}
         if not {"method", "best", "last"} <= result.keys():
-            warnings.warn(f"{self.files.result} is not whole: the end is taken from the checkpoint again", stacklevel=4)
+            warnings.warn(f"{self.files.result} is incomplete: the end is taken from the checkpoint", stacklevel=4)
             return None
         if (damage := weights_damage(self.files, result)) is None:
             return result
@@ -190,7 +190,7 @@ class TrainingFolder:
     # Checkpoints
 
     def load_checkpoint(self, *, rank: int = 0) -> Json | None:
-        """Return the state that was saved last, or None; a file of it that is not whole is a `DamagedFileError`."""
+        """Return the state that was saved last, or None; a file of it that is incomplete is a `DamagedFileError`."""
         if self.path is None or not self.files.checkpoint_record.exists():
             return None
         record = read_json(self.files.checkpoint_record)
