@@ -313,7 +313,7 @@ def test_all_labels_are_counted(alpha):
         (lambda: plots.accuracy_confidence_density(LABELS, probs=LOGITS), "probs must be in"),
         (
             lambda: plots.accuracy_confidence_density(LABELS[1:], logits=LOGITS),
-            "as many, got 1999 labels and 2000 rows",
+            "the same length, got 1999 and 2000",
         ),
         (lambda: plots.accuracy_confidence_density(LABELS, logits=LOGITS, group_size=0), "group_size"),
         (lambda: plots.accuracy_confidence_density(LABELS, logits=LOGITS, group_size=1500), "at least 2 groups"),

@@ -142,7 +142,7 @@ HOSTILE = {
     "sums": ({"probs": LOGITS.softmax(1) / 2}, LABELS, "probs must sum to one"),
     "1-d": ({"probs": LOGITS.softmax(1)[:, 0]}, LABELS, r"probs must have shape \[N, K\]"),
     "empty": ({"logits": LOGITS[:0]}, LABELS[:0], "logits is empty"),
-    "lengths": ({"logits": LOGITS}, LABELS[1:], "as many, got 59 labels and 60 rows"),
+    "lengths": ({"logits": LOGITS}, LABELS[1:], "the same length, got 59 and 60"),
     "label too high": ({"logits": LOGITS}, LABELS + K, r"labels must be in \[0, 5\]"),
     "label negative": ({"logits": LOGITS}, LABELS - K, r"labels must be in \[0, 5\]"),
     "float labels": ({"logits": LOGITS}, LABELS.double(), "labels must be integer"),

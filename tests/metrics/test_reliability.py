@@ -505,7 +505,7 @@ def test_exactly_one_of_logits_and_probs():
         ([float("nan")], [True], r"confidence must be in \[0, 1\], got nan"),
         ([0.5], [2], "correct must be True or False .* got 2"),
         ([0.5], [0.5], "correct must be True or False .* got 0.5"),
-        ([0.5], [True, False], "as many"),
+        ([0.5], [True, False], "the same length"),
         ([], [], "N of at least 1"),
         ([[0.5]], [True], r"confidence must have shape \[N\]"),
     ],

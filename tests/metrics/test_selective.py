@@ -272,7 +272,7 @@ HOSTILE = {
     "inf": (lambda: risk_coverage([math.inf], [True]), "confidence must be finite"),
     "empty": (lambda: risk_coverage([], []), r"confidence must have shape \[N\]"),
     "2-d": (lambda: risk_coverage([[0.5]], [True]), r"confidence must have shape \[N\]"),
-    "lengths": (lambda: risk_coverage([0.5, 0.6], [True]), "2 confidences and 1 of correct"),
+    "lengths": (lambda: risk_coverage([0.5, 0.6], [True]), "the same length, got 2 and 1"),
     "correct": (lambda: risk_coverage([0.5], [2]), "correct must be True or False"),
     "confidences": (lambda: RiskCoverage.from_counts([0.5, 0.5], [1, 1], [1, 1]), "confidences must increase strictly"),
     "counts": (lambda: RiskCoverage.from_counts([0.5], [1.5], [1]), "counts must be whole numbers"),

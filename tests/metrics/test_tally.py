@@ -409,7 +409,7 @@ def test_a_failed_update_changes_nothing_and_tallies_must_measure_the_same():
     for arguments in ({}, {"correct": [True], "labels": [0]}, {"labels": [0]}):
         with pytest.raises(ValueError, match="correct must be"):
             Tally().update_confidences([0.5], **arguments)
-    with pytest.raises(ValueError, match="as many"):
+    with pytest.raises(ValueError, match="the same length"):
         Tally().update_confidences([0.5, 0.5], labels=[0, 1], predictions=[0])
 
 

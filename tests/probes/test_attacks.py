@@ -375,7 +375,7 @@ def test_bad_data_and_attacks_are_refused():
         attack_errors(model, (x, y), "fgsm:4/255")
     with pytest.raises(ValueError, match="data is empty"):
         attack_errors(model, [], Attack("fgsm", 0.1))
-    with pytest.raises(ValueError, match="as many rows, got 6 and 5"):
+    with pytest.raises(ValueError, match="the same number of rows, got 6 and 5"):
         attack_errors(model, (x, y[1:]), Attack("fgsm", 0.1))
     with pytest.raises(TypeError, match=r"x must be a tensor .*got dict"):
         attack_errors(model, ({"input_ids": x}, y), Attack("fgsm", 0.1))

@@ -159,14 +159,14 @@ def test_gradients_need_not_be_taken_and_the_result_is_plain_numbers():
     [
         ({"data": ({"input_ids": torch.ones(3, 2)}, torch.ones(3))}, "x must be a tensor to be interpolated, got dict"),
         ({"data": (torch.ones(3, 3, dtype=torch.int64), torch.zeros(3, dtype=torch.int64))}, "floating tensor"),
-        ({"data": (torch.ones(3, 3), torch.zeros(2, dtype=torch.int64))}, "as many rows, got 3 and 2"),
+        ({"data": (torch.ones(3, 3), torch.zeros(2, dtype=torch.int64))}, "the same number of rows, got 3 and 2"),
         ({"data": (torch.ones(1, 3), torch.zeros(1, dtype=torch.int64))}, "at least 2 samples"),
         ({"data": (torch.ones(5, 3), torch.full((5,), 9))}, "labels must be in"),
         (
             {"data": (torch.full((5, 3), torch.nan), torch.zeros(5, dtype=torch.int64))},
             "got NaN or inf at λ = 0",
         ),
-        ({"data": (torch.ones(3, 3), [0, 1])}, "as many rows, got 3 and 2"),
+        ({"data": (torch.ones(3, 3), [0, 1])}, "the same number of rows, got 3 and 2"),
         ({"data": iter([])}, "data must be tensors"),
         ({"pairs": 0}, "pairs must be"),
         ({"lambdas": []}, "lambdas is empty"),

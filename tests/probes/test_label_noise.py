@@ -128,7 +128,7 @@ def test_a_mask_of_other_labels_is_noticed():
         noise_errors([0, 1], [0, 1], [1, 1], [False, True])
     with pytest.raises(ValueError, match="mask must be bool"):
         noise_errors([0, 1], [0, 1], [0, 1], [0, 1])
-    with pytest.raises(ValueError, match=r"as many, got predictions \[1\], labels \[2\]"):
+    with pytest.raises(ValueError, match=r"the same length, got predictions \[1\], labels \[2\]"):
         noise_errors([0], [0, 1], [0, 1], [False, False])
 
 
