@@ -36,8 +36,7 @@ class IsotonicCalibration(Calibrator):
     Parameters
     ----------
     floor : float
-        Estimates below it are raised to it before they are normalised, so that no class is ruled out by the
-        finite number of samples and every log-probability is finite.
+        Estimates below it are raised to it, as in `HistogramBinning`.
 
     Attributes
     ----------

@@ -43,14 +43,8 @@ def accuracy(
 ) -> float:
     """Return the fraction of samples whose highest score is the label's; the first wins among equals.
 
-    Parameters
-    ----------
-    labels
-        Class numbers `[N]`.
-    logits, probs
-        Scores `[N, K]`: exactly one of `logits`, `probs` and `predictions`.
-    predictions
-        Predicted class numbers `[N]`.
+    Beside the labels, class numbers `[N]`, exactly one is given of `logits` and `probs` `[N, K]`, and `predictions`,
+    the class numbers that were predicted.
 
     Examples
     --------

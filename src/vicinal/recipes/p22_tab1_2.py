@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from vicinal.recipes import texts
 from vicinal.recipes.base import Data, Method, Place, Scale, three_scales
 from vicinal.recipes.claims import Claim
-from vicinal.recipes.drawing import bars
 
 BERT, MIXUP, MANIFOLD, OURS, SMOOTHED, PUBLISHED = "BERT", "Mixup", "M-Mixup", "Ours", "Ours + LS", "Ours, as published"
 LESS_SMOOTHED = "Ours + LS, σ of RoBERTa"
@@ -155,7 +154,6 @@ RECIPE = texts.p22_table(
             "all training samples. Not in the paper: warm-up and linear decay of the rate.",
         ),
     ),
-    draw=bars({"ece": "ECE (%)", "other ece": "ECE, other domain (%)"}),
     reading=(
         "BERT is plain training, of RoBERTa too. Guided mixup is the published search over the whole other category. "
         "M-Mixup mixes the output of the last encoder layer. Learning rates are those printed (BERT 1e-5, RoBERTa "

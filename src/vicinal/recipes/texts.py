@@ -183,7 +183,8 @@ BOTH_DOMAINS = {
 
 def p22_table(**parts: Any) -> Recipe:
     """Return a recipe of P22 about calibration in and out of the domain, which `parts` make up or change."""
-    usual = {"trainings": with_grid, "measure": in_both_domains, "columns": BOTH_DOMAINS}
+    drawn = bars({"ece": "ECE (%)", "other ece": "ECE, other domain (%)"})
+    usual = {"trainings": with_grid, "measure": in_both_domains, "columns": BOTH_DOMAINS, "draw": drawn}
     return Recipe(**{**usual, **parts})
 
 
