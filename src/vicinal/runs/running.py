@@ -189,61 +189,34 @@ class _Ready:
 
     def fit(self, out: Path, *, progress: bool, on_metrics: Callable[[Json], None] | None = None) -> FitResult:
         """Train, or go on with a training in this folder; of an ensemble, each member in a folder within it."""
+        val = self.task.val if len(self.task.val) else None
+        usual: dict[str, Any] = {"about": self.about(), "class_weights": self.class_weights()}
+        trained = partial(fit, task=self.task.task, progress=progress, on_metrics=on_metrics, **usual)
 
         def train(seed: int, path: Path) -> FitResult:
-            return fit(
+            return trained(
                 self.model if seed == self.experiment.seed else self.build(seed),
                 self.objective,
                 self.train,
-                self.task.val if len(self.task.val) else None,
+                val,
                 watch=self.watched(),
                 out=path,
                 config=dataclasses.replace(self.config, seed=seed),
                 collate_fn=self.task.collate_fn,
-                task=self.task.task,
-                class_weights=self.class_weights(),
-                progress=progress,
-                about=self.about(),
-                on_metrics=on_metrics,
             )
+
+        def train_head(head: nn.Module, samples: object, held_out: object, path: Path) -> FitResult:
+            return trained(head, self.objective, samples, held_out, out=path, config=self.config)
 
         if self.experiment.fast:
-            return self._fit_head(out, progress, on_metrics)
+            about = usual["about"]
+            return fit_frozen(self.model, train_head, self.train, val, config=self.config, out=out, about=about)
         if isinstance(self.model, Boosted):
-            return boosted(
-                self.model,
-                self.train,
-                self.task.val if len(self.task.val) else None,
-                out=out,
-                config=self.config,
-                method=repr(self.objective),
-                about=self.about(),
-                class_weights=self.class_weights(),
-            )
+            method = repr(self.objective)
+            return boosted(self.model, self.train, val, out=out, config=self.config, method=method, **usual)
         if self.spec.members == 1:
             return train(self.experiment.seed, out)
-        return ensemble(train, member_seeds(self.experiment.seed, self.spec.members), out, self.about())
-
-    def _fit_head(self, out: Path, progress: bool, on_metrics: Callable[[Json], None] | None) -> FitResult:
-        """Train a linear head on the features of the network, which stays as it is."""
-
-        def train(head: nn.Module, samples: object, held_out: object, path: Path) -> FitResult:
-            return fit(
-                head,
-                self.objective,
-                samples,
-                held_out,
-                out=path,
-                config=self.config,
-                task=self.task.task,
-                class_weights=self.class_weights(),
-                progress=progress,
-                about=self.about(),
-                on_metrics=on_metrics,
-            )
-
-        val = self.task.val if len(self.task.val) else None
-        return fit_frozen(self.model, train, self.train, val, config=self.config, out=out, about=self.about())
+        return ensemble(train, member_seeds(self.experiment.seed, self.spec.members), out, usual["about"])
 
     def watched(self) -> dict[str, Split]:
         """Return what is measured at every evaluation; the training set with the labels it is trained on."""
