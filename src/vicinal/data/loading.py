@@ -512,8 +512,8 @@ def _encoded(samples: Unsplit, rare: str) -> tuple[tuple[str, ...], Labels, list
     if single and rare == "error" and samples.parts is None:
         raise ValueError(
             Sentence(
-                f"{'classes' if len(single) > 1 else 'class'} {listed([repr(name) for name in single])} with one "
-                "sample only cannot be both learned and tested: remove it or merge it with another class, or pass ",
+                f"{'classes' if len(single) > 1 else 'class'} {listed([repr(name) for name in single])} with only one "
+                "sample cannot be both learned and tested: remove it or merge it with another class, or pass ",
                 Argument("rare", "train"),
                 " to keep such samples in the training set",
             )

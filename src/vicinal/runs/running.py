@@ -190,8 +190,10 @@ class _Ready:
     def fit(self, out: Path, *, progress: bool, on_metrics: Callable[[Json], None] | None = None) -> FitResult:
         """Train, or go on with a training in this folder; of an ensemble, each member in a folder within it."""
         val = self.task.val if len(self.task.val) else None
-        usual: dict[str, Any] = {"about": self.about(), "class_weights": self.class_weights()}
-        trained = partial(fit, task=self.task.task, progress=progress, on_metrics=on_metrics, **usual)
+        about, weights = self.about(), self.class_weights()
+        trained = partial(
+            fit, task=self.task.task, class_weights=weights, progress=progress, about=about, on_metrics=on_metrics
+        )
 
         def train(seed: int, path: Path) -> FitResult:
             return trained(
@@ -209,14 +211,13 @@ class _Ready:
             return trained(head, self.objective, samples, held_out, out=path, config=self.config)
 
         if self.experiment.fast:
-            about = usual["about"]
             return fit_frozen(self.model, train_head, self.train, val, config=self.config, out=out, about=about)
         if isinstance(self.model, Boosted):
-            method = repr(self.objective)
-            return boosted(self.model, self.train, val, out=out, config=self.config, method=method, **usual)
+            how: dict[str, Any] = {"out": out, "config": self.config, "method": repr(self.objective), "about": about}
+            return boosted(self.model, self.train, val, **how, class_weights=weights)
         if self.spec.members == 1:
             return train(self.experiment.seed, out)
-        return ensemble(train, member_seeds(self.experiment.seed, self.spec.members), out, usual["about"])
+        return ensemble(train, member_seeds(self.experiment.seed, self.spec.members), out, about)
 
     def watched(self) -> dict[str, Split]:
         """Return what is measured at every evaluation; the training set with the labels it is trained on."""
