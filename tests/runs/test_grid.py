@@ -16,6 +16,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -275,17 +276,75 @@ def test_an_address_where_no_cluster_is_is_refused_at_once_and_named(base, tmp_p
     assert not (tmp_path / "grid").exists()
 
 
+@contextlib.contextmanager
+def listening(answer: bytes | None) -> Iterator[int]:
+    """Give the port of a server that answers a connection with these bytes and waits, or closes it without a word."""
+
+    def serve() -> None:
+        with contextlib.ExitStack() as kept, contextlib.suppress(OSError):  # until nobody listens
+            while True:
+                connection = kept.enter_context(server.accept()[0])
+                connection.recv(100)
+                connection.close() if answer is None else connection.sendall(answer)
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield server.getsockname()[1]
+        server.shutdown(socket.SHUT_RDWR)
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (b"", "timed out"),
+        (None, "what listens there is no Ray cluster"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "what listens there is no Ray cluster"),
+        (b"SSH-2.0-OpenSSH_9.6\r\n", "what listens there is no Ray cluster"),
+    ],
+)
+def test_what_listens_and_is_no_ray_is_refused_before_anything_is_written(base, tmp_path, monkeypatch, answer, why):
+    monkeypatch.setattr(jobs_module, "require", lambda *names: Unconnected())
+    monkeypatch.setattr(jobs_module, "_CONNECT", 0.3)
+    with listening(answer) as port:
+        address = f"127.0.0.1:{port}"
+        with pytest.raises(ConnectionError, match=f"address='{address}': no cluster answers there .{why}"):
+            run_grid(base, METHODS, SEEDS, tmp_path / "grid", backend="ray", address=address)
+        monkeypatch.setenv("RAY_USE_TLS", "1")  # then nothing that it answers can be told
+        Pool(backend="ray", address=address).check_cluster()
+    assert not (tmp_path / "grid").exists()
+
+
 def test_addresses_that_only_the_cluster_knows_are_left_to_it(monkeypatch):
     monkeypatch.setattr(jobs_module, "require", lambda *names: Unconnected())
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    for address in (None, "auto", "local"):
+    services = SimpleNamespace(canonicalize_bootstrap_address=lambda address: None)
+    monkeypatch.setitem(sys.modules, "ray._private.services", services)
+    for address in (None, "local"):
         Pool(backend="ray", address=address).check_cluster()
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
+    with listening(bytes([0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 5, 0, 0, 64, 0])) as port:  # the settings of a Ray cluster
         for address in (f"127.0.0.1:{port}", f"ray://127.0.0.1:{port}"):
             Pool(backend="ray", address=address).check_cluster()
+        services.canonicalize_bootstrap_address = lambda address: f"127.0.0.1:{port}"
+        Pool(backend="ray", address="auto").check_cluster()
+    with pytest.raises(ConnectionError, match=f"'127.0.0.1:{port}': no cluster answers there"):  # it has gone
+        Pool(backend="ray", address="auto").check_cluster()
     monkeypatch.setattr(Unconnected, "is_initialized", lambda ray: True)  # then the connection there is is used
     Pool(backend="ray", address="127.0.0.1:1").check_cluster()
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("ray") is None, reason="ray is not installed: pip install 'vicinal[scale]'"
+)
+def test_the_cluster_of_this_machine_where_there_is_none_leaves_nothing(base, tmp_path, monkeypatch):
+    services = pytest.importorskip("ray._private.services")
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr(services, "find_gcs_addresses", set)
+    monkeypatch.setattr(services, "find_bootstrap_address", lambda folder: None)
+    with pytest.raises(ConnectionError, match="address='auto': no Ray cluster runs on this machine"):
+        run_grid(base, METHODS, SEEDS, tmp_path / "grid", backend="ray", address="auto")
+    assert not (tmp_path / "grid").exists()
 
 
 def test_a_cluster_whose_library_is_missing_is_refused_before_anything_is_written(base, tmp_path, monkeypatch):

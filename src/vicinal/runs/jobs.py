@@ -54,6 +54,8 @@ _LOOK = 0.5
 _WAIT = 300.0
 #: Seconds in which something must answer at the address of a cluster.
 _CONNECT = 10.0
+#: A frame of HTTP/2 without settings: its length, 4 for its type, no flags, and stream 0.
+_SETTINGS = bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
 #: How often what is left is started again together, before each job is run alone.
 _ROUNDS = 10
 #: Workers of a Ray cluster that die over a job until it counts as failed.
@@ -114,7 +116,7 @@ class Pool:
         return self.backend == "loky" and self.workers == 1
 
     def check_cluster(self) -> None:
-        """Raise if the library of the cluster is not installed, or nothing answers at its address.
+        """Raise if the library of the cluster is not installed, or no cluster answers at its address.
 
         Ray would try again for minutes, and by then there would be files of what never began.
         """
@@ -125,10 +127,9 @@ class Pool:
         if self.backend == "ray":
             if require("ray", "scale").is_initialized():  # that connection is used, whatever the address
                 return
-            if address in (None, "auto"):
-                address = os.environ.get("RAY_ADDRESS")
+            address = _ray_address(address)
         if self.backend != "loky" and address not in (None, "", "auto", "local"):
-            _check_answers(address)
+            _check_answers(address, is_ray=self.backend == "ray")
 
 
 def run_jobs(
@@ -187,8 +188,26 @@ def _checked_workers(workers: int | None, backend: str, address: str | None, thr
     return workers
 
 
-def _check_answers(address: str) -> None:
-    """Raise if nothing answers at `host:port`, with or without a protocol before it."""
+def _ray_address(address: str | None) -> str | None:
+    """Return where Ray would connect to; of `"auto"` and None it knows that itself, from what was started here last."""
+    if address not in (None, "auto"):
+        return address
+    if given := os.environ.get("RAY_ADDRESS"):
+        return given
+    try:
+        from ray._private.services import canonicalize_bootstrap_address
+    except ImportError:  # another version of Ray, which then says it when it connects
+        return address
+    try:
+        found: str | None = canonicalize_bootstrap_address(address)
+    except ConnectionError as error:
+        none = ": no Ray cluster runs on this machine: start one with `ray start --head`, or give the address of one"
+        raise ConnectionError(Sentence(Argument("address", "auto"), none)) from error
+    return found
+
+
+def _check_answers(address: str, *, is_ray: bool) -> None:
+    """Raise if nothing answers at `host:port`, with or without a protocol before it, or something else than Ray."""
     try:
         place = urlsplit(address if "://" in address else f"//{address}")
         host, port = place.hostname, place.port
@@ -197,10 +216,28 @@ def _check_answers(address: str) -> None:
     if not host or not port:
         raise ArgumentError("address", address, "'auto' or 'host:port'")
     try:
-        socket.create_connection((host, port), timeout=_CONNECT).close()
+        with socket.create_connection((host, port), timeout=_CONNECT) as connection:
+            if is_ray and os.environ.get("RAY_USE_TLS", "0") in ("", "0"):  # else it answers nothing that can be read
+                _greet(connection)
     except OSError as error:
         none = f": no cluster answers there ({first_line(error)}). Is it running, and can this machine reach it?"
         raise ConnectionError(Sentence(Argument("address", address), none)) from error
+
+
+def _greet(connection: socket.socket) -> None:
+    """Raise unless what listens speaks HTTP/2, as Ray does: to the greeting and settings of a client it sends its own.
+
+    Ray itself would wait for minutes for another answer.
+    """
+    answer, end = b"", time.monotonic() + _CONNECT
+    connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + _SETTINGS)
+    while len(answer) < len(_SETTINGS):
+        connection.settimeout(max(end - time.monotonic(), 1e-3))
+        if not (more := connection.recv(len(_SETTINGS) - len(answer))):
+            break
+        answer += more
+    if answer[3:4] != _SETTINGS[3:4] or answer[5:] != _SETTINGS[5:]:
+        raise ConnectionError("what listens there is no Ray cluster")
 
 
 #: Seeds, threads and Accelerate's state belong to the process: a second job in another thread of it waits.
