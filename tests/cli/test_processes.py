@@ -73,6 +73,32 @@ def test_ctrl_c_and_two_runs_at_once(
             assert (out / name).read_bytes() == (undisturbed / name).read_bytes()
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="there Ctrl-C cannot be sent to one process")
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_prediction_that_is_ended_leaves_nothing(
+    number: signal.Signals, code: int, trained: Path, table: Path, tmp_path: Path
+) -> None:
+    names, *rows = table.read_text().splitlines(keepends=True)
+    (tmp_path / "many.csv").write_text(names + "".join(rows) * 3_000)
+    (tmp_path / "out").mkdir()
+    process = started("predict", trained, "many.csv", "--out", "out/answers.csv", cwd=tmp_path)
+    try:
+        deadline = time.monotonic() + 120
+        while process.poll() is None and time.monotonic() < deadline:
+            if any(draft.stat().st_size for draft in (tmp_path / "out").glob(".answers.csv.*.tmp")):
+                break  # in the middle of the file
+            time.sleep(0.01)
+        assert process.poll() is None
+        process.send_signal(number)
+        out, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.communicate()
+    assert process.returncode == code
+    assert "Traceback" not in out + err
+    assert not list((tmp_path / "out").iterdir())
+
+
 def test_two_processes_do_what_one_does_with_twice_the_accumulation(table: Path, tmp_path: Path) -> None:
     words = ("train", table, "--target", "kind", "--epochs", "3", "--batch-size", "8", "--model-option", "hidden=[4]")
     launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2")

@@ -86,6 +86,30 @@ vicinal.cli.main()
     assert (ran.returncode, ran.stdout, ran.stderr) == (128 + signal.Signals[name], b"", b"")
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="there Ctrl-C cannot be sent to one process")
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_signals_that_come_where_no_exception_can_leave(name: str, tmp_path: Path) -> None:
+    lines = f"""
+import os, signal, sys, time, types, vicinal.cli
+
+class Ends:
+    def __del__(self):
+        os.kill(os.getpid(), signal.{name})
+
+def app(prog_name):
+    Ends()
+    end = time.monotonic() + 100
+    while time.monotonic() < end:
+        time.sleep(0.001)
+
+sys.modules["vicinal.cli.app"] = types.SimpleNamespace(app=app)
+signal.signal(signal.SIGINT, signal.default_int_handler)
+vicinal.cli.main()
+"""
+    ran = subprocess.run([sys.executable, "-c", lines], cwd=tmp_path, capture_output=True, timeout=90, check=False)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (128 + signal.Signals[name], b"", b"")
+
+
 @pytest.mark.parametrize("text", ["(" * 10_000 + ")" * 10_000, "Warmup(" * 300 + ")" * 300, "[" * 900, "-" * 5_000])
 def test_methods_that_are_nested_deeply(text: str) -> None:
     assert len(refused("train", "digits", "--method", text)) < 25_000

@@ -168,6 +168,21 @@ class TestShards:
         assert rows(again)[0] == every
         assert again.fingerprint() == table.fingerprint() != open_table(tmp_path / "s" / "1.csv").fingerprint()
 
+    def test_each_real_file_counts_once_whatever_links_lead_to_it(self, tmp_path):
+        write(tmp_path / "1.csv", "a,b\n1,2\n3,4\n")
+        alone = open_table(tmp_path)
+        (tmp_path / "2.csv").hardlink_to(tmp_path / "1.csv")
+        (tmp_path / "3.csv").symlink_to("2.csv")
+        for place in (tmp_path, tmp_path / "*.csv", tmp_path / "[23].csv"):
+            table = open_table(place)
+            assert [row["a"] for row in rows(table)[0]] == ["1", "3"]
+            assert table.fingerprint() == alone.fingerprint()
+            assert table.notes[-1].startswith("left out: ")
+        assert open_table(tmp_path).notes[-1] == "left out: 2 links to files that are here already"
+        (tmp_path / "4.csv").symlink_to("nowhere.csv")
+        with pytest.raises(FileNotFoundError, match=r"4\.csv"):
+            open_table(tmp_path)
+
     def test_what_does_not_belong_together(self, tmp_path):
         write(tmp_path / "1.csv", "a,b\n1,2\n")
         write(tmp_path / "2.csv", "a,c\n1,2\n")

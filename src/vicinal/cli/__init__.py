@@ -7,6 +7,7 @@ import io
 import os
 import signal
 import sys
+import threading
 from types import FrameType
 
 from vicinal._checks import first_line
@@ -47,9 +48,21 @@ def _leave(number: int, frame: FrameType | None) -> None:
         if inner.f_code.co_filename == "<frozen importlib._bootstrap>":
             os._exit(128 + number)
         inner = inner.f_back
+    sys.unraisablehook = _leave_later
     if number == signal.SIGINT:
         raise KeyboardInterrupt
     sys.exit(128 + number)
+
+
+def _leave_later(lost: sys.UnraisableHookArgs) -> None:
+    """Give the signal again where its exception was lost, in a finaliser or what a library calls: none leaves these."""
+    if isinstance(lost.exc_value, KeyboardInterrupt | SystemExit):
+        number = signal.SIGINT if isinstance(lost.exc_value, KeyboardInterrupt) else signal.SIGTERM
+        again = threading.Timer(0.05, os.kill, (os.getpid(), number))
+        again.daemon = True
+        again.start()
+    else:
+        sys.__unraisablehook__(lost)
 
 
 def _repair_streams() -> None:

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from vicinal._checks import Argument, Sentence, joined, message_of, nearest_names, number
 from vicinal.progress import stage
-from vicinal.tables import fingerprint, fingerprint_of
+from vicinal.tables import fingerprint, fingerprint_of, identity, links_left_out
 
 __all__ = ["IMAGES", "MANY", "SOUNDS", "Folder", "find", "fingerprint", "folder_fingerprint", "give_up", "limit_of",
            "listed", "missing", "part_of", "read_all", "scan"]  # fmt: skip
@@ -94,7 +94,7 @@ def scan(root: Path, kind: str | None) -> Folder:
     loose = [path for top, _ in tops for path in _visible(top) if path.is_file()]
     is_flat = not any(_suffix_kind(entry.path) for entry in entries)
     if is_flat:  # no class folder holds a picture or a sound: the files of the folder itself are meant, without classes
-        entries = [_Entry(path, _identity(path, path.resolve()), path.is_symlink(), "", None) for path in loose]
+        entries = [_Entry(path, identity(path, path.resolve()), path.is_symlink(), "", None) for path in loose]
     kind = kind or _kind_of(root, [entry.path for entry in entries])
     wanted = [entry for entry in entries if kind and _suffix_kind(entry.path) == kind]
     once = _each_once(wanted)
@@ -139,12 +139,6 @@ def _tops(root: Path) -> tuple[list[tuple[Path, str | None]], list[str]]:
     return tops, notes
 
 
-def _identity(path: Path, real: Path) -> object:
-    """Return what is equal for two names of one file: a hard link has another path, and the same number."""
-    status = path.stat()
-    return (status.st_dev, status.st_ino) if status.st_nlink > 1 and status.st_ino else real
-
-
 def _files_below(folder: Path, root: Path) -> list[tuple[Path, object, bool]]:
     """Return all visible regular files in a folder and in those inside it: path, identity, whether by a link."""
 
@@ -157,7 +151,7 @@ def _files_below(folder: Path, root: Path) -> list[tuple[Path, object, bool]]:
         files = [
             (
                 path,
-                _identity(path, path.resolve() if path.is_symlink() else real / path.name),
+                identity(path, path.resolve() if path.is_symlink() else real / path.name),
                 is_linked or path.is_symlink(),
             )
             for path in entries
@@ -182,7 +176,7 @@ def _left_out(others: int, links: int, empty: Sequence[str], kind: str | None) -
     if others:
         notes.append(f"left out: {others} file{'s' * (others > 1)} of other types")
     if links:
-        notes.append(f"left out: {links} link{'s' * (links > 1)} to files that are here already")
+        notes.append(links_left_out(links))
     if empty:
         notes.append(f"left out: {listed(empty)}, without any {kind} file")
     return notes

@@ -10,7 +10,7 @@ from vicinal.tables.memory import from_frame, from_rows
 from vicinal.tables.opening import is_table, open_table
 from vicinal.tables.parsed import Parsing
 from vicinal.tables.shards import is_pattern, joined_tables
-from vicinal.tables.storage import fingerprint, fingerprint_of, lines_of, regular, suffix_of
+from vicinal.tables.storage import fingerprint, fingerprint_of, identity, lines_of, links_left_out, regular, suffix_of
 from vicinal.tables.values import (
     LARGEST,
     MISSING,
@@ -26,6 +26,6 @@ from vicinal.tables.values import (
 
 __all__ = ["LARGEST", "LARGEST_ROW", "MISSING", "BadRow", "Chunk", "Column", "Columns", "DerivedTable", "Parsing",
            "Table", "as_numpy", "distinct", "finite_numbers", "fingerprint", "fingerprint_of", "from_frame",
-           "from_rows", "is_pattern", "is_table", "is_text", "joined_tables", "lines_of", "matrix", "names_of",
-           "numbers", "open_table", "quoted", "read_arrays", "regular", "renamed", "strict_numbers",
-           "suffix_of"]  # fmt: skip
+           "from_rows", "identity", "is_pattern", "is_table", "is_text", "joined_tables", "lines_of",
+           "links_left_out", "matrix", "names_of", "numbers", "open_table", "quoted", "read_arrays", "regular",
+           "renamed", "strict_numbers", "suffix_of"]  # fmt: skip

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import glob
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 
 from vicinal.tables.base import ROWS, BadRow, Chunk, Column, Table
-from vicinal.tables.storage import fingerprint, suffix_of
+from vicinal.tables.storage import fingerprint, identity, links_left_out, suffix_of
 
 __all__ = ["Shards", "is_pattern", "joined_tables", "matches", "open_shards", "shard_files"]
 
@@ -68,15 +69,15 @@ def is_pattern(path: Path) -> bool:
 
 
 def matches(pattern: Path, is_table: Callable[[Path], bool]) -> list[Path]:
-    """Return the tables that a pattern matches, each real file once."""
+    """Return the tables that a pattern matches."""
     paths = [Path(name) for name in sorted(glob.glob(str(pattern), recursive=True))]
-    return _real_files([path for path in paths if is_table(path)])
+    return [path for path in paths if is_table(path)]
 
 
 def shard_files(folder: Path, is_table: Callable[[Path], bool]) -> list[Path]:
     """Return the tables of a folder if it holds tables of one form; notes in .txt files are left aside."""
     visible = [path for path in sorted(folder.iterdir()) if not path.name.startswith((".", "_"))]
-    files = _real_files([path for path in visible if is_table(path) and not path.is_dir()])
+    files = [path for path in visible if is_table(path) and not path.is_dir()]
     forms = {suffix_of(path) for path in files}
     forms = forms - {".txt"} or forms
     if len(forms) > 1:
@@ -86,9 +87,12 @@ def shard_files(folder: Path, is_table: Callable[[Path], bool]) -> list[Path]:
 
 
 def open_shards(path: Path, files: Sequence[Path], opener: Callable[[Path], Table]) -> Table:
-    """Open several files as one table: the columns of the first, which all must have."""
-    parts = [opener(file) for file in files]
-    return parts[0] if len(parts) == 1 else joined_tables(path, parts)
+    """Open several files as one table: the columns of the first, which all must have. Each real file counts once."""
+    once = _real_files(files)
+    parts = [opener(file) for file in once]
+    table = parts[0] if len(parts) == 1 else joined_tables(path, parts)
+    links = len(files) - len(once)
+    return replace(table, notes=(*table.notes, links_left_out(links))) if links else table
 
 
 def joined_tables(
@@ -139,7 +143,8 @@ def _common(columns: Sequence[Column]) -> Column:
 
 def _real_files(paths: Sequence[Path]) -> list[Path]:
     """Return the paths without those that lead to the same file as one before."""
-    first: dict[Path, Path] = {}
+    first: dict[object, Path] = {}
     for path in paths:
-        first.setdefault(path.resolve(), path)
+        real = Path(os.path.realpath(path))
+        first.setdefault(identity(path, real) if os.path.exists(path) else real, path)  # else the opener says why not
     return list(first.values())

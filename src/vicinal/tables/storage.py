@@ -21,8 +21,9 @@ from vicinal._checks import Argument, Sentence, first_line
 from vicinal._files import beyond_memory, memory_limit
 from vicinal.tables.base import LARGEST_ROW
 
-__all__ = ["content_fingerprint", "explained", "fingerprint", "fingerprint_of", "known_encoding", "lines_of",
-           "regular", "suffix_of", "text_block", "unpacked", "wrong_encoding"]  # fmt: skip
+__all__ = ["content_fingerprint", "explained", "fingerprint", "fingerprint_of", "identity", "known_encoding",
+           "lines_of", "links_left_out", "regular", "suffix_of", "text_block", "unpacked",
+           "wrong_encoding"]  # fmt: skip
 
 _COMPRESSIONS: Mapping[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 _BROKEN = (OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
@@ -54,6 +55,25 @@ def regular(path: Path) -> Path:
     if status.st_size == 0:
         raise ValueError(f"{name!r} is empty (0 bytes): was it written completely?")
     return path
+
+
+def identity(path: Path, real: Path) -> object:
+    """Return what is equal for two names of one file: a hard link has another path, and the same number.
+
+    Parameters
+    ----------
+    path
+        The file.
+    real
+        Where it is when all links are resolved.
+    """
+    status = path.stat()
+    return (status.st_dev, status.st_ino) if status.st_nlink > 1 and status.st_ino else real
+
+
+def links_left_out(n: int) -> str:
+    """Return the note on links that led to files which were there already."""
+    return f"left out: {n} link{'s' * (n > 1)} to files that are here already"
 
 
 def suffix_of(path: Path) -> str:
