@@ -18,7 +18,7 @@ from vicinal._checks import Argument, message_of
 from vicinal._files import MAX_MEMORY, TooLargeError, memory_limit, read_json, read_tensors, write_json, write_tensors
 from vicinal.data.audio import read_sound
 from vicinal.data.vectors import read_vectors
-from vicinal.tables import open_table, read_arrays
+from vicinal.tables import from_rows, open_table, read_arrays
 
 
 def rows_of(path: Path) -> int:
@@ -165,6 +165,14 @@ def test_what_a_file_claims_is_bounded_and_max_memory_raises_that(
         read(path)
     with vicinal.max_memory(enough):
         assert read(path) is not None
+
+
+def test_rows_of_many_columns_are_bounded() -> None:
+    rows = [{f"c{k}": k for k in range(50)}] * 40
+    with vicinal.max_memory("15KB"), pytest.raises(TooLargeError, match=r"50 columns of 40 rows and takes 16 KB"):
+        from_rows(rows)
+    with vicinal.max_memory("16KB"):
+        assert from_rows(rows).n_rows == 40
 
 
 def test_the_usual_bounds_are_those_of_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

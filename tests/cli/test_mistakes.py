@@ -179,12 +179,20 @@ def test_a_loss_that_is_not_finite() -> None:
     assert "lower --lr" in said
 
 
-def test_out_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "error",
+    [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory: …")],
+)
+def test_out_of_memory(error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*args: object, **kwargs: object) -> None:
-        raise MemoryError
+        raise error
 
     monkeypatch.setattr("vicinal.data.load", fail)
-    assert "out of memory: use a smaller --batch-size" in _train()
+    assert _train() == "Error: out of memory: use a smaller --batch-size\n"
+    monkeypatch.setattr("vicinal.predictions.evaluate_file", fail)
+    (tmp_path / "p.csv").write_text("label,prob_a,prob_b\na,0.5,0.5\n")
+    said = refused("evaluate", tmp_path / "p.csv")  # which has no such option
+    assert said == "Error: out of memory: use less data, or end what else runs\n"
 
 
 def test_a_fault_of_ours_shows_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -104,6 +104,17 @@ def test_a_damaged_sheet_is_a_sentence(tmp_path: Path, old: str, new: str) -> No
         open_table(repacked(path, change))
 
 
+def test_a_workbook_of_which_one_row_is_wide_and_the_others_are_not_is_refused_before_it_is_a_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("vicinal.tables.memory._CELLS", 10_000)
+    path = book(
+        tmp_path / "t.xlsx", [[f"c{k}" for k in range(3_000)], list(range(3_000)), *([k] for k in range(2_999))]
+    )
+    with pytest.raises(ValueError, match=r"3,000 different columns in 3,000 rows, but only 2\.0 values in each"):
+        open_table(path)
+
+
 def test_a_workbook_of_more_rows_than_there_can_be_is_refused(tmp_path: Path) -> None:
     path = repacked(
         book(tmp_path / "t.xlsx", ROWS),

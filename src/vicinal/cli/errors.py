@@ -100,8 +100,11 @@ def _option(argument: Argument) -> str:
 
 def _explained(error: BaseException) -> str:
     """Return an error's message in the words of the command line."""
-    if isinstance(error, MemoryError):
-        return "out of memory: use a smaller --batch-size"
+    if isinstance(error, MemoryError) or "can't allocate memory" in str(error):  # torch's is no MemoryError
+        smaller = (
+            "use a smaller --batch-size" if "batch_size" in _FLAGS.get({}) else "use less data, or end what else runs"
+        )
+        return f"out of memory: {smaller}"
     if isinstance(error, UnicodeEncodeError):
         around = error.object[max(error.start - 40, 0) : error.end + 40].splitlines()
         name = next(line for line in around if any("\ud800" <= c <= "\udfff" for c in line) or len(around) == 1)

@@ -199,11 +199,11 @@ def _ray_address(address: str | None) -> str | None:
     except ImportError:  # another version of Ray, which then says it when it connects
         return address
     try:
-        found: str | None = canonicalize_bootstrap_address(address)
+        find: Callable[..., str | None] = canonicalize_bootstrap_address  # its own type knows no None
+        return find(address)
     except ConnectionError as error:
         none = ": no Ray cluster runs on this machine: start one with `ray start --head`, or give the address of one"
         raise ConnectionError(Sentence(Argument("address", "auto"), none)) from error
-    return found
 
 
 def _check_answers(address: str, *, is_ray: bool) -> None:

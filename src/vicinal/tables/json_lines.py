@@ -20,16 +20,13 @@ import numpy as np
 from vicinal._checks import require
 from vicinal._files import beyond_memory, memory_limit
 from vicinal.tables.base import LARGEST_ROW, ROWS, BadRow, Chunk, Column, Table
-from vicinal.tables.memory import column_of
+from vicinal.tables.memory import column_of, refuse_scattered
 from vicinal.tables.storage import content_fingerprint, explained, known_encoding, unpacked, wrong_encoding
 
 __all__ = ["SUFFIXES", "JsonLines", "open_json_lines"]
 
 SUFFIXES = (".jsonl", ".ndjson")
 _BLOCK = 2**22
-#: Cells from which on one in `_FULL` must hold a value: lines with keys of their own make columns without end.
-_CELLS = 10_000_000
-_FULL = 1_000
 #: Lines of a block that are looked at before it is parsed.
 _LOOK = 200
 
@@ -71,7 +68,7 @@ def open_json_lines(path: Path, *, encoding: str | None) -> JsonLines:
         for name, values in block.items():
             nested[name] = nested.get(name, False) or bool(types.is_list(values.type))
             full += len(values) - values.null_count
-        _refuse_scattered(path, n, len(nested), full)
+        refuse_scattered(str(path), n, len(nested), full, keys="keys", rows="lines")
     columns = {name: Column(lists, None if lists else 1, n) for name, lists in nested.items()}
     return JsonLines(path, columns, encoding=codec)
 
@@ -121,7 +118,7 @@ def _check_keys(path: Path, lines: Sequence[bytes]) -> None:
     """Refuse lines that have next to no key in common, before each key becomes a column as long as there are lines."""
     _, n_keys, full = _keys(lines[:: max(1, len(lines) // _LOOK)])
     if full * 10 < _LOOK * n_keys:  # else no need to count
-        _refuse_scattered(path, *_keys(lines))
+        refuse_scattered(str(path), *_keys(lines), keys="keys", rows="lines")
 
 
 def _keys(lines: Sequence[bytes]) -> tuple[int, int, int]:
@@ -137,14 +134,6 @@ def _keys(lines: Sequence[bytes]) -> tuple[int, int, int]:
             keys.update(row)
             full += len(row)
     return len(lines), len(keys), full
-
-
-def _refuse_scattered(path: Path, n: int, n_keys: int, full: int) -> None:
-    if n * n_keys > _CELLS and full * _FULL < n * n_keys:
-        raise ValueError(
-            f"{str(path)!r} has {n_keys:,} different keys in {n:,} lines, but only {full / n:.1f} values in a line: "
-            "each key is a column, and these would be all but empty. Write what differs from line to line as a value"
-        )
 
 
 def _wrong_encoding(path: Path, encoding: str) -> ValueError:

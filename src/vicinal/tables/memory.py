@@ -13,11 +13,16 @@ from typing import Any
 import numpy as np
 
 from vicinal._checks import require
+from vicinal._files import check_memory
 from vicinal.tables.base import ROWS, BadRow, Chunk, Column, Table
 from vicinal.tables.storage import fingerprint
 from vicinal.tables.values import names_of
 
-__all__ = ["InMemory", "column_of", "from_frame", "from_rows"]
+__all__ = ["InMemory", "column_of", "from_frame", "from_rows", "refuse_scattered"]
+
+#: Cells from which on one in `_FULL` must hold a value: rows with keys of their own make columns without end.
+_CELLS = 10_000_000
+_FULL = 1_000
 
 _NESTED = (list, dict, tuple, set, np.ndarray, bytes)
 
@@ -98,8 +103,29 @@ def from_rows(
         As in `from_frame`.
     """
     labels = dict.fromkeys(chain.from_iterable(rows))
+    refuse_scattered(name, len(rows), len(labels), sum(map(len, rows)))
+    check_memory(f"{name!r} has {len(labels):,} columns of {len(rows):,} rows and", 8 * len(labels) * len(rows))
     values = {str(label): column_of([row.get(label) for row in rows]) for label in labels}
     return _in_memory(values, len(rows), name, content, parts, notes)
+
+
+def refuse_scattered(name: str, n: int, n_keys: int, full: int, *, keys: str = "columns", rows: str = "rows") -> None:
+    """Refuse rows that have next to no column in common, before each becomes as long as there are rows.
+
+    Parameters
+    ----------
+    name
+        What errors call the table.
+    n, n_keys, full
+        The numbers of rows, of different columns in them, and of values.
+    keys, rows
+        What columns and rows are called there.
+    """
+    if n * n_keys > _CELLS and full * _FULL < n * n_keys:
+        raise ValueError(
+            f"{name!r} has {n_keys:,} different {keys} in {n:,} {rows}, but only {full / n:.1f} values in each: "
+            "as columns these would be all but empty. Write what differs from one to the next as a value"
+        )
 
 
 def _in_memory(
