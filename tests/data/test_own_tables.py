@@ -116,6 +116,33 @@ def test_pieces_are_quantiles_and_few_values_are_told_apart():
     assert type(task.preprocessing).from_dict(task.preprocessing.to_dict()) == task.preprocessing
 
 
+def test_ranks_are_shares_of_lower_training_rows():
+    rng = np.random.default_rng(0)
+    x = np.exp(3 * rng.normal(size=400)).round(2)
+    table = pd.DataFrame({"x": x, "two": np.arange(400) % 2, "few": np.arange(400) % 3, "y": (x > 1).astype(int)})
+    table.loc[::7, "x"] = None
+    task = load(table, target="y", features="ranked")
+    encoding = task.preprocessing
+    names = encoding.feature_names
+    assert [name for name in names if name.endswith("rank")] == [
+        "x, rank",
+        "few, rank",
+    ]  # of two values it is nothing new
+    place = names.index("x, rank")
+    train = table["x"][task.splits["train"]].dropna().to_numpy()
+    for part in ("train", "test"):
+        rows = table["x"][task.splits[part]].to_numpy()
+        exact = [np.mean(train < value) + np.mean(train == value) / 2 for value in rows]
+        found = getattr(task, part).features()[:, place] * 12**-0.5 + 0.5
+        missing = np.isnan(rows)
+        np.testing.assert_allclose(found[~missing], np.array(exact)[~missing], atol=0.01)
+        assert (getattr(task, part).features()[missing, place] == 0).all()
+    assert set(encoding.plain) < set(task.spec["plain"])
+    assert place in task.spec["plain"]
+    assert not any("piece" in names[i] for i in task.spec["plain"])
+    assert type(encoding).from_dict(encoding.to_dict()) == encoding
+
+
 # What stays together
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +11,10 @@ import pytest
 import torch
 
 from vicinal import data, load, models
+from vicinal._files import read_json, read_tensors
 from vicinal.models import TwoViewMLP
-from vicinal.runs import Experiment, run
+from vicinal.models.two_views import best_share
+from vicinal.runs import Experiment, Run, run
 
 
 def slowly(model: TwoViewMLP, row: torch.Tensor, view: int) -> torch.Tensor:
@@ -80,10 +83,13 @@ def test_a_table_is_seen_in_both_ways(tmp_path: Path) -> None:
     frame["kind"] = np.where(frame["a"].abs() > 0.7, "far", "near")
     frame.loc[::7, "a"] = None
     frame.to_csv(tmp_path / "rows.csv", index=False)
-    task = data.load(str(tmp_path / "rows.csv"), target="kind", features="piecewise")
+    task, pieces = (
+        data.load(str(tmp_path / "rows.csv"), target="kind", features=how) for how in ("ranked", "piecewise")
+    )
     standard = data.load(str(tmp_path / "rows.csv"), target="kind")
     assert "plain" not in standard.spec
-    np.testing.assert_allclose(task.train.features()[:, task.spec["plain"]], standard.train.features(), atol=1e-6)
+    np.testing.assert_allclose(pieces.train.features()[:, pieces.spec["plain"]], standard.train.features(), atol=1e-6)
+    assert task.preprocessing.plain != task.spec["plain"]  # type: ignore[attr-defined]
     experiment = Experiment(
         source=str(tmp_path / "rows.csv"),
         data={"target": "kind"},
@@ -95,3 +101,90 @@ def test_a_table_is_seen_in_both_ways(tmp_path: Path) -> None:
     bundle = load(tmp_path / "run")
     assert bundle.spec.options["plain"] == task.spec["plain"]
     assert bundle.to_onnx(tmp_path / "model.onnx") < 1e-4
+
+
+def test_the_share_is_the_best_of_all() -> None:
+    """The sum of logarithms with five rows more for each is nowhere larger on a fine grid."""
+    random = torch.Generator().manual_seed(0)
+    for n in (1, 10, 2000):
+        p, q = torch.rand(n, generator=random).sqrt(), torch.rand(n, generator=random)
+        shares = torch.linspace(0.001, 0.999, 999, dtype=torch.float64)[:, None]
+        value = (shares * p + (1 - shares) * q).log().sum(1) + 5 * (shares * (1 - shares)).log()[:, 0]
+        assert best_share(p, q) == pytest.approx(float(shares[value.argmax()]), abs=2e-3)
+    assert 0.4 < best_share(torch.ones(2), torch.zeros(2)) - 0.1 < 0.6  # two rows do not decide
+    assert best_share(torch.ones(2000), torch.zeros(2000)) > 0.99
+    assert best_share(torch.zeros(3), torch.zeros(3)) == 0.5
+
+
+@pytest.mark.parametrize("exclusive", [True, False])
+def test_held_out_rows_choose_the_share(exclusive: bool) -> None:
+    torch.manual_seed(0)
+    model = TwoViewMLP(4, 3, plain=[0, 2], hidden=[8], exclusive=exclusive).eval()
+    x = torch.randn(400, 4)
+    with torch.no_grad():
+        first = torch.stack([slowly(model, row, 0) for row in x])
+        second = torch.stack([slowly(model, row, 1) for row in x])
+    # The second is right.
+    y = second.argmax(1) if exclusive else (second > 0).long()
+    model.settle((x[i : i + 64], y[i : i + 64]) for i in range(0, 400, 64))
+    assert float(model.share) < 0.4
+    w = float(model.share)
+    if exclusive:
+        torch.testing.assert_close(model(x).exp(), w * first.softmax(1) + (1 - w) * second.softmax(1))
+    else:
+        torch.testing.assert_close(model(x).sigmoid(), w * first.sigmoid() + (1 - w) * second.sigmoid())
+    again = TwoViewMLP(4, 3, plain=[0, 2], hidden=[8], exclusive=exclusive)
+    again.load_state_dict(model.state_dict())
+    assert again.share == model.share
+    model.settle([])
+    assert float(model.share) == w
+
+
+def test_weights_without_a_share_have_one_half() -> None:
+    model, other = (TwoViewMLP(4, 3, plain=[0, 2], hidden=[8]) for _ in range(2))
+    other.share.fill_(0.1)
+    other.load_state_dict({name: t for name, t in model.state_dict().items() if name != "share"})
+    assert float(other.share) == 0.5
+
+
+def rows_with_a_tail(path: Path) -> Experiment:
+    """Write rows of two classes, told apart among the small values of a number with a long tail."""
+    rng = np.random.default_rng(0)
+    x = np.exp(4 * rng.normal(size=600))
+    pd.DataFrame({"x": x, "n": rng.normal(size=600), "kind": np.where(x > 1, "far", "near")}).to_csv(path, index=False)
+    return Experiment(source=str(path), data={"target": "kind"}, training={"epochs": 15, "trackers": []})
+
+
+def test_the_share_is_served_everywhere(tmp_path: Path) -> None:
+    experiment = rows_with_a_tail(tmp_path / "rows.csv")
+    outcome = run(experiment, tmp_path / "run", progress=False)
+    assert outcome is not None
+    bundle = load(tmp_path / "run")
+    assert isinstance(bundle.module, TwoViewMLP)
+    assert float(bundle.module.share) != 0.5
+    logits, labels = Run(tmp_path / "run").predictions("val")
+    torch.testing.assert_close(bundle.logits(Run(tmp_path / "run").task().val), logits)
+    best = read_json(tmp_path / "run" / "result.json")["best"]
+    nll = float(torch.nn.functional.cross_entropy(logits.double(), labels))
+    assert best["val_nll"] == pytest.approx(nll, abs=1e-6)
+    assert outcome.test.after.accuracy.value > 0.9
+    assert bundle.to_onnx(tmp_path / "model.onnx") < 1e-4
+
+
+def test_runs_of_before_there_were_ranks_and_shares(tmp_path: Path) -> None:
+    """Such a run has piecewise features and weights without a share: it is read, and its data encoded, as then."""
+    experiment = rows_with_a_tail(tmp_path / "rows.csv")
+    before = dataclasses.replace(experiment, data={**experiment.data, "features": "piecewise"})
+    outcome = run(before, tmp_path / "run", progress=False)
+    assert outcome is not None
+    folder = Run(tmp_path / "run")
+    folder.write_experiment(experiment, outcome.facts)
+    old = folder.bundle()
+    assert isinstance(old.module, TwoViewMLP)
+    old.module.share.fill_(0.5)
+    expected = old.logits(folder.task().test)
+    old.module._buffers.pop("share")
+    old.save(tmp_path / "bundle")
+    again = load(tmp_path / "bundle")
+    assert "share" not in read_tensors(tmp_path / "bundle" / "model.safetensors")[0]
+    torch.testing.assert_close(again.logits(folder.task().test), expected)

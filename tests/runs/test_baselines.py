@@ -29,13 +29,13 @@ def test_a_table_has_all_of_them():
     assert all(np.isfinite(each.nll.value) for each in found.values())
 
 
-def test_logistic_regression_sees_numbers_marks_and_categories_but_no_pieces():
+def test_logistic_regression_sees_numbers_marks_and_categories_but_no_pieces_or_ranks():
     table = frame(200)
     table.loc[::9, "x"] = None
-    standard, pieces = (load(table, target="y", features=how) for how in ("standard", "piecewise"))
+    standard, pieces, ranks = (load(table, target="y", features=how) for how in ("standard", "piecewise", "ranked"))
     model = LogisticRegression(max_iter=1000).fit(standard.train.features(), standard.train.labels)
     expected = evaluate(standard.test.labels, probs=model.predict_proba(standard.test.features())).nll.value
-    for task in (standard, pieces):
+    for task in (standard, pieces, ranks):
         assert baselines(task)["logistic regression"].nll.value == pytest.approx(expected, rel=1e-6)
 
 

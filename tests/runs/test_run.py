@@ -553,8 +553,9 @@ def test_the_rate_of_rows_goes_by_their_number() -> None:
 
     few, many = config(14_000), config(15_000)
     assert (few.batch_size, few.lr, few.schedule, few.epochs) == (256, 1e-3, "constant", 120)
-    assert (many.batch_size, many.lr, many.schedule, many.epochs) == (512, 4e-3, "cosine", 80)
-    assert config(10**7).lr == 4e-3
+    assert (many.batch_size, many.lr, many.schedule, many.epochs) == (512, 6e-3, "cosine", 60)
+    assert (many.eval_every * many.patience, few.eval_every * few.patience) == (12, 20)
+    assert config(10**7).lr == 6e-3
     assert (config(15_000, lr=1e-4, epochs=5).lr, config(15_000, lr=1e-4, epochs=5).epochs) == (1e-4, 5)
     assert (config(15_000, validated=False).lr, config(15_000, validated=False).schedule) == (1e-3, "constant")
 

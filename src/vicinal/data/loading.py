@@ -144,7 +144,8 @@ def load(
         A column of dates or numbers to split a table by: the latest rows are the test set, those before them the
         validation set.
     features
-        How numbers of a table are encoded: `"standard"`, or `"piecewise"` with piecewise-linear features beside it.
+        How numbers of a table are encoded: `"standard"`, or `"piecewise"` with piecewise-linear features beside it, or
+        `"ranked"` with their ranks besides.
     encoding, header
         How a CSV is written; whether its first line names the columns (else they are "1", "2", …).
     tokenizer
@@ -186,7 +187,7 @@ def load(
         opened = sources.open_data(source, kind, encoding, header, data_root, None if targets else one)
     columns: dict[str, Any] = {"target": one, "text": text, "group": group, "time": time}
     how: dict[str, Any] = {"kind": kind, "max_bad": max_bad, "tokenizer": tokenizer, "max_length": max_length}
-    how |= {"features": one_of("features", features, FEATURES[:2]), "drop": [drop] if isinstance(drop, str) else drop}
+    how |= {"features": one_of("features", features, FEATURES[:3]), "drop": [drop] if isinstance(drop, str) else drop}
     asked = TableOptions(**columns, **how, labels=targets)
     if isinstance(opened, NamedTable):
         asked, choice, opened = _as_published(asked, opened), choice or opened.choices or None, opened.table

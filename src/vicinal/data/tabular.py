@@ -9,8 +9,10 @@ Piecewise-linear features stand beside it where they are asked for (Gorishniy et
 
 .. math:: e_t = \min\Big(1, \max\Big(0, \frac{x - b_{t-1}}{b_t - b_{t-1}}\Big)\Big), \qquad t = 1 … T
 
-so that a linear layer is any function that is linear between edges. A date becomes several numbers (`dates.PARTS`),
-each encoded like that, those that do not vary left out.
+so that a linear layer is any function that is linear between edges. So does, where it is asked for too, the rank: the
+share of training rows that are lower, half of those that are equal among them, scaled to mean 0 and variance 1. Of a
+number with a long tail the standardised values of most rows are next to each other, and their ranks are not. A date
+becomes several numbers (`dates.PARTS`), each encoded like that, those that do not vary left out.
 
 A categorical column becomes one number per value seen in training; a value not seen there, or a missing one where none
 was missing in training, sets none of them. Of many values the most frequent have a number each, and all others share
@@ -48,8 +50,9 @@ from vicinal.tables import LARGEST, BadRow, Chunk, Table, distinct, finite_numbe
 
 __all__ = ["FEATURES", "Category", "Date", "Number", "TabularPreprocessing", "Text", "fit_tabular"]
 
-#: How numbers are encoded: standardised within limits, these with piecewise-linear features, or standardised alone.
-FEATURES = ("standard", "piecewise", "unlimited")
+#: How numbers are encoded: standardised within limits; these with piecewise-linear features; these with ranks besides;
+#: or standardised alone.
+FEATURES = ("standard", "piecewise", "ranked", "unlimited")
 
 #: A categorical column keeps this many values, the most frequent ones.
 _MAX_VALUES = 100
@@ -59,6 +62,10 @@ _IN_MEMORY = MEMORY // 4
 _FARTHEST = 10.0
 #: Piecewise-linear features of a number, and of all numbers together.
 _PIECES, _MOST_PIECES = 16, 2048
+#: Values of a number whose ranks are kept, and of all numbers together; between them ranks are interpolated.
+_RANKED, _MOST_RANKED = 128, 2**16
+#: A rank is uniform between 0 and 1, with this mean and standard deviation.
+_RANK_MEAN, _RANK_STD = 0.5, 12**-0.5
 #: Training rows a piece should have at least.
 _ROWS_OF_PIECE = 20
 #: Values kept to find quantiles; of more, every second, fourth, … one.
@@ -97,7 +104,7 @@ class Encoded(NamedTuple):
 
 @dataclass(frozen=True)
 class Number:
-    """A numeric column: (value - mean) / std, its pieces, and a mark for missing values if training rows had some."""
+    """A numeric column: (value - mean) / std, pieces, rank, and a mark for missing values if training rows had some."""
 
     name: str
     mean: float
@@ -107,11 +114,18 @@ class Number:
     """The lowest and the highest value; those beyond are put there."""
     edges: tuple[float, ...] = ()
     """Of the pieces, one more than there are of them."""
+    ranks: tuple[tuple[float, float], ...] = ()
+    """Values and their ranks, both rising."""
 
     @property
     def width(self) -> int:
         """How many numbers of the input it is."""
-        return 1 + max(len(self.edges) - 1, 0) + self.missing
+        return 1 + self.n_pieces + bool(self.ranks) + self.missing
+
+    @property
+    def n_pieces(self) -> int:
+        """How many pieces there are."""
+        return max(len(self.edges) - 1, 0)
 
     def encode(self, chunk: Chunk, out: NDArray[np.float32], remarks: _Remarks) -> None:
         """Write the column as numbers into `out` `[M, width]`, which holds zeros."""
@@ -133,6 +147,9 @@ class Number:
             pieces = np.where(missing, self.mean, values)[:, None] - low
             pieces /= high - low  # in place: to take new memory costs more than the division
             out[:, 1 : len(self.edges)] = np.clip(pieces, 0, 1, out=pieces)
+        if self.ranks:
+            ranks = np.interp(values, *np.array(self.ranks).T)
+            out[:, 1 + self.n_pieces] = np.where(missing, 0.0, (ranks - _RANK_MEAN) / _RANK_STD)
         if self.missing:
             out[:, -1] = missing
 
@@ -239,9 +256,9 @@ class TabularPreprocessing(Preprocessing):
 
     @property
     def spec(self) -> Json:
-        """The number of features, and which of them are no pieces, where some are."""
-        plain = self.plain
-        pieces = {} if len(plain) == self.width else {"plain": plain}
+        """The number of features, and which of them are no pieces (ranks are none), where some are."""
+        smooth = sorted([*self.plain, *self._ranks])
+        pieces = {} if len(smooth) == self.width else {"plain": smooth}
         return {"kind": self.kind, "input_shape": (self.width,), **pieces}
 
     @property
@@ -251,7 +268,7 @@ class TabularPreprocessing(Preprocessing):
 
     @property
     def plain(self) -> list[int]:
-        """The places of the features without the pieces: standardised numbers, categories, words, marks of missing."""
+        """The places of the features without pieces and ranks: standardised numbers, categories, words, missing."""
         places: list[int] = []
         start = 0
         for column in self.columns:
@@ -259,11 +276,23 @@ class TabularPreprocessing(Preprocessing):
             if isinstance(column, Category | Text):
                 places += range(start, stop)
             else:
-                parts = column.parts if isinstance(column, Date) else (column,)
-                places += np.cumsum([start, *(part.width for part in parts[:-1])]).tolist()
+                places += [place for place, _ in _numbers_from(start, column)]
                 places += [stop - 1] if column.missing else []
             start = stop
         return places
+
+    @property
+    def has_ranks(self) -> bool:
+        """Whether some number has its rank among the features."""
+        return bool(self._ranks)
+
+    @property
+    def _ranks(self) -> list[int]:
+        """The places of the ranks."""
+        starts = np.cumsum([0, *(column.width for column in self.columns)]).tolist()
+        dated = [(start, c) for start, c in zip(starts, self.columns, strict=False) if isinstance(c, Number | Date)]
+        numbers = [pair for start, column in dated for pair in _numbers_from(start, column)]
+        return [place + 1 + number.n_pieces for place, number in numbers if number.ranks]
 
     def __call__(self, item: Any, *, augment: str = "none", generator: torch.Generator | None = None) -> Batch:
         """Return one row as features `[D]`; a row is a mapping from column names, or encoded already."""
@@ -365,6 +394,13 @@ def _without_values(chunk: Chunk, names: Sequence[str]) -> Chunk:
     return replace(chunk, columns={**chunk.columns, **dict.fromkeys(names, pa.nulls(len(chunk), pa.string()))})
 
 
+def _numbers_from(start: int, column: Number | Date) -> list[tuple[int, Number]]:
+    """Return where the features of each number of a column begin, and the number."""
+    parts = column.parts if isinstance(column, Date) else (column,)
+    places: list[int] = np.cumsum([start, *(part.width for part in parts[:-1])]).tolist()
+    return list(zip(places, parts, strict=True))
+
+
 def _unlike(absent: Sequence[str], extra: Sequence[str], unseen: Sequence[str]) -> list[str]:
     """Return in one line how new rows differ from those of training: how many columns, and which."""
     kinds = {"missing column{}": absent, "extra column{}": extra, "column{} with values not seen in training": unseen}
@@ -385,8 +421,9 @@ def _feature_names(column: Number | Date | Category | Text) -> list[str]:
     if isinstance(column, Date):
         names = [f"{column.name}: {name}" for part in column.parts for name in _feature_names(part)]
     else:
-        n_pieces = max(len(column.edges) - 1, 0)
+        n_pieces = column.n_pieces
         names = [column.name, *(f"{column.name}, piece {k} of {n_pieces}" for k in range(1, n_pieces + 1))]
+        names += [f"{column.name}, rank"] if column.ranks else []
     return names + ([f"{column.name} is missing"] if column.missing else [])
 
 
@@ -396,7 +433,8 @@ def _record(column: Number | Date | Category | Text) -> dict[str, object]:
     if isinstance(column, Number):
         record |= {"mean": column.mean, "std": column.std}
         record |= {} if column.limits is None else {"limits": list(column.limits)}
-        return {**record, "edges": list(column.edges)} if column.edges else record
+        record |= {"edges": list(column.edges)} if column.edges else {}
+        return {**record, "ranks": [list(pair) for pair in column.ranks]} if column.ranks else record
     if isinstance(column, Date):
         return {**record, "parts": [_record(part) for part in column.parts], "day_first": column.day_first}
     if isinstance(column, Text):
@@ -420,7 +458,8 @@ def _number(record: Mapping[str, Any]) -> Number:
     limits = None if "limits" not in record else (record["limits"][0], record["limits"][1])
     edges = tuple(record.get("edges", ()))
     mean, std = number("mean", record["mean"]), number("std", record["std"], above=0)
-    return Number(record["name"], mean, std, bool(record["missing"]), limits, edges)
+    ranks = tuple((number("ranks", value), number("ranks", rank)) for value, rank in record.get("ranks", ()))
+    return Number(record["name"], mean, std, bool(record["missing"]), limits, edges, ranks)
 
 
 def fit_tabular(
@@ -447,7 +486,7 @@ def fit_tabular(
     features
         One of `FEATURES`.
     """
-    keeps = features == "piecewise"
+    keeps = features in ("piecewise", "ranked")
     fits: dict[str, _Moments | _Dates | _Counts | WordCounts] = {
         name: _MEASURED[kind](name, keeps) if (kind := kinds[name]) in _MEASURED else _COUNTED[kind](name)
         for name in names
@@ -460,9 +499,10 @@ def fit_tabular(
     columns, notes = [], []
     n_numbers = sum(kinds[name] in ("number", "date") for name in names)
     n_rows = int(train.sum())
-    pieces = min(_PIECES, n_rows // _ROWS_OF_PIECE, _MOST_PIECES // max(n_numbers, 1)) if features == "piecewise" else 0
+    pieces = min(_PIECES, n_rows // _ROWS_OF_PIECE, _MOST_PIECES // max(n_numbers, 1)) if keeps else 0
+    ranked = min(_RANKED, _MOST_RANKED // max(n_numbers, 1)) if features == "ranked" else 0
     for fit in fits.values():
-        column, note = fit.column(pieces, limited=features != "unlimited")
+        column, note = fit.column(pieces, ranked, limited=features != "unlimited")
         columns += [] if column is None else [column]
         notes += [] if note is None else [note]
     if not columns:
@@ -511,22 +551,37 @@ class _Moments:
             while sum(map(len, self.kept)) > _KEPT:
                 self.kept, self.stride = [part[::2].copy() for part in self.kept], 2 * self.stride
 
-    def column(self, pieces: int, *, limited: bool) -> tuple[Number | None, str | None]:
+    def column(self, pieces: int, ranked: int, *, limited: bool) -> tuple[Number | None, str | None]:
         if not self.n:
             return None, f"left out: {self.name!r} (missing in every training row)"
         std = float(np.sqrt(self.variance)) or 1.0
         far = _FARTHEST * std
         limits = (max(self.low, self.mean - far), min(self.high, self.mean + far)) if limited else None
-        return Number(self.name, self.mean, std, self.missing, limits, self._edges(pieces)), None
+        values = np.sort(np.concatenate(self.kept)) if self.keeps else np.empty(0)
+        edges, ranks = _edges(values, pieces), _ranks(values, ranked)
+        return Number(self.name, self.mean, std, self.missing, limits, edges, ranks), None
 
-    def _edges(self, pieces: int) -> tuple[float, ...]:
-        """Return the different ones of so many quantiles; of few values, each of them. One piece says nothing new."""
-        if pieces < 2:
-            return ()
-        values = np.concatenate(self.kept)
-        few = np.unique(values)
-        edges = few if len(few) <= pieces + 1 else np.unique(np.quantile(values, np.linspace(0, 1, pieces + 1)))
-        return tuple(edges.tolist()) if len(edges) > 2 else ()
+
+def _edges(values: NDArray[np.float64], pieces: int) -> tuple[float, ...]:
+    """Return the different ones of so many quantiles; of few values, each of them. One piece says nothing new."""
+    edges = _quantiles(values, pieces) if pieces >= 2 else np.empty(0)
+    return tuple(edges.tolist()) if len(edges) > 2 else ()
+
+
+def _ranks(values: NDArray[np.float64], ranked: int) -> tuple[tuple[float, float], ...]:
+    """Return quantiles of sorted values with their ranks; of two values the rank says nothing new."""
+    chosen = _quantiles(values, ranked) if ranked >= 2 else np.empty(0)
+    if len(chosen) < 3:
+        return ()
+    lower, not_higher = (np.searchsorted(values, chosen, side) for side in ("left", "right"))
+    ranks = (lower + not_higher) / (2 * len(values))
+    return tuple(zip(chosen.tolist(), ranks.tolist(), strict=True))
+
+
+def _quantiles(values: NDArray[np.float64], n: int) -> NDArray[np.float64]:
+    """Return the different ones of n + 1 quantiles, or every value where there are no more."""
+    few = np.unique(values)
+    return few if len(few) <= n + 1 else np.unique(np.quantile(values, np.linspace(0, 1, n + 1)))
 
 
 @dataclass(eq=False)
@@ -548,8 +603,8 @@ class _Dates:
         for part, values in date_parts(chunk[self.name], day_first=self.day_first)[0].items():
             self.parts[part].add_values(values[chosen])
 
-    def column(self, pieces: int, *, limited: bool) -> tuple[Date | None, str | None]:
-        varying = [fit.column(pieces, limited=limited)[0] for fit in self.parts.values() if fit.low < fit.high]
+    def column(self, pieces: int, ranked: int, *, limited: bool) -> tuple[Date | None, str | None]:
+        varying = [fit.column(pieces, ranked, limited=limited)[0] for fit in self.parts.values() if fit.low < fit.high]
         numbers = tuple(replace(number, missing=False) for number in varying if number is not None)
         if not numbers:
             return None, f"left out: {self.name!r} (the same date in every training row, or none)"
@@ -571,7 +626,7 @@ class _Counts:
             if n:
                 self.counts[name] += n
 
-    def column(self, pieces: int, *, limited: bool) -> tuple[Category, str | None]:
+    def column(self, pieces: int, ranked: int, *, limited: bool) -> tuple[Category, str | None]:
         missing = self.counts.pop("", 0) > 0
         ordered = sorted(self.counts.items(), key=lambda pair: (-pair[1], pair[0]))
         kept = tuple(sorted(value for value, _ in ordered[:_MAX_VALUES]))

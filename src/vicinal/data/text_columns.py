@@ -88,7 +88,7 @@ class WordCounts:
             self.n += bool(text)
             self.counts.update(set(split_words(text)))
 
-    def column(self, pieces: int, *, limited: bool) -> tuple[Text | None, str | None]:
+    def column(self, pieces: int, ranked: int, *, limited: bool) -> tuple[Text | None, str | None]:
         """Return the column, or why it is left out."""
         ordered = sorted(self.counts.items(), key=lambda pair: (-pair[1], pair[0]))
         kept = [(word, n) for word, n in ordered[:_MOST_WORDS] if n >= _FEWEST_ROWS]

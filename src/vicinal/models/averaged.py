@@ -24,14 +24,16 @@ from torch.nn.functional import logsigmoid
 __all__ = ["Averaged", "mean_logits"]
 
 
-def mean_logits(logits: Tensor, dim: int, *, exclusive: bool = True) -> Tensor:
+def mean_logits(logits: Tensor, dim: int, *, exclusive: bool = True, weights: Tensor | None = None) -> Tensor:
     """Return the logits of mean probabilities, of members along `dim` with the classes or labels last.
 
-    `exclusive` says whether the outputs are classes, of which one holds; else each is a label of its own.
+    `exclusive` says whether the outputs are classes, of which one holds; else each is a label of its own. `weights` say
+    how much each member counts, in a shape that can be added to `logits`; they sum to one. All count the same without.
     """
+    shift = -math.log(logits.shape[dim]) if weights is None else weights.log()
     if exclusive:
-        return logits.log_softmax(dim=-1).logsumexp(dim=dim) - math.log(logits.shape[dim])
-    return logsigmoid(logits).logsumexp(dim=dim) - logsigmoid(-logits).logsumexp(dim=dim)
+        return (logits.log_softmax(dim=-1) + shift).logsumexp(dim=dim)
+    return (logsigmoid(logits) + shift).logsumexp(dim=dim) - (logsigmoid(-logits) + shift).logsumexp(dim=dim)
 
 
 class Averaged(nn.Module):

@@ -157,9 +157,9 @@ def features_of(name: str | None) -> str:
     """Return what `data.load` takes as `features` for this network of tables, the usual one if none is named.
 
     >>> features_of(None), features_of("mlp")
-    ('piecewise', 'standard')
+    ('ranked', 'standard')
     """
-    return "piecewise" if name in (None, "two-view-mlp", "ensemble-mlp") else "standard"
+    return {None: "ranked", "two-view-mlp": "ranked", "ensemble-mlp": "piecewise"}.get(name, "standard")
 
 
 def front_end_of(name: str | None) -> str:

@@ -1,15 +1,19 @@
 r"""Two perceptrons that see a row of a table in two ways, and answer together.
 
-One sees the numbers standardised and the categories, the other their piecewise-linear features besides
-(`vicinal.data`, `features="piecewise"`). The first is smooth where little is known, the second bends where the data say
+One sees the numbers standardised and by rank, and the categories; the other their piecewise-linear features besides
+(`vicinal.data`, `features="ranked"`). The first is smooth where little is known, the second bends where the data say
 so; of their mean probabilities
 
-.. math:: \bar p = \tfrac12 \big( \operatorname{softmax}(f(x_\mathrm{plain})) + \operatorname{softmax}(g(x)) \big)
+.. math:: \bar p = w \operatorname{softmax}(f(x_\mathrm{plain})) + (1 - w) \operatorname{softmax}(g(x))
 
-the errors that only one makes are halved. In training each row goes through one of them, the next row through the
+the errors that only one makes count in part. In training each row goes through one of them, the next row through the
 other, as the mini-batch of Wen et al. is divided among the members of an ensemble: the loss is the mean of their losses
 (not the loss of their mean, which would make them one network). The last layer is one, of both, with zeros in the place
 of the other, so that what mixes or looks at the input of the head finds it.
+
+After training, held-out rows choose the share :math:`w`: it maximises :math:`\sum_i \log \bar p_{y_i} + c \log w + c
+\log (1 - w)`, which is concave. The last two terms are those of c rows more for each of the two, that it alone gets
+right: few rows leave the share near one half, where it starts.
 
 References
 ----------
@@ -21,7 +25,8 @@ Wen, Tran & Ba, "BatchEnsemble: an Alternative Approach to Efficient Ensemble an
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -32,6 +37,9 @@ from vicinal.models.averaged import mean_logits
 from vicinal.models.mlp import hidden_layers
 
 __all__ = ["TwoViewMLP"]
+
+#: c, and how close the share is to the best.
+_ROWS_MORE, _PRECISION = 5.0, 1e-4
 
 
 class TwoViewMLP(nn.Module):
@@ -48,11 +56,18 @@ class TwoViewMLP(nn.Module):
     exclusive
         Whether the outputs are classes, of which one holds; else each is a label of its own, with a mean of its own.
 
+    Attributes
+    ----------
+    share
+        w, how much the first counts, between 0 and 1; saved with the weights. Weights that were saved without it have
+        one half.
+
     >>> TwoViewMLP(8, 3, plain=[0, 4])(torch.randn(5, 8)).shape
     torch.Size([5, 3])
     """
 
     plain: Tensor
+    share: Tensor
 
     def __init__(
         self,
@@ -70,6 +85,7 @@ class TwoViewMLP(nn.Module):
         if not places or max(places) >= n_features:
             raise ArgumentError("plain", plain, f"places below {n_features}, at least one")
         self.register_buffer("plain", torch.tensor(places), persistent=False)
+        self.register_buffer("share", torch.tensor(0.5))
         self.first, self._width = hidden_layers(len(places), hidden, 0.0)
         self.second, beside = hidden_layers(n_features, hidden, dropout)
         self.classifier = nn.Linear(self._width + beside, integer("n_classes", n_classes, low=1))
@@ -78,9 +94,8 @@ class TwoViewMLP(nn.Module):
         """Return in training the logits of every other row by the second, else the log of their mean probabilities."""
         x = torch.flatten(x, 1)
         if not self.training:
-            first, second = self.first(x[:, self.plain]), self.second(x)
-            rows = torch.cat([pad(first, (0, second.shape[1])), pad(second, (first.shape[1], 0))])
-            return mean_logits(self.classifier(rows).unflatten(0, (2, -1)), 0, exclusive=self.exclusive)
+            weights = torch.stack([self.share, 1 - self.share]).view(2, 1, 1)
+            return mean_logits(self._each(x), 0, exclusive=self.exclusive, weights=weights)
         first = self.first(x[0::2, self.plain])
         rows = first.new_zeros(len(x), self.classifier.in_features)
         rows[0::2, : self._width] = first
@@ -88,3 +103,56 @@ class TwoViewMLP(nn.Module):
             rows[1::2, self._width :] = self.second(x[1::2])
         logits: Tensor = self.classifier(rows)
         return logits
+
+    @torch.no_grad()
+    def settle(self, batches: Iterable[tuple[Tensor, Tensor]]) -> None:
+        """Choose the share by rows that were not trained on: features `[B, …]` with classes `[B]` or labels `[B, L]`.
+
+        Call it in eval mode.
+        """
+        both = [_of_truth(self._each(torch.flatten(x, 1)), y, exclusive=self.exclusive) for x, y in batches]
+        if both:
+            self.share.fill_(best_share(*torch.cat(both, dim=1)))
+
+    def _each(self, x: Tensor) -> Tensor:
+        """Return the logits of both, `[2, B, K]`."""
+        first, second = self.first(x[:, self.plain]), self.second(x)
+        rows = torch.cat([pad(first, (0, second.shape[1])), pad(second, (first.shape[1], 0))])
+        each: Tensor = self.classifier(rows).unflatten(0, (2, -1))
+        return each
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        """Take weights of before there was a share, too."""
+        state_dict.setdefault(f"{prefix}share", torch.tensor(0.5))
+        super()._load_from_state_dict(state_dict, prefix, *args)
+
+
+def best_share(first: Tensor, second: Tensor) -> float:
+    """Return the share w of the first, between 0 and 1, for which Σ log(w pᵢ + (1 − w) qᵢ) + c log w(1 − w) is largest.
+
+    Parameters
+    ----------
+    first, second
+        The probabilities of what was true by either, `[N]`.
+
+    >>> best_share(torch.tensor([0.9, 0.9]), torch.tensor([0.9, 0.9]))
+    0.5
+    """
+    p, q = first.double(), second.double()
+    low, high = 0.0, 1.0
+    while high - low > _PRECISION:
+        w = (low + high) / 2
+        mean = (w * p + (1 - w) * q).clamp_min(torch.finfo(torch.float64).tiny)
+        rises = float(((p - q) / mean).sum()) + _ROWS_MORE * (1 / w - 1 / (1 - w))
+        low, high = (w, high) if rises > 0 else (low, w)
+        if rises == 0:
+            return w
+    return (low + high) / 2
+
+
+def _of_truth(logits: Tensor, y: Tensor, *, exclusive: bool) -> Tensor:
+    """Return the probability of what is true by both, `[2, N]`: of each row's class, or of each of its labels."""
+    if exclusive:
+        return logits.double().softmax(dim=2)[:, torch.arange(len(y)), y]
+    signs = 2 * y.view(len(y), -1).double() - 1
+    return (logits.double() * signs).sigmoid().flatten(1)

@@ -23,7 +23,7 @@ from torch import Tensor
 from vicinal import _random, data, models
 from vicinal._checks import Argument, Sentence
 from vicinal._files import DamagedFileError, Json, RunFiles, read_json, write_arrays, write_json
-from vicinal.data import Split, Task
+from vicinal.data import Preprocessing, Split, TabularPreprocessing, Task
 from vicinal.metrics import Estimate, Evaluation, compare
 from vicinal.probes.label_noise import corrupt_labels
 from vicinal.runs.bundle import Bundle, read_record
@@ -364,7 +364,7 @@ class Run:
         """Return the data, split as they were; data that are gone or have changed are an error."""
         experiment, fingerprint = self._recorded(None)[0], read_json(self.files.model)["fingerprint"]
         try:
-            task = load_task(dataclasses.replace(experiment, model=self.network), splits=read_json(self.files.splits))
+            task = load_task(self._as_encoded(experiment), splits=read_json(self.files.splits))
         except FileNotFoundError as error:
             raise FileNotFoundError(
                 f"{error}. {str(self.path)!r} was trained on it: work in the folder in which the run was started"
@@ -375,6 +375,14 @@ class Run:
                 "again"
             )
         return dataclasses.replace(task, train=corrupted(task, experiment)[0])
+
+    def _as_encoded(self, experiment: Experiment) -> Experiment:
+        """Return the experiment with the network of the run, and with numbers encoded as they were then."""
+        options, encoding = dict(experiment.data), Preprocessing.from_dict(read_json(self.files.model)["preprocessing"])
+        unranked = isinstance(encoding, TabularPreprocessing) and not encoding.has_ranks
+        if unranked and models.features_of(self.network) == "ranked":  # of an earlier version, or nothing to rank
+            options.setdefault("features", "piecewise")
+        return dataclasses.replace(experiment, model=self.network, data=options)
 
     # What `vicinal.runs.running` writes, the evaluation last
 

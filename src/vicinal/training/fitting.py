@@ -39,7 +39,10 @@ class FitResult:
     model: nn.Module
     """The model with the selected weights, in eval mode."""
     best: Json
-    """The metrics of the selected weights: a line of `history`."""
+    """The metrics of the selected weights: a line of `history`, measured again where the network has settled since.
+
+    A network with a method `settle` chooses something by the validation set at the end, as `TwoViewMLP` does.
+    """
     last: Json
     """The metrics of the last step."""
     history: list[Json]

@@ -289,6 +289,14 @@ class Loop:
         self.model.train()
         return {"logits": self._gather(torch.cat(logits), bounds), "labels": self._gather(torch.cat(labels), bounds)}
 
+    def _held_out(self) -> Iterator[tuple[Batch, Tensor]]:
+        """Yield the whole validation set, on every rank: what a network chooses by it is the same on all."""
+        dataset = self.evaluated["val"]
+        dataset.forget_epoch()
+        rows, size = range(len(dataset)), self.config.evaluation_batch_size
+        for _, x, y in evaluation_batches(dataset, rows, batch_size=size, num_workers=self.config.num_workers):
+            yield to_device(x, self.device), y.to(self.device)
+
     def _gather(self, rows: Tensor, bounds: list[tuple[int, int]]) -> Tensor:
         """Put the rows of all ranks together again."""
         if self.world == 1:
@@ -404,6 +412,11 @@ class Loop:
             self.module.load_state_dict(self.best["model"])
             predictions = {name: self.best[name] for name in ("logits", "labels")}
         self.model.eval()
+        if "val" in self.evaluated and callable(settle := getattr(self.module, "settle", None)):
+            settle(self._held_out())
+            predictions = self._predict("val")
+            best = {**best, **{f"val_{name}": value for name, value in self._measure(predictions).items()}}
+            self.model.eval()
         info = {
             **{name: value for name, value in description.items() if name != "config"},
             "config": self.config.to_dict(),
