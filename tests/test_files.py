@@ -15,7 +15,16 @@ import torch
 import vicinal
 from vicinal import data
 from vicinal._checks import Argument, message_of
-from vicinal._files import MAX_MEMORY, TooLargeError, memory_limit, read_json, read_tensors, write_json, write_tensors
+from vicinal._files import (
+    MAX_MEMORY,
+    TooLargeError,
+    checksum,
+    memory_limit,
+    read_json,
+    read_tensors,
+    write_json,
+    write_tensors,
+)
 from vicinal.data.audio import read_sound
 from vicinal.data.vectors import read_vectors
 from vicinal.tables import from_rows, open_table, read_arrays
@@ -165,6 +174,13 @@ def test_what_a_file_claims_is_bounded_and_max_memory_raises_that(
         read(path)
     with vicinal.max_memory(enough):
         assert read(path) is not None
+
+
+def test_a_file_of_holes_is_not_read_for_its_checksum(tmp_path: Path) -> None:
+    with (tmp_path / "model.safetensors").open("wb") as file:
+        file.truncate(2**40)
+    with pytest.raises(TooLargeError, match=r"model.safetensors takes 1\.1 TB of memory"):
+        checksum(tmp_path / "model.safetensors")
 
 
 def test_rows_of_many_columns_are_bounded() -> None:

@@ -366,6 +366,7 @@ class Scratch:
 def checksum(path: Path) -> str:
     """Return the SHA-256 of a file, such as `"sha256:9f86…"`."""
     _check_regular(path)
+    _check_size(path)
     with open(path, "rb") as file:
         digest = hashlib.sha256()
         while block := file.read(1 << 20):
@@ -377,6 +378,12 @@ def _check_regular(path: Path) -> None:
     """Refuse a pipe or a device, which might never end."""
     if path.exists() and not path.is_file():
         raise DamagedFileError(f"{path} is not a regular file")
+
+
+def _check_size(path: Path, times: int = 1) -> None:
+    """Refuse a file that takes more memory than is allowed before it is read: one of holes may have any size."""
+    if path.exists():
+        check_memory(str(path), times * path.stat().st_size)
 
 
 def json_pieces(arrays: Mapping[str, NDArray[np.generic]], *, rows: int = 2**20) -> Iterator[str]:
@@ -413,8 +420,7 @@ def write_json(path: Path, value: Mapping[str, object]) -> None:
 def read_json(path: Path) -> Json:
     """Read a JSON object of our format, without its version."""
     _check_regular(path)
-    if path.exists():
-        check_memory(str(path), _JSON * path.stat().st_size)
+    _check_size(path, _JSON)
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:  # no JSON, or one that is nested thousands deep
@@ -478,8 +484,7 @@ def read_tensors(path: Path, *, expected: str | None = None) -> tuple[dict[str, 
     whole.
     """
     library = require("safetensors", "train")
-    if path.exists():  # before it is read for its checksum: a file of holes may have any size
-        check_memory(str(path), path.stat().st_size)
+    _check_size(path)
     if expected is not None and checksum(path) != expected:
         raise DamagedFileError(f"{path} is not the file that was written: its checksum differs")
     try:

@@ -229,6 +229,15 @@ class TestHostileFiles:
         with pytest.raises(ValueError, match=r"a row of the array 'probs'.* takes 268.5 MB of memory, and 134"):
             open_table(path, arrays_too=True)
 
+    @pytest.mark.timeout(60)
+    def test_zeros_are_no_compressed_file(self, tmp_path):
+        for suffix in ("gz", "bz2", "xz", "zip"):
+            path = tmp_path / f"a.csv.{suffix}"
+            with path.open("wb") as file:
+                file.truncate(2**40)  # of holes
+            with pytest.raises(ValueError, match="cannot be unpacked"):
+                open_table(path)
+
     def test_rows_are_few_at_a_time_where_they_are_long(self, tmp_path, monkeypatch):
         path, x = tmp_path / "a.npz", np.arange(800.0).reshape(100, 8)
         np.savez_compressed(path, logits=x)

@@ -25,7 +25,12 @@ __all__ = ["content_fingerprint", "explained", "fingerprint", "fingerprint_of", 
            "lines_of", "links_left_out", "regular", "suffix_of", "text_block", "unpacked",
            "wrong_encoding"]  # fmt: skip
 
-_COMPRESSIONS: Mapping[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+#: Of LZMA the form of .xz files only: to the older one, zeros are any number of empty files.
+_COMPRESSIONS: Mapping[str, Any] = {
+    ".gz": gzip.open,
+    ".bz2": bz2.open,
+    ".xz": partial(lzma.open, format=lzma.FORMAT_XZ),
+}
 _BROKEN = (OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
 _BLOCK = 2**20
 #: What part of the memory that is allowed a block of text may take, which is parsed at once, and the most for Arrow.
