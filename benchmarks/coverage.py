@@ -163,11 +163,12 @@ def misses(pop: Population, n: int, n_bins: int, equal_mass: bool, trials: int, 
 
 @dataclass(frozen=True)
 class Draw:
-    """What is drawn: the trials of a case, the seed of all populations and samples, and cases in place of the fixed."""
+    """What is drawn: the trials of a case, the seed of all, cases in place of the fixed, and samples of comparisons."""
 
     trials: int
     seed: int = 0
     cases: int = 0
+    sizes: tuple[int, ...] = COMPARED_SIZES
 
     def generator(self, part: int) -> Any:
         """Return the generator of a part of the tables."""
@@ -501,9 +502,7 @@ def fewer(trials: int, n: int, seeds: int) -> int:
 def equal_models(draw: Draw) -> str:
     """How often `compare` calls one of two equal models better, in %: mean of all populations (and the worst)."""
     random = draw.generator(3)
-    seen: dict[tuple[int, int], dict[str, list[tuple[float, str]]]] = {
-        (n, s): {} for n in COMPARED_SIZES for s in SEEDS
-    }
+    seen: dict[tuple[int, int], dict[str, list[tuple[float, str]]]] = {(n, s): {} for n in draw.sizes for s in SEEDS}
     for n_classes, (heat, noise) in itertools.product(COMPARED_CLASSES, EQUAL):
         which = f"K = {n_classes}, T = {heat:g}, noise {noise:g}"
         pools = {alone: models(n_classes, [heat], [noise], alone, random)[0] for alone in (False, True)}
@@ -537,11 +536,11 @@ def differences(draw: Draw) -> str:
     """Coverage of the differences of `compare` between two models that differ, by number of samples, 1 to 10 seeds."""
     random = draw.generator(5)
     seen: dict[tuple[str, int], list[tuple[float, float, str]]] = {
-        (name, n): [] for name in COMPARED for n in COMPARED_SIZES
+        (name, n): [] for name in COMPARED for n in draw.sizes
     }
     for n_classes, (heat, noise) in itertools.product(COMPARED_CLASSES, PAIRS):
         pools = {alone: models(n_classes, heat, noise, alone, random) for alone in (False, True)}
-        for n, seeds in itertools.product(COMPARED_SIZES, SEEDS):
+        for n, seeds in itertools.product(draw.sizes, SEEDS):
 
             def measure(trials: int, n: int = n, seeds: int = seeds, both: list[Pool] = pools[seeds == 1]) -> Shares:
                 return held_shares(both, n, seeds, trials, random)
@@ -612,9 +611,10 @@ def main() -> None:
     parser.add_argument("--only", choices=tuple(PARTS))
     parser.add_argument("--seed", type=int, default=0, help="of all populations and samples")
     parser.add_argument("--cases", type=int, default=0, help="of errors: so many drawn by the seed, not the fixed ones")
+    parser.add_argument("--samples", type=int, nargs="+", default=COMPARED_SIZES, help="of comparisons: these alone")
     options = parser.parse_args()
     margin = 196 * math.sqrt(0.05 * 0.95 / options.trials)
-    draw = Draw(options.trials, options.seed, options.cases)
+    draw = Draw(options.trials, options.seed, options.cases, tuple(options.samples))
     print(f"{draw.trials:,} trials a case, seed {draw.seed}: 95 % are known to ± {margin:.1f} %\n")
     for name, part in PARTS.items():
         if options.only in (None, name):

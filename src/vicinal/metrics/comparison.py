@@ -101,6 +101,9 @@ def _signed(difference: Difference) -> str:
     return f"{difference.value:+.4f} [{difference.low:+.4f}, {difference.high:+.4f}]"
 
 
+#: Figures of the answers alone: two models may well agree on all of few samples, and not on all others.
+_OF_CLASSES = ("accuracy", "top5_error", "mcc")
+
 #: What is compared: the evaluation of classes, or of several labels.
 Measured = Evaluation | MultilabelEvaluation
 
@@ -123,10 +126,12 @@ def compare(
     is the interval that resampling the pairs converges to. Two things are added, since few samples tell the difference:
     to the sum of squares :math:`2\max_i d_i^2`, as if one more sample had been met that favours either model as much as
     any did (for accuracies that is Bonett & Price's rule of one more disagreement on either side: five against none
-    are not enough); and on the side to which the :math:`d_i` are skewed the allowance of `mean_interval`. Calibration
-    errors lie above the truth by chance, more so for the model with the smaller gaps: the ends are moved outward by as
-    much as that may be (the corrections of `vicinal.metrics.error_intervals`; where two models have nearly the same
-    gaps, so have they nearly the same bias, and it cancels out). MCE is left out: its bias is not known.
+    are not enough; where the models agree on every sample, a disagreement counts 1, and 2 for MCC, since fifty samples
+    without one do not show that there is none); and on the side to which the :math:`d_i` are skewed the allowance of
+    `mean_interval`. Calibration errors lie above the truth by chance, more so for the model with the smaller gaps: the
+    ends are moved outward by as much as that may be (the corrections of `vicinal.metrics.error_intervals`; where two
+    models have nearly the same gaps, so have they nearly the same bias, and it cancels out). MCE is left out: its bias
+    is not known.
 
     Given several runs (seeds) of each, in order, the difference is that of the means, and its interval speaks of other
     samples *and* other seeds. With :math:`\delta_s` the difference of seed s, S seeds, v the variance of the mean over
@@ -245,13 +250,23 @@ def _ends(name: str, pairs: Sequence[tuple[Side, Side]], level: float) -> tuple[
     """Return the ends of the difference of a figure's means over the pairs, one for each label."""
     differences = np.mean([b.values[name] - a.values[name] for a, b in pairs], axis=0)
     value = differences.mean(axis=-1).mean(axis=-1)
-    below, above = _reach(differences, level)
+    below, above = _reach(differences, level, _unseen(name, pairs))
     room_a, room_b = (np.mean(rooms, axis=0) for rooms in zip(*(_chance(name, a, b) for a, b in pairs), strict=True))
     return value - room_b - below, value + room_a + above
 
 
-def _reach(differences: Array, level: float) -> tuple[Array, Array]:
-    """Return how far below and above a mean difference its interval reaches, `[...]`, of differences `[..., S, N]`."""
+def _unseen(name: str, pairs: Sequence[tuple[Side, Side]]) -> Array:
+    """Return how much one more sample may differ where none did, `[...]`: a model and itself do not."""
+    low, high = FIGURES[name].limits
+    apart = [(a.bins.confidence != b.bins.confidence).any(axis=(-2, -1)) for a, b in pairs]
+    return np.where(np.any(apart, axis=0), high - low if name in _OF_CLASSES else 0.0, 0.0)
+
+
+def _reach(differences: Array, level: float, unseen: Array) -> tuple[Array, Array]:
+    """Return how far below and above a mean difference its interval reaches, `[...]`, of differences `[..., S, N]`.
+
+    `unseen` is the difference of one more sample where all are 0.
+    """
     n_seeds, n = differences.shape[-2:]
     if n == 1:
         unknown = np.full(differences.shape[:-2], math.inf)  # nothing is known of the spread over samples
@@ -266,7 +281,8 @@ def _reach(differences: Array, level: float) -> tuple[Array, Array]:
         samples = np.maximum(samples - alone, 0) * n_seeds / (n_seeds - 1)
         t_seeds = float(stdtrit(n_seeds - 1, (1 + level) / 2))
         seeds = t_seeds**2 * differences.mean(axis=-1).var(axis=-1, ddof=1) / n_seeds
-    samples = samples + 2 * np.abs(mean).max(axis=-1) ** 2 / n**2
+    largest = np.abs(mean).max(axis=-1)
+    samples = samples + 2 * np.where(largest > 0, largest, unseen) ** 2 / n**2
     t = float(stdtrit(n - 1, (1 + level) / 2)) ** 2
     bend = t * (away**3).sum(axis=-1) / np.where(spread > 0, spread, 1) / n / 2
     bends = np.maximum(-bend, 0), np.maximum(bend, 0)
