@@ -135,9 +135,9 @@ def compare(
 
     Given several runs (seeds) of each, in order, the difference is that of the means, and its interval speaks of other
     samples *and* other seeds. With :math:`\delta_s` the difference of seed s, S seeds, v the variance of the mean over
-    samples that all seeds share (the mean covariance of :math:`d_i` between seeds, over n), :math:`m = \max_i |d_i|`
-    and :math:`\kappa = m_3/s_d^2` of the means over seeds, and :math:`b = \max(\pm\kappa, 0)\,t_{n-1}^2 / 2n` on either
-    side, it reaches
+    samples that all seeds share (the mean covariance of :math:`d_i` between seeds, over n), :math:`m = \max_i |d_i|` of
+    the means over seeds, :math:`\kappa = m_3/s^2` of these and of the :math:`\delta_s`, and on either side :math:`b =
+    \max(\pm\kappa_d, 0)\,t_{n-1}^2 / 2n + \max(\pm\kappa_\delta, 0)\,t_{S-1}^2 / 2S`, it reaches
 
     .. math:: b + \sqrt{b^2 + t_{n-1}^2\, (v + 2 m^2/n^2) + t_{S-1}^2\, s_\delta^2 / S}
 
@@ -145,7 +145,8 @@ def compare(
     variance, of which samples have the share r and seeds 1 − r; the distribution function F of :math:`\chi^2_1` is
     concave, so :math:`F(r\, t_{n-1}^2 + (1 - r)\, t_{S-1}^2 \hat s^2/s^2)` is at least the mean of its values at
     either, and these have the level as their expectation. (Welch's approximation takes a small :math:`s_\delta` at its
-    word.)
+    word.) Seeds are often skewed, in NLL above all, where one run that went wrong is far from the others: therefore the
+    second part of b.
 
     Of several labels (`evaluate_multilabel`) the figures are means over labels, and so are the numbers of each sample,
     of which all else follows: what the labels of a sample share is in their spread.
@@ -275,19 +276,27 @@ def _reach(differences: Array, level: float, unseen: Array) -> tuple[Array, Arra
     away = mean - mean.mean(axis=-1, keepdims=True)
     spread = (away**2).sum(axis=-1)
     samples, seeds = spread / (n - 1) / n, np.zeros(spread.shape)
+    t = float(stdtrit(n - 1, (1 + level) / 2)) ** 2
+    bends = [_bend(away, t)]
     if n_seeds > 1:
         # What differs from seed to seed for each sample is in the spread over seeds: it counts once.
         alone = differences.var(axis=-1, ddof=1).mean(axis=-1) / n / n_seeds
         samples = np.maximum(samples - alone, 0) * n_seeds / (n_seeds - 1)
-        t_seeds = float(stdtrit(n_seeds - 1, (1 + level) / 2))
-        seeds = t_seeds**2 * differences.mean(axis=-1).var(axis=-1, ddof=1) / n_seeds
+        of_seeds = differences.mean(axis=-1)
+        t_seeds = float(stdtrit(n_seeds - 1, (1 + level) / 2)) ** 2
+        seeds = t_seeds * of_seeds.var(axis=-1, ddof=1) / n_seeds
+        bends.append(_bend(of_seeds - of_seeds.mean(axis=-1, keepdims=True), t_seeds))
     largest = np.abs(mean).max(axis=-1)
     samples = samples + 2 * np.where(largest > 0, largest, unseen) ** 2 / n**2
-    t = float(stdtrit(n - 1, (1 + level) / 2)) ** 2
-    bend = t * (away**3).sum(axis=-1) / np.where(spread > 0, spread, 1) / n / 2
-    bends = np.maximum(-bend, 0), np.maximum(bend, 0)
-    below, above = (side + np.sqrt(side**2 + seeds + t * samples) for side in bends)
+    room = [np.sum([np.maximum(sign * bend, 0) for bend in bends], axis=0) for sign in (-1, 1)]
+    below, above = (side + np.sqrt(side**2 + seeds + t * samples) for side in room)
     return below, above
+
+
+def _bend(away: Array, t_squared: float) -> Array:
+    """Return t² m₃ / 2 s² n, `[...]`, of what is away from its mean, `[..., n]`: how far skewness moves an end."""
+    squares = (away**2).sum(axis=-1)
+    return t_squared * (away**3).sum(axis=-1) / np.where(squares > 0, squares, 1) / away.shape[-1] / 2
 
 
 def _chance(name: str, a: Side, b: Side) -> tuple[Array, Array]:
