@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import graphlib
 import importlib
 import subprocess
 import sys
@@ -70,6 +71,26 @@ def test_imports_point_downward(path):
         if target == here or LEVEL[target] == LEVEL[here] == 0:
             continue  # a folder is one thing, and so is the ground floor
         assert LEVEL[target] < LEVEL[here], f"{path.name} (layer {LEVEL[here]}) imports {module} ({LEVEL[target]})"
+
+
+def module_of(path: Path) -> str:
+    return ".".join(path.relative_to(SOURCE.parent).with_suffix("").parts).removesuffix(".__init__")
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_a_folder_keeps_its_underscore_names_to_itself(path):
+    for module in imports(path):
+        private = [part for part in module.split(".")[2:] if part.startswith("_")]
+        assert not private or module.split(".")[1] == unit(path), f"{path.name} imports {module}"
+
+
+def test_no_file_imports_one_that_imports_it():
+    files = {module_of(path): path for path in SOURCE.rglob("*.py")}
+    graph = {}
+    for name, path in files.items():
+        wanted = {module if module in files else module.rpartition(".")[0] for module in imports(path)}
+        graph[name] = wanted - {name, "vicinal"}  # the package itself imports nothing, and names on first use
+    list(graphlib.TopologicalSorter(graph).static_order())  # refuses a cycle, and names it
 
 
 def test_the_core_imports_torch_numpy_and_scipy_only():

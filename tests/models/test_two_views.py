@@ -10,11 +10,12 @@ import pandas as pd
 import pytest
 import torch
 
-from vicinal import data, load, models
+from vicinal import ERM, data, load, models
 from vicinal._files import read_json, read_tensors
 from vicinal.models import TwoViewMLP
 from vicinal.models.two_views import best_share
 from vicinal.runs import Experiment, Run, run
+from vicinal.training import FitConfig, fit
 
 
 def slowly(model: TwoViewMLP, row: torch.Tensor, view: int) -> torch.Tensor:
@@ -54,6 +55,22 @@ def test_labels_that_exclude_nothing_have_a_mean_each() -> None:
     several = data.load(frame, target=["wet", "cold"])
     assert models.specify(**several.spec).options["exclusive"] is False
     assert models.specify("mlp", **several.spec).options == {"hidden": [128, 128], "dropout": 0.0}
+
+
+def test_the_share_is_chosen_at_the_precision_that_is_served() -> None:
+    torch.manual_seed(0)
+    x = torch.randn(300, 6)
+    y = (x[:, 0] * x[:, 1] + x[:, 2] > 0).long()
+    rows = torch.utils.data.TensorDataset(x, y)
+    model = TwoViewMLP(6, 2, plain=[0, 2], hidden=[16])
+    config = FitConfig(epochs=5, batch_size=32, mixed_precision="bf16", eval_batch_size=300, trackers=())
+    fit(model, ERM(), rows, rows, config=config, progress=False)
+    chosen = float(model.share)
+    model.settle([(x, y)])
+    assert float(model.share) != chosen
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        model.settle([(x, y)])
+    assert float(model.share) == chosen
 
 
 def test_it_is_a_network_by_name() -> None:

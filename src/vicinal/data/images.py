@@ -71,12 +71,17 @@ class ImagePreprocessing(Preprocessing):
     kind: ClassVar[str] = "image"
 
     channels: int
+    """C: 1 or 3."""
     height: int
+    """H, in pixels."""
     width: int
+    """W, in pixels."""
     cover: float
     """An image is resized to cover this many times (H, W), and the centre is cropped."""
     mean: tuple[float, ...]
+    """What is subtracted from each channel, whose values are between 0 and 1."""
     std: tuple[float, ...]
+    """What each channel is divided by then."""
     max_pixels: int = MOST_PIXELS
     """The most pixels of an image that is read. It is not saved with a model: who reads new images says it."""
 

@@ -4,6 +4,9 @@ An entry says where a data set's files are below the data root, which file is wh
 have the same names where tasks are the same (`premise` and `hypothesis`, `sentence1` and `sentence2`, `context` and
 `endings`), so that a model of one data set can be evaluated on another. Where no labelled test set was published, the
 development set is the test set, and validation samples are drawn from the training set.
+
+`vicinal.tables` cannot read these files: tabs with quotes that mean nothing, lines of differing columns, broken bytes,
+ARFF, members of archives. Their rows become a table here (`from_rows`), and from there on are read like all others.
 """
 
 from __future__ import annotations

@@ -245,7 +245,9 @@ class TabularPreprocessing(Preprocessing):
     kind: ClassVar[str] = "tabular"
 
     columns: tuple[Number | Date | Category | Text, ...]
+    """How each column is encoded, in the order of the features."""
     target: str
+    """The column of classes."""
     ignored: tuple[str, ...] = ()
     """The columns that were left out on purpose: no note is made of them."""
 

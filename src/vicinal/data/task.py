@@ -212,9 +212,13 @@ class Task:
     classes: tuple[str, ...]
     """The names of the classes, or of the labels that exclude nothing, in the order of the model's outputs."""
     train: Split = field(repr=False)
+    """The samples to train on."""
     val: Split = field(repr=False)
+    """Those that select and calibrate; may be empty."""
     test: Split = field(repr=False)
+    """Those that are only measured; may be empty."""
     preprocessing: Preprocessing = field(repr=False)
+    """What turns a sample into the input of a model, fitted on the training samples."""
     fingerprint: str
     """A hash of the content: equal data have equal fingerprints, wherever they lie."""
     notes: tuple[str, ...] = ()

@@ -30,12 +30,17 @@ class TextPreprocessing(Preprocessing):
     kind: ClassVar[str] = "text"
 
     columns: tuple[str, ...]
+    """The columns of texts, in their order."""
     target: str
+    """The column of classes."""
     tokenizer: Words | Subwords
+    """What turns a text into ids."""
     max_length: int = 256
+    """The most tokens of a text."""
     choice: tuple[str, ...] = ()
     """The columns of answers to choose from, or the one column of lists of them."""
     n_choices: int = 0
+    """How many answers there are; 0 where there is nothing to choose."""
 
     @property
     def spec(self) -> Json:

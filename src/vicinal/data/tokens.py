@@ -125,9 +125,11 @@ class Subwords:
     definition: str
     """The tokenizer itself, as the `tokenizers` library writes it."""
     special: tuple[tuple[str, str], ...]
+    """The special tokens by what they are for, such as `("pad_token", "[PAD]")`."""
     inputs: tuple[str, ...]
     """The fields that the checkpoint's model takes."""
     side: str = "right"
+    """Where short texts are padded: `"right"` or `"left"`."""
 
     @classmethod
     def load(cls, checkpoint: str) -> Subwords:

@@ -60,8 +60,9 @@ class Sums:
     moments: Mapping[str, Moments] = field(default_factory=dict)
     """Of the figures that are means, as far as the samples have them, by name."""
     pairs: Pairs | None = None
+    """Labels met with predictions; None where they are not known."""
     classwise: ClasswiseTable | None = None
-    """Labels met with predictions, and the reliability tables of all classes; None where they are not known."""
+    """The reliability tables of all classes; None where they are not known."""
     level: float = 0.95
     """Coverage of the intervals."""
 
@@ -78,8 +79,9 @@ class Figure:
     name: str
     """In Python, JSON files and the command: `"ece"`."""
     title: str
+    """In print, within a sentence."""
     about: str
-    """In print, within a sentence, and what it is in a few words."""
+    """What it is, in a few words."""
     limits: Ends = (0.0, 1.0)
     """Its range."""
     higher_is_better: bool = False

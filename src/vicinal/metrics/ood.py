@@ -160,8 +160,9 @@ class OODReport:
     """How well a score separates two sets of samples, each figure an `Estimate`. Made by `ood_report`."""
 
     n_in: int
+    """Samples in distribution."""
     n_out: int
-    """Samples of either kind."""
+    """Samples out of distribution."""
     level: float
     """Coverage of the intervals."""
     tpr: float
@@ -169,14 +170,17 @@ class OODReport:
     auroc: Estimate
     """Area under the ROC curve; 0.5 is chance, below it the score points the wrong way."""
     aupr_in: Estimate
+    """Average precision with samples in distribution as positive."""
     aupr_out: Estimate
-    """Average precision with either kind as positive."""
+    """Average precision with samples out of distribution as positive."""
     fpr_at_tpr: Estimate
     """Share of out-of-distribution samples accepted when `tpr` of the others are; lower is better."""
     edges: Array = field(repr=False, compare=False)
+    """Of the bins of both histograms, `[n_bins + 1]`; the last bin holds its upper edge."""
     in_counts: NDArray[np.int64] = field(repr=False, compare=False)
+    """The histogram of the scores in distribution, `[n_bins]`."""
     out_counts: NDArray[np.int64] = field(repr=False, compare=False)
-    """Histograms of the scores in common bins, `[n_bins + 1]` and `[n_bins]`; the last bin holds its upper edge."""
+    """The histogram of the scores out of distribution, `[n_bins]`."""
 
     @property
     def figures(self) -> dict[str, Estimate]:

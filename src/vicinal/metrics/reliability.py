@@ -52,12 +52,14 @@ _EXACT_BINS = 2**29
 
 @dataclass(frozen=True, eq=False)
 class BinSums:
-    """What is summed in each bin; leading axes (such as resamples) are free."""
+    """What is summed in each bin, `[..., n_bins]` each; leading axes (such as resamples) are free."""
 
     count: Array
+    """The number of samples."""
     confidence: Array
+    """Their summed confidence."""
     correct: Array
-    """Number of samples, their summed confidence, and how many were right, each `[..., n_bins]`."""
+    """How many were right."""
 
 
 def expected_error(bins: BinSums) -> Array:

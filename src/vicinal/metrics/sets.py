@@ -19,14 +19,17 @@ class SetEvaluation:
     n: int
     """The number of sets."""
     coverage: Estimate
+    """The share of sets that hold the true class."""
     size: Estimate
-    """The share of sets that hold the true class, and their mean number of classes."""
+    """Their mean number of classes."""
     empty: Estimate
+    """The share of sets with no class."""
     single: Estimate
-    """The share of sets with no class, and with one."""
+    """The share of sets with one class."""
     class_coverage: tuple[Estimate | None, ...]
+    """Coverage among the samples of each class; None where a class has none."""
     class_size: tuple[Estimate | None, ...]
-    """Coverage and size among the samples of each class; None where a class has none."""
+    """Size among the samples of each class; None where a class has none."""
     level: float = 0.95
     """Coverage of the intervals."""
     class_n: tuple[int, ...] = ()

@@ -35,8 +35,9 @@ class Samples:
     """What a paired comparison needs of each sample, `[N]` each."""
 
     labels: NDArray[np.int64]
+    """The class."""
     predictions: NDArray[np.int64]
-    """The class, and the first of the classes with the highest score."""
+    """The first of the classes with the highest score."""
     confidence: Floats
     """The highest probability."""
     values: Mapping[str, NDArray[Any]]
@@ -68,9 +69,11 @@ class Evaluation:
     """
 
     n: int
+    """The number of samples."""
     n_classes: int
+    """K."""
     n_bins: int
-    """Sizes; the calibration errors depend on the number of bins."""
+    """The number of bins, which the calibration errors depend on."""
     level: float
     """Coverage of the intervals."""
     figures: Mapping[str, Estimate | None]
@@ -93,8 +96,9 @@ class Evaluation:
     classes: tuple[str, ...] = field(default=(), repr=False)
     """The names of the classes, where they have any."""
     path: Path | None = None
+    """The file that was measured, if it was one."""
     kind: str = "probs"
-    """The file that was measured, if it was one, and what it holds: probs, logits or confidence."""
+    """What the file holds: probs, logits or confidence."""
 
     def __getattr__(self, name: str) -> Estimate:
         figures = self.__dict__.get("figures", {})

@@ -195,8 +195,9 @@ class AttackErrors:
     n: int
     """Samples."""
     clean: dict[int, Estimate]
+    """The top-k error without the attack, by k, with its Clopper–Pearson interval."""
     attacked: dict[int, Estimate]
-    """The top-k error by k, each an `Estimate` with its Clopper–Pearson interval."""
+    """The same under attack."""
 
     def to_dict(self) -> dict[str, object]:
         """Return plain values for a JSON file."""

@@ -109,6 +109,7 @@ class Scale:
     minutes: float
     """How long it takes: at `cpu` and `night` on two cores as two one-thread processes, at `paper` on one GPU."""
     data: Mapping[str, Data] = field(default_factory=dict)
+    """By the names that rows have."""
     networks: Mapping[str, Network] = field(default_factory=dict)
     """By the names that rows have."""
     networks_of: Mapping[str, Sequence[str]] = field(default_factory=dict)

@@ -308,8 +308,9 @@ class Rule:
     chosen: RiskThreshold
     """Threshold and coverage on the held-out samples."""
     coverage: float
+    """The share answered of the samples it was tried on."""
     accuracy: Estimate | None
-    """On the samples it was tried on; the accuracy is None where none is answered."""
+    """On those that are answered; None where none is."""
 
 
 def rules(held_out: RiskCoverage, tried_on: RiskCoverage) -> list[Rule]:

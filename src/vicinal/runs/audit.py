@@ -37,12 +37,15 @@ class CrossAudit:
     """What cross-validation says about the labels of a run."""
 
     issues: LabelIssues
+    """Which labels look wrong."""
     probs: NDArray[np.float64]
     """Of each sample by the model that did not see it, `[N, K]`."""
     labels: NDArray[np.int64]
+    """The class numbers that the data have, `[N]`."""
     samples: list[Json]
     """What there is to show, the most suspicious first."""
     classes: tuple[str, ...]
+    """Their names, in the order of class numbers."""
 
     def suspects(self) -> Iterator[tuple[dict[str, object], NDArray[np.float64]]]:
         """Yield, of the samples that are shown and suspicious, the columns to write and their probabilities."""

@@ -75,9 +75,11 @@ class OODResult:
     """How well a run tells its test set from other data, in one way of looking at its logits."""
 
     source: str
+    """The other data, or `"noise"`."""
     how: str
     """`"plain"`, `"temperature"` or `"mc_dropout"`."""
     report: OODReport
+    """The figures."""
 
     @property
     def name(self) -> str:

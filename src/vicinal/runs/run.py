@@ -43,12 +43,15 @@ class Finished(Generic[S]):
     """What an experiment led to, whatever its targets are."""
 
     experiment: Experiment
+    """What was run."""
     out: Path
+    """The run folder."""
     facts: Json
     """What the data turned out to be, the network, and everything worth saying: the rest of experiment.json."""
     fit: Json
     """result.json of the training."""
     history: list[Json]
+    """Every line of metrics.jsonl."""
     sets: dict[str, S]
     """`"val"`, `"test"`, and `"also-1"`, …"""
 
@@ -89,6 +92,7 @@ class Outcome(Finished[Scored]):
     """What an experiment led to."""
 
     temperature: float
+    """What logits are divided by, fitted on the validation set; 1 where there is none."""
     label_noise: Json | None
     """With corrupted labels: errors on real and on corrupted labels, of the best and of the last weights."""
 

@@ -213,8 +213,10 @@ class _Ready:
         if self.experiment.fast:
             return fit_frozen(self.model, train_head, self.train, val, config=self.config, out=out, about=about)
         if isinstance(self.model, Boosted):
-            how: dict[str, Any] = {"out": out, "config": self.config, "method": repr(self.objective), "about": about}
-            return boosted(self.model, self.train, val, **how, class_weights=weights)
+            method, config = repr(self.objective), self.config
+            return boosted(
+                self.model, self.train, val, out=out, config=config, method=method, about=about, class_weights=weights
+            )
         if self.spec.members == 1:
             return train(self.experiment.seed, out)
         return ensemble(train, member_seeds(self.experiment.seed, self.spec.members), out, about)

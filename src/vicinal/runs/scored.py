@@ -36,7 +36,9 @@ class ScoredSet(Generic[E]):
     labels: Tensor
     """The classes, `[N]`; of several labels 0 and 1, `[N, L]`."""
     before: E
+    """The evaluation of the logits as they are."""
     after: E
+    """The evaluation after the temperature."""
     notes: tuple[str, ...] = field(default=(), kw_only=True)
     """Of a further set: which part of it was evaluated, what was left out."""
 

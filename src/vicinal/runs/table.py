@@ -44,9 +44,11 @@ class GridResult:
     """
 
     out: Path
+    """The folder, in which each run has its own."""
     methods: tuple[str, ...]
     """The expressions, as they were asked for. The others are compared with the first."""
     seeds: tuple[int, ...]
+    """Those that each method was asked to run with."""
     outcomes: Mapping[Key, AnyOutcome]
     """By method and seed."""
     failures: dict[Key, str]

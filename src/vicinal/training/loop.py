@@ -413,7 +413,8 @@ class Loop:
             predictions = {name: self.best[name] for name in ("logits", "labels")}
         self.model.eval()
         if "val" in self.evaluated and callable(settle := getattr(self.module, "settle", None)):
-            settle(self._held_out())
+            with AtPrecision(self.module, self.config.mixed_precision).autocast():  # as what it settles is served
+                settle(self._held_out())
             predictions = self._predict("val")
             best = {**best, **{f"val_{name}": value for name, value in self._measure(predictions).items()}}
             self.model.eval()

@@ -7,7 +7,7 @@ part in 256, and a temperature fitted to such logits does not suit those of floa
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from torch import Tensor, nn
@@ -33,12 +33,16 @@ class AtPrecision(nn.Module):
 
     def forward(self, *args: object, **kwargs: object) -> Tensor:
         """Return the logits of what the network is called with."""
-        device = next((p.device.type for p in self.network.parameters()), "cpu")
-        half = self.precision in _TYPES and (device, self.precision) != ("cpu", "fp16")
-        with torch.autocast(device, dtype=_TYPES[self.precision]) if half else nullcontext():
+        with self.autocast():
             output = self.network(*args, **kwargs)
         logits: Tensor = getattr(output, "logits", output)
         return logits.float()
+
+    def autocast(self) -> AbstractContextManager[object]:
+        """Return a context in which the network computes at this precision, whichever of its methods is called."""
+        device = next((p.device.type for p in self.network.parameters()), "cpu")
+        half = self.precision in _TYPES and (device, self.precision) != ("cpu", "fp16")
+        return torch.autocast(device, dtype=_TYPES[self.precision]) if half else nullcontext()
 
 
 @torch.no_grad()

@@ -25,8 +25,9 @@ class Coverage:
     """What samples cover of a mixture. Made by `coverage`."""
 
     n: int
+    """Samples."""
     n_modes: int
-    """Samples, and modes there are."""
+    """Modes there are."""
     modes: int
     """How many modes are covered."""
     high_quality: Estimate
@@ -102,9 +103,9 @@ class Verdict:
     level: float
     """Coverage of the intervals."""
     modes: Difference
+    """Of the modes covered: mixup (b) − plain (a), paired by seed."""
     high_quality: Difference
-    """The difference mixup (b) − plain (a), paired by seed, of the modes covered and of the share of high-quality
-    samples."""
+    """The same of the share of high-quality samples."""
 
     @property
     def claims(self) -> dict[str, str]:

@@ -30,12 +30,15 @@ class GanFit:
     target: GaussianMixture
     """What it was to learn."""
     alpha: float
+    """Of mixup, as `fit_gan` was given it."""
     generator_loss: str
+    """The loss of the generator."""
     seed: int
-    """How it was trained."""
+    """What weights, data and noise were drawn from."""
     generator: nn.Module
+    """The generator after the last iteration."""
     discriminator: nn.Module
-    """The networks after the last iteration."""
+    """The discriminator after the last iteration."""
     samples: dict[int, Tensor]
     """Generated samples `[n_samples, 2]` by iteration, on the CPU, all of the same noise; the last iteration is
     among them."""
