@@ -42,7 +42,7 @@ def slow_issues(probs: Tensor, labels: Tensor) -> list[bool]:
             for k in members[: round(joint[i][j])]:
                 suspicious[k] = True
     found = [flag and row.index(max(row)) != label for flag, row, label in zip(suspicious, p, y, strict=True)]
-    return [flag or max(row) - row[label] > 0.3 for flag, row, label in zip(found, p, y, strict=True)]
+    return [flag or max(row) - row[label] > 0.1 for flag, row, label in zip(found, p, y, strict=True)]
 
 
 def drawn(n: int, n_classes: int, seed: int) -> tuple[Tensor, Tensor]:

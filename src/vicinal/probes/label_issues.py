@@ -11,7 +11,7 @@ taken: of those labelled i the ones with the largest margin :math:`\hat p_j(x) -
 most probable class. It holds for two classes as for many.
 
 The estimate is of how many, and errs to the low side where probabilities are smooth. So a sample is taken, too, where
-:math:`\hat p_j(x) - \hat p_i(x) > 0.3` for some j: with two classes, where the other is almost twice as probable.
+:math:`\hat p_j(x) - \hat p_i(x) > 0.1` for some j: with two classes, where the other has more than 0.55.
 
 References
 ----------
@@ -31,7 +31,7 @@ from vicinal._arrays import as_labels, as_tensor
 __all__ = ["LabelIssues", "confident_joint", "label_issues"]
 
 #: A margin that is suspicious whatever the estimate; `benchmarks/audit.py` shows what it gains.
-_CLEAR = 0.3
+_CLEAR = 0.1
 
 
 @dataclass(frozen=True, eq=False)
