@@ -17,8 +17,8 @@ from vicinal import data
 from vicinal._checks import Argument, message_of
 from vicinal._files import (
     MAX_MEMORY,
+    RunFiles,
     TooLargeError,
-    checksum,
     memory_limit,
     read_json,
     read_tensors,
@@ -28,6 +28,7 @@ from vicinal._files import (
 from vicinal.data.audio import read_sound
 from vicinal.data.vectors import read_vectors
 from vicinal.tables import from_rows, open_table, read_arrays
+from vicinal.training.folder import weights_damage
 
 
 def rows_of(path: Path) -> int:
@@ -180,7 +181,7 @@ def test_a_file_of_holes_is_not_read_for_its_checksum(tmp_path: Path) -> None:
     with (tmp_path / "model.safetensors").open("wb") as file:
         file.truncate(2**40)
     with pytest.raises(TooLargeError, match=r"model.safetensors takes 1\.1 TB of memory"):
-        checksum(tmp_path / "model.safetensors")
+        weights_damage(RunFiles(tmp_path), {"weights": "sha256:0"})
 
 
 def test_rows_of_many_columns_are_bounded() -> None:

@@ -41,6 +41,7 @@ __all__ = [
     "beyond_memory",
     "check_memory",
     "check_seal",
+    "check_size",
     "checksum",
     "foreign_entries",
     "is_our_lock",
@@ -366,7 +367,6 @@ class Scratch:
 def checksum(path: Path) -> str:
     """Return the SHA-256 of a file, such as `"sha256:9f86…"`."""
     _check_regular(path)
-    _check_size(path)
     with open(path, "rb") as file:
         digest = hashlib.sha256()
         while block := file.read(1 << 20):
@@ -380,8 +380,11 @@ def _check_regular(path: Path) -> None:
         raise DamagedFileError(f"{path} is not a regular file")
 
 
-def _check_size(path: Path, times: int = 1) -> None:
-    """Refuse a file that takes more memory than is allowed before it is read: one of holes may have any size."""
+def check_size(path: Path, times: int = 1) -> None:
+    """Refuse a file that takes more memory than is allowed before it is read: one of holes may have any size.
+
+    Not one that was just written: what is trained is bounded by no file.
+    """
     if path.exists():
         check_memory(str(path), times * path.stat().st_size)
 
@@ -420,7 +423,7 @@ def write_json(path: Path, value: Mapping[str, object]) -> None:
 def read_json(path: Path) -> Json:
     """Read a JSON object of our format, without its version."""
     _check_regular(path)
-    _check_size(path, _JSON)
+    check_size(path, _JSON)
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:  # no JSON, or one that is nested thousands deep
@@ -484,7 +487,7 @@ def read_tensors(path: Path, *, expected: str | None = None) -> tuple[dict[str, 
     whole.
     """
     library = require("safetensors", "train")
-    _check_size(path)
+    check_size(path)
     if expected is not None and checksum(path) != expected:
         raise DamagedFileError(f"{path} is not the file that was written: its checksum differs")
     try:

@@ -161,6 +161,25 @@ def test_a_comparison_writes_nothing_to_a_foreign_folder(table: Path) -> None:
     assert [path.name for path in Path("q").iterdir()] == ["thesis.txt"]
 
 
+@pytest.mark.parametrize("name", ["t19-fig5.json", "runs/t19-fig5.html"])
+def test_a_recipe_replaces_its_own_results_only(name: str) -> None:
+    Path("q/runs").mkdir(parents=True)
+    Path("rules").write_text("mine")
+    Path("q/runs/.gitignore").symlink_to(Path("rules").resolve())
+    Path("q", name).write_text('{"mine": 1}')
+    command = ("reproduce", "t19-fig5", "--seeds", "1", "--only", "α = 0.1", "--workers", "1", "--out", "q")
+    assert "vicinal did not write it" in refused(*command)
+    assert Path("q", name).read_text() == '{"mine": 1}'
+    vicinal(*command, "--overwrite")
+    written = Path("q", name).read_text()
+    assert written != '{"mine": 1}'
+    vicinal(*command)  # what it wrote itself
+    assert Path("rules").read_text() == "mine"
+    if name.endswith(".json"):  # and is no calibrator
+        said = refused("calibrate", "v.csv", "t.csv", "--out", "o.csv", "--save", Path("q", name))
+        assert "vicinal did not write it" in said
+
+
 def test_a_command_may_stand_alone() -> None:
     assert "Mixup" in vicinal("methods").out
 

@@ -881,6 +881,23 @@ def test_weights_that_are_damaged_are_restored(damage, tmp_path):
     assert (result.best, result.history) == (expected.best, expected.history)
 
 
+def test_what_files_may_claim_does_not_bound_what_is_trained(tmp_path):
+    expected = fit(wide(), ERM(), TRAIN, VAL, config=quick())
+    with vicinal.max_memory("30KB"):
+        result = fit(wide(), ERM(), TRAIN, VAL, out=tmp_path, config=quick())
+        assert (tmp_path / "model.safetensors").stat().st_size > 30_000
+        assert result.best == expected.best
+        with pytest.raises(ValueError, match=r"model.safetensors takes .* KB of memory, and 30 KB are allowed"):
+            fit(wide(), ERM(), TRAIN, VAL, out=tmp_path, config=quick())
+    assert fit(wide(), ERM(), TRAIN, VAL, out=tmp_path, config=quick()).best == expected.best
+
+
+def wide() -> nn.Module:
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return nn.Sequential(nn.Linear(5, 1_000), nn.ReLU(), nn.Linear(1_000, 3))
+
+
 def test_without_its_checkpoint_a_run_starts_anew_and_ends_the_same(tmp_path):
     expected = fit(network(), ERM(), TRAIN, VAL, out=tmp_path / "a", config=quick())
     with pytest.raises(StopError):

@@ -15,9 +15,10 @@ from pathlib import Path
 
 __all__ = ["check_outputs", "check_report"]
 
-#: How every report begins, and what each calibrator's file has.
+#: How every report begins, and what each calibrator's file and each result of a recipe has.
 _REPORT = b'<meta name="generator" content="vicinal'
 _CALIBRATOR = {"format", "calibrator", "params", "learned", "n_classes"}
+_RESULT = {"format", "recipe", "scale", "seeds", "settings", "verdicts", "cells", "versions"}
 _ONNX = {"classes", "preprocessing", "method"}
 
 
@@ -50,7 +51,7 @@ def check_outputs(
         for source in sources:
             if _reads(source, path):
                 raise ValueError(f"{place} is an input of this command, which would be lost: choose another name")
-        if not (overwrite or _is_ours(path)):
+        if not (overwrite or _is_ours(path, option)):
             raise ValueError(
                 f"{place} exists, and vicinal did not write it: choose another name, or replace it with --overwrite"
             )
@@ -132,8 +133,8 @@ def _is_report(path: Path) -> bool:
         return _REPORT in file.read(2000)
 
 
-def _is_ours(path: Path) -> bool:
-    """Whether a file is of the kind that this command writes, by what it holds; an empty one has nothing to lose."""
+def _is_ours(path: Path, option: str) -> bool:
+    """Whether a file is of the kind that this option writes, by what it holds; an empty one has nothing to lose."""
     if path.stat().st_size == 0:
         return True
     name = path.name.lower()
@@ -155,7 +156,7 @@ def _is_ours(path: Path) -> bool:
         if name.endswith((".html", ".htm")):
             return _is_report(path)
         state = json.loads(path.read_text(encoding="utf-8"))
-        return isinstance(state, dict) and set(state) == _CALIBRATOR
+        return isinstance(state, dict) and set(state) - {"failures"} == (_CALIBRATOR if option == "--save" else _RESULT)
     except Exception:  # damaged, or of another kind: what a library raises then is up to it
         return False
 

@@ -11,7 +11,8 @@ import typer
 
 from vicinal.cli.console import Console
 from vicinal.cli.errors import handle_errors
-from vicinal.cli.options import MOST_SEEDS, Address, AsJson, Backend, MaxMemory
+from vicinal.cli.options import MOST_SEEDS, Address, AsJson, Backend, MaxMemory, Overwrite
+from vicinal.cli.outputs import check_outputs
 
 if TYPE_CHECKING:
     from vicinal.recipes.results import Result
@@ -54,6 +55,7 @@ def reproduce(
         typer.Option(metavar="FOLDER", help="Write the evidence into these docs, from the results folder beside them."),
     ] = None,
     max_memory: MaxMemory = None,
+    overwrite: Overwrite = False,
     as_json: AsJson = False,
 ) -> None:
     """Run tables and figures of the papers again, beside the papers' numbers, with a verdict on every claim.
@@ -73,6 +75,9 @@ def reproduce(
     plans = _plans(recipes, scale, out or Path("reproduced") / scale, _seeds(seeds), only or ())
     if dry_run:
         return _dry(plans, console)
+    for wanted in plans:
+        for path in (wanted.file, wanted.report):
+            check_outputs({"--out": path}, [], overwrite=overwrite)
     running.check_data(plans)
     here = backend == "loky" and workers is None
     pool = Pool(workers=2 if here else workers, backend=backend, address=address, threads=threads, gpus=gpus)
@@ -144,9 +149,8 @@ def _show(wanted: Plan, result: Result, console: Console) -> None:
     from vicinal.recipes import pages
     from vicinal.report import write_recipe
 
-    report = write_recipe(_page(wanted, result), wanted.out / "runs" / f"{wanted.name}.html")
-    path = wanted.out / f"{wanted.name}.json"
-    fields: dict[str, object] = {**result.to_dict(), "file": str(path), "report": str(report)}
+    report = write_recipe(_page(wanted, result), wanted.report)
+    fields: dict[str, object] = {**result.to_dict(), "file": str(wanted.file), "report": str(report)}
     console.event("result", fields)
     paper, place, title = wanted.recipe.place
     console.say(f"{wanted.name}: {title} ({paper} {place})")
@@ -155,7 +159,7 @@ def _show(wanted: Plan, result: Result, console: Console) -> None:
     console.markdown(f"Here:\n\n{pages.table(wanted.recipe, result)}\n\nClaims:\n\n{pages.claims_table(result)}")
     for key, error in result.failures.items():
         console.note(f"{key} failed: {error}")
-    console.say(f"result: {path}\nreport: {report}")
+    console.say(f"result: {wanted.file}\nreport: {report}")
 
 
 def _page(wanted: Plan, result: Result) -> RecipePage:

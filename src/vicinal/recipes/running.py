@@ -14,6 +14,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -69,6 +70,16 @@ class Plan:
     cells: Mapping[str, MeasureJob]
     trainings: Mapping[str, TrainingJob]
     out: Path
+
+    @property
+    def file(self) -> Path:
+        """Where the result goes."""
+        return self.out / f"{self.name}.json"
+
+    @property
+    def report(self) -> Path:
+        """Where the report goes."""
+        return self.out / "runs" / f"{self.name}.html"
 
     @property
     def left(self) -> int:
@@ -145,7 +156,9 @@ def reproduce(
     clock = Clock(wanted.left) if clock is None else clock
     started = {key for jobs in (wanted.trainings, wanted.cells) for key, job in jobs.items() if job.result() is None}
     (wanted.out / "runs").mkdir(parents=True, exist_ok=True)
-    (wanted.out / "runs" / ".gitignore").write_text("*\n", encoding="utf-8")
+    ignored = wanted.out / "runs" / ".gitignore"
+    if not os.path.lexists(ignored):  # else it is as somebody wants it
+        ignored.write_text("*\n", encoding="utf-8")
 
     def on_end(key: str, result: object, error: str | None) -> None:
         if key in started and on_job is not None:

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from vicinal import _random, data, losses, models
 from vicinal._checks import Argument, ArgumentError, Sentence, message_of, nearest_names
-from vicinal._files import DamagedFileError, Json, checksum, json_pieces
+from vicinal._files import DamagedFileError, Json, check_size, checksum, json_pieces
 from vicinal.calibrators import TemperatureScaling, cross_validate
 from vicinal.calibrators.labels import two_logits
 from vicinal.data import Split, Task, TextPreprocessing, Words
@@ -283,7 +283,10 @@ def _splits_digest(task: Task) -> str:
 def _digest_of_weights(experiment: Experiment) -> str:
     """Return what a network was pretrained as: the hash of a file, or the name of published weights."""
     path = Path(str(experiment.pretrained)).expanduser()
-    return checksum(path) if path.is_file() else str(experiment.pretrained)
+    if not path.is_file():
+        return str(experiment.pretrained)
+    check_size(path)
+    return checksum(path)
 
 
 def _digest(value: object) -> str:

@@ -22,6 +22,7 @@ from vicinal._files import (
     DamagedFileError,
     Json,
     RunFiles,
+    check_size,
     checksum,
     foreign_entries,
     is_our_lock,
@@ -350,6 +351,7 @@ def weights_damage(files: RunFiles, result: Mapping[str, object]) -> str | None:
     """Return what is wrong with the weights of a finished run, if anything; old results hold no checksum."""
     if not files.weights.exists():
         return f"the weights {files.weights} are gone"
+    check_size(files.weights)
     if "weights" in result and checksum(files.weights) != result["weights"]:
         return f"the weights {files.weights} are damaged: their checksum differs"
     return None
