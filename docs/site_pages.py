@@ -36,7 +36,17 @@ def on_files(files: Any, *, config: Any, **_: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
-    """Let links lead to the pages of the site."""
+    """Let links lead to the pages of the site, and name what the reference of the package shows."""
+    if page.file.src_uri == "api/vicinal.md":
+        return f"{markdown.rstrip()}\n      members: [{', '.join(public_names())}]\n"
     if page.file.src_uri in PAGES:
         return re.sub(r"\]\(docs/", "](", markdown)
     return markdown.replace("](../CONTRIBUTING.md", "](contributing.md")
+
+
+def public_names() -> list[str]:
+    """Return the public classes and functions, which mkdocstrings cannot see: they are imported on first use."""
+    import vicinal
+
+    files = {path.stem for path in (ROOT / "src" / "vicinal").iterdir()}
+    return [name for name in vicinal.__all__ if name not in files and name != "__version__"]
