@@ -296,7 +296,8 @@ def _reach(differences: Array, level: float, unseen: Array) -> tuple[Array, Arra
 def _bend(away: Array, t_squared: float) -> Array:
     """Return t² m₃ / 2 s² n, `[...]`, of what is away from its mean, `[..., n]`: how far skewness moves an end."""
     squares = (away**2).sum(axis=-1)
-    return t_squared * (away**3).sum(axis=-1) / np.where(squares > 0, squares, 1) / away.shape[-1] / 2
+    moved: Array = t_squared * (away**3).sum(axis=-1) / np.where(squares > 0, squares, 1) / away.shape[-1] / 2
+    return moved
 
 
 def _chance(name: str, a: Side, b: Side) -> tuple[Array, Array]:
