@@ -309,11 +309,11 @@ def _splitting(table: Table, scan: Scan, labels: Labels, samples: _Samples, opti
 
 def _n_different(hashes: NDArray[np.int64], usable: NDArray[np.bool_]) -> int:
     """Return how many different values there are."""
-    found = 0
+    n_different = 0
     for chosen in _parts(hashes, usable):
         values = np.sort(hashes[chosen])
-        found += int(np.count_nonzero(values[1:] != values[:-1])) + (len(values) > 0)
-    return found
+        n_different += int(np.count_nonzero(values[1:] != values[:-1])) + (len(values) > 0)
+    return n_different
 
 
 def _copies(hashes: NDArray[np.int64], usable: NDArray[np.bool_]) -> Positions:

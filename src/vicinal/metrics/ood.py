@@ -318,7 +318,7 @@ class _Ordered:
         return int(self.negative.sum())
 
     def placements(self) -> tuple[Array, Array]:
-        """Return at each level the share of negatives below it, and of positives above it, halves for equals."""
+        """Return at each score the share of negatives below it, and of positives above it, halves for equals."""
         below = (np.cumsum(self.negative) - self.negative / 2) / self.n_negative
         above = 1 - (np.cumsum(self.positive) - self.positive / 2) / self.n_positive
         return below, above
@@ -329,7 +329,7 @@ class _Ordered:
         return float((self.positive.astype(np.float64) @ below) / (2 * self.n_positive * self.n_negative))
 
     def reached(self) -> tuple[Array, Array]:
-        """Return how many positives, and negatives, score at least each level."""
+        """Return how many positives, and negatives, have at least each score."""
         true, false = (np.cumsum(count[::-1])[::-1].astype(np.float64) for count in (self.positive, self.negative))
         return true, false
 
@@ -345,8 +345,8 @@ class _Ordered:
     def fpr(self, rank: Any) -> Array:
         """Return the share of negatives that reach the score of the positive with this rank from the top."""
         true, false = self.reached()
-        level = len(true) - 1 - np.searchsorted(true[::-1], rank)
-        share: Array = false[level] / self.n_negative
+        place = len(true) - 1 - np.searchsorted(true[::-1], rank)
+        share: Array = false[place] / self.n_negative
         return share
 
 
@@ -363,7 +363,7 @@ def _average_precision_estimate(ordered: _Ordered, level: float) -> Estimate:
     true, false = ordered.reached()
     total, p, n = true + false, ordered.n_positive, ordered.n_negative
     precision, share = true / total, ordered.positive / ordered.n_positive
-    # Precision at level x is T/(T + F); a positive at or above x adds to T, a negative to F.
+    # Precision at score x is T/(T + F); a positive at or above x adds to T, a negative to F.
     gain, loss = np.cumsum(share * false / total**2), np.cumsum(share * true / total**2)
     of_positive, of_negative = precision + p * gain, -n * loss
     deviation = math.sqrt(_variance(of_positive, ordered.positive) + _variance(of_negative, ordered.negative))

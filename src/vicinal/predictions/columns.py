@@ -10,9 +10,9 @@ from vicinal._checks import Argument, ArgumentError, ArgumentTypeError, Sentence
 from vicinal.predictions.classes import whole
 from vicinal.tables import Column, Table, quoted
 
-__all__ = ["KINDS", "Scores", "class_columns", "label_column", "score_columns"]
+__all__ = ["SCORE_KINDS", "Scores", "class_columns", "label_column", "score_columns"]
 
-KINDS = ("probs", "logits", "confidence")
+SCORE_KINDS = ("probs", "logits", "confidence")
 _LABELS = ("label", "labels", "target", "y_true")
 _PREFIXES = {"probs": "prob_", "logits": "logit_"}
 #: A single column with the probability of class 1, as scikit-learn calls it.
@@ -122,7 +122,7 @@ def _kind_by_name(table: Table, known: dict[str, tuple[str, ...]]) -> str | None
                 Argument("kind", "logits"),
             )
         )
-    return next((kind for kind in KINDS if kind in known), None)
+    return next((kind for kind in SCORE_KINDS if kind in known), None)
 
 
 def _unknown_columns(table: Table, kind: str | None) -> ValueError:

@@ -15,7 +15,7 @@ from vicinal._arrays import SUM_TOLERANCE
 from vicinal._checks import Argument, Sentence, choice, flag, integer, nearest_names
 from vicinal._files import RunFiles
 from vicinal.predictions.classes import ABSENT, ClassCodes, checked_names
-from vicinal.predictions.columns import KINDS, class_columns, label_column, score_columns
+from vicinal.predictions.columns import SCORE_KINDS, class_columns, label_column, score_columns
 from vicinal.tables import Chunk, Columns, Table, is_pattern, is_table, matrix, open_table, quoted, strict_numbers
 
 __all__ = ["FileChunk", "PredictionsFile", "as_file", "open_file"]
@@ -361,7 +361,7 @@ def open_file(
     """
     place = _located(Path(path).expanduser())
     if kind is not None:
-        choice("kind", kind, KINDS)
+        choice("kind", kind, SCORE_KINDS)
     choice("missing", missing, ("error", "drop"))
     table = open_table(place, encoding=encoding, arrays_too=True)
     if table.repeated:
