@@ -266,10 +266,10 @@ def _bytes(name: str, size: object) -> int:
     if parsed is None:
         raise ArgumentError(name, size, allowed)
     power = " kmgt".index(parsed["unit"].lower() or " ")
-    n = int(float(parsed["number"]) * (1024 if parsed["binary"] else 1000) ** power)
-    if n < 1:
+    number = float(parsed["number"]) * (1024 if parsed["binary"] else 1000) ** power
+    if not 1 <= number < math.inf:
         raise ArgumentError(name, size, allowed)
-    return n
+    return int(number)
 
 
 def _in_words(n: int, rounded: Callable[[float], int] = math.ceil) -> str:

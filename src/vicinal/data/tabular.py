@@ -29,6 +29,7 @@ Gorishniy, Rubachev & Babenko, "On Embeddings for Numerical Features in Tabular 
 from __future__ import annotations
 
 import os
+import reprlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -53,6 +54,10 @@ __all__ = ["FEATURES", "Category", "Date", "Number", "TabularPreprocessing", "Te
 #: How numbers are encoded: standardised within limits; these with piecewise-linear features; these with ranks besides;
 #: or standardised alone.
 FEATURES = ("standard", "piecewise", "ranked", "unlimited")
+
+#: How a cell is shown: one may be megabytes long.
+_CELL = reprlib.Repr()
+_CELL.maxstring = _CELL.maxother = 60
 
 #: A categorical column keeps this many values, the most frequent ones.
 _MAX_VALUES = 100
@@ -87,7 +92,7 @@ class _Remarks:
         if odd.any():
             self.n_odd += int(odd.sum())
             for i in np.flatnonzero(odd)[: 3 - len(self.odd)].tolist():
-                self.odd.append(f"row {chunk.rows[i]:,} ({chunk[name][i].as_py()!r})")
+                self.odd.append(f"row {chunk.rows[i]:,} ({_CELL.repr(chunk[name][i].as_py())})")
 
 
 class Encoded(NamedTuple):
