@@ -206,9 +206,8 @@ def test_the_simulated_comparisons_are_those_of_compare(k, alone):
         assert set(result.differences) == set(sides[0].values)
         for name in result.differences:
             low, high = (end[trial] for end in module.difference_ends(name, *sides, 0.95))
-            assert (result[name].low, result[name].high) == pytest.approx((low, high), rel=1e-7, abs=1e-6), (
-                name
-            )  # tables of float32
+            exact = pytest.approx((low, high), rel=1e-7, abs=1e-6)  # but for the float32 of the simulation's tables
+            assert (result[name].low, result[name].high) == exact, name
 
 
 def test_the_truth_of_a_simulated_model_is_that_of_all_it_says(pools):
