@@ -104,8 +104,8 @@ def _signed(difference: Difference) -> str:
 #: Figures of the answers alone: two models may well agree on all of few samples, and not on all others.
 _OF_CLASSES = ("accuracy", "top5_error", "mcc")
 
-#: How much further the interval over two seeds reaches than Student's, about as much as three skewed ones bend it:
-#: OE of skewed runs covers 94 % so, and 92 % without (`benchmarks/coverage.py`).
+#: How much further the interval over two seeds reaches than Student's, about as much as three skewed ones bend it.
+#: OE of runs that are hardly over-confident, the most skewed, covers 92 to 95 % so, and 89 to 94 % without.
 _TWO = 1.4
 
 #: What is compared: the evaluation of classes, or of several labels.
