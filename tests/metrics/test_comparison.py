@@ -276,6 +276,17 @@ def test_seeds_that_are_skewed_are_covered(n_seeds):
     assert ((low <= truth) & (truth <= high)).mean() >= 0.94
 
 
+def test_overconfidence_that_seeds_have_not_shown_is_allowed_for():
+    # All are under-confident, by different amounts: none has an OE, and others may well have.
+    labels = [0] * 100
+    a = [evaluate(labels, probs=[[top, 1 - top]] * 100) for top in (0.6, 0.75, 0.95)]
+    b = [evaluate(labels, probs=[[0.8, 0.2]] * 100)] * 3
+    oe = compare(a, b)["oe"]
+    spread = np.std([top * (top - 1) for top in (0.6, 0.75, 0.95)], ddof=1)
+    assert oe.value == 0
+    assert min(oe.high, -oe.low) >= 0.999 * stats.t.ppf(0.975, 2) * spread / math.sqrt(3)
+
+
 def test_equal_seeds_are_no_spread():
     labels, model = task(200)
     a, b = evaluate(labels, logits=model(1, 1, 1)), evaluate(labels, logits=model(1, 2, 1))

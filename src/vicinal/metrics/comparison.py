@@ -105,7 +105,6 @@ def _signed(difference: Difference) -> str:
 _OF_CLASSES = ("accuracy", "top5_error", "mcc")
 
 #: How much further the interval over two seeds reaches than Student's, about as much as three skewed ones bend it.
-#: OE of runs that are hardly over-confident, the most skewed, covers 92 to 95 % so, and 89 to 94 % without.
 _TWO = 1.4
 
 #: What is compared: the evaluation of classes, or of several labels.
@@ -150,7 +149,8 @@ def compare(
     concave, so :math:`F(r\, t_{n-1}^2 + (1 - r)\, t_{S-1}^2 \hat s^2/s^2)` is at least the mean of its values at
     either, and these have the level as their expectation. (Welch's approximation takes a small :math:`s_\delta` at its
     word.) Seeds are often skewed, in NLL above all, where one run that went wrong is far from the others: therefore the
-    second part of b. Two seeds show no skewness at all, and :math:`s_\delta` counts 1.4 times there.
+    second part of b. Two seeds show no skewness at all, and :math:`s_\delta` counts 1.4 times there. That of OE, which
+    is cut off at 0, is at least that of the same sum with the sign of its gaps.
 
     Of several labels (`evaluate_multilabel`) the figures are means over labels, and so are the numbers of each sample,
     of which all else follows: what the labels of a sample share is in their spread.
@@ -255,7 +255,7 @@ def _ends(name: str, pairs: Sequence[tuple[Side, Side]], level: float) -> tuple[
     """Return the ends of the difference of a figure's means over the pairs, one for each label."""
     differences = np.mean([b.values[name] - a.values[name] for a, b in pairs], axis=0)
     value = differences.mean(axis=-1).mean(axis=-1)
-    below, above = _reach(differences, level, _unseen(name, pairs))
+    below, above = _reach(differences, level, _unseen(name, pairs), _signed_spread(name, pairs))
     room_a, room_b = (np.mean(rooms, axis=0) for rooms in zip(*(_chance(name, a, b) for a, b in pairs), strict=True))
     return value - room_b - below, value + room_a + above
 
@@ -267,10 +267,29 @@ def _unseen(name: str, pairs: Sequence[tuple[Side, Side]]) -> Array:
     return np.where(np.any(apart, axis=0), high - low if name in _OF_CLASSES else 0.0, 0.0)
 
 
-def _reach(differences: Array, level: float, unseen: Array) -> tuple[Array, Array]:
+def _signed_spread(name: str, pairs: Sequence[tuple[Side, Side]]) -> Array:
+    """Return the variance over seeds, `[...]`, of the difference of OE with the sign of its gaps, 0 for other figures.
+
+    OE is cut off at 0: of models that are hardly over-confident most seeds have next to none and one has much, which
+    few seeds do not show. What is not cut off varies as much below 0 as above.
+    """
+    if name != "oe" or pairs[0][0].bins.count.shape[-2] == 1:
+        return np.zeros(())
+    signed = [[_signed_oe(side.bins) for side in pair] for pair in pairs]
+    spread: Array = np.mean([b - a for a, b in signed], axis=0).var(axis=-1, ddof=1)
+    return spread
+
+
+def _signed_oe(bins: BinSums) -> Array:
+    gaps = bins.confidence / np.maximum(bins.count, 1) * (bins.confidence - bins.correct)
+    signed: Array = gaps.sum(axis=-1) / bins.count.sum(axis=-1)
+    return signed
+
+
+def _reach(differences: Array, level: float, unseen: Array, least: Array) -> tuple[Array, Array]:
     """Return how far below and above a mean difference its interval reaches, `[...]`, of differences `[..., S, N]`.
 
-    `unseen` is the difference of one more sample where all are 0.
+    `unseen` is the difference of one more sample where all are 0, `least` the least variance over seeds.
     """
     n_seeds, n = differences.shape[-2:]
     if n == 1:
@@ -288,7 +307,7 @@ def _reach(differences: Array, level: float, unseen: Array) -> tuple[Array, Arra
         samples = np.maximum(samples - alone, 0) * n_seeds / (n_seeds - 1)
         of_seeds = differences.mean(axis=-1)
         t_seeds = float(stdtrit(n_seeds - 1, (1 + level) / 2)) ** 2
-        seeds = t_seeds * of_seeds.var(axis=-1, ddof=1) / n_seeds * (_TWO**2 if n_seeds == 2 else 1)
+        seeds = t_seeds * np.maximum(of_seeds.var(axis=-1, ddof=1), least) / n_seeds * (_TWO**2 if n_seeds == 2 else 1)
         bends.append(_bend(of_seeds - of_seeds.mean(axis=-1, keepdims=True), t_seeds))
     largest = np.abs(mean).max(axis=-1)
     samples = samples + 2 * np.where(largest > 0, largest, unseen) ** 2 / n**2
