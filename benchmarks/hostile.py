@@ -25,7 +25,7 @@ import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -915,7 +915,7 @@ def surroundings() -> list[Callable[[], object]]:
         nowhere,
         lambda: os.umask(0o777),
         lambda: os.environ.update(COLUMNS="1", LANG="C", TERM="dumb"),
-        lambda: sys.stdout.reconfigure(encoding="ascii"),  # type: ignore[union-attr]
+        lambda: cast(io.TextIOWrapper, sys.stdout).reconfigure(encoding="ascii"),
         lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (24, 24)),
         lambda: os.environ.update(RANK="x", WORLD_SIZE="0", LOCAL_RANK=""),
         lambda: os.environ.update(VICINAL_DATA="/dev/null", HF_HOME="/dev/null"),

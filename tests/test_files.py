@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -216,9 +217,9 @@ def test_it_is_set_for_a_while_and_for_processes_that_start_in_it(monkeypatch: p
 
 
 @pytest.mark.parametrize("size", ["", "much", "-1GB", "1XB", "0", "1e9", 0, -5, "9" * 400])
-def test_what_is_no_size_is_refused(size: object) -> None:
+def test_what_is_no_size_is_refused(size: Any) -> None:
     allowed = f"max_memory must be a size such as '64GB', '512MiB' or 10000000, got {size!r}"
-    with pytest.raises(ValueError, match=re.escape(allowed)), vicinal.max_memory(size):  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=re.escape(allowed)), vicinal.max_memory(size):
         pass
 
 

@@ -12,6 +12,7 @@ import torch
 
 from vicinal import ERM, data, load, models
 from vicinal._files import read_json, read_tensors
+from vicinal.data.tabular import TabularPreprocessing
 from vicinal.models import TwoViewMLP
 from vicinal.models.two_views import best_share
 from vicinal.runs import Experiment, Run, run
@@ -106,7 +107,8 @@ def test_a_table_is_seen_in_both_ways(tmp_path: Path) -> None:
     standard = data.load(str(tmp_path / "rows.csv"), target="kind")
     assert "plain" not in standard.spec
     np.testing.assert_allclose(pieces.train.features()[:, pieces.spec["plain"]], standard.train.features(), atol=1e-6)
-    assert task.preprocessing.plain != task.spec["plain"]  # type: ignore[attr-defined]
+    assert isinstance(task.preprocessing, TabularPreprocessing)
+    assert task.preprocessing.plain != task.spec["plain"]
     experiment = Experiment(
         source=str(tmp_path / "rows.csv"),
         data={"target": "kind"},

@@ -37,6 +37,9 @@ from vicinal.runs.jobs import Pool, run_jobs
 from vicinal.runs.table import _over_seeds
 from vicinal.training.folder import locked
 
+needs_ray = pytest.mark.skipif(
+    importlib.util.find_spec("ray") is None, reason="ray is not installed: pip install 'vicinal[scale]'"
+)
 METHODS = ["ERM()", "Mixup(alpha=0.2)"]
 SEEDS = [0, 1]
 
@@ -334,11 +337,10 @@ def test_addresses_that_only_the_cluster_knows_are_left_to_it(monkeypatch):
     Pool(backend="ray", address="127.0.0.1:1").check_cluster()
 
 
-@pytest.mark.skipif(
-    importlib.util.find_spec("ray") is None, reason="ray is not installed: pip install 'vicinal[scale]'"
-)
+@needs_ray
 def test_the_cluster_of_this_machine_where_there_is_none_leaves_nothing(base, tmp_path, monkeypatch):
-    services = pytest.importorskip("ray._private.services")
+    from ray._private import services
+
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     monkeypatch.setattr(services, "find_gcs_addresses", set)
     monkeypatch.setattr(services, "find_bootstrap_address", lambda folder: None)
@@ -813,9 +815,7 @@ def test_an_interrupt_says_how_to_go_on(base, tmp_path, reference):
 
 
 @pytest.mark.timeout(290)
-@pytest.mark.skipif(
-    importlib.util.find_spec("ray") is None, reason="ray is not installed: pip install 'vicinal[scale]'"
-)
+@needs_ray
 def test_a_ray_cluster_of_two_nodes_one_of_whose_workers_is_killed_gives_the_same_table(base, reference, tmp_path):
     out, folder = tmp_path / "grid", tempfile.mkdtemp(prefix="ray")  # sockets need a short path
     code = (
