@@ -26,6 +26,8 @@ import pandas as pd
 import psutil
 import pytest
 import torch
+from joblib.externals.loky import get_reusable_executor
+from joblib.externals.loky.backend import context
 from scipy import stats
 
 from vicinal._files import max_memory
@@ -662,6 +664,19 @@ class Toy:
         (self.folder / "done").write_text(str(os.getpid()))
 
 
+@pytest.fixture
+def forked() -> Iterator[None]:
+    """Fork the workers of a pool from this process, which has loaded everything: there are many in the tests below."""
+    before = context.get_start_method()
+    context.set_start_method("fork", force=True)
+    yield
+    context.set_start_method(before, force=True)
+    get_reusable_executor().shutdown(wait=True)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="processes are not forked there")
+@pytest.mark.filterwarnings("ignore:.fork. start method should not be used")  # the jobs are toys, and start no threads
+@pytest.mark.usefixtures("forked")
 def test_after_a_death_what_is_left_runs_together_and_only_the_one_to_blame_fails(tmp_path, monkeypatch):
     names = ["a", "b", "deadly", *"cdefgh", "once", *"ijkl"]
     cells = {name: Toy(tmp_path / name) for name in names}
