@@ -7,11 +7,12 @@ NLL on the test set after the temperature, since the temperature is always fitte
     python -m benchmarks.choosing --data FOLDER --data FILE.csv:TARGET
     python -m benchmarks.choosing --data cifar10 --model preactresnet10 --width 16 --epochs 15 --rows 1000 --members 3
     python -m benchmarks.choosing --texts trec mr sst2 agnews glue:cola
+    python -m benchmarks.choosing --data trec --rows 150 --held-out 200
 
-Tables are those of `benchmarks.tables`; `--data` names others, or folders of images or sounds. `--texts` encodes public
-texts once by MiniLM, as `--fast` does, and trains linear heads on these features. `--members N` adds ensembles of plain
-training and of the default. Trainings that are in the file of `--out` already are not done again, so a measurement
-that was stopped goes on.
+Tables are those of `benchmarks.tables`; `--data` names others, folders of images or sounds, or public sets; of texts
+all weights of MiniLM are trained. `--texts` encodes public texts once by MiniLM, as `--fast` does, and trains linear
+heads on these features. `--members N` adds ensembles of plain training and of the default. Trainings that are in the
+file of `--out` already are not done again, so a measurement that was stopped goes on.
 """
 
 from __future__ import annotations
@@ -58,6 +59,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--members", type=int, default=1, help="of ensembles")
     parser.add_argument("--seeds", type=int, default=2, help="splits and trainings of each")
     parser.add_argument("--rows", type=int, default=1000, help="at most so many rows of a table, or to train on")
+    parser.add_argument("--held-out", type=int, help="at most so many to validate and to test on, of a named set")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args(argv)
     records = json.loads(args.out.read_text()) if args.out is not None and args.out.exists() else []
@@ -84,9 +86,10 @@ def main(argv: list[str] | None = None) -> None:
 def sources(args: argparse.Namespace, folder: Path) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """Yield the name, the source and the options of each set of data."""
     for path in args.data:
-        source, _, target = path.partition(":")
-        fewer = {"train_size": args.rows} if source in NAMES else {}
-        yield Path(source).stem, source, {**({"target": target} if target else {}), **fewer}
+        source, _, target = (path, "", "") if path in NAMES else path.partition(":")
+        fewer = {"train_size": args.rows, "max_held_out": args.held_out} if source in NAMES else {}
+        name = source if source in NAMES else Path(source).stem
+        yield name, source, {**({"target": target} if target else {}), **fewer}
     for name in [] if args.data else args.only:
         try:
             frame = TABLES[name]()

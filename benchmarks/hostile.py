@@ -559,25 +559,57 @@ def record_cases(run: Path, draw: random.Random, n: int) -> Iterator[Case]:
     ]
     record = read_json(run / "model.json")
     ways = sorted(leaves({name: value for name, value in record.items() if name != "checksum"}), key=str)
-
-    def changed_record(way: tuple[Any, ...], value: object) -> Callable[[Path], Path]:
-        def make(folder: Path) -> Path:
-            copy = folder / "copy"
-            shutil.copytree(run, copy)
-            changed = json.loads(json.dumps({name: part for name, part in record.items() if name != "checksum"}))
-            at = changed
-            for key in way[:-1]:
-                at = at[key]
-            at[way[-1]] = value
-            (copy / "model.json").write_text(json.dumps({"format": FORMAT, **sealed(changed)}))
-            return copy
-
-        return make
-
     for k in range(n):
         way, value = draw.choice(ways), draw.choice(odd)
         name = f"record of {run.name}: {'.'.join(map(str, way))} = {str(value)[:12]!r}, {k}"
-        yield Case(name, commands[k % 4 % 3], changed_record(way, value))
+        yield Case(name, commands[k % 4 % 3], changed_record(run, way, value))
+
+
+def changed_record(run: Path, way: tuple[Any, ...], value: object) -> Callable[[Path], Path]:
+    """Return what makes a copy of a run whose model record says this in one place."""
+
+    def make(folder: Path) -> Path:
+        copy = folder / "copy"
+        shutil.copytree(run, copy)
+        record = read_json(run / "model.json")
+        changed = {name: part for name, part in record.items() if name != "checksum"}
+        at = changed
+        for key in way[:-1]:
+            at = at[key]
+        at[way[-1]] = value
+        (copy / "model.json").write_text(json.dumps({"format": FORMAT, **sealed(changed)}))
+        return copy
+
+    return make
+
+
+def scale_cases(run: Path) -> Iterator[Case]:
+    """Copies of a run whose first number has ranks, edges or limits that cannot be."""
+    rising = [[float(k), k / 9] for k in range(10)]
+    odd: dict[str, list[object]] = {
+        "ranks": [
+            rising[::-1],
+            [[value, 1 - rank] for value, rank in rising],
+            [[value, rank * 1e9] for value, rank in rising],
+            [[0.0, rank] for _, rank in rising],
+            [[value, float("nan")] for value, _ in rising],
+            [[value] for value, _ in rising],
+            [[value, [rank]] for value, rank in rising],
+            [[str(value), "x"] for value, _ in rising],
+            [],
+            {},
+            None,
+            10**400,
+            rising * 100_000,
+        ],
+        "edges": [[2.0, 1.0, 0.0], [1.0, 1.0, 1.0], [0.0, float("inf"), 1.0], ["x"], [[0.0], [1.0]], 1, None],
+        "limits": [[1.0, 0.0], [0.0], [0.0, 1.0, 2.0], [None, None], "ab", {}, None],
+    }
+    for name, values in odd.items():
+        for k, value in enumerate(values):
+            way = ("preprocessing", "columns", 0, name)
+            words = ("predict", "{file}", str(run.parent / "good.csv"), "--out", "answers.csv")
+            yield Case(f"scale of {run.name}: {name} {k}", words, changed_record(run, way, value))
 
 
 def special_cases(run: Path) -> Iterator[Case]:
@@ -1058,6 +1090,7 @@ def main() -> None:
             *bundle_cases(boosted, draw, options.bundles // 2),
             *record_cases(run, draw, options.bundles),
             *record_cases(boosted, draw, options.bundles // 2),
+            *scale_cases(run),
             *special_cases(run),
             *small_disk_cases(run),
             *option_cases(run),

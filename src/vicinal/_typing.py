@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import torch
 from torch import Tensor
 
-__all__ = ["Batch", "Model", "Plan", "Step"]
+__all__ = ["Batch", "Constrained", "Model", "Plan", "Settling", "Step"]
 
 #: A tensor, or a tokenised batch: a mapping of tensors that the model receives as keyword arguments.
 Batch: TypeAlias = "Tensor | Mapping[str, Tensor]"
@@ -51,3 +51,25 @@ class Plan(Protocol):
 
     def combine(self, t: Tensor) -> Tensor:
         """Return Σₖ weightₖ · t[partnerₖ] for each row."""
+
+
+@runtime_checkable
+class Constrained(Protocol):
+    """A network whose weights must stay within limits, as `SentenceCNN`'s."""
+
+    def clip_norms(self) -> None:
+        """Put the weights back within their limits; called after every optimizer step."""
+
+
+@runtime_checkable
+class Settling(Protocol):
+    """A network that chooses something by held-out samples once it is trained, as `TwoViewMLP` the share of a view."""
+
+    def settle(self, batches: Iterable[tuple[Any, Tensor]]) -> None:
+        """Choose by the whole validation set; called in eval mode with the selected weights, on every rank.
+
+        Parameters
+        ----------
+        batches
+            Inputs as the network takes them, each with its labels.
+        """

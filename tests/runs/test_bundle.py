@@ -337,6 +337,56 @@ def test_a_scale_that_is_not_finite_is_refused(
         Bundle.load(path.parent)
 
 
+@pytest.mark.parametrize(
+    "ranks",
+    [
+        [[0.0, 0.1], [2.0, 0.5], [1.0, 0.9]],
+        [[0.0, 0.1], [1.0, 0.9], [1.0, 0.9]],
+        [[0.0, 0.9], [1.0, 0.5], [2.0, 0.1]],
+        [[0.0, 0.1], [1.0, 0.5], [2.0, 45.0]],
+        [[0.0, -1.0], [1.0, 0.5], [2.0, 0.9]],
+        [[0.0, 0.1], [1.0, float("nan")], [2.0, 0.9]],
+        [[0.0, 0.1, 0.2]],
+        [["x", 0.1]],
+        [0.0, 1.0],
+        {"0.0": 0.1},
+        7,
+        None,
+    ],
+    ids=str,
+)
+def test_damaged_ranks_are_refused(people: tuple[Bundle, pd.DataFrame], tmp_path: Path, ranks: object) -> None:
+    path = people[0].save(tmp_path / "run") / "model.json"
+    record = read_json(path)
+    record["preprocessing"]["columns"][0]["ranks"] = ranks
+    write_json(path, sealed_again(record))
+    with pytest.raises(ValueError, match=r"model\.json.*ranks must be pairs of a value and its rank"):
+        Bundle.load(path.parent)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "allowed"),
+    [
+        ("limits", [1.0, -1.0], "two numbers, the lower one first"),
+        ("limits", [float("nan"), 1.0], "two numbers, the lower one first"),
+        ("limits", [1.0], "two numbers, the lower one first"),
+        ("edges", [0.0, 1.0, 1.0], "numbers that rise"),
+        ("edges", [0.0, 2.0, 1.0], "numbers that rise"),
+        ("edges", ["a"], "numbers that rise"),
+        ("edges", 3, "numbers that rise"),
+    ],
+)
+def test_damaged_limits_and_edges_are_refused(
+    people: tuple[Bundle, pd.DataFrame], tmp_path: Path, field: str, value: object, allowed: str
+) -> None:
+    path = people[0].save(tmp_path / "run") / "model.json"
+    record = read_json(path)
+    record["preprocessing"]["columns"][0][field] = value
+    write_json(path, sealed_again(record))
+    with pytest.raises(ValueError, match=f"{field} must be {allowed}"):
+        Bundle.load(path.parent)
+
+
 def test_a_sample_that_the_network_overflows_at_is_named(people: tuple[Bundle, pd.DataFrame]) -> None:
     bundle, frame = people
     first, *others = bundle.module.parameters()

@@ -16,6 +16,7 @@ from torch.utils.data import TensorDataset
 
 from tests.processes import free_port, in_processes, world
 from vicinal import ERM, GuidedMixup, Mixup
+from vicinal.models import TwoViewMLP
 from vicinal.training import FitConfig, fit, load_weights
 
 
@@ -28,6 +29,11 @@ def network(*, norm: bool) -> nn.Sequential:
     torch.manual_seed(0)
     middle = [nn.BatchNorm1d(16)] if norm else []
     return nn.Sequential(nn.Linear(5, 16), *middle, nn.ReLU(), nn.Dropout(0.2), nn.Linear(16, 3))
+
+
+def two_views() -> TwoViewMLP:
+    torch.manual_seed(0)
+    return TwoViewMLP(5, 3, plain=[0, 2], hidden=[8], dropout=0.0)  # the second view alone sees what decides
 
 
 class Failing:
@@ -50,15 +56,19 @@ def train_all(folder: Path, *, accumulation: int, batch_size: int = 8) -> None:
     """Train every case; in two processes each takes its half."""
     train, val = data(67, 0), data(23, 1)  # neither is a multiple of anything
 
-    def run(name: str, objective, *, norm: bool = False, val=val, **fields):
+    def run(name: str, objective, *, norm: bool = False, model=None, val=val, **fields):
         config = FitConfig(
             batch_size=batch_size, accumulation=accumulation, lr=0.01, trackers=(), **{"epochs": 3, **fields}
         )
-        return fit(network(norm=norm), objective, train, val, out=folder / name, config=config, progress=False)
+        model = model or network(norm=norm)
+        return fit(model, objective, train, val, out=folder / name, config=config, progress=False)
 
     run("mixup", Mixup(alpha=0.4), clip_norm=1.0, schedule="cosine", checkpoint_minutes=0)
     run("guided", GuidedMixup(pool="batch"))
     run("norm", ERM(), norm=True, val=None, steps=7)
+    settled = run("settled", ERM(), model=two_views(), epochs=20, eval_batch_size=7)
+    rank = os.environ.get("RANK", "0")
+    (folder / f"share-{rank}").write_text(repr(float(settled.model.share)))
     run("norm and val", ERM(), norm=True)
     run("whole", Mixup(alpha=0.4), norm=True, checkpoint_minutes=0, eval_every_steps=4)
     for fail_at in (3, 4, 0):
@@ -89,6 +99,10 @@ def test_two_processes_do_what_one_does_with_twice_the_accumulation(tmp_path):
         for a, b in zip(history(tmp_path / "one" / case), history(tmp_path / "two" / case), strict=True):
             assert a.keys() == b.keys()
             torch.testing.assert_close(torch.tensor(list(b.values())), torch.tensor(list(a.values())))
+    shares = [float((tmp_path / name).read_text()) for name in ("one/share-0", "two/share-0", "two/share-1")]
+    assert shares[0] < 0.45  # chosen, by all 23 validation samples on either rank
+    assert shares[1] == shares[2] == float(load_weights(tmp_path / "two" / "settled")["share"])
+    assert shares[1] == pytest.approx(shares[0], abs=2e-4)
     aum = [load_state(tmp_path / n / "guided" / "first-stage") for n in ("one", "two")]
     torch.testing.assert_close(*aum)
     config = [json.loads((tmp_path / n / "mixup" / "config.json").read_text()) for n in ("one", "two")]

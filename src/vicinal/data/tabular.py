@@ -40,7 +40,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from vicinal._checks import nearest_names, number, require
+from vicinal._checks import ArgumentError, nearest_names, number, require
 from vicinal._files import MEMORY, Json, Scratch
 from vicinal._typing import Batch
 from vicinal.data.dates import PARTS, date_parts, is_day_first
@@ -462,11 +462,41 @@ def _from_record(record: Mapping[str, Any]) -> Number | Date | Category | Text:
 
 
 def _number(record: Mapping[str, Any]) -> Number:
-    limits = None if "limits" not in record else (record["limits"][0], record["limits"][1])
-    edges = tuple(record.get("edges", ()))
     mean, std = number("mean", record["mean"]), number("std", record["std"], above=0)
-    ranks = tuple((number("ranks", value), number("ranks", rank)) for value, rank in record.get("ranks", ()))
-    return Number(record["name"], mean, std, bool(record["missing"]), limits, edges, ranks)
+    limits, edges, ranks = (_finite(record.get(name, ())) for name in ("limits", "edges", "ranks"))
+    if "limits" in record and (limits.shape != (2,) or limits[0] > limits[1]):
+        raise ArgumentError("limits", record["limits"], "two numbers, the lower one first")
+    if "edges" in record and (edges.ndim != 1 or not (np.diff(edges) > 0).all()):
+        raise ArgumentError("edges", record["edges"], "numbers that rise")
+    if "ranks" in record and not _are_ranks(ranks):
+        allowed = "pairs of a value and its rank in [0, 1], both rising"
+        raise ArgumentError("ranks", record["ranks"], allowed)
+    return Number(
+        record["name"],
+        mean,
+        std,
+        bool(record["missing"]),
+        (float(limits[0]), float(limits[1])) if "limits" in record else None,
+        tuple(edges.tolist()),
+        tuple((value, rank) for value, rank in ranks.tolist()),
+    )
+
+
+def _finite(values: object) -> NDArray[np.float64]:
+    """Return what a record holds as an array, or a single NaN where it is no array of finite numbers."""
+    try:
+        array = np.asarray(values, np.float64)
+    except (TypeError, ValueError, OverflowError):
+        return np.array(np.nan)
+    return array if np.isfinite(array).all() else np.array(np.nan)
+
+
+def _are_ranks(pairs: NDArray[np.float64]) -> bool:
+    """Whether these are values that rise, with ranks between 0 and 1 that do not fall."""
+    if pairs.ndim != 2 or pairs.shape[1] != 2:
+        return False
+    values, ranks = pairs.T
+    return bool((np.diff(values) > 0).all() and (np.diff(ranks) >= 0).all() and ranks[0] >= 0 and ranks[-1] <= 1)
 
 
 def fit_tabular(

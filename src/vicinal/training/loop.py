@@ -25,7 +25,7 @@ from vicinal import _random
 from vicinal._arrays import kept_memory
 from vicinal._checks import Argument, Sentence
 from vicinal._files import DamagedFileError, Json
-from vicinal._typing import Batch, Model
+from vicinal._typing import Batch, Constrained, Model, Settling
 from vicinal.metrics import Tally, spearman
 from vicinal.metrics.figures import FIGURES, watched
 from vicinal.metrics.multilabel import label_tallies
@@ -102,6 +102,7 @@ class Loop:
         self.objective = objective
         self.model = model
         self.module = unwrap(self.model)
+        self.constrained = self.module if isinstance(self.module, Constrained) else None
         optimizer = config.make_optimizer(self.module.parameters())
         # Accelerate's own calls look for packages and signatures anew in every step, a sixth of a small one; they are
         # needed where gradients are scaled.
@@ -212,8 +213,8 @@ class Loop:
             self.accelerator.clip_grad_norm_(self.module.parameters(), self.config.clip_norm)
         self.optimizer.step()
         self.optimizer.zero_grad()
-        if callable(clip_norms := getattr(self.module, "clip_norms", None)):  # a constraint, as SentenceCNN has
-            clip_norms()
+        if self.constrained is not None:
+            self.constrained.clip_norms()
         self.step += 1
         if self.losses.waiting >= _READ_EVERY:
             self._read_losses()
@@ -412,9 +413,9 @@ class Loop:
             self.module.load_state_dict(self.best["model"])
             predictions = {name: self.best[name] for name in ("logits", "labels")}
         self.model.eval()
-        if "val" in self.evaluated and callable(settle := getattr(self.module, "settle", None)):
+        if "val" in self.evaluated and isinstance(self.module, Settling):
             with AtPrecision(self.module, self.config.mixed_precision).autocast():  # as what it settles is served
-                settle(self._held_out())
+                self.module.settle(self._held_out())
             predictions = self._predict("val")
             best = {**best, **{f"val_{name}": value for name, value in self._measure(predictions).items()}}
             self.model.eval()
