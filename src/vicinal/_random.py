@@ -5,6 +5,7 @@ All draws are made on the CPU in float64, so that a seed means the same on every
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import math
 import random
@@ -147,12 +148,16 @@ def seed_from(*parts: int | str) -> int:
     return int.from_bytes(hashlib.sha256(repr(parts).encode()).digest()[:8], "little") >> 1
 
 
+#: Asked before each step, and always answered the same.
+_has_mps = functools.cache(torch.backends.mps.is_available)
+
+
 def seed_globals(seed: int) -> None:
     """Seed the global generators of torch, Python and NumPy, for code that draws from them (dropout, transforms)."""
     torch.default_generator.manual_seed(seed)  # torch.manual_seed also asks every kind of device: 50 times slower
     if torch.cuda.is_initialized():
         torch.cuda.manual_seed_all(seed)
-    if torch.backends.mps.is_available():
+    if _has_mps():
         torch.mps.manual_seed(seed)
     random.seed(seed)
     np.random.seed(seed % 2**32)  # noqa: NPY002  # never drawn from here

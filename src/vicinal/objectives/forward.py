@@ -43,6 +43,8 @@ def call(model: Model, x: Batch) -> Tensor:
     if isinstance(x, Mapping) and "labels" in x:
         raise ValueError("x holds 'labels': take them out of the batch and pass them as y")
     output = model(**x) if isinstance(x, Mapping) else model(x)
+    if isinstance(output, Tensor):
+        return output
     logits = getattr(output, "logits", output)
     fields = [name for name in getattr(output, "_fields", ()) if name.startswith("aux")]
     # torchvision's Inception and GoogLeNet have them in training mode.

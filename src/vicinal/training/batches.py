@@ -78,9 +78,12 @@ class EpochPlan:
         start, stop = part(self._length, self.parts, micro % self.parts)
         return stop - start
 
-    def step_size(self, step: int) -> int:
-        """Return the number of samples in a step, over all ranks."""
-        return sum(self.size(step * self.per_step + k) for k in range(self.per_step))
+    def share(self, micro: int) -> float:
+        """Return how much of the samples of its step, over all ranks, a micro-batch has."""
+        if self.per_step == 1:
+            return 1.0
+        first = micro - micro % self.per_step
+        return self.size(micro) / sum(self.size(first + k) for k in range(self.per_step))
 
     def indices(self, epoch: int, number: int) -> Tensor:
         """Return the samples of one part of an epoch."""
@@ -250,8 +253,9 @@ def _checked(loaded: Any) -> tuple[Tensor, Batch, Tensor]:
         raise TypeError(f"x must be a tensor or a mapping of tensors, got {type(x).__name__}")
     if not isinstance(y, Tensor):
         raise TypeError(f"y must be a tensor, got {type(y).__name__}: let dataset[i] give an int, or pass collate_fn")
-    if y.ndim == 0 or len(y) != len(index) or n_rows(x) % len(index):
-        raise ValueError(f"a batch of {len(index)} samples has {n_rows(x)} rows of x and y {list(y.shape)}")
+    n = index.shape[0]
+    if y.ndim == 0 or y.shape[0] != n or n_rows(x) % n:
+        raise ValueError(f"a batch of {n} samples has {n_rows(x)} rows of x and y {list(y.shape)}")
     return index, x, y
 
 

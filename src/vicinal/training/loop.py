@@ -8,6 +8,7 @@ processes do what one does with twice the accumulation.
 
 from __future__ import annotations
 
+import functools
 import math
 import signal
 import time
@@ -45,6 +46,7 @@ from vicinal.training.environment import Accelerator, Terminated, interruptions,
 from vicinal.training.folder import TrainingFolder
 from vicinal.training.predicting import AtPrecision, iter_logits, to_device
 from vicinal.training.progress import Progress
+from vicinal.training.updates import quick_step
 
 __all__ = ["Loop", "Supervision"]
 
@@ -108,6 +110,8 @@ class Loop:
         # needed where gradients are scaled.
         self.plain = accelerator.scaler is None
         self.optimizer: Any = optimizer if self.plain else accelerator.prepare_optimizer(optimizer)
+        self.update = quick_step(optimizer) if self.plain else self.optimizer.step
+        self.trained = [p for group in optimizer.param_groups for p in group["params"]]
         self.train = KeyedDataset(train, config.seed, purpose="augmentation", collate_fn=collate_fn)
         # "val" decides which weights are kept, and when to stop; the others are only measured.
         self.evaluated = {
@@ -182,13 +186,12 @@ class Loop:
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         self.train.set_epoch(self.step // self.plan.steps)
-        n_samples = self.plan.step_size(self.step)
         for k in range(self.config.accumulation):
             micro = self.step * self.plan.per_step + k * self.world + self.rank
             index, x, y = next(batches)
             # Each sample weighs the same, whatever its micro-batch; DDP will take the mean over ranks.
-            share = self.plan.size(micro) / n_samples
-            seed = _random.seed_from("step", self.config.seed, self.step, micro % self.plan.per_step)
+            share = self.plan.share(micro)
+            seed = _seeds(self.config.seed, self.plan.per_step, micro // _READ_EVERY)[micro % _READ_EVERY]
             _random.seed_globals(seed)
             generator = self.generator.manual_seed(seed)
             synced_later = k < self.config.accumulation - 1
@@ -211,8 +214,9 @@ class Loop:
             )
         if self.config.clip_norm is not None:
             self.accelerator.clip_grad_norm_(self.module.parameters(), self.config.clip_norm)
-        self.optimizer.step()
-        self.optimizer.zero_grad()
+        self.update()
+        for p in self.trained:  # as `zero_grad` does, without what it notes for a profiler, a twentieth of a small step
+            p.grad = None
         if self.constrained is not None:
             self.constrained.clip_norms()
         self.step += 1
@@ -541,6 +545,13 @@ class _Losses:
         means = {name: total / share for name, (total, share) in self.sums.items()}
         self.sums = {}
         return means
+
+
+@functools.lru_cache(maxsize=1)
+def _seeds(seed: int, per_step: int, block: int) -> list[int]:
+    """Return the seeds of a block of micro-batches: together they take a tenth of the time that they take apart."""
+    numbers = range(block * _READ_EVERY, (block + 1) * _READ_EVERY)
+    return [_random.seed_from("step", seed, *divmod(number, per_step)) for number in numbers]
 
 
 def _lengths(train: object) -> Tensor:
