@@ -7,7 +7,7 @@ recall the share of suspicious ones among the changed.
 
     python -m benchmarks.audit [--only titanic spam] [--noise 0.1] [--rows 2000] [--seed 0]
     python -m benchmarks.audit --rules [--only titanic spam] [--rows 500]
-    python -m benchmarks.audit --people [--calibrated]
+    python -m benchmarks.audit --people [--calibrated] [--half dev]
 
 The second compares the rules alone, in a minute: `probes.label_issues` and cleanlab on the same out-of-fold
 probabilities, those of logistic regression, and cleanlab on those of gradient boosting, at three shares of changed
@@ -16,7 +16,9 @@ labels.
 The third is of wrong labels that people gave: in SNLI and MNLI the writer of a sentence says what it is, four others
 judge it, and the majority of five counts. The writer's label, the last letter of a pair's name, is wrong where it is
 another. The probabilities are those of published models that were trained on other pairs
-(VICINAL_DATA/logits/nli_baan2022, Baan et al. 2022).
+(VICINAL_DATA/logits/nli_baan2022, Baan et al. 2022). `ours` is the rule as it is, `margin=1` without its margin; beside
+them stand as many of our ranking as cleanlab takes, and the average precision of two rankings, by the margin and by
+cleanlab's quality of a label, the probability of the label itself.
 """
 
 from __future__ import annotations
@@ -61,10 +63,11 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--rules", action="store_true", help="compare the rules alone")
     parser.add_argument("--people", action="store_true", help="labels that people gave")
+    parser.add_argument("--half", choices=("dev", "test"), default="test", help="which half of these")
     parser.add_argument("--calibrated", action="store_true", help="… by probabilities after a temperature")
     args = parser.parse_args(argv)
     if args.people:
-        compare_on_people(Path(os.environ["VICINAL_DATA"]) / "logits" / "nli_baan2022", args.calibrated)
+        compare_on_people(Path(os.environ["VICINAL_DATA"]) / "logits" / "nli_baan2022", args.half, args.calibrated)
         return
     if args.rules:
         compare_rules(args.only, args.rows, args.seed)
@@ -159,11 +162,13 @@ def compare_rules(names: list[str], n_rows: int, seed: int) -> None:
         print(f"| {100 * noise:g} % | {' | '.join(means)} |", flush=True)
 
 
-def compare_on_people(folder: Path, calibrated: bool) -> None:
-    """Print precision and recall of the rules, and of as many of our ranking as cleanlab takes."""
-    head = "vicinal's rule | cleanlab's | as many by our ranking"
-    print(f"| pairs, model | wrong labels | {head} |\n|---|---|---|---|---|")
-    for path in sorted(folder.glob("*_test_*.jsonl.gz")):
+def compare_on_people(folder: Path, half: str, calibrated: bool) -> None:
+    """Print precision and recall of the rules, of as many of our ranking as cleanlab takes, and average precisions."""
+    from sklearn.metrics import average_precision_score
+
+    head = "ours | margin=1 | cleanlab's | as many by our ranking | average precision: margin, self-confidence"
+    print(f"| pairs, model | wrong labels | {head} |\n|---|---|---|---|---|---|---|")
+    for path in sorted(folder.glob(f"*_{half}_*.jsonl.gz")):
         with gzip.open(path, "rt") as lines:
             rows = [json.loads(line) for line in lines]
         probs, truth = np.array([row["probs"] for row in rows]), np.array([row["true"] for row in rows])
@@ -174,8 +179,11 @@ def compare_on_people(folder: Path, calibrated: bool) -> None:
         wrong, issues, theirs = labels != truth, label_issues(probs, labels), by_cleanlab(probs, labels)
         as_many = np.zeros(len(labels), bool)
         as_many[issues.ranking.numpy()[: theirs.sum()]] = True
-        found = [scored(one, wrong) for one in (issues.suspicious.numpy(), theirs, as_many)]
-        cells = " | ".join(f"{precision:.2f}, {recall:.2f}" for precision, recall in found)
+        alone = label_issues(probs, labels, margin=1).suspicious.numpy()
+        pairs = [scored(one, wrong) for one in (issues.suspicious.numpy(), alone, theirs, as_many)]
+        rankings = issues.margin.numpy(), -probs[np.arange(len(labels)), labels]
+        pairs.append(tuple(float(average_precision_score(wrong, ranking)) for ranking in rankings))
+        cells = " | ".join(f"{first:.3f}, {second:.3f}" for first, second in pairs)
         print(f"| {path.name.partition('.')[0].replace('_', ' ')} | {wrong.sum()} of {len(wrong)} | {cells} |")
 
 

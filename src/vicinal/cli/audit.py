@@ -40,6 +40,13 @@ def audit(
         ),
     ] = "cross-validation",
     n_folds: Annotated[int, typer.Option("--folds", help="Trainings of the cross-validation.")] = 5,
+    margin: Annotated[
+        float,
+        typer.Option(
+            help="A label is suspicious, beyond the estimated number of wrong ones, where another class is more "
+            "probable by more than this; 1: none is, for fewer suspects of which more are wrong."
+        ),
+    ] = 0.1,
     percentile: Annotated[
         float,
         typer.Option(help="With aum: suspicious is what is learned no better than this share of misplaced samples."),
@@ -74,7 +81,7 @@ def audit(
     if by == "aum":
         samples = _by_aum(outcome, percentile, n, console)
     else:
-        samples = _by_cross_validation(outcome, n_folds, n, out, safe_csv, console)
+        samples = _by_cross_validation(outcome, n_folds, margin, n, out, safe_csv, console)
     if report is not None:
         from vicinal.report import write_run
 
@@ -83,13 +90,14 @@ def audit(
 
 
 def _by_cross_validation(
-    outcome: Outcome, n_folds: int, n: int, out: Path | None, safe_csv: bool, console: Console
+    outcome: Outcome, n_folds: int, margin: float, n: int, out: Path | None, safe_csv: bool, console: Console
 ) -> list[Json]:
     from vicinal.predictions import write
     from vicinal.runs import audited
 
     with console.stages():
-        audit = audited(outcome, n_folds=n_folds, progress=not console.as_json, on_note=console.note)
+        progress = not console.as_json
+        audit = audited(outcome, n_folds=n_folds, margin=margin, progress=progress, on_note=console.note)
     suspicious, shown = len(audit.samples), audit.samples[:n]
     result = {"n": len(audit.labels), "suspicious": suspicious, "samples": [_plain(s) for s in shown]}
     console.event("result", result)

@@ -10,8 +10,9 @@ rows scaled to the number of samples of each label it estimates how many samples
 taken: of those labelled i the ones with the largest margin :math:`\hat p_j(x) - \hat p_i(x)`, unless their label is the
 most probable class. It holds for two classes as for many.
 
-The estimate is of how many, and errs to the low side where probabilities are smooth. So a sample is taken, too, where
-:math:`\hat p_j(x) - \hat p_i(x) > 0.1` for some j: with two classes, where the other has more than 0.55.
+The estimate is of how many, and of as many suspects not all are wrong. So that more wrong labels are found, a sample is
+taken, too, where :math:`\hat p_j(x) - \hat p_i(x) > 0.1` for some j: with two classes, where the other has more than
+0.55. With `margin=1` the estimate alone counts, which is cleanlab's choice: fewer suspects, of which more are wrong.
 
 References
 ----------
@@ -27,11 +28,12 @@ import torch
 from torch import Tensor
 
 from vicinal._arrays import as_labels, as_tensor
+from vicinal._checks import number
 
-__all__ = ["LabelIssues", "confident_joint", "label_issues"]
+__all__ = ["MARGIN", "LabelIssues", "confident_joint", "label_issues"]
 
 #: A margin that is suspicious whatever the estimate; `benchmarks/audit.py` shows what it gains.
-_CLEAR = 0.1
+MARGIN = 0.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +96,7 @@ def confident_joint(probs: object, labels: object) -> Tensor:
     return joint * (counts / joint.sum(dim=1))[:, None]
 
 
-def label_issues(probs: object, labels: object) -> LabelIssues:
+def label_issues(probs: object, labels: object, *, margin: float = MARGIN) -> LabelIssues:
     """Return which labels look wrong by probabilities of models that were trained without the sample.
 
     Parameters
@@ -103,12 +105,16 @@ def label_issues(probs: object, labels: object) -> LabelIssues:
         Out-of-sample probabilities, `[N, K]`, such as those of cross-validation.
     labels
         Class numbers `[N]`.
+    margin
+        A label is suspicious beyond the estimated number, too, where another class is more probable by more than this;
+        1: none is.
 
     >>> issues = label_issues([[0.9, 0.1], [0.8, 0.2], [0.2, 0.8], [0.1, 0.9]], [0, 0, 1, 0])
     >>> issues.suspicious
     tensor([False, False, False,  True])
     """
     p, y = _checked(probs, labels)
+    clear = number("margin", margin, low=0, high=1)
     joint = confident_joint(p, y)
     rows = torch.arange(len(y))
     of_label = p[rows, y]
@@ -124,8 +130,8 @@ def label_issues(probs: object, labels: object) -> LabelIssues:
                 largest = (p[members, j] - p[members, i]).topk(n)
                 suspicious[members[largest.indices]] = True
     suspicious &= prediction != y
-    margin = others.amax(dim=1) - of_label
-    return LabelIssues(suspicious | (margin > _CLEAR), prediction, margin, joint)
+    behind = others.amax(dim=1) - of_label
+    return LabelIssues(suspicious | (behind > clear), prediction, behind, joint)
 
 
 def _checked(probs: object, labels: object) -> tuple[Tensor, Tensor]:

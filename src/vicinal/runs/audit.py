@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vicinal import _random
-from vicinal._checks import Argument, Sentence, integer
+from vicinal._checks import Argument, Sentence, integer, number
 from vicinal._files import Json, write_json
 from vicinal.data import Split, Task
 from vicinal.data.splitting import fold_numbers, grouped_split, split_positions
 from vicinal.objectives.guided.aum import AUM
-from vicinal.probes.label_issues import LabelIssues, label_issues
+from vicinal.probes.label_issues import MARGIN, LabelIssues, label_issues
 from vicinal.probes.mislabelled import Audit, find_mislabelled
 from vicinal.runs.defaults import default_config
 from vicinal.runs.mistakes import shown
@@ -58,19 +58,26 @@ class CrossAudit:
 
 @_random.restored_globals()
 def audited(
-    outcome: Outcome, *, n_folds: int = 5, n: int | None = None, progress: bool = True, on_note: Say | None = None
+    outcome: Outcome,
+    *,
+    n_folds: int = 5,
+    margin: float = MARGIN,
+    n: int | None = None,
+    progress: bool = True,
+    on_note: Say | None = None,
 ) -> CrossAudit:
     """Return which labels of a run's data look wrong to models that were trained without them.
 
     All samples, of the training, the validation and the test set, are dealt into folds, groups and copies together. For
     each fold the run's network is trained by the run's method on the others, and gives the fold's probabilities at its
-    own temperature; `label_issues` judges them. The trainings are kept in the run's folder `audit`, so an audit that
-    was stopped goes on.
+    own temperature; `label_issues` judges them, with this `margin`. The trainings are kept in the run's folder `audit`,
+    so an audit that was stopped goes on.
 
     Shown are the n most suspicious samples; if n is not given, all suspicious ones. `progress` and `on_note` are as in
     `vicinal.runs.run`.
     """
     integer("n_folds", n_folds, low=2)
+    number("margin", margin, low=0, high=1)
     if n is not None:
         integer("n", n, low=1)
     say, task, seed = on_note or (lambda note: None), outcome.run.task(), outcome.experiment.seed
@@ -84,7 +91,7 @@ def audited(
         left_out = folds == fold
         say(f"training {fold + 1} of {n_folds}: without {int(left_out.sum())} samples, which it then judges")
         probs[left_out] = _out_of_fold(outcome, places, labels, groups, left_out, fold, progress)
-    issues = label_issues(probs, labels)
+    issues = label_issues(probs, labels, margin=margin)
     ranking = issues.ranking.tolist()
     chosen = ranking[: int(issues.suspicious.sum()) if n is None else n]
     samples = _shown(task, parts, issues, probs, labels, chosen)
