@@ -49,13 +49,23 @@ class Chunk:
     """Whether the first of the highest scores is the label's, `[M]`."""
     exp: Array | None = field(default=None, repr=False)
     """For logits z, exp(z − max z) in float64 `[M, K]`, which the scores of all figures share; else None."""
+    guess: NDArray[np.int64] | None = field(default=None, repr=False)
+    """The predictions, where reading the scores gave them already."""
 
     def __len__(self) -> int:
         return len(self.labels)
 
+    @property
+    def by_class(self) -> Floats | None:
+        """The scores `[K, M]` where they lie one class after another in memory, else None."""
+        layout = self.scores.flags
+        return self.scores.T if layout.f_contiguous and not layout.c_contiguous else None
+
     @cached_property
     def predictions(self) -> NDArray[np.int64]:
         """The first class with the highest score of each sample, `[M]`."""
+        if self.guess is not None:
+            return self.guess
         guess = self.labels.copy()
         wrong = np.flatnonzero(~self.correct)
         compiled = kernels.loaded()
@@ -73,7 +83,10 @@ class Chunk:
 
     def score_of(self, classes: NDArray[np.int64]) -> Floats:
         """Return each sample's score of the class given for it, `[M]`."""
-        scores: Floats = self.scores[np.arange(len(self)), classes]
+        rows, by_class = np.arange(len(self)), self.by_class
+        scores: Floats = (
+            self.scores[rows, classes] if by_class is None else by_class.reshape(-1).take(classes * len(self) + rows)
+        )
         return scores
 
 
@@ -103,10 +116,13 @@ class Predictions:
             labels = as_classes("labels", self.labels[rows], n_classes=self.n_classes)
             scores = as_array("scores", self.scores[rows])
             scores = scores if scores.dtype.itemsize > 4 else scores.astype(np.float32, copy=False)
+            if scores.strides[0] == scores.itemsize and self.n_classes <= FEW_CLASSES:
+                scores = np.asfortranarray(scores)  # one class after another already: what is read is kept so
             if self.holds_logits:
                 yield Chunk(rows, scores, labels, *_read_logits(scores, labels))
             else:
-                yield Chunk(rows, scores, labels, *_read_probs(scores, labels, tolerance))
+                top, correct, guess = _read_probs(scores, labels, tolerance)
+                yield Chunk(rows, scores, labels, top, correct, guess=guess)
 
     def map_blocks(self, function: Callable[[Iterator[Chunk]], T]) -> list[T]:
         """Return `function` of the chunks of each block, in order; blocks run on `n_threads` threads."""
@@ -138,12 +154,15 @@ def open_predictions(labels: ArrayLike, logits: ArrayLike | None = None, probs: 
     return Predictions(numbers, scores, holds_logits=probs is None)
 
 
-def _read_probs(probs: Floats, labels: NDArray[np.int64], tolerance: float) -> tuple[Floats, NDArray[np.bool_]]:
+def _read_probs(
+    probs: Floats, labels: NDArray[np.int64], tolerance: float
+) -> tuple[Floats, NDArray[np.bool_], NDArray[np.int64] | None]:
+    """Return confidences, whether the first highest class is the label, and that class where it is at hand."""
+    work, axis = _laid_out(probs)
     compiled = kernels.loaded()
-    quick = compiled.read_probs(probs, labels, tolerance) if compiled else None
+    quick = compiled.read_probs(work, axis, labels, tolerance) if compiled else None
     if quick is not None:
         return quick
-    work, axis = _laid_out(probs)
     # Read as unsigned integers, the bits of floats in [0, 1] are in the same order, and those of negative numbers, of
     # numbers above 1 and of NaN are all above the bits of 1: the maximum checks the range without a pass of its own.
     bits = np.uint32 if work.dtype == np.float32 else np.uint64
@@ -160,7 +179,7 @@ def _read_probs(probs: Floats, labels: NDArray[np.int64], tolerance: float) -> t
         if abs(end - 1) > tolerance:
             raise ValueError(f"probs must sum to one in each row (within {tolerance:g}), got a row with sum {end:.6g}")
     # Two probabilities above (1 + tolerance) / 2 would sum to more than is allowed: only below can there be a tie.
-    return top, _label_comes_first(work, axis, top, labels, top <= (1 + tolerance) / 2)
+    return top, _label_comes_first(work, axis, top, labels, top <= (1 + tolerance) / 2), None
 
 
 def _read_logits(logits: Floats, labels: NDArray[np.int64]) -> tuple[Array, NDArray[np.bool_], Array]:

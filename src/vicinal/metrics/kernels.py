@@ -28,24 +28,35 @@ _loaded: list[Kernels | None] = []
 class Kernels:
     """The compiled loops."""
 
-    _read: Callable[..., bool]
+    _read_rows: Callable[..., bool]
+    _read_columns: Callable[..., bool]
     _add: Callable[..., None]
     _classes: Callable[..., None]
+    _distances: Callable[..., None]
     _misses: Callable[..., None]
+    _before: Callable[..., None]
     _highest: Callable[..., None]
 
     def read_probs(
-        self, probs: Floats, labels: NDArray[np.int64], tolerance: float
-    ) -> tuple[Floats, NDArray[np.bool_]] | None:
-        """Return confidences and whether the first highest class is the label; None where a value is in doubt."""
-        probs = np.ascontiguousarray(probs)
+        self, probs: Floats, axis: int, labels: NDArray[np.int64], tolerance: float
+    ) -> tuple[Floats, NDArray[np.bool_], NDArray[np.int64] | None] | None:
+        """Return confidences, whether the first highest class is the label, and that class; None where in doubt.
+
+        Classes are along the given axis of an array in C order. Along the last of them, a row is at hand at a time, and
+        the class is left out: None.
+        """
         # As unsigned integers, the bits of floats in [0, 1] keep their order, and all others are above those of 1.
         bits = probs.view(np.uint32 if probs.dtype == np.float32 else np.uint64)
-        top, correct = np.empty(len(probs), bits.dtype), np.empty(len(probs), np.bool_)
         one = np.ones(1, probs.dtype).view(bits.dtype)[0]
+        top = np.empty(len(labels), bits.dtype)
         # The sums of numpy have other last bits: close to the tolerance it is left to them.
-        certain = self._read(probs, bits, labels, one, probs.dtype.type(0.99 * tolerance), top, correct)
-        return (top.view(probs.dtype), correct) if certain else None
+        given = probs, bits, one, probs.dtype.type(0.99 * tolerance), top
+        if axis == 0:
+            guess = np.zeros(len(labels), np.int64)
+            certain = self._read_columns(*given, np.empty(len(labels), probs.dtype), guess)
+            return (top.view(probs.dtype), guess == labels, guess) if certain else None
+        correct = np.empty(len(labels), np.bool_)
+        return (top.view(probs.dtype), correct, None) if self._read_rows(*given, labels, correct) else None
 
     def add_up(
         self, confidence: Floats, correct: NDArray[np.bool_], n_bins: int
@@ -62,8 +73,14 @@ class Kernels:
         """Return counts, sums, and how often the label is the class, by class and ⌈probability · n_bins⌉."""
         shape = probs.shape[1], n_bins + 1
         counts, sums, correct = np.zeros(shape, np.int64), np.zeros(shape), np.zeros(shape, np.int64)
-        self._classes(probs, labels, n_bins, counts, sums, correct)
+        self._classes(probs, labels, n_bins, counts.ravel(), sums.ravel(), correct.ravel())
         return counts, sums, correct
+
+    def squared_distances(self, by_class: Floats, labels: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the squared distance of each sample's probabilities `[K, M]` from its label, `[M]`."""
+        total = np.zeros(len(labels))
+        self._distances(by_class, labels, total)
+        return total
 
     def misses(
         self, scores: Floats, labels: NDArray[np.int64], correct: NDArray[np.bool_], k: int
@@ -72,6 +89,12 @@ class Kernels:
         missed = np.zeros(len(scores), np.bool_)
         self._misses(scores, labels, correct, k, missed)
         return missed
+
+    def count_before(self, by_class: Floats, labels: NDArray[np.int64], true: Floats) -> NDArray[np.int32]:
+        """Return how many of the scores `[K, M]` come before that of the label; the first win among equals."""
+        before = np.zeros(len(labels), np.int32)
+        self._before(by_class, labels, true, before)
+        return before
 
     def first_highest(self, scores: Floats, rows: NDArray[np.intp]) -> NDArray[np.int64]:
         """Return the first class with the highest score, of these rows."""
@@ -96,14 +119,17 @@ def _compiled() -> Kernels:
     # The order of a row's sum is free, so that it runs in vectors; the sums of bins keep theirs.
     return Kernels(
         numba.njit(nogil=True, cache=True, fastmath={"reassoc"})(_read_rows),
+        numba.njit(nogil=True, cache=True)(_read_columns),
         numba.njit(nogil=True, cache=True)(_add_samples),
         numba.njit(nogil=True, cache=True)(_add_all_classes),
+        numba.njit(nogil=True, cache=True)(_add_squares),
         numba.njit(nogil=True, cache=True)(_find_misses),
+        numba.njit(nogil=True, cache=True)(_count_before),
         numba.njit(nogil=True, cache=True)(_find_highest),
     )
 
 
-def _read_rows(probs: Any, bits: Any, labels: Any, one: Any, tolerance: Any, top: Any, correct: Any) -> bool:
+def _read_rows(probs: Any, bits: Any, one: Any, tolerance: Any, top: Any, labels: Any, correct: Any) -> bool:
     for i in range(len(probs)):
         highest, total = bits[i, 0], probs[i, 0]
         for k in range(1, probs.shape[1]):
@@ -120,6 +146,19 @@ def _read_rows(probs: Any, bits: Any, labels: Any, one: Any, tolerance: Any, top
     return True
 
 
+def _read_columns(probs: Any, bits: Any, one: Any, tolerance: Any, top: Any, total: Any, guess: Any) -> bool:
+    top[:], total[:] = bits[0], probs[0]
+    for k in range(1, len(probs)):
+        for i in range(len(top)):
+            total[i] += probs[k, i]
+            guess[i] = k if bits[k, i] > top[i] else guess[i]
+            top[i] = max(top[i], bits[k, i])
+    certain = True
+    for i in range(len(top)):
+        certain &= (top[i] <= one) & (abs(total[i] - 1) <= tolerance)
+    return certain
+
+
 def _add_samples(confidence: Any, correct: Any, n_bins: Any, counts: Any, sums: Any, squares: Any) -> None:
     for i in range(len(confidence)):
         value = np.float64(confidence[i])
@@ -134,11 +173,19 @@ def _add_all_classes(probs: Any, labels: Any, n_bins: Any, counts: Any, sums: An
         for k in range(probs.shape[1]):
             value = np.float64(probs[i, k])
             above = value * n_bins
-            cell = np.int32(above)
-            cell += above > cell  # the ceiling, without the call that numpy's is here
-            counts[k, cell] += 1
-            sums[k, cell] += value
-            correct[k, cell] += k == labels[i]
+            whole = np.int64(above)
+            # The ceiling, without the call that numpy's is here; a signed index would be checked for its sign.
+            cell = np.uint64(k * (n_bins + 1) + whole + (above > whole))
+            counts[cell] += 1
+            sums[cell] += value
+            correct[cell] += k == labels[i]
+
+
+def _add_squares(probs: Any, labels: Any, total: Any) -> None:
+    for k in range(len(probs)):
+        for i in range(len(labels)):
+            away = np.float64(probs[k, i]) - (labels[i] == k)
+            total[i] += away * away
 
 
 def _find_misses(scores: Any, labels: Any, correct: Any, n: Any, missed: Any) -> None:
@@ -149,6 +196,12 @@ def _find_misses(scores: Any, labels: Any, correct: Any, n: Any, missed: Any) ->
         for k in range(scores.shape[1]):
             before += scores[i, k] > scores[i, label] or (k < label and scores[i, k] == scores[i, label])
         missed[i] = before >= n
+
+
+def _count_before(scores: Any, labels: Any, true: Any, before: Any) -> None:
+    for k in range(len(scores)):
+        for i in range(len(labels)):
+            before[i] += (scores[k, i] > true[i]) | ((scores[k, i] == true[i]) & (k < labels[i]))
 
 
 def _find_highest(scores: Any, rows: Any, guess: Any) -> None:

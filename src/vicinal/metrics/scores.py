@@ -208,6 +208,9 @@ def nll_of(chunk: Chunk) -> Array:
 
 def brier_of(chunk: Chunk) -> Array:
     """Return the squared distance of each sample's probabilities from its label, `[M]`."""
+    compiled, by_class = kernels.loaded(), chunk.by_class
+    if compiled and chunk.exp is None and by_class is not None:  # of such a layout numpy adds up in the same order
+        return compiled.squared_distances(by_class, chunk.labels)
     probs = chunk.probs()
     probs[np.arange(len(chunk)), chunk.labels] -= 1
     squares: Array = np.einsum("nk,nk->n", probs, probs)
@@ -216,7 +219,9 @@ def brier_of(chunk: Chunk) -> Array:
 
 def misses(chunk: Chunk, k: int) -> NDArray[np.bool_]:
     """Return whether each label is not among the k highest scores, `[M]`; the first win among equals."""
-    compiled = kernels.loaded()
+    compiled, by_class = kernels.loaded(), chunk.by_class
+    if compiled and by_class is not None:
+        return compiled.count_before(by_class, chunk.labels, chunk.label_scores) >= k
     if compiled:
         return compiled.misses(chunk.scores, chunk.labels, chunk.correct, k)
     missed = np.zeros(len(chunk), np.bool_)
