@@ -27,6 +27,12 @@ def draw(n, n_classes, dtype, seed=0):
     return scores / scores.sum(1, keepdims=True), random.integers(n_classes, size=n)
 
 
+def read_every_way(compiled, probs, labels, tolerance):
+    """Whether each of the loops that read probabilities is certain of them."""
+    ways = ((probs, True), (np.asfortranarray(probs), True), (probs, False))
+    return [compiled.read_probs(p, labels, tolerance, few=few) is not None for p, few in ways]
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("n_classes", [1, 2, 10, 40])
 def test_rows_are_read_alike(use, compiled, n_classes, dtype):
@@ -35,13 +41,13 @@ def test_rows_are_read_alike(use, compiled, n_classes, dtype):
     use(False)
     top, correct, guess = chunks._read_probs(probs, labels, 1e-3)
     assert guess is None
-    for axis, laid_out in enumerate((probs.T.copy(), probs)):
-        quick = compiled.read_probs(laid_out, axis, labels, 1e-3)
+    for few, order in ((True, "C"), (True, "F"), (False, "C"), (False, "F")):
+        quick = compiled.read_probs(np.asarray(probs, order=order), labels, 1e-3, few=few)
         assert quick is not None
         assert quick[0].dtype == dtype
         np.testing.assert_array_equal(quick[0], top)
         np.testing.assert_array_equal(quick[1], correct)
-        if axis == 0:
+        if few:
             np.testing.assert_array_equal(quick[2], probs.argmax(1))
     np.testing.assert_array_equal(correct, probs.argmax(1) == labels)
 
@@ -86,8 +92,7 @@ def test_predictions_are_the_first_of_the_highest(use, kind, n_classes):
 def test_what_is_wrong_is_left_to_numpy(use, compiled, value, message):
     probs, labels = draw(50, 3, np.float32)
     probs[7, 1] = value
-    assert compiled.read_probs(probs, 1, labels, 1e-3) is None
-    assert compiled.read_probs(probs.T.copy(), 0, labels, 1e-3) is None
+    assert not any(read_every_way(compiled, probs, labels, 1e-3))
     use(True)
     with pytest.raises(ValueError, match=rf"probs must be in \[0, 1\], got {message}"):
         Tally().update(labels, probs=probs)
@@ -98,14 +103,12 @@ def test_sums_near_the_tolerance_are_left_to_numpy(compiled):
     for factor, certain in ((1 + 0.0098, True), (1 + 0.00995, False), (1 - 0.02, False)):
         changed = probs.copy()
         changed[3] *= factor
-        for axis, laid_out in enumerate((changed.T.copy(), changed)):
-            assert (compiled.read_probs(laid_out, axis, labels, 0.01) is not None) == certain
+        assert read_every_way(compiled, changed, labels, 0.01) == [certain] * 3
 
 
 def test_a_zero_with_a_sign_is_a_zero(use, compiled):
     probs = np.array([[1.0, -0.0]], np.float32)
-    for axis, laid_out in enumerate((probs.T.copy(), probs)):
-        assert compiled.read_probs(laid_out, axis, np.array([0]), 1e-3) is None  # numpy clears the sign
+    assert not any(read_every_way(compiled, probs, np.array([0]), 1e-3))  # numpy clears the sign
     use(True)
     assert ReliabilityTable(2).update([0], probs=probs).n == 1
 

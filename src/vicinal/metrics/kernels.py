@@ -28,7 +28,8 @@ _loaded: list[Kernels | None] = []
 class Kernels:
     """The compiled loops."""
 
-    _read_rows: Callable[..., bool]
+    _read_many: Callable[..., bool]
+    _read_few: Callable[..., bool]
     _read_columns: Callable[..., bool]
     _add: Callable[..., None]
     _classes: Callable[..., None]
@@ -38,25 +39,28 @@ class Kernels:
     _highest: Callable[..., None]
 
     def read_probs(
-        self, probs: Floats, axis: int, labels: NDArray[np.int64], tolerance: float
+        self, probs: Floats, labels: NDArray[np.int64], tolerance: float, *, few: bool
     ) -> tuple[Floats, NDArray[np.bool_], NDArray[np.int64] | None] | None:
         """Return confidences, whether the first highest class is the label, and that class; None where in doubt.
 
-        Classes are along the given axis of an array in C order. Along the last of them, a row is at hand at a time, and
-        the class is left out: None.
+        Of many classes the class is left out (None): looking for it takes longer than all the rest.
         """
+        turned = few and probs.flags.f_contiguous
+        given = probs.T if turned else np.ascontiguousarray(probs)
         # As unsigned integers, the bits of floats in [0, 1] keep their order, and all others are above those of 1.
-        bits = probs.view(np.uint32 if probs.dtype == np.float32 else np.uint64)
-        one = np.ones(1, probs.dtype).view(bits.dtype)[0]
-        top = np.empty(len(labels), bits.dtype)
+        bits = given.view(np.uint32 if given.dtype == np.float32 else np.uint64)
+        one, top = np.ones(1, given.dtype).view(bits.dtype)[0], np.empty(len(probs), bits.dtype)
         # The sums of numpy have other last bits: close to the tolerance it is left to them.
-        given = probs, bits, one, probs.dtype.type(0.99 * tolerance), top
-        if axis == 0:
-            guess = np.zeros(len(labels), np.int64)
-            certain = self._read_columns(*given, np.empty(len(labels), probs.dtype), guess)
-            return (top.view(probs.dtype), guess == labels, guess) if certain else None
-        correct = np.empty(len(labels), np.bool_)
-        return (top.view(probs.dtype), correct, None) if self._read_rows(*given, labels, correct) else None
+        arguments = given, bits, one, given.dtype.type(0.99 * tolerance), top
+        if not few:
+            correct = np.empty(len(probs), np.bool_)
+            return (top.view(given.dtype), correct, None) if self._read_many(*arguments, labels, correct) else None
+        guess = np.zeros(len(probs), np.int64)
+        if turned:
+            certain = self._read_columns(*arguments, np.empty(len(probs), given.dtype), guess)
+        else:
+            certain = self._read_few(*arguments, guess)
+        return (top.view(given.dtype), guess == labels, guess) if certain else None
 
     def add_up(
         self, confidence: Floats, correct: NDArray[np.bool_], n_bins: int
@@ -116,9 +120,10 @@ def loaded() -> Kernels | None:
 
 def _compiled() -> Kernels:
     numba: Any = require("numba", "speed")
-    # The order of a row's sum is free, so that it runs in vectors; the sums of bins keep theirs.
+    # The order of the sum of many classes is free, so that it runs in vectors; the sums of bins keep theirs.
     return Kernels(
-        numba.njit(nogil=True, cache=True, fastmath={"reassoc"})(_read_rows),
+        numba.njit(nogil=True, cache=True, fastmath={"reassoc"})(_read_many),
+        numba.njit(nogil=True, cache=True)(_read_few),
         numba.njit(nogil=True, cache=True)(_read_columns),
         numba.njit(nogil=True, cache=True)(_add_samples),
         numba.njit(nogil=True, cache=True)(_add_all_classes),
@@ -129,7 +134,7 @@ def _compiled() -> Kernels:
     )
 
 
-def _read_rows(probs: Any, bits: Any, one: Any, tolerance: Any, top: Any, labels: Any, correct: Any) -> bool:
+def _read_many(probs: Any, bits: Any, one: Any, tolerance: Any, top: Any, labels: Any, correct: Any) -> bool:
     for i in range(len(probs)):
         highest, total = bits[i, 0], probs[i, 0]
         for k in range(1, probs.shape[1]):
@@ -144,6 +149,20 @@ def _read_rows(probs: Any, bits: Any, one: Any, tolerance: Any, top: Any, labels
         top[i] = highest
         correct[i] = right
     return True
+
+
+def _read_few(probs: Any, bits: Any, one: Any, tolerance: Any, top: Any, guess: Any) -> bool:
+    certain = True
+    for i in range(len(probs)):
+        highest, total, first = bits[i, 0], probs[i, 0], 0
+        for k in range(1, probs.shape[1]):
+            total += probs[i, k]
+            first = k if bits[i, k] > highest else first
+            highest = max(highest, bits[i, k])
+        certain &= (highest <= one) & (abs(total - 1) <= tolerance)
+        top[i] = highest
+        guess[i] = first
+    return certain
 
 
 def _read_columns(probs: Any, bits: Any, one: Any, tolerance: Any, top: Any, total: Any, guess: Any) -> bool:

@@ -21,8 +21,8 @@ from vicinal.tables import Chunk, Columns, Table, is_pattern, is_table, matrix, 
 __all__ = ["FileChunk", "PredictionsFile", "as_file", "open_file"]
 
 #: Numbers in a chunk: some megabytes, and enough rows to make the work on each chunk worth its start.
-_CHUNK = 2**20
-_FEWEST, _MOST = 2**12, 2**17
+_CHUNK = 2**21
+_FEWEST, _MOST = 2**12, 2**18
 
 
 @dataclass(frozen=True, eq=False)
