@@ -111,13 +111,16 @@ def loop_box(lam, cy, cx, height, width):
 @given(st.floats(0, 1), st.integers(1, 9), st.integers(1, 9), st.data())
 def test_boxes_against_loops(lam, height, width, data):
     cy, cx = data.draw(st.integers(0, height - 1)), data.draw(st.integers(0, width - 1))
-    box = mixing.cut_boxes(
-        torch.tensor([lam], dtype=torch.float64), torch.tensor([cy]), torch.tensor([cx]), height=height, width=width
-    )
+    drawn = torch.tensor([lam], dtype=torch.float64), torch.tensor([cy]), torch.tensor([cx])
+    box = mixing.cut_boxes(*drawn, height=height, width=width)
     assert box[0].tolist() == loop_box(lam, cy, cx, height, width)
     top, left, bottom, right = box[0].tolist()
     inside = sum(1 for y in range(height) for x in range(width) if top <= y < bottom and left <= x < right)
-    assert mixing.box_share(box, height=height, width=width).item() == pytest.approx(inside / (height * width))
+    share = mixing.box_share(box, height=height, width=width)
+    assert share.item() == pytest.approx(inside / (height * width))
+    both, real = mixing.cut(*drawn, height=height, width=width)
+    assert torch.equal(both, box)
+    assert torch.equal(real, (1 - share).float())
 
 
 def test_an_odd_side_loses_a_pixel_as_published():

@@ -72,10 +72,23 @@ def dirichlet(alpha: float, k: int, n: int, *, generator: torch.Generator | None
 
 def _log_gamma(alpha: float, shape: tuple[int, ...], generator: torch.Generator | None) -> Tensor:
     """Log of G(α) = G(α + 1) · U^(1/α) (Marsaglia & Tsang 2000), which never underflows."""
-    above_one = torch.full(shape, alpha + 1, dtype=torch.float64, device="cpu")
-    gamma = torch._standard_gamma(above_one, generator=generator)
+    gamma = torch._standard_gamma(_filled(alpha + 1, shape), generator=generator)
     uniform = torch.rand(shape, dtype=torch.float64, generator=generator, device="cpu")  # in [0, 1): take 1 - u
-    return gamma.log_().add_(uniform.neg_().log1p_().div_(alpha))
+    # What is exact in any library is left to NumPy, whose calls are shorter; the logarithms are torch's.
+    gammas, uniforms = gamma.numpy(), uniform.numpy()
+    np.negative(uniforms, out=uniforms)
+    uniform.log1p_()
+    if alpha != 1:
+        uniforms /= alpha
+    gamma.log_()
+    gammas += uniforms
+    return gamma
+
+
+@functools.lru_cache(maxsize=8)  # a training draws for batches of one size, or two
+def _filled(value: float, shape: tuple[int, ...]) -> Tensor:
+    """Return a tensor of one value, which is not to be changed."""
+    return torch.full(shape, value, dtype=torch.float64, device="cpu")
 
 
 def permutation(n: int, *, generator: torch.Generator | None = None, dtype: torch.dtype = torch.int64) -> Tensor:

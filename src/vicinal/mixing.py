@@ -18,7 +18,7 @@ from torch import Tensor
 
 from vicinal._arrays import at_least_float32
 
-__all__ = ["PairPlan", "box_share", "cut_boxes", "mix", "mix_rows", "paste", "paste_rows", "weighted_rows"]
+__all__ = ["PairPlan", "box_share", "cut", "cut_boxes", "mix", "mix_rows", "paste", "paste_rows", "weighted_rows"]
 
 
 def mix(a: Tensor, b: Tensor, lam: Tensor | float) -> Tensor:
@@ -83,22 +83,42 @@ def cut_boxes(lam: Tensor, centre_y: Tensor, centre_x: Tensor, *, height: int, w
     >>> cut_boxes(lam, centre, centre, height=8, width=8)
     tensor([[0, 0, 2, 2]])
     """
-    # NumPy, and both axes at once: for so few numbers the time goes into calls.
-    weight, size = lam.detach().to("cpu", torch.float64).numpy(), np.array([[height], [width]])
-    half = (np.sqrt(_within(1 - weight, 1)) * size).astype(np.int64)
-    half >>= 1
-    edges = np.empty((2, 2, len(weight)), np.int64)  # the lower and the upper ones, of either axis
-    edges[:, 0], edges[:, 1] = centre_y.cpu().numpy(), centre_x.cpu().numpy()
-    edges[0] -= half
-    edges[1] += half
-    return torch.from_numpy(np.minimum(np.maximum(edges, 0, out=edges), size, out=edges).reshape(4, -1).T)
+    return torch.from_numpy(_edges(lam, centre_y, centre_x, height, width).T)
 
 
 def box_share(boxes: Tensor, *, height: int, width: int) -> Tensor:
     """Return the share of an image `[n]` that each box covers, in float64."""
-    edges = boxes.cpu().numpy().T
+    return torch.from_numpy(_share(_array(boxes).T, height, width))
+
+
+def cut(lam: Tensor, centre_y: Tensor, centre_x: Tensor, *, height: int, width: int) -> tuple[Tensor, Tensor]:
+    """Return the boxes of `cut_boxes` and the real λ, what each box leaves of the image, float32 `[n]`.
+
+    >>> cut(torch.tensor([0.75]), torch.tensor([4]), torch.tensor([4]), height=8, width=8)
+    (tensor([[2, 2, 6, 6]]), tensor([0.7500]))
+    """
+    edges = _edges(lam, centre_y, centre_x, height, width)
+    left = (1 - _share(edges, height, width)).astype(np.float32)
+    return torch.from_numpy(edges.T), torch.from_numpy(left)
+
+
+def _edges(lam: Tensor, centre_y: Tensor, centre_x: Tensor, height: int, width: int) -> np.ndarray:
+    """Return top, left, bottom and right of each box, `[4, n]`."""
+    # NumPy, and both axes at once: for so few numbers the time goes into calls.
+    weight, size = _array(lam).astype(np.float64, copy=False), np.array([[height], [width]])
+    half = (np.sqrt(_within(1 - weight, 1)) * size).astype(np.int64)
+    half >>= 1
+    edges = np.empty((2, 2, len(weight)), np.int64)  # the lower and the upper ones, of either axis
+    edges[:, 0], edges[:, 1] = _array(centre_y), _array(centre_x)
+    edges[0] -= half
+    edges[1] += half
+    return np.minimum(np.maximum(edges, 0, out=edges), size, out=edges).reshape(4, -1)
+
+
+def _share(edges: np.ndarray, height: int, width: int) -> np.ndarray:
     down, across = edges[2:] - edges[:2]
-    return torch.from_numpy(down * across / (height * width))
+    share: np.ndarray = down * across / (height * width)
+    return share
 
 
 def paste(a: Tensor, b: Tensor, boxes: Tensor) -> Tensor:
@@ -139,11 +159,10 @@ def paste_rows(x: Tensor, partner: Tensor, boxes: Tensor) -> Tensor:
     if x.device.type != "cpu" or (x.requires_grad and torch.is_grad_enabled()):
         return torch.where(_inside(x, boxes), _picked(x, partner), x)
     _check_boxes(x, boxes)
-    # Box by box on views of the same memory, which touches only what changes; floats of any kind as their bytes.
-    kind = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[x.element_size()]
+    # Box by box on views of the same memory, which touches only what changes.
     given = x.detach()
     result = given.clone()
-    source, target = given.view(kind).numpy(), result.view(kind).numpy()
+    source, target = _bits(given), _bits(result)
     pairs = zip(range(len(x)), partner.tolist(), boxes.tolist(), strict=True)
     for row, other, (top, left, bottom, right) in pairs:
         target[row, ..., top:bottom, left:right] = source[other, ..., top:bottom, left:right]
@@ -180,6 +199,20 @@ class PairPlan:
 def _picked(x: Tensor, rows: Tensor) -> Tensor:
     """Return the rows of `x` in its memory format, which `index_select`, the faster one, does not keep."""
     return x.index_select(0, rows) if x.is_contiguous() else x[rows]
+
+
+def _array(t: Tensor) -> np.ndarray:
+    """Return the numbers of `t`, which are shared where it is on the CPU."""
+    # Each call that is not needed counts: a box per image is a matter of a few hundred microseconds.
+    array: np.ndarray = t.numpy() if t.is_cpu and not t.requires_grad else t.detach().cpu().numpy()
+    return array
+
+
+def _bits(x: Tensor) -> np.ndarray:
+    """Return the memory of `x`; of types that NumPy does not have, such as bfloat16, as integers."""
+    if x.dtype in (torch.float32, torch.float64):
+        return _array(x)
+    return _array(x.view({1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[x.element_size()]))
 
 
 def _within(values: np.ndarray, high: int) -> np.ndarray:

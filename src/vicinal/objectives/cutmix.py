@@ -26,7 +26,7 @@ from torch import Tensor
 from vicinal import _random
 from vicinal._checks import flag, freeze
 from vicinal._typing import Batch, Model
-from vicinal.mixing import PairPlan, box_share, cut_boxes, paste_rows
+from vicinal.mixing import PairPlan, cut, paste_rows
 from vicinal.objectives.base import InputMixing, checked_fields
 from vicinal.objectives.forward import same_rows, the_images
 
@@ -88,11 +88,11 @@ class CutMix(InputMixing[BoxPlan]):
             lam[~tossed] = 1
             mixed = mixed and bool(tossed.any())
         partner = _random.permutation(n, generator=generator)
-        boxes = cut_boxes(lam, centre_y, centre_x, height=height, width=width)
+        boxes, left = cut(lam, centre_y, centre_x, height=height, width=width)
         if self.correct_area:
-            lam = 1 - box_share(boxes, height=height, width=width)
+            lam = left
         return BoxPlan(
-            lam.float().expand(n).to(image.device),
+            (lam if self.per_sample else lam.expand(n)).to(image.device, torch.float32),
             partner.to(image.device),
             mixed=mixed,
             boxes=boxes if self.per_sample else boxes[0],
