@@ -112,7 +112,8 @@ def _edges(lam: Tensor, centre_y: Tensor, centre_x: Tensor, height: int, width: 
     edges[:, 0], edges[:, 1] = _array(centre_y), _array(centre_x)
     edges[0] -= half
     edges[1] += half
-    return np.minimum(np.maximum(edges, 0, out=edges), size, out=edges).reshape(4, -1)
+    np.minimum(np.maximum(edges, 0, out=edges), size, out=edges)
+    return edges.reshape(4, -1)
 
 
 def _share(edges: np.ndarray, height: int, width: int) -> np.ndarray:
