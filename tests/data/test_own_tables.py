@@ -116,6 +116,20 @@ def test_pieces_are_quantiles_and_few_values_are_told_apart():
     assert type(task.preprocessing).from_dict(task.preprocessing.to_dict()) == task.preprocessing
 
 
+def test_a_number_that_is_mostly_zero_has_pieces_for_the_other_rows():
+    """As the gains of a census: quantiles of all rows are zero but for one or two."""
+    rng = np.random.default_rng(0)
+    often, seldom, once = (np.where(rng.random(4_000) < share, rng.random(4_000), 0) for share in (0.4, 0.05, 0.01))
+    table = pd.DataFrame({"often": often, "seldom": seldom, "once": once, "y": rng.integers(0, 2, 4_000)})
+    task = load(table, target="y", features="piecewise")
+    edges = {column.name: column.edges for column in task.preprocessing.columns}
+    others = {name: np.sort(part[part > 0]) for name, part in table.iloc[task.splits["train"]].items() if name != "y"}
+    np.testing.assert_allclose(edges["often"], [0, *np.quantile(others["often"], np.linspace(0, 1, 16))])
+    pieces = len(others["seldom"]) // 50  # of at least 50 rows each
+    np.testing.assert_allclose(edges["seldom"], [0, *np.quantile(others["seldom"], np.linspace(0, 1, pieces + 1))])
+    np.testing.assert_allclose(edges["once"], [0, others["once"][0], others["once"][-1]])
+
+
 def test_ranks_are_shares_of_lower_training_rows():
     rng = np.random.default_rng(0)
     x = np.exp(3 * rng.normal(size=400)).round(2)

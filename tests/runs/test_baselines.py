@@ -29,6 +29,15 @@ def test_a_table_has_all_of_them():
     assert all(np.isfinite(each.nll.value) for each in found.values())
 
 
+def test_a_rare_class_in_the_validation_set_is_no_warning(recwarn):
+    table = frame(300)
+    table["y"] = np.where(np.arange(300) % 60 == 0, "rare", table["y"].astype(str))
+    task = load(table, target="y")
+    assert min(np.bincount(task.val.labels)) < 5  # which scikit-learn takes for too few for its five folds
+    assert np.isfinite(baselines(task, ["gradient boosting"])["gradient boosting"].nll.value)
+    assert not [str(one.message) for one in recwarn if "least populated" in str(one.message)]
+
+
 def test_logistic_regression_sees_numbers_marks_and_categories_but_no_pieces_or_ranks():
     table = frame(200)
     table.loc[::9, "x"] = None

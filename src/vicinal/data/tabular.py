@@ -5,7 +5,7 @@ marked by another number where training rows had missing values too. Values beyo
 than ten standard deviations from the mean, are put at that limit: a network says absurd things far from its data.
 
 Piecewise-linear features stand beside it where they are asked for (Gorishniy et al. 2022): with the edges
-:math:`b_0 < … < b_T`, quantiles of the training rows,
+:math:`b_0 < … < b_T`, quantiles of the training rows (a value that many share is one, the others are of the rest),
 
 .. math:: e_t = \min\Big(1, \max\Big(0, \frac{x - b_{t-1}}{b_t - b_{t-1}}\Big)\Big), \qquad t = 1 … T
 
@@ -71,8 +71,8 @@ _PIECES, _MOST_PIECES = 16, 2048
 _RANKED, _MOST_RANKED = 128, 2**16
 #: A rank is uniform between 0 and 1, with this mean and standard deviation.
 _RANK_MEAN, _RANK_STD = 0.5, 12**-0.5
-#: Training rows a piece should have at least.
-_ROWS_OF_PIECE = 20
+#: Training rows a piece should have at least, and one of the rows beside a frequent value.
+_ROWS_OF_PIECE, _ROWS_OF_PIECE_OF_REST = 20, 50
 #: Values kept to find quantiles; of more, every second, fourth, … one.
 _KEPT = 2**17
 #: Rows encoded at a time: their features should fit in a processor's cache.
@@ -600,8 +600,21 @@ class _Moments:
 
 
 def _edges(values: NDArray[np.float64], pieces: int) -> tuple[float, ...]:
-    """Return the different ones of so many quantiles; of few values, each of them. One piece says nothing new."""
-    edges = _quantiles(values, pieces) if pieces >= 2 else np.empty(0)
+    """Return the different ones of so many quantiles; of few values, each of them. One piece says nothing new.
+
+    A value that is more frequent than a piece is an edge, and the other edges are quantiles of the rest: of a number
+    that is zero in most rows, all quantiles but one or two would be zero.
+    """
+    if pieces < 2:
+        return ()
+    edges, counts = np.unique(values, return_counts=True)
+    frequent = counts * pieces > len(values)
+    if len(edges) > pieces + 1 and frequent.any():
+        rest = np.repeat(edges[~frequent], counts[~frequent])
+        n = min(pieces - int(frequent.sum()), len(rest) // _ROWS_OF_PIECE_OF_REST)
+        edges = np.unique([edges[0], edges[-1], *edges[frequent], *_quantiles(rest, max(n, 1))])
+    elif len(edges) > pieces + 1:
+        edges = _quantiles(values, pieces)
     return tuple(edges.tolist()) if len(edges) > 2 else ()
 
 

@@ -9,6 +9,7 @@ neighbours. All are scikit-learn's, with its defaults.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -109,7 +110,10 @@ def _trees(name: str, task: Task, encoding: TabularPreprocessing) -> Floats:
     if len(task.val):
         frozen = require("sklearn.frozen", "train").FrozenEstimator(model)
         calibrated = require("sklearn.calibration", "train").CalibratedClassifierCV(frozen, method="isotonic")
-        model = calibrated.fit(val, _labels(task.val))
+        with warnings.catch_warnings():
+            # scikit-learn speaks of folds, of which a fitted model has none
+            warnings.filterwarnings("ignore", "The least populated class in y", UserWarning)
+            model = calibrated.fit(val, _labels(task.val))
     return _every_class(model, test, len(task.classes))
 
 
