@@ -19,7 +19,7 @@ __all__ = ["SUFFIXES", "Parquet", "open_parquet"]
 
 SUFFIXES = (".parquet", ".pq")
 #: Bytes by which a column is read.
-_BUFFER = 2**20
+_BUFFER = 2**17
 #: Bytes of rows at a time, as far as the file says how long its lists are.
 _AT_ONCE = 2**28
 
