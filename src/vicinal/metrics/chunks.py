@@ -167,7 +167,7 @@ def _read_probs(
     # Read as unsigned integers, the bits of floats in [0, 1] are in the same order, and those of negative numbers, of
     # numbers above 1 and of NaN are all above the bits of 1: the maximum checks the range without a pass of its own.
     bits = np.uint32 if work.dtype == np.float32 else np.uint64
-    top = work.view(bits).max(axis=axis).view(work.dtype)
+    top = _highest(work.view(bits), axis).view(work.dtype)
     if top.view(bits).max() > np.ones(1, work.dtype).view(bits)[0]:
         lowest, highest = work.min(), work.max()
         if not (lowest >= 0 and highest <= 1):
@@ -185,7 +185,7 @@ def _read_probs(
 
 def _read_logits(logits: Floats, labels: NDArray[np.int64]) -> tuple[Array, NDArray[np.bool_], Array]:
     work, axis = _laid_out(logits.astype(np.float64))
-    top = work.max(axis=axis)
+    top = _highest(work, axis)
     if not (np.isfinite(work.min()) and np.isfinite(top.max())):
         raise ValueError("logits must be finite, got NaN or inf")
     correct = _label_comes_first(work, axis, top, labels, np.ones(len(labels), np.bool_))
@@ -201,6 +201,14 @@ def _laid_out(scores: Floats) -> tuple[Floats, int]:
     """Return the scores in the order that is fastest to reduce over classes, and the axis of the classes."""
     few = scores.shape[1] <= FEW_CLASSES
     return (np.ascontiguousarray(scores.T), 0) if few else (np.ascontiguousarray(scores), 1)
+
+
+def _highest(work: NDArray[Any], axis: int) -> NDArray[Any]:
+    """Return the maximum over classes; of short rows one by one numpy's `max` takes twice as long as `reduceat`."""
+    if axis == 0:
+        highest: NDArray[Any] = work.max(axis=0)
+        return highest
+    return np.maximum.reduceat(work.reshape(-1), np.arange(0, work.size, work.shape[1]))
 
 
 def _exact_order_sum(work: Floats, axis: int) -> Floats:
