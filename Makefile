@@ -3,8 +3,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 EXTRAS := train,text,audio,excel,export,integrations,scale,speed,dev
-# Two workers with one thread each: two cores are busy, and tests do not depend on how many there are.
-PYTEST_FLAGS ?= -n 2 --dist worksteal
+# Workers have one thread each, so that tests do not depend on how many cores there are. Three keep two cores busy: some
+# tests wait for processes that they start.
+PYTEST_FLAGS ?= -n 3 --dist worksteal
 # (Bytecode is written whatever the shell says: many tests start processes, and each would compile the sources again.)
 
 .PHONY: demo test lint bench docs site evidence clean
