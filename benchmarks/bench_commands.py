@@ -1,10 +1,10 @@
 """Whole commands, each a process of its own: what its user waits for, imports and all.
 
-    python -m benchmarks commands                              start-up, and predict of 500,000 rows
-    python -m benchmarks.bench_commands --rows 5000000         predict of 5 million rows
+    python -m benchmarks commands                              start-up, and predict of 5 million rows
+    python -m benchmarks.bench_commands --rows 50000           a smoke run
 
-`vicinal evaluate` of 50 million rows is `python -m benchmarks.predictions --kind probs`, since the script beside it
-takes 13 GB; `vicinal train` of a million rows to its first step is `python -m benchmarks.bench_tables --train`.
+`vicinal evaluate` of large files is `python -m benchmarks predictions`, `vicinal train` of a million rows to its first
+step is in `python -m benchmarks tables`.
 
 Seconds are of the processor, user and system, of the whole process; the peak is that of its memory.
 """
@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.timing import table
+from benchmarks.timing import marked, table
 
 COLUMNS = 6
 
@@ -58,7 +58,7 @@ def start_up(folder: Path, rounds: int = 5) -> str:
     ):
         found = [run(words) for _ in range(rounds + 1)][1:]  # the first reads the files of its modules
         taken = float(np.median([cpu for cpu, _ in found]))
-        wanted = f"≤ {most:g} s" + ("" if taken <= most else " **missed**")
+        wanted = marked(f"≤ {most:g} s", taken <= most)
         rows.append([f"`{name}`", f"{taken:.2f} s", f"{max(peak for _, peak in found):,.0f} MB", wanted])
     return table(["start-up", "cpu", "peak", "goal"], rows)
 
@@ -103,7 +103,7 @@ def predicting(folder: Path, rows: int) -> str:
             f"{rates[0]:,.0f}",
             f"{whole[1]:,.0f} MB",
             f"{faster:.0f}× row by row; {growth:.2f}× the memory of a tenth of the rows",
-            "≥ 5×, constant memory" + ("" if faster >= 5 and growth <= 1.2 else " **missed**"),
+            marked("≥ 5×, constant memory", faster >= 5 and growth <= 1.2),
         ],
         [
             f"{some:,} rows, `--batch-size 1`",
@@ -120,7 +120,7 @@ def predicting(folder: Path, rows: int) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=500_000, help="rows to predict")
+    parser.add_argument("--rows", type=int, default=5_000_000, help="rows to predict")
     rows = parser.parse_args().rows
     with tempfile.TemporaryDirectory() as name:
         print(start_up(Path(name)), end="\n\n", flush=True)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from benchmarks.timing import table, versions
+from benchmarks.timing import marked, table, versions
 from vicinal import AUM
 from vicinal.calibrators import HistogramBinning, IsotonicCalibration, TemperatureScaling, VectorScaling
 from vicinal.metrics import ReliabilityTable, Tally
@@ -163,7 +163,7 @@ def measured(case: Case) -> list[str]:
     slope = math.log(taken[-1] / taken[-2]) / math.log(case.sizes[-1] / case.sizes[-2])
     times = ", ".join(f"{s:.2g} s" if s >= 1 else f"{1000 * s:.2g} ms" for s in taken)
     sizes = f"{case.size} = {', '.join(f'{size:,}' for size in case.sizes)}"
-    wanted = f"{case.says:g} ({case.because})" + (" **missed**" if slope > case.says + SLACK else "")
+    wanted = marked(f"{case.says:g} ({case.because})", slope <= case.says + SLACK)
     return [case.what, sizes, times, f"{slope:.2f}", wanted]
 
 

@@ -12,12 +12,13 @@ import math
 import statistics
 import time
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from benchmarks.resnet import CifarResNet18, step_with
-from benchmarks.timing import goal, interleaved, milliseconds, ratio, shown, table, versions
+from benchmarks.timing import goal, interleaved, marked, milliseconds, ratio, shown, table, versions
 from vicinal import ERM, LogitMix, PuzzleMix
 from vicinal.objectives.puzzle.cut import MaskCosts, mask_costs, mask_energy, solve_masks
 from vicinal.objectives.puzzle.saliency import block_saliency, saliency
@@ -92,7 +93,7 @@ def pipeline(rounds: int = 7) -> str:
                 f"{n} × {n}",
                 milliseconds(seconds["fast"]),
                 f"{1000 * processor_seconds(n, rounds):.3g} ms",
-                f"≤ {TARGETS[n]} ms",
+                marked(f"≤ {TARGETS[n]} ms", np.median(seconds["fast"]) <= TARGETS[n] / 1000),
                 milliseconds(seconds["exact"]),
                 milliseconds(seconds["plain"]),
                 shown(faster := ratio(seconds["plain"], seconds["fast"])),
@@ -131,9 +132,8 @@ def solvers(batches: int = 4) -> str:
                 exact, fast = (mask_energy(solve_masks(costs, solver=s), costs) for s in ("exact", "fast"))
                 gaps[name].append(fast / exact - 1)
         shares = [torch.cat(g) for g in gaps.values()]
-        rows.append(
-            [f"{n} × {n}", *(f"{100 * g.mean():.3f} % (worst {100 * g.max():.2f} %)" for g in shares), "≤ 1.5 %"]
-        )
+        wanted = marked("≤ 1.5 %", all(g.mean() <= 0.015 for g in shares))
+        rows.append([f"{n} × {n}", *(f"{100 * g.mean():.3f} % (worst {100 * g.max():.2f} %)" for g in shares), wanted])
     return table(["blocks", "gap, random saliency", "gap, saliency of a CNN on digits", "goal (mean)"], rows)
 
 

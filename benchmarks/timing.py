@@ -10,6 +10,9 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
+#: What stands in each row that misses its goal.
+MISSED = "**missed**"
+
 
 def interleaved(contenders: dict[str, Callable[[], object]], *, rounds: int, warmup: int = 1) -> dict[str, np.ndarray]:
     """Return the seconds each contender took in each round."""
@@ -54,8 +57,13 @@ def shown(value: tuple[float, float, float], sign: str = "×") -> str:
 def goal(value: tuple[float, float, float], *, at_most: float | None = None, at_least: float | None = None) -> str:
     """Return the goal of a ratio, marked where it is missed."""
     if at_most is not None:
-        return f"≤ {at_most:g}×" + ("" if value[0] <= at_most else " **missed**")
-    return f"≥ {at_least:g}×" + ("" if value[0] >= (at_least or 0) else " **missed**")
+        return marked(f"≤ {at_most:g}×", value[0] <= at_most)
+    return marked(f"≥ {at_least:g}×", value[0] >= (at_least or 0))
+
+
+def marked(wanted: str, met: bool) -> str:
+    """Return a goal, marked where it is missed; `python -m benchmarks` lists these rows at its end."""
+    return wanted if met else f"{wanted} {MISSED}"
 
 
 def versions(*packages: str) -> str:
