@@ -37,8 +37,8 @@ class Kept:
         self.missed += [f"| {self.name} {line}" for line in lines if MISSED in line]
         return self.stream.write(text)
 
-    def flush(self) -> None:
-        self.stream.flush()
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.stream, name)  # flush, isatty, …
 
 
 def run(name: str, kept: Kept) -> bool:
