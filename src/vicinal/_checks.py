@@ -215,15 +215,21 @@ def choice(name: str, value: object, allowed: Sequence[str]) -> str:
 _LONG = 100
 
 
-def nearest_names(name: str, known: Iterable[str], *, n: int = 3) -> str:
+def nearest_names(name: str, known: Iterable[str], *, n: int = 3, key: Callable[[str], str] = str) -> str:
     """Return the end of an error message: the real names that look most like `name`.
+
+    Names are compared by `key`: of files, say, without the folder and the ending that they share.
 
     >>> nearest_names("layr1", ["layer1", "layer2", "fc"])
     "; did you mean 'layer1' or 'layer2'?"
     """
     known = sorted(set(known))
-    short = [other for other in known if len(other) <= _LONG]  # the time to compare grows with the square
-    close = difflib.get_close_matches(name, short, n=n, cutoff=0.5) if len(name) <= _LONG else []
+    short: dict[str, list[str]] = {}  # the time to compare grows with the square of the length
+    for other in known:
+        if len(other) <= _LONG:
+            short.setdefault(key(other), []).append(other)
+    found = difflib.get_close_matches(key(name), short, n=n, cutoff=0.5) if len(name) <= _LONG else []
+    close = [other for one in found for other in short[one]][:n]
     if close:
         return f"; did you mean {' or '.join(map(repr, close))}?"
     if not known:

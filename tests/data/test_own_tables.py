@@ -290,6 +290,21 @@ def test_a_column_that_gives_the_answer_away_is_named_and_can_be_left_out():
         load(table, target="y", drop=["grad"])
 
 
+def test_a_column_that_is_missing_in_one_class_gives_it_away():
+    """As the date of an offence that only those have who offended again."""
+    rng = np.random.default_rng(0)
+    y, x = rng.integers(0, 2, 1_000), rng.normal(size=1_000)
+    seldom = rng.random(1_000) < 0.005
+    days = pd.Series(pd.date_range("2013-01-01", periods=1_000)).sample(frac=1, random_state=0).dt.strftime("%Y-%m-%d")
+    table = pd.DataFrame({"x": x, "late": np.where(y == 1, x**2, np.nan), "again": days.to_numpy(), "y": y})
+    table.loc[(y == 1) == seldom, "again"] = None
+    late, again = load(table, target="y").warnings
+    assert late.startswith("the column 'late' alone gives the answer away (AUROC 1.0000)")
+    assert again.startswith("the column 'again' alone almost gives the answer away (AUROC 0.99")
+    few = load(table.iloc[:300], target="y").warnings  # where the petals of iris would be named
+    assert [str(one)[:25] for one in few] == ["the column 'late' alone g"]
+
+
 def test_names_of_rows_give_nothing_away_by_chance():
     labels = np.random.default_rng(0).integers(0, 2, 2000)
     assert group_auroc(np.arange(2000), labels) == pytest.approx(0.5)

@@ -236,6 +236,8 @@ def test_numeric_classes_are_in_order():
 def test_copies_are_mentioned():
     frame = pd.DataFrame({"x": [1.5, 2.5] * 20, "y": ["a", "b"] * 20})
     assert any("38 of 40 rows are equal to others" in note for note in data.load(frame).notes)
+    many = pd.DataFrame({"x": [*range(1_999), 0], "y": ["a", "b"] * 1_000})
+    assert any(note.startswith("1 of 2,000 rows is equal to others") for note in data.load(many, target="y").notes)
 
 
 def test_a_folder_of_split_tables(tmp_path):

@@ -7,6 +7,7 @@ import io
 import json
 import shutil
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -271,3 +272,40 @@ def test_it_prints(browser, pages, kind):
     printed = base64.b64decode(browser.execute_cdp_cmd("Page.printToPDF", {"printBackground": True})["data"])
     assert printed.startswith(b"%PDF")
     assert len(printed) > 20_000
+
+
+#: Words of code in tables that stand on two lines.
+BROKEN = """
+const words = [], walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+for (let node = walk.nextNode(); node; node = walk.nextNode())
+  for (const word of node.parentElement.closest('td code') ? node.data.matchAll(/\\S+/g) : []) {
+    const range = document.createRange();
+    range.setStart(node, word.index);
+    range.setEnd(node, word.index + word[0].length);
+    if (new Set([...range.getClientRects()].map(box => Math.round(box.top))).size > 1) words.push(word[0]);
+  }
+return words;
+"""
+
+
+def test_code_in_tables_of_the_site_breaks_at_spaces_only(browser, tmp_path):
+    theme = Path(pytest.importorskip("material", reason="the site needs mkdocs-material").__path__[0])
+    (main,) = (theme / "templates" / "assets" / "stylesheets").glob("main.*.min.css")
+    own = Path(__file__).parents[2] / "docs" / "css" / "site.css"
+    assert "extra_css: [css/site.css]" in (own.parents[2] / "mkdocs.yml").read_text(encoding="utf-8")
+    cells = "".join(
+        f"<td><code>{code}</code></td>" for code in ("LogitMix(Mixup(alpha=3.0))", "models/specification.py")
+    )
+    page = tmp_path / "page.html"
+    head = '<!doctype html><meta name="viewport" content="width=device-width">'
+    head += "".join(f'<link rel="stylesheet" href="{style.as_uri()}">' for style in (main, own))
+    table = f'<div class="md-typeset__table"><table><tr>{cells}<td>{"and words " * 30}</td></tr></table></div>'
+    page.write_text(
+        f'{head}<div class="md-typeset" style="margin: 2rem"><div class="md-typeset__scrollwrap">{table}</div></div>'
+    )
+    resized(browser, 400)
+    browser.get(page.as_uri())
+    assert browser.execute_script(BROKEN) == []
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= 400
+    browser.execute_script("document.querySelectorAll('link')[1].disabled = true")
+    assert browser.execute_script(BROKEN)  # the theme alone breaks them

@@ -108,14 +108,37 @@ class TestDelimited:
     def test_line_ends(self, tmp_path, end):
         assert rows(open_table(write(tmp_path / "a.csv", f"a,b{end}1,2{end}")))[0] == [{"a": "1", "b": "2"}]
 
-    def test_an_encoding_that_is_none_of_text(self, tmp_path):
+    def test_an_encoding_that_is_none_of_text(self, tmp_path, monkeypatch):
         path = write(tmp_path / "a.csv", "a,b\n1,2\n")
         for name in ("base64", "klingon", "rot13"):
             with pytest.raises(ValueError, match=f"encoding='{name}' is not known"):
                 open_table(path, encoding=name)
+        monkeypatch.setattr("vicinal.tables.storage._BLOCKS_LOOKED_AT", 1)
         late = write(tmp_path / "b.csv", b"a,b\n" + b"x,1\n" * 500_000 + "Zoë,2\n".encode("cp1252"))
         with pytest.raises(ValueError, match="not UTF-8: line 500,002 holds the byte 0xeb"):
             rows(open_table(late))
+
+    @pytest.mark.parametrize(
+        ("encoding", "known"),
+        [("cp1252", "Windows-1252"), ("utf-16", "UTF-16"), ("cp1251", None), ("shift_jis", None), ("cp1253", None)],
+    )
+    def test_plain_encodings_are_found_and_said(self, tmp_path, encoding, known):
+        words = {"cp1251": "привет", "shift_jis": "日本語", "cp1253": "καλημέρα"}.get(encoding, "“Zoë” – café")
+        path = write(tmp_path / "a.csv", f"a,{words}\n{words},2\n", encoding)
+        if known is None:
+            with pytest.raises(ValueError, match="is not UTF-8"):
+                rows(open_table(path))
+        else:
+            table = open_table(path)
+            assert rows(table)[0] == [{"a": words, words: "2"}]
+            assert table.notes[0].startswith(f"it is not UTF-8 and is read as {known}")
+        assert rows(open_table(path, encoding=encoding))[0] == [{"a": words, words: "2"}]
+        assert not open_table(path, encoding=encoding).notes
+
+    def test_an_encoding_is_found_beyond_the_first_block_and_across_two(self, tmp_path):
+        ascii_rows = b"a,b\n" + b"x,1\n" * (2**18 - 2)
+        for end, n in ((b"Zo\xeb,2\n", 1), (b"xx,Zo\xeb\n", 1), ("x,Zoë\n".encode(), 0)):
+            assert len(open_table(write(tmp_path / "a.csv", ascii_rows + end)).notes) == n
 
     def test_a_stray_zero_byte_is_no_other_encoding(self, tmp_path):
         path = write(tmp_path / "a.csv", b"a,b\n1,2\n3,4\0\n")

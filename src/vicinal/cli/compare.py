@@ -85,7 +85,7 @@ def compare(
     result = run_grid(base, method or [], range(seeds), folder, **where, **how)
     if not result.outcomes:
         raise RuntimeError(f"every run failed; {next(iter(result.failures.values()))}")
-    first = next(iter(result.outcomes.values()))
+    (name, seed), first = next(iter(result.outcomes.items()))
     if isinstance(first, Outcome):
         with console.stage("simpler models"):
             measure_baselines(first, BASELINES if baselines else ALWAYS)
@@ -98,7 +98,7 @@ def compare(
     console.event("result", {**result.to_dict(), **chosen, "report": str(page), "markdown": f"{after}\n\n{before}"})
     console.markdown(f"{after}\n\n{before}")
     if isinstance(first, Outcome):
-        show_baselines(console, first)
+        show_baselines(console, first, f"{name}, seed {seed}")
     console.say(f"report: {page}")
     if result.failures:
         raise typer.Exit(1)

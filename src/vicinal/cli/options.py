@@ -90,7 +90,7 @@ _DATA = [
     _Option("max_held_out", int, "Validate and test on at most this many samples each."),
     _Option("split_seed", int, "What the split is drawn from.  [default: 0]"),
     _Option("max_bad", "share", "Share (or number) of unreadable rows or files to put up with.  [default: 0.05]"),
-    _Option("rare", str, "What to do with classes of one sample.", "error|train"),
+    _Option("rare", str, "What to do with classes of one sample: kept in training if few.", "error|train"),
     _Option("drop", list[str], "Column of a table not to learn from; may be repeated.", "COLUMN"),
     _Option("group", str, "Column whose rows of one value stay on one side of the split.", "COLUMN"),
     _Option("time", str, "Column to split by: the latest rows are the test set.", "COLUMN"),

@@ -152,8 +152,8 @@ def plain_baselines(outcome: Outcome) -> dict[str, object]:
     }
 
 
-def show_baselines(console: Console, outcome: Outcome) -> None:
-    """Show what simpler models reach on the same split, beside the run."""
+def show_baselines(console: Console, outcome: Outcome, name: str = "this model") -> None:
+    """Show what simpler models reach on the same split, beside the run, which is called by `name`."""
     from vicinal.metrics.figures import columns
     from vicinal.report.words import earns_its_keep
 
@@ -162,8 +162,8 @@ def show_baselines(console: Console, outcome: Outcome) -> None:
         return
     main = outcome.test.after
     shown = columns(main)
-    models = {"this model, calibrated": main.figures, **simpler}
-    rows = [[name, *(f.text(figures.get(f.name)) for f in shown)] for name, figures in models.items()]
+    models = {f"{name}, calibrated": main.figures, **simpler}
+    rows = [[model, *(f.text(figures.get(f.name)) for f in shown)] for model, figures in models.items()]
     headings = ["", *(f.heading(main.n_bins) for f in shown)]
     console.table(f"simpler models on the same {main.n:,} test samples", headings, rows)
     console.say(earns_its_keep(main, simpler))

@@ -70,7 +70,7 @@ def missing(source: str, known: Iterable[str]) -> FileNotFoundError:
     neighbours: list[str] = []
     with contextlib.suppress(OSError):  # a folder that cannot be read has no names to suggest
         neighbours = [str(entry) for entry in parent.iterdir() if not entry.name.startswith(".")]
-    hint = nearest_names(source, [*neighbours, *known])
+    hint = nearest_names(source, [*neighbours, *known], key=lambda name: Path(name).stem)
     return FileNotFoundError(f"there is no file or folder {source!r}, and no data set of that name{hint}")
 
 

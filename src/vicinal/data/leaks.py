@@ -13,10 +13,11 @@ from torch import Tensor
 
 from vicinal.data.tabular import Category, TabularPreprocessing, Text
 
-__all__ = ["giving_away"]
+__all__ = ["ALMOST_ALL", "giving_away"]
 
-#: The AUROC above which a column counts as giving the answer away.
-_ALMOST_ALL = 0.999
+#: The AUROC above which a column counts as giving the answer away, and as almost giving it away where there are enough
+#: training rows: of few flowers the petals alone tell the species.
+ALMOST_ALL, _MUCH, _ENOUGH = 0.999, 0.99, 500
 #: With fewer training rows chance does it; of more than the other number every n-th is looked at.
 _FEWEST, _MOST = 50, 20_000
 #: Groups that a numeric column is cut into.
@@ -26,7 +27,7 @@ _GROUPS = 64
 def giving_away(
     preprocessing: TabularPreprocessing, features: Tensor, labels: NDArray[np.int64], train: NDArray[np.int64]
 ) -> dict[str, float]:
-    """Return the columns that give the answer away, with their AUROC.
+    """Return the columns that give the answer away, or almost, with their AUROC.
 
     Rows were encoded by `preprocessing` as `features` `[N, D]`; `labels` are their class numbers.
     """
@@ -45,8 +46,10 @@ def giving_away(
         else:
             edges = np.unique(np.quantile(block[:, 0], np.linspace(0, 1, _GROUPS + 1)[1:-1]))
             groups = np.searchsorted(edges, block[:, 0])
+            if column.missing:  # that nothing is there may tell as much: a date of what has happened
+                groups = np.where(block[:, -1] > 0, len(edges) + 1, groups)
         score = group_auroc(groups, y)
-        if score > _ALMOST_ALL:
+        if score > (_MUCH if len(rows) >= _ENOUGH else ALMOST_ALL):
             aurocs[column.name] = score
     return aurocs
 

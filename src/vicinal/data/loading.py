@@ -18,7 +18,7 @@ from vicinal.data.files import Folder, give_up, listed, read_all
 from vicinal.data.images import ImagePreprocessing
 from vicinal.data.kinds import names_and_parts
 from vicinal.data.labels import combined, combined_name, label_matrix, label_notes, refuse_constant
-from vicinal.data.leaks import giving_away
+from vicinal.data.leaks import ALMOST_ALL, giving_away
 from vicinal.data.multiple_choice import from_choices, refuse_lists
 from vicinal.data.named import Arrays
 from vicinal.data.preprocessing import Preprocessing
@@ -46,6 +46,8 @@ from vicinal.tables import Table, renamed
 __all__ = ["KINDS", "load", "read"]
 
 _RARE, _SUBSETS = ("error", "train"), ("stratified", "random")
+#: Classes of one sample are kept if they are no larger a share of the samples, unless it is said what to do with them.
+_FEW_SINGLE = 0.01
 #: The kinds of data.
 KINDS = ("tabular", "text", "image", "audio")
 
@@ -81,7 +83,7 @@ def load(
     max_held_out: int | None = None,
     splits: Mapping[str, Sequence[int]] | None = None,
     max_bad: float | int = 0.05,
-    rare: str = "error",
+    rare: str | None = None,
     drop: str | Sequence[str] = (),
     group: str | None = None,
     time: str | None = None,
@@ -134,7 +136,8 @@ def load(
     max_bad
         How many rows or files may be unreadable before it is an error: a share, or a number if an integer.
     rare
-        What to do with classes of a single sample: `"error"`, or `"train"` to keep it in the training set.
+        What to do with classes of a single sample: `"train"` keeps it in the training set, `"error"` refuses them. If
+        not given, they are kept where they are at most one in a hundred samples.
     drop
         Columns of a table that are not to be learned from.
     group
@@ -267,8 +270,8 @@ def _giving_away(
         return ()
     return tuple(
         Sentence(
-            f"the column {name!r} alone gives the answer away (AUROC {auroc:.4f}): if it is not known when the model "
-            "is used, leave it out, ",
+            f"the column {name!r} alone {'' if auroc > ALMOST_ALL else 'almost '}gives the answer away (AUROC "
+            f"{auroc:.4f}): if it is not known when the model is used, leave it out, ",
             Argument("drop", name),
         )
         for column in (labels.T if labels.ndim == 2 else [labels])
@@ -280,7 +283,8 @@ def _refuse_absent(classes: Sequence[str], labels: NDArray[np.int64]) -> None:
     """Refuse training labels that lack a class: it could not be learned."""
     absent = [repr(classes[k]) for k in np.setdiff1d(range(len(classes)), labels).tolist()]
     if absent:
-        raise ValueError(f"the training set has no sample of {listed(absent)}")
+        remedy = "all are held out; merge such classes with others, remove them, or draw another split"
+        raise ValueError(f"the training set has no sample of {listed(absent)}: {remedy}")
 
 
 def _draw_fewer(
@@ -501,7 +505,7 @@ def _read_folder(folder: Folder, preprocessing: Preprocessing, max_bad: float | 
     return _New(items, origins, range(len(good)), names, parts, [*folder.notes, *notes])
 
 
-def _encoded(samples: Unsplit, rare: str) -> tuple[tuple[str, ...], Labels, list[str]]:
+def _encoded(samples: Unsplit, rare: str | None) -> tuple[tuple[str, ...], Labels, list[str]]:
     """Return the classes in order and the class number of each sample, -1 for those that cannot be used."""
     counts = np.bincount(samples.labels[samples.labels >= 0], minlength=len(samples.classes))
     present = [name for name, n in zip(samples.classes, counts, strict=True) if n]
@@ -510,7 +514,8 @@ def _encoded(samples: Unsplit, rare: str) -> tuple[tuple[str, ...], Labels, list
     classes = samples.classes if samples.is_ordered else tuple(_ordered(present))
     count_of = dict(zip(samples.classes, counts.tolist(), strict=True))
     single = [name for name in classes if count_of[name] == 1]
-    if single and rare == "error" and samples.parts is None:
+    many = len(single) > _FEW_SINGLE * counts.sum()
+    if single and samples.parts is None and (rare == "error" or (rare is None and many)):
         raise ValueError(
             Sentence(
                 f"{'classes' if len(single) > 1 else 'class'} {listed([repr(name) for name in single])} with only one "
@@ -522,7 +527,9 @@ def _encoded(samples: Unsplit, rare: str) -> tuple[tuple[str, ...], Labels, list
     shown = ", ".join(f"{name!r} {count_of[name]}" for name in classes[:10])
     notes = [f"{len(classes)} classes: {shown}{', …' if len(classes) > 10 else ''}"]
     if single and samples.parts is None:
-        notes.append(f"rare: {listed([repr(name) for name in single])} with one sample, kept in the training set")
+        have = "have one sample each" if len(single) > 1 else "has one sample"
+        untested = "kept in the training set: no figure says how well such samples are told"
+        notes.append(f"{listed([repr(name) for name in single])} {have}, {untested}")
     alike: dict[str, list[str]] = {}
     for name in classes:
         alike.setdefault("".join(name.split()).casefold(), []).append(repr(name))

@@ -134,7 +134,7 @@ class _Samples:
     hashes: NDArray[np.int64]
     """Equal for rows that are copies of each other."""
     equal: str
-    """What copies are called: "texts are equal to others"."""
+    """What copies are called, after their number: "texts are equal to others"."""
 
 
 def _features(
@@ -297,13 +297,14 @@ def _splitting(table: Table, scan: Scan, labels: Labels, samples: _Samples, opti
         return _Splitting(None, order, [f"split by {options.time!r}: the latest rows are the test set", *notes])
     if not copies:
         return _Splitting(None, None, [])
-    said = f"{copies} of {n} {samples.equal}"
+    equal = samples.equal.replace("are", "is", 1) if copies == 1 else samples.equal
+    said = f"{copies:,} of {n:,} {equal}"
     if options.published or scan.parts is not None:
         return _Splitting(None, None, [f"{said}: some may be on both sides of the split"])
     if distinct_rows < _FEW_DIFFERENT * n:
         # Counts of a few combinations of values, such as Titanic by class, sex and age: whole combinations cannot be
         # held out, and to meet them again is what the model is for.
-        return _Splitting(None, None, [f"{said}, of only {distinct_rows} different ones: they are split freely"])
+        return _Splitting(None, None, [f"{said}, of only {distinct_rows:,} different ones: they are split freely"])
     return _Splitting(_copies(samples.hashes, usable), None, [f"{said}: such rows stay on one side of the split"])
 
 

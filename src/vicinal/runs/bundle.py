@@ -422,7 +422,8 @@ def _record(path: Path) -> tuple[RunFiles, Json]:
     files = RunFiles(path)
     if not path.is_dir():
         runs = [str(model.parent) for model in path.parent.glob(f"*/{files.model.name}")]
-        raise FileNotFoundError(f"there is no folder {str(path)!r}{nearest_names(str(path), runs)}")
+        hint = nearest_names(str(path), runs, key=lambda run: Path(run).name)
+        raise FileNotFoundError(f"there is no folder {str(path)!r}{hint}")
     if not files.model.exists():
         started = files.config.exists()
         raise FileNotFoundError(

@@ -18,11 +18,12 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vicinal._checks import require
+from vicinal._checks import Argument, Sentence, require
 from vicinal.tables.base import ROWS, BadRow, Chunk, Column, Table
 from vicinal.tables.storage import (
     content_fingerprint,
     explained,
+    found_encoding,
     known_encoding,
     lines_of,
     text_block,
@@ -156,10 +157,11 @@ class Delimited(Table):
 
 def open_delimited(path: Path, separator: str | None, *, encoding: str | None, header: bool) -> Delimited:
     """Read the first rows of a text file: how cells are separated and what columns are called."""
-    codec = known_encoding(encoding)
+    found = _found_encoding(path) if encoding is None else None
+    codec = known_encoding(encoding or found)
     with explained(path, "CSV"), unpacked(path, SUFFIXES) as stream:
         head = stream.read(_HEAD)
-    if encoding is None and (head[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\0" in head):
+    if encoding is found is None and b"\0" in head:
         raise wrong_encoding(path, io.BytesIO(head), encoding)
     text = head.decode("utf-8-sig" if codec == "utf-8" else codec, "replace").lstrip("\ufeff")
     if not text.strip():
@@ -180,12 +182,13 @@ def open_delimited(path: Path, separator: str | None, *, encoding: str | None, h
         header=header,
         spaced=re.search(re.escape(separator) + ' +"', lines) is not None,
         skipped_lines=len(text[: len(text) - len(body)].splitlines()),
+        notes=() if found is None else (_read_as(found),),
         _names=tuple(names),
     )
     if separator == "\t" and _has_lone_quote(path):
         # It would swallow all that follows; tab-separated files rarely quote.
         note = "quotation marks are taken as they are: there is an odd number of them in a line"
-        return replace(table, quotes=False, notes=(note,))
+        return replace(table, quotes=False, notes=(*table.notes, note))
     return table
 
 
@@ -207,6 +210,16 @@ def find_separator(text: str) -> str:
     csv.field_size_limit(max(csv.field_size_limit(), _HEAD))
     best = max([",", ";", "\t", "|"], key=consistency)
     return best if consistency(best)[1] > 1 else ","
+
+
+def _found_encoding(path: Path) -> str | None:
+    with explained(path, "CSV"), unpacked(path, SUFFIXES) as stream:
+        return found_encoding(stream)
+
+
+def _read_as(encoding: str) -> Sentence:
+    name = {"cp1252": "Windows-1252 (Western European)", "utf-16": "UTF-16"}[encoding]
+    return Sentence(f"it is not UTF-8 and is read as {name}: ", Argument("encoding"), " names another")
 
 
 def _numbered(n: int) -> list[str]:

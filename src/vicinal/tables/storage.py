@@ -17,12 +17,14 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
+import numpy as np
+
 from vicinal._checks import Argument, Sentence, first_line
 from vicinal._files import beyond_memory, memory_limit
 from vicinal.tables.base import LARGEST_ROW
 
-__all__ = ["content_fingerprint", "explained", "fingerprint", "fingerprint_of", "identity", "known_encoding",
-           "lines_of", "links_left_out", "regular", "suffix_of", "text_block", "unpacked",
+__all__ = ["content_fingerprint", "explained", "fingerprint", "fingerprint_of", "found_encoding", "identity",
+           "known_encoding", "lines_of", "links_left_out", "regular", "suffix_of", "text_block", "unpacked",
            "wrong_encoding"]  # fmt: skip
 
 #: Of LZMA the form of .xz files only: to the older one, zeros are any number of empty files.
@@ -33,6 +35,9 @@ _COMPRESSIONS: Mapping[str, Any] = {
 }
 _BROKEN = (OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
 _BLOCK = 2**20
+#: Blocks that are looked at for the encoding, and the share of letters beyond ASCII that may follow another in Western
+#: European text.
+_BLOCKS_LOOKED_AT, _SIDE_BY_SIDE = 16, 0.2
 #: What part of the memory that is allowed a block of text may take, which is parsed at once, and the most for Arrow.
 _BLOCKS, _LARGEST_BLOCK = 64, 2**30
 
@@ -155,6 +160,37 @@ def known_encoding(encoding: str | None) -> str:
         known = " is not known: pass 'utf-8', 'latin-1', 'cp1252', 'utf-16', …"
         raise ValueError(Sentence(Argument("encoding", encoding), known)) from error
     return encoding or "utf-8"
+
+
+def found_encoding(stream: IO[bytes]) -> str | None:
+    """Return the encoding of text that is not UTF-8, where it is plain: UTF-16 by its mark, or Western European text.
+
+    Editors take the second for Windows-1252. Letters beyond ASCII stand alone in it, seldom side by side as the bytes
+    of other alphabets and of damaged UTF-8 do. None where it is UTF-8 as far as this looks, or not plain.
+    """
+    decoder, before = codecs.getincrementaldecoder("utf-8")(), b""
+    for _ in range(_BLOCKS_LOOKED_AT):
+        block = stream.read(_BLOCK)
+        if not before and block[:2] in (b"\xff\xfe", b"\xfe\xff"):
+            return "utf-16"
+        try:
+            decoder.decode(block, final=not block)
+        except UnicodeDecodeError:
+            return "cp1252" if _is_western(before[-4:] + block) else None
+        if not block:
+            break
+        before = block
+    return None
+
+
+def _is_western(block: bytes) -> bool:
+    try:
+        block.decode("cp1252")
+    except UnicodeDecodeError:  # a byte that is no letter there
+        return False
+    beyond = np.frombuffer(block, np.uint8) >= 0x80
+    side_by_side = np.count_nonzero(beyond[1:] & beyond[:-1])
+    return b"\0" not in block and bool(side_by_side <= _SIDE_BY_SIDE * np.count_nonzero(beyond))
 
 
 def wrong_encoding(path: Path, stream: IO[bytes], encoding: str | None) -> ValueError:
