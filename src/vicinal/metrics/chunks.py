@@ -25,8 +25,9 @@ Array: TypeAlias = NDArray[np.float64]
 Floats: TypeAlias = NDArray[np.floating]
 T = TypeVar("T")
 
-#: Numbers in one thread's hands at a time, about: few enough for the cache, and enough to outweigh the calls.
-CHUNK = 2**19
+#: Numbers of float32 in one thread's hands at a time, about, and half as many of float64, as which logits are computed:
+#: 4 MB are few enough for the cache, and enough for threads to seldom wait for each other between calls.
+CHUNK = 2**20
 #: Numbers handed to a thread at a time. Blocks do not depend on the number of threads, so neither do the sums.
 BLOCK = 2**22
 #: Up to this many classes a chunk is turned on its side, so that reducing over classes runs along samples.
@@ -110,7 +111,8 @@ class Predictions:
         """Yield the samples from `start` to `stop`, some at a time, in order."""
         stop = len(self) if stop is None else stop
         # Chunks of like size: a last one of a few samples would cost as many calls as a whole one.
-        step = -((start - stop) // max(1, round((stop - start) * self.n_classes / CHUNK)))
+        width = 2 if self.holds_logits or self.scores.dtype.itemsize > 4 else 1
+        step = -((start - stop) // max(1, round((stop - start) * self.n_classes * width / CHUNK)))
         tolerance = sum_tolerance(self.scores.dtype)
         for first in range(start, stop, step):
             rows = slice(first, min(first + step, stop))
