@@ -62,6 +62,14 @@ def test_order_and_chunks_do_not_matter(monkeypatch):
     assert [*shuffled, top_k(labels[order], 2, probs=probs[order])] == pytest.approx(before, abs=1e-12)
 
 
+@pytest.mark.parametrize(("dtype", "sizes"), [(np.float32, [11, 10]), (np.float64, [6, 6, 6, 3])])
+def test_chunks_are_of_like_size_in_bytes(monkeypatch, dtype, sizes):
+    _, probs, labels = predictions(21, 4)
+    monkeypatch.setattr(passes, "CHUNK", 40)
+    given = passes.open_predictions(labels, probs=probs.astype(dtype))
+    assert [len(chunk) for chunk in given.chunks()] == sizes
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 def test_every_float_type_goes_in(dtype):
     logits, probs, labels = predictions(100, 5)
