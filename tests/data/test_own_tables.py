@@ -275,6 +275,24 @@ def test_a_large_table_is_split_in_a_few_bytes_a_row(tmp_path, monkeypatch):
     assert task.train.take(torch.tensor([3, 5]))[1].dtype == torch.int64
 
 
+def test_numbers_far_beyond_those_of_training_are_said_and_slightly_larger_ones_are_not():
+    table = frame(300)
+    task = load(table, target="y")
+    assert not any("far beyond" in note for note in task.notes)
+    (number,) = (column for column in task.preprocessing.columns if column.name == "x")
+    new = table.drop(columns="y").iloc[:20].copy()
+    new.loc[3, "x"] = number.limits[1] + 0.1
+    assert not read(new, task.preprocessing).notes
+    new.loc[5:9, "x"], new.loc[11, "x"] = 1e6, -1e9
+    (said,) = read(new, task.preprocessing).notes
+    assert said.startswith(
+        "unlike the training data: 1 column with numbers far beyond those of training (column 'x': 6 "
+    )
+    assert "row 6 (1000000.0)" in said
+    new.loc[5:9, "x"] = 0.0
+    assert "1 value lies far beyond" in read(new, task.preprocessing).notes[0]
+
+
 # What gives the answer away
 
 

@@ -80,19 +80,32 @@ _ROWS = 2**13
 
 
 @dataclass(eq=False)
+class _Cells:
+    """Cells of a column that are remarkable: how many, and the first."""
+
+    n: int = 0
+    first: list[str] = field(default_factory=list)
+
+    def add(self, chunk: Chunk, name: str, chosen: NDArray[np.bool_]) -> None:
+        """Count the chosen cells of some rows."""
+        if chosen.any():
+            self.n += int(chosen.sum())
+            for i in np.flatnonzero(chosen)[: 3 - len(self.first)].tolist():
+                self.first.append(f"row {chunk.rows[i]:,} ({_CELL.repr(chunk[name][i].as_py())})")
+
+    def __str__(self) -> str:
+        return listed([*self.first, *[""] * (self.n - len(self.first))], n=3)
+
+
+@dataclass(eq=False)
 class _Remarks:
     """What there is to say of a column after encoding some chunks."""
 
-    n_odd: int = 0
-    odd: list[str] = field(default_factory=list)
+    odd: _Cells = field(default_factory=_Cells)
+    """Cells that are not what the column holds."""
+    far: _Cells = field(default_factory=_Cells)
+    """Numbers farther beyond those of training than these are from each other."""
     unknown: Counter[str] = field(default_factory=Counter)
-
-    def count_odd(self, chunk: Chunk, name: str, odd: NDArray[np.bool_]) -> None:
-        """Count the cells that are not what the column holds, and keep the first."""
-        if odd.any():
-            self.n_odd += int(odd.sum())
-            for i in np.flatnonzero(odd)[: 3 - len(self.odd)].tolist():
-                self.odd.append(f"row {chunk.rows[i]:,} ({_CELL.repr(chunk[name][i].as_py())})")
 
 
 class Encoded(NamedTuple):
@@ -138,7 +151,10 @@ class Number:
         if self.limits is None:
             far = np.abs((values - self.mean) / self.std) > LARGEST  # of a column that hardly varies
             odd, values = odd | far, np.where(far, np.nan, values)
-        remarks.count_odd(chunk, self.name, odd)
+        else:
+            low, high = self.limits
+            remarks.far.add(chunk, self.name, (values > 2 * high - low) | (values < 2 * low - high))
+        remarks.odd.add(chunk, self.name, odd)
         self.write(values, out)
 
     def write(self, values: NDArray[np.float64], out: NDArray[np.float32]) -> None:
@@ -162,6 +178,14 @@ class Number:
         """Return what new rows were like."""
         return _odd_cells(self.name, remarks, "finite numbers")
 
+    def beyond(self, remarks: _Remarks) -> list[str]:
+        """Return which new values are far beyond those of training."""
+        if not remarks.far.n or self.limits is None:
+            return []
+        low, high = self.limits
+        lie = "1 value lies" if remarks.far.n == 1 else f"{remarks.far.n:,} values lie"
+        return [f"column {self.name!r}: {lie} far beyond {low:g} to {high:g} and count as the nearer: {remarks.far}"]
+
 
 @dataclass(frozen=True)
 class Date:
@@ -181,7 +205,7 @@ class Date:
     def encode(self, chunk: Chunk, out: NDArray[np.float32], remarks: _Remarks) -> None:
         """Write the column as numbers into `out` `[M, width]`, which holds zeros."""
         values, odd = date_parts(chunk[self.name], day_first=self.day_first)
-        remarks.count_odd(chunk, self.name, odd)
+        remarks.odd.add(chunk, self.name, odd)
         start = 0
         for part in self.parts:
             part.write(values[part.name], out[:, start : start + part.width])
@@ -195,12 +219,12 @@ class Date:
 
 
 def _odd_cells(name: str, remarks: _Remarks, what: str) -> list[str]:
-    if not remarks.n_odd:
+    odd = remarks.odd
+    if not odd.n:
         return []
-    rows = listed([*remarks.odd, *[""] * (remarks.n_odd - len(remarks.odd))], n=3)
-    if remarks.n_odd == 1:
-        return [f"column {name!r}: 1 value is no {what.removesuffix('s')} and counts as missing: {rows}"]
-    return [f"column {name!r}: {remarks.n_odd} values are no {what} and count as missing: {rows}"]
+    if odd.n == 1:
+        return [f"column {name!r}: 1 value is no {what.removesuffix('s')} and counts as missing: {odd}"]
+    return [f"column {name!r}: {odd.n} values are no {what} and count as missing: {odd}"]
 
 
 @dataclass(frozen=True)
@@ -360,8 +384,9 @@ class TabularPreprocessing(Preprocessing):
                 start += column.width
             yield chunk.rows, torch.from_numpy(block)
         if new:
-            unseen = [column.notes(remarks[column.name]) for column in self.columns if isinstance(column, Category)]
-            notes += _unlike(absent, self._extra(table), [note for some in unseen for note in some])
+            unseen = [note for c in self.columns if isinstance(c, Category) for note in c.notes(remarks[c.name])]
+            beyond = [note for c in self.columns if isinstance(c, Number) for note in c.beyond(remarks[c.name])]
+            notes += _unlike(absent, self._extra(table), unseen, beyond)
         for column in self.columns:
             notes += [] if isinstance(column, Category) else column.notes(remarks[column.name])
 
@@ -408,13 +433,14 @@ def _numbers_from(start: int, column: Number | Date) -> list[tuple[int, Number]]
     return list(zip(places, parts, strict=True))
 
 
-def _unlike(absent: Sequence[str], extra: Sequence[str], unseen: Sequence[str]) -> list[str]:
+def _unlike(absent: Sequence[str], extra: Sequence[str], unseen: Sequence[str], beyond: Sequence[str]) -> list[str]:
     """Return in one line how new rows differ from those of training: how many columns, and which."""
     kinds = {"missing column{}": absent, "extra column{}": extra, "column{} with values not seen in training": unseen}
+    kinds["column{} with numbers far beyond those of training"] = beyond
     counts = [f"{len(names)} {what.format('s' * (len(names) > 1))}" for what, names in kinds.items() if names]
     parts = [f"missing in every row: {listed([repr(name) for name in absent])}"] if absent else []
     parts += [f"ignored: {listed(extra)}, which the model was not trained with"] if extra else []
-    parts += unseen
+    parts += [*unseen, *beyond]
     return [f"unlike the training data: {listed(counts)} ({'; '.join(parts)})"] if counts else []
 
 
