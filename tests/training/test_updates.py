@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 
+from vicinal.training import FitConfig
 from vicinal.training.updates import quick_step
 
 MAKE = {
@@ -74,3 +75,19 @@ def test_only_fused_adam_on_the_cpu_is_quick():
     assert quick_step(several) == several.step
     adam = torch.optim.Adam([weight], fused=True)
     assert quick_step(adam) != adam.step
+
+
+@pytest.mark.parametrize(("name", "nesterov"), [("sgd", False), ("sgd", True), ("adam", False), ("adadelta", False)])
+def test_a_parameter_may_have_its_first_gradient_late(name, nesterov):
+    """Torch's fused SGD raised a TypeError; what it gives now is what torch's plain loop over parameters gives."""
+    config = FitConfig(optimizer=name, lr=0.1, momentum=0.9, nesterov=nesterov)
+    one, other = networks(name)
+    optimizer = config.make_optimizer(one.parameters())
+    settings = {key: value for key, value in optimizer.defaults.items() if key not in ("fused", "foreach")}
+    plain = type(optimizer)(other.parameters(), **settings, foreach=False)
+    for number in range(4):
+        without = 1 if number < 2 else -1
+        take(one, optimizer, quick_step(optimizer), number, without)
+        take(other, plain, plain.step, number, without)
+    for a, b in zip(one.parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(a, b)

@@ -306,7 +306,12 @@ class FitConfig:
         fused = self.mixed_precision != "fp16" and all(p.device.type in ("cpu", "cuda") for p in trained)
         match self.optimizer:
             case "sgd":
-                return torch.optim.SGD(trained, momentum=self.momentum, nesterov=self.nesterov, fused=fused, **common)
+                sgd = torch.optim.SGD(trained, momentum=self.momentum, nesterov=self.nesterov, fused=fused, **common)
+                # The kernel begins with none for all or for no parameter, and some have no gradient in the first step.
+                if self.momentum:
+                    for p in trained:
+                        sgd.state[p]["momentum_buffer"] = torch.zeros_like(p, requires_grad=False)
+                return sgd
             case "adam":
                 return torch.optim.Adam(trained, betas=self.betas, fused=fused, **common)
             case "adamw":
