@@ -12,7 +12,8 @@ NLL on the test set after the temperature, since the temperature is always fitte
 Tables are those of `benchmarks.tables`; `--data` names others, folders of images or sounds, or public sets; of texts
 all weights of MiniLM are trained. `--texts` encodes public texts once by MiniLM, as `--fast` does, and trains linear
 heads on these features. `--members N` adds ensembles of plain training and of the default. Trainings that are in the
-file of `--out` already are not done again, so a measurement that was stopped goes on.
+file of `--out` already are not done again, so a measurement that was stopped goes on. A training whose loss does not
+stay finite is said and left out.
 """
 
 from __future__ import annotations
@@ -75,7 +76,11 @@ def main(argv: list[str] | None = None) -> None:
                     label = method if members == 1 else f"{method}, {members} members"
                     if any((r["data"], r["seed"], r["method"]) == (name, seed, label) for r in records):
                         continue
-                    outcome = measured(source, data, {**how, "method": method, "ensemble": members}, seed)
+                    try:
+                        outcome = measured(source, data, {**how, "method": method, "ensemble": members}, seed)
+                    except FloatingPointError as error:
+                        print(f"{name}, {label}: {error}", flush=True)
+                        continue
                     records.append({"data": name, "seed": seed, "method": label, **outcome})
                     print(json.dumps(records[-1]), flush=True)
                     if args.out is not None:
@@ -157,8 +162,10 @@ def summary(records: list[dict[str, Any]]) -> str:
             return float(np.mean([np.mean([r[side][figure] for r in mine if r["data"] == name]) for name in names]))
 
         difference = mean[method] - mean["ERM()"]
-        half = t.ppf(0.975, len(names) - 1) * difference.std(ddof=1) / len(names) ** 0.5 if len(names) > 1 else np.nan
-        against = "" if method == "ERM()" else f"{difference.mean():+.3f} ± {half:.3f}"
+        against = "" if method == "ERM()" else f"{difference.mean():+.3f}"
+        if against and len(names) > 1:
+            half = t.ppf(0.975, len(names) - 1) * difference.std(ddof=1) / len(names) ** 0.5
+            against += f" ± {half:.3f}"
         cells = [f"{100 * average('after', 'accuracy'):.1f} %"]
         cells += [f"{average(side, figure):.3f}" for figure in ("nll", "ece") for side in ("before", "after")]
         lines.append(f"| `{method}` | {' | '.join(cells)} | {against} | {lowest.count(method)} |")
