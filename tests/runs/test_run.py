@@ -52,6 +52,21 @@ def done(table: Path) -> Any:
     return run(_experiment(table), table.parent / "done", progress=False)
 
 
+def test_rows_of_a_run_are_encoded_as_they_were(table: Path, done: Any, tmp_path: Path) -> None:
+    """Another version may fit columns otherwise, and the network would not take their features."""
+    shutil.copytree(done.out, tmp_path / "earlier")
+    path = tmp_path / "earlier" / "model.json"
+    record = json.loads(path.read_text(encoding="utf-8"))
+    age = next(column for column in record["preprocessing"]["columns"] if column["name"] == "age")
+    age["mean"] = 0.0
+    path.write_text(json.dumps(record), encoding="utf-8")
+    earlier, now = Run(tmp_path / "earlier").task(), done.run.task()
+    assert earlier.preprocessing.to_dict() == record["preprocessing"]
+    assert earlier.splits == now.splits
+    moved = (earlier.test.features() - now.test.features()).mean(0)
+    assert np.count_nonzero(moved) == 1
+
+
 def test_the_figures_are_those_of_the_saved_predictions(done: Any) -> None:
     for key, name in (("val", "predictions.parquet"), ("test", "predictions-test.parquet")):
         logits, labels = read_predictions(done.out / name)

@@ -82,6 +82,7 @@ def load(
     subset_seed: int | None = None,
     max_held_out: int | None = None,
     splits: Mapping[str, Sequence[int]] | None = None,
+    fitted: Preprocessing | None = None,
     max_bad: float | int = 0.05,
     rare: str | None = None,
     drop: str | Sequence[str] = (),
@@ -133,6 +134,9 @@ def load(
         thousands a part may do.
     splits
         Saved `Task.splits`, to be used again.
+    fitted
+        What encoded the rows of the table before (`Task.preprocessing`), to be used again; other kinds of data are
+        fitted anew.
     max_bad
         How many rows or files may be unreadable before it is an error: a share, or a number if an integer.
     rare
@@ -191,7 +195,7 @@ def load(
     columns: dict[str, Any] = {"target": one, "text": text, "group": group, "time": time}
     how: dict[str, Any] = {"kind": kind, "max_bad": max_bad, "tokenizer": tokenizer, "max_length": max_length}
     how |= {"features": one_of("features", features, FEATURES[:3]), "drop": [drop] if isinstance(drop, str) else drop}
-    asked = TableOptions(**columns, **how, labels=targets)
+    asked = TableOptions(**columns, **how, labels=targets, fitted=fitted)
     if isinstance(opened, NamedTable):
         asked, choice, opened = _as_published(asked, opened), choice or opened.choices or None, opened.table
     if isinstance(opened, Table):

@@ -14,9 +14,10 @@ from vicinal._checks import Argument, Sentence, joined
 from vicinal.data.dates import DATE, date_parts, is_day_first
 from vicinal.data.files import give_up, limit_of, listed, part_of
 from vicinal.data.kinds import Scan, columns_of, kinds_of, scan_table
+from vicinal.data.preprocessing import Preprocessing
 from vicinal.data.rows import Rows
 from vicinal.data.splitting import PARTS, Labels, Positions, as_positions, position_type
-from vicinal.data.tabular import fit_tabular
+from vicinal.data.tabular import TabularPreprocessing, fit_tabular
 from vicinal.data.task import Fit, Fitted, Unsplit
 from vicinal.data.text import fit_text, texts_of
 from vicinal.tables import BadRow, Table, distinct, finite_numbers, is_table, joined_tables, names_of, open_table
@@ -81,6 +82,8 @@ class TableOptions:
     time: str | None = None
     labels: Sequence[str] = ()
     """The columns of 0 and 1 whose combination the target is, which are not learned from."""
+    fitted: Preprocessing | None = None
+    """What encodes the rows, if it is not to be fitted anew."""
 
 
 def from_table(table: Table, options: TableOptions) -> Unsplit:
@@ -163,6 +166,9 @@ def _features(
     def fit(train: Positions) -> Fitted:
         chosen = np.zeros(n, np.bool_)
         chosen[train] = True
+        if isinstance(options.fitted, TabularPreprocessing):
+            encoded = options.fitted.encode(parsed, n=n, new=False)
+            return options.fitted, encoded.features, encoded.notes
         how = "unlimited" if options.published and options.features == "standard" else options.features
         features, more = fit_tabular(parsed, chosen, used, kinds, target, features=how)
         encoded = features.encode(parsed, n=n, new=False)

@@ -313,11 +313,6 @@ class TabularPreprocessing(Preprocessing):
         return places
 
     @property
-    def has_ranks(self) -> bool:
-        """Whether some number has its rank among the features."""
-        return bool(self._ranks)
-
-    @property
     def _ranks(self) -> list[int]:
         """The places of the ranks."""
         starts = np.cumsum([0, *(column.width for column in self.columns)]).tolist()

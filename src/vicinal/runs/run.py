@@ -23,7 +23,7 @@ from torch import Tensor
 from vicinal import _random, data, models
 from vicinal._checks import Argument, Sentence
 from vicinal._files import DamagedFileError, Json, RunFiles, read_json, write_arrays, write_json
-from vicinal.data import Preprocessing, Split, TabularPreprocessing, Task
+from vicinal.data import Preprocessing, Split, Task
 from vicinal.metrics import Estimate, Evaluation, compare
 from vicinal.probes.label_noise import corrupt_labels
 from vicinal.runs.bundle import Bundle, read_record
@@ -366,9 +366,12 @@ class Run:
 
     def task(self) -> Task:
         """Return the data, split as they were; data that are gone or have changed are an error."""
-        experiment, fingerprint = self._recorded(None)[0], read_json(self.files.model)["fingerprint"]
+        experiment, record = self._recorded(None)[0], read_json(self.files.model)
+        fingerprint, fitted = record["fingerprint"], Preprocessing.from_dict(record["preprocessing"])
         try:
-            task = load_task(self._as_encoded(experiment), splits=read_json(self.files.splits))
+            # Columns are encoded as they were: another version may fit them otherwise.
+            named = dataclasses.replace(experiment, model=self.network)
+            task = load_task(named, splits=read_json(self.files.splits), fitted=fitted)
         except FileNotFoundError as error:
             raise FileNotFoundError(
                 f"{error}. {str(self.path)!r} was trained on it: work in the folder in which the run was started"
@@ -379,14 +382,6 @@ class Run:
                 "again"
             )
         return dataclasses.replace(task, train=corrupted(task, experiment)[0])
-
-    def _as_encoded(self, experiment: Experiment) -> Experiment:
-        """Return the experiment with the network of the run, and with numbers encoded as they were then."""
-        options, encoding = dict(experiment.data), Preprocessing.from_dict(read_json(self.files.model)["preprocessing"])
-        unranked = isinstance(encoding, TabularPreprocessing) and not encoding.has_ranks
-        if unranked and models.features_of(self.network) == "ranked":  # of an earlier version, or nothing to rank
-            options.setdefault("features", "piecewise")
-        return dataclasses.replace(experiment, model=self.network, data=options)
 
     # What `vicinal.runs.running` writes, the evaluation last
 
@@ -429,8 +424,10 @@ def _is_mistake(entry: object) -> bool:
     return isinstance(entry.get("row", {}), dict) and all(isinstance(number, float | int) for number in numbers)
 
 
-def load_task(experiment: Experiment, *, splits: Mapping[str, list[int]] | None = None) -> Task:
-    """Return the data of an experiment, split anew or as saved, for the network that it names or the usual one."""
+def load_task(
+    experiment: Experiment, *, splits: Mapping[str, list[int]] | None = None, fitted: Preprocessing | None = None
+) -> Task:
+    """Return the data of an experiment, split and encoded anew or as saved, for its network or the usual one."""
     options = dict(experiment.data)
     options.setdefault("features", models.features_of(experiment.model))
     options.setdefault("front_end", models.front_end_of(experiment.model))
@@ -443,7 +440,7 @@ def load_task(experiment: Experiment, *, splits: Mapping[str, list[int]] | None 
     if splits is not None:
         drawn = ("train_size", "max_held_out")
         options = {name: value for name, value in options.items() if name not in drawn} | {"splits": splits}
-    return data.load(experiment.source, **options)
+    return data.load(experiment.source, **options, fitted=fitted)
 
 
 def corrupted(task: Task, experiment: Experiment) -> tuple[Split, tuple[Tensor, Tensor] | None]:
