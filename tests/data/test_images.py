@@ -113,6 +113,17 @@ def test_grey_stays_grey_and_sizes_are_made_one(tmp_path):
     assert data.load(tmp_path, image_size=16).spec["input_shape"] == (1, 16, 16)
 
 
+def test_a_few_large_images_among_small_ones_make_none_larger(tmp_path):
+    make.image_folder(tmp_path / "icons", n=6, size=24)
+    Image.fromarray(np.full((300, 200, 3), 90, np.uint8)).save(tmp_path / "icons" / "cat" / "large.png")
+    task = data.load(tmp_path / "icons")
+    assert task.spec["input_shape"] == (3, 24, 24)
+    assert any("from 2 different sizes" in note for note in task.notes)
+    assert len(task.train) + len(task.val) + len(task.test) == 13
+    larger = data.load(tmp_path / "icons", image_size=30).preprocessing  # as another version may have chosen
+    assert data.load(tmp_path / "icons", fitted=larger).preprocessing.height == 30
+
+
 def test_large_images_get_224_px(tmp_path):
     make.image_folder(tmp_path, n=4, size=130)
     task = data.load(tmp_path)

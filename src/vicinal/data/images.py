@@ -1,8 +1,8 @@
 """Images of any mode and size: read as a viewer shows them, brought to one size, normalised by channel.
 
-Up to 128 px they have their own size, are kept in memory where they fit, and are augmented by a padded random crop and
-a flip. Above, they are read when a sample is asked for: a random resized crop of 224 px and a flip to train, the centre
-of the image resized to 256 to evaluate. A size that is given is the size that images are resized to.
+Where most have up to 128 px they have their own size, are kept in memory where they fit, and are augmented by a padded
+random crop and a flip. Above, they are read when a sample is asked for: a random resized crop of 224 px and a flip to
+train, the centre of the image resized to 256 to evaluate. A size that is given is the size that images are resized to.
 """
 
 from __future__ import annotations
@@ -247,7 +247,7 @@ def geometry(pixels: Sequence[Pixels], image_size: int | None) -> tuple[ImagePre
     channels = 1 if all(p.grey for p in pixels) else 3
     sizes = Counter((p.height, p.width) for p in pixels)
     colour = "grey" if channels == 1 else "colour"
-    if image_size is None and max(max(size) for size in sizes) <= _SMALL:
+    if image_size is None and np.median([max(p.height, p.width) for p in pixels]) <= _SMALL:  # most of them are small
         side = round(float(np.median([min(p.height, p.width) for p in pixels])))
         height, width = next(iter(sizes)) if len(sizes) == 1 else (side, side)
     else:

@@ -135,8 +135,8 @@ def load(
     splits
         Saved `Task.splits`, to be used again.
     fitted
-        What encoded the rows of the table before (`Task.preprocessing`), to be used again; other kinds of data are
-        fitted anew.
+        What encoded the rows of the table before (`Task.preprocessing`), to be used again, or what size the images of a
+        folder had; other kinds of data are fitted anew.
     max_bad
         How many rows or files may be unreadable before it is an error: a share, or a number if an integer.
     rare
@@ -203,7 +203,8 @@ def load(
             samples = _from_opened_table(opened, asked, choice)
     else:
         _refuse_options(opened, source, kind, **columns, choice=choice, drop=drop or None)
-        samples = sources.from_files(opened, max_bad, image_size, seed, seconds, front_end, max_pixels, normalisation)
+        heard = seconds, front_end
+        samples = sources.from_files(opened, max_bad, image_size, seed, *heard, max_pixels, normalisation, fitted)
     if augment is not None:
         one_of("augment", augment, audio.AUGMENTATIONS if samples.kind == "audio" else images.AUGMENTATIONS)
     classes, labels, notes = _encoded(samples, "train" if targets else rare)

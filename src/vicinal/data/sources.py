@@ -19,6 +19,7 @@ from vicinal.data.collections import with_published_split
 from vicinal.data.files import Folder, read_all
 from vicinal.data.images import ImagePreprocessing
 from vicinal.data.named import Arrays
+from vicinal.data.preprocessing import Preprocessing
 from vicinal.data.published import NamedTable
 from vicinal.data.splitting import Positions, part_numbers
 from vicinal.data.task import Fit, Fitted, Unsplit
@@ -102,13 +103,14 @@ def from_files(
     front_end: str,
     max_pixels: int,
     normalisation: tuple[Sequence[float], Sequence[float]] | None,
+    fitted: Preprocessing | None = None,
 ) -> Unsplit:
     """Return what is no table: arrays of images, or the images or sounds of a folder."""
     if isinstance(opened, Arrays):
         return _from_arrays(opened, image_size, normalisation)
     if opened.kind == "image":
         limit = integer("max_pixels", max_pixels, low=1)
-        return _from_images(opened, max_bad, image_size, seed, limit, normalisation)
+        return _from_images(opened, max_bad, image_size, seed, limit, normalisation, fitted)
     return _from_sounds(opened, max_bad, seconds, front_end)
 
 
@@ -148,6 +150,7 @@ def _from_images(
     seed: int,
     max_pixels: int,
     normalisation: tuple[Sequence[float], Sequence[float]] | None,
+    fitted: Preprocessing | None,
 ) -> Unsplit:
     """Return the images of a folder: small ones read already, large ones as paths."""
     names = _folder_classes(folder)
@@ -158,7 +161,7 @@ def _from_images(
 
     good, looks, notes = read_all(folder.paths, look, "image", max_bad)
     shape, more = images.geometry(looks, image_size)
-    shape = shape.limited(max_pixels)
+    shape = (fitted if isinstance(fitted, ImagePreprocessing) else shape).limited(max_pixels)
     paths = [folder.paths[i] for i in good]
 
     def fit(train: Positions) -> Fitted:
