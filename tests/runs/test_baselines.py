@@ -38,6 +38,14 @@ def test_a_rare_class_in_the_validation_set_is_no_warning(recwarn):
     assert not [str(one.message) for one in recwarn if "least populated" in str(one.message)]
 
 
+def test_a_class_that_the_validation_set_lacks():
+    table = frame(300)
+    table["y"] = np.where(np.arange(300) == 7, "once", table["y"].astype(str))
+    task = load(table, target="y")
+    assert len(set(task.val.labels)) < len(task.classes)
+    assert np.isfinite(baselines(task, ["gradient boosting"])["gradient boosting"].nll.value)
+
+
 def test_logistic_regression_sees_numbers_marks_and_categories_but_no_pieces_or_ranks():
     table = frame(200)
     table.loc[::9, "x"] = None

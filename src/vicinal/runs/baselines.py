@@ -93,7 +93,7 @@ def _logistic(train: Any, test: Any, labels: NDArray[np.int64], n_classes: int) 
 
 
 def _trees(name: str, task: Task, encoding: TabularPreprocessing) -> Floats:
-    """Return the probabilities of trees, calibrated by isotonic regression where there is a validation set."""
+    """Return the probabilities of trees, calibrated by isotonic regression where the validation set has every class."""
     ensemble = require("sklearn.ensemble", "train")
     train, val, test = (_compact(encoding, part) for part in (task.train, task.val, task.test))
     if name == "random forest":
@@ -107,7 +107,7 @@ def _trees(name: str, task: Task, encoding: TabularPreprocessing) -> Floats:
         ]
         model = ensemble.HistGradientBoostingClassifier(categorical_features=few, random_state=0)
     model.fit(train, _labels(task.train))
-    if len(task.val):
+    if set(_labels(task.val)) == set(model.classes_):  # a class that it lacks cannot be calibrated
         frozen = require("sklearn.frozen", "train").FrozenEstimator(model)
         calibrated = require("sklearn.calibration", "train").CalibratedClassifierCV(frozen, method="isotonic")
         with warnings.catch_warnings():
