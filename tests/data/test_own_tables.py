@@ -290,7 +290,9 @@ def test_numbers_far_beyond_those_of_training_are_said_and_slightly_larger_ones_
     )
     assert "row 6 (1000000.0)" in said
     new.loc[5:9, "x"] = 0.0
-    assert "1 value lies far beyond" in read(new, task.preprocessing).notes[0]
+    (said,) = read(new, task.preprocessing).notes
+    assert "1 value lies far beyond" in said
+    assert "and counts as the nearer: row 12" in said
 
 
 # What gives the answer away
@@ -408,3 +410,13 @@ def test_a_column_that_new_data_lack_is_missing_in_every_row():
     known = task.preprocessing.encode(from_frame(frame().assign(colour=None)))
     assert torch.equal(lacking.features, known.features)
     assert torch.isfinite(known.features).all()
+
+
+def test_a_column_that_new_data_lack_is_not_taken_for_one_the_model_knows():
+    rng = np.random.default_rng(0)
+    table = frame().assign(income=rng.normal(size=len(frame())), notes=rng.choice(list("abc"), len(frame())))
+    names = load(table, target="y").preprocessing
+    lacking = names.encode(from_frame(table.drop(columns="income")))  # 'notes' is there, and is 'notes'
+    assert lacking.notes == ["unlike the training data: 1 missing column (missing in every row: 'income')"]
+    with pytest.raises(ValueError, match=r"lack the column 'income' .*; did you mean 'INCOMES'\? If it is not known"):
+        names.encode(from_frame(table.rename(columns={"income": "INCOMES"})))

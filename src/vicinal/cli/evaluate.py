@@ -41,7 +41,8 @@ def _of_run(help: str, metavar: str) -> Any:
 @handle_errors
 def evaluate(
     what: Annotated[
-        Path, typer.Argument(metavar="FILE|RUN", help="Predictions as CSV, Parquet or NPZ, or a run's folder.")
+        Path,
+        typer.Argument(metavar="FILE|RUN", help="Predictions as CSV, Excel, Parquet, NPY or NPZ, or a run's folder."),
     ],
     data: Annotated[
         str | None,

@@ -29,8 +29,8 @@ def train(
         str,
         typer.Argument(
             metavar="DATA",
-            help="A CSV or Parquet file, a folder of class folders of images or sounds, a folder split into train, val "
-            "and test, or a name: digits, fashion-mnist, cifar10, hf:NAME, …",
+            help="A CSV, Excel or Parquet file, a folder of class folders of images or sounds, a folder split into "
+            "train, val and test, or a name: digits, fashion-mnist, cifar10, hf:NAME, …",
         ),
     ] = "digits",
     method: Annotated[

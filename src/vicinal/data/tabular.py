@@ -183,8 +183,9 @@ class Number:
         if not remarks.far.n or self.limits is None:
             return []
         low, high = self.limits
-        lie = "1 value lies" if remarks.far.n == 1 else f"{remarks.far.n:,} values lie"
-        return [f"column {self.name!r}: {lie} far beyond {low:g} to {high:g} and count as the nearer: {remarks.far}"]
+        one = remarks.far.n == 1
+        lie, count = ("1 value lies", "counts") if one else (f"{remarks.far.n:,} values lie", "count")
+        return [f"column {self.name!r}: {lie} far beyond {low:g} to {high:g} and {count} as the nearer: {remarks.far}"]
 
 
 @dataclass(frozen=True)
@@ -391,8 +392,9 @@ class TabularPreprocessing(Preprocessing):
         if len(absent) == len(self.columns):
             wanted, given = (listed([repr(name) for name in names], n=20) for names in (absent, table.columns))
             raise ValueError(f"the data have {given}, and no column that the model was trained with: {wanted}")
+        unknown = self._extra(table)  # a column that the model knows is no other one by another name
         for name in absent:
-            near = nearest_names(name, table.columns)
+            near = nearest_names(name, unknown, key=str.casefold)
             if near.endswith("?"):
                 missing = f"the data lack the column {name!r} that the model was trained with"
                 raise ValueError(f"{missing}{near} If it is not known, add it without values")
@@ -401,7 +403,7 @@ class TabularPreprocessing(Preprocessing):
     def _extra(self, table: Table) -> list[str]:
         """Return the columns of new data that the model was not trained with."""
         known = {self.target, *self.ignored, *(column.name for column in self.columns)}
-        return [repr(name) for name in table.columns if name not in known]
+        return [name for name in table.columns if name not in known]
 
     def _fields(self) -> dict[str, object]:
         columns = [_record(column) for column in self.columns]
@@ -433,8 +435,9 @@ def _unlike(absent: Sequence[str], extra: Sequence[str], unseen: Sequence[str], 
     kinds = {"missing column{}": absent, "extra column{}": extra, "column{} with values not seen in training": unseen}
     kinds["column{} with numbers far beyond those of training"] = beyond
     counts = [f"{len(names)} {what.format('s' * (len(names) > 1))}" for what, names in kinds.items() if names]
-    parts = [f"missing in every row: {listed([repr(name) for name in absent])}"] if absent else []
-    parts += [f"ignored: {listed(extra)}, which the model was not trained with"] if extra else []
+    lacking, new = (listed([repr(name) for name in names]) for names in (absent, extra))
+    parts = [f"missing in every row: {lacking}"] if absent else []
+    parts += [f"ignored: {new}, which the model was not trained with"] if extra else []
     parts += [*unseen, *beyond]
     return [f"unlike the training data: {listed(counts)} ({'; '.join(parts)})"] if counts else []
 
