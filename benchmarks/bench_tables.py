@@ -30,6 +30,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.predictions import peak
 from benchmarks.timing import marked, table
 
 NUMBERS = 14
@@ -80,9 +81,8 @@ def first_step(path: str, held_out: str, model: str) -> None:
 
     def measured(self: Loop, batches: object) -> None:
         step(self, batches)
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         width = self.train.dataset[0][0].numel()
-        print(json.dumps({"cpu": time.process_time(), "peak": peak, "width": width}), flush=True)
+        print(json.dumps({"cpu": time.process_time(), "peak": peak() / 2**20, "width": width}), flush=True)
         os._exit(0)
 
     Loop._train_step = measured
@@ -149,7 +149,7 @@ def run(contender: str, path: str) -> dict[str, float]:
     from vicinal import data
     from vicinal.tables import open_table
 
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = peak()
     wall, cpu = time.perf_counter(), time.process_time()
     features = 0
     if contender == "load":
@@ -161,8 +161,7 @@ def run(contender: str, path: str) -> dict[str, float]:
     else:
         pandas.read_csv(path)
     taken = {"wall": time.perf_counter() - wall, "cpu": time.process_time() - cpu}
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-    return {**taken, "peak": peak / 1024, "features": features / 2**20}
+    return {**taken, "peak": (peak() - before) / 2**20, "features": features / 2**20}
 
 
 def main() -> None:

@@ -129,6 +129,14 @@ def test_an_odd_side_loses_a_pixel_as_published():
     assert box.tolist() == [[2, 2, 6, 6]]
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64])
+def test_boxes_of_weights_in_any_type(dtype):
+    lam = torch.tensor([0.75, 0.5, 1.0], dtype=dtype)  # exact in each of them
+    centres = torch.tensor([4, 1, 7])
+    expected = mixing.cut_boxes(lam.double(), centres, centres, height=8, width=8)
+    assert torch.equal(mixing.cut_boxes(lam, centres, centres, height=8, width=8), expected)
+
+
 @given(st.integers(1, 4), st.integers(0, 1000))
 def test_paste_against_loops(n, seed):
     g = torch.Generator().manual_seed(seed)

@@ -105,7 +105,7 @@ def cut(lam: Tensor, centre_y: Tensor, centre_x: Tensor, *, height: int, width: 
 def _edges(lam: Tensor, centre_y: Tensor, centre_x: Tensor, height: int, width: int) -> np.ndarray:
     """Return top, left, bottom and right of each box, `[4, n]`."""
     # NumPy, and both axes at once: for so few numbers the time goes into calls.
-    weight, size = _array(lam).astype(np.float64, copy=False), np.array([[height], [width]])
+    weight, size = _array(lam if lam.dtype == torch.float64 else lam.double()), np.array([[height], [width]])
     half = (np.sqrt(_within(1 - weight, 1)) * size).astype(np.int64)
     half >>= 1
     edges = np.empty((2, 2, len(weight)), np.int64)  # the lower and the upper ones, of either axis

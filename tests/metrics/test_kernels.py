@@ -123,3 +123,17 @@ def test_only_large_inputs_compile(monkeypatch):
     assert kernels.loaded() is not None
     monkeypatch.setattr(kernels, "_loaded", [None])
     np.testing.assert_array_equal(whole.fine.sums, Tally(figures=["ece"]).update(labels, probs=probs).fine.sums)
+
+
+@pytest.mark.parametrize("error", [ImportError("Numba needs NumPy 2.3 or less"), RuntimeError("cannot cache function")])
+def test_a_numba_that_does_not_work_leaves_everything_to_numpy(monkeypatch, error):
+    def fail():
+        raise error
+
+    monkeypatch.setattr(kernels, "_loaded", [])
+    monkeypatch.setattr(kernels, "_compiled", fail)
+    monkeypatch.setattr(chunks, "BLOCK", 64)
+    probs, labels = draw(100, 2, np.float32)
+    with pytest.warns(UserWarning, match=f"without vicinal.speed.*{error}"):
+        assert Tally().update(labels, probs=probs).n == 100
+    assert Tally().update(labels, probs=probs).n == 100  # which is said once

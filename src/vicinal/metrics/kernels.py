@@ -2,11 +2,12 @@
 
 They give what `chunks`, `reliability`, `classwise` and `scores` compute with numpy, to the last bit; what is in doubt,
 such as a row whose sum is near the tolerance, is left to numpy. Compiling takes some seconds the first time (the result
-is kept on disk), so only large inputs ask for it.
+is kept on disk), so only large inputs ask for it. Where numba is installed and does not work, numpy measures alone.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vicinal._checks import require
+from vicinal._checks import first_line, require
 
 __all__ = ["Kernels", "load", "loaded"]
 
@@ -108,9 +109,15 @@ class Kernels:
 
 
 def load() -> None:
-    """Have the loops compiled if numba is installed; afterwards `loaded` returns them."""
-    if not _loaded:
-        _loaded.append(_compiled() if find_spec("numba") is not None else None)
+    """Have the loops compiled if numba is installed and works; afterwards `loaded` returns them."""
+    if _loaded:
+        return
+    compiled = None
+    try:
+        compiled = _compiled() if find_spec("numba") is not None else None
+    except (ImportError, RuntimeError) as error:  # a numba for another NumPy; no folder to keep what is compiled
+        warnings.warn(f"measuring without vicinal[speed], which is slower: {first_line(error)}", stacklevel=3)
+    _loaded.append(compiled)
 
 
 def loaded() -> Kernels | None:
