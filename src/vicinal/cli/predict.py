@@ -114,7 +114,7 @@ def predict(
     facts = {} if rule is None else answered.facts(n, rule)
     facts |= {} if sets is None else {"set_size": answered.in_sets / n}
     console.event("result", {"out": str(out), "rows": n, **facts})
-    console.say(f"{out}: {n:,} rows, {_outputs(bundle)}")
+    console.say(f"{out}: {n:,} row{'s' * (n != 1)}, {_outputs(bundle)}")
     if rule is not None:
         console.say(answered.sentence(n, rule))
     if sets is not None:
