@@ -96,6 +96,15 @@ def test_whether_it_earns_its_keep_is_said():
     ):
         simpler["logistic regression"]["nll_difference"] = less
         assert words.earns_its_keep(model, simpler).startswith(head + said)
+    for right, head in (
+        (0.99, "It earns its keep: "),
+        (1.0, "These samples cannot tell it from a simpler model, since both"),
+    ):
+        simpler["logistic regression"] |= {
+            "nll_difference": Estimate(-0.377, -0.38, -0.37),
+            "accuracy": Estimate(right, 0.9, 1.0),
+        }
+        assert words.earns_its_keep(model, simpler).startswith(head)  # no mistake was seen, so none has its price
     del simpler["logistic regression"]["nll_difference"]  # a folder of an earlier version
     assert words.earns_its_keep(model, simpler) == f"I{said[1:]}."
 

@@ -206,7 +206,8 @@ def majority_warning(evaluation: Evaluation, classes: Sequence[str] = ()) -> str
 def earns_its_keep(evaluation: Evaluation, simpler: Mapping[str, Mapping[str, Estimate | None]]) -> str:
     """Say whether the model has a lower NLL than the best of simpler ones, beyond the luck of the samples they share.
 
-    What tells is `"nll_difference"` among the figures of a simpler model: paired, sample by sample.
+    What tells is `"nll_difference"` among the figures of a simpler model: paired, sample by sample. Where both are
+    right on every sample it tells how sure they are and nothing of what a mistake will cost, and decides nothing.
     """
     nll_here = evaluation.figures.get("nll")
     others = {name: nll.value for name, figures in simpler.items() if (nll := figures.get("nll")) is not None}
@@ -217,8 +218,11 @@ def earns_its_keep(evaluation: Evaluation, simpler: Mapping[str, Mapping[str, Es
     less = simpler[best].get("nll_difference")
     if less is None:  # of a run by an earlier version
         return f"{said[0].upper()}{said[1:]}."
+    accuracies = evaluation.figures.get("accuracy"), simpler[best].get("accuracy")
     head = "These samples cannot tell it from a simpler model"
-    if less.high < 0 or less.low > 0:
+    if all(accuracy is not None and accuracy.value == 1 for accuracy in accuracies):
+        head = "These samples cannot tell it from a simpler model, since both are right on all of them"
+    elif less.high < 0 or less.low > 0:
         head = "It earns its keep" if less.high < 0 else "A simpler model does better"
     return f"{head}: {said} (difference {_signed(less.value)}, from {_signed(less.low)} to {_signed(less.high)})."
 
