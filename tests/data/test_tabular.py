@@ -12,7 +12,7 @@ import torch
 
 from tests.data import make
 from vicinal import data
-from vicinal.data import Preprocessing
+from vicinal.data import Preprocessing, tabular
 from vicinal.data.tabular import Category
 
 
@@ -255,7 +255,7 @@ def test_a_folder_of_split_tables(tmp_path):
         data.load(folder, target="kind")
 
 
-def test_many_categories_keep_the_frequent_and_pool_the_others():
+def test_many_categories_keep_the_frequent_and_pool_the_others(monkeypatch):
     values = [f"v{k % 150}" for k in range(450)] + ["common"] * 50
     frame = pd.DataFrame({"c": values, "x": np.arange(500) % 17, "y": ["a", "b"] * 250})
     task = data.load(frame, target="y")
@@ -268,7 +268,17 @@ def test_many_categories_keep_the_frequent_and_pool_the_others():
             x = split[i][0]
             assert x[:101].sum() == 1
             assert bool(x[100]) == (split.raw(i)["c"] not in column.values)
-    assert not data.read(frame, task.preprocessing).notes  # rare values were seen in training
+    seen = {task.train.raw(i)["c"] for i in range(len(task.train))}
+    assert {*column.values, *column.rarer} == seen
+    known = frame[frame["c"].isin(seen)]
+    assert not data.read(known, task.preprocessing).notes  # rare values were seen in training
+    [note] = data.read(known.replace({"c": {"common": "Atlantis"}}), through_json(task.preprocessing)).notes
+    assert "column 'c': 50 rows hold values not seen in training: 'Atlantis'" in note
+    # Too many to remember: nothing is said rather than something wrong.
+    monkeypatch.setattr(tabular, "_MAX_KNOWN", len(seen) - 1)
+    forgetful = data.load(frame, target="y").preprocessing
+    assert not forgetful.columns[0].rarer
+    assert not data.read(known.replace({"c": {"common": "Atlantis"}}), forgetful).notes
 
 
 def test_many_numbers_are_no_classes():

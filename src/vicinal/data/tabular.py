@@ -61,6 +61,8 @@ _CELL.maxstring = _CELL.maxother = 60
 
 #: A categorical column keeps this many values, the most frequent ones.
 _MAX_VALUES = 100
+#: Of more values it is not remembered which ones there were beside the most frequent.
+_MAX_KNOWN = 10_000
 #: Bytes of features that are kept in memory: a quarter of the machine's.
 _IN_MEMORY = MEMORY // 4
 #: Standard deviations from the mean beyond which a value is put at the limit.
@@ -237,6 +239,8 @@ class Category:
     missing: bool
     pooled: bool = False
     """Whether rarer values of the training rows share a number."""
+    rarer: tuple[str, ...] = ()
+    """These values, to tell new ones from them; none where they are too many to keep."""
 
     @property
     def width(self) -> int:
@@ -253,8 +257,9 @@ class Category:
         columns = np.array([position.get(name, other) for name in names], np.intp)[place]
         rows = np.flatnonzero(columns >= 0)
         out[rows, columns[rows]] = 1
-        strange = [i for i, name in enumerate(names) if name not in position]
-        if strange and not self.pooled:
+        known = {*position, *self.rarer}
+        strange = [i for i, name in enumerate(names) if name not in known]
+        if strange and (self.rarer or not self.pooled):
             counts = np.bincount(place[place >= 0], minlength=len(names))
             remarks.unknown.update({names[i]: int(counts[i]) for i in strange})
 
@@ -471,7 +476,8 @@ def _record(column: Number | Date | Category | Text) -> dict[str, object]:
     if isinstance(column, Text):
         return {**record, "words": list(column.words), "weights": list(column.weights)}
     record["values"] = list(column.values)
-    return {**record, "pooled": True} if column.pooled else record
+    record |= {"pooled": True} if column.pooled else {}
+    return {**record, "rarer": list(column.rarer)} if column.rarer else record
 
 
 def _from_record(record: Mapping[str, Any]) -> Number | Date | Category | Text:
@@ -482,7 +488,7 @@ def _from_record(record: Mapping[str, Any]) -> Number | Date | Category | Text:
         return Date(name, tuple(_number(part) for part in record["parts"]), missing, record["day_first"])
     if "words" in record:
         return Text(name, tuple(record["words"]), tuple(record["weights"]), missing)
-    return Category(name, tuple(record["values"]), missing, record.get("pooled", False))
+    return Category(name, tuple(record["values"]), missing, record.get("pooled", False), tuple(record.get("rarer", ())))
 
 
 def _number(record: Mapping[str, Any]) -> Number:
@@ -707,7 +713,8 @@ class _Counts:
         if len(kept) == len(self.counts):
             return Category(self.name, kept, missing), None
         note = f"column {self.name!r}: of {len(self.counts)} values the {len(kept)} most frequent are told apart"
-        return Category(self.name, kept, missing, pooled=True), f"{note}, the others count as one"
+        rarer = tuple(sorted(value for value, _ in ordered[_MAX_VALUES:])) if len(ordered) <= _MAX_KNOWN else ()
+        return Category(self.name, kept, missing, pooled=True, rarer=rarer), f"{note}, the others count as one"
 
 
 class FeatureMatrix:
