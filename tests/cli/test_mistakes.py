@@ -54,10 +54,10 @@ def test_no_such_file_or_column() -> None:
         (["--kind", "text"], "no column of 'people.csv' looks like text: pass --text"),
         (["--model", "resnet99"], "there is no network 'resnet99' for tabular data"),
         (["--text", "born", "--model", "mlp"], "there is no network 'mlp' for text data"),
-        (["--model-option", "hiden=4"], "two-view-mlp has no option 'hiden'; did you mean 'hidden'?"),
+        (["--model-option", "hiden=4"], "mlp-and-trees has no option 'hiden'; did you mean 'hidden'?"),
         (
             ["--model-option", "hidden=four"],
-            "the network 'two-view-mlp' cannot be built with its options (hidden='four')",
+            "the network 'mlp-and-trees' cannot be built with its options (hidden='four')",
         ),
         (["--train-size", "1000"], "--train-size must be between 2"),
         (["--val", "0.9", "--test", "0.5"], "got --val 0.9 and --test 0.5"),

@@ -198,7 +198,7 @@ def test_a_run_of_another_version(trained: Path, table: Path, tmp_path: Path) ->
     assert "another version wrote it (vicinal 9.8)" in said(network={**record["network"], "colour": "red"})
     assert "another version wrote it" in said(preprocessing={**record["preprocessing"], "kind": "smell"})
     options = {**record["network"]["options"], "hidden": [5]}
-    assert "do not fit its network 'two-view-mlp'" in said(network={**record["network"], "options": options})
+    assert "do not fit its network 'mlp-and-trees'" in said(network={**record["network"], "options": options})
     (run / "model.json").write_text("{ half of it")
     assert "is not JSON" in refused("predict", run, table, "--out", tmp_path / "answers.csv")
     (run / "model.json").write_text(json.dumps(record))

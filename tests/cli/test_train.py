@@ -134,7 +134,7 @@ def test_digits_are_the_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def test_evaluations_and_predictions_when_asked_for(table: Path, tmp_path: Path) -> None:
     options = ["--epochs", "4", "--model-option", "hidden=[4]", "--batch-size", "16", "--select", "mcc"]
     options += ["--eval-every", "2", "--keep-predictions-at", "1", "--keep-predictions-at", "4"]
-    ran = vicinal("train", table, "--target", "kind", "--out", tmp_path / "run", "--json", *options)
+    ran = vicinal("train", table, "--target", "kind", "--model", "mlp", "--out", tmp_path / "run", "--json", *options)
     evaluated = [line["epoch"] for line in ran.events("metrics") if "val_ece" in line]
     assert evaluated == [1, 2, 4]
     kept = {path.name for path in (tmp_path / "run").glob("predictions-epoch-*")}

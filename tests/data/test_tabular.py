@@ -34,7 +34,8 @@ def test_columns_are_inferred_and_said(task):
     assert "left out: 'planet' (the same in every row)" in said
     assert "left out: 'id' (identifiers" in said
     # age; height and its mark; three colours and missing; two of member; day, month and weekday of born
-    assert task.spec == {"n_classes": 2, "kind": "tabular", "input_shape": (1 + 2 + 4 + 2 + 3,)}
+    trees = {"numbers": [0, 1, 2, 9, 10, 11], "categories": [(3, 7), (7, 9)]}
+    assert task.spec == {"n_classes": 2, "kind": "tabular", "input_shape": (1 + 2 + 4 + 2 + 3,), **trees}
 
 
 def test_what_each_number_is(task):

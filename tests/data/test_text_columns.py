@@ -98,7 +98,7 @@ def test_both_are_learned_from_saved_and_predicted(tmp_path: Path) -> None:
         Experiment(source=str(path), data={"target": "kind"}, training=training), tmp_path / "run", progress=False
     )
     assert outcome is not None
-    assert outcome.facts["network"]["name"] == "two-view-mlp"
+    assert outcome.facts["network"]["name"] == "mlp-and-trees"
     assert outcome.test.before.accuracy.value > 0.8  # a sixth has no remark
     again = load(tmp_path / "run")
     rows = pd.read_csv(path)

@@ -35,7 +35,8 @@ def test_a_record_rebuilds_the_network(name, arguments):
 @pytest.mark.parametrize(
     ("arguments", "name"),
     [
-        ({"kind": "tabular", "input_shape": (5,)}, "two-view-mlp"),
+        ({"kind": "tabular", "input_shape": (5,)}, "mlp-and-trees"),
+        ({"kind": "tabular", "input_shape": (5,), "exclusive": False}, "two-view-mlp"),
         ({"kind": "image", "input_shape": (3, 64, 64)}, "preactresnet18"),
         ({"kind": "image", "input_shape": (3, 65, 64)}, "resnet18"),
         ({"kind": "audio", "input_shape": (16_000,)}, "soundresnet"),
@@ -51,7 +52,7 @@ def test_names_and_tokenizers():
     papers = {"preactresnet18", "wideresnet28-10", "densenet-bc-190", "resnet18", "resnet34", "resnet50", "resnet101",
               "resnext50", "resnext101", "vgg11", "vgg16", "mobilenetv2", "shufflenetv2"}  # fmt: skip
     assert papers <= set(models.names("image")) <= set(models.names())
-    assert models.names("tabular") == ["two-view-mlp", "mlp", "linear", "ensemble-mlp", "hgb"]
+    assert models.names("tabular") == ["mlp-and-trees", "two-view-mlp", "mlp", "linear", "ensemble-mlp", "hgb"]
     assert [
         models.tokenizer_of(name) for name in (None, "resnet18", "sentencecnn", "minilm", "hf:a/b", "./folder")
     ] == [

@@ -14,7 +14,6 @@ from vicinal import ERM, data, load, models
 from vicinal._files import read_json, read_tensors
 from vicinal.data.tabular import TabularPreprocessing
 from vicinal.models import TwoViewMLP
-from vicinal.models.two_views import best_share
 from vicinal.runs import Experiment, Run, run
 from vicinal.training import FitConfig, fit
 
@@ -122,19 +121,6 @@ def test_a_table_is_seen_in_both_ways(tmp_path: Path) -> None:
     assert bundle.to_onnx(tmp_path / "model.onnx") < 1e-4
 
 
-def test_the_share_is_the_best_of_all() -> None:
-    """The sum of logarithms with five rows more for each is nowhere larger on a fine grid."""
-    random = torch.Generator().manual_seed(0)
-    for n in (1, 10, 2000):
-        p, q = torch.rand(n, generator=random).sqrt(), torch.rand(n, generator=random)
-        shares = torch.linspace(0.001, 0.999, 999, dtype=torch.float64)[:, None]
-        value = (shares * p + (1 - shares) * q).log().sum(1) + 5 * (shares * (1 - shares)).log()[:, 0]
-        assert best_share(p, q) == pytest.approx(float(shares[value.argmax()]), abs=2e-3)
-    assert 0.4 < best_share(torch.ones(2), torch.zeros(2)) - 0.1 < 0.6  # two rows do not decide
-    assert best_share(torch.ones(2000), torch.zeros(2000)) > 0.99
-    assert best_share(torch.zeros(3), torch.zeros(3)) == 0.5
-
-
 @pytest.mark.parametrize("exclusive", [True, False])
 def test_held_out_rows_choose_the_share(exclusive: bool) -> None:
     torch.manual_seed(0)
@@ -171,7 +157,8 @@ def rows_with_a_tail(path: Path) -> Experiment:
     rng = np.random.default_rng(0)
     x = np.exp(4 * rng.normal(size=600))
     pd.DataFrame({"x": x, "n": rng.normal(size=600), "kind": np.where(x > 1, "far", "near")}).to_csv(path, index=False)
-    return Experiment(source=str(path), data={"target": "kind"}, training={"epochs": 15, "trackers": []})
+    training = {"epochs": 15, "trackers": []}
+    return Experiment(source=str(path), data={"target": "kind"}, model="two-view-mlp", training=training)
 
 
 def test_the_share_is_served_everywhere(tmp_path: Path) -> None:

@@ -9,55 +9,12 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from sklearn.ensemble import HistGradientBoostingClassifier
 
 from tests.cli.running import refused, vicinal
 from vicinal import load
 from vicinal._files import read_json, sealed, write_json
 from vicinal.models import Boosted
 from vicinal.runs import Experiment, Run, audited, audited_by_aum, run
-
-
-def walked(nodes: Any, x: np.ndarray) -> float:  # type: ignore[type-arg]
-    """Return the leaf of one row, by walking down."""
-    node = nodes[0]
-    while not node["is_leaf"]:
-        node = nodes[node["left"] if x[node["feature_idx"]] <= node["num_threshold"] else node["right"]]
-    return float(node["value"])
-
-
-@pytest.mark.parametrize("n_classes", [2, 4])
-def test_the_arrays_say_what_scikit_learn_says(n_classes: int) -> None:
-    rng = np.random.default_rng(n_classes)
-    x = rng.normal(size=(300, 5)).astype(np.float32)
-    y = (np.abs(x[:, 0] + x[:, 1] * x[:, 2]) * 2).astype(int) % n_classes
-    theirs = HistGradientBoostingClassifier(max_iter=12, max_leaf_nodes=9, max_depth=6, early_stopping=False).fit(x, y)
-    model = Boosted(5, n_classes, iterations=15, leaves=9, depth=6)
-    assert torch.equal(model(torch.zeros(2, 5)), torch.zeros(2, n_classes))
-    model.set_trees([[tree.nodes for tree in trees] for trees in theirs._predictors], theirs._baseline_prediction)
-    new = rng.normal(size=(50, 5)).astype(np.float32)
-    logits = model(torch.from_numpy(new))
-    np.testing.assert_allclose(logits.double().softmax(1).numpy(), theirs.predict_proba(new), atol=1e-6)
-    raw = np.array([[sum(walked(trees[k].nodes, row) for trees in theirs._predictors)
-                     for k in range(model.outputs)] for row in new[:5].astype(float)])  # fmt: skip
-    raw += theirs._baseline_prediction.ravel()
-    np.testing.assert_allclose(logits[:5, -model.outputs :].numpy(), raw, atol=1e-5)
-    again = Boosted(5, n_classes, iterations=15, leaves=9, depth=6)
-    again.load_state_dict(model.state_dict())
-    assert torch.equal(again(torch.from_numpy(new)), logits)
-
-
-@pytest.mark.parametrize(("name", "value"), [("feature", 5), ("feature", -1), ("left", 17), ("right", -3)])
-def test_trees_that_lead_nowhere_are_refused(name: str, value: int) -> None:
-    trees = Boosted(5, 3, iterations=2, leaves=9).state_dict()
-    trees[name][1, 2, 3] = value
-    with pytest.raises(ValueError, match=f"the trees are damaged: {name} must be in"):
-        Boosted(5, 3, iterations=2, leaves=9).load_state_dict(trees)
-
-
-def test_a_tree_is_no_deeper_than_its_leaves_allow() -> None:
-    deep = Boosted(5, 3, iterations=2, leaves=9, depth=10**12)  # each level is a step of the forward
-    assert deep(torch.zeros(2, 5)).shape == (2, 3)
 
 
 def test_a_thousand_million_members_are_not_built(outcome: Any, tmp_path: Path) -> None:

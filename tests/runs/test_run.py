@@ -152,7 +152,12 @@ def test_a_temperature_at_the_end_of_its_range_is_kept_and_said(search: str, tmp
     notes: list[str] = []
     training = {"epochs": 40, "lr": 0.05, "patience": 40}
     experiment = Experiment(
-        source=str(tmp_path / "easy.csv"), data={"target": "y"}, training=training, method="ERM()", temperature=search
+        source=str(tmp_path / "easy.csv"),
+        data={"target": "y"},
+        model="two-view-mlp",
+        training=training,
+        method="ERM()",
+        temperature=search,
     )
     outcome = run(experiment, tmp_path / "run", progress=False, on_note=notes.append)
     assert outcome is not None

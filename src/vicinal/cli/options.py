@@ -108,8 +108,8 @@ _MODEL = [
     _Option(
         "model",
         str,
-        "A network by name, or a Hugging Face checkpoint; else the usual one for the data: two-view-mlp for rows (the "
-        "lowest mean NLL of the networks on 20 public tables, benchmarks/README.md), preactresnet18 or resnet18 for "
+        "A network by name, or a Hugging Face checkpoint; else the usual one for the data: mlp-and-trees for rows (a "
+        "network and boosted trees that answer together, benchmarks/README.md), preactresnet18 or resnet18 for "
         "images, minilm or sentencecnn for texts, soundresnet for sounds.",
         "NAME",
     ),

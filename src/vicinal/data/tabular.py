@@ -293,10 +293,13 @@ class TabularPreprocessing(Preprocessing):
 
     @property
     def spec(self) -> Json:
-        """The number of features, and which of them are no pieces (ranks are none), where some are."""
+        """The number of features, which of them are no pieces (ranks are none), where some are, and what trees see."""
         smooth = sorted([*self.plain, *self._ranks])
         pieces = {} if len(smooth) == self.width else {"plain": smooth}
-        return {"kind": self.kind, "input_shape": (self.width,), **pieces}
+        of_categories = {place for start, stop in self.categories for place in range(start, stop)}
+        numbers = [place for place in self.plain if place not in of_categories]
+        trees = {"numbers": numbers, "categories": self.categories}
+        return {"kind": self.kind, "input_shape": (self.width,), **pieces, **trees}
 
     @property
     def feature_names(self) -> list[str]:
@@ -317,6 +320,13 @@ class TabularPreprocessing(Preprocessing):
                 places += [stop - 1] if column.missing else []
             start = stop
         return places
+
+    @property
+    def categories(self) -> list[tuple[int, int]]:
+        """The first place of the features of each category, and the one after its last."""
+        stops = np.cumsum([column.width for column in self.columns]).tolist()
+        ends = zip(self.columns, stops, strict=True)
+        return [(stop - column.width, stop) for column, stop in ends if isinstance(column, Category)]
 
     @property
     def _ranks(self) -> list[int]:

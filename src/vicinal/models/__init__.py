@@ -6,6 +6,7 @@ from vicinal.models.ensemble_mlp import EnsembleMLP
 from vicinal.models.lenet import LeNet
 from vicinal.models.linear import Linear
 from vicinal.models.mlp import MLP
+from vicinal.models.mlp_and_trees import MLPAndTrees
 from vicinal.models.pooled import PooledEncoder
 from vicinal.models.preact import PreActBlock, PreActResNet
 from vicinal.models.pretrained import load_pretrained, pretrained_statistics, pretrained_weights
@@ -44,6 +45,7 @@ __all__ = [
     "LeNet",
     "Linear",
     "MLP",
+    "MLPAndTrees",
     "OnSpectrogram",
     "PooledEncoder",
     "PreActBlock",

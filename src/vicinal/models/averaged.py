@@ -21,7 +21,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
-__all__ = ["Averaged", "mean_logits"]
+__all__ = ["Averaged", "best_share", "mean_logits"]
+
+#: How close `best_share` is to the best.
+_PRECISION = 1e-4
 
 
 def mean_logits(logits: Tensor, dim: int, *, exclusive: bool = True, weights: Tensor | None = None) -> Tensor:
@@ -58,3 +61,32 @@ class Averaged(nn.Module):
         outputs = [member(*args, **kwargs) for member in self.members]
         logits = torch.stack([getattr(output, "logits", output) for output in outputs])
         return mean_logits(logits, 0)
+
+
+def best_share(first: Tensor, second: Tensor, rows_more: tuple[float, float] = (5.0, 5.0)) -> float:
+    r"""Return how much the first of two models should count in a mean of probabilities, by rows not trained on.
+
+    It is the share :math:`0 < w < 1` for which :math:`\sum_i \log(w p_i + (1 - w) q_i) + a \log w + b \log (1 - w)`,
+    which is concave, is largest. The last two terms are those of a and b rows more that the first, or the second, alone
+    gets right: few rows leave the share near a / (a + b).
+
+    Parameters
+    ----------
+    first, second
+        The probabilities of what was true by either, `[N]`.
+    rows_more
+        a and b.
+
+    >>> best_share(torch.tensor([0.9, 0.9]), torch.tensor([0.9, 0.9]))
+    0.5
+    """
+    p, q = first.double(), second.double()
+    low, high = 0.0, 1.0
+    while high - low > _PRECISION:
+        w = (low + high) / 2
+        mean = (w * p + (1 - w) * q).clamp_min(torch.finfo(torch.float64).tiny)
+        rises = float(((p - q) / mean).sum()) + rows_more[0] / w - rows_more[1] / (1 - w)
+        low, high = (w, high) if rises > 0 else (low, w)
+        if rises == 0:
+            return w
+    return (low + high) / 2

@@ -4,11 +4,20 @@ The logits of class k are a constant and the sum of the leaves that a row falls 
 
 .. math:: z_k = b_k + \sum_{t=1}^{T} v_{t,k}(x)
 
-With two classes there is one tree a step, for the second class; the logit of the first is 0.
+With two classes there is one tree a step, for the second class; the logit of the first is 0. A category that features
+hold as zeros and a one is a single number to the trees, that of its value: they need no order to tell values apart, and
+a test for each value of each category takes them many times as long.
+
+Rows do not go down the trees. The leaves of a tree are numbered from left to right and stand for the bits of a word; a
+test that fails, :math:`x_f > \theta`, rules out the leaves on its left, and a row's leaf is the lowest bit that all its
+failed tests leave (Lucchese et al. 2015). So every row meets every test in the same order, which arrays do well. Of
+trees with more leaves than a word has bits, rows do go down, all trees and a level at a time.
 
 References
 ----------
 Friedman, "Greedy Function Approximation: A Gradient Boosting Machine", Annals of Statistics 2001.
+Lucchese, Nardini, Orlando, Perego, Tonellotto & Venturini, "QuickScorer: A Fast Algorithm to Rank Documents with
+Additive Ensembles of Regression Trees", SIGIR 2015.
 """
 
 from __future__ import annotations
@@ -19,9 +28,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vicinal._checks import integer, number
+from vicinal._checks import ArgumentError, integer, number
 
 __all__ = ["Boosted"]
+
+#: Leaves that a word has bits for, the sign left alone; and a word of them all.
+_BITS = 31
+_ALL = 2**_BITS - 1
 
 
 class Boosted(nn.Module):
@@ -29,6 +42,13 @@ class Boosted(nn.Module):
 
     There are at most `iterations` trees for each class (scikit-learn's usual number; the validation set says how many)
     of at most so many leaves and such a depth; each counts by `rate`, and `l2` is the penalty on the values of leaves.
+
+    Parameters
+    ----------
+    numbers
+        The places of the features that trees see as they are, as float32; all if not given.
+    categories
+        Ranges (start, stop) of places that hold zeros and at most a one: trees see which, from 1, or 0 for none.
 
     >>> Boosted(8, 3, iterations=5)(torch.randn(4, 8)).shape
     torch.Size([4, 3])
@@ -40,12 +60,19 @@ class Boosted(nn.Module):
     right: Tensor
     value: Tensor
     baseline: Tensor
+    _numbers: Tensor
+    _features: Tensor
+    _thresholds: Tensor
+    _masks: Tensor
+    _values: Tensor
 
     def __init__(
         self,
         n_features: int,
         n_classes: int,
         *,
+        numbers: Sequence[int] | None = None,
+        categories: Sequence[Sequence[int]] = (),
         iterations: int = 100,
         rate: float = 0.1,
         leaves: int = 31,
@@ -53,7 +80,7 @@ class Boosted(nn.Module):
         l2: float = 0.0,
     ) -> None:
         super().__init__()
-        self.n_features = integer("n_features", n_features, low=1)
+        self._see(integer("n_features", n_features, low=1), numbers, categories)
         self.iterations, self.leaves = integer("iterations", iterations, low=1), integer("leaves", leaves, low=2)
         self.rate, self.depth = number("rate", rate, above=0), integer("depth", depth, low=1)
         self.l2 = number("l2", l2, low=0)
@@ -65,10 +92,37 @@ class Boosted(nn.Module):
         for name in ("threshold", "value"):
             self.register_buffer(name, torch.zeros(shape, dtype=torch.float64))
         self.register_buffer("baseline", torch.zeros(self.outputs, dtype=torch.float64))
+        self._take(  # a test that every row passes, of trees that are worth nothing
+            torch.zeros(1, self.outputs, dtype=torch.int64),
+            torch.full((1, self.outputs, 1), torch.inf),
+            torch.full((1, self.outputs, 1), _ALL, dtype=torch.int32),
+            torch.zeros(self.outputs, 1, dtype=torch.float64),
+        )
         nn.Module.register_load_state_dict_post_hook(self, _check_trees)
 
+    def _see(self, n_features: int, numbers: Sequence[int] | None, categories: Sequence[Sequence[int]]) -> None:
+        places = range(n_features) if numbers is None else [integer("numbers", place, low=0) for place in numbers]
+        self.categories = [(int(start), int(stop)) for start, stop in categories]
+        if max(places, default=0) >= n_features:
+            raise ArgumentError("numbers", numbers, f"places below {n_features}")
+        if any(not 0 <= start < stop <= n_features for start, stop in self.categories):
+            raise ArgumentError("categories", categories, f"ranges of places below {n_features}")
+        self.n_columns = len(places) + len(self.categories)
+        if not self.n_columns:
+            raise ArgumentError("numbers", numbers, "at least one place, or categories")
+        self.register_buffer("_numbers", torch.tensor(list(places), dtype=torch.int64), persistent=False)
+
+    def columns(self, x: Tensor) -> Tensor:
+        """Return what trees see of features, float32 `[n_columns, B]`: the numbers, then the categories."""
+        features = torch.flatten(x, 1).float().T
+        seen = [features.index_select(0, self._numbers)]
+        for start, stop in self.categories:
+            values = torch.arange(1.0, stop - start + 1, device=x.device)
+            seen.append((features[start:stop] * values[:, None]).sum(dim=0, keepdim=True))
+        return torch.cat(seen)
+
     def set_trees(self, trees: Sequence[Sequence[Any]], baseline: Any) -> None:
-        """Take fitted trees: for each iteration and output the nodes, as scikit-learn's predictors have them.
+        """Take trees that were fitted to `columns`: the nodes of each iteration and output, as scikit-learn has them.
 
         The nodes are structured arrays with the fields feature_idx, num_threshold, left, right, value and is_leaf; the
         baseline has a constant for each output.
@@ -87,30 +141,108 @@ class Boosted(nn.Module):
                 self.feature[t, k, :n] = torch.where(leaf, 0, torch.tensor(feature))
                 self.threshold[t, k, :n] = torch.where(leaf, 0.0, torch.tensor(threshold))
                 self.value[t, k, :n] = torch.tensor(nodes["value"].astype("float64"))
+        self._arrange()
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the logits `[B, n_classes]`: every row goes down all trees at once, a level at a time."""
-        rows = torch.flatten(x, 1).double()
-        n_nodes = self.feature.shape[2]
-        root = n_nodes * torch.arange(self.iterations * self.outputs, device=rows.device)
-        feature, threshold, left, right, value = (
-            nodes.flatten() for nodes in (self.feature, self.threshold, self.left, self.right, self.value)
-        )
-        at = root.expand(rows.shape[0], -1)  # len() would fix the number of rows of an exported graph
-        for _ in range(min(self.depth, self.leaves - 1)):  # a tree of so many leaves is no deeper
-            below = rows.gather(1, feature[at]) <= threshold[at]
-            at = root + torch.where(below, left[at], right[at])
-        logits: Tensor = value[at].unflatten(1, (self.iterations, self.outputs)).sum(dim=1) + self.baseline
+        """Return the logits `[B, n_classes]`."""
+        return self.logits_of(self.columns(x))
+
+    def logits_of(self, columns: Tensor) -> Tensor:
+        """Return the logits of rows by what trees see of them, `[n_columns, B]`."""
+        values = self._by_tests(columns) if self.leaves <= _BITS else self._by_levels(columns)
+        logits: Tensor = values.unflatten(0, (-1, self.outputs)).sum(dim=0).T + self.baseline
         if self.outputs == 1:
             logits = torch.cat([torch.zeros_like(logits), logits], dim=1)
         return logits.float()
 
+    def _by_tests(self, columns: Tensor) -> Tensor:
+        """Return the value of each row's leaf, `[trees, B]`: the lowest that no failed test has ruled out."""
+        left = torch.full_like(columns.index_select(0, self._features[0]), _ALL, dtype=torch.int32)
+        for test in range(len(self._features)):
+            fails = columns.index_select(0, self._features[test]) > self._thresholds[test]
+            left = left & torch.where(fails, self._masks[test], _ALL)
+        leaf = (left & -left).float().log2().round().long()  # the place of a bit is the logarithm of its power of two
+        return self._values.gather(1, leaf)
+
+    def _by_levels(self, columns: Tensor) -> Tensor:
+        """Return the same by going down, all rows and trees a level at a time."""
+        n_nodes = self.feature.shape[2]
+        root = (n_nodes * torch.arange(self.iterations * self.outputs, device=columns.device))[:, None]
+        feature, threshold, left, right, value = (
+            nodes.flatten() for nodes in (self.feature, self.threshold, self.left, self.right, self.value)
+        )
+        at = root.expand(-1, columns.shape[1])
+        for _ in range(min(self.depth, self.leaves - 1)):  # a tree of so many leaves is no deeper
+            below = columns.gather(0, feature[at]) <= threshold[at]
+            at = root + torch.where(below, left[at], right[at])
+        return value[at]
+
+    def _arrange(self) -> None:
+        """Compute what `_by_tests` reads: tests of all trees, `[tests, trees]`, the leaves that each leaves, values."""
+        n_kept = int((self.left[:, :, 0] > 0).any(dim=1).sum())  # trees that are there come first
+        feature, threshold, left, right, value = (
+            nodes[: max(n_kept, 1)].flatten(0, 1)
+            for nodes in (self.feature, self.threshold, self.left, self.right, self.value)
+        )
+        is_test, n_leaves, start = _numbered(left, right)
+        if int(n_leaves[:, 0].max()) > self.leaves:
+            raise ValueError(f"the trees are damaged: one has more than {self.leaves} leaves")
+        if self.leaves > _BITS:
+            return
+        values = value.new_zeros(len(value), self.leaves + 1)  # the last is of nodes that are no leaves
+        values.scatter_(1, torch.where(is_test | (start < 0), self.leaves, start), value)
+        n_tests = max(int(is_test.sum(dim=1).max()), 1)
+        tests = is_test.int().sort(dim=1, descending=True, stable=True).indices[:, :n_tests]
+        passed, first = ~is_test.gather(1, tests), start.gather(1, tests)
+        ruled_out = ((1 << n_leaves.gather(1, left.gather(1, tests))) - 1) << first.clamp_min(0)
+        limit = threshold.gather(1, tests).masked_fill(passed, torch.inf)
+        self._take(
+            feature.gather(1, tests).masked_fill(passed, 0).T.contiguous(),
+            _rounded_down(limit).T[..., None].contiguous(),
+            (_ALL - ruled_out.masked_fill(passed, 0)).int().T[..., None].contiguous(),
+            values[:, : self.leaves].contiguous(),
+        )
+
+    def _take(self, *arrays: Tensor) -> None:
+        """Keep what `_by_tests` reads; it is computed from what is saved."""
+        for name, array in zip(("_features", "_thresholds", "_masks", "_values"), arrays, strict=True):
+            self.register_buffer(name, array, persistent=False)
+
+
+def _numbered(left: Tensor, right: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return which nodes are tests, how many leaves each has below it, and the number of the first of them.
+
+    Nodes are `[trees, nodes]`, and children come after their parents; the number is -1 for nodes that are not there.
+    """
+    is_test = left > torch.arange(left.shape[1], device=left.device)
+    n_leaves, start = torch.ones_like(left), torch.full_like(left, -1)
+    for node in reversed(range(left.shape[1])):
+        below = n_leaves.gather(1, left[:, [node]]) + n_leaves.gather(1, right[:, [node]])
+        n_leaves[:, node] = torch.where(is_test[:, node], below[:, 0], 1)
+    start[:, 0] = 0
+    for node in range(left.shape[1]):
+        at, here = start[:, [node]], is_test[:, [node]] & (start[:, [node]] >= 0)
+        for child, first in ((left, at), (right, at + n_leaves.gather(1, left[:, [node]]))):
+            place = child[:, [node]]
+            start.scatter_(1, place, torch.where(here, first, start.gather(1, place)))
+    return is_test & (start >= 0), n_leaves, start
+
+
+def _rounded_down(numbers: Tensor) -> Tensor:
+    """Return the largest float32 that is not above each number: features, float32 too, are above both or neither."""
+    near = numbers.float()
+    return torch.where(near.double() > numbers, near.nextafter(torch.full_like(near, -torch.inf)), near)
+
 
 def _check_trees(model: Boosted, incompatible: object) -> None:
-    """Refuse loaded trees that lead out of themselves, or ask for features that rows do not have."""
-    limits = {"feature": model.n_features, "left": model.feature.shape[2], "right": model.feature.shape[2]}
+    """Refuse loaded trees that lead out of themselves or back, or ask for columns that there are not."""
+    limits = {"feature": model.n_columns, "left": model.feature.shape[2], "right": model.feature.shape[2]}
     for name, limit in limits.items():
         numbers = getattr(model, name)
         if not bool(((numbers >= 0) & (numbers < limit)).all()):
             raise ValueError(f"the trees are damaged: {name} must be in [0, {limit - 1}], got {int(numbers.min())} to "
                              f"{int(numbers.max())}")  # fmt: skip
+    place = torch.arange(model.left.shape[2], device=model.left.device)
+    if bool(((model.left > place) != (model.right > place)).any()):
+        raise ValueError("the trees are damaged: a node leads back")
+    model._arrange()

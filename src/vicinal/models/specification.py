@@ -16,6 +16,7 @@ from vicinal.models.boosted import Boosted
 from vicinal.models.ensemble_mlp import EnsembleMLP
 from vicinal.models.linear import Linear
 from vicinal.models.mlp import MLP
+from vicinal.models.mlp_and_trees import MLPAndTrees
 from vicinal.models.networks import NETWORKS, SMALL, timm_network
 from vicinal.models.sentence_cnn import SentenceCNN
 from vicinal.models.spectrogram import OnSpectrogram, Spectrogram
@@ -37,16 +38,17 @@ __all__ = [
 #: The kinds of data.
 KINDS = ("tabular", "text", "image", "audio")
 
-#: Networks for rows of a table; the first is the usual one.
-_TABULAR: dict[str, type[Boosted | EnsembleMLP | Linear | MLP | TwoViewMLP]] = {
+#: Networks for rows of a table; the first is the usual one, the second that of labels that exclude nothing.
+_TABULAR: dict[str, type[Boosted | EnsembleMLP | Linear | MLP | MLPAndTrees | TwoViewMLP]] = {
+    "mlp-and-trees": MLPAndTrees,
     "two-view-mlp": TwoViewMLP,
     "mlp": MLP,
     "linear": Linear,
     "ensemble-mlp": EnsembleMLP,
     "hgb": Boosted,
 }
-#: What were the usual ones for rows and for sounds in the first version; experiments of then name none.
-USUAL_BEFORE = ("mlp", "lenet")
+#: What were the usual ones for rows and for sounds before; experiments of then name none.
+USUAL_BEFORE = ("mlp", "two-view-mlp", "lenet")
 #: VGG on spectrograms has two fully-connected layers, and VGG-11 two convolutions (Z18 Section 3.3, which gives no
 #: sizes: 512 hidden units are ours).
 _SPEECH: dict[str, dict[str, object]] = {"vgg11": {"hidden": (512,), "stages": 2}, "vgg16": {"hidden": (512,)}}
@@ -159,7 +161,8 @@ def features_of(name: str | None) -> str:
     >>> features_of(None), features_of("mlp")
     ('ranked', 'standard')
     """
-    return {None: "ranked", "two-view-mlp": "ranked", "ensemble-mlp": "piecewise"}.get(name, "standard")
+    ranked = (None, "mlp-and-trees", "two-view-mlp")
+    return "ranked" if name in ranked else "piecewise" if name == "ensemble-mlp" else "standard"
 
 
 def front_end_of(name: str | None) -> str:
@@ -195,12 +198,15 @@ def specify(
     tokenizer: str | None = None,
     choices: int = 0,
     plain: Sequence[int] | None = None,
+    numbers: Sequence[int] | None = None,
+    categories: Sequence[Sequence[int]] = (),
     exclusive: bool = True,
     **options: object,
 ) -> ModelSpec:
     """Return the record of a network: the one named, or the usual one for this kind of data.
 
-    Without a name it is, for rows of a table, two MLPs with two views of it; for images up to 64 px PreAct
+    Without a name it is, for rows of a table, two MLPs with two views of it, and trees beside them where the outputs
+    are classes; for images up to 64 px PreAct
     ResNet-18 (16 channels wide up to 16 px, else 64), above torchvision's ResNet-18; for text what its tokenizer
     belongs to, the sentence CNN or a transformer; for sounds a narrow ResNet-18.
 
@@ -209,7 +215,7 @@ def specify(
     name
         One of `names(kind)`; for text also a folder or a hub name of a Hugging Face checkpoint (`hf:NAME`), for images
         a network of timm (`timm:NAME`).
-    kind, n_classes, input_shape, vocab_size, tokenizer, choices, plain, exclusive
+    kind, n_classes, input_shape, vocab_size, tokenizer, choices, plain, numbers, categories, exclusive
         What the data are: `Task.spec` holds just these.
     options
         The options of the network, such as `width=16` or `dropout=0.3`.
@@ -221,7 +227,7 @@ def specify(
     if kind == "text":
         return _specify_text(name, n_classes, vocab_size, tokenizer, choices, options)
     if name is None:
-        name = _default(kind, input_shape)
+        name = _default(kind, input_shape, exclusive=exclusive)
     is_timm = kind == "image" and name.startswith("timm:")
     if not is_timm and name not in names(kind):
         raise ValueError(f"there is no network {name!r} for {kind} data{nearest_names(name, names(kind))}")
@@ -231,10 +237,8 @@ def specify(
     if kind == "audio" and name in _SPEECH:
         options = {**_SPEECH[name], **options}
     defaults = _defaults(builder)
-    if "plain" in defaults and plain is not None:
-        defaults["plain"] = list(plain)
-    if "exclusive" in defaults:
-        defaults["exclusive"] = exclusive
+    about = {"plain": plain, "numbers": numbers, "categories": categories, "exclusive": exclusive}
+    defaults |= {name: value for name, value in about.items() if name in defaults}
     complete = _complete(name, defaults, options)
     return ModelSpec(name=name, kind=kind, n_classes=n_classes, input_shape=input_shape, options=complete)
 
@@ -249,10 +253,10 @@ def build(name: str | None = None, **about: Any) -> nn.Module:
     return specify(name, **about).build()
 
 
-def _default(kind: str, input_shape: Sequence[int]) -> str:
+def _default(kind: str, input_shape: Sequence[int], *, exclusive: bool) -> str:
     if kind == "image":
         return "preactresnet18" if max(input_shape[1:], default=0) <= SMALL else "resnet18"
-    return {"tabular": next(iter(_TABULAR)), "audio": "soundresnet"}[kind]
+    return {"tabular": list(_TABULAR)[0 if exclusive else 1], "audio": "soundresnet"}[kind]
 
 
 def _specify_text(

@@ -11,9 +11,7 @@ other, as the mini-batch of Wen et al. is divided among the members of an ensemb
 (not the loss of their mean, which would make them one network). The last layer is one, of both, with zeros in the place
 of the other, so that what mixes or looks at the input of the head finds it.
 
-After training, held-out rows choose the share :math:`w`: it maximises :math:`\sum_i \log \bar p_{y_i} + c \log w + c
-\log (1 - w)`, which is concave. The last two terms are those of c rows more for each of the two, that it alone gets
-right: few rows leave the share near one half, where it starts.
+After training, held-out rows choose the share :math:`w` (`averaged.best_share`); it starts at one half.
 
 References
 ----------
@@ -33,13 +31,10 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from vicinal._checks import ArgumentError, integer
-from vicinal.models.averaged import mean_logits
+from vicinal.models.averaged import best_share, mean_logits
 from vicinal.models.mlp import hidden_layers
 
 __all__ = ["TwoViewMLP"]
-
-#: c, and how close the share is to the best.
-_ROWS_MORE, _PRECISION = 5.0, 1e-4
 
 
 class TwoViewMLP(nn.Module):
@@ -105,12 +100,16 @@ class TwoViewMLP(nn.Module):
         return logits
 
     @torch.no_grad()
-    def settle(self, batches: Iterable[tuple[Tensor, Tensor]]) -> None:
+    def settle(
+        self,
+        held_out: Iterable[tuple[Tensor, Tensor]],
+        trained: Iterable[tuple[Tensor, Tensor, Tensor | None]] = (),
+    ) -> None:
         """Choose the share by rows that were not trained on: features `[B, …]` with classes `[B]` or labels `[B, L]`.
 
         Call it in eval mode.
         """
-        both = [_of_truth(self._each(torch.flatten(x, 1)), y, exclusive=self.exclusive) for x, y in batches]
+        both = [_of_truth(self._each(torch.flatten(x, 1)), y, exclusive=self.exclusive) for x, y in held_out]
         if both:
             self.share.fill_(best_share(*torch.cat(both, dim=1)))
 
@@ -125,29 +124,6 @@ class TwoViewMLP(nn.Module):
         """Take weights of before there was a share, too."""
         state_dict.setdefault(f"{prefix}share", torch.tensor(0.5))
         super()._load_from_state_dict(state_dict, prefix, *args)
-
-
-def best_share(first: Tensor, second: Tensor) -> float:
-    """Return the share w of the first, between 0 and 1, for which Σ log(w pᵢ + (1 − w) qᵢ) + c log w(1 − w) is largest.
-
-    Parameters
-    ----------
-    first, second
-        The probabilities of what was true by either, `[N]`.
-
-    >>> best_share(torch.tensor([0.9, 0.9]), torch.tensor([0.9, 0.9]))
-    0.5
-    """
-    p, q = first.double(), second.double()
-    low, high = 0.0, 1.0
-    while high - low > _PRECISION:
-        w = (low + high) / 2
-        mean = (w * p + (1 - w) * q).clamp_min(torch.finfo(torch.float64).tiny)
-        rises = float(((p - q) / mean).sum()) + _ROWS_MORE * (1 / w - 1 / (1 - w))
-        low, high = (w, high) if rises > 0 else (low, w)
-        if rises == 0:
-            return w
-    return (low + high) / 2
 
 
 def _of_truth(logits: Tensor, y: Tensor, *, exclusive: bool) -> Tensor:

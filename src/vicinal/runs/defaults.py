@@ -130,10 +130,11 @@ def _usual(
     """Return the defaults of a network, by the number of training samples where that is known."""
     if network == "linear":
         return _LINEAR
-    if network in ("two-view-mlp", "ensemble-mlp"):
-        usual, least, most = (_TWO_VIEWS, 8, 10) if network == "two-view-mlp" else (_ENSEMBLE_MLP, 5, 9)
+    if network in ("mlp-and-trees", "two-view-mlp", "ensemble-mlp"):
+        of_two_views = network != "ensemble-mlp"
+        usual, least, most = (_TWO_VIEWS, 8, 10) if of_two_views else (_ENSEMBLE_MLP, 5, 9)
         power = round(math.log2(n_train / _STEPS)) if n_train else 8
-        if network == "two-view-mlp" and validated and power >= _LARGE_BATCH:
+        if of_two_views and validated and power >= _LARGE_BATCH:
             usual = _TWO_VIEWS_OF_MANY
         fewer = {} if validated else {"epochs": _UNVALIDATED_EPOCHS}
         return {**usual, "batch_size": 2 ** min(max(power, least), most), **fewer}

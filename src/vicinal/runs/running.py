@@ -28,7 +28,7 @@ from vicinal.data import Split, Task, TextPreprocessing, Words
 from vicinal.data.files import find
 from vicinal.data.named import roots
 from vicinal.expressions import parse
-from vicinal.models import Boosted, ModelSpec
+from vicinal.models import Boosted, MLPAndTrees, ModelSpec
 from vicinal.objectives.base import Objective
 from vicinal.objectives.erm import ERM
 from vicinal.probes.label_noise import noise_errors
@@ -322,6 +322,11 @@ def _made_ready(
         spec, vectors = specified(dataclasses.replace(experiment, model=network), task)
     if spec.name == "hgb":
         _check_boosting(experiment, task, objective)
+    if spec.name == "mlp-and-trees":
+        _check_classes(task, Argument("model", spec.name))
+        if experiment.corrupt:
+            alone = Argument("model", "two-view-mlp")
+            raise ValueError(Sentence(Argument("corrupt"), " follows one network to its last weights: pass ", alone))
     if vectors is not None:
         n_words = int((~np.isnan(vectors).any(1)).sum())
         say(f"vectors: {n_words:,} of {len(vectors):,} words have one; the others are drawn with their variance")
@@ -357,7 +362,11 @@ def _made_ready(
     if spec.name == "hgb":
         say(f"gradient boosting by scikit-learn, at most {spec.options['iterations']} trees a class")
     else:
-        say(f"{times} {spec.name}, {n_weights:,} weights; {amount} {unit}{'s' * (amount > 1)} of {config.optimizer}")
+        beside = ""
+        if isinstance(ready.model, MLPAndTrees) and len(task.val):
+            beside = f"; then at most {ready.model.trees.iterations} boosted trees a class, by scikit-learn"
+        steps = f"{amount} {unit}{'s' * (amount > 1)} of {config.optimizer}"
+        say(f"{times} {spec.name}, {n_weights:,} weights; {steps}{beside}")
     return ready
 
 
@@ -402,8 +411,7 @@ def _check_boosting(experiment: Experiment, task: Task, objective: Objective) ->
     hgb = Argument("model", "hgb")
     if objective != ERM():
         raise ValueError(Sentence(hgb, " mixes no rows: pass ", Argument("method", "ERM()")))
-    if task.task != "multiclass":
-        raise ValueError(Sentence(hgb, " needs classes, and this target is several columns"))
+    _check_classes(task, hgb)
     for name, asked in (("ensemble", experiment.ensemble > 1), ("watch", bool(experiment.watch))):
         if asked:
             raise ValueError(Sentence(Argument(name), " is for networks: leave it out with ", hgb))
@@ -411,6 +419,11 @@ def _check_boosting(experiment: Experiment, task: Task, objective: Objective) ->
         sizes = " and its like: iterations, rate, leaves, depth, l2"
         option = Argument("model_option", "iterations=500")
         raise ValueError(Sentence(Argument(given[0]), " is for networks; ", hgb, " takes ", option, sizes))
+
+
+def _check_classes(task: Task, model: Argument) -> None:
+    if task.task != "multiclass":
+        raise ValueError(Sentence(model, " needs classes, and this target is several columns"))
 
 
 def held_out_logits(experiment: Experiment, task: Task, out: Path, *, progress: bool = True) -> tuple[Tensor, float]:
@@ -455,7 +468,9 @@ def _read_further(experiment: Experiment, task: Task, further: FurtherSet, say: 
 def specified(experiment: Experiment, task: Task) -> tuple[ModelSpec, NDArray[np.float64] | None]:
     """Return what builds the network, and the word vectors that its option `vectors` names, by token id."""
     options, reader = dict(experiment.model_options), task.preprocessing
-    vectors = None
+    name, vectors = experiment.model, None
+    if name is None and task.kind == "tabular" and experiment.corrupt:
+        name = "two-view-mlp"  # whose errors are followed to the last weights
     if "vectors" in options and isinstance(reader, TextPreprocessing) and isinstance(reader.tokenizer, Words):
         source = str(options.pop("vectors"))
         path = find(source, roots(experiment.data.get("data_root")))
@@ -466,7 +481,7 @@ def specified(experiment: Experiment, task: Task) -> tuple[ModelSpec, NDArray[np
     about = task.spec
     if experiment.fast and "tokenizer" in about and about["tokenizer"] != "words" and "choices" not in about:
         options.setdefault("pooling", "mean")
-    spec = models.specify(experiment.model, **about, **options)
+    spec = models.specify(name, **about, **options)
     return dataclasses.replace(spec, members=experiment.ensemble), vectors
 
 
@@ -498,6 +513,9 @@ def _conclude(folder: Run, ready: _Ready, result: FitResult, n_bins: int, say: S
             "all classes counted the same in training, so rare classes are more probable here than in the data: "
             "vicinal.losses.without_class_weights undoes that in the logits"
         )
+    if isinstance(result.model, MLPAndTrees) and result.model.share < 1:
+        share = 100 * float(result.model.share)
+        note(f"by validation rows the network counts {share:.0f} % in the answers, and the trees {100 - share:.0f} %")
     fitted = partial(_temperature, experiment, note)
     bundle, sets = _evaluated(folder, ready, result, partial(scored, n_bins=n_bins), fitted, note)
     folder.write_experiment(experiment, facts)

@@ -16,7 +16,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -50,6 +50,8 @@ from vicinal.training.updates import quick_step
 
 __all__ = ["Loop", "Supervision"]
 
+T = TypeVar("T")
+
 #: Micro-batches whose losses may wait on the device before they are read, which makes the host wait for it.
 _READ_EVERY = 64
 
@@ -78,6 +80,16 @@ class Supervision:
         if self.class_weights is not None:
             facts["class_weights"] = self.class_weights.tolist()
         return facts
+
+
+class _Again(Generic[T]):
+    """What can be read several times."""
+
+    def __init__(self, read: Callable[[], Iterator[T]]) -> None:
+        self._read = read
+
+    def __iter__(self) -> Iterator[T]:
+        return self._read()
 
 
 class Loop:
@@ -296,11 +308,22 @@ class Loop:
 
     def _held_out(self) -> Iterator[tuple[Batch, Tensor]]:
         """Yield the whole validation set, on every rank: what a network chooses by it is the same on all."""
-        dataset = self.evaluated["val"]
+        for _, x, y in self._in_order(self.evaluated["val"]):
+            yield to_device(x, self.device), y.to(self.device)
+
+    def _trained_on(self) -> Iterator[tuple[Batch, Tensor, Tensor | None]]:
+        """Yield the whole training set, on every rank, with what each sample counts."""
+        for index, x, y in self._in_order(self.train):
+            weight, of_class = self.supervision.of(index)["weight"], self.supervision.class_weights
+            if of_class is not None:
+                of_class = of_class.to(y.device)[y]
+                weight = of_class if weight is None else weight * of_class
+            yield to_device(x, self.device), y.to(self.device), weight
+
+    def _in_order(self, dataset: KeyedDataset) -> Iterator[tuple[Tensor, Batch, Tensor]]:
         dataset.forget_epoch()
         rows, size = range(len(dataset)), self.config.evaluation_batch_size
-        for _, x, y in evaluation_batches(dataset, rows, batch_size=size, num_workers=self.config.num_workers):
-            yield to_device(x, self.device), y.to(self.device)
+        return evaluation_batches(dataset, rows, batch_size=size, num_workers=self.config.num_workers)
 
     def _gather(self, rows: Tensor, bounds: list[tuple[int, int]]) -> Tensor:
         """Put the rows of all ranks together again."""
@@ -419,7 +442,7 @@ class Loop:
         self.model.eval()
         if "val" in self.evaluated and isinstance(self.module, Settling):
             with AtPrecision(self.module, self.config.mixed_precision).autocast():  # as what it settles is served
-                self.module.settle(self._held_out())
+                self.module.settle(_Again(self._held_out), _Again(self._trained_on))
             predictions = self._predict("val")
             best = {**best, **{f"val_{name}": value for name, value in self._measure(predictions).items()}}
             self.model.eval()
