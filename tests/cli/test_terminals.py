@@ -10,8 +10,10 @@ import time
 from pathlib import Path
 
 import pytest
+from rich.console import Console as RichConsole
 
 from tests.cli.running import refused, vicinal
+from vicinal.cli.console import Console
 
 ROWS = "label,prob_a,prob_b\n" + "a,0.75,0.25\nb,0.25,0.75\n" * 20
 
@@ -157,3 +159,28 @@ def test_names_of_files_that_are_no_text(tmp_path: Path, monkeypatch: pytest.Mon
     Path(name).write_text(ROWS)
     vicinal("evaluate", name, "--report", "report.html")
     vicinal("calibrate", name, name, "--out", os.fsdecode(b"o\xff.csv"))
+
+
+NAMES = ["", "n", "accuracy", "NLL", "Brier score", "ECE (15 bins)", "OE (15 bins)"]
+FIGURES = [
+    "1,082",
+    "98.5 % (97.6–99.2)",
+    "0.036 (0.025–0.055)",
+    "0.019 (0.011–0.031)",
+    "1.6 % (0.1–2.4)",
+    "0.5 % (0.0–1.2)",
+]
+
+
+@pytest.mark.parametrize("width", [140, 100, 80, 60])
+def test_tables_of_figures_fit_any_terminal(width: int, monkeypatch, capsys) -> None:
+    """No name and no figure is cut off or broken; where room is short intervals go below, rows become columns."""
+    monkeypatch.setattr("vicinal.cli.console._rich", lambda: RichConsole(width=width))
+    rows = [[name, *FIGURES] for name in ("validation", "validation, calibrated", "test", "test, calibrated")]
+    Console(as_json=False).table("", NAMES, rows)
+    said = capsys.readouterr().out
+    assert max(map(len, said.splitlines())) <= width
+    words = said.split()
+    assert (words.count("validation"), words.count("calibrated"), words.count("accuracy")) == (1, 2, 1)
+    assert words.count("1,082") == words.count("0.036") == words.count("98.5") == 4
+    assert words.count("(0.025–0.055)") == (0 if width == 60 else 4)

@@ -11,6 +11,7 @@ import math
 import os
 import pickle
 import random
+import re
 import resource
 import shutil
 import signal
@@ -1120,6 +1121,10 @@ def test_progress_is_for_terminals(capsys, monkeypatch):
     assert "ERM" in shown
     assert "epoch 2.0/2" in shown
     assert "ECE (15 bins)" in shown
+    monkeypatch.setenv("COLUMNS", "80")
+    fit(network(), ERM(), TRAIN, VAL, config=quick())
+    plain = re.sub(r"\x1b\[[\d;?]*\w", "", capsys.readouterr().err)
+    assert re.search(r"epoch 2.0/2 \d:\d\d:\d\d left \d:\d\d:\d\d loss .*…", plain)
     fit(network(), ERM(), TRAIN, VAL, config=quick(), progress=False)
     assert capsys.readouterr().err == ""
 

@@ -14,8 +14,10 @@ from vicinal.cli.errors import as_options
 
 __all__ = ["Console", "percent"]
 
-#: Characters of a line that is long enough for a table of figures with their intervals.
-_WIDE = 120
+#: Characters between two columns.
+_GAP = 3
+#: The names of the columns of a table, and its rows.
+_Cells = tuple[Sequence[str], Sequence[Sequence[str]]]
 
 
 class Console:
@@ -50,22 +52,18 @@ class Console:
         """Show a table; the first column holds names, the others figures or words."""
         if not self._shown or self.as_json:
             return
-        from rich import box
-        from rich.table import Table
-        from rich.text import Text
-
         if title:  # rich would break a title where the table ends
             self.say(title)
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-        for number, column in enumerate(columns):
-            figure = figures and number > 0  # never broken in two: names make room
-            table.add_column(Text(column), justify="right" if figure else "left", overflow="fold", no_wrap=figure)
         console = _rich()
-        narrow = figures and console.width < _WIDE
-        for row in rows:
-            # An interval goes below its figure where there is no room beside it.
-            table.add_row(*(Text(cell.replace(" (", "\n(") if n and narrow else cell) for n, cell in enumerate(row)))
-        console.print(table)
+        if not figures:
+            console.print(_table(columns, rows, figures=False))
+            return
+        # The first of these that fits, else the last: names and figures are never cut off.
+        for layout in (_beside, _below, _turned, _without_intervals):
+            laid_out = layout(columns, rows)
+            if sum(_widths(*laid_out)) + _GAP * (len(laid_out[0]) - 1) <= console.width:
+                break
+        console.print(_table(*laid_out, figures=True))
 
     def markdown(self, text: str) -> None:
         """Show a page: laid out on a terminal, as it is in a pipe."""
@@ -97,6 +95,56 @@ def percent(estimate: Any) -> str:
     '91.2 % (90.0–92.5)'
     """
     return f"{100 * estimate.value:.1f} % ({100 * estimate.low:.1f}–{100 * estimate.high:.1f})"
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, figures: bool) -> Any:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    widths = _widths(columns, rows) if figures else [None] * len(columns)
+    for number, (column, width) in enumerate(zip(columns, widths, strict=True)):
+        figure = figures and number > 0  # never broken: names make room
+        table.add_column(
+            Text(column), justify="right" if figure else "left", overflow="fold", min_width=width, no_wrap=figure
+        )
+    for row in rows:
+        table.add_row(*map(Text, row))
+    return table
+
+
+def _widths(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:
+    """Return the least width of each column: of the first its longest word, of the others their longest line."""
+    cells = list(zip(columns, *rows, strict=True))
+    lines = [" ".join(cells[0]).split(), *("\n".join(column).split("\n") for column in cells[1:])]
+    return [max(map(len, of), default=0) for of in lines]
+
+
+def _beside(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> _Cells:
+    """Each interval beside its figure."""
+    return columns, rows
+
+
+def _below(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> _Cells:
+    """Each interval below its figure."""
+    return _broken(columns), [[row[0], *_broken(row[1:])] for row in rows]
+
+
+def _broken(cells: Sequence[str]) -> list[str]:
+    return [cell.replace(" (", "\n(") for cell in cells]
+
+
+def _turned(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> _Cells:
+    """Rows as columns: there are fewer of them."""
+    names, *figures = zip(*rows, strict=True)
+    head = [columns[0], *(name.replace(" ", "\n") for name in names)]
+    return head, [[column, *_broken(row)] for column, row in zip(columns[1:], figures, strict=True)]
+
+
+def _without_intervals(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> _Cells:
+    """Rows as columns, and figures alone."""
+    return _turned(columns, [[row[0], *(cell.partition(" (")[0] for cell in row[1:])] for row in rows])
 
 
 def _rich() -> Any:

@@ -32,12 +32,30 @@ class Progress:
         if not (shown and on_terminal()):
             return
         from rich.console import Console
-        from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+        from rich.progress import BarColumn, Task, TextColumn, TimeElapsedColumn, TimeRemainingColumn
         from rich.progress import Progress as Bar
+        from rich.table import Column
+        from rich.text import Text
 
-        text = [TextColumn("{task.fields[epoch]}"), TextColumn("{task.fields[loss]}"), TextColumn("{task.fields[val]}")]
-        times = [TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn()]
-        self._bar = Bar(TextColumn("{task.description}"), BarColumn(), *text, *times, console=Console(stderr=True))
+        class Figures(TextColumn):
+            """What gives way where the terminal is narrow, besides the bar: the time left stays."""
+
+            def render(self, task: Task) -> Text:
+                text = super().render(task)
+                text.no_wrap, text.overflow = True, "ellipsis"
+                return text
+
+        whole = Column(no_wrap=True)
+        columns = [
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.fields[epoch]}"),
+            TimeElapsedColumn(whole),
+            TextColumn("left"),
+            TimeRemainingColumn(table_column=whole.copy()),
+            Figures("{task.fields[loss]} {task.fields[val]}", table_column=Column()),
+        ]
+        self._bar = Bar(*columns, console=Console(stderr=True))
         self._task = self._bar.add_task(title, total=n_steps, completed=step, epoch="", **self._fields)
 
     def __enter__(self) -> Progress:
