@@ -91,6 +91,9 @@ class TestDelimited:
         lone = open_table(write(tmp_path / "b.tsv", 'a\tb\n1\t5" pipe\n2\t"x\n'))
         assert [row["b"] for row in rows(lone)[0]] == ['5" pipe', '"x']
         assert "odd number" in lone.notes[0]
+        spread = open_table(write(tmp_path / "c.tsv", 'a\tb\tc\n1\t"two\nlines"\tx\n2\tone\ty\n'))
+        assert [row["b"] for row in rows(spread)[0]] == ["two\nlines", "one"]
+        assert not spread.notes
         closed = write(tmp_path / "c.csv", 'a,b\n1,"closed\n3,4\n"\n')
         assert rows(open_table(closed))[0] == [{"a": "1", "b": "closed\n3,4\n"}]
         with pytest.raises(ValueError, match=r"a quotation mark before 'not.*' is not closed"):

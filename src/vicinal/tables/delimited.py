@@ -10,7 +10,7 @@ import csv
 import io
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any
@@ -185,7 +185,7 @@ def open_delimited(path: Path, separator: str | None, *, encoding: str | None, h
         notes=() if found is None else (_read_as(found),),
         _names=tuple(names),
     )
-    if separator == "\t" and _has_lone_quote(path):
+    if separator == "\t" and _has_lone_quote(path) and not _is_quoted(lines):
         # It would swallow all that follows; tab-separated files rarely quote.
         note = "quotation marks are taken as they are: there is an odd number of them in a line"
         return replace(table, quotes=False, notes=(*table.notes, note))
@@ -260,6 +260,21 @@ def _numbers_in_file(n: int, size: int, skipped: Sequence[BadRow]) -> NDArray[np
 def _has_lone_quote(path: Path) -> bool:
     with explained(path, "CSV"), unpacked(path, SUFFIXES) as stream:
         return any(line.count(b'"') % 2 for line in lines_of(path, stream))
+
+
+def _is_quoted(text: str) -> bool:
+    r"""Return whether rows of tab-separated cells are whole only if quotation marks enclose cells of several lines.
+
+    >>> _is_quoted('a\tb\n1\t"two\nlines"\n'), _is_quoted('a\tb\n1\t5" pipe\n2\t"x\n')
+    (True, False)
+    """
+    n_cells = len(text.split("\n", 1)[0].split("\t"))
+
+    def whole(rows: Iterable[list[str]]) -> int:
+        return sum(1 if len(cells) == n_cells else -1 for cells in rows)
+
+    quoted = whole(csv.reader(io.StringIO(text), delimiter="\t"))
+    return quoted > whole(csv.reader(io.StringIO(text), delimiter="\t", quoting=csv.QUOTE_NONE))
 
 
 def _ends_in_quote(path: Path) -> bool:
