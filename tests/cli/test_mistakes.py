@@ -116,6 +116,10 @@ def test_tables_that_are_only_odd() -> None:
     assert "column 'x' has decimal commas" in ran.out
     assert "left out: 'empty'" in ran.out
     assert "2 classes: 'False' 20, 'True' 20" in ran.out
+    both = pd.DataFrame({"x": frame["x"], "z": frame["x"] / 2, "target": frame["target"]})
+    Path("two.csv").write_text(both.to_csv(index=False, sep=";").replace(".", ","))
+    ran = vicinal("train", "two.csv", "--target", "target", "--out", "two", *TINY)
+    assert "columns 'x' and 'z' have decimal commas" in ran.out
 
 
 def test_folders() -> None:

@@ -345,6 +345,36 @@ def test_an_identifier_that_repeats_is_pointed_out():
     )
 
 
+def test_an_identifier_that_many_rows_lack_tells_by_being_there():
+    table = frame(2000)
+    table["case"] = [f"C{k}" if up else None for k, up in enumerate(table["y"] == "up")]
+    task = load(table, target="y")
+    assert "column 'case': none of its" in " ".join(task.notes)
+    assert "the column 'case' alone gives the answer away" in " ".join(task.warnings)
+    assert not task.preprocessing.encode(from_frame(table.assign(case="C5000"))).notes
+    table["case"] = [f"C{k}" for k in range(2000)]
+    assert "left out: 'case' (identifiers" in " ".join(load(table, target="y").notes)
+
+
+def test_texts_that_repeat_are_texts():
+    """More sentences than categories are told apart: those of a form, or of a chat."""
+    said = [f"please tell me about the number {k % 150}" for k in range(900)]
+    repeated = pd.DataFrame({"said": said, "y": np.arange(900) % 3})
+    assert load(repeated, target="y", tokenizer=None).kind == "text"
+    beside = load(repeated.assign(x=np.arange(900) % 7), target="y")
+    assert "the words of 'said' count beside the other columns" in " ".join(beside.notes)
+    few = pd.DataFrame({"said": said, "y": np.arange(900) % 3}).assign(said=[text[:-2] for text in said])
+    assert load(few.assign(x=np.arange(900) % 7), target="y").kind == "tabular"
+
+
+def test_a_table_is_read_as_its_model_was_fitted():
+    """Whatever a column would be taken for today."""
+    table = frame().assign(note=[f"number {k % 12} of all that was ever said" for k in range(200)])
+    fitted = load(table, target="y").preprocessing
+    more = table.assign(note=[f"number {k} of all that was ever said" for k in range(200)])
+    assert load(more, target="y", fitted=fitted).preprocessing == fitted
+
+
 # Numbers as people write them
 
 

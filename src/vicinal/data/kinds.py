@@ -16,8 +16,10 @@ from vicinal.data.files import listed
 from vicinal.data.splitting import Labels, part_numbers, smallest_type
 from vicinal.tables import MISSING, BadRow, Chunk, Parsing, Table, distinct, finite_numbers, is_text, names_of, numbers
 
-__all__ = ["ClassNames", "Scan", "Summary", "columns_of", "kinds_of", "names_and_parts", "scan_table"]
+__all__ = ["MAX_VALUES", "ClassNames", "Scan", "Summary", "columns_of", "kinds_of", "names_and_parts", "scan_table"]
 
+#: A categorical column keeps this many values, the most frequent ones.
+MAX_VALUES = 100
 #: The share of a column's values that must be numbers (or dates) for it to be numeric (or dates).
 _MOST = 0.9
 #: So many values are looked at for dates and words.
@@ -113,9 +115,11 @@ class Summary:
             return "date"
         if self.finite >= _MOST * self.filled:
             return "id" if self._is_counter() else "number"
-        if self._distinct_share() >= 0.5 and _mean_words(self.look) >= 6:
+        if self._is_various() and _mean_words(self.look) >= 6:
             return "text" if self.filled >= 0.5 * self.n else "sparse"
-        return "id" if self._distinct_share() > 0.5 and len(self.values) > 20 else "category"
+        if self._distinct_share() > 0.5 and len(self.values) > 20 and self.filled >= _MOST * self.n:
+            return "id"
+        return "category"  # also of identifiers that many rows lack: whether there is one may tell much
 
     def written(self) -> str | None:
         """Return a cell of a column of numbers that has a sign of money or shares, or separates thousands, if any."""
@@ -130,7 +134,11 @@ class Summary:
 
     def is_short_text(self) -> bool:
         """Return whether a column of strings could be texts, if there is nothing else to learn from."""
-        return self._distinct_share() >= 0.5 and _mean_words(self.look) >= 2
+        return self._is_various() and _mean_words(self.look) >= 2
+
+    def _is_various(self) -> bool:
+        """Return whether there are many strings: mostly different ones, or more than categories are told apart."""
+        return self._distinct_share() >= 0.5 or len(self.values) > MAX_VALUES
 
     def _is_one(self) -> bool:
         """Return whether all values are the same, and written alike: 0 and -0 are two."""
@@ -357,7 +365,7 @@ def columns_of(kinds: Mapping[str, str], *, dates: bool = True, texts: bool = Fa
     reasons: dict[str, str | Argument] = {
         **({} if dates else {"date": "dates"}),
         "constant": "the same in every row",
-        "id": "identifiers: a value of its own in almost every row",
+        "id": "identifiers or names: few values come more than once",
         "unwanted": Argument("drop"),
         "group": Sentence("it groups the rows, ", Argument("group")),
         "time": Sentence("it orders the rows, ", Argument("time")),

@@ -17,9 +17,10 @@ from vicinal.data.kinds import Scan, columns_of, kinds_of, scan_table
 from vicinal.data.preprocessing import Preprocessing
 from vicinal.data.rows import Rows
 from vicinal.data.splitting import PARTS, Labels, Positions, as_positions, position_type
-from vicinal.data.tabular import TabularPreprocessing, fit_tabular
+from vicinal.data.tabular import Category, Date, Number, TabularPreprocessing, fit_tabular
 from vicinal.data.task import Fit, Fitted, Unsplit
 from vicinal.data.text import fit_text, texts_of
+from vicinal.data.text_columns import Text
 from vicinal.tables import BadRow, Table, distinct, finite_numbers, is_table, joined_tables, names_of, open_table
 
 __all__ = ["TableOptions", "from_table", "open_split_tables", "plain", "split_tables"]
@@ -34,6 +35,8 @@ _FEW_DIFFERENT = 0.2
 _MANY = 2**20
 #: A column that is filled in fewer rows than this share does not make a table of a file of texts.
 _FEWEST_FILLED = 0.05
+#: What a column that was encoded before holds.
+_KINDS: dict[type, str] = {Number: "number", Date: "date", Category: "category", Text: "text"}
 
 
 def split_tables(folder: Path) -> dict[str, Path]:
@@ -99,9 +102,16 @@ def from_table(table: Table, options: TableOptions) -> Unsplit:
         raise ValueError(f"{table.name!r} has no rows{f': {scan.bad[0]}' if scan.bad else ''}")
     if not options.known_classes:
         _check_classes(scan, target)
-    kinds = _asked(kinds_of(scan.summaries), table, target, options)
+    found = kinds_of(scan.summaries)
+    if isinstance(options.fitted, TabularPreprocessing):  # as it was when it was fitted
+        found |= {column.name: _KINDS[type(column)] for column in options.fitted.columns if column.name in found}
+    kinds = _asked(found, table, target, options)
     commas = [name for name, summary in scan.summaries.items() if summary.decimal_commas]
-    notes += [f"column {name!r} has decimal commas" for name in commas]
+    if commas:
+        named = listed([repr(name) for name in commas], n=20)
+        notes.append(
+            f"column {named} has decimal commas" if len(commas) == 1 else f"columns {named} have decimal commas"
+        )
     written = {name: cell for name, summary in scan.summaries.items() if (cell := summary.written()) is not None}
     notes += [f"column {name!r} is read as numbers, written like {cell!r}" for name, cell in written.items()]
     columns = _text_columns(table, scan, target, options, kinds)

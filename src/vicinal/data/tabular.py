@@ -45,6 +45,7 @@ from vicinal._files import MEMORY, Json, Scratch
 from vicinal._typing import Batch
 from vicinal.data.dates import PARTS, date_parts, is_day_first
 from vicinal.data.files import listed
+from vicinal.data.kinds import MAX_VALUES
 from vicinal.data.preprocessing import Preprocessing
 from vicinal.data.text_columns import Text, WordCounts
 from vicinal.tables import LARGEST, BadRow, Chunk, Table, distinct, finite_numbers, from_rows, names_of
@@ -59,8 +60,6 @@ FEATURES = ("standard", "piecewise", "ranked", "unlimited")
 _CELL = reprlib.Repr()
 _CELL.maxstring = _CELL.maxother = 60
 
-#: A categorical column keeps this many values, the most frequent ones.
-_MAX_VALUES = 100
 #: Of more values it is not remembered which ones there were beside the most frequent.
 _MAX_KNOWN = 10_000
 #: Bytes of features that are kept in memory: a quarter of the machine's.
@@ -719,12 +718,16 @@ class _Counts:
     def column(self, pieces: int, ranked: int, *, limited: bool) -> tuple[Category, str | None]:
         missing = self.counts.pop("", 0) > 0
         ordered = sorted(self.counts.items(), key=lambda pair: (-pair[1], pair[0]))
-        kept = tuple(sorted(value for value, _ in ordered[:_MAX_VALUES]))
-        if len(kept) == len(self.counts):
+        few = len(ordered) <= MAX_VALUES
+        kept = tuple(sorted(value for value, n in ordered[:MAX_VALUES] if few or n > 1))
+        if few:
             return Category(self.name, kept, missing), None
-        note = f"column {self.name!r}: of {len(self.counts)} values the {len(kept)} most frequent are told apart"
-        rarer = tuple(sorted(value for value, _ in ordered[_MAX_VALUES:])) if len(ordered) <= _MAX_KNOWN else ()
-        return Category(self.name, kept, missing, pooled=True, rarer=rarer), f"{note}, the others count as one"
+        # New identifiers are nothing to remark on.
+        rarer = tuple(sorted(self.counts.keys() - set(kept))) if kept and len(ordered) <= _MAX_KNOWN else ()
+        note = f"of {len(ordered)} values the {len(kept)} most frequent are told apart, the others count as one"
+        if not kept:
+            note = f"none of its {len(ordered)} values comes twice, so only whether there is one counts"
+        return Category(self.name, kept, missing, pooled=True, rarer=rarer), f"column {self.name!r}: {note}"
 
 
 class FeatureMatrix:
