@@ -1,10 +1,10 @@
-"""What is said where a library that is needed cannot be had."""
+"""What is said where a library that is needed cannot be had, or an argument is refused."""
 
 from __future__ import annotations
 
 import pytest
 
-from vicinal._checks import require
+from vicinal._checks import ArgumentTypeError, require
 
 
 def test_a_library_that_is_not_there_is_called_not_installed():
@@ -29,3 +29,10 @@ def test_a_library_that_is_there_and_cannot_be_loaded_is_not_called_missing(tmp_
     with pytest.raises(ImportError, match=f"needs half_a_library, which cannot be loaded: .*{reason}") as caught:
         require("half_a_library", "x")
     assert "not installed" not in str(caught.value)
+
+
+def test_a_long_value_is_not_shown_whole():
+    error = ArgumentTypeError("source", [{"x": k} for k in range(100_000)], "a path")
+    assert len(str(error)) < 500
+    assert str(error).startswith("source must be a path, got [{'x': 0}, {'x': 1}")
+    assert str(error).endswith("{'x': 99999}] (list)")

@@ -106,6 +106,10 @@ def first_line(error: BaseException) -> str:
     return str(error).strip().partition("\n")[0].rstrip(" .:") or type(error).__name__
 
 
+#: A value that is longer than this is not shown whole in an error.
+_LONG = 400
+
+
 class ArgumentError(ValueError):
     """A refused argument: its name, its value and what is allowed.
 
@@ -116,7 +120,10 @@ class ArgumentError(ValueError):
 
     def __init__(self, name: str, value: object, allowed: str, *, hint: str = "") -> None:
         self.name, self.value, self.allowed, self.hint = name, value, allowed, hint
-        super().__init__(Sentence(Argument(name), " must be ", allowed, f", got {value!r}", self._kind(), hint))
+        got = repr(value)
+        if len(got) > _LONG:  # rows given as lists, for one
+            got = f"{got[: _LONG // 2]} … {got[-_LONG // 4 :]}"
+        super().__init__(Sentence(Argument(name), " must be ", allowed, f", got {got}", self._kind(), hint))
 
     def __reduce__(self) -> tuple[object, ...]:
         # Errors cross processes in a grid.

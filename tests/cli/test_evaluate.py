@@ -203,6 +203,17 @@ def test_calibrate(calibrator: str, files: tuple[Path, Path], tmp_path: Path) ->
         assert "temperature: " in vicinal(*words).out
 
 
+def test_a_calibrator_that_is_not_applied_has_no_temperature(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    probs = rng.uniform(size=60).round(3)
+    frame = pd.DataFrame({"y_true": (rng.uniform(size=60) < probs).astype(int), "y_prob": probs})
+    frame.to_csv(tmp_path / "val.csv", index=False)
+    words = ["calibrate", tmp_path / "val.csv", tmp_path / "val.csv", "--out", tmp_path / "out.csv"]
+    said = vicinal(*words, "--calibrator", "histogram").out
+    assert "is not applied" in said
+    assert "temperature" not in said
+
+
 def test_calibrate_mistakes(files: tuple[Path, Path], table: Path, tmp_path: Path) -> None:
     out = ["--out", tmp_path / "x.csv"]
     assert "--calibrator must be one of 'temperature'" in refused("calibrate", *files, *out, "--calibrator", "platt")

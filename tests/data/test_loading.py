@@ -89,6 +89,7 @@ def test_seeds_and_saved_splits():
     [
         (table(label="a"), "there is only one class, 'a': a classifier needs at least two"),
         (table(label=["a", "b"] * 19 + ["a", "c"]), "class 'c' with only one sample cannot be both learned and tested"),
+        (table(label=["a", "b"] * 19 + ["d", "c"]), "remove them or merge them with other classes"),
         (
             table(label=["a", None] * 20),
             r"'label' is missing in 20 of 40 rows \(row 2, row 4, row 6 and 17 more\): fill",

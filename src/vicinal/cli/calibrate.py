@@ -64,7 +64,8 @@ def calibrate(
     if save is not None:
         save.parent.mkdir(parents=True, exist_ok=True)
         done.calibrator.save(save)
-    learned = {name: value for name, value in vars(done.calibrator).items() if name == "temperature_"}
+    # What stands for a calibrator that does not help has a temperature of 1, which nobody asked for.
+    learned = {name: value for name, value in vars(done.calibrator).items() if done.applied and name == "temperature_"}
     console.event(
         "result",
         {

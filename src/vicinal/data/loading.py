@@ -521,10 +521,11 @@ def _encoded(samples: Unsplit, rare: str | None) -> tuple[tuple[str, ...], Label
     single = [name for name in classes if count_of[name] == 1]
     many = len(single) > _FEW_SINGLE * counts.sum()
     if single and samples.parts is None and (rare == "error" or (rare is None and many)):
+        noun, it, other = ("classes", "them", "other classes") if len(single) > 1 else ("class", "it", "another class")
         raise ValueError(
             Sentence(
-                f"{'classes' if len(single) > 1 else 'class'} {listed([repr(name) for name in single])} with only one "
-                "sample cannot be both learned and tested: remove it or merge it with another class, or pass ",
+                f"{noun} {listed([repr(name) for name in single])} with only one sample cannot be both learned and "
+                f"tested: remove {it} or merge {it} with {other}, or pass ",
                 Argument("rare", "train"),
                 " to keep such samples in the training set",
             )
