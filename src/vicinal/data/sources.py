@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vicinal._checks import Argument, Sentence, integer, number
+from vicinal._checks import Argument, ArgumentTypeError, Sentence, integer, number
 from vicinal._random import permutation, seed_from
 from vicinal.data import files, images, named, tables
 from vicinal.data.audio import AudioPreprocessing, read_sound
@@ -45,7 +45,7 @@ def open_data(
     if hasattr(source, "columns") and hasattr(source, "iloc"):
         return from_frame(source)
     if not isinstance(source, (str, Path)) or not str(source):
-        raise TypeError(f"source must be a path, a name or a DataFrame, got {source!r} ({type(source).__name__})")
+        raise ArgumentTypeError("source", source, "a path, a name or a DataFrame")
     if isinstance(source, str):
         if source.startswith("hf:"):
             return named.from_hub(source.removeprefix("hf:"), target)
