@@ -33,6 +33,6 @@ def test_a_library_that_is_there_and_cannot_be_loaded_is_not_called_missing(tmp_
 
 def test_a_long_value_is_not_shown_whole():
     error = ArgumentTypeError("source", [{"x": k} for k in range(100_000)], "a path")
-    assert len(str(error)) < 500
+    assert 300 < len(str(error)) < 500
     assert str(error).startswith("source must be a path, got [{'x': 0}, {'x': 1}")
     assert str(error).endswith("{'x': 99999}] (list)")

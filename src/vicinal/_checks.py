@@ -107,7 +107,7 @@ def first_line(error: BaseException) -> str:
 
 
 #: A value that is longer than this is not shown whole in an error.
-_LONG = 400
+_LONGEST_VALUE = 400
 
 
 class ArgumentError(ValueError):
@@ -121,8 +121,8 @@ class ArgumentError(ValueError):
     def __init__(self, name: str, value: object, allowed: str, *, hint: str = "") -> None:
         self.name, self.value, self.allowed, self.hint = name, value, allowed, hint
         got = repr(value)
-        if len(got) > _LONG:  # rows given as lists, for one
-            got = f"{got[: _LONG // 2]} … {got[-_LONG // 4 :]}"
+        if len(got) > _LONGEST_VALUE:  # rows given as lists, for one
+            got = f"{got[: _LONGEST_VALUE // 2]} … {got[-_LONGEST_VALUE // 4 :]}"
         super().__init__(Sentence(Argument(name), " must be ", allowed, f", got {got}", self._kind(), hint))
 
     def __reduce__(self) -> tuple[object, ...]:
