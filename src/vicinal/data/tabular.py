@@ -363,13 +363,19 @@ class TabularPreprocessing(Preprocessing):
         readable = np.zeros(n, np.bool_)
         bad: list[BadRow] = []
         notes: list[str] = []
-        for rows, block in self.blocks(table, bad, notes, new=new):
+        for rows, block in self.blocks(table, bad, notes, new=new, into=features):
             readable[rows - 1] = True
             features.put(rows, block.numpy())
         return Encoded(features.tensor(), readable, bad, notes)
 
     def blocks(
-        self, table: Table, bad: list[BadRow], notes: list[str], *, new: bool = True
+        self,
+        table: Table,
+        bad: list[BadRow],
+        notes: list[str],
+        *,
+        new: bool = True,
+        into: FeatureMatrix | None = None,
     ) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
         """Yield numbers of rows, from 1, and their features, float32 `[M, D]`, some rows at a time.
 
@@ -383,12 +389,15 @@ class TabularPreprocessing(Preprocessing):
             Where all that there is to say is added, the values of columns after the last block.
         new
             As in `encode`.
+        into
+            The matrix that they will be put into, if they will: most are then written there at once.
         """
         absent = self._absent(table)
         remarks = {column.name: _Remarks() for column in self.columns}
         for read in table.chunks([name for name in remarks if name not in absent], _ROWS, bad=bad):
             chunk = _without_values(read, absent)
-            block, start = np.zeros((len(chunk), self.width), np.float32), 0
+            block = np.zeros((len(chunk), self.width), np.float32) if into is None else into.room(chunk.rows)
+            start = 0
             for column in self.columns:
                 column.encode(chunk, block[:, start : start + column.width], remarks[column.name])
                 start += column.width
@@ -749,8 +758,17 @@ class FeatureMatrix:
             os.posix_fallocate(self._scratch.file.fileno(), 0, n_bytes)
         self._scratch.file.truncate(n_bytes)
 
+    def room(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Return zeros for the features of rows, to be filled and `put`: their own place where it is in one piece."""
+        n, width = self._shape
+        if self._scratch is None and rows[-1] - rows[0] == len(rows) - 1 and rows[-1] <= n:
+            return self._memory[rows[0] - 1 : rows[-1]]
+        return np.zeros((len(rows), width), np.float32)
+
     def put(self, rows: NDArray[np.int64], block: NDArray[np.float32]) -> None:
         """Put the features of rows in their places; rows are numbered from 1 and rising."""
+        if self._scratch is None and np.may_share_memory(block, self._memory):
+            return  # that is where they were written
         ends = np.flatnonzero(np.diff(rows) > 1) + 1  # where bad rows lie between
         for start, some in zip(rows[np.r_[0, ends]] - 1, np.split(block, ends), strict=True):
             if self._scratch is None:
