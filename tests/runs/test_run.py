@@ -30,6 +30,7 @@ from vicinal.runs import (
     run,
     shown,
 )
+from vicinal.runs.defaults import default_options
 from vicinal.training import FitConfig, load_weights, read_predictions
 
 TINY = {"epochs": 2, "batch_size": 16}
@@ -578,6 +579,24 @@ def test_the_rate_of_rows_goes_by_their_number() -> None:
     assert config(10**7).lr == 6e-3
     assert (config(15_000, lr=1e-4, epochs=5).lr, config(15_000, lr=1e-4, epochs=5).epochs) == (1e-4, 5)
     assert (config(15_000, validated=False).lr, config(15_000, validated=False).schedule) == (1e-3, "constant")
+
+
+def test_the_usual_network_of_few_images_is_narrow(tmp_path: Path) -> None:
+    """And has a normalisation before its head, without which it may not learn; named, it is as published."""
+    small = Experiment(
+        source="digits", training={"epochs": 1, "trackers": []}, data={"train_size": 40, "max_held_out": 20}
+    )
+    outcome = run(small, tmp_path / "usual", progress=False)
+    assert outcome is not None
+    options = outcome.facts["network"]["options"]
+    assert (options["final_norm"], options["width"]) == (True, 16)
+    named = dataclasses.replace(small, model="preactresnet18", model_options={"width": 4})
+    outcome = run(named, tmp_path / "named", progress=False)
+    assert outcome is not None
+    options = outcome.facts["network"]["options"]
+    assert (options["final_norm"], options["width"]) == (False, 4)
+    assert default_options("preactresnet18", 50_000) == {"final_norm": True}
+    assert default_options("resnet18", 100) == {}
 
 
 def test_few_images_and_texts_are_trained_for_enough_steps() -> None:

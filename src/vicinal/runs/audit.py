@@ -21,7 +21,7 @@ from vicinal.probes.mislabelled import Audit, find_mislabelled
 from vicinal.runs.defaults import default_config
 from vicinal.runs.mistakes import shown
 from vicinal.runs.run import Outcome, load_task
-from vicinal.runs.running import held_out_logits
+from vicinal.runs.running import held_out_logits, network_of
 from vicinal.training import AUMRecorder, fit
 
 __all__ = ["CrossAudit", "audited", "audited_by_aum"]
@@ -111,7 +111,8 @@ def _out_of_fold(
     progress: bool,
 ) -> NDArray[np.float64]:
     """Return the probabilities of a fold by a network that was trained on the others."""
-    experiment = dataclasses.replace(outcome.experiment, model=outcome.run.network)
+    model = network_of(outcome.experiment, outcome.run.network)
+    experiment = dataclasses.replace(outcome.experiment, model=model)
     rest = np.flatnonzero(~left_out)
     if groups is None:
         split = split_positions(labels[rest], val=_VALIDATION, test=0.0, seed=fold)

@@ -35,7 +35,7 @@ from vicinal.probes.label_noise import noise_errors
 from vicinal.progress import shown, stage
 from vicinal.runs.boosting import boosted
 from vicinal.runs.bundle import Bundle
-from vicinal.runs.defaults import default_config, mixed_at_embeddings
+from vicinal.runs.defaults import default_config, default_options, mixed_at_embeddings
 from vicinal.runs.experiment import Experiment, FurtherSet
 from vicinal.runs.frozen import fit_frozen
 from vicinal.runs.members import ensemble, member_seeds
@@ -48,7 +48,7 @@ from vicinal.training.config import MECHANICAL
 from vicinal.training.environment import joined_process
 from vicinal.training.folder import refuse_foreign
 
-__all__ = ["held_out_logits", "run", "run_labels", "specified"]
+__all__ = ["held_out_logits", "network_of", "run", "run_labels", "specified"]
 
 Say = Callable[[str], None]
 
@@ -296,9 +296,8 @@ def _digest(value: object) -> str:
 def _prepare(experiment: Experiment, started: str | None, say: Say) -> _Ready:
     """Read the data and build the network; what may be wrong is better known before hours of training."""
     parse(experiment.method)
-    network = experiment.model
-    if network is None and started in models.USUAL_BEFORE:
-        network = started
+    network = network_of(experiment, started)
+    if network != experiment.model and not (experiment.corrupt or experiment.is_multilabel):
         say(f"the run goes on with {network}, which was the usual network when it was started")
     task = load_task(dataclasses.replace(experiment, model=network))
     if task.kind == "text" and experiment.model is not None and models.tokenizer_of(experiment.model) is None:
@@ -311,6 +310,11 @@ def _prepare(experiment: Experiment, started: str | None, say: Say) -> _Ready:
         for number, further in enumerate(experiment.further_sets, start=1)
     }
     return _made_ready(experiment, task, further, say, network)
+
+
+def network_of(experiment: Experiment, started: str | None) -> str | None:
+    """Return the network that an experiment names, or the one its run was started with where another is usual now."""
+    return started if experiment.model is None and started in models.USUAL_BEFORE else experiment.model
 
 
 def _made_ready(
@@ -481,6 +485,8 @@ def specified(experiment: Experiment, task: Task) -> tuple[ModelSpec, NDArray[np
     about = task.spec
     if experiment.fast and "tokenizer" in about and about["tokenizer"] != "words" and "choices" not in about:
         options.setdefault("pooling", "mean")
+    if name is None:
+        options = {**default_options(models.specify(**about).name, len(task.train)), **options}
     spec = models.specify(name, **about, **options)
     return dataclasses.replace(spec, members=experiment.ensemble), vectors
 
