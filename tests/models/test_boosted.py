@@ -55,6 +55,20 @@ def test_the_arrays_say_what_scikit_learn_says(n_classes: int, leaves: int) -> N
     assert torch.equal(model(torch.from_numpy(new)), torch.zeros(50, n_classes))
 
 
+@pytest.mark.parametrize("leaves", [9, 40])
+def test_trees_of_a_single_leaf_count_wherever_they_stand(leaves: int) -> None:
+    x = np.random.default_rng(0).normal(size=(200, 2)).astype(np.float32)
+    model = Boosted(2, 2, iterations=9, leaves=leaves)
+    theirs = fitted(x, (x[:, 0] > 0).astype(int), model)
+    trees = [each[0].nodes for each in theirs._predictors]
+    for place in (0, 2, 5):
+        trees[place] = trees[place][:1].copy()
+        trees[place]["is_leaf"], trees[place]["value"] = 1, 0.5 + place
+    model.set_trees([[nodes] for nodes in trees], [0.25])
+    expected = [0.25 + sum(walked(nodes, row) for nodes in trees) for row in x[:9]]
+    np.testing.assert_allclose(model(torch.from_numpy(x[:9]))[:, 1].numpy(), expected, atol=1e-6)
+
+
 def test_a_feature_next_to_a_threshold_is_on_its_side_of_it() -> None:
     """Thresholds have twice the digits of features: rounded to the nearest, some would change sides."""
     x = np.random.default_rng(0).normal(size=(400, 1)).astype(np.float32)

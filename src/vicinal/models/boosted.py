@@ -179,10 +179,10 @@ class Boosted(nn.Module):
 
     def _arrange(self) -> None:
         """Compute what `_by_tests` reads: tests of all trees, `[tests, trees]`, the leaves that each leaves, values."""
-        n_kept = int((self.left[:, :, 0] > 0).any(dim=1).sum())  # trees that are there come first
+        there = ((self.left[:, :, 0] > 0) | (self.value[:, :, 0] != 0)).any(dim=1)  # a tree can be a single leaf
+        n_kept = 1 + int(there.nonzero().max()) if bool(there.any()) else 1
         feature, threshold, left, right, value = (
-            nodes[: max(n_kept, 1)].flatten(0, 1)
-            for nodes in (self.feature, self.threshold, self.left, self.right, self.value)
+            nodes[:n_kept].flatten(0, 1) for nodes in (self.feature, self.threshold, self.left, self.right, self.value)
         )
         is_test, n_leaves, start = _numbered(left, right)
         if int(n_leaves[:, 0].max()) > self.leaves:
