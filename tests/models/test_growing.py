@@ -27,6 +27,8 @@ def test_of_many_rows_every_so_many_of_each_class_are_seen(size: int, monkeypatc
         np.testing.assert_array_equal(kept, of_class[::step])
         assert len(kept) >= 1
     np.testing.assert_array_equal(seen.weight, weight.double().numpy()[seen.x[:, 0].astype(int)])
+    soft = torch.nn.functional.one_hot(labels[:90], 3) * 0.7 + 0.1
+    np.testing.assert_array_equal(gather(Boosted(1, 3), [(x[:90], soft, None)]).labels, labels[:90])
     few = gather(Boosted(1, 3), [(x[:90], labels[:90], None)])
     np.testing.assert_array_equal(few.x[:, 0], np.arange(90))
     assert (few.weight == 1).all()

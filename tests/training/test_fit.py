@@ -563,6 +563,32 @@ def network_at_the_end(run: Path) -> nn.Module:
     return model.eval()
 
 
+class Settled(nn.Linear):
+    """A network that keeps what it is given to settle by."""
+
+    def settle(self, held_out, trained):
+        self.held_out, self.trained = [list(held_out), list(held_out)], [list(trained), list(trained)]
+
+
+@pytest.mark.parametrize("soft", [False, True])
+def test_what_settles_sees_every_sample_in_order_and_what_it_counts(soft):
+    rows, weight, of_class = classes(), torch.rand(61), torch.tensor([1.0, 2.0, 3.0])
+    x, y = rows.tensors
+    targets = nn.functional.one_hot(y, 3) * 0.7 + 0.1
+    train = TensorDataset(x, targets) if soft else rows
+    model = Settled(5, 3)
+    fit(model, ERM(), train, rows, config=quick(), weight=weight, class_weights=of_class, progress=False)
+    for seen in model.held_out:  # it can be read again
+        assert all(torch.equal(torch.cat(parts), t) for parts, t in zip(zip(*seen, strict=True), (x, y), strict=True))
+    for seen in model.trained:
+        inputs, labels, weights = (torch.cat(parts) for parts in zip(*seen, strict=True))
+        assert torch.equal(inputs, x)
+        assert torch.equal(labels, train.tensors[1])
+        torch.testing.assert_close(weights, weight * (targets @ of_class if soft else of_class[y]))
+    fit(model, ERM(), train, rows, config=quick(), progress=False)
+    assert all(weights is None for _, _, weights in model.trained[0])
+
+
 def test_without_validation_the_last_weights_stay_and_watched_sets_are_measured():
     result = fit(network(), ERM(), TRAIN, watch={"test": VAL}, config=quick(eval_every_steps=2))
     assert all("test_nll" in line for line in result.history)

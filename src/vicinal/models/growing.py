@@ -39,12 +39,13 @@ class Seen(NamedTuple):
 def gather(trees: Boosted, batches: Iterable[tuple[Tensor, Tensor, Tensor | None]]) -> Seen:
     """Return what trees see of batches: features `[B, …]`, classes `[B]`, and weights `[B]` unless all count the same.
 
-    Of millions of rows every second, fourth, … of each class is taken, so that memory is bounded and no class is lost.
+    Rows with soft targets `[B, K]` are of their most probable class. Of millions of rows every second, fourth, … of each
+    class is taken, so that memory is bounded and no class is lost.
     """
     parts: list[Seen] = []
     step, n, met = 1, 0, np.zeros(max(trees.outputs, 2), np.int64)
     for x, y, weight in batches:
-        labels = y.cpu().numpy().astype(np.int64)
+        labels = (y if y.ndim == 1 else y.argmax(dim=1)).cpu().numpy().astype(np.int64)
         some = _every(step, labels, met)
         met += np.bincount(labels, minlength=len(met))
         of_rows = np.ones(len(labels)) if weight is None else weight.double().cpu().numpy()

@@ -26,11 +26,11 @@ from vicinal import _random
 from vicinal._arrays import kept_memory
 from vicinal._checks import Argument, Sentence
 from vicinal._files import DamagedFileError, Json
-from vicinal._typing import Batch, Constrained, Model, Settling
+from vicinal._typing import Batch, Constrained, Model, Settling, Step
 from vicinal.metrics import Tally, spearman
 from vicinal.metrics.figures import FIGURES, watched
 from vicinal.metrics.multilabel import label_tallies
-from vicinal.objectives.base import Objective
+from vicinal.objectives.base import Objective, row_weights
 from vicinal.objectives.forward import unwrap
 from vicinal.training.batches import (
     Collate,
@@ -314,10 +314,8 @@ class Loop:
     def _trained_on(self) -> Iterator[tuple[Batch, Tensor, Tensor | None]]:
         """Yield the whole training set, on every rank, with what each sample counts."""
         for index, x, y in self._in_order(self.train):
-            weight, of_class = self.supervision.of(index)["weight"], self.supervision.class_weights
-            if of_class is not None:
-                of_class = of_class.to(y.device)[y]
-                weight = of_class if weight is None else weight * of_class
+            given = self.supervision.of(index)
+            weight = row_weights(y, Step(weight=given["weight"], class_weights=given["class_weights"]))
             yield to_device(x, self.device), y.to(self.device), weight
 
     def _in_order(self, dataset: KeyedDataset) -> Iterator[tuple[Tensor, Batch, Tensor]]:
