@@ -34,6 +34,14 @@ def test_of_many_rows_every_so_many_of_each_class_are_seen(size: int, monkeypatc
     assert (few.weight == 1).all()
 
 
+def test_of_many_classes_fewer_rows_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vicinal.models.growing._MOST_SCORES", 300)
+    for n_classes, n_rows in ((2, 250), (3, 125), (10, 40), (60, 120)):  # as many as there are classes at least
+        seen = gather(Boosted(1, n_classes), [(torch.zeros(2000, 1), torch.arange(2000) % n_classes, None)])
+        assert n_rows / 2 <= len(seen.labels) <= 2 * max(300 // seen.labels.max(), n_classes)
+        assert len(np.unique(seen.labels)) == n_classes
+
+
 def test_as_many_trees_are_taken_as_suit_held_out_rows() -> None:
     rng = np.random.default_rng(0)
     x = torch.from_numpy(rng.normal(size=(400, 3)).astype(np.float32))

@@ -60,3 +60,12 @@ def test_it_is_a_network_by_name() -> None:
     model = models.ModelSpec.from_dict(spec.to_dict()).build()
     assert isinstance(model, MLPAndTrees)
     assert (model.trees.n_columns, model.trees.leaves, model.network.plain.tolist()) == (2, 4, [0, 5])
+
+
+def test_of_many_classes_there_are_fewer_trees_and_of_very_many_none() -> None:
+    about = {"kind": "tabular", "input_shape": (8,)}
+    trees = {k: models.specify(**about, n_classes=k).options.get("iterations") for k in (2, 30, 31, 100, 300, 301)}
+    assert trees == {2: 100, 30: 100, 31: 96, 100: 30, 300: 10, 301: None}
+    assert models.specify(**about, n_classes=301).name == "two-view-mlp"
+    assert models.specify("mlp-and-trees", **about, n_classes=9000).options["iterations"] == 1
+    assert models.specify(**about, n_classes=100, iterations=70).options["iterations"] == 70

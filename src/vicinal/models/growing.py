@@ -21,6 +21,8 @@ __all__ = ["Seen", "gather", "grow"]
 
 #: Of more rows than twice these, every second, fourth, … of each class is fitted to.
 _MOST_ROWS = 2**20
+#: The same for rows times trees of an iteration: scikit-learn holds three numbers for each.
+_MOST_SCORES = 2**25
 #: Rows by which the loss of training is shown, and rows whose answers are compared with scikit-learn's.
 _SHOWN, _COMPARED = 10_000, 500
 
@@ -39,10 +41,11 @@ class Seen(NamedTuple):
 def gather(trees: Boosted, batches: Iterable[tuple[Tensor, Tensor, Tensor | None]]) -> Seen:
     """Return what trees see of batches: features `[B, …]`, classes `[B]`, and weights `[B]` unless all count the same.
 
-    Rows with soft targets `[B, K]` are of their most probable class. Of millions of rows every second, fourth, … of each
-    class is taken, so that memory is bounded and no class is lost.
+    Rows with soft targets `[B, K]` are of their most probable class. Of millions of rows, of fewer where classes are
+    many, every second, fourth, … of each class is taken, so that memory is bounded and no class is lost.
     """
     parts: list[Seen] = []
+    most = min(_MOST_ROWS, max(_MOST_SCORES // trees.outputs, trees.outputs))
     step, n, met = 1, 0, np.zeros(max(trees.outputs, 2), np.int64)
     for x, y, weight in batches:
         labels = (y if y.ndim == 1 else y.argmax(dim=1)).cpu().numpy().astype(np.int64)
@@ -51,7 +54,7 @@ def gather(trees: Boosted, batches: Iterable[tuple[Tensor, Tensor, Tensor | None
         of_rows = np.ones(len(labels)) if weight is None else weight.double().cpu().numpy()
         parts.append(Seen(trees.columns(x[some]).T.cpu().numpy(), labels[some], of_rows[some]))
         n += len(some)
-        while n > 2 * _MOST_ROWS:
+        while n > 2 * most:
             seen, step = _joined(parts), 2 * step
             kept = _every(2, seen.labels, np.zeros_like(met))
             parts, n = [Seen(seen.x[kept], seen.labels[kept], seen.weight[kept])], len(kept)

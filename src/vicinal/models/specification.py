@@ -38,7 +38,8 @@ __all__ = [
 #: The kinds of data.
 KINDS = ("tabular", "text", "image", "audio")
 
-#: Networks for rows of a table; the first is the usual one, the second that of labels that exclude nothing.
+#: Networks for rows of a table; the first is the usual one, the second that of labels that exclude nothing, and of more
+#: than so many classes, of which trees would be too few or take too long.
 _TABULAR: dict[str, type[Boosted | EnsembleMLP | Linear | MLP | MLPAndTrees | TwoViewMLP]] = {
     "mlp-and-trees": MLPAndTrees,
     "two-view-mlp": TwoViewMLP,
@@ -47,6 +48,9 @@ _TABULAR: dict[str, type[Boosted | EnsembleMLP | Linear | MLP | MLPAndTrees | Tw
     "ensemble-mlp": EnsembleMLP,
     "hgb": Boosted,
 }
+_MOST_CLASSES = 300
+#: Trees for each class beside a network, and of all classes, unless asked for: a row meets every one.
+_TREES, _MOST_TREES = 100, 3000
 #: What were the usual ones for rows and for sounds before; experiments of then name none.
 USUAL_BEFORE = ("mlp", "two-view-mlp", "lenet")
 #: VGG on spectrograms has two fully-connected layers, and VGG-11 two convolutions (Z18 Section 3.3, which gives no
@@ -206,8 +210,8 @@ def specify(
     """Return the record of a network: the one named, or the usual one for this kind of data.
 
     Without a name it is, for rows of a table, two MLPs with two views of it, and trees beside them where the outputs
-    are classes; for images up to 64 px PreAct
-    ResNet-18 (16 channels wide up to 16 px, else 64), above torchvision's ResNet-18; for text what its tokenizer
+    are classes, at most 300; of more than 30 there are fewer trees for each, 3,000 in all. For images up to 64 px it is
+    PreAct ResNet-18 (16 channels wide up to 16 px, else 64), above torchvision's ResNet-18; for text what its tokenizer
     belongs to, the sentence CNN or a transformer; for sounds a narrow ResNet-18.
 
     Parameters
@@ -227,7 +231,7 @@ def specify(
     if kind == "text":
         return _specify_text(name, n_classes, vocab_size, tokenizer, choices, options)
     if name is None:
-        name = _default(kind, input_shape, exclusive=exclusive)
+        name = _default(kind, n_classes if exclusive else None, input_shape)
     is_timm = kind == "image" and name.startswith("timm:")
     if not is_timm and name not in names(kind):
         raise ValueError(f"there is no network {name!r} for {kind} data{nearest_names(name, names(kind))}")
@@ -239,6 +243,8 @@ def specify(
     defaults = _defaults(builder)
     about = {"plain": plain, "numbers": numbers, "categories": categories, "exclusive": exclusive}
     defaults |= {name: value for name, value in about.items() if name in defaults}
+    if name == "mlp-and-trees":
+        defaults["iterations"] = max(min(_TREES, _MOST_TREES // n_classes), 1)
     complete = _complete(name, defaults, options)
     return ModelSpec(name=name, kind=kind, n_classes=n_classes, input_shape=input_shape, options=complete)
 
@@ -253,10 +259,12 @@ def build(name: str | None = None, **about: Any) -> nn.Module:
     return specify(name, **about).build()
 
 
-def _default(kind: str, input_shape: Sequence[int], *, exclusive: bool) -> str:
+def _default(kind: str, n_classes: int | None, input_shape: Sequence[int]) -> str:
     if kind == "image":
         return "preactresnet18" if max(input_shape[1:], default=0) <= SMALL else "resnet18"
-    return {"tabular": list(_TABULAR)[0 if exclusive else 1], "audio": "soundresnet"}[kind]
+    if kind == "audio":
+        return "soundresnet"
+    return list(_TABULAR)[0 if n_classes is not None and n_classes <= _MOST_CLASSES else 1]
 
 
 def _specify_text(

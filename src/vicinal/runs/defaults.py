@@ -51,8 +51,8 @@ _IMAGE: dict[str, Any] = {
     "schedule": "cosine",
     "warmup_epochs": 1.0,
 }
-#: Of fewer training images than these the usual network is so many maps wide instead of 64: it has a sixteenth of the
-#: weights and takes a tenth of the time. Its last block is followed by a normalisation, without which a rate of 0.1 can
+#: Of fewer training images than these the usual network is so many maps wide instead of 64, which is a sixteenth of the
+#: weights. Its last block is followed by a normalisation, without which a rate of 0.1 can
 #: be too high for few images, and the network never learns (`benchmarks/README.md`).
 _FEW_IMAGES, _NARROW = 10_000, 16
 #: Images, from pretrained weights: a tenth of the rate, and half of the epochs.
