@@ -113,6 +113,8 @@ def test_members_of_an_ensemble_have_trees_too(table: Path, tmp_path: Path) -> N
     bundle = load(tmp_path / "run")
     assert all(isinstance(member, MLPAndTrees) and member.share < 1 for member in bundle.module.members)
     torch.testing.assert_close(bundle.logits(outcome.run.task().test), outcome.test.logits)
+    share = 50 * sum(float(member.share) for member in bundle.module.members)
+    assert any(f"the network counts {share:.0f} % in the answers" in note for note in outcome.facts["notes"])
 
 
 def train_together(rank: int, table: Path, out: Path, port: int) -> None:
@@ -174,6 +176,16 @@ def test_runs_that_had_no_trees_go_on_without(table: Path, tmp_path: Path) -> No
     notes: list[str] = []
     run(dataclasses.replace(before, model=None), tmp_path / "run", progress=False, on_note=notes.append)
     assert "the run goes on with two-view-mlp, which was the usual network when it was started" in notes
+
+
+def test_a_run_whose_usual_network_has_no_trees_is_of_today(table: Path, tmp_path: Path) -> None:
+    corrupted = dataclasses.replace(asked(table, corrupt=0.2), model_options={})
+    run(corrupted, tmp_path / "run", progress=False)
+    (tmp_path / "run" / "evaluation.json").unlink()
+    notes: list[str] = []
+    run(corrupted, tmp_path / "run", progress=False, on_note=notes.append)
+    assert notes
+    assert not any("when it was started" in note for note in notes)
 
 
 def test_several_labels_have_the_network_alone(tmp_path: Path) -> None:

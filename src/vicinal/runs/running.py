@@ -297,9 +297,9 @@ def _prepare(experiment: Experiment, started: str | None, say: Say) -> _Ready:
     """Read the data and build the network; what may be wrong is better known before hours of training."""
     parse(experiment.method)
     network = network_of(experiment, started)
-    if network != experiment.model and not (experiment.corrupt or experiment.is_multilabel):
-        say(f"the run goes on with {network}, which was the usual network when it was started")
     task = load_task(dataclasses.replace(experiment, model=network))
+    if network != experiment.model and network != specified(dataclasses.replace(experiment, model_options={}), task)[0].name:
+        say(f"the run goes on with {network}, which was the usual network when it was started")
     if task.kind == "text" and experiment.model is not None and models.tokenizer_of(experiment.model) is None:
         known = nearest_names(experiment.model, models.names("text"))
         raise ValueError(f"there is no network {experiment.model!r} for text data{known}")
@@ -519,8 +519,9 @@ def _conclude(folder: Run, ready: _Ready, result: FitResult, n_bins: int, say: S
             "all classes counted the same in training, so rare classes are more probable here than in the data: "
             "vicinal.losses.without_class_weights undoes that in the logits"
         )
-    if isinstance(result.model, MLPAndTrees) and result.model.share < 1:
-        share = 100 * float(result.model.share)
+    shares = [float(part.share) for part in result.model.modules() if isinstance(part, MLPAndTrees)]
+    if min(shares, default=1) < 1:
+        share = 100 * sum(shares) / len(shares)  # of an ensemble the mean, as in its answers
         note(f"by validation rows the network counts {share:.0f} % in the answers, and the trees {100 - share:.0f} %")
     fitted = partial(_temperature, experiment, note)
     bundle, sets = _evaluated(folder, ready, result, partial(scored, n_bins=n_bins), fitted, note)
