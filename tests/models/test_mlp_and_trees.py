@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import torch
 from sklearn.ensemble import HistGradientBoostingClassifier
 
@@ -50,6 +51,13 @@ def test_what_is_loaded_without_trees_has_none() -> None:
     settled.settle([(x, y)], [(x, y, None)])
     settled.load_state_dict(weights)  # as training does, which goes back to the best epoch
     assert torch.equal(settled(x), fresh.network(x))
+
+
+@pytest.mark.parametrize("share", [-3.0, 0.0, 1.5, float("nan")])
+def test_a_share_that_is_none_is_refused(share: float) -> None:
+    model = MLPAndTrees(4, 2, hidden=[8], iterations=2)
+    with pytest.raises(ValueError, match=r"the weights are damaged: share must be in \(0, 1\]"):
+        model.load_state_dict({**model.state_dict(), "share": torch.tensor(share)})
 
 
 def test_it_is_a_network_by_name() -> None:

@@ -118,4 +118,7 @@ class MLPAndTrees(nn.Module):
 
 
 def _look_for_trees(model: MLPAndTrees, incompatible: object) -> None:
-    model._has_trees = bool(model.share < 1)
+    share = float(model.share)
+    if not 0 < share <= 1:
+        raise ValueError(f"the weights are damaged: share must be in (0, 1], got {share}")
+    model._has_trees = share < 1
