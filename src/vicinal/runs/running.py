@@ -298,7 +298,10 @@ def _prepare(experiment: Experiment, started: str | None, say: Say) -> _Ready:
     parse(experiment.method)
     network = network_of(experiment, started)
     task = load_task(dataclasses.replace(experiment, model=network))
-    if network != experiment.model and network != specified(dataclasses.replace(experiment, model_options={}), task)[0].name:
+    if (
+        network != experiment.model
+        and network != specified(dataclasses.replace(experiment, model_options={}), task)[0].name
+    ):
         say(f"the run goes on with {network}, which was the usual network when it was started")
     if task.kind == "text" and experiment.model is not None and models.tokenizer_of(experiment.model) is None:
         known = nearest_names(experiment.model, models.names("text"))
