@@ -41,7 +41,7 @@ class FitResult:
     best: Json
     """The metrics of the selected weights: a line of `history`, measured again where the network has settled since.
 
-    A `Settling` network chooses something by the validation set at the end, as `TwoViewMLP` does.
+    A `Settling` network chooses something by the validation set at the end, as `TwoViewMLP` and `MLPAndTrees` do.
     """
     last: Json
     """The metrics of the last step."""
