@@ -89,14 +89,14 @@ class Boosted(nn.Module):
         # Node 0 of zeros leads to itself and is worth nothing: a tree that is not there.
         for name in ("feature", "left", "right"):
             self.register_buffer(name, torch.zeros(shape, dtype=torch.int64))
-        for name in ("threshold", "value"):
-            self.register_buffer(name, torch.zeros(shape, dtype=torch.float64))
-        self.register_buffer("baseline", torch.zeros(self.outputs, dtype=torch.float64))
+        for name in ("threshold", "value"):  # not float64, which some devices lack
+            self.register_buffer(name, torch.zeros(shape))
+        self.register_buffer("baseline", torch.zeros(self.outputs))
         self._take(  # a test that every row passes, of trees that are worth nothing
             torch.zeros(1, self.outputs, dtype=torch.int64),
             torch.full((1, self.outputs, 1), torch.inf),
             torch.full((1, self.outputs, 1), _ALL, dtype=torch.int32),
-            torch.zeros(self.outputs, 1, dtype=torch.float64),
+            torch.zeros(self.outputs, 1),
         )
         nn.Module.register_load_state_dict_post_hook(self, _check_trees)
 
@@ -139,7 +139,7 @@ class Boosted(nn.Module):
                     getattr(self, name)[t, k, :n] = torch.where(leaf, place, children)
                 feature, threshold = nodes["feature_idx"].astype("int64"), nodes["num_threshold"].astype("float64")
                 self.feature[t, k, :n] = torch.where(leaf, 0, torch.tensor(feature))
-                self.threshold[t, k, :n] = torch.where(leaf, 0.0, torch.tensor(threshold))
+                self.threshold[t, k, :n] = torch.where(leaf, 0.0, _rounded_down(torch.tensor(threshold)))
                 self.value[t, k, :n] = torch.tensor(nodes["value"].astype("float64"))
         self._arrange()
 
@@ -153,7 +153,7 @@ class Boosted(nn.Module):
         logits: Tensor = values.unflatten(0, (-1, self.outputs)).sum(dim=0).T + self.baseline
         if self.outputs == 1:
             logits = torch.cat([torch.zeros_like(logits), logits], dim=1)
-        return logits.float()
+        return logits
 
     def _by_tests(self, columns: Tensor) -> Tensor:
         """Return the value of each row's leaf, `[trees, B]`: the lowest that no failed test has ruled out."""
@@ -198,10 +198,16 @@ class Boosted(nn.Module):
         limit = threshold.gather(1, tests).masked_fill(passed, torch.inf)
         self._take(
             feature.gather(1, tests).masked_fill(passed, 0).T.contiguous(),
-            _rounded_down(limit).T[..., None].contiguous(),
+            limit.T[..., None].contiguous(),
             (_ALL - ruled_out.masked_fill(passed, 0)).int().T[..., None].contiguous(),
             values[:, : self.leaves].contiguous(),
         )
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        """Take trees that were saved with float64, too."""
+        if (name := f"{prefix}threshold") in state_dict:
+            state_dict[name] = _rounded_down(state_dict[name])
+        super()._load_from_state_dict(state_dict, prefix, *args)
 
     def _take(self, *arrays: Tensor) -> None:
         """Keep what `_by_tests` reads; it is computed from what is saved."""
@@ -230,6 +236,8 @@ def _numbered(left: Tensor, right: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 def _rounded_down(numbers: Tensor) -> Tensor:
     """Return the largest float32 that is not above each number: features, float32 too, are above both or neither."""
+    if numbers.dtype != torch.float64:
+        return numbers
     near = numbers.float()
     return torch.where(near.double() > numbers, near.nextafter(torch.full_like(near, -torch.inf)), near)
 

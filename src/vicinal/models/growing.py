@@ -125,7 +125,7 @@ def _check(trees: Boosted, fitted: Any, x: NDArray[np.float32], n_trees: int) ->
     """Compare the arrays with what scikit-learn says: where its trees are kept is not part of its promises."""
     theirs = next(probs for k, probs in enumerate(fitted.staged_predict_proba(x), start=1) if k == n_trees)
     columns = torch.from_numpy(x.T.copy()).to(trees.baseline.device)
-    ours = trees.logits_of(columns).double().softmax(dim=1).cpu().numpy()
+    ours = trees.logits_of(columns).cpu().double().softmax(dim=1).numpy()
     if not np.allclose(ours, theirs, atol=1e-5):
         version = require("sklearn", "train").__version__
         raise RuntimeError(f"the trees of scikit-learn {version} are not as expected: another version of it is needed")

@@ -113,8 +113,8 @@ class MLPAndTrees(nn.Module):
 
     def _of_truth(self, x: Tensor, y: Tensor) -> Tensor:
         """Return the probabilities of the true classes by both, `[2, B]`."""
-        both = torch.stack([self.network(x), self.trees(x)]).double().softmax(dim=2)
-        return both[:, torch.arange(len(y)), y]
+        both = torch.stack([self.network(x), self.trees(x)]).cpu().double().softmax(dim=2)
+        return both[:, torch.arange(len(y)), y.cpu()]
 
 
 def _look_for_trees(model: MLPAndTrees, incompatible: object) -> None:

@@ -128,6 +128,7 @@ class TwoViewMLP(nn.Module):
 
 def _of_truth(logits: Tensor, y: Tensor, *, exclusive: bool) -> Tensor:
     """Return the probability of what is true by both, `[2, N]`: of each row's class, or of each of its labels."""
+    logits, y = logits.cpu(), y.cpu()  # some devices have no float64
     if exclusive:
         return logits.double().softmax(dim=2)[:, torch.arange(len(y)), y]
     signs = 2 * y.view(len(y), -1).double() - 1
