@@ -18,6 +18,7 @@ from tests.processes import free_port, in_processes, world
 from vicinal import load
 from vicinal.models import MLPAndTrees, TwoViewMLP
 from vicinal.models.averaged import best_share
+from vicinal.report.run import facts_of
 from vicinal.runs import Experiment, Run, audited, run
 from vicinal.runs.running import held_out_logits
 from vicinal.training import load_weights
@@ -41,14 +42,18 @@ def asked(table: Path, **changed: Any) -> Experiment:
 
 
 @pytest.fixture(scope="module")
-def trained(table: Path) -> Any:
-    notes: list[str] = []
+def notes() -> list[str]:
+    return []
+
+
+@pytest.fixture(scope="module")
+def trained(table: Path, notes: list[str]) -> Any:
     outcome = run(asked(table), table.parent / "run", progress=False, on_note=notes.append)
     assert any("then at most 20 boosted trees a class" in note for note in notes)
     return outcome
 
 
-def test_validation_rows_choose_how_much_each_counts(trained: Any) -> None:
+def test_validation_rows_choose_how_much_each_counts(trained: Any, notes: list[str]) -> None:
     module, val = load(trained.out).module, trained.run.task().val
     assert isinstance(module, MLPAndTrees)
     x, labels = val.take(torch.arange(len(val)))
@@ -59,8 +64,12 @@ def test_validation_rows_choose_how_much_each_counts(trained: Any) -> None:
     assert float(module.share) == pytest.approx(share)
     logits = trained.sets["val"].logits
     torch.testing.assert_close(logits.double().softmax(1), share * p + (1 - share) * q, atol=1e-6, rtol=0)
-    counts = f"the network counts {100 * share:.0f} % in the answers, and the trees {100 - 100 * share:.0f} %"
-    assert any(counts in note for note in trained.facts["notes"])
+    percent = round(100 * share)
+    assert f"by validation rows the network counts {percent} % in the answers, and the trees {100 - percent} %" in notes
+    told = {name: value for name, value, _ in facts_of(trained)}
+    assert told["Training"].endswith(f"the network counts {percent} % in the answers, boosted trees the rest")
+    assert "iterations=20" in told["Network"]
+    assert trained.facts["notes"] == [note for note in notes if note.startswith("temperature")]  # nothing to warn of
     nll = float(torch.nn.functional.cross_entropy(logits.double(), labels))
     assert trained.fit["best"]["val_nll"] == pytest.approx(nll, abs=1e-6)
 
@@ -113,8 +122,7 @@ def test_members_of_an_ensemble_have_trees_too(table: Path, tmp_path: Path) -> N
     bundle = load(tmp_path / "run")
     assert all(isinstance(member, MLPAndTrees) and member.share < 1 for member in bundle.module.members)
     torch.testing.assert_close(bundle.logits(outcome.run.task().test), outcome.test.logits)
-    share = 50 * sum(float(member.share) for member in bundle.module.members)
-    assert any(f"the network counts {share:.0f} % in the answers" in note for note in outcome.facts["notes"])
+    assert outcome.facts["share"] == pytest.approx(sum(float(member.share) for member in bundle.module.members) / 2)
 
 
 def train_together(rank: int, table: Path, out: Path, port: int) -> None:
@@ -147,7 +155,7 @@ def test_without_validation_rows_the_network_is_alone(table: Path, tmp_path: Pat
     module = load(tmp_path / "run").module
     assert float(module.share) == 1
     assert torch.equal(load(tmp_path / "run").logits(outcome.run.task().test), outcome.test.logits)
-    assert not any("trees" in note for note in outcome.facts["notes"])
+    assert "share" not in outcome.facts
 
 
 def test_where_training_rows_lack_a_class_the_network_is_alone(trained: Any, table: Path, tmp_path: Path) -> None:

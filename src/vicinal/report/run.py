@@ -40,6 +40,9 @@ _AUM = (
     "or below the threshold it was learned no better than a wrong label is."
 )
 
+#: An option of a network that takes more room is not shown: the places of columns, which the data decide.
+_LONG = 60
+
 
 def write_run(
     outcome: Outcome,
@@ -267,12 +270,15 @@ def facts_of(outcome: Finished[Any]) -> list[tuple[str, str, bool]]:
     config = fit["config"]
     parts = {"train": "to train", "val": "to validate", "test": "to test"}
     sizes = ", ".join(f"{n:,} {parts.get(name, name)}" for name, n in data["sizes"].items())
-    options = ", ".join(f"{name}={value!r}" for name, value in network.get("options", {}).items())
+    of_network = {name: repr(value) for name, value in network.get("options", {}).items()}
+    options = ", ".join(f"{name}={shown}" for name, shown in of_network.items() if len(shown) <= _LONG)
     speed = f"{config['optimizer']}, learning rate {config['lr']:g}, batches of {config['batch_size']}"
     weights = f", {outcome.facts['weights']:,} weights" if outcome.facts["weights"] else ""
     stopped = " (stopped early)" if fit.get("stopped_early") else ""
     best = fit.get("best") or {}
     kept = f"; weights of epoch {best['epoch']:g} kept" if "val_nll" in best else ""
+    if "share" in outcome.facts:
+        kept += f"; the network counts {round(100 * outcome.facts['share'])} % in the answers, boosted trees the rest"
     return [
         ("Data", f"{data['name']}, {data['kind']}", False),
         ("Samples", sizes, False),

@@ -524,8 +524,9 @@ def _conclude(folder: Run, ready: _Ready, result: FitResult, n_bins: int, say: S
         )
     shares = [float(part.share) for part in result.model.modules() if isinstance(part, MLPAndTrees)]
     if min(shares, default=1) < 1:
-        share = 100 * sum(shares) / len(shares)  # of an ensemble the mean, as in its answers
-        note(f"by validation rows the network counts {share:.0f} % in the answers, and the trees {100 - share:.0f} %")
+        facts["share"] = share = sum(shares) / len(shares)  # of an ensemble the mean, as in its answers
+        percent = round(100 * share)
+        say(f"by validation rows the network counts {percent} % in the answers, and the trees {100 - percent} %")
     fitted = partial(_temperature, experiment, note)
     bundle, sets = _evaluated(folder, ready, result, partial(scored, n_bins=n_bins), fitted, note)
     folder.write_experiment(experiment, facts)
