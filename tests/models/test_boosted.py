@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 from vicinal.models import Boosted
 
 
-def walked(nodes: Any, x: np.ndarray) -> float:  # type: ignore[type-arg]
+def walked(nodes: Any, x: NDArray[np.float64]) -> float:
     """Return the leaf of one row, by walking down."""
     node = nodes[0]
     while not node["is_leaf"]:
@@ -20,7 +21,7 @@ def walked(nodes: Any, x: np.ndarray) -> float:  # type: ignore[type-arg]
     return float(node["value"])
 
 
-def fitted(x: np.ndarray, y: np.ndarray, model: Boosted) -> Any:  # type: ignore[type-arg]
+def fitted(x: NDArray[np.float32], y: NDArray[np.int64], model: Boosted) -> Any:
     """Fit trees to what the model sees of some rows, one iteration in three fewer than it has room for."""
     theirs = HistGradientBoostingClassifier(
         max_iter=model.iterations * 2 // 3, max_leaf_nodes=model.leaves, max_depth=model.depth, early_stopping=False
