@@ -113,7 +113,7 @@ def keel_table(name: str) -> pd.DataFrame:
     return frame[frame.groupby("target")["target"].transform("size") >= 10]
 
 
-#: Tables of the KEEL repository; no setting was chosen by them.
+#: Tables of the KEEL repository.
 KEEL = (
     *("australian", "balance", "car", "contraceptive", "fars", "flare", "ionosphere", "kr-vs-k", "led7digit"),
     *("mammographic", "nursery", "page-blocks", "pima", "saheart", "segment", "splice", "vowel"),

@@ -20,12 +20,9 @@ def test_of_many_rows_every_so_many_of_each_class_are_seen(size: int, monkeypatc
     batches = zip(x.split(size), labels.split(size), weight.split(size), strict=True)
     seen = gather(Boosted(1, 3), batches)
     assert 40 < len(seen.labels) <= 100
-    for k in range(3):
+    for k in range(3):  # 990 rows, of which at most 100 may be kept: the same share of every class
         of_class = np.flatnonzero(labels.numpy() == k)
-        kept = seen.x[seen.labels == k][:, 0].astype(int)
-        step = np.searchsorted(of_class, kept[1]) if len(kept) > 1 else len(of_class)
-        np.testing.assert_array_equal(kept, of_class[::step])
-        assert len(kept) >= 1
+        np.testing.assert_array_equal(seen.x[seen.labels == k][:, 0], of_class[::16])
     np.testing.assert_array_equal(seen.weight, weight.double().numpy()[seen.x[:, 0].astype(int)])
     soft = torch.nn.functional.one_hot(labels[:90], 3) * 0.7 + 0.1
     np.testing.assert_array_equal(gather(Boosted(1, 3), [(x[:90], soft, None)]).labels, labels[:90])
