@@ -1,28 +1,53 @@
-"""Temperature scaling against netcal, scikit-learn and torch-uncertainty, interleaved in one process.
+"""Calibrators against probmetrics, scikit-learn, netcal and torch-uncertainty: how good, and how fast.
+
+How good: every calibrator is fitted on the validation part of each set of real scores (see `benchmarks.scores`) and
+judged on its test part. Peers get probabilities (the floor of ours in place of 0), and NLL is of probabilities of at
+least 1e-12. Differences to `auto` are paired over sets.
+
+How fast: temperature scaling, interleaved in one process.
 
 Every library is handed the input it likes best, made before the clock starts: netcal float64 probabilities (on
 float32 it silently returns 1), scikit-learn's solver an array, torch-uncertainty a loader of one
 batch. A ratio is the median over rounds of (theirs / ours) within a round.
 
-    python benchmarks/bench_calibrators.py [--rows 50000] [--classes 1000] [--rounds 3]
+    python -m benchmarks.bench_calibrators [--scores FOLDER] [--sets 500] [--out FILE] [--rows 50000] [--classes 1000]
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib.metadata
 import importlib.util
+import itertools
+import json
 import logging
+import math
 import statistics
+import tempfile
 import time
 import warnings
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from vicinal.calibrators import HistogramBinning, IsotonicCalibration, TemperatureScaling, VectorScaling
+from benchmarks.scores import all_scores
+from vicinal import calibrate, evaluate
+from vicinal.calibrators import (
+    CALIBRATORS,
+    HistogramBinning,
+    IsotonicCalibration,
+    StructuredMatrixScaling,
+    StructuredVectorScaling,
+    TemperatureScaling,
+    VectorScaling,
+)
+from vicinal.calibrators.auto import least_prob
+from vicinal.calibrators.base import softmax
 
 PLANTED = 1.7
 Fit = Callable[[], float]
@@ -33,11 +58,152 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--rows", type=int, default=50_000)
     parser.add_argument("--classes", type=int, default=1_000)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--scores", type=Path, default=Path(tempfile.gettempdir()) / "vicinal-scores")
+    parser.add_argument("--sets", type=int, default=500, help="at most so many sets; 0 for none")
+    parser.add_argument("--out", type=Path, help="keep the result of every set, as JSON lines")
     args = parser.parse_args(argv)
+    if args.sets:
+        print(quality_table(measured_sets(args.scores, args.sets, args.out)))
+        print()
     logits, labels = planted(args.rows, args.classes)
     print(temperature_table(logits, labels, args.rounds))
     print()
     print(own_table(args.rounds))
+
+
+Calibrate = Callable[[Any, Any, Any], Any]
+
+
+def ours(name: str) -> Calibrate:
+    def run(val: Any, labels: Any, test: Any) -> Any:
+        return calibrate(labels, probs=val, method=name).predict_proba(probs=test)
+
+    return run
+
+
+def contenders() -> dict[str, Calibrate]:
+    """Return what is compared: validation probabilities and labels, and test probabilities in; probabilities out."""
+    found = {f"vicinal {name}": ours(name) for name in ("auto", "none", *CALIBRATORS)}
+    if importlib.util.find_spec("probmetrics"):
+        from probmetrics.calibrators import SMSCalibrator, SVSCalibrator, TemperatureScalingCalibrator
+
+        for name, kind in (("svs", SVSCalibrator), ("sms", SMSCalibrator), ("ts", TemperatureScalingCalibrator)):
+            found[f"probmetrics {name}"] = lambda val, y, test, kind=kind: kind().fit(val, y).predict_proba(test)
+    if importlib.util.find_spec("sklearn"):
+        for name in ("temperature", "isotonic", "sigmoid"):
+            found[f"scikit-learn {name}"] = functools.partial(sklearn_calibrated, name)
+    if importlib.util.find_spec("netcal"):
+        found["netcal temperature"] = functools.partial(netcal_calibrated, "TemperatureScaling")
+        found["netcal beta"] = functools.partial(netcal_calibrated, "BetaCalibration")
+    if importlib.util.find_spec("torch_uncertainty"):
+        for name in ("TemperatureScaler", "VectorScaler"):
+            found[f"torch-uncertainty {name}"] = functools.partial(torch_uncertainty_calibrated, name)
+    return found
+
+
+def sklearn_calibrated(method: str, val: Any, labels: Any, test: Any) -> Any:
+    from sklearn.base import BaseEstimator, ClassifierMixin
+    from sklearn.calibration import CalibratedClassifierCV
+    from sklearn.frozen import FrozenEstimator
+
+    class Given(ClassifierMixin, BaseEstimator):
+        """A classifier whose rows are its probabilities."""
+
+        def fit(self, X: Any, y: Any) -> Any:
+            self.classes_ = np.unique(y)
+            return self
+
+        def predict_proba(self, X: Any) -> Any:
+            return X
+
+        def predict(self, X: Any) -> Any:
+            return self.classes_[X.argmax(axis=1)]
+
+    every = np.arange(val.shape[1])
+    given = Given().fit(val, every)
+    fitted = CalibratedClassifierCV(FrozenEstimator(given), method=method).fit(val, labels)
+    probs = np.zeros(test.shape)
+    probs[:, fitted.classes_] = fitted.predict_proba(test)
+    return probs
+
+
+def netcal_calibrated(name: str, val: Any, labels: Any, test: Any) -> Any:
+    import netcal.scaling
+
+    peer = getattr(netcal.scaling, name)()
+    two = val.shape[1] == 2
+    peer.fit(val[:, 1] if two else val, labels)
+    out = np.asarray(peer.transform(test[:, 1] if two else test))
+    return np.stack([1 - out.ravel(), out.ravel()], axis=1) if two else out
+
+
+def torch_uncertainty_calibrated(name: str, val: Any, labels: Any, test: Any) -> Any:
+    import torch_uncertainty.post_processing as post
+
+    peer = getattr(post, name)(**({"num_classes": val.shape[1]} if name == "VectorScaler" else {}))
+    logits = [torch.from_numpy(np.log(part)).float() for part in (val, test)]
+    peer.fit([(logits[0], torch.from_numpy(labels))], progress=False)
+    with torch.no_grad():
+        return peer._scale(logits[1]).softmax(dim=1).numpy()
+
+
+def measured_sets(folder: Path, most: int, out: Path | None) -> list[dict[str, Any]]:
+    """Return NLL, Brier score, ECE, smooth ECE and seconds of every contender on every set."""
+    every, records = contenders(), []
+    for scores in itertools.islice(all_scores(folder), most):
+        val, test = (softmax(x) if scores.kind == "logits" else x for x in (scores.val, scores.test))
+        least = least_prob(val)
+        val, test = (np.maximum(x, least) / np.maximum(x, least).sum(axis=1, keepdims=True) for x in (val, test))
+        record: dict[str, Any] = {"set": scores.name, "n": len(val), "classes": val.shape[1], "test": len(test)}
+        losses = {}
+        for name, run in every.items():
+            start = time.perf_counter()
+            try:
+                probs = np.asarray(run(val, scores.val_labels, test), dtype=np.float64)
+            except Exception as error:
+                record[name] = {"error": repr(error)[:200]}
+                continue
+            seconds = time.perf_counter() - start
+            probs = np.clip(probs, 1e-12, 1)
+            probs /= probs.sum(axis=1, keepdims=True)
+            losses[name] = -np.log(probs[np.arange(len(test)), scores.test_labels])
+            measured = evaluate(scores.test_labels, probs=probs, figures=["nll", "brier", "ece", "smooth_ece"])
+            record[name] = {f: e.value for f, e in measured.figures.items() if e is not None} | {"seconds": seconds}
+        gap = losses["vicinal auto"] - losses["vicinal temperature"]
+        record["worse than temperature"] = bool(gap.mean() > gap.std() / math.sqrt(len(gap)) > 0)
+        records.append(record)
+        if out is not None:
+            with out.open("a") as file:
+                file.write(json.dumps(record) + "\n")
+    return records
+
+
+def quality_table(records: list[dict[str, Any]]) -> str:
+    """Return the means over the sets that every contender could do, and paired differences of NLL to `auto`."""
+    names = [name for name in records[0] if isinstance(records[0][name], dict)]
+    done = {name: [r for r in records if "nll" in r[name]] for name in names}
+    lines = [
+        f"{len(records)} sets of {min(r['n'] for r in records):,} to {max(r['n'] for r in records):,} validation rows",
+        "",
+        "| calibrator | sets | NLL | NLL less auto's (95 % interval) | Brier | ECE | smooth ECE | median seconds |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    for name in names:
+        some = done[name]
+        if not some:
+            lines.append(f"| {name} | 0 | failed: {records[0][name]['error'][:60]} | | | | | |")
+            continue
+        means = [np.mean([r[name][f] for r in some]) for f in ("nll", "brier", "ece", "smooth_ece")]
+        gaps = np.array([r[name]["nll"] - r["vicinal auto"]["nll"] for r in some])
+        half = 1.96 * gaps.std(ddof=1) / math.sqrt(len(gaps)) if len(gaps) > 1 else math.nan
+        seconds = statistics.median(r[name]["seconds"] for r in some)
+        lines.append(
+            f"| {name} | {len(some)} | {means[0]:.4f} | {gaps.mean():+.4f} ({gaps.mean() - half:+.4f} to "
+            f"{gaps.mean() + half:+.4f}) | {means[1]:.4f} | {means[2]:.4f} | {means[3]:.4f} | {seconds:.3f} |"
+        )
+    worse = sum(r["worse than temperature"] for r in records)
+    lines += ["", f"auto is worse than temperature by more than one standard error in {worse} of {len(records)} sets."]
+    return "\n".join(lines)
 
 
 def planted(rows: int, classes: int) -> tuple[Tensor, Tensor]:
@@ -92,6 +258,8 @@ def own_table(rounds: int, rows: int = 20_000, classes: int = 100) -> str:
         TemperatureScaling(),
         TemperatureScaling(search="grid"),
         TemperatureScaling(search="grid", criterion="ece"),
+        StructuredVectorScaling(),
+        StructuredMatrixScaling(),
         VectorScaling(),
         HistogramBinning(),
         IsotonicCalibration(),

@@ -31,7 +31,7 @@ import pandas as pd
 import torch
 
 from benchmarks.tables import TABLES
-from vicinal.data import NAMES, load
+from vicinal.data import NAMES, SplitOptions, TextOptions, load
 from vicinal.models import specify
 from vicinal.runs import Experiment, run
 from vicinal.training.features import compute_features
@@ -109,7 +109,7 @@ def sources(args: argparse.Namespace, folder: Path) -> Iterator[tuple[str, str, 
 def encoded(names: list[str], rows: int, folder: Path) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """Yield public texts as tables of the features that a linear head sees with `--fast`."""
     for name in names:
-        task = load(name, train_size=rows, max_held_out=50, tokenizer="minilm")
+        task = load(name, SplitOptions(train_size=rows, max_held_out=50), TextOptions(tokenizer="minilm"))
         network = specify("minilm", **task.spec, pooling="mean").build()
         how: dict[str, Any] = {"precision": "no", "device": torch.device("cpu"), "collate_fn": task.collate_fn}
         (features,), labels = compute_features(network.eval(), task.train, **how)

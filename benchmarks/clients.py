@@ -36,7 +36,7 @@ EXPRESSIONS = {
         "SequenceMixup(layers=[0, 1, 'head'], per_sample=True)",
         "SequenceMixup.cls(prob=0.5)",
         "LogitMix(SequenceMixup(layers=[1]), weight=0.1)",
-        "Choice(SequenceMixup.cls(), ERM(label_smoothing=0.1))",
+        "RandomChoice(SequenceMixup.cls(), ERM(label_smoothing=0.1))",
     ),
     "images": (
         "ERM()",
@@ -46,7 +46,7 @@ EXPRESSIONS = {
         "PuzzleMix(block_counts=[2, 4])",
         "LogitMix(Mixup(alpha=3.0))",
         "RegMixup(CutMix(alpha=1.0), split_forward=True)",
-        "Warmup(Choice(Mixup(alpha=0.8), CutMix(alpha=1.0)), epochs=1)",
+        "Warmup(RandomChoice(Mixup(alpha=0.8), CutMix(alpha=1.0)), epochs=1)",
     ),
     "sounds": ("Mixup(alpha=1.0)", "RegMixup(Mixup(alpha=10.0))", "GaussianVicinity(sigma=0.1)"),
 }
@@ -248,7 +248,7 @@ def run_clients(one: str, attempt: Attempt) -> None:
     """Check every client, or one."""
     if one in ("", "sklearn"):
         plain = [o for o in EXPRESSIONS["images"] if "CutMix" not in o and "PuzzleMix" not in o]
-        for text in (*plain, "ManifoldMixup(layers=['hidden1'])", "Choice(Mixup(alpha=0.8), ERM())"):
+        for text in (*plain, "ManifoldMixup(layers=['hidden1'])", "RandomChoice(Mixup(alpha=0.8), ERM())"):
             attempt(f"clients/sklearn {text}", lambda text=text: check_sklearn(text))
     if one in ("", "torchmetrics"):
         for preds in ("probs", "logits"):

@@ -201,7 +201,7 @@ def draw(result: dict, path: Path) -> None:
     figure, axes = plt.subplots(1, len(METHODS), figsize=(3.4 * len(METHODS), 3.6), layout="constrained")
     for ax, method in zip(axes, METHODS, strict=True):
         first = next(cell for cell in result["cells"] if cell["method"] == method)
-        plots.reliability_diagram(Run(first["folder"]).outcome().test.before.table, ax=ax)
+        plots.reliability_diagram(Run(first["folder"]).result().test.before.table, ax=ax)
         ax.set_title(f"{method}, seed {first['seed']}", fontsize=9)
         if ax is not axes[0]:
             ax.get_legend().remove()

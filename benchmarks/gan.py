@@ -125,7 +125,7 @@ def draw(target: str, options: argparse.Namespace, cells: dict[tuple[str, float,
         samples = torch.load(options.output / f"{cells[target, alpha, 0].name}.pt", weights_only=True)
         empty = torch.nn.Identity()
         fits[name] = GanFit(
-            TARGETS[target](), alpha, options.generator_loss, 0, empty, empty, samples, torch.empty(0, 2)
+            TARGETS[target](), alpha, options.generator_loss, "opposite", 0, empty, empty, samples, torch.empty(0, 2)
         )
     path = options.output / f"{target}-{options.generator_loss}-{options.iterations}.png"
     plots.gan_panels(fits)[0][0].figure.savefig(path, dpi=70)

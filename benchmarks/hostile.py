@@ -30,7 +30,7 @@ from typing import Any, cast
 import numpy as np
 
 from benchmarks.commands import Ended, command, warm
-from vicinal._files import FORMAT, read_json, sealed
+from vicinal._atomic import FORMAT, read_json, sealed
 
 #: Of the processor: what no command may take.
 CPU_SECONDS = 10
@@ -808,7 +808,7 @@ def option_cases(run: Path) -> Iterator[Case]:
         ("--model-option", "hidden=__import__('os')"),
         ("--no-header",),
         ("--device", "cuda:9"),
-        ("--also", "gone.csv"),
+        ("--eval-data", "gone.csv"),
         ("--corrupt", "2"),
         ("--rare", "x"),
         ("--target", "x"),

@@ -207,12 +207,12 @@ def objectives(family: str, model: nn.Module, x: Any, y: Tensor) -> Iterator[tup
         sequences += ['layers=[0], pad="none"', "layers=[0], pad=7", "layers=[0], pad=7, scope=16"]
         every += [f"SequenceMixup({how})" for how in sequences]
         every += ["LogitMix(SequenceMixup(layers=[1]), weight=0.1)", 'RegMixup(SequenceMixup(layers=["head"]))']
-        every += ["RegMixup(SequenceMixup(layers=[0], pad=7))", 'Choice(SequenceMixup(layers=["head"]), ERM())']
+        every += ["RegMixup(SequenceMixup(layers=[0], pad=7))", 'RandomChoice(SequenceMixup(layers=["head"]), ERM())']
         layer = encoder_layer_names
     else:
         every += ["Mixup(alpha=1.0)", "Mixup(alpha=1.0, per_sample=True)", "KMixup(alpha=1.0, k=3)"]
         every += ["GaussianVicinity(sigma=0.1)", "LogitMix(Mixup(alpha=3.0))", "RegMixup(Mixup(alpha=10.0))"]
-        every += ["Choice(Mixup(alpha=0.8), KMixup(alpha=1.0, k=2))", "Warmup(Mixup(alpha=1.0), epochs=1)"]
+        every += ["RandomChoice(Mixup(alpha=0.8), KMixup(alpha=1.0, k=2))", "Warmup(Mixup(alpha=1.0), epochs=1)"]
         if family != "sounds":
             every += ["CutMix(alpha=1.0)", "CutMix(alpha=1.0, per_sample=True)", "PuzzleMix()", "LogitMix(PuzzleMix())"]
 

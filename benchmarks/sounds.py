@@ -40,7 +40,7 @@ def main(argv: list[str] | None = None) -> None:
 def spoken_digits(folder: Path, n_classes: int, n: int) -> Path:
     """Write a folder of class folders: the first n recordings of a random order of each digit."""
     every = data.load("fsdd:takes")
-    paths = [Path(str(split.raw(i))) for split in (every.train, every.val, every.test) for i in range(len(split))]
+    paths = [Path(str(split.original(i))) for split in (every.train, every.val, every.test) for i in range(len(split))]
     for digit in range(n_classes):
         (folder / str(digit)).mkdir(parents=True)
         mine = sorted(path for path in paths if path.name.startswith(f"{digit}_"))

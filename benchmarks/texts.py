@@ -95,7 +95,7 @@ def table(records: list[dict[str, Any]]) -> str:
 def timed(n: int) -> str:
     """Return how long a first result takes on questions of TREC, each with a number, so that none is a copy."""
     every = data.load("trec")
-    questions = [(every.train.raw(i), every.classes[every.train[i][1]]) for i in range(len(every.train))]
+    questions = [(every.train.original(i), every.classes[every.train[i][1]]) for i in range(len(every.train))]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "texts.csv"
         with open(path, "w", newline="", encoding="utf-8") as file:

@@ -39,6 +39,10 @@ def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
     """Let links lead to the pages of the site, and name what the reference of the package shows."""
     if page.file.src_uri == "api/vicinal.md":
         return f"{markdown.rstrip()}\n      members: [{', '.join(public_names())}]\n"
+    if page.file.src_uri == "api/training.md":
+        return f"{markdown.rstrip()}\n\n## Options of `FitConfig`\n\n{training_options()}\n"
+    if page.file.src_uri == "api/data.md":
+        return f"{markdown.rstrip()}\n\n## Options of `load`\n\n{data_options()}\n"
     if page.file.src_uri in PAGES:
         return re.sub(r"\]\(docs/", "](", markdown)
     return markdown.replace("](../CONTRIBUTING.md", "](contributing.md")
@@ -50,3 +54,28 @@ def public_names() -> list[str]:
 
     files = {path.stem for path in (ROOT / "src" / "vicinal").iterdir()}
     return [name for name in vicinal.__all__ if name not in files and name != "__version__"]
+
+
+def training_options() -> str:
+    """Return the options of training as a table, made of the fields that state them."""
+    from vicinal.training.config import options
+
+    rows = ["| field | default | what it does |", "| --- | --- | --- |"]
+    for option in options():
+        allowed = f" One of {', '.join(f'`{name}`' for name in option.choices)}." if option.choices else ""
+        alone = "" if option.in_command else " Python only."
+        rows.append(f"| `{option.name}` | `{option.default!r}` | {option.help}{allowed}{alone} |")
+    return "\n".join(rows)
+
+
+def data_options() -> str:
+    """Return the options of `load` as a table, made of the fields that state them."""
+    from dataclasses import fields
+
+    from vicinal.data.options import RECORDS
+
+    rows = ["| record | field | default | what it does |", "| --- | --- | --- | --- |"]
+    for record in RECORDS:
+        for one in fields(record):
+            rows.append(f"| `{record.__name__}` | `{one.name}` | `{one.default!r}` | {one.metadata['help']} |")
+    return "\n".join(rows)

@@ -7,7 +7,7 @@ from sklearn.datasets import load_digits
 from transformers import ResNetConfig, ResNetForImageClassification, TrainingArguments
 from transformers.utils import logging
 
-from vicinal import Choice, CutMix, Mixup
+from vicinal import CutMix, Mixup, RandomChoice
 from vicinal.integrations.huggingface import MixupTrainer, compute_metrics
 
 logging.set_verbosity_error()
@@ -39,7 +39,7 @@ with tempfile.TemporaryDirectory() as folder:
         train_dataset=rows[:1000],
         eval_dataset=rows[1000:],
         compute_metrics=compute_metrics,
-        objective=Choice(Mixup(alpha=0.2), CutMix(alpha=1.0), probs=[0.5, 0.5]),
+        objective=RandomChoice(Mixup(alpha=0.2), CutMix(alpha=1.0), probs=[0.5, 0.5]),
     )
     trainer.train()
     result = trainer.evaluate()

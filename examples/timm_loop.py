@@ -4,14 +4,14 @@ import timm
 import torch
 from sklearn.datasets import load_digits
 
-from vicinal import Choice, CutMix, Mixup, TemperatureScaling, evaluate
+from vicinal import CutMix, Mixup, RandomChoice, TemperatureScaling, evaluate
 
 torch.manual_seed(0)
 digits = load_digits()
 images = torch.nn.functional.interpolate(torch.tensor(digits.images / 16, dtype=torch.float32)[:, None], scale_factor=4)
 labels = torch.tensor(digits.target)
 model = timm.create_model("test_resnet", num_classes=10, in_chans=1).to(memory_format=torch.channels_last)
-objective = Choice(Mixup(alpha=0.2), CutMix(alpha=1.0), probs=[0.5, 0.5])  # timm's --mixup 0.2 --cutmix 1.0
+objective = RandomChoice(Mixup(alpha=0.2), CutMix(alpha=1.0), probs=[0.5, 0.5])  # timm's --mixup 0.2 --cutmix 1.0
 optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3)
 
 for _ in range(6):

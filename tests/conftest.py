@@ -6,6 +6,9 @@ import signal
 
 from hypothesis import settings
 
+# Importing these registers a device for the whole process, so no doctest may look into them.
+collect_ignore = ["simulated_device.py", "on_device.py"]
+
 # No deadline: a first call may import or allocate. In CI the same examples every time.
 settings.register_profile("vicinal", deadline=None, max_examples=50, derandomize=bool(os.environ.get("CI")))
 settings.load_profile("vicinal")

@@ -58,7 +58,7 @@ def test_the_method_of_contributing_keeps_the_contract(name, monkeypatch):
     module = types.ModuleType("docs_page")
     monkeypatch.setitem(sys.modules, "docs_page", module)
     exec(compile(block[1], "CONTRIBUTING.md", "exec"), module.__dict__)
-    getattr(contract, name)(module.ResizeMix())
+    getattr(contract, name)(module.VerticalConcat())
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import graphlib
-import importlib
 import subprocess
 import sys
 from pathlib import Path
@@ -17,13 +16,15 @@ SOURCE = Path(vicinal.__file__).parent
 
 #: Lower layers first, as the design lists them. A folder is one thing: its files may import each other.
 LAYERS = [
-    {"_typing", "_checks"},
-    {"_random", "_arrays", "_files"},
+    {"_typing", "_checks", "_memory", "_portable"},
+    {"_random", "_arrays", "_atomic"},
     {"losses", "mixing", "progress"},
-    {"objectives", "calibrators", "metrics"},
+    {"objectives", "calibrators"},
+    {"metrics"},
     {"probes"},
     {"expressions", "plots", "tables"},
-    {"data", "models", "predictions"},
+    {"models", "predictions"},
+    {"data"},
     {"training"},
     {"runs"},
     {"recipes", "integrations", "report"},
@@ -117,16 +118,3 @@ def test_every_public_name_exists_and_is_listed():
     assert set(vicinal.__all__) <= set(dir(vicinal))
     with pytest.raises(AttributeError, match="no attribute 'Mixupp'"):
         vicinal.Mixupp
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [("vicinal.gan", "vicinal.probes.gan"), ("vicinal.robustness.noise", "vicinal.probes.noise")],
-)
-def test_old_names_are_the_same_modules_for_one_release(old, new, monkeypatch):
-    for name in [name for name in sys.modules if name.startswith(("vicinal.gan", "vicinal.robustness"))]:
-        monkeypatch.delitem(sys.modules, name)
-    with pytest.warns(DeprecationWarning, match="is now vicinal.probes"):
-        module = importlib.import_module(old)
-    assert module is importlib.import_module(new)
-    assert module.__spec__.name == new

@@ -89,6 +89,14 @@ def test_the_hook_finds_what_it_adds() -> None:
     assert {"cards/index.md", "cards/mixup.md", "contributing.md", "changelog.md"} <= added
 
 
+def test_every_training_option_is_in_the_reference() -> None:
+    from vicinal.training import FitConfig
+
+    table = _hook("site_pages").training_options()
+    for field in dataclasses.fields(FitConfig):
+        assert f"| `{field.name}` | `{field.default!r}` |" in table
+
+
 def test_every_formula_can_be_drawn() -> None:
     """As MathML, which needs neither a script nor the network."""
     pytest.importorskip("latex2mathml")

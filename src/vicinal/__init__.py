@@ -10,11 +10,6 @@ Every public name is imported on first use, so `import vicinal` costs next to no
 from __future__ import annotations
 
 import importlib
-import sys
-import warnings
-from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0.dev0"
@@ -22,10 +17,12 @@ __version__ = "0.1.0.dev0"
 #: The public objectives, and where each lives: what the command can name. A new method adds its one line here.
 OBJECTIVES = {
     "ERM": "vicinal.objectives.erm",
+    "Focal": "vicinal.objectives.focal",
     "Mixup": "vicinal.objectives.mixup",
     "KMixup": "vicinal.objectives.kmixup",
     "GaussianVicinity": "vicinal.objectives.gaussian",
     "CutMix": "vicinal.objectives.cutmix",
+    "ResizeMix": "vicinal.objectives.resizemix",
     "ManifoldMixup": "vicinal.objectives.manifold",
     "PuzzleMix": "vicinal.objectives.puzzle.objective",
     "SequenceMixup": "vicinal.objectives.sequence",
@@ -33,13 +30,13 @@ OBJECTIVES = {
     "LogitMix": "vicinal.objectives.logitmix",
     "RegMixup": "vicinal.objectives.regmixup",
     "Warmup": "vicinal.objectives.schedule",
-    "Between": "vicinal.objectives.schedule",
-    "Choice": "vicinal.objectives.choice",
+    "During": "vicinal.objectives.schedule",
+    "RandomChoice": "vicinal.objectives.random_choice",
 }
 
 #: Where every other public name lives.
 _HOMES = {
-    "vicinal._files": ["max_memory"],
+    "vicinal._memory": ["max_memory"],
     "vicinal.expressions": ["parse"],
     "vicinal.objectives.base": ["Objective"],
     "vicinal.objectives.guided.aum": ["AUM"],
@@ -55,22 +52,26 @@ _HOMES = {
         "risk_threshold",
     ],
     "vicinal.probes.uncertainty": ["MCDropout", "Ensemble"],
-    "vicinal.calibrators": ["TemperatureScaling", "VectorScaling", "IsotonicCalibration", "HistogramBinning"],
-    "vicinal.calibrators.sets": ["LeastAmbiguousSets", "AdaptiveSets"],
+    "vicinal.calibrators": [
+        "Calibration",
+        "calibrate",
+        "TemperatureScaling",
+        "StructuredVectorScaling",
+        "StructuredMatrixScaling",
+        "QuadraticScaling",
+        "BetaCalibration",
+        "IsotonicCalibration",
+        "VennAbersCalibration",
+        "DirichletCalibration",
+        "VectorScaling",
+        "HistogramBinning",
+    ],
+    "vicinal.calibrators.sets": ["LeastAmbiguousSets", "AdaptiveSets", "RegularisedSets"],
     "vicinal.training": ["fit"],
     "vicinal.runs.bundle": ["Bundle", "load"],
 }
 _HOME_OF = OBJECTIVES | {name: home for home, names in _HOMES.items() for name in names}
 _MODULES = ["calibrators", "data", "losses", "metrics", "mixing", "models", "plots", "predictions", "probes"]
-
-#: Modules that had another name in the last release; the old one goes with the next.
-_MOVED = {
-    "bundle": "vicinal.runs.bundle",
-    "experiments": "vicinal.runs",
-    "gan": "vicinal.probes.gan",
-    "robustness": "vicinal.probes",
-    "uncertainty": "vicinal.probes.uncertainty",
-}
 
 __all__ = [*_HOME_OF, *_MODULES, "__version__"]
 
@@ -78,7 +79,7 @@ __all__ = [*_HOME_OF, *_MODULES, "__version__"]
 def __getattr__(name: str) -> Any:
     if name in _HOME_OF:
         value = getattr(importlib.import_module(_HOME_OF[name]), name)
-    elif name in _MODULES or name in _MOVED:
+    elif name in _MODULES:
         value = importlib.import_module(f"vicinal.{name}")
     else:
         raise AttributeError(f"module 'vicinal' has no attribute {name!r}")
@@ -88,30 +89,6 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
-
-
-class _OldNames(MetaPathFinder, Loader):
-    """Imports a module by its old name: `vicinal.gan` is the module `vicinal.probes.gan`, with a warning."""
-
-    def find_spec(self, fullname: str, path: object = None, target: object = None) -> ModuleSpec | None:
-        package, name, *rest = [*fullname.split("."), ""]
-        if package != "vicinal" or name not in _MOVED:
-            return None
-        return ModuleSpec(fullname, self, loader_state=".".join([_MOVED[name], *rest]).rstrip("."))
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType:
-        warnings.warn(f"{spec.name} is now {spec.loader_state}", DeprecationWarning, stacklevel=2)
-        module = importlib.import_module(spec.loader_state)
-        # The import system is about to write the old name's spec into the module, which is shared.
-        spec.loader_state = module.__spec__
-        return module
-
-    def exec_module(self, module: ModuleType) -> None:
-        if module.__spec__ is not None:
-            module.__spec__ = module.__spec__.loader_state
-
-
-sys.meta_path.insert(0, _OldNames())  # before the one that would load `vicinal.robustness.noise` a second time
 
 
 if TYPE_CHECKING:
@@ -124,13 +101,22 @@ if TYPE_CHECKING:
     from vicinal import plots as plots
     from vicinal import predictions as predictions
     from vicinal import probes as probes
-    from vicinal._files import max_memory as max_memory
+    from vicinal._memory import max_memory as max_memory
+    from vicinal.calibrators import BetaCalibration as BetaCalibration
+    from vicinal.calibrators import Calibration as Calibration
+    from vicinal.calibrators import DirichletCalibration as DirichletCalibration
     from vicinal.calibrators import HistogramBinning as HistogramBinning
     from vicinal.calibrators import IsotonicCalibration as IsotonicCalibration
+    from vicinal.calibrators import QuadraticScaling as QuadraticScaling
+    from vicinal.calibrators import StructuredMatrixScaling as StructuredMatrixScaling
+    from vicinal.calibrators import StructuredVectorScaling as StructuredVectorScaling
     from vicinal.calibrators import TemperatureScaling as TemperatureScaling
     from vicinal.calibrators import VectorScaling as VectorScaling
+    from vicinal.calibrators import VennAbersCalibration as VennAbersCalibration
+    from vicinal.calibrators import calibrate as calibrate
     from vicinal.calibrators.sets import AdaptiveSets as AdaptiveSets
     from vicinal.calibrators.sets import LeastAmbiguousSets as LeastAmbiguousSets
+    from vicinal.calibrators.sets import RegularisedSets as RegularisedSets
     from vicinal.expressions import parse as parse
     from vicinal.metrics import Comparison as Comparison
     from vicinal.metrics import Evaluation as Evaluation
@@ -141,9 +127,9 @@ if TYPE_CHECKING:
     from vicinal.metrics import risk_coverage as risk_coverage
     from vicinal.metrics import risk_threshold as risk_threshold
     from vicinal.objectives.base import Objective as Objective
-    from vicinal.objectives.choice import Choice as Choice
     from vicinal.objectives.cutmix import CutMix as CutMix
     from vicinal.objectives.erm import ERM as ERM
+    from vicinal.objectives.focal import Focal as Focal
     from vicinal.objectives.gaussian import GaussianVicinity as GaussianVicinity
     from vicinal.objectives.guided.aum import AUM as AUM
     from vicinal.objectives.guided.objective import GuidedMixup as GuidedMixup
@@ -153,8 +139,10 @@ if TYPE_CHECKING:
     from vicinal.objectives.manifold import ManifoldMixup as ManifoldMixup
     from vicinal.objectives.mixup import Mixup as Mixup
     from vicinal.objectives.puzzle.objective import PuzzleMix as PuzzleMix
+    from vicinal.objectives.random_choice import RandomChoice as RandomChoice
     from vicinal.objectives.regmixup import RegMixup as RegMixup
-    from vicinal.objectives.schedule import Between as Between
+    from vicinal.objectives.resizemix import ResizeMix as ResizeMix
+    from vicinal.objectives.schedule import During as During
     from vicinal.objectives.schedule import Warmup as Warmup
     from vicinal.objectives.sequence import SequenceMixup as SequenceMixup
     from vicinal.probes.uncertainty import Ensemble as Ensemble

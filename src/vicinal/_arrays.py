@@ -1,4 +1,4 @@
-"""Predictions as users hold them (numpy, torch, lists; any float type) turned into checked arrays on the CPU.
+"""Turn predictions as users hold them (numpy, torch, lists; any float type) into checked arrays on the CPU.
 
 What an argument holds is fixed by its name, never guessed from its values: logits that happen to lie in
 [0, 1] are still logits. Measuring is done in numpy: torch is imported only by what returns tensors, and a tensor
@@ -7,12 +7,7 @@ is recognised without importing it.
 
 from __future__ import annotations
 
-import ctypes
-import os
-import platform
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
@@ -32,8 +27,7 @@ __all__ = [
     "as_vector",
     "at_least_float32",
     "equal_mass_edges",
-    "kept_memory",
-    "n_threads",
+    "is_tensor",
     "sum_tolerance",
 ]
 
@@ -46,7 +40,7 @@ SUM_TOLERANCE = 1e-3
 
 def as_array(name: str, value: object) -> NDArray[Any]:
     """Return numbers as a numpy array, without a copy where possible; bfloat16, which numpy lacks, becomes float32."""
-    if _is_tensor(value):
+    if is_tensor(value):
         tensor = value.detach().cpu()
         moved: NDArray[Any] = (tensor.float() if _is_bfloat16(tensor.dtype) else tensor).numpy()
         return moved
@@ -62,7 +56,7 @@ def as_array(name: str, value: object) -> NDArray[Any]:
 
 def as_scores(name: str, value: object) -> NDArray[Any] | Tensor:
     """Return logits or probabilities `[N, K]` in the type they have; only bfloat16 stays a tensor."""
-    scores: Any = value.detach().cpu() if _is_tensor(value) and _is_bfloat16(value.dtype) else as_array(name, value)
+    scores: Any = value.detach().cpu() if is_tensor(value) and _is_bfloat16(value.dtype) else as_array(name, value)
     _check_matrix(name, scores)
     kept: NDArray[Any] | Tensor = scores
     return kept
@@ -95,16 +89,23 @@ def as_classes(name: str, value: object, *, n_classes: int | None = None) -> NDA
     return labels.astype(np.int64, copy=False)
 
 
-def equal_mass_edges(values: NDArray[Any], n_bins: int) -> NDArray[np.float64]:
+def equal_mass_edges(
+    values: NDArray[Any], n_bins: int, weights: NDArray[np.float64] | None = None
+) -> NDArray[np.float64]:
     """Return the inner edges of bins (lo, hi] that hold about equally many of the values: strictly increasing.
 
     Edge k is the ⌈k·N / n_bins⌉-th smallest value, the inverse of the empirical distribution function at k / n_bins:
     the smallest number that at least k / n_bins of the values do not exceed. Where values are equal, edges coincide
-    and are merged.
+    and are merged. With weights, a value counts as so many.
 
     >>> equal_mass_edges(np.array([0.1, 0.2, 0.3, 0.4, 0.5]), 2)
     array([0.3])
     """
+    if weights is not None:
+        order = np.argsort(values, kind="stable")
+        mass = np.cumsum(weights[order])
+        shares = np.arange(1, n_bins) / n_bins * mass[-1] * (1 - 1e-12)  # a sum of floats may end a hair too low
+        return np.unique(values[order][np.searchsorted(mass, shares)].astype(np.float64))
     ordered = np.sort(values).astype(np.float64)
     return np.unique(ordered[(np.arange(1, n_bins) * len(ordered) + n_bins - 1) // n_bins - 1])
 
@@ -120,50 +121,6 @@ def sum_tolerance(dtype: object) -> float:
     (0.001, 0.00390625)
     """
     return 2**-8 if _is_bfloat16(dtype) else SUM_TOLERANCE
-
-
-def n_threads() -> int:
-    """Return how many threads to measure with: torch's number where torch is in use, else OpenMP's or that of cores."""
-    if "torch" in sys.modules:
-        threads: int = sys.modules["torch"].get_num_threads()
-        return threads
-    asked = os.environ.get("OMP_NUM_THREADS", "")
-    return int(asked) if asked.isdigit() and int(asked) > 0 else os.cpu_count() or 1
-
-
-# Memory
-
-
-@contextmanager
-def kept_memory() -> Iterator[None]:
-    """Keep memory that tensors on the CPU have freed for those that come, instead of giving it back each time.
-
-    What is given back has to be taken again, page by page, and is filled with zeros by the system: a tenth of a
-    training step, and more of one with twice the activations. These are settings of glibc's `malloc`, for the process.
-    Other systems, and settings of the user (`MALLOC_TRIM_THRESHOLD_`, …, `GLIBC_TUNABLES`), are left alone. At the end
-    what is free is given back, and the limits are those that glibc comes to by itself where large tensors are freed.
-
-    >>> with kept_memory():
-    ...     pass  # for batch in batches: …
-    """
-    theirs = [n for n in os.environ if n == "GLIBC_TUNABLES" or (n.startswith("MALLOC_") and n.endswith("_"))]
-    if platform.libc_ver()[0] != "glibc" or theirs:
-        yield
-        return
-    libc = ctypes.CDLL(None)
-    libc.mallopt(_MMAP_MAX, 0)
-    libc.mallopt(_TRIM_THRESHOLD, -1)
-    try:
-        yield
-    finally:
-        libc.mallopt(_MMAP_MAX, 2**16)
-        libc.mallopt(_MMAP_THRESHOLD, 2**25)
-        libc.mallopt(_TRIM_THRESHOLD, 2**26)
-        libc.malloc_trim(0)
-
-
-#: Of malloc.h: beyond which free end of the heap, and from which size on, memory is given back, and how many blocks.
-_TRIM_THRESHOLD, _MMAP_THRESHOLD, _MMAP_MAX = -1, -3, -4
 
 
 # Tensors
@@ -202,7 +159,7 @@ def at_least_float32(t: Tensor) -> Tensor:
     return t if t.dtype == torch.float64 else t.float()
 
 
-def _is_tensor(value: object) -> TypeGuard[Tensor]:
+def is_tensor(value: object) -> TypeGuard[Tensor]:
     # Who has a tensor has imported torch.
     return "torch" in sys.modules and isinstance(value, sys.modules["torch"].Tensor)
 
@@ -212,7 +169,7 @@ def _is_bfloat16(dtype: object) -> bool:
 
 
 def _check_matrix(name: str, matrix: Any) -> None:
-    floating = matrix.is_floating_point() if _is_tensor(matrix) else matrix.dtype.kind == "f"
+    floating = matrix.is_floating_point() if is_tensor(matrix) else matrix.dtype.kind == "f"
     if not floating:
         raise TypeError(f"{name} must be floating point, got {matrix.dtype}")
     if matrix.ndim != 2:

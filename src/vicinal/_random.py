@@ -74,15 +74,8 @@ def _log_gamma(alpha: float, shape: tuple[int, ...], generator: torch.Generator 
     """Log of G(α) = G(α + 1) · U^(1/α) (Marsaglia & Tsang 2000), which never underflows."""
     gamma = torch._standard_gamma(_filled(alpha + 1, shape), generator=generator)
     uniform = torch.rand(shape, dtype=torch.float64, generator=generator, device="cpu")  # in [0, 1): take 1 - u
-    # What is exact in any library is left to NumPy, whose calls are shorter; the logarithms are torch's.
-    gammas, uniforms = gamma.numpy(), uniform.numpy()
-    np.negative(uniforms, out=uniforms)
-    uniform.log1p_()
-    if alpha != 1:
-        uniforms /= alpha
-    gamma.log_()
-    gammas += uniforms
-    return gamma
+    uniform = uniform.neg_().log1p_()
+    return gamma.log_().add_(uniform if alpha == 1 else uniform.div_(alpha))
 
 
 @functools.lru_cache(maxsize=8)  # a training draws for batches of one size, or two
@@ -108,7 +101,7 @@ def matching(n: int, *, generator: torch.Generator | None = None) -> Tensor:
 
 def within_class(labels: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
     """Draw a uniform permutation that keeps every sample within its class."""
-    labels = labels.cpu()
+    labels = labels.cpu()  # on a device this waits: its partners depend on what the labels are
     shuffled = torch.randperm(len(labels), generator=generator, device="cpu")
     partner = torch.empty_like(shuffled)
     # Both orders list the classes one after the other, so they line up class by class.
@@ -139,15 +132,22 @@ def integers(high: int, n: int, *, generator: torch.Generator | None = None) -> 
 
 
 def normal_like(t: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
-    """Draw standard normal noise of the shape of `t`, on its device; the same numbers for every float type."""
-    noise = torch.randn(t.shape, dtype=torch.float64, generator=generator, device="cpu")
-    return noise.to(t.device, torch.float64 if t.dtype == torch.float64 else torch.float32)
+    """Draw standard normal noise of the shape of `t`, on its device; the same numbers for every float type.
+
+    They are float64's, rounded to float32 unless `t` is float64: float32's own draws are other numbers.
+    """
+    return _sent_to(t, torch.randn(t.shape, dtype=torch.float64, generator=generator, device="cpu"))
 
 
 def uniform_like(t: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
     """Draw uniform numbers in [0, 1] of the shape of `t`, on its device; the same numbers for every float type."""
-    noise = torch.rand(t.shape, dtype=torch.float64, generator=generator, device="cpu")
-    return noise.to(t.device, torch.float64 if t.dtype == torch.float64 else torch.float32)
+    return _sent_to(t, torch.rand(t.shape, dtype=torch.float64, generator=generator, device="cpu"))
+
+
+def _sent_to(t: Tensor, noise: Tensor) -> Tensor:
+    """Return noise as a float type of `t`, on its device, for which nobody waits."""
+    noise = noise if t.dtype == torch.float64 else noise.float()
+    return (noise.pin_memory() if t.is_cuda else noise).to(t.device, non_blocking=True)
 
 
 def seed_from(*parts: int | str) -> int:

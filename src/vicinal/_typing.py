@@ -1,4 +1,4 @@
-"""What every layer speaks of: batches, models, plans, and what a call of an objective brings."""
+"""Types that all layers share: batches, models, plans, and the arguments of an objective's call."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 import torch
 from torch import Tensor
 
-__all__ = ["Batch", "Constrained", "Model", "Plan", "Settling", "Step"]
+__all__ = ["AfterFit", "Batch", "Constrained", "Model", "Plan", "Step"]
 
 #: A tensor, or a tokenised batch: a mapping of tensors that the model receives as keyword arguments.
 Batch: TypeAlias = "Tensor | Mapping[str, Tensor]"
@@ -20,14 +20,14 @@ Model: TypeAlias = "torch.nn.Module"
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """What a call of an objective brings beside model, x and y; a method takes from it what it needs."""
+    """The arguments of an objective's call beside model, x and y; a method takes those it needs."""
 
     index: Tensor | None = None
     """Each sample's position in the training set, `[B]`."""
     epoch: float | None = None
     """How far training has come: 2.5 is halfway through the third epoch."""
     generator: torch.Generator | None = None
-    """Where randomness comes from; torch's global generator if None."""
+    """The random generator; torch's global one if None."""
     weight: Tensor | None = None
     """How much each sample counts, `[B]`; all the same if None."""
     class_weights: Tensor | None = None
@@ -62,19 +62,17 @@ class Constrained(Protocol):
 
 
 @runtime_checkable
-class Settling(Protocol):
-    """A network that chooses something by held-out samples once it is trained, as `TwoViewMLP` the share of a view."""
+class AfterFit(Protocol):
+    """A network with a step after training, as `TwoViewMLP`, which chooses how much each view counts."""
 
-    def settle(
-        self, held_out: Iterable[tuple[Any, Tensor]], trained: Iterable[tuple[Any, Tensor, Tensor | None]]
-    ) -> None:
-        """Choose by the whole validation set; called in eval mode with the selected weights, on every rank.
+    def after_fit(self, train: Iterable[tuple[Any, Tensor, Tensor | None]], val: Iterable[tuple[Any, Tensor]]) -> None:
+        """Finish the network; called in eval mode, with the selected weights, on every rank.
 
         Parameters
         ----------
-        held_out
-            Batches of inputs as the network takes them, each with its labels.
-        trained
-            Those of the training set too, with what each sample counts, None where all count the same. Both can be read
-            several times, and cost nothing where they are not.
+        train
+            Batches of inputs as the network takes them, with their labels and with what each sample counts, None where
+            all count the same.
+        val
+            Batches of inputs and labels. Both can be read several times, and cost nothing where they are not.
         """

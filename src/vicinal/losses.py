@@ -3,7 +3,8 @@ r"""Losses as pure functions: logits and targets in, one value per row out.
 A target `y` is integer labels `[B]`, soft targets `[B, K]` that sum to one, floats `[B]` for regression, or for labels
 that exclude nothing (one logit each, binary cross-entropy) the probabilities of no and yes, `[B, L, 2]`: `as_targets`
 makes each of what a user has, by the name of the task, and nothing is guessed from values.
-Everything is computed in float32 or better, whatever the type of the logits.
+Everything is computed in float32 or better, whatever the type of the logits. Values that are on a device are checked
+there, since looking at them would make the host wait.
 
 >>> import torch
 >>> logits = torch.tensor([[2.0, 0.0], [0.0, 0.0]])
@@ -24,11 +25,14 @@ __all__ = [
     "TASKS",
     "as_targets",
     "balanced_weights",
+    "check_later",
     "check_targets",
+    "at_hand",
     "entropy",
     "loss",
     "mixed_cross_entropy",
     "mixed_loss",
+    "sent_with_copy",
     "smooth",
     "weighted_mean",
     "without_class_weights",
@@ -78,9 +82,14 @@ def as_targets(y: Tensor, task: str = "multiclass") -> Tensor:
     numbers = columns if y.is_floating_point() else columns.float()
     if task == "regression":
         return numbers[:, 0]
-    low, high = (float(v) for v in torch.aminmax(numbers)) if numbers.numel() else (0.0, 0.0)
-    if not (low >= 0 and high <= 1):
-        raise ValueError(f"y must hold 0 and 1, or probabilities, for task={task!r}, got {low:g} to {high:g}")
+    allowed = f"y must hold 0 and 1, or probabilities, for task={task!r}"
+    known = getattr(y, _HOST_COPY, numbers)
+    if not at_hand(known):
+        check_later(((known >= 0) & (known <= 1)).all(), allowed)
+    elif known.numel():
+        low, high = (float(v) for v in torch.aminmax(known))
+        if not (low >= 0 and high <= 1):
+            raise ValueError(f"{allowed}, got {low:g} to {high:g}")
     return torch.stack([1 - numbers, numbers], dim=2)
 
 
@@ -225,6 +234,7 @@ def check_targets(logits: Tensor, y: Tensor, *, label_smoothing: float = 0.0) ->
     """Refuse targets that do not fit the logits, before a wrong broadcast turns them into a wrong loss."""
     if not isinstance(y, Tensor):
         raise TypeError(f"y must be a tensor of labels or targets, got {type(y).__name__}")
+    y = getattr(y, _HOST_COPY, y)
     if not logits.is_floating_point():
         raise TypeError(f"the model must return floating logits, got {logits.dtype}")
     if len(y) == 0:
@@ -265,10 +275,42 @@ def check_targets(logits: Tensor, y: Tensor, *, label_smoothing: float = 0.0) ->
         return
     if y.ndim != 1 or y.dtype == torch.bool:
         raise ValueError(Sentence(f"labels must be integers [B], got {y.dtype} {list(y.shape)}", *_SEVERAL_LABELS))
+    rule = f"labels must be in [0, {n_classes - 1}] for {n_classes} logits"
+    if not at_hand(y):
+        check_later(((y >= 0) & (y < n_classes)).all(), rule)
+        return
     low, high = (int(v) for v in torch.aminmax(y))
     if low < 0 or high >= n_classes:
-        bad = low if low < 0 else high
-        raise ValueError(f"labels must be in [0, {n_classes - 1}] for {n_classes} logits, got {bad}")
+        raise ValueError(f"{rule}, got {low if low < 0 else high}")
+
+
+def sent_with_copy(y: Tensor, device: torch.device) -> Tensor:
+    """Return targets of the CPU on a device, with a note of where they came from: there they can be checked at once."""
+    there = y.to(device, non_blocking=True)
+    if there is not y:
+        setattr(there, _HOST_COPY, y)
+    return there
+
+
+_HOST_COPY = "_vicinal_host_copy"
+
+
+def at_hand(t: Tensor) -> bool:
+    """Return whether the values of `t` can be looked at: not on a device, and not while a graph is traced."""
+    return t.is_cpu and not torch.compiler.is_compiling()
+
+
+def check_later(ok: Tensor, message: str) -> None:
+    """Refuse with `message` unless the scalar `ok` is true, without waiting for the device.
+
+    The check is queued behind what computes `ok`, and part of a traced graph. CUDA reports one that failed at the next
+    copy to the host.
+    """
+    try:
+        torch._assert_async(ok, message)
+    except NotImplementedError:  # of devices that cannot, the answer is read
+        if not bool(ok):
+            raise ValueError(message) from None
 
 
 _SEVERAL_LABELS = (": for labels that do not exclude each other pass ", Argument("task", "multilabel"))
@@ -278,7 +320,11 @@ def _check_soft_targets(logits: Tensor, y: Tensor) -> None:
     if y.shape != logits.shape:
         raise ValueError(f"soft targets must have the logits' shape {list(logits.shape)}, got {list(y.shape)}")
     sums = y.sum(1, dtype=torch.float32)
-    if not bool((sums - 1).abs().max() <= (1e-2 if y.dtype in (torch.float16, torch.bfloat16) else 1e-4)):
+    near_one = (sums - 1).abs().max() <= (1e-2 if y.dtype in (torch.float16, torch.bfloat16) else 1e-4)
+    if not at_hand(y):
+        check_later(near_one & (y >= 0).all(), "soft targets must sum to one in each row and must not be negative")
+        return
+    if not bool(near_one):
         given = f"got sums from {sums.min():.6g} to {sums.max():.6g}"
         raise ValueError(Sentence(f"soft targets must sum to one in each row, {given}", *_SEVERAL_LABELS))
     if bool((y < 0).any()):

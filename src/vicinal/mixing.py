@@ -10,7 +10,9 @@ tensor([[0.7500],
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -18,7 +20,21 @@ from torch import Tensor
 
 from vicinal._arrays import at_least_float32
 
-__all__ = ["PairPlan", "box_share", "cut", "cut_boxes", "mix", "mix_rows", "paste", "paste_rows", "weighted_rows"]
+__all__ = [
+    "PairPlan",
+    "box_share",
+    "cut",
+    "cut_boxes",
+    "mix",
+    "mix_rows",
+    "move",
+    "paste",
+    "paste_rows",
+    "sent",
+    "weighted_rows",
+]
+
+R = TypeVar("R")
 
 
 def mix(a: Tensor, b: Tensor, lam: Tensor | float) -> Tensor:
@@ -142,23 +158,23 @@ def paste(a: Tensor, b: Tensor, boxes: Tensor) -> Tensor:
     Yun et al., "CutMix: Regularization Strategy to Train Strong Classifiers", ICCV 2019.
     """
     _check_alike(a, b)
-    if boxes.ndim == 1:
-        top, left, bottom, right = boxes.tolist()
-        result = a.clone()
-        result[..., top:bottom, left:right] = b[..., top:bottom, left:right]
-        return result
-    return torch.where(_inside(a, boxes), b, a)
+    if not (boxes.ndim == 1 and _box_by_box(a, boxes)):
+        return torch.where(_inside(a, boxes), b, a)
+    top, left, bottom, right = boxes.tolist()
+    result = a.clone()
+    result[..., top:bottom, left:right] = b[..., top:bottom, left:right]
+    return result
 
 
 def paste_rows(x: Tensor, partner: Tensor, boxes: Tensor) -> Tensor:
     """Return `x` with each row's box taken from the row `partner` names; `boxes` as in `paste`."""
+    if not _box_by_box(x, boxes) or (boxes.ndim == 2 and x.requires_grad and torch.is_grad_enabled()):
+        return torch.where(_inside(x, boxes), _picked(x, partner), x)
     if boxes.ndim == 1:
         top, left, bottom, right = boxes.tolist()
         result = x.clone()
         result[..., top:bottom, left:right] = x[..., top:bottom, left:right].index_select(0, partner)
         return result
-    if x.device.type != "cpu" or (x.requires_grad and torch.is_grad_enabled()):
-        return torch.where(_inside(x, boxes), _picked(x, partner), x)
     _check_boxes(x, boxes)
     # Box by box on views of the same memory, which touches only what changes.
     given = x.detach()
@@ -168,6 +184,42 @@ def paste_rows(x: Tensor, partner: Tensor, boxes: Tensor) -> Tensor:
     for row, other, (top, left, bottom, right) in pairs:
         target[row, ..., top:bottom, left:right] = source[other, ..., top:bottom, left:right]
     return result
+
+
+def sent(plan: R, device: torch.device) -> R:
+    """Return a plan that was drawn on the CPU with its tensors on `device`, by one copy that nobody waits for.
+
+    >>> sent(PairPlan(torch.tensor([0.5]), torch.tensor([0])), torch.device("cpu")).lam
+    tensor([0.5000])
+    """
+    if device.type == "cpu":
+        return plan
+    named = {f.name: getattr(plan, f.name) for f in fields(plan)}  # type: ignore[arg-type]  # plans are dataclasses
+    drawn = {name: value for name, value in named.items() if isinstance(value, Tensor) and value.is_cpu}
+    there = move(list(drawn.values()), device)
+    return replace(plan, **dict(zip(drawn, there, strict=True)))  # type: ignore[type-var]
+
+
+def move(tensors: Sequence[Tensor], device: torch.device) -> list[Tensor]:
+    """Return CPU tensors on another device, of which all travel as one buffer of bytes, pinned for CUDA.
+
+    What arrives are views of that buffer: nothing is computed on the device.
+    """
+    if device.type == "cpu":
+        return list(tensors)
+    sizes = [t.numel() * t.element_size() for t in tensors]
+    starts = [0]
+    for size in sizes:
+        starts.append(starts[-1] + -(-size // 16) * 16)  # where any type may start
+    buffer = torch.empty(starts[-1], dtype=torch.uint8, device="cpu", pin_memory=device.type == "cuda")
+
+    def parts(whole: Tensor) -> list[Tensor]:
+        places = zip(tensors, starts, sizes, strict=False)
+        return [whole[start : start + size].view(t.dtype).view(t.shape) for t, start, size in places]
+
+    for part, t in zip(parts(buffer), tensors, strict=True):
+        part.copy_(t)
+    return parts(buffer.to(device, non_blocking=True))
 
 
 @dataclass(frozen=True, eq=False)
@@ -226,13 +278,20 @@ def _check_boxes(x: Tensor, boxes: Tensor) -> None:
         raise ValueError(f"boxes must have shape [4] or [{len(x)}, 4], got {list(boxes.shape)}")
 
 
+def _box_by_box(x: Tensor, boxes: Tensor) -> bool:
+    """Return whether boxes may be read as numbers: on a device, and in a graph, they act by comparison."""
+    return x.is_cpu and boxes.is_cpu and not torch.compiler.is_compiling()
+
+
 def _inside(x: Tensor, boxes: Tensor) -> Tensor:
-    """Return which pixels lie in each row's box: bool `[B, 1…, H, W]`."""
-    _check_boxes(x, boxes)
-    top, left, bottom, right = (edge[:, None] for edge in boxes.to(x.device).unbind(1))
+    """Return which pixels lie in each row's box, or in that of all: bool `[B or 1, 1…, H, W]`."""
+    boxes = boxes[None] if boxes.ndim == 1 else boxes
+    if len(boxes) > 1:
+        _check_boxes(x, boxes)
+    top, left, bottom, right = (edge[:, None] for edge in boxes.to(x.device, non_blocking=True).unbind(1))
     y, x_ = (torch.arange(size, device=x.device) for size in x.shape[-2:])
     rows, columns = (y >= top) & (y < bottom), (x_ >= left) & (x_ < right)
-    return (rows[:, :, None] & columns[:, None, :]).view(len(x), *[1] * (x.ndim - 3), *x.shape[-2:])
+    return (rows[:, :, None] & columns[:, None, :]).view(len(boxes), *[1] * (x.ndim - 3), *x.shape[-2:])
 
 
 def _column(lam: Tensor | float, like: Tensor) -> Tensor:

@@ -425,7 +425,7 @@ def training_curves(
     Parameters
     ----------
     runs : mapping
-        By the name of the line: a history (the lines of `metrics.jsonl`, as `FitResult` and `Outcome` have them), or a
+        By the name of the line: a history (the lines of `metrics.jsonl`, as a `FitResult` has them), or a
         list of histories with other seeds, of which the mean is drawn and the range shaded where all were measured.
     name : str
         Which entry of the lines: `"val_nll"`, `"val_ece"`, `"loss"`, … Lines without it are passed over.

@@ -1,7 +1,7 @@
-"""What a person sees of work that takes a while: lines that move on a terminal, nothing in a pipe.
+"""Progress on a terminal.
 
-Reading, encoding and evaluating announce themselves as stages wherever they happen; whether they are shown is up to who
-started the work. Without `shown` around it, a library call shows nothing.
+Reading, encoding and evaluating announce themselves as stages. They are shown only inside `shown`, so a library call
+prints nothing by itself.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 __all__ = ["on_terminal", "shown", "stage"]
 
 _SHOWN: ContextVar[bool] = ContextVar("shown", default=False)
-#: The lines on the screen: stages within a stage stand below it.
+#: The lines on the screen; a stage within a stage is shown below it.
 _LINES: ContextVar[Progress | None] = ContextVar("lines", default=None)
 
 
 def on_terminal() -> bool:
-    """Return whether standard error is a terminal, and rich is there to draw on it."""
+    """Return whether standard error is a terminal and rich is installed."""
     return sys.stderr is not None and sys.stderr.isatty() and importlib.util.find_spec("rich") is not None
 
 
 @contextmanager
 def shown(on: bool = True) -> Iterator[None]:
-    """Let the stages within show themselves, where standard error is a terminal."""
+    """Show the stages within, if standard error is a terminal."""
     token = _SHOWN.set(on and on_terminal())
     try:
         yield
@@ -40,14 +40,14 @@ def shown(on: bool = True) -> Iterator[None]:
 
 @contextmanager
 def stage(title: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
-    """Show what is being done and for how long; give a function to call with how many more are done.
+    """Show a stage and its time; give a function to call with the number of items done since.
 
     Parameters
     ----------
     title
         What is being done: "reading".
     total
-        How many there are to do, where that is known: then there is a bar, and the time left.
+        The number of items, if known: then there is a bar and the time left.
 
     >>> with stage("counting", 3) as advance:
     ...     for _ in range(3):

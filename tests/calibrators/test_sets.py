@@ -118,3 +118,31 @@ def test_figures_of_sets_by_loops():
 def test_mistakes_are_named(call, message):
     with pytest.raises((ValueError, RuntimeError), match=message):
         call()
+
+
+def test_regularised_sets_by_hand_and_in_their_limit():
+    from vicinal.calibrators.sets import AdaptiveSets, RegularisedSets
+
+    rng = np.random.default_rng(0)
+    probs = rng.dirichlet(np.ones(6), 40)
+    sets = RegularisedSets(coverage=0.8, penalty=0.1, free=2)
+    for row, scores in zip(probs, sets.scores(probs), strict=True):
+        for k in range(6):
+            above = [p for p in row if p > row[k]]
+            assert scores[k] == pytest.approx(sum(above) + 0.1 * max(0, len(above) + 1 - 2))
+    np.testing.assert_allclose(RegularisedSets(penalty=0).scores(probs), AdaptiveSets().scores(probs))
+
+
+def test_regularised_sets_cover_and_are_smaller_where_sets_are_large():
+    from vicinal.calibrators.sets import AdaptiveSets, RegularisedSets
+
+    rng = np.random.default_rng(1)
+    logits = rng.normal(size=(6_000, 20)) * 1.5
+    labels = (logits + rng.gumbel(size=logits.shape)).argmax(axis=1)
+    sizes = {}
+    for kind in (AdaptiveSets(), RegularisedSets(penalty=0.2, free=3)):
+        inside = kind.fit(logits[:3_000], labels[:3_000])(logits[3_000:])
+        covered = inside[np.arange(3_000), labels[3_000:]].mean()
+        assert 0.88 < covered < 0.95
+        sizes[type(kind).__name__] = inside.sum(axis=1).max()
+    assert sizes["RegularisedSets"] < sizes["AdaptiveSets"]

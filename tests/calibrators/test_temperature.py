@@ -87,7 +87,7 @@ def test_many_rows_start_from_a_subsample_and_end_at_the_same_optimum(monkeypatc
     passes = []
     monkeypatch.setattr(
         "vicinal.calibrators.temperature.nll_derivatives",
-        lambda z, y, top, beta: passes.append(len(z)) or nll_derivatives(z, y, top, beta),
+        lambda z, y, *rest: passes.append(len(z)) or nll_derivatives(z, y, *rest),
     )
     found = TemperatureScaling().fit(logits[order], labels[order]).temperature_
     assert found == pytest.approx(slow_temperature(logits, labels), rel=1e-6)
@@ -201,7 +201,7 @@ def test_a_mistake_by_a_hair_still_ends_at_the_bound_quickly(monkeypatch):
     passes = []
     monkeypatch.setattr(
         "vicinal.calibrators.temperature.nll_derivatives",
-        lambda z, y, top, beta: passes.append(beta) or nll_derivatives(z, y, top, beta),
+        lambda z, y, top, beta, w: passes.append(beta) or nll_derivatives(z, y, top, beta, w),
     )
     with pytest.warns(UserWarning, match="the lowest that 300 samples"):
         assert TemperatureScaling().fit(logits, labels).temperature_ == 1  # margins of 20: surer than 300 can show

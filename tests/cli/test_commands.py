@@ -60,23 +60,6 @@ def test_a_file_is_measured_without_torch(tmp_path: Path, lines: str, report: bo
     assert (tmp_path / "report.html").exists() == report
 
 
-def test_parts_of_numpy_that_measuring_does_not_need_come_when_asked_for(tmp_path: Path) -> None:
-    path = tmp_path / "said.csv"
-    path.write_text("label,prediction,confidence\n" + "1,1,0.9\n0,1,0.6\n" * 30)
-    there = "import numpy.f2py, numpy.testing; print(numpy.f2py.run_main.__name__, numpy.testing.assert_equal(1, 1))"
-    code = f"{_LOADED.format(slow=('numpy.f2py.f2py2e', 'numpy.testing._private'))}\n{there}"
-    done = subprocess.run(
-        [sys.executable, "-c", code, "evaluate", str(path)],
-        capture_output=True,
-        text=True,
-        check=True,
-        encoding="utf-8",
-    )
-    loaded, later = done.stdout.splitlines()[-2:]
-    assert json.loads(loaded) == []
-    assert later == "run_main None"
-
-
 def test_every_command_is_in_the_help() -> None:
     said = vicinal("--help").out
     for command in app.registered_commands:

@@ -38,7 +38,7 @@ def test_no_such_file_or_column() -> None:
     assert "--target kid is no column of 'people.csv'; did you mean 'kind' or 'id'?" in _train(target="kid")
     assert "pass --target, the column of 'people.csv' that holds the class" in refused("train", "people.csv")
     assert "--text colours is no column" in _train("--text", "colours")
-    assert "there is no file or folder 'elsewhere.csv'" in _train("--also", "elsewhere.csv")
+    assert "there is no file or folder 'elsewhere.csv'" in _train("--eval-data", "elsewhere.csv")
     assert not Path("run").exists()  # all of this is known before training
 
 
@@ -130,7 +130,7 @@ def test_folders() -> None:
     assert "--target x names a column, but 'one' is not a table: leave" in refused("train", "one", "--target", "x")
     make.image_folder(Path("mixed"))
     make.sound_folder(Path("mixed") / "more", classes=["low"])
-    assert "holds images and sounds: pass --kind image or --kind audio" in refused("train", "mixed")
+    assert "holds files of several kinds: pass --kind audio or --kind image" in refused("train", "mixed")
 
 
 @pytest.mark.parametrize("kind", ["image", "audio"])
@@ -196,7 +196,7 @@ def test_out_of_memory(error: Exception, tmp_path: Path, monkeypatch: pytest.Mon
     def fail(*args: object, **kwargs: object) -> None:
         raise error
 
-    monkeypatch.setattr("vicinal.data.load", fail)
+    monkeypatch.setattr("vicinal.data.load_from_config", fail)
     assert _train() == "Error: out of memory: use a smaller --batch-size\n"
     monkeypatch.setattr("vicinal.predictions.evaluate_file", fail)
     (tmp_path / "p.csv").write_text("label,prob_a,prob_b\na,0.5,0.5\n")
@@ -208,7 +208,7 @@ def test_a_fault_of_ours_shows_where_it_is(monkeypatch: pytest.MonkeyPatch) -> N
     def fail(*args: object, **kwargs: object) -> None:
         raise KeyError("ours")
 
-    monkeypatch.setattr("vicinal.data.load", fail)
+    monkeypatch.setattr("vicinal.data.load_from_config", fail)
     with pytest.raises(KeyError, match="ours"):
         _train()
 
@@ -259,7 +259,7 @@ def test_arguments_are_named_as_options(argument: Argument, answer: str, monkeyp
         warnings.warn(Sentence("mind ", argument), stacklevel=2)
         raise ValueError(Sentence("the library says: pass ", argument, ", not lr=2 or --lr"))
 
-    monkeypatch.setattr("vicinal.data.load", fail)
+    monkeypatch.setattr("vicinal.data.load_from_config", fail)
     ran = vicinal("train", "people.csv", "--target", "kind", "--out", "run", code=1)
     assert f"Warning: mind {answer}\n" in ran.err
     assert f"Error: the library says: pass {answer}, not lr=2 or --lr\n" in ran.err

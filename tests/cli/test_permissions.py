@@ -87,11 +87,11 @@ def test_an_image_that_may_not_be_read_counts_as_bad(folder: Path) -> None:
         path.chmod(0o755)
     next(images.rglob("*.png")).chmod(0)
     with ordinary_user():
-        task = data.load(images, max_bad=1)
+        task = data.load(images, data.ReadOptions(max_bad=1))
         assert any(
             "1 of 20 image files could not be read" in note and "Permission denied" in note for note in task.notes
         )
         with pytest.raises(ValueError, match="more than max_bad=0 allows"):
-            data.load(images, max_bad=0)
+            data.load(images, data.ReadOptions(max_bad=0))
         assert sum(map(len, task.splits.values())) == 19
         assert "--max-bad" in vicinal("train", images, "--out", folder / "run", "--max-bad", 0, code=1).err

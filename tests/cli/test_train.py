@@ -150,18 +150,18 @@ def test_another_domain_too(table: Path, tmp_path: Path) -> None:
     other.to_csv(tmp_path / "elsewhere.csv", index=False, encoding="utf-16")
     mine = tmp_path / "mine.csv"
     make.people(60).to_csv(mine, index=False, encoding="utf-16")
-    options = ["--also", tmp_path / "elsewhere.csv", "--also", mine, "--encoding", "utf-16"]
+    options = ["--eval-data", tmp_path / "elsewhere.csv", "--eval-data", mine, "--encoding", "utf-16"]
     ran = vicinal("train", mine, "--target", "kind", *options, "--out", tmp_path / "run", "--json", *TINY)
     sets = ran.events("result")[0]["sets"]
     assert [entry["before"]["n"] for entry in sets.values()] == [9, 9, 36, 60]
     assert any("never seen" in note["text"] for note in ran.events("note"))
     assert "--map-class: the data have no class 'x'" in refused(
-        "train", mine, "--target", "kind", "--encoding", "utf-16", "--also", mine, "--map-class", "x=a", *TINY
+        "train", mine, "--target", "kind", "--encoding", "utf-16", "--eval-data", mine, "--map-class", "x=a", *TINY
     )
     assert "--map: " in refused(
-        "train", mine, "--target", "kind", "--encoding", "utf-16", "--also", mine, "--map", "x=age", *TINY
+        "train", mine, "--target", "kind", "--encoding", "utf-16", "--eval-data", mine, "--map", "x=age", *TINY
     )
-    assert {"ece", "accuracy"} <= set(sets["also-1"]["after"])
+    assert {"ece", "accuracy"} <= set(sets["eval-1"]["after"])
 
 
 def test_the_threshold_of_the_aum_is_reported(table: Path, tmp_path: Path) -> None:

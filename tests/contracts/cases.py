@@ -58,6 +58,8 @@ MODELS: dict[str, Callable[[], nn.Module]] = {"mlp": MLP, "cnn": CNN, "logits": 
 _EXPRESSIONS = [
     "ERM()",
     "ERM(label_smoothing=0.1, confidence_penalty=0.1)",
+    "Focal()",
+    "Focal(gamma=2.0, low_gamma=2.0)",
     "Mixup(alpha=0.4)",
     "Mixup(alpha=0.4, labels='nearest', per_sample=True, label_smoothing=0.1)",
     "Mixup(alpha=1.0, partners='same_class')",
@@ -66,6 +68,8 @@ _EXPRESSIONS = [
     "GaussianVicinity(sigma=0.1)",
     "CutMix(alpha=1.0)",
     "CutMix(alpha=1.0, prob=0.5, per_sample=True)",
+    "ResizeMix()",
+    "LogitMix(ResizeMix(), weight=0.1)",
     "ManifoldMixup(layers=['input', 'hidden'])",
     "ManifoldMixup(layers=['hidden.0'], alpha=inf)",
     "LogitMix(Mixup(alpha=3.0))",
@@ -77,8 +81,8 @@ _EXPRESSIONS = [
     "RegMixup(Mixup(alpha=10.0))",
     "RegMixup(KMixup(alpha=1.0, k=3), weight=0.5)",
     "Warmup(Mixup(alpha=0.1), epochs=1)",
-    "Between(LogitMix(Mixup(alpha=3.0)), start=1, stop=3)",
-    "Choice(Mixup(alpha=0.8, prob=0.5), CutMix(alpha=1.0), probs=[0.25, 0.75])",
+    "During(LogitMix(Mixup(alpha=3.0)), start=1, stop=3)",
+    "RandomChoice(Mixup(alpha=0.8, prob=0.5), CutMix(alpha=1.0), probs=[0.25, 0.75])",
 ]
 OBJECTIVES: dict[str, Objective] = {text: vicinal.parse(text) for text in _EXPRESSIONS}
 

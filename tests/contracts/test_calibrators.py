@@ -15,19 +15,32 @@ from hypothesis import strategies as st
 
 from vicinal import calibrators
 from vicinal.calibrators import (
+    BetaCalibration,
     Calibrator,
+    DirichletCalibration,
     HistogramBinning,
     IsotonicCalibration,
+    QuadraticScaling,
+    StructuredMatrixScaling,
+    StructuredVectorScaling,
     TemperatureScaling,
     VectorScaling,
+    VennAbersCalibration,
 )
 
 CASES = [
     TemperatureScaling(),
     TemperatureScaling(search="grid"),
     TemperatureScaling(search="grid", criterion="ece", n_bins=10),
-    VectorScaling(),
+    StructuredVectorScaling(),
+    StructuredMatrixScaling(),
+    StructuredMatrixScaling(max_classes=2),
+    QuadraticScaling(),
+    BetaCalibration(),
     IsotonicCalibration(),
+    VennAbersCalibration(),
+    DirichletCalibration(),
+    VectorScaling(),
     HistogramBinning(),
     HistogramBinning(n_bins=8, equal_mass=True),
 ]
@@ -38,6 +51,8 @@ PUBLIC = [
     and issubclass(value, Calibrator)
     and value is not Calibrator
 ]
+
+pytestmark = pytest.mark.filterwarnings("ignore:a matrix of")  # more classes than max_classes
 
 each = pytest.mark.parametrize("case", CASES, ids=repr)
 
@@ -191,6 +206,35 @@ def test_deterministic_and_independent_of_the_global_generators(case):
     state = torch.get_rng_state()
     assert fresh(case).fit(logits, labels).state_dict() == one
     assert torch.equal(torch.get_rng_state(), state)
+
+
+@each
+def test_a_weight_of_two_is_a_row_that_is_there_twice_and_of_zero_one_that_is_not(case):
+    logits, labels = data(n=150, k=3)
+    logits = logits.double()
+    times = torch.arange(150) % 3
+    weighted = fresh(case).fit(logits, labels, sample_weight=times)
+    repeated = fresh(case).fit(logits.repeat_interleave(times, 0), labels.repeat_interleave(times))
+    torch.testing.assert_close(weighted(logits), repeated(logits), rtol=1e-4, atol=1e-4)
+    assert not torch.allclose(weighted(logits), fresh(case).fit(logits, labels)(logits))
+
+
+@each
+@pytest.mark.parametrize(
+    ("weights", "match"),
+    [([1.0], "same length"), ([-1.0] * 6, "at least 0"), ([0.0] * 6, "some above it"), ([float("nan")] * 6, "finite")],
+)
+def test_bad_weights_are_refused(case, weights, match):
+    with pytest.raises(ValueError, match=match):
+        fresh(case).fit(LOGITS, LABELS, sample_weight=weights)
+
+
+@each
+def test_two_classes_work_whichever_is_first(case):
+    logits, labels = data(n=300, k=2)
+    probs = fresh(case).fit(logits, labels).predict_proba(logits)
+    flipped = fresh(case).fit(logits.flip(1), 1 - labels).predict_proba(logits.flip(1))
+    torch.testing.assert_close(probs, flipped.flip(1), rtol=1e-3, atol=1e-4)
 
 
 @each

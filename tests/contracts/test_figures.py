@@ -76,7 +76,7 @@ def test_an_entry_is_all_it_takes(spherical_score, tmp_path):
     assert set(result.rows()[0]["spherical"]) == {"value", "low", "high", "sd", "se"}
     assert result.comparison("Mixup(alpha=0.2)")["spherical"].better in ("a", "b", None)
     assert "Spherical score" in write_comparison(result, tmp_path / "c.html").read_text(encoding="utf-8")
-    run = result.outcomes["ERM()", 0]
+    run = result.results["ERM()", 0]
     assert "Spherical score" in write_run(run, tmp_path / "r.html").read_text(encoding="utf-8")
 
 
@@ -153,8 +153,8 @@ def test_top_5_error_where_there_are_more_than_five_classes(k):
 def test_the_table_of_a_grid_shows_what_is_asked_for(tmp_path):
     result = grid(tmp_path)
     assert "MCC" not in result.table()
-    assert "| MCC |" in result.table(figures=["mcc"])
-    assert "classwise" not in result.table(figures=["classwise_ece"])  # a run does not measure it
+    assert "| MCC |" in result.table(metrics=["mcc"])
+    assert "classwise" not in result.table(metrics=["classwise_ece"])  # a run does not measure it
 
 
 def test_contributions_have_the_figure_as_their_mean():

@@ -30,15 +30,15 @@ def test_a_folder_of_sounds(tmp_path):
             assert loudest == {"low": 300, "high": 600}[task.classes[y]]
     again = Preprocessing.from_dict(json.loads(json.dumps(task.preprocessing.to_dict())))
     for i in range(len(task.test)):
-        assert torch.equal(again(task.test.raw(i)), task.test[i][0])
+        assert torch.equal(again(task.test.original(i)), task.test[i][0])
     new = data.read(tmp_path / "low", again)
     assert len(new) == 8
     assert new[0][0].shape == (1, 160, 101)
-    assert data.load(tmp_path, seconds=0.25).spec["input_shape"] == (1, 160, 26)
-    assert data.load(tmp_path, front_end="mel").train[0][0].shape == (1, 64, 101)
-    assert data.load(tmp_path, front_end="waveform").train[0][0].shape == (16_000,)
+    assert data.load(tmp_path, data.AudioOptions(seconds=0.25)).spec["input_shape"] == (1, 160, 26)
+    assert data.load(tmp_path, data.AudioOptions(front_end="mel")).train[0][0].shape == (1, 64, 101)
+    assert data.load(tmp_path, data.AudioOptions(front_end="waveform")).train[0][0].shape == (16_000,)
     with pytest.raises(ValueError, match=r"front_end must be .*got 'mfcc'"):
-        data.load(tmp_path, front_end="mfcc")
+        data.load(tmp_path, data.AudioOptions(front_end="mfcc"))
     with pytest.raises(ValueError, match=r"augment must be .*'specaugment'.*got 'crop'"):
         data.load(tmp_path, augment="crop")
 
@@ -73,7 +73,7 @@ def test_whatever_the_objective_spectrograms_are_mixed(tmp_path, objective):
     x, y = task.collate_fn([task.train[i] for i in range(4)])
     slow = np.zeros((4, 160, 101))
     for i in range(4):
-        wave = read_sound(task.train.raw(i))
+        wave = read_sound(task.train.original(i))
         start = max(len(wave) - 16_000, 0) // 2
         levels = slow_spectrogram(wave[start : start + 16_000])
         slow[i, :, : levels.shape[1]] = levels
@@ -94,7 +94,7 @@ def test_whatever_the_objective_spectrograms_are_mixed(tmp_path, objective):
 
 
 def test_waveforms_end_in_zeros_and_long_sounds_are_cut(tmp_path):
-    task = data.load(make.sound_folder(tmp_path, n=8), front_end="waveform")
+    task = data.load(make.sound_folder(tmp_path, n=8), data.AudioOptions(front_end="waveform"))
     preprocessing = task.preprocessing
     wave = torch.arange(1.0, 20_001.0)
     assert preprocessing(wave[:5]).tolist() == [1, 2, 3, 4, 5] + [0] * 15_995
@@ -111,12 +111,6 @@ def test_waveforms_end_in_zeros_and_long_sounds_are_cut(tmp_path):
     assert any(not torch.equal(x, train[i][0]) for i, x in enumerate(first))
     train.set_epoch(0, 0)
     assert all(torch.equal(x, train[i][0]) for i, x in enumerate(first))
-
-
-def test_models_saved_before_there_was_a_front_end_take_waveforms():
-    old = Preprocessing.from_dict({"kind": "audio", "rate": 16_000, "length": 8000})
-    assert old.front_end == "waveform"
-    assert old(torch.ones(100)).shape == (8000,)
 
 
 def test_mel_bands_are_those_of_transformers():
@@ -161,7 +155,7 @@ def test_unreadable_sounds_are_named_counted_and_limited(tmp_path):
     folder = make.sound_folder(tmp_path, n=12)
     (folder / "low" / "broken.wav").write_bytes(b"RIFF no sound")
     soundfile.write(folder / "high" / "nothing.wav", np.zeros(0), 16_000)
-    task = data.load(folder, max_bad=2)
+    task = data.load(folder, data.ReadOptions(max_bad=2))
     (note,) = [note for note in task.notes if note.startswith("skipped")]
     assert "2 of 26 audio files could not be read" in note
     assert "broken.wav" in note
@@ -173,7 +167,7 @@ def test_unreadable_sounds_are_named_counted_and_limited(tmp_path):
 def test_large_sets_stay_on_disk(tmp_path, monkeypatch):
     make.sound_folder(tmp_path)
     held = data.load(tmp_path, augment="none")
-    monkeypatch.setattr("vicinal.data.sources._MEMORY", 1000)
+    monkeypatch.setattr("vicinal.data.grid_inputs.MEMORY", 1000)
     read = data.load(tmp_path, augment="none")
     for i in range(len(held.train)):
         assert torch.equal(held.train[i][0], read.train[i][0])
@@ -181,7 +175,7 @@ def test_large_sets_stay_on_disk(tmp_path, monkeypatch):
 
 def test_seconds_must_be_positive(tmp_path):
     with pytest.raises(ValueError, match="seconds must be a number above 0, got 0"):
-        data.load(make.sound_folder(tmp_path), seconds=0)
+        data.load(make.sound_folder(tmp_path), data.AudioOptions(seconds=0))
 
 
 def test_a_folder_with_the_name_of_a_data_set_is_pointed_out(tmp_path, monkeypatch):
@@ -189,5 +183,5 @@ def test_a_folder_with_the_name_of_a_data_set_is_pointed_out(tmp_path, monkeypat
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("VICINAL_DATA", raising=False)
     with pytest.raises(ValueError, match=r"for the file or folder of that name pass './fsdd'"):
-        data.load("fsdd", val=0.2, test=0.2)
-    assert data.load("./fsdd", val=0.2, test=0.2).classes == ("high", "low")
+        data.load("fsdd", data.SplitOptions(val=0.2, test=0.2))
+    assert data.load("./fsdd", data.SplitOptions(val=0.2, test=0.2)).classes == ("high", "low")

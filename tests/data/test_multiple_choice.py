@@ -38,13 +38,15 @@ def rows(n=60, choices=3):
 
 def test_lists_columns_and_json_give_the_same(tmp_path, checkpoint):
     frame = rows()
-    by_list = data.load(frame, text="context", choice="endings", tokenizer=checkpoint)
-    by_column = data.load(frame, text="context", choice=["ending0", "ending1", "ending2"], tokenizer=checkpoint)
+    by_list = data.load(frame, data.TextOptions(text="context", choice="endings", tokenizer=checkpoint))
+    by_column = data.load(
+        frame, data.TextOptions(text="context", choice=["ending0", "ending1", "ending2"], tokenizer=checkpoint)
+    )
     frame.assign(endings=[json.dumps(row) for row in frame["endings"]]).to_csv(tmp_path / "a.csv", index=False)
     frame.to_parquet(tmp_path / "a.parquet")
     frame[["context", "endings", "label"]].to_json(tmp_path / "a.jsonl", orient="records", lines=True)
     tasks = [by_list, by_column]
-    tasks += [data.load(tmp_path / f"a.{end}", text="context", choice="endings", tokenizer=checkpoint)
+    tasks += [data.load(tmp_path / f"a.{end}", data.TextOptions(text="context", choice="endings", tokenizer=checkpoint))
               for end in ("csv", "parquet", "jsonl")]  # fmt: skip
     want = by_list.collate_fn([by_list.test[i] for i in range(len(by_list.test))])
     assert want[0]["input_ids"].shape[:2] == (len(by_list.test), 3)
@@ -59,15 +61,15 @@ def test_lists_columns_and_json_give_the_same(tmp_path, checkpoint):
 def test_each_answer_stands_after_the_context(checkpoint):
     from transformers import AutoTokenizer
 
-    task = data.load(rows(), text="context", choice="endings", tokenizer=checkpoint)
+    task = data.load(rows(), data.TextOptions(text="context", choice="endings", tokenizer=checkpoint))
     tokenizer = AutoTokenizer.from_pretrained(checkpoint)
-    context, *answers = task.train.raw(0)
+    context, *answers = task.train.original(0)
     x, _ = task.train[0]
     want = tokenizer([context] * 3, answers, padding=True, return_tensors="pt")
     for name in ("input_ids", "token_type_ids", "attention_mask"):
         assert torch.equal(x[name], want[name])
     again = Preprocessing.from_dict(json.loads(json.dumps(task.preprocessing.to_dict())))
-    assert torch.equal(again(task.train.raw(0))["input_ids"], x["input_ids"])
+    assert torch.equal(again(task.train.original(0))["input_ids"], x["input_ids"])
     row = {"context": context, "endings": list(answers)}
     assert torch.equal(again(row)["input_ids"], x["input_ids"])
     with pytest.raises(ValueError, match=r"reads 4 texts at a time \(context, then 3 answers\), got 2"):
@@ -75,7 +77,7 @@ def test_each_answer_stands_after_the_context(checkpoint):
 
 
 def test_logits_are_those_of_the_answers(checkpoint):
-    task = data.load(rows(), text="context", choice="endings", tokenizer=checkpoint)
+    task = data.load(rows(), data.TextOptions(text="context", choice="endings", tokenizer=checkpoint))
     torch.manual_seed(0)
     model = models.build(**task.spec, dropout=0.0).eval()
     x, y = task.collate_fn([task.train[i] for i in range(6)])
@@ -116,16 +118,16 @@ def test_mistakes_are_named(checkpoint):
     frame = rows()
     for arguments in ({}, {"text": "endings"}):
         with pytest.raises(ValueError, match=r"'endings' of .* pass choice='endings'"):
-            data.load(frame, target="label", **arguments)
+            data.load_from_config(frame, {"target": "label", **arguments})
     with pytest.raises(ValueError, match=r"choice must be a column of lists"):
-        data.load(frame, text="context", choice="ending0")
+        data.load(frame, data.TextOptions(text="context", choice="ending0"))
     with pytest.raises(ValueError, match=r"text must be one column, what comes before the answers"):
-        data.load(frame, choice="endings")
+        data.load(frame, data.TextOptions(choice="endings"))
     with pytest.raises(ValueError, match=r"answers to choose from need a transformer"):
-        models.build(**data.load(frame, text="context", choice="endings", tokenizer="words").spec)
+        models.build(**data.load(frame, data.TextOptions(text="context", choice="endings", tokenizer="words")).spec)
     frame.at[3, "endings"] = ["one", "two"]
     frame.at[4, "label"] = 7
-    task = data.load(frame, text="context", choice="endings", tokenizer=checkpoint)
+    task = data.load(frame, data.TextOptions(text="context", choice="endings", tokenizer=checkpoint))
     (note,) = [note for note in task.notes if note.startswith("skipped")]
     assert "row 4 (2 answers, not 3)" in note
     assert "row 5 (the right answer is '7', not a number from 0 to 2)" in note

@@ -43,7 +43,7 @@ def test_digits():
     assert task.classes == tuple("0123456789")
     assert task.spec == {"n_classes": 10, "kind": "image", "input_shape": (1, 8, 8)}
     assert task.train.augment == "none"  # a mirrored digit is none
-    assert task.train.raw(3) == f"digits[{task.splits['train'][3]}]"
+    assert task.train.original(3) == f"digits[{task.splits['train'][3]}]"
     from sklearn.datasets import load_digits
 
     own = load_digits()
@@ -70,9 +70,9 @@ def test_an_npz_file_by_path_and_by_name(tmp_path, monkeypatch):
     assert named.fingerprint == task.fingerprint
     assert "cifar10 from cifar10_part.npz: 130 images" in named.notes
     monkeypatch.delenv("VICINAL_DATA")
-    assert data.load("cifar10", data_root=tmp_path).splits == named.splits
-    assert data.load("images/cifar10/cifar10_part.npz", data_root=tmp_path).splits == named.splits
-    half = data.load(path, image_size=16)
+    assert data.load("cifar10", data.ReadOptions(data_root=tmp_path)).splits == named.splits
+    assert data.load("images/cifar10/cifar10_part.npz", data.ReadOptions(data_root=tmp_path)).splits == named.splits
+    half = data.load(path, data.ImageOptions(image_size=16))
     assert half.spec["input_shape"] == (3, 16, 16)
     new = data.read(path, half.preprocessing, classes=half.classes)
     assert torch.equal(new[100][0], half.test[0][0])
@@ -81,7 +81,7 @@ def test_an_npz_file_by_path_and_by_name(tmp_path, monkeypatch):
 def test_fashion_mnist_as_distributions_install_it(tmp_path):
     x, y = arrays(60, None, size=28)
     write_idx(tmp_path / "share" / "datasets" / "fashion-mnist", train=(x, y), t10k=arrays(20, None, size=28))
-    task = data.load("fashion_mnist", val=0.2)
+    task = data.load("fashion_mnist", data.SplitOptions(val=0.2))
     assert task.spec["input_shape"] == (1, 28, 28)
     assert task.classes[9] == "Ankle boot"
     assert len(task.test) == 20
@@ -89,19 +89,19 @@ def test_fashion_mnist_as_distributions_install_it(tmp_path):
     index = task.splits["train"][0]
     pixels = (
         task.preprocessing.mean[0]
-        + task.preprocessing.std[0] * data.load("fashion-mnist", val=0.2, augment="none").train[0][0]
+        + task.preprocessing.std[0] * data.load("fashion-mnist", data.SplitOptions(val=0.2), augment="none").train[0][0]
     )
     np.testing.assert_allclose(pixels[0] * 255, x[index], atol=1e-3)
 
 
 def test_mnist_as_torchvision_keeps_it(tmp_path):
     write_idx(tmp_path / "MNIST" / "raw", train=arrays(60, None, size=28), t10k=arrays(20, None, size=28))
-    task = data.load("mnist", data_root=tmp_path)
+    task = data.load("mnist", data.ReadOptions(data_root=tmp_path))
     assert task.train.augment == "crop"
     path = tmp_path / "MNIST" / "raw" / "train-labels-idx1-ubyte.gz"
     path.write_bytes(gzip.compress(gzip.decompress(path.read_bytes())[:-1]))
     with pytest.raises(ValueError, match="is not a complete IDX file"):
-        data.load("mnist", data_root=tmp_path)
+        data.load("mnist", data.ReadOptions(data_root=tmp_path))
 
 
 def test_torchvision_data_and_what_to_do_without(tmp_path, monkeypatch):
@@ -118,7 +118,7 @@ def test_torchvision_data_and_what_to_do_without(tmp_path, monkeypatch):
             self.targets, self.classes = self.targets.tolist(), [f"class {k}" for k in range(10)]
 
     monkeypatch.setattr(torchvision.datasets, "CIFAR100", Fake)
-    task = data.load("cifar100", data_root=tmp_path / "mine")
+    task = data.load("cifar100", data.ReadOptions(data_root=tmp_path / "mine"))
     assert task.classes[3] == "class 3"
     assert len(task.test) == 20
     with pytest.raises(ValueError, match=r"cifar100 .*no network here.*VICINAL_DATA"):
@@ -170,7 +170,7 @@ def test_the_hub_from_local_files(tmp_path, monkeypatch):
         return {part: Part(tmp_path / f"{part}.parquet") for part in ("train", "validation", "test", "unsupervised")}
 
     monkeypatch.setitem(sys.modules, "datasets", types.SimpleNamespace(load_dataset=load_dataset))
-    task = data.load("hf:mine/reviews:plain", tokenizer="words")
+    task = data.load("hf:mine/reviews:plain", data.TextOptions(tokenizer="words"))
     assert task.classes == ("bad", "good")
     assert task.splits["val"] == list(range(40, 60))
     assert len(task.train) + len(task.test) == 40
@@ -195,7 +195,7 @@ def test_stl10_as_published(tmp_path):
                         file.write(image[:, column, channel].tobytes())
         (folder / f"{part}_y.bin").write_bytes(y.tobytes())
         written[part] = x
-    task = data.load("stl10", data_root=tmp_path, val=10)
+    task = data.load("stl10", data.ReadOptions(data_root=tmp_path), data.SplitOptions(val=10))
     assert task.spec["input_shape"] == (3, 96, 96)
     assert task.classes[0] == "airplane"
     assert [task.test[i][1] for i in range(10)] == list(range(10))
@@ -204,7 +204,7 @@ def test_stl10_as_published(tmp_path):
     np.testing.assert_allclose(pixels.permute(1, 2, 0), written["test"][3], atol=1e-2)
     (folder / "test_X.bin").write_bytes(b"short")
     with pytest.raises(ValueError, match=r"stl10 in .* is not complete"):
-        data.load("stl10", data_root=tmp_path)
+        data.load("stl10", data.ReadOptions(data_root=tmp_path))
 
 
 def test_both_validation_sets_of_mnli(monkeypatch):
@@ -221,12 +221,12 @@ def test_both_validation_sets_of_mnli(monkeypatch):
     names = ("train", "validation_matched", "validation_mismatched")
     loaded = {name: Part(name) for name in names}
     monkeypatch.setitem(sys.modules, "datasets", types.SimpleNamespace(load_dataset=lambda *words: dict(loaded)))
-    task = data.load("hf:glue:mnli", text="premise", tokenizer="words")
+    task = data.load("hf:glue:mnli", data.TextOptions(text="premise", tokenizer="words"))
     assert len(task.val) == 6
-    assert all(str(task.val.raw(i)).startswith("validation_matched") for i in range(6))
+    assert all(str(task.val.original(i)).startswith("validation_matched") for i in range(6))
     assert "left out: the split 'validation_mismatched'" in " ".join(task.notes)
     other = data.read("hf:glue:mnli:validation_mismatched", task.preprocessing, classes=task.classes)
     assert len(other) == 6
-    assert str(other.raw(0)).startswith("validation_mismatched")
+    assert str(other.original(0)).startswith("validation_mismatched")
     with pytest.raises(ValueError, match=r"'hf:glue:mnli' has no split 'dev'"):
-        data.load("hf:glue:mnli:dev", text="premise")
+        data.load("hf:glue:mnli:dev", data.TextOptions(text="premise"))

@@ -1,4 +1,4 @@
-"""Tables of one's own: dates, limits, pieces, copies, groups, time, columns that give the answer away."""
+"""Tables of one's own: dates, limits, pieces, duplicates, groups, time, columns that leak the target."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from vicinal.data import kinds, load, read, tables
+from vicinal.data import SplitOptions, TableOptions, TextOptions, load, read, table_samples, table_scan
 from vicinal.data.dates import date_parts, is_day_first
-from vicinal.data.leaks import group_auroc
+from vicinal.data.leakage import group_auroc
 from vicinal.data.splitting import grouped_split, ordered_split, stratified_split
 from vicinal.data.tabular import Number
 from vicinal.tables import from_frame
@@ -107,7 +107,7 @@ def test_pieces_by_the_formula():
 
 def test_pieces_are_quantiles_and_few_values_are_told_apart():
     table = frame().assign(few=np.arange(200) % 3)
-    task = load(table, target="y", features="piecewise")
+    task = load(table, TableOptions(features="piecewise"), target="y")
     columns = {column.name: column for column in task.preprocessing.columns}
     train = table["x"][task.splits["train"]]
     pieces = min(16, len(train) // 20)
@@ -121,7 +121,7 @@ def test_a_number_that_is_mostly_zero_has_pieces_for_the_other_rows():
     rng = np.random.default_rng(0)
     often, seldom, once = (np.where(rng.random(4_000) < share, rng.random(4_000), 0) for share in (0.4, 0.05, 0.01))
     table = pd.DataFrame({"often": often, "seldom": seldom, "once": once, "y": rng.integers(0, 2, 4_000)})
-    task = load(table, target="y", features="piecewise")
+    task = load(table, TableOptions(features="piecewise"), target="y")
     edges = {column.name: column.edges for column in task.preprocessing.columns}
     others = {name: np.sort(part[part > 0]) for name, part in table.iloc[task.splits["train"]].items() if name != "y"}
     np.testing.assert_allclose(edges["often"], [0, *np.quantile(others["often"], np.linspace(0, 1, 16))])
@@ -135,7 +135,7 @@ def test_ranks_are_shares_of_lower_training_rows():
     x = np.exp(3 * rng.normal(size=400)).round(2)
     table = pd.DataFrame({"x": x, "two": np.arange(400) % 2, "few": np.arange(400) % 3, "y": (x > 1).astype(int)})
     table.loc[::7, "x"] = None
-    task = load(table, target="y", features="ranked")
+    task = load(table, TableOptions(features="ranked"), target="y")
     encoding = task.preprocessing
     names = encoding.feature_names
     assert [name for name in names if name.endswith("rank")] == [
@@ -160,51 +160,51 @@ def test_ranks_are_shares_of_lower_training_rows():
 # What stays together
 
 
-def test_copies_stay_on_one_side():
+def test_duplicates_stay_on_one_side():
     table = frame(150)
     task = load(pd.concat([table, table[:50]], ignore_index=True), target="y")
-    assert "50 of 200 rows are equal to others" in " ".join(task.notes)
+    assert "50 of 200 rows are duplicates" in " ".join(task.notes)
     part = {i: name for name, rows in task.splits.items() for i in rows}
     assert all(part[i] == part[i + 150] for i in range(50))
 
 
-def test_rows_that_differ_in_a_column_left_out_are_no_copies_and_few_combinations_are_split_freely():
+def test_rows_that_differ_in_a_column_left_out_are_no_duplicates_and_few_combinations_are_split_freely():
     table = frame(100)
     table = pd.concat([table, table], ignore_index=True).assign(id=np.arange(200))
-    assert not any("equal to others" in note for note in load(table, target="y").notes)
+    assert not any("duplicates" in note for note in load(table, target="y").notes)
     few = pd.DataFrame({"a": np.arange(200) % 2, "b": np.arange(200) // 2 % 2, "y": np.arange(200) // 3 % 2})
-    (said,) = [note for note in load(few, target="y").notes if "equal to others" in note]
+    (said,) = [note for note in load(few, target="y").notes if "duplicates" in note]
     assert said.endswith("of only 4 different ones: they are split freely")
 
 
 @pytest.mark.parametrize("many", [0, 2**20])
 def test_different_rows_are_counted_in_parts(monkeypatch, many):
-    monkeypatch.setattr(tables, "_MANY", many)
+    monkeypatch.setattr(table_samples, "_MANY", many)
     random = np.random.default_rng(0)
     hashes = np.concatenate([random.integers(-(2**63), 2**63 - 1, 500), [-(2**63), 2**63 - 1, 0, 0, -1, 2**60]])
     hashes[::3] = hashes[1]
     usable = random.random(len(hashes)) < 0.8
-    assert tables._n_different(hashes, usable) == len(set(hashes[usable].tolist()))
-    assert tables._n_different(hashes, np.zeros(len(hashes), bool)) == 0
+    assert table_samples._n_different(hashes, usable) == len(set(hashes[usable].tolist()))
+    assert table_samples._n_different(hashes, np.zeros(len(hashes), bool)) == 0
     first: dict[int, int] = {}
     want = [
         first.setdefault(h, i) if used else i for i, (h, used) in enumerate(zip(hashes.tolist(), usable, strict=True))
     ]
-    assert tables._copies(hashes, usable).tolist() == want
+    assert table_samples._duplicates(hashes, usable).tolist() == want
 
 
 def test_groups_are_never_divided():
     table = frame().assign(patient=np.arange(200) // 5)
     table.loc[199, "patient"] = None
-    task = load(table, target="y", group="patient")
+    task = load(table, SplitOptions(group="patient"), target="y")
     sides = [set(table["patient"][rows].dropna()) for rows in task.splits.values()]
     assert not any(one & other for one, other in itertools.combinations(sides, 2))
     assert "left out: 'patient' (it groups the rows, group)" in task.notes
     assert "41 groups by 'patient', each on one side of the split" in task.notes
     with pytest.raises(ValueError, match="group='patient' and time='x' cannot both split"):
-        load(table, target="y", group="patient", time="x")
+        load(table, SplitOptions(group="patient", time="x"), target="y")
     with pytest.raises(ValueError, match="group='y' is the target"):
-        load(table, target="y", group="y")
+        load(table, SplitOptions(group="y"), target="y")
 
 
 def lists(parts: dict) -> dict:
@@ -222,13 +222,13 @@ def test_a_split_of_groups_of_one_is_the_plain_split():
 
 def test_a_split_by_time():
     table = frame().assign(day=pd.date_range("2021-01-01", periods=200)[::-1])
-    task = load(table, target="y", time="day", val=20, test=40)
+    task = load(table, SplitOptions(time="day", val=20, test=40), target="y")
     assert task.splits["test"] == list(range(40))
     assert task.splits["val"] == list(range(40, 60))
     assert "split by 'day': the latest rows are the test set" in task.notes
     assert lists(ordered_split([1, 1, 1, 2], val=0, test=0.5)) == {"train": [0, 1, 2], "val": [], "test": [3]}
     with pytest.raises(ValueError, match="time='colour' holds neither dates nor numbers"):
-        load(table, target="y", time="colour")
+        load(table, SplitOptions(time="colour"), target="y")
 
 
 def test_dates_are_no_classes_however_often_each_occurs():
@@ -247,7 +247,7 @@ def test_what_is_kept_of_each_row_is_small_and_in_its_place(tmp_path):
     lines["train"][7] = "1,2,3"
     for part, rows in lines.items():
         (tmp_path / f"{part}.csv").write_text("\n".join(rows) + "\n")
-    scan = kinds.scan_table(tables.open_split_tables(tmp_path), "y")
+    scan = table_scan.scan_table(table_samples.open_split_tables(tmp_path), "y")
     assert (scan.labels.dtype, scan.parts.dtype, scan.n_rows) == (np.int16, np.int8, 440)
     every = [*lines["train"][1:], *lines["test"][1:]]
     for i, row in enumerate(every):
@@ -260,7 +260,7 @@ def test_what_is_kept_of_each_row_is_small_and_in_its_place(tmp_path):
 
 
 def test_a_large_table_is_split_in_a_few_bytes_a_row(tmp_path, monkeypatch):
-    monkeypatch.setattr(tables, "_MANY", 2**18)
+    monkeypatch.setattr(table_samples, "_MANY", 2**18)
     n, random = 800_000, np.random.default_rng(0)
     columns = {"x": random.standard_normal(n).astype(np.float32), "y": np.where(random.random(n) < 0.5, "a", "b")}
     pq.write_table(pa.table(columns), tmp_path / "rows.parquet")
@@ -295,22 +295,22 @@ def test_numbers_far_beyond_those_of_training_are_said_and_slightly_larger_ones_
     assert "and counts as the nearer: row 12" in said
 
 
-# What gives the answer away
+# Target leakage
 
 
 def test_a_column_that_gives_the_answer_away_is_named_and_can_be_left_out():
     table = frame()
     table["grade"] = table["y"].map({"up": "u", "down": "d"}) + (np.arange(200) % 4).astype(str)
     (said,) = load(table, target="y").warnings
-    assert said.startswith("the column 'grade' alone gives the answer away (AUROC 1.0000)")
-    task = load(table, target="y", drop="grade")
+    assert said.startswith("target leakage: the column 'grade' alone tells the classes apart (AUROC 1.0000)")
+    task = load(table, TableOptions(drop="grade"), target="y")
     assert not task.warnings
     assert "left out: 'grade' (drop)" in task.notes
     with pytest.raises(ValueError, match="grad"):
-        load(table, target="y", drop=["grad"])
+        load(table, TableOptions(drop=["grad"]), target="y")
 
 
-def test_a_column_that_is_missing_in_one_class_gives_it_away():
+def test_a_column_that_is_missing_in_one_class_leaks_the_target():
     """As the date of an offence that only those have who offended again."""
     rng = np.random.default_rng(0)
     y, x = rng.integers(0, 2, 1_000), rng.normal(size=1_000)
@@ -319,10 +319,10 @@ def test_a_column_that_is_missing_in_one_class_gives_it_away():
     table = pd.DataFrame({"x": x, "late": np.where(y == 1, x**2, np.nan), "again": days.to_numpy(), "y": y})
     table.loc[(y == 1) == seldom, "again"] = None
     late, again = load(table, target="y").warnings
-    assert late.startswith("the column 'late' alone gives the answer away (AUROC 1.0000)")
-    assert again.startswith("the column 'again' alone almost gives the answer away (AUROC 0.99")
+    assert late.startswith("target leakage: the column 'late' alone tells the classes apart (AUROC 1.0000)")
+    assert again.startswith("target leakage: the column 'again' alone almost tells the classes apart (AUROC 0.99")
     few = load(table.iloc[:300], target="y").warnings  # where the petals of iris would be named
-    assert [str(one)[:25] for one in few] == ["the column 'late' alone g"]
+    assert [str(one)[:36] for one in few] == ["target leakage: the column 'late' al"]
 
 
 def test_names_of_rows_give_nothing_away_by_chance():
@@ -350,7 +350,7 @@ def test_an_identifier_that_many_rows_lack_tells_by_being_there():
     table["case"] = [f"C{k}" if up else None for k, up in enumerate(table["y"] == "up")]
     task = load(table, target="y")
     assert "column 'case': none of its" in " ".join(task.notes)
-    assert "the column 'case' alone gives the answer away" in " ".join(task.warnings)
+    assert "the column 'case' alone tells the classes apart" in " ".join(task.warnings)
     assert not task.preprocessing.encode(from_frame(table.assign(case="C5000"))).notes
     table["case"] = [f"C{k}" for k in range(2000)]
     assert "left out: 'case' (identifiers" in " ".join(load(table, target="y").notes)
@@ -360,7 +360,7 @@ def test_texts_that_repeat_are_texts():
     """More sentences than categories are told apart: those of a form, or of a chat."""
     said = [f"please tell me about the number {k % 150}" for k in range(900)]
     repeated = pd.DataFrame({"said": said, "y": np.arange(900) % 3})
-    assert load(repeated, target="y", tokenizer=None).kind == "text"
+    assert load(repeated, TextOptions(tokenizer=None), target="y").kind == "text"
     beside = load(repeated.assign(x=np.arange(900) % 7), target="y")
     assert "the words of 'said' count beside the other columns" in " ".join(beside.notes)
     few = pd.DataFrame({"said": said, "y": np.arange(900) % 3}).assign(said=[text[:-2] for text in said])
@@ -429,7 +429,7 @@ def test_a_column_of_lists_can_be_left_out(tmp_path):
     table.to_json(tmp_path / "a.jsonl", orient="records", lines=True)
     with pytest.raises(ValueError, match=r"'tags' of .*a.jsonl' holds lists.*drop='tags'"):
         load(tmp_path / "a.jsonl", target="y")
-    task = load(tmp_path / "a.jsonl", target="y", drop="tags")
+    task = load(tmp_path / "a.jsonl", TableOptions(drop="tags"), target="y")
     assert [column.name for column in task.preprocessing.columns] == ["x", "colour"]
 
 

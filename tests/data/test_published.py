@@ -19,7 +19,7 @@ from scipy.io import wavfile
 
 from vicinal import data
 from vicinal.data.named import from_name
-from vicinal.data.published import PUBLISHED
+from vicinal.data.published_tables import PUBLISHED
 
 
 @pytest.fixture(autouse=True)
@@ -47,7 +47,7 @@ def jsonl(rows):
 
 def opened(name):
     """The rows and the parts of a named table."""
-    table = from_name(name).table
+    table = from_name(name)
     rows = [table_row for chunk in table.chunks() for table_row in pa.table(dict(chunk.columns)).to_pylist()]
     return rows, None if table.parts is None else list(table.parts)
 
@@ -68,7 +68,7 @@ def test_abalones_rings_are_classes_even_those_of_a_single_row(root):
     rings = [*range(5, 27), *range(5, 26)]  # 26 occurs once
     rows = [("M", *(np.random.default_rng(k).random(7).round(3)), ring) for k, ring in enumerate(rings)]
     write(root / "abalone/abalone.data", lines(rows, ","))
-    task = data.load("abalone", rare="train", val=0.0, test=0.3)
+    task = data.load("abalone", data.SplitOptions(rare="train", val=0.0, test=0.3))
     assert set(task.classes) == {str(ring) for ring in rings}
     with pytest.raises(ValueError, match="rare"):
         data.load("abalone")
@@ -92,7 +92,7 @@ def test_htru2_with_and_without_a_header(root, header):
     assert data.load("htru2").classes == ("0", "1")
 
 
-def test_phishing_with_and_without_its_copies(root):
+def test_phishing_with_and_without_its_duplicates(root):
     head = (
         "@relation phishing\n\n@attribute URL  {1,0,-1}\n@attribute port {1,-1}\n@attribute Result  {-1,1}\n\n@data\n"
     )
@@ -100,8 +100,8 @@ def test_phishing_with_and_without_its_copies(root):
     assert [tuple(row.values()) for row in opened("phishing")[0]] == [
         ("1", "1", "-1"), ("0", "1", "1"), ("1", "1", "-1"), ("1", "1", "1")]  # fmt: skip
     assert len(opened("phishing:distinct")[0]) == 3
-    assert "left out: 1 rows that are copies of others" in from_name("phishing:distinct").table.notes
-    assert from_name("phishing").table.fingerprint != from_name("phishing:distinct").table.fingerprint
+    assert "left out: 1 duplicate rows" in from_name("phishing:distinct").notes
+    assert from_name("phishing").fingerprint != from_name("phishing:distinct").fingerprint
 
 
 def test_arcene_keeps_labels_in_files_of_their_own(root):
@@ -173,7 +173,7 @@ def test_snli_and_mnli_name_their_columns_alike(root):
     read, parts = opened("snli")
     assert read[0] == {"premise": "A man.", "hypothesis": "He eats.", "label": "neutral"}
     assert parts == ["train"] * 2 + ["val"] * 2 + ["test"] * 2
-    assert "left out: 3 rows without a label" in from_name("snli").table.notes
+    assert "left out: 3 rows without a label" in from_name("snli").notes
     read, parts = opened("mnli")
     assert list(read[0]) == ["premise", "hypothesis", "label"]
     assert (read[-1]["premise"], parts[-1]) == ("matched", "test")
@@ -196,7 +196,7 @@ def test_qqp_in_three_formats(root):
     rows, parts = opened("qqp")
     assert rows[0] == {"sentence1": "Why \ufffd ?", "sentence2": "Why so ?", "label": "1"}
     assert parts is None
-    assert "parts of qqp that are there: val; together they are one set" in from_name("qqp").table.notes
+    assert "parts of qqp that are there: val; together they are one set" in from_name("qqp").notes
     write(root / "qqp/quora_duplicate_questions.tsv", lines([head, (0, 1, 2, '"Why\n?"', '"A ""b"" ?"', 1)]))
     assert opened("qqp")[0][0] == {"sentence1": "Why\n?", "sentence2": 'A "b" ?', "label": "1"}
 
@@ -300,7 +300,7 @@ def test_a_model_of_one_set_reads_another(root):
     ]
     write(root / "snli/snli_1.0_train.jsonl", jsonl(rows))
     write(root / "mnli/multinli_1.0_dev_matched.jsonl", jsonl(rows[:6]))
-    task = data.load("snli", tokenizer="words")
+    task = data.load("snli", data.TextOptions(tokenizer="words"))
     assert task.preprocessing.columns == ("premise", "hypothesis")
     assert len(data.read("mnli", task.preprocessing, classes=task.classes)) == 6
 
@@ -368,7 +368,7 @@ def test_speech_commands_come_with_lists(root):
         task = data.load(source)
         assert task.classes == ("no", "yes")
         assert [len(task.train), len(task.val), len(task.test)] == [8, 2, 2]
-        assert {task.test.raw(i).rsplit("/", 1)[1] for i in range(2)} == {"1_nohash_0.wav"}
+        assert {task.test.original(i).rsplit("/", 1)[1] for i in range(2)} == {"1_nohash_0.wav"}
     assert "1 files of validation_list.txt" in " ".join(task.notes)
 
 
@@ -385,7 +385,7 @@ def test_tiny_imagenet_as_published(root):
         write(home / "test" / "images" / f"test_{k}.JPEG", image.getvalue())
     write(home / "val" / "val_annotations.txt", lines([(f"val_{k}.JPEG", "n01629819", 0, 0, 9, 9) for k in range(3)]))
     for source in ("tinyimagenet", str(home)):
-        task = data.load(source, val=2)
+        task = data.load(source, data.SplitOptions(val=2))
         assert task.classes == ("n01443537", "n01629819")
         assert [len(task.train), len(task.val), len(task.test)] == [6, 2, 3]
         assert task.test.labels == [1, 1, 1]

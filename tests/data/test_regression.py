@@ -31,7 +31,12 @@ def write_stsb(root, n=48):
 def test_stsb_is_regression_through_fit(tmp_path):
     write_stsb(tmp_path)
     checkpoint = save_tiny(tmp_path / "bert")
-    sets = data.load_scores("glue:stsb", data_root=tmp_path, tokenizer=checkpoint, val=0.25)
+    sets = data.load_scores(
+        "glue:stsb",
+        data.ReadOptions(data_root=tmp_path),
+        data.TextOptions(tokenizer=checkpoint),
+        data.SplitOptions(val=0.25),
+    )
     assert [len(sets.train), len(sets.val), len(sets.test)] == [36, 12, 12]
     x, y = sets.collate_fn([sets.train[i] for i in range(4)])
     assert y.dtype == torch.float32
@@ -56,15 +61,15 @@ def test_stsb_is_regression_through_fit(tmp_path):
 
 def test_splits_are_drawn_once_and_mistakes_are_named(tmp_path):
     write_stsb(tmp_path)
-    options = {"data_root": tmp_path, "tokenizer": "words"}
-    first, again = (data.load_scores("glue:stsb", **options, seed=1) for _ in range(2))
+    options = data.ReadOptions(data_root=tmp_path), data.TextOptions(tokenizer="words")
+    first, again = (data.load_scores("glue:stsb", *options, data.SplitOptions(seed=1)) for _ in range(2))
     assert first.val.texts == again.val.texts
-    other = data.load_scores("glue:stsb", **options, seed=2)
+    other = data.load_scores("glue:stsb", *options, data.SplitOptions(seed=2))
     assert len(other.val) == len(first.val)
     frame = pd.DataFrame({"text": ["a", "b", "c"], "score": [1.0, 2.0, None]})
     with pytest.raises(ValueError, match=r"target must be a column of finite numbers, got 'score'"):
-        data.load_scores(frame, text="text", target="score", tokenizer="words")
+        data.load_scores(frame, data.TextOptions(text="text", tokenizer="words"), target="score")
     with pytest.raises(ValueError, match=r"source must be a table"):
-        data.load_scores(frame, tokenizer="words")
+        data.load_scores(frame, data.TextOptions(tokenizer="words"))
     with pytest.raises(ValueError, match="must hold a number in every row"):
-        data.load_scores(frame, text="score", target="text", tokenizer="words")
+        data.load_scores(frame, data.TextOptions(text="score", tokenizer="words"), target="text")

@@ -13,9 +13,9 @@ import torch
 
 from tests.data import make
 from vicinal import data
-from vicinal._files import json_pieces, read_json, write_arrays
-from vicinal.data import streaming, tabular
-from vicinal.runs import running
+from vicinal._atomic import json_pieces, read_json, write_arrays
+from vicinal.data import feature_matrix, streaming, tabular
+from vicinal.runs import execute
 from vicinal.training.batches import KeyedDataset
 
 
@@ -50,7 +50,7 @@ def test_blocks_are_what_read_returns_at_once(tmp_path, task, monkeypatch, rows)
 
 def test_texts_are_streamed_too(tmp_path):
     frame = make.reviews(40)
-    task = data.load(frame, target="mood", text="review", tokenizer="words")
+    task = data.load(frame, data.TextOptions(text="review", tokenizer="words"), target="mood")
     frame.to_csv(tmp_path / "new.csv", index=False)
     whole = data.read(tmp_path / "new.csv", task.preprocessing)
     ((positions, part),) = data.stream(tmp_path / "new.csv", task.preprocessing, batch_size=8)
@@ -76,18 +76,18 @@ def test_rows_are_read_when_they_are_asked_for(tmp_path, task, monkeypatch):
 def test_too_many_bad_rows_are_an_error_at_the_end(tmp_path, task):
     path = with_bad_rows(tmp_path / "new.csv")
     with pytest.raises(ValueError, match="2 of 100 rows could not be read: row 30"):
-        list(data.stream(path, task.preprocessing, batch_size=8, max_bad=1))
+        list(data.stream(path, task.preprocessing, batch_size=8, options=data.ReadOptions(max_bad=1)))
 
 
 def test_other_sources_are_one_block(tmp_path):
     make.image_folder(tmp_path / "images", size=8)
-    task = data.load(str(tmp_path / "images"), val=0.2, test=0.2)
+    task = data.load(str(tmp_path / "images"), data.SplitOptions(val=0.2, test=0.2))
     ((positions, part),) = data.stream(str(tmp_path / "images"), task.preprocessing, batch_size=8)
     assert len(positions) == len(part) == len(data.read(str(tmp_path / "images"), task.preprocessing))
 
 
 def test_features_that_would_fill_memory_lie_in_a_file(monkeypatch, task):
-    monkeypatch.setattr(tabular, "_IN_MEMORY", 0)
+    monkeypatch.setattr(feature_matrix, "_IN_MEMORY", 0)
     mapped = data.load(make.people(), target="kind")
     for i in range(len(task.train)):
         assert torch.equal(mapped.train[i][0], task.train[i][0])
@@ -95,8 +95,8 @@ def test_features_that_would_fill_memory_lie_in_a_file(monkeypatch, task):
 
 @pytest.mark.parametrize("in_memory", [0, 2**20])
 def test_features_have_zeros_where_rows_could_not_be_read(monkeypatch, in_memory):
-    monkeypatch.setattr(tabular, "_IN_MEMORY", in_memory)
-    matrix = tabular.FeatureMatrix(9, 2)
+    monkeypatch.setattr(feature_matrix, "_IN_MEMORY", in_memory)
+    matrix = feature_matrix.FeatureMatrix(9, 2)
     matrix.put(np.array([1, 2, 4, 7, 8]), np.arange(1, 11, dtype=np.float32).reshape(5, 2))
     want = [[1, 2], [3, 4], [0, 0], [5, 6], [0, 0], [0, 0], [7, 8], [9, 10], [0, 0]]
     assert matrix.tensor().tolist() == want
@@ -112,9 +112,9 @@ def test_a_matrix_in_a_file_takes_no_memory_of_the_process(monkeypatch):
     resource.setrlimit(resource.RLIMIT_DATA, (data_segment() + 2**26, before[1]))
     try:
         with pytest.raises(MemoryError):
-            tabular.FeatureMatrix(2**22, 64)  # a gigabyte
-        monkeypatch.setattr(tabular, "_IN_MEMORY", 2**26)
-        matrix = tabular.FeatureMatrix(2**22, 64)
+            feature_matrix.FeatureMatrix(2**22, 64)  # a gigabyte
+        monkeypatch.setattr(feature_matrix, "_IN_MEMORY", 2**26)
+        matrix = feature_matrix.FeatureMatrix(2**22, 64)
         matrix.put(np.array([2**22]), np.full((1, 64), 3.0, np.float32))
         features = matrix.tensor()
         assert (features.shape, float(features[-1].sum()), float(features[0].sum())) == ((2**22, 64), 192.0, 0.0)
@@ -139,4 +139,4 @@ def test_splits_are_written_and_hashed_as_lists_would_be(tmp_path, task):
     assert text == json.dumps(task.splits)
     write_arrays(tmp_path / "splits.json", task.positions)
     assert read_json(tmp_path / "splits.json") == task.splits
-    assert running._splits_digest(task) == running._digest(task.splits)
+    assert execute._splits_digest(task) == execute._digest(task.splits)

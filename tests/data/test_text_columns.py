@@ -72,20 +72,22 @@ def test_the_words_are_weighted_as_in_the_formula() -> None:
 
 def test_a_user_chooses_the_text_alone_or_none() -> None:
     frame = strikes()
-    alone = data.load(frame.dropna(), target="kind", text="remark", tokenizer="words")
+    alone = data.load(frame.dropna(), data.TextOptions(text="remark", tokenizer="words"), target="kind")
     assert alone.kind == "text"
     assert (
         "ignored: 'height' and 'sky'; kind='tabular' learns from such columns, and from the words of texts"
         in alone.notes
     )
-    assert data.load(frame.dropna(), target="kind", tokenizer="words").kind == "text"  # a network for texts was named
-    without = data.load(frame, target="kind", drop=["remark"])
+    assert (
+        data.load(frame.dropna(), data.TextOptions(tokenizer="words"), target="kind").kind == "text"
+    )  # a network for texts was named
+    without = data.load(frame, data.TableOptions(drop=["remark"]), target="kind")
     assert [column.name for column in without.preprocessing.columns] == ["height", "sky"]  # type: ignore[attr-defined]
     # Remarks in few rows are read too, and texts without anything beside them are a text task as before.
     sparse = frame.assign(remark=[text if i % 4 == 1 else None for i, text in enumerate(frame["remark"])])
     assert [c.name for c in data.load(sparse, target="kind").preprocessing.columns][-1] == "remark"  # type: ignore[attr-defined]
     only = frame.dropna()[["remark", "kind"]]
-    assert data.load(only, target="kind", tokenizer="words").kind == "text"
+    assert data.load(only, data.TextOptions(tokenizer="words"), target="kind").kind == "text"
     strange = frame.assign(remark=[f"w{6 * i} x{i} y{i} z{i} u{i} v{i}" for i in range(len(frame))])
     assert "left out: 'remark' (texts that share no words)" in data.load(strange, target="kind").notes
 

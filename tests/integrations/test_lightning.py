@@ -474,7 +474,18 @@ class Configured(Net):
             ["vicinal.LogitMix", ".base=vicinal.Mixup", ".base.alpha=2.0", ".weight=0.5"],
             "LogitMix(Mixup(alpha=2.0), weight=0.5)",
         ),
-        (["Choice(Mixup(alpha=0.8), CutMix(alpha=1.0))"], "Choice(Mixup(alpha=0.8), CutMix(alpha=1.0))"),
+        (
+            ["vicinal.Warmup", ".objective=vicinal.RegMixup", ".objective.base=vicinal.CutMix", ".epochs=2"],
+            "Warmup(RegMixup(CutMix()), epochs=2)",
+        ),
+        (
+            [
+                "vicinal.RandomChoice",
+                ".objectives=[{class_path: vicinal.Mixup, init_args: {alpha: 0.8}}, {class_path: vicinal.CutMix}]",
+            ],
+            "RandomChoice(Mixup(alpha=0.8), CutMix(alpha=1.0))",
+        ),
+        (["RandomChoice(Mixup(alpha=0.8), CutMix(alpha=1.0))"], "RandomChoice(Mixup(alpha=0.8), CutMix(alpha=1.0))"),
     ],
 )
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # jsonargparse's, about how Lightning calls it

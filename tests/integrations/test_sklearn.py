@@ -286,10 +286,10 @@ def test_a_row_of_weight_zero_is_as_good_as_none(iris):
 
 
 def test_a_choice_has_parameters_too():
-    model = MixupClassifier(vicinal.Choice(vicinal.Mixup(alpha=0.2), vicinal.ERM()))
+    model = MixupClassifier(vicinal.RandomChoice(vicinal.Mixup(alpha=0.2), vicinal.ERM()))
     assert model.get_params()["objective__probs"] == (0.5, 0.5)
     model.set_params(objective__probs=[0.25, 0.75])
-    assert model.objective == vicinal.Choice(vicinal.Mixup(alpha=0.2), vicinal.ERM(), probs=[0.25, 0.75])
+    assert model.objective == vicinal.RandomChoice(vicinal.Mixup(alpha=0.2), vicinal.ERM(), probs=[0.25, 0.75])
     model.set_params(objective__objectives=(vicinal.ERM(), vicinal.ERM(), vicinal.ERM()))
     assert len(model.objective.probs) == 3
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from vicinal.calibrators.labels import LabelTemperatures, two_logits
+from vicinal.calibrators import TemperatureScaling
+from vicinal.calibrators.labels import two_logits
 from vicinal.metrics import compare, evaluate, evaluate_multilabel
 
 RNG = np.random.default_rng(0)
@@ -105,11 +106,9 @@ def test_a_planted_temperature_of_each_label_is_recovered():
     generator = torch.Generator().manual_seed(0)
     true = torch.randn(20_000, 2, generator=generator, dtype=torch.float64)
     targets = (torch.rand(20_000, 2, generator=generator) < true.sigmoid()).long()
-    fitted = LabelTemperatures().fit(true * torch.tensor([3.0, 0.5]), targets)
-    assert fitted.temperatures_ == pytest.approx((3.0, 0.5), rel=0.06)
-    torch.testing.assert_close(
-        fitted(true), torch.stack([(true[:, k] / fitted.temperatures_[k]).sigmoid() for k in (0, 1)], dim=1)
-    )
+    for k, planted in enumerate((3.0, 0.5)):
+        fitted = TemperatureScaling().fit(two_logits(planted * true[:, k]), targets[:, k])
+        assert fitted.temperature_ == pytest.approx(planted, rel=0.06)
     torch.testing.assert_close(two_logits(true[:, 0]).softmax(1)[:, 1], true[:, 0].sigmoid())
 
 
@@ -128,12 +127,6 @@ def test_what_cannot_be_measured_is_named(given, message):
         evaluate_multilabel(TARGETS, **given)
 
 
-def test_bad_targets_and_unfitted_temperatures_are_named():
+def test_bad_targets_are_named():
     with pytest.raises(ValueError, match="targets must hold 0 and 1"):
         evaluate_multilabel(TARGETS + 1, logits=LOGITS)
-    with pytest.raises(ValueError, match="targets must hold 0 and 1"):
-        LabelTemperatures().fit(LOGITS, TARGETS + 1)
-    with pytest.raises(ValueError, match=r"must both be \[N, L\]"):
-        LabelTemperatures().fit(LOGITS, TARGETS[:, 0])
-    with pytest.raises(RuntimeError, match="not fitted"):
-        LabelTemperatures()(LOGITS)

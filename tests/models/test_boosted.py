@@ -85,20 +85,6 @@ def test_a_feature_next_to_a_threshold_is_on_its_side_of_it() -> None:
     np.testing.assert_allclose(probs, theirs.predict_proba(new), atol=1e-6)
 
 
-def test_trees_that_were_saved_with_float64_are_read() -> None:
-    x = np.random.default_rng(0).normal(size=(400, 2)).astype(np.float32)
-    model, again = (Boosted(2, 2, iterations=9) for _ in range(2))
-    theirs = fitted(x, (x[:, 0] * x[:, 1] > 0).astype(int), model)
-    assert not any(t.dtype == torch.float64 for t in model.state_dict().values())  # some devices have none
-    saved = {name: t.double() if t.is_floating_point() else t for name, t in model.state_dict().items()}
-    n = len(theirs._predictors)
-    for t in range(n):
-        nodes = theirs._predictors[t][0].nodes
-        saved["threshold"][t, 0, : len(nodes)] = torch.tensor(nodes["num_threshold"])
-    again.load_state_dict(saved)
-    assert torch.equal(again(torch.from_numpy(x)), model(torch.from_numpy(x)))
-
-
 def test_a_category_is_the_number_of_its_value() -> None:
     rng = np.random.default_rng(1)
     first, second = rng.integers(0, 4, 300), rng.integers(0, 3, 300)  # 0 stands for none

@@ -26,7 +26,7 @@ def test_once_settled_it_is_the_mean_of_both() -> None:
     x = torch.from_numpy(rng.normal(size=(300, 6)).astype(np.float32))
     y = (x[:, 1] > 0).long() + (x[:, 3] > 0)
     model = MLPAndTrees(6, 3, plain=[0, 2], hidden=[8], dropout=0.0, numbers=[1, 3], iterations=6).eval()
-    model.settle([(x[200:250], y[200:250]), (x[250:], y[250:])], [(x[:200], y[:200], None)])
+    model.after_fit([(x[:200], y[:200], None)], [(x[200:250], y[200:250]), (x[250:], y[250:])])
     w = float(model.share)
     assert w < 0.5  # the trees have learned it, the network has not
     theirs = HistGradientBoostingClassifier(
@@ -48,7 +48,7 @@ def test_what_is_loaded_without_trees_has_none() -> None:
     x = torch.randn(40, 4)
     y = (x[:, 0] > 0).long()
     weights = {name: t.clone() for name, t in fresh.state_dict().items()}
-    settled.settle([(x, y)], [(x, y, None)])
+    settled.after_fit([(x, y, None)], [(x, y)])
     settled.load_state_dict(weights)  # as training does, which goes back to the best epoch
     assert torch.equal(settled(x), fresh.network(x))
 

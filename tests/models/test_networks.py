@@ -241,3 +241,18 @@ def test_stages_can_be_mixed():
 def test_impossible_networks_are_named(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize("inputs", [8, 16])
+def test_a_shortcut_is_a_strided_convolution(inputs):
+    torch.manual_seed(0)
+    block, x = PreActBlock(inputs, 2 * inputs, 2), torch.randn(4, inputs, 9, 9, requires_grad=True)
+    expected = torch.nn.functional.conv2d(x, block.shortcut.weight, stride=2)
+    torch.testing.assert_close(block.shortcut(x), expected)
+    assert list(block.shortcut.state_dict()) == ["weight"]
+    for a, b in zip(
+        torch.autograd.grad(block.shortcut(x).square().sum(), [x, block.shortcut.weight]),
+        torch.autograd.grad(expected.square().sum(), [x, block.shortcut.weight]),
+        strict=True,
+    ):
+        torch.testing.assert_close(a, b)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +10,7 @@ import pytest
 import torch
 
 from vicinal import ERM, data, load, models
-from vicinal._files import read_json, read_tensors
+from vicinal._atomic import read_json
 from vicinal.data.tabular import TabularPreprocessing
 from vicinal.models import TwoViewMLP
 from vicinal.runs import Experiment, Run, run
@@ -66,10 +65,10 @@ def test_the_share_is_chosen_at_the_precision_that_is_served() -> None:
     config = FitConfig(epochs=5, batch_size=32, mixed_precision="bf16", eval_batch_size=300, trackers=())
     fit(model, ERM(), rows, rows, config=config, progress=False)
     chosen = float(model.share)
-    model.settle([(x, y)])
+    model.after_fit((), [(x, y)])
     assert float(model.share) != chosen
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        model.settle([(x, y)])
+        model.after_fit((), [(x, y)])
     assert float(model.share) == chosen
 
 
@@ -101,7 +100,8 @@ def test_a_table_is_seen_in_both_ways(tmp_path: Path) -> None:
     frame.loc[::7, "a"] = None
     frame.to_csv(tmp_path / "rows.csv", index=False)
     task, pieces = (
-        data.load(str(tmp_path / "rows.csv"), target="kind", features=how) for how in ("ranked", "piecewise")
+        data.load(str(tmp_path / "rows.csv"), data.TableOptions(features=how), target="kind")
+        for how in ("ranked", "piecewise")
     )
     standard = data.load(str(tmp_path / "rows.csv"), target="kind")
     assert "plain" not in standard.spec
@@ -131,7 +131,7 @@ def test_held_out_rows_choose_the_share(exclusive: bool) -> None:
         second = torch.stack([slowly(model, row, 1) for row in x])
     # The second is right.
     y = second.argmax(1) if exclusive else (second > 0).long()
-    model.settle((x[i : i + 64], y[i : i + 64]) for i in range(0, 400, 64))
+    model.after_fit((), ((x[i : i + 64], y[i : i + 64]) for i in range(0, 400, 64)))
     assert float(model.share) < 0.4
     w = float(model.share)
     if exclusive:
@@ -141,15 +141,8 @@ def test_held_out_rows_choose_the_share(exclusive: bool) -> None:
     again = TwoViewMLP(4, 3, plain=[0, 2], hidden=[8], exclusive=exclusive)
     again.load_state_dict(model.state_dict())
     assert again.share == model.share
-    model.settle([])
+    model.after_fit((), [])
     assert float(model.share) == w
-
-
-def test_weights_without_a_share_have_one_half() -> None:
-    model, other = (TwoViewMLP(4, 3, plain=[0, 2], hidden=[8]) for _ in range(2))
-    other.share.fill_(0.1)
-    other.load_state_dict({name: t for name, t in model.state_dict().items() if name != "share"})
-    assert float(other.share) == 0.5
 
 
 def rows_with_a_tail(path: Path) -> Experiment:
@@ -175,22 +168,3 @@ def test_the_share_is_served_everywhere(tmp_path: Path) -> None:
     assert best["val_nll"] == pytest.approx(nll, abs=1e-6)
     assert outcome.test.after.accuracy.value > 0.9
     assert bundle.to_onnx(tmp_path / "model.onnx") < 1e-4
-
-
-def test_runs_of_before_there_were_ranks_and_shares(tmp_path: Path) -> None:
-    """Such a run has piecewise features and weights without a share: it is read, and its data encoded, as then."""
-    experiment = rows_with_a_tail(tmp_path / "rows.csv")
-    before = dataclasses.replace(experiment, data={**experiment.data, "features": "piecewise"})
-    outcome = run(before, tmp_path / "run", progress=False)
-    assert outcome is not None
-    folder = Run(tmp_path / "run")
-    folder.write_experiment(experiment, outcome.facts)
-    old = folder.bundle()
-    assert isinstance(old.module, TwoViewMLP)
-    old.module.share.fill_(0.5)
-    expected = old.logits(folder.task().test)
-    old.module._buffers.pop("share")
-    old.save(tmp_path / "bundle")
-    again = load(tmp_path / "bundle")
-    assert "share" not in read_tensors(tmp_path / "bundle" / "model.safetensors")[0]
-    torch.testing.assert_close(again.logits(folder.task().test), expected)

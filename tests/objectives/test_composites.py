@@ -11,8 +11,8 @@ from torch.nn import functional as F
 
 from vicinal import (
     ERM,
-    Between,
     CutMix,
+    During,
     KMixup,
     LogitMix,
     ManifoldMixup,
@@ -190,12 +190,15 @@ def test_logitmix_warns_through_average_pooling_too():
     LogitMix(ManifoldMixup(layers=["0"]))(model, x, y)
 
 
-def test_a_batch_left_unmixed_costs_the_clean_term():
+def test_a_batch_left_unmixed_costs_cross_entropy_once_in_every_ablation():
     model, x, y = setup()
     for composite, weight in (
         (LogitMix(CutMix(prob=0.0)), 1.0),
         (LogitMix(CutMix(prob=0.0), cls_weight=2), 2.0),
-        (LogitMix(CutMix(prob=0.0), cls_weight=0), 0.0),
+        (LogitMix(CutMix(prob=0.0), cls_weight=0), 1.0),
+        (LogitMix(CutMix(prob=0.0), mix_weight=0), 1.0),
+        (LogitMix(CutMix(prob=0.0), cls_weight=0, mix_weight=0.5), 0.5),
+        (LogitMix(CutMix(prob=0.0), cls_weight=0, mix_weight=0), 0.0),
         (RegMixup(CutMix(prob=0.0)), 1.0),
     ):
         terms = composite.terms(model, x, y)
@@ -224,7 +227,7 @@ def test_only_mixing_objectives_can_be_wrapped():
         (lambda: LogitMix(Mixup(alpha=1.0), similarity="cos"), "similarity must be one of 'mse', 'l2', 'probs'"),
         (lambda: RegMixup(Mixup(alpha=1.0), weight=float("nan")), "weight must be"),
         (lambda: Warmup(Mixup(alpha=1.0), epochs=-1), "epochs must be"),
-        (lambda: Between(Mixup(alpha=1.0), start=3, stop=2), "stop must be a number above 3 or inf, got 2"),
+        (lambda: During(Mixup(alpha=1.0), start=3, stop=2), "stop must be a number above 3 or inf, got 2"),
     ],
 )
 def test_bad_hyper_parameters_are_named(make, message):
@@ -242,13 +245,13 @@ def test_warmup_and_between_follow_the_epoch():
     warm = Warmup(Mixup(alpha=1.0), epochs=2)
     assert [torch.equal(at(warm, e), plain) for e in (0, 1.99, 2.0, 7)] == [True, True, False, False]
     torch.testing.assert_close(at(warm, 2.0), inner)
-    window = Between(Mixup(alpha=1.0), start=1, stop=2.5)
+    window = During(Mixup(alpha=1.0), start=1, stop=2.5)
     assert [torch.equal(at(window, e), plain) for e in (0.99, 1.0, 2.49, 2.5)] == [True, False, False, True]
 
 
 def test_schedules_need_the_epoch_and_say_so():
     model, x, y = setup()
-    for objective in (Warmup(Mixup(alpha=1.0), epochs=1), Between(Mixup(alpha=1.0), start=0, stop=1)):
+    for objective in (Warmup(Mixup(alpha=1.0), epochs=1), During(Mixup(alpha=1.0), start=0, stop=1)):
         with pytest.raises(ValueError, match="pass epoch="):
             objective(model, x, y)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from vicinal.objectives.transformers import (
     embeddings_name,
     encoder_layer_names,
     head_name,
+    head_weight,
     max_length,
     padding_id,
     unused_id,
@@ -462,7 +464,7 @@ def test_multiple_choice_mixes_choice_with_choice(layer, c):
 @pytest.mark.parametrize("c", [2, 3])
 def test_multiple_choice_under_logitmix(c):
     model, x, y = make("Bert", "MultipleChoice"), choices(c), torch.tensor([0, 1, 0, 1])
-    draw(SequenceMixup.manifold(layers=[1]), model, x, y)  # the first draw of all asks which axis holds the rows
+    draw(SequenceMixup.manifold(layers=[1, "head"]), model, x, y)  # the first draw asks where rows and head are
     rows = counting(model, "bert.encoder.layer.0")
     for base in (SequenceMixup.manifold(layers=[1]), SequenceMixup.cls()):
         plan = draw(base, model, x, y)
@@ -540,6 +542,7 @@ def test_logitmix_over_hidden_layers():
 @pytest.mark.parametrize("kind", ["Bert", "Roberta"])
 def test_logitmix_over_the_head_runs_the_encoder_once_and_warns(kind):
     model, x = make(kind), tokenised()
+    draw(SequenceMixup.cls(), model, x, LABELS)  # the first draw asks whether all that the logits see passes the head
     rows = counting(model, f"{kind.lower()}.encoder.layer.0")
     with pytest.warns(UserWarning, match="identically zero"):
         terms = LogitMix(SequenceMixup.cls()).terms(model, x, LABELS)
@@ -1025,3 +1028,49 @@ def test_all_that_belongs_to_tokens_is_widened():
     plan = draw(objective, model, x, torch.arange(4))
     clean, _ = objective.forward(model, x, plan, beside_clean=True).chunk(2)
     torch.testing.assert_close(clean, model(**x).logits, rtol=1e-4, atol=1e-5)
+
+
+class Adapter(nn.Module):
+    """A linear layer with a low-rank addition, laid out as LoRA's."""
+
+    def __init__(self, base_layer: nn.Linear) -> None:
+        super().__init__()
+        self.base_layer = base_layer
+        self.lora_A = nn.ModuleDict({"default": nn.Linear(base_layer.in_features, 2, bias=False)})
+        self.lora_B = nn.ModuleDict({"default": nn.Linear(2, base_layer.out_features, bias=False)})
+        self.active_adapters = ["default"]
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.base_layer(x) + self.lora_B["default"](self.lora_A["default"](x))
+
+    def get_delta_weight(self, adapter: str) -> Tensor:
+        return self.lora_B[adapter].weight @ self.lora_A[adapter].weight
+
+
+@pytest.mark.parametrize("kind", ["Bert", "Roberta"])
+def test_a_head_with_an_adapter_is_mixed_as_a_whole(kind):
+    model, x = make(kind).eval(), tokenised()
+    parent, key = (model, "classifier") if kind == "Bert" else (model.classifier, "out_proj")
+    setattr(parent, key, Adapter(getattr(parent, key)))
+    assert head_name(model) == ("classifier" if kind == "Bert" else "classifier.out_proj")
+    plan = draw(SequenceMixup.cls(alpha=math.inf), model, x, LABELS)
+    mixed = SequenceMixup.cls(alpha=math.inf).forward(model, x, plan)
+    torch.testing.assert_close(mixed, plan.combine(model(**x).logits))
+    head = getattr(parent, key)
+    added = head.lora_B["default"].weight @ head.lora_A["default"].weight
+    assert torch.equal(head_weight(model), (head.base_layer.weight + added).detach())
+
+
+def test_a_head_that_the_logits_go_round_is_refused():
+    class Round(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.words, self.first, self.last = nn.Embedding(60, 4), nn.Linear(4, K), nn.Linear(K, K)
+
+        def forward(self, input_ids: Tensor) -> Tensor:
+            first = self.first(self.words(input_ids).mean(1))
+            return first + self.last(first)
+
+    ids = torch.randint(60, (4, 6), generator=torch.Generator().manual_seed(0))
+    with pytest.raises(ValueError, match="logits depend on more than what the layer 'last' receives"):
+        SequenceMixup.cls()(Round(), ids, torch.tensor([0, 1, 2, 3]))

@@ -186,7 +186,7 @@ def test_very_many_classes(tmp_path):
 
 
 def test_a_column_that_is_no_class(tmp_path, monkeypatch):
-    monkeypatch.setattr("vicinal.predictions.classes.MOST_CLASSES", 100)
+    monkeypatch.setattr("vicinal.predictions.class_names.MOST_CLASSES", 100)
     random = np.random.default_rng(0).random(200)
     pq.write_table(pa.table({"label": random, "prediction": random, "confidence": random}), tmp_path / "p.parquet")
     with pytest.raises(ValueError, match=r"more than 100 different values.*with label$"):

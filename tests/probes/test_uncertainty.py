@@ -14,8 +14,8 @@ from torch import nn
 from vicinal import (
     AUM,
     ERM,
-    Between,
     CutMix,
+    During,
     GaussianVicinity,
     GuidedMixup,
     LogitMix,
@@ -446,7 +446,7 @@ MIXING = [
     LogitMix(Mixup(alpha=3.0)),
     RegMixup(Mixup(alpha=10.0)),
     Warmup(Mixup(alpha=0.1), epochs=5),
-    Between(LogitMix(Mixup(alpha=0.1)), start=1, stop=2),
+    During(LogitMix(Mixup(alpha=0.1)), start=1, stop=2),
     GuidedMixup(),
 ]
 

@@ -18,7 +18,8 @@ from tests.data.test_regression import write_stsb
 from vicinal import parse
 from vicinal.calibrators import TemperatureScaling
 from vicinal.metrics import evaluate
-from vicinal.recipes import get, l22_tab2, l22_tab3, p22_vanilla, texts
+from vicinal.recipes import SCALES, get, images, l22_tab2, l22_tab3, names, p22_vanilla, texts, z18_fig5
+from vicinal.recipes.base import FIRST_SEED
 
 
 @pytest.fixture
@@ -55,9 +56,19 @@ def test_stored_logits_are_read_and_missing_ones_named(predictions, tmp_path, mo
     for part in ("dev", "test"):
         with gzip.open(tmp_path / f"a_{part}.jsonl.gz", "wt") as file:
             file.write("\n".join(lines))
-    measured = recipe.measure([], {"file": "a_{part}.jsonl.gz", "n_bins": 10, "smoothing": 0.1}, 0)
-    assert measured["fall"].value == pytest.approx(measured["ece"].value - measured["after"].value)
-    assert measured["temperature"] < measured["temperature smoothed"]
+    settings = {"file": "a_{part}.jsonl.gz", "n_bins": 10, "smoothing": 0.1, "parts": 3}
+    every = [recipe.measure([], settings, seed) for seed in (999, 1000, 1001)]
+    hard = every[0]["temperature"]
+    assert hard < every[0]["temperature smoothed"]
+
+    def fall(rows: list[int]) -> float:
+        before, after = (evaluate(labels[rows], logits=logits[rows] / t, n_bins=10).ece.value for t in (1.0, hard))
+        return before - after
+
+    for part, measured in enumerate(every):  # a third of the 60 samples is left out, and makes a pseudo-value
+        rest = [i for i in range(60) if not 20 * part <= i < 20 * (part + 1)]
+        assert measured["ece"] == evaluate(labels[rest], logits=logits[rest], n_bins=10).ece
+        assert measured["fall"] == pytest.approx(3 * fall(list(range(60))) - 2 * fall(rest))
 
 
 class _Labelled(TensorDataset):
@@ -99,6 +110,29 @@ def test_both_domains_and_both_temperatures(predictions):
     assert "other ece" not in alone
 
 
+@pytest.mark.parametrize("select", ["accuracy", "last"])
+def test_the_last_epoch_is_measured_and_the_selected_one_where_there_is_one(predictions, select):
+    logits, labels = predictions
+    selected, last = (evaluate(labels, logits=one) for one in (logits, -logits))
+    run = SimpleNamespace(
+        outcome=SimpleNamespace(experiment=SimpleNamespace(training={"select": select})),
+        test=lambda n_bins: selected,
+        test_of_last=lambda n_bins: last,
+    )
+    measured = images.both_epochs([run], {}, 0)
+    assert measured["ece"] == last.ece != selected.ece
+    assert measured["rms debiased"] == last.rms_debiased
+    assert measured.get("best ece") == (None if select == "last" else selected.ece)
+
+
+def test_a_gan_keeps_its_panels_and_counts_its_modes():
+    settings = {"target": "ring of 8", "alpha": 0.2, "panels": [1, 3], "width": 8}
+    measured = z18_fig5.measure([], settings, 1000)
+    assert {len(measured[f"samples {i}"]) for i in (1, 3)} == {z18_fig5.SHOWN}
+    assert measured["covered"] == measured["modes"] / 8
+    assert not any("samples" in name for name in z18_fig5.measure([], settings, 1001))
+
+
 def test_paddings_are_those_of_the_table():
     recipe = get("w21-tab5")
     at = recipe.scales["cpu"]
@@ -126,10 +160,71 @@ def test_recipes_of_one_paper_share_trainings():
     def trained(name: str, scale: str = "cpu") -> set[str]:
         return {json.dumps(e.to_dict(), sort_keys=True) for cell in get(name).rows(scale) for e in cell.trainings}
 
-    assert len(trained("l22-tab1") & trained("l22-tab2")) == 6  # vanilla and LogitMix with three seeds
-    assert len(trained("l22-tab1") & trained("l22-tab5")) == 9  # Mixup, LogitMix and (−) cross-entropy at α = 3
-    assert len(trained("l22-tab2") & trained("l22-sec5-4")) == 9  # the best weight of each base
-    assert len(trained("p22-tab1-2", "night") & trained("p22-tab3", "night")) == 6  # BERT and Ours + LS on SNLI
+    assert len(trained("l22-tab1") & trained("l22-tab2")) == 10  # vanilla and LogitMix with five seeds
+    assert len(trained("l22-tab1") & trained("l22-tab5")) == 15  # Mixup, LogitMix and (−) cross-entropy at α = 3
+    assert len(trained("l22-tab2") & trained("l22-sec5-4")) == 15  # the best weight of each base
+    assert len(trained("l22-tab2") & trained("l22-tab5")) == 10  # Mixup at α = 0.4 and LogitMix
+    assert len(trained("p22-tab1-2") & trained("p22-tab3")) == 10  # BERT and Ours + LS on SNLI
+
+
+OF_TEXTS_AND_LOGITS = [name for name in names() if name[:3] in ("l22", "p22", "w21")]
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("name", OF_TEXTS_AND_LOGITS)
+def test_families_of_claims(name, scale):
+    recipe = get(name)
+    at = recipe.scales[scale]
+    claims = list(recipe.claims(at))
+    assert 1 <= sum(claim.primary for claim in claims) <= 3
+    assert all(bool(claim.reason) == (claim.margin != 0.01) for claim in claims)
+    assert all(claim.kind == "above" or claim.threshold == 0 for claim in claims)
+    assert list(at.seeds) == list(range(FIRST_SEED, FIRST_SEED + len(at.seeds)))
+    assert len(at.seeds) in at.looks
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("name", OF_TEXTS_AND_LOGITS)
+def test_a_secondary_claim_is_one_that_the_paper_makes(name, scale):
+    """Its own numbers bear it out: above zero, or no more than the margin below it."""
+    for claim in get(name).claims(get(name).scales[scale]):
+        if claim.paper is not None and not (claim.primary and claim.kind == "above"):
+            assert claim.paper > (0 if claim.kind == "above" else -claim.margin), claim.text
+
+
+def test_table_2_stands_beside_its_own_networks():
+    at = get("l22-tab2").scales["paper"]
+    of = {claim.text: claim.paper for claim in get("l22-tab2").claims(at)}
+    assert of["CIFAR-100, VGG16: LogitMix lowers the error of Mixup"] == pytest.approx(0.0120)
+    assert of["CIFAR-100, MobileNetV2: LogitMix lowers the error of CutMix"] == pytest.approx(0.0109)
+    assert of["TinyImageNet, MobileNetV2: LogitMix lowers the error of PuzzleMix"] == pytest.approx(0.0122)
+    assert of["CIFAR-100, ShuffleNetV2: the ECE of LogitMix over Mixup is below that of Vanilla"] == pytest.approx(
+        0.037
+    )
+    assert not any("TinyImageNet, VGG16" in text for text in of)
+    # Gains as printed in brackets, mean of five networks.
+    here = {claim.text: claim.paper for claim in get("l22-tab2").claims(get("l22-tab2").scales["cpu"])}
+    gains = (1.20 + 1.77 + 0.53 + 3.92 + 1.36) / 500
+    assert here["CIFAR-10, PreAct ResNet-10: LogitMix lowers the error of Mixup"] == pytest.approx(gains)
+
+
+def test_alphas_are_those_of_the_authors_code():
+    alpha = {name: (parse(alone).alpha, parse(above).base.alpha) for name, (alone, above) in l22_tab2.BASES.items()}
+    assert alpha["Mixup"] == (0.4, 3.0)
+    assert alpha["CutMix"] == (1.0, 3.0)
+    assert parse(get("l22-tab4").methods["Mixup"].expression).alpha == 0.4
+
+
+def test_the_night_has_the_methods_of_the_primary_claims_alone():
+    for name, trained in (
+        ("l22-tab2", {"Vanilla", "Mixup", "LogitMix over Mixup", "CutMix", "LogitMix over CutMix"}),
+        ("p22-tab1-2", {"BERT", "Mixup", "Ours"}),
+        ("w21-tab2", {"Base", "CLS", "Input", "Mani"}),
+    ):
+        recipe = get(name)
+        assert {cell.key[-1] for cell in recipe.rows("night")} == trained
+        needs = {key for claim in recipe.claims(recipe.scales["night"]) if claim.primary for key, _ in claim.needs}
+        assert {key[-1] for key in needs} == trained
 
 
 def test_stsb_is_scored_by_spearman(tmp_path, monkeypatch):

@@ -7,12 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from vicinal.recipes import Result, get, names, pages
+from vicinal.metrics import Estimate
+from vicinal.recipes import SCALES, Result, get, names, pages
 from vicinal.recipes.claims import HOLDS
-from vicinal.recipes.running import described
+from vicinal.recipes.keys import cell_key
+from vicinal.recipes.results import CellRecord
+from vicinal.recipes.running import described, plan, reproduce
+from vicinal.runs.scheduler import Pool
 
 ROOT = Path(__file__).parents[2]
-RESULTS = sorted((ROOT / "results").glob("*/*.json"))
+#: Pilots, which are never merged, have a form of their own.
+RESULTS = sorted(path for scale in SCALES for path in (ROOT / "results" / scale).glob("*.json"))
 
 
 def test_pages_are_up_to_date():
@@ -34,15 +39,17 @@ def test_committed_results_are_those_of_the_recipe(path):
     result = Result.read(path)
     recipe = get(path.stem)
     assert (result.recipe, result.scale) == (path.stem, path.parent.name)
-    wanted = {(cell.key, cell.seed) for cell in recipe.rows(result.scale)}
-    assert {(cell.key, cell.seed) for cell in result.cells} == wanted
+    wanted = {(cell.key, cell.seed): cell_key(cell) for cell in recipe.rows(result.scale, result.seeds)}
+    assert result.cells
+    for cell in result.cells:
+        assert wanted[cell.key, cell.seed].startswith(cell.id)
     assert not result.failures
     asked = described(recipe, result.scale)
     for part, setting in result.settings.items():
         assert _said(setting) == _said(asked[part]), f"{part} is not what the recipe says now"
     judged = result.judged(recipe.claims(recipe.scales[result.scale]))
     assert [one.to_dict() for one in judged] == [one.to_dict() for one in result.verdicts]
-    assert path.stat().st_size < 300_000
+    assert path.stat().st_size < 500_000
 
 
 @pytest.mark.parametrize("path", RESULTS, ids=lambda path: f"{path.parent.name}/{path.stem}")
@@ -67,8 +74,8 @@ def test_the_legend_of_a_figure_fits_into_it(path):
 
 def test_a_changed_result_makes_its_pages_stale(tmp_path):
     (tmp_path / "results" / "cpu").mkdir(parents=True)
-    result = Result.read(RESULTS[0])
-    result.write(tmp_path / "results" / "cpu")
+    wanted = plan("t19-fig5", get("t19-fig5"), "cpu", tmp_path / "results" / "cpu")
+    result = reproduce(wanted, Pool(workers=1), progress=False)
     pages.write(tmp_path / "results", tmp_path / "docs")
     assert pages.stale(tmp_path / "results", tmp_path / "docs") == []
     changed = dataclasses.replace(result.cells[0], seconds=result.cells[0].seconds + 100)
@@ -98,7 +105,10 @@ def test_a_recipe_without_results_says_so_and_what_it_costs():
 
 
 def test_data_without_a_figure_have_no_place_in_its_panel():
-    result = Result.read(ROOT / "results" / "cpu" / "p22-tab1-2.json")
+    half = Estimate(0.5, 0.5, 0.5)
+    both = {"SNLI": {"ece": half, "other ece": half}, "QQP": {"ece": half}}
+    cells = [CellRecord((data, "MiniLM-L6", "BERT"), 1000, "", "", 1.0, of) for data, of in both.items()]
+    result = Result("p22-tab1-2", "cpu", (1000,), {}, cells, (), {})
     inside, outside = get("p22-tab1-2").draw(result).axes
-    assert [label.get_text().split("\n")[0] for label in inside.get_xticklabels()] == ["SNLI", "HellaSwag", "QQP"]
-    assert [label.get_text().split("\n")[0] for label in outside.get_xticklabels()] == ["SNLI", "HellaSwag"]
+    assert [label.get_text().split("\n")[0] for label in inside.get_xticklabels()] == ["SNLI", "QQP"]
+    assert [label.get_text().split("\n")[0] for label in outside.get_xticklabels()] == ["SNLI"]

@@ -10,7 +10,8 @@ import pytest
 import vicinal
 from vicinal import models
 from vicinal.expressions import parse
-from vicinal.recipes import PAPERS, SCALES, get, names
+from vicinal.recipes import PAPERS, SCALES, get, images, names
+from vicinal.recipes.claims import FIRST_SEED, Claim
 from vicinal.recipes.running import described
 
 #: Tables of the papers whose numbers are in print, not in an image.
@@ -57,8 +58,9 @@ def test_a_recipe_reads_like_its_table(name):
     assert recipe.draw is not None
     lines = (Path(vicinal.__file__).parent / "recipes" / f"{name.replace('-', '_')}.py").read_text().splitlines()
     assert len(lines) <= 200, "a recipe is one page"
-    # Guided mixup trains twice, the second time with three forwards a step.
-    assert recipe.scales["cpu"].minutes <= (20 if recipe.place.paper == "P22" else 12)
+    # The night cell at cpu scale takes hours, and guided mixup trains twice on 5,000 pairs.
+    long = {"t19-fig2-alpha": 400, "p22-tab1-2": 150, "p22-tab3": 150}
+    assert recipe.scales["cpu"].minutes <= long.get(name, 70)
     assert bool(recipe.published) or name not in WITH_NUMBERS
 
 
@@ -74,6 +76,12 @@ def test_claims_speak_of_cells_and_methods_parse(name, scale):
     assert len({claim.text for claim in claims}) == len(claims)
     for claim in claims:
         assert {key for key, _ in claim.needs} <= keys
+    assert 1 <= sum(claim.primary for claim in claims) <= 3
+    for claim in claims:
+        if isinstance(claim, Claim):
+            assert (claim.margin != 0.01) == bool(claim.reason), claim.text
+            assert claim.threshold == 0 or claim.kind == "above", claim.text
+    assert recipe.scales[scale].seeds[0] == FIRST_SEED
     for cell in cells:
         for experiment in cell.trainings:
             parse(experiment.method)
@@ -116,6 +124,22 @@ def test_a_scale_names_no_network_that_it_does_not_train(name):
     for scale in get(name).scales.values():
         if "PreAct ResNet-10" in scale.about:
             assert "preactresnet10" in {network.name for network in scale.networks.values()}
+
+
+def test_claims_about_the_night_cell_are_primary_ones_of_shared_trainings():
+    trained = {}
+    for name in ("z18-fig3", "t19-fig2", "t19-fig2-alpha"):
+        recipe = get(name)
+        at = recipe.scales["night"]
+        assert {"data": at.data, "networks": at.networks, "training": at.training} == images.night_cifar10()
+        if name != "t19-fig2-alpha":
+            assert all(claim.primary for claim in recipe.claims(at))
+        trained[name] = {
+            json.dumps(e.to_dict(), sort_keys=True) for cell in recipe.rows("night") for e in cell.trainings
+        }
+    assert len(trained["z18-fig3"]) == len(trained["t19-fig2"]) == 10
+    assert len(trained["z18-fig3"] & trained["t19-fig2"]) == 5  # ERM with five seeds
+    assert trained["z18-fig3"] | trained["t19-fig2"] < trained["t19-fig2-alpha"]
 
 
 def test_recipes_share_trainings():

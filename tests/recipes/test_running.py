@@ -1,8 +1,10 @@
-"""A recipe from data to result: run, killed and gone on with, judged, read again."""
+"""A recipe from data to result: run, killed and resumed, judged, added to, read again."""
 
 from __future__ import annotations
 
+import dataclasses
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,9 +15,10 @@ import pytest
 
 from tests.recipes.tiny import ERM, MIXUP, RECIPE
 from vicinal.metrics import Estimate
-from vicinal.recipes.results import CellRecord, Result, over_seeds, packed
-from vicinal.recipes.running import Clock, check_data, jobs_left, plan, reproduce
-from vicinal.runs.jobs import Pool
+from vicinal.metrics.intervals import over_seeds
+from vicinal.recipes.results import DECIDING, CellRecord, Result, commit, packed
+from vicinal.recipes.running import Clock, check_data, further_seeds, jobs_left, plan, reproduce
+from vicinal.runs.scheduler import Pool
 
 KEY = ("digits", "MLP", ERM)
 
@@ -35,7 +38,7 @@ def comparable(result: Result):
 def test_a_result_has_every_cell_and_verdict(ran):
     out, result, said = ran
     assert len(result.cells) == 4
-    assert result.seeds == (0, 1)
+    assert result.seeds == (1000, 1001)
     assert [one.claim for one in result.verdicts] == ["mixup lowers the error", "mixup lowers the ECE"]
     assert not result.failures
     assert len(said) == 8
@@ -63,12 +66,59 @@ def test_what_is_done_is_skipped(ran):
 
 def test_the_same_seeds_give_the_same_figures_and_others_do_not(ran, tmp_path):
     _, result, _ = ran
-    again = reproduce(plan("tiny", RECIPE, "cpu", tmp_path, seeds=[1], only=["Mixup"]), Pool(workers=1), progress=False)
-    ((key, seed, figures),) = comparable(again)
-    assert (key[-1], seed) == (MIXUP, 1)
-    assert figures == next(cell.figures for cell in result.cells if cell.key == key and cell.seed == 1)
-    assert figures != next(cell.figures for cell in result.cells if cell.key == key and cell.seed == 0)
-    assert {one.verdict for one in again.verdicts} == {"not tested"}
+    wanted = plan("tiny", RECIPE, "cpu", tmp_path, seeds=[1001], only=["Mixup"])
+    ((key, seed, figures),) = comparable(reproduce(wanted, Pool(workers=1), progress=False))
+    assert (key[-1], seed) == (MIXUP, 1001)
+    assert figures == next(cell.figures for cell in result.cells if cell.key == key and cell.seed == 1001)
+    assert figures != next(cell.figures for cell in result.cells if cell.key == key and cell.seed == 1000)
+
+
+def test_seeds_are_added_and_cells_are_neither_trained_again_nor_lost(ran, tmp_path):
+    """Without the folders of the runs, a committed result is all there is."""
+    out, result, _ = ran
+    shutil.copy(out / "tiny.json", tmp_path)
+    assert further_seeds("tiny", tmp_path, 2) == range(1002, 1004)
+    more = plan("tiny", RECIPE, "cpu", tmp_path, seeds=[1001, 1002])
+    assert more.left == 4  # two trainings and two cells of the new seed
+    both = reproduce(more, Pool(workers=1), progress=False)
+    assert both.seeds == (1000, 1001, 1002)
+    before = {(cell.key, cell.seed): cell for cell in result.cells}
+    assert all(before.get((cell.key, cell.seed), cell) == cell for cell in both.cells)
+    assert len(both.cells) == 6
+    assert Result.read(tmp_path / "tiny.json").to_dict() == both.to_dict()
+
+
+def test_recipes_share_cells(ran, tmp_path):
+    out, result, _ = ran
+    shutil.copy(out / "tiny.json", tmp_path)
+    again = reproduce(plan("again", RECIPE, "cpu", tmp_path), Pool(workers=1), progress=False)
+    assert comparable(again) == comparable(result)
+    assert not list(tmp_path.glob("runs/digits*"))
+
+
+@pytest.mark.parametrize("what", DECIDING)
+def test_cells_of_another_environment_are_refused(ran, tmp_path, what):
+    _, result, _ = ran
+    dataclasses.replace(result, environment={**result.environment, what: "other"}).write(tmp_path)
+    with pytest.raises(ValueError, match=f"were run with {what} other, here it is .*: move .* away"):
+        plan("tiny", RECIPE, "cpu", tmp_path)
+
+
+def test_cells_of_other_settings_are_refused(ran, tmp_path):
+    out, _, _ = ran
+    shutil.copy(out / "tiny.json", tmp_path)
+    longer = dataclasses.replace(RECIPE.scales["cpu"], training={**RECIPE.scales["cpu"].training, "epochs": 3})
+    changed = dataclasses.replace(RECIPE, scales={**RECIPE.scales, "cpu": longer})
+    with pytest.raises(ValueError, match=r"seed 1000 of .* has other settings: move"):
+        plan("tiny", changed, "cpu", tmp_path)
+
+
+def test_a_cell_says_what_it_cost_and_what_ran_it(ran):
+    _, result, _ = ran
+    assert all(cell.seconds > 0 for cell in result.cells)
+    assert len({cell.id for cell in result.cells}) == 4
+    assert {cell.commit for cell in result.cells} == {commit()}
+    assert result.environment["cpu"]
 
 
 def test_only_names_rows(tmp_path):
@@ -76,7 +126,7 @@ def test_only_names_rows(tmp_path):
         plan("tiny", RECIPE, "cpu", tmp_path, only=["CutMix"])
 
 
-def test_a_killed_recipe_goes_on_to_the_same_figures(ran, tmp_path):
+def test_a_killed_recipe_resumes_to_the_same_figures(ran, tmp_path):
     _, result, _ = ran
     root = Path(__file__).parents[2]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -139,11 +189,9 @@ def test_a_failing_cell_is_reported_and_the_others_go_on(tmp_path, monkeypatch):
     from vicinal.recipes import images
 
     def failing(trained, settings, seed):
-        if seed == 1:
+        if seed == 1001:
             raise ValueError("no such luck")
         return images.selected(trained, settings, seed)
-
-    import dataclasses
 
     result = reproduce(
         plan("tiny", dataclasses.replace(RECIPE, measure=failing), "cpu", tmp_path), Pool(workers=1), progress=False
@@ -157,7 +205,7 @@ def test_records_keep_seven_digits_and_intervals():
     figures, curves = packed({"a": 1 / 3, "b": Estimate(0.123456789, 0.1, 0.2), "c": [1 / 3, [2 / 3]]})
     assert figures["a"] == Estimate(0.3333333, 0.3333333, 0.3333333)
     assert curves == {"c": [0.3333, [0.6667]]}
-    record = CellRecord(("x", "y"), 3, 1.25, figures, curves)
+    record = CellRecord(("x", "y"), 3, "00ff", "", 1.25, figures, curves)
     assert CellRecord.from_dict(record.to_dict()).figures == figures
 
 
@@ -166,7 +214,7 @@ def test_the_mean_over_seeds_has_a_t_interval():
 
     values = [0.1, 0.2, 0.15, 0.12]
     low, high = stats.t.interval(0.95, 3, loc=sum(values) / 4, scale=stats.sem(values))
-    estimate = over_seeds([Estimate(v, v, v) for v in values])
+    estimate = over_seeds([Estimate(v, v, v) for v in values], other_samples=False)
     assert (estimate.low, estimate.high) == pytest.approx((low, high))
     assert over_seeds([Estimate(0.1, 0.05, 0.2)]) == Estimate(0.1, 0.05, 0.2)
 

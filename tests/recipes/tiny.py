@@ -11,7 +11,7 @@ from vicinal.recipes.base import Data, Network, Place, Recipe, Scale, methods
 from vicinal.recipes.claims import Claim, figure
 from vicinal.recipes.drawing import bars
 from vicinal.recipes.running import plan, reproduce
-from vicinal.runs.jobs import Pool
+from vicinal.runs.scheduler import Pool
 
 ERM, MIXUP = "ERM()", "Mixup(alpha=1.0)"
 
@@ -19,16 +19,17 @@ ERM, MIXUP = "ERM()", "Mixup(alpha=1.0)"
 def claims(at: Scale) -> Iterable[Claim]:
     for data, network in at.pairs():
         erm, mixup = (figure("error", data, network, method) for method in (ERM, MIXUP))
-        yield Claim(text="mixup lowers the error", contrast=erm - mixup, paper=0.01)
+        yield Claim(text="mixup lowers the error", contrast=erm - mixup, paper=0.01, primary=True)
         yield Claim(
             text="mixup lowers the ECE",
             contrast=figure("ece", data, network, ERM) - figure("ece", data, network, MIXUP),
-            overconfident=(data, network, ERM),
+            overconfident=[(data, network, ERM)],
         )
 
 
 SCALE = Scale(
-    seeds=range(2),
+    seeds=range(1000, 1002),
+    looks=(2, 5),
     minutes=0.1,
     data={"digits": Data("digits", {"train_size": 100})},
     networks={"MLP": Network("mlp", {"hidden": [8]})},

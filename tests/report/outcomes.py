@@ -7,9 +7,10 @@ from typing import Any
 
 import torch
 
-from vicinal._files import write_json
+from vicinal._atomic import write_json
 from vicinal.metrics import evaluate
-from vicinal.runs import Experiment, Outcome, Scored
+from vicinal.runs import Experiment, RunResult, Scores
+from vicinal.runs.scores import ONLY_HEAD
 
 SCRIPT = "<script>alert(1)</script>"
 #: A picture of one pixel.
@@ -19,7 +20,7 @@ PIXEL = (
 )
 
 
-def scored(name: str, n: int, k: int, *, seed: int = 0, sharpness: float = 1.0, temperature: float = 1.0) -> Scored:
+def scored(name: str, n: int, k: int, *, seed: int = 0, sharpness: float = 1.0, temperature: float = 1.0) -> Scores:
     """Return predictions that are calibrated for sharpness 1, over-confident above it, perfect at infinity."""
     generator = torch.Generator().manual_seed(seed)
     logits = 2 * torch.randn(n, k, generator=generator)
@@ -27,12 +28,12 @@ def scored(name: str, n: int, k: int, *, seed: int = 0, sharpness: float = 1.0, 
     perfect = sharpness == float("inf")
     logits = 30 * torch.nn.functional.one_hot(labels, k).float() if perfect else sharpness * logits
     after = evaluate(labels, logits=logits.double() / temperature)
-    return Scored(name, logits, labels, evaluate(labels, logits=logits), after, temperature)
+    return Scores(name, logits, labels, {ONLY_HEAD: temperature}, evaluate(labels, logits=logits), after)
 
 
 def outcome(
     out: Path,
-    sets: dict[str, Scored],
+    sets: dict[str, Scores],
     *,
     classes: list[str] | None = None,
     mistakes: list[dict[str, Any]] | None = None,
@@ -40,7 +41,7 @@ def outcome(
     temperature: float = 1.0,
     label_noise: dict[str, Any] | None = None,
     **facts: Any,
-) -> Outcome:
+) -> RunResult:
     k = next(iter(sets.values())).after.n_classes if sets else len(classes or "ab")
     names = classes or [f"class {i}" for i in range(k)]
     out.mkdir(parents=True, exist_ok=True)
@@ -55,7 +56,7 @@ def outcome(
         "kind": "tabular",
         "classes": names,
         "fingerprint": "sha256:0",
-        "sizes": {"train": 1000, **{name: s.after.n for name, s in sets.items() if not name.startswith("also")}},
+        "sizes": {"train": 1000, **{name: s.after.n for name, s in sets.items() if not name.startswith("eval")}},
         "notes": ["kind: rows"],
     }
     fit = {
@@ -69,6 +70,7 @@ def outcome(
         "versions": {"vicinal": "0"},
     }
     about = {"data": data, "network": {"name": "mlp", "options": {}}, "weights": 1234, "notes": [], **facts}
-    return Outcome(
-        Experiment(source="made up", method="ERM()"), out, about, fit, history, sets, temperature, label_noise
+    temperatures = {ONLY_HEAD: temperature}
+    return RunResult(
+        Experiment(source="made up", method="ERM()"), out, about, fit, history, sets, temperatures, label_noise
     )

@@ -81,7 +81,7 @@ def pages(tmp_path_factory):
     """One report of each kind, of a real run with every section, and of a hostile one."""
     folder = tmp_path_factory.mktemp("reports")
     experiment = Experiment(
-        source="digits", training={"epochs": 2}, model_options={"width": 4}, corrupt=0.2, also=("digits",)
+        source="digits", training={"epochs": 2}, model_options={"width": 4}, corrupt=0.2, eval_data=("digits",)
     )
     real = run(experiment, folder / "run", progress=False)
     bundle = load(folder / "run")
@@ -107,7 +107,7 @@ def pages(tmp_path_factory):
         {
             "val": scored("val", 300, 100),
             "test": scored("test", 300, 100),
-            "also-1": scored("http://example.org/" + "a" * 200, 9, 100),
+            "eval-1": scored("http://example.org/" + "a" * 200, 9, 100),
         },
         classes=names,
         mistakes=[
@@ -178,7 +178,7 @@ def test_a_threshold_is_dragged_by_keys_and_read_aloud(browser, pages):
 def test_every_section_is_seen(browser, pages):
     browser.get(pages["run"].as_uri())
     resized(browser, 400)
-    ids = ["figures", "reliability", "risk", "sets", "classes", "mistakes", "also-1", "ood", "attacks", "between"]
+    ids = ["figures", "reliability", "risk", "sets", "classes", "mistakes", "eval-1", "ood", "attacks", "between"]
     ids += ["noise", "audit", "learning", "trained", "rerun"]
     for id in ids:
         box = browser.execute_script(

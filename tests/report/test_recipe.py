@@ -18,19 +18,19 @@ def picture() -> bytes:
 
 
 def recipe_page(*, name: str = "z18-tab2", long: str = "a row", failures: dict[str, str] | None = None) -> RecipePage:
-    claim = {"claim": f"20 %: {long}", "paper": "+4.0 points", "here": "+3.10 points [+2.00, +4.20]", "p": "0.010"}
+    claim = {"claim": f"20 %: {long}", "paper": "+4.0 points", "here": "+3.10 points [+2.00, +4.20]"}
     return RecipePage(
         name=name,
         title=f"Memorisation of {long}",
         source="Zhang et al. 2018, Table 2",
         sizes="cpu scale, 27 cells, 3 seeds",
-        summary=["Of 3 claims: 1 holds, 1 does not hold, 1 not tested."],
+        summary=["Of 3 claims: 1 holds, 1 reversed, 1 not tested."],
         reading=["A <b>reading</b> of the paper."],
         published=Rows(["", "best", "last"], [["20 %, ERM", "12.7", "16.6"]]),
         figures=Rows(["", "best error (%)", "last error (%)"], [[long, "12.70 ± 0.30", "16.60 ± 1.20"]]),
         claims=[
             {**claim, "verdict": "holds", "reason": ""},
-            {**claim, "verdict": "does not hold", "reason": ""},
+            {**claim, "verdict": "reversed", "reason": ""},
             {**claim, "verdict": "not tested", "reason": "the baseline is not over-confident"},
         ],
         picture=picture(),
@@ -49,7 +49,7 @@ def test_everything_is_on_the_page(tmp_path):
         "20 %, ERM",
         "16.60 ± 1.20",
         '<span class="better">holds</span>',
-        '<span class="worse">does not hold</span>',
+        '<span class="worse">reversed</span>',
         "the baseline is not over-confident",
         "data:image/png;base64,",
         "2.15.0",

@@ -16,13 +16,13 @@ import torch
 from markupsafe import Markup
 
 from tests.report.outcomes import PIXEL, SCRIPT, outcome, scored
-from vicinal._files import DamagedFileError
+from vicinal._atomic import DamagedFileError
 from vicinal.metrics.ood import ood_report
 from vicinal.predictions import evaluate_file
 from vicinal.probes import Attack, attack_errors, between_samples
 from vicinal.report import sections, write_comparison, write_predictions, write_run
 from vicinal.report.figures import Drawing, Sheet
-from vicinal.runs.table import GridResult
+from vicinal.runs.summary_table import GridResult
 
 VOID = {"meta", "img", "br", "hr", "input", "link"}
 
@@ -130,7 +130,7 @@ def test_the_report_holds_everything(tmp_path):
     sets = {
         "val": scored("val", 400, 4, seed=1, sharpness=2, temperature=2),
         "test": scored("test", 500, 4, seed=2, sharpness=2, temperature=2),
-        "also-1": scored("another.csv", 300, 4, seed=3, sharpness=2, temperature=2),
+        "eval-1": scored("another.csv", 300, 4, seed=3, sharpness=2, temperature=2),
     }
     run = outcome(
         tmp_path / "run",
@@ -178,7 +178,7 @@ def test_the_report_holds_everything(tmp_path):
 
 def test_sections_appear_only_when_asked_for(no_figures, tmp_path):
     page = read(write_run(usual(tmp_path), tmp_path / "r.html"))
-    for id in ("ood", "attacks", "between", "noise", "audit", "mistakes", "also-1"):
+    for id in ("ood", "attacks", "between", "noise", "audit", "mistakes", "eval-1"):
         assert id not in page.ids
     page = read(write_run(usual(tmp_path), tmp_path / "r.html", audit=[]))
     assert "No sample looks mislabelled" in page.text
@@ -203,7 +203,7 @@ def test_what_users_wrote_is_escaped(tmp_path):
     sets = {
         "val": scored("val", 200, 4),
         "test": scored("test", 200, 4),
-        "also-1": scored(SCRIPT, 60, 4),
+        "eval-1": scored(SCRIPT, 60, 4),
     }
     run = outcome(tmp_path / "run", sets, classes=names, mistakes=mistakes, notes=[SCRIPT])
     run.facts["data"]["notes"] = [SCRIPT]
@@ -383,14 +383,14 @@ def test_comparison_on_further_sets_and_what_is_chosen(tmp_path):
         sets = {key: scored(key, 200, 3, seed=3, sharpness=sharpness) for key in ("val", "test")}
         far = scored(f"far-{SCRIPT}", 90, 3, seed=5, sharpness=sharpness)
         far = dataclasses.replace(far, notes=(f"left {SCRIPT}",))
-        outcomes[method, 0] = outcome(tmp_path / method, {**sets, "also-1": far})
+        outcomes[method, 0] = outcome(tmp_path / method, {**sets, "eval-1": far})
     result = GridResult(tmp_path, ("ERM()", "Mixup(alpha=0.2)"), (0,), outcomes, {})
     page = read(write_comparison(result, tmp_path / "c.html", choose="ece"))
     assert page.tags.count("svg") == 8
-    assert {"before", "after", "also-1-before", "also-1-after"} <= set(page.ids)
+    assert {"before", "after", "eval-1-before", "eval-1-after"} <= set(page.ids)
     assert page.text.count(f"left {SCRIPT}") == 1
     assert "Chosen by ECE (15 bins) of the validation set: Mixup(alpha=0.2)" in page.text.replace("\u00a0", " ")
-    row = result.rows(on="also-1")[1]
+    row = result.rows(on="eval-1")[1]
     assert f"{100 * row['ece']['value']:.1f} %" in page.text
 
 
@@ -436,4 +436,4 @@ def test_what_mistakes_share_is_told(no_figures, tmp_path):
     assert "5.0\xa0%" in page
     made.run.write_mistakes("tabular", [], [{"property": 3}])
     with pytest.raises(DamagedFileError, match="not as it was written"):
-        made.run.shared()
+        made.run.error_slices()

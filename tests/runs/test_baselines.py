@@ -11,7 +11,7 @@ from sklearn.linear_model import LogisticRegression
 
 from tests.data import make
 from tests.data.test_own_tables import frame
-from vicinal.data import load
+from vicinal.data import AudioOptions, TableOptions, TextOptions, load
 from vicinal.metrics import Estimate, compare, evaluate
 from vicinal.report import words
 from vicinal.runs import BASELINES, Experiment, baselines, measure_baselines, run
@@ -20,7 +20,7 @@ from vicinal.runs import BASELINES, Experiment, baselines, measure_baselines, ru
 def test_a_table_has_all_of_them():
     table = frame(300).assign(when=pd.date_range("2021-01-01", periods=300).strftime("%Y-%m-%d"))
     table.loc[::9, "x"] = None
-    task = load(table, target="y", features="piecewise")
+    task = load(table, TableOptions(features="piecewise"), target="y")
     found = baselines(task, BASELINES)
     assert list(found) == list(BASELINES)
     shares = np.bincount(task.train.labels) / len(task.train)
@@ -49,7 +49,9 @@ def test_a_class_that_the_validation_set_lacks():
 def test_logistic_regression_sees_numbers_marks_and_categories_but_no_pieces_or_ranks():
     table = frame(200)
     table.loc[::9, "x"] = None
-    standard, pieces, ranks = (load(table, target="y", features=how) for how in ("standard", "piecewise", "ranked"))
+    standard, pieces, ranks = (
+        load(table, TableOptions(features=how), target="y") for how in ("standard", "piecewise", "ranked")
+    )
     model = LogisticRegression(max_iter=1000).fit(standard.train.features(), standard.train.labels)
     expected = evaluate(standard.test.labels, probs=model.predict_proba(standard.test.features())).nll.value
     for task in (standard, pieces, ranks):
@@ -57,7 +59,7 @@ def test_logistic_regression_sees_numbers_marks_and_categories_but_no_pieces_or_
 
 
 def test_texts_have_words_and_pictures_their_pixels():
-    task = load(make.reviews(60).drop(columns="stars"), target="mood", tokenizer="words")
+    task = load(make.reviews(60).drop(columns="stars"), TextOptions(tokenizer="words"), target="mood")
     found = baselines(task, BASELINES)
     assert list(found) == ["majority class", "logistic regression"]
     assert found["logistic regression"].accuracy.value == 1  # great or awful
@@ -75,9 +77,9 @@ def test_texts_have_words_and_pictures_their_pixels():
 
 def test_sounds_have_their_spectrograms_and_waveforms_the_majority_alone(tmp_path):
     folder = make.sound_folder(tmp_path, n=12)
-    found = baselines(load(folder, front_end="mel"))
+    found = baselines(load(folder, AudioOptions(front_end="mel")))
     assert found["logistic regression"].accuracy.value == 1  # two pitches
-    assert list(baselines(load(folder, front_end="waveform"))) == ["majority class"]
+    assert list(baselines(load(folder, AudioOptions(front_end="waveform")))) == ["majority class"]
 
 
 def test_whether_it_earns_its_keep_is_said():

@@ -12,7 +12,7 @@ import torch
 
 from tests.cli.running import refused, vicinal
 from vicinal import load
-from vicinal._files import read_json, sealed, write_json
+from vicinal._atomic import read_json, sealed, write_json
 from vicinal.models import Boosted
 from vicinal.runs import Experiment, Run, audited, audited_by_aum, run
 
@@ -23,7 +23,7 @@ def test_a_thousand_million_members_are_not_built(outcome: Any, tmp_path: Path) 
     del record["checksum"]
     record["network"]["members"] = 10**9
     write_json(run / "model.json", sealed(record))
-    with pytest.raises(ValueError, match="asks for a network of more than"):
+    with pytest.raises(ValueError, match=r"asks for 1,000,000,000 networks, and model\.safetensors holds"):
         load(run)
 
 
@@ -44,7 +44,7 @@ def outcome(table: Path) -> Any:
     words = ("train", table, "--target", "y", "--model", "hgb", "--model-option", "iterations=60", "--out", out)
     ran = vicinal(*words, "--report", table.parent / "report.html")
     assert "gradient boosting by scikit-learn, at most 60 trees a class" in ran.out
-    return Run(out).outcome()
+    return Run(out).result()
 
 
 def test_validation_rows_go_down_the_trees_in_the_batches_that_are_served(

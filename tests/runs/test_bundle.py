@@ -4,8 +4,6 @@ import dataclasses
 import json
 import os
 import pickle
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +14,10 @@ import torch
 
 import vicinal
 from tests.data import make
-from vicinal import _files, data, models
-from vicinal._files import DamagedFileError, read_json, read_tensors, replacing, sealed, write_json
+from vicinal import data, models
+from vicinal._atomic import DamagedFileError, read_json, sealed, write_json
 from vicinal.runs.bundle import Bundle, read_record
+from vicinal.runs.layout import RunFiles
 
 
 def _bundle(task: data.Task, **options: Any) -> Bundle:
@@ -30,7 +29,7 @@ def _bundle(task: data.Task, **options: Any) -> Bundle:
         spec=spec,
         preprocessing=task.preprocessing,
         classes=task.classes,
-        temperature=1.7,
+        temperatures=(1.7,),
         method="ERM()",
         fingerprint=task.fingerprint,
         versions={"vicinal": "0"},
@@ -56,13 +55,15 @@ def _of_kind(kind: str, root: Path) -> tuple[Bundle, Any]:
     if kind in ("text", "pair"):
         frame = make.reviews(40).assign(answer=lambda f: f["review"].iloc[::-1].to_numpy())
         columns = "review" if kind == "text" else ["review", "answer"]
-        task = data.load(frame, target="mood", text=columns, tokenizer="words")
+        task = data.load(frame, data.TextOptions(text=columns, tokenizer="words"), target="mood")
         return _bundle(task, model="sentencecnn"), frame.head(7)
     if kind == "image":
         make.image_folder(root / "images", classes=make.HOSTILE, size=8)
-        return _bundle(data.load(str(root / "images"), val=0.2, test=0.2), width=2), str(root / "images")
+        return _bundle(data.load(str(root / "images"), data.SplitOptions(val=0.2, test=0.2)), width=2), str(
+            root / "images"
+        )
     make.sound_folder(root / "sounds")
-    task = data.load(str(root / "sounds"), val=0.2, test=0.2, seconds=0.2)
+    task = data.load(str(root / "sounds"), data.SplitOptions(val=0.2, test=0.2), data.AudioOptions(seconds=0.2))
     return _bundle(task), str(root / "sounds")
 
 
@@ -149,8 +150,8 @@ def test_hostile_fields(people: tuple[Bundle, pd.DataFrame]) -> None:
     with pytest.raises(ValueError, match="classes must be 2, as many as the network has, got 3"):
         dataclasses.replace(people[0], classes=("a", "b", "c"))
     for temperature in (0.0, -1.0, 1e-320, float("nan"), float("inf")):
-        with pytest.raises(ValueError, match="temperature must be"):
-            dataclasses.replace(people[0], temperature=temperature)
+        with pytest.raises(ValueError, match="temperatures must be"):
+            dataclasses.replace(people[0], temperatures=(temperature,))
 
 
 def test_records_that_are_not_whole(people: tuple[Bundle, pd.DataFrame], tmp_path: Path) -> None:
@@ -215,103 +216,13 @@ def test_a_flipped_bit_of_a_record_is_noticed_or_says_the_same(
     for at in range(0, len(content), 7):
         path.write_bytes(content[:at] + bytes([content[at] ^ 1 << at % 7]) + content[at + 1 :])
         try:
-            found = read_record(_files.RunFiles(folder))
+            found = read_record(RunFiles(folder))
         except ValueError:
             noticed += 1
         else:
             same = {name for name in wanted if found.get(name) == wanted[name]}
             assert same >= wanted.keys() - {"checksum"}
     assert noticed > len(content) // 7 * 0.6  # the rest is white space
-
-
-# Files that are there whole or not at all
-
-
-def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
-    write_json(tmp_path / "x.json", {"format": 1, "value": "before"})
-    with pytest.raises(TypeError):
-        write_json(tmp_path / "x.json", {"format": 1, "value": object()})
-
-    def killed() -> None:
-        with replacing(tmp_path / "x.json") as draft:
-            draft.write_text("half of")
-            raise RuntimeError("in the middle")
-
-    with pytest.raises(RuntimeError, match="in the middle"):
-        killed()
-    assert read_json(tmp_path / "x.json")["value"] == "before"
-    assert [path.name for path in tmp_path.iterdir()] == ["x.json"]
-
-
-def test_drafts_of_killed_processes_are_removed_and_others_are_not(tmp_path: Path) -> None:
-    process = subprocess.Popen([sys.executable, "-c", ""])
-    process.wait()
-    host = _files._HOST
-    dead = [f".x.json.{process.pid}.tmp", f".x.json.{host}-{process.pid}-0123456789abcdef.tmp"]
-    others = [
-        f".x.json.{host}-{os.getpid()}-0123456789abcdef.tmp",  # in the middle of a write
-        f".x.json.00000000-{process.pid}-0123456789abcdef.tmp",  # of another machine
-        f".y.json.{process.pid}.tmp",
-        ".x.json.mine.tmp",
-    ]
-    for name in dead + others:
-        (tmp_path / name).touch()
-    parts = tmp_path / f".x.json.parts.{host}-{process.pid}-0123456789abcdef.tmp"
-    parts.mkdir()
-    (parts / "column.npy").touch()
-    write_json(tmp_path / "x.json", {})
-    assert {path.name for path in tmp_path.iterdir()} == {*others, "x.json"}
-
-
-def test_parts_of_a_draft_lie_in_a_folder_that_a_kill_does_not_leave_for_good(tmp_path: Path) -> None:
-    with _files.replacing(tmp_path / "x.npz") as draft, _files.parts_of(draft) as folder:
-        assert folder.parent == tmp_path
-        assert _files._DRAFT.fullmatch(folder.name)["pid"] == str(os.getpid())
-        (folder / "column.npy").touch()
-    assert [path.name for path in tmp_path.iterdir()] == ["x.npz"]
-
-
-def test_files_have_the_mode_of_the_umask_and_links_are_not_followed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = os.umask(0o027)
-    try:
-        write_json(tmp_path / "x.json", {})
-        _files.write_tensors(tmp_path / "x.safetensors", {"x": torch.zeros(2)})
-    finally:
-        os.umask(before)
-    assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o640}
-    (tmp_path / "victim").write_text("mine")
-    monkeypatch.setattr("secrets.token_hex", lambda n: "0" * 2 * n)
-    draft = tmp_path / f".x.json.{_files._HOST}-{os.getpid()}-{'0' * 16}.tmp"
-    draft.symlink_to(tmp_path / "victim")
-    with pytest.raises(FileExistsError):
-        write_json(tmp_path / "x.json", {})
-    assert (tmp_path / "victim").read_text() == "mine"
-
-
-def test_places_that_cannot_be_written(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"there is no folder .*nowhere.* create it first"):
-        write_json(tmp_path / "nowhere" / "x.json", {})
-    with pytest.raises(IsADirectoryError, match="is a folder"):
-        write_json(tmp_path, {})
-
-
-def test_files_that_are_something_else(tmp_path: Path) -> None:
-    (tmp_path / "list.json").write_text("[1]")
-    with pytest.raises(DamagedFileError, match="is not as it was written: it holds no object"):
-        read_json(tmp_path / "list.json")
-    (tmp_path / "other.json").write_text("{}")
-    with pytest.raises(ValueError, match="is of format None"):
-        read_json(tmp_path / "other.json")
-    (tmp_path / "half.json").write_text('{"format": ')
-    with pytest.raises(ValueError, match="is not JSON"):
-        read_json(tmp_path / "half.json")
-    (tmp_path / "deep.json").write_text("[" * 100_000)
-    with pytest.raises(DamagedFileError, match=r"deep\.json is not JSON: maximum recursion"):
-        read_json(tmp_path / "deep.json")
-    with pytest.raises(FileNotFoundError):
-        read_tensors(tmp_path / "nothing.safetensors")
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
@@ -399,15 +310,24 @@ def test_a_sample_that_the_network_overflows_at_is_named(people: tuple[Bundle, p
 
 
 @pytest.mark.parametrize(
-    ("hidden", "what"),
-    [([45_000, 45_000], "weights, and model.safetensors holds"), ([4] * 1000, "a network of more than")],
+    ("change", "what", "built"),
+    [
+        ({"options": {"hidden": [45_000, 45_000]}}, "weights, and model.safetensors holds", ["meta"]),
+        ({"members": 10**9}, "1,000,000,000 networks, and model.safetensors holds", []),
+    ],
 )
 def test_a_network_larger_than_its_weights_is_refused_before_it_is_built(
-    people: tuple[Bundle, pd.DataFrame], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hidden: list[int], what: str
+    people: tuple[Bundle, pd.DataFrame],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    change: Any,
+    what: str,
+    built: Any,
 ) -> None:
     path = people[0].save(tmp_path / "run") / "model.json"
     record = read_json(path)
-    record["network"]["options"]["hidden"] = hidden
+    options = {**record["network"]["options"], **change.pop("options", {})}
+    record["network"] |= {**change, "options": options}
     write_json(path, sealed_again(record))
     devices, build = [], models.ModelSpec.build
     monkeypatch.setattr(
@@ -415,7 +335,7 @@ def test_a_network_larger_than_its_weights_is_refused_before_it_is_built(
     )
     with pytest.raises(ValueError, match=f"model.json asks for .*{what}.*: the files do not belong together"):
         Bundle.load(path.parent)
-    assert devices == ["meta"]  # nothing was allocated
+    assert devices == built  # nothing was allocated
 
 
 def test_columns_that_do_not_fit_the_network_are_refused(people: tuple[Bundle, pd.DataFrame], tmp_path: Path) -> None:

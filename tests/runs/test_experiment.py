@@ -8,7 +8,7 @@ import pytest
 
 from tests.cli.running import vicinal
 from vicinal import runs
-from vicinal.runs import Experiment, FurtherSet, data_name, folder_name
+from vicinal.runs import EvalSet, Experiment, data_name, folder_name
 
 FULL = Experiment(
     source="my data/it's <here>.csv",
@@ -39,7 +39,7 @@ FULL = Experiment(
         "warmup_epochs": 2.0,
         "warmup_start": 1e-6,
     },
-    also=(
+    eval_data=(
         "elsewhere.csv",
         {
             "source": "third place.csv",
@@ -48,7 +48,7 @@ FULL = Experiment(
             "development": "third dev.csv",
         },
     ),
-    watch=("train", "also-2"),
+    watch=("train", "eval-2"),
     temperature="grid",
     new_subset_per_seed=True,
     corrupt=0.2,
@@ -108,17 +108,30 @@ def test_how_a_run_proceeds_is_no_part_of_what_it_is():
     usual = Experiment(source="digits", training={"epochs": 2})
     other = Experiment(source="digits", training={"epochs": 2, "num_workers": 1, "trackers": []})
     assert usual != other
-    assert usual.that_matters() == other.that_matters()
-    assert usual.that_matters() != Experiment(source="digits", training={"epochs": 3}).that_matters()
+    assert usual.resume_key() == other.resume_key()
+    assert usual.resume_key() != Experiment(source="digits", training={"epochs": 3}).resume_key()
 
 
 def test_maps_are_of_one_further_set_or_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
     monkeypatch.setattr(runs, "run", lambda experiment, out, **options: asked.append(experiment))
     maps = ["--map", "q1=premise,q2=hypothesis", "--map", "2:q1=text", "--map-class", '2:{"a,b": "c"}']
-    vicinal("train", "snli.csv", "--also", "one.csv", "--also", "two.csv", *maps, "--also-development", "1:dev.csv")
-    one, two = asked[0].further_sets
-    assert one == FurtherSet(source="one.csv", columns={"q1": "premise", "q2": "hypothesis"}, development="dev.csv")
-    assert two == FurtherSet(source="two.csv", columns={"q1": "text", "q2": "hypothesis"}, class_names={"a,b": "c"})
-    assert "for a set that no --also names" in vicinal("train", "--also", "one.csv", "--map", "2:a=b", code=2).err
-    assert "must be NAME=NAME" in vicinal("train", "--also", "one.csv", "--map", "a", code=2).err
+    vicinal(
+        "train",
+        "snli.csv",
+        "--eval-data",
+        "one.csv",
+        "--eval-data",
+        "two.csv",
+        *maps,
+        "--eval-development",
+        "1:dev.csv",
+    )
+    one, two = asked[0].eval_sets
+    assert one == EvalSet(source="one.csv", columns={"q1": "premise", "q2": "hypothesis"}, development="dev.csv")
+    assert two == EvalSet(source="two.csv", columns={"q1": "text", "q2": "hypothesis"}, class_names={"a,b": "c"})
+    assert (
+        "for a set that no --eval-data names"
+        in vicinal("train", "--eval-data", "one.csv", "--map", "2:a=b", code=2).err
+    )
+    assert "must be NAME=NAME" in vicinal("train", "--eval-data", "one.csv", "--map", "a", code=2).err

@@ -15,7 +15,7 @@ from tests.cli.running import refused, vicinal
 from tests.data.checkpoints import save_tiny
 from tests.data.make import image_folder, people, sound_folder
 from vicinal import load
-from vicinal.data.images import open_image
+from vicinal.data.image import open_image
 from vicinal.models import build
 from vicinal.runs import Experiment, Run, run
 

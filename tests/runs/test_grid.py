@@ -30,13 +30,13 @@ from joblib.externals.loky import get_reusable_executor
 from joblib.externals.loky.backend import context
 from scipy import stats
 
-from vicinal._files import max_memory
+from vicinal._memory import max_memory
 from vicinal.metrics import Estimate, compare
+from vicinal.metrics.intervals import over_seeds
 from vicinal.runs import Experiment, GridResult, Run, folder_name, run_grid
-from vicinal.runs import jobs as jobs_module
+from vicinal.runs import scheduler as jobs_module
 from vicinal.runs.grid import _rooted
-from vicinal.runs.jobs import Pool, run_jobs
-from vicinal.runs.table import _over_seeds
+from vicinal.runs.scheduler import Pool, run_jobs
 from vicinal.training.folder import locked
 
 needs_ray = pytest.mark.skipif(
@@ -84,8 +84,8 @@ def stamps(out: Path) -> dict[str, int]:
 
 def same(a: GridResult, b: GridResult) -> bool:
     """Whether the figures are equal to the last digit."""
-    assert a.outcomes.keys() == b.outcomes.keys()
-    logits = all(torch.equal(a.outcomes[key].test.logits, b.outcomes[key].test.logits) for key in a.outcomes)
+    assert a.results.keys() == b.results.keys()
+    logits = all(torch.equal(a.results[key].test.logits, b.results[key].test.logits) for key in a.results)
     return logits and all(a.rows(after=x) == b.rows(after=x) and a.table(after=x) == b.table(after=x) for x in (0, 1))
 
 
@@ -94,14 +94,14 @@ def same(a: GridResult, b: GridResult) -> bool:
 
 def test_every_cell_is_a_run_of_its_own(reference, base):
     assert reference.methods == tuple(METHODS)
-    assert list(reference.outcomes) == [(method, seed) for seed in SEEDS for method in METHODS]
-    for (method, seed), outcome in reference.outcomes.items():
+    assert list(reference.results) == [(method, seed) for seed in SEEDS for method in METHODS]
+    for (method, seed), outcome in reference.results.items():
         assert outcome.experiment.method == method
         assert outcome.experiment.seed == seed
         assert outcome.out == reference.out / folder_name(outcome.experiment)
         assert outcome.fit["config"]["trackers"] == []
         assert outcome.fit["threads"] == 1
-    logits = [outcome.test.logits for outcome in reference.outcomes.values()]
+    logits = [outcome.test.logits for outcome in reference.results.values()]
     assert not any(torch.equal(a, b) for i, a in enumerate(logits) for b in logits[:i])
 
 
@@ -127,7 +127,7 @@ def test_finished_cells_are_skipped_and_failing_ones_do_not_stop_others(copy, ba
     )
     after = stamps(copy)
     assert {name: after[name] for name in before} == before
-    assert set(result.outcomes) == {(method, seed) for method in METHODS for seed in (0, 1, 2)}
+    assert set(result.results) == {(method, seed) for method in METHODS for seed in (0, 1, 2)}
     assert set(result.failures) == {("PuzzleMix()", seed) for seed in (0, 1, 2)}
     for seed in (0, 1, 2):
         error = result.failures["PuzzleMix()", seed]
@@ -156,7 +156,7 @@ def test_finished_cells_are_skipped_and_failing_ones_do_not_stop_others(copy, ba
 
 
 def test_a_cell_that_failed_is_tried_again(copy, base, reference):
-    cell = reference.outcomes["ERM()", 0].out.name
+    cell = reference.results["ERM()", 0].out.name
     (copy / cell / "evaluation.json").unlink()
     (copy / cell / "error.txt").write_text("MemoryError: no\n\nTraceback …")
     splits = copy / cell / "splits.json"
@@ -219,11 +219,11 @@ def test_methods_of_one_folder_name_have_two_folders(base, tmp_path):
     fast = dataclasses.replace(base, training={"steps": 1})
     result = run_grid(fast, methods, [0], tmp_path, progress=False)
     assert result.failures == {}
-    folders = [outcome.out.name for outcome in result.outcomes.values()]
+    folders = [outcome.out.name for outcome in result.results.values()]
     assert folders[1].startswith(folders[0] + "-")
     # Each stays where it is, whatever is asked for first.
     again = run_grid(fast, methods[::-1], [0], tmp_path, progress=False)
-    assert [again.outcomes[method, 0].out.name for method in methods] == folders
+    assert [again.results[method, 0].out.name for method in methods] == folders
 
 
 @pytest.mark.parametrize(
@@ -282,43 +282,10 @@ def test_an_address_where_no_cluster_is_is_refused_at_once_and_named(base, tmp_p
 
 
 @contextlib.contextmanager
-def listening(answer: bytes | None) -> Iterator[int]:
-    """Give the port of a server that answers a connection with these bytes and waits, or closes it without a word."""
-
-    def serve() -> None:
-        with contextlib.ExitStack() as kept, contextlib.suppress(OSError):  # until nobody listens
-            while True:
-                connection = kept.enter_context(server.accept()[0])
-                connection.recv(100)
-                connection.close() if answer is None else connection.sendall(answer)
-
+def listening() -> Iterator[int]:
+    """Give the port of a server that takes connections and says nothing."""
     with socket.create_server(("127.0.0.1", 0)) as server:
-        thread = threading.Thread(target=serve)
-        thread.start()
         yield server.getsockname()[1]
-        server.shutdown(socket.SHUT_RDWR)
-        thread.join()
-
-
-@pytest.mark.parametrize(
-    ("answer", "why"),
-    [
-        (b"", "timed out"),
-        (None, "what listens there is no Ray cluster"),
-        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "what listens there is no Ray cluster"),
-        (b"SSH-2.0-OpenSSH_9.6\r\n", "what listens there is no Ray cluster"),
-    ],
-)
-def test_what_listens_and_is_no_ray_is_refused_before_anything_is_written(base, tmp_path, monkeypatch, answer, why):
-    monkeypatch.setattr(jobs_module, "require", lambda *names: Unconnected())
-    monkeypatch.setattr(jobs_module, "_CONNECT", 0.3)
-    with listening(answer) as port:
-        address = f"127.0.0.1:{port}"
-        with pytest.raises(ConnectionError, match=f"address='{address}': no cluster answers there .{why}"):
-            run_grid(base, METHODS, SEEDS, tmp_path / "grid", backend="ray", address=address)
-        monkeypatch.setenv("RAY_USE_TLS", "1")  # then nothing that it answers can be told
-        Pool(backend="ray", address=address).check_cluster()
-    assert not (tmp_path / "grid").exists()
 
 
 def test_addresses_that_only_the_cluster_knows_are_left_to_it(monkeypatch):
@@ -328,7 +295,7 @@ def test_addresses_that_only_the_cluster_knows_are_left_to_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray._private.services", services)
     for address in (None, "local"):
         Pool(backend="ray", address=address).check_cluster()
-    with listening(bytes([0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 5, 0, 0, 64, 0])) as port:  # the settings of a Ray cluster
+    with listening() as port:
         for address in (f"127.0.0.1:{port}", f"ray://127.0.0.1:{port}"):
             Pool(backend="ray", address=address).check_cluster()
         services.canonicalize_bootstrap_address = lambda address: f"127.0.0.1:{port}"
@@ -364,10 +331,12 @@ def test_paths_become_absolute_and_names_stay(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("digits", "here.csv", "checkpoint"):
         (tmp_path / name).mkdir()
-    base = Experiment(source="here.csv", also=("digits", "gone.csv"), model="hf:checkpoint", data={"data_root": "root"})
+    base = Experiment(
+        source="here.csv", eval_data=("digits", "gone.csv"), model="hf:checkpoint", data={"data_root": "root"}
+    )
     rooted = _rooted(base)
     assert rooted.source == str(tmp_path / "here.csv")
-    assert [further.source for further in rooted.further_sets] == ["digits", "gone.csv"]
+    assert [further.source for further in rooted.eval_sets] == ["digits", "gone.csv"]
     assert rooted.model == f"hf:{tmp_path / 'checkpoint'}"
     assert rooted.data == {"data_root": str(tmp_path / "root")}
     assert _rooted(dataclasses.replace(base, training={"trackers": ["wandb"]})).training == {"trackers": ["wandb"]}
@@ -379,7 +348,7 @@ def test_paths_become_absolute_and_names_stay(tmp_path, monkeypatch):
 def test_rows_are_means_and_paired_differences(reference):
     for after in (False, True):
         first, second = reference.rows(after=after)
-        runs = {m: [reference.outcomes[m, s].test for s in SEEDS] for m in METHODS}
+        runs = {m: [reference.results[m, s].test for s in SEEDS] for m in METHODS}
         runs = {m: [s.after if after else s.before for s in tests] for m, tests in runs.items()}
         expected = compare(runs["ERM()"], runs["Mixup(alpha=0.2)"])
         assert first["difference"] is None
@@ -411,12 +380,12 @@ def test_table_is_markdown_and_says_the_bins(reference):
     assert f"{nll['value']:.4f} [{nll['low']:.4f}, {nll['high']:.4f}]" in lines[2]
     record = reference.to_dict()
     json.dumps(record, allow_nan=False)
-    assert {(cell["method"], cell["seed"]) for cell in record["cells"]} == set(reference.outcomes)
+    assert {(cell["method"], cell["seed"]) for cell in record["cells"]} == set(reference.results)
     assert record["before"] == reference.rows()
 
 
 def test_means_with_deviations_and_errors_over_seeds(reference):
-    values = [reference.outcomes["ERM()", seed].test.before.nll.value for seed in SEEDS]
+    values = [reference.results["ERM()", seed].test.before.nll.value for seed in SEEDS]
     nll = reference.rows()[0]["nll"]
     assert nll["sd"] == pytest.approx(np.std(values, ddof=1))
     assert nll["se"] == pytest.approx(np.std(values, ddof=1) / math.sqrt(2))
@@ -432,14 +401,16 @@ def test_further_sets_are_compared_too(base, source, tmp_path):
     """Before and after the temperature, which is that set's own where it has a development set."""
     development = tmp_path / "development.csv"
     pd.read_csv(source)[::2].to_csv(development, index=False)
-    also = ({"source": str(source), "development": str(development)}, str(source))
-    wider = dataclasses.replace(base, also=also, training={"epochs": 1}, data={"target": "y", "train_size": 60})
+    eval_data = ({"source": str(source), "development": str(development)}, str(source))
+    wider = dataclasses.replace(
+        base, eval_data=eval_data, training={"epochs": 1}, data={"target": "y", "train_size": 60}
+    )
     result = run_grid(wider, METHODS, SEEDS, tmp_path / "grid", n_bins=7, progress=False)
     assert result.failures == {}
-    assert list(result.further) == ["also-1", "also-2"]
-    runs = {m: [result.outcomes[m, s].sets["also-1"] for s in SEEDS] for m in METHODS}
+    assert list(result.extra_sets) == ["eval-1", "eval-2"]
+    runs = {m: [result.results[m, s].sets["eval-1"] for s in SEEDS] for m in METHODS}
     for after in (False, True):
-        _, second = result.rows(after=after, on="also-1")
+        _, second = result.rows(after=after, on="eval-1")
         wanted = [s.after if after else s.before for s in runs[METHODS[1]]]
         assert second["ece"]["value"] == pytest.approx(np.mean([run.ece.value for run in wanted]))
         assert (second["n"], second["n_bins"]) == (300, 7)
@@ -450,9 +421,9 @@ def test_further_sets_are_compared_too(base, source, tmp_path):
         assert f"300 samples of {source}, 2 seeds, {'after' if after else 'before'} the temperature" in result.table(
             after=after
         )
-    assert result.to_dict()["also"]["also-2"]["before"] == result.rows(on="also-2")
-    with pytest.raises(ValueError, match=r"on must be .*'also-2', got 'also-3'"):
-        result.rows(on="also-3")
+    assert result.to_dict()["eval_data"]["eval-2"]["before"] == result.rows(on="eval-2")
+    with pytest.raises(ValueError, match=r"on must be .*'eval-2', got 'eval-3'"):
+        result.rows(on="eval-3")
 
 
 def test_a_further_set_that_is_split_already_is_said_to_be(base, source, tmp_path):
@@ -460,7 +431,7 @@ def test_a_further_set_that_is_split_already_is_said_to_be(base, source, tmp_pat
     (tmp_path / "split").mkdir()
     for name, rows in (("train", frame[:200]), ("test", frame[200:])):
         rows.to_csv(tmp_path / "split" / f"{name}.csv", index=False)
-    wider = dataclasses.replace(base, also=(str(tmp_path / "split"),), training={"epochs": 1})
+    wider = dataclasses.replace(base, eval_data=(str(tmp_path / "split"),), training={"epochs": 1})
     for _ in range(2):  # trained, and read again
         table = run_grid(wider, METHODS, [0], tmp_path / "grid", progress=False).table()
         assert "100 samples of" in table
@@ -479,7 +450,7 @@ def test_the_validation_set_chooses(base, tmp_path):
         for method in methods:
             values = []
             for seed in SEEDS:
-                logits, labels = Run(result.outcomes[method, seed].out).predictions("val")
+                logits, labels = Run(result.results[method, seed].out).predictions("val")
                 probs = torch.softmax(logits.double(), 1)
                 confidence, predicted = probs.max(1)
                 right = (predicted == labels).double()
@@ -506,15 +477,15 @@ def test_the_validation_set_chooses(base, tmp_path):
 def test_what_failed_is_not_chosen_and_means_are_over_shared_seeds(reference):
     first, second = METHODS
     best = reference.chosen("nll")
-    alone = {key: outcome for key, outcome in reference.outcomes.items() if key[0] != best}
-    missing = dataclasses.replace(reference, outcomes=alone, failures={(best, seed): "gone" for seed in SEEDS})
+    alone = {key: outcome for key, outcome in reference.results.items() if key[0] != best}
+    missing = dataclasses.replace(reference, results=alone, failures={(best, seed): "gone" for seed in SEEDS})
     assert missing.chosen("nll") == (second if best == first else first)
-    one = {key: outcome for key, outcome in reference.outcomes.items() if key != (first, 1)}
-    nll = {m: reference.outcomes[m, 0].sets["val"].before.nll.value for m in METHODS}
-    assert dataclasses.replace(reference, outcomes=one).chosen("nll") == min(nll, key=nll.get)
-    nothing = {(first, 0): reference.outcomes[first, 0], (second, 1): reference.outcomes[second, 1]}
+    one = {key: outcome for key, outcome in reference.results.items() if key != (first, 1)}
+    nll = {m: reference.results[m, 0].sets["val"].before.nll.value for m in METHODS}
+    assert dataclasses.replace(reference, results=one).chosen("nll") == min(nll, key=nll.get)
+    nothing = {(first, 0): reference.results[first, 0], (second, 1): reference.results[second, 1]}
     with pytest.raises(ValueError, match="no seed in common"):
-        dataclasses.replace(reference, outcomes=nothing).chosen("nll")
+        dataclasses.replace(reference, results=nothing).chosen("nll")
 
 
 def test_without_a_validation_set_nothing_is_chosen(base, tmp_path):
@@ -527,7 +498,7 @@ def test_without_a_validation_set_nothing_is_chosen(base, tmp_path):
 def test_top_5_error_has_a_column_where_there_are_more_than_five_classes(tmp_path):
     digits = Experiment(source="digits", training={"epochs": 1}, model_options={"width": 4}, data={"train_size": 100})
     result = run_grid(digits, ["ERM()", "ERM(label_smoothing=0.1)"], [0], tmp_path, progress=False)
-    outcome = result.outcomes["ERM()", 0]
+    outcome = result.results["ERM()", 0]
     logits, labels = outcome.test.logits, outcome.test.labels
     missed = [int(y not in row.argsort(descending=True)[:5]) for row, y in zip(logits, labels, strict=True)]
     assert result.rows()[0]["top5_error"]["value"] == pytest.approx(sum(missed) / len(missed))
@@ -548,22 +519,22 @@ def test_intervals_over_seeds_hold_the_truth():
             half = 1.96 * samples.std(ddof=1) / math.sqrt(n)
             mean = float(samples.mean() + shift)
             runs.append(Estimate(mean, mean - half, mean + half))
-        found = _over_seeds(runs, 0.95, (-math.inf, math.inf))
+        found = over_seeds(runs, limits=(-math.inf, math.inf))
         held += found.low <= 0 <= found.high
     assert 0.93 < held / 1000 < 0.98
 
 
 def test_intervals_over_seeds_by_hand():
     runs = [Estimate(0.29, 0.19, 0.49), Estimate(0.31, 0.26, 0.41)]
-    found = _over_seeds(runs, 0.95, (0.0, 1.0))
+    found = over_seeds(runs, limits=(0.0, 1.0))
     assert found.value == pytest.approx(0.3)
-    over_seeds = stats.t.ppf(0.975, 1) * 0.01  # the standard error of two values 0.02 apart
-    assert found.low == pytest.approx(0.3 - math.sqrt(0.075**2 + over_seeds**2))
-    assert found.high == pytest.approx(0.3 + math.sqrt(0.15**2 + over_seeds**2))
-    assert _over_seeds(runs[:1], 0.95, (0, 1)) == runs[0]
-    same = _over_seeds([Estimate(0.5, 0.4, 0.7)] * 3, 0.95, (0, 1))
+    of_seeds = stats.t.ppf(0.975, 1) * 0.01  # the standard error of two values 0.02 apart
+    assert found.low == pytest.approx(0.3 - math.sqrt(0.075**2 + of_seeds**2))
+    assert found.high == pytest.approx(0.3 + math.sqrt(0.15**2 + of_seeds**2))
+    assert over_seeds(runs[:1], limits=(0, 1)) == runs[0]
+    same = over_seeds([Estimate(0.5, 0.4, 0.7)] * 3, limits=(0, 1))
     assert (same.value, same.low, same.high) == pytest.approx((0.5, 0.4, 0.7))
-    unknown = _over_seeds([Estimate(math.inf, 0, math.inf), runs[0]], 0.95, (0, math.inf))
+    unknown = over_seeds([Estimate(math.inf, 0, math.inf), runs[0]], limits=(0, math.inf))
     assert (unknown.low, unknown.high) == (0, math.inf)
 
 
@@ -571,7 +542,7 @@ def test_label_noise_errors_are_averaged(base, tmp_path):
     noisy = dataclasses.replace(base, corrupt=0.4, training={"epochs": 1})
     result = run_grid(noisy, ["ERM()"], SEEDS, tmp_path, progress=False)
     (row,) = result.rows()
-    cells = [outcome.label_noise for outcome in result.outcomes.values()]
+    cells = [outcome.label_noise for outcome in result.results.values()]
     for which in ("best", "last"):
         for name in ("test", "train_real", "train_corrupted"):
             assert row["label_noise"][which][name] == pytest.approx(np.mean([c[which][name] for c in cells]))
@@ -615,7 +586,7 @@ def test_two_workers_give_the_same_table(base, reference, tmp_path, monkeypatch)
     )
     assert set(result.failures) == {("PuzzleMix()", seed) for seed in SEEDS}
     assert sorted(seen) == sorted((method, seed) for method in result.methods for seed in SEEDS)
-    assert all(holder(outcome.out) != os.getpid() for outcome in result.outcomes.values())
+    assert all(holder(outcome.out) != os.getpid() for outcome in result.results.values())
     for method, row in zip(METHODS, reference.rows(), strict=True):
         found = result.rows()[result.methods.index(method)]
         assert {**found, "difference": None} == {**row, "difference": None}
@@ -805,7 +776,7 @@ def test_killed_half_way_and_started_again(base, reference, tmp_path):
         driver.kill()
         driver.wait()
     done = stamps(out)
-    cells = [outcome.out.name for outcome in reference.outcomes.values()]
+    cells = [outcome.out.name for outcome in reference.results.values()]
     finished_cells = [cell for cell in cells if (out / cell / "evaluation.json").exists()]
     assert 1 <= len(finished_cells) < len(cells)
     # The workers end with it: else they would hold the folders of their cells.
@@ -927,9 +898,9 @@ def is_free(folder: Path) -> bool:
 
 def test_a_finished_cell_can_be_read_alone(reference, base):
     cell = dataclasses.replace(_rooted(base), method="ERM()", seed=1)
-    outcome = Run(reference.out / folder_name(cell)).outcome(cell)
+    outcome = Run(reference.out / folder_name(cell)).result(cell)
     assert outcome is not None
-    assert torch.equal(outcome.test.logits, reference.outcomes["ERM()", 1].test.logits)
+    assert torch.equal(outcome.test.logits, reference.results["ERM()", 1].test.logits)
 
 
 def test_jobs_elsewhere_have_the_settings_of_this_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

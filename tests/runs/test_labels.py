@@ -36,13 +36,13 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(table: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("run") / "run"
     experiment = Experiment(source=str(table), data={"target": ["wet", "cold"]}, model="mlp", training=TRAINING)
-    runs.run_labels(experiment, out, progress=False)
+    runs.run(experiment, out, progress=False)
     return out
 
 
 def test_labels_are_read_as_they_stand_and_not_learned_from(table):
     task = data.load(str(table), target=["wet", "cold"])
-    assert (task.task, task.classes) == ("multilabel", ("wet", "cold"))
+    assert (task.target_type, task.classes) == ("multilabel", ("wet", "cold"))
     frame = pd.read_csv(table)
     for split in (task.train, task.val, task.test):
         for i in range(len(split)):
@@ -56,7 +56,7 @@ def test_labels_are_read_as_they_stand_and_not_learned_from(table):
 
 
 def test_a_run_measures_and_calibrates_each_label_alone(run):
-    outcome = runs.Run(run).labels_outcome()
+    outcome = runs.Run(run).result()
     logits, labels = runs.Run(run).predictions("test")
     assert labels.shape == logits.shape
     bundle = vicinal.load(run)
@@ -66,7 +66,7 @@ def test_a_run_measures_and_calibrates_each_label_alone(run):
     torch.testing.assert_close(bundle.calibrated(logits), probs)
     for k, name in enumerate(("wet", "cold")):
         alone = vicinal.evaluate(labels[:, k], probs=torch.stack([1 - probs[:, k], probs[:, k]], dim=1))
-        measured = outcome.sets["test"].after.labels[name]
+        measured = outcome.heads[name]
         assert measured.nll.value == pytest.approx(alone.nll.value)
         assert measured.ece.value == pytest.approx(alone.ece.value)
         binary = outcome.sets["test"].binary(name)
@@ -78,11 +78,11 @@ def test_a_run_measures_and_calibrates_each_label_alone(run):
 def test_a_finished_run_is_read_again_and_another_is_refused(run, table):
     said: list[str] = []
     experiment = Experiment(source=str(table), data={"target": ["wet", "cold"]}, model="mlp", training=TRAINING)
-    assert runs.run_labels(experiment, run, on_note=said.append) is not None
+    assert runs.run(experiment, run, on_note=said.append) is not None
     assert said == [f"{run} is finished: nothing to do"]
     other = Experiment(source=str(table), data={"target": ["cold", "wet"]}, model="mlp", training=TRAINING)
     with pytest.raises(ValueError, match="holds another run"):
-        runs.run_labels(other, run)
+        runs.run(other, run)
     assert "--target wet --target cold" in experiment.command()
 
 
@@ -148,7 +148,7 @@ def test_methods_are_compared_on_every_label_and_on_their_mean(table, tmp_path):
     pd.read_csv(table).iloc[:50].to_csv(more, index=False)
     words = ("--target", "wet", "--target", "cold", "--epochs", 1, "--model", "mlp", "--seeds", 2, "--out", out)
     methods = ("--method", "ERM()", "--method", "Mixup(alpha=4.0)")
-    ran = command("compare", table, *words, *methods, "--also", more, "--choose", "nll", "--json")
+    ran = command("compare", table, *words, *methods, "--eval-data", more, "--choose", "nll", "--json")
     result = ran.events("result")[0]
     assert set(result["labels"]) == {"wet", "cold"}
     for when in ("before", "after"):
@@ -161,7 +161,7 @@ def test_methods_are_compared_on_every_label_and_on_their_mean(table, tmp_path):
         for figure in ("nll", "ece"):
             apart = second[figure]["value"] - result[when][0][figure]["value"]
             assert second["difference"][figure]["value"] == pytest.approx(apart)
-    assert result["also"]["also-1"]["after"][0]["n"] == 50
+    assert result["eval_data"]["eval-1"]["after"][0]["n"] == 50
     assert result["chosen"] in ("ERM()", "Mixup(alpha=4.0)")
     assert "The label 'cold' alone" in result["markdown"]
     page = (out / "report.html").read_text()
@@ -180,19 +180,19 @@ def test_what_needs_classes_says_so(run, table, tmp_path):
     assert "--baselines needs classes" in refused("train", table, *several, "--baselines")
     methods = ("--method", "ERM()", "--method", "Mixup(alpha=0.2)")
     assert "--baselines needs classes" in refused("compare", table, *several, *methods, "--baselines")
-    with pytest.raises(ValueError, match="pass it to run_labels"):
-        runs.run(Experiment(source=str(table), data={"target": ["wet", "cold"]}), tmp_path / "new")
+    with pytest.raises(ValueError, match="this needs classes, and there are 2 labels"):
+        runs.Run(run).result().test.after
 
 
 def test_bad_targets_are_named(table, tmp_path):
-    with pytest.raises(ValueError, match=r"'p' of .* each must hold 0 and 1"):
+    with pytest.raises(ValueError, match=r"'p' of .* each target of a multi-label task must hold 0 and 1"):
         data.load(str(table), target=["wet", "p"])
     with pytest.raises(ValueError, match="target='dry' is no column"):
         data.load(str(table), target=["wet", "dry"])
     with pytest.raises(ValueError, match="names a column twice"):
         data.load(str(table), target=["wet", "wet"])
     with pytest.raises(ValueError, match="drop='cold' is the target"):
-        data.load(str(table), target=["wet", "cold"], drop="cold")
+        data.load(str(table), data.TableOptions(drop="cold"), target=["wet", "cold"])
     frame = pd.read_csv(table)
     frame["never"] = 0
     with pytest.raises(ValueError, match="the label 'never' is 0 in every training row"):
@@ -210,7 +210,7 @@ def test_texts_have_several_labels_too(tmp_path):
     frame.to_csv(path, index=False)
     chosen = {"target": ["wet", "cold"], "text": "text"}
     experiment = Experiment(source=str(path), data=chosen, model="sentencecnn", training={"epochs": 1})
-    outcome = runs.run_labels(experiment, tmp_path / "run", progress=False)
+    outcome = runs.run(experiment, tmp_path / "run", progress=False)
     assert outcome is not None
-    assert set(outcome.sets["test"].after.labels) == {"wet", "cold"}
+    assert set(outcome.heads) == {"wet", "cold"}
     assert vicinal.load(tmp_path / "run").predict_proba(["rain and ice"]).shape == (1, 2)

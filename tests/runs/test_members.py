@@ -81,7 +81,7 @@ def test_it_goes_on_and_is_read_again(trained: Any, table: Path, tmp_path: Path)
         run(experiment, tmp_path / "run", progress=False, on_metrics=stop)
     outcome = run(experiment, tmp_path / "run", progress=False)
     assert outcome is not None
-    assert Run(tmp_path / "run").outcome(experiment).temperature == outcome.temperature
+    assert Run(tmp_path / "run").result(experiment).temperature == outcome.temperature
     assert [set(entry) for entry in outcome.fit["ensemble"]] == [{"seed", "best"}] * 2
     weights = tmp_path / "run" / "model.safetensors"
     whole = weights.read_bytes()

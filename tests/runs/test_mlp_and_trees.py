@@ -20,7 +20,7 @@ from vicinal.models import MLPAndTrees, TwoViewMLP
 from vicinal.models.averaged import best_share
 from vicinal.report.run import facts_of
 from vicinal.runs import Experiment, Run, audited, run
-from vicinal.runs.running import held_out_logits
+from vicinal.runs.execute import held_out_logits
 from vicinal.training import load_weights
 
 
@@ -175,25 +175,6 @@ def test_corrupted_labels_are_followed_in_the_network_alone(table: Path, tmp_pat
     assert isinstance(load(tmp_path / "run").module, TwoViewMLP)
     said = refused(*words, "--model", "mlp-and-trees", "--out", tmp_path / "other")
     assert "--corrupt follows one network to its last weights: pass --model two-view-mlp" in said
-
-
-def test_runs_that_had_no_trees_go_on_without(table: Path, tmp_path: Path) -> None:
-    before = dataclasses.replace(asked(table), model="two-view-mlp", model_options={})
-    run(before, tmp_path / "run", progress=False)
-    (tmp_path / "run" / "evaluation.json").unlink()
-    notes: list[str] = []
-    run(dataclasses.replace(before, model=None), tmp_path / "run", progress=False, on_note=notes.append)
-    assert "the run goes on with two-view-mlp, which was the usual network when it was started" in notes
-
-
-def test_a_run_whose_usual_network_has_no_trees_is_of_today(table: Path, tmp_path: Path) -> None:
-    corrupted = dataclasses.replace(asked(table, corrupt=0.2), model_options={})
-    run(corrupted, tmp_path / "run", progress=False)
-    (tmp_path / "run" / "evaluation.json").unlink()
-    notes: list[str] = []
-    run(corrupted, tmp_path / "run", progress=False, on_note=notes.append)
-    assert notes
-    assert not any("when it was started" in note for note in notes)
 
 
 def test_several_labels_have_the_network_alone(tmp_path: Path) -> None:

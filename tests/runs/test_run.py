@@ -19,10 +19,9 @@ from vicinal.expressions import parse
 from vicinal.metrics import evaluate
 from vicinal.runs import (
     ALWAYS,
+    EvalSet,
     Experiment,
-    FurtherSet,
     Run,
-    audited,
     confident_mistakes,
     default_config,
     measure_baselines,
@@ -81,7 +80,7 @@ def test_the_figures_are_those_of_the_saved_predictions(done: Any) -> None:
 
 
 def test_a_finished_run_is_read_again(done: Any, table: Path) -> None:
-    again = Run(done.out).outcome()
+    again = Run(done.out).result()
     assert again.to_dict() == done.to_dict()
     assert again.experiment == done.experiment
     assert torch.equal(again.test.logits, done.test.logits)
@@ -89,7 +88,7 @@ def test_a_finished_run_is_read_again(done: Any, table: Path) -> None:
         run(_experiment(table, seed=1), done.out, progress=False)
     assert not Run(table.parent / "nothing").is_finished
     with pytest.raises(ValueError, match="is not a run of vicinal"):
-        Run(table.parent / "nothing").outcome()
+        Run(table.parent / "nothing").result()
 
 
 def test_a_run_killed_before_its_evaluation_goes_on(done: Any, table: Path, tmp_path: Path) -> None:
@@ -127,14 +126,14 @@ def test_reopening_with_fewer_training_samples_and_other_labels(table: Path, tmp
     assert len(task.train) == 20
     assert len(task.test) == len(task.val) == 5
     assert task.train.indices == json.loads((outcome.out / "splits.json").read_text())["train"]
-    plain = library.data.load(str(table), target="kind", train_size=20, seed=5)
+    plain = library.data.load(str(table), library.data.SplitOptions(train_size=20, seed=5), target="kind")
     changed = sum(a != b for a, b in zip(task.train.labels, plain.train.labels, strict=True))
     assert changed == outcome.label_noise["changed"] > 0
 
 
 def test_further_sets_are_read_before_training(table: Path, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"nowhere\.csv"):
-        run(_experiment(table, also=("nowhere.csv",)), tmp_path / "run", progress=False)
+        run(_experiment(table, eval_data=("nowhere.csv",)), tmp_path / "run", progress=False)
     assert not (tmp_path / "run").exists()
 
 
@@ -207,12 +206,12 @@ def test_a_further_set_with_other_names_and_a_temperature_of_its_own(table: Path
     frame[:30].to_csv(tmp_path / "far.csv", index=False)
     frame[30:].to_csv(tmp_path / "far-dev.csv", index=False)
     names = {"columns": {"years": "age"}, "class_names": {"first": "a", "second": "b"}}
-    far = FurtherSet(source=str(tmp_path / "far.csv"), development=str(tmp_path / "far-dev.csv"), **names)
+    far = EvalSet(source=str(tmp_path / "far.csv"), development=str(tmp_path / "far-dev.csv"), **names)
     near = {"source": str(tmp_path / "far.csv"), **names}
-    experiment = _experiment(table, also=(far, near), temperature="grid")
+    experiment = _experiment(table, eval_data=(far, near), temperature="grid")
     outcome = run(experiment, tmp_path / "run", progress=False)
     assert outcome is not None
-    first, second = outcome.sets["also-1"], outcome.sets["also-2"]
+    first, second = outcome.sets["eval-1"], outcome.sets["eval-2"]
     assert torch.equal(first.logits, second.logits)
     assert second.temperature == outcome.temperature != first.temperature
     bundle = library.load(outcome.out)
@@ -224,7 +223,7 @@ def test_a_further_set_with_other_names_and_a_temperature_of_its_own(table: Path
     assert first.after.nll.value == pytest.approx(
         torch.nn.functional.cross_entropy(first.logits.double() / first.temperature, first.labels).item()
     )
-    again = Run(outcome.out).outcome(experiment)
+    again = Run(outcome.out).result(experiment)
     assert again.to_dict() == outcome.to_dict()
     for wrong, message in (
         ({"columns": {"yeras": "age"}}, "has no column 'yeras'; did you mean 'years'"),
@@ -232,7 +231,7 @@ def test_a_further_set_with_other_names_and_a_temperature_of_its_own(table: Path
         ({"class_names": {"frist": "a"}, "columns": {"years": "age"}}, "the data have no class 'frist'; did you mean"),
     ):
         with pytest.raises(ValueError, match=message):
-            run(_experiment(table, also=({"source": far.source, **wrong},)), tmp_path / "wrong", progress=False)
+            run(_experiment(table, eval_data=({"source": far.source, **wrong},)), tmp_path / "wrong", progress=False)
 
 
 def test_of_data_that_are_split_already_the_test_part_counts(table: Path, tmp_path: Path) -> None:
@@ -240,13 +239,13 @@ def test_of_data_that_are_split_already_the_test_part_counts(table: Path, tmp_pa
     (tmp_path / "split").mkdir()
     for name, rows in (("train", frame[:50]), ("test", frame[50:])):
         rows.to_csv(tmp_path / "split" / f"{name}.csv", index=False)
-    experiment = _experiment(table, also=(str(tmp_path / "split"),))
+    experiment = _experiment(table, eval_data=(str(tmp_path / "split"),))
     outcome = run(experiment, tmp_path / "run", progress=False, on_note=notes.append)
     assert outcome is not None
-    assert outcome.sets["also-1"].before.n == 40
+    assert outcome.sets["eval-1"].before.n == 40
     said = "it is split already: its test part, 40 of 90 samples"
     assert any(said in note for note in notes)
-    assert outcome.sets["also-1"].notes == Run(outcome.out).outcome().sets["also-1"].notes == (said,)
+    assert outcome.sets["eval-1"].notes == Run(outcome.out).result().sets["eval-1"].notes == (said,)
 
 
 @pytest.mark.parametrize(("test_part", "n"), [("val", 30), ("test", 40)])
@@ -257,14 +256,14 @@ def test_no_training_rows_are_evaluated_for_a_missing_part(table: Path, tmp_path
     frame[:-n].to_csv(folder / "train.csv", index=False)
     frame[-n:].to_csv(folder / f"{test_part}.csv", index=False)
     names = {"source": str(folder), "development": str(folder)}
-    experiment = _experiment(table, also=(names,), temperature="grid")
+    experiment = _experiment(table, eval_data=(names,), temperature="grid")
     if test_part == "val":  # what is evaluated is all that could be fitted on
         with pytest.raises(ValueError, match="development must be other samples"):
             run(experiment, tmp_path / "run", progress=False)
-        experiment = _experiment(table, also=(str(folder),))
+        experiment = _experiment(table, eval_data=(str(folder),))
     outcome = run(experiment, tmp_path / "run", progress=False)
     assert outcome is not None
-    bundle, scored = outcome.run.bundle(), outcome.sets["also-1"]
+    bundle, scored = outcome.run.bundle(), outcome.sets["eval-1"]
     assert torch.equal(scored.logits, bundle.logits(frame[-n:].reset_index(drop=True)))
     assert scored.notes == (f"it is split already: its {test_part} part, {n} of 90 samples",)
     if test_part == "test":
@@ -274,22 +273,31 @@ def test_no_training_rows_are_evaluated_for_a_missing_part(table: Path, tmp_path
 
 
 def test_watching_and_what_an_oracle_would_choose(table: Path, tmp_path: Path) -> None:
-    experiment = _experiment(table, watch=("train", "test", "also-1"), also=(str(table),))
+    experiment = _experiment(table, watch=("train", "test", "eval-1"), eval_data=(str(table),))
     outcome = run(experiment, tmp_path / "run", progress=False)
     assert outcome is not None
     errors = [1 - line["test_accuracy"] for line in outcome.history]
     oracle = outcome.oracle()
     assert oracle["test"]["error"] == min(errors)
     assert oracle["test"]["step"] == outcome.history[errors.index(min(errors))]["step"]
-    assert set(oracle) == {"train", "test", "also-1"}
-    assert Run(outcome.out).outcome().to_dict()["oracle"] == oracle
+    assert set(oracle) == {"train", "test", "eval-1"}
+    assert Run(outcome.out).result().to_dict()["oracle"] == oracle
+    # Older runs call the first extra evaluation set also-1.
+    shutil.copytree(outcome.out, tmp_path / "old")
+    for name in ("experiment.json", "evaluation.json", "metrics.jsonl"):
+        file = tmp_path / "old" / name
+        file.write_text(file.read_text().replace("eval-1", "also-1").replace('"eval_data"', '"also"'))
+    (tmp_path / "old" / "predictions-eval-1.parquet").rename(tmp_path / "old" / "predictions-also-1.parquet")
+    old = Run(tmp_path / "old").result(experiment)
+    assert old.to_dict() == outcome.to_dict()
+    assert old.oracle() == oracle
     bundle, task = outcome.run.bundle(), outcome.run.task()
     best = outcome.fit["best"]
     plain = task.train.relabelled(task.train.labels, augment="none")
     right = bundle.logits(plain).argmax(1) == torch.tensor(plain.labels)
     assert best["train_accuracy"] == pytest.approx(right.double().mean().item())
-    with pytest.raises(ValueError, match="watch must be one of 'train', 'test', got 'also-1'"):
-        _experiment(table, watch=("also-1",))
+    with pytest.raises(ValueError, match="watch must be one of 'train', 'test', got 'eval-1'"):
+        _experiment(table, watch=("eval-1",))
 
 
 def test_no_list_of_all_labels_is_made_to_train(table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -328,11 +336,11 @@ def test_the_temperature_is_fitted_on_the_logits_that_are_served(precision: str,
     frame = pd.read_csv(table)
     frame.to_csv(tmp_path / "all.csv", index=False)
     options = {"target": "kind", "val": 37, "test": 21}
-    splits = library.data.load(str(table), **options).splits
+    splits = library.data.load_from_config(str(table), options).splits
     for name in ("val", "test"):
         frame.iloc[splits[name]].to_csv(tmp_path / f"{name}.csv", index=False)
     experiment = _experiment(
-        table, data=options, training=training, also=(str(tmp_path / "val.csv"),), temperature="grid"
+        table, data=options, training=training, eval_data=(str(tmp_path / "val.csv"),), temperature="grid"
     )
     outcome = run(experiment, tmp_path / "run", progress=False)
     assert outcome is not None
@@ -344,7 +352,7 @@ def test_the_temperature_is_fitted_on_the_logits_that_are_served(precision: str,
         assert torch.equal(served, read_predictions(outcome.run.files.predictions(name))[0])
         probs = torch.tensor(bundle.predict_proba(str(tmp_path / f"{name}.csv")))
         assert torch.equal(probs, bundle.calibrated(served))
-    assert torch.equal(outcome.sets["also-1"].logits, outcome.sets["val"].logits)
+    assert torch.equal(outcome.sets["eval-1"].logits, outcome.sets["val"].logits)
     refitted = TemperatureScaling(search="grid").fit(
         served := bundle.logits(str(tmp_path / "val.csv")), outcome.sets["val"].labels
     )
@@ -361,7 +369,7 @@ def test_the_temperature_is_fitted_on_the_logits_that_are_served(precision: str,
 def test_a_run_written_by_the_first_version_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copytree(Path(__file__).parent / "written_by_0_1", tmp_path / "old")
     monkeypatch.chdir(tmp_path / "old")
-    outcome = Run("run").outcome()
+    outcome = Run("run").result()
     recorded = json.loads(Path("run/evaluation.json").read_text())
     assert outcome.temperature == recorded["temperature"]
     for key in ("val", "test"):
@@ -376,21 +384,18 @@ def test_a_run_written_by_the_first_version_is_read(tmp_path: Path, monkeypatch:
     again = run(outcome.experiment, "run", progress=False, on_note=notes.append)
     assert notes == ["run is finished: nothing to do"]
     assert again is not None
-    # An unfinished one goes on: here from its last checkpoint.
+    # An unfinished one resumes where its network is named, here from its last checkpoint; the default is another now.
     for name in ("evaluation.json", "result.json"):
         (tmp_path / "old" / "run" / name).unlink()
+    with pytest.raises(ValueError, match=r"run holds another run: .*name was 'mlp' and is 'mlp-and-trees'"):
+        run(outcome.experiment, "run", progress=False)
     lines: list[Any] = []
-    again = run(outcome.experiment, "run", progress=False, on_metrics=lines.append, on_note=notes.append)
+    named = dataclasses.replace(outcome.experiment, model="mlp")
+    again = run(named, "run", progress=False, on_metrics=lines.append)
     assert again is not None
     assert lines == []
     assert again.test.before.nll.value == pytest.approx(outcome.test.before.nll.value)
-    # The network is the one that was usual then, also where it is trained anew; a new run has today's.
-    assert outcome.experiment.model is None
-    assert "the run goes on with mlp" in " ".join(notes)
-    assert again.experiment == outcome.experiment
-    audited(again, n_folds=2, progress=False)
-    fold = json.loads(Path("run/audit/fold-1/config.json").read_text())
-    assert fold["about"]["network"]["name"] == again.run.network == "mlp"
+    assert again.run.network == "mlp"
     assert Run("nowhere").network is None
 
 
@@ -442,7 +447,7 @@ def test_a_damaged_result_is_taken_from_the_checkpoint(done, tmp_path: Path, con
     assert outcome.test.after.accuracy == done.test.after.accuracy
     assert outcome.history == done.history
     assert (folder / "model.safetensors").read_bytes() == weights
-    assert Run(folder).outcome().fit["best"] == done.fit["best"]
+    assert Run(folder).result().fit["best"] == done.fit["best"]
 
 
 def test_a_changed_record_of_the_model_is_restored(done, table: Path, tmp_path: Path) -> None:
@@ -464,7 +469,7 @@ def test_damaged_figures_of_simpler_models_are_measured_again(done, tmp_path: Pa
     damaged = Run(tmp_path / "run")
     damaged.files.baselines.write_text('{"format": 1, "models": ')
     with pytest.warns(UserWarning, match=r"baselines\.json is not as it was written: it is passed over"):
-        measure_baselines(damaged.outcome())
+        measure_baselines(damaged.result())
     assert set(damaged.baselines()) == set(ALWAYS)
 
 
@@ -473,7 +478,7 @@ def test_damaged_metrics_are_named(done, tmp_path: Path) -> None:
     with open(tmp_path / "run" / "metrics.jsonl", "a") as file:
         file.write('{"loss": ')
     with pytest.raises(ValueError, match=r"metrics\.jsonl is not as it was written"):
-        Run(tmp_path / "run").outcome()
+        Run(tmp_path / "run").result()
 
 
 def test_weights_that_are_gone_are_noticed(table: Path, tmp_path: Path) -> None:
@@ -485,7 +490,7 @@ def test_weights_that_are_gone_are_noticed(table: Path, tmp_path: Path) -> None:
         library.load(out)
     with pytest.warns(UserWarning, match="taken from the checkpoint again"):
         again = run(_experiment(table), out, progress=False, on_note=notes.append)
-    assert "their checksum differs; the run goes on" in notes[0]
+    assert "their checksum differs; the run resumes" in notes[0]
     assert (out / "model.safetensors").read_bytes() == content
     assert wanted is not None
     assert again is not None
@@ -522,12 +527,12 @@ def test_what_is_shown_of_a_sample(tmp_path: Path) -> None:
     frame = make.reviews(30)
     frame["review"] = frame["review"] + " and so on" * 100
     frame.to_csv(tmp_path / "reviews.csv", index=False)
-    task = library.data.load(str(tmp_path / "reviews.csv"), target="mood", tokenizer="words")
+    task = library.data.load(str(tmp_path / "reviews.csv"), library.data.TextOptions(tokenizer="words"), target="mood")
     (text,) = shown(task.train, 0)["text"]
     assert len(text) == 601
     assert text.endswith("…")
     make.sound_folder(tmp_path / "sounds")
-    seen = shown(library.data.load(str(tmp_path / "sounds"), val=0.2, test=0.2).train, 0)
+    seen = shown(library.data.load(str(tmp_path / "sounds"), library.data.SplitOptions(val=0.2, test=0.2)).train, 0)
     assert seen["picture"].startswith("data:image/png")
     assert seen["origin"].endswith((".wav", ".flac"))
 
@@ -634,22 +639,6 @@ def test_sounds_have_a_small_network_on_mel_bands_and_lenet_the_papers_spectrogr
     outcome = run(lenet, tmp_path / "lenet", progress=False)
     assert outcome is not None
     assert tuple(outcome.run.task().spec["input_shape"]) == (1, 160, 31)
-
-
-def test_a_run_of_sounds_goes_on_with_the_network_it_was_started_with(tmp_path: Path) -> None:
-    folder = make.sound_folder(tmp_path / "sounds", n=8)
-    small = {"hidden": 8}
-    asked = Experiment(
-        source=str(folder), data={"seconds": 0.3}, model_options=small, training={"steps": 1, "trackers": []}
-    )
-    run(dataclasses.replace(asked, model="lenet"), tmp_path / "run", progress=False)
-    for name in ("evaluation.json", "experiment.json", "result.json"):
-        (tmp_path / "run" / name).unlink()  # as if it was killed, when no experiment named LeNet
-    said: list[str] = []
-    outcome = run(asked, tmp_path / "run", progress=False, on_note=said.append)
-    assert outcome is not None
-    assert outcome.facts["network"]["name"] == "lenet"
-    assert "the run goes on with lenet, which was the usual network when it was started" in said
 
 
 def test_small_folders_of_sounds_have_enough_steps() -> None:

@@ -107,7 +107,7 @@ def test_a_damaged_sheet_is_a_sentence(tmp_path: Path, old: str, new: str) -> No
 def test_a_workbook_of_which_one_row_is_wide_and_the_others_are_not_is_refused_before_it_is_a_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("vicinal.tables.memory._CELLS", 10_000)
+    monkeypatch.setattr("vicinal.tables.in_memory._CELLS", 10_000)
     path = book(
         tmp_path / "t.xlsx", [[f"c{k}" for k in range(3_000)], list(range(3_000)), *([k] for k in range(2_999))]
     )

@@ -19,7 +19,7 @@ def test_a_matrix_has_numbered_columns(tmp_path: Path) -> None:
     np.save(tmp_path / "m.npy", matrix)
     np.savetxt(tmp_path / "m.csv", matrix, delimiter=",", fmt="%.17g")
     one = data.load(str(tmp_path / "m.npy"), target="3")
-    other = data.load(str(tmp_path / "m.csv"), target="3", header=False)
+    other = data.load(str(tmp_path / "m.csv"), data.ReadOptions(header=False), target="3")
     assert one.classes == other.classes == ("0", "1", "2")
     assert one.splits == other.splits
     np.testing.assert_allclose(one.train.features(), other.train.features(), atol=1e-6)

@@ -116,7 +116,7 @@ class TestDelimited:
         for name in ("base64", "klingon", "rot13"):
             with pytest.raises(ValueError, match=f"encoding='{name}' is not known"):
                 open_table(path, encoding=name)
-        monkeypatch.setattr("vicinal.tables.storage._BLOCKS_LOOKED_AT", 1)
+        monkeypatch.setattr("vicinal.tables.file_access._BLOCKS_LOOKED_AT", 1)
         late = write(tmp_path / "b.csv", b"a,b\n" + b"x,1\n" * 500_000 + "Zoë,2\n".encode("cp1252"))
         with pytest.raises(ValueError, match="not UTF-8: line 500,002 holds the byte 0xeb"):
             rows(open_table(late))
@@ -268,7 +268,7 @@ class TestHostileFiles:
         path, x = tmp_path / "a.npz", np.arange(800.0).reshape(100, 8)
         np.savez_compressed(path, logits=x)
         table = open_table(path, arrays_too=True)
-        monkeypatch.setattr("vicinal.tables.arrays._AT_ONCE", 1000)
+        monkeypatch.setattr("vicinal.tables.npz._AT_ONCE", 1000)
         chunks = [chunk.columns["logits"] for chunk in table.chunks(["logits"])]
         assert {len(part) for part in chunks} == {15, 10}
         np.testing.assert_array_equal(np.concatenate(chunks), x)

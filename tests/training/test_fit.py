@@ -27,7 +27,7 @@ from torch import nn
 from torch.utils.data import Dataset, Subset, TensorDataset
 
 import vicinal
-from vicinal import ERM, GuidedMixup, LogitMix, Mixup, Warmup, _files, _random, losses
+from vicinal import ERM, GuidedMixup, LogitMix, Mixup, Warmup, _atomic, _random, losses
 from vicinal.training import (
     FitConfig,
     FitResult,
@@ -455,7 +455,7 @@ def test_validation_figures_are_those_of_the_metrics():
     result = fit(network(), ERM(), TRAIN, VAL, config=quick(select="last", eval_batch_size=7))
     logits, labels = result.logits, result.labels
     assert result.last["val_nll"] == vicinal.metrics.nll(labels, logits=logits)
-    assert result.last["val_ece"] == vicinal.ReliabilityTable.from_logits(logits, labels).ece()
+    assert result.last["val_ece"] == vicinal.ReliabilityTable.from_logits(logits.double(), labels).ece()
     assert result.last["val_mcc"] == vicinal.metrics.mcc(labels, logits=logits)
     assert result.info["ece_bins"] == 15
 
@@ -566,7 +566,7 @@ def network_at_the_end(run: Path) -> nn.Module:
 class Settled(nn.Linear):
     """A network that keeps what it is given to settle by."""
 
-    def settle(self, held_out, trained):
+    def after_fit(self, trained, held_out):
         self.held_out, self.trained = [list(held_out), list(held_out)], [list(trained), list(trained)]
 
 
@@ -786,7 +786,7 @@ def interrupt_without_a_folder():
 def test_a_full_disk_leaves_the_checkpoint_before_it_intact(failing, tmp_path, monkeypatch):
     expected = network()
     fit(expected, ERM(), TRAIN, VAL, out=tmp_path / "a", config=quick())
-    real, calls = _files.sync, []
+    real, calls = _atomic.sync, []
 
     def full(path):
         calls.append(path.name)
@@ -795,7 +795,7 @@ def test_a_full_disk_leaves_the_checkpoint_before_it_intact(failing, tmp_path, m
         real(path)
 
     with monkeypatch.context() as patch:
-        patch.setattr(_files, "sync", full)
+        patch.setattr(_atomic, "sync", full)
         patch.setattr(folder, "sync", full)
         with pytest.raises(OSError, match=r"the disk is full; the checkpoint of step . is intact") as found:
             fit(network(), ERM(), TRAIN, VAL, out=tmp_path / "b", config=quick())

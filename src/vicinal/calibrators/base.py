@@ -6,26 +6,32 @@ import abc
 import dataclasses
 import json
 import os
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike, NDArray
-from torch import Tensor
 
-from vicinal._arrays import as_labels, as_matrix, at_least_float32
+from vicinal._arrays import as_array, as_classes, as_scores, as_vector, is_tensor
+from vicinal._atomic import replacing
 from vicinal._checks import freeze, integer, nearest_names
+from vicinal._memory import n_threads
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 __all__ = [
     "Floats",
     "Labels",
     "Logits",
     "Calibrator",
+    "as_weights",
+    "class_log_odds",
     "class_probs",
+    "joined_log_odds",
+    "learned_array",
     "learned_arrays",
     "log_probs",
     "map_rows",
@@ -57,13 +63,14 @@ class Calibrator(abc.ABC):
     """A map from logits to calibrated logits, fitted on held-out logits and labels; it never sees a model.
 
     A subclass is a frozen dataclass. Its fields are the hyper-parameters and, with `init=False` and a name that
-    ends in an underscore, what is learned; its methods are `_solve` (logits and labels to the learned values),
-    `_calibrate` (logits to logits) and `_restore` (what JSON gave back to the learned values).
+    ends in an underscore, what is learned; its methods are `_solve` (logits, labels and weights to the learned values),
+    `_calibrate` (logits to logits) and `_restore` (what JSON gave back to the learned values). Weights are always an
+    array, of ones unless given.
     """
 
     n_classes_: int
 
-    def fit(self: Self, logits: ArrayLike, labels: ArrayLike) -> Self:
+    def fit(self: Self, logits: ArrayLike, labels: ArrayLike, *, sample_weight: ArrayLike | None = None) -> Self:
         """Learn from held-out predictions, not from those the model was trained on.
 
         Parameters
@@ -72,16 +79,21 @@ class Calibrator(abc.ABC):
             Unnormalised scores of K ≥ 2 classes, of any float type.
         labels : array or tensor of shape `[N]`
             Class numbers in [0, K).
+        sample_weight : array or tensor of shape `[N]`
+            How many samples each row counts as, at least 0. A weight of 2 is a row that is there twice.
 
         Returns
         -------
         The calibrator itself. Fitting again starts afresh.
         """
         z = _as_class_logits(logits)
-        y = as_labels("labels", labels, n_classes=z.shape[1]).numpy()
+        y = as_classes("labels", labels, n_classes=z.shape[1])
         if len(y) != len(z):
             raise ValueError(f"logits and labels must have the same length, got {len(z)} and {len(y)}")
-        freeze(self, **self._solve(z, y), n_classes_=z.shape[1])
+        weights = as_weights(sample_weight, len(y))
+        if not weights.all():  # rows that count for nothing have no say in bounds, blocks and edges either
+            z, y, weights = z[weights > 0], y[weights > 0], weights[weights > 0]
+        freeze(self, **self._solve(z, y, weights), n_classes_=z.shape[1])
         return self
 
     @overload
@@ -110,7 +122,7 @@ class Calibrator(abc.ABC):
     def predict_proba(self, logits: ArrayLike) -> Logits: ...
     def predict_proba(self, logits: ArrayLike) -> object:
         """Return calibrated probabilities `[N, K]`, which sum to one in each row."""
-        calibrated = np.asarray(self(logits).cpu() if isinstance(logits, Tensor) else self(logits))
+        calibrated = as_array("logits", self(logits))
         chunks = map_rows(lambda chunk: softmax(chunk).astype(chunk.dtype), calibrated)
         return _like(np.concatenate(chunks), logits)
 
@@ -151,16 +163,8 @@ class Calibrator(abc.ABC):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write `state_dict` to `path` as JSON: the file is either the old one or the whole new one."""
         text = json.dumps(self.state_dict(), indent=1, allow_nan=False)
-        path = Path(path)
-        draft = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}.tmp")
-        try:
-            with draft.open("w", encoding="utf-8") as file:
-                file.write(text + "\n")
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(draft, path)
-        finally:
-            draft.unlink(missing_ok=True)
+        with replacing(Path(path)) as draft:
+            draft.write_text(f"{text}\n", encoding="utf-8")
 
     @classmethod
     def load(cls: type[Self], path: str | os.PathLike[str]) -> Self:
@@ -176,8 +180,8 @@ class Calibrator(abc.ABC):
             raise RuntimeError(f"this {type(self).__name__} is not fitted: call fit(logits, labels) first")
 
     @abc.abstractmethod
-    def _solve(self, logits: Logits, labels: Labels) -> dict[str, object]:
-        """Return the learned attributes from logits `[N, K]` and labels `[N]`."""
+    def _solve(self, logits: Logits, labels: Labels, weights: Floats) -> dict[str, object]:
+        """Return the learned attributes from logits `[N, K]`, labels `[N]` and positive weights `[N]`."""
 
     @abc.abstractmethod
     def _calibrate(self, logits: Logits) -> Logits:
@@ -202,7 +206,7 @@ def map_rows(function: Callable[..., T], matrix: Logits, *others: NDArray[Any]) 
         return [function(*(array[start : start + rows] for array in (matrix, *others))) for start in starts]
 
     tasks = range(0, len(matrix), rows * _CHUNKS_PER_TASK)
-    threads = min(len(tasks), torch.get_num_threads())
+    threads = min(len(tasks), n_threads())
     if threads == 1:
         return [result for task in tasks for result in run(task)]
     with ThreadPoolExecutor(threads) as pool:
@@ -233,6 +237,67 @@ def log_probs(columns: Iterable[Floats], floor: float) -> Floats:
     return logs
 
 
+def class_log_odds(logits: Logits) -> Floats:
+    r"""Return the log-odds of each class against the rest, `[K, N]`; of two classes those of the second, `[1, N]`.
+
+    .. math:: x_k = z_k - \log \sum_{j \ne k} e^{z_j}
+
+    The highest class's sum leaves it out before it is added up: subtracting it afterwards would lose all digits.
+
+    >>> class_log_odds(np.array([[1.0, 3.0]])), class_log_odds(np.log([[0.5, 0.25, 0.25]])).round(4).ravel()
+    (array([[2.]]), array([ 0.    , -1.0986, -1.0986]))
+    """
+    z = logits.astype(np.float64)
+    if z.shape[1] == 2:
+        return np.ascontiguousarray((z[:, 1] - z[:, 0])[None])
+    rows, first = np.arange(len(z)), z.argmax(axis=1)
+    top = z[rows, first]
+    others = z.copy()
+    others[rows, first] = -np.inf
+    second = others.max(axis=1)
+    rest = np.exp(others - second[:, None]).sum(axis=1)
+    exp = np.exp(z - top[:, None])
+    with np.errstate(divide="ignore"):  # the highest class, replaced below
+        odds = z - top[:, None] - np.log(exp.sum(axis=1, keepdims=True) - exp)
+    odds[rows, first] = top - second - np.log(rest)
+    return np.ascontiguousarray(odds.T)
+
+
+def joined_log_odds(odds: Floats) -> Floats:
+    """Return log-probabilities `[N, K]` of log-odds as `class_log_odds` returns them, normalised.
+
+    >>> np.exp(joined_log_odds(np.zeros((3, 1)))).round(3)
+    array([[0.333, 0.333, 0.333]])
+    """
+    if len(odds) == 1:
+        both: Floats = -np.logaddexp(0, np.stack([odds[0], -odds[0]], axis=1))
+        return both
+    logs: Floats = np.ascontiguousarray(-np.logaddexp(0, -odds).T)
+    top = logs.max(axis=1, keepdims=True)
+    logs -= top + np.log(np.exp(logs - top).sum(axis=1, keepdims=True))
+    return logs
+
+
+def as_weights(value: object, n: int) -> Floats:
+    """Return weights `[N]` as float64, ones where none are given; some must be positive."""
+    if value is None:
+        return np.ones(n)
+    weights = as_vector("sample_weight", value)
+    if len(weights) != n:
+        raise ValueError(f"sample_weight and labels must have the same length, got {len(weights)} and {n}")
+    if weights.min() < 0 or not weights.any():
+        raise ValueError(f"sample_weight must be at least 0, and some above it, got {weights.min():g} as the lowest")
+    return weights
+
+
+def learned_array(name: str, value: Any, shape: tuple[int, ...]) -> Floats:
+    """Return what JSON gave back for one array of finite numbers of this shape, checked."""
+    array = np.asarray(value, dtype=np.float64)
+    if array.shape != shape or not np.isfinite(array).all():
+        raise ValueError(f"{name} must be finite numbers of shape {list(shape)}")
+    return array
+
+
 def learned_arrays(name: str, value: Any, n_classes: int) -> list[Floats]:
     """Return what JSON gave back for K arrays of finite numbers, checked."""
     arrays = [np.asarray(item, dtype=np.float64) for item in value]
@@ -242,13 +307,14 @@ def learned_arrays(name: str, value: Any, n_classes: int) -> list[Floats]:
 
 
 def _as_class_logits(value: object) -> Logits:
-    matrix = as_matrix("logits", value)
+    matrix = as_array("logits", as_scores("logits", value))
     if matrix.shape[1] < 2:
         raise ValueError(
             f"logits must have at least 2 classes, got shape {list(matrix.shape)}; "
             "for the one logit z of a binary task pass the two columns [0, z]"
         )
-    logits: Logits = at_least_float32(matrix).numpy()
+    # Row by row in memory, so that sums have the same last bits however the caller keeps them.
+    logits: Logits = np.ascontiguousarray(matrix, matrix.dtype if matrix.dtype == np.float64 else np.float32)
     extremes = np.array(map_rows(lambda chunk: (chunk.min(), chunk.max()), logits))  # NaN goes through both
     largest = float(np.abs(extremes).max())
     if not np.isfinite(largest):
@@ -259,7 +325,11 @@ def _as_class_logits(value: object) -> Logits:
 
 
 def _like(result: Logits, model: object) -> object:
-    return torch.from_numpy(result).to(model.device) if isinstance(model, Tensor) else result
+    if not is_tensor(model):
+        return result
+    import torch
+
+    return torch.from_numpy(result).to(model.device)
 
 
 def _fields(kind: type[Calibrator], *, init: bool) -> list[str]:

@@ -76,13 +76,17 @@ class HistogramBinning(Calibrator):
             floor=number("floor", self.floor, above=0, high=0.1),
         )
 
-    def _solve(self, logits: Logits, labels: Labels) -> dict[str, object]:
+    def _solve(self, logits: Logits, labels: Labels, weights: Floats) -> dict[str, object]:
         edges, values = [], []
         for k, p in enumerate(class_probs(logits)):
-            inner = equal_mass_edges(p, self.n_bins) if self.equal_mass else np.arange(1, self.n_bins) / self.n_bins
+            inner = (
+                equal_mass_edges(p, self.n_bins, weights)
+                if self.equal_mass
+                else np.arange(1, self.n_bins) / self.n_bins
+            )
             inner = inner[inner < p.max()] if self.equal_mass else inner  # above the largest there is no sample
             edges.append(inner)
-            values.append(bin_frequencies(p, labels == k, inner))
+            values.append(bin_frequencies(p, labels == k, inner, weights))
         return {"edges_": edges, "values_": values}
 
     def _calibrate(self, logits: Logits) -> Logits:
@@ -96,14 +100,17 @@ class HistogramBinning(Calibrator):
         return {"edges_": edges, "values_": values}
 
 
-def bin_frequencies(scores: Floats, outcomes: NDArray[np.bool_], edges: Floats) -> Floats:
+def bin_frequencies(
+    scores: Floats, outcomes: NDArray[np.bool_], edges: Floats, weights: Floats | None = None
+) -> Floats:
     """Return the mean of `outcomes` in each bin between the inner `edges`; in an empty one, its middle.
 
     >>> bin_frequencies(np.array([0.1, 0.5, 0.9]), np.array([False, True, True]), np.array([0.5, 0.75]))
     array([0.5  , 0.625, 1.   ])
     """
     which = np.searchsorted(edges, scores)  # the number of edges below the score: bins are (lo, hi]
-    count = np.bincount(which, minlength=len(edges) + 1)
-    hits = np.bincount(which, weights=outcomes, minlength=len(edges) + 1)
+    w = np.ones(len(scores)) if weights is None else weights
+    count = np.bincount(which, w, len(edges) + 1)
+    hits = np.bincount(which, w * outcomes, len(edges) + 1)
     walls = np.concatenate([[0.0], edges, [1.0]])
-    return np.where(count > 0, hits / np.maximum(count, 1), (walls[:-1] + walls[1:]) / 2)
+    return np.where(count > 0, hits / np.where(count > 0, count, 1), (walls[:-1] + walls[1:]) / 2)

@@ -31,11 +31,11 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from vicinal._arrays import as_labels, as_matrix
-from vicinal._checks import ArgumentError, flag, freeze, number
+from vicinal._arrays import as_array, as_labels, as_matrix
+from vicinal._checks import ArgumentError, flag, freeze, integer, number
 from vicinal.calibrators.base import Floats, softmax
 
-__all__ = ["AdaptiveSets", "LeastAmbiguousSets", "PredictionSets", "kinds_of_sets"]
+__all__ = ["AdaptiveSets", "LeastAmbiguousSets", "PredictionSets", "RegularisedSets", "kinds_of_sets"]
 
 Self = TypeVar("Self", bound="PredictionSets")
 
@@ -85,7 +85,7 @@ class PredictionSets(abc.ABC):
 
     def fit_scores(self: Self, of_truth: Floats, labels: object, n_classes: int) -> Self:
         """Learn the threshold from what `scores_of_truth` returned, piece by piece, of all held-out rows."""
-        y = np.asarray(labels)
+        y = as_array("labels", labels)
         groups = [of_truth[y == k] for k in range(n_classes)] if self.by_class else [of_truth]
         thresholds = np.array([conformal_quantile(group, self.coverage) for group in groups])
         freeze(self, thresholds_=thresholds if self.by_class else thresholds.repeat(n_classes))
@@ -153,12 +153,57 @@ class AdaptiveSets(PredictionSets):
 
     def scores(self, probs: Floats) -> Floats:
         """Return the probability of all classes before each, in the order of probability."""
-        order = np.argsort(-probs, axis=1, kind="stable")
-        falling = np.take_along_axis(probs, order, axis=1)
-        before = np.cumsum(falling, axis=1) - falling
-        scores = np.empty_like(before)
-        np.put_along_axis(scores, order, before, axis=1)
-        return scores
+        return _before(probs)[0]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RegularisedSets(PredictionSets):
+    r"""Adaptive sets that are rarely large (RAPS): each class beyond the first `free` ones costs `penalty`.
+
+    .. math:: s_k = \sum_{j \text{ before } k} p_j + \lambda \max(0, \text{rank}_k - k_{\text{free}})
+
+    Angelopoulos, Bates, Malik & Jordan, "Uncertainty Sets for Image Classifiers using Conformal Prediction", ICLR 2021;
+    without the random number, as in `AdaptiveSets`.
+
+    Parameters
+    ----------
+    coverage
+        c, the share of sets that hold the true class.
+    by_class
+        Whether it holds within each class.
+    penalty
+        λ ≥ 0; 0 gives adaptive sets.
+    free
+        How many classes cost nothing; the most probable has rank 1.
+
+    >>> logits, labels = [[2.0, 0.0], [1.0, 0.0], [0.0, 3.0], [0.5, 0.0]], [0, 0, 1, 1]
+    >>> RegularisedSets(coverage=0.75).fit(logits, labels)([[3.0, 0.0], [0.1, 0.0]])
+    array([[ True, False],
+           [ True,  True]])
+    """
+
+    penalty: float = 0.01
+    free: int = 5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        freeze(self, penalty=number("penalty", self.penalty, low=0), free=integer("free", self.free, low=0))
+
+    def scores(self, probs: Floats) -> Floats:
+        """Return the probability of all classes before each, and the penalty of its rank."""
+        before, rank = _before(probs)
+        penalised: Floats = before + self.penalty * np.maximum(rank - self.free, 0)
+        return penalised
+
+
+def _before(probs: Floats) -> tuple[Floats, NDArray[np.int64]]:
+    """Return the probability of the classes before each, in the order of probability, and its rank from 1."""
+    order = np.argsort(-probs, axis=1, kind="stable")
+    falling = np.take_along_axis(probs, order, axis=1)
+    before, rank = np.empty_like(falling), np.empty(probs.shape, np.int64)
+    np.put_along_axis(before, order, np.cumsum(falling, axis=1) - falling, axis=1)
+    np.put_along_axis(rank, order, np.broadcast_to(np.arange(1, probs.shape[1] + 1), probs.shape), axis=1)
+    return before, rank
 
 
 def kinds_of_sets(coverage: float) -> dict[str, PredictionSets]:

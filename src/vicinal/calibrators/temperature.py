@@ -120,21 +120,21 @@ class TemperatureScaling(Calibrator):
         freeze(calibrator, temperature_=1.0, n_classes_=integer("n_classes", n_classes, low=2))
         return calibrator
 
-    def _solve(self, logits: Logits, labels: Labels) -> dict[str, object]:
+    def _solve(self, logits: Logits, labels: Labels, weights: Floats) -> dict[str, object]:
         low, high = self.bounds if self.search == "newton" else (float(GRID[0]), float(GRID[-1]))
         if self.criterion == "ece":
-            temperature = float(GRID[grid_ece(logits, labels, GRID, n_bins=self.n_bins).argmin()])
+            temperature = float(GRID[grid_ece(logits, labels, GRID, n_bins=self.n_bins, weights=weights).argmin()])
         else:
-            temperature = newton_nll(logits, labels, low=low, high=high)
+            temperature = newton_nll(logits, labels, low=low, high=high, weights=weights)
         if self.search == "grid" and self.criterion == "nll":
-            temperature = _nearest_on_grid(logits, labels, temperature)
+            temperature = _nearest_on_grid(logits, labels, temperature, weights)
         if self.search == "newton" and temperature < 1:
-            lowest = lowest_shown(logits, labels, low=temperature, high=min(1.0, high))
+            lowest = lowest_shown(logits, labels, low=temperature, high=min(1.0, high), weights=weights)
             if lowest > temperature:
                 _warn(f"{lowest:.4g}, the lowest that {len(labels):,} samples with so few mistakes can show: more")
                 return {"temperature_": lowest}
         if self.search == "newton" and temperature > 1:
-            highest = highest_shown(logits, low=max(1.0, low), high=temperature)
+            highest = highest_shown(logits, low=max(1.0, low), high=temperature, weights=weights)
             if highest < temperature:
                 _warn(f"{highest:.4g}, the highest that {len(labels):,} samples no better than chance can show: less")
                 return {"temperature_": highest}
@@ -151,21 +151,23 @@ class TemperatureScaling(Calibrator):
         return {"temperature_": number("temperature_", learned["temperature_"], above=0)}
 
 
-def lowest_shown(logits: Logits, labels: Labels, *, low: float, high: float) -> float:
+def lowest_shown(logits: Logits, labels: Labels, *, low: float, high: float, weights: Floats | None = None) -> float:
     """Return the T in [low, high] at which the samples classified right hold 1 / (n + 2) of expected mistakes.
 
     >>> logits = np.array([[0.0, 1.0], [0.0, 1.0], [1.0, 0.0]])
     >>> round(lowest_shown(logits, np.array([1, 1, 0]), low=0.1, high=10), 4)  # 1 / (1 + exp(1 / T)) = 1 / 5
     0.7213
     """
+    w = np.ones(len(labels)) if weights is None else weights
+    n = float(w.sum())
 
     def excess(log_t: float) -> float:
-        def mass(z: Logits, y: Labels) -> float:
+        def mass(z: Logits, y: Labels, each: Floats) -> float:
             others = np.exp((z - z.max(axis=1, keepdims=True)) / z.dtype.type(math.exp(log_t))).sum(axis=1) - 1
             right = z[np.arange(len(y)), y] == z.max(axis=1)
-            return float((others / (1 + others))[right].sum(dtype=np.float64))
+            return float((each * (others / (1 + others)))[right].sum(dtype=np.float64))
 
-        return sum(map_rows(mass, logits, labels)) / len(labels) - 1 / (len(labels) + 2)
+        return sum(map_rows(mass, logits, labels, w)) / n - 1 / (n + 2)
 
     ends = math.log(low), math.log(high)
     if excess(ends[0]) >= 0 or low >= high:
@@ -173,21 +175,22 @@ def lowest_shown(logits: Logits, labels: Labels, *, low: float, high: float) -> 
     return high if excess(ends[1]) <= 0 else math.exp(brentq(excess, *ends, xtol=1e-6))
 
 
-def highest_shown(logits: Logits, *, low: float, high: float) -> float:
+def highest_shown(logits: Logits, *, low: float, high: float, weights: Floats | None = None) -> float:
     """Return the T in [low, high] at which the mean confidence is above chance by 1 / (n + 2).
 
     >>> logits = np.array([[0.0, 1.0], [0.0, 1.0], [1.0, 0.0]])
     >>> round(highest_shown(logits, low=0.1, high=10), 4)  # 1 / (1 + exp(-1 / T)) = 1 / 2 + 1 / 5
     1.1802
     """
+    w = np.ones(len(logits)) if weights is None else weights
+    n = float(w.sum())
 
     def excess(log_t: float) -> float:
-        def confidence(z: Logits) -> float:
+        def confidence(z: Logits, each: Floats) -> float:
             scaled = (z - z.max(axis=1, keepdims=True)) / z.dtype.type(math.exp(log_t))
-            return float((1 / np.exp(scaled).sum(axis=1)).sum(dtype=np.float64))
+            return float((each / np.exp(scaled).sum(axis=1)).sum(dtype=np.float64))
 
-        n, n_classes = logits.shape
-        return float(sum(map_rows(confidence, logits)) / n - 1 / n_classes - 1 / (n + 2))
+        return float(sum(map_rows(confidence, logits, w)) / n - 1 / logits.shape[1] - 1 / (n + 2))
 
     ends = math.log(low), math.log(high)
     if excess(ends[1]) >= 0 or low >= high:
@@ -204,7 +207,7 @@ def _warn(reason: str) -> None:
     )
 
 
-def newton_nll(logits: Logits, labels: Labels, *, low: float, high: float) -> float:
+def newton_nll(logits: Logits, labels: Labels, *, low: float, high: float, weights: Floats | None = None) -> float:
     """Return the T in [low, high] that minimises the mean negative log-likelihood of `softmax(logits / T)`.
 
     >>> logits = np.array([[0.0, 1.0], [0.0, 1.0], [1.0, 0.0]])
@@ -212,6 +215,7 @@ def newton_nll(logits: Logits, labels: Labels, *, low: float, high: float) -> fl
     1.4427
     """
     start = min(max(1.0, low), high)
+    w = np.ones(len(labels)) if weights is None else weights
     top = np.concatenate(map_rows(lambda z: z.max(axis=1), logits))
     if np.array_equal(logits[np.arange(len(labels)), labels], top):
         if np.array_equal(logits.min(axis=1), top):
@@ -220,18 +224,20 @@ def newton_nll(logits: Logits, labels: Labels, *, low: float, high: float) -> fl
         return low  # nothing is wrong: the likelihood only grows as T falls
     if len(logits) > 4 * _WARM_ROWS:
         some = slice(None, None, len(logits) // _WARM_ROWS)
-        start = _newton(logits[some], labels[some], top[some], start, low, high)
-    return _newton(logits, labels, top, start, low, high)
+        start = _newton(logits[some], labels[some], top[some], w[some], start, low, high)
+    return _newton(logits, labels, top, w, start, low, high)
 
 
-def _newton(logits: Logits, labels: Labels, top: Logits, start: float, low: float, high: float) -> float:
+def _newton(
+    logits: Logits, labels: Labels, top: Logits, weights: Floats, start: float, low: float, high: float
+) -> float:
     """Newton in u = log β; bisects where a step leaves the bracket or does not halve the one before."""
     least, most = -math.log(high), -math.log(low)
     left, right = -math.inf, math.inf  # where the slope was last negative, and positive
     u, last = -math.log(start), math.inf
     while True:
         beta = math.exp(u)
-        _, slope, curvature = nll_derivatives(logits, labels, top, beta)
+        _, slope, curvature = nll_derivatives(logits, labels, top, beta, weights)
         if slope == 0:
             return math.exp(-u)
         left, right = (u, right) if slope < 0 else (left, u)
@@ -254,10 +260,13 @@ def _newton(logits: Logits, labels: Labels, top: Logits, start: float, low: floa
         u, last = target, abs(target - u)
 
 
-def nll_derivatives(logits: Logits, labels: Labels, top: Logits, beta: float) -> tuple[float, float, float]:
+def nll_derivatives(
+    logits: Logits, labels: Labels, top: Logits, beta: float, weights: Floats | None = None
+) -> tuple[float, float, float]:
     """Return L, L′ and L″ at β in one pass; `top` `[N]` holds the highest logits. Sums are in float64."""
+    w = np.ones(len(labels)) if weights is None else weights
 
-    def sums(z: Logits, y: Labels, highest: Logits) -> list[float]:
+    def sums(z: Logits, y: Labels, highest: Logits, each: Floats) -> list[float]:
         d = z - highest[:, None]
         weight = d * z.dtype.type(beta)
         np.exp(weight, out=weight)
@@ -267,39 +276,40 @@ def nll_derivatives(logits: Logits, labels: Labels, top: Logits, beta: float) ->
         square = np.einsum("ij,ij->i", weight, d) / total
         of_label = d[np.arange(len(y)), y]
         terms = (np.log(total) - beta * of_label, mean - of_label, square - mean * mean)
-        return [float(term.sum(dtype=np.float64)) for term in terms]
+        return [float((each * term).sum()) for term in terms]
 
-    nll, slope, curvature = np.sum(map_rows(sums, logits, labels, top), axis=0) / len(labels)
+    nll, slope, curvature = np.sum(map_rows(sums, logits, labels, top, w), axis=0) / w.sum()
     return float(nll), float(slope), float(curvature)
 
 
-def _nearest_on_grid(logits: Logits, labels: Labels, temperature: float) -> float:
+def _nearest_on_grid(logits: Logits, labels: Labels, temperature: float, weights: Floats) -> float:
     """Return the grid's best: as the loss is unimodal in T, it is one of the two beside the exact minimum."""
     above = int(np.searchsorted(GRID, temperature))
     beside = [float(t) for t in GRID[max(above - 1, 0) : above + 1]]
     top = logits.max(axis=1)
-    return min(beside, key=lambda t: nll_derivatives(logits, labels, top, 1 / t)[0])
+    return min(beside, key=lambda t: nll_derivatives(logits, labels, top, 1 / t, weights)[0])
 
 
-def grid_ece(logits: Logits, labels: Labels, grid: Floats, *, n_bins: int) -> Floats:
+def grid_ece(logits: Logits, labels: Labels, grid: Floats, *, n_bins: int, weights: Floats | None = None) -> Floats:
     """Return the ECE of `softmax(logits / T)` for every T of `grid`, in `n_bins` bins (lo, hi] of [0, 1].
 
     ECE = Σ_b |Σ_{i∈b} (correctᵢ − confidenceᵢ)| / N, so one sum a bin is all that is kept.
     """
     edges = np.arange(1, n_bins) / n_bins
+    w = np.ones(len(labels)) if weights is None else weights
 
-    def gaps(z: Logits, y: Labels) -> Floats:
+    def gaps(z: Logits, y: Labels, each: Floats) -> Floats:
         correct = z.argmax(axis=1) == y
         d = z - z.max(axis=1, keepdims=True)
         sums = np.empty((len(grid), n_bins))
         for row, t in zip(sums, grid, strict=True):
             scaled = d / z.dtype.type(t)
             confidence = 1 / np.exp(scaled, out=scaled).sum(axis=1, dtype=np.float64)
-            row[:] = np.bincount(np.searchsorted(edges, confidence), correct - confidence, n_bins)
+            row[:] = np.bincount(np.searchsorted(edges, confidence), each * (correct - confidence), n_bins)
         return sums
 
-    total: Floats = sum(map_rows(gaps, logits, labels), np.zeros((len(grid), n_bins)))
-    error: Floats = np.abs(total).sum(axis=1) / len(labels)
+    total: Floats = sum(map_rows(gaps, logits, labels, w), np.zeros((len(grid), n_bins)))
+    error: Floats = np.abs(total).sum(axis=1) / w.sum()
     return error
 
 

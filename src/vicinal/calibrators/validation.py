@@ -21,11 +21,11 @@ from typing import Any
 import numpy as np
 from scipy.special import log_softmax
 
-from vicinal._arrays import as_labels, as_matrix
+from vicinal._arrays import as_array, as_classes, as_scores
 from vicinal._checks import integer
-from vicinal.calibrators.base import Calibrator, Floats, Labels
+from vicinal.calibrators.base import Calibrator, Floats, Labels, Logits, as_weights
 
-__all__ = ["CrossValidation", "cross_validate"]
+__all__ = ["CrossValidation", "cross_validate", "held_out_nll"]
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,9 @@ class CrossValidation:
         return self.with_it < self.without
 
 
-def cross_validate(calibrator: Calibrator, logits: object, labels: object, *, folds: int = 5) -> CrossValidation:
+def cross_validate(
+    calibrator: Calibrator, logits: object, labels: object, *, sample_weight: object = None, folds: int = 5
+) -> CrossValidation:
     """Return what a calibrator does to samples that it was not fitted on; `calibrator` itself is left as it is.
 
     Parameters
@@ -50,6 +52,8 @@ def cross_validate(calibrator: Calibrator, logits: object, labels: object, *, fo
         Fitted or not.
     logits, labels
         As for `Calibrator.fit`, at least two samples.
+    sample_weight
+        As for `Calibrator.fit`.
     folds
         m; of fewer samples than that each is a fold of its own.
 
@@ -58,19 +62,37 @@ def cross_validate(calibrator: Calibrator, logits: object, labels: object, *, fo
     >>> cross_validate(TemperatureScaling(), z, [1, 1] * 20).helps  # right in half the cases, and says 73 %
     True
     """
-    z = as_matrix("logits", logits).double().cpu().numpy()
-    y = as_labels("labels", labels, n_classes=z.shape[1]).numpy()
+    z = as_array("logits", as_scores("logits", logits)).astype(np.float64)
+    y = as_classes("labels", labels, n_classes=z.shape[1])
     if len(y) != len(z) or len(y) < 2:
         raise ValueError(f"logits and labels must have the same length, at least 2, got {len(z)} and {len(y)}")
-    fold = _folds(y, min(integer("folds", folds, low=2), len(y)))
-    held_out = np.empty(len(y))
+    w = as_weights(sample_weight, len(y))
+    with_it, without = (held_out_nll(one, z, y, w, folds=folds) for one in (calibrator, None))
+    return CrossValidation(float(np.average(without, weights=w)), float(np.average(with_it, weights=w)))
+
+
+def held_out_nll(
+    calibrator: Calibrator | None, logits: Logits, labels: Labels, weights: Floats, *, folds: int = 5
+) -> Floats:
+    """Return the negative log-likelihood of each sample, `[N]`, under a calibrator that was fitted without its fold.
+
+    None is no calibrator at all.
+    """
+    if calibrator is None:
+        return _nll(logits, labels)
+    fold = _folds(labels, min(integer("folds", folds, low=2), len(labels)))
+    held_out = np.empty(len(labels))
     for number in range(fold.max() + 1):
         inside = fold == number
+        if not weights[~inside].any():  # nothing to learn from
+            held_out[inside] = _nll(logits[inside], labels[inside])
+            continue
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what is worth saying of the calibrator is said where it is fitted on all
-            fitted: Calibrator = dataclasses.replace(calibrator).fit(z[~inside], y[~inside])  # type: ignore[type-var]  # every calibrator is a dataclass
-        held_out[inside] = _nll(fitted(z[inside]), y[inside])
-    return CrossValidation(float(_nll(z, y).mean()), float(held_out.mean()))
+            fresh: Calibrator = dataclasses.replace(calibrator)  # type: ignore[type-var]  # every calibrator is a dataclass
+            fresh.fit(logits[~inside], labels[~inside], sample_weight=weights[~inside])
+        held_out[inside] = _nll(fresh(logits[inside]), labels[inside])
+    return held_out
 
 
 def _folds(labels: Labels, folds: int) -> Labels:

@@ -70,8 +70,8 @@ class VectorScaling(Calibrator):
         tol, max_iter = number("tol", self.tol, above=0), integer("max_iter", self.max_iter, low=1)
         freeze(self, tol=tol, max_iter=max_iter)
 
-    def _solve(self, logits: Logits, labels: Labels) -> dict[str, object]:
-        scale, bias = lbfgs_nll(logits, labels, tol=self.tol, max_iter=self.max_iter)
+    def _solve(self, logits: Logits, labels: Labels, weights: Floats) -> dict[str, object]:
+        scale, bias = lbfgs_nll(logits, labels, weights, tol=self.tol, max_iter=self.max_iter)
         return {"scale_": scale, "bias_": bias}
 
     def _calibrate(self, logits: Logits) -> Logits:
@@ -85,12 +85,12 @@ class VectorScaling(Calibrator):
         return dict(arrays)
 
 
-def lbfgs_nll(logits: Logits, labels: Labels, *, tol: float, max_iter: int) -> tuple[Floats, Floats]:
+def lbfgs_nll(logits: Logits, labels: Labels, weights: Floats, *, tol: float, max_iter: int) -> tuple[Floats, Floats]:
     """Return the scale and the bias, `[K]` each, that minimise the mean negative log-likelihood."""
-    mean, spread = _column_moments(logits)
+    mean, spread = _column_moments(logits, weights)
 
     def loss(flat: Floats) -> tuple[float, Floats]:
-        value, gradient = nll_gradient(logits, labels, flat.reshape(2, -1), mean, spread)
+        value, gradient = nll_gradient(logits, labels, flat.reshape(2, -1), mean, spread, weights)
         return value, gradient.ravel()
 
     start = np.concatenate([spread, mean])  # scale 1 and bias 0
@@ -112,29 +112,36 @@ def lbfgs_nll(logits: Logits, labels: Labels, *, tol: float, max_iter: int) -> t
     return scale, bias - bias.mean()
 
 
-def nll_gradient(logits: Logits, labels: Labels, params: Floats, mean: Floats, spread: Floats) -> tuple[float, Floats]:
+def nll_gradient(
+    logits: Logits, labels: Labels, params: Floats, mean: Floats, spread: Floats, weights: Floats | None = None
+) -> tuple[float, Floats]:
     """Return the mean loss of (scale, bias) `[2, K]` over standardised logits, and its gradient, in float64."""
     scale, bias = params
+    w = np.ones(len(labels)) if weights is None else weights
 
-    def sums(chunk: Logits, y: Labels) -> tuple[float, Floats]:
+    def sums(chunk: Logits, y: Labels, each: Floats) -> tuple[float, Floats]:
         z = (chunk - mean) / spread
         log_p = z * scale + bias
         log_p -= log_p.max(axis=1, keepdims=True)
         error = np.exp(log_p)
         total = error.sum(axis=1, keepdims=True)
         labelled = np.arange(len(y)), y
-        value = float(np.log(total).sum() - log_p[labelled].sum())
+        value = float((each * np.log(total[:, 0])).sum() - (each * log_p[labelled]).sum())
         error /= total
         error[labelled] -= 1
+        error *= each[:, None]
         return value, np.stack([np.einsum("ij,ij->j", error, z), error.sum(axis=0)])
 
-    parts = map_rows(sums, logits, labels)
-    gradient: Floats = np.sum([part for _, part in parts], axis=0) / len(labels)
-    return sum(value for value, _ in parts) / len(labels), gradient
+    parts = map_rows(sums, logits, labels, w)
+    gradient: Floats = np.sum([part for _, part in parts], axis=0) / w.sum()
+    return sum(value for value, _ in parts) / float(w.sum()), gradient
 
 
-def _column_moments(logits: Logits) -> tuple[Floats, Floats]:
+def _column_moments(logits: Logits, weights: Floats) -> tuple[Floats, Floats]:
     """Return each column's mean and standard deviation; 1 for a constant one, whose scale stays as it is."""
-    mean = np.sum(map_rows(lambda z: z.sum(axis=0, dtype=np.float64), logits), axis=0) / len(logits)
-    square = np.sum(map_rows(lambda z: ((z - mean) ** 2).sum(axis=0), logits), axis=0) / len(logits)
+    total = weights.sum()
+    mean = (
+        np.sum(map_rows(lambda z, w: (z * w[:, None]).sum(axis=0, dtype=np.float64), logits, weights), axis=0) / total
+    )
+    square = np.sum(map_rows(lambda z, w: ((z - mean) ** 2 * w[:, None]).sum(axis=0), logits, weights), axis=0) / total
     return mean, np.where(square > 0, np.sqrt(square), 1.0)

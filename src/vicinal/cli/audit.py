@@ -13,8 +13,8 @@ from vicinal.cli.options import AsJson, MaxMemory, Overwrite, Report, SafeCsv
 from vicinal.cli.outputs import check_outputs, check_report
 
 if TYPE_CHECKING:
-    from vicinal._files import Json
-    from vicinal.runs import Outcome
+    from vicinal._atomic import Json
+    from vicinal.runs import RunResult
 
 __all__ = ["audit"]
 
@@ -74,7 +74,7 @@ def audit(
         from vicinal.predictions.writing import check_output
 
         check_output(out)
-    outcome = Run(run).outcome()
+    outcome = Run(run).result().of_classes()
     inputs, root = [str(run), outcome.experiment.source], outcome.experiment.data.get("data_root")
     check_report(report, inputs, overwrite=overwrite, data_root=root)
     check_outputs({"--out": out, "--report": report}, inputs, overwrite=overwrite, data_root=root)
@@ -90,7 +90,7 @@ def audit(
 
 
 def _by_cross_validation(
-    outcome: Outcome, n_folds: int, margin: float, n: int, out: Path | None, safe_csv: bool, console: Console
+    outcome: RunResult, n_folds: int, margin: float, n: int, out: Path | None, safe_csv: bool, console: Console
 ) -> list[Json]:
     from vicinal.predictions import write
     from vicinal.runs import audited
@@ -123,7 +123,7 @@ def _by_cross_validation(
     return shown
 
 
-def _by_aum(outcome: Outcome, percentile: float, n: int, console: Console) -> list[Json]:
+def _by_aum(outcome: RunResult, percentile: float, n: int, console: Console) -> list[Json]:
     from vicinal.runs import audited_by_aum
 
     progress = not console.as_json

@@ -23,7 +23,7 @@ def calibrate(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The predictions to repair; they need no labels.")],
     out: Annotated[Path, typer.Option(metavar="FILE", help="Where to: .csv, .csv.gz, .tsv, .parquet or .npz.")],
     calibrator: Annotated[
-        str, typer.Option(metavar="temperature|vector|isotonic|histogram", help="How to calibrate.")
+        str, typer.Option(metavar="auto|temperature|svs|sms|quadratic|isotonic|…", help="How to calibrate.")
     ] = "temperature",
     label: Annotated[str | None, typer.Option(metavar="COLUMN", help="The column of labels.")] = None,
     kind: Annotated[str | None, typer.Option(metavar="probs|logits", help="What the scores are.")] = None,

@@ -11,12 +11,23 @@ import typer
 from vicinal._checks import Argument, Sentence
 from vicinal.cli.console import Console
 from vicinal.cli.errors import handle_errors
-from vicinal.cli.options import MOST_SEEDS, Address, AsJson, Backend, Given, MaxMemory, Overwrite, shared
+from vicinal.cli.options import (
+    MOST_SEEDS,
+    Address,
+    AsJson,
+    Backend,
+    Given,
+    MaxMemory,
+    Overwrite,
+    Portable,
+    hold_portable,
+    shared,
+)
 from vicinal.cli.outputs import check_report
 from vicinal.cli.train import plain_baselines, show_baselines
 
 if TYPE_CHECKING:
-    from vicinal.runs.table import AnyOutcome
+    from vicinal.runs import RunResult
 
 __all__ = ["compare"]
 
@@ -51,6 +62,7 @@ def compare(
         typer.Option(metavar="FIGURE", help="Say which method is best by this validation figure: nll, ece, …"),
     ] = None,
     bins: Annotated[int, typer.Option(min=1, help="Bins of the calibration errors.")] = 15,
+    portable: Portable = False,
     max_memory: MaxMemory = None,
     overwrite: Overwrite = False,
     as_json: AsJson = False,
@@ -61,13 +73,14 @@ def compare(
 
     Runs that are finished are kept: the same command again finishes what is missing, and methods or seeds can be added.
     """
+    hold_portable(portable)
     from vicinal._checks import choice, integer
     from vicinal.metrics import FIGURES
 
     console = Console(as_json=as_json)
     with console.stage("starting"):
         from vicinal.report import write_comparison
-        from vicinal.runs import ALWAYS, BASELINES, Experiment, Outcome, data_name, measure_baselines, run_grid
+        from vicinal.runs import ALWAYS, BASELINES, Experiment, data_name, measure_baselines, run_grid
     if len(method or ()) < 2:
         raise ValueError("name at least two methods: --method 'ERM()' --method 'Mixup(alpha=0.2)'")
     integer("seeds", seeds, low=1, high=MOST_SEEDS)
@@ -83,28 +96,28 @@ def compare(
     where: dict[str, Any] = {"workers": workers, "backend": backend, "address": address, "threads": threads}
     how: dict[str, Any] = {"n_bins": bins, "progress": not as_json, "on_cell": partial(_show_cell, console)}
     result = run_grid(base, method or [], range(seeds), folder, **where, **how)
-    if not result.outcomes:
+    if not result.results:
         raise RuntimeError(f"every run failed; {next(iter(result.failures.values()))}")
-    (name, seed), first = next(iter(result.outcomes.items()))
-    if isinstance(first, Outcome):
+    (name, seed), first = next(iter(result.results.items()))
+    if not first.is_multilabel:
         with console.stage("simpler models"):
             measure_baselines(first, BASELINES if baselines else ALWAYS)
     with console.stage("comparing"):
         write_comparison(result, page, choose=choose)
         before, after = result.table(spread=spread, choose=choose), result.table(after=True, spread=spread)
     chosen: dict[str, Any] = {} if choose is None else {"chosen": result.chosen(choose)}
-    if isinstance(first, Outcome):
+    if not first.is_multilabel:
         chosen["baselines"] = plain_baselines(first)
     console.event("result", {**result.to_dict(), **chosen, "report": str(page), "markdown": f"{after}\n\n{before}"})
     console.markdown(f"{after}\n\n{before}")
-    if isinstance(first, Outcome):
+    if not first.is_multilabel:
         show_baselines(console, first, f"{name}, seed {seed}")
     console.say(f"report: {page}")
     if result.failures:
         raise typer.Exit(1)
 
 
-def _show_cell(console: Console, name: str, seed: int, outcome: AnyOutcome | None, error: str | None) -> None:
+def _show_cell(console: Console, name: str, seed: int, outcome: RunResult | None, error: str | None) -> None:
     facts: dict[str, object] = {"error": error} if outcome is None else {"out": str(outcome.out)}
     console.event("cell", {"method": name, "seed": seed, **facts})
     console.note(f"{name}, seed {seed}: {'done' if error is None else f'failed: {error}'}")

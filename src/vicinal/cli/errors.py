@@ -17,7 +17,7 @@ from typing import ParamSpec
 import typer
 
 from vicinal._checks import Argument, Sentence, message_of
-from vicinal._files import max_memory
+from vicinal._memory import max_memory
 from vicinal.cli.options import flags_of
 
 __all__ = ["as_options", "handle_errors"]
@@ -38,7 +38,7 @@ _OTHER_NAMES = {
     "methods": "--method",
     "columns": "--map",
     "class_names": "--map-class",
-    "development": "--also-development",
+    "development": "--eval-development",
 }
 
 

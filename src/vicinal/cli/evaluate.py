@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
 import shlex
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,15 +16,18 @@ from vicinal.cli.console import Console, percent
 from vicinal.cli.errors import handle_errors
 from vicinal.cli.options import AsJson, MaxMemory, Overwrite, Report
 from vicinal.cli.outputs import check_report
-from vicinal.cli.train import show_baselines, show_binary, show_labels, show_labels_scored, show_outcome, show_scored
+from vicinal.cli.train import show_binary, show_labels_scored, show_result, show_scored
 
 if TYPE_CHECKING:
     from vicinal.metrics import Evaluation, SetEvaluation
     from vicinal.probes import AttackErrors, BetweenCurves
-    from vicinal.runs import Outcome
+    from vicinal.runs import RunResult
     from vicinal.runs.probes import OODResult
 
 __all__ = ["evaluate"]
+
+#: What every run has. `vicinal.runs.layout` lists all names, and costs the import of torch.
+_CONFIG = "config.json"
 
 
 def _of_file(help: str, metavar: str | None = None, *, flag: str | None = None) -> Any:
@@ -113,10 +114,9 @@ def _is_run(path: Path) -> bool:
     """Whether a path is a run's folder, or wants to be: no file, no pattern, and no folder of tables."""
     if not path.is_dir():
         return False
-    from vicinal._files import RunFiles
     from vicinal.tables import is_table
 
-    return RunFiles(path).config.exists() or not any(is_table(entry) for entry in path.iterdir())
+    return (path / _CONFIG).exists() or not any(is_table(entry) for entry in path.iterdir())
 
 
 def _is_multilabel(run: Path, console: Console) -> bool:
@@ -144,14 +144,14 @@ def _evaluate_new(
 ) -> None:
     """Show the figures of a run on new labelled data."""
     with console.stage("starting"):
-        from vicinal.runs import LabelsScored, Run
+        from vicinal.runs import Run
 
     with console.stage("predicting"):
         scored = Run(run).on_new_data(data, n_bins=bins, encoding=encoding, data_root=data_root)
     console.event("result", {"run": str(run), **scored.to_dict()})
     for note in scored.notes:
         console.note(note)
-    if isinstance(scored, LabelsScored):
+    if scored.is_multilabel:
         show_labels_scored(console, f"{run} on {data}", scored)
     else:
         from vicinal.report.words import majority_warning
@@ -167,13 +167,13 @@ def _evaluate_new(
 def _evaluate_labels(console: Console, run: Path, report: Path | None, bins: int) -> None:
     from vicinal.runs import Run
 
-    outcome = Run(run).labels_outcome(n_bins=bins)
+    outcome = Run(run).result(n_bins=bins)
     console.event("result", outcome.to_dict())
-    show_labels(console, outcome)
+    show_result(console, outcome)
     if report is not None:
-        from vicinal.report import write_labels
+        from vicinal.report import write_run
 
-        write_labels(outcome, report)
+        write_run(outcome, report)
         console.say(f"report: {report}")
 
 
@@ -188,7 +188,6 @@ def _refuse(given: dict[str, object], why: str) -> None:
 def _evaluate_file(
     console: Console, path: Path, report: Path | None, bins: int, reading: dict[str, Any], coverage: float | None
 ) -> None:
-    _postpone("f2py", "testing")
     from vicinal.predictions import binary_of_file, evaluate_file, open_file, sets_of_file
     from vicinal.report.words import majority_warning, without_a_model
 
@@ -224,20 +223,6 @@ def _evaluate_file(
             evaluation, report, command=_command(path, bins, reading, report, coverage), sets=shown, binary=binary
         )
         console.say(f"report: {report}")
-
-
-def _postpone(*parts: str) -> None:
-    """Leave the import of these parts of NumPy to who uses them: SciPy asks for all its names, which costs 0.1 s."""
-    import numpy
-
-    for part in parts:
-        spec = importlib.util.find_spec(f"numpy.{part}")
-        if spec is None or spec.loader is None or spec.name in sys.modules:
-            continue
-        spec.loader = importlib.util.LazyLoader(spec.loader)
-        module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        setattr(numpy, part, module)  # else NumPy would import it when asked for the name
 
 
 def _sets_facts(coverage: float | None, sets: dict[str, SetEvaluation]) -> dict[str, object]:
@@ -287,7 +272,7 @@ def _evaluate_run(console: Console, run: Path, report: Path | None, bins: int, a
     from vicinal import runs
 
     with console.stage("evaluating"):
-        outcome = runs.Run(run).outcome(n_bins=bins)
+        outcome = runs.Run(run).result(n_bins=bins)
     answers = _answers(console, outcome, asked)
     facts: dict[str, object] = {
         "ood": [{"data": r.source, "how": r.how, "score": asked.ood_score, **r.report.to_dict()} for r in answers.ood],
@@ -298,8 +283,7 @@ def _evaluate_run(console: Console, run: Path, report: Path | None, bins: int, a
     if answers.between is not None:
         facts["between"] = answers.between.to_dict()
     console.event("result", {**outcome.to_dict(), **facts, **_sets_facts(asked.sets, answers.sets)})
-    show_outcome(console, outcome)
-    show_baselines(console, outcome)
+    show_result(console, outcome)
     _show_answers(console, asked, answers)
     _show_sets(console, asked.sets, answers.sets, outcome.facts["data"]["classes"])
     if report is not None:
@@ -312,7 +296,7 @@ def _evaluate_run(console: Console, run: Path, report: Path | None, bins: int, a
         console.say(f"report: {report}")
 
 
-def _answers(console: Console, outcome: Outcome, asked: _Probes) -> _Answers:
+def _answers(console: Console, outcome: RunResult, asked: _Probes) -> _Answers:
     """Measure what is asked for; each shows itself while it takes its time."""
     from vicinal import runs
 
@@ -330,7 +314,7 @@ def _answers(console: Console, outcome: Outcome, asked: _Probes) -> _Answers:
     return _Answers(ood, attacks, dropout, between, sets)
 
 
-def _foreign(outcome: Outcome, asked: _Probes) -> list[OODResult]:
+def _foreign(outcome: RunResult, asked: _Probes) -> list[OODResult]:
     from vicinal.runs import ood_reports
 
     if not asked.ood:

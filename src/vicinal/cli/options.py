@@ -1,7 +1,7 @@
 """The options that training commands share: of the data, of the network, of the training.
 
-Each has the name of the argument or field that it sets (`vicinal.data.load`, `vicinal.training.FitConfig`), so a table
-is enough; `shared` adds them to a command's own, and hands the command what was given.
+Each has the name of the argument or field that it sets, so a table is enough. Those of training come from the fields of
+`vicinal.training.FitConfig`. `shared` adds them to a command's own, and hands the command what was given.
 """
 
 from __future__ import annotations
@@ -10,12 +10,17 @@ import inspect
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import Field, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand
+
+from vicinal._checks import Argument, Sentence
+from vicinal._portable import make_portable
+from vicinal.data.options import command_options
+from vicinal.training.config import options
 
 __all__ = [
     "MOST_SEEDS",
@@ -25,10 +30,12 @@ __all__ = [
     "Given",
     "MaxMemory",
     "Overwrite",
+    "Portable",
     "Report",
     "SafeCsv",
     "SharedCommand",
     "flags_of",
+    "hold_portable",
     "share_or_number",
     "shared",
 ]
@@ -39,10 +46,13 @@ Report = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the rep
 #: `handle_errors` sets it for all that a command does.
 MaxMemory = Annotated[
     str | None,
-    typer.Option(metavar="SIZE", help="The most memory for what a file claims to hold, such as 64GB; else as usual."),
+    typer.Option(metavar="SIZE", help="Memory limit for what a file claims to hold, such as 64GB."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object a line, for machines.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace files that vicinal did not write.")]
+Portable = Annotated[
+    bool, typer.Option("--portable", help="Hold torch at AVX2, so that newer instructions do not change the digits.")
+]
 SafeCsv = Annotated[
     bool, typer.Option("--safe-csv", help="In a CSV, put ' before names that a spreadsheet would take for a formula.")
 ]
@@ -70,6 +80,12 @@ def share_or_number(name: str, text: str) -> float | int:
         ) from None
 
 
+def hold_portable(asked: bool) -> None:
+    """Hold torch at AVX2 if that is asked for; called before torch is imported. Raise where it cannot be had."""
+    if asked and (reason := make_portable()) is not None:
+        raise ValueError(Sentence(Argument("portable"), f" cannot be had: {reason}"))
+
+
 @dataclass(frozen=True)
 class _Option:
     name: str
@@ -78,37 +94,25 @@ class _Option:
     metavar: str | None = None
 
 
+def _data_option(one: Field[Any]) -> _Option:
+    """Return the option of a field of an option record, with its default where that is a number."""
+    number = isinstance(one.default, int | float) and not isinstance(one.default, bool)
+    said = f"{one.metadata['help']}  [default: {one.default}]" if number else one.metadata["help"]
+    name = "split_seed" if one.name == "seed" else one.name
+    return _Option(name, one.metadata["cli"], said, one.metadata["metavar"] or None)
+
+
 _DATA = [
     _Option("target", list[str], "Column that holds the class; or several columns of 0 and 1.", "COLUMN"),
-    _Option("text", list[str], "Column that holds the text; twice for pairs of texts.", "COLUMN"),
-    _Option("choice", list[str], "Column of an answer to choose, for each; or the column of lists of them.", "COLUMN"),
     _Option("kind", str, "What the data are, where that is not inferred right.", "tabular|text|image|audio"),
-    _Option("train_size", int, "Train on this many samples only."),
-    _Option("subset", str, "How these are drawn: every class in its proportion, or not.", "stratified|random"),
-    _Option("val", "share", "Share (or number) of samples held out to select and calibrate.  [default: 0.15]"),
-    _Option("test", "share", "Share (or number) of samples held out to evaluate.  [default: 0.15]"),
-    _Option("max_held_out", int, "Validate and test on at most this many samples each."),
-    _Option("split_seed", int, "What the split is drawn from.  [default: 0]"),
-    _Option("max_bad", "share", "Share (or number) of unreadable rows or files to put up with.  [default: 0.05]"),
-    _Option("rare", str, "What to do with classes of one sample: kept in training if few.", "error|train"),
-    _Option("drop", list[str], "Column of a table not to learn from; may be repeated.", "COLUMN"),
-    _Option("group", str, "Column whose rows of one value stay on one side of the split.", "COLUMN"),
-    _Option("time", str, "Column to split by: the latest rows are the test set.", "COLUMN"),
-    _Option("encoding", str, "How a text file is written, such as latin-1."),
-    _Option("header", bool, "Whether the first line of a table names the columns."),
-    _Option("max_length", int, "The most tokens of a text.  [default: 256]"),
-    _Option("image_size", int, "Side of the images in pixels; their own up to 128, else 224."),
-    _Option("max_pixels", int, "The most pixels of an image that is read.  [default: 178956970]"),
+    *map(_data_option, command_options()),
     _Option("augment", str, "How training images and sounds are varied.", "standard|crop|specaugment|none"),
-    _Option("seconds", float, "Length of a sound.  [default: 1.0]"),
-    _Option("front_end", str, "What a sound becomes, and is mixed as.", "spectrogram|mel|waveform"),
-    _Option("data_root", str, "Where named data sets are; else the folder in VICINAL_DATA.", "FOLDER"),
 ]
 _MODEL = [
     _Option(
         "model",
         str,
-        "A network by name, or a Hugging Face checkpoint; else the usual one for the data: mlp-and-trees for rows (a "
+        "A network by name, or a Hugging Face checkpoint; by default by the data: mlp-and-trees for rows (a "
         "network and boosted trees that answer together, benchmarks/README.md), preactresnet18 or resnet18 for "
         "images, minilm or sentencecnn for texts, soundresnet for sounds.",
         "NAME",
@@ -123,42 +127,26 @@ _MODEL = [
     _Option("fast", bool, "Leave a pretrained network as it is, and train a linear head on its features."),
     _Option("ensemble", int, "Train so many networks, and serve their mean with one temperature.", "NUMBER"),
 ]
+#: `FitConfig` states each of them: default, check and help.
 _TRAINING = [
-    _Option("epochs", int, "Passes over the training set."),
-    _Option("steps", int, "Train for this many steps instead."),
-    _Option("batch_size", int, "Samples in a batch."),
-    _Option("group_by_length", bool, "Batches of texts of like length (usual for transformers)."),
-    _Option("accumulation", int, "Batches per step."),
-    _Option("optimizer", str, "How weights are updated.", "sgd|adam|adamw|adadelta"),
-    _Option("lr", float, "Learning rate."),
-    _Option("momentum", float, "Of SGD."),
-    _Option("nesterov", bool, "Nesterov's momentum, of SGD."),
-    _Option("rho", float, "Of Adadelta."),
-    _Option("weight_decay", float, "Weight decay."),
-    _Option("schedule", str, "How the learning rate changes.", "constant|milestones|cosine|linear"),
-    _Option("milestones", list[float], "Epoch from which the rate is multiplied by --factor; may be repeated."),
-    _Option("factor", float, "See --milestones."),
-    _Option("warmup_epochs", float, "Raise the rate over so many epochs."),
-    _Option("warmup_steps", int, "Raise the rate over so many steps."),
-    _Option("warmup_start", float, "From this rate on; 0 if not given."),
-    _Option("class_weight", str, "Let all classes count the same, however many samples they have.", "balanced"),
-    _Option("clip_norm", float, "Scale the gradient down to this norm."),
-    _Option("mixed_precision", str, "Compute in half precision.", "no|bf16|fp16"),
-    _Option("select", str, "Keep the weights of the best epoch by this validation figure.", "nll|accuracy|mcc|last"),
-    _Option("patience", int, "Stop after so many evaluations without a lower validation NLL."),
-    _Option("eval_every", int, "Evaluate every so many epochs."),
-    _Option("eval_every_steps", int, "Evaluate every so many steps instead."),
-    _Option("keep_predictions_at", list[int], "Keep the validation predictions of this epoch; may be repeated."),
-    _Option("checkpoint_minutes", float, "How often a checkpoint is written."),
-    _Option("num_workers", int, "Processes that load data."),
-    _Option("trackers", list[str], "Where metrics are logged: tensorboard, wandb, …; may be repeated.", "NAME"),
+    _Option(
+        stated.name,
+        list[stated.kind] if stated.repeated else stated.kind,  # type: ignore[name-defined]  # known when it runs
+        stated.help + (" May be repeated." if stated.repeated else ""),
+        "|".join(stated.choices) or stated.metavar,
+    )
+    for stated in options()
+    if stated.in_command
 ]
+_CLASSES = [_Option("class_weight", str, "Let all classes count the same, however many samples they have.", "balanced")]
 _EVALUATION = [
-    _Option("also", list[str], "Evaluate on these labelled data too (another domain); may be repeated.", "DATA"),
-    _Option("map", list[str], "What columns of --also are called in DATA; N: in front for its N-th.", "NAME=COLUMN,…"),
-    _Option("map_class", list[str], "What classes of --also are called in DATA; as --map.", "NAME=CLASS,…"),
-    _Option("also_development", list[str], "Fit the temperature for --also on these; as --map.", "DATA"),
-    _Option("watch", list[str], "Measure this at every evaluation of training; may be repeated.", "train|test|also-1"),
+    _Option("eval_data", list[str], "Extra labelled data to evaluate on (another domain); may be repeated.", "DATA"),
+    _Option(
+        "map", list[str], "What columns of --eval-data are called in DATA; N: in front for its N-th.", "NAME=COLUMN,…"
+    ),
+    _Option("map_class", list[str], "Names in DATA of classes of --eval-data; as --map.", "NAME=CLASS,…"),
+    _Option("eval_development", list[str], "Fit the temperature for --eval-data on these; as --map.", "DATA"),
+    _Option("watch", list[str], "Measure this at every evaluation of training; may be repeated.", "train|test|eval-1"),
     _Option("temperature", str, "How the temperature is fitted.", "newton|grid"),
     _Option("corrupt", float, "Draw this share of the training labels anew, to study noise."),
     _Option("new_subset_per_seed", bool, "Draw the --train-size samples anew for each seed."),
@@ -166,7 +154,7 @@ _EVALUATION = [
 _PANELS = (
     ("Data", _DATA),
     ("Network", _MODEL),
-    ("Training (usual values depend on the data)", _TRAINING),
+    ("Training (defaults depend on the data)", [*_TRAINING, *_CLASSES]),
     ("Evaluation", _EVALUATION),
 )
 
@@ -181,7 +169,7 @@ class Given:
     model: str | None
     model_options: dict[str, object]
     training: dict[str, Any]
-    also: tuple[dict[str, object], ...]
+    eval_data: tuple[dict[str, object], ...]
     watch: tuple[str, ...]
     temperature: str
     corrupt: float
@@ -193,9 +181,9 @@ class Given:
 
     def inputs(self, data: str) -> list[str]:
         """Return what training on `data` reads: names that are no file or folder are passed over."""
-        further = [str(entry[name]) for entry in self.also for name in ("source", "development") if name in entry]
+        extra = [str(entry[name]) for entry in self.eval_data for name in ("source", "development") if name in entry]
         start = (self.model, self.pretrained, self.model_options.get("vectors"))
-        return [data, *further, *(str(name) for name in start if name is not None)]
+        return [data, *extra, *(str(name) for name in start if name is not None)]
 
 
 def shared(command: Callable[..., None]) -> Callable[..., None]:
@@ -260,8 +248,8 @@ def _parameter(option: _Option, panel: str) -> inspect.Parameter:
     return inspect.Parameter(option.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
 
 
-def _collected(options: dict[str, Any]) -> Given:
-    given = {name: value for name, value in options.items() if value not in (None, [])}
+def _collected(values: dict[str, Any]) -> Given:
+    given = {name: value for name, value in values.items() if value not in (None, [])}
     for option in _DATA:
         if option.kind == "share" and option.name in given:
             given[option.name] = share_or_number(option.name, given[option.name])
@@ -269,13 +257,13 @@ def _collected(options: dict[str, Any]) -> Given:
     for name in ("target", "text", "choice"):
         if len(data.get(name, ())) == 1:
             data[name] = data[name][0]
-    training = {o.name: given[o.name] for o in _TRAINING if o.name in given and o.name != "class_weight"}
+    training = {o.name: given[o.name] for o in _TRAINING if o.name in given}
     return Given(
         data=data,
         model=given.get("model"),
         model_options=_model_options(given.get("model_option", [])),
         training=training,
-        also=_further_sets(given),
+        eval_data=_eval_sets(given),
         watch=tuple(given.get("watch", ())),
         temperature=given.get("temperature", "newton"),
         corrupt=given.get("corrupt", 0.0),
@@ -287,15 +275,17 @@ def _collected(options: dict[str, Any]) -> Given:
     )
 
 
-def _further_sets(given: dict[str, Any]) -> tuple[dict[str, object], ...]:
-    """Return the further sets with their maps: those after `2:` are of the second, the others of all."""
-    sets: list[dict[str, Any]] = [{"source": source} for source in given.get("also", ())]
-    for option, field in (("map", "columns"), ("map_class", "class_names"), ("also_development", "development")):
+def _eval_sets(given: dict[str, Any]) -> tuple[dict[str, object], ...]:
+    """Return the extra evaluation sets with their maps: those after `2:` are of the second, the others of all."""
+    sets: list[dict[str, Any]] = [{"source": source} for source in given.get("eval_data", ())]
+    for option, field in (("map", "columns"), ("map_class", "class_names"), ("eval_development", "development")):
         for text in given.get(option, ()):
             numbered = re.match(r"(\d+):", text)
             value = text[numbered.end() :] if numbered else text
             if not sets or (numbered and not 1 <= int(numbered[1]) <= len(sets)):
-                raise typer.BadParameter(f"{text!r} is for a set that no --also names", param_hint=f"'{_flag(option)}'")
+                raise typer.BadParameter(
+                    f"{text!r} is for a set that no --eval-data names", param_hint=f"'{_flag(option)}'"
+                )
             for one in [sets[int(numbered[1]) - 1]] if numbered else sets:
                 one[field] = value if field == "development" else {**one.get(field, {}), **_pairs(option, value)}
     return tuple(sets)

@@ -18,7 +18,7 @@ __all__ = ["check_outputs", "check_report"]
 #: How every report begins, and what each calibrator's file and each result of a recipe has.
 _REPORT = b'<meta name="generator" content="vicinal'
 _CALIBRATOR = {"format", "calibrator", "params", "learned", "n_classes"}
-_RESULT = {"format", "recipe", "scale", "seeds", "settings", "verdicts", "cells", "versions"}
+_RESULT = {"format", "recipe", "scale", "seeds", "settings", "verdicts", "cells", "environment"}
 _ONNX = {"classes", "preprocessing", "method"}
 
 

@@ -165,7 +165,7 @@ def _rule(bundle: Bundle, run: Path, max_risk: float, level: float) -> RiskThres
     from vicinal.metrics import risk_threshold
     from vicinal.runs import Run
 
-    outcome = Run(run).outcome() if Run(run).is_finished else None
+    outcome = Run(run).result() if Run(run).is_finished else None
     if outcome is None or "test" not in outcome.sets:
         raise ValueError(f"--max-risk needs the held-out predictions of a run, and {str(run)!r} has none")
     # As the new data's, to the last bit: a copy of the sample that sets the threshold must not lie above it.
@@ -179,7 +179,7 @@ def _sets(bundle: Bundle, run: Path, coverage: float) -> LeastAmbiguousSets:
     from vicinal.runs import Run
 
     fitted = LeastAmbiguousSets(coverage=coverage)
-    outcome = Run(run).outcome() if Run(run).is_finished else None
+    outcome = Run(run).result() if Run(run).is_finished else None
     if outcome is None or "test" not in outcome.sets:
         raise ValueError(f"--sets needs the held-out predictions of a run, and {str(run)!r} has none")
     return fitted.fit(outcome.test.logits.double() / bundle.temperature, outcome.test.labels)
@@ -209,7 +209,7 @@ def _chunks(
             places = rows[here.start : here.stop]
             columns: dict[str, object] = {"row": places, **blocks.kept(places)}
             if origin is not None:
-                columns[origin] = [str(split.raw(i)) for i in here]
+                columns[origin] = [str(split.original(i)) for i in here]
             if rule is not None:
                 above = probs.max(axis=1) > rule.threshold
                 answered.n += int(above.sum())

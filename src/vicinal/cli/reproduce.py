@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from vicinal._portable import make_portable
 from vicinal.cli.console import Console
 from vicinal.cli.errors import handle_errors
 from vicinal.cli.options import MOST_SEEDS, Address, AsJson, Backend, MaxMemory, Overwrite
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from vicinal.recipes.results import Result
     from vicinal.recipes.running import Plan
     from vicinal.report import RecipePage
+    from vicinal.runs.scheduler import Pool
 
 __all__ = ["reproduce"]
 
@@ -36,8 +38,16 @@ def reproduce(
     ] = None,
     seeds: Annotated[
         str | None,
-        typer.Option(metavar="N|A-B", help="The first N seeds, or those from A to B, instead of the recipe's."),
+        typer.Option(metavar="N|A-B", help="Run the first N seeds, or seeds A to B; they are added to the result."),
     ] = None,
+    more_seeds: Annotated[
+        int | None, typer.Option(metavar="N", min=1, max=MOST_SEEDS, help="Add N seeds to those of the result.")
+    ] = None,
+    until: Annotated[
+        str | None,
+        typer.Option(metavar="decided", help="Add seeds where they decide most claims for their cost; see --hours."),
+    ] = None,
+    hours: Annotated[float, typer.Option(min=0, help="With --until: begin nothing after so many hours.")] = 6.0,
     only: Annotated[
         list[str] | None, typer.Option(metavar="TEXT", help="Only rows whose name holds this; may be repeated.")
     ] = None,
@@ -60,27 +70,37 @@ def reproduce(
 ) -> None:
     """Run tables and figures of the papers again, beside the papers' numbers, with a verdict on every claim.
 
-    What is done is kept: the same command again finishes what is missing.
+    A cell in a result is kept, and never trained again. Run the same command again to resume.
     """
+    not_portable = make_portable()  # before torch is imported
+
     from vicinal.recipes import running
-    from vicinal.runs.jobs import Pool
+    from vicinal.runs.scheduler import Pool
 
     console = Console(as_json=as_json)
     if pages is not None:
         return _write_pages(pages, console)
-    if not recipes:
+    if not recipes and until is None:
         return _list(console)
     if data_root is not None:
         os.environ["VICINAL_DATA"] = str(data_root.expanduser().resolve())
-    plans = _plans(recipes, scale, out or Path("reproduced") / scale, _seeds(seeds), only or ())
+    folder = out or Path("reproduced") / scale
+    asked = _asked(recipes or ["all"], scale)
+    if not dry_run:
+        for name in asked:  # cells are added to a result of ours
+            check_outputs({"--out": folder / f"{name}.json"}, [], overwrite=overwrite)
+    plans = [_plan(name, scale, folder, _seeds(seeds), more_seeds, only or ()) for name in asked]
     if dry_run:
         return _dry(plans, console)
+    if not_portable is not None:
+        console.note(not_portable)
     for wanted in plans:
-        for path in (wanted.file, wanted.report):
-            check_outputs({"--out": path}, [], overwrite=overwrite)
+        check_outputs({"--out": wanted.report}, [], overwrite=overwrite)
     running.check_data(plans)
     here = backend == "loky" and workers is None
     pool = Pool(workers=2 if here else workers, backend=backend, address=address, threads=threads, gpus=gpus)
+    if until is not None:
+        return _until(until, asked, scale, folder, pool, hours, console)
     clock = running.Clock(running.jobs_left(plans))
     failed = False
     for wanted in plans:
@@ -91,15 +111,36 @@ def reproduce(
         raise typer.Exit(1)
 
 
-def _plans(
-    recipes: Sequence[str], scale: str, out: Path, seeds: Sequence[int] | None, only: Sequence[str]
-) -> list[Plan]:
+def _asked(recipes: Sequence[str], scale: str) -> tuple[str, ...]:
     from vicinal._checks import choice
-    from vicinal.recipes import SCALES, get, names, running
+    from vicinal.recipes import SCALES, names
 
     choice("scale", scale, SCALES)
-    asked = names() if "all" in recipes else tuple(dict.fromkeys(recipes))
-    return [running.plan(name, get(name), scale, out, seeds=seeds, only=only) for name in asked]
+    return names() if "all" in recipes else tuple(dict.fromkeys(recipes))
+
+
+def _plan(name: str, scale: str, out: Path, seeds: Sequence[int] | None, more: int | None, only: Sequence[str]) -> Plan:
+    from vicinal.recipes import get, running
+
+    if more is not None:
+        if seeds is not None:
+            raise typer.BadParameter("give --seeds or --more-seeds, not both")
+        seeds = running.further_seeds(name, out, more)
+    return running.plan(name, get(name), scale, out, seeds=seeds, only=only)
+
+
+def _until(
+    until: str, recipes: Sequence[str], scale: str, out: Path, pool: Pool, hours: float, console: Console
+) -> None:
+    from vicinal._checks import choice
+    from vicinal.recipes import pages, scheduling
+
+    choice("until", until, ("decided",))
+    where = scheduling.until_decided(
+        recipes, scale, out, pool, hours=hours, progress=not console.as_json, say=console.note
+    )
+    console.event("progress", {"decided": where.decided, "claims": where.claims, "hours": where.hours})
+    console.markdown(f"{where}.\n\n{pages.open_table(scheduling.still_open(recipes, scale, out))}")
 
 
 def _list(console: Console) -> None:
@@ -185,7 +226,7 @@ def _page(wanted: Plan, result: Result) -> RecipePage:
         picture=None if recipe.draw is None or not result.cells else pages.figure_png(recipe, result),
         failures=result.failures,
         command=f"vicinal reproduce {wanted.name} --scale {wanted.scale}",
-        provenance=tuple(result.versions.items()),
+        provenance=tuple(result.environment.items()),
     )
 
 
@@ -201,13 +242,15 @@ def _write_pages(docs: Path, console: Console) -> None:
 
 
 def _seeds(text: str | None) -> Sequence[int] | None:
-    """Return `5` as the first five seeds and `10-14` as those from 10 to 14."""
+    """Return `5` as the first five seeds, from 1000 on, and `1010-1014` as those from 1010 to 1014."""
     if text is None:
         return None
     first, dash, last = text.partition("-")
     if not (first.isdecimal() and (last.isdecimal() if dash else True)):
-        raise typer.BadParameter(f"must be a number such as 5, or a range such as 10-14, got {text!r}")
-    wanted = range(int(first), int(last) + 1) if dash else range(int(first))
+        raise typer.BadParameter(f"must be a number such as 5, or a range such as 1010-1014, got {text!r}")
+    from vicinal.recipes.claims import FIRST_SEED
+
+    wanted = range(int(first), int(last) + 1) if dash else range(FIRST_SEED, FIRST_SEED + int(first))
     if not wanted or wanted[-1] - wanted[0] >= MOST_SEEDS:
         raise typer.BadParameter(f"must name 1 to {MOST_SEEDS:,} seeds, got {text!r}")
     return wanted

@@ -12,12 +12,12 @@ import typer
 from vicinal._checks import Argument, Sentence
 from vicinal.cli.console import Console, percent
 from vicinal.cli.errors import handle_errors
-from vicinal.cli.options import AsJson, Given, MaxMemory, Overwrite, Report, shared
+from vicinal.cli.options import AsJson, Given, MaxMemory, Overwrite, Portable, Report, hold_portable, shared
 from vicinal.cli.outputs import check_report
 
 if TYPE_CHECKING:
     from vicinal.metrics import BinaryEvaluation
-    from vicinal.runs import Experiment, LabelsOutcome, LabelsScored, Outcome, Scored
+    from vicinal.runs import RunResult, Scores
 
 __all__ = ["train"]
 
@@ -50,7 +50,8 @@ def train(
         bool, typer.Option("--baselines", help="Compare with gradient boosting and a random forest too.")
     ] = False,
     report: Report = None,
-    seed: Annotated[int, typer.Option(help="Of the weights, the order and the mixing.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed for weights, batch order and mixing.")] = 0,
+    portable: Portable = False,
     max_memory: MaxMemory = None,
     overwrite: Overwrite = False,
     as_json: AsJson = False,
@@ -59,8 +60,9 @@ def train(
 ) -> None:
     """Train, calibrate on held-out data, evaluate, save.
 
-    A run that was stopped or killed goes on where it was when the same command is given again.
+    Run the same command again to resume a stopped run.
     """
+    hold_portable(portable)
     console = Console(as_json=as_json)
     with console.stage("starting"):
         from vicinal.runs import ALWAYS, BASELINES, Experiment, folder_name, measure_baselines, run
@@ -71,49 +73,39 @@ def train(
     folder = out or Path("runs") / folder_name(experiment)
     how: dict[str, Any] = {"n_bins": bins, "progress": not as_json, "on_note": console.note}
     how["on_metrics"] = lambda line: console.event("metrics", line)
-    if experiment.is_multilabel:
-        if baselines:
-            alone = " needs classes, and this target is several columns: train with one of them"
-            raise ValueError(Sentence(Argument("baselines"), alone))
-        _train_labels(console, experiment, folder, report, how)
+    if experiment.is_multilabel and baselines:
+        alone = " needs classes, and this target is several columns: train with one of them"
+        raise ValueError(Sentence(Argument("baselines"), alone))
+    result = run(experiment, folder, **how)
+    if result is None:  # another process than the first
         return
-    outcome = run(experiment, folder, **how)
-    if outcome is None:  # another process than the first
-        return
-    with console.stage("simpler models"):
-        measure_baselines(outcome, BASELINES if baselines else ALWAYS)
-    console.event("result", {"out": str(folder), **outcome.to_dict(), "baselines": plain_baselines(outcome)})
-    show_outcome(console, outcome)
-    show_baselines(console, outcome)
+    facts = {"out": str(folder), **result.to_dict()}
+    if result.is_multilabel:
+        console.event("result", facts)
+    else:
+        with console.stage("simpler models"):
+            measure_baselines(result, BASELINES if baselines else ALWAYS)
+        console.event("result", {**facts, "baselines": plain_baselines(result)})
+    show_result(console, result)
     console.say(f"model: {folder} ({shlex.join(['vicinal', 'predict', str(folder)])} DATA --out FILE)")
     if report is not None:
         from vicinal.report import write_run
 
         with console.stage("writing the report"):
-            write_run(outcome, report)
+            write_run(result, report)
         console.say(f"report: {report}")
 
 
-def _train_labels(
-    console: Console, experiment: Experiment, folder: Path, report: Path | None, how: dict[str, Any]
-) -> None:
-    """Train a network with an output for each of several columns of 0 and 1."""
-    from vicinal.runs import run_labels
-
-    outcome = run_labels(experiment, folder, **how)
-    if outcome is None:  # another process than the first
-        return
-    console.event("result", {"out": str(folder), **outcome.to_dict()})
-    show_labels(console, outcome)
-    console.say(f"model: {folder} ({shlex.join(['vicinal', 'predict', str(folder)])} DATA --out FILE)")
-    if report is not None:
-        from vicinal.report import write_labels
-
-        write_labels(outcome, report)
-        console.say(f"report: {report}")
+def show_result(console: Console, result: RunResult) -> None:
+    """Show the metrics of a run, and the baselines beside those of classes."""
+    if result.is_multilabel:
+        _show_heads(console, result)
+    else:
+        _show_classes(console, result)
+        show_baselines(console, result)
 
 
-def show_labels(console: Console, outcome: LabelsOutcome) -> None:
+def _show_heads(console: Console, outcome: RunResult) -> None:
     """Show the figures of several labels on each set of a run."""
     for key, scored in outcome.sets.items():
         name = {"val": "validation", "test": "test"}.get(key, scored.name)
@@ -124,27 +116,27 @@ def show_labels(console: Console, outcome: LabelsOutcome) -> None:
         console.say(f"the objective reports: {reported}")
 
 
-def show_labels_scored(console: Console, title: str, scored: LabelsScored) -> None:
+def show_labels_scored(console: Console, title: str, scored: Scores) -> None:
     """Show the figures of several labels: their means before and after the temperatures, then those of each."""
     from vicinal.metrics.figures import brief
 
-    shown = brief(scored.after.mean)
+    shown = brief(scored.calibrated.figures)
     rows = [
-        [label, "", "", *(f.text(each.mean[f.name]) for f in shown), ""]
-        for label, each in (("mean", scored.before), ("mean, calibrated", scored.after))
+        [label, "", "", *(f.text(each.figures[f.name]) for f in shown), ""]
+        for label, each in (("mean", scored.uncalibrated), ("mean, calibrated", scored.calibrated))
     ]
-    for k, (label, evaluation) in enumerate(scored.after.labels.items()):
+    for k, (label, evaluation) in enumerate(scored.heads.items()):
         binary = scored.binary(label)
         share = float(scored.labels[:, k].double().mean())
         figures = [f.text(evaluation.figures[f.name]) for f in shown]
         ranked = "–" if binary is None else percent(binary.auroc)
         rows.append([label, f"{100 * share:.1f} %", f"{scored.temperatures[label]:.3f}", *figures, ranked])
-    headings = [f.heading(scored.after.n_bins) for f in shown]
+    headings = [f.heading(scored.calibrated.n_bins) for f in shown]
     columns = ["label", "is 1", "temperature", *headings, "AUROC"]
-    console.table(f"{title}: {scored.after.n:,} samples", columns, rows)
+    console.table(f"{title}: {scored.calibrated.n:,} samples", columns, rows)
 
 
-def plain_baselines(outcome: Outcome) -> dict[str, object]:
+def plain_baselines(outcome: RunResult) -> dict[str, object]:
     """Return the figures of simpler models as JSON can hold them."""
     return {
         model: {name: None if figure is None else figure.to_dict() for name, figure in figures.items()}
@@ -152,7 +144,7 @@ def plain_baselines(outcome: Outcome) -> dict[str, object]:
     }
 
 
-def show_baselines(console: Console, outcome: Outcome, name: str = "this model") -> None:
+def show_baselines(console: Console, outcome: RunResult, name: str = "this model") -> None:
     """Show what simpler models reach on the same split, beside the run, which is called by `name`."""
     from vicinal.metrics.figures import columns
     from vicinal.report.words import earns_its_keep
@@ -169,7 +161,7 @@ def show_baselines(console: Console, outcome: Outcome, name: str = "this model")
     console.say(earns_its_keep(main, simpler))
 
 
-def show_scored(console: Console, title: str, sets: Sequence[tuple[str, Scored]]) -> None:
+def show_scored(console: Console, title: str, sets: Sequence[tuple[str, Scores]]) -> None:
     """Show the figures of sets of samples by name, before and after the temperature."""
     from vicinal.metrics.figures import Figure, columns
 
@@ -189,7 +181,7 @@ def show_binary(console: Console, binary: BinaryEvaluation, positive: str, where
     console.say(f"P({positive!r}){where}: {', '.join(f'{name} {percent(each)}' for name, each in figures)}")
 
 
-def show_outcome(console: Console, outcome: Outcome) -> None:
+def _show_classes(console: Console, outcome: RunResult) -> None:
     """Show the figures of a run, before and after the temperature."""
     from vicinal.report.words import majority_warning
 

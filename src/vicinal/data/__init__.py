@@ -1,38 +1,67 @@
-"""What a path or a name turns into: a task with splits, classes and a preprocessing that can be saved."""
+"""Data: a path or a name becomes a `Task` with splits, classes and a preprocessing that can be saved.
 
-from vicinal.data.audio import AudioPreprocessing
-from vicinal.data.images import MOST_PIXELS, ImagePreprocessing
-from vicinal.data.loading import KINDS, load, read
-from vicinal.data.named import NAMES
-from vicinal.data.preprocessing import Preprocessing
-from vicinal.data.regression import ScoredTexts, Scores, load_scores
-from vicinal.data.splitting import stratified_split, stratified_subset
-from vicinal.data.streaming import Stream, stream
-from vicinal.data.tabular import TabularPreprocessing
-from vicinal.data.task import Split, Task
-from vicinal.data.text import TextPreprocessing
-from vicinal.data.tokens import Subwords, Words
+Names are imported on first use: `options`, from which the command makes its options, needs no torch.
+"""
 
-__all__ = [
-    "load",
-    "read",
-    "stream",
-    "Stream",
-    "load_scores",
-    "ScoredTexts",
-    "Scores",
-    "Task",
-    "Split",
-    "Preprocessing",
-    "TabularPreprocessing",
-    "TextPreprocessing",
-    "ImagePreprocessing",
-    "AudioPreprocessing",
-    "Words",
-    "Subwords",
-    "stratified_split",
-    "stratified_subset",
-    "KINDS",
-    "MOST_PIXELS",
-    "NAMES",
-]
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from vicinal.data.audio import AudioPreprocessing
+    from vicinal.data.image import ImagePreprocessing
+    from vicinal.data.kind import Kind
+    from vicinal.data.kinds import KINDS
+    from vicinal.data.loading import load, load_from_config, read
+    from vicinal.data.named import NAMES
+    from vicinal.data.options import (
+        MOST_PIXELS,
+        AudioOptions,
+        ImageOptions,
+        ReadOptions,
+        SplitOptions,
+        TableOptions,
+        TextOptions,
+    )
+    from vicinal.data.preprocessing import Preprocessing
+    from vicinal.data.regression import ScoredTexts, Scores, load_scores
+    from vicinal.data.splitting import stratified_split, stratified_subset
+    from vicinal.data.streaming import Stream, stream
+    from vicinal.data.tabular import TabularPreprocessing
+    from vicinal.data.task import Split, Task
+    from vicinal.data.text import TextPreprocessing
+    from vicinal.data.tokens import Subwords, Words
+
+__all__ = ["load", "load_from_config", "SplitOptions", "ReadOptions", "TableOptions", "TextOptions", "ImageOptions",
+           "AudioOptions", "read", "stream", "Stream", "load_scores", "ScoredTexts", "Scores", "Task", "Split",
+           "Preprocessing", "TabularPreprocessing", "TextPreprocessing", "ImagePreprocessing", "AudioPreprocessing",
+           "Words", "Subwords", "stratified_split", "stratified_subset", "Kind", "KINDS",
+           "MOST_PIXELS", "NAMES"]  # fmt: skip
+
+#: Where each name lives.
+_HOMES = {
+    "audio": ["AudioPreprocessing"],
+    "image": ["ImagePreprocessing"],
+    "kind": ["Kind"],
+    "kinds": ["KINDS"],
+    "loading": ["load", "load_from_config", "read"],
+    "named": ["NAMES"],
+    "options": ["AudioOptions", "ImageOptions", "MOST_PIXELS", "ReadOptions", "SplitOptions", "TableOptions",
+                "TextOptions"],
+    "preprocessing": ["Preprocessing"],
+    "regression": ["ScoredTexts", "Scores", "load_scores"],
+    "splitting": ["stratified_split", "stratified_subset"],
+    "streaming": ["Stream", "stream"],
+    "tabular": ["TabularPreprocessing"],
+    "task": ["Split", "Task"],
+    "text": ["TextPreprocessing"],
+    "tokens": ["Subwords", "Words"],
+}  # fmt: skip
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'vicinal.data' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"vicinal.data.{_HOME_OF[name]}"), name)

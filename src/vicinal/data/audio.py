@@ -4,10 +4,10 @@ r"""Sounds of any rate, length and number of channels: brought to mono, 16 kHz, 
     S_{f,t} = \log\Bigl(1 + \bigl|\sum_n w_n\, x_{tH+n}\, e^{-2\pi i f n / N}\bigr|\Bigr), \qquad
     \tilde S = (S - \bar S) / \operatorname{std}(S)
 
-The spectrogram is what a model gets, so whatever mixes inputs mixes spectrograms, as in Zhang et al. (2018, Section
-3.3): they are normalised first, then padded with zeros to 160 × 101 for one second. The paper gives neither window nor
-hop: 20 ms every 10 ms (N = 320, H = 160) and a Hamming window w are ours, and give that size without frequency 0.
-`front_end="mel"` has 64 triangular bands of the mel scale in place of frequencies; `front_end="waveform"` leaves the
+The model's input is the spectrogram, so methods that mix inputs mix spectrograms, as in Zhang et al. (2018, Section
+3.3). Spectrograms are normalised, then padded with zeros to 160 × 101 for one second. The paper gives neither window
+nor hop. A Hamming window w of 20 ms every 10 ms (N = 320, H = 160) gives its size without frequency 0.
+`front_end="mel"` has 64 triangular bands of the mel scale in place of frequencies. `front_end="waveform"` leaves the
 transform to the network's first layer (`models.OnSpectrogram`), so that waveforms are mixed.
 """
 
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import gcd
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -25,21 +25,26 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vicinal import _random
-from vicinal._checks import choice, require
-from vicinal._files import Json, check_memory
+from vicinal._checks import Argument, Sentence, choice, require
+from vicinal._memory import check_memory
 from vicinal._typing import Batch
+from vicinal.data import grid_inputs
+from vicinal.data.files import Folder, read_all
+from vicinal.data.kind import Baseline, Fitted, Kind, NewData, Request, Samples, Shown
+from vicinal.data.options import FRONT_ENDS, AudioOptions
 from vicinal.data.preprocessing import Preprocessing
+from vicinal.data.splitting import Positions
+from vicinal.data.task import Split, Task
+from vicinal.models import Inputs, Spectrogram
 
-__all__ = ["AUGMENTATIONS", "FRONT_ENDS", "AudioPreprocessing", "mel_filters", "read_sound"]
-
-FRONT_ENDS = ("spectrogram", "mel", "waveform")
+__all__ = ["AUGMENTATIONS", "AudioKind", "AudioPreprocessing", "mel_filters", "read_sound"]
 
 #: `"standard"`: a random piece of longer sounds; `"specaugment"`: besides, blanked bands of frequencies and of time.
 AUGMENTATIONS = ("standard", "specaugment", "none")
 
 #: Bands of each direction that SpecAugment blanks, and the share of that side that a band may have at most.
 _MASKS, _MASK_SHARE = 2, 0.2
-#: Samples of each channel that are read at a time, and bytes that a sound may take unless `max_memory` says otherwise.
+#: Samples of each channel that are read at a time, and the default memory limit of a sound in bytes.
 _BLOCK, _LARGEST = 2**16, 2**31
 #: Bytes of `resample_poly`'s filter for each step of the larger rate.
 _FILTER = 20 * 8
@@ -47,10 +52,10 @@ _FILTER = 20 * 8
 
 @dataclass(frozen=True)
 class AudioPreprocessing(Preprocessing):
-    """How a sound becomes a spectrogram `[1, F, T]`: shorter ones end in zeros, longer sounds are cut.
+    """How a sound becomes a spectrogram `[1, F, T]`. Shorter sounds are padded with zeros, longer ones are cut.
 
-    To evaluate, the middle of a longer sound is taken; to train, a random piece. Every spectrogram has mean 0 and
-    standard deviation 1 before it is padded, so loudness is no feature; silence is 0.
+    Evaluation takes the middle of a longer sound, training a random piece. Every spectrogram has mean 0 and standard
+    deviation 1 before it is padded, so loudness is no feature; silence is 0.
     """
 
     kind: ClassVar[str] = "audio"
@@ -65,13 +70,11 @@ class AudioPreprocessing(Preprocessing):
     def __post_init__(self) -> None:
         choice("front_end", self.front_end, FRONT_ENDS)
 
-    @property
-    def spec(self) -> Json:
-        """The shape of a spectrogram, or the length of a waveform."""
-        if self.front_end == "waveform":
-            return {"kind": self.kind, "input_shape": (self.length,)}
+    def inputs(self, n_classes: int) -> Inputs:
+        """Return the shape of a spectrogram, or the length of a waveform."""
         bands = self.n_mels if self.front_end == "mel" else self.n_fft // 2
-        return {"kind": self.kind, "input_shape": (1, bands, 1 + self.length // self.hop)}
+        shape = (self.length,) if self.front_end == "waveform" else (1, bands, 1 + self.length // self.hop)
+        return Inputs(kind=self.kind, n_classes=n_classes, input_shape=shape)
 
     def __call__(self, item: object, *, augment: str = "none", generator: torch.Generator | None = None) -> Batch:
         """Return the model input of a sound (a path, or a waveform `[T]` at this rate)."""
@@ -89,6 +92,7 @@ class AudioPreprocessing(Preprocessing):
         waves = torch.stft(
             wave, self.n_fft, self.hop, window=self._window, center=True, pad_mode="constant", return_complex=True
         )
+        # Frequency 0 is the mean of the samples, which is no sound.
         levels = waves[1:].abs()
         if self.front_end == "mel":
             # Powers of bands, on the scale on which magnitudes are added to 1.
@@ -98,6 +102,7 @@ class AudioPreprocessing(Preprocessing):
 
     def _piece(self, wave: Tensor, generator: torch.Generator | None) -> Tensor:
         """Return the waveform, or of a longer one a piece of the model's length."""
+        # Short sounds are padded after the spectrogram, so that silence does not enter its mean.
         extra = len(wave) - self.length
         if extra <= 0:
             return wave
@@ -111,15 +116,6 @@ class AudioPreprocessing(Preprocessing):
     @cached_property
     def _filters(self) -> Tensor:
         return torch.from_numpy(mel_filters(self.n_mels, self.n_fft, self.rate)).float()
-
-    def _fields(self) -> dict[str, object]:
-        names = ("rate", "length", "front_end", "n_fft", "hop", "n_mels")
-        return {name: getattr(self, name) for name in names}
-
-    @classmethod
-    def _from_fields(cls, fields: Json) -> AudioPreprocessing:
-        # Models saved before there was a choice take waveforms.
-        return cls(**{"front_end": "waveform", **fields})
 
 
 def mel_filters(n_mels: int, n_fft: int, rate: int) -> NDArray[np.float64]:
@@ -145,9 +141,10 @@ def read_sound(path: str | Path, rate: int = 16_000) -> NDArray[np.float32]:
     with require("soundfile", "audio").SoundFile(str(path)) as file:
         file_rate = file.samplerate
         common = gcd(rate, file_rate)
+        # The length after resampling, and the filter: its taps grow with the larger rate over the common divisor.
         resampled = 4 * file.frames * rate // file_rate + _FILTER * max(rate, file_rate) // common
-        check_memory("it", 4 * file.frames + (resampled if file_rate != rate else 0), usual=_LARGEST)
-        # Of many channels their mean alone is kept.
+        check_memory("it", 4 * file.frames + (resampled if file_rate != rate else 0), default=_LARGEST)
+        # Block by block: a file may claim thousands of channels, of which only the mean is kept.
         parts = [part.mean(axis=1) for part in file.blocks(_BLOCK, dtype="float32", always_2d=True)]
     if not parts:
         raise ValueError("it holds no samples")
@@ -174,3 +171,59 @@ def _masked(levels: Tensor, generator: torch.Generator) -> Tensor:
             start = int(_random.integers(n - width + 1, 1, generator=generator))
             levels.narrow(side, start, width).zero_()
     return levels
+
+
+class AudioKind(Kind[Folder, AudioPreprocessing]):
+    """Sounds: files of class folders."""
+
+    name = "audio"
+    preprocessing = AudioPreprocessing
+    plural = "sounds"
+    suffixes = frozenset({".wav", ".flac", ".ogg"})
+    augmentations = AUGMENTATIONS
+
+    def open(self, source: Folder, request: Request) -> Samples:
+        """Return the sounds of a folder: read already while they fit in memory, else as paths."""
+        names = grid_inputs.class_names(source, self.plural)
+        asked = request.options(AudioOptions)
+        preprocessing = AudioPreprocessing(length=round(16_000 * asked.seconds), front_end=asked.front_end)
+        kept = 0
+
+        def take(path: Path) -> tuple[int, Any]:
+            nonlocal kept
+            wave = read_sound(path, preprocessing.rate)
+            # Threads may exceed the limit by a few files, which does no harm.
+            kept += wave.nbytes  # whole: training takes pieces of it
+            return len(wave), wave if kept <= grid_inputs.MEMORY else path
+
+        good, taken, notes = read_all(source.paths, take, self.name, request.max_bad)
+        longer = sum(length > preprocessing.length for length, _ in taken)
+        if longer:
+            cut = f"{longer} of {len(good)} sounds are longer than {asked.seconds:g} s and are cut ("
+            notes.append(Sentence(cut, Argument("seconds"), " changes that)"))
+
+        def fit(train: Positions) -> Fitted:
+            return preprocessing, [item for _, item in taken], []
+
+        first = f"kind: audio, {asked.seconds:g} s of mono at 16 kHz, as {asked.front_end}"
+        return grid_inputs.folder_samples(source, self.name, good, names, fit, [first, *source.notes, *notes])
+
+    def read(
+        self, source: Folder, preprocessing: AudioPreprocessing, max_bad: float | int, *, labelled: bool
+    ) -> NewData:
+        """Return the sounds of a folder, or one sound."""
+        good, waves, notes = read_all(source.paths, read_sound, self.name, max_bad)
+        return grid_inputs.new_files(source, good, waves, notes)
+
+    def show(self, split: Split, i: int, original: Any) -> Shown:
+        """Return the path and the spectrogram, low tones at the bottom."""
+        x, _ = split[i]
+        if not isinstance(x, Tensor):
+            return Shown(origin=str(original))
+        levels = (Spectrogram()(x[None])[0] if x.ndim == 1 else x).flip(1)  # a waveform, or a spectrogram already
+        pixels = (levels - levels.min()) / (levels.max() - levels.min()).clamp_min(1e-6)
+        return Shown(origin=str(original), picture=grid_inputs.png_address(pixels))
+
+    def baseline(self, task: Task) -> Baseline | None:
+        """Return spectrograms, made small."""
+        return grid_inputs.small_grids(task, (32, 16))

@@ -14,7 +14,7 @@ from vicinal.tables import distinct, is_text, names_of
 __all__ = ["DATE", "PARTS", "date_parts", "is_day_first"]
 
 _TIME = r"\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?( ?[AaPp][Mm])?"
-#: How a date is written, with a time of day or without, or a time of day alone.
+#: A date, with a time of day or without, or a time of day alone.
 DATE = re.compile(
     rf"(\d{{4}}[-/.]\d{{1,2}}[-/.]\d{{1,2}}|\d{{1,2}}[-/.]\d{{1,2}}[-/.]\d{{2,4}}"
     rf"|\d{{1,2}}[ -][A-Za-z]{{3,9}}[ -,]+\d{{2,4}}|[A-Za-z]{{3,9}} \d{{1,2}}, \d{{4}})"
@@ -81,7 +81,7 @@ def _stamps(values: list[object], day_first: bool) -> NDArray[np.datetime64]:
         for value in values
     ]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of mixed ways of writing, which are expected
+        warnings.simplefilter("ignore")  # pandas warns of mixed formats, which are expected
         stamps = pandas.to_datetime(
             pandas.Series(texts, dtype=object), format="mixed", dayfirst=day_first, errors="coerce", utc=True
         )

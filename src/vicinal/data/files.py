@@ -1,24 +1,22 @@
-"""Files on a disk: finding them, hashing what they hold, and what to do when some cannot be read."""
+"""Find files, list class folders, hash contents, and skip files that cannot be read."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from vicinal._checks import Argument, Sentence, joined, message_of, nearest_names, number
+from vicinal._checks import Argument, Sentence, joined, message_of, nearest_names
+from vicinal.data.options import bad_limit
 from vicinal.progress import stage
 from vicinal.tables import fingerprint, fingerprint_of, identity, links_left_out
 
-__all__ = ["IMAGES", "MANY", "SOUNDS", "Folder", "find", "fingerprint", "folder_fingerprint", "give_up", "limit_of",
+__all__ = ["MANY", "Folder", "find", "fingerprint", "folder_fingerprint", "check_bad_limit",
            "listed", "missing", "part_of", "read_all", "scan"]  # fmt: skip
-
-IMAGES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm", ".pbm"})
-SOUNDS = frozenset({".wav", ".flac", ".ogg"})
 
 #: What the folders of a source that is already split may be called.
 _PART_NAMES = {
@@ -32,9 +30,9 @@ _PART_NAMES = {
     "testing": "test",
 }
 
-#: Above this many files content is no longer hashed, only names and sizes.
+#: Folders of more files are fingerprinted by names and sizes alone, not by contents.
 MANY = 20_000
-#: Nor is that of a file of more bytes.
+#: A file of more bytes is fingerprinted by its size alone.
 _HUGE = 2**30
 
 Result = TypeVar("Result")
@@ -53,6 +51,16 @@ class Folder:
     parts: list[str] | None
     """The split of each file, where the folder is already split."""
     notes: list[str]
+
+    @property
+    def name(self) -> str:
+        """What errors call it."""
+        return str(self.root)
+
+    @property
+    def holds(self) -> str:
+        """What an error says of it."""
+        return f"holds {self.kind} files"
 
 
 def find(source: str, roots: Sequence[Path]) -> Path | None:
@@ -79,24 +87,33 @@ def part_of(name: str) -> str | None:
     return _PART_NAMES.get(name.lower())
 
 
-def scan(root: Path, kind: str | None) -> Folder:
-    """List a folder of class folders (or one split into train, val and test) of images or sounds.
+def scan(root: Path, kind: str | None, suffixes: Mapping[str, frozenset[str]]) -> Folder:
+    """List the files of a folder of class folders, or of one split into train, val and test.
 
-    Files of other types are left out and counted; hidden ones do not exist. Each real file counts once, whatever links
-    lead to it, and links that lead back are not followed. (torchvision's `DatasetFolder` follows them without end, and
-    knows neither splits nor sounds.)
+    Files of other types are left out and counted; hidden ones are ignored. Each real file counts once, whatever links
+    lead to it. Links that lead back are not followed: torchvision's `DatasetFolder` would follow them without end.
+
+    Parameters
+    ----------
+    root
+        The folder.
+    kind
+        The kind of data to look for, if it is known.
+    suffixes
+        The suffixes of the files of each kind.
     """
+    kind_of = {suffix: name for name, known in suffixes.items() for suffix in known}
     if root.resolve() == Path(root.resolve().anchor):
         raise ValueError(f"{str(root)!r} is the whole file system: pass the folder that holds the data")
     tops, notes = _tops(root)
     classes = [(folder, part) for top, part in tops for folder in _visible(top) if folder.is_dir()]
     entries = [_Entry(*file, folder.name, part) for folder, part in classes for file in _files_below(folder, root)]
     loose = [path for top, _ in tops for path in _visible(top) if path.is_file()]
-    is_flat = not any(_suffix_kind(entry.path) for entry in entries)
-    if is_flat:  # no class folder holds a picture or a sound: the files of the folder itself are meant, without classes
+    is_flat = not any(entry.path.suffix.lower() in kind_of for entry in entries)
+    if is_flat:  # no class folder holds such a file: the folder's own files are meant, without classes
         entries = [_Entry(path, identity(path, path.resolve()), path.is_symlink(), "", None) for path in loose]
-    kind = kind or _kind_of(root, [entry.path for entry in entries])
-    wanted = [entry for entry in entries if kind and _suffix_kind(entry.path) == kind]
+    kind = kind or _only_kind(root, {kind_of.get(entry.path.suffix.lower()) for entry in entries})
+    wanted = [entry for entry in entries if kind and kind_of.get(entry.path.suffix.lower()) == kind]
     once = _each_once(wanted)
     if once:
         others = len(entries) - len(wanted) + (0 if is_flat else len(loose))
@@ -118,7 +135,7 @@ class _Entry:
 
     path: Path
     real: object
-    """Equal for two names of one file: where it is when all links are resolved, or its number on the disk."""
+    """Equal for two names of one file."""
     is_linked: bool
     """Whether a link led to it."""
     name: str
@@ -130,6 +147,7 @@ def _tops(root: Path) -> tuple[list[tuple[Path, str | None]], list[str]]:
     """Return the folders that hold class folders, each with its part: those of the splits, or the root itself."""
     folders = [path for path in _visible(root) if path.is_dir()]
     split = {path: part for path in folders if (part := part_of(path.name))}
+    # A class may be called "test": it is a split only if there is a training part, and class folders below.
     is_split = "train" in split.values() and len(split) > 1 and any(p.is_dir() for f in split for p in _visible(f))
     if not is_split:
         return [(root, None)], []
@@ -144,6 +162,7 @@ def _files_below(folder: Path, root: Path) -> list[tuple[Path, object, bool]]:
 
     def below(here: Path, chain: tuple[Path, ...], is_linked: bool) -> list[tuple[Path, object, bool]]:
         real = here.resolve()
+        # Compared with the folders above only: two links to one folder are listed, then counted once.
         if real in chain:  # a link that leads back
             return []
         is_linked = is_linked or here.is_symlink()
@@ -191,7 +210,7 @@ def folder_fingerprint(root: Path, paths: Sequence[Path]) -> str:
             try:
                 size = path.stat().st_size
                 yield path.read_bytes() if len(paths) <= MANY and size <= _HUGE else str(size).encode()
-            except OSError:  # one that cannot be read counts as bad (`read_all`), and is no reason to stop
+            except OSError:  # `read_all` counts it as bad
                 yield b"unreadable"
 
     return fingerprint_of(entries())
@@ -210,10 +229,11 @@ def read_all(
             return read(path)
         except ImportError:
             raise
-        except Exception as error:  # what a broken file raises is up to the library that reads it
+        except Exception as error:  # libraries raise anything for a broken file
             return error
 
     results: list[Result | Exception] = []
+    # Threads, not processes: decoders release the lock, and results need no copy.
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool, stage(f"reading {what} files", len(paths)) as advance:
         for result in pool.map(attempt, paths):
             results.append(result)
@@ -223,7 +243,7 @@ def read_all(
         for path, result in zip(paths, results, strict=True)
         if isinstance(result, Exception)
     ]
-    notes = give_up(bad, len(paths), f"{what} files", "could not be read", max_bad)
+    notes = check_bad_limit(bad, len(paths), f"{what} files", "could not be read", max_bad)
     good = [(i, result) for i, result in enumerate(results) if not isinstance(result, Exception)]
     return [i for i, _ in good], [result for _, result in good], notes
 
@@ -233,12 +253,13 @@ def _reason(error: Exception) -> str:
     return said if "\n" not in said and said.strip() else said.strip().partition("\n")[0] or type(error).__name__
 
 
-def give_up(bad: Sequence[str], n: int, what: str, why: str, max_bad: float | int) -> list[str]:
+def check_bad_limit(bad: Sequence[str], n: int, what: str, why: str, max_bad: float | int) -> list[str]:
     """Return a note that names what was skipped, or raise where it is more than `max_bad`."""
     if not bad:
         return []
     sentence = Sentence(f"{len(bad)} of {n} {what} {why}: ", listed(bad, n=3))
-    if len(bad) > limit_of(max_bad, n) or len(bad) == n:
+    # If nothing can be read, no limit makes that a success.
+    if len(bad) > bad_limit(max_bad, n) or len(bad) == n:
         raise ValueError(
             Sentence(
                 sentence,
@@ -252,15 +273,8 @@ def give_up(bad: Sequence[str], n: int, what: str, why: str, max_bad: float | in
     return [Sentence("skipped: ", sentence)]
 
 
-def limit_of(max_bad: float | int, n: int) -> float:
-    """Return how many of `n` may be bad: an integer is a number, a float a share."""
-    if isinstance(max_bad, int) and not isinstance(max_bad, bool):
-        return number("max_bad", max_bad, low=0)
-    return number("max_bad", max_bad, low=0, high=1) * n
-
-
 def listed(names: Sequence[object], *, n: int = 5) -> Sentence:
-    """Return names as a sentence has them, the first `n` of them.
+    """Return the first `n` names as part of a sentence.
 
     >>> print(listed(["a", "b", "c"], n=2))
     a, b and 1 more
@@ -274,14 +288,10 @@ def _visible(folder: Path) -> list[Path]:
     return sorted((path for path in folder.iterdir() if not path.name.startswith(".")), key=lambda path: path.name)
 
 
-def _suffix_kind(path: Path) -> str | None:
-    suffix = path.suffix.lower()
-    return "image" if suffix in IMAGES else "audio" if suffix in SOUNDS else None
-
-
-def _kind_of(root: Path, paths: Sequence[Path]) -> str | None:
-    kinds = {kind for path in paths if (kind := _suffix_kind(path))}
-    if len(kinds) > 1:
-        choices = Argument("kind", "image"), " or ", Argument("kind", "audio")
-        raise ValueError(Sentence(f"{str(root)!r} holds images and sounds: pass ", *choices))
-    return kinds.pop() if kinds else None
+def _only_kind(root: Path, kinds: set[str | None]) -> str | None:
+    """Return the one kind of data that a folder holds, None where it holds none."""
+    found = sorted(kind for kind in kinds if kind is not None)
+    if len(found) > 1:
+        choices = joined(" or ", [Sentence(Argument("kind", kind)) for kind in found])
+        raise ValueError(Sentence(f"{str(root)!r} holds files of several kinds: pass ", choices))
+    return found[0] if found else None

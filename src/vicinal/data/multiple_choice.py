@@ -9,28 +9,22 @@ from typing import Any
 import numpy as np
 
 from vicinal._checks import Argument, ArgumentError, Sentence
-from vicinal.data.files import give_up, listed
-from vicinal.data.kinds import names_and_parts
+from vicinal.data.files import check_bad_limit, listed
+from vicinal.data.kind import Fitted, Request, Samples
+from vicinal.data.options import TableOptions, TextOptions
 from vicinal.data.splitting import Positions, part_numbers
-from vicinal.data.task import Fitted, Unsplit
+from vicinal.data.table_scan import names_and_parts
 from vicinal.data.text import answers_of, fit_text, list_in, texts_of
 from vicinal.tables import BadRow, Table, is_text
 
 __all__ = ["from_choices", "refuse_lists"]
 
 
-def from_choices(
-    table: Table,
-    target: str | None,
-    text: str | Sequence[str] | None,
-    choice: str | Sequence[str],
-    max_bad: float | int,
-    tokenizer: str | None,
-    max_length: int,
-) -> Unsplit:
+def from_choices(table: Table, request: Request) -> Samples:
     """Return the rows of a table as a context with its answers; the class is the number of the right one, from 0."""
-    context, answers = _columns(table, text, choice)
-    target = "label" if target is None else target
+    options = request.options(TextOptions)
+    context, answers = _columns(table, options)
+    target = "label" if request.target is None else request.target
     table.require_column(target, "target")
     bad: list[BadRow] = []
     rows: dict[int, tuple[tuple[str, ...], tuple[str, ...]]] = {}
@@ -38,6 +32,7 @@ def from_choices(
         read = zip(texts_of(chunk, context), answers_of(chunk, answers), strict=True)
         rows.update(zip((chunk.rows - 1).tolist(), read, strict=True))
     n = max([-1, *rows, *(row.row - 1 for row in bad)]) + 1
+    # The most frequent number of answers counts; rows with another are bad.
     counted = Counter(len(choices) for _, choices in rows.values()).most_common(1)
     n_choices = len(answers) if len(answers) > 1 else counted[0][0] if counted else 0
     if n_choices < 2:
@@ -57,25 +52,24 @@ def from_choices(
             labels[i] = int(name)
     bad.sort(key=lambda row: row.row)
     notes = [*table.notes, f"kind: {n_choices} answers to choose from, after {context[0]!r}"]
-    notes += give_up(list(map(str, bad)), n, "rows", "could not be read", max_bad)
+    notes += check_bad_limit(list(map(str, bad)), n, "rows", "could not be read", request.max_bad)
     nothing = ("",) * (len(context) + n_choices)
     items = [(*rows[i][0], *rows[i][1]) if labels[i] >= 0 else nothing for i in range(n)]
 
     def fit(train: Positions) -> Fitted:
-        preprocessing, more = fit_text(
-            items, train.tolist(), context, target, tokenizer, max_length, choice=answers, n_choices=n_choices
-        )
+        preprocessing, more = fit_text(items, train, context, target, options, choice=answers, n_choices=n_choices)
         return preprocessing, items, more
 
     numbered = None if parts is None else part_numbers(parts)
-    return Unsplit("text", items, labels, numbers, fit, table.fingerprint(), notes, numbered, is_ordered=True)
+    return Samples("text", items, labels, numbers, fit, table.fingerprint(), notes, numbered, is_ordered=True)
 
 
-def refuse_lists(table: Table, text: str | Sequence[str] | None, kind: str | None, drop: Sequence[str] = ()) -> None:
+def refuse_lists(table: Table, request: Request) -> None:
     """Raise where a text would be a printed list: its entries are answers to choose from."""
-    if kind == "tabular":
+    if request.kind == "tabular":
         return
-    named = [text] if isinstance(text, str) else list(text or table.columns)
+    drop = request.options(TableOptions).drop
+    named = request.options(TextOptions).columns or tuple(table.columns)
     for name in _columns_of_lists(table, [name for name in named if name in table.columns and name not in drop]):
         where = f"the column {name!r} of {table.name!r} holds lists: pass "
         otherwise = " to learn which entry is right, "
@@ -97,13 +91,12 @@ def _are_lists(column: Any) -> bool:
     return bool(cells) and all(list_in(cell) is not None for cell in cells)
 
 
-def _columns(
-    table: Table, text: str | Sequence[str] | None, choice: str | Sequence[str]
-) -> tuple[list[str], tuple[str, ...]]:
+def _columns(table: Table, options: TextOptions) -> tuple[list[str], tuple[str, ...]]:
+    choice = options.choice or ()
     answers = (choice,) if isinstance(choice, str) else tuple(choice)
-    context = [text] if isinstance(text, str) else list(text or ())
+    context = list(options.columns)
     if len(context) != 1:
-        raise ArgumentError("text", text, "one column, what comes before the answers of choice")
+        raise ArgumentError("text", options.text, "one column, what comes before the answers of choice")
     for name in context:
         table.require_column(name, "text")
     for name in answers:

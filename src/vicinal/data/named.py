@@ -1,6 +1,6 @@
 """Data sets by name: scikit-learn's digits, torchvision's image sets, Hugging Face's, and image arrays in NPZ files.
 
-Tables and texts are in `published.py`, folders of images and of sounds in `collections.py`.
+Tables and texts are in `published_tables.py`, folders of images and of sounds in `published_folders.py`.
 
 Files that are already there come first: under `data_root` (or the folder that VICINAL_DATA names), and where
 Linux distributions install data sets (`share/datasets`). Only then is anything downloaded.
@@ -18,31 +18,15 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from vicinal._checks import Argument, Sentence, first_line, nearest_names, require
-from vicinal.data.collections import FOLDERS, cache, read_collection
 from vicinal.data.files import Folder, fingerprint, part_of
-from vicinal.data.published import PUBLISHED, NamedTable, read_published
+from vicinal.data.image import Arrays
+from vicinal.data.published_folders import FOLDERS, cache, read_collection
+from vicinal.data.published_tables import PUBLISHED, NamedTable, read_published
 from vicinal.tables import Table, from_frame, read_arrays
 
-__all__ = ["Arrays", "NAMES", "from_hub", "from_name", "from_npz", "roots"]
-
-
-@dataclass(frozen=True, eq=False)
-class Arrays:
-    """Images that are in memory."""
-
-    name: str
-    images: Tensor
-    """uint8 `[N, C, H, W]`."""
-    labels: list[int]
-    classes: tuple[str, ...]
-    parts: list[str] | None
-    augment: str
-    """What augmentation suits them."""
-    fingerprint: str
-    notes: tuple[str, ...] = ()
+__all__ = ["NAMES", "from_hub", "from_name", "from_npz", "roots"]
 
 
 @dataclass(frozen=True)
@@ -150,6 +134,7 @@ def from_hub(name: str, target: str | None) -> Table:
         column = target or "label"
         names = getattr(getattr(dataset, "features", {}).get(column), "names", None)
         unlabelled = names is not None and bool((frame[column] < 0).all())
+        # The hub marks hidden labels of test sets as -1.
         if part is None or unlabelled:
             reason = "without labels" if unlabelled else "neither train, validation nor test"
             notes.append(f"left out: the split {split!r}, {reason}")
@@ -211,6 +196,7 @@ def _from_idx(name: str, folder: Path, entry: _Named) -> Arrays:
 def _read_idx(path: Path) -> NDArray[np.uint8]:
     """Read an IDX file of bytes: a magic number with the rank, the sides, the values."""
     try:
+        # An IDX file is small, so it is read whole and its length compared with its header.
         content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     except (OSError, EOFError) as error:
         raise ValueError(f"{str(path)!r} cannot be unpacked ({error}): is it complete?") from error
@@ -222,7 +208,7 @@ def _read_idx(path: Path) -> NDArray[np.uint8]:
 
 
 def _from_stl10(folder: Path, entry: _Named) -> Arrays:
-    """Read the published files: bytes of 3 × 96 × 96 a picture, each channel column by column; labels from 1."""
+    """Read the published files: 3 × 96 × 96 bytes an image, each channel column by column; labels from 1."""
     data = {}
     for part in ("train", "test"):
         try:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import ClassVar, final
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
+from typing import Any, ClassVar, final
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from vicinal._checks import nearest_names
-from vicinal._files import Json
 from vicinal._typing import Batch
+from vicinal.models import Inputs
+from vicinal.tables import BadRow, Table
 
-__all__ = ["Preprocessing"]
+__all__ = ["Preprocessing", "TablePreprocessing"]
 
 
 class Preprocessing(ABC):
@@ -24,29 +28,47 @@ class Preprocessing(ABC):
     """
 
     kind: ClassVar[str]
+    has_tokens: ClassVar[bool] = False
+    """Whether a sample is a sequence of tokens, of which batches are padded."""
+    keeps_tensors: ClassVar[bool] = False
+    """Whether an item that is a tensor already is the model input, so that many can be taken at once."""
     _kinds: ClassVar[dict[str, type[Preprocessing]]] = {}
 
     def __init_subclass__(cls, **kwargs: object) -> None:
         super().__init_subclass__(**kwargs)
-        Preprocessing._kinds[cls.kind] = cls
+        if hasattr(cls, "kind"):
+            Preprocessing._kinds[cls.kind] = cls
 
-    @property
     @abstractmethod
-    def spec(self) -> Json:
-        """What a network must know of its input: `models.build(**preprocessing.spec, n_classes=…)`."""
+    def inputs(self, n_classes: int) -> Inputs:
+        """Return what a network with `n_classes` outputs must know of its input."""
+
+    @final
+    @property
+    def spec(self) -> dict[str, Any]:
+        """What is not the default of `inputs`, for `models.build(**preprocessing.spec, n_classes=…)`."""
+        inputs = self.inputs(2)
+        given = {one.name: getattr(inputs, one.name) for one in fields(inputs)}
+        defaults = {one.name: one.default for one in fields(inputs)} | {"n_classes": 2}
+        return {name: value for name, value in given.items() if value != defaults[name]}
 
     @abstractmethod
     def __call__(self, item: object, *, augment: str = "none", generator: torch.Generator | None = None) -> Batch:
         """Return the model input of one item; with a `generator` the augmented one that it draws."""
 
-    @abstractmethod
+    def column_kinds(self) -> dict[str, str]:
+        """Return what each column of a table holds, where columns are encoded one by one."""
+        return {}
+
     def _fields(self) -> dict[str, object]:
-        """Return what to record, as JSON can hold it."""
+        """Return what to record, as JSON can hold it: every field of the dataclass."""
+        record: Any = self
+        return {one.name: getattr(self, one.name) for one in fields(record)}
 
     @classmethod
-    @abstractmethod
-    def _from_fields(cls, fields: dict[str, object]) -> Preprocessing:
+    def _from_fields(cls, record: Mapping[str, Any]) -> Preprocessing:
         """Return what `_fields` recorded."""
+        return cls(**record)
 
     def collate(self, batch: Sequence[tuple[Batch, int]]) -> tuple[Batch, Tensor]:
         """Return a list of samples as one batch: the `collate_fn` of a `DataLoader`."""
@@ -61,10 +83,31 @@ class Preprocessing(ABC):
     @staticmethod
     def from_dict(record: Mapping[str, object]) -> Preprocessing:
         """Return what `to_dict` recorded, of whichever kind."""
-        fields = dict(record)
-        kind = fields.pop("kind", None)
+        others = dict(record)
+        kind = others.pop("kind", None)
         if kind not in Preprocessing._kinds:
             raise ValueError(
                 f"there is no preprocessing of kind {kind!r}{nearest_names(str(kind), Preprocessing._kinds)}"
             )
-        return Preprocessing._kinds[kind]._from_fields(fields)
+        return Preprocessing._kinds[kind]._from_fields(others)
+
+
+class TablePreprocessing(Preprocessing):
+    """A preprocessing whose samples are rows of a table, which it can read block by block."""
+
+    target: str
+    """The column of classes."""
+
+    @abstractmethod
+    def blocks(self, table: Table, bad: list[BadRow], notes: list[str]) -> Iterator[tuple[NDArray[np.int64], Any]]:
+        """Yield numbers of rows, from 1, and their items, some rows at a time.
+
+        Parameters
+        ----------
+        table
+            The table.
+        bad
+            Where rows that cannot be read are added.
+        notes
+            Where notes are added, those on values after the last block.
+        """

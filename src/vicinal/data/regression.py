@@ -4,7 +4,7 @@
     model = models.build(**sets.spec)
     fit(model, SequenceMixup.input(alpha=1.0), sets.train, sets.val, collate_fn=sets.collate_fn, task="regression")
 
-The command trains classifiers; numbers go through `fit`, whose validation figures are then the squared error and
+The command trains classifiers. Numbers go through `fit`, whose validation metrics are then the squared error and
 Spearman's correlation.
 """
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,11 +23,10 @@ from torch.utils.data import Dataset
 
 from vicinal import _random
 from vicinal._checks import ArgumentError
-from vicinal._files import Json
 from vicinal._typing import Batch
-from vicinal.data.published import NamedTable
+from vicinal.data.options import Options, ReadOptions, SplitOptions, TextOptions, share_of
+from vicinal.data.published_tables import NamedTable
 from vicinal.data.sources import open_data
-from vicinal.data.splitting import share_of
 from vicinal.data.text import TextPreprocessing, fit_text, texts_of
 from vicinal.tables import Table
 
@@ -58,7 +57,7 @@ class ScoredTexts:
     notes: tuple[str, ...] = ()
 
     @property
-    def spec(self) -> Json:
+    def spec(self) -> dict[str, Any]:
         """What `models.build` needs to know: a network of one output."""
         return {"n_classes": 1, **self.preprocessing.spec}
 
@@ -68,32 +67,22 @@ class ScoredTexts:
         return self.preprocessing.collate
 
 
-def load_scores(
-    source: object,
-    *,
-    target: str | None = None,
-    text: str | Sequence[str] | None = None,
-    seed: int = 0,
-    val: float | int = 0.15,
-    test: float | int = 0.15,
-    tokenizer: str | None = None,
-    max_length: int = 256,
-    data_root: str | Path | None = None,
-) -> ScoredTexts:
+def load_scores(source: object, *options: Options, target: str | None = None) -> ScoredTexts:
     """Load texts, or pairs of texts, with a number each: a table, or a name such as `"glue:stsb"`.
 
-    `target` and `text` are the column of numbers, and one or two columns of texts; a named data set knows them. The
-    rest is as in `vicinal.data.load`; what is drawn is drawn without regard to the numbers.
+    `target` is the column of numbers, and `TextOptions.text` names one or two columns of texts; a named data set knows
+    them. The options are those of `vicinal.data.load`. Splits are drawn without regard to the numbers.
     """
-    opened = open_data(source, "text", None, True, data_root, target)
+    asked, split = TextOptions.given(options), SplitOptions.given(options)
+    opened = open_data(source, "text", ReadOptions.given(options), target)
+    columns = list(asked.columns)
     if isinstance(opened, NamedTable):
-        target, text, opened = target or opened.target, text or opened.text, opened.table
-    if not isinstance(opened, Table) or target is None or not text:
+        target, columns = target or opened.target, columns or list(opened.text)
+    if not isinstance(opened, Table) or target is None or not columns:
         raise ArgumentError("source", source, "a table, with target and text naming its columns")
-    columns = [text] if isinstance(text, str) else list(text)
     texts, values, parts = _read(opened, target, columns)
-    rows = _parts(parts, val, test, seed)
-    preprocessing, notes = fit_text(texts, rows["train"], columns, target, tokenizer, max_length)
+    rows = _parts(parts, split)
+    preprocessing, notes = fit_text(texts, np.array(rows["train"]), columns, target, asked)
     sets = {name: Scores(preprocessing, [texts[i] for i in part], values[part].tolist()) for name, part in rows.items()}
     return ScoredTexts(**sets, preprocessing=preprocessing, notes=(*opened.notes, *notes))
 
@@ -120,16 +109,16 @@ def _read(
     return texts, np.array(values), parts
 
 
-def _parts(given: Sequence[str], val: float | int, test: float | int, seed: int) -> dict[str, list[int]]:
+def _parts(given: Sequence[str], split: SplitOptions) -> dict[str, list[int]]:
     """Return the rows of each set: those the source gives, and what is missing drawn from its training rows."""
     parts = {name: [i for i, part in enumerate(given) if part == name] for name in ("train", "val", "test")}
-    generator = torch.Generator().manual_seed(_random.seed_from("split", seed))
+    generator = torch.Generator().manual_seed(_random.seed_from("split", split.seed))
     order = [parts["train"][i] for i in _random.permutation(len(parts["train"]), generator=generator).tolist()]
     n = len(order)
-    for name, value in (("test", test), ("val", val)):
+    for name, value in (("test", split.test), ("val", split.val)):
         if not parts[name]:
             size = round(share_of(name, value, n) * n)
             parts[name], order = sorted(order[:size]), order[size:]
     if not order:
-        raise ArgumentError("val", val, "a share that leaves rows to train on")
+        raise ArgumentError("val", split.val, "a share that leaves rows to train on")
     return {"train": sorted(order), "val": parts["val"], "test": parts["test"]}

@@ -10,28 +10,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from vicinal._checks import Argument, ArgumentError, Sentence, integer, number
+from vicinal._checks import Argument, ArgumentError, Sentence, integer
 from vicinal._random import permutation, seed_from
+from vicinal.data.options import share_of
 
-__all__ = [
-    "PARTS",
-    "Labels",
-    "Positions",
-    "as_positions",
-    "fold_numbers",
-    "grouped_split",
-    "ordered_split",
-    "part_numbers",
-    "position_type",
-    "random_subset",
-    "smallest_type",
-    "share_of",
-    "split_positions",
-    "stratified_split",
-    "stratified_subset",
-]
+__all__ = ["PARTS", "Labels", "Positions", "as_positions", "fold_numbers", "grouped_split", "ordered_split",
+           "part_numbers", "position_type", "random_subset", "smallest_type", "split_positions", "stratified_split",
+           "stratified_subset"]  # fmt: skip
 
-#: Numbers of classes, in the smallest type that holds them: of a hundred million rows every byte counts.
+#: Class numbers, in the smallest type that holds them: with a hundred million rows every byte counts.
 Labels: TypeAlias = NDArray[np.signedinteger[Any]]
 #: Places of samples in their source, of 4 bytes where these are enough.
 Positions: TypeAlias = NDArray[np.signedinteger[Any]]
@@ -40,7 +27,7 @@ _Numbers = Sequence[int] | NDArray[np.signedinteger[Any]]
 #: The splits, in the order in which everything lists them.
 PARTS = ("train", "val", "test")
 
-#: How often a random subset is drawn before it counts as hopeless that one has every class.
+#: So many random subsets are drawn in search of one that has every class.
 _REDRAWS = 1000
 #: Samples that are put into the order of classes at a time.
 _ROWS = 2**17
@@ -80,8 +67,8 @@ def part_numbers(parts: Sequence[str]) -> NDArray[np.int8]:
 def stratified_split(labels: _Numbers, *, val: float | int, test: float | int, seed: int = 0) -> dict[str, list[int]]:
     """Split positions 0 … n-1 into train, val and test.
 
-    Each class gives each split its share, rounded; of few samples the training set gets the first, the test set the
-    second and the validation set the third.
+    Each class gives each split its share, rounded. If it has few samples, the training set gets the first, the test
+    set the second and the validation set the third.
 
     Parameters
     ----------
@@ -139,7 +126,7 @@ def grouped_split(
     if len(first) == len(y):
         return split_positions(labels, val=val, test=test, seed=seed)
     shares = {"val": share_of("val", val, len(y)), "test": share_of("test", test, len(y))}
-    parts = split_positions(_usual_class(y, group, first), seed=seed, **shares)
+    parts = split_positions(_majority_class(y, group, first), seed=seed, **shares)
     part_of_group = np.empty(len(first), np.int8)
     for k, name in enumerate(PARTS):
         part_of_group[parts[name]] = k
@@ -150,7 +137,7 @@ def grouped_split(
 def _numbered(groups: NDArray[Any]) -> tuple[Positions, Positions]:
     """Return groups as numbers in the order in which they come, `[n]`, and the first sample of each.
 
-    So a split does not depend on what groups are called: that may be hashes, which another process draws anew.
+    So a split does not depend on the names of groups: they may be hashes, which differ between processes.
     """
     n = len(groups)
     if n and not (groups.dtype.kind in "iu" and 0 <= groups.min() <= groups.max() < 4 * n):
@@ -165,18 +152,20 @@ def _numbered(groups: NDArray[Any]) -> tuple[Positions, Positions]:
     return number_at[first_of[groups]], first
 
 
-def _usual_class(labels: Labels, group: Positions, first: Positions) -> Labels:
+def _majority_class(labels: Labels, group: Positions, first: Positions) -> Labels:
     """Return the most frequent class of each group, of equally frequent ones the lowest; see `_numbered`."""
-    usual = labels[first]
+    majority = labels[first]
     mixed = np.zeros(len(first), np.bool_)
-    mixed[group[labels != usual[group]]] = True
-    rows = np.flatnonzero(mixed[group])  # only groups of several classes are counted: copies mostly agree
+    mixed[group[labels != majority[group]]] = True
+    rows = np.flatnonzero(mixed[group])  # only groups of several classes are counted: duplicates mostly agree
     n_classes = int(labels.max(initial=0)) + 1
+    # A pair (group, class) as one number: one sort instead of one for each group.
     pairs, counts = np.unique(group[rows].astype(np.int64) * n_classes + labels[rows], return_counts=True)
+    # By group, then by falling count, then by class: the first of each group is its majority.
     order = np.lexsort((pairs % n_classes, -counts, pairs // n_classes))
     of_group, best = np.unique(pairs[order] // n_classes, return_index=True)
-    usual[of_group] = pairs[order][best] % n_classes
-    return usual
+    majority[of_group] = pairs[order][best] % n_classes
+    return majority
 
 
 def fold_numbers(
@@ -203,7 +192,8 @@ def fold_numbers(
     if len(first) < integer("n", n, low=2):
         raise ArgumentError("n", n, f"at most {len(first)}, the number of samples or groups")
     # Dealt out like cards, class after class, so that sizes differ by one at most.
-    dealt = np.concatenate(_shuffled_classes(_usual_class(y, group, first), seed, "folds"))
+    # Classes follow one another, so that dealing in turn spreads each of them evenly.
+    dealt = np.concatenate(_shuffled_classes(_majority_class(y, group, first), seed, "folds"))
     fold = np.empty(len(first), np.int64)
     fold[dealt] = np.arange(len(dealt)) % n
     return fold[group]
@@ -230,6 +220,7 @@ def ordered_split(
         raise ValueError(Sentence(Argument("val"), " and ", Argument("test"), " must leave samples to train on"))
     ranked = np.sort(at)
     n_test, n_val = (math.floor(shares[name] * len(at) + 0.5) for name in ("test", "val"))
+    # Equal times stay on the earlier side: a test row must not be as old as a training row.
     ends = [ranked[len(at) - n - 1] if n < len(at) else -np.inf for n in (n_test + n_val, n_test)]
     part = (at > ends[0]).astype(np.int64) + (at > ends[1])
     return {name: as_positions(np.flatnonzero(part == k)) for k, name in enumerate(PARTS)}
@@ -243,6 +234,7 @@ def stratified_subset(labels: _Numbers, size: int, *, seed: int = 0) -> list[int
     """
     classes = _shuffled_classes(labels, seed, "subset")
     size = _subset_size(size, len(classes), len(labels))
+    # Every class gets at least one sample, else it could not be learned.
     quotas = [max(1.0, size * len(members) / len(labels)) for members in classes]
     sizes = [math.floor(quota) for quota in quotas]
     while sum(sizes) < size:  # the largest remainder first
@@ -285,25 +277,17 @@ def _subset_size(size: int, n_classes: int, n: int) -> int:
     return size
 
 
-def share_of(name: str, value: float | int, n: int) -> float:
-    """Return `value` as a share of `n`: an integer is a number of samples, a float a share already."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        return integer(name, value, low=0) / max(n, 1)
-    share = number(name, value, low=0, high=1)
-    if share == 1:
-        raise ValueError(f"{name} must be a share below 1, or a number of samples (an integer), got {value}")
-    return share
-
-
 def _shuffled_classes(labels: _Numbers, seed: int, what: str) -> list[Positions]:
     """Return the positions of each class, in an order drawn from the seed.
 
     scikit-learn's splitters shuffle by NumPy's generator: the splits of saved runs would not come back.
     """
     n, classes = len(labels), np.asarray(labels)
+    # Counting needs small numbers; labels with gaps or below 0 are numbered first.
     if n and not 0 <= classes.min() <= classes.max() < 2**20:
         classes = np.unique(classes, return_inverse=True)[1]
     generator = torch.Generator().manual_seed(seed_from(what, seed))
+    # One permutation of all samples, then sorted by class: the order within a class is random.
     order = permutation(n, generator=generator, dtype=torch.int32 if n < 2**31 else torch.int64).numpy()
     counts = np.bincount(classes) if n else np.zeros(0, np.int64)
     ends = np.cumsum(counts)

@@ -1,9 +1,8 @@
-"""New data to predict, some rows at a time: a table of any size takes the memory of a block."""
+"""New data to predict, a block of rows at a time, so that a table of any size takes constant memory."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,15 +11,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vicinal._checks import Argument, Sentence, nearest_names, require
-from vicinal.data import sources
-from vicinal.data.files import give_up, limit_of
-from vicinal.data.loading import read
-from vicinal.data.preprocessing import Preprocessing
-from vicinal.data.published import NamedTable
-from vicinal.data.tabular import TabularPreprocessing
+from vicinal.data.files import check_bad_limit
+from vicinal.data.loading import read_opened
+from vicinal.data.options import ReadOptions
+from vicinal.data.preprocessing import Preprocessing, TablePreprocessing
+from vicinal.data.sources import open_data
 from vicinal.data.task import Items, Split
-from vicinal.data.text import TextPreprocessing
-from vicinal.tables import BadRow, Table
+from vicinal.tables import BadRow, Columns, Table
 
 __all__ = ["Stream", "stream"]
 
@@ -52,7 +49,7 @@ class Stream:
         """Yield the positions of samples in the source, from 0, and the samples."""
         return self._blocks
 
-    def kept(self, positions: NDArray[np.int64]) -> dict[str, Any]:
+    def kept(self, positions: NDArray[np.int64]) -> Columns:
         """Return the cells of the columns to keep, as they are in the source, of these samples, as pyarrow arrays.
 
         Parameters
@@ -68,39 +65,36 @@ def stream(
     preprocessing: Preprocessing,
     *,
     batch_size: int,
-    max_bad: float | int = 0.05,
-    encoding: str | None = None,
-    header: bool = True,
-    data_root: str | Path | None = None,
+    options: ReadOptions | None = None,
     keep: Sequence[str] = (),
 ) -> Stream:
     """Return new data as `read` does, unlabelled, but a table block by block.
 
-    How many rows are bad is known at the end: that they are too many is an error after the last block.
+    The number of bad rows is known at the end, so too many of them are an error after the last block.
 
     Parameters
     ----------
-    source, preprocessing, max_bad, encoding, header, data_root
+    source, preprocessing, options
         As in `read`.
     batch_size
         Every block but the last holds a multiple of it: batches are those of all rows at once.
     keep
         Columns of a table, such as an identifier, that `Stream.kept` gives back.
     """
-    limit_of(max_bad, 1)  # a wrong one is said before any work is done
-    if isinstance(preprocessing, (TabularPreprocessing, TextPreprocessing)):
-        opened = sources.open_data(source, preprocessing.kind, encoding, header, data_root, preprocessing.target)
-        table = opened.table if isinstance(opened, NamedTable) else opened
-        if isinstance(table, Table):
-            notes = list(table.notes)
-            rows = max(_ROWS // batch_size, 1) * batch_size
-            kept = _Columns(table, keep) if keep else None
-            return Stream(table.n_rows, notes, _blocks(table, preprocessing, rows, max_bad, notes), kept)
+    options = options or ReadOptions()
+    opened = open_data(source, preprocessing.kind, options, getattr(preprocessing, "target", None))
+    if isinstance(opened, Table) and isinstance(preprocessing, TablePreprocessing):
+        notes = list(opened.notes)
+        # Batches then hold the same rows as without blocks: kernels round differently by batch size.
+        rows = max(_ROWS // batch_size, 1) * batch_size
+        kept = _Columns(opened, keep) if keep else None
+        return Stream(opened.n_rows, notes, _blocks(opened, preprocessing, rows, options.max_bad, notes), kept)
     if keep:
         what = f" names columns, but {str(source)!r} is not a table: leave it out"
         raise ValueError(Sentence(Argument("keep"), what))
-    split = read(source, preprocessing, max_bad=max_bad, encoding=encoding, header=header, data_root=data_root)
-    return Stream(len(split), list(split.notes), iter([(np.array(split.indices, np.int64), split)]))
+    new = read_opened(opened, preprocessing, options.max_bad, labelled=False)
+    split = Split(preprocessing, new.items, new.origins, None, new.readable)
+    return Stream(len(split), new.notes, iter([(np.array(split.indices, np.int64), split)]))
 
 
 class _Columns:
@@ -115,7 +109,7 @@ class _Columns:
         self._rows = np.zeros(0, np.int64)
         self._cells: dict[str, list[Any]] = {name: [] for name in names}
 
-    def take(self, rows: NDArray[np.int64]) -> dict[str, Any]:
+    def take(self, rows: NDArray[np.int64]) -> Columns:
         """Return the cells of rows, numbered from 1 and rising."""
         pa = require("pyarrow", "train")
         while not len(self._rows) or self._rows[-1] < rows[-1]:
@@ -124,6 +118,7 @@ class _Columns:
             for name, pieces in self._cells.items():
                 cells = chunk[name]
                 pieces.append(pa.array(cells) if isinstance(cells, np.ndarray) else cells)
+        # Bad rows are in neither table pass, so positions are looked up by row number.
         at = np.searchsorted(self._rows, rows)
         columns = {name: _one_column(pieces) for name, pieces in self._cells.items()}
         done = int(at[-1]) + 1
@@ -141,11 +136,7 @@ def _one_column(pieces: list[Any]) -> Any:
 
 
 def _blocks(
-    table: Table,
-    preprocessing: TabularPreprocessing | TextPreprocessing,
-    size: int,
-    max_bad: float | int,
-    notes: list[str],
+    table: Table, preprocessing: TablePreprocessing, size: int, max_bad: float | int, notes: list[str]
 ) -> Iterator[tuple[NDArray[np.int64], Split]]:
     bad: list[BadRow] = []
     remarks: list[str] = []
@@ -156,7 +147,7 @@ def _blocks(
     n += len(bad)
     if not n:
         raise ValueError(f"{table.name!r} has no rows")
-    notes += [*give_up(list(map(str, bad)), n, "rows", "could not be read", max_bad), *remarks]
+    notes += [*check_bad_limit(list(map(str, bad)), n, "rows", "could not be read", max_bad), *remarks]
 
 
 def _regrouped(

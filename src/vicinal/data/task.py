@@ -1,4 +1,4 @@
-"""A task: data, split and ready to train on, with all that is needed to do the same to new data."""
+"""A task: data, split and ready to train on, with the fitted preprocessing that new data need."""
 
 from __future__ import annotations
 
@@ -13,53 +13,23 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from vicinal._files import Json
 from vicinal._random import seed_from
 from vicinal._typing import Batch
 from vicinal.data.preprocessing import Preprocessing
-from vicinal.data.rows import Rows
 from vicinal.data.splitting import Labels, Positions, as_positions
+from vicinal.data.table_rows import Rows
 from vicinal.progress import stage
 
-__all__ = ["Fitted", "Items", "Fit", "Split", "Task", "Unsplit"]
+__all__ = ["Items", "Split", "Task"]
 
 #: Samples as a preprocessing takes them: rows of a tensor, or one object each.
 Items: TypeAlias = "Sequence[Any] | Tensor"
-
-#: A preprocessing, what it takes for every sample, and notes.
-Fitted: TypeAlias = "tuple[Preprocessing, Items, list[str]]"
-
-#: From the training positions to the preprocessing, what it takes for every sample, and notes.
-Fit = Callable[[Positions], "Fitted"]
-
-
-@dataclass(frozen=True, eq=False)
-class Unsplit:
-    """What a source holds, before it is split. A sample's position is its place in the source."""
-
-    kind: str
-    origins: Sequence[object]
-    labels: Labels
-    """The class of each sample, a number of `classes`; -1 for what cannot be used."""
-    classes: tuple[str, ...]
-    fit: Fit
-    fingerprint: str
-    notes: list[str]
-    parts: NDArray[np.int8] | None = None
-    """Which of `PARTS` each sample is in, where the source is already split; -1 for none."""
-    groups: Positions | None = None
-    """What stays on one side of the split has the same number."""
-    order: NDArray[np.float64] | None = None
-    """Where each sample stands in time, where the split goes by it."""
-    augment: str = "none"
-    is_ordered: bool = False
-    """Whether the order of the classes means something: it is kept."""
 
 
 class Split(Dataset[tuple[Batch, Any]]):
     """Some samples of a source: `split[i]` is the model input and the class number of the i-th.
 
-    Augmented samples are drawn anew in every epoch, from (seed, epoch, index) and nothing else.
+    Augmentation is drawn from (seed, epoch, index) and nothing else, so that a resumed run sees the same samples.
 
     Parameters
     ----------
@@ -68,16 +38,16 @@ class Split(Dataset[tuple[Batch, Any]]):
     items
         What the preprocessing takes, for every sample of the source.
     origins
-        What a report shows of every sample: a row, a text, a path.
+        The original of every sample, for reports: a row, a text, a path.
     labels
-        The class number of every sample of the source, or 0 and 1 for each of several labels, `[N, L]`; None where
-        there are none: then each is -1 here.
+        The class number of every sample of the source, or 0 and 1 for each label of a multi-label task, `[N, L]`.
+        None for unlabelled data; each label is then -1.
     indices
         Which samples of the source are in this split, in order; all of them if not given.
     augment
         How the preprocessing may augment; `"none"` for evaluation.
     seed
-        What augmentation is drawn from, until `set_epoch` says otherwise.
+        Random seed of the augmentation, until `set_epoch` sets another.
     notes
         What was ignored or skipped in reading, one sentence each.
     """
@@ -118,6 +88,7 @@ class Split(Dataset[tuple[Batch, Any]]):
         item = self._items[int(self.positions[i])]
         generator = None
         if self.augment != "none":
+            # Not from a global state: workers and resumed runs must draw the same.
             generator = torch.Generator().manual_seed(seed_from("augment", self.seed, self.epoch, int(i)))
         x = self.preprocessing(item, augment=self.augment, generator=generator)
         return x, -1 if self._labels is None else self._labels[i].tolist()
@@ -125,7 +96,7 @@ class Split(Dataset[tuple[Batch, Any]]):
     @cached_property
     def lengths(self) -> list[int] | None:
         """The number of tokens of each text; None for other kinds of data."""
-        if self.preprocessing.kind != "text":
+        if not self.preprocessing.has_tokens:
             return None
         lengths = []
         with stage("counting tokens", len(self)) as advance:
@@ -141,10 +112,10 @@ class Split(Dataset[tuple[Batch, Any]]):
     @property
     def is_encoded(self) -> bool:
         """Whether samples are rows of numbers, as the network takes them: `take` then gives many at once."""
-        return self.preprocessing.kind == "tabular" and isinstance(self._items, Tensor)
+        return self.preprocessing.keeps_tensors and isinstance(self._items, Tensor)
 
     def take(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Return what `collate_fn` makes of these samples, without a loop over them, where they are encoded."""
+        """Return a batch of encoded samples, as `collate_fn` does but without a loop over them."""
         if not isinstance(self._items, Tensor):
             raise TypeError("only encoded samples can be taken at once")
         chosen = rows.numpy()
@@ -153,12 +124,12 @@ class Split(Dataset[tuple[Batch, Any]]):
             return x, torch.full((len(rows),), -1)
         return x, torch.from_numpy(self._labels[chosen].astype(np.int64))
 
-    def raw(self, i: int) -> object:
+    def original(self, i: int) -> object:
         """Return the original of the i-th sample: the row, the text or the path it came from."""
         return self._origins[int(self.positions[i])]
 
-    def raws(self, positions: Sequence[int]) -> list[Any]:
-        """Return the originals of several samples: of a large table in one pass, where `raw` takes one for each."""
+    def originals(self, positions: Sequence[int]) -> list[Any]:
+        """Return the originals of several samples. One pass over a large table gives them all."""
         places = self.positions[list(positions)].tolist()
         if isinstance(self._origins, Rows):
             return self._origins.fetch(places)
@@ -175,6 +146,7 @@ class Split(Dataset[tuple[Batch, Any]]):
         if len(labels) != len(self):
             raise ValueError(f"labels must be {len(self)}, one for each sample, got {len(labels)}")
         given = np.asarray(labels, np.int64)
+        # Positions refer to the source, so the labels of its other samples are filled up with -1.
         every = np.full((len(self._items), *given.shape[1:]), -1, np.int64)
         every[self.positions] = given
         return Split(
@@ -189,7 +161,7 @@ class Split(Dataset[tuple[Batch, Any]]):
         )
 
     def set_epoch(self, epoch: int, seed: int) -> None:
-        """Say which epoch begins, so that its augmentation differs from the last one's."""
+        """Set the epoch that begins, so that its augmentation differs from the last one's."""
         self.epoch, self.seed = epoch, seed
 
     @property
@@ -202,7 +174,7 @@ class Split(Dataset[tuple[Batch, Any]]):
 class Task:
     """Data to train a classifier on.
 
-    Every field but the splits is known to JSON; `summary` is what a run records.
+    `summary` is the record that a run keeps.
     """
 
     name: str
@@ -210,30 +182,30 @@ class Task:
     kind: str
     """`"tabular"`, `"text"`, `"image"` or `"audio"`."""
     classes: tuple[str, ...]
-    """The names of the classes, or of the labels that exclude nothing, in the order of the model's outputs."""
+    """The names of the classes, or of the labels of a multi-label task, in the order of the model's outputs."""
     train: Split = field(repr=False)
     """The samples to train on."""
     val: Split = field(repr=False)
-    """Those that select and calibrate; may be empty."""
+    """The samples to select and calibrate on; may be empty."""
     test: Split = field(repr=False)
-    """Those that are only measured; may be empty."""
+    """The samples to evaluate on; may be empty."""
     preprocessing: Preprocessing = field(repr=False)
-    """What turns a sample into the input of a model, fitted on the training samples."""
+    """Turns a sample into the input of a model; fitted on the training samples."""
     fingerprint: str
     """A hash of the content: equal data have equal fingerprints, wherever they lie."""
     notes: tuple[str, ...] = ()
-    """What was inferred, left out and skipped, one sentence each."""
+    """Notes on what was inferred, left out and skipped, one sentence each."""
     warnings: tuple[str, ...] = ()
-    """What may make the figures too good to be true, one sentence each."""
+    """What may make the metrics too good to be true, one sentence each."""
     groups: Positions | None = field(default=None, repr=False)
-    """By place in the source: samples of one number stay on one side of a split."""
-    task: str = "multiclass"
+    """The group of each sample of the source. A group stays on one side of a split."""
+    target_type: str = "multiclass"
     """`"multiclass"`, or `"multilabel"` where a sample has 0 or 1 for each of `classes`."""
 
     @property
-    def spec(self) -> Json:
-        """What `models.build` needs to know: `models.build(**task.spec)` is the usual network for this task."""
-        several = {"exclusive": False} if self.task == "multilabel" else {}
+    def spec(self) -> dict[str, Any]:
+        """The arguments of `models.build`: `models.build(**task.spec)` is the default network for this task."""
+        several = {"exclusive": False} if self.target_type == "multilabel" else {}
         return {"n_classes": len(self.classes), **self.preprocessing.spec, **several}
 
     @property
@@ -272,5 +244,5 @@ class Task:
             "sizes": {"train": len(self.train), "val": len(self.val), "test": len(self.test)},
             "notes": list(self.notes),
             "warnings": list(self.warnings),
-            **({} if self.task == "multiclass" else {"task": self.task}),
+            **({} if self.target_type == "multiclass" else {"task": self.target_type}),
         }

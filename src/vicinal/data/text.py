@@ -1,4 +1,4 @@
-"""Texts, pairs of texts, and texts with answers to choose from: rows of a table of which some columns are read."""
+"""Texts, pairs of texts, and texts with answers to choose from, in columns of a table."""
 
 from __future__ import annotations
 
@@ -12,22 +12,31 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from vicinal._checks import Argument, Sentence, integer, nearest_names
-from vicinal._files import Json
+from vicinal._checks import Argument, Sentence, nearest_names, require
 from vicinal._typing import Batch
 from vicinal.data.files import listed
-from vicinal.data.preprocessing import Preprocessing
+from vicinal.data.kind import Baseline, Fitted, Kind, NewData, Request, Samples, Shown
+from vicinal.data.options import TextOptions
+from vicinal.data.preprocessing import TablePreprocessing
+from vicinal.data.splitting import Positions
+from vicinal.data.table_samples import ScannedTable, new_rows
+from vicinal.data.task import Split, Task
 from vicinal.data.tokens import Subwords, Words, default_tokenizer
+from vicinal.models import Inputs
 from vicinal.tables import BadRow, Chunk, Table
 
-__all__ = ["TextPreprocessing", "fit_text", "texts_of"]
+__all__ = ["TextKind", "TextPreprocessing", "fit_text", "texts_of"]
+
+#: Characters of a text that a report shows.
+_LONGEST_SHOWN = 600
 
 
 @dataclass(frozen=True)
-class TextPreprocessing(Preprocessing):
+class TextPreprocessing(TablePreprocessing):
     """How a text becomes token ids; tokenised when a sample is asked for, padded when a batch is."""
 
     kind: ClassVar[str] = "text"
+    has_tokens: ClassVar[bool] = True
 
     columns: tuple[str, ...]
     """The columns of texts, in their order."""
@@ -42,11 +51,10 @@ class TextPreprocessing(Preprocessing):
     n_choices: int = 0
     """How many answers there are; 0 where there is nothing to choose."""
 
-    @property
-    def spec(self) -> Json:
-        """The number of token ids, whose they are, and how many answers there are to choose from."""
-        spec = {"kind": self.kind, "vocab_size": self.tokenizer.size, "tokenizer": self.tokenizer.name}
-        return {**spec, "choices": self.n_choices} if self.n_choices else spec
+    def inputs(self, n_classes: int) -> Inputs:
+        """Return the number of token ids, whose they are, and how many answers there are to choose from."""
+        size, name = self.tokenizer.size, self.tokenizer.name
+        return Inputs(kind=self.kind, n_classes=n_classes, vocab_size=size, tokenizer=name, choices=self.n_choices)
 
     @property
     def n_texts(self) -> int:
@@ -99,6 +107,7 @@ class TextPreprocessing(Preprocessing):
         nothing = ("",) * (len(self.columns) + self.n_choices)
         for rows, block in self.blocks(table, bad, notes):
             for row, fields in zip(rows.tolist(), block, strict=True):
+                # Positions must match the file, as saved splits count all of its rows.
                 texts += [nothing] * (row - 1 - len(texts))  # rows that could not be read keep their places
                 texts.append(fields)
         unreadable = {row.row for row in bad}
@@ -136,11 +145,11 @@ class TextPreprocessing(Preprocessing):
         }
 
     @classmethod
-    def _from_fields(cls, fields: Json) -> TextPreprocessing:
-        record = fields["tokenizer"]
-        tokenizer = Words(tuple(record["words"])) if "words" in record else Subwords.from_dict(record)
-        answers = tuple(fields.get("choice", ())), fields.get("n_choices", 0)
-        return cls(tuple(fields["columns"]), fields["target"], tokenizer, fields["max_length"], *answers)
+    def _from_fields(cls, record: Mapping[str, Any]) -> TextPreprocessing:
+        tokens = record["tokenizer"]
+        tokenizer = Words(tuple(tokens["words"])) if "words" in tokens else Subwords.from_dict(tokens)
+        answers = tuple(record.get("choice", ())), record.get("n_choices", 0)
+        return cls(tuple(record["columns"]), record["target"], tokenizer, record["max_length"], *answers)
 
 
 def texts_of(chunk: Chunk, columns: Sequence[str]) -> list[tuple[str, ...]]:
@@ -150,7 +159,7 @@ def texts_of(chunk: Chunk, columns: Sequence[str]) -> list[tuple[str, ...]]:
 
 
 def answers_of(chunk: Chunk, columns: Sequence[str]) -> list[tuple[str, ...]]:
-    """Return the answers of each row: of several columns, or of one whose cells are lists (or lists in JSON)."""
+    """Return the answers of each row, from several columns or from one column of lists (or lists in JSON)."""
     return [_answers(cells) for cells in zip(*(chunk[name].to_pylist() for name in columns), strict=True)]
 
 
@@ -175,19 +184,18 @@ def list_in(cell: object) -> list[object] | None:
 
 def fit_text(
     texts: Sequence[tuple[str, ...]],
-    train: Sequence[int],
+    train: Positions,
     columns: Sequence[str],
     target: str,
-    tokenizer: str | None,
-    max_length: int,
+    options: TextOptions,
     *,
     choice: Sequence[str] = (),
     n_choices: int = 0,
 ) -> tuple[TextPreprocessing, list[str]]:
     """Build the vocabulary on the training texts, or load a tokenizer, and return notes."""
-    max_length = integer("max_length", max_length, low=8)
-    name = default_tokenizer() if tokenizer is None else tokenizer.removeprefix("hf:")
-    tokens = Words.build(texts[i] for i in train) if name == "words" else Subwords.load(name)
+    max_length = options.max_length
+    name = default_tokenizer() if options.tokenizer is None else options.tokenizer.removeprefix("hf:")
+    tokens = Words.build(texts[i] for i in train.tolist()) if name == "words" else Subwords.load(name)
     if isinstance(tokens, Words):
         notes = [f"tokens: {tokens.size:,} lower-case words of the training texts"]
     else:
@@ -205,3 +213,71 @@ def fit_text(
         cut = f"{long} of {len(texts)} texts have more than {max_length} words and are cut ("
         notes.append(Sentence(cut, Argument("max_length"), " changes that)"))
     return TextPreprocessing(tuple(columns), target, tokens, max_length, tuple(choice), n_choices), notes
+
+
+class TextKind(Kind[ScannedTable, TextPreprocessing]):
+    """Texts, or pairs of texts, in columns of a table."""
+
+    name = "text"
+    preprocessing = TextPreprocessing
+    plural = "texts"
+
+    def open(self, source: ScannedTable, request: Request) -> Samples:
+        """Return the texts of a table, which are tokenised when a sample is asked for."""
+        columns, scan = source.text_columns, source.scan
+        texts: list[tuple[str, ...]] = [("",) * len(columns)] * scan.n_rows
+        for chunk in source.table.chunks(columns, bad=[]):
+            for row, fields in zip(chunk.rows.tolist(), texts_of(chunk, columns), strict=True):
+                texts[row - 1] = fields
+        what = "pairs of texts" if len(columns) == 2 else "text"
+        notes = [f"kind: {what}, from {listed([repr(name) for name in columns])}"]
+        others = [repr(name) for name in source.table.columns if name not in (*columns, source.target, *request.labels)]
+        if others:
+            instead = Argument("kind", "tabular"), " learns from such columns, and from the words of texts"
+            notes.append(Sentence(f"ignored: {listed(others)}; ", *instead))
+        empty = [i for i, fields in enumerate(texts) if scan.readable[i] and not all(field.strip() for field in fields)]
+
+        def fit(train: Positions) -> Fitted:
+            words, more = fit_text(texts, train, columns, source.target, request.options(TextOptions))
+            return words, texts, more
+
+        return source.samples(
+            self.name,
+            origins=_plain(texts),
+            fit=fit,
+            bad=[*scan.bad, *(BadRow(i + 1, "no text") for i in empty)],
+            # Equal texts stay on one side of the split, whatever their other columns are.
+            hashes=np.array([hash(fields) for fields in texts], np.int64),
+            equal="texts are duplicates",
+            notes=notes,
+        )
+
+    def read(self, source: Table, preprocessing: TextPreprocessing, max_bad: float | int, *, labelled: bool) -> NewData:
+        """Return the texts of a table."""
+        texts, readable, bad, notes = preprocessing.texts(source)
+        target = preprocessing.target if labelled else None
+        new = NewData(texts, _plain(texts), np.flatnonzero(readable).tolist(), None, None, notes)
+        return new_rows(source, new, bad, max_bad, target)
+
+    def show(self, split: Split, i: int, original: Any) -> Shown:
+        """Return the texts, cut where they are long."""
+        texts = [original] if isinstance(original, str) else list(original)
+        return Shown(text=[t if len(t) <= _LONGEST_SHOWN else f"{t[:_LONGEST_SHOWN]}…" for t in texts])
+
+    def baseline(self, task: Task) -> Baseline | None:
+        """Return TF-IDF of words and pairs of words; None for answers to choose from."""
+        if isinstance(task.preprocessing, TextPreprocessing) and task.preprocessing.choice:
+            return None
+        texts = [
+            [text if isinstance(text, str) else " ".join(text) for text in part.originals(range(len(part)))]
+            for part in (task.train, task.test)
+        ]
+        vectors = require("sklearn.feature_extraction.text", "train").TfidfVectorizer(
+            ngram_range=(1, 2), sublinear_tf=True
+        )
+        return Baseline(vectors.fit_transform(texts[0]), vectors.transform(texts[1]))
+
+
+def _plain(texts: Sequence[tuple[str, ...]]) -> list[Any]:
+    """Return texts as they were: a string, or a tuple for a pair."""
+    return [fields[0] if len(fields) == 1 else fields for fields in texts]

@@ -1,11 +1,10 @@
-r"""A text among the other columns of a table: its words, weighted, as further numbers of the row.
+r"""A text column among other columns of a table, encoded by its weighted words (TF-IDF).
 
 .. math:: v_w = (1 + \ln f_w) \Big( 1 + \ln \frac{1 + n}{1 + n_w} \Big), \qquad x = v / \lVert v \rVert_2
 
 where the text has the word w :math:`f_w` times, and :math:`n_w` of n training rows have it; other words are 0. A linear
-layer makes a weighted mean of word vectors of this, which it learns, and a mixture of rows has the mixture of
-their texts. The words are those that most training rows have. A missing text is zeros, and marked where training rows
-had missing ones.
+layer over this learns a weighted mean of word vectors, and a mixture of rows has the mixture of their texts. The most
+frequent words count. A missing text is zeros, and marked where training rows had missing ones.
 
 References
 ----------
@@ -17,6 +16,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,15 +26,17 @@ from vicinal.tables import Chunk, names_of
 
 __all__ = ["Text", "WordCounts"]
 
-#: So many words of a column have a number each.
+#: The most words of a column that have a feature.
 _MOST_WORDS = 512
-#: A word that fewer training rows have says nothing of new ones.
+#: Words in fewer training rows have no feature: they would be learned by heart.
 _FEWEST_ROWS = 3
 
 
 @dataclass(frozen=True)
 class Text:
     """A column of texts: a number for each word, and a mark for missing texts if training rows had some."""
+
+    kind: ClassVar[str] = "text"
 
     name: str
     words: tuple[str, ...]
@@ -63,13 +65,18 @@ class Text:
                 out[i, at] = values / np.linalg.norm(values)
 
     def notes(self, remarks: object) -> list[str]:
-        """Return what new rows were like: of texts there is nothing to say."""
+        """Return no notes: any text can be read."""
         return []
 
     def feature_names(self) -> list[str]:
         """Return what each number is."""
         names = [f"{self.name}: word {word!r}" for word in self.words]
         return [*names, f"{self.name} is missing"] if self.missing else names
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the record as JSON can hold it."""
+        words, weights = list(self.words), list(self.weights)
+        return {"name": self.name, "missing": self.missing, "words": words, "weights": weights}
 
 
 @dataclass(eq=False)
@@ -88,7 +95,7 @@ class WordCounts:
             self.n += bool(text)
             self.counts.update(set(split_words(text)))
 
-    def column(self, pieces: int, ranked: int, *, limited: bool) -> tuple[Text | None, str | None]:
+    def column(self, budget: object) -> tuple[Text | None, str | None]:
         """Return the column, or why it is left out."""
         ordered = sorted(self.counts.items(), key=lambda pair: (-pair[1], pair[0]))
         kept = [(word, n) for word, n in ordered[:_MOST_WORDS] if n >= _FEWEST_ROWS]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from importlib.util import find_spec
@@ -18,8 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from vicinal._checks import Argument, Sentence, first_line, require
-from vicinal._files import Json
-from vicinal.data.vectors import read_vectors
+from vicinal.data.word_vectors import read_vectors
 
 __all__ = ["Subwords", "Words", "default_tokenizer"]
 
@@ -84,6 +83,7 @@ class Words:
         if len(parts) == 2:
             first, second = parts
             # The longer one gives way, as with transformers.
+            # One word at a time from the longer text, so that neither vanishes.
             while len(first) + len(second) + 1 > max_length:
                 (first if len(first) > len(second) else second).pop()
             ids = [*first, 2, *second]
@@ -195,6 +195,7 @@ class Subwords:
     def encode(self, texts: Sequence[str], max_length: int) -> dict[str, list[int]]:
         """Return the fields of a text or of a pair, each a list; the longer of a pair is cut first."""
         # Straight from the tokenizers library: the wrapper that transformers puts around it costs more than the work.
+        # Setting it again for each text would cost as much as tokenising.
         if (self._tokenizer.truncation or {}).get("max_length") != max_length:
             self._tokenizer.enable_truncation(max_length)
         encoded = self._tokenizer.encode(*texts)
@@ -210,7 +211,7 @@ class Subwords:
         return {**asdict(self), "special": dict(self.special), "inputs": list(self.inputs)}
 
     @classmethod
-    def from_dict(cls, record: Json) -> Subwords:
+    def from_dict(cls, record: Mapping[str, Any]) -> Subwords:
         """Return what `to_dict` recorded."""
         special = tuple(sorted(record["special"].items()))
         return cls(record["name"], record["definition"], special, tuple(record["inputs"]), record["side"])

@@ -38,7 +38,7 @@ from vicinal.expressions import parse
 from vicinal.metrics import Tally
 from vicinal.metrics.figures import watched
 from vicinal.metrics.multilabel import label_tallies
-from vicinal.objectives.base import Objective, as_objective
+from vicinal.objectives.base import Objective, as_objective, total
 from vicinal.objectives.forward import call
 from vicinal.objectives.guided.aum import AUM, AUMRecorder
 
@@ -96,7 +96,7 @@ class MixupMixin(_AnyModule):
         epoch = self.current_epoch + batch_idx / self.trainer.num_training_batches  # inf batches: whole epochs
         how: dict[str, Any] = {"weight": weight, "class_weights": self.class_weights, "task": self.task}
         terms = self._tracked().terms(self, x, y, index=index, epoch=epoch, generator=self._generator(), **how)
-        loss = torch.stack(list(terms.values())).sum()
+        loss = total(terms)
         self.log("train_loss", loss.detach(), batch_size=len(y), prog_bar=True)
         if len(terms) > 1:
             self.log_dict({f"train_loss_{name}": term.detach() for name, term in terms.items()}, batch_size=len(y))

@@ -36,8 +36,8 @@ from vicinal._checks import flag, integer, nearest_names, number, require
 from vicinal.calibrators import Calibrator, TemperatureScaling
 from vicinal.expressions import parse
 from vicinal.objectives.base import Objective
-from vicinal.objectives.choice import Choice
 from vicinal.objectives.mixup import Mixup
+from vicinal.objectives.random_choice import RandomChoice
 
 require("sklearn", "train")
 from sklearn.base import BaseEstimator, ClassifierMixin  # noqa: E402
@@ -532,8 +532,8 @@ def _replaced(objective: Any, path: list[str], value: Any) -> Any:
     if name not in known:
         raise ValueError(f"{objective!r} has no parameter {name!r}{nearest_names(name, known)}")
     value = _replaced(getattr(objective, name), rest, value) if rest else value
-    if isinstance(objective, Choice):  # it takes its objectives one after the other
-        return Choice(*value) if name == "objectives" else Choice(*objective.objectives, probs=value)
+    if isinstance(objective, RandomChoice):  # it takes its objectives one after the other
+        return RandomChoice(*value) if name == "objectives" else RandomChoice(*objective.objectives, probs=value)
     return dataclasses.replace(objective, **{name: value})
 
 

@@ -4,6 +4,9 @@ They stream, reset, sync across processes and go into a `MetricCollection` like 
 own `CalibrationError`, they sum in float64, count a confidence of exactly 1.0 in the last bin, and are told what they
 get: `logits=` or `probs=`, never guessed from the values.
 
+A metric that was moved to a GPU counts there, and the host does not wait until `compute`. Confidences of logits are
+float32 there, so that one within 1e-7 of an edge may be counted on its other side.
+
 >>> import torch
 >>> metric = ECE(n_bins=15)
 >>> metric.update(torch.tensor([1, 1]), probs=torch.tensor([[0.0, 1.0], [0.95, 0.05]]))
@@ -19,9 +22,12 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from vicinal import losses
+from vicinal._arrays import at_least_float32, sum_tolerance
 from vicinal._checks import choice, integer, require
 from vicinal.metrics import FIGURES, ReliabilityTable
 from vicinal.metrics.figures import Sums
+from vicinal.objectives.forward import has_float64
 
 require("torchmetrics", "integrations")
 from torchmetrics import Metric  # noqa: E402
@@ -56,6 +62,7 @@ class ReliabilityMetric(Metric):
     counts: Tensor
     sums: Tensor
     squares: Tensor
+    fixed: Tensor
 
     def __init__(
         self, n_bins: int = 15, *, preds: str = "probs", ignore_index: int | None = None, **kwargs: object
@@ -68,6 +75,8 @@ class ReliabilityMetric(Metric):
         self.add_state("counts", torch.from_numpy(empty.counts), dist_reduce_fx="sum")
         self.add_state("sums", torch.from_numpy(empty.sums), dist_reduce_fx="sum")
         self.add_state("squares", torch.from_numpy(empty.squares), dist_reduce_fx="sum")
+        # Sums and squares of what was counted on a device, as integers: they add up in any order, without float64.
+        self.add_state("fixed", torch.zeros(2, self.n_bins, 2, dtype=torch.int64), dist_reduce_fx="sum")
 
     def update(
         self, labels: Tensor, target: Tensor | None = None, *, logits: Tensor | None = None, probs: Tensor | None = None
@@ -82,6 +91,9 @@ class ReliabilityMetric(Metric):
                 raise ValueError("give (preds, target), or labels with logits= or probs=, not both")
             scores, labels = _rows(labels, target, self.preds)
             logits, probs = (scores, None) if self.preds == "logits" else (None, scores)
+        if not labels.is_cpu and labels.device == self.counts.device:
+            self._count_on_device(labels, logits, probs)
+            return
         if self.ignore_index is not None:
             kept = labels != self.ignore_index
             labels, logits, probs = labels[kept], *(None if t is None else t[kept] for t in (logits, probs))
@@ -92,12 +104,45 @@ class ReliabilityMetric(Metric):
         self.sums = self.sums + torch.from_numpy(batch.sums).to(self.sums.device)
         self.squares = self.squares + torch.from_numpy(batch.squares).to(self.squares.device)
 
+    def _count_on_device(self, labels: Tensor, logits: Tensor | None, probs: Tensor | None) -> None:
+        """Add predictions by operations that neither wait nor need float64."""
+        if (logits is None) == (probs is None):
+            raise ValueError(
+                f"pass exactly one of logits= and probs=, got {'both' if probs is not None else 'neither'}"
+            )
+        scores = (logits if probs is None else probs).detach()  # type: ignore[union-attr]  # one of the two is given
+        n_classes = scores.shape[1]
+        kept = torch.ones_like(labels) if self.ignore_index is None else (labels != self.ignore_index).long()
+        known = (labels >= 0) & (labels < n_classes)
+        losses.check_later((known | (kept == 0)).all(), f"labels must be in [0, {n_classes - 1}]")
+        if probs is None:
+            z = scores.float()
+            top, guess = z.max(1)
+            losses.check_later(z.isfinite().all(), "logits must be finite, got NaN or inf")
+            confidence = 1 / (z - top[:, None]).exp().sum(1)
+        else:
+            confidence, guess = scores.max(1)
+            tolerance = sum_tolerance(scores.dtype)
+            near = (scores.float().sum(1) - 1).abs() <= tolerance
+            losses.check_later(
+                (near & (scores >= 0).all(1)).all(), "probs must be in [0, 1] and sum to one in each row"
+            )
+        # Integers compare with an edge exactly: 2⁻⁴⁰ is finer than any float32 confidence of 2⁻¹⁷ or more.
+        units = (at_least_float32(confidence) * 2.0**40).long()
+        place = ((units * self.n_bins + (2**40 - 1)) >> 40).clamp(1, self.n_bins) - 1
+        cell = 2 * place + (guess == labels)
+        self.counts = self.counts.flatten().scatter_add(0, cell, kept).view_as(self.counts)
+        added = torch.stack([units >> 4, (units >> 9).square() >> 26]) * kept
+        both = self.fixed.flatten(1).scatter_add(1, cell.expand(2, -1), added)
+        self.fixed = both.view_as(self.fixed)
+
     def compute(self) -> Any:
         """Return the table of everything seen, in all processes."""
         table = ReliabilityTable(self.n_bins)
+        sums, squares = self.fixed.cpu().numpy() / 2.0**36
         table.counts += self.counts.cpu().numpy()
-        table.sums += self.sums.cpu().numpy()
-        table.squares += self.squares.cpu().numpy()
+        table.sums += self.sums.cpu().numpy() + sums
+        table.squares += self.squares.cpu().numpy() + squares
         return table
 
     def plot(self, val: Any = None, ax: Any = None) -> Any:
@@ -111,7 +156,9 @@ class ReliabilityMetric(Metric):
         """Move with the model but keep the types of the sums: `model.to(torch.bfloat16)` must not round them."""
 
         def move(t: Tensor) -> Tensor:
-            return t.to(fn(t).device)
+            device = fn(t.new_empty(0, dtype=torch.float32)).device
+            stays = t.dtype == torch.float64 and not has_float64(device)  # nothing is added to it there
+            return t if stays else t.to(device)
 
         return super()._apply(move, exclude_state)
 
@@ -136,7 +183,8 @@ class _BinFigure(ReliabilityMetric):
     def compute(self) -> Tensor:
         """Return the figure of everything seen, in all processes."""
         value = FIGURES[self.figure].value(Sums(super().compute()))
-        return torch.tensor(value, dtype=torch.float64, device=self.counts.device)
+        exact = torch.float64 if has_float64(self.counts.device) else torch.float32
+        return torch.tensor(value, dtype=exact, device=self.counts.device)
 
 
 class ECE(_BinFigure):

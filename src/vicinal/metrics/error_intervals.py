@@ -65,7 +65,15 @@ from vicinal.metrics.reliability import (
     overconfidence_error,
 )
 
-__all__ = ["chance_gaps", "error_ends", "error_estimates", "part_deviation", "safe_variance", "squared_gaps"]
+__all__ = [
+    "chance_gaps",
+    "error_ends",
+    "error_estimates",
+    "part_deviation",
+    "safe_variance",
+    "squared_gaps",
+    "upper_end",
+]
 
 
 def error_estimates(table: ReliabilityTable, level: float = 0.95) -> dict[str, Estimate]:
@@ -121,7 +129,7 @@ def error_ends(bins: BinSums, squared: Array, level: float) -> dict[str, tuple[A
         spread = np.sqrt(np.maximum(second - value**2, 0) / n)
         observed = (weight**2 * squared).sum(axis=-1) / n
         low = value - bias.sum(axis=-1) - z * spread - 1 / (2 * n)
-        ends[name] = (np.maximum(low, 0), _upper(value, observed, n, z))
+        ends[name] = (np.maximum(low, 0), upper_end(value, observed, n, z))
     return {**ends, "rms": _rms_ends(bins, gap, variance, level), "mce": _mce_ends(bins, gap, squared, level)}
 
 
@@ -151,7 +159,7 @@ def _rms_ends(bins: BinSums, gap: Array, variance: Array, level: float) -> tuple
     root = chndtrinc(total / scale, noise / scale, (1 + level) / 2)
     root = np.where(root > 1e-9, root, 0)  # where no error explains it, the root finder gives NaN or a tiny number
     low = np.maximum(np.sqrt(root * scale / n) - 1 / (2 * n), 0)
-    return np.minimum(low, value), _upper(value, scale + value**2, n, z_of(level))
+    return np.minimum(low, value), upper_end(value, scale + value**2, n, z_of(level))
 
 
 def _mce_ends(bins: BinSums, gap: Array, squared: Array, level: float) -> tuple[Array, Array]:
@@ -177,7 +185,7 @@ def _mce_ends(bins: BinSums, gap: Array, squared: Array, level: float) -> tuple[
     return np.maximum(least, 0), np.clip(most, maximum_error(bins), 1)
 
 
-def _upper(value: Array, second: Array, n: Array, z: float) -> Array:
+def upper_end(value: Array, second: Array, n: Array, z: float) -> Array:
     """Return the root e above `value` of (e − value)² = z²/n (second + (e − value) − e²), plus 1/(2n), at most 1."""
     t = z**2 / n
     b, c = t * (1 - 2 * value) / 2, t * np.maximum(second - value**2, 0)

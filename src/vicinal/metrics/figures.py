@@ -2,12 +2,13 @@
 
 A figure is an entry of `FIGURES`. Whatever reports numbers (an evaluation, a file's, a training run's, a table of
 methods, a report, a comparison) goes through the list, so that an entry is all there is to add. It derives from one of
-four sums, which `vicinal.metrics.Tally` keeps:
+five sums, which `vicinal.metrics.Tally` keeps:
 
 - a mean of numbers that each sample has (`per_sample`), such as NLL;
 - the reliability table (`of_bins`), such as ECE;
 - how often each label met each prediction (`of_pairs`), such as MCC;
-- the reliability tables of all classes (`of_classes`).
+- the reliability tables of all classes (`of_classes`);
+- the reliability table of some 10,000 bins (`of_fine`), such as smooth ECE.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from vicinal.metrics.reliability import (
     overconfidence_error,
 )
 from vicinal.metrics.scores import brier_of, mcc_contributions, mcc_estimate, misses, nll_of
+from vicinal.metrics.smooth import smooth_ece_of
 
 if TYPE_CHECKING:
     from vicinal.metrics.tally import Evaluation
@@ -65,6 +67,8 @@ class Sums:
     """The reliability tables of all classes; None where they are not known."""
     level: float = 0.95
     """Coverage of the intervals."""
+    fine: ReliabilityTable | None = None
+    """The reliability table of some 10,000 bins; None where no figure needs it."""
 
     @cached_property
     def errors(self) -> dict[str, Estimate]:
@@ -74,7 +78,7 @@ class Sums:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Figure:
-    """A figure of merit. Exactly one of `per_sample`, `of_bins`, `of_pairs` and `of_classes` says what it is."""
+    """A figure of merit. Exactly one of `per_sample` and the `of_` fields says what it is."""
 
     name: str
     """In Python, JSON files and the command: `"ece"`."""
@@ -115,14 +119,17 @@ class Figure:
     mean of the contributions, and their spread is its error)."""
     of_classes: Callable[[ClasswiseTable], float] | None = None
     """The figure of the reliability tables of all classes."""
+    of_fine: Callable[[ReliabilityTable, float], Estimate] | None = None
+    """The figure of a reliability table of some 10,000 bins, with its interval of this level."""
     interval: Callable[[Sums, float], Ends] | None = None
     """The ends of its interval. By default those of a mean or, of a figure of the bins, of the delta method."""
 
     def __post_init__(self) -> None:
-        sources = [source for source in (self.per_sample, self.of_bins, self.of_pairs, self.of_classes) if source]
+        kinds = (self.per_sample, self.of_bins, self.of_pairs, self.of_classes, self.of_fine)
+        sources = [source for source in kinds if source]
         if len(sources) != 1:
             raise ArgumentError(
-                "sources", len(sources), "exactly one of per_sample=, of_bins=, of_pairs= and of_classes="
+                "sources", len(sources), "exactly one of per_sample=, of_bins=, of_pairs=, of_classes= and of_fine="
             )
 
     @property
@@ -175,10 +182,14 @@ class Figure:
             return self.of_pairs(*sums.pairs)[0]
         if self.of_classes is not None and sums.classwise is not None:
             return self.of_classes(sums.classwise)
+        if self.of_fine is not None and sums.fine is not None:
+            return self.of_fine(sums.fine, sums.level).value
         raise ValueError(f"{self.name} is not known: {self.unknown(sums)}")
 
     def estimate(self, sums: Sums) -> Estimate:
         """Return the figure with its interval."""
+        if self.of_fine is not None and sums.fine is not None:
+            return self.of_fine(sums.fine, sums.level)
         value = self.value(sums)
         if self.interval is not None:
             return Estimate(value, *self.interval(sums, value))
@@ -370,6 +381,13 @@ FIGURES: dict[str, Figure] = {
             overconfidence_error,
             _of_oe,
             column=True,
+        ),
+        Figure(
+            name="smooth_ece",
+            title="smooth ECE",
+            about="mean gap between confidence and accuracy, smoothed instead of binned",
+            percent=True,
+            of_fine=smooth_ece_of,
         ),
         _error("mce", "MCE", "largest gap of any bin", maximum_error),
         _error("rms", "RMS gap", "root of the mean squared gap", _rms, _of_rms),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ from scipy.special import betaincinv, ndtri, stdtrit
 from vicinal._checks import ArgumentError, number
 from vicinal.metrics.chunks import Array
 
-__all__ = ["Estimate", "Moments", "coverage", "mean_interval", "quantiles", "clopper_pearson", "z_of"]
+__all__ = ["Estimate", "Moments", "coverage", "mean_interval", "over_seeds", "quantiles", "clopper_pearson", "z_of"]
 
 
 @dataclass(frozen=True)
@@ -175,3 +175,43 @@ def coverage(level: Any) -> float:
     if not 0 < number("level", level) < 1:
         raise ArgumentError("level", level, "a number in (0, 1)")
     return float(level)
+
+
+def over_seeds(
+    estimates: Sequence[Estimate],
+    level: float = 0.95,
+    *,
+    limits: tuple[float, float] = (-math.inf, math.inf),
+    other_samples: bool = True,
+) -> Estimate:
+    r"""Return the mean of a metric over runs with different seeds on the same samples, and its interval.
+
+    .. math:: \bar v \pm \sqrt{g^2 + (t_{S-1}\, s / \sqrt S)^2}
+
+    with :math:`s` the standard deviation over the :math:`S` runs, and :math:`g` the mean distance of a run's value from
+    that end of its own interval. The runs share their samples, so :math:`g` does not shrink with :math:`S`. Half
+    lengths add up as squares, which never covers less than either of them: see `vicinal.compare`.
+
+    Parameters
+    ----------
+    estimates
+        One for each run; a single one keeps its interval.
+    level
+        The confidence level.
+    limits
+        Between which the metric lies; the ends are clipped.
+    other_samples
+        Whether the interval is for other samples as well as other seeds; False leaves :math:`g` out.
+    """
+    if len(estimates) == 1:
+        return estimates[0]
+    values = np.array([estimate.value for estimate in estimates])
+    mean = float(values.mean())
+    if not math.isfinite(mean):
+        return Estimate(mean, *limits)
+    half = float(stdtrit(len(values) - 1, (1 + level) / 2)) * float(values.std(ddof=1)) / math.sqrt(len(values))
+    below, above = half, half
+    if other_samples:
+        below = math.hypot(half, float(np.mean([estimate.value - estimate.low for estimate in estimates])))
+        above = math.hypot(half, float(np.mean([estimate.high - estimate.value for estimate in estimates])))
+    return Estimate(mean, max(mean - below, limits[0]), min(mean + above, limits[1]))

@@ -236,7 +236,7 @@ class ReliabilityTable(Additive):
         edges: ArrayLike | None = None,
         equal_mass: bool = False,
     ) -> ReliabilityTable:
-        """Build the table of logits `[N, K]` and class numbers `[N]`; their softmax is taken in float64."""
+        """Build the table of logits `[N, K]` and class numbers `[N]`, as `update` adds them."""
         if equal_mass:
             edges = _edges_of(labels, logits, None, n_bins, edges)
         return cls(n_bins, edges=edges).update(labels, logits=logits)
@@ -264,7 +264,11 @@ class ReliabilityTable(Additive):
     def update(
         self, labels: ArrayLike, *, logits: ArrayLike | None = None, probs: ArrayLike | None = None
     ) -> ReliabilityTable:
-        """Add predictions `[N, K]` and return the table; after an error it is what it was before."""
+        """Add predictions `[N, K]` and return the table; after an error it is what it was before.
+
+        Counts are those of a softmax in float64. The exponentials of float32 logits are float32's, so that sums are
+        right to one part in ten million; a `Tally` takes all of it in float64.
+        """
 
         def binned(chunks: Iterator[Chunk]) -> ReliabilityTable:
             part = self.empty()
@@ -272,7 +276,7 @@ class ReliabilityTable(Additive):
                 part.add(chunk.confidence, chunk.correct)
             return part
 
-        parts = open_predictions(labels, logits, probs).map_blocks(binned)
+        parts = open_predictions(labels, logits, probs).map_blocks(binned, edges=self.edges)
         for part in parts:
             self.absorb(part)
         return self

@@ -194,6 +194,7 @@ class Tally(Additive):
         self.n_bins = integer("n_bins", n_bins, low=1)
         self.names = [figure.name for figure in figures_named(figures)]
         self.n_worst = integer("worst", worst, low=0)
+        fine = fine or any(FIGURES[name].of_fine for name in self.names)
         self.finer = max(1, math.ceil(FINE_BINS / self.n_bins)) if fine else 1
         self.fine = ReliabilityTable(self.n_bins * self.finer)
         self.n_classes = 0
@@ -361,6 +362,7 @@ class Tally(Additive):
             pairs=pairs,
             classwise=self.classwise,
             level=coverage(level),
+            fine=self.fine if self.finer > 1 or self.n_bins >= FINE_BINS else None,
         )
 
     def values(self) -> dict[str, float]:

@@ -13,7 +13,7 @@ from vicinal.models.pretrained import load_pretrained, pretrained_statistics, pr
 from vicinal.models.sentence_cnn import SentenceCNN
 from vicinal.models.specification import (
     KINDS,
-    USUAL_BEFORE,
+    Inputs,
     ModelSpec,
     build,
     features_of,
@@ -26,32 +26,7 @@ from vicinal.models.spectrogram import OnSpectrogram, Spectrogram
 from vicinal.models.two_views import TwoViewMLP
 from vicinal.models.vgg import VGG
 
-__all__ = [
-    "build",
-    "specify",
-    "names",
-    "tokenizer_of",
-    "features_of",
-    "front_end_of",
-    "load_pretrained",
-    "pretrained_statistics",
-    "pretrained_weights",
-    "ModelSpec",
-    "KINDS",
-    "USUAL_BEFORE",
-    "Averaged",
-    "Boosted",
-    "EnsembleMLP",
-    "LeNet",
-    "Linear",
-    "MLP",
-    "MLPAndTrees",
-    "OnSpectrogram",
-    "PooledEncoder",
-    "PreActBlock",
-    "PreActResNet",
-    "SentenceCNN",
-    "Spectrogram",
-    "TwoViewMLP",
-    "VGG",
-]
+__all__ = ["build", "specify", "names", "tokenizer_of", "features_of", "front_end_of", "load_pretrained",
+           "pretrained_statistics", "pretrained_weights", "ModelSpec", "Inputs", "KINDS", "Averaged", "Boosted",
+           "EnsembleMLP", "LeNet", "Linear", "MLP", "MLPAndTrees", "OnSpectrogram", "PooledEncoder", "PreActBlock",
+           "PreActResNet", "SentenceCNN", "Spectrogram", "TwoViewMLP", "VGG"]  # fmt: skip

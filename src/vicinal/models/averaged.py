@@ -3,7 +3,7 @@ r"""A deep ensemble as one network: the mean of the members' probabilities.
 .. math:: \log \bar p_k, \qquad \bar p = \frac1M \sum_{m=1}^{M} \operatorname{softmax}(z^{(m)})
 
 These are logits of :math:`\bar p`, so that one temperature calibrates the mean, and what serves one network serves M.
-Of labels that exclude nothing each has a mean and a logit, log Σₘ σ(zₖ⁽ᵐ⁾) − log Σₘ σ(−zₖ⁽ᵐ⁾).
+Each label of a multi-label task has a mean and a logit, log Σₘ σ(zₖ⁽ᵐ⁾) − log Σₘ σ(−zₖ⁽ᵐ⁾).
 
 References
 ----------
@@ -14,29 +14,17 @@ the mean).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import logsigmoid
 
-__all__ = ["Averaged", "best_share", "mean_logits"]
+from vicinal.probes.uncertainty import mean_logits
+
+__all__ = ["Averaged", "best_share"]
 
 #: How close `best_share` is to the best.
 _PRECISION = 1e-4
-
-
-def mean_logits(logits: Tensor, dim: int, *, exclusive: bool = True, weights: Tensor | None = None) -> Tensor:
-    """Return the logits of mean probabilities, of members along `dim` with the classes or labels last.
-
-    `exclusive` says whether the outputs are classes, of which one holds; else each is a label of its own. `weights` say
-    how much each member counts, in a shape that can be added to `logits`; they sum to one. All count the same without.
-    """
-    shift = -math.log(logits.shape[dim]) if weights is None else weights.log()
-    if exclusive:
-        return (logits.log_softmax(dim=-1) + shift).logsumexp(dim=dim)
-    return (logsigmoid(logits) + shift).logsumexp(dim=dim) - (logsigmoid(-logits) + shift).logsumexp(dim=dim)
 
 
 class Averaged(nn.Module):

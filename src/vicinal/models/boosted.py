@@ -10,8 +10,8 @@ a test for each value of each category takes them many times as long.
 
 Rows do not go down the trees. The leaves of a tree are numbered from left to right and stand for the bits of a word; a
 test that fails, :math:`x_f > \theta`, rules out the leaves on its left, and a row's leaf is the lowest bit that all its
-failed tests leave (Lucchese et al. 2015). So every row meets every test in the same order, which arrays do well. Of
-trees with more leaves than a word has bits, rows do go down, all trees and a level at a time.
+failed tests leave (Lucchese et al. 2015). So every row meets every test in the same order, which arrays do well. If
+trees have more leaves than a word has bits, rows do go down, all trees and a level at a time.
 
 References
 ----------
@@ -40,8 +40,8 @@ _ALL = 2**_BITS - 1
 class Boosted(nn.Module):
     """Boosted trees: features `[B, …]`, which are flattened, to logits `[B, n_classes]`; constant before `set_trees`.
 
-    There are at most `iterations` trees for each class (scikit-learn's usual number; the validation set says how many)
-    of at most so many leaves and such a depth; each counts by `rate`, and `l2` is the penalty on the values of leaves.
+    There are at most `iterations` trees for each class, of at most `leaves` leaves and a depth of `depth`. The
+    validation set decides how many are used. Each counts by `rate`, and `l2` is the penalty on the values of leaves.
 
     Parameters
     ----------
@@ -179,6 +179,7 @@ class Boosted(nn.Module):
 
     def _arrange(self) -> None:
         """Compute what `_by_tests` reads: tests of all trees, `[tests, trees]`, the leaves that each leaves, values."""
+        # Trees after the last used one are zeros, and are not evaluated.
         there = ((self.left[:, :, 0] > 0) | (self.value[:, :, 0] != 0)).any(dim=1)  # a tree can be a single leaf
         n_kept = 1 + int(there.nonzero().max()) if bool(there.any()) else 1
         feature, threshold, left, right, value = (
@@ -189,11 +190,13 @@ class Boosted(nn.Module):
             raise ValueError(f"the trees are damaged: one has more than {self.leaves} leaves")
         if self.leaves > _BITS:
             return
+        # Nodes that are no leaves scatter into one column more, which is cut off.
         values = value.new_zeros(len(value), self.leaves + 1)  # the last is of nodes that are no leaves
         values.scatter_(1, torch.where(is_test | (start < 0), self.leaves, start), value)
         n_tests = max(int(is_test.sum(dim=1).max()), 1)
         tests = is_test.int().sort(dim=1, descending=True, stable=True).indices[:, :n_tests]
         passed, first = ~is_test.gather(1, tests), start.gather(1, tests)
+        # The leaves of the left subtree are adjacent: as many ones, shifted to the first of them.
         ruled_out = ((1 << n_leaves.gather(1, left.gather(1, tests))) - 1) << first.clamp_min(0)
         limit = threshold.gather(1, tests).masked_fill(passed, torch.inf)
         self._take(
@@ -202,12 +205,6 @@ class Boosted(nn.Module):
             (_ALL - ruled_out.masked_fill(passed, 0)).int().T[..., None].contiguous(),
             values[:, : self.leaves].contiguous(),
         )
-
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        """Take trees that were saved with float64, too."""
-        if (name := f"{prefix}threshold") in state_dict:
-            state_dict[name] = _rounded_down(state_dict[name])
-        super()._load_from_state_dict(state_dict, prefix, *args)
 
     def _take(self, *arrays: Tensor) -> None:
         """Keep what `_by_tests` reads; it is computed from what is saved."""
@@ -222,6 +219,7 @@ def _numbered(left: Tensor, right: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """
     is_test = left > torch.arange(left.shape[1], device=left.device)
     n_leaves, start = torch.ones_like(left), torch.full_like(left, -1)
+    # Children come after their parents, so one pass backwards counts the leaves below each node.
     for node in reversed(range(left.shape[1])):
         below = n_leaves.gather(1, left[:, [node]]) + n_leaves.gather(1, right[:, [node]])
         n_leaves[:, node] = torch.where(is_test[:, node], below[:, 0], 1)

@@ -29,7 +29,7 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from vicinal._checks import integer, number
-from vicinal.models.averaged import mean_logits
+from vicinal.probes.uncertainty import mean_logits
 
 __all__ = ["EnsembleMLP"]
 

@@ -1,4 +1,4 @@
-r"""Perceptrons and boosted trees that answer together: the usual model for rows of a table.
+r"""Perceptrons and boosted trees that answer together: the default model for rows of a table.
 
 .. math:: \bar p = w \operatorname{softmax}(f(x)) + (1 - w) \operatorname{softmax}(g(x))
 
@@ -15,21 +15,22 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from vicinal.models.averaged import best_share, mean_logits
+from vicinal.models.averaged import best_share
 from vicinal.models.boosted import Boosted
-from vicinal.models.growing import gather, grow
+from vicinal.models.tree_fitting import gather, grow
 from vicinal.models.two_views import TwoViewMLP
+from vicinal.probes.uncertainty import mean_logits
 
 __all__ = ["MLPAndTrees"]
 
-#: Rows more for either in the choice of the share: of few rows trees learn less well, and have to show that they help.
+#: Prior rows for either in the choice of the share: trees learn less from few rows, and have to show that they help.
 _ROWS_MORE = (10.0, 1.0)
 
 
 class MLPAndTrees(nn.Module):
     """Two perceptrons and boosted trees: features `[B, …]`, which are flattened, to logits `[B, n_classes]`.
 
-    It is trained as the perceptrons alone; `settle` grows the trees. They are smaller than those of `Boosted` by
+    It is trained as the perceptrons alone; `after_fit` grows the trees. They are smaller than those of `Boosted` by
     default, and the values of their leaves are shrunk: beside a network they need not be the best by themselves
     (`benchmarks/README.md`).
 
@@ -93,21 +94,20 @@ class MLPAndTrees(nn.Module):
         return mean_logits(torch.stack([logits, self.trees(x)]), 0, weights=weights)
 
     @torch.no_grad()
-    def settle(
-        self,
-        held_out: Iterable[tuple[Tensor, Tensor]],
-        trained: Iterable[tuple[Tensor, Tensor, Tensor | None]],
+    def after_fit(
+        self, train: Iterable[tuple[Tensor, Tensor, Tensor | None]], val: Iterable[tuple[Tensor, Tensor]]
     ) -> None:
         """Choose the share of the perceptrons' views, grow the trees, and choose how much they count.
 
         Call it in eval mode. Where the training rows lack a class, which trees need, the perceptrons stay alone.
         """
-        self.network.settle(held_out)
-        seen = gather(self.trees, trained)
+        self.network.after_fit(train, val)
+        seen = gather(self.trees, train)
+        # scikit-learn numbers the classes it sees; with one missing the outputs would shift.
         if len(np.unique(seen.labels)) < max(self.trees.outputs, 2):
             return
-        grow(self.trees, seen, gather(self.trees, ((x, y, None) for x, y in held_out)))
-        of_truth = torch.cat([self._of_truth(x, y) for x, y in held_out], dim=1)
+        grow(self.trees, seen, gather(self.trees, ((x, y, None) for x, y in val)))
+        of_truth = torch.cat([self._of_truth(x, y) for x, y in val], dim=1)
         self.share.fill_(best_share(of_truth[0], of_truth[1], _ROWS_MORE))
         self._has_trees = True
 

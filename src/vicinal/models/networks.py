@@ -1,6 +1,6 @@
 """The papers' image networks by name, each in two forms: up to 64 px, and above (VGG: up to 128 px, and above).
 
-The small form keeps the size at the start (a 3×3 convolution, no pooling), as is usual on CIFAR; the large one is
+The small form keeps the size at the start (a 3×3 convolution, no pooling), as on CIFAR; the large one is
 torchvision's ImageNet network. VGG has no such stem: its small form is the one without the hidden layers of 4,096 units
 that make up 120 of the 134 million weights at 224 px, so STL-10 (96 px) gets 14.7 million as CIFAR does. Blocks are
 torchvision's wherever it has them. Each function takes the shape (C, H, W) of an image and the number of classes, and
@@ -81,17 +81,11 @@ def soundresnet(shape: Sequence[int], n_classes: int, *, width: int = 16, dropou
     are enough to train it, and its stem quarters inputs of any length.
     """
     width = integer("width", width, low=1)
-    return PreActResNet(
-        n_classes,
-        blocks=(2, 2, 2, 2),
-        **_doubling(width, shape),
-        dropout=dropout,
-        large=True,
-    )
+    return PreActResNet(n_classes, blocks=(2, 2, 2, 2), **_doubling(width, shape), dropout=dropout, large=True)
 
 
 def wideresnet28(shape: Sequence[int], n_classes: int, *, widen: int = 10, dropout: float = 0.0) -> nn.Module:
-    """Return Wide ResNet-28, ten times as wide as a ResNet unless `widen` says otherwise."""
+    """Return Wide ResNet-28, `widen` times as wide as a ResNet."""
     widen = integer("widen", widen, low=1)
     return PreActResNet(
         n_classes,

@@ -18,12 +18,18 @@ al. (2018, Section 3.2) name for PreAct ResNet-18 does not: it is the default of
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
 from torch import Tensor, nn
+from torch.nn.functional import avg_pool2d
 
 from vicinal._checks import integer, number
 
 __all__ = ["PreActBlock", "PreActResNet", "init_convolutions"]
+
+#: From this many channels on a 1×1 convolution may have a stride.
+_NARROW = 16
 
 
 class PreActBlock(nn.Module):
@@ -37,13 +43,30 @@ class PreActBlock(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.conv2 = nn.Conv2d(outputs, outputs, 3, padding=1, bias=False)
         same = inputs == outputs and stride == 1
-        self.shortcut = None if same else nn.Conv2d(inputs, outputs, 1, stride, bias=False)
+        narrow = inputs < _NARROW and stride > 1
+        kind = partial(_Subsampled, every=stride) if narrow else partial(nn.Conv2d, stride=stride)
+        self.shortcut = None if same else kind(inputs, outputs, 1, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the block's output, of `outputs` channels and the size divided by `stride`."""
         active = self.norm1(x).relu()
         residual: Tensor = self.conv2(self.dropout(self.norm2(self.conv1(active)).relu()))
         return residual + (x if self.shortcut is None else self.shortcut(active))
+
+
+class _Subsampled(nn.Conv2d):
+    """A 1×1 convolution of every `every`-th row and column of pixels: what a stride does.
+
+    oneDNN corrupts memory in the gradient of a strided one, with channels last and few channels (its issue 6035).
+    """
+
+    def __init__(self, *args: Any, every: int, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.every = every
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the convolution."""
+        return super().forward(avg_pool2d(x, 1, self.every))
 
 
 class PreActResNet(nn.Module):
@@ -121,7 +144,7 @@ class PreActResNet(nn.Module):
 
 
 def init_convolutions(network: nn.Module) -> None:
-    """Draw the weights of all convolutions anew, for ReLUs after them (He et al. 2015)."""
+    """Initialise the weights of all convolutions for the ReLUs after them (He et al. 2015)."""
     for module in network.modules():
         if isinstance(module, nn.Conv2d):
             nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")

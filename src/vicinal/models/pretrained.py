@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from vicinal._atomic import DamagedFileError, read_tensors
 from vicinal._checks import Argument, ArgumentError, Sentence, first_line, require
-from vicinal._files import DamagedFileError, read_tensors
 from vicinal.objectives.transformers import head_name
 
 __all__ = ["DEFAULT", "load_pretrained", "pretrained_statistics", "pretrained_weights"]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import inspect
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, ClassVar, TypeAlias
 
 from torch import nn
 
@@ -23,23 +24,14 @@ from vicinal.models.spectrogram import OnSpectrogram, Spectrogram
 from vicinal.models.transformer import checkpoint_config, transformer
 from vicinal.models.two_views import TwoViewMLP
 
-__all__ = [
-    "KINDS",
-    "USUAL_BEFORE",
-    "ModelSpec",
-    "build",
-    "features_of",
-    "front_end_of",
-    "names",
-    "specify",
-    "tokenizer_of",
-]
+__all__ = ["FAMILIES", "KINDS", "Family", "Inputs", "ModelSpec", "build", "features_of", "front_end_of", "names",
+           "specify", "tokenizer_of"]  # fmt: skip
 
-#: The kinds of data.
-KINDS = ("tabular", "text", "image", "audio")
+#: Options of a network by name: which there are depends on the network.
+NetworkOptions: TypeAlias = "dict[str, Any]"
 
-#: Networks for rows of a table; the first is the usual one, the second that of labels that exclude nothing, and of more
-#: than so many classes, of which trees would be too few or take too long.
+#: Networks for rows of a table. The first is the default; the second that of multi-label tasks, and of more than so
+#: many classes, for which trees would be too few or take too long.
 _TABULAR: dict[str, type[Boosted | EnsembleMLP | Linear | MLP | MLPAndTrees | TwoViewMLP]] = {
     "mlp-and-trees": MLPAndTrees,
     "two-view-mlp": TwoViewMLP,
@@ -49,13 +41,37 @@ _TABULAR: dict[str, type[Boosted | EnsembleMLP | Linear | MLP | MLPAndTrees | Tw
     "hgb": Boosted,
 }
 _MOST_CLASSES = 300
-#: Trees for each class beside a network, and of all classes, unless asked for: a row meets every one.
+#: Trees for each class beside a network, and of all classes, by default: every row meets every tree.
 _TREES, _MOST_TREES = 100, 3000
-#: What were the usual ones for rows and for sounds before; experiments of then name none.
-USUAL_BEFORE = ("mlp", "two-view-mlp", "lenet")
 #: VGG on spectrograms has two fully-connected layers, and VGG-11 two convolutions (Z18 Section 3.3, which gives no
 #: sizes: 512 hidden units are ours).
-_SPEECH: dict[str, dict[str, object]] = {"vgg11": {"hidden": (512,), "stages": 2}, "vgg16": {"hidden": (512,)}}
+_SPEECH: dict[str, NetworkOptions] = {"vgg11": {"hidden": (512,), "stages": 2}, "vgg16": {"hidden": (512,)}}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inputs:
+    """What a network must know of the data: the fields of `Task.spec`."""
+
+    kind: str
+    """The kind of data."""
+    n_classes: int
+    """The number of outputs."""
+    input_shape: Sequence[int] = ()
+    """The shape of one input; () for text."""
+    vocab_size: int | None = None
+    """The number of token ids."""
+    tokenizer: str | None = None
+    """Whose tokens they are."""
+    choices: int = 0
+    """The number of answers to choose from, 0 for none."""
+    plain: Sequence[int] | None = None
+    """The places of features that are no piecewise-linear pieces."""
+    numbers: Sequence[int] | None = None
+    """The places of features that trees see as they are."""
+    categories: Sequence[Sequence[int]] = ()
+    """Ranges of places of one-hot features, which trees see as one number."""
+    exclusive: bool = True
+    """Whether the outputs are classes; else each is a label of its own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,14 +109,12 @@ class ModelSpec:
 
     def __post_init__(self) -> None:
         shape = tuple(integer("input_shape", side, low=1) for side in self.input_shape)
-        sides = {"tabular": (1,), "text": (0,), "image": (3,), "audio": (3, 1)}[choice("kind", self.kind, KINDS)]
-        if len(shape) not in sides:
-            meaning = {0: "()", 1: "(D,)", 3: "(C, H, W)"}[sides[0]] + (" or (T,)" if self.kind == "audio" else "")
-            raise ArgumentError("input_shape", shape, f"{meaning} for {self.kind} data")
+        family = FAMILIES[choice("kind", self.kind, KINDS)]
+        if len(shape) not in family.ranks:
+            raise ArgumentError("input_shape", shape, f"{family.shape} for {self.kind} data")
         freeze(
             self,
-            # One output is a number to predict; only texts have such data.
-            n_classes=integer("n_classes", self.n_classes, low=1 if self.kind == "text" else 2),
+            n_classes=integer("n_classes", self.n_classes, low=family.fewest_outputs),
             input_shape=shape,
             options=json.loads(json.dumps(dict(self.options))),  # as it will be read again
             members=integer("members", self.members, low=1),
@@ -115,21 +129,7 @@ class ModelSpec:
         """
         if self.members > 1:
             return Averaged([replace(self, members=1).build(pretrained=pretrained) for _ in range(self.members)])
-        options = dict(self.options)
-        if self.kind == "tabular":
-            return _TABULAR[self.name](self.input_shape[0], self.n_classes, **options)
-        if self.kind == "text":
-            if self.name == "sentencecnn":
-                model = SentenceCNN(options.pop("vocab_size"), self.n_classes, **options)
-                if vectors is not None:
-                    model.set_vectors(vectors)
-                return model
-            return transformer(self.n_classes, **options, pretrained=pretrained)
-        network = timm_network(self.name) if self.name.startswith("timm:") else NETWORKS[self.name]
-        if len(self.input_shape) == 3:
-            return network(self.input_shape, self.n_classes, **options)
-        shape = Spectrogram().shape(self.input_shape[0])
-        return OnSpectrogram(network(shape, self.n_classes, **options))
+        return FAMILIES[self.kind].build(self, pretrained=pretrained, vectors=vectors)
 
     def to_dict(self) -> dict[str, object]:
         """Return the record as JSON can hold it."""
@@ -148,19 +148,190 @@ class ModelSpec:
         return cls(**record)
 
 
+class Family(ABC):
+    """The networks for one kind of data: which there are, the default, and how one is built."""
+
+    ranks: ClassVar[tuple[int, ...]]
+    """The allowed lengths of `input_shape`."""
+    shape: ClassVar[str]
+    """What an error says of them."""
+    fewest_outputs: ClassVar[int] = 2
+
+    @abstractmethod
+    def names(self) -> list[str]:
+        """Return the names of the networks."""
+
+    def knows(self, name: str) -> bool:
+        """Return whether there is a network of this name."""
+        return name in self.names()
+
+    @abstractmethod
+    def default(self, inputs: Inputs) -> str:
+        """Return the name of the default network."""
+
+    @abstractmethod
+    def builder(self, name: str) -> Callable[..., nn.Module]:
+        """Return what builds a network, given the input's shape, the number of classes and its options."""
+
+    def build(self, spec: ModelSpec, *, pretrained: bool, vectors: object) -> nn.Module:
+        """Return a network with fresh weights; see `ModelSpec.build`."""
+        return self.builder(spec.name)(spec.input_shape, spec.n_classes, **spec.options)
+
+    def specify(self, name: str | None, inputs: Inputs, options: NetworkOptions) -> ModelSpec:
+        """Return the record of a network: the one named, or the default."""
+        name = self.default(inputs) if name is None else name
+        if not self.knows(name):
+            raise ValueError(f"there is no network {name!r} for {inputs.kind} data{nearest_names(name, self.names())}")
+        defaults = _defaults(self.builder(name))
+        about = ("plain", "numbers", "categories", "exclusive")
+        defaults |= {option: getattr(inputs, option) for option in about if option in defaults}
+        defaults |= self.settled(name, inputs)
+        complete = _complete(name, defaults, options)
+        return ModelSpec(
+            name=name, kind=inputs.kind, n_classes=inputs.n_classes, input_shape=inputs.input_shape, options=complete
+        )
+
+    def settled(self, name: str, inputs: Inputs) -> NetworkOptions:
+        """Return defaults of a network's options that the data decide."""
+        return {}
+
+
+class _Tabular(Family):
+    ranks = (1,)
+    shape = "(D,)"
+
+    def names(self) -> list[str]:
+        return list(_TABULAR)
+
+    def default(self, inputs: Inputs) -> str:
+        with_trees = inputs.exclusive and inputs.n_classes <= _MOST_CLASSES
+        return "mlp-and-trees" if with_trees else "two-view-mlp"
+
+    def builder(self, name: str) -> Callable[..., nn.Module]:
+        return _TABULAR[name]
+
+    def build(self, spec: ModelSpec, *, pretrained: bool, vectors: object) -> nn.Module:
+        return self.builder(spec.name)(spec.input_shape[0], spec.n_classes, **spec.options)
+
+    def settled(self, name: str, inputs: Inputs) -> NetworkOptions:
+        trees = max(min(_TREES, _MOST_TREES // inputs.n_classes), 1)
+        return {"iterations": trees} if name == "mlp-and-trees" else {}
+
+
+class _Image(Family):
+    ranks: ClassVar[tuple[int, ...]] = (3,)
+    shape = "(C, H, W)"
+
+    def names(self) -> list[str]:
+        return sorted(NETWORKS)
+
+    def knows(self, name: str) -> bool:
+        return name in NETWORKS or name.startswith("timm:")
+
+    def default(self, inputs: Inputs) -> str:
+        return "preactresnet18" if max(inputs.input_shape[1:], default=0) <= SMALL else "resnet18"
+
+    def builder(self, name: str) -> Callable[..., nn.Module]:
+        return timm_network(name) if name.startswith("timm:") else NETWORKS[name]
+
+
+class _Audio(_Image):
+    """Spectrograms are images of one channel; waveforms become spectrograms in the network."""
+
+    ranks = (3, 1)
+    shape = "(C, H, W) or (T,)"
+
+    def default(self, inputs: Inputs) -> str:
+        return "soundresnet"
+
+    def build(self, spec: ModelSpec, *, pretrained: bool, vectors: object) -> nn.Module:
+        if len(spec.input_shape) == 3:
+            return super().build(spec, pretrained=pretrained, vectors=vectors)
+        shape = Spectrogram().shape(spec.input_shape[0])
+        return OnSpectrogram(self.builder(spec.name)(shape, spec.n_classes, **spec.options))
+
+    def knows(self, name: str) -> bool:
+        return name in NETWORKS
+
+    def settled(self, name: str, inputs: Inputs) -> NetworkOptions:
+        return _SPEECH.get(name, {})
+
+
+class _Text(Family):
+    ranks = (0,)
+    shape = "()"
+    fewest_outputs = 1  # one output is a number to predict, which only texts have
+
+    def names(self) -> list[str]:
+        return ["minilm", "sentencecnn"]
+
+    def default(self, inputs: Inputs) -> str:
+        if inputs.tokenizer == "words" or (inputs.tokenizer is None and inputs.vocab_size):
+            return "sentencecnn"
+        return inputs.tokenizer or "minilm"
+
+    def builder(self, name: str) -> Callable[..., nn.Module]:
+        return SentenceCNN if name == "sentencecnn" else transformer
+
+    def build(self, spec: ModelSpec, *, pretrained: bool, vectors: object) -> nn.Module:
+        options = dict(spec.options)
+        if spec.name != "sentencecnn":
+            return transformer(spec.n_classes, **options, pretrained=pretrained)
+        model = SentenceCNN(options.pop("vocab_size"), spec.n_classes, **options)
+        if vectors is not None:
+            model.set_vectors(vectors)
+        return model
+
+    def specify(self, name: str | None, inputs: Inputs, options: NetworkOptions) -> ModelSpec:
+        name = (self.default(inputs) if name is None else name).removeprefix("hf:")
+        wanted = tokenizer_of(name)
+        if inputs.tokenizer is not None and inputs.tokenizer != wanted:
+            raise ValueError(
+                f"the network {name!r} reads other tokens than the data hold ({inputs.tokenizer!r}): "
+                f"load the data with tokenizer={wanted!r}"
+            )
+        if name == "sentencecnn":
+            complete = self._sentence_cnn(inputs, options)
+        else:
+            if name in NETWORKS:
+                raise ValueError(f"there is no network {name!r} for text data{nearest_names(name, self.names())}")
+            config = checkpoint_config(name, inputs.n_classes)
+            defaults = {"dropout": None, **({"pooling": None} if "pooling" in options else {})}
+            complete = {"checkpoint": name, "config": config, **_complete(name, defaults, options)}
+            if inputs.choices:
+                complete["multiple_choice"] = True
+        return ModelSpec(name=name, kind="text", n_classes=inputs.n_classes, options=complete)
+
+    def _sentence_cnn(self, inputs: Inputs, options: NetworkOptions) -> NetworkOptions:
+        if inputs.choices:
+            raise ValueError("sentencecnn reads one text: answers to choose from need a transformer, such as minilm")
+        if inputs.vocab_size is None:
+            needs = "sentencecnn needs vocab_size, the number of words"
+            raise ValueError(f"{needs}: data.load(…, TextOptions(tokenizer='words')).spec")
+        own = _complete("sentencecnn", _defaults(SentenceCNN), options)
+        return {"vocab_size": inputs.vocab_size, **own}
+
+
+#: The networks of each kind of data.
+FAMILIES: dict[str, Family] = {"tabular": _Tabular(), "text": _Text(), "image": _Image(), "audio": _Audio()}
+#: The kinds of data.
+KINDS = tuple(FAMILIES)
+_FACTS = frozenset(one.name for one in fields(Inputs))
+
+
 def names(kind: str | None = None) -> list[str]:
     """Return the names of the networks for a kind of data, or of all.
 
     >>> names("text")
     ['minilm', 'sentencecnn']
     """
-    images = sorted(NETWORKS)
-    known = {"tabular": list(_TABULAR), "text": ["minilm", "sentencecnn"], "image": images, "audio": images}
-    return sorted({*images, *known["text"]}) if kind is None else known[choice("kind", kind, KINDS)]
+    if kind is None:
+        return sorted({*NETWORKS, *FAMILIES["text"].names()})
+    return FAMILIES[choice("kind", kind, KINDS)].names()
 
 
 def features_of(name: str | None) -> str:
-    """Return what `data.load` takes as `features` for this network of tables, the usual one if none is named.
+    """Return what `data.load` takes as `features` for this network of tables, the default one if none is named.
 
     >>> features_of(None), features_of("mlp")
     ('ranked', 'standard')
@@ -170,7 +341,7 @@ def features_of(name: str | None) -> str:
 
 
 def front_end_of(name: str | None) -> str:
-    """Return what `data.load` takes as `front_end` for this network of sounds, the usual one if none is named.
+    """Return what `data.load` takes as `front_end` for this network of sounds, the default one if none is named.
 
     LeNet and VGG are the papers', and take the spectrogram of Zhang et al. (2018, Section 3.3), as all others do.
 
@@ -193,60 +364,33 @@ def tokenizer_of(name: str | None) -> str | None:
 
 
 def specify(
-    name: str | None = None,
-    *,
-    kind: str,
-    n_classes: int,
-    input_shape: Sequence[int] = (),
-    vocab_size: int | None = None,
-    tokenizer: str | None = None,
-    choices: int = 0,
-    plain: Sequence[int] | None = None,
-    numbers: Sequence[int] | None = None,
-    categories: Sequence[Sequence[int]] = (),
-    exclusive: bool = True,
-    **options: object,
+    name: str | None = None, *, kind: str, n_classes: int, input_shape: Sequence[int] = (), **about: Any
 ) -> ModelSpec:
-    """Return the record of a network: the one named, or the usual one for this kind of data.
+    """Return the record of a network: the one named, or the default for this kind of data.
 
-    Without a name it is, for rows of a table, two MLPs with two views of it, and trees beside them where the outputs
-    are classes, at most 300; of more than 30 there are fewer trees for each, 3,000 in all. For images up to 64 px it is
-    PreAct ResNet-18 (16 channels wide up to 16 px, else 64), above torchvision's ResNet-18; for text what its tokenizer
-    belongs to, the sentence CNN or a transformer; for sounds a narrow ResNet-18.
+    The default for rows of a table is two MLPs with two views of it. Trees stand beside them if there are at most 300
+    classes: 100 for each class, and 3,000 in all. The default for images up to 64 px is PreAct ResNet-18 (16 channels
+    wide up to 16 px, else 64), above that torchvision's ResNet-18. Texts get the network that their tokenizer belongs
+    to, the sentence CNN or a transformer, and sounds a narrow ResNet-18.
 
     Parameters
     ----------
     name
         One of `names(kind)`; for text also a folder or a hub name of a Hugging Face checkpoint (`hf:NAME`), for images
         a network of timm (`timm:NAME`).
-    kind, n_classes, input_shape, vocab_size, tokenizer, choices, plain, numbers, categories, exclusive
-        What the data are: `Task.spec` holds just these.
-    options
-        The options of the network, such as `width=16` or `dropout=0.3`.
+    kind, n_classes, input_shape
+        What the data are. `Task.spec` holds these.
+    about
+        The other fields of `Task.spec` (see `Inputs`), and the options of the network, such as `width=16`.
 
     >>> specify(kind="image", n_classes=10, input_shape=(3, 32, 32)).name
     'preactresnet18'
     """
-    choice("kind", kind, KINDS)
-    if kind == "text":
-        return _specify_text(name, n_classes, vocab_size, tokenizer, choices, options)
-    if name is None:
-        name = _default(kind, n_classes if exclusive else None, input_shape)
-    is_timm = kind == "image" and name.startswith("timm:")
-    if not is_timm and name not in names(kind):
-        raise ValueError(f"there is no network {name!r} for {kind} data{nearest_names(name, names(kind))}")
-    builder: Callable[..., Any] = (
-        timm_network(name) if is_timm else _TABULAR[name].__init__ if kind == "tabular" else NETWORKS[name]
-    )
-    if kind == "audio" and name in _SPEECH:
-        options = {**_SPEECH[name], **options}
-    defaults = _defaults(builder)
-    about = {"plain": plain, "numbers": numbers, "categories": categories, "exclusive": exclusive}
-    defaults |= {name: value for name, value in about.items() if name in defaults}
-    if name == "mlp-and-trees":
-        defaults["iterations"] = max(min(_TREES, _MOST_TREES // n_classes), 1)
-    complete = _complete(name, defaults, options)
-    return ModelSpec(name=name, kind=kind, n_classes=n_classes, input_shape=input_shape, options=complete)
+    family = FAMILIES[choice("kind", kind, KINDS)]
+    # What the data are and what the network may be share one namespace, as in `build(**task.spec, width=16)`.
+    facts = {fact: about.pop(fact) for fact in _FACTS & set(about)}
+    inputs = Inputs(kind=kind, n_classes=n_classes, input_shape=input_shape, **facts)
+    return family.specify(name, inputs, about)
 
 
 def build(name: str | None = None, **about: Any) -> nn.Module:
@@ -259,55 +403,13 @@ def build(name: str | None = None, **about: Any) -> nn.Module:
     return specify(name, **about).build()
 
 
-def _default(kind: str, n_classes: int | None, input_shape: Sequence[int]) -> str:
-    if kind == "image":
-        return "preactresnet18" if max(input_shape[1:], default=0) <= SMALL else "resnet18"
-    if kind == "audio":
-        return "soundresnet"
-    return list(_TABULAR)[0 if n_classes is not None and n_classes <= _MOST_CLASSES else 1]
-
-
-def _specify_text(
-    name: str | None,
-    n_classes: int,
-    vocab_size: int | None,
-    tokenizer: str | None,
-    choices: int,
-    options: dict[str, object],
-) -> ModelSpec:
-    if name is None:
-        name = "sentencecnn" if tokenizer == "words" or (tokenizer is None and vocab_size) else tokenizer or "minilm"
-    name = name.removeprefix("hf:")
-    wanted = tokenizer_of(name)
-    if tokenizer is not None and tokenizer != wanted:
-        raise ValueError(
-            f"the network {name!r} reads other tokens than the data hold ({tokenizer!r}): "
-            f"load the data with tokenizer={wanted!r}"
-        )
-    if name == "sentencecnn":
-        if choices:
-            raise ValueError("sentencecnn reads one text: answers to choose from need a transformer, such as minilm")
-        if vocab_size is None:
-            raise ValueError("sentencecnn needs vocab_size, the number of words: data.load(…, tokenizer='words').spec")
-        complete = {"vocab_size": vocab_size, **_complete(name, _defaults(SentenceCNN.__init__), options)}
-    else:
-        if name in NETWORKS:
-            raise ValueError(f"there is no network {name!r} for text data{nearest_names(name, names('text'))}")
-        config = checkpoint_config(name, n_classes)
-        defaults = {"dropout": None, **({"pooling": None} if "pooling" in options else {})}
-        complete = {"checkpoint": name, "config": config, **_complete(name, defaults, options)}
-        if choices:
-            complete["multiple_choice"] = True
-    return ModelSpec(name=name, kind="text", n_classes=n_classes, options=complete)
-
-
-def _defaults(builder: Callable[..., Any]) -> dict[str, object]:
-    """Return the options of a network: its keyword-only arguments and what they are unless given."""
+def _defaults(builder: Callable[..., Any]) -> NetworkOptions:
+    """Return the options of a network: its keyword-only arguments and their defaults."""
     parameters = inspect.signature(builder).parameters.values()
     return {parameter.name: parameter.default for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY}
 
 
-def _complete(name: str, defaults: Mapping[str, object], options: Mapping[str, object]) -> dict[str, object]:
+def _complete(name: str, defaults: Mapping[str, object], options: Mapping[str, object]) -> NetworkOptions:
     """Return all options of a network, the given ones and the defaults of the others."""
     for option in options:
         if option not in defaults:

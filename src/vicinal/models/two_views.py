@@ -1,15 +1,14 @@
 r"""Two perceptrons that see a row of a table in two ways, and answer together.
 
-One sees the numbers standardised and by rank, and the categories; the other their piecewise-linear features besides
-(`vicinal.data`, `features="ranked"`). The first is smooth where little is known, the second bends where the data say
-so; of their mean probabilities
+One sees the numbers standardised and by rank, and the categories. The other sees their piecewise-linear features
+besides (`vicinal.data`, `features="ranked"`). The first is smooth where data are few, the second bends where they are
+many. An error that only one of them makes counts in part, since their mean probabilities are
 
 .. math:: \bar p = w \operatorname{softmax}(f(x_\mathrm{plain})) + (1 - w) \operatorname{softmax}(g(x))
 
-the errors that only one makes count in part. In training each row goes through one of them, the next row through the
-other, as the mini-batch of Wen et al. is divided among the members of an ensemble: the loss is the mean of their losses
-(not the loss of their mean, which would make them one network). The last layer is one, of both, with zeros in the place
-of the other, so that what mixes or looks at the input of the head finds it.
+In training rows alternate between the two, as the mini-batch of Wen et al. is divided among the members of an ensemble.
+The loss is the mean of their losses, not the loss of their mean, which would make them one network. Both share one last
+layer, with zeros in the place of the other, so that methods which mix or read the input of the head find it.
 
 After training, held-out rows choose the share :math:`w` (`averaged.best_share`); it starts at one half.
 
@@ -24,15 +23,15 @@ Wen, Tran & Ba, "BatchEnsemble: an Alternative Approach to Efficient Ensemble an
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from vicinal._checks import ArgumentError, integer
-from vicinal.models.averaged import best_share, mean_logits
+from vicinal.models.averaged import best_share
 from vicinal.models.mlp import hidden_layers
+from vicinal.probes.uncertainty import mean_logits
 
 __all__ = ["TwoViewMLP"]
 
@@ -54,8 +53,7 @@ class TwoViewMLP(nn.Module):
     Attributes
     ----------
     share
-        w, how much the first counts, between 0 and 1; saved with the weights. Weights that were saved without it have
-        one half.
+        w, how much the first counts, between 0 and 1; saved with the weights.
 
     >>> TwoViewMLP(8, 3, plain=[0, 4])(torch.randn(5, 8)).shape
     torch.Size([5, 3])
@@ -100,16 +98,14 @@ class TwoViewMLP(nn.Module):
         return logits
 
     @torch.no_grad()
-    def settle(
-        self,
-        held_out: Iterable[tuple[Tensor, Tensor]],
-        trained: Iterable[tuple[Tensor, Tensor, Tensor | None]] = (),
+    def after_fit(
+        self, train: Iterable[tuple[Tensor, Tensor, Tensor | None]], val: Iterable[tuple[Tensor, Tensor]]
     ) -> None:
         """Choose the share by rows that were not trained on: features `[B, …]` with classes `[B]` or labels `[B, L]`.
 
         Call it in eval mode.
         """
-        both = [_of_truth(self._each(torch.flatten(x, 1)), y, exclusive=self.exclusive) for x, y in held_out]
+        both = [_of_truth(self._each(torch.flatten(x, 1)), y, exclusive=self.exclusive) for x, y in val]
         if both:
             self.share.fill_(best_share(*torch.cat(both, dim=1)))
 
@@ -120,14 +116,9 @@ class TwoViewMLP(nn.Module):
         each: Tensor = self.classifier(rows).unflatten(0, (2, -1))
         return each
 
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        """Take weights of before there was a share, too."""
-        state_dict.setdefault(f"{prefix}share", torch.tensor(0.5))
-        super()._load_from_state_dict(state_dict, prefix, *args)
-
 
 def _of_truth(logits: Tensor, y: Tensor, *, exclusive: bool) -> Tensor:
-    """Return the probability of what is true by both, `[2, N]`: of each row's class, or of each of its labels."""
+    """Return the probability that both give to each row's class, or to each of its labels, `[2, N]`."""
     logits, y = logits.cpu(), y.cpu()  # some devices have no float64
     if exclusive:
         return logits.double().softmax(dim=2)[:, torch.arange(len(y)), y]

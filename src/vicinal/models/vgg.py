@@ -5,7 +5,7 @@ References
 Simonyan & Zisserman, "Very Deep Convolutional Networks for Large-Scale Image Recognition", ICLR 2015.
 
 Deviation: batch normalisation after every convolution, as in Thulasidasan et al. (2019, Section 3.1). The classifier
-is one linear layer on the mean over all positions (the usual CIFAR form), or hidden layers on the flattened maps
+is one linear layer on the mean over all positions (the CIFAR form), or hidden layers on the flattened maps
 (spectrograms). The ImageNet form is torchvision's.
 
 How we read the speech network of Zhang et al. (2018, Section 3.3): the text says VGG-11, and that it has two
@@ -51,7 +51,7 @@ class VGG(nn.Module):
         The hidden layers of the classifier, on the flattened maps; none: one linear layer on their mean.
     dropout
         The share that is dropped of the hidden units, or without any of the means before the classifier; None is 0.5
-        of hidden units, as in the paper, and none of the means, as is usual on CIFAR.
+        of hidden units, as in the paper, and none of the means, as on CIFAR.
     width
         The channels of the first stage; the others follow. 64 in the paper.
     stages

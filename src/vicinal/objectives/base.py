@@ -15,7 +15,16 @@ from torch import Tensor
 from vicinal import losses
 from vicinal._checks import flag, number
 from vicinal._typing import Batch, Model, Plan, Step
-from vicinal.objectives.forward import call, check_even, joined, laid_out_like, map_floating, plain, with_shared_masks
+from vicinal.objectives.forward import (
+    call,
+    check_even,
+    joined,
+    laid_out_like,
+    map_floating,
+    plain,
+    untraced,
+    with_shared_masks,
+)
 
 if TYPE_CHECKING:
     from vicinal.objectives.guided.aum import AUM
@@ -31,6 +40,7 @@ __all__ = [
     "clean_and_mixed",
     "mean_loss",
     "row_weights",
+    "total",
 ]
 
 P = TypeVar("P", bound=Plan)
@@ -87,9 +97,7 @@ class Objective(ABC):
             logit each, both by binary cross-entropy; `"regression"` for numbers `[B]`, by squared error.
         """
         given = {"index": index, "epoch": epoch, "generator": generator}
-        terms = self.terms(model, x, y, weight=weight, class_weights=class_weights, task=task, **given)
-        first, *more = terms.values()
-        return torch.stack([first, *more]).sum() if more else first
+        return total(self.terms(model, x, y, weight=weight, class_weights=class_weights, task=task, **given))
 
     @final
     def terms(
@@ -179,6 +187,12 @@ class MixingObjective(Objective, Generic[P]):
         labels = self.labels_plan(plan)
         return losses.mixed_loss(logits, y, labels.weights, labels.partners, label_smoothing=self.label_smoothing)
 
+    @final
+    @untraced
+    def planned(self, model: Model, x: Batch, y: Tensor, step: Step) -> P:
+        """Return the plan of this step, drawn outside of compiled graphs."""
+        return self.draw(model, x, y, generator=step.generator)
+
     def labels_plan(self, plan: P) -> Plan:
         """Return the plan by which labels and the weights of samples are mixed, where it is not that of the inputs."""
         return plan
@@ -194,7 +208,7 @@ class MixingObjective(Objective, Generic[P]):
     @final
     def compute_terms(self, model: Model, x: Batch, y: Tensor, step: Step) -> dict[str, Tensor]:
         """Draw, mix, forward, mean loss."""
-        plan = self.draw(model, x, y, generator=step.generator)
+        plan = self.planned(model, x, y, step)
         logits = self.forward(model, x, plan)
         return {"loss": self.mean_loss(logits, y, plan, step)}
 
@@ -216,7 +230,7 @@ class InputMixing(MixingObjective[P]):
 class BesideClean(Objective):
     """A sum of the clean loss and that of a mixing objective: a method has the fields `base` and `split_forward`."""
 
-    base: MixingObjective[Any]
+    base: MixingObjective  # type: ignore[type-arg]  # LightningCLI reads it where a method is defined, without Any
     split_forward: bool
 
     def clean_loss(self, logits: Tensor, y: Tensor, step: Step) -> Tensor:
@@ -229,6 +243,12 @@ class BesideClean(Objective):
         prob = getattr(self.base, "prob", 1.0) if getattr(self.base, "alpha", 1.0) else 0.0
         mixed = max(self.base.forwards(step, sharded=sharded)) + self.split_forward
         return {1} if prob == 0 else {mixed} if prob == 1 else {1, mixed}
+
+
+def total(terms: Mapping[str, Tensor]) -> Tensor:
+    """Return the loss: the sum of its terms."""
+    first, *more = terms.values()
+    return torch.stack([first, *more]).sum() if more else first
 
 
 def row_weights(y: Tensor, step: Step) -> Tensor | None:
@@ -296,7 +316,7 @@ def check_mixing(base: object, composite: str) -> MixingObjective[Any]:
         return base
     parts = getattr(base, "objectives", None) or [getattr(base, "objective", None)]
     instead = ""
-    if isinstance(base, Objective) and any(isinstance(part, MixingObjective) for part in parts):  # Choice, Warmup
+    if isinstance(base, Objective) and any(isinstance(part, MixingObjective) for part in parts):  # RandomChoice, Warmup
         inside = ", ".join(f"{composite}({p!r})" if isinstance(p, MixingObjective) else repr(p) for p in parts)
         instead = f": put it inside, {type(base).__name__}({inside}, …)"
     raise TypeError(
@@ -330,22 +350,16 @@ def _sample_weights(weight: object, y: Tensor) -> Tensor:
     checked = _weights("weight", weight)
     if len(checked) != len(y):
         raise ValueError(f"weight must have one number for each of the {len(y)} rows, got {len(checked)}")
-    return checked.to(y.device)
+    return checked.to(y.device, non_blocking=True)
 
 
 def _class_weights(value: object, targets: Tensor, task: str) -> Tensor:
     weights = _weights("class_weights", value)
     if task not in ("multiclass", "binary"):
         raise ValueError(f"class_weights need classes, which task={task!r} does not have: pass weight")
-    if not targets.is_floating_point():
-        n_classes = int(targets.max()) + 1
-        allowed = len(weights) >= n_classes
-    else:
-        n_classes = targets.shape[-1]
-        allowed = len(weights) == n_classes
-    if not allowed:
-        raise _wrong_number(weights, n_classes)
-    return weights
+    if targets.is_floating_point() and len(weights) != targets.shape[-1]:  # labels do not tell; the logits will
+        raise _wrong_number(weights, targets.shape[-1])
+    return weights.to(targets.device, non_blocking=True)
 
 
 def _wrong_number(class_weights: Tensor, n_classes: int) -> ValueError:
@@ -356,6 +370,10 @@ def _wrong_number(class_weights: Tensor, n_classes: int) -> ValueError:
 def _weights(name: str, value: object) -> Tensor:
     weights = value.detach() if isinstance(value, Tensor) else torch.tensor(value, device="cpu")
     weights = weights if weights.is_floating_point() else weights.float()
-    if weights.ndim != 1 or len(weights) == 0 or not bool((weights >= 0).all() & weights.isfinite().all()):
-        raise ValueError(f"{name} must be finite numbers of at least 0, one after the other, got {value!r}")
+    allowed = f"{name} must be finite numbers of at least 0, one after the other"
+    valid = (weights >= 0).all() & weights.isfinite().all()
+    if not losses.at_hand(weights):
+        losses.check_later(valid, allowed)
+    if weights.ndim != 1 or len(weights) == 0 or (losses.at_hand(weights) and not bool(valid)):
+        raise ValueError(f"{allowed}, got {value!r}")
     return weights

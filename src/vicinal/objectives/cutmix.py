@@ -26,7 +26,7 @@ from torch import Tensor
 from vicinal import _random
 from vicinal._checks import flag, freeze
 from vicinal._typing import Batch, Model
-from vicinal.mixing import PairPlan, cut, paste_rows
+from vicinal.mixing import PairPlan, cut, paste_rows, sent
 from vicinal.objectives.base import InputMixing, checked_fields
 from vicinal.objectives.forward import same_rows, the_images
 
@@ -38,7 +38,7 @@ class BoxPlan(PairPlan):
     """A pair plan with the box that each row takes from its partner."""
 
     boxes: Tensor = field(kw_only=True)
-    """On the CPU: one box `[4]` for the batch, or one per row `[B, 4]` (top, left, bottom, right)."""
+    """One box `[4]` for the batch, or one per row `[B, 4]` (top, left, bottom, right)."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -91,12 +91,8 @@ class CutMix(InputMixing[BoxPlan]):
         boxes, left = cut(lam, centre_y, centre_x, height=height, width=width)
         if self.correct_area:
             lam = left
-        return BoxPlan(
-            (lam if self.per_sample else lam.expand(n)).to(image.device, torch.float32),
-            partner.to(image.device),
-            mixed=mixed,
-            boxes=boxes if self.per_sample else boxes[0],
-        )
+        lam, boxes = (lam, boxes) if self.per_sample else (lam.expand(n), boxes[0])
+        return sent(BoxPlan(lam.float(), partner, mixed=mixed, boxes=boxes), image.device)
 
     def mix(self, x: Tensor, plan: BoxPlan) -> Tensor:
         """Return `x` with each row's box taken from its partner."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
+from typing import Any, NamedTuple, TypeVar
+from weakref import WeakKeyDictionary, WeakSet
 
 import torch
 import torch.distributed as dist
@@ -19,7 +20,9 @@ from vicinal._typing import Batch, Model, Plan
 __all__ = [
     "call",
     "check_even",
+    "check_head",
     "evaluating",
+    "has_float64",
     "joined",
     "laid_out_like",
     "layouts",
@@ -33,9 +36,12 @@ __all__ = [
     "same_rows",
     "the_floating",
     "the_images",
+    "untraced",
     "unwrap",
     "with_shared_masks",
 ]
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 def call(model: Model, x: Batch) -> Tensor:
@@ -62,6 +68,25 @@ def call(model: Model, x: Batch) -> Tensor:
     return logits
 
 
+def untraced(function: F) -> F:
+    """Keep a function out of compiled graphs: what is drawn, or tracked by sample, is the host's business."""
+    apart = torch._disable_dynamo(function)  # type: ignore[attr-defined]  # unlike torch.compiler.disable it imports the compiler when it is needed
+
+    @functools.wraps(function)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        return apart(*args, **kwargs) if torch.compiler.is_compiling() else function(*args, **kwargs)
+
+    return run  # type: ignore[return-value]
+
+
+def has_float64(device: torch.device) -> bool:
+    """Return whether a device computes in float64; Apple's GPUs do not."""
+    try:
+        return torch.empty(0, dtype=torch.float64, device=device).dtype == torch.float64
+    except (TypeError, RuntimeError):
+        return False
+
+
 def check_even(model: Model, forwards: Callable[[bool], set[int]]) -> None:
     """Refuse chance to decide how often the model runs where each process draws for itself and waits for the others.
 
@@ -77,7 +102,7 @@ def check_even(model: Model, forwards: Callable[[bool], set[int]]) -> None:
         raise ValueError(
             f"this objective runs the model {' or '.join(map(str, counts))} times in a step, as each process draws, "
             "and processes that wait for each other in every forward (sharded weights, SyncBatchNorm, the buffers of "
-            "DistributedDataParallel) would wait for ever: use split_forward=False, prob=1, or a Choice among "
+            "DistributedDataParallel) would wait for ever: use split_forward=False, prob=1, or a RandomChoice among "
             "objectives that run it as often"
         )
 
@@ -348,6 +373,31 @@ def _the_axis(name: str, layout: Layout) -> int:
     return layout.axis
 
 
+def check_head(model: Model, x: Batch, name: str, *, group: int = 1) -> None:
+    """Refuse a head past which the logits see the samples: mixing what it receives would mix labels, not logits.
+
+    With zeros for all that the head receives, two different samples (`group` rows each) have the same logits.
+    """
+    module = unwrap(model)
+    parent, key = locate(model, name)
+    head = parent.get_submodule(key)
+    if head in _CHECKED_HEADS or n_rows(x) < 2 * group:
+        return
+    pair = rows_of(x, torch.arange(2 * group, device="cpu"))
+    with torch.no_grad():
+        logits = _probed(module, pair, {name: torch.zeros_like}, inputs=True)
+    first, second = logits.reshape(2, -1)
+    if not torch.equal(first, second):
+        raise ValueError(
+            f"the logits depend on more than what the layer {name!r} receives, so that mixing there would mix labels "
+            "while logits stay as they are: mix another layer by its name with ManifoldMixup"
+        )
+    _CHECKED_HEADS.add(head)
+
+
+_CHECKED_HEADS: WeakSet[nn.Module] = WeakSet()
+
+
 def _observed(module: nn.Module, x: Batch, names: Sequence[str]) -> tuple[Tensor, dict[str, torch.Size]]:
     """Return the logits, and the shape of each layer's output (of the first tensor of a tuple)."""
     shapes: dict[str, torch.Size] = {}
@@ -383,12 +433,14 @@ def _is_used(module: nn.Module, x: Batch, name: str, logits: Tensor) -> bool:
         return again.requires_grad and torch.autograd.grad(again.sum(), leaves, allow_unused=True)[0] is not None
 
 
-def _probed(module: nn.Module, x: Batch, changes: Mapping[str, Callable[[Tensor], Tensor]]) -> Tensor:
-    """Return the logits in eval mode with changes to the outputs of layers; nothing else of the model changes."""
+def _probed(
+    module: nn.Module, x: Batch, changes: Mapping[str, Callable[[Tensor], Tensor]], *, inputs: bool = False
+) -> Tensor:
+    """Return the logits in eval mode with changes to what layers return (or receive); the model stays as it is."""
     fast = torch.backends.mha.get_fastpath_enabled()
     with ExitStack() as stack, _random.restored_globals(), evaluating(module):
         for name in sorted(changes, key=lambda n: -n.count(".")):  # what is inside another comes first
-            stack.enter_context(_replaced(module, name, changes[name]))
+            stack.enter_context(_replaced(module, name, changes[name], inputs=inputs))
         torch.backends.mha.set_fastpath_enabled(False)  # it would pass by the layers inside
         try:
             return call(module, x)

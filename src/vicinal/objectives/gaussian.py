@@ -19,7 +19,7 @@ from vicinal import _random, losses
 from vicinal._checks import freeze, number
 from vicinal._typing import Batch, Model, Step
 from vicinal.objectives.base import Objective, checked_fields, mean_loss
-from vicinal.objectives.forward import call, laid_out_like, map_floating
+from vicinal.objectives.forward import call, laid_out_like, map_floating, untraced
 
 __all__ = ["GaussianVicinity"]
 
@@ -50,7 +50,12 @@ class GaussianVicinity(Objective):
         """Return the mean loss of the noisy batch."""
 
         def add_noise(t: Tensor) -> Tensor:
-            return laid_out_like(t, (t + self.sigma * _random.normal_like(t, generator=step.generator)).to(t.dtype))
+            return laid_out_like(t, (t + self.sigma * _noise(t, step)).to(t.dtype))
 
         logits = call(model, map_floating(x, add_noise))
         return {"loss": mean_loss(losses.loss(logits, y, label_smoothing=self.label_smoothing), logits, y, step)}
+
+
+@untraced
+def _noise(t: Tensor, step: Step) -> Tensor:
+    return _random.normal_like(t, generator=step.generator)

@@ -22,7 +22,7 @@ from torch import Tensor
 from vicinal import _random
 from vicinal._checks import freeze, integer, later
 from vicinal._typing import Batch, Model
-from vicinal.mixing import weighted_rows
+from vicinal.mixing import sent, weighted_rows
 from vicinal.objectives.base import InputMixing, checked_fields
 from vicinal.objectives.forward import same_rows, the_floating
 
@@ -78,14 +78,14 @@ class KMixup(InputMixing[GroupPlan]):
     def draw(self, model: Model, x: Batch, y: Tensor, *, generator: torch.Generator | None = None) -> GroupPlan:
         """Draw the weights and k − 1 permutations."""
         inputs = the_floating(x)
-        n, device = same_rows(len(inputs), y), inputs.device
+        n = same_rows(len(inputs), y)
         weights = _random.dirichlet(self.alpha, self.k, n if self.per_sample else 1, generator=generator)
         tossed = _random.tosses(self.prob, n, per_sample=self.per_sample, generator=generator)
         alone = _random.dirichlet(0, self.k, 1)
         weights, mixed = torch.where(tossed[:, None], weights, alone), self.alpha > 0 and bool(tossed.any())
         others = [_random.permutation(n, generator=generator) for _ in range(self.k - 1)]
         partners = torch.stack([torch.arange(n, device="cpu"), *others], dim=1)
-        return GroupPlan(weights.float().to(device), partners.to(device), mixed=mixed)
+        return sent(GroupPlan(weights.float().expand(n, -1), partners, mixed=mixed), inputs.device)
 
     def mix(self, x: Tensor, plan: GroupPlan) -> Tensor:
         """Return Σⱼ wⱼ x_πⱼ."""

@@ -16,6 +16,10 @@ Eq. 3 and the authors' code differ, and both can be had. The code has one classi
 default; Eq. 3 has the partner's too, and since partners are a permutation of the batch that is `cls_weight=2` exactly.
 The code's similarity is the mean of squares over classes (`"mse"`, the default), Eq. 3's the norm (`"l2"`). The code
 runs the model once on [x; x̃]; `split_forward=True` runs it twice, so that each half has its own BatchNorm statistics.
+
+A batch that the base leaves unmixed (CutMix with `prob < 1`) has nothing to compare. It costs H(z, y) once, as in the
+authors' code, with the larger of the weights c and m. Over CutMix the code differs in two more ways: λ is not corrected
+for clipped boxes, and boxes are pasted in place, so that its clean half is the mixed batch too.
 """
 
 from __future__ import annotations
@@ -23,6 +27,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
+from weakref import WeakSet
 
 import torch
 from torch import Tensor
@@ -78,7 +84,8 @@ class LogitMix(BesideClean):
         w ≥ 0 of the similarity. Not given, it is the paper's (Section 5.4): 0.1 over CutMix, 0.5 over PuzzleMix, and 1
         over Mixup (with α = 3, Section 5.5) and every other base.
     cls_weight, mix_weight
-        c and m ≥ 0 of the clean cross-entropy and of the base's loss; any of the three can be 0 (Table 1).
+        c and m ≥ 0 of the clean cross-entropy and of the base's loss; any of the three can be 0 (Table 1). A batch
+        that the base leaves unmixed costs the clean cross-entropy times the larger of the two.
     similarity
         `"mse"` (mean of squares over classes, the authors' code), `"l2"` (the norm, Eq. 3) or `"probs"` (between
         probabilities, the target that Section 3.2 argues against).
@@ -118,16 +125,17 @@ class LogitMix(BesideClean):
 
     def compute_terms(self, model: Model, x: Batch, y: Tensor, step: Step) -> dict[str, Tensor]:
         """Return the weighted terms whose sum is the loss: `clean`, `similarity` and `mixed`."""
-        plan = self.base.draw(model, x, y, generator=step.generator)
-        if not plan.mixed:  # nothing to compare, and the mixed batch would be the clean one
+        plan = self.base.planned(model, x, y, step)
+        if not plan.mixed:  # nothing to compare; the clean loss and the base's are one, and an ablation has either
             clean_loss = self.clean_loss(call(model, x), y, step)
             nothing = torch.zeros_like(clean_loss)
-            return {"clean": self.cls_weight * clean_loss, "similarity": nothing, "mixed": nothing}
+            weight = max(self.cls_weight, self.mix_weight)
+            return {"clean": weight * clean_loss, "similarity": nothing, "mixed": nothing}
         clean, mixed = clean_and_mixed(self.base, model, x, plan, split_forward=self.split_forward)
         if self.similarity == "probs" and y.is_floating_point() and y.ndim != 2:
             raise ValueError("similarity='probs' compares the probabilities of classes: use 'mse' here")
         distance = similarity(at_least_float32(clean), at_least_float32(mixed), plan.combine, kind=self.similarity)
-        if self.weight and self.similarity != "probs" and self.base.mixes_before_head(model, plan):
+        if self.weight and self.similarity != "probs" and _may_be_zero(self.base, model, plan, distance):
             _warn_if_zero(distance, mixed)
         return {
             "clean": self.cls_weight * self.clean_loss(clean, y, step),
@@ -138,6 +146,20 @@ class LogitMix(BesideClean):
 
 #: Of Section 5.4, for bases other than Mixup.
 _WEIGHTS: dict[type, float] = {CutMix: 0.1, PuzzleMix: 0.5}
+
+
+def _may_be_zero(base: MixingObjective, model: Model, plan: Any, distance: Tensor) -> bool:  # type: ignore[type-arg]
+    """Return whether to look at the distances, for which a device is waited for once only."""
+    if torch.compiler.is_compiling() or not base.mixes_before_head(model, plan):
+        return False
+    if distance.is_cpu:
+        return True
+    first = model not in _LOOKED_AT
+    _LOOKED_AT.add(model)
+    return first
+
+
+_LOOKED_AT: WeakSet[Model] = WeakSet()
 
 
 def _warn_if_zero(distance: Tensor, mixed: Tensor) -> None:

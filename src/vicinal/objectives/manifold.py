@@ -24,7 +24,7 @@ from torch import Tensor
 from vicinal import _random
 from vicinal._checks import freeze, later
 from vicinal._typing import Batch, Model
-from vicinal.mixing import PairPlan
+from vicinal.mixing import PairPlan, sent
 from vicinal.objectives.base import MixingObjective, checked_fields
 from vicinal.objectives.forward import (
     call,
@@ -125,7 +125,8 @@ class ManifoldMixup(MixingObjective[LayerPlan]):
             _refuse_unread_ends(model, x)
         axis = row_axes(model, x, inside)[layer] if layer != "input" else 0
         pooled = layer != "input" and layouts(model, x, inside)[layer].ndim == 2
-        return LayerPlan(lam.to(y.device), partner.to(y.device), mixed=mixed, layer=layer, axis=axis, pooled=pooled)
+        plan = LayerPlan(lam, partner, mixed=mixed, layer=layer, axis=axis, pooled=pooled)
+        return sent(plan, y.device)
 
     def forward(self, model: Model, x: Batch, plan: LayerPlan, *, beside_clean: bool = False) -> Tensor:
         """Return the logits of the batch mixed at the planned layer, after those of the clean one if wanted."""
@@ -146,8 +147,10 @@ def _refuse_unread_ends(model: Model, x: Batch) -> None:
     mask = x.get("attention_mask") if isinstance(x, Mapping) and "input_ids" in x else None
     if mask is None or mask.ndim < 2:
         return
+    if (end := end_of_text(model, x)) is None:
+        return
     ends = torch.where(mask != 0, torch.arange(mask.shape[-1], device=mask.device), 0).amax(-1)
-    if bool((ends != ends.reshape(-1)[0]).any()) and (end := end_of_text(model, x)) is not None:
+    if bool((ends != ends.reshape(-1)[0]).any()):
         raise ValueError(
             f"this model reads a text at its last token that is not {end}, its padding, so that the end of a longer "
             "partner would not be read while its label counts: use SequenceMixup, which mixes texts of unequal length"

@@ -25,7 +25,7 @@ from torch import Tensor
 from vicinal import _random
 from vicinal._checks import choice, freeze, later
 from vicinal._typing import Batch, Model
-from vicinal.mixing import PairPlan
+from vicinal.mixing import PairPlan, sent
 from vicinal.objectives.base import InputMixing, checked_fields
 from vicinal.objectives.forward import same_rows, the_floating
 
@@ -88,8 +88,8 @@ class Mixup(InputMixing[PairPlan]):
             raise ValueError("partners='same_class' needs integer labels, got floating targets")
         else:
             partner = _random.within_class(y, generator=generator)
-        lam = torch.where(mixed, lam, 1.0)
-        return PairPlan(lam.to(inputs.device), partner.to(inputs.device), mixed=self.alpha > 0 and bool(mixed.any()))
+        plan = PairPlan(torch.where(mixed, lam, 1.0), partner, mixed=self.alpha > 0 and bool(mixed.any()))
+        return sent(plan, inputs.device)
 
     def mix(self, x: Tensor, plan: PairPlan) -> Tensor:
         """Return λx + (1 − λ)x_π."""

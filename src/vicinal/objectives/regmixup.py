@@ -62,7 +62,7 @@ class RegMixup(BesideClean):
 
     def compute_terms(self, model: Model, x: Batch, y: Tensor, step: Step) -> dict[str, Tensor]:
         """Return the weighted terms whose sum is the loss: `clean` and `mixed`."""
-        plan = self.base.draw(model, x, y, generator=step.generator)
+        plan = self.base.planned(model, x, y, step)
         if not plan.mixed:
             clean_loss = self.clean_loss(call(model, x), y, step)
             return {"clean": clean_loss, "mixed": torch.zeros_like(clean_loss)}

@@ -1,6 +1,6 @@
 r"""Objectives that change over time: plain cross-entropy outside a window of epochs.
 
-`Warmup(objective, epochs=5)` trains plainly for the first epochs; `Between(objective, start=…, stop=…)` uses
+`Warmup(objective, epochs=5)` trains plainly for the first epochs; `During(objective, start=…, stop=…)` uses
 the objective in the window [start, stop) only.
 
 References
@@ -30,7 +30,7 @@ from vicinal.objectives.forward import call
 if TYPE_CHECKING:
     from vicinal.objectives.guided.aum import AUM
 
-__all__ = ["Between", "Warmup"]
+__all__ = ["During", "Warmup"]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -131,7 +131,7 @@ class Warmup(_Windowed):
 
 @final
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Between(_Windowed):
+class During(_Windowed):
     """The objective from epoch `start` to before epoch `stop`, plain cross-entropy outside.
 
     Parameters
@@ -143,7 +143,7 @@ class Between(_Windowed):
 
     >>> import torch
     >>> from vicinal import Mixup
-    >>> objective = Between(Mixup(alpha=1.0), start=2, stop=4)
+    >>> objective = During(Mixup(alpha=1.0), start=2, stop=4)
     >>> model = torch.nn.Linear(4, 3)
     >>> loss = objective(model, torch.randn(8, 4), torch.randint(3, (8,)), epoch=2.5)
     """

@@ -29,9 +29,9 @@ from torch import Tensor
 from vicinal import _random
 from vicinal._checks import ArgumentError, choice, freeze, integer, later
 from vicinal._typing import Batch, Model
-from vicinal.mixing import PairPlan
+from vicinal.mixing import PairPlan, sent
 from vicinal.objectives.base import MixingObjective, checked_fields
-from vicinal.objectives.forward import call, joined, mixed_at, mixed_second_half, row_axes
+from vicinal.objectives.forward import call, check_head, joined, mixed_at, mixed_second_half, row_axes
 from vicinal.objectives.transformers import (
     counted_positions,
     embeddings_name,
@@ -238,9 +238,11 @@ class SequenceMixup(MixingObjective[SequencePlan]):
         below = [name for name, layer in zip(names, self.layers, strict=True) if layer != "head"]
         group = _tensor_rows(x) // n
         axes = row_axes(model, x, below, group=group)
-        return SequencePlan(
-            torch.where(tossed, lam, 1.0).to(y.device),
-            partner.to(y.device),
+        if "head" in self.layers:
+            check_head(model, x, names[self.layers.index("head")], group=group)
+        plan = SequencePlan(
+            torch.where(tossed, lam, 1.0),
+            partner,
             mixed=self.alpha > 0 and bool(tossed.any()),
             layer=self.layers[k],
             name=names[k],
@@ -248,6 +250,7 @@ class SequenceMixup(MixingObjective[SequencePlan]):
             axis=axes.get(names[k], 0),
             end=end_of_text(model, x, group=group) if below else None,
         )
+        return sent(plan, y.device)
 
     def forward(self, model: Model, x: Batch, plan: SequencePlan, *, beside_clean: bool = False) -> Tensor:
         """Return the logits of the batch mixed at the planned layer, after those of the clean one if wanted.

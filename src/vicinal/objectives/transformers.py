@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 
-from torch import nn
+from torch import Tensor, nn
 
 from vicinal._typing import Batch, Model
 from vicinal.objectives.forward import layouts, locate, unwrap
@@ -20,6 +20,7 @@ __all__ = [
     "end_of_text",
     "feeds_head",
     "head_name",
+    "head_weight",
     "max_length",
     "padding_id",
     "padding_of_config",
@@ -32,14 +33,21 @@ def head_name(model: Model) -> str:
     """Return the name of the `nn.Linear` that produces the logits.
 
     It is the last one outside the encoder: `classifier` in BERT and DistilBERT (after `pre_classifier`),
-    `classifier.out_proj` in RoBERTa. In a model without an encoder it is the last linear layer of all.
+    `classifier.out_proj` in RoBERTa. In a model without an encoder it is the last linear layer of all. A layer that
+    an adapter such as LoRA wraps is the wrapper, which has the layer as `base_layer`: its parts alone are no head.
 
     >>> head_name(nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2), nn.Identity()))
     '2'
     """
     modules = _modules(model)
     encoder = _encoder(modules)
-    linears = [name for name, module in modules.items() if isinstance(module, nn.Linear)]
+    wrappers = [name for name, module in modules.items() if "base_layer" in module._modules]
+    linears = [
+        name
+        for name, module in modules.items()
+        if isinstance(_base_layer(module), nn.Linear)
+        and not any(_within(name, wrapper) for wrapper in wrappers if wrapper != name)
+    ]
     if encoder is not None:
         # Some models (CamemBERT) register their head before their encoder, so order alone does not tell.
         inside = _common_parent(_words(model, modules) or encoder, encoder) or encoder
@@ -50,6 +58,21 @@ def head_name(model: Model) -> str:
             "its name with ManifoldMixup"
         )
     return linears[-1]
+
+
+def head_weight(model: Model) -> Tensor | None:
+    """Return the matrix of the linear head, with what an adapter adds to it; None where the head has none."""
+    parent, key = locate(model, head_name(model))
+    head = parent.get_submodule(key)
+    weight = getattr(_base_layer(head), "weight", None)
+    if not isinstance(weight, Tensor):
+        return None
+    added = getattr(head, "get_delta_weight", None)
+    if callable(added) and not getattr(head, "merged", False):
+        held = getattr(head, "lora_A", {})
+        for adapter in getattr(head, "active_adapters", []):
+            weight = weight + added(adapter) if adapter in held else weight
+    return weight.detach()
 
 
 def feeds_head(model: Model, name: str) -> bool:
@@ -253,6 +276,13 @@ def _computes(module: nn.Module) -> bool:
     if isinstance(module, nn.Embedding | nn.EmbeddingBag):
         return False
     return any(p.ndim > 1 for p in module.parameters(recurse=False))
+
+
+def _base_layer(module: nn.Module) -> nn.Module:
+    """Return the layer inside the adapters around it."""
+    while (inner := module._modules.get("base_layer")) is not None:
+        module = inner
+    return module
 
 
 def _layers(module: nn.Module, name: str) -> dict[str, nn.Module]:

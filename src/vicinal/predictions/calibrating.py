@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,21 +14,16 @@ from numpy.typing import NDArray
 from vicinal._checks import Argument, Sentence, choice
 from vicinal.predictions.reading import FileChunk, PredictionsFile, as_file
 from vicinal.predictions.writing import check_output, write
+from vicinal.tables import Columns
 
 if TYPE_CHECKING:
+    from vicinal.calibrators import Calibration
     from vicinal.calibrators.base import Calibrator
 
 __all__ = ["Calibrated", "calibrate_file"]
 
-#: Rows up to which a calibrator is cross-validated: of more than that none fits chance.
+#: A calibrator is cross-validated on up to this many rows: with more it cannot overfit.
 _CHECKED = 100_000
-#: By name; they import torch, which reading and measuring predictions does without, so they are imported where used.
-_CALIBRATORS = {
-    "temperature": "TemperatureScaling",
-    "vector": "VectorScaling",
-    "isotonic": "IsotonicCalibration",
-    "histogram": "HistogramBinning",
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,8 +72,9 @@ def calibrate_file(
 ) -> Calibrated:
     r"""Fit a calibrator on the predictions of one file, and write those of another with calibrated probabilities.
 
-    Logits are used as they are. Of probabilities the logarithms are taken, which differ from the logits that they came
-    from by a constant in each row: softmax, and so temperature scaling, does not see it.
+    Logits are used as they are. Probabilities become logarithms, which differ from the original logits by a constant in
+    each row. Softmax, and so temperature scaling, does not see it.
+    Half the smallest positive probability of `validation` stands for probabilities of 0.
 
     The scores of `validation` are held in memory; `file` is read and written some rows at a time. Its other columns
     are kept, `prediction` and `confidence` are replaced or added, and probabilities are in columns `prob_<class>`
@@ -93,7 +89,8 @@ def calibrate_file(
     out
         Where to; .csv, .csv.gz, .tsv, .parquet or .npz.
     calibrator
-        `"temperature"`, `"vector"`, `"isotonic"`, `"histogram"`, or a calibrator, which is fitted (again).
+        `"auto"`, which chooses by cross-validation, a name of `vicinal.calibrators.CALIBRATORS`, or a calibrator,
+        which is fitted (again).
     check
         Whether the calibrator must help by cross-validation on `validation` (up to 100,000 rows; with more it is not
         looked at). One that does not is not applied: the probabilities stay as they are, and `notes` say so.
@@ -113,7 +110,7 @@ def calibrate_file(
     """
     target = check_output(out)
     held_out, given = as_file(validation), as_file(file)
-    method = _method(calibrator)
+    method = None if calibrator == "auto" else _method(calibrator)
     fitted_on, repaired = (
         target.exists() and any(target.samefile(path) for path in one.source.files) for one in (held_out, given)
     )
@@ -126,14 +123,26 @@ def calibrate_file(
         )
     order = _check_pair(held_out, given, method)
     counts = _Counts()
-    logits, labels = _collected(held_out, counts)
-    note = _objection(method, logits, labels) if check and len(labels) <= _CHECKED else None
-    applied: Calibrator = method.fit(logits, labels) if note is None else _unchanged(logits.shape[1])
-    notes = [*([] if note is None else [note]), *_zeros(held_out, counts.n_zero), *_dropped(held_out, counts.n_dropped)]
+    logits, labels, least = _collected(held_out, counts)
+    note, chosen = None, []
+    if method is None:
+        choice_made = _chosen(logits, labels)
+        applied, chosen = choice_made.calibrator, [str(choice_made)]
+    else:
+        note = _objection(method, logits, labels) if check and len(labels) <= _CHECKED else None
+        applied = method.fit(logits, labels) if note is None else _unchanged(logits.shape[1])
+    notes = [
+        *chosen,
+        *([] if note is None else [note]),
+        *_zeros(held_out, counts.n_zero),
+        *_dropped(held_out, counts.n_dropped),
+    ]
     n_fitted, counts = len(labels), _Counts()
     del logits, labels
     kept = _kept(given)
-    n_rows = write(target, held_out.classes or (), _repaired(given, applied, order, kept, counts), safe_csv=safe_csv)
+    n_rows = write(
+        target, held_out.classes or (), _repaired(given, applied, order, kept, counts, least), safe_csv=safe_csv
+    )
     if left := [name for name in given.others if name not in (*kept, "prediction", "confidence")]:
         notes.append(f"left out, as they have another number of rows: {', '.join(map(repr, left))}")
     notes += [*_zeros(given, counts.n_zero), *_dropped(given, counts.n_dropped)]
@@ -169,16 +178,19 @@ class _Counts:
 
 
 def _method(value: object) -> Calibrator:
-    from vicinal import calibrators
+    from vicinal.calibrators import CALIBRATORS
     from vicinal.calibrators.base import Calibrator
 
-    if isinstance(value, Calibrator):
-        return value
-    made: Calibrator = getattr(calibrators, _CALIBRATORS[choice("calibrator", value, tuple(_CALIBRATORS))])()
-    return made
+    return value if isinstance(value, Calibrator) else CALIBRATORS[choice("calibrator", value, tuple(CALIBRATORS))]()
 
 
-def _check_pair(validation: PredictionsFile, file: PredictionsFile, method: Calibrator) -> NDArray[np.intp]:
+def _chosen(logits: NDArray[np.floating], labels: NDArray[np.int64]) -> Calibration:
+    from vicinal.calibrators import calibrate
+
+    return calibrate(labels, logits=logits)
+
+
+def _check_pair(validation: PredictionsFile, file: PredictionsFile, method: Calibrator | None) -> NDArray[np.intp]:
     """Return where each class of `validation` stands in `file`, or say why the two do not fit."""
     for one in (validation, file):
         if one.classes is None or one.kind == "confidence":
@@ -206,33 +218,43 @@ def _check_pair(validation: PredictionsFile, file: PredictionsFile, method: Cali
     return np.array([place[name] for name in ours], np.intp)
 
 
-def _collected(file: PredictionsFile, counts: _Counts) -> tuple[NDArray[np.floating], NDArray[np.int64]]:
-    logits, labels = [], []
+def _collected(file: PredictionsFile, counts: _Counts) -> tuple[NDArray[np.floating], NDArray[np.int64], float]:
+    """Return logits and labels, and what a probability of 0 was taken for."""
+    from vicinal.calibrators.auto import least_prob
+
+    scores, labels = [], []
     for chunk in file.chunks():
-        logits.append(_logits(file, chunk, counts))
+        scores.append(_scores(file, chunk, counts))
         labels.append(chunk.labels)
-    if not sum(map(len, logits)):
+    if not sum(map(len, scores)):
         raise ValueError(f"{str(file.path)!r} has no rows to fit on")
-    return np.concatenate(logits), np.concatenate([part for part in labels if part is not None])
+    known = np.concatenate(scores)
+    least = 0.0 if file.kind == "logits" else least_prob(known)
+    return _as_logits(file, known, least), np.concatenate([part for part in labels if part is not None]), least
 
 
 def _repaired(
-    file: PredictionsFile, method: Calibrator, order: NDArray[np.intp], kept: list[str], counts: _Counts
-) -> Iterator[tuple[Mapping[str, object], NDArray[np.floating]]]:
+    file: PredictionsFile, method: Calibrator, order: NDArray[np.intp], kept: list[str], counts: _Counts, least: float
+) -> Iterator[tuple[Columns, NDArray[np.floating]]]:
     for chunk in file.chunks(labels=False, others=kept):
         if len(chunk):
-            logits = np.ascontiguousarray(_logits(file, chunk, counts)[:, order])
+            logits = np.ascontiguousarray(_as_logits(file, _scores(file, chunk, counts), least)[:, order])
             yield chunk.others, method.predict_proba(logits)
 
 
-def _logits(file: PredictionsFile, chunk: FileChunk, counts: _Counts) -> NDArray[np.floating]:
-    """Return logits, float64 where the file holds it, else float32."""
+def _as_logits(file: PredictionsFile, scores: NDArray[np.floating], least: float) -> NDArray[np.floating]:
+    """Return logits; of probabilities, which are raised to `least`, the logarithms."""
+    return file.logits(scores if file.kind == "logits" else np.maximum(scores, scores.dtype.type(least)))
+
+
+def _scores(file: PredictionsFile, chunk: FileChunk, counts: _Counts) -> NDArray[np.floating]:
+    """Return scores, float64 where the file holds it, else float32."""
     counts.n_dropped += chunk.n_dropped
     scores = np.asarray(chunk.scores)
     scores = scores if scores.dtype == np.float64 else scores.astype(np.float32)
     if file.kind != "logits":
         counts.n_zero += int((scores == 0).sum())
-    return file.logits(scores)
+    return scores
 
 
 def _kept(file: PredictionsFile) -> list[str]:
@@ -243,7 +265,7 @@ def _kept(file: PredictionsFile) -> list[str]:
 
 
 def _zeros(file: PredictionsFile, n: int) -> list[str]:
-    said = "are 0: their logarithm is taken of the smallest positive number instead"
+    said = "are 0: half the smallest positive one stands for them"
     return [f"{n:,} probabilities of {file.path.name} {said}"] if n else []
 
 

@@ -1,4 +1,4 @@
-"""The figures of a predictions file of any size in one pass, in memory that does not grow with it."""
+"""The metrics of a predictions file of any size, in one pass and constant memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from vicinal._arrays import n_threads
+from vicinal._memory import n_threads
 from vicinal.metrics import FIGURES, Evaluation, Mistake, Tally, kernels
 from vicinal.metrics.intervals import coverage
 from vicinal.predictions.reading import FileChunk, PredictionsFile, as_file
@@ -43,7 +43,7 @@ def evaluate_file(
     n_bins
         Equal-width bins of the calibration errors.
     level
-        Coverage of the intervals, in (0, 1).
+        Confidence level of the intervals, in (0, 1).
     worst
         How many of the most confident mistakes to keep.
     progress
@@ -89,7 +89,7 @@ def evaluate_file(
 
 
 def _counted(file: PredictionsFile, chunk: FileChunk, total: Tally) -> tuple[FileChunk, Tally]:
-    """Measure a chunk. That checks the values, and cheaply; where one is bad, look again for its row."""
+    """Measure a chunk. The tally checks the values cheaply; if one is bad, look again for its row."""
     part = total.empty()
     if not len(chunk):
         return chunk, part
@@ -109,7 +109,7 @@ def _named(mistake: Mistake, classes: Sequence[str]) -> Mistake:
 
 
 def _notes(file: PredictionsFile, measured: Evaluation, n_dropped: int, n_rescaled: int) -> list[str]:
-    """Return what is worth knowing of a file's figures."""
+    """Return notes on the metrics of a file."""
     notes = list(measured.notes)
     pairs = measured.confusion if file.kind == "confidence" else None
     if pairs is not None and not (pairs.any(axis=0) & pairs.any(axis=1)).any():

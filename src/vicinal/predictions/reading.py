@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 
 from vicinal._arrays import SUM_TOLERANCE
 from vicinal._checks import Argument, Sentence, choice, flag, integer, nearest_names
-from vicinal._files import RunFiles
-from vicinal.predictions.classes import ABSENT, ClassCodes, checked_names
-from vicinal.predictions.columns import SCORE_KINDS, class_columns, label_column, score_columns
+from vicinal.predictions.class_names import ABSENT, ClassCodes, checked_names
+from vicinal.predictions.score_columns import SCORE_KINDS, class_columns, label_column, score_columns
 from vicinal.tables import Chunk, Columns, Table, is_pattern, is_table, matrix, open_table, quoted, strict_numbers
 
 __all__ = ["FileChunk", "PredictionsFile", "as_file", "open_file"]
@@ -23,6 +22,8 @@ __all__ = ["FileChunk", "PredictionsFile", "as_file", "open_file"]
 #: Numbers in a chunk: some megabytes, and enough rows to make the work on each chunk worth its start.
 _CHUNK = 2**21
 _FEWEST, _MOST = 2**12, 2**18
+#: What a run calls its validation predictions. `vicinal.runs.layout` has all names, and costs the import of torch.
+_OF_A_RUN = "predictions.parquet"
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,6 +144,7 @@ class PredictionsFile:
         """
         label = self.required_label() if labels else None
         size = _rows_at_once(self.n_classes) if rows is None else integer("rows", rows, low=1)
+        # Advice on a wrong label differs where classes have no names but their places in a list.
         numbered = self.nested and self.classes == tuple(str(k) for k in range(self.n_classes or 0))
         codes = ClassCodes(self.classes, by_position=self.by_position, numbered=numbered)
         names = list(dict.fromkeys([*([] if label is None else [label]), *self.columns, *others]))
@@ -152,7 +154,7 @@ class PredictionsFile:
                 yield chunk
 
     def logits(self, scores: NDArray[np.floating]) -> NDArray[np.floating]:
-        """Return scores as logits: of probabilities the logarithms, 0 raised to the smallest positive number."""
+        """Return scores as logits: the logarithms of probabilities, 0 raised to the smallest positive number."""
         if self.kind == "logits":
             return scores
         logs: NDArray[np.floating] = np.log(np.maximum(scores, np.finfo(scores.dtype).smallest_subnormal))
@@ -194,6 +196,7 @@ class PredictionsFile:
             self._check_sums(chunk, chunk.scores)
 
     def _chunk(self, part: Chunk, codes: ClassCodes, label: str | None, others: Sequence[str]) -> FileChunk:
+        # Errors count rows within the shard that a user can open.
         rows = part.rows - part.before
 
         def numbers(name: str) -> NDArray[np.floating]:
@@ -215,6 +218,7 @@ class PredictionsFile:
         chunk = FileChunk(part.rows, truth, scores, predictions, confidence, codes.names, others=kept, **place)
         if self.missing == "drop" and (missing := _missing(chunk)).any():
             chunk = _only(chunk, ~missing)
+        # A label without a class is refused even here: the caller checks scores only.
         elif _without_class(chunk).any():
             raise ValueError(self._missing_sentence(chunk, _missing(chunk)))
         if self.normalise and chunk.scores is not None and len(chunk):
@@ -226,6 +230,7 @@ class PredictionsFile:
         if (missing := _missing(chunk)).any():
             raise ValueError(self._missing_sentence(chunk, missing))
         self._refuse(chunk, ~((scores >= 0) & (scores < np.inf)), scores, "only finite numbers of at least 0 rescale")
+        # In float64: rounding of many float32 terms would show in the sum.
         total = scores.sum(axis=1, keepdims=True)
         self._refuse(chunk, total <= 0, total, "probabilities that are all 0 cannot be rescaled")
         off = int((np.abs(total - 1) > SUM_TOLERANCE).sum())
@@ -265,6 +270,7 @@ class PredictionsFile:
             return
         row, column = (int(place[0]) for place in np.nonzero(wrong))
         names = self.columns[1:] if self.kind == "confidence" else self.columns
+        # A column y_prob has become two; the error shows the one that is in the file.
         name = names[0] if self.nested or self.is_positive else names[column]
         value = float(values[row, -1 if self.is_positive else column])
         raise ValueError(Sentence(f"{rule}, but {chunk.place(row)} has {value:.10g} in column {name!r}", *advice))
@@ -272,6 +278,7 @@ class PredictionsFile:
     def _missing_sentence(self, chunk: FileChunk, missing: NDArray[np.bool_]) -> Sentence:
         """Return the error for missing values, after counting them to the end of the file."""
         first = int(np.flatnonzero(missing)[0])
+        # The whole file is counted before the error is raised, so that one run shows how much to repair.
         lenient = replace(self, missing="drop", normalise=False)
         n_missing, n, end = 0, 0, ""
         try:
@@ -340,7 +347,7 @@ def open_file(
     classes
         The names of the classes in the order of class numbers: those of `columns`, or of the entries of a list.
     encoding
-        Of a CSV file, if it is not UTF-8.
+        The encoding of a CSV file, if it is not UTF-8.
     missing
         `"error"`, or `"drop"` to leave out rows in which a value is missing.
     normalise
@@ -402,7 +409,7 @@ def as_file(value: Any) -> PredictionsFile:
 def _located(path: Path) -> Path:
     """Return the predictions of a run's folder, any other path if something is there."""
     if path.is_dir():
-        if (predictions := RunFiles(path).predictions()).is_file():
+        if (predictions := path / _OF_A_RUN).is_file():
             return predictions
         if any(is_table(entry) or entry.suffix == ".npz" for entry in path.iterdir()):
             return path

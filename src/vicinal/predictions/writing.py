@@ -9,7 +9,7 @@ import json
 import os
 import re
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Protocol
@@ -17,9 +17,10 @@ from typing import IO, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from vicinal._atomic import parts_of, replacing
 from vicinal._checks import require
-from vicinal._files import parts_of, replacing
-from vicinal.predictions.classes import checked_names, whole
+from vicinal.predictions.class_names import checked_names, whole
+from vicinal.tables import Columns
 
 __all__ = ["check_output", "write"]
 
@@ -34,7 +35,7 @@ _FORMULA = r"^[=+\-@\t\r]"
 def write(
     path: str | os.PathLike[str],
     classes: Sequence[str],
-    chunks: Iterable[tuple[Mapping[str, object], Any]],
+    chunks: Iterable[tuple[Columns, Any]],
     *,
     safe_csv: bool = False,
     exclusive: bool = True,
@@ -60,8 +61,8 @@ def write(
         In a CSV or TSV file, put ' before names and texts that begin with =, +, -, @ or a control character: a
         spreadsheet would take them for formulas. Such a name is then no longer the same when the file is read again.
     exclusive
-        False where the classes are labels that exclude nothing: `prediction` is then a JSON list of those whose
-        probability is above one half, and there is no `confidence`.
+        False for multi-label predictions: `prediction` is then a JSON list of the labels whose probability is above
+        one half, and there is no `confidence`.
 
     Examples
     --------
@@ -124,7 +125,7 @@ def _form(path: Path) -> str | None:
 
 
 class _Sink(Protocol):
-    def add(self, columns: Mapping[str, object], probs: NDArray[np.floating]) -> None: ...
+    def add(self, columns: Columns, probs: NDArray[np.floating]) -> None: ...
 
 
 @contextmanager
@@ -151,13 +152,14 @@ class _CsvSink:
         self.file, self.separator, self.names, self.safe = file, separator, names, safe
         self.columns: list[str] = []
 
-    def add(self, columns: Mapping[str, object], probs: NDArray[np.floating]) -> None:
+    def add(self, columns: Columns, probs: NDArray[np.floating]) -> None:
         text = require("pyarrow.csv", "train")
         table = _arrow(columns, probs, self.names)
         if self.safe:
             table = _without_formulas(table)
         if not self.columns:
             self.columns = list(table.schema.names)
+            # pyarrow writes its header once a file, and chunks come one by one: the header is written here.
             header = io.StringIO(newline="")
             csv.writer(header, delimiter=self.separator, quoting=csv.QUOTE_ALL, lineterminator="\n").writerow(
                 self.columns
@@ -195,12 +197,13 @@ class _ParquetSink:
         self.waiting: list[Any] = []
         self.n_waiting = 0
 
-    def add(self, columns: Mapping[str, object], probs: NDArray[np.floating]) -> None:
+    def add(self, columns: Columns, probs: NDArray[np.floating]) -> None:
         parquet = require("pyarrow.parquet", "train")
         table = _arrow(columns, probs, self.names)
         if self.writer is None:
             self.writer = parquet.ParquetWriter(self.path, table.schema)
         _require_same(self.writer.schema.names, table.schema.names)
+        # Types of later chunks may differ, such as a column that was empty at first.
         self.waiting.append(table.cast(self.writer.schema))
         self.n_waiting += len(table)
         if self.n_waiting * len(table.schema.names) >= _ROW_GROUP:
@@ -225,11 +228,12 @@ class _NpzSink:
         self.order: list[str] = []
         self.n = 0
 
-    def add(self, columns: Mapping[str, object], probs: NDArray[np.floating]) -> None:
+    def add(self, columns: Columns, probs: NDArray[np.floating]) -> None:
         arrays = {name: _numpy(name, values) for name, values in {**columns, "probs": probs}.items()}
         self.order = self.order or list(arrays)
         _require_same(self.order, list(arrays))
         for i, (name, values) in enumerate(arrays.items()):
+            # Texts of later chunks may be longer than the first ones: the widest type is known at the end.
             self.types[name] = np.result_type(self.types.get(name, values.dtype), values.dtype)
             with (self.folder / str(i)).open("ab") as file:
                 np.save(file, np.ascontiguousarray(values), allow_pickle=False)
@@ -239,6 +243,7 @@ class _NpzSink:
         with zipfile.ZipFile(path, "w", allowZip64=True) as archive:
             for i, name in enumerate(self.order):
                 shape = (self.n, len(self.names)) if name == "probs" else (self.n,)
+                # A ZIP archive takes one member at a time, and arrays grow together: hence a file for each.
                 with archive.open(f"{name}.npy", "w", force_zip64=True) as out:
                     _npy_header(out, shape, self.types[name])
                     for piece in _pieces(self.folder / str(i)):
@@ -267,7 +272,7 @@ def _numpy(name: str, values: object) -> NDArray[np.floating]:
     return array
 
 
-def _arrow(columns: Mapping[str, object], probs: NDArray[np.floating], names: Sequence[str]) -> Any:
+def _arrow(columns: Columns, probs: NDArray[np.floating], names: Sequence[str]) -> Any:
     pa = require("pyarrow", "train")
     values_of = dict(columns)
     values_of |= {f"prob_{name}": np.ascontiguousarray(probs[:, k]) for k, name in enumerate(names)}

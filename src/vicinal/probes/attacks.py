@@ -65,15 +65,15 @@ def fgsm(
     epsilon
         The largest change of any entry, in units of the input before normalisation: 4/255 for pixels in [0, 1].
     mean, std
-        Of the normalisation (input − mean) / std that `x` has been through: numbers, or one per channel (axis 1).
+        The normalisation (input − mean) / std that `x` has been through: numbers, or one per channel (axis 1).
     clip
         The valid range of the input before normalisation; None if there is none.
 
     Returns
     -------
     Tensor
-        Of the shape, type and device of `x`. No entry is farther than ε from that of `x`, or outside `clip`, by more
-        than the rounding of float32 (also in half precision, which is rounded inwards); for ε = 0 it is `x`.
+        It has the shape, type and device of `x`, and is `x` for ε = 0. No entry is farther than ε from that of `x`, or
+        outside `clip`, by more than the rounding of float32. Half precision is rounded inwards.
 
     >>> model = torch.nn.Linear(2, 2, bias=False)
     >>> _ = torch.nn.init.eye_(model.weight)
@@ -248,7 +248,7 @@ def attack_errors(
     batch_size
         Rows at a time where `data` is tensors.
     level
-        Coverage of the intervals.
+        Confidence level of the intervals.
 
     >>> model = torch.nn.Linear(2, 2, bias=False)
     >>> _ = torch.nn.init.eye_(model.weight)
@@ -310,11 +310,13 @@ def _attacked(
             raise ValueError(f"epsilon={epsilon!r} reaches beyond what {x.dtype} holds: is it in units of the input?")
         point = start
         for _ in range(steps):
+            # The gradient is taken at what the model would see, in its own precision.
             leaf = _rounded_inwards(point, low, high, x.dtype).requires_grad_()
             # A model may change its input in place, hence the clone.
             (gradient,) = torch.autograd.grad(losses.loss(call(module, leaf.clone()), y).sum(), leaf)
             if not bool(gradient.isfinite().all()):
                 raise ValueError("the gradient of the loss with respect to x is not finite: is the model, or x?")
+            # Steps add up in float32: in half precision a small step may round to none.
             point = (point + radius / steps * gradient.sign().to(point)).clamp(low, high).detach()
         return _rounded_inwards(point, low, high, x.dtype)
 
@@ -341,6 +343,7 @@ def _limits(
             f"x lies outside clip={clip}: its values, before normalisation, reach from {raw.min():.4g} to "
             f"{raw.max():.4g}; pass the mean and std that x was normalised with, its true range, or clip=None"
         )
+    # An input slightly beyond the range by rounding stays where it is, so that ε = 0 changes nothing.
     return torch.maximum(low, torch.minimum(floor, x)), torch.minimum(high, torch.maximum(ceiling, x))
 
 
@@ -371,5 +374,6 @@ def _rank(logits: Tensor, y: Tensor) -> Tensor:
         raise ValueError("the model's logits must be finite, got NaN or inf")
     losses.check_targets(logits, y)
     of_label = logits.gather(1, y.long()[:, None])
+    # Ties go to the lower class number, as in `argmax`; a constant model is not always right.
     earlier = torch.arange(logits.shape[1], device=logits.device) < y[:, None]
     return ((logits > of_label) | ((logits == of_label) & earlier)).sum(1)

@@ -42,7 +42,7 @@ _GRADIENTS = ("logits", "loss", "none")
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """A figure at each λ with the ends of its confidence interval, float64 `[L]` each."""
+    """A metric at each λ with the ends of its confidence interval, float64 `[L]` each."""
 
     value: Array
     low: Array
@@ -68,7 +68,7 @@ class BetweenCurves:
     gradient_norm: Curve | None
     """The mean Euclidean norm of the gradient with respect to the input; None if it was not asked for."""
     gradient: str
-    """Of what: `"logits"` or `"loss"`, or `"none"`."""
+    """What the gradient is of: `"logits"`, `"loss"` or `"none"`."""
 
     def to_dict(self) -> dict[str, object]:
         """Return plain values for a JSON file."""
@@ -106,12 +106,12 @@ def between_samples(
     data
         Tensors or arrays `(x, y)`, or a dataset of samples `(x, y)`, of which only the drawn ones are loaded.
     pairs
-        How many pairs of different samples to draw; of any two classes, the same one included.
+        How many pairs of different samples to draw, from any two classes, the same one included.
     lambdas
         The share of the first sample; 0, 0.1, …, 1 by default. Values outside [0, 1] lie beyond the pair.
     gradient
-        Of what to take the norm: of the `"logits"`, :math:`\|\partial z / \partial x\|_F` (K backward passes), of the
-        mixed `"loss"`, :math:`\|\partial_x (\lambda H(z, y_i) + (1 - \lambda) H(z, y_j))\|_2` (one), or `"none"`.
+        What to take the gradient norm of. `"logits"`: :math:`\|\partial z / \partial x\|_F` (K backward passes). The
+        mixed `"loss"`: :math:`\|\partial_x (\lambda H(z, y_i) + (1 - \lambda) H(z, y_j))\|_2` (one). Or `"none"`.
         Section 3.5 of the paper speaks of the loss; Section 2 and Figure 2 do not say.
     batch_size
         Rows at a time.

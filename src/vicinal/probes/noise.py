@@ -1,4 +1,4 @@
-r"""Gaussian noise that has the training set's mean and variance: inputs a model should not be sure about.
+r"""Gaussian noise that has the training set's mean and variance: inputs on which a model should not be confident.
 
 .. math:: x = \mu_c + \sigma_c \varepsilon, \quad \varepsilon \sim N(0, 1)
 

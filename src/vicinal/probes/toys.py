@@ -20,7 +20,7 @@ def spirals(
     r"""Draw points on interleaved spiral arms, one class an arm (the toy of Bang et al. 2022, Figure 1).
 
     Arm k is :math:`r\,(\cos\varphi, \sin\varphi)` with :math:`\varphi = 2\pi (\text{turns}\cdot r + k/K)` and r
-    evenly distributed over [0.1, 1], plus Gaussian noise. The figure's numbers are not published.
+    evenly distributed over [0.1, 1], plus Gaussian noise. The numbers of the paper's figure are not published.
 
     Parameters
     ----------

@@ -25,6 +25,7 @@ from typing import Any, final
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import logsigmoid
 from torch.nn.modules.dropout import _DropoutNd
 
 from vicinal import _random
@@ -35,7 +36,7 @@ from vicinal.objectives.base import MixingObjective, Objective
 from vicinal.objectives.forward import call, n_rows
 from vicinal.probes.base import probing
 
-__all__ = ["Ensemble", "MCDropout"]
+__all__ = ["Ensemble", "MCDropout", "mean_logits"]
 
 
 @final
@@ -80,7 +81,7 @@ class MCDropout:
 
     def __call__(self, x: Batch, *, generator: torch.Generator | None = None) -> Tensor:
         """Return the log of the mean probabilities, `[B, K]`, in at least float32; the arguments are `samples`'."""
-        return _log_mean(self.samples(x, generator=generator))
+        return mean_logits(self.samples(x, generator=generator))
 
     def samples(self, x: Batch, *, generator: torch.Generator | None = None) -> Tensor:
         """Return the logits of each pass, `[S, B, K]`.
@@ -95,12 +96,15 @@ class MCDropout:
             gives the same passes for the same batch and `max_rows`.
         """
         rows = n_rows(x)
+        # Several passes in one batch: dropout draws anew for each row, and a large batch is faster.
         together = max(1, min(self.passes, self.max_rows // max(rows, 1)))
         seed = int(_random.integers(2**63 - 1, 1, generator=generator))
         results = []
         with probing(self.model), torch.no_grad():
+            # Only dropout is in training mode: batch normalisation must keep its statistics.
             for module in self._dropout():
                 module.training = True
+            # Dropout has no generator of its own. `probing` restores the global ones afterwards.
             _random.seed_globals(seed)
             for start in range(0, self.passes, together):
                 times = min(together, self.passes - start)
@@ -177,7 +181,7 @@ class Ensemble:
 
     def __call__(self, x: Batch) -> Tensor:
         """Return the log of the mean probabilities, `[B, K]`, at the ensemble's temperature, in at least float32."""
-        pooled = _log_mean(self.samples(x))
+        pooled = mean_logits(self.samples(x))
         return pooled if self.temperature is None else (pooled / self.temperature).log_softmax(1)
 
     def samples(self, x: Batch) -> Tensor:
@@ -208,9 +212,21 @@ class Ensemble:
         return f"Ensemble({len(self)} × {kinds}, temperature={self.temperature})"
 
 
-def _log_mean(samples: Tensor) -> Tensor:
-    """Return the log of the mean over the first dimension of the softmax over the last."""
-    return samples.log_softmax(-1).logsumexp(0) - math.log(len(samples))
+def mean_logits(logits: Tensor, dim: int = 0, *, exclusive: bool = True, weights: Tensor | None = None) -> Tensor:
+    """Return the logits of mean probabilities, of members along `dim` with the classes or labels last.
+
+    `exclusive` says whether the outputs are classes, of which one holds; else each is a label of its own. `weights` say
+    how much each member counts, in a shape that can be added to `logits`; they sum to one. All count the same without.
+    """
+
+    def log_mean(log_probs: Tensor) -> Tensor:
+        if weights is None:
+            return log_probs.logsumexp(dim) - math.log(log_probs.shape[dim])
+        return (log_probs + weights.log()).logsumexp(dim)
+
+    if exclusive:
+        return log_mean(logits.log_softmax(-1))
+    return log_mean(logsigmoid(logits)) - log_mean(logsigmoid(-logits))
 
 
 def _logits(model: nn.Module, x: Batch, rows: int) -> Tensor:

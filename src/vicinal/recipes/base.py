@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from vicinal.data.files import find
 from vicinal.data.named import roots
-from vicinal.recipes.claims import AtLeast, Claim, Key, Pair
+from vicinal.recipes.claims import FIRST_SEED, LOOKS, AtLeast, Claim, Key, Pair
 from vicinal.runs import Experiment
 
 if TYPE_CHECKING:
@@ -106,8 +106,10 @@ class Scale:
 
     seeds: Sequence[int]
     """Of weights, order, mixing, and of splits and subsets."""
+    looks: Sequence[int] = LOOKS
+    """Numbers of seeds at which claims are judged; the last is the most there will be."""
     minutes: float
-    """How long it takes: at `cpu` and `night` on two cores as two one-thread processes, at `paper` on one GPU."""
+    """How long these seeds take: below `paper` on two cores as two one-thread processes, at `paper` on one GPU."""
     data: Mapping[str, Data] = field(default_factory=dict)
     """By the names that rows have."""
     networks: Mapping[str, Network] = field(default_factory=dict)
@@ -130,6 +132,7 @@ def three_scales(
     *,
     seeds: Each[int],
     minutes: Each[float],
+    looks: Sequence[int] | Sequence[Sequence[int]] = LOOKS,
     data: Each[Mapping[str, Data]] = NOTHING,
     networks: Each[Mapping[str, Network]] = NOTHING,
     networks_of: Each[Mapping[str, Sequence[str]]] = NOTHING,
@@ -139,13 +142,17 @@ def three_scales(
 ) -> dict[str, Scale]:
     """Return the three scales of a recipe, side by side: a tuple has what is each scale's own.
 
+    `seeds` are numbers of seeds, the first of which is `FIRST_SEED`. `looks` are those of all scales, or a sequence of
+    three.
+
     >>> of = three_scales(seeds=(3, 5, 1), minutes=(1, 10, 600), data={"Iris": Data("iris")})
     >>> of["night"].seeds, of["night"].minutes, list(of["night"].data)
-    (range(0, 5), 10, ['Iris'])
+    (range(1000, 1005), 10, ['Iris'])
     """
     return {
         scale: Scale(
-            seeds=range(_of(seeds, i)),
+            seeds=range(FIRST_SEED, FIRST_SEED + _of(seeds, i)),
+            looks=_looks(looks, i),
             minutes=_of(minutes, i),
             data=_of(data, i),
             networks=_of(networks, i),
@@ -160,6 +167,12 @@ def three_scales(
 
 def _of(values: Each[T], i: int) -> T:
     return values[i] if isinstance(values, tuple) else values
+
+
+def _looks(looks: Sequence[int] | Sequence[Sequence[int]], i: int) -> tuple[int, ...]:
+    """Return the looks of a scale: those of all scales, or one sequence for each."""
+    own = looks[i]
+    return tuple(own) if isinstance(own, Sequence) else tuple(n for n in looks if isinstance(n, int))
 
 
 @dataclass(frozen=True, eq=False)
@@ -224,9 +237,10 @@ class Recipe:
     def rows(self, scale: str, seeds: Sequence[int] | None = None) -> list[Cell]:
         """Return the cells of a scale, seed by seed: half of them then say something of every row."""
         at = self.scales[scale]
-        return [cell for seed in (at.seeds if seeds is None else seeds) for cell in self._of_seed(at, seed)]
+        return [cell for seed in (at.seeds if seeds is None else seeds) for cell in self.rows_of_seed(at, seed)]
 
-    def _of_seed(self, at: Scale, seed: int) -> Iterator[Cell]:
+    def rows_of_seed(self, at: Scale, seed: int) -> Iterator[Cell]:
+        """Yield the cells of a scale with one seed."""
         for on in at.pairs():
             for name, method in self.methods_of(on.data, at).items():
                 one = experiment(at, on, method, seed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from vicinal import plots
 from vicinal._checks import require
-from vicinal.recipes.claims import Key
+from vicinal.recipes.claims import HOLDS, NO_DIFFERENCE, REVERSED, UNDECIDED, Judged, Key
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     from vicinal.recipes.results import Result
 
-__all__ = ["COLOURS", "bars", "curves", "panels", "sweep"]
+__all__ = ["COLOURS", "bars", "curves", "forest", "panels", "sweep"]
 
 #: Okabe and Ito's, which people with any colour vision can tell apart.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8A8A8A")
@@ -102,6 +103,45 @@ def sweep(figures: Mapping[str, str], alphas: Mapping[str, float]) -> Callable[[
         return drawn
 
     return draw
+
+
+#: Colours of verdicts.
+_VERDICT_COLOURS = {HOLDS: COLOURS[2], REVERSED: COLOURS[1], NO_DIFFERENCE: COLOURS[0], UNDECIDED: COLOURS[6]}
+#: Effects are cut off at so many margins, where an arrow points on.
+_MOST_MARGINS = 12.0
+
+
+def forest(claims: Sequence[tuple[str, Judged]], *, seeds: bool = True) -> Figure:
+    """Draw a line for each claim: its interval, its mean, the paper's value and, if asked for, a dot for each seed.
+
+    Effects are shown in units of each claim's margin, which is one point for most, so that claims share an axis.
+    """
+    shown = [(text, one) for text, one in claims if one.effect is not None and one.margin > 0]
+    drawn, (ax,) = panels(1, size=(8.6, 0.9 + 0.34 * max(len(shown), 1)))
+    ax.axvspan(-1, 1, color="#EFEFEF", lw=0)
+    ax.axvline(0, color="#555555", lw=0.8)
+    cut = _MOST_MARGINS
+    for row, (_, one) in enumerate(shown):
+        y, colour = len(shown) - 1 - row, _VERDICT_COLOURS[one.verdict]
+        values = [value / one.margin for value in one.values if value is not None]
+        if seeds:
+            ax.plot(np.clip(values, -cut, cut), [y + 0.18] * len(values), ".", ms=3, color=colour, alpha=0.4)
+        if one.low is not None and one.high is not None:
+            low, high = one.low / one.margin, one.high / one.margin
+            ax.plot(np.clip([low, high], -cut, cut), [y, y], color=colour, lw=2, solid_capstyle="butt")
+            for end, marker in ((low, "<"), (high, ">")):
+                if abs(end) > cut:
+                    ax.plot(math.copysign(cut, end), y, marker, ms=5, color=colour)
+        ax.plot(np.clip((one.effect or 0.0) / one.margin, -cut, cut), y, "o", ms=5, color=colour)
+        if one.paper is not None:
+            ax.plot(np.clip(one.paper / one.margin, -cut, cut), y, "D", ms=4, mfc="none", color="#222222")
+    ax.set_yticks(range(len(shown)), [text for text, _ in reversed(shown)], fontsize="small")
+    ax.set(xlabel="effect in margins (one point for most claims); right of zero the paper is right")
+    ax.set(xlim=(-cut - 0.5, cut + 0.5), ylim=(-0.7, len(shown) - 0.3))
+    handles = [ax.plot([], [], color=colour, lw=2, label=verdict)[0] for verdict, colour in _VERDICT_COLOURS.items()]
+    handles += ax.plot([], [], "D", ms=4, mfc="none", color="#222222", label="the paper's")
+    drawn.legend(handles=handles, loc="outside upper center", ncols=5, fontsize="small", frameon=False)
+    return drawn
 
 
 def _short(group: Key) -> str:

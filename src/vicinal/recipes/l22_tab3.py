@@ -9,12 +9,12 @@ import torch
 from torch.utils.data import Subset
 
 from vicinal import _random, models
-from vicinal.data import load_scores
+from vicinal.data import SplitOptions, TextOptions, load_scores
 from vicinal.expressions import parse
 from vicinal.metrics import evaluate
 from vicinal.recipes import texts
 from vicinal.recipes.base import Data, Method, Place, Recipe, Scale, Settings, three_scales
-from vicinal.recipes.claims import Claim, Key, Pair
+from vicinal.recipes.claims import Claim, Key, Pair, pooled
 from vicinal.recipes.drawing import bars
 from vicinal.recipes.trained import Part, figures_of, logits_of
 from vicinal.training import FitConfig, fit
@@ -39,6 +39,12 @@ SOURCES = {"CoLA": "glue:cola", "RTE": "glue:rte", "SST-2": "glue:sst2", "QQP": 
 #: All but STS-B, which predicts a number.
 GLUE = {**SOURCES, "QQP": "glue:qqp", "MNLI-mm": "glue:mnli", "QNLI": "glue:qnli", "MRPC": "glue:mrpc"}
 STSB = "STS-B"
+#: Tasks whose scores are coarser than a point, and why.
+WIDER = {
+    "CoLA": "a correlation of some 1,000 sentences, three in ten of which are not acceptable, has a standard error of "
+    "3 points",
+    "RTE": "its 277 test pairs leave an accuracy with a standard error of 3 points",
+}
 
 
 def methods(data: str, at: Scale) -> dict[str, Method]:
@@ -71,9 +77,8 @@ def measure(trained: Sequence[Trained], settings: Settings, seed: int) -> Measur
 def spearman_of(settings: Settings, seed: int) -> float:
     """Train on STS-B, and return Spearman's correlation on its development set."""
     of = settings[STSB]
-    sets = load_scores(
-        "glue:stsb", tokenizer=models.tokenizer_of(settings["network"]), max_length=of["max_length"], val=0.1, seed=seed
-    )
+    tokens = TextOptions(tokenizer=models.tokenizer_of(settings["network"]), max_length=of["max_length"])
+    sets = load_scores("glue:stsb", tokens, SplitOptions(val=0.1, seed=seed))
     chosen = _random.permutation(len(sets.train), generator=torch.Generator().manual_seed(seed)).tolist()
     torch.manual_seed(seed)
     result = fit(
@@ -93,19 +98,23 @@ def spearman_of(settings: Settings, seed: int) -> float:
 def claims(at: Scale) -> Iterable[Claim]:
     every = (*at.data, *([STSB] if STSB in at.settings else []))
     for number, (baseline, printed) in enumerate(((BASE, "plain training"), (MIXUP, "Mixup"))):
+        paper = {data: (PAPER[data][2] - PAPER[data][number]) / 100 for data in every}
         for network in at.networks:
             gains = {data: Pair(data, network).fall("score", LOGITMIX, baseline) for data in every}
-            mean = sum(list(gains.values())[1:], next(iter(gains.values()))) * (1 / len(gains))
             yield Claim(
                 f"{network}: the mean score of LogitMix over the tasks is above that of {printed}",
-                mean,
-                paper=(0.0026, 0.0037)[number],
+                pooled(gains.values()),
+                primary=True,
+                paper=sum(paper.values()) / len(paper),
             )
             for data, gain in gains.items():
                 yield Claim(
-                    f"{data}, {network}: LogitMix's score is above that of {printed}",
+                    f"{data}, {network}: LogitMix's score is no worse than that of {printed}",
                     gain,
-                    paper=(PAPER[data][2] - PAPER[data][number]) / 100,
+                    kind="no worse",
+                    margin=0.02 if data in WIDER else 0.01,
+                    reason=WIDER.get(data, ""),
+                    paper=paper[data],
                 )
 
 
@@ -115,9 +124,9 @@ def glue(train_size: int, n_other: int, training: Settings) -> dict[str, object]
     return {STSB: scored, "score_on": {"glue:mnli": "glue:mnli:mismatched"}, "n_other": n_other}
 
 
-TRAINING = {**texts.TRAINING, "epochs": 3, "lr": 1e-4}
+TRAINING = {**texts.TRAINING, "epochs": 3}
 PUBLISHED = {"epochs": 3, "batch_size": 8, "lr": 2e-5, "select": "last", **texts.ANY_LENGTHS}
-SMALL = {"CoLA": (480, 32), "RTE": (160, 64), "SST-2": (320, 32), "QQP": (160, 32)}
+SMALL = {"CoLA": (640, 32), "RTE": (240, 64), "SST-2": (640, 32), "QQP": (640, 32)}
 
 RECIPE = Recipe(
     place=Place("L22", "Table 3", "LogitMix on GLUE"),
@@ -135,10 +144,10 @@ RECIPE = Recipe(
         name: dict(zip(("BERT-base", "Mixup", "LogitMix"), scores, strict=True)) for name, scores in PAPER.items()
     },
     scales=three_scales(
-        seeds=(3, 3, 1),
-        minutes=(7, 240, 3_000),
+        seeds=5,
+        minutes=(26, 400, 15_000),
         data=(
-            texts.small(SOURCES, SMALL, held_out=250),
+            texts.small(SOURCES, SMALL, held_out=1000),
             texts.small(GLUE, dict.fromkeys(GLUE, (1000, 128)), held_out=800),
             {name: Data(source, {"max_length": 128, "val": 0}) for name, source in GLUE.items()},
         ),
@@ -150,8 +159,9 @@ RECIPE = Recipe(
             {"layers": 12, **glue(100_000, 100_000, PUBLISHED)},
         ),
         about=(
-            "MiniLM (trained on QQP pairs among others by its makers); 480 sentences of CoLA, 320 of SST-2, 160 "
-            "pairs of RTE and QQP, three epochs at 1e-4. MNLI's training set, QNLI, MRPC and STS-B are not at hand.",
+            "MiniLM (trained on QQP pairs among others by its makers); 640 texts of CoLA, SST-2 and QQP, 240 pairs of "
+            "RTE, three epochs at 1e-4, up to 1,000 test texts. MNLI's training set, QNLI, MRPC and STS-B are not at "
+            "hand.",
             "MiniLM, 1,000 texts of each task, all eight; the files of GLUE have to be at hand.",
             "BERT-base, batches of 8, 2e-5, three epochs, 128 tokens; development sets are the test sets, MNLI's "
             "mismatched one. BERT-large is left out.",
@@ -163,17 +173,9 @@ RECIPE = Recipe(
         "of a linear head the similarity term would be zero whatever the network; between BERT's last layer and its "
         "classifier there is a pooler with a tanh, so it is not.",
         "The paper's mean gains, 0.26 and 0.37 points, are over all eight tasks of BERT-base (0.95 and 0.76 of "
-        "BERT-large); over the four at hand they are 0.5 and 0.6. The sizes at cpu "
-        "scale are what a few minutes on two cores allow.",
+        "BERT-large); over the four at hand they are 0.53 and 0.58. On single tasks LogitMix equals plain training or "
+        "Mixup in six of sixteen comparisons or is below it, so the claims there are that it is no worse.",
     ),
     pilot=f"{texts.PILOT_COLA} With the same rate and epochs the error on 320 sentences of SST-2 is 24 %, on 160 "
     "pairs of QQP 33 %, on 240 of RTE 47 %; confidence exceeds accuracy by 15, 18 and 16 points.",
-    findings=(
-        "At this scale the table says nothing of the paper's gains, 0 to 2 points: 250 test texts leave a score "
-        "uncertain by 5 to 6 points, seeds by 2 to 30, and ten claims over three seeds ask for differences of eight "
-        "standard deviations. CoLA and RTE are not learned: the MCC is near 0, and Mixup calls every sentence of CoLA "
-        "acceptable with two of three seeds. The night scale is the smallest that could tell.",
-        "What can be seen is calibration, of which the paper shows nothing on texts: LogitMix is more confident than "
-        "Mixup in all twelve pairs of runs, by 1 to 10 points, and its mean NLL is higher on all four tasks.",
-    ),
 )

@@ -14,18 +14,23 @@ import io
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from vicinal._atomic import replacing
 from vicinal._checks import require
-from vicinal._files import replacing
 from vicinal.metrics import Estimate
 from vicinal.recipes import PAPERS, SCALES, Recipe, Result, get, names
-from vicinal.recipes.claims import CANNOT_TELL, HOLDS, HOLDS_NOT, NOT_TESTED, Judged
+from vicinal.recipes.claims import HOLDS, NO_DIFFERENCE, NOT_TESTED, REVERSED, UNDECIDED, Judged, error_rate
+
+if TYPE_CHECKING:
+    from vicinal.recipes.scheduling import OpenClaim
 
 __all__ = [
     "claim_rows",
     "claims_table",
     "figure_png",
     "figure_rows",
+    "open_table",
     "page",
     "published_rows",
     "published_table",
@@ -37,7 +42,7 @@ __all__ = [
 ]
 
 _DIGEST = "vicinal result"
-_VERDICTS = (HOLDS, HOLDS_NOT, CANNOT_TELL, NOT_TESTED)
+_VERDICTS = (HOLDS, REVERSED, NO_DIFFERENCE, UNDECIDED, NOT_TESTED)
 
 
 def results_in(folder: Path) -> dict[tuple[str, str], Result]:
@@ -128,10 +133,12 @@ def scoreboard(every: Mapping[tuple[str, str], Result]) -> str:
         "# Evidence",
         "",
         "Tables and figures of the papers, run again with `vicinal reproduce`. Every claim is a contrast of figures, "
-        "paired over seeds, positive where the paper is right; intervals are 95 % t intervals (of a count of sets: how "
-        "many lie above 0 with their intervals, and how many reach above it), verdicts are corrected for the number of "
-        "claims of a recipe (Holm). A claim about calibration is tested only where the baseline is "
-        "over-confident. This file is written by `vicinal reproduce --pages docs` from `results/`.",
+        "paired over seeds, positive where the paper is right. Verdicts are read off t intervals at the last look. "
+        "Their level is corrected for the looks and for the claims of a family. The interval of a count of sets says "
+        "how many lie above 0 with their intervals, and how many do not lie below it. A claim about calibration is "
+        "tested only where the baseline is over-confident. "
+        f"{error_rate(result.verdicts for result in every.values())} "
+        "This file is written by `vicinal reproduce --pages docs` from `results/`.",
         "",
         "## Scoreboard",
         "",
@@ -171,8 +178,10 @@ def _agreement(verdicts: Sequence[tuple[str, str, Judged]]) -> list[str]:
     if not rows:
         return ["Nothing has been run yet.", ""]
     every = Counter(one.verdict for _, _, one in verdicts)
-    decided = every[HOLDS] + every[HOLDS_NOT]
+    decided = every[HOLDS] + every[REVERSED] + every[NO_DIFFERENCE]
     said = f"Of {every.total()} claims {decided} are decided, and {every[HOLDS]} of these agree with the papers."
+    declared = sum(1 for name in names() for _ in get(name).claims(get(name).scales["cpu"]))
+    said += f" All recipes together declare {declared} claims at cpu scale."
     return [said, "", markdown(["", "paper", *_VERDICTS, "claims"], rows), ""]
 
 
@@ -222,7 +231,7 @@ def _ran(name: str, recipe: Recipe, scale: str, result: Result) -> Iterator[str]
     yield from ("### Claims", "", claims_table(result), "")
     if result.failures:
         yield from (f"{len(result.failures)} cells failed: {', '.join(result.failures)}.", "")
-    yield from ("Versions: " + ", ".join(f"{key} {value}" for key, value in result.versions.items()) + ".", "")
+    yield from ("Versions: " + ", ".join(f"{key} {value}" for key, value in result.environment.items()) + ".", "")
 
 
 def table(recipe: Recipe, result: Result) -> str:
@@ -259,12 +268,22 @@ def claims_table(result: Result) -> str:
             one["claim"],
             one["paper"],
             one["here"],
-            one["p"],
             f"**{one['verdict']}**{one['reason'] and ': ' + one['reason']}",
         ]
         for one in claim_rows(result)
     ]
-    return markdown(["claim", "paper", "here", "p (Holm)", "verdict"], rows)
+    return markdown(["claim", "paper", "here", "verdict"], rows)
+
+
+def open_table(open_claims: Sequence[OpenClaim]) -> str:
+    """Return the claims that are not decided: where each stands, and what it still needs."""
+    rows = []
+    for one in open_claims:
+        judged = one.judged
+        hours = "–" if one.seconds is None else f"{one.seconds / 3600:.2f}"
+        needed = "–" if judged.needs_seeds is None else str(judged.needs_seeds)
+        rows.append([one.recipe, judged.claim, judged.family, effect(judged), str(judged.n_seeds), needed, hours])
+    return markdown(["recipe", "claim", "family", "here", "seeds", "needs", "hours"], rows)
 
 
 def claim_rows(result: Result) -> list[dict[str, str]]:
@@ -274,7 +293,6 @@ def claim_rows(result: Result) -> list[dict[str, str]]:
             "claim": one.claim,
             "paper": paper_effect(one),
             "here": effect(one),
-            "p": "" if one.p is None else _p(one.p),
             "verdict": one.verdict,
             "reason": one.reason,
         }
@@ -284,23 +302,26 @@ def claim_rows(result: Result) -> list[dict[str, str]]:
 
 def effect(one: Judged) -> str:
     """Return the effect of a claim with its interval."""
-    if one.effect is None or one.low is None or one.high is None:
+    if one.effect is None:
         return "–"
-    if one.unit == "sets":
-        return f"{one.effect:g} sets [{one.low:g}, {one.high:g}]"
     factor, digits = (100, 2) if one.unit == "points" else (1, 3)
-    ends = f"[{_signed(factor * one.low, digits)}, {_signed(factor * one.high, digits)}]"
-    bound = f"{factor * abs(one.margin):g}"
-    asked = f"; margin {bound}" if one.margin > 0 else f"; more than {bound} asked for" if one.margin else ""
-    return f"{_signed(factor * one.effect, digits)} {one.unit} {ends}{asked}".replace("  ", " ")
+
+    def shown(value: float) -> str:
+        return f"{value:g}" if one.kind == "at least" else _signed(factor * value, digits)
+
+    asked = "" if one.kind == "at least" else f"; margin {factor * one.margin:g}"
+    if one.kind == "above" and one.threshold:
+        asked += f", more than {factor * one.threshold:g} asked for"
+    ends = "" if one.low is None or one.high is None else f" [{shown(one.low)}, {shown(one.high)}]"
+    return f"{shown(one.effect)} {one.unit}".rstrip() + ends + asked
 
 
 def paper_effect(one: Judged) -> str:
     """Return the paper's effect, where it gives a number."""
     if one.paper is None:
         return "–"
-    if one.unit == "sets":
-        return f"{one.paper:g} sets"
+    if one.kind == "at least":
+        return f"{one.paper:g} {one.unit}"
     factor, digits = (100, 1) if one.unit == "points" else (1, 3)
     return f"{_signed(factor * one.paper, digits)} {one.unit}"
 
@@ -326,7 +347,3 @@ def _signed(value: float, digits: int) -> str:
 
 def _plain(value: object) -> str:
     return f"{value:g}" if isinstance(value, (int, float)) else str(value)
-
-
-def _p(value: float) -> str:
-    return "< 0.001" if value < 0.001 else f"{value:.3f}"

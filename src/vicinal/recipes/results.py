@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import json
-import math
 import platform
+import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,13 +13,23 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtrit
 
-from vicinal._files import FORMAT, read_json, replacing
+from vicinal._atomic import FORMAT, read_json, replacing
+from vicinal._portable import PORTABLE, cpu_capability
 from vicinal.metrics import Estimate
-from vicinal.recipes.claims import AtLeast, Claim, Judged, Key, judge
+from vicinal.metrics.intervals import over_seeds
+from vicinal.recipes.claims import LOOKS, AtLeast, Claim, Figures, Judged, Key, judge
 
-__all__ = ["CellRecord", "Curve", "Measured", "Result", "over_seeds", "packed", "versions"]
+__all__ = [
+    "DECIDING",
+    "CellRecord",
+    "Curve",
+    "Measured",
+    "Result",
+    "commit",
+    "environment",
+    "packed",
+]
 
 #: What a figure draws: numbers, or rows of them, as deep as need be.
 Curve: TypeAlias = "Sequence[float | Curve]"
@@ -33,8 +44,12 @@ class CellRecord:
 
     key: Key
     seed: int
+    id: str
+    """The first 16 digits of its key: see `vicinal.recipes.keys`."""
+    commit: str
+    """The commit of the code that trained and measured it; empty where that is not known."""
     seconds: float
-    """Of training and measuring, one thread."""
+    """Processor seconds of loading, training, evaluating and measuring."""
     figures: Mapping[str, Estimate]
     curves: Mapping[str, Curve] = field(default_factory=dict)
 
@@ -44,7 +59,14 @@ class CellRecord:
             name: e.value if e.low == e.value == e.high else [e.value, e.low, e.high]
             for name, e in self.figures.items()
         }
-        record = {"key": list(self.key), "seed": self.seed, "seconds": round(self.seconds, 1), "figures": figures}
+        record = {
+            "key": list(self.key),
+            "seed": self.seed,
+            "id": self.id,
+            "commit": self.commit,
+            "seconds": round(self.seconds, 1),
+            "figures": figures,
+        }
         return record | ({"curves": dict(self.curves)} if self.curves else {})
 
     @classmethod
@@ -54,7 +76,15 @@ class CellRecord:
             name: Estimate(*value) if isinstance(value, list) else Estimate(value, value, value)
             for name, value in record["figures"].items()
         }
-        return cls(tuple(record["key"]), record["seed"], record["seconds"], figures, record.get("curves", {}))
+        return cls(
+            tuple(record["key"]),
+            record["seed"],
+            record["id"],
+            record["commit"],
+            record["seconds"],
+            figures,
+            record.get("curves", {}),
+        )
 
 
 @dataclass(frozen=True)
@@ -67,8 +97,14 @@ class Result:
     settings: Mapping[str, Any]
     cells: Sequence[CellRecord]
     verdicts: Sequence[Judged]
-    versions: Mapping[str, str]
+    environment: Mapping[str, str]
+    """What digits depend on beside the settings: versions, and the instructions that the processor was held at."""
     failures: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def looks(self) -> tuple[int, ...]:
+        """The numbers of seeds at which claims are judged."""
+        return tuple(self.settings.get("looks", LOOKS))
 
     @property
     def keys(self) -> list[Key]:
@@ -86,7 +122,7 @@ class Result:
     def estimate(self, key: Key, name: str) -> Estimate | None:
         """Return the mean over seeds with its 95 % t interval; of one run, its interval over samples."""
         estimates = [cell.figures[name] for cell in self.of(key) if name in cell.figures]
-        return over_seeds(estimates) if estimates else None
+        return over_seeds(estimates, other_samples=False) if estimates else None
 
     def curve(self, key: Key, name: str) -> NDArray[np.float64]:
         """Return a curve of a row, a line for each seed that has it."""
@@ -98,10 +134,15 @@ class Result:
 
     def judged(self, claims: Iterable[Claim | AtLeast]) -> list[Judged]:
         """Return the verdicts of claims."""
+        return judge(list(claims), self.figures, looks=self.looks)
+
+    @property
+    def figures(self) -> Figures:
+        """The figures of every cell: by key, then by seed, then by name."""
         figures: dict[Key, dict[int, Mapping[str, Estimate]]] = {}
         for cell in self.cells:
             figures.setdefault(cell.key, {})[cell.seed] = cell.figures
-        return judge(list(claims), figures)
+        return figures
 
     def to_dict(self) -> dict[str, object]:
         """Return plain values for JSON."""
@@ -112,7 +153,7 @@ class Result:
             "settings": dict(self.settings),
             "verdicts": [one.to_dict() for one in self.verdicts],
             "cells": [cell.to_dict() for cell in self.cells],
-            "versions": dict(self.versions),
+            "environment": dict(self.environment),
             **({"failures": dict(self.failures)} if self.failures else {}),
         }
 
@@ -137,19 +178,10 @@ class Result:
             tuple(record["seeds"]),
             record["settings"],
             [CellRecord.from_dict(cell) for cell in record["cells"]],
-            [Judged(**one) for one in record["verdicts"]],
-            record["versions"],
+            [Judged.from_dict(one) for one in record["verdicts"]],
+            record["environment"],
             record.get("failures", {}),
         )
-
-
-def over_seeds(estimates: Sequence[Estimate]) -> Estimate:
-    """Return the mean over runs with its 95 % t interval; one run keeps its own interval."""
-    if len(estimates) == 1:
-        return estimates[0]
-    values = np.array([estimate.value for estimate in estimates])
-    half = float(stdtrit(len(values) - 1, 0.975)) * float(values.std(ddof=1)) / math.sqrt(len(values))
-    return Estimate(float(values.mean()), float(values.mean()) - half, float(values.mean()) + half)
 
 
 def packed(measured: Measured) -> tuple[dict[str, Estimate], dict[str, Curve]]:
@@ -166,20 +198,50 @@ def packed(measured: Measured) -> tuple[dict[str, Estimate], dict[str, Curve]]:
     return figures, curves
 
 
-def versions() -> dict[str, str]:
-    """Return what figures may depend on."""
+#: What must be equal for cells to stand in one result.
+DECIDING = ("torch", "cpu", "numerics")
+
+
+def environment() -> dict[str, str]:
+    """Return what digits may depend on."""
     import scipy
     import torch
 
     from vicinal import __version__
+    from vicinal.recipes.keys import NUMERICS
 
     return {
         "vicinal": __version__,
+        "numerics": str(NUMERICS),
+        "cpu": _instructions(),
         "torch": torch.__version__,
         "numpy": np.__version__,
         "scipy": scipy.__version__,
         "python": platform.python_version(),
     }
+
+
+def _instructions() -> str:
+    """Return the instructions of ATen and oneDNN in a word where both are held at the same."""
+    capability = cpu_capability()
+    return "AVX2" if capability == PORTABLE else ", ".join(f"{name} {value}" for name, value in capability.items())
+
+
+@functools.cache
+def commit() -> str:
+    """Return the commit of the code that runs, with a `+` where files differ from it; empty outside a repository."""
+    here = Path(__file__).parent
+
+    def git(*words: str) -> str:
+        call = ["git", "-C", str(here), *words]
+        return subprocess.run(call, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+
+    try:
+        if not git("ls-files", "--", Path(__file__).name):  # installed into somebody else's repository
+            return ""
+        return git("rev-parse", "--short=10", "HEAD") + "+" * bool(git("status", "--porcelain", "--", str(here)))
+    except (OSError, subprocess.SubprocessError):
+        return ""
 
 
 def _lines(value: object) -> str:

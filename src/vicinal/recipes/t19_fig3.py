@@ -12,12 +12,16 @@ ERM, SMOOTHED, MIXUP = "ERM()", "ERM(label_smoothing=0.1)", "Mixup(alpha=0.4)"
 
 
 def claims(at: Scale) -> Iterable[Claim]:
-    for on in at.pairs():
-        for name in ("ece", "oe"):
-            for printed, method in (("label smoothing", SMOOTHED), ("mixup", MIXUP)):
-                falls = on.fall(name, ERM, method)
-                yield Claim(f"{on}: {printed} lowers the {name.upper()}", falls, overconfident=on.cell(ERM))
-        yield Claim(f"{on}: mixup lowers the error", on.fall("error", ERM, MIXUP), paper=0.004)
+    gate = [on.cell(ERM) for on in at.pairs()]
+    for name, printed in (("ece", "ECE"), ("oe", "OE")):
+        falls = images.pooled_fall(at, name, ERM, MIXUP)
+        yield Claim(f"mixup lowers the {printed}", falls, primary=True, overconfident=gate)
+        falls = images.pooled_fall(at, name, ERM, SMOOTHED)
+        yield Claim(f"label smoothing lowers the {printed}", falls, overconfident=gate)
+        if at.training["select"] != "last":
+            falls = images.pooled_fall(at, f"best {name}", ERM, MIXUP)
+            yield Claim(f"mixup lowers the {printed} of the best epoch", falls, overconfident=gate)
+    yield Claim("mixup lowers the error", images.pooled_fall(at, "error", ERM, MIXUP), paper=0.004)
 
 
 RECIPE = images.t19_figure(
@@ -25,9 +29,9 @@ RECIPE = images.t19_figure(
     methods=methods(ERM, SMOOTHED, MIXUP),
     claims=claims,
     scales={
-        **images.scales("cifar100", seeds=3, minutes=(4, 90, 0), paper=images.T19_NETWORKS),
+        **images.scales("cifar100", seeds=5, minutes=(9, 280, 0), paper=images.T19_NETWORKS),
         "paper": images.on_imagenet(
-            minutes=200_000,
+            minutes=1_000_000,
             networks={"ResNet-50": Network("resnet50"), "ResNeXt-101": Network("resnext101")},
             training={**images.imagenet(90), "stop_at": ("top5_error", 0.07)},
             about="ImageNet, until 93 % of the validation images are among the top 5, for at most 90 epochs.",
@@ -36,5 +40,6 @@ RECIPE = images.t19_figure(
     reading=(
         "CIFAR-100 stands for ImageNet below paper scale. The paper gives one number, about 0.4 points of accuracy "
         "gained by mixup; on ResNet-50 it found mixup no better calibrated than label smoothing.",
+        "The last epoch is primary. The epoch with the best accuracy on 2,000 validation images is secondary.",
     ),
 )

@@ -12,27 +12,24 @@ ERM, MIXUP, FEATURES = "ERM()", "Mixup(alpha=0.4)", "Mixup(alpha=0.4, labels='ne
 
 
 def claims(at: Scale) -> Iterable[Claim]:
-    for on in at.pairs():
-        for name in ("ece", "oe"):
-            yield Claim(
-                f"{on}: the {name.upper()} of full mixup is below that of mixed features alone",
-                on.fall(name, FEATURES, MIXUP),
-                overconfident=on.cell(ERM),
-            )
-        yield Claim(
-            f"{on}: mixing features alone lowers ERM's ECE less than half as much as full mixup",
-            on.figure("ece", FEATURES) - (on.figure("ece", ERM) + on.figure("ece", MIXUP)) * 0.5,
-            overconfident=on.cell(ERM),
-        )
+    gate = [on.cell(ERM) for on in at.pairs()]
+    for name, printed in (("ece", "ECE"), ("oe", "OE")):
+        text = f"the {printed} of full mixup is below that of mixed features alone"
+        falls = images.pooled_fall(at, name, FEATURES, MIXUP)
+        yield Claim(f"{text}, on average", falls, primary=True, overconfident=gate)
+        for on in at.pairs():
+            yield Claim(f"{on}: {text}", on.fall(name, FEATURES, MIXUP), overconfident=[on.cell(ERM)])
+        falls = images.pooled_fall(at, f"best {name}", FEATURES, MIXUP)
+        yield Claim(f"{text}, on average, in the best epoch", falls, overconfident=gate)
 
 
 RECIPE = images.t19_figure(
     place=Place("T19", "Figure 6", "Mixing features alone against full mixup"),
     methods=methods(ERM, MIXUP, FEATURES),
     claims=claims,
-    scales=images.t19_scales(minutes=(6, 120, 20_000)),
+    scales=images.t19_scales(minutes=(12, 330, 20_000)),
     reading=(
-        "That mixing features alone does not give the benefit of full mixup is read as: at least half of the fall in "
-        "ECE is lost. Figure 6 shows bars without numbers.",
+        "The last epoch is primary. The paper's, the one with the best validation accuracy, is secondary and chosen on "
+        "2,000 images. Figure 6 shows bars without numbers.",
     ),
 )

@@ -15,17 +15,20 @@ MANIFOLD = "ManifoldMixup(alpha=2.0, layers=('input', 'layer1', 'layer2'))"
 
 def claims(at: Scale) -> Iterable[Claim]:
     for on in at.pairs():
-        falls = on.fall("ece", ERM, MANIFOLD)
-        yield Claim(f"{on}: Manifold Mixup's ECE is below ERM's", falls, overconfident=on.cell(ERM))
+        for name, where in (("ece", ""), ("best ece", " of the best epoch")):
+            text, falls = f"{on}: Manifold Mixup's ECE{where} is below ERM's", on.fall(name, ERM, MANIFOLD)
+            yield Claim(text, falls, primary=not where, overconfident=[on.cell(ERM)])
 
 
 RECIPE = images.t19_figure(
     place=Place("T19", "supplement", "Calibration of Manifold Mixup"),
     methods=methods(ERM, MIXUP, MANIFOLD),
     claims=claims,
-    scales=images.scales("cifar10", seeds=3, minutes=(2, 40, 6_000), paper=RESNET, paper_training=images.T19_TRAINING),
+    scales=images.scales(
+        "cifar10", seeds=5, minutes=(6, 160, 10_000), paper=RESNET, paper_training=images.T19_TRAINING
+    ),
     reading=(
         "The paper's text refers to its supplement, which is not at hand; α = 2 and the first layers are those of "
-        "Verma et al. (2018).",
+        "Verma et al. (2018). The last epoch is primary; the best one is chosen on 2,000 validation images.",
     ),
 )

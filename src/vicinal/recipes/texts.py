@@ -1,8 +1,8 @@
 """What the recipes on texts share: MiniLM below paper scale, BERT-base at it, and the methods of W21.
 
-The cell: MiniLM-L6 (22.7 million weights, all of them trained), a few dozen to a few hundred texts of at most 64
-tokens, batches of 16, AdamW at a constant rate for some dozens of steps, the weights of the last step, and at most 400
-held-out texts; sized by what a step costs on one core (0.3 s at 32 tokens, 0.6 s at 64).
+The cell is MiniLM-L6 (22.7 million weights, all of them trained) on a few dozen to a few thousand texts of at most 64
+tokens. It is trained in batches of 16 by AdamW at a constant rate. Its last step is measured on about 1,000 held-out
+texts. Sizes follow from what a step costs on one core: 0.3 s at 32 tokens, 0.6 s at 64.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from vicinal.data import stratified_subset
 from vicinal.metrics import evaluate
 from vicinal.recipes import images
 from vicinal.recipes.base import Data, Method, Network, Recipe, Scale, Settings, three_scales
-from vicinal.recipes.claims import Claim
+from vicinal.recipes.claims import LOOKS, Claim, Pair, pooled
 from vicinal.recipes.drawing import bars
 from vicinal.recipes.p22_vanilla import fit_smoothed
 from vicinal.recipes.trained import Part, figures_of, logits_of
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from vicinal.runs import Experiment
 
 __all__ = ["ANY_LENGTHS", "BASE", "BERT", "BOTH_DOMAINS", "CLS", "COLUMNS", "INPUT", "MANIFOLD", "MINILM", "PILOT",
-           "PILOT_COLA", "TRAINING", "ROBERTA",
+           "NATS", "NATS_REASON", "PILOT_COLA", "SUBSET", "TRAINING", "ROBERTA",
            "p22_table", "small", "w21_claims", "w21_methods", "w21_table"]  # fmt: skip
 
 #: Networks below paper scale, and at it.
@@ -46,7 +46,7 @@ TRAINING: Settings = {
     "eval_batch_size": 50,
     **ANY_LENGTHS,
     "optimizer": "adamw",
-    "lr": 3e-4,
+    "lr": 1e-4,
     "weight_decay": 0.01,
     "schedule": "constant",
     "select": "last",
@@ -55,8 +55,10 @@ TRAINING: Settings = {
 COLUMNS = {"error": "error (%)", "nll": "NLL", "ece": "ECE (%), 15 bins", "gap": "confidence − accuracy (%)"}
 
 PILOT = (
-    "Plain training alone on 32 items of AG News, seed 100, which no result uses: after 60 steps at 3e-4 the training "
-    "loss is 0.002, 22 % of the test items are wrong, and confidence exceeds accuracy by 18 points."
+    "Plain training alone on 32 reviews of IMDb of 64 tokens, seed 100, which no result uses: after 32 steps at 3e-4 "
+    "38 % of 1,000 test reviews are wrong, and confidence exceeds accuracy by 37 points. At 1e-4, nearer the paper's "
+    "rate, 33 % are wrong and the excess is 28 points, beside 32 % and an ECE of 29 % in the paper. That decided for "
+    "1e-4."
 )
 
 PILOT_COLA = (
@@ -65,8 +67,13 @@ PILOT_COLA = (
     "confidence exceeds accuracy by 19 points."
 )
 
+#: The margin of an NLL, and why it is not 0.01.
+NATS = 0.05
+NATS_REASON = "0.05 nats change the geometric mean of the true class's probability by 5 %"
+
 #: W21 Section 3.1: 32 examples, drawn at random for every seed.
 SUBSET = {"train_size": 32, "subset": "random"}
+FEW = "32 examples"
 BASE, CLS, INPUT, MANIFOLD = "Base", "CLS", "Input", "Mani"
 
 
@@ -89,20 +96,53 @@ def w21_methods(alpha: float, layers: int) -> dict[str, Method]:
     }
 
 
-def w21_claims(paper: Mapping[str, Mapping[str, tuple[float, float, float]]]) -> Callable[[Scale], Iterable[Claim]]:
-    """Return the claims that each form of mixup lowers NLL and ECE, with the paper's accuracy, loss, ECE (× 100)."""
+Scores = Mapping[str, Mapping[str, tuple[float, float, float]]]
+FORMS = (CLS, INPUT, MANIFOLD)
+#: What W21 compares, as here: the printed name, the place in its tables, and the unit.
+COMPARED = {"nll": ("NLL", 1, "nats"), "ece": ("ECE", 2, "points"), "error": ("error", 0, "points")}
+
+
+def w21_claims(paper: Scores) -> Callable[[Scale], Iterable[Claim]]:
+    """Return the claims that mixup lowers NLL, ECE and error, with the paper's accuracy, loss and ECE (× 100).
+
+    With all examples the paper's accuracies hardly rise, and the claim there is that they do not fall.
+    """
+
+    def fall(name: str, on: Pair, form: str) -> float:
+        place = COMPARED[name][1]
+        sign = -1 if name == "error" else 1
+        return sign * (paper[on.data][BASE][place] - paper[on.data][form][place]) / 100
+
+    def kind(name: str, data: Iterable[str]) -> str:
+        return "above" if name != "error" or any(FEW in one for one in data) else "no worse"
+
+    def verb(name: str, data: Iterable[str]) -> str:
+        return "is below" if kind(name, data) == "above" else "is no more than a point above"
+
+    def claim(name: str, text: str, where: Sequence[tuple[Pair, str]], *, primary: bool) -> Claim:
+        data = [on.data for on, _ in where]
+        printed, _, unit = COMPARED[name]
+        return Claim(
+            text.format(f"{printed} {verb(name, data)}"),
+            pooled(on.fall(name, BASE, form) for on, form in where),
+            kind=kind(name, data),
+            margin=NATS if name == "nll" else 0.01,
+            reason=NATS_REASON if name == "nll" else "",
+            primary=primary,
+            paper=sum(fall(name, on, form) for on, form in where) / len(where),
+            unit=unit,
+            overconfident=[] if name == "error" else sorted({on.cell(BASE) for on, _ in where}),
+        )
 
     def claims(at: Scale) -> Iterable[Claim]:
-        for on in at.pairs():
-            for method in (CLS, INPUT, MANIFOLD):
-                for place, (name, printed, unit) in enumerate((("nll", "NLL", "nats"), ("ece", "ECE", "points")), 1):
-                    yield Claim(
-                        f"{on}: {method}'s {printed} is below the base's",
-                        on.fall(name, BASE, method),
-                        paper=(paper[on.data][BASE][place] - paper[on.data][method][place]) / 100,
-                        unit=unit,
-                        overconfident=on.cell(BASE),
-                    )
+        every = [(on, form) for on in at.pairs() for form in FORMS]
+        for name in COMPARED:
+            yield claim(
+                name, f"{', '.join(at.data)}: mixup's {{}} the base's, mean of its three forms", every, primary=True
+            )
+        for on, form in every:
+            for name in COMPARED:
+                yield claim(name, f"{on}: {form}'s {{}} the base's", [(on, form)], primary=False)
 
     return claims
 
@@ -110,13 +150,17 @@ def w21_claims(paper: Mapping[str, Mapping[str, tuple[float, float, float]]]) ->
 def w21_table(
     *,
     source: str,
-    paper: Mapping[str, Mapping[str, tuple[float, float, float]]],
+    paper: Scores,
     minutes: tuple[float, float, float],
-    steps: tuple[int, int],
-    held_out: tuple[dict[str, int], dict[str, int]],
+    here: Settings,
+    steps: int,
+    night: Mapping[str, Data],
+    night_training: Settings,
     rate: float,
     chosen_on: str,
     about: tuple[str, str],
+    seeds: tuple[int, int, int] = (5, 5, 5),
+    looks: Sequence[Sequence[int]] = (LOOKS, LOOKS, LOOKS),
     **parts: Any,
 ) -> Recipe:
     """Return the recipe of Table 2 or 3: MiniLM on 32 examples and, at paper scale, BERT on 32 and on all.
@@ -127,28 +171,32 @@ def w21_table(
         The data set's name.
     paper
         Accuracy, loss and ECE (all times 100) of each method, with 32 examples and with all.
-    steps, held_out, about
-        Of the scales below the paper's: how long MiniLM is trained, options of the data, and what differs.
+    here, steps
+        At cpu scale: options of the data, and how long MiniLM is trained.
+    night, night_training
+        The data of the night scale, and in what its training differs from `TRAINING`.
     rate, chosen_on
         The learning rate (Table 6), and on what of the test set the best epoch is chosen.
+    about
+        What differs from the paper below its scale.
     parts
         Of the recipe.
     """
     (short, whole), printed = paper, f"{rate:.0e}".replace("e-0", "e-")
-    few, more = ({short: Data(source, {**SUBSET, "val": 0, **options})} for options in held_out)
     published = {
         short: Data(f"{source}:w21", {**SUBSET, "max_length": 128}),
         whole: Data(f"{source}:w21", {"max_length": 128}),
     }
     best = f"BERT-base, 10 epochs at {printed}, the epoch with the best accuracy on {chosen_on} of the test set."
     scales = three_scales(
-        seeds=5,
+        seeds=seeds,
+        looks=looks,
         minutes=minutes,
-        data=(few, more, published),
+        data=({short: Data(source, {**SUBSET, "val": 0, **here})}, night, published),
         networks=(MINILM, MINILM, BERT),
         training=(
-            {**TRAINING, "steps": steps[0]},
-            {**TRAINING, "steps": steps[1]},
+            {**TRAINING, "steps": steps},
+            {**TRAINING, **night_training},
             {"epochs": 10, "batch_size": 16, "lr": rate, "select": "accuracy", **ANY_LENGTHS},
         ),
         settings=({"layers": 6}, {"layers": 6}, {"layers": 12}),

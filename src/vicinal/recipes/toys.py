@@ -57,9 +57,9 @@ def learn(
 
 
 def scales(*, minutes: tuple[float, float], points: tuple[int, int], epochs: tuple[int, int]) -> dict[str, Scale]:
-    """Return ten seeds of a few points, and twenty of more, which is the papers' scale too: they give no sizes."""
+    """Return five seeds of a few points, and five of more, which is the papers' scale too: they give no sizes."""
     few, many = ({"points": n, "epochs": length} for n, length in zip(points, epochs, strict=True))
-    return three_scales(seeds=(10, 20, 20), minutes=(*minutes, minutes[1]), settings=(few, many, many))
+    return three_scales(seeds=5, minutes=(*minutes, minutes[1]), settings=(few, many, many))
 
 
 def maps(extent: float, *, size: tuple[float, float]) -> Callable[[Result], Figure]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
@@ -13,12 +14,12 @@ from torch import Tensor
 from torch.utils.data import Subset
 
 from vicinal import _random
-from vicinal._files import Json
+from vicinal._atomic import Json, read_json, write_json
 from vicinal.data import Split, Task
 from vicinal.metrics import Estimate, Evaluation, evaluate
-from vicinal.runs import Bundle, Experiment, Outcome, Run, default_config, run
+from vicinal.runs import Bundle, Experiment, Run, RunResult, default_config, run
+from vicinal.runs.execute import specified
 from vicinal.runs.run import load_task
-from vicinal.runs.running import specified
 from vicinal.training import fit, load_weights, read_predictions
 
 __all__ = ["Part", "Trained", "TrainingJob", "figures_of", "logits_of", "trained_with"]
@@ -35,8 +36,18 @@ class TrainingJob:
         return Trained(self.folder) if Run(self.folder).is_finished else None
 
     def run(self, *, progress: bool) -> None:
-        """Train."""
-        run(self.experiment, self.folder, progress=progress)
+        """Train, and note the processor time: of loading and evaluating too, over all attempts."""
+        began, note = time.process_time(), _seconds_file(self.folder)
+        try:
+            run(self.experiment, self.folder, progress=progress)
+        finally:
+            before = float(read_json(note)["seconds"]) if note.exists() else 0.0
+            write_json(note, {"seconds": before + time.process_time() - began})
+
+
+def _seconds_file(folder: Path) -> Path:
+    """Return where the processor time of a training is noted: beside its folder, which is the run's alone."""
+    return folder.parent / f"{folder.name}.seconds.json"
 
 
 class Trained:
@@ -46,9 +57,9 @@ class Trained:
         self.folder = folder
 
     @functools.cached_property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> RunResult:
         """What the run led to."""
-        return Run(self.folder).outcome()
+        return Run(self.folder).result().of_classes()
 
     @functools.cached_property
     def bundle(self) -> Bundle:
@@ -66,14 +77,20 @@ class Trained:
         return self.outcome.history
 
     @property
+    def config(self) -> Json:
+        """How it was trained, every option."""
+        return dict(self.outcome.fit["config"])
+
+    @property
     def temperature(self) -> float:
         """That of the validation set."""
         return self.outcome.temperature
 
     @property
     def seconds(self) -> float:
-        """Of training."""
-        return float(self.outcome.fit["seconds"])
+        """Processor seconds of loading, training and evaluating; of training alone if it was killed at its very end."""
+        note = _seconds_file(self.folder)
+        return float(read_json(note)["seconds"] if note.exists() else self.outcome.fit["seconds"])
 
     def test(self, *, n_bins: int = 15) -> Evaluation:
         """Return the figures of the selected weights on the test set."""
@@ -111,14 +128,16 @@ class Trained:
 
 
 def figures_of(evaluation: Evaluation) -> dict[str, Estimate]:
-    """Return what most recipes report of a test set: error, NLL, ECE, OE, and how far confidence exceeds accuracy."""
+    """Return what most recipes report of a test set, and by how much mean confidence exceeds accuracy."""
     accuracy, table = evaluation.accuracy, evaluation.table
     gap = table.confidence - table.accuracy
     half = (accuracy.high - accuracy.low) / 2
     return {
         "error": Estimate(1 - accuracy.value, 1 - accuracy.high, 1 - accuracy.low),
         "nll": evaluation.nll,
+        "brier": evaluation.brier,
         "ece": evaluation.ece,
+        "rms debiased": evaluation.rms_debiased,
         "oe": evaluation.oe,
         "gap": Estimate(gap, gap - half, gap + half),
     }
@@ -137,7 +156,10 @@ def trained_with(experiment: Experiment, *, objective: Callable[[Split], Any]) -
         _random.seed_globals(_random.seed_from("weights", experiment.seed))
         model = spec.build(vectors=vectors)
     fit(model, objective(task.train), task.train, task.val, config=config, collate_fn=task.collate_fn, progress=False)
-    bundle = Bundle(module=model, spec=spec, preprocessing=task.preprocessing, classes=task.classes)
+    layout = config.channels_last
+    bundle = Bundle(
+        module=model, spec=spec, preprocessing=task.preprocessing, classes=task.classes, channels_last=layout
+    )
     return evaluate(torch.tensor(task.test.labels), logits=logits_of(bundle, task.test))
 
 

@@ -23,17 +23,18 @@ from vicinal.runs import Experiment
 
 ERM, MIXUP = "ERM()", "Mixup(alpha=1.0)"
 THREE, SAME = "KMixup(alpha=1.0, k=3)", "Mixup(alpha=1.0, partners='same_class')"
-AVERAGES, TWO_LOADERS = "Mixup(alpha=inf)", "two loaders, α = 1"
+TWO_LOADERS = "two loaders, α = 1"
 
 
 def claims(at: Scale) -> Iterable[Claim]:
     for on in at.pairs():
-        for other, text, margin in (
-            (THREE, "three samples (Dirichlet weights) are no better than two by more than a point", 0.01),
-            (SAME, "pairs of the same class gain less than any pairs", 0.0),
-            (TWO_LOADERS, "one loader, shuffled, is no worse than two by more than a point", 0.01),
+        for other, text, kind in (
+            (SAME, "pairs of the same class gain less than any pairs", "above"),
+            (THREE, "the errors of three samples (Dirichlet weights) and of two differ by less than a point", "equal"),
+            (TWO_LOADERS, "the errors of one loader, shuffled, and of two differ by less than a point", "equal"),
         ):
-            yield Claim(f"{on.data}: {text}", on.fall("error", other, MIXUP), margin=margin)
+            falls = on.fall("error", other, MIXUP)
+            yield Claim(f"{on.data}: {text}", falls, kind=kind, primary=other == SAME)
 
 
 class TwoLoaders(Objective):
@@ -70,14 +71,14 @@ def measure(trained: Sequence[Trained], settings: Settings, seed: int) -> Measur
 
 RECIPE = images.z18_table(
     place=Place("Z18", "Section 2", "Design choices: number of samples, loaders, pairs of the same class"),
-    methods=methods(ERM, MIXUP, THREE, SAME, AVERAGES),
+    methods=methods(ERM, MIXUP, THREE, SAME),
     cells=cells,
     measure=measure,
     claims=claims,
-    scales=images.scales("cifar10", seeds=4, minutes=(5, 90, 3_000), paper=images.PREACT),
+    scales=images.scales("cifar10", seeds=5, minutes=(9, 450, 3_000), paper=images.PREACT),
     reading=(
-        "The paper says these in prose, without numbers: that more samples work similarly well is read as no better "
-        "by more than a point, and that pairs of equal labels did not lead to the gains as a higher error. Training on "
-        "averages alone (α → ∞) is in the table because Section 5 speaks of it.",
+        "The paper says these in prose, without numbers. That more samples work similarly well and one loader equally "
+        "well is read as errors that differ by less than a point. That pairs of equal labels did not lead to the gains "
+        "is read as a higher error.",
     ),
 )

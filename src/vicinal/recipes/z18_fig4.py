@@ -10,7 +10,7 @@ import torch
 from vicinal.metrics import evaluate
 from vicinal.recipes import images
 from vicinal.recipes.base import Data, Network, Place, Recipe, Scale, Settings, methods, three_scales
-from vicinal.recipes.claims import Claim
+from vicinal.recipes.claims import Claim, pooled
 from vicinal.recipes.drawing import bars
 from vicinal.recipes.trained import Part, figures_of, logits_of
 
@@ -26,6 +26,12 @@ PAPER = {"LeNet": (10.3, {0.1: 10.8, 0.2: 11.3}), "VGG-11": (4.6, {0.1: 3.8, 0.2
 
 def claims(at: Scale) -> Iterable[Claim]:
     for on in at.pairs():
+        if on.network == "VGG-11":
+            falls = pooled([on.fall("error", ERM, method) for method in MIXED.values()])
+            erm, mixed = PAPER["VGG-11"]
+            paper = (erm - sum(mixed.values()) / len(mixed)) / 100
+            yield Claim("mixup improves VGG-11, on average over α", falls, primary=True, paper=paper)
+    for on in at.pairs():
         erm, mixed = PAPER[on.network]
         for alpha, method in MIXED.items():
             mixup, gain, paper = f"mixup (α = {alpha:g})", on.fall("error", ERM, method), (erm - mixed[alpha]) / 100
@@ -33,7 +39,7 @@ def claims(at: Scale) -> Iterable[Claim]:
                 yield Claim(f"{mixup} improves VGG-11", gain, paper=paper)
             else:
                 text = f"{mixup} does not improve LeNet by more than a point"
-                yield Claim(text, gain * -1, margin=0.01, paper=-paper)
+                yield Claim(text, gain * -1, kind="no worse", paper=-paper)
 
 
 def measure(trained: Sequence[Trained], settings: Settings, seed: int) -> Measured:
@@ -79,8 +85,8 @@ RECIPE = Recipe(
         "VGG-11, validation": {"ERM": 5.0, "mixup α = 0.1": 4.0, "mixup α = 0.2": 3.9},
     },
     scales=three_scales(
-        seeds=(3, 5, 3),
-        minutes=(12, 150, 2_000),
+        seeds=5,
+        minutes=(22, 150, 3_300),
         data=(
             {"FSDD": Data("fsdd", {"train_size": 600, "seconds": 0.5})},
             {"FSDD": Data("fsdd", {"seconds": 0.5})},
@@ -102,11 +108,4 @@ RECIPE = Recipe(
     ),
     pilot="ERM alone, seed 100, which no result uses: test errors of 31.0 % (LeNet) and 32.2 % (VGG-11 of width 8) on "
     "a speaker that training did not hear; both learn.",
-    findings=(
-        "Why VGG-11 loses here: the error is of a speaker whom training did not hear, but that is not all of it. Of "
-        "speakers whom it heard, the same networks miss some 6 % of the recordings that training did not use, and with "
-        "mixup (α = 0.2) no fewer. Of width 8 and with 600 recordings, VGG-11 is no better than LeNet, for which the "
-        "paper's own errors rise with α. In the paper it is the larger network, with a hundred times the data, that "
-        "gains; that was not run here.",
-    ),
 )

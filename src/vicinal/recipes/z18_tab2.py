@@ -68,29 +68,45 @@ def _share(share: float, n: int) -> Estimate:
     return Estimate(share, float(low), float(high))
 
 
+def paper(figure: str, higher: str, lower: str, level: str) -> float:
+    """Return the paper's contrast of two methods."""
+    column = FIGURES.index(figure)
+    return (PAPER[level][higher][column] - PAPER[level][lower][column]) / 100
+
+
+#: Text, figure, and the methods with the higher and the lower value.
+HEADLINES = (
+    ("mixup's last error is below ERM's", "last", ERM, MIXUP),
+    ("mixup's last error is below dropout's", "last", DROPOUT, MIXUP),
+    ("mixup fits fewer corrupted labels than ERM", "corrupted", MIXUP, ERM),
+)
+BY_LEVEL = (
+    ("mixup's last error is below dropout's", "last", DROPOUT, MIXUP),
+    ("mixup's best error is below dropout's", "best", DROPOUT, MIXUP),
+    ("dropout's last error is below ERM's", "last", ERM, DROPOUT),
+    ("mixup fits fewer corrupted labels than ERM", "corrupted", MIXUP, ERM),
+)
+
+
 def claims(at: Scale) -> Iterable[Claim]:
+    for text, figure, higher, lower in HEADLINES:
+        papers = [paper(figure, higher, lower, level) for level in LEVELS]
+        falls = images.pooled_fall(at, figure, higher, lower)
+        yield Claim(f"{text}, on average", falls, primary=True, paper=sum(papers) / len(papers))
     for on in at.pairs():
-        erm, dropout, mixup = (dict(zip(FIGURES, PAPER[on.data][method], strict=True)) for method in PAPER[on.data])
-        for higher, lower, than, name, fall in (
-            (DROPOUT, MIXUP, "dropout's", "mixup's", dropout["last"] - mixup["last"]),
-            (ERM, DROPOUT, "ERM's", "dropout's", erm["last"] - dropout["last"]),
-        ):
-            falls = on.fall("last", higher, lower)
-            yield Claim(f"{on.data}: {name} last error is below {than}", falls, paper=fall / 100)
+        for text, figure, higher, lower in BY_LEVEL:
+            falls = on.fall(figure, higher, lower)
+            yield Claim(f"{on.data}: {text}", falls, paper=paper(figure, higher, lower, on.data))
+        best, last, *_ = PAPER[on.data][ERM]
         yield Claim(
             f"{on.data}: ERM's last error is more than a point above its best",
             on.figure("last", ERM) - on.figure("best", ERM),
-            margin=-0.01,
-            paper=(erm["last"] - erm["best"]) / 100,
-        )
-        yield Claim(
-            f"{on.data}: mixup learns fewer corrupted labels by heart than ERM",
-            on.fall("corrupted", MIXUP, ERM),
-            paper=(mixup["corrupted"] - erm["corrupted"]) / 100,
+            threshold=0.01,
+            paper=(last - best) / 100,
         )
 
 
-TRAINING = {**images.TRAINING, "epochs": 40, "weight_decay": 1e-4, "keep_predictions_at": []}
+TRAINING = {**images.TRAINING, "epochs": 160, "weight_decay": 1e-4, "keep_predictions_at": []}
 
 RECIPE = Recipe(
     place=Place("Z18", "Table 2", "Memorisation of corrupted labels"),
@@ -105,20 +121,21 @@ RECIPE = Recipe(
     },
     published=dict(published()),
     scales=three_scales(
-        seeds=(3, 5, 1),
-        minutes=(10, 120, 6_000),
+        seeds=5,
+        minutes=(65, 3_600, 30_000),
         data=(
-            levels({"train_size": 1000, "val": 1000, "augment": "none"}),
-            levels({"train_size": 4000, "val": 1000, "augment": "none"}),
+            levels({"train_size": 1000, "val": 2000, "augment": "none"}),
+            levels({"train_size": 4000, "val": 2000, "augment": "none"}),
             levels({"val": 5000}),
         ),
         networks=(images.TINY, images.NIGHT, images.PREACT),
-        training=(TRAINING, {**TRAINING, "epochs": 80}, {**images.CIFAR, "eval_every": 1}),
+        training=(TRAINING, TRAINING, {**images.CIFAR, "eval_every": 1}),
         settings=({"dropout": 0.5}, {}, {}),
         about=(
-            "1,000 training images without augmentation, PreAct ResNet-10 of width 8, 40 epochs (0.05, cosine, "
-            "weight decay 1e-4). Dropout is 0.5, the least of the paper's grid: 0.7 leaves two of eight channels.",
-            "4,000 images, PreAct ResNet-18 of width 16, 80 epochs.",
+            "1,000 training images without augmentation, PreAct ResNet-10 of width 8, 160 epochs (0.05, cosine, "
+            "weight decay 1e-4), errors on 2,000 held-out images. Dropout is 0.5, the least of the paper's grid: 0.7 "
+            "leaves two of eight channels.",
+            "4,000 images, PreAct ResNet-18 of width 16; else as at cpu scale.",
             "200 epochs on CIFAR-10; errors on 5,000 held-out images in place of the test set.",
         ),
     ),
@@ -132,8 +149,8 @@ RECIPE = Recipe(
         "has a training error of 90 % on corrupted labels, not 100 %.",
     ),
     pilot=(
-        "Without mixup, seed 100, which no result uses: ERM learns all of its training labels by heart (0 % training "
-        "error, corrupted labels included) and ends at 72, 83 and 86 % test error with 20, 50 and 80 % of the labels "
-        "corrupted, 0.5, 8.9 and 1.3 points above its best; with dropout it ends at 66, 72 and 82 %."
+        "Without mixup, seed 100, which no result uses, 40 epochs and 1,000 held-out images: ERM fits all of its "
+        "training labels, corrupted ones included, and ends at 72, 83 and 86 % test error with 20, 50 and 80 % of the "
+        "labels corrupted, 0.5, 8.9 and 1.3 points above its best; with dropout it ends at 66, 72 and 82 %."
     ),
 )

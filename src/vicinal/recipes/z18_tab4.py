@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from vicinal.recipes import images
 from vicinal.recipes.base import Data, Network, Place, Scale, methods, three_scales
-from vicinal.recipes.claims import AtLeast, Claim
+from vicinal.recipes.claims import AtLeast, Claim, pooled
 
 ERM, MIXUP = "ERM()", "Mixup(alpha=0.2)"
 #: Name of the data, then the paper's errors of ERM and mixup.
@@ -18,14 +18,27 @@ SETS = {
     "Iris": ("iris", 21.3, 17.3),
     "Phishing": ("phishing", 16.3, 15.2),
 }
+#: Another margin than a point, and why.
+FEW_ROWS = {
+    "Iris": (0.02, "one of its 45 test rows is 2.2 points"),
+    "Arcene": (0.02, "one of its 60 test rows is 1.7 points"),
+}
 DISTINCT = "Phishing, distinct rows"
 
 
 def claims(at: Scale) -> Iterable[Claim | AtLeast]:
-    gains = {on.data: on.fall("error", ERM, MIXUP) for on in at.pairs()}
-    for data, gain in gains.items():
-        paper = (SETS[data][1] - SETS[data][2]) / 100 if data in SETS else None
-        yield Claim(f"{data}: mixup is not worse by more than a point", gain, margin=0.01, paper=paper)
+    gains = {on.data: on.fall("error", ERM, MIXUP) for on in at.pairs() if on.data in SETS}
+    papers = {name: (erm - mixup) / 100 for name, (_, erm, mixup) in SETS.items()}
+    yield Claim(
+        "mixup lowers the error, on average over the six sets",
+        pooled(list(gains.values())),
+        primary=True,
+        paper=sum(papers.values()) / len(papers),
+    )
+    for name, gain in gains.items():
+        margin, reason = FEW_ROWS.get(name, (0.01, ""))
+        text = f"{name}: mixup is not worse by more than {'two points' if reason else 'a point'}"
+        yield Claim(text, gain, kind="no worse", margin=margin, reason=reason, paper=papers[name])
     yield AtLeast(
         text="mixup is better on at least four of the six sets",
         contrasts=[gains[data] for data in SETS],
@@ -57,8 +70,9 @@ RECIPE = images.z18_table(
     claims=claims,
     published={name: {"ERM": erm, "mixup": mixup} for name, (_, erm, mixup) in SETS.items()},
     scales=three_scales(
-        seeds=20,
-        minutes=(10, 90, 90),
+        seeds=25,
+        looks=(25, 50, 100, 200),
+        minutes=(10, 110, 110),
         data=(data(1000), data(None), data(None)),
         networks={"MLP 2 × 128": Network("mlp")},
         training=TRAINING,
@@ -71,9 +85,8 @@ RECIPE = images.z18_table(
     reading=(
         "The text says that four of the six errors improve, its table shows five and a tie. α is not given: 0.2. "
         "Every seed draws a split of its own. Half of Phishing's rows are copies of others, so a random split leaks: "
-        "it is run without them too, which is not part of the count.",
-        "Numeric columns are standardised here; the paper does not speak of it. On Arcene, Arrhythmia, Iris and "
-        "Phishing ERM's errors are less than two thirds of the paper's, which leaves mixup less to gain.",
+        "it is run without them too, which no claim is about.",
+        "Numeric columns are standardised here; the paper does not speak of it.",
     ),
     pilot="None: network and training are the paper's.",
 )

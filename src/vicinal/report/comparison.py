@@ -11,8 +11,7 @@ from vicinal.metrics import FIGURES, Estimate, ReliabilityTable
 from vicinal.report import sections, words
 from vicinal.report.figures import Drawing, Sheet
 from vicinal.report.page import write_page
-from vicinal.runs import Outcome
-from vicinal.runs.table import GridResult
+from vicinal.runs.summary_table import GridResult
 
 __all__ = ["write_comparison"]
 
@@ -23,8 +22,8 @@ def write_comparison(result: GridResult, path: str | os.PathLike[str], *, choose
     `choose` names a figure: the report says which method it chooses on the validation set.
     """
     sheet = Sheet()
-    some = next(iter(result.outcomes.values()), None)
-    sets = [] if some is None else ["test", *result.further]
+    some = next(iter(result.results.values()), None)
+    sets = [] if some is None else ["test", *result.extra_sets]
     parts = [_part(sheet, result, on, after) for on in sets for after in (True, False)]
     for number, label in enumerate(result.labels):
         alone = _part(sheet, result.of_label(label), "test", True)
@@ -34,26 +33,26 @@ def write_comparison(result: GridResult, path: str | os.PathLike[str], *, choose
         "title": "Comparison" if some is None else f"{some.facts['data']['name']}: comparison",
         "heading": "Comparison" if some is None else some.facts["data"]["name"],
         "sizes": f"{words.count(len(result.methods), 'method')}, {words.count(len(result.seeds), 'seed')}"
-        + ("" if some is None else f", {words.count(some.test.after.n, 'test sample')}")
+        + ("" if some is None else f", {words.count(some.test.calibrated.n, 'test sample')}")
         + (f", means over {words.count(len(result.labels), 'label')}" if result.labels else ""),
         "first": result.methods[0],
         "parts": parts,
-        "baselines": sections.baselines_section(some.test.after, some.run.baselines())
-        if isinstance(some, Outcome)
-        else None,
+        "baselines": None
+        if some is None or some.is_multilabel
+        else sections.baselines_section(some.test.after, some.run.baselines()),
         "chosen": None if choose is None or some is None else _chosen(result, choose),
         "failures": [{"method": m, "seed": s, "error": error} for (m, s), error in result.failures.items()],
         "n_cells": cells,
         "label_noise": _label_noise(result) if parts else None,
         "folder": str(result.out),
-        "commands": [outcome.experiment.command(outcome.out) for outcome in result.outcomes.values()],
+        "commands": [outcome.experiment.command(outcome.out) for outcome in result.results.values()],
         "network": None if some is None else f"{some.facts['network']['name']}, {some.facts['weights']:,} weights",
     }
     return write_page("comparison.html.j2", context, path)
 
 
 def _chosen(result: GridResult, by: str) -> dict[str, str]:
-    n_bins = next(iter(result.outcomes.values())).test.before.n_bins
+    n_bins = next(iter(result.results.values())).test.uncalibrated.n_bins
     return {"by": sections.figure_name(FIGURES[by], n_bins), "method": result.chosen(by)}
 
 
@@ -65,9 +64,9 @@ def _part(sheet: Sheet, result: GridResult, on: str, after: bool) -> dict[str, o
     others = [row for row in rows if row["difference"] is not None]
     return {
         "id": when if on == "test" else f"{on}-{when}",
-        "name": f"{when.capitalize()} the temperature" if on == "test" else f"{result.further[on]}, {when}",
+        "name": f"{when.capitalize()} the temperature" if on == "test" else f"{result.extra_sets[on]}, {when}",
         "n": "" if on == "test" else words.count(rows[0]["n"], "sample"),
-        "notes": next(iter(result.outcomes.values())).sets[on].notes if after else (),
+        "notes": next(iter(result.results.values())).sets[on].notes if after else (),
         "columns": [sections.figure_name(figure, bins) for figure in shown],
         "rows": [
             {
@@ -95,8 +94,8 @@ def _part(sheet: Sheet, result: GridResult, on: str, after: bool) -> dict[str, o
 def _diagram(sheet: Sheet, result: GridResult, row: Mapping[str, Any], on: str, after: bool) -> Drawing:
     """Return the reliability diagram of a method over all its seeds."""
     tables = [
-        (outcome.sets[on].after if after else outcome.sets[on].before).table
-        for (method, _), outcome in result.outcomes.items()
+        (outcome.sets[on].calibrated if after else outcome.sets[on].uncalibrated).table
+        for (method, _), outcome in result.results.items()
         if method == row["method"]
     ]
     pooled: ReliabilityTable = sum(tables[1:], tables[0])

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from vicinal import __version__
+from vicinal._atomic import replacing
 from vicinal._checks import require
-from vicinal._files import replacing
 
 __all__ = ["contents", "write_page"]
 

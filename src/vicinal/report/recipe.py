@@ -35,7 +35,7 @@ class RecipePage:
     published: Rows | None
     figures: Rows
     claims: Sequence[Mapping[str, str]]
-    """Each with `claim`, `paper`, `here`, `p`, `verdict` and `reason`."""
+    """Each with `claim`, `paper`, `here`, `verdict` and `reason`."""
     picture: bytes | None
     """The figure, as PNG."""
     failures: Mapping[str, str] = field(default_factory=dict)

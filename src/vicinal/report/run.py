@@ -16,10 +16,11 @@ from vicinal.metrics.selective import RiskCoverage, risk_coverage
 from vicinal.probes import AttackErrors, BetweenCurves
 from vicinal.report import sections, words
 from vicinal.report.figures import Sheet
+from vicinal.report.labels import labels_contents, labels_page
 from vicinal.report.page import contents, write_page
-from vicinal.runs import Finished, Outcome, Scored, prediction_sets
+from vicinal.runs import RunResult, Scores, prediction_sets
 
-__all__ = ["facts_of", "provenance_of", "write_run"]
+__all__ = ["facts_of", "write_run"]
 
 _NOTHING = words.Verdict(
     "unknown",
@@ -45,7 +46,7 @@ _LONG = 60
 
 
 def write_run(
-    outcome: Outcome,
+    outcome: RunResult,
     path: str | os.PathLike[str],
     *,
     ood: Iterable[tuple[str, OODReport]] = (),
@@ -76,6 +77,18 @@ def write_run(
     """
     sheet = Sheet()
     experiment, data = outcome.experiment, outcome.facts["data"]
+    shared: dict[str, object] = {
+        "title": f"{data['name']}: {experiment.method}",
+        "method": experiment.method,
+        "facts": facts_of(outcome),
+        "command": experiment.command(outcome.out),
+        "provenance": _provenance(outcome),
+    }
+    if outcome.is_multilabel:
+        page = labels_page(sheet, outcome)
+        shared["curves"] = sections.learning_curves(sheet, outcome.history, outcome.fit)
+        shared["sections"] = labels_contents({**shared, **page})
+        return write_page("labels.html.j2", {**shared, **page}, path)
     classes = [str(name) for name in data["classes"]]
     key = next((name for name in ("test", "val") if name in outcome.sets), None)
     more = {} if mc_dropout is None else {"with MC dropout": mc_dropout}
@@ -88,18 +101,16 @@ def write_run(
             **_set_section(sheet, scored, f"{scored.after.n:,} samples of {scored.name}", classes),
         }
         for name, scored in outcome.sets.items()
-        if name.startswith("also-")
+        if name not in ("val", "test")
     ]
     context: dict[str, object] = {
-        "title": f"{data['name']}: {experiment.method}",
+        **shared,
         "heading": f"{data['name']}, {words.count(len(classes), 'class', 'classes')}",
-        "method": experiment.method,
         "nothing": _NOTHING,
         "main": main,
         "further": further,
         "temperature": f"{outcome.temperature:.3g}",
         "warnings": _warnings(outcome, key),
-        "facts": facts_of(outcome),
         "notes": data.get("notes", []),
         "curves": sections.learning_curves(sheet, outcome.history, outcome.fit),
         "ood": sections.ood_section(sheet, ood),
@@ -108,8 +119,6 @@ def write_run(
         "audit": None if audit is None else sections.cards(audit),
         "audit_head": _audit_head(audit or ()),
         "label_noise": outcome.label_noise and sections.label_noise_table(outcome.label_noise, data["sizes"]),
-        "command": experiment.command(outcome.out),
-        "provenance": provenance_of(outcome),
         "baselines": sections.baselines_section(outcome.test.after, outcome.run.baselines()) if key == "test" else None,
         "sets": _sets(outcome, sets, classes),
         **dict.fromkeys(("binary", "risk", "classes", "confusion", "mistakes")),
@@ -134,7 +143,7 @@ _COVERAGE = 0.9
 
 
 def _sets(
-    outcome: Outcome, given: tuple[float, Mapping[str, SetEvaluation]] | None, classes: Sequence[str]
+    outcome: RunResult, given: tuple[float, Mapping[str, SetEvaluation]] | None, classes: Sequence[str]
 ) -> dict[str, object] | None:
     if given is None and {"val", "test"} <= set(outcome.sets):
         given = _COVERAGE, prediction_sets(outcome, _COVERAGE)
@@ -167,7 +176,7 @@ def _contents(context: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _set_section(
-    sheet: Sheet, scored: Scored, of: str, classes: Sequence[str], more: Mapping[str, Evaluation] | None = None
+    sheet: Sheet, scored: Scores, of: str, classes: Sequence[str], more: Mapping[str, Evaluation] | None = None
 ) -> dict[str, object]:
     """Return the verdict, the figures (and those of `more` predictions) and the diagrams of one set of samples."""
     before, after = scored.before, scored.after
@@ -187,7 +196,7 @@ def _set_section(
     }
 
 
-def _about(sheet: Sheet, outcome: Outcome, key: str, classes: Sequence[str]) -> dict[str, object]:
+def _about(sheet: Sheet, outcome: RunResult, key: str, classes: Sequence[str]) -> dict[str, object]:
     """Return what is said of the main set beside its figures."""
     scored = outcome.sets[key]
     samples = _samples(scored)
@@ -216,7 +225,7 @@ def _about(sheet: Sheet, outcome: Outcome, key: str, classes: Sequence[str]) -> 
     }
     about["confusion"] = sections.confusion_section(classes, samples.labels, samples.predictions)
     if key == "test" and outcome.run.files.mistakes.exists():
-        about["shared"] = sections.shared_section(outcome.run.shared())
+        about["shared"] = sections.shared_section(outcome.run.error_slices())
         shown = sections.cards(outcome.run.mistakes())
         wrong = words.count(int((~correct).sum()), "mistake")
         of = f"{wrong} on {_of(key, scored)}"
@@ -229,18 +238,18 @@ def _about(sheet: Sheet, outcome: Outcome, key: str, classes: Sequence[str]) -> 
     return about
 
 
-def _curve(scored: Scored) -> RiskCoverage:
+def _curve(scored: Scores) -> RiskCoverage:
     samples = _samples(scored)
     return risk_coverage(samples.confidence, samples.correct)
 
 
-def _samples(scored: Scored) -> Samples:
+def _samples(scored: Scores) -> Samples:
     if scored.after.samples is None:
         raise ValueError("a run's evaluation keeps its samples")
     return scored.after.samples
 
 
-def _of(key: str, scored: Scored) -> str:
+def _of(key: str, scored: Scores) -> str:
     return words.count(scored.after.n, {"test": "test sample", "val": "validation sample"}[key])
 
 
@@ -252,7 +261,7 @@ def _temperature_word(temperature: float) -> str:
     return "it was over-confident" if temperature > 1 else "it was under-confident"
 
 
-def _warnings(outcome: Outcome, key: str | None) -> list[str]:
+def _warnings(outcome: RunResult, key: str | None) -> list[str]:
     warnings = []
     if key == "val":
         warnings.append(
@@ -264,7 +273,7 @@ def _warnings(outcome: Outcome, key: str | None) -> list[str]:
     return [*warnings, *(f"{note[0].upper()}{note[1:]}." for note in notes if note)]
 
 
-def facts_of(outcome: Finished[Any]) -> list[tuple[str, str, bool]]:
+def facts_of(outcome: RunResult) -> list[tuple[str, str, bool]]:
     """Return what was trained: name, value, and whether it is code."""
     data, network, fit = outcome.facts["data"], outcome.facts["network"], outcome.fit
     config = fit["config"]
@@ -291,7 +300,7 @@ def facts_of(outcome: Finished[Any]) -> list[tuple[str, str, bool]]:
     ]
 
 
-def provenance_of(outcome: Finished[Any]) -> list[tuple[str, str]]:
+def _provenance(outcome: RunResult) -> list[tuple[str, str]]:
     """Return where it came from: folder, data, versions."""
     versions = ", ".join(f"{name} {version}" for name, version in outcome.fit.get("versions", {}).items())
     return [

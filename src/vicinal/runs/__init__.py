@@ -1,34 +1,30 @@
 """Runs: data, a network, a method and a seed; one at a time, or a grid of them.
 
-`experiment` says what is to be done, `defaults` what need not be said, `running` makes a run of it, and `Run` is its
-folder, which everything else reads: `bundle` (the model), `mistakes`, `probes`, `audit`, `grid` (many runs), `table`
-(what they show).
+`experiment` holds the options, `defaults` those that were not given, `execute` runs it, and `Run` is its folder, which
+everything else reads: `bundle` (the model), `scores` (metrics), `mistakes`, `error_slices`, `baselines`, `probes`,
+`audit`. `grid` makes many runs, `scheduler` runs them anywhere, and `summary_table` compares them.
 """
 
 from vicinal.runs.audit import CrossAudit, audited, audited_by_aum
 from vicinal.runs.baselines import ALWAYS, BASELINES, baselines, measure_baselines
 from vicinal.runs.bundle import Bundle
 from vicinal.runs.defaults import default_config, mixed_at_embeddings
-from vicinal.runs.experiment import Experiment, FurtherSet, data_name, folder_name
+from vicinal.runs.execute import run
+from vicinal.runs.experiment import EvalSet, Experiment, data_name, folder_name
 from vicinal.runs.grid import run_grid
 from vicinal.runs.mistakes import confident_mistakes, shown
 from vicinal.runs.probes import OODResult, attacks_on, between, ood_reports, prediction_sets, with_mc_dropout
-from vicinal.runs.run import Finished, LabelsOutcome, Outcome, Run
-from vicinal.runs.running import run, run_labels
-from vicinal.runs.scored import LabelsScored, Scored
-from vicinal.runs.table import GridResult
+from vicinal.runs.run import Run, RunResult
+from vicinal.runs.scores import Scores
+from vicinal.runs.summary_table import GridResult
 
 __all__ = [
     "Experiment",
-    "FurtherSet",
+    "EvalSet",
     "run",
     "Run",
-    "Outcome",
-    "Scored",
-    "run_labels",
-    "Finished",
-    "LabelsOutcome",
-    "LabelsScored",
+    "RunResult",
+    "Scores",
     "Bundle",
     "run_grid",
     "GridResult",

@@ -1,4 +1,4 @@
-"""Which labels of a run look wrong: to models that did not see the sample, or by how it is learned."""
+"""Find labels of a run that look wrong, by cross-validation or by their margins in training."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vicinal import _random
+from vicinal._atomic import Json, write_json
 from vicinal._checks import Argument, Sentence, integer, number
-from vicinal._files import Json, write_json
 from vicinal.data import Split, Task
 from vicinal.data.splitting import fold_numbers, grouped_split, split_positions
 from vicinal.objectives.guided.aum import AUM
-from vicinal.probes.label_issues import MARGIN, LabelIssues, label_issues
-from vicinal.probes.mislabelled import Audit, find_mislabelled
+from vicinal.probes.aum_threshold import Audit, find_mislabelled
+from vicinal.probes.confident_learning import MARGIN, LabelIssues, label_issues
 from vicinal.runs.defaults import default_config
+from vicinal.runs.execute import held_out_logits
 from vicinal.runs.mistakes import shown
-from vicinal.runs.run import Outcome, load_task
-from vicinal.runs.running import held_out_logits, network_of
+from vicinal.runs.run import RunResult, load_task
 from vicinal.training import AUMRecorder, fit
 
 __all__ = ["CrossAudit", "audited", "audited_by_aum"]
@@ -58,7 +58,7 @@ class CrossAudit:
 
 @_random.restored_globals()
 def audited(
-    outcome: Outcome,
+    result: RunResult,
     *,
     n_folds: int = 5,
     margin: float = MARGIN,
@@ -71,7 +71,7 @@ def audited(
     All samples, of the training, the validation and the test set, are dealt into folds, groups and copies together. For
     each fold the run's network is trained by the run's method on the others, and gives the fold's probabilities at its
     own temperature; `label_issues` judges them, with this `margin`. The trainings are kept in the run's folder `audit`,
-    so an audit that was stopped goes on.
+    so an audit that was stopped resumes.
 
     Shown are the n most suspicious samples; if n is not given, all suspicious ones. `progress` and `on_note` are as in
     `vicinal.runs.run`.
@@ -80,7 +80,7 @@ def audited(
     number("margin", margin, low=0, high=1)
     if n is not None:
         integer("n", n, low=1)
-    say, task, seed = on_note or (lambda note: None), outcome.run.task(), outcome.experiment.seed
+    say, task, seed = on_note or (lambda note: None), result.run.task(), result.experiment.seed
     parts = [task.train, task.val, task.test]
     places = np.concatenate([part.positions for part in parts])
     labels = np.concatenate([np.array(part.labels, np.int64) for part in parts])
@@ -90,19 +90,19 @@ def audited(
     for fold in range(n_folds):
         left_out = folds == fold
         say(f"training {fold + 1} of {n_folds}: without {int(left_out.sum())} samples, which it then judges")
-        probs[left_out] = _out_of_fold(outcome, places, labels, groups, left_out, fold, progress)
+        probs[left_out] = _out_of_fold(result, places, labels, groups, left_out, fold, progress)
     issues = label_issues(probs, labels, margin=margin)
     ranking = issues.ranking.tolist()
     chosen = ranking[: int(issues.suspicious.sum()) if n is None else n]
     samples = _shown(task, parts, issues, probs, labels, chosen)
     counts = {"suspicious": int(issues.suspicious.sum()), "n": len(labels), "folds": n_folds}
     kept = [{name: value for name, value in sample.items() if name != "row_of_probs"} for sample in samples]
-    write_json(outcome.run.files.audit_record, {**counts, "samples": kept})
+    write_json(result.run.files.audit_record, {**counts, "samples": kept})
     return CrossAudit(issues, probs, labels, samples, task.classes)
 
 
 def _out_of_fold(
-    outcome: Outcome,
+    result: RunResult,
     places: NDArray[np.int64],
     labels: NDArray[np.int64],
     groups: NDArray[np.int64] | None,
@@ -111,9 +111,7 @@ def _out_of_fold(
     progress: bool,
 ) -> NDArray[np.float64]:
     """Return the probabilities of a fold by a network that was trained on the others."""
-    model = network_of(outcome.experiment, outcome.run.network)
-    experiment = dataclasses.replace(outcome.experiment, model=model)
-    rest = np.flatnonzero(~left_out)
+    experiment, rest = result.experiment, np.flatnonzero(~left_out)
     if groups is None:
         split = split_positions(labels[rest], val=_VALIDATION, test=0.0, seed=fold)
     else:
@@ -125,7 +123,7 @@ def _out_of_fold(
     logits, temperature = held_out_logits(
         experiment,
         dataclasses.replace(task, **relabelled),
-        outcome.run.files.audit_training(f"fold-{fold + 1}"),
+        result.run.files.audit_training(f"fold-{fold + 1}"),
         progress=progress,
     )
     probs: NDArray[np.float64] = (logits.double() / temperature).softmax(dim=1).numpy()
@@ -173,7 +171,7 @@ def _reason(classes: Sequence[str], label: int, prediction: int, of_label: float
 
 @_random.restored_globals()
 def audited_by_aum(
-    outcome: Outcome, *, percentile: float = 99.0, n: int = 50, progress: bool = True, on_note: Say | None = None
+    result: RunResult, *, percentile: float = 99.0, n: int = 50, progress: bool = True, on_note: Say | None = None
 ) -> tuple[Audit, list[Json]]:
     """Return the audit of a run's training labels by their margins, and the most suspicious samples to be shown.
 
@@ -186,13 +184,13 @@ def audited_by_aum(
     returned. `progress` and `on_note` are as in `vicinal.runs.run`.
     """
     integer("n", n, low=1)
-    files, spec, task = outcome.run.files, outcome.run.bundle().spec, outcome.run.task()
+    files, spec, task = result.run.files, result.run.bundle().spec, result.run.task()
     if spec.name == "hgb":
         raise ValueError(Sentence(Argument("by", "aum"), " needs a network: trees have no margins to follow"))
     say = on_note or (lambda note: None)
-    experiment = outcome.experiment
-    usual = default_config(task.kind, spec.name, experiment.training, seed=experiment.seed, n_train=len(task.train))
-    config = usual.unvalidated()
+    experiment = result.experiment
+    default = default_config(task.kind, spec.name, experiment.training, seed=experiment.seed, n_train=len(task.train))
+    config = default.unvalidated()
 
     def train(labels: Tensor, n_outputs: int, number: int) -> Tensor:
         say(f"training {number + 1} of 2: {int((labels == n_outputs - 1).sum())} samples put into a class of their own")
@@ -225,7 +223,7 @@ def audited_by_aum(
             "suspicious": bool(audit.suspicious[i]),
             **shown(task.train, i, original),
         }
-        for i, original in zip(worst, task.train.raws(worst), strict=True)
+        for i, original in zip(worst, task.train.originals(worst), strict=True)
     ]
     counts = {"suspicious": int(audit.suspicious.sum()), "n": len(labels), "percentile": audit.percentile}
     write_json(files.audit_record, {**counts, "samples": samples})

@@ -1,4 +1,4 @@
-"""What simpler models reach on the same split: the least that a network must beat to earn its keep.
+"""Baselines on the same split, which a network must beat to be worth its cost.
 
 The majority class answers with the shares of the classes. For rows of a table logistic regression takes the
 standardised numbers and a column for each category; a random forest and histogram gradient boosting, calibrated by
@@ -15,14 +15,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from torch.nn.functional import adaptive_avg_pool2d
 
 from vicinal._checks import choice, require
-from vicinal.data import Split, TabularPreprocessing, Task, TextPreprocessing
+from vicinal.data import KINDS, Split, TabularPreprocessing, Task
 from vicinal.data.tabular import Category, Date, Number, Text
 from vicinal.metrics import Evaluation, evaluate
 from vicinal.progress import stage
-from vicinal.runs.run import Outcome
+from vicinal.runs.run import RunResult
 
 __all__ = ["ALWAYS", "BASELINES", "baselines", "measure_baselines"]
 
@@ -35,14 +34,11 @@ ALWAYS = BASELINES[:2]
 #: Logistic regression sees at most so many training rows, and no baseline is fitted to more classes.
 _MOST_ROWS, _MOST_CLASSES = 20_000, 100
 
-#: Rows and columns that logistic regression sees of an image and of a spectrogram, and how many of them to learn from.
-_GRIDS, _MOST_PICTURES = {"image": (16, 16), "audio": (32, 16)}, 2_000
-
 Floats = NDArray[np.float64]
 
 
 def baselines(task: Task, names: Sequence[str] = ALWAYS, *, n_bins: int = 15) -> dict[str, Evaluation]:
-    """Return the figures of simpler models, some of `BASELINES`, on the test set of a task, by name.
+    """Return the metrics of some of `BASELINES` on the test set of a task, by name.
 
     Those that cannot be had of this kind of data (trees are for rows of a table) are left out.
     """
@@ -55,16 +51,16 @@ def baselines(task: Task, names: Sequence[str] = ALWAYS, *, n_bins: int = 15) ->
     return evaluations
 
 
-def measure_baselines(outcome: Outcome, names: Sequence[str] = ALWAYS) -> None:
-    """Measure simpler models on the split of a run that has a test set, and keep their figures in its folder.
+def measure_baselines(result: RunResult, names: Sequence[str] = ALWAYS) -> None:
+    """Measure baselines on the split of a run that has a test set, and keep their metrics in its folder.
 
     With them goes the difference to the run, sample by sample. Those that are kept already are not measured again.
     """
-    kept = outcome.run.baselines()
+    kept = result.run.baselines()
     missing = [name for name in names if "nll_difference" not in kept.get(name, {})]
-    if missing and "test" in outcome.sets:
-        after = outcome.test.after
-        outcome.run.write_baselines(baselines(outcome.run.task(), missing, n_bins=after.n_bins), after)
+    if missing and "test" in result.sets:
+        after = result.test.after
+        result.run.write_baselines(baselines(result.run.task(), missing, n_bins=after.n_bins), after)
 
 
 def _probs(name: str, task: Task) -> Floats | None:
@@ -74,15 +70,12 @@ def _probs(name: str, task: Task) -> Floats | None:
         return np.tile(counts / counts.sum(), (len(task.test), 1))
     if len(task.classes) > _MOST_CLASSES:
         return None
-    if isinstance(task.preprocessing, TextPreprocessing) and not task.preprocessing.choice:
-        return _texts(task) if name == "logistic regression" else None
-    if not isinstance(task.preprocessing, TabularPreprocessing):
-        return _pictures(task) if name == "logistic regression" else None
     if name == "logistic regression":
-        plain = task.preprocessing.plain
-        train, test = (part.features()[:, plain] for part in (task.train, task.test))
-        return _logistic(train, test, _labels(task.train), len(task.classes))
-    return _trees(name, task, task.preprocessing)
+        inputs = KINDS[task.kind].baseline(task)
+        if inputs is None:
+            return None
+        return _logistic(inputs.train, inputs.test, _labels(task.train)[:: inputs.step], len(task.classes))
+    return _trees(name, task, task.preprocessing) if isinstance(task.preprocessing, TabularPreprocessing) else None
 
 
 def _logistic(train: Any, test: Any, labels: NDArray[np.int64], n_classes: int) -> Floats:
@@ -107,7 +100,7 @@ def _trees(name: str, task: Task, encoding: TabularPreprocessing) -> Floats:
         ]
         model = ensemble.HistGradientBoostingClassifier(categorical_features=few, random_state=0)
     model.fit(train, _labels(task.train))
-    if set(_labels(task.val)) == set(model.classes_):  # a class that it lacks cannot be calibrated
+    if set(_labels(task.val)) == set(model.classes_):  # scikit-learn cannot calibrate a class without samples
         frozen = require("sklearn.frozen", "train").FrozenEstimator(model)
         calibrated = require("sklearn.calibration", "train").CalibratedClassifierCV(frozen, method="isotonic")
         with warnings.catch_warnings():
@@ -115,37 +108,6 @@ def _trees(name: str, task: Task, encoding: TabularPreprocessing) -> Floats:
             warnings.filterwarnings("ignore", "The least populated class in y", UserWarning)
             model = calibrated.fit(val, _labels(task.val))
     return _every_class(model, test, len(task.classes))
-
-
-def _texts(task: Task) -> Floats:
-    texts = [[_joined(one) for one in part.raws(range(len(part)))] for part in (task.train, task.test)]
-    vectors = require("sklearn.feature_extraction.text", "train").TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True)
-    train, test = vectors.fit_transform(texts[0]), vectors.transform(texts[1])
-    return _logistic(train, test, _labels(task.train), len(task.classes))
-
-
-def _pictures(task: Task) -> Floats | None:
-    """Return what logistic regression makes of small pictures; None of what is no picture, such as waveforms."""
-    if task.kind not in _GRIDS or len(task.preprocessing.spec["input_shape"]) != 3:
-        return None
-    step = -(-len(task.train) // _MOST_PICTURES)
-    plain = task.train.relabelled(task.train.labels or [], augment="none")
-    train, test = _small(plain, step), _small(task.test, 1)
-    return _logistic(train, test, _labels(task.train)[::step], len(task.classes))
-
-
-def _small(part: Split, step: int) -> Floats:
-    """Return every `step`-th picture as a row of numbers."""
-    rows = []
-    for i in range(0, len(part), step):
-        picture: Any = part[i][0]
-        (height, width), (most_rows, most_columns) = picture.shape[1:], _GRIDS[part.preprocessing.kind]
-        rows.append(adaptive_avg_pool2d(picture, (min(height, most_rows), min(width, most_columns))).flatten())
-    return np.stack([row.double().numpy() for row in rows])
-
-
-def _joined(text: str | Sequence[str]) -> str:
-    return text if isinstance(text, str) else " ".join(text)
 
 
 def _every_class(model: Any, x: Any, n_classes: int) -> Floats:

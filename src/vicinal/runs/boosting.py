@@ -1,4 +1,7 @@
-"""Gradient boosting with the split, calibration and report of networks: fitted by scikit-learn, kept as arrays."""
+"""What only runs with trees need: gradient boosting in place of the training loop, and trees beside a network.
+
+Boosted trees have the split, calibration and report of networks. scikit-learn fits them, and they are kept as arrays.
+"""
 
 from __future__ import annotations
 
@@ -8,49 +11,57 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from vicinal._checks import require
-from vicinal.data import Split
-from vicinal.models import Boosted
-from vicinal.models.growing import gather, grow
+from vicinal._checks import Argument, Sentence, require
+from vicinal.data import Split, Task
+from vicinal.models import Boosted, MLPAndTrees
+from vicinal.models.tree_fitting import gather, grow
+from vicinal.objectives.base import Objective
+from vicinal.objectives.erm import ERM
+from vicinal.runs.experiment import Experiment
 from vicinal.training import FitConfig, FitResult
 from vicinal.training.batches import KeyedDataset, evaluation_batches
+from vicinal.training.config import MECHANICAL
 from vicinal.training.environment import joined_process, versions
 from vicinal.training.folder import TrainingFolder
 from vicinal.training.predicting import iter_logits
 
-__all__ = ["boosted"]
+__all__ = ["boosted", "check_trees", "network_share", "training_summary"]
 
-#: Every so many trees the figures are kept, for the curves of the report.
+#: The metrics of every so many trees are kept, for the curves of the report.
 _KEPT = 10
-#: Rows that are made ready at a time.
+#: Rows that are encoded at a time: all at once would take the memory of the whole table twice.
 _ROWS = 2**16
 
 
 def boosted(
-    model: Boosted,
+    model: nn.Module,
     train: Split,
     val: Split | None,
+    class_weights: Tensor | None = None,
     *,
     out: Path,
     config: FitConfig,
     method: str,
     about: Mapping[str, object],
-    class_weights: Tensor | None = None,
-) -> FitResult:
+) -> FitResult | None:
     """Fit trees, keep as many as suit the validation set best by NLL, and return them as a training.
 
-    The model says how many trees, and how large, and takes them; without validation rows all are kept. Of the config
-    the seed counts. `method` is recorded as the objective, `about` are the facts that a run in this folder must share,
-    and `class_weights` say how much the rows of each class count, `[K]`. A fit that was stopped starts anew.
+    A model that is not of trees alone is left to the training loop, and the result is None. The model says how many
+    trees there are at most, and how large; without validation rows all are kept. Of the config the seed counts.
+    `method` is recorded as the objective, `about` are the facts that a run in this folder must share, and
+    `class_weights` say how much the rows of each class count, `[K]`. A fit that was stopped starts anew.
     """
+    if not isinstance(model, Boosted):
+        return None
     process = joined_process()
     folder = TrainingFolder(out, main=process.is_main_process)
     began = time.perf_counter()
     with folder.locked():
         folder.check_in({"method": method, "config": {"seed": config.seed}, "about": dict(about)})
         process.wait_for_everyone()
+        # Trees are grown again even if result.json is there: the fit is deterministic, and needs no checkpoint.
         rows = gather(model, _batches(train, class_weights))
         history = grow(model, rows, None if val is None else gather(model, _batches(val)), seed=config.seed)
         n_trees = len(history) if val is None else 1 + int(np.argmin([line["val_nll"] for line in history]))
@@ -71,6 +82,52 @@ def boosted(
         if (done := folder.result()) is None:
             done = folder.finish(model.state_dict(), predictions, info, kept)
     return FitResult.of(model, done, kept, predictions, folder)
+
+
+def check_trees(name: str, experiment: Experiment, task: Task, objective: Objective) -> None:
+    """Refuse what the model of this name cannot do, if it has trees.
+
+    Gradient boosting minimises the cross-entropy of rows as they are. Trees beside a network have no last weights.
+    """
+    if name not in ("hgb", "mlp-and-trees"):
+        return
+    model = Argument("model", name)
+    if name == "hgb" and objective != ERM():
+        raise ValueError(Sentence(model, " mixes no rows: pass ", Argument("method", "ERM()")))
+    if task.target_type != "multiclass":
+        raise ValueError(Sentence(model, " needs classes, and this target is several columns"))
+    if name == "mlp-and-trees":
+        if experiment.corrupt:
+            alone = Argument("model", "two-view-mlp")
+            raise ValueError(Sentence(Argument("corrupt"), " follows one network to its last weights: pass ", alone))
+        return
+    for option, asked in (("ensemble", experiment.ensemble > 1), ("watch", bool(experiment.watch))):
+        if asked:
+            raise ValueError(Sentence(Argument(option), " is for networks: leave it out with ", model))
+    if given := [option for option in experiment.training if option not in MECHANICAL]:
+        sizes = " and its like: iterations, rate, leaves, depth, l2"
+        instead = Argument("model_option", "iterations=500")
+        raise ValueError(Sentence(Argument(given[0]), " is for networks; ", model, " takes ", instead, sizes))
+
+
+def training_summary(model: nn.Module, name: str, members: int, config: FitConfig, *, validated: bool) -> str:
+    """Return what is about to be trained, in words."""
+    if isinstance(model, Boosted):
+        return f"gradient boosting by scikit-learn, at most {model.iterations} trees a class"
+    amount, unit = (config.epochs, "epoch") if config.steps is None else (config.steps, "step")
+    networks = f"{members} networks" if members > 1 else "network"
+    n_weights = sum(p.numel() for p in model.parameters())
+    steps = f"{amount} {unit}{'s' * (amount > 1)} of {config.optimizer}"
+    beside = ""
+    if isinstance(model, MLPAndTrees) and validated:
+        beside = f"; then at most {model.trees.iterations} boosted trees a class, by scikit-learn"
+    return f"{networks} {name}, {n_weights:,} weights; {steps}{beside}"
+
+
+def network_share(model: nn.Module) -> float:
+    """Return how much a network counts beside trees; 1 without trees, and the mean over the members of an ensemble."""
+    shares = [float(part.share) for part in model.modules() if isinstance(part, MLPAndTrees)]
+    return sum(shares) / len(shares) if min(shares, default=1) < 1 else 1.0
 
 
 def _facts(model: Boosted, n_trees: int) -> dict[str, object]:

@@ -9,7 +9,7 @@ r"""A trained model on disk: weights as safetensors, everything else as JSON. No
 
 .. math:: p = \mathrm{softmax}(f(x) / T)
 
-with T the temperature that was fitted on held-out data.
+with T the temperature that was fitted on held-out data. Multi-label models have one for each label, and a sigmoid.
 """
 
 from __future__ import annotations
@@ -24,17 +24,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.nn.modules.module import (
-    register_module_buffer_registration_hook,
-    register_module_parameter_registration_hook,
-)
 
 from vicinal import _random, data
-from vicinal._checks import choice, freeze, integer, nearest_names, number, require
-from vicinal._files import (
+from vicinal._atomic import (
     DamagedFileError,
     Json,
-    RunFiles,
     check_seal,
     checksum,
     read_json,
@@ -44,39 +38,55 @@ from vicinal._files import (
     write_json,
     write_tensors,
 )
+from vicinal._checks import choice, flag, freeze, integer, nearest_names, number, require
 from vicinal._typing import Batch
-from vicinal.data import ImagePreprocessing, Preprocessing, Split, Stream, TabularPreprocessing, TextPreprocessing
+from vicinal.data import (
+    ImagePreprocessing,
+    Preprocessing,
+    ReadOptions,
+    Split,
+    Stream,
+    TabularPreprocessing,
+    TextPreprocessing,
+)
 from vicinal.models import ModelSpec
 from vicinal.objectives.forward import call
 from vicinal.probes.base import device_of
+from vicinal.runs.layout import RunFiles
 from vicinal.runs.onnx import export, largest_difference
+from vicinal.runs.scores import ONLY_HEAD
 from vicinal.training.batches import KeyedDataset, evaluation_batches
-from vicinal.training.predicting import AtPrecision, iter_logits
+from vicinal.training.predicting import AtPrecision, channels_last_, iter_logits
 
 __all__ = ["Bundle", "load", "read_record"]
 
-#: How far a probability may be off in another runtime: float32 sums in another order.
+#: How far a probability may be off in another runtime, which adds float32 numbers in another order.
 _ONNX_TOLERANCE = 1e-4
-#: A temperature below this would make infinite numbers of logits, and NaN of probabilities.
+#: A lower temperature would turn logits into infinities, and probabilities into NaN.
 _COLDEST = 1e-100
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Bundle:
-    """A trained classifier that takes new data as they come and returns probabilities."""
+    """A trained classifier that takes raw new data and returns calibrated probabilities."""
 
     module: nn.Module = field(repr=False)
     """The network, in eval mode; its outputs are logits."""
     spec: ModelSpec = field(repr=False)
-    """What builds the network again."""
+    """The specification that builds the network again."""
     preprocessing: Preprocessing = field(repr=False)
-    """What turns a row, a text, an image or a sound into its input."""
+    """Turns a row, a text, an image or a sound into the network's input."""
     classes: tuple[str, ...]
     """The names of the classes, in the order of its outputs."""
-    temperature: float = 1.0
-    """What its logits are divided by: above 1 it was over-confident. 1 means uncalibrated."""
+    temperatures: tuple[float, ...] = (1.0,)
+    """What its logits are divided by: one number for all classes, or one for each label. Above 1 it was over-confident,
+    1 means uncalibrated."""
+    target_type: str = "multiclass"
+    """`"multiclass"`, or `"multilabel"`: each of `classes` is then a label with a probability of its own."""
     precision: str = "no"
     """`"no"`, `"bf16"` or `"fp16"`: what it computes in, which is what the temperature was fitted in."""
+    channels_last: bool = False
+    """Whether images, and the weights of convolutions, have this memory format, as when the temperature was fitted."""
     batch_size: int = 256
     """Samples at a time, as when the temperature was fitted: sums of floats depend a little on the shape of a batch."""
     method: str = ""
@@ -84,10 +94,7 @@ class Bundle:
     fingerprint: str = ""
     """A hash of the data it was trained on."""
     versions: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """What wrote it."""
-    temperatures: tuple[float, ...] = ()
-    """Where `classes` are labels that exclude nothing: what the logits of each are divided by. Probabilities are then
-    those of each label, and need not sum to one. Empty where they are classes."""
+    """The versions of the libraries that wrote it."""
 
     def __post_init__(self) -> None:
         classes = tuple(str(name) for name in self.classes)
@@ -96,24 +103,38 @@ class Bundle:
         freeze(
             self,
             classes=classes,
-            temperature=number("temperature", self.temperature, above=_COLDEST),
+            target_type=choice("target_type", self.target_type, ("multiclass", "multilabel")),
             precision=choice("precision", self.precision, ("no", "bf16", "fp16")),
+            channels_last=flag("channels_last", self.channels_last),
             batch_size=integer("batch_size", self.batch_size, low=1),
             temperatures=tuple(number("temperatures", value, above=_COLDEST) for value in self.temperatures),
         )
-        if len(self.temperatures) not in (0, len(classes)):
-            raise ValueError(f"temperatures must be {len(classes)}, one for each label, got {len(self.temperatures)}")
+        n_heads = len(classes) if self.is_multilabel else 1
+        if len(self.temperatures) != n_heads:
+            raise ValueError(f"temperatures must be {n_heads}, one for each head, got {len(self.temperatures)}")
+        if self.channels_last:
+            channels_last_(self.module)
         self.module.eval()
 
     @property
     def is_multilabel(self) -> bool:
-        """Whether `classes` are labels that exclude nothing."""
-        return bool(self.temperatures)
+        """Whether `classes` are labels."""
+        return self.target_type == "multilabel"
+
+    @property
+    def head_temperatures(self) -> dict[str, float]:
+        """The temperature of each head by its name; multi-class has one head."""
+        return dict(zip(self.classes if self.is_multilabel else (ONLY_HEAD,), self.temperatures, strict=True))
+
+    @property
+    def temperature(self) -> float:
+        """The mean temperature of all heads, of which multi-class has one."""
+        return sum(self.temperatures) / len(self.temperatures)
 
     @property
     def network(self) -> nn.Module:
         """The module at its precision: what to call, attack or look into, for the logits that are served."""
-        return AtPrecision(self.module, self.precision)
+        return AtPrecision(self.module, self.precision, channels_last=self.channels_last)
 
     # Predicting
 
@@ -143,9 +164,8 @@ class Bundle:
 
     def calibrated(self, logits: Tensor) -> Tensor:
         """Return the probabilities of logits, in float64."""
-        if self.is_multilabel:
-            return (logits.double() / torch.tensor(self.temperatures, dtype=torch.float64)).sigmoid()
-        return (logits.double() / self.temperature).softmax(dim=1)
+        scaled = logits.double() / torch.tensor(self.temperatures, dtype=torch.float64)
+        return scaled.sigmoid() if self.is_multilabel else scaled.softmax(dim=1)
 
     def read(self, source: Any, *, labelled: bool = False, **options: Any) -> Split:
         """Return new data as the network takes them; with `labelled` their classes too.
@@ -167,7 +187,8 @@ class Bundle:
             rows = [(text,) if isinstance(text, str) else tuple(text) for text in source]
             source = require("pandas", "train").DataFrame(rows, columns=[*reader.columns, *reader.choice])
         answers: dict[str, Any] = {"labels" if self.is_multilabel else "classes": self.classes} if labelled else {}
-        return data.read(source, self.preprocessing, **answers, **options)
+        how = ReadOptions.pop_from(options)
+        return data.read(source, self.preprocessing, options=how, **answers, **options)
 
     def stream(self, source: Any, *, batch_size: int | None = None, **options: Any) -> Stream:
         """Return new data as `read` does, but a table block by block: any number of rows in constant memory.
@@ -181,7 +202,8 @@ class Bundle:
         options
             Of `vicinal.data.stream`: `max_bad`, `encoding`, `header`, `data_root`, `keep`.
         """
-        return data.stream(source, self.preprocessing, batch_size=batch_size or self.batch_size, **options)
+        size, how = batch_size or self.batch_size, ReadOptions.pop_from(options)
+        return data.stream(source, self.preprocessing, batch_size=size, options=how, **options)
 
     def iter_logits(
         self,
@@ -233,13 +255,14 @@ class Bundle:
         return path
 
     def save_record(self, folder: Path) -> None:
-        """Write the record alone, beside weights that are there already."""
+        """Write model.json alone, beside weights that training wrote."""
         files = RunFiles(folder)
         record = {
             "classes": list(self.classes),
-            "temperature": self.temperature,
-            **({"temperatures": list(self.temperatures)} if self.temperatures else {}),
+            "temperature": 1.0 if self.is_multilabel else self.temperature,
+            **({"temperatures": list(self.temperatures)} if self.is_multilabel else {}),
             "precision": self.precision,
+            **({"channels_last": True} if self.channels_last else {}),
             "batch_size": self.batch_size,
             "method": self.method,
             "fingerprint": self.fingerprint,
@@ -258,7 +281,7 @@ class Bundle:
         files, record = _record(Path(folder))
         writer = f"vicinal {record['versions'].get('vicinal', '?')}"
         try:
-            # Runs of before 0.2 have no checksum, and computed in float32 whatever they were trained in.
+            # The first runs have no checksum, and computed in float32 whatever precision they were trained in.
             weights = read_tensors(files.weights, expected=record.get("weights"))[0]
         except DamagedFileError as error:
             raise DamagedFileError(
@@ -292,9 +315,10 @@ class Bundle:
             spec=spec,
             preprocessing=preprocessing,
             classes=tuple(record["classes"]),
-            temperature=record["temperature"],
-            temperatures=tuple(record.get("temperatures", ())),
+            temperatures=tuple(record.get("temperatures", (record["temperature"],))),
+            target_type="multilabel" if "temperatures" in record else "multiclass",
             precision=record.get("precision", "no"),
+            channels_last=record.get("channels_last", False),
             batch_size=record.get("batch_size", 256),
             method=record.get("method", ""),
             fingerprint=record.get("fingerprint", ""),
@@ -326,9 +350,9 @@ class Bundle:
         facts = {"classes": list(self.classes), "preprocessing": self.preprocessing.to_dict(), "method": self.method}
         if isinstance(self.preprocessing, TabularPreprocessing):
             facts["features"] = self.preprocessing.feature_names
-        target = Path(path)
+        target, scale = Path(path), self.temperatures if self.is_multilabel else self.temperature
         with replacing(target) as temporary, torch.no_grad():
-            export(self.module, self.temperatures or self.temperature, example, temporary, facts)
+            export(self.module, scale, example, temporary, facts)
             difference = largest_difference(temporary, check, self.calibrated(call(self.module, check)))
             if not difference <= _ONNX_TOLERANCE:
                 raise RuntimeError(
@@ -337,7 +361,7 @@ class Bundle:
         return difference
 
     def _made_up(self, n: int) -> Batch:
-        """Return inputs that look like the network's, `n` rows of them; texts get longer with their number."""
+        """Return `n` random inputs of the network; texts get longer with their number."""
         if isinstance(self.preprocessing, TextPreprocessing):
             n_texts = self.preprocessing.n_texts
             texts = [tuple(" ".join(["sense and nonsense"] * (n + k)) for _ in range(n_texts)) for k in range(n)]
@@ -365,7 +389,7 @@ def load(
 
 
 def _check_answers(logits: Tensor, numbers: Sequence[int] | NDArray[np.int64], first: int) -> None:
-    """Refuse samples so large that the network overflows: there is no probability to write."""
+    """Raise if the network overflows on a sample: it has no probability."""
     finite = logits.isfinite()
     if not bool(finite.all()):
         sample = int(numbers[first + int((~finite.all(dim=1)).nonzero()[0])])
@@ -374,34 +398,19 @@ def _check_answers(logits: Tensor, numbers: Sequence[int] | NDArray[np.int64], f
 
 def _check_size(spec: ModelSpec, weights: Mapping[str, Tensor], files: RunFiles) -> None:
     """Refuse a record that asks for a larger network than the weights are of, before anything is allocated for it."""
-    n_tensors, most = 0, 2 * len(weights) + 100  # some networks replace layers while they are built
-
-    def count(module: nn.Module, name: str, array: object) -> None:
-        nonlocal n_tensors
-        n_tensors += 1
-        if n_tensors > most:
-            raise OverflowError
-
-    hooks = register_module_parameter_registration_hook, register_module_buffer_registration_hook
-    handles = [register(count) for register in hooks]
     kept = sum(t.numel() for t in weights.values())
-    try:
-        with torch.device("meta"):  # shapes alone
+    what = f"{spec.members:,} networks, and {files.weights.name} holds {len(weights):,} arrays"
+    if spec.members <= len(weights):
+        with torch.device("meta"):  # shapes alone, which take no memory
             wanted = sum(t.numel() for t in spec.build(pretrained=False).state_dict().values())
-    except OverflowError:
-        what = f"a network of more than {most} arrays of weights, and {files.weights.name} holds {len(weights)}"
-    else:
         what = f"a network of {wanted:,} weights, and {files.weights.name} holds {kept:,}"
-        if wanted <= 2 * kept + 10**6:
+        if wanted <= 2 * kept + 10**6:  # some networks replace layers while they are built
             return
-    finally:
-        for handle in handles:
-            handle.remove()
     raise DamagedFileError(f"{files.model} asks for {what}: the files do not belong together")
 
 
 def _check_width(spec: ModelSpec, preprocessing: Preprocessing, files: RunFiles) -> None:
-    """Refuse a record whose columns become another number of features than its network takes."""
+    """Raise if the columns of a record become another number of features than its network takes."""
     given = preprocessing.spec.get("input_shape")
     if isinstance(preprocessing, TabularPreprocessing) and given != tuple(spec.input_shape):
         what = f"a network of {spec.input_shape} features, and its columns become {given}"
@@ -409,7 +418,7 @@ def _check_width(spec: ModelSpec, preprocessing: Preprocessing, files: RunFiles)
 
 
 def _check_finite(weights: Mapping[str, Tensor], path: Path) -> None:
-    """Refuse weights that would make every answer NaN: training diverged, or the file was changed."""
+    """Raise if weights are not finite: training diverged, or the file was changed."""
     broken = [name for name, t in weights.items() if t.is_floating_point() and not bool(t.isfinite().all())]
     if broken:
         raise ValueError(
@@ -418,7 +427,7 @@ def _check_finite(weights: Mapping[str, Tensor], path: Path) -> None:
 
 
 def _record(path: Path) -> tuple[RunFiles, Json]:
-    """Return the files of a saved model and its record, or say what the folder is instead."""
+    """Return the files of a saved model and its record, or raise with what the folder is instead."""
     files = RunFiles(path)
     if not path.is_dir():
         runs = [str(model.parent) for model in path.parent.glob(f"*/{files.model.name}")]
@@ -428,13 +437,13 @@ def _record(path: Path) -> tuple[RunFiles, Json]:
         started = files.config.exists()
         raise FileNotFoundError(
             f"{str(path)!r} holds no {files.model.name}: "
-            + ("this run is not finished; start it again and it goes on" if started else "not a run of vicinal")
+            + ("this run is not finished; start it again to resume it" if started else "not a run of vicinal")
         )
     return files, read_record(files)
 
 
 def read_record(files: RunFiles) -> Json:
-    """Return the record of a saved model, which must be as it was written."""
+    """Return the record of a saved model; a changed one is a `DamagedFileError`."""
     record = read_json(files.model)
     missing = [name for name in ("classes", "network", "preprocessing", "temperature") if name not in record]
     if missing:

@@ -1,4 +1,4 @@
-"""What is the default for a kind of data: how long and how fast to train, and where a text is mixed."""
+"""The defaults for a kind of data: how long and how fast to train, and where a text is mixed."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _UNVALIDATED_EPOCHS = 33
 _STEPS = 40
 #: Batches of the residual network for sounds too, where they are few: from 16 to the 100 of the paper.
 _AUDIO_STEPS, _AUDIO_BATCHES = 20, (16, 100)
-#: Images: the usual recipe of residual networks, with a short warm-up and a cosine instead of steps. Of few images
+#: Images: the standard recipe of residual networks, with a short warm-up and a cosine instead of steps. Of few images
 #: batches are smaller, down to 16, so that an epoch has about eight steps, and the rate falls in proportion.
 _IMAGE_STEPS, _IMAGE_BATCHES = 8, (16, 128)
 _IMAGE: dict[str, Any] = {
@@ -51,8 +51,8 @@ _IMAGE: dict[str, Any] = {
     "schedule": "cosine",
     "warmup_epochs": 1.0,
 }
-#: Of fewer training images than these the usual network is so many maps wide instead of 64, which is a sixteenth of the
-#: weights. Its last block is followed by a normalisation, without which a rate of 0.1 can
+#: With fewer training images than these the default network is so many maps wide instead of 64, which is a sixteenth of
+#: the weights. Its last block is followed by a normalisation, without which a rate of 0.1 can
 #: be too high for few images, and the network never learns (`benchmarks/README.md`).
 _FEW_IMAGES, _NARROW = 10_000, 16
 #: Images, from pretrained weights: a tenth of the rate, and half of the epochs.
@@ -95,9 +95,9 @@ _TRANSFORMER: dict[str, Any] = {
 
 
 def default_options(network: str, n_train: int) -> dict[str, object]:
-    """Return the options of the usual network for this many training samples, where they are not the network's own.
+    """Return the options of the default network for this many training samples.
 
-    Where the network is named it is as published.
+    A network that is named is as published, without them.
 
     >>> default_options("preactresnet18", 500)
     {'final_norm': True, 'width': 16}
@@ -128,7 +128,7 @@ def default_config(
     >>> default_config("audio", "lenet", {"schedule": "cosine", "epochs": 5}, seed=0).milestones
     ()
     """
-    defaults = _usual(kind, network, given, validated=validated, n_train=n_train, pretrained=pretrained)
+    defaults = _defaults(kind, network, given, validated=validated, n_train=n_train, pretrained=pretrained)
     fields = {name: value for name, value in defaults.items() if validated or name != "patience"}
     if "schedule" in given:
         fields = {name: value for name, value in fields.items() if name not in ("milestones", "warmup_epochs")}
@@ -141,7 +141,7 @@ def default_config(
     return FitConfig.from_dict({**fields, **given, "seed": seed})
 
 
-def _usual(
+def _defaults(
     kind: str, network: str, given: Mapping[str, object], *, validated: bool, n_train: int | None, pretrained: bool
 ) -> dict[str, Any]:
     """Return the defaults of a network, by the number of training samples where that is known."""
@@ -149,20 +149,20 @@ def _usual(
         return _LINEAR
     if network in ("mlp-and-trees", "two-view-mlp", "ensemble-mlp"):
         of_two_views = network != "ensemble-mlp"
-        usual, least, most = (_TWO_VIEWS, 8, 10) if of_two_views else (_ENSEMBLE_MLP, 5, 9)
+        config, least, most = (_TWO_VIEWS, 8, 10) if of_two_views else (_ENSEMBLE_MLP, 5, 9)
         power = round(math.log2(n_train / _STEPS)) if n_train else 8
         if of_two_views and validated and power >= _LARGE_BATCH:
-            usual = _TWO_VIEWS_OF_MANY
+            config = _TWO_VIEWS_OF_MANY
         fewer = {} if validated else {"epochs": _UNVALIDATED_EPOCHS}
-        return {**usual, "batch_size": 2 ** min(max(power, least), most), **fewer}
+        return {**config, "batch_size": 2 ** min(max(power, least), most), **fewer}
     if kind == "text":
         return _SENTENCE_CNN if network == "sentencecnn" else _of_texts(given, n_train if validated else None)
     if kind == "image":
-        usual = _FINE_TUNED if pretrained else _IMAGE
+        config = _FINE_TUNED if pretrained else _IMAGE
         if n_train is None or {"batch_size", "lr", "optimizer"} & set(given):
-            return usual
+            return config
         size = _batch(n_train, _IMAGE_STEPS, _IMAGE_BATCHES)
-        return {**usual, "batch_size": size, "lr": usual["lr"] * size / _IMAGE_BATCHES[1]}
+        return {**config, "batch_size": size, "lr": config["lr"] * size / _IMAGE_BATCHES[1]}
     if network == "soundresnet" and n_train is not None:
         return {**_AUDIO, "batch_size": _batch(n_train, _AUDIO_STEPS, _AUDIO_BATCHES)}
     return _AUDIO if kind == "audio" else _TABULAR

@@ -1,40 +1,41 @@
-"""An experiment as a record: what was asked for, and nothing that follows from it."""
+"""An experiment as a record: the options that were given, and nothing that follows from them."""
 
 from __future__ import annotations
 
 import json
+import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from vicinal._atomic import Json
 from vicinal._checks import Argument, Sentence, choice, flag, freeze, integer, nearest_names, number
-from vicinal._files import Json
 from vicinal.training.config import MECHANICAL
 
-__all__ = ["Experiment", "FurtherSet", "data_name", "folder_name"]
+__all__ = ["EvalSet", "Experiment", "data_name", "folder_name", "set_key"]
 
 
-#: Networks of an ensemble at most: more is a mistake.
+#: Networks of an ensemble at most: more is a typing mistake.
 _MOST_MEMBERS = 1_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class FurtherSet:
-    """More labelled data to evaluate a run on, such as another domain.
+class EvalSet:
+    """An extra evaluation set: labelled data to evaluate a run on, such as another domain.
 
     Parameters
     ----------
     source
-        What `vicinal.data.read` takes. Of data that are split already the test part counts.
+        What `vicinal.data.read` takes. Data that are already split are evaluated on their test part.
     columns, class_names
         What its columns and classes are called in the training data: `{"q1": "premise"}`, `{"same": "entailment"}`.
     development
-        Labelled data of the same domain, to fit a temperature of its own on, read in the same way (of data that are
-        split already, the validation part). Without it the temperature is the one of the run.
+        Labelled data of the same domain to fit the set's own temperature on. Data that are already split give their
+        validation part. Without it the set has the temperature of the run.
 
-    >>> FurtherSet(source="qqp.csv", columns={"q1": "premise"}).to_plain()
+    >>> EvalSet(source="qqp.csv", columns={"q1": "premise"}).to_plain()
     {'source': 'qqp.csv', 'columns': {'q1': 'premise'}}
     """
 
@@ -47,9 +48,9 @@ class FurtherSet:
         freeze(self, source=str(self.source), columns=dict(self.columns), class_names=dict(self.class_names))
 
     @classmethod
-    def of(cls, given: FurtherSet | Mapping[str, object] | str) -> FurtherSet:
-        """Return a further set from its record, or from its source alone."""
-        if isinstance(given, FurtherSet):
+    def of(cls, given: EvalSet | Mapping[str, object] | str) -> EvalSet:
+        """Return an extra evaluation set from its record, or from its source alone."""
+        if isinstance(given, EvalSet):
             return given
         return cls(**_known(cls, given)) if isinstance(given, Mapping) else cls(source=str(given))
 
@@ -60,17 +61,17 @@ class FurtherSet:
 
     def words(self, number: int) -> list[str]:
         """Return the options of the command that ask for it, as the set of this number."""
-        words = ["--also", self.source]
+        words = ["--eval-data", self.source]
         for option, names in (("--map", self.columns), ("--map-class", self.class_names)):
             words += [option, f"{number}:{json.dumps(dict(names), ensure_ascii=False)}"] if names else []
-        return words + ([] if self.development is None else ["--also-development", f"{number}:{self.development}"])
+        return words + ([] if self.development is None else ["--eval-development", f"{number}:{self.development}"])
 
 
 @dataclass(frozen=True, kw_only=True)
 class Experiment:
-    """Data, a network, a method and a seed; `run` makes a run of it.
+    """Data, a network, a method and a seed; `run` executes it.
 
-    Only what differs from the usual is recorded: `training` and `data` hold the options that were given.
+    Only what differs from the defaults is recorded: `training` and `data` hold the options that were given.
 
     Parameters
     ----------
@@ -81,23 +82,23 @@ class Experiment:
     data
         Options of `vicinal.data.load`.
     model
-        The name of a network; the usual one for the kind of data if not given.
+        The name of a network; by default the one for the kind of data.
     model_options
         Its own options, such as `{"dropout": 0.3}`.
     training
-        Fields of `FitConfig` that differ from the usual ones for this kind of data.
-    also
-        More labelled data to evaluate on, such as another domain: each a source, or a `FurtherSet`.
+        Fields of `FitConfig` that differ from the defaults for this kind of data.
+    eval_data
+        Extra evaluation sets, such as another domain: each a source, or an `EvalSet`.
     watch
         What to measure at every evaluation of training, beside the validation set: `"test"`, `"train"` (without
-        augmentation) or `"also-1"`, …. See `vicinal.training.fit`.
+        augmentation) or `"eval-1"`, …. See `vicinal.training.fit`.
     temperature
         How the temperature is found: `"newton"`, or `"grid"`, the best of 0.01, 0.02, …, 5.00 (Park & Caragea 2022).
     new_subset_per_seed
         Draw the training samples that `data["train_size"]` leaves from the experiment's seed, not from that of the
         data: other seeds then train on other samples, and are evaluated on the same.
     corrupt
-        The share of training labels to draw anew, uniformly over all classes, before training.
+        Label noise: the share of training labels to replace by random ones, uniform over all classes.
     class_weight
         `"balanced"`: all classes count the same in training, however many samples they have.
     ensemble
@@ -106,9 +107,9 @@ class Experiment:
     fast
         Train a linear head on the features of the pretrained network, which are computed once, instead of all weights.
     pretrained
-        What a network of images starts from: `"default"` for the weights that torchvision or timm publishes, or a file.
+        Initial weights of an image network: `"default"` for those of torchvision or timm, or a file.
     seed
-        Of the weights, the order and the mixing. The split has its own: `data["seed"]`, 0 if not given.
+        Random seed for weights, batch order and mixing. The split has its own: `data["seed"]`, 0 by default.
 
     >>> Experiment(source="digits", training={"epochs": 3}, seed=1).command()
     "vicinal train digits --method 'Mixup(alpha=0.2)' --epochs 3 --seed 1"
@@ -120,7 +121,7 @@ class Experiment:
     model: str | None = None
     model_options: Mapping[str, Any] = field(default_factory=dict)
     training: Mapping[str, Any] = field(default_factory=dict)
-    also: tuple[FurtherSet | Mapping[str, object] | str, ...] = ()
+    eval_data: tuple[EvalSet | Mapping[str, object] | str, ...] = ()
     watch: tuple[str, ...] = ()
     temperature: str = "newton"
     new_subset_per_seed: bool = False
@@ -141,7 +142,7 @@ class Experiment:
         freeze(
             self,
             **plain,
-            also=self.further_sets,
+            eval_data=self.eval_sets,
             watch=tuple(str(name) for name in self.watch),
             temperature=choice("temperature", self.temperature, ("newton", "grid")),
             new_subset_per_seed=flag("new_subset_per_seed", self.new_subset_per_seed),
@@ -160,7 +161,7 @@ class Experiment:
         if self.class_weight is not None:
             choice("class_weight", self.class_weight, ("balanced",))
         for name in self.watch:
-            choice("watch", name, ("train", "test", *(f"also-{n}" for n in range(1, len(self.also) + 1))))
+            choice("watch", name, ("train", "test", *(f"eval-{n}" for n in range(1, len(self.eval_data) + 1))))
         if self.new_subset_per_seed and "train_size" not in self.data:
             needs = " needs a subset: pass ", Argument("train_size")
             raise ValueError(Sentence(Argument("new_subset_per_seed"), *needs))
@@ -171,24 +172,27 @@ class Experiment:
         return isinstance(self.data.get("target"), list | tuple) and len(self.data["target"]) > 1
 
     @property
-    def further_sets(self) -> tuple[FurtherSet, ...]:
-        """The further sets as records."""
-        return tuple(FurtherSet.of(further) for further in self.also)
+    def eval_sets(self) -> tuple[EvalSet, ...]:
+        """The extra evaluation sets as records."""
+        return tuple(EvalSet.of(given) for given in self.eval_data)
 
     def to_dict(self) -> dict[str, object]:
         """Return the record as JSON can hold it."""
         record = {f.name: _plain(getattr(self, f.name)) for f in fields(self)}
-        return {**record, "also": [further.to_plain() for further in self.further_sets]}
+        return {**record, "eval_data": [each.to_plain() for each in self.eval_sets]}
 
-    def that_matters(self) -> dict[str, object]:
-        """Return the record without what changes how a run proceeds but not where it ends."""
+    def resume_key(self) -> dict[str, object]:
+        """Return the options that a resumed run must match: all but those that only change how it proceeds."""
         kept = {name: value for name, value in self.training.items() if name not in MECHANICAL}
         return {**self.to_dict(), "training": kept}
 
     @classmethod
     def from_dict(cls, record: Mapping[str, object]) -> Experiment:
-        """Return what `to_dict` recorded."""
-        return cls(**_known(cls, record))
+        """Return what `to_dict` recorded; older runs call the extra evaluation sets `also`."""
+        named = {"eval_data" if name == "also" else name: value for name, value in record.items()}
+        if isinstance(watch := named.get("watch"), Sequence):
+            named["watch"] = tuple(set_key(str(name)) for name in watch)
+        return cls(**_known(cls, named))
 
     def command(self, out: str | Path | None = None) -> str:
         """Return the command that runs it."""
@@ -201,8 +205,8 @@ class Experiment:
             words += ["--model-option", f"{name}={json.dumps(value)}"]
         for name, value in self.training.items():
             words += _option(name, value)
-        for i, further in enumerate(self.further_sets, start=1):
-            words += further.words(i)
+        for i, each in enumerate(self.eval_sets, start=1):
+            words += each.words(i)
         words += [word for name in self.watch for word in ("--watch", name)]
         words += [] if self.temperature == "newton" else ["--temperature", self.temperature]
         words += ["--new-subset-per-seed"] if self.new_subset_per_seed else []
@@ -214,6 +218,15 @@ class Experiment:
         words += ["--seed", str(self.seed)] if self.seed else []
         words += [] if out is None else ["--out", str(out)]
         return shlex.join(words)
+
+
+def set_key(name: str) -> str:
+    """Return the key of a set, or a metric of it, as it is called now: older runs have `also-1` for `eval-1`.
+
+    >>> set_key("also-1_accuracy"), set_key("test")
+    ('eval-1_accuracy', 'test')
+    """
+    return re.sub(r"^also-(?=\d)", "eval-", name)
 
 
 def folder_name(experiment: Experiment) -> str:

@@ -1,4 +1,4 @@
-"""Training a linear head on a frozen network, as one training that the rest of a run reads (`--fast`)."""
+"""Train a linear head on a frozen network (`--fast`)."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 from vicinal import _random
-from vicinal._files import RunFiles
 from vicinal.data import Split
+from vicinal.runs.layout import RunFiles
 from vicinal.training import FitConfig, FitResult
 from vicinal.training.environment import joined_process
 from vicinal.training.features import Standardised, compute_features, head_of, logits_of_features, put_head
 from vicinal.training.fitting import finished
 from vicinal.training.folder import TrainingFolder
+from vicinal.training.predicting import channels_last_
 
 __all__ = ["fit_frozen"]
 
@@ -39,22 +40,26 @@ def fit_frozen(
 
     The network is pretrained and has a new linear head, which `train_head` trains in a folder within `out`; its other
     weights stay as they are. Training samples are not augmented. The config says how the head is trained, and the
-    precision and the evaluation batches of the network. `about` are the facts that a resumed run must share.
+    precision and the evaluation batches of the network. `about` are the facts that a resumed run must match.
     """
     process = joined_process()
     folder = TrainingFolder(out, main=process.is_main_process)
     network.to(process.device).eval()
+    if config.channels_last:
+        channels_last_(network)
     with folder.locked():
-        folder.check_in({"frozen": True, "config": config.that_matters(), "about": dict(about)})
+        folder.check_in({"frozen": True, "config": config.resume_key(), "about": dict(about)})
         process.wait_for_everyone()
         if (done := folder.result()) is not None:
             return finished(network, folder, done)
         how: dict[str, Any] = {
             "precision": config.mixed_precision,
             "device": process.device,
+            "channels_last": config.channels_last,
             "collate_fn": train.collate_fn,
             "num_workers": config.num_workers,
         }
+        # Features are computed once, so each sample has one view: no augmentation.
         plain = train.relabelled(train.labels or [], augment="none")
         (features,), labels = compute_features(network, plain, **how, title="features: training")
         scale = Standardised(features)

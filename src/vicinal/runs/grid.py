@@ -1,12 +1,12 @@
-"""Methods against each other: a grid of experiments (method × seed) on the same data and splits, and what it shows.
+"""Compare methods: a grid of experiments (method × seed) on the same data and splits.
 
     out/
-      grid.json                          what is compared: data, network, training, methods, seeds, threads
+      grid.json                          the options of the grid: data, network, training, methods, seeds, threads
       wine-ERM-seed0/                    a cell: one run of `vicinal.runs.run`
       wine-Mixup-alpha-0.2-seed0/        …
         error.txt                        why it failed, if it did
 
-A cell is a function of its experiment and of the number of threads, and a job that runs anywhere (`vicinal.runs.jobs`).
+A cell is a job that runs anywhere (`vicinal.runs.scheduler`), a function of its experiment and the number of threads.
 """
 
 from __future__ import annotations
@@ -19,20 +19,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vicinal import data, models
+from vicinal._atomic import Json, read_json, write_json
 from vicinal._checks import Argument, ArgumentError, Sentence, integer, joined
-from vicinal._files import Json, RunFiles, foreign_entries, read_json, write_json
 from vicinal.expressions import parse
-from vicinal.runs.experiment import Experiment, FurtherSet, folder_name
-from vicinal.runs.jobs import Job, Pool, run_jobs
-from vicinal.runs.run import Run
-from vicinal.runs.running import run, run_labels
-from vicinal.runs.table import AnyOutcome, GridResult, Key, counted
-from vicinal.training.folder import TrainingFolder, locked
+from vicinal.runs.execute import run
+from vicinal.runs.experiment import EvalSet, Experiment, folder_name
+from vicinal.runs.layout import RunFiles
+from vicinal.runs.run import Run, RunResult
+from vicinal.runs.scheduler import Job, Pool, run_jobs
+from vicinal.runs.summary_table import GridResult, Key, counted
+from vicinal.training.folder import TrainingFolder, foreign_entries, locked
 
 __all__ = ["GridResult", "run_grid"]
 
-#: Called with the method, the seed, and the outcome or what went wrong.
-OnCell = Callable[[str, int, "AnyOutcome | None", "str | None"], None]
+#: Called with the method, the seed, and the result or what went wrong.
+OnCell = Callable[[str, int, "RunResult | None", "str | None"], None]
 
 #: The file that says what is compared.
 _GRID = "grid.json"
@@ -55,10 +56,10 @@ def run_grid(
 ) -> GridResult:
     """Run every method with every seed on the same data and splits, and compare them.
 
-    Cells that are finished are skipped and those that were interrupted go on, so the same call again finishes what is
-    missing; methods and seeds may be added. A cell that fails is reported and the others go on; it is tried again the
-    next time. The result does not depend on where and in which order cells run: each runs with `threads` threads, since
-    sums that are split among threads round differently.
+    Finished cells are skipped and interrupted ones resume, so the same call again finishes what is missing. Methods and
+    seeds may be added. A cell that fails is reported, the others continue, and the next call tries it again. The result
+    does not depend on where and in which order cells run. Each runs with `threads` threads, because sums that are split
+    among threads round differently.
 
     Parameters
     ----------
@@ -79,13 +80,13 @@ def run_grid(
     progress
         Show progress where standard error is a terminal.
     on_cell
-        Called after each cell, the skipped ones first, with the method, the seed, and the `Outcome` or else what went
+        Called after each cell, the skipped ones first, with the method, the seed, and the `RunResult` or else what went
         wrong; not from the main thread if cells run elsewhere.
 
     Raises
     ------
     KeyboardInterrupt
-        If interrupted; the message says what is done and how to go on.
+        If interrupted; the message says what is done and how to resume.
     """
     asked = _distinct_methods(methods)
     seeds = _distinct_seeds(seeds)
@@ -100,31 +101,31 @@ def run_grid(
     base = _rooted(base)
     done: set[Key] = set()
 
-    def on_job(key: Key, outcome: AnyOutcome | None, error: str | None) -> None:
-        if outcome is not None:
+    def on_job(key: Key, result: RunResult | None, error: str | None) -> None:
+        if result is not None:
             done.add(key)
         if on_cell is not None:
-            on_cell(*key, outcome, error)
+            on_cell(*key, result, error)
 
     with locked(out):
         spelled = _check_in(out, base, asked, seeds, pool.threads)
-        cells: Mapping[Key, Job[AnyOutcome]] = _cells(out, base, spelled, asked, seeds, n_bins)
+        cells: Mapping[Key, Job[RunResult]] = _cells(out, base, spelled, asked, seeds, n_bins)
         try:
-            outcomes, failures = run_jobs(cells, pool, progress=progress, on_job=on_job)
+            results, failures = run_jobs(cells, pool, progress=progress, on_job=on_job)
         except KeyboardInterrupt:
             raise KeyboardInterrupt(
                 f"stopped; {len(done)} of {counted(len(cells), 'cell')} are finished and kept in {out}: "
-                "start the same comparison again to go on"
+                "start the same comparison again to resume it"
             ) from None
-    _check_same_data(outcomes)
-    return GridResult(out, tuple(asked.values()), seeds, outcomes, failures)
+    _check_same_data(results)  # a file may have changed between two calls
+    return GridResult(out, tuple(asked.values()), seeds, results, failures)
 
 
-# What is asked for
+# The options
 
 
 def _distinct_methods(methods: Sequence[str]) -> dict[str, str]:
-    """Return the expressions by what they mean, in order."""
+    """Return the expressions by the objective that they mean, in order."""
     if isinstance(methods, str) or not isinstance(methods, Sequence) or not methods:
         raise ArgumentError("methods", methods, "one or more expressions such as 'Mixup(alpha=0.2)'")
     asked: dict[str, str] = {}
@@ -147,7 +148,7 @@ def _distinct_seeds(seeds: Sequence[int]) -> tuple[int, ...]:
 
 
 def _rooted(base: Experiment) -> Experiment:
-    """Return the experiment with absolute paths, since a cell need not run in this working directory."""
+    """Return the experiment with absolute paths: a cell may run in another working directory."""
 
     def rooted(name: str, known: Sequence[str]) -> str:
         prefix, name = ("hf:", name[3:]) if name.startswith("hf:") else ("", name)
@@ -164,16 +165,16 @@ def _rooted(base: Experiment) -> Experiment:
     return dataclasses.replace(
         base,
         source=rooted(base.source, data.NAMES),
-        also=tuple(_rooted_further(further, rooted) for further in base.further_sets),
+        eval_data=tuple(_rooted_set(each, rooted) for each in base.eval_sets),
         model=None if base.model is None else rooted(base.model, models.names()),
         data=options,
         training=training,
     )
 
 
-def _rooted_further(further: FurtherSet, rooted: Callable[[str, Sequence[str]], str]) -> FurtherSet:
-    development = None if further.development is None else rooted(further.development, data.NAMES)
-    return dataclasses.replace(further, source=rooted(further.source, data.NAMES), development=development)
+def _rooted_set(given: EvalSet, rooted: Callable[[str, Sequence[str]], str]) -> EvalSet:
+    development = None if given.development is None else rooted(given.development, data.NAMES)
+    return dataclasses.replace(given, source=rooted(given.source, data.NAMES), development=development)
 
 
 def _refuse_foreign(out: Path) -> None:
@@ -188,7 +189,7 @@ def _refuse_foreign(out: Path) -> None:
 def _check_in(
     out: Path, base: Experiment, asked: Mapping[str, str], seeds: tuple[int, ...], threads: int
 ) -> dict[str, str]:
-    """Write what this grid is, or refuse if the folder holds something else; return its methods by what they mean."""
+    """Write the options of this grid, or refuse if the folder holds another; return its methods by meaning."""
     path = out / _GRID
     settings = {**_shared_settings(base), "threads": threads}
     before: Json = read_json(path) if path.exists() else {"methods": [], "seeds": []}
@@ -201,7 +202,7 @@ def _check_in(
             if old[name] != settings[name]
         ]
         if differences and _nothing_begun(out):
-            before = {"methods": [], "seeds": []}  # a wrong target or rate, say, which is mended now
+            before = {"methods": [], "seeds": []}  # a wrong target or rate, say, that is corrected now
         elif differences:
             kept = ". Choose another folder, or remove this one to start anew"
             raise ValueError(Sentence(f"{out} holds another comparison: ", joined("; ", differences), kept))
@@ -226,7 +227,7 @@ def _cells(
     seeds: tuple[int, ...],
     n_bins: int,
 ) -> dict[Key, _Cell]:
-    """Return the cells that are asked for, seed by seed: half a grid then says something of every method."""
+    """Return the cells, seed by seed, so that half a grid has runs of every method."""
     cells: dict[Key, _Cell] = {}
     for seed in seeds:
         taken: dict[str, str] = {}
@@ -245,12 +246,12 @@ def _nothing_begun(out: Path) -> bool:
     return all(TrainingFolder(folder, main=False).has_not_begun() for folder in out.iterdir() if folder.is_dir())
 
 
-def _check_same_data(outcomes: Mapping[Key, AnyOutcome]) -> None:
-    seen: dict[tuple[object, ...], AnyOutcome] = {}
-    for outcome in outcomes.values():
-        about = outcome.fit["about"]
+def _check_same_data(results: Mapping[Key, RunResult]) -> None:
+    seen: dict[tuple[object, ...], RunResult] = {}
+    for result in results.values():
+        about = result.fit["about"]
         # Where each seed has its own training samples, the held-out ones are still the same.
-        seen.setdefault((about["fingerprint"], about.get("held_out", about["splits"])), outcome)
+        seen.setdefault((about["fingerprint"], about.get("held_out", about["splits"])), result)
     if len(seen) > 1:
         first, other = list(seen.values())[:2]
         raise ValueError(
@@ -268,15 +269,11 @@ class _Cell:
     folder: Path
     n_bins: int
 
-    def result(self) -> AnyOutcome | None:
-        """Return the outcome if it is there."""
+    def result(self) -> RunResult | None:
+        """Return the result if it is there."""
         run = Run(self.folder)
-        if not run.is_finished:
-            return None
-        read = run.labels_outcome if self.experiment.is_multilabel else run.outcome
-        return read(self.experiment, n_bins=self.n_bins)
+        return run.result(self.experiment, n_bins=self.n_bins) if run.is_finished else None
 
     def run(self, *, progress: bool) -> None:
         """Run the experiment."""
-        start = run_labels if self.experiment.is_multilabel else run
-        start(self.experiment, self.folder, n_bins=self.n_bins, progress=progress)
+        run(self.experiment, self.folder, n_bins=self.n_bins, progress=progress)

@@ -1,8 +1,7 @@
-"""Training the members of an ensemble, and putting them together as one training that the rest of a run reads."""
+"""Train the members of an ensemble, and put them together as one training."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -10,8 +9,9 @@ import torch
 from torch import Tensor
 
 from vicinal import _random
-from vicinal._files import RunFiles
 from vicinal.models import Averaged
+from vicinal.probes.uncertainty import mean_logits
+from vicinal.runs.layout import RunFiles
 from vicinal.training import FitResult
 from vicinal.training.environment import joined_process
 from vicinal.training.folder import TrainingFolder
@@ -20,7 +20,7 @@ __all__ = ["ensemble", "member_seeds"]
 
 
 def member_seeds(seed: int, n: int) -> list[int]:
-    """Return the seed of each member; the first is that of a run without an ensemble.
+    """Return the seed of each member; the first is that of a single network.
 
     >>> member_seeds(3, 1)
     [3]
@@ -33,8 +33,8 @@ def ensemble(
 ) -> FitResult:
     """Train members one by one in folders of their own, and return them as one training, which the folder then holds.
 
-    `train` is called with a seed and a folder, and trains a member, or goes on with it. The metrics of the training are
-    those of the first member, the predictions those of the mean. `about` are the facts that a resumed run must share.
+    `train` is called with a seed and a folder, and trains a member or resumes it. The metrics of the training are those
+    of the first member, the predictions those of the mean. `about` are the facts that a resumed run must match.
     """
     process = joined_process()
     folder = TrainingFolder(out, main=process.is_main_process)
@@ -51,6 +51,7 @@ def ensemble(
             "seconds": round(sum(member.info["seconds"] for member in members), 3),
             "about": dict(about),
         }
+        # The members are trained in any case: a damaged result is written again from them.
         if (done := folder.result()) is None:
             done = folder.finish(model.state_dict(), predictions, info, first.history)
     return FitResult.of(model, done, first.history, predictions, folder)
@@ -62,5 +63,4 @@ def _mean_predictions(members: Sequence[FitResult]) -> dict[str, Tensor] | None:
     labels = members[0].labels
     if labels is None or not logits:
         return None
-    mean = torch.stack(logits).log_softmax(dim=2).logsumexp(dim=0) - math.log(len(logits))
-    return {"logits": mean, "labels": labels}
+    return {"logits": mean_logits(torch.stack(logits), 0), "labels": labels}

@@ -1,6 +1,6 @@
-"""What a run says of inputs it was not made for: from elsewhere, noise, attacked ones.
+"""Probe a run with other inputs: out-of-distribution data, noise, adversarial attacks.
 
-Global generators are given back as they were: a loader draws from them, and so does a network when it is built.
+The state of global random generators is restored: a loader draws from them, and so does building a network.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from vicinal.probes.between import BetweenCurves, between_samples
 from vicinal.probes.noise import GaussianNoise, gaussian_like
 from vicinal.probes.uncertainty import MCDropout
 from vicinal.runs.bundle import Bundle
-from vicinal.runs.run import Outcome
+from vicinal.runs.run import RunResult
 
 __all__ = [
     "NOISE",
@@ -43,7 +43,7 @@ __all__ = [
 #: The name of made-up inputs: Gaussian noise with the training set's mean and variance.
 NOISE = "noise"
 
-#: What tells samples apart, by name; higher for what looks like the training data.
+#: The scores by name; higher for samples that look like the training data.
 OOD_SCORES: dict[str, Callable[[Tensor], NDArray[np.float64]]] = {
     "max_probability": ood.max_probability,
     "entropy": ood.negative_entropy,
@@ -52,16 +52,16 @@ OOD_SCORES: dict[str, Callable[[Tensor], NDArray[np.float64]]] = {
 }
 
 
-def prediction_sets(outcome: Outcome, coverage: float) -> dict[str, SetEvaluation]:
+def prediction_sets(result: RunResult, coverage: float) -> dict[str, SetEvaluation]:
     """Measure prediction sets on the test set, fitted on the validation set; by what a table calls them.
 
     The validation set chose the weights and the temperature, so the guarantee is not exact here: what is measured shows
     whether that matters.
     """
-    if "val" not in outcome.sets or "test" not in outcome.sets:
+    if "val" not in result.sets or "test" not in result.sets:
         raise ValueError(Sentence(Argument("sets"), " needs a validation and a test set"))
-    val, test = (outcome.sets[name] for name in ("val", "test"))
-    scale = outcome.temperature
+    val, test = (result.sets[name] for name in ("val", "test"))
+    scale = result.temperature
     return {
         name: evaluate_sets(
             kind.fit(val.logits.double() / scale, val.labels)(test.logits.double() / scale), test.labels
@@ -79,7 +79,7 @@ class OODResult:
     how: str
     """`"plain"`, `"temperature"` or `"mc_dropout"`."""
     report: OODReport
-    """The figures."""
+    """How well the scores separate the two."""
 
     @property
     def name(self) -> str:
@@ -93,7 +93,7 @@ _HOW = {"plain": "", "temperature": ", calibrated", "mc_dropout": ", dropout on"
 
 @_random.restored_globals()
 def ood_reports(
-    outcome: Outcome,
+    result: RunResult,
     sources: Sequence[str],
     *,
     score: str = "max_probability",
@@ -106,7 +106,7 @@ def ood_reports(
 
     Parameters
     ----------
-    outcome
+    result
         A finished run.
     sources
         What `vicinal.data.load` takes, of the same kind as the training data (labels are not used), or `"noise"`.
@@ -122,13 +122,13 @@ def ood_reports(
     if passes is not None and score == "energy":
         energy = Argument("score", "energy")
         raise ValueError(Sentence(energy, " is of logits, and means of probabilities have none: leave one out"))
-    bundle, task = outcome.run.bundle(), outcome.run.task()
+    bundle, task = result.run.bundle(), result.run.task()
 
     def ways(dataset: Sized, logits: Tensor) -> dict[str, NDArray[np.float64]]:
         scores = {"plain": scored(logits.double()), "temperature": scored(logits.double() / bundle.temperature)}
         return scores if passes is None else {**scores, "mc_dropout": scored(_mc_logits(bundle, dataset, passes))}
 
-    inside, results = ways(task.test, outcome.test.logits), []
+    inside, results = ways(task.test, result.test.logits), []
     for source in sources:
         dataset = _noise(task) if source == NOISE else bundle.read(source, **options)
         outside = ways(dataset, torch.cat(list(bundle.iter_logits(dataset))))
@@ -167,7 +167,7 @@ class Unlabelled:
 
 @_random.restored_globals()
 def attacks_on(
-    outcome: Outcome, attacks: Sequence[str], *, source: str | None = None
+    result: RunResult, attacks: Sequence[str], *, source: str | None = None
 ) -> list[tuple[str, AttackErrors]]:
     """Return the errors of a run's model on its attacked test set, by attack.
 
@@ -175,9 +175,9 @@ def attacks_on(
     another run whose gradients are used, it is a black-box attack.
     """
     wanted = [parse_attack(text) for text in attacks]
-    bundle, task = outcome.run.bundle(), outcome.run.task()
+    bundle, task = result.run.bundle(), result.run.task()
     if not len(task.test):
-        raise ValueError(f"{str(outcome.out)!r} has no test set to attack")
+        raise ValueError(f"{str(result.out)!r} has no test set to attack")
     if not isinstance(task.preprocessing, ImagePreprocessing):
         raise ValueError(f"attacks need inputs in a valid range, as images have; this run is on {task.kind} data")
     other = None if source is None else Bundle.load(source)
@@ -200,20 +200,20 @@ def attacks_on(
 
 
 @_random.restored_globals()
-def with_mc_dropout(outcome: Outcome, passes: int = 10) -> Evaluation:
-    """Return the figures of a run on its test set when dropout stays on and several passes are averaged.
+def with_mc_dropout(result: RunResult, passes: int = 10) -> Evaluation:
+    """Return the metrics of a run on its test set with dropout on, averaged over several passes.
 
     The temperature is left out: it was fitted to one pass without dropout.
     """
-    bundle, task = outcome.run.bundle(), outcome.run.task()
+    bundle, task = result.run.bundle(), result.run.task()
     logits = _mc_logits(bundle, task.test, passes)
-    return evaluate(torch.tensor(task.test.labels), logits=logits, n_bins=outcome.test.before.n_bins)
+    return evaluate(torch.tensor(task.test.labels), logits=logits, n_bins=result.test.before.n_bins)
 
 
 @_random.restored_globals()
-def between(outcome: Outcome, pairs: int = 200) -> BetweenCurves:
+def between(result: RunResult, pairs: int = 200) -> BetweenCurves:
     """Return what a run's network does along segments between training samples, and half as far beyond them."""
-    bundle, task = outcome.run.bundle(), outcome.run.task()
+    bundle, task = result.run.bundle(), result.run.task()
     if task.kind == "text":
         raise ValueError("between texts there is nothing: this needs inputs that are numbers")
     plain = task.train.relabelled(task.train.labels or [], augment="none")

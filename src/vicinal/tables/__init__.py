@@ -4,13 +4,21 @@
 predictions come through here alike: one rule for separators, encodings, names of columns and missing values.
 """
 
-from vicinal.tables.arrays import read_arrays
 from vicinal.tables.base import LARGEST_ROW, BadRow, Chunk, Column, Columns, DerivedTable, Table, quoted, renamed
-from vicinal.tables.memory import from_frame, from_rows
+from vicinal.tables.file_access import (
+    fingerprint,
+    fingerprint_of,
+    identity,
+    lines_of,
+    links_left_out,
+    regular,
+    suffix_of,
+)
+from vicinal.tables.in_memory import from_frame, from_rows
+from vicinal.tables.npz import read_arrays
 from vicinal.tables.opening import is_table, open_table
-from vicinal.tables.parsed import Parsing
+from vicinal.tables.parsed_numbers import Parsing
 from vicinal.tables.shards import is_pattern, joined_tables
-from vicinal.tables.storage import fingerprint, fingerprint_of, identity, lines_of, links_left_out, regular, suffix_of
 from vicinal.tables.values import (
     LARGEST,
     MISSING,

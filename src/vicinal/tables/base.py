@@ -1,4 +1,4 @@
-"""What every table offers, whatever file it lies in: named columns, read some rows at a time, numbered rows."""
+"""The interface of every table: named columns, numbered rows, read a chunk at a time."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ __all__ = ["BadRow", "Chunk", "Column", "Columns", "Table", "is_number", "quoted
 #: Columns by name, each a numpy or a pyarrow array, of as many rows.
 Columns = Mapping[str, Any]
 
-#: Rows at a time where nobody says.
+#: Default number of rows at a time.
 ROWS = 2**16
-#: Bytes that a row may take, or a cell, unless `max_memory` says otherwise: more are no row of a table.
+#: Default memory limit of a row or a cell, in bytes. Larger ones come from damaged or hostile files.
 LARGEST_ROW = 2**27
 
 
 @dataclass(frozen=True)
 class Column:
-    """What a file says of a column before it is read."""
+    """What is known of a column before its rows are read."""
 
     nested: bool = False
     """Whether each row holds a list."""
@@ -38,7 +38,7 @@ class Column:
 
 @dataclass(frozen=True)
 class BadRow:
-    """A row that is no row of its table, such as one with too many cells.
+    """A row that cannot be read, such as one with too many cells.
 
     >>> print(BadRow(3, "no object"))
     row 3 (no object)
@@ -74,7 +74,7 @@ class Chunk:
         return self.columns[name]
 
     def slices(self, rows: int) -> Iterator[Chunk]:
-        """Yield the same rows, at most so many at a time."""
+        """Yield the same rows, at most `rows` at a time."""
         if len(self) <= rows:
             yield self
             return
@@ -91,13 +91,13 @@ class Table(ABC):
 
     path: Path
     columns: Mapping[str, Column]
-    """In the order of the file."""
+    """The columns by name, in the order of the file."""
     classes: tuple[str, ...] | None = field(default=None, kw_only=True)
     """The names of classes, where the file holds them beside its columns."""
     repeated: tuple[str, ...] = field(default=(), kw_only=True)
     """Names that several columns had: the later ones are called `x.1`, `x.2`, …"""
     notes: tuple[str, ...] = field(default=(), kw_only=True)
-    """What was decided in opening it, in sentences."""
+    """What was decided when it was opened, one sentence each."""
 
     @abstractmethod
     def chunks(
@@ -117,7 +117,7 @@ class Table(ABC):
 
     @abstractmethod
     def fingerprint(self) -> str:
-        """Return a hash of the content, equal wherever and however compressed it lies."""
+        """Return a hash of the content. It does not depend on the path or the compression."""
 
     @property
     def name(self) -> str:
@@ -166,7 +166,7 @@ class Table(ABC):
 
 @dataclass(frozen=True, eq=False)
 class DerivedTable(Table):
-    """A table that is made of another as it is read."""
+    """A table computed from another one while it is read."""
 
     table: Table = field(kw_only=True)
 
@@ -181,13 +181,13 @@ class DerivedTable(Table):
         return self.table.is_text
 
     def fingerprint(self) -> str:
-        """Return that of the other table."""
+        """Return the fingerprint of the other table."""
         return self.table.fingerprint()
 
 
 @dataclass(frozen=True, eq=False)
 class _Renamed(DerivedTable):
-    """A table some of whose columns are called otherwise."""
+    """A table with some columns under other names."""
 
     old_names: Mapping[str, str] = field(kw_only=True, repr=False)
 
@@ -218,7 +218,7 @@ def renamed(table: Table, names: Mapping[str, str]) -> Table:
 
 
 def is_number(name: str) -> bool:
-    """Return whether a text is that of a number."""
+    """Return whether a text spells a number."""
     try:
         float(name)
     except ValueError:

@@ -1,7 +1,7 @@
 """CSV and its kin, on pyarrow's reader.
 
-By hand is only what pyarrow cannot do: finding out the separator; names for columns that have none or share one;
-quotation marks after a space or left open; the numbers of rows that it skips; and saying which encoding fits.
+This module adds what pyarrow lacks. It finds the separator, and names columns that have no name or share one. It
+handles quotation marks after a space or left open, counts the rows that pyarrow skips, and suggests an encoding.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from vicinal._checks import Argument, Sentence, require
 from vicinal.tables.base import ROWS, BadRow, Chunk, Column, Table
-from vicinal.tables.storage import (
+from vicinal.tables.file_access import (
     content_fingerprint,
     explained,
     found_encoding,
@@ -33,15 +33,15 @@ from vicinal.tables.storage import (
 
 __all__ = ["SUFFIXES", "Delimited", "open_delimited"]
 
-#: What files are called, and the separator where the name says it.
+#: Suffixes, and the separator where the suffix fixes it.
 SUFFIXES: Mapping[str, str | None] = {".csv": None, ".data": None, ".txt": None, ".tsv": "\t", ".tab": "\t"}
 
 #: UTF-8 that is decoded before it is parsed: else Arrow prints a traceback of its own for a row that is wrong in its
 #: number of cells and no text besides.
 _CHECKED = "utf-8-sig"
-#: Bytes that are looked at for the separator: the names of many classes may be long.
+#: The separator is found in this many bytes: the names of many classes may be long.
 _HEAD = 2**20
-#: Rows that are looked at for the separator.
+#: The separator is found in this many rows.
 _LOOK = 20
 
 
@@ -84,7 +84,7 @@ class Delimited(Table):
 
     @property
     def is_text(self) -> bool:
-        """It is."""
+        """Always true."""
         return True
 
     def fingerprint(self) -> str:
@@ -102,6 +102,7 @@ class Delimited(Table):
             return "error" if strict else "skip"
 
         last = self._names[-1]
+        # The last column is read too: only its last cell shows a quotation mark that was never closed.
         included = list(dict.fromkeys([*wanted, last]))
         try:
             with explained(self.path, "CSV"), unpacked(self.path, SUFFIXES) as stream:
@@ -161,16 +162,20 @@ def open_delimited(path: Path, separator: str | None, *, encoding: str | None, h
     codec = known_encoding(encoding or found)
     with explained(path, "CSV"), unpacked(path, SUFFIXES) as stream:
         head = stream.read(_HEAD)
+    # Zero bytes are UTF-16 without a mark, or damage. pyarrow would read them as part of the cells.
     if encoding is found is None and b"\0" in head:
         raise wrong_encoding(path, io.BytesIO(head), encoding)
     text = head.decode("utf-8-sig" if codec == "utf-8" else codec, "replace").lstrip("\ufeff")
     if not text.strip():
         raise ValueError(f"{str(path)!r} is empty: it has no line of column names")
+    # Empty lines above the names are not rows; pyarrow is told to skip as many.
     body = text.lstrip("\r\n")
     lines = re.sub("\r\n?", "\n", body)  # Python's csv module knows no bare carriage return
     separator = separator or find_separator(lines)
     first = next(csv.reader(io.StringIO(lines), delimiter=separator, skipinitialspace=True), [])
-    names, repeated = _unique([name.strip() for name in first]) if header else (_numbered(len(first)), [])
+    names, repeated = (
+        _unique([name.strip() for name in first]) if header else ([str(k + 1) for k in range(len(first))], [])
+    )
     # Only the line with the names, which pyarrow takes for an empty file.
     alone = header and len(head) < _HEAD and "\n" not in lines.strip("\n")
     table = Delimited(
@@ -186,7 +191,7 @@ def open_delimited(path: Path, separator: str | None, *, encoding: str | None, h
         _names=tuple(names),
     )
     if separator == "\t" and _has_lone_quote(path) and not _is_quoted(lines):
-        # It would swallow all that follows; tab-separated files rarely quote.
+        # An unbalanced quotation mark would swallow all rows that follow; tab-separated files rarely quote.
         note = "quotation marks are taken as they are: there is an odd number of them in a line"
         return replace(table, quotes=False, notes=(*table.notes, note))
     return table
@@ -207,7 +212,9 @@ def find_separator(text: str) -> str:
         first = counts[0] if counts else 1
         return (sum(count == first for count in counts) if first > 1 else 0), first
 
+    # Python's limit of 128 KiB a cell is for hostile files, which `_HEAD` bounds already.
     csv.field_size_limit(max(csv.field_size_limit(), _HEAD))
+    # The comma comes first, so that it wins a tie.
     best = max([",", ";", "\t", "|"], key=consistency)
     return best if consistency(best)[1] > 1 else ","
 
@@ -220,10 +227,6 @@ def _found_encoding(path: Path) -> str | None:
 def _read_as(encoding: str) -> Sentence:
     name = {"cp1252": "Windows-1252 (Western European)", "utf-16": "UTF-16"}[encoding]
     return Sentence(f"it is not UTF-8 and is read as {name}: ", Argument("encoding"), " names another")
-
-
-def _numbered(n: int) -> list[str]:
-    return [str(k + 1) for k in range(n)]
 
 
 def _unique(names: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -250,6 +253,7 @@ def _numbers_in_file(n: int, size: int, skipped: Sequence[BadRow]) -> NDArray[np
 
     The k-th skipped row, number b_k, has b_k - 1 - k good ones before it: a good row lies behind it from there on.
     """
+    # pyarrow reports skipped rows by their number, and good rows not at all: theirs follow from the count.
     position = np.arange(n, n + size)
     if not skipped:
         return position + 1
@@ -281,6 +285,7 @@ def _ends_in_quote(path: Path) -> bool:
     """Return whether the last character but for line ends is a quotation mark, in any encoding of ASCII's kind."""
     end = b""
     with unpacked(path, SUFFIXES) as stream:
+        # A compressed file has to be read to its end; a plain one has its end looked at.
         if stream.seekable() and path.suffix.lower() in SUFFIXES:
             stream.seek(max(0, path.stat().st_size - 1024))
         while block := stream.read(_HEAD):
@@ -304,7 +309,8 @@ class _WithoutSpaces(io.RawIOBase):
     def read(self, size: int = -1) -> bytes:
         block = self._stream.read(size)
         data = self._waiting + block
-        # What the next block may go on with waits for it.
+        # A space or separator at the end may belong to a pair that the next block completes.
+        # Without this a separator and its quotation mark in two blocks would stay apart.
         cut = self._open_end.search(data) if block else None
         data, self._waiting = (data[: cut.start()], data[cut.start() :]) if cut else (data, b"")
         cleaned = self._spaces.sub(self._mark, data)

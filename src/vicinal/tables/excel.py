@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from vicinal._checks import require
-from vicinal._files import TooLargeError, beyond_memory, check_memory, memory_limit
-from vicinal.tables.memory import InMemory, from_rows
-from vicinal.tables.storage import explained
+from vicinal._memory import TooLargeError, beyond_memory, check_memory, memory_limit
+from vicinal.tables.file_access import explained
+from vicinal.tables.in_memory import InMemory, from_rows
 
 __all__ = ["SUFFIXES", "open_excel"]
 
 SUFFIXES = (".xlsx", ".xlsm")
-#: The most rows that Excel itself has; files can claim any.
+#: The most rows of an Excel sheet. A damaged file can claim more.
 _MOST_ROWS = 2**20
-#: Bytes that a byte of a workbook takes once it is unpacked and parsed, and that a cell takes.
+#: Bytes of memory per byte of a workbook once it is unpacked and parsed, and per cell.
 _UNPACKED, _CELL = 8, 400
 #: What to do with a workbook that is too large.
 _INSTEAD = "save the sheet as CSV"

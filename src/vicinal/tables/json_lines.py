@@ -1,8 +1,8 @@
 """JSON lines, on pyarrow's reader.
 
-A block of lines that it refuses (a line that is no object, values of several types in a column) is read by Python's:
-pyarrow neither skips a line nor says which one is bad in the file. It also takes text that looks like a date for one;
-here text stays text.
+Python's reader takes the blocks that pyarrow refuses: a line that is no object, or values of several types in a
+column. pyarrow neither skips a line nor says which one is bad. It also parses text that looks like a date; here text
+stays text.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from typing import IO, Any
 import numpy as np
 
 from vicinal._checks import require
-from vicinal._files import beyond_memory, memory_limit
-from vicinal.tables.base import LARGEST_ROW, ROWS, BadRow, Chunk, Column, Table
-from vicinal.tables.memory import column_of, refuse_scattered
-from vicinal.tables.storage import content_fingerprint, explained, known_encoding, unpacked, wrong_encoding
+from vicinal._memory import beyond_memory, memory_limit
+from vicinal.tables.base import LARGEST_ROW, ROWS, BadRow, Chunk, Column, Columns, Table
+from vicinal.tables.file_access import content_fingerprint, explained, known_encoding, unpacked, wrong_encoding
+from vicinal.tables.in_memory import column_of, refuse_scattered
 
 __all__ = ["SUFFIXES", "JsonLines", "open_json_lines"]
 
 SUFFIXES = (".jsonl", ".ndjson")
 _BLOCK = 2**22
-#: Lines of a block that are looked at before it is parsed.
+#: So many lines of a block are checked before it is parsed.
 _LOOK = 200
 
 
@@ -73,7 +73,7 @@ def open_json_lines(path: Path, *, encoding: str | None) -> JsonLines:
     return JsonLines(path, columns, encoding=codec)
 
 
-def _blocks(path: Path, encoding: str, skipped: list[BadRow]) -> Iterator[tuple[dict[str, Any], Any]]:
+def _blocks(path: Path, encoding: str, skipped: list[BadRow]) -> Iterator[tuple[Columns, Any]]:
     """Yield the columns of some lines, and the numbers of their rows."""
     first = 1
     with explained(path, "JSON-lines"), unpacked(path, SUFFIXES) as stream:
@@ -115,7 +115,7 @@ def _whole_lines(path: Path, stream: IO[bytes], encoding: str) -> Iterator[list[
 
 
 def _check_keys(path: Path, lines: Sequence[bytes]) -> None:
-    """Refuse lines that have next to no key in common, before each key becomes a column as long as there are lines."""
+    """Refuse lines that share hardly any key, before each key becomes a column as long as the file."""
     _, n_keys, full = _keys(lines[:: max(1, len(lines) // _LOOK)])
     if full * 10 < _LOOK * n_keys:  # else no need to count
         refuse_scattered(str(path), *_keys(lines), keys="keys", rows="lines")
@@ -141,7 +141,7 @@ def _wrong_encoding(path: Path, encoding: str) -> ValueError:
         return wrong_encoding(path, stream, None if encoding == "utf-8" else encoding)
 
 
-def _by_arrow(content: bytes) -> dict[str, Any]:
+def _by_arrow(content: bytes) -> Columns:
     pa, reader = require("pyarrow", "train"), require("pyarrow.json", "train")
     content.decode()  # pyarrow does not look whether text is UTF-8
     options = reader.ReadOptions(use_threads=False, block_size=max(len(content), 1))
@@ -155,7 +155,7 @@ def _by_arrow(content: bytes) -> dict[str, Any]:
     return {name: table.column(name).combine_chunks() for name in names}
 
 
-def _by_line(lines: Sequence[bytes], first: int, skipped: list[BadRow]) -> tuple[dict[str, Any], Any]:
+def _by_line(lines: Sequence[bytes], first: int, skipped: list[BadRow]) -> tuple[Columns, Any]:
     rows: list[dict[str, object]] = []
     numbers: list[int] = []
     for number, line in enumerate(lines, start=first):

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import numpy as np
 
-from vicinal._files import check_memory
+from vicinal._memory import check_memory
 from vicinal.tables.base import Column
-from vicinal.tables.memory import InMemory, column_of
-from vicinal.tables.storage import content_fingerprint
+from vicinal.tables.file_access import content_fingerprint
+from vicinal.tables.in_memory import InMemory, column_of
 
 __all__ = ["SUFFIXES", "open_npy"]
 
 SUFFIXES = (".npy",)
-#: Bytes that naming and typing a column take, and what columns may take: more would be seconds without a word.
+#: Bytes that the name and type of a column take, and the limit for all columns: more would take seconds in silence.
 _COLUMN, _COLUMNS = 10_000, 10**9
 
 
@@ -37,7 +37,7 @@ def open_npy(path: Path) -> InMemory:
     check_memory(f"the array of {str(path)!r}", array.nbytes)
     width = array.shape[1] if array.ndim == 2 else len(array.dtype.names or ())
     what = f"the array of {str(path)!r} has {width:,} columns and"
-    check_memory(what, width * _COLUMN, usual=_COLUMNS, instead="choose among them or project them first")
+    check_memory(what, width * _COLUMN, default=_COLUMNS, instead="choose among them or project them first")
     if array.ndim == 1 and array.dtype.names:
         columns = {name: array[name] for name in array.dtype.names}
     elif array.ndim == 2 and not array.dtype.names:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from vicinal.tables import arrays, delimited, excel, json_lines, npy, parquet, shards
+from vicinal.tables import delimited, excel, json_lines, npy, npz, parquet, shards
 from vicinal.tables.base import Table
-from vicinal.tables.storage import regular, suffix_of
+from vicinal.tables.file_access import regular, suffix_of
 
 __all__ = ["is_table", "open_table"]
 
@@ -39,7 +39,7 @@ def open_table(
     place = Path(path).expanduser()
 
     def accepts(file: Path) -> bool:
-        return is_table(file) or (arrays_too and suffix_of(file) in arrays.SUFFIXES)
+        return is_table(file) or (arrays_too and suffix_of(file) in npz.SUFFIXES)
 
     def open_one(file: Path) -> Table:
         suffix = suffix_of(regular(file))
@@ -51,7 +51,7 @@ def open_table(
             return excel.open_excel(file, header=header)
         if suffix in npy.SUFFIXES:
             return npy.open_npy(file)
-        return arrays.open_npz(file) if suffix in arrays.SUFFIXES else parquet.open_parquet(file)
+        return npz.open_npz(file) if suffix in npz.SUFFIXES else parquet.open_parquet(file)
 
     if place.is_dir() or shards.is_pattern(place):
         files = shards.shard_files(place, accepts) if place.is_dir() else shards.matches(place, accepts)

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 
 from vicinal._checks import require
-from vicinal._files import check_memory, memory_limit
+from vicinal._memory import check_memory, memory_limit
 from vicinal.tables.base import LARGEST_ROW, ROWS, BadRow, Chunk, Column, Table
-from vicinal.tables.storage import content_fingerprint, explained
+from vicinal.tables.file_access import content_fingerprint, explained
 
 __all__ = ["SUFFIXES", "Parquet", "open_parquet"]
 
 SUFFIXES = (".parquet", ".pq")
-#: Bytes by which a column is read.
+#: Buffer size of a column, in bytes.
 _BUFFER = 2**17
 #: Bytes of rows at a time, as far as the file says how long its lists are.
 _AT_ONCE = 2**28
@@ -51,25 +51,25 @@ class Parquet(Table):
 
 
 def _few_rows(file: Any, path: Path, rows: int) -> int:
-    """Return how many rows to read at a time where some hold lists, so long that they are refused or read by few."""
+    """Return how many rows to read at a time, fewer where rows hold long lists; too long lists are refused."""
     groups = [file.metadata.row_group(k) for k in range(file.metadata.num_row_groups)]
     values = max(
         (group.column(k).num_values / max(group.num_rows, 1) for group in groups for k in range(group.num_columns)),
         default=0,
     )
-    check_memory(f"a row of {str(path)!r}", int(8 * values), usual=LARGEST_ROW)
+    check_memory(f"a row of {str(path)!r}", int(8 * values), default=LARGEST_ROW)
     return max(min(rows, int(_AT_ONCE / (8 * max(values, 1)))), 1)
 
 
 def _check_cells(batch: Any, path: Path) -> None:
-    """Refuse texts that take more memory than a row may, where any can be among these rows."""
+    """Refuse texts that take more memory than a row may."""
     if batch.nbytes <= memory_limit(LARGEST_ROW):
         return
     pa, compute = require("pyarrow", "train"), require("pyarrow.compute", "train")
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         if pa.types.is_string(column.type) or pa.types.is_large_string(column.type) or pa.types.is_binary(column.type):
             longest = compute.max(compute.binary_length(column)).as_py() or 0
-            check_memory(f"a cell of the column {name!r} of {str(path)!r}", longest, usual=LARGEST_ROW)
+            check_memory(f"a cell of the column {name!r} of {str(path)!r}", longest, default=LARGEST_ROW)
 
 
 def open_parquet(path: Path) -> Parquet:

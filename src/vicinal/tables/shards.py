@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 
 from vicinal.tables.base import ROWS, BadRow, Chunk, Column, Table
-from vicinal.tables.storage import fingerprint, identity, links_left_out, suffix_of
+from vicinal.tables.file_access import fingerprint, identity, links_left_out, suffix_of
 
 __all__ = ["Shards", "is_pattern", "joined_tables", "matches", "open_shards", "shard_files"]
 
@@ -64,7 +64,7 @@ class Shards(Table):
 
 
 def is_pattern(path: Path) -> bool:
-    """Return whether a path that is not there has wildcards."""
+    """Return whether a path is a pattern: it has wildcards, and no such file exists."""
     return glob.has_magic(str(path)) and not path.exists()
 
 
@@ -142,7 +142,7 @@ def _common(columns: Sequence[Column]) -> Column:
 
 
 def _real_files(paths: Sequence[Path]) -> list[Path]:
-    """Return the paths without those that lead to the same file as one before."""
+    """Return the paths without further names of the same file."""
     first: dict[object, Path] = {}
     for path in paths:
         real = Path(os.path.realpath(path))

@@ -1,4 +1,4 @@
-"""Columns as numbers, as names and as matrices, a whole column at a time; what counts as missing, once for everything.
+"""Columns as numbers, as names and as matrices, with one rule for missing values.
 
 Cells of text files stay text until a column's use is known: a reader that decides cell by cell turns a class called
 "None" or "NA" into a missing value.
@@ -15,18 +15,8 @@ from numpy.typing import NDArray
 
 from vicinal._checks import require
 
-__all__ = [
-    "LARGEST",
-    "MISSING",
-    "as_numpy",
-    "distinct",
-    "finite_numbers",
-    "is_text",
-    "matrix",
-    "names_of",
-    "numbers",
-    "strict_numbers",
-]
+__all__ = ["LARGEST", "MISSING", "as_numpy", "distinct", "finite_numbers", "is_text", "matrix", "names_of",
+           "numbers", "strict_numbers"]  # fmt: skip
 
 #: The largest number of float32.
 LARGEST = float(np.finfo(np.float32).max)
@@ -34,7 +24,7 @@ LARGEST = float(np.finfo(np.float32).max)
 #: Text that people and programs write for a missing value.
 MISSING = frozenset({"", "?", "NA", "N/A", "n/a", "<NA>", "NaN", "nan", "null", "NULL", "None", "#N/A"})
 
-#: So many cells are looked at for whether a column may be of numbers.
+#: A column is tried as numbers if these first cells are numbers.
 _LOOK = 16
 #: What pyarrow calls numpy's numbers.
 _NUMBERS = {name: np.dtype(name) for size in (8, 16, 32, 64) for name in (f"int{size}", f"uint{size}")}
@@ -84,7 +74,7 @@ def numbers(column: Any, *, decimal_comma: bool = False, as_written: bool = Fals
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         column = column.cast(pa.float64()) if pa.types.is_decimal(kind) else column
         return _floats(as_numpy(column)), np.zeros(len(column), np.bool_)
-    # Booleans, dates and the like are no numbers, wherever they stand.
+    # Booleans and dates are no numbers, whatever the file's type says.
     return np.full(len(column), np.nan), column.is_valid().to_numpy(zero_copy_only=False)
 
 

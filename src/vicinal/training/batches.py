@@ -1,4 +1,4 @@
-"""Which samples make which micro-batch: a function of the seed and of numbers, never of what came before.
+"""Which samples make which micro-batch: a function of the seed and the number, never of earlier draws.
 
 The micro-batches of a run are numbered from 0 through all epochs. Epoch e is a permutation of the training set
 drawn from (seed, e), cut into equal parts; micro-batch g is part g mod M of epoch g div M. A resumed run therefore
@@ -35,17 +35,17 @@ class EpochPlan:
     n_samples
         The size of the training set.
     batch_size
-        The most samples a micro-batch may have.
+        Samples in a micro-batch, at most.
     micro_batches_per_step
-        Over all ranks.
+        The number of micro-batches in a step, over all ranks.
     seed
         The order is a function of the seed and the epoch.
     high
-        Where given, bool `[N]`, samples of either category alternate (`BalancedBatchSampler`), for
+        Bool `[N]`, or None: batches then hold both categories alike (`BalancedBatchSampler`), for
         `GuidedMixup(pool="batch")`.
     lengths
-        Where given, integers `[N]`, micro-batches are of like length: the order is cut into stretches of at most 50
-        micro-batches, each is sorted by length, and then the micro-batches of the epoch are shuffled.
+        Integers `[N]`, or None: micro-batches then have samples of similar length. The order is cut into stretches of
+        at most 50 micro-batches, each is sorted by length, and the micro-batches of the epoch are shuffled.
 
     >>> plan = EpochPlan(10, batch_size=4, micro_batches_per_step=2, seed=0)
     >>> plan.steps, [len(plan.indices(0, part)) for part in range(plan.parts)]
@@ -71,6 +71,7 @@ class EpochPlan:
         self.per_step = micro_batches_per_step
         self.steps = math.ceil(self._length / (batch_size * micro_batches_per_step))
         self.parts = self.steps * micro_batches_per_step
+        # Two epochs: loaders ahead of the training ask for the next one while this one is in use.
         self._order = functools.lru_cache(maxsize=2)(self._draw)
 
     def size(self, micro: int) -> int:
@@ -79,7 +80,7 @@ class EpochPlan:
         return stop - start
 
     def share(self, micro: int) -> float:
-        """Return how much of the samples of its step, over all ranks, a micro-batch has."""
+        """Return the share of its step's samples, over all ranks, that a micro-batch has."""
         if self.per_step == 1:
             return 1.0
         first = micro - micro % self.per_step
@@ -95,11 +96,11 @@ class EpochPlan:
             self._balanced.set_epoch(epoch)
             return torch.tensor(next(iter(self._balanced)))
         generator = torch.Generator().manual_seed(_random.seed_from("order", self.seed, epoch))
-        small = torch.int32 if self.n_samples < 2**31 else torch.int64  # the order of a large set takes memory
+        small = torch.int32 if self.n_samples < 2**31 else torch.int64  # half the memory for the order of a large set
         order = _random.permutation(self.n_samples, generator=generator, dtype=small)
         if self.lengths is None or self.n_samples < self.parts:
             return order
-        # A quarter of the samples at most, so that a small set is not sorted as a whole and stays well shuffled.
+        # A stretch is at most a quarter of the samples, so that a small set is not sorted as a whole.
         stretch = self.batch_size * min(50, max(1, self.n_samples // (4 * self.batch_size)))
         order = torch.cat([some[self.lengths[some].argsort(stable=True)] for some in order.split(stretch)])
         parts = [order[slice(*part(self.n_samples, self.parts, number))] for number in range(self.parts)]
@@ -138,11 +139,11 @@ class MicroBatches(Sampler[Key]):
 
 
 class KeyedDataset:
-    """A dataset whose every draw depends on (seed, epoch, index) alone, and which yields whole batches.
+    """A dataset whose draws depend on (seed, epoch, index) alone, and which yields whole batches.
 
     A dataset with a method `set_epoch(epoch, seed)` is told the epoch and draws by itself. For any other the global
-    generators of torch, Python and NumPy are seeded before each sample is loaded, which makes the usual transforms
-    repeatable, in whichever process they run. Tensors and encoded rows of tables draw nothing: they are taken at once.
+    generators of torch, Python and NumPy are seeded before each sample is loaded, which makes common transforms
+    repeatable in any process. Tensors and encoded rows of tables draw nothing, and are indexed at once.
 
     Parameters
     ----------
@@ -158,6 +159,7 @@ class KeyedDataset:
         self.dataset, self.seed, self.purpose = dataset, seed, purpose
         self.collate_fn = default_collate if collate_fn is None else collate_fn
         owner, rows = dataset, None
+        # Look through nested subsets for the dataset that owns the tensors or the augmentation.
         while type(owner) is Subset and not hasattr(owner, "set_epoch"):
             picked = torch.as_tensor(owner.indices)
             owner, rows = owner.dataset, picked if rows is None else picked[rows]
@@ -173,18 +175,18 @@ class KeyedDataset:
         return len(self.dataset)
 
     def set_epoch(self, epoch: int) -> None:
-        """Tell the dataset the epoch, unless it knows."""
+        """Tell the dataset the epoch, if it changed."""
         if self._set_epoch is not None and epoch != self._epoch:
             self._set_epoch(epoch, self.seed)
         self._epoch = epoch
 
     def forget_epoch(self) -> None:
-        """Tell it again next time: training and validation may be parts of one dataset."""
+        """Tell the dataset again next time: training and validation may be parts of one dataset."""
         self._epoch = None
 
     @property
     def is_at_hand(self) -> bool:
-        """Whether a batch is a matter of indexing, for which no loader is needed."""
+        """Whether a batch is made by indexing alone, without a loader."""
         return self._tensors is not None or self._take is not None
 
     def __getitems__(self, key: Key) -> tuple[Tensor, object]:
@@ -238,7 +240,7 @@ def _loaded(
         num_workers=num_workers,
         pin_memory=pin_memory,
         worker_init_fn=_ignore_interrupts,
-        # The base seed of workers would be drawn from the global generator. Nothing is drawn from it here.
+        # Without this the base seed of workers would be drawn from the global generator.
         generator=torch.Generator().manual_seed(0),
     )
     return iter(loader)
@@ -260,5 +262,5 @@ def _checked(loaded: Any) -> tuple[Tensor, Batch, Tensor]:
 
 
 def _ignore_interrupts(worker: int) -> None:
-    """Leave Ctrl-C to the training process, which still needs its workers to come to the end of the step."""
+    """Ignore Ctrl-C in workers: the training process needs them to finish the step."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)

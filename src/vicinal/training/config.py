@@ -1,15 +1,19 @@
-"""How to train: one frozen record of everything that is not the data, the model or the method."""
+"""How to train: one frozen record of everything that is not the data, the model or the method.
+
+Each option is stated once, as a field: its default, its check and its help. The options of the command and the
+reference are made of these fields (`options`). torch is imported only where an optimizer is made, so that
+`vicinal train --help` answers at once.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping, Sequence
+import typing
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import torch
-from torch import nn
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from vicinal._checks import (
     Argument,
@@ -23,89 +27,112 @@ from vicinal._checks import (
     nearest_names,
     number,
 )
-from vicinal.metrics.figures import watched
 
-__all__ = ["MECHANICAL", "MOST_PROCESSES", "FitConfig"]
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+__all__ = ["MECHANICAL", "MOST_PROCESSES", "FitConfig", "Option", "options"]
 
 #: Processes at most that one command starts on a machine: more is a mistake, which would end in a lack of memory.
 MOST_PROCESSES = 1_024
 
 #: The learning rate an optimizer starts with unless another is given.
 _LEARNING_RATES = {"sgd": 0.1, "adam": 1e-3, "adamw": 1e-3, "adadelta": 1.0}
-_SCHEDULES = ("constant", "milestones", "cosine", "linear")
 
 #: What changes how a run proceeds but not where it ends; a run may be resumed with other values of these.
-MECHANICAL = ("checkpoint_minutes", "num_workers", "trackers")
+MECHANICAL = ("checkpoint_minutes", "device", "num_workers", "trackers")
+
+Check = Callable[[str, Any], Any]
+
+
+@dataclass(frozen=True)
+class Option:
+    """An option as its field states it."""
+
+    name: str
+    """The name of the field; on the command line with dashes."""
+    kind: type
+    """The type of one value: `int`, `float`, `bool` or `str`."""
+    repeated: bool
+    """Whether it is a tuple, and on the command line may be given several times."""
+    default: object
+    """The value unless given."""
+    help: str
+    """What it does."""
+    choices: tuple[str, ...] = ()
+    """The values that are allowed, where they can be listed."""
+    metavar: str | None = None
+    """What stands for its value in the help of the command."""
+    in_command: bool = True
+    """Whether the command has it."""
+
+
+def _option(
+    default: Any,
+    check: Check,
+    help: str,
+    *,
+    choices: tuple[str, ...] = (),
+    metavar: str | None = None,
+    in_command: bool = True,
+) -> Any:
+    """Return a field that states an option. `check` gets its name and value, and returns the value to keep."""
+    stated = {"check": check, "help": help, "choices": choices, "metavar": metavar, "in_command": in_command}
+    return dataclasses.field(default=default, metadata=stated)
+
+
+def _choice(default: str, choices: tuple[str, ...], help: str) -> Any:
+    return _option(default, partial(choice, allowed=choices), help, choices=choices)
+
+
+def _unless_none(check: Check) -> Check:
+    return lambda name, value: None if value is None else check(name, value)
+
+
+def _several(name: str, values: object) -> Sequence[object]:
+    if isinstance(values, str) or not isinstance(values, Sequence):
+        raise ArgumentTypeError(name, values, "a tuple")
+    return values
+
+
+def _tuple_of(check: Check) -> Check:
+    return lambda name, values: tuple(check(name, value) for value in _several(name, values))
+
+
+def _betas(name: str, value: object) -> tuple[float, ...]:
+    betas: tuple[float, ...] = _tuple_of(partial(number, low=0, high=1))(name, value)
+    if len(betas) != 2 or max(betas) == 1:
+        raise ArgumentError(name, value, "two numbers in [0, 1)")
+    return betas
+
+
+def _stop_at(name: str, value: object) -> tuple[str, float]:
+    from vicinal.metrics.figures import watched
+
+    pair = _several(name, value)
+    if len(pair) != 2:
+        raise ArgumentError(name, value, "a metric and a value, such as ('accuracy', 0.9)")
+    return choice(name, pair[0], tuple(watched())), number(name, pair[1])
+
+
+def _device(name: str, value: object) -> str:
+    import torch
+
+    try:
+        return str(torch.device(str(value)))
+    except RuntimeError:
+        raise ArgumentError(name, value, "a device such as 'cpu', 'cuda', 'cuda:1' or 'mps'") from None
+
+
+_count = partial(integer, low=1)
+_positive = partial(number, above=0)
+_at_least_0 = partial(number, low=0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class FitConfig:
-    """How `fit` trains.
-
-    Parameters
-    ----------
-    epochs
-        Passes over the training set.
-    steps
-        Train for this many optimizer steps instead of `epochs`.
-    batch_size
-        Samples in a micro-batch, at most: an epoch is cut into equal micro-batches, so that none is tiny.
-    group_by_length
-        Make micro-batches of samples of like length, so that little is padding: texts train faster, and samples are
-        mixed with others of about their length. The training set needs `lengths`, an integer for each sample.
-    accumulation
-        Micro-batches per step and process. A step is `batch_size × accumulation × processes` samples.
-    optimizer
-        `"sgd"`, `"adam"`, `"adamw"` or `"adadelta"`.
-    lr
-        The learning rate; by default 0.1 for SGD, 0.001 for Adam and AdamW, 1.0 for Adadelta.
-    momentum, nesterov
-        Of SGD.
-    betas
-        Of Adam and AdamW.
-    rho
-        Of Adadelta.
-    weight_decay
-        Decoupled for AdamW, an L2 penalty for the others, on all parameters.
-    schedule
-        `"constant"`; `"milestones"`: times `factor` at each of `milestones`; `"cosine"` or `"linear"`: down to 0 at
-        the end of training.
-    milestones, factor
-        In epochs (fractions are allowed): from epoch m on the rate is multiplied by `factor`.
-    warmup_epochs, warmup_steps
-        Raise the rate linearly over this time, given in either unit; the schedule begins after it.
-    warmup_start
-        The rate of the first step of the warm-up; by default one step above 0. Zhang et al. (2018, Section 3.1) go from
-        0.1 to 0.4 over five epochs: `lr=0.4, warmup_start=0.1, warmup_epochs=5`.
-    clip_norm
-        Scale the gradient down to at most this norm.
-    mixed_precision
-        `"no"`, `"bf16"` or `"fp16"`.
-    select
-        Which evaluation's weights are kept: those with the best validation `"nll"`, `"accuracy"` or `"mcc"`, or the
-        `"last"`. For regression `"nll"` is the squared error.
-    patience
-        Stop once this many evaluations in a row did not lower the validation NLL.
-    stop_at
-        A validation figure by name and the value at which to stop, `("accuracy", 0.9)`: reached from below where more
-        is better, from above where less is.
-    eval_every
-        Evaluate after every so many epochs, and at the end.
-    eval_every_steps
-        Evaluate after every so many steps instead.
-    eval_batch_size
-        Samples at a time in evaluation; by default `batch_size`.
-    keep_predictions_at
-        Epochs after which the validation predictions are kept, in `predictions-epoch-N.parquet`; 1 is the first.
-    checkpoint_minutes
-        How often a checkpoint is written; 0 for every step.
-    seed
-        Keys every draw: the order of an epoch by (seed, epoch), augmentation by (seed, epoch, index), dropout and
-        mixing by (seed, step, micro-batch).
-    num_workers
-        Processes that load data, 1,024 at most; 0 loads in the training process.
-    trackers
-        Names of Accelerate's trackers (`"tensorboard"`, `"wandb"`, …); by default TensorBoard where it is installed.
+    """How `fit` trains. Each field is an option of `vicinal train` too, unless it says otherwise.
 
     >>> FitConfig(epochs=200, optimizer="sgd", nesterov=True, schedule="milestones", milestones=(100, 150)).lr
     0.1
@@ -115,81 +142,128 @@ class FitConfig:
     vicinal._checks.ArgumentError: optimizer must be one of 'sgd', 'adam', 'adamw', 'adadelta', got 'lamb'
     """
 
-    epochs: int = 10
-    steps: int | None = None
-    batch_size: int = 128
-    group_by_length: bool = False
-    accumulation: int = 1
-    optimizer: str = "adamw"
-    lr: float | None = None
-    momentum: float = 0.9
-    nesterov: bool = False
-    betas: tuple[float, float] = (0.9, 0.999)
-    rho: float = 0.9
-    weight_decay: float = 0.0
-    schedule: str = "constant"
-    milestones: tuple[float, ...] = ()
-    factor: float = 0.1
-    warmup_epochs: float = 0.0
-    warmup_steps: int = 0
-    warmup_start: float | None = None
-    clip_norm: float | None = None
-    mixed_precision: str = "no"
-    select: str = "nll"
-    patience: int | None = None
-    stop_at: tuple[str, float] | None = None
-    eval_every: int = 1
-    eval_every_steps: int | None = None
-    eval_batch_size: int | None = None
-    keep_predictions_at: tuple[int, ...] = ()
-    checkpoint_minutes: float = 5.0
-    seed: int = 0
-    num_workers: int = 0
-    trackers: tuple[str, ...] | None = None
+    epochs: int = _option(10, _count, "Passes over the training set.")
+    steps: int | None = _option(None, _unless_none(_count), "Train for this many optimizer steps instead of epochs.")
+    batch_size: int = _option(
+        128,
+        _count,
+        "Samples in a micro-batch, at most: an epoch is cut into equal micro-batches, so that none is tiny.",
+    )
+    group_by_length: bool = _option(
+        False,
+        flag,
+        "Make batches of texts of similar length, which leaves little padding (default for transformers). In Python "
+        "the training set needs `lengths`, an integer for each sample.",
+    )
+    accumulation: int = _option(
+        1, _count, "Micro-batches per step and process. A step is batch size × accumulation × processes samples."
+    )
+    optimizer: str = _choice("adamw", tuple(_LEARNING_RATES), "The optimizer.")
+    lr: float | None = _option(
+        None,
+        _unless_none(_positive),
+        "Learning rate; by default 0.1 for SGD, 0.001 for Adam and AdamW, 1.0 for Adadelta.",
+    )
+    momentum: float = _option(0.9, _at_least_0, "Momentum of SGD.")
+    nesterov: bool = _option(False, flag, "Nesterov's momentum, for SGD.")
+    betas: tuple[float, float] = _option((0.9, 0.999), _betas, "The betas of Adam and AdamW.", in_command=False)
+    rho: float = _option(0.9, partial(number, low=0, high=1), "The decay of Adadelta.")
+    weight_decay: float = _option(
+        0.0, _at_least_0, "Weight decay of all parameters: decoupled for AdamW, an L2 penalty for the others."
+    )
+    schedule: str = _choice(
+        "constant",
+        ("constant", "milestones", "cosine", "linear"),
+        "How the learning rate changes. Cosine and linear fall to 0 at the end of training.",
+    )
+    milestones: tuple[float, ...] = _option(
+        (), _tuple_of(_at_least_0), "Epoch from which the rate is multiplied by the factor; fractions are allowed."
+    )
+    factor: float = _option(0.1, _positive, "What the rate is multiplied by at each milestone.")
+    warmup_epochs: float = _option(
+        0.0, _at_least_0, "Raise the rate linearly over so many epochs; the schedule begins after them."
+    )
+    warmup_steps: int = _option(0, partial(integer, low=0), "Raise the rate linearly over so many steps instead.")
+    warmup_start: float | None = _option(
+        None, _unless_none(_at_least_0), "The rate of the first step of the warm-up; by default one step above 0."
+    )
+    clip_norm: float | None = _option(None, _unless_none(_positive), "Scale the gradient down to at most this norm.")
+    mixed_precision: str = _choice("no", ("no", "bf16", "fp16"), "Compute in half precision.")
+    channels_last: bool = _option(
+        False,
+        flag,
+        "Keep images, and the weights of convolutions, in memory with their channels last. Narrow networks train "
+        "faster on a CPU. Sums are taken in another order, so the last digits differ.",
+    )
+    full_float32: bool = _option(
+        False,
+        flag,
+        "Multiply matrices of float32 in full precision on a GPU. By default they are rounded to TF32, which is "
+        "several times faster.",
+    )
+    compile: bool = _option(
+        False,
+        flag,
+        "Compile the network with torch.compile, which takes a minute or two and pays in long runs on a GPU. A method "
+        "that mixes hidden layers compiles one graph for each of its layers.",
+    )
+    device: str | None = _option(
+        None,
+        _unless_none(_device),
+        "Where to train: cpu, cuda, cuda:1, mps; by default the GPU where there is one. Not with several processes, "
+        "which have a GPU each.",
+        metavar="DEVICE",
+    )
+    select: str = _choice(
+        "nll",
+        ("nll", "refined", "accuracy", "mcc", "last"),
+        "Keep the weights of the best evaluation by this validation metric, or the last. Refined is the NLL after a "
+        "temperature. For regression nll is the squared error.",
+    )
+    patience: int | None = _option(
+        None,
+        _unless_none(_count),
+        "Stop after so many evaluations without a lower validation NLL (refined, if that selects).",
+    )
+    stop_at: tuple[str, float] | None = _option(
+        None,
+        _unless_none(_stop_at),
+        "A validation metric and the value at which to stop, such as ('accuracy', 0.9).",
+        in_command=False,
+    )
+    eval_every: int = _option(1, _count, "Evaluate every so many epochs, and at the end.")
+    eval_every_steps: int | None = _option(None, _unless_none(_count), "Evaluate every so many steps instead.")
+    eval_batch_size: int | None = _option(
+        None, _unless_none(_count), "Samples at a time in evaluation; by default the batch size.", in_command=False
+    )
+    keep_predictions_at: tuple[int, ...] = _option(
+        (),
+        lambda name, values: tuple(sorted(_tuple_of(_count)(name, values))),
+        "Keep the validation predictions after this epoch, in predictions-epoch-N.parquet; 1 is the first.",
+    )
+    checkpoint_minutes: float = _option(5.0, _at_least_0, "How often a checkpoint is written; 0 for every step.")
+    seed: int = _option(
+        0,
+        partial(integer, low=0),
+        "Random seed: the order of an epoch follows from (seed, epoch), augmentation from (seed, epoch, index), "
+        "dropout and mixing from (seed, step, micro-batch).",
+        in_command=False,
+    )
+    num_workers: int = _option(
+        0, partial(integer, low=0, high=MOST_PROCESSES), "Processes that load data; 0 loads in the training process."
+    )
+    trackers: tuple[str, ...] | None = _option(
+        None,
+        _unless_none(lambda name, values: tuple(str(value) for value in _several(name, values))),
+        "Where metrics are logged: tensorboard, wandb, …; by default TensorBoard where it is installed.",
+        metavar="NAME",
+    )
 
     def __post_init__(self) -> None:
-        optimizer = choice("optimizer", self.optimizer, tuple(_LEARNING_RATES))
-        betas = _numbers("betas", self.betas, low=0, high=1)
-        if len(betas) != 2 or max(betas) == 1:
-            raise ArgumentError("betas", self.betas, "two numbers in [0, 1)")
-        freeze(
-            self,
-            epochs=integer("epochs", self.epochs, low=1),
-            steps=None if self.steps is None else integer("steps", self.steps, low=1),
-            batch_size=integer("batch_size", self.batch_size, low=1),
-            group_by_length=flag("group_by_length", self.group_by_length),
-            accumulation=integer("accumulation", self.accumulation, low=1),
-            lr=_LEARNING_RATES[optimizer] if self.lr is None else number("lr", self.lr, above=0),
-            momentum=number("momentum", self.momentum, low=0),
-            nesterov=flag("nesterov", self.nesterov),
-            betas=betas,
-            rho=number("rho", self.rho, low=0, high=1),
-            weight_decay=number("weight_decay", self.weight_decay, low=0),
-            schedule=choice("schedule", self.schedule, _SCHEDULES),
-            milestones=_numbers("milestones", self.milestones, low=0),
-            factor=number("factor", self.factor, above=0),
-            warmup_epochs=number("warmup_epochs", self.warmup_epochs, low=0),
-            warmup_steps=integer("warmup_steps", self.warmup_steps, low=0),
-            warmup_start=None if self.warmup_start is None else number("warmup_start", self.warmup_start, low=0),
-            clip_norm=None if self.clip_norm is None else number("clip_norm", self.clip_norm, above=0),
-            mixed_precision=choice("mixed_precision", self.mixed_precision, ("no", "bf16", "fp16")),
-            select=choice("select", self.select, ("nll", "accuracy", "mcc", "last")),
-            patience=None if self.patience is None else integer("patience", self.patience, low=1),
-            stop_at=None if self.stop_at is None else _stop(self.stop_at),
-            eval_every=integer("eval_every", self.eval_every, low=1),
-            eval_every_steps=_optional_integer("eval_every_steps", self.eval_every_steps),
-            eval_batch_size=_optional_integer("eval_batch_size", self.eval_batch_size),
-            keep_predictions_at=tuple(
-                sorted(
-                    integer("keep_predictions_at", e, low=1)
-                    for e in _several("keep_predictions_at", self.keep_predictions_at)
-                )
-            ),
-            checkpoint_minutes=number("checkpoint_minutes", self.checkpoint_minutes, low=0),
-            seed=integer("seed", self.seed, low=0),
-            num_workers=integer("num_workers", self.num_workers, low=0, high=MOST_PROCESSES),
-            trackers=None if self.trackers is None else tuple(str(t) for t in _several("trackers", self.trackers)),
-        )
+        checks = {field.name: field.metadata["check"] for field in dataclasses.fields(self)}
+        freeze(self, **{name: check(name, getattr(self, name)) for name, check in checks.items()})
+        if self.lr is None:
+            freeze(self, lr=_LEARNING_RATES[self.optimizer])
         self._check_together()
 
     def _check_together(self) -> None:
@@ -246,7 +320,7 @@ class FitConfig:
         """Samples at a time in evaluation."""
         return self.eval_batch_size or self.batch_size
 
-    def that_matters(self) -> dict[str, object]:
+    def resume_key(self) -> dict[str, object]:
         """Return the fields that decide where a run ends, which a resumed run must share."""
         return {name: value for name, value in self.to_dict().items() if name not in MECHANICAL}
 
@@ -298,16 +372,19 @@ class FitConfig:
 
     def make_optimizer(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
         """Return the optimizer over the parameters that are to be trained."""
+        import torch
+
         trained = [p for p in parameters if p.requires_grad]
         if not trained:
             raise ValueError("the model has no parameters to train: requires_grad is False for all")
         common: dict[str, Any] = {"lr": self.lr, "weight_decay": self.weight_decay}
-        # One kernel for all parameters. Loss scaling and Adadelta do not know it.
+        # Fused: one kernel for all parameters. Loss scaling (fp16) and Adadelta do not support it.
         fused = self.mixed_precision != "fp16" and all(p.device.type in ("cpu", "cuda") for p in trained)
         match self.optimizer:
             case "sgd":
                 sgd = torch.optim.SGD(trained, momentum=self.momentum, nesterov=self.nesterov, fused=fused, **common)
-                # The kernel begins with none for all or for no parameter, and some have no gradient in the first step.
+                # The fused kernel wants momentum buffers for all parameters or for none. Some parameters may have no
+                # gradient in the first step, so all buffers are made here, as zeros.
                 if self.momentum:
                     for p in trained:
                         sgd.state[p]["momentum_buffer"] = torch.zeros_like(p, requires_grad=False)
@@ -320,22 +397,22 @@ class FitConfig:
                 return torch.optim.Adadelta(trained, rho=self.rho, **common)
 
 
-def _several(name: str, values: object) -> Sequence[object]:
-    if isinstance(values, str) or not isinstance(values, Sequence):
-        raise ArgumentTypeError(name, values, "a tuple")
-    return values
+def options() -> list[Option]:
+    """Return the options that the fields of `FitConfig` state, in their order.
+
+    >>> [(option.name, option.kind.__name__, option.repeated) for option in options()[:2]]
+    [('epochs', 'int', False), ('steps', 'int', False)]
+    """
+    hints = typing.get_type_hints(FitConfig)
+    return [_stated(field, hints[field.name]) for field in dataclasses.fields(FitConfig)]
 
 
-def _numbers(name: str, values: object, *, low: float, high: float = math.inf) -> tuple[float, ...]:
-    return tuple(number(name, value, low=low, high=high) for value in _several(name, values))
-
-
-def _stop(value: object) -> tuple[str, float]:
-    pair = _several("stop_at", value)
-    if len(pair) != 2:
-        raise ArgumentError("stop_at", value, "a figure and a value, such as ('accuracy', 0.9)")
-    return choice("stop_at", pair[0], tuple(watched())), number("stop_at", pair[1])
-
-
-def _optional_integer(name: str, value: object) -> int | None:
-    return None if value is None else integer(name, value, low=1)
+def _stated(field: dataclasses.Field[Any], hint: Any) -> Option:
+    """Return what a field states, with the type of one value: `int` of `int | None` and of `tuple[int, ...] | None`."""
+    (plain,) = [kind for kind in (typing.get_args(hint) or (hint,)) if kind is not type(None)][:1]
+    if typing.get_origin(hint) is tuple:
+        plain = hint
+    repeated = typing.get_origin(plain) is tuple
+    kind = typing.get_args(plain)[0] if repeated else plain
+    stated = {name: value for name, value in field.metadata.items() if name != "check"}
+    return Option(field.name, kind, repeated, field.default, **stated)

@@ -1,4 +1,4 @@
-"""What a run borrows and gives back: Accelerate's global state, the model's `forward`, the handlers of signals."""
+"""Global state that training changes and restores: Accelerate's, the model's `forward`, signal handlers."""
 
 from __future__ import annotations
 
@@ -21,15 +21,16 @@ import torch
 from torch import nn
 
 from vicinal._checks import Argument, Sentence, choice, require
-from vicinal._files import RunFiles
 from vicinal._typing import Model
 from vicinal.objectives.forward import unwrap
 from vicinal.training.config import FitConfig
+from vicinal.training.layout import TrainingFiles
 
 __all__ = [
     "Accelerator",
     "Terminated",
     "accelerator",
+    "check_layout",
     "interruptions",
     "joined_process",
     "only_cpu",
@@ -38,19 +39,22 @@ __all__ = [
     "warn_if_slow",
 ]
 
-#: Seconds after which it is said that other processes are waited for.
+#: Seconds after which a message says that other processes are waited for.
 _SILENCE = 5.0
 
-#: `accelerate.Accelerator`, which is imported where it is made: it is an extra, and slow to import.
+#: Channels that oneDNN computes at once, at most.
+_ONEDNN_BLOCK = 16
+
+#: `accelerate.Accelerator`, which is imported only where it is made: an extra, and slow to import.
 Accelerator: TypeAlias = Any
 
 
 def joined_process() -> Any:
-    """Return what Accelerate knows of this process, once the others that were to be started with it are there.
+    """Return Accelerate's state of this process, once all processes of the job have started.
 
-    One that is missing is waited for as long as torch does, which says nothing and hears no signal meanwhile.
+    torch waits long for a missing process, without a message and deaf to signals; both are mended here.
     """
-    for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE"):  # Accelerate would take them at their word
+    for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE"):  # Accelerate would fail with an unrelated error
         if not (value := os.environ.get(name, "0")).removeprefix("-").isdecimal():
             raise ValueError(f"the environment variable {name} must be a whole number, got {value!r}: unset it")
     state = require("accelerate", "train").PartialState
@@ -74,7 +78,7 @@ def _say_what_is_waited_for() -> None:
         f"waiting for up to {limit.total_seconds() / 60:g} minutes until all {given['WORLD_SIZE']} processes "
         f"(WORLD_SIZE) have met at {given['MASTER_ADDR']}:{given['MASTER_PORT']}; this one is process {given['RANK']}\n"
     )
-    # Not a warning: the command shows those of the first process only, and that may be the one that is missing.
+    # Not a warning: the command shows those of the first process only, which may be the missing one.
     if sys.stderr is not None:
         sys.stderr.write(text)
         sys.stderr.flush()
@@ -82,7 +86,7 @@ def _say_what_is_waited_for() -> None:
 
 @contextmanager
 def _ended_by_signals() -> Iterator[None]:
-    """Let signals end the process at once: Python's handlers would run only when the library's call returns."""
+    """Let signals end the process at once: Python's handlers run only when the library's call returns."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -99,10 +103,10 @@ def _ended_by_signals() -> Iterator[None]:
 
 @contextmanager
 def accelerator(config: FitConfig, out: Path | None) -> Iterator[Accelerator]:
-    """Give an Accelerator of our own settings.
+    """Give an Accelerator with the settings of this configuration.
 
-    These are global in Accelerate and cannot be changed once they are made, so those of others (a Hugging Face Trainer
-    of the same process, say) are set aside and put back.
+    Accelerate's settings are global and fixed once made. Those of others, such as a Hugging Face Trainer in the same
+    process, are set aside and restored.
     """
     accelerate = require("accelerate", "train")
     state = require("accelerate.state", "train")
@@ -112,30 +116,40 @@ def accelerator(config: FitConfig, out: Path | None) -> Iterator[Accelerator]:
         trackers = ("tensorboard",) if installed and out is not None else ()
     if "tensorboard" in trackers and out is None:
         raise ValueError(Sentence("the tracker 'tensorboard' writes to the run folder: pass ", Argument("out")))
-    for name in trackers:  # Accelerate would go on without
+    for name in trackers:  # Accelerate would silently continue without
         choice("trackers", name, [kind.value for kind in accelerate.utils.LoggerType if kind.value != "all"])
         if name not in [kind.value for kind in accelerate.tracking.get_available_trackers()]:
             raise ImportError(f"the tracker {name!r} is not installed: pip install {name}")
     if config.mixed_precision == "fp16" and only_cpu():
         raise ValueError(Sentence(Argument("mixed_precision", "fp16"), " needs a GPU, and there is none: use 'bf16'"))
-    kinds = (state.AcceleratorState, state.GradientState)
+    on_cpu = _choose(config.device)
+    kinds: tuple[Any, ...] = (state.AcceleratorState, state.GradientState)
+    if config.device is not None:  # what the process as a whole was given may be another
+        kinds = (*kinds, state.PartialState)
     others = [dict(kind._shared_state) for kind in kinds]
     for kind in kinds:
         kind._reset_state()
     made = accelerate.Accelerator(
-        cpu=only_cpu(),
+        cpu=on_cpu,
         mixed_precision=config.mixed_precision,
         log_with=list(trackers) or None,
         project_config=accelerate.utils.ProjectConfiguration(
             project_dir=None if out is None else str(out),
-            logging_dir=None if out is None else str(RunFiles(out).tensorboard),
+            logging_dir=None if out is None else str(TrainingFiles(out).tensorboard),
         ),
     )
     try:
         spread = made.distributed_type.value
         if spread != "NO" and not spread.startswith("MULTI_"):
             raise ValueError(f"fit trains in one process or with DistributedDataParallel, not with {spread}")
-        yield made
+        if config.device is not None and made.device.type != torch.device(config.device).type:
+            raise ValueError(
+                Sentence(
+                    Argument("device", config.device), f" is not what Accelerate chose, {made.device}: leave it out"
+                )
+            )
+        with _rounded_products(config):
+            yield made
     finally:
         for tracker in made.trackers:
             with contextlib.suppress(AttributeError):  # one that could not start has nothing to end
@@ -145,13 +159,59 @@ def accelerator(config: FitConfig, out: Path | None) -> Iterator[Accelerator]:
             kind._shared_state.update(state_before)
 
 
+def _choose(device: str | None) -> bool:
+    """Make a GPU the current one, if it was named; return whether to compute on the CPU."""
+    if device is None:
+        return only_cpu()
+    asked = torch.device(device)
+    if asked.type == "cpu":
+        return True
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise ValueError(Sentence(Argument("device", device), " is for one process: several have a GPU each"))
+    module = getattr(torch, asked.type, None)
+    n_there = module.device_count() if module is not None and module.is_available() else 0
+    if (asked.index or 0) >= n_there:
+        raise ValueError(Sentence(Argument("device", device), f" is not there: torch sees {n_there} of that kind"))
+    if asked.index is not None:
+        module.set_device(asked.index)  # type: ignore[union-attr]  # there is one
+    return False
+
+
+@contextmanager
+def _rounded_products(config: FitConfig) -> Iterator[None]:
+    """Let CUDA round the factors of float32 products to TF32, unless full precision is asked for."""
+    places: tuple[Any, ...] = (torch.backends.cuda.matmul, torch.backends.cudnn)
+    before = [place.allow_tf32 for place in places]
+    try:
+        for place in places:
+            place.allow_tf32 = not config.full_float32
+        yield
+    finally:
+        for place, value in zip(places, before, strict=True):
+            place.allow_tf32 = value
+
+
 def only_cpu() -> bool:
-    """Whether there is no other device; Accelerate takes no notice of torchrun then, unless it is told."""
+    """Whether the CPU is the only device; Accelerate then ignores torchrun unless it is told."""
     return not (torch.cuda.is_available() or torch.backends.mps.is_available() or torch.xpu.is_available())
 
 
+def check_layout(model: Model, config: FitConfig) -> None:
+    """Refuse layers whose gradient oneDNN writes beyond its memory with channels last (its issue 6035)."""
+    if not config.channels_last or not only_cpu():
+        return
+    for name, layer in model.named_modules():
+        strided = isinstance(layer, nn.Conv2d) and layer.kernel_size == (1, 1) and layer.stride != (1, 1)
+        if strided and layer.in_channels < _ONEDNN_BLOCK:
+            unsafe = (
+                f" is not safe with this network on a CPU: its layer {name!r} is a 1×1 convolution with a stride and "
+                f"fewer than {_ONEDNN_BLOCK} channels, for which oneDNN corrupts memory. Leave it out"
+            )
+            raise ValueError(Sentence(Argument("channels_last", True), unsafe))
+
+
 def warn_if_slow(model: Model, config: FitConfig) -> None:
-    """Warn of half precision where this processor has no instructions for it: convolutions then take 10 to 16 times."""
+    """Warn if this processor has no bf16 instructions: convolutions then take 10 to 16 times as long."""
     if config.mixed_precision != "bf16" or not only_cpu():
         return
     if not hasattr(torch.cpu, "get_capabilities"):  # an older torch cannot be asked
@@ -164,13 +224,15 @@ def warn_if_slow(model: Model, config: FitConfig) -> None:
 
 
 @contextmanager
-def prepared(made: Accelerator, model: Model) -> Iterator[Model]:
-    """Give the model on its device, in DDP and with autocast as needed; take back afterwards what was put into it."""
+def prepared(made: Accelerator, model: Model, *, compiled: bool = False) -> Iterator[Model]:
+    """Give the model on its device, in DDP, with autocast and compiled as needed; restore its `forward` afterwards."""
     marks = ("forward", "_original_forward", "_is_accelerate_prepared")
     places = [vars(model), vars(unwrap(model))]
     before = [{name: place[name] for name in marks if name in place} for place in places]
     try:
-        yield made.prepare_model(model)
+        ready = made.prepare_model(model)
+        graph: Any = torch.compile(ready) if compiled else ready
+        yield graph
     finally:
         for place, marked in zip(places, before, strict=True):
             for name in marks:
@@ -179,7 +241,7 @@ def prepared(made: Accelerator, model: Model) -> Iterator[Model]:
 
 
 class Terminated(SystemExit):
-    """What a run that was told to end (SIGTERM) ends with: the exit code is 143, as shells expect."""
+    """Ends a run after SIGTERM with exit code 143, as shells expect."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -188,7 +250,7 @@ class Terminated(SystemExit):
 
 @contextmanager
 def interruptions(*, watched: bool) -> Iterator[list[int]]:
-    """Collect Ctrl-C and SIGTERM, so that the step in hand can end and be saved; a second one ends at once."""
+    """Collect Ctrl-C and SIGTERM, so that the current step can end and be saved; a second one ends at once."""
     received: list[int] = []
     if not watched or threading.current_thread() is not threading.main_thread():
         yield received
@@ -214,6 +276,6 @@ def _version(package: str) -> str:
 
 
 def versions() -> dict[str, str]:
-    """Return what a result depends on beside its settings."""
+    """Return the versions of the libraries that a result depends on."""
     names = ("vicinal", "torch", "accelerate", "numpy")
     return {"python": platform.python_version(), "system": sys.platform} | {name: _version(name) for name in names}

@@ -1,4 +1,4 @@
-r"""A linear head on a frozen network: features are computed once, then training costs next to nothing.
+r"""A linear head on a frozen network: features are computed once, and training is cheap.
 
 The head is trained on standardised features, :math:`z = V (f - \mu) / \sigma + c`, and then put into the network as
 :math:`W = V / \sigma`, :math:`b = c - V \mu / \sigma`: what is saved and served is the whole network.
@@ -21,7 +21,7 @@ from vicinal.training.predicting import AtPrecision, to_device
 
 __all__ = ["Standardised", "compute_features", "head_of", "logits_of_features", "put_head"]
 
-#: Samples at a time where their order is free.
+#: Samples at a time, if any order will do.
 _BATCH = 64
 
 
@@ -40,6 +40,7 @@ def compute_features(
     *,
     precision: str,
     device: torch.device,
+    channels_last: bool = False,
     collate_fn: Collate | None,
     batch_size: int | None = None,
     num_workers: int = 0,
@@ -57,6 +58,8 @@ def compute_features(
         `"no"`, `"bf16"` or `"fp16"`, as `AtPrecision` takes it.
     device
         Where to compute.
+    channels_last
+        Whether images, and the weights of the network, have this memory format.
     collate_fn
         Makes a batch of samples.
     batch_size
@@ -80,8 +83,9 @@ def compute_features(
     batches = listed_batches(keyed, order.split(batch_size or _BATCH), num_workers=num_workers)
     network.eval()
     features, labels = [], []
+    served = AtPrecision(network, precision, channels_last=channels_last)
     with stage(title, len(dataset)) as advance:
-        for reached, y in _iter_features(network, batches, precision, device):
+        for reached, y in _iter_features(network, served, batches, device):
             features.append(reached.cpu())
             labels.append(y)
             advance(len(y))
@@ -92,20 +96,20 @@ def compute_features(
 
 
 def _iter_features(
-    network: nn.Module, batches: Iterator[tuple[Tensor, Batch, Tensor]], precision: str, device: torch.device
+    network: nn.Module, served: AtPrecision, batches: Iterator[tuple[Tensor, Batch, Tensor]], device: torch.device
 ) -> Iterator[tuple[Tensor, Tensor]]:
     reached: list[Tensor] = []
     handle = head_of(network).register_forward_pre_hook(lambda head, inputs: reached.append(inputs[0]))
     try:
         for _, x, y in batches:
-            call(AtPrecision(network, precision), to_device(x, device))
+            call(served, to_device(x, device))
             yield reached.pop(), y
     finally:
         handle.remove()
 
 
 class Standardised:
-    """Mean and standard deviation of features, and what becomes of a head that was trained on standardised ones."""
+    """Standardises features by their mean and standard deviation."""
 
     def __init__(self, features: Tensor) -> None:
         values = features.double()

@@ -1,4 +1,4 @@
-"""`fit`: from a model, an objective and data to a finished run."""
+"""`fit`: train a model with an objective on data."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,8 @@ from torch import Tensor, nn
 from torch.utils.data import default_collate
 
 from vicinal import _random
+from vicinal._atomic import Json, read_tensors, write_tensors
 from vicinal._checks import Argument, ArgumentError, Sentence, choice
-from vicinal._files import Json, read_tensors, write_tensors
 from vicinal._typing import Model
 from vicinal.losses import TASKS
 from vicinal.objectives.base import Objective, as_objective
@@ -25,23 +26,24 @@ from vicinal.objectives.forward import unwrap
 from vicinal.objectives.guided.aum import AUM, AUMRecorder
 from vicinal.training.batches import Collate
 from vicinal.training.config import FitConfig
-from vicinal.training.environment import accelerator, joined_process, prepared, warn_if_slow
+from vicinal.training.environment import accelerator, check_layout, joined_process, prepared, warn_if_slow
 from vicinal.training.folder import TrainingFolder, load_weights, read_predictions
 from vicinal.training.loop import Loop, Supervision
+from vicinal.training.predicting import channels_last_
 
 __all__ = ["FitResult", "finished", "fit"]
 
 
 @dataclass(frozen=True, eq=False)
 class FitResult:
-    """What a run led to."""
+    """The result of a training."""
 
     model: nn.Module
     """The model with the selected weights, in eval mode."""
     best: Json
-    """The metrics of the selected weights: a line of `history`, measured again where the network has settled since.
+    """The metrics of the selected weights: a line of `history`, measured again after the network's own `after_fit`.
 
-    A `Settling` network chooses something by the validation set at the end, as `TwoViewMLP` and `MLPAndTrees` do.
+    `TwoViewMLP` and `MLPAndTrees` have one, in which they choose something by the validation set.
     """
     last: Json
     """The metrics of the last step."""
@@ -52,7 +54,7 @@ class FitResult:
     labels: Tensor | None
     """The validation labels, `[N]`, or `[N, L]` for several of each sample."""
     info: Json
-    """What result.json holds: method, configuration, versions, timings."""
+    """The content of result.json: method, configuration, versions, timings."""
     out: Path | None
     """The run folder."""
 
@@ -65,13 +67,13 @@ class FitResult:
         predictions: Mapping[str, Tensor] | None,
         folder: TrainingFolder,
     ) -> FitResult:
-        """Return what came of a training, of what its folder holds."""
+        """Return the result that a training's folder holds."""
         logits, labels = ((predictions or {}).get(name) for name in ("logits", "labels"))
         return cls(model, info["best"], info["last"], history, logits, labels, info, folder.path)
 
     def __repr__(self) -> str:
-        figures = {name: round(v, 4) if isinstance(v, float) else v for name, v in self.best.items()}
-        return f"FitResult(best={figures}, out={None if self.out is None else str(self.out)!r})"
+        metrics = {name: round(v, 4) if isinstance(v, float) else v for name, v in self.best.items()}
+        return f"FitResult(best={metrics}, out={None if self.out is None else str(self.out)!r})"
 
 
 def fit(
@@ -91,7 +93,7 @@ def fit(
     about: Mapping[str, Any] | None = None,
     on_metrics: Callable[[Json], None] | None = None,
 ) -> FitResult:
-    """Train a model with any objective; a run with a folder can be killed and started again.
+    """Train a model with any objective; a run with a folder can be killed and resumed.
 
     Parameters
     ----------
@@ -105,19 +107,18 @@ def fit(
         `set_epoch(epoch, seed)` is called before each epoch, for a dataset that draws its own augmentation; for one
         without it the global generators are seeded before each sample.
     watch
-        Further datasets by name, such as `{"test": …}` or the training set without augmentation: they are measured
-        whenever the validation set is, and their figures stand in `history` as `test_accuracy`, …. They choose nothing:
-        neither the weights that are kept nor when to stop. What is best for one of them in hindsight is an oracle's
-        choice, and has to be called that.
+        More datasets by name, such as `{"test": …}` or the training set without augmentation. They are measured with
+        the validation set, and `history` has their metrics as `test_accuracy`, …. They neither select weights nor stop
+        training. The best value of one of them in hindsight must be reported as an oracle's.
     out
-        The run folder. A finished run in it is loaded, an unfinished one goes on, another one is refused.
+        The run folder. A finished run in it is loaded, an unfinished one resumes, another one is refused.
     config
         How to train; `FitConfig()` if not given.
     collate_fn
         Makes `(x, y)` of a list of samples; torch's default if not given.
     task
         `"multiclass"`; `"binary"` for labels 0 and 1 with one logit; `"multilabel"` for several of them, `[L]` each,
-        with a logit each; `"regression"` for labels that are numbers, learned by squared error. The validation figures
+        with a logit each; `"regression"` for labels that are numbers, learned by squared error. The validation metrics
         of several labels are means over them.
     weight
         How much each sample of `train` counts, `[N]`; a mixed sample carries the mixture of its sources' weights.
@@ -150,13 +151,16 @@ def fit(
     config = FitConfig() if config is None else config
     objective = as_objective(objective)
     _check_arguments(model, train, val, watch or {}, config)
+    check_layout(model, config)
     warn_if_slow(model, config)
     supervision = _supervision(task, weight, class_weights, len(train))
     evaluated = {**({} if val is None else {"val": val}), **(watch or {})}
     process = joined_process()
     folder = TrainingFolder(None if out is None else Path(out), main=process.is_main_process)
     module = unwrap(model)
-    settings = config.that_matters()
+    if config.channels_last:  # before DistributedDataParallel and the optimizer take up the layout of its weights
+        channels_last_(module)
+    settings = config.resume_key()
     settings.pop("accumulation")  # half of it with twice the processes is the same run
     description = {
         "method": re.sub(r" at 0x[0-9a-f]+", "", repr(objective)),  # a function is the same when it is loaded again
@@ -170,17 +174,22 @@ def fit(
     }
     with folder.locked(), _random.restored_globals():
         folder.check_in(description)
-        process.wait_for_everyone()
+        process.wait_for_everyone()  # the others read what the first process has checked or written
         if (info := folder.result()) is not None:
             checkpoint = folder.load_checkpoint(rank=process.process_index) if objective.state_dict() else None
             if checkpoint is not None and checkpoint["objective"] is not None:
                 objective.load_state_dict(checkpoint["objective"])
             return finished(model, folder, info)
         if (tracker := objective.tracker(len(train))) is not None:
-            objective = _first_stage(
-                model, objective, tracker, train, folder, config, collate_fn, progress, process, supervision
+            how: dict[str, Any] = {"task": task, "weight": weight, "class_weights": class_weights}
+            how |= {"config": config.unvalidated(), "collate_fn": collate_fn, "progress": progress}
+            plainly = partial(fit, train=train, **how)
+            _first_stage(module, tracker, plainly, folder, process)
+            generator = torch.Generator().manual_seed(_random.seed_from("split", config.seed))
+            objective = objective.bind(
+                tracker, dataset=train, collate_fn=collate_fn or default_collate, generator=generator
             )
-        with accelerator(config, folder.path) as made, prepared(made, model) as ready:
+        with accelerator(config, folder.path) as made, prepared(made, model, compiled=config.compile) as ready:
             loop = Loop(made, ready, objective, train, evaluated, config, collate_fn, folder, on_metrics, supervision)
             info, predictions = loop.run(description, progress=progress)
     return FitResult.of(model, info, loop.history, predictions, folder)
@@ -190,45 +199,20 @@ def fit(
 
 
 def _first_stage(
-    model: Model,
-    objective: Objective,
-    tracker: AUM,
-    train: Any,
-    folder: TrainingFolder,
-    config: FitConfig,
-    collate_fn: Collate | None,
-    progress: bool,
-    process: Any,
-    supervision: Supervision,
-) -> Objective:
-    """Train a copy of the model plainly to feed the tracker, and bind the objective to it."""
-    stage = None if folder.path is None else folder.files.first_stage
-    module = unwrap(model)
-    if stage is not None:  # both stages start from the same weights, also when another process resumes between them
-        if folder.writes and not stage.initial_weights.exists():
-            stage.path.mkdir(exist_ok=True)
-            write_tensors(stage.initial_weights, module.state_dict())
-        process.wait_for_everyone()
-        module.load_state_dict(read_tensors(stage.initial_weights)[0])
-    out = None if stage is None else stage.path
-    fit(
-        copy.deepcopy(module),
-        AUMRecorder(tracker),
-        train,
-        out=out,
-        config=config.unvalidated(),
-        collate_fn=collate_fn,
-        progress=progress,
-        task=supervision.task,
-        weight=supervision.weight,
-        class_weights=supervision.class_weights,
-    )
-    return objective.bind(
-        tracker,
-        dataset=train,
-        collate_fn=collate_fn or default_collate,
-        generator=torch.Generator().manual_seed(_random.seed_from("split", config.seed)),
-    )
+    module: nn.Module, tracker: AUM, plainly: Callable[..., FitResult], folder: TrainingFolder, process: Any
+) -> None:
+    """Train a copy of the model without mixing, to measure the AUM."""
+    if folder.path is None:
+        plainly(copy.deepcopy(module), AUMRecorder(tracker))
+        return
+    stage = folder.files.first_stage
+    # Both stages start from the same weights, even if another process resumes between them.
+    if folder.writes and not stage.initial_weights.exists():
+        stage.path.mkdir(exist_ok=True)
+        write_tensors(stage.initial_weights, module.state_dict())
+    process.wait_for_everyone()
+    module.load_state_dict(read_tensors(stage.initial_weights)[0])
+    plainly(copy.deepcopy(module), AUMRecorder(tracker), out=stage.path)
 
 
 def finished(model: Model, folder: TrainingFolder, info: dict[str, object]) -> FitResult:

@@ -1,4 +1,4 @@
-"""What `fit` leaves on disk, whole at every moment; `vicinal._files.RunFiles` lists the files."""
+"""The folder of a training, consistent at every moment; `vicinal.training.layout` lists its files."""
 
 from __future__ import annotations
 
@@ -17,15 +17,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vicinal._checks import Argument, Sentence, joined, require
-from vicinal._files import (
+from vicinal._atomic import (
     DamagedFileError,
     Json,
-    RunFiles,
-    check_size,
     checksum,
-    foreign_entries,
-    is_our_lock,
+    is_draft,
     read_json,
     read_tensors,
     remove_leftovers,
@@ -34,9 +30,13 @@ from vicinal._files import (
     write_json,
     write_tensors,
 )
+from vicinal._checks import Argument, Sentence, joined, require
+from vicinal._memory import check_size
+from vicinal.training.layout import TrainingFiles
 
 __all__ = [
     "TrainingFolder",
+    "foreign_entries",
     "load_weights",
     "locked",
     "pack",
@@ -51,11 +51,11 @@ __all__ = [
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold a folder; a second writer is refused. The system lets go of the lock when the process ends, however."""
+    """Lock a folder against other writers. The system releases the lock when the process ends, even if killed."""
     filelock = require("filelock", "train")
     path.mkdir(parents=True, exist_ok=True)
-    file = RunFiles(path).lock
-    if not is_our_lock(file):
+    file = TrainingFiles(path).lock
+    if not _is_our_lock(file):
         raise ValueError(f"{file} is not a lock of ours: remove it, or choose another folder")
     try:
         lock = filelock.FileLock(file, timeout=0).acquire()
@@ -74,8 +74,25 @@ def locked(path: Path) -> Iterator[None]:
         yield
 
 
-def refuse_foreign(files: RunFiles) -> None:
-    """Refuse a folder that holds something else than a run: nothing in it may be overwritten."""
+def _is_our_lock(file: Path) -> bool:
+    """Return whether a lock is not there yet, or is one that says which process holds it: no link, nothing else."""
+    if file.is_symlink() or (file.exists() and not file.is_file()):
+        return False
+    with contextlib.suppress(OSError), file.open("rb") as stream:  # one may not be there, or be of another user
+        return stream.read(8) in (b"", b"process ")
+    return True
+
+
+def foreign_entries(path: Path, *ours: Path) -> list[str]:
+    """Return what a folder holds beside these files and drafts: a folder with other things in it is not ours to use."""
+    if not path.is_dir():
+        return []
+    names = {file.name for file in ours if file != TrainingFiles(path).lock or _is_our_lock(file)}
+    return sorted(e.name for e in path.iterdir() if e.name not in names and not is_draft(e.name))
+
+
+def refuse_foreign(files: TrainingFiles) -> None:
+    """Raise if a folder holds something other than a run, which must not be overwritten."""
     if files.config.exists():
         if "about" not in read_json(files.config):
             raise ValueError(f"{files.config} is not that of a run: choose a new or an empty folder")
@@ -100,20 +117,20 @@ class TrainingFolder:
 
     def __init__(self, path: Path | None, *, main: bool) -> None:
         self.path = path
-        self.files = RunFiles(path or Path())  # never used without a path
+        self.files = TrainingFiles(path or Path())  # never used without a path
         self.writes = path is not None and main
         self._committed: int | None = None  # the step of the checkpoint on disk
 
-    # What the run is
+    # The description
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the folder, where this process writes."""
+        """Lock the folder, if this process writes."""
         with locked(self.files.path) if self.writes else contextlib.nullcontext():
             yield
 
     def check_in(self, description: Mapping[str, object]) -> None:
-        """Write what this run is, or refuse if the folder holds something else."""
+        """Write the description of this run, or raise if the folder holds another."""
         if not self.writes:
             return
         refuse_foreign(self.files)
@@ -124,9 +141,11 @@ class TrainingFolder:
         differences: list[str] = [
             Sentence(_setting(name), f" was {before.get(name)!r} and is {now.get(name)!r}")
             for name in sorted(before.keys() | now.keys())
-            if (before.get(name) or None) != (now.get(name) or None)  # a new field is off where it is absent
+            if (before.get(name) or None)
+            != (now.get(name) or None)  # a field added since is absent, and off by default
         ]
         if differences and self.has_not_begun():
+            # Only the initial checkpoint is there, so nothing is lost.
             shutil.rmtree(self.files.checkpoint, ignore_errors=True)
             write_json(self.files.config, description)
         elif differences:
@@ -139,7 +158,7 @@ class TrainingFolder:
             )
 
     def has_not_begun(self) -> bool:
-        """Whether nothing was trained yet: a run that failed at its first step is not in the way of a mended one."""
+        """Whether nothing was trained yet: a run that failed at its first step gives way to a corrected one."""
         files = self.files
         if any(path.exists() for path in (files.metrics, files.result, files.first_stage.path)):
             return False
@@ -148,7 +167,7 @@ class TrainingFolder:
     def result(self) -> dict[str, object] | None:
         """Return the result of a finished run, else None.
 
-        Where it or the weights are gone or damaged the run is not finished any more: the checkpoint still has them.
+        If it or the weights are missing or damaged, the run is not finished any more: the checkpoint has them.
         """
         if self.path is None or not self.files.result.exists():
             return None
@@ -178,7 +197,7 @@ class TrainingFolder:
         return [] if self.path is None else read_history(self.files)
 
     def rewind_metrics(self, n_bytes: int) -> None:
-        """Cut the metrics back to where the checkpoint was written: the lines after it will come again."""
+        """Cut the metrics back to the checkpoint: training writes the later lines again."""
         if not self.writes:
             return
         path = self.files.metrics
@@ -191,7 +210,7 @@ class TrainingFolder:
     # Checkpoints
 
     def load_checkpoint(self, *, rank: int = 0) -> Json | None:
-        """Return the state that was saved last, or None; a file of it that is incomplete is a `DamagedFileError`."""
+        """Return the last saved state, or None; a damaged file is a `DamagedFileError`."""
         if self.path is None or not self.files.checkpoint_record.exists():
             return None
         record = read_json(self.files.checkpoint_record)
@@ -213,7 +232,7 @@ class TrainingFolder:
             raise DamagedFileError(f"{self.files.checkpoint_record} is not as it was written ({error!r})") from error
 
     def drop_checkpoint(self) -> None:
-        """Forget a checkpoint that cannot be read, and all that came after the start."""
+        """Forget a checkpoint that cannot be read, and all metrics."""
         self._committed = None
         if self.writes:
             self.files.checkpoint_record.unlink(missing_ok=True)
@@ -230,12 +249,12 @@ class TrainingFolder:
         ranks: int,
         barrier: Callable[[], None],
     ) -> None:
-        """Write a checkpoint and let go of the one before it; every rank calls this.
+        """Write a checkpoint and remove the previous one; every rank calls this.
 
         Parameters
         ----------
         step
-            Where training stands; a second checkpoint of the same step is not written.
+            The current step; a second checkpoint of the same step is not written.
         state
             What is common to all ranks: nested dicts and lists of tensors, numbers, strings.
         best
@@ -267,10 +286,13 @@ class TrainingFolder:
         self._committed = step
 
     def _commit(self, step: int, ranks: int, names: Mapping[str, str]) -> None:
-        """Name the files of the new checkpoint, from which on it counts, and remove those of the old one."""
+        """Write checkpoint.json, which makes the new checkpoint count, and remove the files of the old one.
+
+        The order matters: a kill before the record leaves the old checkpoint, one after it the new.
+        """
         metrics, folder = self.files.metrics, self.files.checkpoint
         if metrics.exists():
-            sync(metrics)
+            sync(metrics)  # the record says how long the file is: a power failure must not leave it shorter
         record = {
             "step": step,
             "ranks": ranks,
@@ -304,6 +326,7 @@ class TrainingFolder:
             for line in history:
                 self.append(line)
         with self._explained("the result"):
+            # result.json last: it marks the training as finished, and holds the checksum of the weights.
             write_tensors(self.files.weights, weights)
             if predictions is not None:
                 self.keep_predictions(predictions)
@@ -320,7 +343,7 @@ class TrainingFolder:
 
     @contextmanager
     def _explained(self, what: str) -> Iterator[None]:
-        """Say what a failed write means for the run: what is safe, and what to do."""
+        """Explain a failed write: what is safe, and what to do."""
         try:
             yield
         except OSError as error:
@@ -333,11 +356,11 @@ class TrainingFolder:
             raise OSError(
                 error.errno,
                 f"could not write {what} to {self.path}: {reason}; {safe}. "
-                "Make room, then start the same run again: it goes on from there",
+                "Make room, then start the same run again to resume from there",
             ) from error
 
 
-def read_history(files: RunFiles) -> list[dict[str, object]]:
+def read_history(files: TrainingFiles) -> list[dict[str, object]]:
     """Return the lines of a run's metrics."""
     if not files.metrics.exists():
         return []
@@ -347,8 +370,8 @@ def read_history(files: RunFiles) -> list[dict[str, object]]:
         raise DamagedFileError(f"{files.metrics} is not as it was written: {error}") from error
 
 
-def weights_damage(files: RunFiles, result: Mapping[str, object]) -> str | None:
-    """Return what is wrong with the weights of a finished run, if anything; old results hold no checksum."""
+def weights_damage(files: TrainingFiles, result: Mapping[str, object]) -> str | None:
+    """Return what is wrong with the weights of a finished run, or None; the first results have no checksum."""
     if not files.weights.exists():
         return f"the weights {files.weights} are gone"
     check_size(files.weights)
@@ -472,15 +495,15 @@ def read_predictions(path: str | os.PathLike[str]) -> tuple[Tensor, Tensor]:
 
         several = types.is_fixed_size_list(table["label"].type)
         return matrix("logits"), matrix("label") if several else torch.tensor(table["label"].to_numpy())
-    except PermissionError:  # it may be whole: to predict again would be no help
+    except PermissionError:  # the file may be intact: predicting again would not help
         raise
-    except (OSError, KeyError, TypeError, ValueError, RuntimeError) as error:  # what it is depends on the broken byte
+    except (OSError, KeyError, TypeError, ValueError, RuntimeError) as error:  # the type depends on the damaged byte
         why = "is gone" if not Path(path).exists() else f"is not as it was written: {str(error).strip()}"
         raise DamagedFileError(f"{path} {why}") from error
 
 
 def _flat(tree: Mapping[str, object], prefix: str = "") -> dict[str, object]:
-    """Return the leaves of nested mappings by their dotted names, for an error that says which one differs."""
+    """Return the leaves of nested mappings by dotted names, for errors that say which one differs."""
     leaves: dict[str, object] = {}
     for key, value in tree.items():
         leaves |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
@@ -488,6 +511,6 @@ def _flat(tree: Mapping[str, object], prefix: str = "") -> dict[str, object]:
 
 
 def _setting(name: str) -> Argument | str:
-    """Return a leaf of what a run is as the argument that set it, where one did."""
+    """Return a leaf of a description as the argument that set it, if one did."""
     field, _, argument = name.partition(".")
     return Argument(argument) if field in ("config", "about") else name

@@ -1,9 +1,9 @@
 """The training loop.
 
-It keeps no state of random generators. Before each micro-step dropout and the objective's generator are seeded from
-(seed, step, micro-batch), the order of an epoch is drawn from (seed, epoch), and augmentation from (seed, epoch,
-index). So a run that was killed goes on to the very weights it would have had, ranks draw differently, and two
-processes do what one does with twice the accumulation.
+It saves no state of random generators. Before each micro-step dropout and the objective's generator are seeded from
+(seed, step, micro-batch). The order of an epoch is drawn from (seed, epoch), augmentation from (seed, epoch, index).
+So a killed run resumes to bit-identical weights, ranks draw differently, and two processes do what one does with twice
+the accumulation.
 """
 
 from __future__ import annotations
@@ -23,14 +23,17 @@ import torch.distributed as dist
 from torch import Tensor
 
 from vicinal import _random
-from vicinal._arrays import kept_memory
+from vicinal._atomic import DamagedFileError, Json
 from vicinal._checks import Argument, Sentence
-from vicinal._files import DamagedFileError, Json
-from vicinal._typing import Batch, Constrained, Model, Settling, Step
+from vicinal._memory import kept_memory
+from vicinal._portable import cpu_capability
+from vicinal._typing import AfterFit, Batch, Constrained, Model, Step
+from vicinal.calibrators import TemperatureScaling
+from vicinal.losses import sent_with_copy
 from vicinal.metrics import Tally, spearman
 from vicinal.metrics.figures import FIGURES, watched
 from vicinal.metrics.multilabel import label_tallies
-from vicinal.objectives.base import Objective, row_weights
+from vicinal.objectives.base import Objective, row_weights, total
 from vicinal.objectives.forward import unwrap
 from vicinal.training.batches import (
     Collate,
@@ -43,37 +46,37 @@ from vicinal.training.batches import (
 )
 from vicinal.training.config import FitConfig
 from vicinal.training.environment import Accelerator, Terminated, interruptions, versions
+from vicinal.training.fast_adam import quick_step
 from vicinal.training.folder import TrainingFolder
 from vicinal.training.predicting import AtPrecision, iter_logits, to_device
 from vicinal.training.progress import Progress
-from vicinal.training.updates import quick_step
 
 __all__ = ["Loop", "Supervision"]
 
 T = TypeVar("T")
 
-#: Micro-batches whose losses may wait on the device before they are read, which makes the host wait for it.
+#: Read losses every 64 micro-batches only: a read blocks the host until the device has finished.
 _READ_EVERY = 64
 
 
 @dataclass(frozen=True, eq=False)
 class Supervision:
-    """What the targets mean, and how much each sample counts."""
+    """The target type, and how much each sample counts."""
 
     task: str = "multiclass"
-    """As in the call of an objective."""
+    """The target type: `"multiclass"`, `"binary"`, `"multilabel"` or `"regression"`."""
     weight: Tensor | None = None
     """How much each sample of the training set counts, `[N]`."""
     class_weights: Tensor | None = None
     """How much the samples of each class count, `[K]`."""
 
     def of(self, index: Tensor) -> dict[str, Any]:
-        """Return what the call for a batch of these samples brings."""
+        """Return the keyword arguments of an objective's call for these samples."""
         weight = None if self.weight is None else self.weight[index.to(self.weight.device)]
         return {"task": self.task, "weight": weight, "class_weights": self.class_weights}
 
     def description(self) -> dict[str, object]:
-        """Return what a resumed run must share; nothing where all samples of classes count the same."""
+        """Return the settings that a resumed run must match. Empty for classes without weights."""
         facts: dict[str, object] = {} if self.task == "multiclass" else {"task": self.task}
         if self.weight is not None:
             facts["weight"] = _random.seed_from(*self.weight.double().tolist())
@@ -82,8 +85,25 @@ class Supervision:
         return facts
 
 
-class _Again(Generic[T]):
-    """What can be read several times."""
+def refined_nll(logits: Tensor, labels: Tensor) -> float:
+    """Return the NLL of predictions after the temperature that suits them best: what calibration will leave of it.
+
+    A network becomes over-confident before it stops to learn, and its NLL rises while its ranking of the classes still
+    gets better. A temperature mends the first, so the second should say when to stop (Berta, Holzmüller, Jordan & Bach,
+    "Rethinking Early Stopping: Refine, Then Calibrate", 2025).
+
+    >>> logits, labels = torch.tensor([[4.0, 0.0]] * 4), torch.tensor([0, 0, 0, 1])
+    >>> round(refined_nll(logits, labels), 4)  # the entropy of 3 in 4
+    0.5623
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # early weights may be no better than chance
+        scaled: Tensor = TemperatureScaling().fit(logits, labels)(logits.double())
+    return float(torch.nn.functional.cross_entropy(scaled, labels))
+
+
+class ReIterable(Generic[T]):
+    """An iterable that starts anew each time."""
 
     def __init__(self, read: Callable[[], Iterator[T]]) -> None:
         self._read = read
@@ -93,7 +113,7 @@ class _Again(Generic[T]):
 
 
 class Loop:
-    """One run: from the initial weights, or from where a checkpoint was written, to the result."""
+    """One training: from the initial weights or a checkpoint to the result."""
 
     def __init__(
         self,
@@ -118,14 +138,14 @@ class Loop:
         self.module = unwrap(self.model)
         self.constrained = self.module if isinstance(self.module, Constrained) else None
         optimizer = config.make_optimizer(self.module.parameters())
-        # Accelerate's own calls look for packages and signatures anew in every step, a sixth of a small one; they are
-        # needed where gradients are scaled.
+        # Accelerate's own calls look up packages and signatures in every step, a sixth of the time of a small one. Only
+        # loss scaling (fp16) needs them.
         self.plain = accelerator.scaler is None
         self.optimizer: Any = optimizer if self.plain else accelerator.prepare_optimizer(optimizer)
         self.update = quick_step(optimizer) if self.plain else self.optimizer.step
         self.trained = [p for group in optimizer.param_groups for p in group["params"]]
         self.train = KeyedDataset(train, config.seed, purpose="augmentation", collate_fn=collate_fn)
-        # "val" decides which weights are kept, and when to stop; the others are only measured.
+        # "val" selects the weights and decides when to stop; the others are only measured.
         self.evaluated = {
             name: KeyedDataset(dataset, config.seed, purpose="validation", collate_fn=collate_fn)
             for name, dataset in evaluated.items()
@@ -139,13 +159,15 @@ class Loop:
             lengths=_lengths(train) if config.group_by_length else None,
         )
         self.n_steps = config.steps or config.epochs * self.plan.steps
-        # All that changes, and is in the checkpoint, beside model, optimizer and objective.
+        # The state that a checkpoint holds, beside model, optimizer and objective.
         self.step = 0
         self.losses = _Losses()
         self.best: Json | None = None
         self.lowest_nll, self.waited, self.stopped = math.inf, 0, False
         self.seconds, self.resumed = 0.0, 0
-        # What can be had again from the folder.
+        self.cpu = cpu_capability()
+        self._next_vote, self._voted = 0, (0, time.monotonic())
+        # What is read again from the folder when training resumes.
         self.history: list[Json] = []
         self.latest: dict[str, Tensor] | None = None
 
@@ -158,7 +180,7 @@ class Loop:
     def run(self, description: Mapping[str, Any], *, progress: bool) -> tuple[Json, dict[str, Tensor] | None]:
         """Train from here to the end; return the result and the predictions of the selected weights."""
         self._resume()
-        self._checkpoint()  # of the initial weights: a run killed before the next one starts from the same
+        self._checkpoint()  # the initial weights: a run that is killed before the next checkpoint starts from these
         self._start_trackers(description)
         batches = self._batches()
         began = saved = time.monotonic()
@@ -172,18 +194,19 @@ class Loop:
         )
         with bar, interruptions(watched=self.folder.path is not None) as interrupted:
             self.model.train()
+            # All ranks take every branch alike: each may wait for the others, and would else wait forever.
             while self.step < self.n_steps and not self.stopped:
                 self._train_step(batches)
                 line = None
                 if self.step % self.plan.steps == 0 or self.step == self.n_steps:
-                    self.objective.all_reduce()
+                    self.objective.all_reduce()  # before the checkpoint, which then holds the sums of all ranks
                     line = self._record(bar)
                 elif self._evaluation_is_due():
                     line = self._record(bar)
                 bar.update(self.step, self.epoch, line)
                 self.seconds = seconds_before + time.monotonic() - began
                 due = time.monotonic() - saved >= 60 * self.config.checkpoint_minutes
-                due, interruption = self._agree(due, bool(interrupted))
+                due, interruption = self._vote(due, bool(interrupted))
                 if due or interruption:
                     self._checkpoint()
                     saved = time.monotonic()
@@ -193,7 +216,7 @@ class Loop:
         return self._finish(description)
 
     def _train_step(self, batches: Iterator[tuple[Tensor, Batch, Tensor]]) -> None:
-        """One update of the weights, from `accumulation` micro-batches on each rank."""
+        """Update the weights once, from `accumulation` micro-batches on each rank."""
         lr = self.config.lr_at(self.step, n_steps=self.n_steps, steps_per_epoch=self.plan.steps)
         for group in self.optimizer.param_groups:
             group["lr"] = lr
@@ -201,24 +224,24 @@ class Loop:
         for k in range(self.config.accumulation):
             micro = self.step * self.plan.per_step + k * self.world + self.rank
             index, x, y = next(batches)
-            # Each sample weighs the same, whatever its micro-batch; DDP will take the mean over ranks.
+            # Each sample has the same weight, however large its micro-batch is. DDP takes the mean over ranks, hence
+            # the factor `world` below.
             share = self.plan.share(micro)
             seed = _seeds(self.config.seed, self.plan.per_step, micro // _READ_EVERY)[micro % _READ_EVERY]
-            _random.seed_globals(seed)
+            _random.seed_globals(seed)  # dropout draws from the global generators
             generator = self.generator.manual_seed(seed)
-            synced_later = k < self.config.accumulation - 1
+            synced_later = k < self.config.accumulation - 1  # gradients are exchanged once a step
             with self.accelerator.no_sync(self.model) if synced_later else nullcontext():
                 terms = self.objective.terms(
                     self.model,
-                    to_device(x, self.device),
-                    y.to(self.device),
+                    to_device(x, self.device, channels_last=self.config.channels_last),
+                    sent_with_copy(y, self.device),
                     index=index,
                     epoch=self.epoch,
                     generator=generator,
                     **self.supervision.of(index),
                 )
-                first, *more = terms.values()
-                loss = torch.stack([first, *more]).sum() if more else first
+                loss = total(terms)
                 scaled = loss if share * self.world == 1 else loss * (share * self.world)
                 scaled.backward() if self.plain else self.accelerator.backward(scaled)
             self.losses.add(
@@ -238,7 +261,7 @@ class Loop:
     # Evaluation
 
     def _evaluation_is_due(self) -> bool:
-        """Whether this step is one after which to evaluate."""
+        """Whether to evaluate after this step."""
         if not self.evaluated:
             return False
         every = self.config.eval_every_steps or self.config.eval_every * self.plan.steps
@@ -250,7 +273,7 @@ class Loop:
         return epoch if rest == 0 and epoch in self.config.keep_predictions_at else None
 
     def _record(self, bar: Progress) -> dict[str, object]:
-        """Write a line of metrics: the mean loss since the last line and, where it is due, an evaluation."""
+        """Write a line of metrics: the mean loss since the last line and, if due, an evaluation."""
         lr = self.config.lr_at(self.step - 1, n_steps=self.n_steps, steps_per_epoch=self.plan.steps)
         self._read_losses()
         line: dict[str, object] = {"step": self.step, "epoch": self.epoch, "lr": lr, **self.losses.means()}
@@ -267,17 +290,17 @@ class Loop:
         return line
 
     def _evaluate(self, name: str, bar: Progress) -> dict[str, float]:
-        """Return the figures of a set under its name, and keep its predictions where that is due."""
+        """Return the metrics of a set under its name, and keep its predictions if due."""
         bar.evaluating(name)
         predictions = self._predict(name)
         if name == "val":
             self.latest = predictions
         if (epoch := self._kept_epoch()) is not None:
             self.folder.keep_predictions(predictions, f"{'' if name == 'val' else f'{name}-'}epoch-{epoch}")
-        return {f"{name}_{figure}": value for figure, value in self._measure(predictions).items()}
+        return {f"{name}_{metric}": value for metric, value in self._measure(predictions).items()}
 
     def _measure(self, predictions: Mapping[str, Tensor]) -> dict[str, float]:
-        """Return the figures of predictions, by what the targets are."""
+        """Return the metrics of predictions, by target type."""
         logits = predictions["logits"]
         if not bool(logits.isfinite().all()):
             raise FloatingPointError(f"the model's validation logits are not finite after step {self.step}: lower lr")
@@ -287,7 +310,7 @@ class Loop:
         """Return logits and labels of a set, on every rank."""
         dataset = self.evaluated[name]
         if self.world > 1:
-            for buffer in self.module.buffers():  # each rank has BatchNorm statistics of its own until the next step
+            for buffer in self.module.buffers():  # each rank has its own BatchNorm statistics until the next step
                 dist.broadcast(buffer, src=0)
         self.model.eval()
         dataset.forget_epoch()
@@ -300,23 +323,27 @@ class Loop:
             pin_memory=self.device.type == "cuda",
         )
         # Not through DDP, which would wait for ranks that have fewer batches.
-        network = AtPrecision(self.module, self.config.mixed_precision)
+        network = self._as_served()
         logits, labels = zip(*iter_logits(network, batches, self.device), strict=True)
         self.train.forget_epoch()
         self.model.train()
         return {"logits": self._gather(torch.cat(logits), bounds), "labels": self._gather(torch.cat(labels), bounds)}
 
+    def _as_served(self) -> AtPrecision:
+        """Return the network as the command serves it, at the precision and in the memory format of training."""
+        return AtPrecision(self.module, self.config.mixed_precision, channels_last=self.config.channels_last)
+
     def _held_out(self) -> Iterator[tuple[Batch, Tensor]]:
-        """Yield the whole validation set, on every rank: what a network chooses by it is the same on all."""
+        """Yield the whole validation set on every rank, so that `after_fit` decides the same on all."""
         for _, x, y in self._in_order(self.evaluated["val"]):
-            yield to_device(x, self.device), y.to(self.device)
+            yield to_device(x, self.device, channels_last=self.config.channels_last), y.to(self.device)
 
     def _trained_on(self) -> Iterator[tuple[Batch, Tensor, Tensor | None]]:
-        """Yield the whole training set, on every rank, with what each sample counts."""
+        """Yield the whole training set on every rank, with the weight of each sample."""
         for index, x, y in self._in_order(self.train):
             given = self.supervision.of(index)
             weight = row_weights(y, Step(weight=given["weight"], class_weights=given["class_weights"]))
-            yield to_device(x, self.device), y.to(self.device), weight
+            yield to_device(x, self.device, channels_last=self.config.channels_last), y.to(self.device), weight
 
     def _in_order(self, dataset: KeyedDataset) -> Iterator[tuple[Tensor, Batch, Tensor]]:
         dataset.forget_epoch()
@@ -324,7 +351,7 @@ class Loop:
         return evaluation_batches(dataset, rows, batch_size=size, num_workers=self.config.num_workers)
 
     def _gather(self, rows: Tensor, bounds: list[tuple[int, int]]) -> Tensor:
-        """Put the rows of all ranks together again."""
+        """Return the rows of all ranks in their order."""
         if self.world == 1:
             return rows
         longest = max(stop - start for start, stop in bounds)
@@ -336,8 +363,12 @@ class Loop:
         return whole
 
     def _compare(self, line: Json, predictions: dict[str, Tensor]) -> None:
-        """Keep the best weights, and stop where validation has not improved for long."""
+        """Keep the best weights, and decide whether to stop."""
         error: float = next((line[name] for name in ("val_nll", "val_mse") if name in line), math.inf)
+        if self.config.select == "refined" and self.supervision.task == "multiclass" and "val_nll" in line:
+            line["val_refined"] = error = refined_nll(predictions["logits"], predictions["labels"])
+        # Patience counts evaluations without a lower NLL, whatever metric selects the weights: NLL notices a rise in
+        # over-confidence that accuracy does not.
         self.waited = 0 if error < self.lowest_nll else self.waited + 1
         self.lowest_nll = min(error, self.lowest_nll)
         self.stopped = self.config.patience is not None and self.waited >= self.config.patience
@@ -351,15 +382,16 @@ class Loop:
         if select != "nll" and f"val_{select}" not in line:
             classes = " needs classes; for regression select by 'nll', the squared error"
             raise ValueError(Sentence(Argument("select", select), classes))
-        score = -error if select == "nll" else line[f"val_{select}"]
+        score = -error if select in ("nll", "refined") else line[f"val_{select}"]
         if self.best is None or score > self.best["score"]:
+            # Copies on the CPU: the optimizer updates these tensors in place, and a GPU may lack room for a second set.
             weights = {name: t.detach().to("cpu", copy=True) for name, t in self.module.state_dict().items()}
             self.best = {"step": self.step, "score": score, "metrics": line, "model": weights, **predictions}
 
     # Checkpoints
 
     def _checkpoint(self) -> None:
-        """Save everything that decides how training goes on; all ranks call this."""
+        """Save everything that a resumed training needs; all ranks call this."""
         self._read_losses()
         scaler = self.accelerator.scaler
         self.folder.save_checkpoint(
@@ -375,6 +407,7 @@ class Loop:
                 "stopped": self.stopped,
                 "seconds": self.seconds,
                 "resumed": self.resumed,
+                "cpu": self.cpu,
             },
             best=self.best,
             objective=self.objective.state_dict() or None,
@@ -384,21 +417,21 @@ class Loop:
         )
 
     def _resume(self) -> None:
-        """Go back to where the last checkpoint was written, if there is one."""
+        """Resume from the last checkpoint, if there is one."""
         saved, damage = None, ""
         try:
             saved = self.folder.load_checkpoint(rank=self.rank)
         except DamagedFileError as error:
             damage = str(error)
-        if self._agree(False, bool(damage))[1]:
-            # One checkpoint is kept, so what is whole is the configuration: the run begins again, and ends the same.
+        if self._summed([bool(damage)])[0] if self.world > 1 else damage:
+            # Only one checkpoint is kept. The configuration is intact, so the run starts anew and ends the same.
             warnings.warn(
                 f"the checkpoint cannot be read ({damage or 'by another rank'}): training starts anew", stacklevel=4
             )
             self.folder.drop_checkpoint()
             saved = None
         if saved is None:
-            self.folder.rewind_metrics(0)  # lines of a training that began, and whose checkpoint is gone
+            self.folder.rewind_metrics(0)  # lines of a training whose checkpoint is gone
             return
         state = saved["state"]
         if saved["objective"] is not None:
@@ -409,6 +442,7 @@ class Loop:
                 )
             self.objective.load_state_dict(saved["objective"])
         self.module.load_state_dict(state["model"])
+        # Learning rates and the like come from the configuration, never from the checkpoint.
         settings = self.optimizer.state_dict()["param_groups"]
         trained = settings[0]["params"], self.optimizer.param_groups[0]["params"]
         tensors = {
@@ -419,6 +453,8 @@ class Loop:
         if self.accelerator.scaler is not None:
             self.accelerator.scaler.load_state_dict(state["scaler"])
         self.step, self.seconds, self.resumed = state["step"], state["seconds"], state["resumed"] + 1
+        before = state.get("cpu", {})  # what took other instructions for a while has the digits of neither
+        self.cpu = {name: now if before.get(name, now) == now else "mixed" for name, now in self.cpu.items()}
         self.losses = _Losses(state["losses"])
         self.lowest_nll, self.waited, self.stopped = state["lowest_nll"], state["waited"], state["stopped"]
         self.best = saved["best"]
@@ -429,7 +465,7 @@ class Loop:
     # The end
 
     def _finish(self, description: Mapping[str, object]) -> tuple[dict[str, object], dict[str, Tensor] | None]:
-        """Take the selected weights, and write the result; return it with their predictions."""
+        """Load the selected weights and write the result; return it with their predictions."""
         if self.best is None:
             best = self.history[-1]
             predictions = self._predict("val") if self.latest is None and "val" in self.evaluated else self.latest
@@ -438,9 +474,9 @@ class Loop:
             self.module.load_state_dict(self.best["model"])
             predictions = {name: self.best[name] for name in ("logits", "labels")}
         self.model.eval()
-        if "val" in self.evaluated and isinstance(self.module, Settling):
-            with AtPrecision(self.module, self.config.mixed_precision).autocast():  # as what it settles is served
-                self.module.settle(_Again(self._held_out), _Again(self._trained_on))
+        if "val" in self.evaluated and isinstance(self.module, AfterFit):
+            with self._as_served().autocast():  # what it decides is served at this precision
+                self.module.after_fit(ReIterable(self._trained_on), ReIterable(self._held_out))
             predictions = self._predict("val")
             best = {**best, **{f"val_{name}": value for name, value in self._measure(predictions).items()}}
             self.model.eval()
@@ -460,6 +496,7 @@ class Loop:
             "processes": self.world,
             "device": self.device.type,
             "threads": torch.get_num_threads(),
+            "cpu": self.cpu,
             "versions": versions(),
         }
         if summary := self.objective.summary():
@@ -469,10 +506,10 @@ class Loop:
         return info, predictions
 
     def _farewell(self, signals: list[int]) -> BaseException:
-        """Return what ends an interrupted run, with how to go on."""
+        """Return the exception that ends an interrupted run, with how to resume."""
         message = (
             f"stopped after step {self.step} of {self.n_steps}; the checkpoint is in {self.folder.path}: "
-            "start the same run again to go on from there"
+            "start the same run again to resume it"
         )
         return Terminated(message) if signal.SIGTERM in signals else KeyboardInterrupt(message)
 
@@ -489,7 +526,7 @@ class Loop:
         )
 
     def _read_losses(self) -> None:
-        """Bring the losses from the device, of all ranks, and refuse to go on with one that is not finite."""
+        """Read the losses of all ranks from the device; raise if one is not finite."""
         if not self.losses.read(self.world):
             raise FloatingPointError(
                 Sentence(
@@ -501,13 +538,27 @@ class Loop:
                 )
             )
 
-    def _agree(self, due: bool, interruption: bool) -> tuple[bool, bool]:
-        """Let the clock of the first rank, and an interruption of any, count for all."""
+    def _vote(self, due: bool, interruption: bool) -> tuple[bool, bool]:
+        """Let the clock of the first rank, and an interruption of any, count for all.
+
+        A vote makes all ranks wait for their devices, so that there is one a second: after how many steps the next one
+        is due the first rank says.
+        """
         if self.world == 1:
             return due, interruption
-        votes: object = torch.tensor([due and self.rank == 0, interruption], device=self.device).long()
-        due_votes, interruptions = self.accelerator.reduce(votes, "sum").tolist()
+        if self.step < self._next_vote:
+            return False, False
+        before, then = self._voted
+        per_step = (time.monotonic() - then) / max(1, self.step - before)
+        steps = 1 if self.config.checkpoint_minutes == 0 else max(1, min(_READ_EVERY, int(1 / max(per_step, 1e-9))))
+        due_votes, interruptions, wait = self._summed([due and self.rank == 0, interruption, steps * (self.rank == 0)])
+        self._next_vote, self._voted = self.step + wait, (self.step, time.monotonic())
         return due_votes > 0, interruptions > 0
+
+    def _summed(self, numbers: list[int]) -> list[int]:
+        """Return the sums of all ranks' numbers."""
+        sums: list[int] = self.accelerator.reduce(torch.tensor(numbers, device=self.device).long(), "sum").tolist()
+        return sums
 
     def _start_trackers(self, description: Mapping[str, object]) -> None:
         if not self.accelerator.log_with:
@@ -515,9 +566,11 @@ class Loop:
         settings = {**self.config.to_dict(), "method": description["method"]}
         self.accelerator.init_trackers(
             "vicinal",
-            # TensorBoard would make a folder for them in each attempt; config.json stands beside it.
+            # TensorBoard would make a folder for the settings in each attempt; config.json has them already.
             config=None if self.config.trackers in (None, ("tensorboard",)) else settings,
-            init_kwargs={"tensorboard": {"purge_step": self.step}},  # what a killed run wrote beyond its checkpoint
+            init_kwargs={
+                "tensorboard": {"purge_step": self.step}
+            },  # drop what a killed run logged after its checkpoint
         )
 
 
@@ -543,7 +596,7 @@ class _Losses:
     def read(self, world: int) -> bool:
         """Add up what is waiting, of all ranks; False if it is not finite.
 
-        One is added after the other, in the order of micro-batches, so sums do not depend on when they are read.
+        Losses are added in the order of micro-batches, so the sums do not depend on when they are read.
         """
         if not self._pending:
             return True
@@ -570,7 +623,7 @@ class _Losses:
 
 @functools.lru_cache(maxsize=1)
 def _seeds(seed: int, per_step: int, block: int) -> list[int]:
-    """Return the seeds of a block of micro-batches: together they take a tenth of the time that they take apart."""
+    """Return the seeds of a block of micro-batches: a block takes a tenth of the time of single calls."""
     numbers = range(block * _READ_EVERY, (block + 1) * _READ_EVERY)
     return [_random.seed_from("step", seed, *divmod(number, per_step)) for number in numbers]
 
@@ -585,7 +638,7 @@ def _lengths(train: object) -> Tensor:
 
 
 def _of_numbers(logits: Tensor, labels: Tensor) -> dict[str, float]:
-    """Return the validation figures of real numbers."""
+    """Return the validation metrics of a regression."""
     if labels.ndim != 1 or logits.shape[1] != 1:
         raise ValueError(
             f"validation labels must be numbers [N] for regression, got {labels.dtype} {list(labels.shape)} for logits "
@@ -596,7 +649,7 @@ def _of_numbers(logits: Tensor, labels: Tensor) -> dict[str, float]:
 
 
 def _of_classes(logits: Tensor, labels: Tensor) -> dict[str, float]:
-    """Return the validation figures of classes."""
+    """Return the validation metrics of classes."""
     if labels.is_floating_point() or labels.ndim != 1:
         raise ValueError(
             f"validation labels must be integers [N], got {labels.dtype} {list(labels.shape)} for logits "
@@ -607,7 +660,7 @@ def _of_classes(logits: Tensor, labels: Tensor) -> dict[str, float]:
 
 
 def _of_labels(logits: Tensor, labels: Tensor) -> dict[str, float]:
-    """Return the validation figures of labels with a logit each: means over labels."""
+    """Return the validation metrics of labels with a logit each: means over labels."""
     tallies = [
         tally.values() for tally in label_tallies(labels.view(len(labels), -1), logits=logits, figures=watched())
     ]
@@ -615,12 +668,12 @@ def _of_labels(logits: Tensor, labels: Tensor) -> dict[str, float]:
     return {**means, "confidence": float(logits.double().abs().sigmoid().mean())}
 
 
-#: What measures the validation set, by task.
+#: What measures the validation set, by target type.
 _MEASURES = {"multiclass": _of_classes, "binary": _of_labels, "multilabel": _of_labels, "regression": _of_numbers}
 
 
 def _laid_out_like(parameter: Tensor, value: object) -> object:
-    """Return a saved value in the memory format of its parameter, which fused optimizers take for granted."""
+    """Return a saved value in the memory format of its parameter, which fused optimizers assume."""
     if not isinstance(value, Tensor) or value.shape != parameter.shape:
         return value
     return torch.empty_like(parameter, dtype=value.dtype).copy_(value)

@@ -1,13 +1,15 @@
-"""The one loop that predicts: validation, test, further sets, `predict` and probes all go through it.
+"""The one loop that predicts: validation, test, extra evaluation sets, `predict` and probes all go through it.
 
-A temperature is fitted to logits, so what is served must be those very logits: in bfloat16 a logit is off by up to one
-part in 256, and a temperature fitted to such logits does not suit those of float32.
+A temperature is fitted to logits, so the same logits must be served. In bfloat16 a logit is off by up to one part in
+256, and a temperature fitted to such logits does not suit those of float32. The memory format of images
+changes the order of sums, and so the last digits: it is that of training too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,24 +17,28 @@ from torch import Tensor, nn
 from vicinal._typing import Batch, Model
 from vicinal.objectives.forward import call
 
-__all__ = ["AtPrecision", "iter_logits", "to_device"]
+__all__ = ["AtPrecision", "channels_last_", "iter_logits", "to_device"]
 
 _TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 class AtPrecision(nn.Module):
-    """A network that computes at the precision it was trained at, whoever calls it; its logits are float32.
+    """A network that computes at the precision and in the memory format it was trained in; its logits are float32.
 
     `precision` is `"no"`, `"bf16"` or `"fp16"`, as in `FitConfig.mixed_precision`. The CPU has no fp16 to speak of:
-    what was trained in it on a GPU computes in float32 there.
+    what was trained in it on a GPU computes in float32 there. With `channels_last` images are put into that memory
+    format before the network sees them, whoever calls it; its weights must have it (`channels_last_`).
     """
 
-    def __init__(self, network: Model, precision: str) -> None:
+    def __init__(self, network: Model, precision: str, *, channels_last: bool = False) -> None:
         super().__init__()
-        self.network, self.precision = network, precision
+        self.network, self.precision, self.channels_last = network, precision, channels_last
 
     def forward(self, *args: object, **kwargs: object) -> Tensor:
         """Return the logits of what the network is called with."""
+        if self.channels_last:
+            args = tuple(map(_with_channels_last, args))
+            kwargs = {name: _with_channels_last(value) for name, value in kwargs.items()}
         with self.autocast():
             output = self.network(*args, **kwargs)
         logits: Tensor = getattr(output, "logits", output)
@@ -66,8 +72,29 @@ def iter_logits(
         yield logits.view(len(y), -1).float().cpu(), y
 
 
-def to_device(x: Batch, device: torch.device) -> Batch:
-    """Return a batch on a device."""
+def to_device(x: Batch, device: torch.device, *, channels_last: bool = False) -> Batch:
+    """Return a batch on a device; with `channels_last` images have that memory format."""
     if isinstance(x, Mapping):
-        return {name: t.to(device, non_blocking=True) for name, t in x.items()}
-    return x.to(device, non_blocking=True)
+        return {name: _moved(t, device, channels_last) for name, t in x.items()}
+    return _moved(x, device, channels_last)
+
+
+def channels_last_(network: nn.Module) -> None:
+    """Put the weights of two-dimensional convolutions into the memory format `channels_last`, in place."""
+    for t in (*network.parameters(), *network.buffers()):
+        t.data = _with_channels_last(t.data)
+        if t.grad is not None:
+            t.grad.data = _with_channels_last(t.grad.data)
+
+
+def _moved(t: Tensor, device: torch.device, channels_last: bool) -> Tensor:
+    moved = t.to(device, non_blocking=True)
+    laid_out: Tensor = _with_channels_last(moved) if channels_last else moved
+    return laid_out
+
+
+def _with_channels_last(value: Any) -> Any:
+    """Return floating tensors of four dimensions in the memory format `channels_last`, and all else as it is."""
+    if isinstance(value, Tensor) and value.ndim == 4 and value.is_floating_point():
+        return value.contiguous(memory_format=torch.channels_last)
+    return value

@@ -1,4 +1,4 @@
-"""What a person sees of a run: a line that moves on a terminal, nothing in a pipe."""
+"""The progress bar of a training: on a terminal only."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Progress"]
 
 
 class Progress:
-    """A line with the epoch, the loss, the latest validation figures and the time left.
+    """A line with the epoch, the loss, the latest validation metrics and the time left.
 
     Parameters
     ----------

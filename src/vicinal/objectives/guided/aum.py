@@ -34,7 +34,7 @@ from vicinal._checks import flag, integer, number
 from vicinal._typing import Batch, Model, Step
 from vicinal.objectives.base import Objective, mean_loss
 from vicinal.objectives.erm import ERM
-from vicinal.objectives.forward import call
+from vicinal.objectives.forward import call, untraced
 from vicinal.objectives.guided.neighbours import directions
 from vicinal.objectives.guided.saliency import (
     SaliencyTable,
@@ -144,6 +144,7 @@ class AUM:
         """The gradient directions, once a batch has been seen with `saliency=True`."""
         self._margins: dict[int, NDArray[np.float32]] = {}  # epoch -> [N], NaN where a sample was not met
 
+    @untraced
     def update(self, logits: Tensor, labels: Tensor, index: Tensor, *, epoch: float) -> None:
         """Record one batch.
 
@@ -159,6 +160,7 @@ class AUM:
             When this is, from 0 on; fractions are of the epoch they are in.
         """
         now = math.floor(number("epoch", epoch, low=0))
+        logits, labels = logits.detach().cpu(), labels.cpu()  # where the table is
         margin = _margins(logits, labels)
         if margin.dtype != np.float32:
             margin = margin.astype(np.float32)
@@ -171,7 +173,7 @@ class AUM:
         if self.saliency:
             if self.table is None:
                 self.table = SaliencyTable(self.n_samples, logits.shape[1])
-            self.table.write(torch.from_numpy(where), directions(logits.detach(), labels.long()), labels, now)
+            self.table.write(torch.from_numpy(where), directions(logits, labels.long()), labels, now)
 
     @property
     def counts(self) -> Tensor:

@@ -41,13 +41,13 @@ from vicinal import _random, losses
 from vicinal._arrays import at_least_float32
 from vicinal._checks import ArgumentError, choice, freeze, number
 from vicinal._typing import Batch, Model, Step
-from vicinal.mixing import mix
+from vicinal.mixing import mix, move, sent
 from vicinal.objectives.base import Objective, checked_fields, mean_loss, row_weights
-from vicinal.objectives.forward import call, locate
+from vicinal.objectives.forward import call, has_float64, untraced
 from vicinal.objectives.guided.aum import AUM
 from vicinal.objectives.guided.neighbours import arc_extremes, cosine_extremes, directions
 from vicinal.objectives.guided.saliency import SaliencyTable, check_index
-from vicinal.objectives.transformers import head_name
+from vicinal.objectives.transformers import head_weight
 
 __all__ = ["BoundGuidedMixup", "GuidedMixup", "GuidedPlan"]
 
@@ -233,12 +233,13 @@ class BoundGuidedMixup(Objective):
         self.plain_batches = 0
         """How many batches lacked a category and were trained on plainly (`pool="batch"`)."""
         self._table, self._dataset, self._collate_fn = table, dataset, collate_fn
+        self._members: dict[torch.device, list[Tensor]] = {}  # of the low and of the high category, `pool="set"`
         self._steps = 0
         self._warned = False
 
     def compute_terms(self, model: Model, x: Batch, y: Tensor, step: Step) -> dict[str, Tensor]:
         """Return the weighted terms whose sum is the loss: `clean`, `similar` and `dissimilar`."""
-        where = check_index(step.index, len(y), len(self.high), needed_by="GuidedMixup")
+        where = _positions(step.index, len(y), len(self.high), needed_by="GuidedMixup")
         if y.is_floating_point():
             raise ValueError(f"GuidedMixup needs integer labels [B], got {y.dtype} {list(y.shape)}")
         logits = call(model, x)
@@ -252,7 +253,7 @@ class BoundGuidedMixup(Objective):
         weights = dict(zip(("clean", "similar", "dissimilar"), self.objective.weights, strict=True))
         partners = {name: getattr(plan, name) for name in ("similar", "dissimilar") if weights[name]}
         others, labels, partners = self._others(model, logits, y, partners)
-        lam = plan.lam.to(logits.device)
+        lam = plan.lam
         terms = {"clean": weights["clean"] * clean}
         for name in ("similar", "dissimilar"):
             terms[name] = torch.zeros_like(clean)
@@ -279,35 +280,54 @@ class BoundGuidedMixup(Objective):
             )
         return mix(weight, torch.as_tensor(row_weights(labels, step)), lam)
 
+    @untraced
     def plan(
         self, model: Model, logits: Tensor, y: Tensor, index: Tensor, *, generator: torch.Generator | None = None
     ) -> GuidedPlan | None:
         """Draw λ and choose the partners of a batch; None if the batch lacks a category.
 
         Partners are rows of the batch, or with `pool="set"` positions in the training set, whose table of
-        saliencies is refreshed for this batch first.
+        saliencies is refreshed for this batch first. The search runs where the logits are.
         """
-        spec = self.objective
-        toward, labels = directions(logits.detach(), y.long()).cpu(), y.cpu()
-        high = self.high[index]
+        spec, high = self.objective, self.high[index]
         self._steps += 1
+        if spec.pool == "batch" and (bool(high.all()) or not bool(high.any())):
+            return None
+        lam = _random.beta(spec.alpha, len(high) if spec.per_sample else 1, generator=generator)
+        home = self._home(logits)
+        query = [(high == category).nonzero()[:, 0] for category in (False, True)]
+        toward = labels = None
+        if spec.partner == "saliency":
+            labels = y.to(home)
+            toward = directions(logits.detach().to(home), labels.long())
         if spec.pool == "set":
-            rows = self.high
-            if self._table is not None:
-                self._table.write(index, toward, labels, self._steps)
+            members = self._categories(home)
+            index, *query = move([index, *query], home)
+            if self._table is not None and toward is not None and labels is not None:
+                self._table.to(home).write(index, toward, labels, self._steps)
                 toward, labels = self._table.directions, self._table.labels
         else:
-            rows, index = high, torch.arange(len(high), device="cpu")
-            if bool(high.all()) or not bool(high.any()):
-                return None
-        lam = _random.beta(spec.alpha, len(high) if spec.per_sample else 1, generator=generator)
+            index, *query = move([torch.arange(len(high), device="cpu"), *query], home)
+            members = query
+        compared = None if toward is None else self._compared(model, toward)
         similar, dissimilar = torch.empty_like(index), torch.empty_like(index)
-        compared = self._compared(model, toward) if spec.partner == "saliency" else toward
-        for category in (False, True):
-            of_category, other = (high == category).nonzero()[:, 0], (rows != category).nonzero()[:, 0]
-            partners = self._search(compared, labels, index[of_category], other, generator)
-            similar[of_category], dissimilar[of_category] = (other[chosen] for chosen in partners)
-        return GuidedPlan(lam.float().expand(len(high)), similar, dissimilar)
+        for rows, other in zip(query, members[::-1], strict=True):
+            partners = self._search(compared, labels, index[rows], other, generator)
+            similar[rows], dissimilar[rows] = (other[chosen] for chosen in partners)
+        if spec.pool == "set":  # the host needs to know them, to load them
+            return GuidedPlan(move([lam.float().expand(len(high))], logits.device)[0], similar, dissimilar)
+        return sent(GuidedPlan(lam.float().expand(len(high)), similar, dissimilar), logits.device)
+
+    def _home(self, logits: Tensor) -> torch.device:
+        """Return where to search: on the device, unless draws depend on the labels or it has no float64."""
+        chance = self.objective.partner == "random" or (logits.shape[1] == 2 and self._kind(2) == "hidden")
+        return logits.device if not chance and has_float64(logits.device) else torch.device("cpu")
+
+    def _categories(self, home: torch.device) -> list[Tensor]:
+        """Return the samples of the low and of the high category, which stay on the device that searches them."""
+        if home not in self._members:
+            self._members = {home: move([(~self.high).nonzero()[:, 0], self.high.nonzero()[:, 0]], home)}
+        return self._members[home]
 
     @property
     def balanced(self) -> Tensor | None:
@@ -342,7 +362,7 @@ class BoundGuidedMixup(Objective):
             raise ValueError(f"the saved state is of {len(state['high'])} samples, this objective of {len(self.high)}")
         if self._table is not None:
             self._table.load_state_dict({n.removeprefix("table."): t for n, t in state.items() if n[:6] == "table."})
-        self.high = state["high"].to("cpu", torch.bool, copy=True)
+        self.high, self._members = state["high"].to("cpu", torch.bool, copy=True), {}
         self.plain_batches, self._steps = int(state["plain_batches"]), int(state["steps"])
 
     def __repr__(self) -> str:
@@ -358,14 +378,13 @@ class BoundGuidedMixup(Objective):
             return toward.abs()
         if n_classes == 2:
             return toward
-        parent, key = locate(model, head_name(model))
-        weight = parent.get_submodule(key).weight
-        if not isinstance(weight, Tensor) or len(weight) not in (1, n_classes):
+        weight = head_weight(model)
+        if weight is None or len(weight) not in (1, n_classes):
             raise ValueError(f"saliency='hidden' needs a linear head with {n_classes} outputs; use saliency='logits'")
         if len(weight) == 1:  # multiple choice: each choice has its own sentence vector, and w is common to all
             return toward
         # Cosines of Wᵀg and Wᵀg' only need W Wᵀ: with its square root, K numbers stand for the D of the vector.
-        gram = weight.detach().to("cpu", torch.float64)
+        gram = weight.to("cpu", torch.float64)
         values, vectors = torch.linalg.eigh(gram @ gram.T)
         root: Tensor = vectors * values.clamp_min(0).sqrt()
         return (toward.double() @ root).to(toward.dtype)
@@ -377,10 +396,15 @@ class BoundGuidedMixup(Objective):
         return "hidden" if n_classes == 2 else "logits"
 
     def _search(
-        self, compared: Tensor, labels: Tensor, query: Tensor, other: Tensor, generator: torch.Generator | None
+        self,
+        compared: Tensor | None,
+        labels: Tensor | None,
+        query: Tensor,
+        other: Tensor,
+        generator: torch.Generator | None,
     ) -> tuple[Tensor, Tensor]:
         """Return the most and the least similar of the rows `other` for each of the rows `query`."""
-        if self.objective.partner == "random":
+        if compared is None or labels is None:
             similar, dissimilar = _random.integers(len(other), 2 * len(query), generator=generator).chunk(2)
             return similar, dissimilar
         kind = self._kind(compared.shape[1])
@@ -390,7 +414,7 @@ class BoundGuidedMixup(Objective):
                 _any_with(same, labels[other], generator=generator),
                 _any_with(1 - same, labels[other], generator=generator),
             )
-        if compared.shape[1] == 3 and kind == "logits" and len(query) >= _MANY:
+        if compared.is_cpu and compared.shape[1] == 3 and kind == "logits" and len(query) >= _MANY:
             return arc_extremes(compared[query], compared[other], labels[other])
         return cosine_extremes(compared[query], compared[other])
 
@@ -399,12 +423,18 @@ class BoundGuidedMixup(Objective):
     ) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
         """Return the logits and labels among which the partners are, and their rows there."""
         if self.objective.pool == "batch" or not partners:
-            return logits, y, {name: rows.to(y.device) for name, rows in partners.items()}
-        chosen, rows = torch.unique(torch.stack(list(partners.values())), return_inverse=True)
-        x, labels = _load(self._dataset, self._collate_fn, chosen.tolist(), y.device)
+            return logits, y, partners
+        x, labels, rows = self._loaded(torch.stack(list(partners.values())), y.device)
         logits = call(model, x)
         losses.check_targets(logits, labels)
-        return logits, labels, dict(zip(partners, rows.to(y.device), strict=True))
+        return logits, labels, dict(zip(partners, rows, strict=True))
+
+    @untraced
+    def _loaded(self, partners: Tensor, device: torch.device) -> tuple[Batch, Tensor, Tensor]:
+        """Return x and y of the partners, each once, and their rows there; the host waits to know whom to load."""
+        chosen, rows = torch.unique(partners.cpu(), return_inverse=True)
+        x, labels = _load(self._dataset, self._collate_fn, chosen.tolist(), device)
+        return x, labels, move([rows], device)[0]
 
 
 _TWO_CLASSES = {
@@ -414,6 +444,7 @@ _TWO_CLASSES = {
     "first sample of the other category is the most similar and the most dissimilar at once; saliency='hidden' tells "
     "them apart",
 }
+_positions = untraced(check_index)
 _MANY = 32  # from so many queries on, sorting the candidates is cheaper than a product with them
 
 
@@ -428,13 +459,19 @@ def _any_with(wanted: Tensor, labels: Tensor, *, generator: torch.Generator | No
     return chosen
 
 
+def _moved(x: Any, device: torch.device) -> Any:
+    if isinstance(x, Mapping):
+        return {name: _moved(t, device) for name, t in x.items()}
+    return (x.pin_memory() if device.type == "cuda" else x).to(device, non_blocking=True)
+
+
 def _load(dataset: Any, collate_fn: Any, index: list[int], device: torch.device) -> tuple[Batch, Tensor]:
     """Return x and y of the samples, on the device."""
     batch = collate_fn([dataset[i] for i in index])
     if isinstance(batch, Mapping) and "labels" in batch:
-        x = {name: t.to(device) for name, t in batch.items() if name not in ("labels", "index")}
-        return x, batch["labels"].to(device)
+        x = {name: t for name, t in batch.items() if name not in ("labels", "index")}
+        return _moved(x, device), _moved(batch["labels"], device)
     if isinstance(batch, Sequence) and len(batch) >= 2:
         x, y = batch[:2]
-        return {k: t.to(device) for k, t in x.items()} if isinstance(x, Mapping) else x.to(device), y.to(device)
+        return _moved(x, device), _moved(y, device)
     raise ValueError(f"collate_fn must return (x, y) or a mapping with 'labels', got {type(batch).__name__}")

@@ -24,6 +24,8 @@ __all__ = [
 class SaliencyTable:
     """The direction of each sample's gradient at the logits, its label, and when it was last seen.
 
+    It is made on the CPU, and goes where it is searched.
+
     Parameters
     ----------
     n_samples
@@ -39,9 +41,16 @@ class SaliencyTable:
 
     def write(self, index: Tensor, directions: Tensor, labels: Tensor, stamp: int) -> None:
         """Replace the rows of one batch; `stamp` grows with time."""
-        self.directions[index] = directions.to("cpu", torch.float32)
-        self.labels[index] = labels.cpu()
+        self.directions[index] = directions.to(self.directions)
+        self.labels[index] = labels.to(self.labels)
         self.stamp[index] = stamp
+
+    def to(self, device: torch.device) -> SaliencyTable:
+        """Move the table, in place, and return it."""
+        if self.stamp.device != device:
+            moved = (t.to(device) for t in (self.directions, self.labels, self.stamp))
+            self.directions, self.labels, self.stamp = moved
+        return self
 
     def copy(self) -> SaliencyTable:
         """Return a table of its own memory."""
@@ -55,11 +64,13 @@ class SaliencyTable:
 
     def all_reduce(self, group: dist.ProcessGroup | None = None) -> None:
         """Give every rank the newest row of each sample."""
+        self.to(torch.device("cpu"))
         all_reduce_newest(self.stamp, self._values(), group)
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return the table as tensors of their own memory."""
-        return {"directions": self.directions.clone(), "labels": self.labels.clone(), "stamp": self.stamp.clone()}
+        named = {"directions": self.directions, "labels": self.labels, "stamp": self.stamp}
+        return {name: t.to("cpu", copy=True) for name, t in named.items()}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Restore what `state_dict` returned."""

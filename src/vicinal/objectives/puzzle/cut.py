@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from vicinal._checks import choice, integer, number
+from vicinal.mixing import move
 from vicinal.objectives.puzzle.saliency import block_sides
 
 __all__ = ["SOLVERS", "MaskCosts", "largest_divisor", "mask_costs", "mask_energy", "solve_masks"]
@@ -94,7 +95,8 @@ def mask_costs(
     lam, labels = number("lam", float(lam), low=0, high=1), integer("labels", labels, low=2)
     values = torch.arange(labels, dtype=saliency.dtype, device=saliency.device) / (labels - 1)
     ways = [math.comb(labels - 1, k) * lam**k * (1 - lam) ** (labels - 1 - k) for k in range(labels)]
-    prior = -eta / n**2 * torch.tensor([math.log(p + _LOG_FLOOR) for p in ways], device="cpu").to(values)
+    logs = torch.tensor([math.log(p + _LOG_FLOOR) for p in ways], device="cpu").to(values.dtype)
+    prior = -eta / n**2 * move([logs], values.device)[0]
     lost = saliency.index_select(0, partner)[..., None] * values + saliency[..., None] * (1 - values)
 
     smoothness = beta / (16 * n)
@@ -249,8 +251,10 @@ def _solve_exact(costs: MaskCosts) -> Tensor:
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 
-    unary = costs.unary.detach().cpu().double()
-    vertical, horizontal = (t.detach().cpu().double() for t in (costs.vertical, costs.horizontal))
+    terms = costs.unary, costs.vertical, costs.horizontal
+    given = torch.cat([t.detach().flatten() for t in terms]).cpu().double()  # one copy, where they are on a device
+    parts = given.split([t.numel() for t in terms])
+    unary, vertical, horizontal = (part.view(t.shape) for part, t in zip(parts, terms, strict=True))
     n_labels = unary.shape[-1]
     levels = n_labels - 1
     touching = F.pad(vertical, (0, 0, 1, 0)) + F.pad(vertical, (0, 0, 0, 1))
@@ -288,4 +292,5 @@ def _solve_exact(costs: MaskCosts) -> Tensor:
     residual.eliminate_zeros()
     reached = torch.zeros(sink + 1, dtype=torch.float64, device="cpu")
     reached[torch.from_numpy(breadth_first_order(residual, source, return_predecessors=False)).long()] = 1
-    return (reached[:source].view(linear.shape).sum(-1) / levels).to(costs.unary)
+    masks = (reached[:source].view(linear.shape).sum(-1) / levels).to(costs.unary.dtype)
+    return move([masks], costs.unary.device)[0]

@@ -23,16 +23,17 @@ cross-entropy of the softmax, and `clean_weight` is on that scale; the transport
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
 
-from vicinal import _random
+from vicinal import _random, losses
 from vicinal._checks import choice, flag, freeze, integer, later, number
 from vicinal._typing import Batch, Model, Step
-from vicinal.mixing import PairPlan
+from vicinal.mixing import PairPlan, move, sent
 from vicinal.objectives.base import InputMixing, checked_fields, mean_loss
 from vicinal.objectives.forward import map_floating, the_floating, the_images
 from vicinal.objectives.puzzle.cut import SOLVERS, mask_costs, solve_masks
@@ -49,7 +50,7 @@ class PuzzleDraw:
     lam: float
     """λ, which the masks lean to; 1 where the batch is left as it is."""
     partner: Tensor
-    """The number of the row each row is mixed with, int64 `[B]`."""
+    """The number of the row each row is mixed with, int64 `[B]`, on the CPU."""
     blocks: int
     """The blocks a side of the masks."""
     start: Tensor | None = None
@@ -178,7 +179,7 @@ class PuzzleMix(InputMixing[PuzzlePlan]):
         image = the_images(x, "PuzzleMix")
         counts = self._fitting_counts(image)
         lam = float(_random.beta(self.alpha, 1, generator=generator))
-        partner = _random.permutation(len(y), generator=generator).to(image.device)
+        partner = _random.permutation(len(y), generator=generator)
         blocks = counts[int(_random.integers(len(counts), 1, generator=generator))]
         if not _random.tosses(self.prob, 1, generator=generator):
             return PuzzleDraw(1.0, partner, blocks, mixed=False)
@@ -195,8 +196,10 @@ class PuzzleMix(InputMixing[PuzzlePlan]):
 
     def solve(self, model: Model, x: Batch, y: Tensor, drawn: PuzzleDraw) -> PuzzlePlan:
         """Look at the saliency, solve for the masks and move the blocks; nothing is drawn here."""
+        device = the_floating(x).device
+        (partner,) = move([drawn.partner], device)
         if self.alpha == 0 or not drawn.mixed:
-            return _unmixed(drawn.partner, drawn.blocks)
+            return _unmixed(partner, drawn.blocks)
         if self.clean_weight:
             _refuse_static_graph(model)
         pixels, start = self._pixels(the_floating(x)), drawn.start
@@ -211,7 +214,7 @@ class PuzzleMix(InputMixing[PuzzlePlan]):
         costs = mask_costs(
             pixels,
             block_saliency(salient, drawn.blocks),
-            drawn.partner,
+            partner,
             drawn.lam,
             labels=self.labels,
             beta=self.beta,
@@ -219,10 +222,10 @@ class PuzzleMix(InputMixing[PuzzlePlan]):
             eta=self.eta,
             neighbour_size=self.neighbour_size,
         )
-        masks, plans = self._transport(solve_masks(costs, solver=self.solver), salient, drawn.partner)
-        return PuzzlePlan(
+        masks, plans = self._transport(solve_masks(costs, solver=self.solver), salient, drawn.partner.cpu())
+        plan = PuzzlePlan(
             masks.mean((1, 2)).float(),
-            drawn.partner,
+            partner,
             masks=masks,
             source=plans[0],
             partner_source=plans[1],
@@ -230,6 +233,7 @@ class PuzzleMix(InputMixing[PuzzlePlan]):
             noisy=drawn.noisy,
             clean=clean,
         )
+        return sent(plan, device)
 
     def mix(self, x: Tensor, plan: PuzzlePlan) -> Tensor:
         """Return the assembled images."""
@@ -264,15 +268,19 @@ class PuzzleMix(InputMixing[PuzzlePlan]):
         return fitting
 
     def _transport(self, masks: Tensor, salient: Tensor, partner: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """Return the masks on the transport's grid, and the plans of both images."""
+        """Return the masks on the transport's grid, and the plans of both images, which are made on the CPU.
+
+        On a device the host waits here, once: the rounds of a transport depend on what was found in those before.
+        """
         if not self.transport:
             in_place = _in_place(len(masks), masks.shape[-1], masks.device)
             return masks, (in_place, in_place)
         height, width = salient.shape[-2:]
         masks = refine(masks, self.transport_blocks, height=height, width=width)
         share = block_saliency(salient, masks.shape[-1])
+        shown, share = (masks, share) if masks.is_cpu else torch.stack([masks, share]).cpu()
         # Both images' plans in one go.
-        wanted, shares = torch.cat([masks, 1 - masks]), torch.cat([share, share.index_select(0, partner)])
+        wanted, shares = torch.cat([shown, 1 - shown]), torch.cat([share, share.index_select(0, partner)])
         original, other = transport_plan(wanted, shares, eps=self.transport_eps).chunk(2)
         return masks, (original, other)
 
@@ -282,11 +290,13 @@ class PuzzleMix(InputMixing[PuzzlePlan]):
     def _pixels(self, image: Tensor) -> Tensor:
         pixels = image.detach().to(torch.float64 if image.dtype == torch.float64 else torch.float32)
         pixels = pixels * self._scale(pixels) + _channels("mean", self.mean, pixels)
-        if self.adv_prob and not bool(((pixels > -1e-2) & (pixels < 1.01)).all()):
-            raise ValueError(
-                "mean and std must bring x to [0, 1] as x * std + mean for the adversarial noise, "
-                f"got values from {pixels.min():.4g} to {pixels.max():.4g}"
-            )
+        if self.adv_prob:
+            inside = ((pixels > -1e-2) & (pixels < 1.01)).all()
+            allowed = "mean and std must bring x to [0, 1] as x * std + mean for the adversarial noise"
+            if not losses.at_hand(pixels):
+                losses.check_later(inside, allowed)
+            elif not bool(inside):
+                raise ValueError(f"{allowed}, got values from {pixels.min():.4g} to {pixels.max():.4g}")
         return pixels
 
     def _noise(self, pixels: Tensor, drawn: PuzzleDraw, gradient: Tensor) -> Tensor | None:
@@ -325,7 +335,13 @@ def _per_channel(name: str, value: float | Sequence[float], *, above: float | No
 
 def _channels(name: str, value: float | Sequence[float], image: Tensor) -> Tensor:
     if not isinstance(value, Sequence):
-        return torch.tensor(value, dtype=torch.float32, device=image.device)
+        return torch.tensor(value, dtype=torch.float32, device="cpu")  # a single number is at home everywhere
     if image.ndim < 4 or image.shape[-3] != len(value):
         raise ValueError(f"{name} has {len(value)} numbers, which images {list(image.shape)} must have as channels")
-    return torch.tensor(value, dtype=torch.float32, device=image.device).view(-1, 1, 1)
+    return _constant(tuple(value), image.device)
+
+
+@functools.lru_cache(maxsize=8)
+def _constant(values: tuple[float, ...], device: torch.device) -> Tensor:
+    """Return numbers of channels on a device, where they stay."""
+    return torch.tensor(values, dtype=torch.float32, device=device).view(-1, 1, 1)

@@ -81,11 +81,15 @@ def input_gradient(
     leaf = the_floating(x).detach().requires_grad_()
     with nullcontext() if keep_graph else evaluating(module), torch.enable_grad():
         # A copy, for models whose first layer works in place.
-        rows = losses.loss(call(module, map_floating(x, lambda _: leaf.clone())), y, label_smoothing=label_smoothing)
-        gradient = None
+        logits = call(module, map_floating(x, lambda _: leaf.clone()))
+        rows = losses.loss(logits, y, label_smoothing=label_smoothing)
+        gradient, scale = None, None
         try:
             if rows.requires_grad:
-                (gradient,) = torch.autograd.grad(rows.sum(), leaf, retain_graph=keep_graph, allow_unused=True)
+                if _in_half(logits):
+                    scale = _loss_scale(rows.detach(), together=keep_graph)
+                total = rows.sum() if scale is None else (rows * scale).sum()
+                (gradient,) = torch.autograd.grad(total, leaf, retain_graph=keep_graph, allow_unused=True)
         except RuntimeError as error:
             if "use_reentrant" not in str(error):
                 raise
@@ -98,6 +102,26 @@ def input_gradient(
             "saliency needs the gradient at the input, which does not reach it: a part of the model detaches, or runs "
             "without gradients (torch.no_grad, torch.inference_mode)"
         )
+    gradient = at_least_float32(gradient)
+    if scale is not None:
+        gradient = gradient / scale.view(-1, *[1] * (gradient.ndim - 1))
     if not keep_graph:
-        return at_least_float32(gradient), None
-    return at_least_float32(gradient), rows if torch.is_grad_enabled() else rows.detach()
+        return gradient, None
+    return gradient, rows if torch.is_grad_enabled() else rows.detach()
+
+
+def _in_half(logits: Tensor) -> bool:
+    """Return whether the model computes in float16, by itself or by autocast."""
+    kind = logits.device.type
+    return logits.dtype == torch.float16 or (
+        torch.is_autocast_enabled(kind) and torch.get_autocast_dtype(kind) == torch.float16
+    )
+
+
+def _loss_scale(rows: Tensor, *, together: bool) -> Tensor:
+    """Return powers of two that bring each loss to 2 … 4, for gradients that float16 would round to zero.
+
+    In train mode (`together`) BatchNorm makes each loss depend on all samples, so that one number is for all.
+    """
+    level = rows.amax().expand_as(rows) if together else rows
+    return torch.exp2((4 / level.clamp(min=2**-12)).log2().floor()).clamp(min=1)

@@ -2,12 +2,14 @@ r"""Where each block goes: the transport of salient blocks into the mask, and th
 
 from __future__ import annotations
 
+import functools
 import math
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from vicinal._arrays import at_least_float32
 from vicinal._checks import number
 from vicinal.objectives.puzzle.cut import largest_divisor
 from vicinal.objectives.puzzle.saliency import block_sides
@@ -147,9 +149,7 @@ def apply_transport(x: Tensor, plan: Tensor) -> Tensor:
     tensor([[[4, 2],
              [3, 1]]])
     """
-    pixels = _source_pixels(plan, x).view(len(x), *[1] * (x.ndim - 3), -1)
-    flat = x.flatten(-2)
-    return flat.gather(-1, pixels.expand(flat.shape)).view(x.shape)
+    return _rearranged(x, plan, math.isqrt(plan.shape[1]))
 
 
 def mix_blocks(a: Tensor, b: Tensor, masks: Tensor, plan_a: Tensor, plan_b: Tensor) -> Tensor:
@@ -168,21 +168,29 @@ def mix_blocks(a: Tensor, b: Tensor, masks: Tensor, plan_a: Tensor, plan_b: Tens
     -----
     Computed in float32 (float64 for float64 input) and cast back.
     """
-    a_, b_ = (apply_transport(t if t.dtype == torch.float64 else t.float(), p) for t, p in ((a, plan_a), (b, plan_b)))
     n, (height, width) = masks.shape[-1], a.shape[-2:]
+    a_, b_ = (_rearranged(at_least_float32(t), p, n) for t, p in ((a, plan_a), (b, plan_b)))
     share = masks.repeat_interleave(height // n, 1).repeat_interleave(width // n, 2).to(a_.dtype)
     return torch.lerp(b_, a_, share.view(len(a), *[1] * (a.ndim - 3), height, width)).to(a.dtype)
 
 
-def _source_pixels(plan: Tensor, x: Tensor) -> Tensor:
+def _rearranged(x: Tensor, plan: Tensor, n: int) -> Tensor:
+    """Return the images with their n × n blocks rearranged."""
+    pixels = _source_pixels(plan, x, n).view(len(x), *[1] * (x.ndim - 3), -1)
+    flat = x.flatten(-2)
+    return flat.gather(-1, pixels.expand(flat.shape)).view(x.shape)
+
+
+def _source_pixels(plan: Tensor, x: Tensor, n: int) -> Tensor:
     """Return where each pixel of the images comes from, `[B, H·W]`, for blocks that come from `plan`."""
-    n, (height, width) = math.isqrt(plan.shape[1]), x.shape[-2:]
+    height, width = x.shape[-2:]
     rows, columns = block_sides(x, n)
     pixels = torch.arange(height * width, device=plan.device).view(height, width)
     corner = pixels[::rows, ::columns].reshape(-1)[plan].view(-1, n, 1, n, 1)
     return (corner + pixels[:rows, None, :columns]).view(len(plan), -1)
 
 
+@functools.lru_cache(maxsize=8)
 def _steps(n: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
     """Return all moves (rows, columns) on an n × n grid, nearest first, their d², and how many have d² < 0, 1, 2, …."""
     side = torch.arange(1 - n, n, device=device)

@@ -103,14 +103,14 @@ class Verdict:
     level: float
     """Coverage of the intervals."""
     modes: Difference
-    """Of the modes covered: mixup (b) − plain (a), paired by seed."""
+    """The difference in covered modes, mixup (b) − plain (a), paired by seed."""
     high_quality: Difference
     """The same of the share of high-quality samples."""
 
     @property
     def claims(self) -> dict[str, str]:
-        """Of each figure, whether "mixup is better" `holds`, `does not` or we `cannot tell`."""
-        words = {"b": "holds", "a": "does not", None: "cannot tell"}
+        """For each metric, whether "mixup is better" `holds`, is `reversed` or is `undecided`."""
+        words = {"b": "holds", "a": "reversed", None: "undecided"}
         return {"modes": words[self.modes.better], "high_quality": words[self.high_quality.better]}
 
     def to_dict(self) -> dict[str, object]:
@@ -136,7 +136,7 @@ def verdict(mixup: Sequence[Coverage], plain: Sequence[Coverage], *, level: floa
     :math:`\bar\delta \pm t_{S-1} s_\delta / \sqrt S`. Differences that are equal by chance make nothing certain, so
     :math:`s_\delta` is at least what one run leaves open: for modes, which are whole numbers, the
     :math:`1/\sqrt{12}` that rounding hides; for shares the binomial error of n samples. One seed says nothing of
-    others: it cannot tell.
+    others: it is undecided.
 
     Parameters
     ----------
@@ -148,7 +148,7 @@ def verdict(mixup: Sequence[Coverage], plain: Sequence[Coverage], *, level: floa
     >>> estimate = Estimate(0.9, 0.8, 1.0)
     >>> good, bad = Coverage(10, 8, 8, estimate, (1,) * 8), Coverage(10, 8, 3, estimate, (3,) * 3)
     >>> verdict([good, good], [bad, bad]).claims
-    {'modes': 'holds', 'high_quality': 'cannot tell'}
+    {'modes': 'holds', 'high_quality': 'undecided'}
     """
     level = checked_level(level)
     if not mixup or len(mixup) != len(plain):

@@ -1,6 +1,7 @@
 """The toy of Zhang et al. (2018), Section 3.7: a GAN that learns Gaussians on a ring or a grid.
 
-How we read the paper: its text does not say what the two toy sets are, and gives no more of them than Figure 5.
+The paper's text does not describe the two toy sets of Figure 5. Its authors' public example does: eight Gaussians on a
+circle of radius 1 and 25 on a grid in [−1, 1], with a standard deviation of 0.01 (github.com/hongyi-zhang/mixup).
 """
 
 from __future__ import annotations
@@ -13,11 +14,14 @@ import torch
 from torch import Tensor, nn
 
 from vicinal import _random
-from vicinal._checks import choice, integer, number
+from vicinal._checks import Argument, Sentence, choice, integer, number
 from vicinal.probes.gan import losses as of
 from vicinal.probes.toys import GaussianMixture
 
-__all__ = ["GanFit", "fit_gan"]
+__all__ = ["PAIRS", "GanFit", "fit_gan"]
+
+#: What the discriminator learns from: the published form, and that of the authors' public example.
+PAIRS = ("opposite", "any")
 
 #: The panels of Figure 5.
 FIGURE_5 = (10, 100, 1_000, 10_000, 20_000)
@@ -30,9 +34,11 @@ class GanFit:
     target: GaussianMixture
     """What it was to learn."""
     alpha: float
-    """Of mixup, as `fit_gan` was given it."""
+    """The α of mixup, as `fit_gan` was given it."""
     generator_loss: str
     """The loss of the generator."""
+    pairs: str
+    """What was mixed, as `fit_gan` was given it."""
     seed: int
     """What weights, data and noise were drawn from."""
     generator: nn.Module
@@ -43,7 +49,7 @@ class GanFit:
     """Generated samples `[n_samples, 2]` by iteration, on the CPU, all of the same noise; the last iteration is
     among them."""
     losses: Tensor
-    """Of discriminator (the mean of its steps) and generator at each iteration, float32 `[iterations, 2]`."""
+    """The losses of discriminator (mean of its steps) and generator by iteration, float32 `[iterations, 2]`."""
 
     @property
     def last(self) -> Tensor:
@@ -55,6 +61,7 @@ def fit_gan(
     target: GaussianMixture,
     *,
     alpha: float = 0.2,
+    pairs: str = "opposite",
     generator_loss: str = "minimax",
     iterations: int = 20_000,
     discriminator_steps: int = 5,
@@ -81,9 +88,14 @@ def fit_gan(
     target
         `ring_of_gaussians()` or `grid_of_gaussians()`; anything with `sample(n, generator=…)` will do.
     alpha
-        α of λ ~ Beta(α, α); 0 is the plain GAN.
+        α of λ ~ Beta(α, α); 0 is the plain GAN. With `pairs="any"` it is the upper end of λ ~ U(0, α), at most 1.
+    pairs
+        `"opposite"`: a real sample is mixed with a generated one, as published. `"any"`: any two samples are, each
+        with a λ of its own, from two independent batches, as in the authors' public example; `any_pairs_loss`.
     generator_loss
-        `"minimax"` (as published), `"saturating"` or `"non-saturating"`; see `vicinal.probes.gan.generator_loss`.
+        `"minimax"` (as published), `"saturating"` or `"non-saturating"`; see `vicinal.probes.gan.generator_loss`. The
+        authors' example mixes nothing in the generator's step, which is `"saturating"`; with `pairs="any"`,
+        `"minimax"` is refused.
     iterations, discriminator_steps, batch_size, lr
         Of the training; Adam's other parameters are torch's defaults.
     hidden
@@ -106,8 +118,18 @@ def fit_gan(
     >>> {iteration: samples.shape for iteration, samples in fit.samples.items()}
     {1: torch.Size([5, 2]), 3: torch.Size([5, 2])}
     """
-    alpha = number("alpha", alpha, low=0, infinite=True)
+    alpha = number("alpha", alpha, low=0, high=1) if pairs == "any" else number("alpha", alpha, low=0, infinite=True)
     choice("generator_loss", generator_loss, of.GENERATOR_LOSSES)
+    if choice("pairs", pairs, PAIRS) == "any" and generator_loss == "minimax":
+        raise ValueError(
+            Sentence(
+                Argument("generator_loss", "minimax"),
+                " mixes real and generated samples; with ",
+                Argument("pairs", "any"),
+                " pass ",
+                Argument("generator_loss", "saturating"),
+            )
+        )
     iterations = integer("iterations", iterations, low=1)
     steps = integer("discriminator_steps", discriminator_steps, low=1)
     batch_size, n_samples = integer("batch_size", batch_size, low=1), integer("n_samples", n_samples, low=1)
@@ -117,9 +139,9 @@ def fit_gan(
         _random.seed_globals(_random.seed_from("gan weights", integer("seed", seed, low=0)))
         g, d = _network(noise_dim, hidden, 2).to(device), _network(2, hidden, 1).to(device)
     # Streams of their own, so that with and without mixup the same data and noise are seen.
-    data, noise, lambdas, shown = (
+    data, noise, lambdas, shown, other_data, other_noise = (
         torch.Generator().manual_seed(_random.seed_from("gan", stream, seed))
-        for stream in ("data", "noise", "lambda", "shown")
+        for stream in ("data", "noise", "lambda", "shown", "other data", "other noise")
     )
 
     def made(n: int, source: torch.Generator) -> Tensor:
@@ -140,7 +162,16 @@ def fit_gan(
             real = target.sample(batch_size, generator=data).to(device)
             with torch.no_grad():
                 fake = made(batch_size, noise)
-            loss = of.discriminator_loss(d, real, fake, alpha=alpha, generator=lambdas)
+            if pairs == "any":
+                # The second batch has streams of its own, so that the first is that of the plain GAN.
+                others = None
+                if alpha > 0:
+                    with torch.no_grad():
+                        second = target.sample(batch_size, generator=other_data).to(device)
+                        others = second, made(batch_size, other_noise)
+                loss = of.any_pairs_loss(d, real, fake, others=others, high=alpha, generator=lambdas)
+            else:
+                loss = of.discriminator_loss(d, real, fake, alpha=alpha, generator=lambdas)
             _step(adam_d, loss, d)
             total += loss.detach()
         real = target.sample(batch_size, generator=data).to(device)
@@ -154,7 +185,7 @@ def fit_gan(
                 samples[iteration] = made(n_samples, shown).cpu()
         if on_iteration is not None:
             on_iteration(iteration, *losses[iteration - 1].tolist())
-    return GanFit(target, alpha, generator_loss, int(seed), g, d, samples, losses)
+    return GanFit(target, alpha, generator_loss, pairs, int(seed), g, d, samples, losses)
 
 
 def _step(optimizer: torch.optim.Optimizer, loss: Tensor, network: nn.Module) -> None:

@@ -1,0 +1,305 @@
+r"""Which calibrator? The simplest one that cross-validation cannot tell from the best.
+
+Every candidate is fitted on four fifths of the samples and judged on the rest, five times, so that each sample i has a
+held-out loss :math:`\ell_i(c)` under each candidate c. With c* the one of the lowest mean,
+
+.. math::
+    d(c) = \frac1n \sum_i \big(\ell_i(c) - \ell_i(c^*)\big), \qquad \text{se}(c) = \text{its standard error (paired)}
+
+the first candidate in the order of simplicity with :math:`d(c) \le \text{se}(c)` is taken (Breiman et al. 1984), and
+fitted on all samples. A temperature costs one number and keeps every prediction: nothing at all is taken before it only
+where it raises the held-out loss.
+
+============  =====================================================  =========================
+name          calibrator                                             candidate for
+============  =====================================================  =========================
+none          none: the probabilities stay as they are               any
+temperature   `TemperatureScaling`                                   any
+svs           `StructuredVectorScaling`                              any
+sms           `StructuredMatrixScaling`                              3 to 100 classes
+quadratic     `QuadraticScaling`                                     2 classes
+isotonic      `IsotonicCalibration`                                  any
+vector        `VectorScaling`                                        on request
+dirichlet     `DirichletCalibration`                                 on request
+beta          `BetaCalibration`                                      on request
+venn-abers    `VennAbersCalibration`                                 on request
+histogram     `HistogramBinning`                                     on request
+============  =====================================================  =========================
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from vicinal._arrays import as_array, as_classes, as_scores
+from vicinal._checks import ArgumentError, choice
+from vicinal.calibrators.base import Calibrator, Floats, Labels, Logits, as_weights
+from vicinal.calibrators.beta import BetaCalibration
+from vicinal.calibrators.dirichlet import DirichletCalibration
+from vicinal.calibrators.histogram import HistogramBinning
+from vicinal.calibrators.isotonic import IsotonicCalibration
+from vicinal.calibrators.quadratic import QuadraticScaling
+from vicinal.calibrators.structured_matrix import StructuredMatrixScaling
+from vicinal.calibrators.structured_vector import StructuredVectorScaling
+from vicinal.calibrators.temperature import TemperatureScaling
+from vicinal.calibrators.validation import held_out_nll
+from vicinal.calibrators.vector import VectorScaling
+from vicinal.calibrators.venn_abers import VennAbersCalibration
+
+__all__ = [
+    "CALIBRATORS",
+    "Calibration",
+    "Candidate",
+    "calibrate",
+    "candidates",
+    "least_prob",
+    "logits_of_probs",
+    "named",
+]
+
+#: By name, in the order of simplicity.
+CALIBRATORS: Mapping[str, Callable[[], Calibrator]] = {
+    "temperature": TemperatureScaling,
+    "svs": StructuredVectorScaling,
+    "sms": StructuredMatrixScaling,
+    "quadratic": QuadraticScaling,
+    "isotonic": IsotonicCalibration,
+    "vector": VectorScaling,
+    "dirichlet": DirichletCalibration,
+    "beta": BetaCalibration,
+    "venn-abers": VennAbersCalibration,
+    "histogram": HistogramBinning,
+}
+#: Those that `auto` tries, besides none at all.
+_TRIED = ("temperature", "svs", "sms", "quadratic", "isotonic")
+#: More numbers than this are thinned out for the choice, which they no longer change; the one taken sees them all.
+_ENOUGH = 2**20
+#: Of a two-sided 95 % interval.
+_Z = 1.959963984540054
+#: The least that a probability counts as.
+LEAST_PROB = 1e-6
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """What a calibrator would give by cross-validation."""
+
+    name: str
+    """Its name in `CALIBRATORS`, or `"none"`."""
+    nll: float
+    """The held-out negative log-likelihood."""
+    interval: tuple[float, float]
+    """Its 95 % interval."""
+    behind: float
+    """How much more that is than the best candidate's."""
+    standard_error: float
+    """Of `behind`, paired."""
+
+    @property
+    def behind_interval(self) -> tuple[float, float]:
+        """The 95 % interval of `behind`."""
+        return self.behind - _Z * self.standard_error, self.behind + _Z * self.standard_error
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """A fitted calibrator, and why it was taken.
+
+    Call it on logits for calibrated logits, as a calibrator; `predict_proba` takes logits or probabilities.
+    """
+
+    calibrator: Calibrator
+    """Fitted on all samples. `save` keeps it; `Calibrator.load` reads it."""
+    name: str
+    """Its name in `CALIBRATORS`, or `"none"`."""
+    n: int
+    """The number of samples it was fitted on."""
+    tried: tuple[Candidate, ...] = ()
+    """What each candidate would give, in the order of simplicity; empty where one was named."""
+    notes: tuple[str, ...] = ()
+    """What its fit warned of."""
+    least: float = 0.0
+    """What a probability of 0 counts as; see `least_prob`."""
+
+    def __call__(self, logits: Any) -> Any:
+        """Return calibrated logits `[N, K]`."""
+        return self.calibrator(logits)
+
+    def predict_proba(self, *, logits: Any = None, probs: Any = None) -> Any:
+        """Return calibrated probabilities `[N, K]` of logits or of probabilities."""
+        if (logits is None) == (probs is None):
+            raise ValueError("pass exactly one of logits= and probs=")
+        return self.calibrator.predict_proba(logits_of_probs(probs, self.least or None) if logits is None else logits)
+
+    @property
+    def why(self) -> str:
+        """Why this calibrator, in a sentence."""
+        if not self.tried:
+            return f"{self.name}, as asked, fitted on {self.n:,} samples"
+        best = min(self.tried, key=lambda one: one.nll)
+        taken = next(one for one in self.tried if one.name == self.name)
+        held_out = f"NLL {taken.nll:.4f} by cross-validation on {self.n:,} samples"
+        if taken is best:
+            return f"{self.name}: the best of {len(self.tried)} candidates, {held_out}"
+        return (
+            f"{self.name}: the simplest within one standard error of the best ({best.name}, {best.nll:.4f}), {held_out}"
+        )
+
+    def __str__(self) -> str:
+        lines = [self.why]
+        if self.tried:
+            wide = max(len(one.name) for one in self.tried) + 2
+            lines.append(f"{'':<{wide}}{'NLL, 95 % interval':<26}more than the best")
+            for one in self.tried:
+                nll = f"{one.nll:.4f} [{one.interval[0]:.4f}, {one.interval[1]:.4f}]"
+                low, high = one.behind_interval
+                mark = "  <- taken" if one.name == self.name else ""
+                lines.append(f"{one.name:<{wide}}{nll:<26}{one.behind:.4f} [{low:.4f}, {high:.4f}]{mark}")
+        return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what was taken and what was tried as JSON can hold it."""
+        return {
+            "name": self.name,
+            "n": self.n,
+            "why": self.why,
+            "tried": [asdict(one) for one in self.tried],
+        }
+
+
+def calibrate(
+    labels: ArrayLike,
+    *,
+    logits: ArrayLike | None = None,
+    probs: ArrayLike | None = None,
+    method: str | Calibrator = "auto",
+    sample_weight: ArrayLike | None = None,
+    folds: int = 5,
+) -> Calibration:
+    """Fit a calibrator to held-out predictions; by default the one that cross-validation chooses.
+
+    Parameters
+    ----------
+    labels
+        Class numbers `[N]`.
+    logits, probs
+        Held-out scores `[N, K]`, exactly one of the two. See `least_prob` for what a probability of 0 counts as.
+    method
+        `"auto"`, a name of `CALIBRATORS`, `"none"`, or a calibrator, which is fitted (again).
+    sample_weight
+        How many samples each row counts as, `[N]`.
+    folds
+        Of the cross-validation.
+
+    Examples
+    --------
+    >>> generator = np.random.default_rng(0)
+    >>> logits = 3 * generator.normal(size=(2_000, 3))
+    >>> labels = (logits / 2 + generator.gumbel(size=logits.shape)).argmax(axis=1)  # over-confident by a factor of 2
+    >>> fitted = calibrate(labels, logits=logits)
+    >>> fitted.name, round(fitted.calibrator.temperature_, 1)
+    ('temperature', 2.0)
+    """
+    if (logits is None) == (probs is None):
+        raise ValueError(f"pass exactly one of logits= and probs=, got {'both' if probs is not None else 'neither'}")
+    least = LEAST_PROB if probs is None else least_prob(probs)
+    z = _as_logits(logits) if probs is None else logits_of_probs(probs, least)
+    y = as_classes("labels", labels, n_classes=z.shape[1])
+    if len(y) != len(z):
+        raise ValueError(f"labels and scores must have the same length, got {len(y)} and {len(z)}")
+    w = as_weights(sample_weight, len(y))
+    tried: tuple[Candidate, ...] = ()
+    if isinstance(method, Calibrator):
+        name, calibrator = type(method).__name__, method
+    else:
+        name = choice("method", method, ("auto", "none", *CALIBRATORS))
+        if name == "auto":
+            tried = candidates(z, y, w, folds=folds)
+            name = _simplest(tried)
+        calibrator = named(name, z.shape[1])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        if name != "none":
+            calibrator.fit(z, y, sample_weight=w)
+    notes = tuple(dict.fromkeys(str(one.message) for one in caught))
+    return Calibration(calibrator, name, len(y), tried, notes, least)
+
+
+def named(name: str, n_classes: int) -> Calibrator:
+    """Return the calibrator of this name, not fitted; `"none"` is fitted already, to so many classes."""
+    if name == "none":
+        return TemperatureScaling.identity(n_classes)
+    return CALIBRATORS[choice("calibrator", name, tuple(CALIBRATORS))]()
+
+
+def candidates(logits: Logits, labels: Labels, weights: Floats, *, folds: int = 5) -> tuple[Candidate, ...]:
+    """Return what each candidate of `auto` would give by cross-validation, in the order of simplicity."""
+    every = -(-logits.size // _ENOUGH)
+    z, y, w = logits[::every], labels[::every], weights[::every]
+    k = z.shape[1]
+    suits = {"sms": 2 < k <= StructuredMatrixScaling().max_classes, "quadratic": k == 2}
+    names = ["none", *(name for name in _TRIED if suits.get(name, True))] if len(y) > 1 else ["none"]
+    losses = {name: held_out_nll(None if name == "none" else named(name, k), z, y, w, folds=folds) for name in names}
+    return _compared(losses, w)
+
+
+def _compared(losses: Mapping[str, Floats], weights: Floats) -> tuple[Candidate, ...]:
+    share = weights / weights.sum()
+    means = {name: float(share @ each) for name, each in losses.items()}
+    best = min(means, key=lambda name: means[name])
+    found = []
+    for name, each in losses.items():
+        behind, half = means[name] - means[best], _Z * _standard_error(each, share)
+        interval = max(means[name] - half, 0.0), means[name] + half
+        found.append(Candidate(name, means[name], interval, behind, _standard_error(each - losses[best], share)))
+    return tuple(found)
+
+
+def _standard_error(values: Floats, share: Floats) -> float:
+    """Return that of the weighted mean of values `[N]`."""
+    return math.sqrt(float(share**2 @ (values - share @ values) ** 2))
+
+
+def _simplest(tried: Sequence[Candidate]) -> str:
+    """Return the first candidate that is within one standard error of the best; none only if a temperature hurts."""
+    by_name = {one.name: one for one in tried}
+    hurts = "temperature" not in by_name or by_name["temperature"].nll >= by_name["none"].nll
+    return next(one.name for one in tried if one.behind <= one.standard_error and (one.name != "none" or hurts))
+
+
+def least_prob(probs: ArrayLike) -> float:
+    """Return what a probability of 0 counts as: half the smallest positive one, and at least `LEAST_PROB`.
+
+    A forest of 100 trees says 0 for anything below one in a hundred. Taken as one in a million it would be a mistake
+    that rules every fit.
+
+    >>> least_prob([[1.0, 0.0], [0.9, 0.1]]), least_prob([[0.9, 0.1]])
+    (0.05, 1e-06)
+    """
+    p = as_array("probs", probs).astype(np.float64)
+    return LEAST_PROB if (p > 0).all() else max(LEAST_PROB, float(p[p > 0].min(initial=1.0)) / 2)
+
+
+def logits_of_probs(probs: ArrayLike, least: float | None = None) -> Floats:
+    """Return the logarithms of probabilities `[N, K]`, raised to `least` (by default their `least_prob`).
+
+    >>> logits_of_probs([[1.0, 0.0]], 1e-6).round(2)
+    array([[  0.  , -13.82]])
+    """
+    p = as_array("probs", as_scores("probs", probs)).astype(np.float64)
+    if not (p.min() >= 0 and p.max() <= 1):
+        raise ArgumentError("probs", float(p.min() if not p.min() >= 0 else p.max()), "numbers in [0, 1]")
+    logs: Floats = np.log(np.maximum(p, least_prob(p) if least is None else least))
+    return logs
+
+
+def _as_logits(logits: object) -> Logits:
+    z: Logits = as_array("logits", as_scores("logits", logits)).astype(np.float64)
+    return z

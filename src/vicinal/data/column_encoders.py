@@ -1,0 +1,546 @@
+r"""Encode the columns of a table as numbers, a chunk of rows at a time.
+
+A numeric column is standardised by the training rows' mean and standard deviation. A missing value becomes the mean;
+one more feature marks it, where training rows had missing values too. Values beyond those of the training rows, or more
+than ten standard deviations from the mean, are clipped: far from its data a network answers nonsense.
+
+Piecewise-linear features can be added (Gorishniy et al. 2022). Their edges :math:`b_0 < … < b_T` are quantiles of the
+training rows; a value that many rows share is an edge of its own.
+
+.. math:: e_t = \min\Big(1, \max\Big(0, \frac{x - b_{t-1}}{b_t - b_{t-1}}\Big)\Big), \qquad t = 1 … T
+
+A linear layer over them is any function that is linear between edges. The rank can be added too: the share of training
+rows that are lower, plus half of those that are equal, scaled to mean 0 and variance 1. It spreads the bulk of a
+long-tailed number, whose standardised values are nearly equal. A date becomes several numbers (`dates.PARTS`), each
+encoded like that; parts that do not vary are left out.
+
+A categorical column has one feature per value seen in training. A value not seen there sets none of them. So does a
+missing one, unless training rows had missing ones. The most frequent values have a feature each, and all others share
+one. A linear layer is then an embedding of the value, and a mixture of rows has the mixture of their embeddings.
+`text_columns.py` encodes texts by their words.
+
+scikit-learn's imputers and encoders do the same to arrays in memory, but are saved by pickling; these are JSON.
+
+References
+----------
+Gorishniy, Rubachev & Babenko, "On Embeddings for Numerical Features in Tabular Deep Learning", NeurIPS 2022.
+"""
+
+from __future__ import annotations
+
+import reprlib
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vicinal._checks import ArgumentError, number
+from vicinal.data.dates import PARTS, date_parts, is_day_first
+from vicinal.data.files import listed
+from vicinal.data.table_scan import MAX_VALUES
+from vicinal.data.text_columns import Text, WordCounts
+from vicinal.tables import LARGEST, Chunk, distinct, finite_numbers, names_of
+
+__all__ = ["Budget", "Category", "Column", "ColumnFit", "Date", "Number", "Remarks", "Text", "column_fit",
+           "column_from", "numbers_from"]  # fmt: skip
+
+#: How a cell is shown: one may be megabytes long.
+_CELL = reprlib.Repr()
+_CELL.maxstring = _CELL.maxother = 60
+
+#: A category with more values than this forgets which rare ones it has seen, so that it stays small.
+_MAX_KNOWN = 10_000
+#: Values more standard deviations than this from the mean are clipped.
+_FARTHEST = 10.0
+#: Piecewise-linear features of a number, and of all numbers together.
+_PIECES, _MOST_PIECES = 16, 2048
+#: Values of a number whose ranks are kept, and of all numbers together; between them ranks are interpolated.
+_RANKED, _MOST_RANKED = 128, 2**16
+#: A rank is uniform between 0 and 1, with this mean and standard deviation.
+_RANK_MEAN, _RANK_STD = 0.5, 12**-0.5
+#: The fewest training rows of a piece, and of a piece of the rows beside a frequent value.
+_ROWS_OF_PIECE, _ROWS_OF_PIECE_OF_REST = 20, 50
+#: So many values are kept to find quantiles; beyond that, every second, fourth, … one.
+_KEPT = 2**17
+
+Floats: TypeAlias = NDArray[np.float64]
+Mask: TypeAlias = NDArray[np.bool_]
+Features: TypeAlias = NDArray[np.float32]
+
+
+@dataclass(eq=False)
+class _Cells:
+    """How many cells of a column are remarkable, and the first three."""
+
+    n: int = 0
+    first: list[str] = field(default_factory=list)
+
+    def add(self, chunk: Chunk, name: str, chosen: Mask) -> None:
+        """Count the chosen cells of some rows."""
+        if chosen.any():
+            self.n += int(chosen.sum())
+            for i in np.flatnonzero(chosen)[: 3 - len(self.first)].tolist():
+                self.first.append(f"row {chunk.rows[i]:,} ({_CELL.repr(chunk[name][i].as_py())})")
+
+    def __str__(self) -> str:
+        return listed([*self.first, *[""] * (self.n - len(self.first))], n=3)
+
+
+@dataclass(eq=False)
+class Remarks:
+    """What encoding found in a column, over all chunks."""
+
+    odd: _Cells = field(default_factory=_Cells)
+    """Cells that do not hold what the column holds."""
+    far: _Cells = field(default_factory=_Cells)
+    """Numbers farther beyond those of training than these are from each other."""
+    unknown: Counter[str] = field(default_factory=Counter)
+    """Values not seen in training."""
+
+    def not_what(self, name: str, what: str) -> list[str]:
+        """Return a note on the odd cells, which are no `what`."""
+        if not self.odd.n:
+            return []
+        if self.odd.n == 1:
+            return [f"column {name!r}: 1 value is no {what.removesuffix('s')} and counts as missing: {self.odd}"]
+        return [f"column {name!r}: {self.odd.n} values are no {what} and count as missing: {self.odd}"]
+
+
+@dataclass(frozen=True)
+class Number:
+    """A numeric column: (value - mean) / std, pieces, rank, and a mark for missing values if training rows had some."""
+
+    kind: ClassVar[str] = "number"
+
+    name: str
+    mean: float
+    std: float
+    missing: bool
+    limits: tuple[float, float] | None = None
+    """The lowest and the highest value; those beyond are clipped."""
+    edges: tuple[float, ...] = ()
+    """The edges of the pieces, one more than there are pieces."""
+    ranks: tuple[tuple[float, float], ...] = ()
+    """Values and their ranks, both rising."""
+
+    @property
+    def width(self) -> int:
+        """The number of features."""
+        return 1 + self.n_pieces + bool(self.ranks) + self.missing
+
+    @property
+    def n_pieces(self) -> int:
+        """The number of pieces."""
+        return max(len(self.edges) - 1, 0)
+
+    def encode(self, chunk: Chunk, out: Features, remarks: Remarks) -> None:
+        """Write the column as numbers into `out` `[M, width]`, which holds zeros."""
+        values, odd = finite_numbers(chunk[self.name], decimal_comma=chunk.decimal_comma)
+        if self.limits is None:
+            far = np.abs((values - self.mean) / self.std) > LARGEST  # in a column that hardly varies
+            odd, values = odd | far, np.where(far, np.nan, values)
+        else:
+            low, high = self.limits
+            remarks.far.add(chunk, self.name, (values > 2 * high - low) | (values < 2 * low - high))
+        remarks.odd.add(chunk, self.name, odd)
+        self.write(values, out)
+
+    def write(self, values: Floats, out: Features) -> None:
+        """Write values, NaN where they are missing, as numbers into `out` `[M, width]`."""
+        missing = np.isnan(values)
+        if self.limits is not None:
+            values = np.clip(values, *self.limits)
+        out[:, 0] = np.where(missing, 0.0, (values - self.mean) / self.std)
+        if self.edges:
+            edges = np.array(self.edges)[:, None]
+            pieces = np.where(missing, self.mean, values) - edges[:-1]  # piece by piece: long loops are faster
+            pieces /= edges[1:] - edges[:-1]  # in place: new memory costs more than the division
+            out[:, 1 : len(edges)] = np.clip(pieces, 0, 1, out=pieces).T
+        if self.ranks:
+            ranks = np.interp(values, *np.array(self.ranks).T)
+            out[:, 1 + self.n_pieces] = np.where(missing, 0.0, (ranks - _RANK_MEAN) / _RANK_STD)
+        if self.missing:
+            out[:, -1] = missing
+
+    def notes(self, remarks: Remarks) -> list[str]:
+        """Return notes on cells that are no numbers."""
+        return remarks.not_what(self.name, "finite numbers")
+
+    def beyond(self, remarks: Remarks) -> list[str]:
+        """Return a note on values far beyond those of training."""
+        if not remarks.far.n or self.limits is None:
+            return []
+        low, high = self.limits
+        lie, count = ("1 value lies", "counts") if remarks.far.n == 1 else (f"{remarks.far.n:,} values lie", "count")
+        return [f"column {self.name!r}: {lie} far beyond {low:g} to {high:g} and {count} as the nearer: {remarks.far}"]
+
+    def feature_names(self) -> list[str]:
+        """Return what each feature is."""
+        names = [self.name, *(f"{self.name}, piece {k} of {self.n_pieces}" for k in range(1, self.n_pieces + 1))]
+        names += [f"{self.name}, rank"] if self.ranks else []
+        return [*names, f"{self.name} is missing"] if self.missing else names
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the record as JSON can hold it; what is absent is left out."""
+        return {
+            "name": self.name,
+            "missing": self.missing,
+            "mean": self.mean,
+            "std": self.std,
+            **({} if self.limits is None else {"limits": list(self.limits)}),
+            **({"edges": list(self.edges)} if self.edges else {}),
+            **({"ranks": [list(pair) for pair in self.ranks]} if self.ranks else {}),
+        }
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> Number:
+        """Return what `to_dict` recorded, checked: a damaged model file must not give wrong features."""
+        mean, std = number("mean", record["mean"]), number("std", record["std"], above=0)
+        limits, edges, ranks = (_finite(record.get(name, ())) for name in ("limits", "edges", "ranks"))
+        if "limits" in record and (limits.shape != (2,) or limits[0] > limits[1]):
+            raise ArgumentError("limits", record["limits"], "two numbers, the lower one first")
+        if "edges" in record and (edges.ndim != 1 or not (np.diff(edges) > 0).all()):
+            raise ArgumentError("edges", record["edges"], "numbers that rise")
+        if "ranks" in record and not _are_ranks(ranks):
+            raise ArgumentError("ranks", record["ranks"], "pairs of a value and its rank in [0, 1], both rising")
+        return cls(
+            record["name"],
+            mean,
+            std,
+            bool(record["missing"]),
+            (float(limits[0]), float(limits[1])) if "limits" in record else None,
+            tuple(edges.tolist()),
+            tuple((value, rank) for value, rank in ranks.tolist()),
+        )
+
+
+def _finite(values: object) -> Floats:
+    """Return what a record holds as an array, or a single NaN where it is no array of finite numbers."""
+    try:
+        array = np.asarray(values, np.float64)
+    except (TypeError, ValueError, OverflowError):
+        return np.array(np.nan)
+    return array if np.isfinite(array).all() else np.array(np.nan)
+
+
+def _are_ranks(pairs: Floats) -> bool:
+    """Return whether these are values that rise, with ranks between 0 and 1 that do not fall."""
+    if pairs.ndim != 2 or pairs.shape[1] != 2:
+        return False
+    values, ranks = pairs.T
+    return bool((np.diff(values) > 0).all() and (np.diff(ranks) >= 0).all() and ranks[0] >= 0 and ranks[-1] <= 1)
+
+
+@dataclass(frozen=True)
+class Date:
+    """A column of dates: several numbers, and a mark for missing values if training rows had some."""
+
+    kind: ClassVar[str] = "date"
+
+    name: str
+    parts: tuple[Number, ...]
+    """By the names in `dates.PARTS`."""
+    missing: bool
+    day_first: bool
+
+    @property
+    def width(self) -> int:
+        """The number of features."""
+        return sum(part.width for part in self.parts) + self.missing
+
+    def encode(self, chunk: Chunk, out: Features, remarks: Remarks) -> None:
+        """Write the column as numbers into `out` `[M, width]`, which holds zeros."""
+        values, odd = date_parts(chunk[self.name], day_first=self.day_first)
+        remarks.odd.add(chunk, self.name, odd)
+        start = 0
+        for part in self.parts:
+            part.write(values[part.name], out[:, start : start + part.width])
+            start += part.width
+        if self.missing:
+            out[:, -1] = np.isnan(values[self.parts[0].name])
+
+    def notes(self, remarks: Remarks) -> list[str]:
+        """Return notes on cells that are no dates."""
+        return remarks.not_what(self.name, "dates")
+
+    def feature_names(self) -> list[str]:
+        """Return what each feature is."""
+        names = [f"{self.name}: {name}" for part in self.parts for name in part.feature_names()]
+        return [*names, f"{self.name} is missing"] if self.missing else names
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the record as JSON can hold it."""
+        parts = [part.to_dict() for part in self.parts]
+        return {"name": self.name, "missing": self.missing, "parts": parts, "day_first": self.day_first}
+
+
+@dataclass(frozen=True)
+class Category:
+    """A categorical column: one feature per value, one for missing ones, one for all others if there were too many."""
+
+    kind: ClassVar[str] = "category"
+
+    name: str
+    values: tuple[str, ...]
+    missing: bool
+    pooled: bool = False
+    """Whether rarer values of the training rows share a feature."""
+    rarer: tuple[str, ...] = ()
+    """These values, to tell new ones from them; none where they are too many to keep."""
+
+    @property
+    def width(self) -> int:
+        """The number of features."""
+        return len(self.values) + self.missing + self.pooled
+
+    def encode(self, chunk: Chunk, out: Features, remarks: Remarks) -> None:
+        """Write the column as numbers into `out` `[M, width]`, which holds zeros."""
+        place, values = distinct(chunk[self.name])
+        names = [*names_of(values), ""]  # the place of a missing value is -1, the last
+        position = {value: k for k, value in enumerate(self.values)}
+        position[""] = len(self.values) if self.missing else -1
+        other = len(self.values) + self.missing if self.pooled else -1
+        columns = np.array([position.get(name, other) for name in names], np.intp)[place]
+        rows = np.flatnonzero(columns >= 0)
+        out[rows, columns[rows]] = 1
+        known = {*position, *self.rarer}
+        strange = [i for i, name in enumerate(names) if name not in known]
+        # A pooled column that forgot its rare values cannot say which are new.
+        if strange and (self.rarer or not self.pooled):
+            counts = np.bincount(place[place >= 0], minlength=len(names))
+            remarks.unknown.update({names[i]: int(counts[i]) for i in strange})
+
+    def notes(self, remarks: Remarks) -> list[str]:
+        """Return a note on values not seen in training."""
+        if not remarks.unknown:
+            return []
+        values = listed([repr(name) for name, _ in remarks.unknown.most_common()], n=3)
+        n = remarks.unknown.total()
+        hold = "1 row holds a value" if n == 1 else f"{n:,} rows hold values"
+        return [f"column {self.name!r}: {hold} not seen in training: {values}"]
+
+    def feature_names(self) -> list[str]:
+        """Return what each feature is."""
+        names = [f"{self.name} = {value}" for value in self.values]
+        names += [f"{self.name} is missing"] if self.missing else []
+        return [*names, f"{self.name} is another value"] if self.pooled else names
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the record as JSON can hold it; what is absent is left out."""
+        return {
+            "name": self.name,
+            "missing": self.missing,
+            "values": list(self.values),
+            **({"pooled": True} if self.pooled else {}),
+            **({"rarer": list(self.rarer)} if self.rarer else {}),
+        }
+
+
+#: How one column is encoded.
+Column: TypeAlias = Number | Date | Category | Text
+
+
+def column_from(record: Mapping[str, Any]) -> Column:
+    """Return the column that a `to_dict` recorded."""
+    name, missing = record["name"], record["missing"]
+    if "mean" in record:
+        return Number.from_dict(record)
+    if "parts" in record:
+        return Date(name, tuple(Number.from_dict(part) for part in record["parts"]), missing, record["day_first"])
+    if "words" in record:
+        return Text(name, tuple(record["words"]), tuple(record["weights"]), missing)
+    return Category(name, tuple(record["values"]), missing, record.get("pooled", False), tuple(record.get("rarer", ())))
+
+
+def numbers_from(start: int, column: Number | Date) -> list[tuple[int, Number]]:
+    """Return each number of a column with the place of its first feature, where the column begins at `start`."""
+    parts = column.parts if isinstance(column, Date) else (column,)
+    places: list[int] = np.cumsum([start, *(part.width for part in parts[:-1])]).tolist()
+    return list(zip(places, parts, strict=True))
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How many features a number may have."""
+
+    pieces: int
+    """Pieces of each number, 0 for none."""
+    ranked: int
+    """Values of each number whose ranks are kept, 0 for none."""
+    limited: bool
+    """Whether values are clipped."""
+
+    @classmethod
+    def of(cls, features: str, n_rows: int, n_numbers: int) -> Budget:
+        """Return the budget of each of `n_numbers` columns with `n_rows` training rows."""
+        most_pieces = min(_PIECES, n_rows // _ROWS_OF_PIECE, _MOST_PIECES // max(n_numbers, 1))
+        most_ranked = min(_RANKED, _MOST_RANKED // max(n_numbers, 1))
+        return cls(
+            pieces=most_pieces if features in ("piecewise", "ranked") else 0,
+            ranked=most_ranked if features == "ranked" else 0,
+            limited=features != "unlimited",
+        )
+
+
+class ColumnFit(Protocol):
+    """What is measured of a column of the training rows."""
+
+    def add(self, chunk: Chunk, chosen: Mask) -> None:
+        """Take the chosen rows of a chunk."""
+
+    def column(self, budget: Budget) -> tuple[Column | None, str | None]:
+        """Return the column, None where it is left out, and a note if there is anything to say."""
+
+
+def column_fit(kind: str, name: str, *, keeps: bool) -> ColumnFit:
+    """Return what fits a column of some kind; `keeps` says whether values are kept for quantiles."""
+    if kind == "number":
+        return _Moments(name, keeps)
+    if kind == "date":
+        return _Dates(name, keeps)
+    return _Counts(name) if kind == "category" else WordCounts(name)
+
+
+@dataclass(eq=False)
+class _Moments:
+    """Mean and variance of a numeric column, chunk by chunk.
+
+    Let parts a and b have shares w_a and w_b of the values, and d = mean_b - mean_a. Then the whole has the mean
+    mean_a + w_b d and the variance w_a v_a + w_b v_b + w_a w_b d² (Chan et al. 1979).
+    """
+
+    name: str
+    keeps: bool
+    """Whether values are kept for quantiles."""
+    n: int = 0
+    mean: float = 0.0
+    variance: float = 0.0
+    missing: bool = False
+    low: float = np.inf
+    high: float = -np.inf
+    kept: list[Floats] = field(default_factory=list)
+    stride: int = 1
+
+    def add(self, chunk: Chunk, chosen: Mask) -> None:
+        self.add_values(finite_numbers(chunk[self.name], decimal_comma=chunk.decimal_comma)[0][chosen])
+
+    def add_values(self, values: Floats) -> None:
+        there = values[~np.isnan(values)]
+        self.missing |= len(there) < len(values)
+        if not len(there):
+            return
+        share = len(there) / (self.n + len(there))
+        gap = float(np.mean(there)) - self.mean
+        self.variance = (1 - share) * self.variance + share * float(np.var(there)) + share * (1 - share) * gap**2
+        self.mean += share * gap
+        self.n += len(there)
+        self.low, self.high = min(self.low, float(there.min())), max(self.high, float(there.max()))
+        if self.keeps:
+            self.kept.append(there[:: self.stride].copy())  # a view would keep all of them
+            while sum(map(len, self.kept)) > _KEPT:
+                self.kept, self.stride = [part[::2].copy() for part in self.kept], 2 * self.stride
+
+    def column(self, budget: Budget) -> tuple[Number | None, str | None]:
+        if not self.n:
+            return None, f"left out: {self.name!r} (missing in every training row)"
+        std = float(np.sqrt(self.variance)) or 1.0
+        far = _FARTHEST * std
+        limits = (max(self.low, self.mean - far), min(self.high, self.mean + far)) if budget.limited else None
+        values = np.sort(np.concatenate(self.kept)) if self.keeps else np.empty(0)
+        edges, ranks = _edges(values, budget.pieces), _ranks(values, budget.ranked)
+        return Number(self.name, self.mean, std, self.missing, limits, edges, ranks), None
+
+
+def _edges(values: Floats, pieces: int) -> tuple[float, ...]:
+    """Return the edges of at most so many pieces of sorted values; none where one piece would do.
+
+    A value that is more frequent than a piece is an edge, and the other edges are quantiles of the rest. Otherwise
+    nearly all quantiles of a number that is zero in most rows would be zero.
+    """
+    if pieces < 2:
+        return ()
+    edges, counts = np.unique(values, return_counts=True)
+    frequent = counts * pieces > len(values)
+    if len(edges) > pieces + 1 and frequent.any():
+        rest = np.repeat(edges[~frequent], counts[~frequent])
+        n = min(pieces - int(frequent.sum()), len(rest) // _ROWS_OF_PIECE_OF_REST)
+        edges = np.unique([edges[0], edges[-1], *edges[frequent], *_quantiles(rest, max(n, 1))])
+    elif len(edges) > pieces + 1:
+        edges = _quantiles(values, pieces)
+    return tuple(edges.tolist()) if len(edges) > 2 else ()
+
+
+def _ranks(values: Floats, ranked: int) -> tuple[tuple[float, float], ...]:
+    """Return quantiles of sorted values with their ranks; none where there are two values, which ranks only rescale."""
+    chosen = _quantiles(values, ranked) if ranked >= 2 else np.empty(0)
+    if len(chosen) < 3:
+        return ()
+    lower, not_higher = (np.searchsorted(values, chosen, side) for side in ("left", "right"))
+    ranks = (lower + not_higher) / (2 * len(values))
+    return tuple(zip(chosen.tolist(), ranks.tolist(), strict=True))
+
+
+def _quantiles(values: Floats, n: int) -> Floats:
+    """Return the different ones of n + 1 quantiles, or every value where there are no more."""
+    few = np.unique(values)
+    return few if len(few) <= n + 1 else np.unique(np.quantile(values, np.linspace(0, 1, n + 1)))
+
+
+@dataclass(eq=False)
+class _Dates:
+    """The parts of a column of dates."""
+
+    name: str
+    keeps: bool
+    day_first: bool | None = None
+    """Whether the day comes before the month, as the first rows have it."""
+    parts: dict[str, _Moments] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.parts = {part: _Moments(part, self.keeps) for part in PARTS}
+
+    def add(self, chunk: Chunk, chosen: Mask) -> None:
+        if self.day_first is None:
+            self.day_first = is_day_first(chunk[self.name])
+        for part, values in date_parts(chunk[self.name], day_first=self.day_first)[0].items():
+            self.parts[part].add_values(values[chosen])
+
+    def column(self, budget: Budget) -> tuple[Date | None, str | None]:
+        varying = [fit.column(budget)[0] for fit in self.parts.values() if fit.low < fit.high]
+        # One mark for the whole date: its parts are missing together.
+        numbers = tuple(replace(number, missing=False) for number in varying if number is not None)
+        if not numbers:
+            return None, f"left out: {self.name!r} (the same date in every training row, or none)"
+        return Date(self.name, numbers, self.parts[PARTS[0]].missing, bool(self.day_first)), None
+
+
+@dataclass(eq=False)
+class _Counts:
+    """How often each value of a categorical column occurs."""
+
+    name: str
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def add(self, chunk: Chunk, chosen: Mask) -> None:
+        place, values = distinct(chunk[self.name])
+        counts = np.bincount(place[chosen] + 1, minlength=len(values) + 1).tolist()
+        for name, n in zip(["", *names_of(values)], counts, strict=True):
+            if n:
+                self.counts[name] += n
+
+    def column(self, budget: Budget) -> tuple[Category, str | None]:
+        missing = self.counts.pop("", 0) > 0
+        ordered = sorted(self.counts.items(), key=lambda pair: (-pair[1], pair[0]))
+        few = len(ordered) <= MAX_VALUES
+        kept = tuple(sorted(value for value, n in ordered[:MAX_VALUES] if few or n > 1))
+        if few:
+            return Category(self.name, kept, missing), None
+        # Where no value comes twice the column holds identifiers, and new ones are nothing to remark on.
+        rarer = tuple(sorted(self.counts.keys() - set(kept))) if kept and len(ordered) <= _MAX_KNOWN else ()
+        note = f"the {len(kept)} most frequent of {len(ordered)} values have a feature each, the others share one"
+        if not kept:
+            note = f"none of its {len(ordered)} values comes twice, so only whether there is one counts"
+        return Category(self.name, kept, missing, pooled=True, rarer=rarer), f"column {self.name!r}: {note}"

@@ -1,0 +1,430 @@
+"""Find out what each column of a table holds, in one pass and in constant memory."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vicinal._checks import Argument, Sentence, require
+from vicinal.data.dates import DATE
+from vicinal.data.files import listed
+from vicinal.data.splitting import Labels, part_numbers, smallest_type
+from vicinal.tables import MISSING, BadRow, Chunk, Parsing, Table, distinct, finite_numbers, is_text, names_of, numbers
+
+__all__ = ["MAX_VALUES", "ClassNames", "Scan", "Summary", "columns_of", "kinds_of", "names_and_parts", "scan_table"]
+
+#: A categorical column keeps this many values, the most frequent ones.
+MAX_VALUES = 100
+#: The share of a column's values that must be numbers (or dates) for it to be numeric (or dates).
+_MOST = 0.9
+#: Dates and words are looked for in the first values, this many.
+_LOOK = 1000
+#: Different values are counted up to this number; the share of different ones is that of the rows up to there.
+_COUNTED = 2**17
+#: Cells of the target that hold nothing; "None" is a name that classes have.
+_NO_CLASS = MISSING - {"None"}
+#: A value equal to the column's name is a repeated header line, unless it occurs more often than this.
+_MOST_HEADERS = 100
+#: A target with more different values than this is no class.
+_MOST_CLASSES = 100_000
+
+_ID_NAME = re.compile(r"(?i)(.*[_ ])?(id|index|idx|nr|no|number|key)|row[_ .]?names?|Unnamed: 0|")
+#: A column of this name that repeats its values numbers what several rows belong to: a patient, a customer.
+_GROUP_NAME = re.compile(r"(?i:(.*[_ .-])?id)|.*[a-z]I[dD]")
+
+#: Numbers as people write them: with a currency or per-cent sign, or separated thousands.
+_SIGNED = re.compile(r"[$€£¥%]|\d[,\s'’]\d{3}(?!\d)")
+
+#: Odd constants whose products scatter bits (from the golden ratio, and from MurmurHash3's finaliser).
+_GOLDEN, _MIX = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xFF51AFD7ED558CCD)
+
+Hashes = NDArray[np.uint64]
+
+
+@dataclass(eq=False)
+class Summary:
+    """What the rows so far show of a column.
+
+    Numbers are counted as they come. Different values are counted only where the first rows are not numeric: a column
+    that turns out otherwise is read again (`is_counted`).
+    """
+
+    name: str
+    count_values: bool | None = None
+    """Whether to count different values; the first rows decide if not given."""
+    n: int = 0
+    filled: int = 0
+    finite: int = 0
+    is_numeric: bool = False
+    """Whether the file says that these are numbers."""
+    fixed_kind: str | None = None
+    low: float = np.inf
+    high: float = -np.inf
+    look: list[str] = field(default_factory=list)
+    values: set[int] = field(default_factory=set)
+    counted: int = 0
+    """How many filled cells the different values are of."""
+    decimal_commas: bool = False
+    _ids: list[NDArray[Any]] | None = field(default_factory=list)
+    _written: set[str] = field(default_factory=set)
+    _step: float | None = None
+    _last: float | None = None
+
+    def add(self, column: Any, decimal_comma: bool) -> tuple[Hashes, NDArray[np.float64] | None]:
+        """Take the next rows, and return a hash of each cell: equal cells have equal ones.
+
+        Where the column seems to be of numbers, and these rows hold nothing else, they are returned beside it.
+        """
+        self.n += len(column)
+        self.fixed_kind = self.fixed_kind or _kind_of_type(column)
+        if self.fixed_kind is not None:
+            return _hashes(column), None
+        values, odd = finite_numbers(column, decimal_comma=decimal_comma)
+        filled = odd | ~np.isnan(values)
+        self.filled += int(filled.sum())
+        self._add_numbers(values)
+        text = is_text(column)
+        self.is_numeric |= not text and not odd.any()
+        if decimal_comma and text and not self.decimal_commas:
+            self.decimal_commas = bool(numbers(column)[1].sum() > numbers(column, decimal_comma=True)[1].sum())
+        if len(self.look) < _LOOK:
+            first = np.flatnonzero(filled)[: _LOOK - len(self.look)]
+            # A number is one word and no date, however it is written.
+            self.look += names_of(column.take(first).to_pylist()) if text else ["0"] * len(first)
+        if text and self.low == self.high:
+            self._written.update(names_of(distinct(column)[1]))
+        # The first chunk decides, because counting the values of a numeric column costs more than parsing it.
+        if self.count_values is None:
+            self.count_values = self.finite < _MOST * self.filled
+        # Equal numbers must have equal bits: 0.0 and -0.0 differ in one.
+        hashes = (values + 0.0).view(np.uint64)  # one zero, not two
+        if odd.any() or self.count_values:
+            return np.where(odd, self._count(column), hashes), None
+        return hashes, values
+
+    def kind(self) -> str:
+        """Return what the column holds, once all rows were added."""
+        if self.fixed_kind is not None:
+            return self.fixed_kind
+        if not self.filled or (self.filled == self.n and self._is_one()):
+            return "constant"
+        if not self.is_numeric and _share(self.look, DATE.fullmatch) >= _MOST:
+            return "date"
+        if self.finite >= _MOST * self.filled:
+            return "id" if self._is_counter() else "number"
+        # Six words on average: sentences, not names or addresses.
+        if self._is_various() and _mean_words(self.look) >= 6:
+            return "text" if self.filled >= 0.5 * self.n else "sparse"
+        # More than twenty values, half of them different, in nearly every row: a name for the row.
+        if self._distinct_share() > 0.5 and len(self.values) > 20 and self.filled >= _MOST * self.n:
+            return "id"
+        return "category"  # also of identifiers that many rows lack: whether there is one may tell much
+
+    def written(self) -> str | None:
+        """Return a cell of a column of numbers that has a sign of money or shares, or separates thousands, if any."""
+        if self.is_numeric or self.decimal_commas or self.kind() != "number":
+            return None
+        return next((cell for cell in self.look if _SIGNED.search(cell)), None)
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether different values were counted, where that is needed."""
+        return bool(self.count_values) or self.fixed_kind is not None or self.finite >= _MOST * self.filled
+
+    def is_short_text(self) -> bool:
+        """Return whether a column of strings could be texts, if there is nothing else to learn from."""
+        return self._is_various() and _mean_words(self.look) >= 2
+
+    def _is_various(self) -> bool:
+        """Return whether there are many strings: mostly different ones, or more than a category keeps."""
+        return self._distinct_share() >= 0.5 or len(self.values) > MAX_VALUES
+
+    def _is_one(self) -> bool:
+        """Return whether all values are the same, and written alike: 0 and -0 are two."""
+        if self.finite < self.filled:
+            return len(self.values) == 1
+        return self.low == self.high and len(self._written) <= 1
+
+    def _distinct_share(self) -> float:
+        return len(self.values) / max(self.counted, 1)
+
+    def _add_numbers(self, values: NDArray[np.float64]) -> None:
+        there = values[~np.isnan(values)]
+        self.finite += len(there)
+        if not len(there):
+            self._ids = None if len(values) else self._ids
+            return
+        self.low, self.high = min(self.low, float(there.min())), max(self.high, float(there.max()))
+        if self._ids is None:
+            return
+        # What numbers the rows is whole everywhere, and either goes by one step of ±1 or is called like an index and
+        # repeats nothing, for which its values are kept. None: it is neither, and nothing more is looked at.
+        if len(there) < len(values) or (there % 1).any():
+            self._ids = None
+            return
+        # The step to the last row of the chunk before counts too.
+        steps = np.diff(there if self._last is None else np.concatenate([[self._last], there]))
+        self._last = float(there[-1])
+        if len(steps):
+            step = float(steps[0]) if abs(steps[0]) == 1 and (steps == steps[0]).all() else 0.0
+            self._step = step if self._step in (None, step) else 0.0
+        if self._step == 0.0 and not _ID_NAME.fullmatch(self.name):
+            self._ids = None
+        elif _ID_NAME.fullmatch(self.name):
+            self._ids.append(there)
+
+    def _is_counter(self) -> bool:
+        """Return whether a numeric column just numbers the rows."""
+        if self._ids is None or self.finite < self.n:
+            return False
+        if _ID_NAME.fullmatch(self.name):
+            return len(np.unique(np.concatenate(self._ids))) == self.n
+        return self.n >= 20 and abs(self._step or 0) == 1
+
+    def _count(self, column: object) -> Hashes:
+        """Count different values, and return the hash of each cell's name."""
+        place, values = distinct(column)
+        names = names_of(values)
+        # Python's hash is salted by process, so hashes are never saved; groups are numbered by their first row.
+        codes = np.array([hash(name) & 0xFFFF_FFFF_FFFF_FFFF for name in names] + [0], np.uint64)
+        if self.count_values and len(self.values) < _COUNTED:
+            self.values.update(int(code) for code, name in zip(codes[:-1], names, strict=True) if name)
+            self.counted = self.filled
+        return codes[place]
+
+
+@dataclass(frozen=True, eq=False)
+class Scan:
+    """What one pass over a table tells."""
+
+    summaries: Mapping[str, Summary]
+    n_rows: int
+    """Rows of the file, bad ones too."""
+    labels: Labels
+    """The class of each row, a number of `names`; -1 where the target is missing or the row is bad, `[n_rows]`."""
+    names: tuple[str, ...]
+    readable: NDArray[np.bool_]
+    """Which rows could be read, `[n_rows]`."""
+    hashes: Hashes
+    """Equal for rows that are equal in all columns but the target, `[n_rows]`."""
+    parts: NDArray[np.int8] | None
+    """The number of each row's split, where the table is already split."""
+    bad: list[BadRow]
+    parsing: Parsing
+    """Where the numbers are kept that were parsed."""
+
+
+class _PerRow:
+    """The class, the hash and the split of each row, in arrays that grow: pieces to be joined would be there twice."""
+
+    def __init__(self) -> None:
+        self.labels: Labels = np.zeros(0, np.int8)
+        self.readable = np.zeros(0, np.bool_)
+        self.hashes = np.zeros(0, np.uint64)
+        self.parts: NDArray[np.int8] | None = None
+        self._end = 0
+
+    def put(self, chunk: Chunk, codes: Labels, hashes: Hashes) -> None:
+        """Add the rows of a chunk, with their classes."""
+        self._end = end = int(chunk.rows[-1])
+        # Class numbers grow with the classes met; one byte is enough for most tables.
+        if codes.dtype.itemsize > self.labels.dtype.itemsize:
+            self.labels = self.labels.astype(codes.dtype)
+        if chunk.parts and self.parts is None:
+            self.parts = np.zeros(len(self.labels), np.int8)
+        if end > len(self.labels):
+            # An eighth more each time: doubling would leave half of a huge array unused.
+            self._resize(max(end, len(self.labels) * 9 // 8))
+        first = int(chunk.rows[0])  # a slice takes no memory, where rows follow each other
+        place = slice(first - 1, end) if end - first + 1 == len(chunk) else chunk.rows - 1
+        self.labels[place], self.readable[place], self.hashes[place] = codes, True, hashes
+        if self.parts is not None:
+            self.parts[place] = part_numbers(chunk.parts or [""] * len(chunk))
+
+    def finish(self, n: int) -> int:
+        """Return how many rows there are, at least `n`; those that did not come have no class and no split."""
+        n = max(n, self._end)
+        self._resize(n)
+        for array in (self.labels, self.parts):
+            if array is not None:
+                array[~self.readable] = -1
+        return n
+
+    def _resize(self, n: int) -> None:
+        """Make the arrays this long, in place: the system moves large ones without a copy."""
+        for array in (self.labels, self.readable, self.hashes, self.parts):
+            if array is not None:
+                array.resize(n, refcheck=False)
+
+
+def scan_table(table: Table, target: str, skip: Sequence[str] = ()) -> Scan:
+    """Read a table once for its classes, the kinds of its columns and duplicates; some columns a second time.
+
+    `target` is the column with the class; the columns in `skip` are of no interest.
+    """
+    columns = [name for name in table.columns if name != target and name not in skip]
+    summaries = {name: Summary(name) for name in columns}
+    classes, parsing = ClassNames(target), Parsing(table)
+    kept, bad = _PerRow(), list[BadRow]()
+    for chunk in table.chunks([target, *columns], bad=bad):
+        if not len(chunk):
+            continue
+        hashes = np.zeros(len(chunk), np.uint64)
+        numbers: dict[str, NDArray[np.float64] | None] = {}
+        for name in columns:
+            of_cells, numbers[name] = summaries[name].add(chunk[name], chunk.decimal_comma)
+            # A row's hash depends on the order of its cells: without the shift and the product, rows that have the
+            # same values in other columns would count as duplicates.
+            hashes = (hashes ^ (hashes >> np.uint64(29))) * _GOLDEN + _scattered(of_cells)
+        codes = classes.encode(chunk[target])
+        codes[_names_again(chunk, target, columns, codes, classes.names)] = -1
+        kept.put(chunk, codes.astype(smallest_type(len(classes.names))), hashes)
+        parsing.add(chunk, numbers)
+    # A column that began with numbers and went on with text has uncounted values: it is read again, alone.
+    again = [name for name, summary in summaries.items() if not summary.is_counted]
+    if again:
+        summaries.update({name: Summary(name, count_values=True) for name in again})
+        for chunk in table.chunks(again, bad=[]):
+            for name in again:
+                summaries[name].add(chunk[name], chunk.decimal_comma)
+    n = kept.finish(max((row.row for row in bad), default=0))
+    names = tuple(classes.names)
+    return Scan(summaries, n, kept.labels, names, kept.readable, kept.hashes, kept.parts, bad, parsing)
+
+
+def _names_again(
+    chunk: Chunk, target: str, columns: Sequence[str], codes: NDArray[np.int64], classes: Sequence[str]
+) -> list[int]:
+    """Return the rows that hold the names of the columns, as files do that were put together from several."""
+    rows = np.flatnonzero(codes == classes.index(target)).tolist() if target in classes else []
+    if len(rows) > _MOST_HEADERS:
+        return []
+    cells = {name: names_of([chunk[name][i] for i in rows]) for name in columns}
+    return [i for k, i in enumerate(rows) if 2 * sum(of[k] == name for name, of in cells.items()) > len(columns)]
+
+
+class ClassNames:
+    """Numbers for the names of classes, in the order in which they come."""
+
+    def __init__(self, target: str) -> None:
+        self.target = target
+        self._codes: dict[str, int] = {"": -1}
+
+    @property
+    def names(self) -> list[str]:
+        """The names so far."""
+        return list(self._codes)[1:]
+
+    def encode(self, column: object) -> NDArray[np.int64]:
+        """Return the number of each cell's class, -1 where there is none."""
+        place, values = distinct(column)
+        # Names get numbers in the order of appearance; `load` sorts the classes once all are known.
+        codes = [self._codes.setdefault(name, len(self._codes) - 1) for name in names_of(values, _NO_CLASS)]
+        if len(self._codes) > _MOST_CLASSES:
+            raise ValueError(
+                Sentence(
+                    Argument("target", self.target),
+                    f" has more than {_MOST_CLASSES:,} different values, so it cannot be a class: choose another "
+                    "column, or put its values into a few groups first",
+                )
+            )
+        return np.array([*codes, -1], np.int64)[place]
+
+
+def names_and_parts(table: Table, target: str | None, n: int) -> tuple[list[str | None] | None, list[str] | None]:
+    """Return the class and the part of each of `n` rows, where there are any."""
+    classes = None if target is None else ClassNames(table.require_column(target, "target"))
+    names: list[str | None] = [None] * n
+    parts: list[str] = [""] * n
+    for chunk in table.chunks([target or next(iter(table.columns))], bad=[]):
+        rows = (chunk.rows - 1).tolist()
+        if classes is not None:
+            codes = classes.encode(chunk[str(target)]).tolist()
+            known = [*classes.names, None]  # -1 is missing
+            for row, code in zip(rows, codes, strict=True):
+                names[row] = known[code]
+        for row, part in zip(rows, chunk.parts or (), strict=False):
+            parts[row] = part
+    return None if classes is None else names, parts if any(parts) else None
+
+
+def kinds_of(summaries: Mapping[str, Summary]) -> dict[str, str]:
+    """Return what each column holds.
+
+    `"number"`, `"category"`, `"date"`, `"text"` (long free strings) or why it is left out: `"constant"` (the same
+    everywhere), `"id"` (a number or name for each row), `"sparse"` (texts in few rows), `"nested"` (lists).
+    """
+    kinds = {name: summary.kind() for name, summary in summaries.items()}
+    strings = [name for name, kind in kinds.items() if kind in ("id", "category") and summaries[name].is_short_text()]
+    # A file of two columns, headlines and classes, has no long texts and is still a text task.
+    if not any(kind in ("number", "category", "text") for name, kind in kinds.items() if name not in strings):
+        # Nothing else to learn from: strings of their own for each row are short texts, not names.
+        kinds.update(dict.fromkeys(strings, "text"))
+    return kinds
+
+
+def columns_of(kinds: Mapping[str, str], *, dates: bool = True, texts: bool = False) -> tuple[list[str], list[str]]:
+    """Return the columns to learn from, given what each holds, and notes that name the others with the reason.
+
+    `dates` and `texts` say whether these are learned from.
+    """
+    reasons: dict[str, str | Argument] = {
+        **({} if dates else {"date": "dates"}),
+        "constant": "the same in every row",
+        "id": "identifiers or names: few values come more than once",
+        "unwanted": Argument("drop"),
+        "group": Sentence("it groups the rows, ", Argument("group")),
+        "time": Sentence("it orders the rows, ", Argument("time")),
+        **({} if texts else {"sparse": "texts, and missing in most rows"}),
+        "nested": "neither numbers nor strings",
+        **({} if texts else {"text": Sentence("free text; ", Argument("kind", "text"), " learns from it instead")}),
+    }
+    notes: list[str] = []
+    for kind, reason in reasons.items():
+        names = [repr(name) for name, of in kinds.items() if of == kind]
+        if names:
+            notes.append(Sentence(f"left out: {listed(names, n=20)} (", reason, ")"))
+    used = ("number", "category", *(("date",) if dates else ()), *(("text", "sparse") if texts else ()))
+    repeated = [name for name, kind in kinds.items() if kind in used and _GROUP_NAME.fullmatch(name)]
+    if repeated:
+        keeps = " keeps rows of one together in the split, ", Argument("drop", repeated[0]), " leaves it out"
+        plural = "identifiers" if len(repeated) > 1 else "an identifier"
+        ids = f"{listed([repr(name) for name in repeated])} may be {plural} that several rows share: "
+        notes.append(Sentence(ids, Argument("group", repeated[0]), *keeps))
+    return [name for name, kind in kinds.items() if kind in used], notes
+
+
+def _kind_of_type(column: Any) -> str | None:
+    """Return the kind of a column whose type leaves no doubt."""
+    types = require("pyarrow", "train").types
+    kind = column.type.value_type if types.is_dictionary(column.type) else column.type
+    if types.is_temporal(kind):
+        return "date"
+    return "nested" if types.is_nested(kind) or types.is_binary(kind) or types.is_large_binary(kind) else None
+
+
+def _hashes(column: Any) -> Hashes:
+    if require("pyarrow", "train").types.is_nested(column.type):
+        names = [str(value) for value in column.to_pylist()]
+        return np.array([hash(name) & 0xFFFF_FFFF_FFFF_FFFF for name in names], np.uint64)
+    place, values = distinct(column)
+    return np.array([hash(value) & 0xFFFF_FFFF_FFFF_FFFF for value in values] + [0], np.uint64)[place]
+
+
+def _scattered(values: Hashes) -> Hashes:
+    """Return hashes whose every bit depends on every bit: neighbouring floats differ in a few."""
+    values = (values ^ (values >> np.uint64(33))) * _MIX
+    return values ^ (values >> np.uint64(33))
+
+
+def _share(values: Sequence[str], test: Callable[[str], object]) -> float:
+    return float(np.mean([bool(test(value)) for value in values])) if values else 0.0
+
+
+def _mean_words(values: Sequence[str]) -> float:
+    return float(np.mean([len(value.split()) for value in values])) if values else 0.0

@@ -1,0 +1,222 @@
+"""scikit-learn: any classifier with calibrated probabilities, and scorers of calibration by name.
+
+>>> from sklearn.datasets import load_iris
+>>> from sklearn.ensemble import RandomForestClassifier
+>>> X, y = load_iris(return_X_y=True)
+>>> model = Calibrated(RandomForestClassifier(n_estimators=20, random_state=0)).fit(X, y)
+>>> model.predict_proba(X[:2]).shape, model.calibration_.name in ("none", "temperature", "svs", "sms", "isotonic")
+((2, 3), True)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vicinal._checks import choice, require
+from vicinal.calibrators import Calibration, calibrate
+from vicinal.metrics.smooth import smooth_ece
+
+require("sklearn", "train")
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone  # noqa: E402
+from sklearn.linear_model import LogisticRegression  # noqa: E402
+from sklearn.metrics import make_scorer  # noqa: E402
+from sklearn.model_selection import check_cv  # noqa: E402
+from sklearn.utils import _safe_indexing, get_tags, indexable  # noqa: E402
+from sklearn.utils.metaestimators import available_if  # noqa: E402
+from sklearn.utils.multiclass import check_classification_targets  # noqa: E402
+from sklearn.utils.validation import (  # noqa: E402
+    _check_sample_weight,
+    check_is_fitted,
+    column_or_1d,
+    has_fit_parameter,
+)
+
+__all__ = ["Calibrated", "scorer"]
+
+
+def _decides(self: Any) -> bool:
+    return hasattr(self.estimator_ if hasattr(self, "estimator_") else self._base(), "decision_function")
+
+
+class Calibrated(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+    """A classifier whose probabilities are calibrated on predictions of rows it was not trained on.
+
+    The rows are divided into folds. Each is predicted by a copy of the classifier that was trained on the others, the
+    calibrator is fitted on these predictions, and the classifier is trained once more on all rows. That is
+    `CalibratedClassifierCV(ensemble=False)`, with any calibrator of the library. Wrap a classifier that is trained
+    already in `sklearn.frozen.FrozenEstimator`, and fit on other rows.
+
+    Parameters
+    ----------
+    estimator : classifier, default=None
+        What is calibrated, by its `decision_function` where it has one, else by its `predict_proba`. `None` is logistic
+        regression.
+    method : str, default="auto"
+        `"auto"`, which chooses by cross-validation, or a name of `vicinal.calibrators.CALIBRATORS`.
+    cv : int, splitter or iterable, default=5
+        The folds. Of a class with fewer rows than folds there are as many folds as it has rows.
+
+    Attributes
+    ----------
+    estimator_ : classifier
+        Trained on all rows.
+    calibration_ : Calibration
+        The fitted calibrator; `print` it for what was tried.
+    classes_ : array
+        The labels.
+    """
+
+    def __init__(self, estimator: Any = None, *, method: str = "auto", cv: Any = 5) -> None:
+        self.estimator = estimator
+        self.method = method
+        self.cv = cv
+
+    def __sklearn_tags__(self) -> object:
+        """Take what the classifier takes."""
+        tags = super().__sklearn_tags__()
+        inner = get_tags(self._base())
+        tags.input_tags.sparse = inner.input_tags.sparse
+        tags.input_tags.allow_nan = inner.input_tags.allow_nan
+        return tags
+
+    def _base(self) -> Any:
+        return LogisticRegression() if self.estimator is None else self.estimator
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Calibrated:
+        """Train the classifier and fit the calibrator; `sample_weight` `[n_samples]` counts in both."""
+        X, y = indexable(X, y)
+        y = column_or_1d(y, warn=True)
+        if not len(y):
+            raise ValueError("X has 0 sample(s), and at least two of each class are needed")
+        check_classification_targets(y)
+        self.classes_, codes = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError(f"y must hold at least two classes, got one class: {str(self.classes_[0])!r}")
+        weight = None if sample_weight is None else _check_sample_weight(sample_weight, X, dtype=np.float64)
+        logits = self._held_out(X, y, codes, weight)
+        known = np.isfinite(logits).all(axis=1)
+        self.calibration_: Calibration = calibrate(
+            codes[known],
+            logits=logits[known],
+            method=self.method,
+            sample_weight=None if weight is None else weight[known],
+        )
+        self.estimator_ = self._trained(X, y, weight)
+        for name in ("n_features_in_", "feature_names_in_"):
+            if hasattr(self.estimator_, name):
+                setattr(self, name, getattr(self.estimator_, name))
+        return self
+
+    def _held_out(self, X: Any, y: Any, codes: NDArray[np.intp], weight: Any) -> NDArray[np.float64]:
+        """Return logits of each row by a classifier that was not trained on it; rows in no fold are NaN."""
+        folds = self.cv
+        if isinstance(folds, int | np.integer):
+            fewest = int(np.bincount(codes).min())
+            if fewest < 2:
+                rare = str(self.classes_[np.bincount(codes).argmin()])
+                raise ValueError(f"every class needs two rows, one to train on and one to calibrate; {rare!r} has one")
+            folds = min(int(folds), fewest)
+        logits = np.full((len(codes), len(self.classes_)), np.nan)
+        for train, test in check_cv(folds, y, classifier=True).split(X, y):
+            part = None if weight is None else weight[train]
+            model = self._trained(_safe_indexing(X, train), y[train], part)
+            logits[test] = self._logits(model, _safe_indexing(X, test))
+        return logits
+
+    def _trained(self, X: Any, y: Any, weight: Any) -> Any:
+        model = clone(self._base())
+        takes = weight is not None and has_fit_parameter(model, "sample_weight")
+        return model.fit(X, y, sample_weight=weight) if takes else model.fit(X, y)
+
+    def _logits(self, model: Any, X: Any) -> NDArray[np.float64]:
+        """Return the classifier's scores as logits of all classes."""
+        here = np.searchsorted(self.classes_, model.classes_)
+        if hasattr(model, "decision_function"):
+            scores = np.asarray(model.decision_function(X), dtype=np.float64)
+            scores = np.stack([-scores / 2, scores / 2], axis=1) if scores.ndim == 1 else scores
+        else:
+            scores = np.log(np.maximum(np.asarray(model.predict_proba(X), dtype=np.float64), _LEAST))
+        if len(here) == len(self.classes_):
+            return scores
+        logits = np.full((len(scores), len(self.classes_)), scores.min() + np.log(_LEAST))
+        logits[:, here] = scores
+        return logits
+
+    def _calibrated(self, X: Any) -> NDArray[np.float64]:
+        check_is_fitted(self)
+        calibrated: NDArray[np.float64] = self.calibration_(self._logits(self.estimator_, X))
+        return calibrated
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return the calibrated probability of each class, in the order of `classes_`, `[n_samples, n_classes]`."""
+        check_is_fitted(self)
+        probs: NDArray[np.float64] = self.calibration_.predict_proba(logits=self._logits(self.estimator_, X))
+        return probs
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the most probable label of each row."""
+        check_is_fitted(self)
+        labels: NDArray[Any] = self.classes_[self.predict_proba(X).argmax(axis=1)]
+        return labels
+
+    @available_if(_decides)  # type: ignore[untyped-decorator]
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Return calibrated logits `[n_samples, n_classes]`; of two classes their difference."""
+        logits = self._calibrated(X)
+        scores: NDArray[np.float64] = logits[:, 1] - logits[:, 0] if logits.shape[1] == 2 else logits
+        return scores
+
+
+#: What a probability of 0 counts as. A forest's are a multiple of one over its trees.
+_LEAST = 1e-3
+
+
+def scorer(name: str) -> Any:
+    """Return a scorer for `cross_val_score` and its like: `"nll"`, `"ece"` (15 bins) or `"smooth_ece"`, negated.
+
+    It takes `sample_weight`, and scores the probabilities of a classifier.
+
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.model_selection import cross_val_score
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> X, y = load_iris(return_X_y=True)
+    >>> bool((cross_val_score(Calibrated(GaussianNB(), method="temperature"), X, y, scoring=scorer("nll")) < 0).all())
+    True
+    """
+    score = {"nll": _nll, "ece": _ece, "smooth_ece": _smooth}[choice("name", name, ("nll", "ece", "smooth_ece"))]
+    return make_scorer(_Score(score), response_method="predict_proba", greater_is_better=False)
+
+
+class _Score:
+    """A score of labels and probabilities; a class, so that scorers can be pickled."""
+
+    def __init__(self, function: Any) -> None:
+        self.function, self.__name__ = function, function.__name__
+
+    def __call__(self, y_true: Any, y_score: Any, sample_weight: Any = None) -> float:
+        probs = np.asarray(y_score, dtype=np.float64)
+        probs = np.stack([1 - probs, probs], axis=1) if probs.ndim == 1 else probs
+        classes, codes = np.unique(np.asarray(y_true), return_inverse=True)
+        if len(classes) > probs.shape[1]:
+            raise ValueError(f"y_true holds {len(classes)} classes, and there are probabilities of {probs.shape[1]}")
+        weight = np.ones(len(codes)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+        return float(self.function(codes, probs, weight))
+
+
+def _nll(codes: NDArray[np.intp], probs: NDArray[np.float64], weight: NDArray[np.float64]) -> float:
+    of_truth = probs[np.arange(len(codes)), codes]
+    return float(np.average(-np.log(np.maximum(of_truth, np.finfo(float).tiny)), weights=weight))
+
+
+def _ece(codes: NDArray[np.intp], probs: NDArray[np.float64], weight: NDArray[np.float64]) -> float:
+    confidence, right = probs.max(axis=1), probs.argmax(axis=1) == codes
+    bins = np.clip(np.ceil(confidence * 15).astype(int) - 1, 0, 14)
+    gaps = np.bincount(bins, weight * (right - confidence), 15)
+    return float(np.abs(gaps).sum() / weight.sum())
+
+
+def _smooth(codes: NDArray[np.intp], probs: NDArray[np.float64], weight: NDArray[np.float64]) -> float:
+    return smooth_ece(probs.max(axis=1), probs.argmax(axis=1) == codes, sample_weight=weight).value

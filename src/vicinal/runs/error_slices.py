@@ -1,0 +1,109 @@
+r"""Find error slices: words, values and ranges in which the model errs more often than elsewhere.
+
+Let W of N samples be wrong, and w of the n samples that have a property. If the property did not matter, w would be
+hypergeometric. The p-value is
+
+.. math:: p = P(X \ge w), \qquad X \sim \mathrm{Hypergeometric}(N, W, n)
+
+Slices have :math:`p \cdot m \le 0.05`, with m the number of properties that were tested (Bonferroni).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vicinal.data import Split, TabularPreprocessing
+
+__all__ = ["error_slices"]
+
+#: A property of fewer samples is not tested; of more samples than the second number a part is taken.
+_FEWEST, _MOST = 10, 20_000
+#: Values of one column that are looked at, the most frequent ones; parts that the range of a number is cut into.
+_VALUES, _PARTS = 30, 4
+_LEVEL = 0.05
+
+_WORD = re.compile(r"[^\W\d_][\w'’-]+")
+
+
+def error_slices(split: Split, wrong: Sequence[bool] | NDArray[np.bool_], *, n: int = 8) -> list[dict[str, object]]:
+    """Return at most n error slices of texts or rows, the most significant first, ready for JSON."""
+    step = -(-len(split) // _MOST)
+    every = range(0, len(split), step) if step else range(0)
+    errors = np.asarray(wrong, np.bool_)[:: step or 1]
+    if not errors.any() or errors.all():
+        return []
+    looked_at = [(name, has) for name, has in _properties(split, every) if _FEWEST <= int(has.sum()) < len(errors)]
+    if not looked_at:
+        return []
+    from scipy.stats import hypergeom  # half a second of imports, which most commands do without
+
+    telling = []
+    for name, has in looked_at:
+        n_with, n_wrong = int(has.sum()), int(errors[has].sum())
+        p = float(hypergeom.sf(n_wrong - 1, len(errors), int(errors.sum()), n_with))
+        if p * len(looked_at) <= _LEVEL:
+            rest = int(errors.sum()) - n_wrong
+            elsewhere = {"n_elsewhere": len(errors) - n_with, "wrong_elsewhere": rest}
+            telling.append((p, {"property": name, "n": n_with, "wrong": n_wrong, **elsewhere}))
+    return [entry for _, entry in sorted(telling, key=lambda pair: pair[0])[:n]]
+
+
+def _properties(split: Split, every: range) -> Iterator[tuple[str, NDArray[np.bool_]]]:
+    """Yield the properties of samples by name, and which samples have them."""
+    if split.preprocessing.kind == "text":
+        yield from _words(split.originals(every))
+    elif isinstance(split.preprocessing, TabularPreprocessing):
+        rows = split.originals(every)
+        for column in split.preprocessing.columns:
+            yield from _values(column.name, [row.get(column.name) for row in rows if isinstance(row, Mapping)])
+
+
+def _words(texts: Sequence[Any]) -> Iterator[tuple[str, NDArray[np.bool_]]]:
+    """Yield the words of texts, in lower case, and which texts have them; and whether a text is short or long."""
+    joined = [text if isinstance(text, str) else " ".join(text) for text in texts]
+    places: dict[str, list[int]] = {}
+    for i, text in enumerate(joined):
+        for word in {match.lower() for match in _WORD.findall(text)}:
+            places.setdefault(word, []).append(i)
+    for word, where in places.items():
+        if len(where) >= _FEWEST:
+            has = np.zeros(len(joined), np.bool_)
+            has[where] = True
+            yield f"the word “{word}”", has
+    lengths = np.array([len(text.split()) for text in joined])
+    short, long = np.quantile(lengths, [0.25, 0.75])
+    yield f"at most {short:.0f} words", lengths <= short
+    yield f"at least {long:.0f} words", lengths >= long
+
+
+def _values(name: str, cells: Sequence[object]) -> Iterator[tuple[str, NDArray[np.bool_]]]:
+    """Yield the values of a column, or of numbers quarters of their range, and which rows have them."""
+    missing = np.array([cell is None or cell != cell or cell == "" for cell in cells], np.bool_)
+    if missing.any():
+        yield f"{name} missing", missing
+    numbers = np.array([_number(cell) for cell in cells])
+    known = np.isfinite(numbers)
+    if known.sum() and not (~known & ~missing).any() and len(np.unique(numbers[known])) > 2 * _PARTS:
+        edges = np.unique(np.quantile(numbers[known], np.linspace(0, 1, _PARTS + 1)))
+        for k, (low, high) in enumerate(pairwise(edges.tolist())):
+            inside = (numbers > low if k else numbers >= low) & (numbers <= high)
+            yield f"{name} {'above' if k else 'from'} {low:.6g} to {high:.6g}", inside
+        return
+    texts = np.array([str(cell) for cell in cells], dtype=object)
+    values, counts = np.unique(texts[~missing].astype(str), return_counts=True)
+    for value in values[np.argsort(-counts, kind="stable")[:_VALUES]].tolist():
+        yield f"{name} is {value!r}", (texts == value) & ~missing
+
+
+def _number(cell: Any) -> float:
+    """Return a cell that is a number, or looks like one; NaN otherwise."""
+    try:
+        return np.nan if cell is None or isinstance(cell, bool) else float(cell)
+    except (TypeError, ValueError):
+        return np.nan

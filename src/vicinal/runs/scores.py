@@ -1,0 +1,132 @@
+"""Predictions of a run on one set of samples, with the metrics of each head before and after its temperature.
+
+A multi-class model has one head. A multi-label model has a head for each label, which is a question of two classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from vicinal.calibrators.labels import two_logits
+from vicinal.metrics import (
+    BinaryEvaluation,
+    Evaluation,
+    MultilabelEvaluation,
+    evaluate,
+    evaluate_binary,
+    evaluate_multilabel,
+)
+
+__all__ = ["ONLY_HEAD", "Scores", "score"]
+
+#: The name of the only head of a multi-class model.
+ONLY_HEAD = "class"
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """Predictions on one set of samples, and their metrics."""
+
+    name: str
+    """`"val"`, `"test"`, or the source of an extra evaluation set."""
+    logits: Tensor
+    """Before the temperature, `[N, K]`; of a multi-label model `[N, L]`."""
+    labels: Tensor
+    """The classes, `[N]`; of a multi-label model 0 and 1, `[N, L]`."""
+    temperatures: Mapping[str, float]
+    """By head: those of the run, or the set's own where a development set was given for it."""
+    uncalibrated: Evaluation | MultilabelEvaluation
+    """Of the logits as they are."""
+    calibrated: Evaluation | MultilabelEvaluation
+    """Of the logits divided by their temperature."""
+    notes: tuple[str, ...] = field(default=(), kw_only=True)
+    """Of an extra evaluation set: which part of it was evaluated, what was left out."""
+
+    @property
+    def heads(self) -> dict[str, Evaluation]:
+        """The evaluation of each head after its temperature."""
+        each = self.calibrated
+        return dict(each.labels) if isinstance(each, MultilabelEvaluation) else {ONLY_HEAD: each}
+
+    @property
+    def is_multilabel(self) -> bool:
+        """Whether each head is a label."""
+        return isinstance(self.calibrated, MultilabelEvaluation)
+
+    @property
+    def before(self) -> Evaluation:
+        """The evaluation of the only head, before the temperature."""
+        return _only(self.uncalibrated)
+
+    @property
+    def after(self) -> Evaluation:
+        """The evaluation of the only head, after the temperature."""
+        return _only(self.calibrated)
+
+    @property
+    def temperature(self) -> float:
+        """The mean temperature of all heads, of which multi-class has one."""
+        return sum(self.temperatures.values()) / len(self.temperatures)
+
+    def head(self, name: str) -> Scores:
+        """Return one label alone, as if it were one of two classes, no and yes; the only head is all there is."""
+        before, after = self.uncalibrated, self.calibrated
+        if not (isinstance(before, MultilabelEvaluation) and isinstance(after, MultilabelEvaluation)):
+            return self
+        k, alone = list(self.temperatures).index(name), {ONLY_HEAD: self.temperatures[name]}
+        logits, labels = two_logits(self.logits[:, k]), self.labels[:, k]
+        return Scores(self.name, logits, labels, alone, before.labels[name], after.labels[name], notes=self.notes)
+
+    def binary(self, head: str | None = None) -> BinaryEvaluation | None:
+        """Return how the probability of the second of two classes, or of a label, fits and ranks.
+
+        It is None with more than two classes, and where all samples are of one class.
+        """
+        if head is not None:
+            return self.head(head).binary()
+        if self.is_multilabel or self.logits.shape[1] != 2 or len(self.labels.unique()) < 2:
+            return None
+        positive = (self.logits.double() / self.temperature).softmax(dim=1)[:, 1]
+        return evaluate_binary(self.labels, positive, n_bins=self.after.n_bins)
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the metrics as JSON can hold them."""
+        fitted = {"temperatures": dict(self.temperatures)} if self.is_multilabel else {"temperature": self.temperature}
+        return {
+            "name": self.name,
+            **fitted,
+            "before": self.uncalibrated.to_dict(),
+            "after": self.calibrated.to_dict(),
+            **({"notes": list(self.notes)} if self.notes else {}),
+        }
+
+
+def score(
+    name: str,
+    logits: Tensor,
+    labels: Tensor,
+    temperatures: Mapping[str, float],
+    n_bins: int = 15,
+    *,
+    notes: Sequence[str] = (),
+) -> Scores:
+    """Return the metrics of predictions before and after the temperature of each head, by its name."""
+
+    def measured(logits: Tensor) -> Evaluation | MultilabelEvaluation:
+        if labels.ndim == 1:  # classes; multi-label has a column for each label
+            return evaluate(labels, logits=logits, n_bins=n_bins)
+        return evaluate_multilabel(labels, logits=logits, names=list(temperatures), n_bins=n_bins)
+
+    scale = torch.tensor(list(temperatures.values()), dtype=torch.float64)  # one for all classes, or one a label
+    before, after = measured(logits), measured(logits.double() / scale)
+    return Scores(name, logits, labels, dict(temperatures), before, after, notes=tuple(notes))
+
+
+def _only(evaluation: Evaluation | MultilabelEvaluation) -> Evaluation:
+    if isinstance(evaluation, MultilabelEvaluation):
+        raise ValueError(f"this needs classes, and there are {len(evaluation.labels)} labels: take one head of them")
+    return evaluation

@@ -1,0 +1,156 @@
+"""Which calibrator: the rule by hand, what it says, and what it is given."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy.special import softmax
+
+import vicinal
+from vicinal.calibrators import CALIBRATORS, Calibrator, TemperatureScaling, calibrate, cross_validate
+from vicinal.calibrators.auto import Candidate, _simplest, candidates, least_prob, logits_of_probs
+
+
+def planted(n=400, k=3, seed=0, truth=lambda z: z / 2):
+    rng = np.random.default_rng(seed)
+    logits = 2 * rng.normal(size=(n, k))
+    labels = (truth(logits) + rng.gumbel(size=(n, k))).argmax(axis=1)
+    return logits, labels
+
+
+def test_candidates_by_hand():
+    logits, labels = planted(n=150)
+    found = {one.name: one for one in candidates(logits, labels, np.ones(150))}
+    assert list(found) == ["none", "temperature", "svs", "sms", "isotonic"]
+    tried = cross_validate(TemperatureScaling(), logits, labels)
+    assert found["temperature"].nll == pytest.approx(tried.with_it)
+    assert found["none"].nll == pytest.approx(tried.without)
+    best = min(one.nll for one in found.values())
+    losses = [
+        math.log(sum(math.exp(v) for v in z)) - z[y] for z, y in zip(logits.tolist(), labels.tolist(), strict=True)
+    ]
+    mean = sum(losses) / 150
+    half = 1.959964 * math.sqrt(sum((v - mean) ** 2 for v in losses)) / 150
+    assert found["none"].interval == pytest.approx((mean - half, mean + half))
+    for one in found.values():
+        assert one.behind == pytest.approx(one.nll - best)
+        assert (one.standard_error == 0) == (one.nll == best)
+
+
+def test_two_classes_have_other_candidates_and_many_no_matrix():
+    logits, labels = planted(k=2, n=100)
+    assert [c.name for c in candidates(logits, labels, np.ones(100))] == [
+        "none", "temperature", "svs", "quadratic", "isotonic",
+    ]  # fmt: skip
+    logits, labels = planted(k=101, n=60)
+    assert "sms" not in [c.name for c in candidates(logits, labels, np.ones(60), folds=2)]
+
+
+def rows(**nll):
+    best = min(value for value, _ in nll.values())
+    return [Candidate(name, value, (0, 1), value - best, error) for name, (value, error) in nll.items()]
+
+
+@pytest.mark.parametrize(
+    ("tried", "taken"),
+    [
+        (rows(none=(0.5, 0.1), temperature=(0.45, 0.1), svs=(0.4, 0.0)), "temperature"),  # none: a temperature helps
+        (rows(none=(0.45, 0.1), temperature=(0.46, 0.1), svs=(0.4, 0.0)), "none"),
+        (rows(none=(0.9, 0.1), temperature=(0.45, 0.01), svs=(0.4, 0.0), sms=(0.41, 0.1)), "svs"),
+        (rows(none=(0.9, 0.1), temperature=(0.45, 0.01), svs=(0.43, 0.01), isotonic=(0.4, 0.0)), "isotonic"),
+    ],
+)
+def test_the_simplest_within_one_standard_error_is_taken(tried, taken):
+    assert _simplest(tried) == taken
+
+
+def _calibrated(logits, labels):
+    return calibrate(labels, logits=logits)
+
+
+def test_it_chooses_what_was_planted_and_says_why():
+    over = _calibrated(*planted(n=2_000))
+    assert over.name == "temperature"
+    assert over.calibrator.temperature_ == pytest.approx(2, rel=0.1)
+    biased = _calibrated(*planted(n=2_000, truth=lambda z: z + np.array([2.0, 0.0, -1.0])))
+    assert biased.name == "svs"
+    text = str(biased)
+    assert biased.why in text
+    assert all(one.name in text for one in biased.tried)
+    assert text.count("<- taken") == 1
+    assert biased.to_dict()["tried"][0]["name"] == "none"
+
+
+@pytest.mark.parametrize("name", [*CALIBRATORS, "none"])
+def test_each_name_is_fitted_as_asked(name):
+    logits, labels = planted(n=120)
+    done = calibrate(labels, logits=logits, method=name)
+    assert done.name == name
+    assert not done.tried
+    assert "as asked" in done.why
+    np.testing.assert_allclose(done.predict_proba(logits=logits), softmax(done(logits), axis=1), atol=1e-9)
+    assert isinstance(done.calibrator, Calibrator)
+
+
+def test_probabilities_give_what_their_logits_give():
+    logits, labels = planted(n=300)
+    probs = softmax(logits, axis=1)
+    for name in ("temperature", "svs", "sms", "isotonic", "venn-abers"):
+        one, other = calibrate(labels, logits=logits, method=name), calibrate(labels, probs=probs, method=name)
+        np.testing.assert_allclose(one.predict_proba(logits=logits), other.predict_proba(probs=probs), atol=1e-5)
+
+
+def test_probabilities_of_zero_count_as_half_the_smallest_there_is():
+    probs = np.array([[1.0, 0.0], [0.96, 0.04], [0.5, 0.5]])
+    assert least_prob(probs) == 0.02
+    assert least_prob(probs[1:]) == 1e-6
+    assert least_prob(np.array([[1.0, 1e-30, 0.0]])) == 1e-6
+    np.testing.assert_allclose(logits_of_probs(probs)[0], [0, math.log(0.02)])
+    done = calibrate([0, 0, 1], probs=probs, method="temperature")
+    assert done.least == 0.02  # which new data have as well, whatever theirs is
+    new = done.predict_proba(probs=[[1.0, 0.0]])
+    np.testing.assert_allclose(new, softmax(np.log([[1.0, 0.02]]) / done.calibrator.temperature_, axis=1))
+
+
+def test_weights_count_in_the_choice_and_in_the_fit():
+    logits, labels = planted(n=300)
+    times = np.arange(300) % 3
+    weighted = calibrate(labels, logits=logits, method="temperature", sample_weight=times)
+    repeated = calibrate(labels.repeat(times), logits=logits.repeat(times, axis=0), method="temperature")
+    assert weighted.calibrator.temperature_ == pytest.approx(repeated.calibrator.temperature_)
+    none = candidates(logits, labels, times.astype(float))[0]
+    assert none.nll == pytest.approx(
+        candidates(logits.repeat(times, axis=0), labels.repeat(times), np.ones(300))[0].nll
+    )
+
+
+def test_few_samples_are_left_alone_and_tensors_are_taken():
+    logits, labels = planted(n=1)
+    assert calibrate(labels, logits=logits).name == "none"
+    logits, labels = planted(n=60)
+    done = vicinal.calibrate(torch.from_numpy(labels), logits=torch.from_numpy(logits).float(), method="svs")
+    assert isinstance(done(torch.from_numpy(logits)), torch.Tensor)
+
+
+def test_what_a_fit_warns_of_is_noted():
+    done = calibrate([0, 1] * 10, logits=np.array([[3.0, 0.0], [0.0, 3.0]] * 10), method="temperature")
+    assert any("temperature stopped" in note for note in done.notes)
+    assert "note: " in str(done)
+
+
+@pytest.mark.parametrize(
+    ("given", "match"),
+    [
+        ({}, "exactly one of logits= and probs=, got neither"),
+        ({"logits": [[0.0, 1.0]], "probs": [[0.5, 0.5]]}, "got both"),
+        ({"probs": [[1.5, -0.5]]}, "probs"),
+        ({"logits": [[0.0, 1.0]] * 2}, "same length"),
+        ({"logits": [[0.0, 1.0]], "method": "plat"}, "method"),
+    ],
+)
+def test_bad_arguments_are_refused(given, match):
+    with pytest.raises(ValueError, match=match):
+        calibrate([1], **given)

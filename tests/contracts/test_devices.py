@@ -1,0 +1,204 @@
+"""Everything on a simulated device: the numbers of the CPU, and no wait of the host that is not allowed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import vicinal
+from tests.contracts.cases import MLP, K, batch
+
+pytest.importorskip("transformers")
+pytest.importorskip("torchmetrics")
+pytest.importorskip("lightning")
+if not hasattr(torch.utils.backend_registration, "_setup_privateuseone_for_python_backend"):
+    pytest.skip("this torch has no devices written in Python", allow_module_level=True)
+
+#: The blocking events of a steady step that are allowed for each objective. These numbers may only become smaller.
+ALLOWED: dict[str, int] = {
+    "Mixup(alpha=1.0, partners='same_class')": 1,  # who is of one class depends on the labels
+    "ResizeMix()": 1,  # the size of the pasted image is a shape, which the host needs to know
+    "PuzzleMix(block_counts=[2, 4])": 1,  # masks and saliency, for the transport
+    "PuzzleMix(block_counts=[2], solver='exact', adv_prob=1.0)": 2,
+    "GuidedMixup(pool='set')": 1,  # the host needs to know whom to load
+    "AUM": 2,
+}
+#: Where there is no float64 the search is the CPU's.
+WITHOUT_FLOAT64 = ALLOWED | {"GuidedMixup(pool='batch')": 2, "GuidedMixup(pool='set')": 2}
+
+
+@pytest.fixture(scope="module")
+def found() -> dict[str, Any]:
+    """What happened in a process with the device, since it stays registered in its process."""
+    root = Path(__file__).parents[2]
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.on_device"], cwd=root, capture_output=True, text=True, timeout=900
+    )
+    assert done.returncode == 0, done.stderr
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
+
+
+@pytest.mark.parametrize(("part", "allowed"), [("objectives", ALLOWED), ("without float64", WITHOUT_FLOAT64)])
+def test_objectives_have_the_losses_of_the_cpu_and_no_wait_beyond_those_allowed(found, part, allowed):
+    for name, steps in found[part].items():
+        assert "crash" not in steps, f"{name}: {steps['crash']}"
+        assert steps["got"] == steps["want"], name
+        assert len(steps["waits"]) <= allowed.get(name, 0), f"{name}: {steps['waits']}"
+
+
+def test_every_public_objective_ran(found):
+    ran = " ".join(found["objectives"])
+    assert [name for name in vicinal.OBJECTIVES if name not in ran] == []
+
+
+def test_a_plan_travels_in_one_copy(found):
+    for name in (
+        "Mixup(alpha=0.4)",
+        "CutMix(alpha=1.0, per_sample=True)",
+        "KMixup(alpha=1.0, k=3)",
+        "SequenceMixup.cls()",
+    ):
+        assert len(found["objectives"][name]["copies"]) == 1
+
+
+def test_other_targets(found):
+    for name, step in found["targets"].items():
+        assert step["got"] == step["want"], name
+        assert step["waits"] == [], name
+
+
+def test_wrong_values_are_refused_without_waiting_for_them(found):
+    errors = found["bad values"]
+    assert "labels must be in [0, 4] for 5 logits" in errors["label"]
+    assert "labels must be in" in errors["ignored label"]  # which torch's cross-entropy would leave out
+    assert "sum to one" in errors["soft"]
+    assert "weight must be finite numbers of at least 0" in errors["weight"]
+
+
+def test_calibrators_and_prediction_sets(found):
+    assert len(found["calibrators"]) >= 6
+    assert all(found["calibrators"].values()), found["calibrators"]
+
+
+def test_metrics_count_there_and_wait_for_nothing(found):
+    metrics = found["metrics"]
+    assert metrics["evaluate"][0] == metrics["evaluate"][1]
+    assert metrics["waits"] == []
+    assert metrics["counts"]
+    assert metrics["probs"]
+    assert metrics["sums"] < 1e-5  # of 300 float32 confidences
+    assert metrics["squares"] < 1e-5
+    assert metrics["ece"][0] == pytest.approx(metrics["ece"][1], abs=1e-6)
+
+
+def test_a_step_of_the_loop_waits_for_nothing_and_refuses_labels_in_its_own_words(found):
+    training = found["training"]
+    assert training["waits"] == []
+    assert len(training["copies"]) == 3  # x, y and the plan
+    assert training["got"] == training["want"]
+    assert training["error"] == "ValueError: labels must be in [0, 4] for 5 logits, got 5"
+
+
+@pytest.mark.parametrize("name", ["hugging face", "lightning"])
+def test_integrations(found, name):
+    assert found[name].get("got") == found[name].get("want") is not None, found[name]
+    assert found[name]["waits"] == []
+
+
+# Compiled steps
+
+#: Of the compiler, which asks every tensor that goes on after a break of the graph for its gradient.
+compiler_warns = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
+
+
+def graphs(expression: str, steps: int = 4) -> list[int]:
+    """Return how many graphs there are after each step that is compiled as a whole; losses are those of eager."""
+    from torch._dynamo.utils import counters
+
+    torch._dynamo.reset()
+    counters.clear()
+    torch.manual_seed(0)
+    model, objective, (x, y) = MLP(), vicinal.parse(expression), batch(8)
+    step = torch.compile(lambda x, y: objective(model, x, y, epoch=1.5), backend="eager")
+    found = []
+    for s in range(steps):
+        torch.manual_seed(s)
+        got = step(x, y)
+        torch.manual_seed(s)
+        want = objective(model, x, y, epoch=1.5)
+        assert torch.equal(got, want)
+        found.append(counters["stats"]["unique_graphs"])
+    return found
+
+
+@compiler_warns
+def test_plain_training_is_one_graph():
+    torch._dynamo.reset()
+    model, (x, y) = MLP(), batch(8)
+    whole = torch.compile(lambda x, y: vicinal.ERM()(model, x, y), backend="eager", fullgraph=True)
+    assert torch.equal(whole(x, y), vicinal.ERM()(model, x, y))
+    with pytest.raises(RuntimeError, match=r"labels must be in \[0, 4\]"):
+        whole(x, torch.full_like(y, K))
+
+
+@compiler_warns
+@pytest.mark.parametrize(
+    "expression", ["Mixup(alpha=1.0)", "CutMix()", "CutMix(per_sample=True)", "LogitMix(Mixup(alpha=3.0))"]
+)
+def test_what_is_drawn_compiles_nothing_anew(expression):
+    n_graphs = 2 if expression.startswith("LogitMix") else 1  # the sum of several terms is one more
+    assert graphs(expression) == [n_graphs] * 4
+
+
+@compiler_warns
+def test_a_hidden_layer_has_a_graph_of_its_own_and_no_more():
+    assert graphs("ManifoldMixup(layers=['input', 'hidden.0'])", steps=6)[-1] == 2
+    after = graphs("ManifoldMixup(layers=['input', 'hidden'])", steps=6)  # a container is put together in each step
+    assert after[2:] == after[2:3] * 4
+
+
+@compiler_warns
+def test_objectives_that_track_samples_compile():
+    torch._dynamo.reset()
+    model, (x, y) = MLP(), batch(8)
+    index, guided = torch.arange(8), vicinal.GuidedMixup(pool="batch")
+    aum = guided.tracker(8)
+    recorder = vicinal.objectives.guided.aum.AUMRecorder(aum)
+    torch.compile(lambda: recorder(model, x, y, index=index, epoch=0.0), backend="eager")()
+    bound = guided.bind(aum)
+
+    def step() -> torch.Tensor:
+        return bound(model, x, y, index=index)
+
+    torch.manual_seed(0)
+    got = torch.compile(step, backend="eager")()
+    torch.manual_seed(0)
+    assert torch.equal(got, step())
+
+
+def test_objectives_inside_transforms_of_functions():
+    model, (x, y) = MLP(), batch(8)
+    parameters = {name: p.detach() for name, p in model.named_parameters()}
+
+    class Called(torch.nn.Module):
+        def __init__(self, held: dict[str, torch.Tensor]) -> None:
+            super().__init__()
+            self.held = held
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.func.functional_call(model, self.held, (x,))
+
+    def loss(held: dict[str, torch.Tensor]) -> torch.Tensor:
+        return vicinal.Mixup(alpha=1.0)(Called(held), x, y, generator=torch.Generator().manual_seed(0))
+
+    got = torch.func.grad(loss)(parameters)
+    vicinal.Mixup(alpha=1.0)(model, x, y, generator=torch.Generator().manual_seed(0)).backward()
+    for name, p in model.named_parameters():
+        assert torch.equal(got[name], p.grad)

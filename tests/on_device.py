@@ -1,0 +1,384 @@
+"""Everything once on the simulated device, in a process of its own: prints what happened as JSON.
+
+`python -m tests.on_device` is run by `tests/contracts/test_devices.py` and by `python -m benchmarks devices`.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import json
+import logging
+import sys
+import tempfile
+import traceback
+import warnings
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import vicinal
+from tests.simulated_device import NAME, Device, on_device
+from vicinal.calibrators import Calibrator
+from vicinal.objectives.base import Objective
+from vicinal.objectives.guided.aum import AUMRecorder
+
+B, K = 8, 5
+
+
+class Net(nn.Module):
+    def __init__(self, n_outputs: int = K) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(3, 4, 3, padding=1)
+        self.block = nn.Sequential(nn.Conv2d(4, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU())
+        self.head = nn.Linear(4, n_outputs)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.block(self.stem(x)).mean((2, 3)))
+
+
+class Texts(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(30, 8)
+        self.encoder = nn.ModuleList([nn.Linear(8, 8), nn.Linear(8, 8)])
+        self.classifier = nn.Linear(8, K)
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        h = self.embedding(input_ids)
+        for layer in self.encoder:
+            h = layer(h).relu()
+        mask = attention_mask[..., None].to(h)
+        return self.classifier((h * mask).sum(1) / mask.sum(1))
+
+
+OBJECTIVES = [
+    "ERM()",
+    "ERM(label_smoothing=0.1, confidence_penalty=0.1)",
+    "Mixup(alpha=0.4)",
+    "Mixup(alpha=0.4, labels='nearest', per_sample=True)",
+    "Mixup(alpha=1.0, partners='same_class')",
+    "KMixup(alpha=1.0, k=3)",
+    "GaussianVicinity(sigma=0.1)",
+    "CutMix(alpha=1.0)",
+    "CutMix(alpha=1.0, per_sample=True)",
+    "Focal()",
+    "ResizeMix()",
+    "ManifoldMixup(layers=['input', 'stem', 'block'])",
+    "PuzzleMix(block_counts=[2, 4])",
+    "PuzzleMix(block_counts=[4], transport=False, mean=[0.1, 0.2, 0.3], std=[0.5, 0.5, 0.5])",
+    "PuzzleMix(block_counts=[2], solver='exact', adv_prob=1.0)",
+    "LogitMix(Mixup(alpha=3.0))",
+    "LogitMix(ManifoldMixup(layers=['block']))",
+    "LogitMix(CutMix(alpha=1.0))",
+    "RegMixup(Mixup(alpha=10.0))",
+    "RandomChoice(Mixup(alpha=0.8), CutMix(alpha=1.0))",
+    "Warmup(Mixup(alpha=0.1), epochs=1)",
+    "During(Mixup(alpha=0.1), start=5, stop=6)",
+    "SequenceMixup.input()",
+    "SequenceMixup.cls()",
+    "SequenceMixup.manifold(layers=[0, 1, 'head'])",
+    "LogitMix(SequenceMixup.input())",
+    "GuidedMixup(pool='batch')",
+    "GuidedMixup(pool='set')",
+    "AUM",
+]
+
+
+def data(text: bool) -> tuple[Any, Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    y = torch.arange(B) % K
+    if not text:
+        return torch.rand(B, 3, 8, 8, generator=generator), y
+    ids = torch.randint(5, 30, (B, 6), generator=generator)
+    mask = (torch.arange(6) < torch.arange(B)[:, None] % 4 + 3).long()
+    return {"input_ids": ids * mask, "attention_mask": mask}, y
+
+
+def made(name: str, model: nn.Module, x: Any, y: Tensor) -> Objective:
+    """Return the objective of an expression, with its training state where it has one."""
+    objective: Any = vicinal.GuidedMixup() if name == "AUM" else vicinal.parse(name)
+    if not isinstance(objective, vicinal.GuidedMixup):
+        return objective
+    aum = objective.tracker(B)
+    aum.update(model(x).detach(), y, torch.arange(B), epoch=0)
+    if name == "AUM":
+        return AUMRecorder(aum)
+    dataset = torch.utils.data.TensorDataset(x, y)
+    return objective.bind(aum, dataset=dataset, collate_fn=torch.utils.data.default_collate)
+
+
+def objective_steps(name: str, *, has_float64: bool, steps: int = 3) -> dict[str, Any]:
+    """Return losses on the CPU and on the device, and the events of the last step."""
+    text = "Sequence" in name
+    torch.manual_seed(0)
+    model = Texts() if text else Net()
+    x, y = data(text)
+    objective = made(name, model, x, y)
+    there, other = copy.deepcopy(model), copy.deepcopy(objective)
+
+    def run(model: nn.Module, objective: Objective, x: Any, y: Tensor, s: int) -> Tensor:
+        generator = torch.Generator().manual_seed(s)
+        loss = objective(model, x, y, index=torch.arange(B), epoch=1.5 + s, generator=generator)
+        loss.backward()
+        return loss.detach()
+
+    want = [float(run(model, objective, x, y, s)) for s in range(steps)]
+    device = Device(has_float64=has_float64)
+    with device:
+        on_device(there)
+        remote_x, remote_y = device.put(x), device.put(y)
+        got = []
+        for s in range(steps):
+            device.clear()
+            got.append(float(run(there, other, remote_x, remote_y, s).inner))
+    return {"want": want, "got": got, "waits": device.waits, "copies": device.copies, "kernels": device.kernels}
+
+
+def other_targets(*, has_float64: bool) -> dict[str, Any]:
+    """Soft targets, weights, several labels and numbers: the losses and the events of `Mixup`."""
+    x, y = data(text=False)
+    kinds: dict[str, tuple[nn.Module, Tensor, dict[str, Any]]] = {
+        "soft": (Net(), nn.functional.one_hot(y, K).float() * 0.9 + 0.02, {}),
+        "weight": (Net(), y, {"weight": torch.linspace(0, 1, B)}),
+        "class_weights": (Net(), y, {"class_weights": torch.ones(K)}),
+        "binary": (Net(1), (y > 2).long(), {"task": "binary"}),
+        "multilabel": (Net(3), (torch.rand(B, 3) > 0.5).float(), {"task": "multilabel"}),
+        "regression": (Net(1), torch.randn(B), {"task": "regression"}),
+    }
+    found = {}
+    for name, (model, targets, more) in kinds.items():
+        objective, there = vicinal.Mixup(alpha=1.0), copy.deepcopy(model)
+        want = objective(model, x, targets, generator=torch.Generator().manual_seed(0), **more)
+        device = Device(has_float64=has_float64)
+        with device:
+            on_device(there)
+            moved = {k: device.put(v) if k == "weight" else v for k, v in more.items()}
+            got = objective(
+                there, device.put(x), device.put(targets), generator=torch.Generator().manual_seed(0), **moved
+            )
+        found[name] = {"want": [float(want)], "got": [float(got.detach().inner)], "waits": device.waits}
+    return found
+
+
+def bad_values() -> dict[str, str]:
+    """The errors of labels, targets and weights that are wrong, where nobody waits for them."""
+    x, y = data(text=False)
+    cases: dict[str, tuple[Tensor, dict[str, Any]]] = {
+        "label": (torch.full_like(y, K), {}),
+        "ignored label": (torch.full_like(y, -100), {}),
+        "soft": (torch.ones(B, K), {}),
+        "weight": (y, {"weight": torch.full([B], -1.0)}),
+    }
+    found = {}
+    for name, (targets, more) in cases.items():
+        device = Device()
+        with device:
+            moved = {k: device.put(v) for k, v in more.items()}
+            try:
+                vicinal.ERM()(on_device(Net()), device.put(x), device.put(targets), **moved)
+                found[name] = "no error"
+            except (RuntimeError, ValueError) as error:
+                found[name] = str(error)
+    return found
+
+
+def calibrators() -> dict[str, Any]:
+    """Every calibrator and kind of set, fitted to tensors of the device: the same as on the CPU."""
+    generator = torch.Generator().manual_seed(0)
+    logits, labels = torch.randn(60, 3, generator=generator) * 3, torch.randint(3, (60,), generator=generator)
+    kinds = (getattr(vicinal.calibrators, name) for name in vicinal.calibrators.__all__)
+    makers = [vicinal.LeastAmbiguousSets, vicinal.AdaptiveSets]
+    makers += [k for k in kinds if isinstance(k, type) and issubclass(k, Calibrator) and not inspect.isabstract(k)]
+    found = {}
+    for make in makers:
+        name = make.__name__
+        want = make().fit(logits, labels)(logits)
+        device = Device(has_float64=False)
+        with device:
+            got = make().fit(device.put(logits), device.put(labels))(device.put(logits))
+        got = getattr(got, "inner", got)
+        found[name] = bool(torch.allclose(torch.as_tensor(got).double(), torch.as_tensor(want).double(), atol=1e-6))
+    return found
+
+
+def metrics() -> dict[str, Any]:
+    """`evaluate` of tensors of the device, and the torchmetrics classes there."""
+    from vicinal.integrations.torchmetrics import ECE, ReliabilityMetric
+
+    generator = torch.Generator().manual_seed(0)
+    logits, labels = torch.randn(300, 7, generator=generator) * 3, torch.randint(7, (300,), generator=generator)
+    want = vicinal.evaluate(labels, logits=logits)
+    device = Device(has_float64=False)
+    with device:
+        there = vicinal.evaluate(device.put(labels), logits=device.put(logits))
+        metric, ece = ReliabilityMetric(n_bins=15).to(NAME), ECE(n_bins=15, ignore_index=3, preds="logits").to(NAME)
+        z, y = device.put(logits), device.put(labels)
+        metric.update(y[:100], logits=z[:100])
+        device.clear()
+        metric.update(y[100:], logits=z[100:])
+        ece.update(z, y)
+        waits = list(device.waits)
+        table, value = metric.compute(), ece.compute()
+        soft = ReliabilityMetric(n_bins=15).to(NAME)
+        soft.update(y, probs=device.put(logits.softmax(1)))
+        of_probs = soft.compute()
+    plain = vicinal.ReliabilityTable(15).update(labels, logits=logits)
+    kept = labels != 3
+    return {
+        "evaluate": [want.ece.value, there.ece.value],
+        "waits": waits,
+        "counts": bool((table.counts == plain.counts).all()),
+        "sums": float(abs(table.sums - plain.sums).max()),
+        "squares": float(abs(table.squares - plain.squares).max()),
+        "probs": bool((of_probs.counts == plain.counts).all()),
+        "ece": [float(value.inner), vicinal.ReliabilityTable(15).update(labels[kept], logits=logits[kept]).ece()],
+    }
+
+
+def training() -> dict[str, Any]:
+    """The training loop: what makes the host wait in a step, and the sentence for a wrong label."""
+    from vicinal.training.config import FitConfig
+    from vicinal.training.folder import TrainingFolder
+    from vicinal.training.loop import Loop, Supervision
+
+    x, y = data(text=False)
+    config = FitConfig(epochs=2, batch_size=B // 2, lr=0.1, optimizer="sgd", select="last", trackers=())
+    accelerator = SimpleNamespace(
+        process_index=0, num_processes=1, device=NAME, scaler=None, is_main_process=True, log_with=[],
+        log=lambda *a, **k: None, wait_for_everyone=lambda: None,
+    )  # fmt: skip
+
+    def loop(model: nn.Module, labels: Tensor, **changes: Any) -> Loop:
+        made = SimpleNamespace(**{**vars(accelerator), **changes})
+        objective = vicinal.Mixup(alpha=1.0)
+        train = torch.utils.data.TensorDataset(x, labels)
+        folder = TrainingFolder(None, main=True)
+        return Loop(made, model, objective, train, {}, config, None, folder, None, Supervision())
+
+    torch.manual_seed(0)
+    model = Net()
+    there = copy.deepcopy(model)
+    want, _ = loop(model, y, device=torch.device("cpu")).run({"method": "Mixup"}, progress=False)
+    device = Device(has_float64=False)
+    with device:
+        on_device(there)
+        made = loop(there, y)
+        batches = made._batches()
+        made._train_step(batches)
+        device.clear()
+        made._train_step(batches)
+        step_waits, step_copies = list(device.waits), list(device.copies)
+        fresh = on_device(copy.deepcopy(Net()))
+        torch.manual_seed(0)
+        got, _ = loop(on_device(Net()), y).run({"method": "Mixup"}, progress=False)
+        try:
+            loop(fresh, torch.full_like(y, K)).run({"method": "Mixup"}, progress=False)
+            error = "no error"
+        except (RuntimeError, ValueError) as raised:
+            error = f"{type(raised).__name__}: {raised}"
+    return {
+        "waits": step_waits,
+        "copies": step_copies,
+        "want": [want["last"]["loss"]],
+        "got": [got["last"]["loss"]],
+        "error": error,
+    }
+
+
+def hugging_face() -> dict[str, Any]:
+    """The loss of `MixupTrainer`, of a batch on the device."""
+    from transformers import TrainingArguments
+
+    from vicinal.integrations.huggingface import MixupTrainer
+
+    x, y = data(text=True)
+    torch.manual_seed(0)
+    model = Texts()
+    there = copy.deepcopy(model)
+    with tempfile.TemporaryDirectory() as folder:
+        how = TrainingArguments(folder, use_cpu=True, report_to=[])
+        trainer = MixupTrainer(model, how, objective=vicinal.SequenceMixup.cls())
+        torch.manual_seed(1)
+        want = trainer.compute_loss(model, {**x, "labels": y})
+        device = Device(has_float64=False)
+        with device:
+            on_device(there)
+            inputs = device.put({**x, "labels": y})
+            for _ in range(2):
+                device.clear()
+                torch.manual_seed(1)
+                got = trainer.compute_loss(there, inputs)
+    return {"want": [float(want)], "got": [float(got.detach().inner)], "waits": device.waits}
+
+
+def lightning() -> dict[str, Any]:
+    """The training step of `MixupMixin`, of a batch on the device."""
+    from lightning import LightningModule
+
+    from vicinal.integrations.lightning import MixupMixin
+
+    class Module(MixupMixin, LightningModule):
+        objective = vicinal.LogitMix(vicinal.Mixup(alpha=3.0))
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = Net()
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.net(x)
+
+        def log(self, *args: Any, **kwargs: Any) -> None: ...
+
+        def log_dict(self, *args: Any, **kwargs: Any) -> None: ...
+
+    x, y = data(text=False)
+    torch.manual_seed(0)
+    module = Module()
+    there = copy.deepcopy(module)
+    for each in (module, there):
+        each._trainer = SimpleNamespace(world_size=1, num_training_batches=1, current_epoch=0)  # type: ignore[assignment]
+        each._fabric = None
+    torch.manual_seed(1)
+    want = module.training_step((x, y), 0)
+    device = Device(has_float64=False)
+    with device:
+        on_device(there)
+        batch = (device.put(x), device.put(y))
+        device.clear()
+        torch.manual_seed(1)
+        got = there.training_step(batch, 0)
+    return {"want": [float(want)], "got": [float(got.detach().inner)], "waits": device.waits}
+
+
+def guarded(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Return what the function does, or the error it ends with."""
+    try:
+        return function(*args, **kwargs)
+    except Exception:
+        return {"crash": traceback.format_exc(limit=-4)}
+
+
+def main() -> None:
+    warnings.simplefilter("ignore")
+    logging.disable(logging.WARNING)
+    torch.set_num_threads(1)
+    found: dict[str, Any] = {
+        "objectives": {name: guarded(objective_steps, name, has_float64=True) for name in OBJECTIVES},
+        "without float64": {name: guarded(objective_steps, name, has_float64=False) for name in OBJECTIVES},
+        "targets": guarded(other_targets, has_float64=True),
+        "bad values": guarded(bad_values),
+        "calibrators": guarded(calibrators),
+        "metrics": guarded(metrics),
+        "training": guarded(training),
+        "hugging face": guarded(hugging_face),
+        "lightning": guarded(lightning),
+    }
+    sys.stdout.write(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()
