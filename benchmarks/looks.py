@@ -4,7 +4,7 @@
     python -m benchmarks.looks --families 2000 --only errors --seed 7
 
 A family has m claims, whose contrasts are drawn for 40 seeds with a standard deviation of 1: effects and margins are in
-standard deviations. Verdicts come from `vicinal.recipes.claims`, at the looks and levels that recipes use. A verdict is
+standard deviations. Verdicts come from `vicinal.papers.claims`, at the looks and levels that recipes use. A verdict is
 wrong if it says of the true mean μ what is not so; a family errs if any of its claims has a wrong verdict at any look.
 Seeds are normal, skewed a little (log-normal with a skewness of 1), skewed (exponential, skewness 2), the difference of
 two independent exponentials, or heavy-tailed (t with 3 degrees of freedom). Claims of a family are correlated, since
@@ -26,7 +26,7 @@ from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
 from benchmarks.timing import table
-from vicinal.recipes.claims import (
+from vicinal.papers.claims import (
     ALPHA,
     HOLDS,
     LOOKS,

@@ -27,7 +27,7 @@ LAYERS = [
     {"data"},
     {"training"},
     {"runs"},
-    {"recipes", "integrations", "report"},
+    {"papers", "integrations", "report"},
     {"cli"},
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}

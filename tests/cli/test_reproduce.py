@@ -6,7 +6,7 @@ import json
 import re
 
 from tests.cli.running import refused, vicinal
-from vicinal.recipes import Result, names
+from vicinal.papers import Result, names
 
 
 def test_the_list() -> None:

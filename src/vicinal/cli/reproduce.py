@@ -16,8 +16,8 @@ from vicinal.cli.options import MOST_SEEDS, Address, AsJson, Backend, MaxMemory,
 from vicinal.cli.outputs import check_outputs
 
 if TYPE_CHECKING:
-    from vicinal.recipes.results import Result
-    from vicinal.recipes.running import Plan
+    from vicinal.papers.results import Result
+    from vicinal.papers.running import Plan
     from vicinal.report import RecipePage
     from vicinal.runs.scheduler import Pool
 
@@ -74,7 +74,7 @@ def reproduce(
     """
     not_portable = make_portable()  # before torch is imported
 
-    from vicinal.recipes import running
+    from vicinal.papers import running
     from vicinal.runs.scheduler import Pool
 
     console = Console(as_json=as_json)
@@ -113,14 +113,14 @@ def reproduce(
 
 def _asked(recipes: Sequence[str], scale: str) -> tuple[str, ...]:
     from vicinal._checks import choice
-    from vicinal.recipes import SCALES, names
+    from vicinal.papers import SCALES, names
 
     choice("scale", scale, SCALES)
     return names() if "all" in recipes else tuple(dict.fromkeys(recipes))
 
 
 def _plan(name: str, scale: str, out: Path, seeds: Sequence[int] | None, more: int | None, only: Sequence[str]) -> Plan:
-    from vicinal.recipes import get, running
+    from vicinal.papers import get, running
 
     if more is not None:
         if seeds is not None:
@@ -133,7 +133,7 @@ def _until(
     until: str, recipes: Sequence[str], scale: str, out: Path, pool: Pool, hours: float, console: Console
 ) -> None:
     from vicinal._checks import choice
-    from vicinal.recipes import pages, scheduling
+    from vicinal.papers import pages, scheduling
 
     choice("until", until, ("decided",))
     where = scheduling.until_decided(
@@ -144,7 +144,7 @@ def _until(
 
 
 def _list(console: Console) -> None:
-    from vicinal.recipes import get, names
+    from vicinal.papers import get, names
 
     rows = []
     for name in names():
@@ -161,7 +161,7 @@ def _so_far(name: str) -> str:
     """Return the verdicts of results in this folder, the committed ones first."""
     from collections import Counter
 
-    from vicinal.recipes import Result
+    from vicinal.papers import Result
 
     for folder in (Path("results/cpu"), Path("reproduced/cpu")):
         if (path := folder / f"{name}.json").exists():
@@ -171,7 +171,7 @@ def _so_far(name: str) -> str:
 
 
 def _dry(plans: Sequence[Plan], console: Console) -> None:
-    from vicinal.recipes.running import duration
+    from vicinal.papers.running import duration
 
     for wanted in plans:
         minutes = wanted.minutes
@@ -187,7 +187,7 @@ def _dry(plans: Sequence[Plan], console: Console) -> None:
 
 
 def _show(wanted: Plan, result: Result, console: Console) -> None:
-    from vicinal.recipes import pages
+    from vicinal.papers import pages
     from vicinal.report import write_recipe
 
     report = write_recipe(_page(wanted, result), wanted.report)
@@ -207,7 +207,7 @@ def _page(wanted: Plan, result: Result) -> RecipePage:
     """Return what the report shows."""
     from collections import Counter
 
-    from vicinal.recipes import PAPERS, pages
+    from vicinal.papers import PAPERS, pages
     from vicinal.report import RecipePage, Rows
 
     recipe = wanted.recipe
@@ -231,7 +231,7 @@ def _page(wanted: Plan, result: Result) -> RecipePage:
 
 
 def _write_pages(docs: Path, console: Console) -> None:
-    from vicinal.recipes import pages
+    from vicinal.papers import pages
 
     results = docs.resolve().parent / "results"
     if not results.is_dir():
@@ -248,7 +248,7 @@ def _seeds(text: str | None) -> Sequence[int] | None:
     first, dash, last = text.partition("-")
     if not (first.isdecimal() and (last.isdecimal() if dash else True)):
         raise typer.BadParameter(f"must be a number such as 5, or a range such as 1010-1014, got {text!r}")
-    from vicinal.recipes.claims import FIRST_SEED
+    from vicinal.papers.claims import FIRST_SEED
 
     wanted = range(int(first), int(last) + 1) if dash else range(FIRST_SEED, FIRST_SEED + int(first))
     if not wanted or wanted[-1] - wanted[0] >= MOST_SEEDS:

@@ -1,0 +1,287 @@
+"""What a recipe is: one table or figure of a paper, written down so that it can be run at three scales.
+
+A recipe reads like the table it reproduces: data, networks, methods as expressions, the paper's numbers, the claims.
+Its cells (data × network × method × seed) are independent; what is measured of a cell is a plain function of its
+trainings, the scale's settings and the seed. All scales run the same code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
+
+from vicinal.data.files import find
+from vicinal.data.named import roots
+from vicinal.papers.claims import FIRST_SEED, LOOKS, AtLeast, Claim, Key, Pair
+from vicinal.runs import Experiment
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from vicinal.papers.results import Measured, Result
+    from vicinal.papers.trained import Trained
+
+__all__ = [
+    "PAPERS",
+    "SCALES",
+    "Cell",
+    "Data",
+    "Each",
+    "Measure",
+    "Method",
+    "NOTHING",
+    "Network",
+    "Place",
+    "Recipe",
+    "Scale",
+    "Settings",
+    "experiment",
+    "is_drawn",
+    "methods",
+    "needed",
+    "three_scales",
+]
+
+SCALES = ("cpu", "night", "paper")
+
+T = TypeVar("T")
+#: What all three scales have in common, or that of each.
+Each: TypeAlias = "T | tuple[T, T, T]"
+
+PAPERS = {
+    "Z18": "mixup: Beyond Empirical Risk Minimization (Zhang, Cisse, Dauphin & Lopez-Paz 2018)",
+    "T19": "On Mixup Training (Thulasidasan, Chennupati, Bilmes, Bhattacharya & Michalak 2019)",
+    "L22": "Logit Mixing Training for More Reliable and Accurate Prediction (Bang et al. 2022)",
+    "P22": "On the Calibration of Pre-trained Language Models using Mixup (Park & Caragea 2022)",
+    "W21": "MixUp Training for the Transformer Architecture (Zhang & Vaidya 2021)",
+}
+
+#: Of data, networks, training and of what is measured: values by name, which whoever takes them checks.
+Settings: TypeAlias = "Mapping[str, Any]"
+NOTHING: Settings = {}
+
+#: From trained models, settings and a seed to figures and curves. It lives in a module, so that any process finds it.
+Measure: TypeAlias = "Callable[[Sequence[Trained], Settings, int], Measured]"
+
+
+@dataclass(frozen=True)
+class Data:
+    """A data set of a recipe."""
+
+    source: str
+    """What `vicinal.data.load` takes. For users it is a name of torchvision, scikit-learn or Hugging Face."""
+    options: Settings = field(default_factory=dict)
+    """Of `vicinal.data.load`. Its seed is the cell's: every seed draws splits and subsets of its own."""
+    training: Settings = field(default_factory=dict)
+    """Fields of `FitConfig` in which training on these data differs from the scale's."""
+    corrupt: float = 0.0
+    """The share of training labels drawn anew."""
+    where: str = ""
+    """Where to get the data and in which form, if `vicinal.data.load` does not know them by name."""
+
+
+@dataclass(frozen=True)
+class Network:
+    """A network by name, with its options, and what its training changes."""
+
+    name: str | None = None
+    options: Settings = field(default_factory=dict)
+    training: Settings = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Method:
+    """An objective as an expression, and what else the method changes: the network's options, the training."""
+
+    expression: str
+    network: Settings = field(default_factory=dict)
+    training: Settings = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scale:
+    """What a recipe is at one scale."""
+
+    seeds: Sequence[int]
+    """Of weights, order, mixing, and of splits and subsets."""
+    looks: Sequence[int] = LOOKS
+    """Numbers of seeds at which claims are judged; the last is the most there will be."""
+    minutes: float
+    """How long these seeds take: below `paper` on two cores as two one-thread processes, at `paper` on one GPU."""
+    data: Mapping[str, Data] = field(default_factory=dict)
+    """By the names that rows have."""
+    networks: Mapping[str, Network] = field(default_factory=dict)
+    """By the names that rows have."""
+    networks_of: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """The names of the networks of a data set, where it does not go with all of them."""
+    training: Settings = field(default_factory=dict)
+    """Fields of `FitConfig` that differ from the usual ones for the kind of data."""
+    settings: Settings = field(default_factory=dict)
+    """Of what is measured."""
+    about: str = ""
+    """What differs from the paper."""
+
+    def pairs(self) -> Iterator[Pair]:
+        """Yield every data set with each of its networks."""
+        return (Pair(data, network) for data in self.data for network in self.networks_of.get(data, self.networks))
+
+
+def three_scales(
+    *,
+    seeds: Each[int],
+    minutes: Each[float],
+    looks: Sequence[int] | Sequence[Sequence[int]] = LOOKS,
+    data: Each[Mapping[str, Data]] = NOTHING,
+    networks: Each[Mapping[str, Network]] = NOTHING,
+    networks_of: Each[Mapping[str, Sequence[str]]] = NOTHING,
+    training: Each[Settings] = NOTHING,
+    settings: Each[Settings] = NOTHING,
+    about: Each[str] = "",
+) -> dict[str, Scale]:
+    """Return the three scales of a recipe, side by side: a tuple has what is each scale's own.
+
+    `seeds` are numbers of seeds, the first of which is `FIRST_SEED`. `looks` are those of all scales, or a sequence of
+    three.
+
+    >>> of = three_scales(seeds=(3, 5, 1), minutes=(1, 10, 600), data={"Iris": Data("iris")})
+    >>> of["night"].seeds, of["night"].minutes, list(of["night"].data)
+    (range(1000, 1005), 10, ['Iris'])
+    """
+    return {
+        scale: Scale(
+            seeds=range(FIRST_SEED, FIRST_SEED + _of(seeds, i)),
+            looks=_looks(looks, i),
+            minutes=_of(minutes, i),
+            data=_of(data, i),
+            networks=_of(networks, i),
+            networks_of=_of(networks_of, i),
+            training=_of(training, i),
+            settings=_of(settings, i),
+            about=_of(about, i),
+        )
+        for i, scale in enumerate(SCALES)
+    }
+
+
+def _of(values: Each[T], i: int) -> T:
+    return values[i] if isinstance(values, tuple) else values
+
+
+def _looks(looks: Sequence[int] | Sequence[Sequence[int]], i: int) -> tuple[int, ...]:
+    """Return the looks of a scale: those of all scales, or one sequence for each."""
+    own = looks[i]
+    return tuple(own) if isinstance(own, Sequence) else tuple(n for n in looks if isinstance(n, int))
+
+
+@dataclass(frozen=True, eq=False)
+class Cell:
+    """One row of a recipe with one seed."""
+
+    key: Key
+    seed: int
+    measure: Measure
+    settings: Settings = field(default_factory=dict)
+    trainings: tuple[Experiment, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The row."""
+        return " · ".join(self.key)
+
+
+class Place(NamedTuple):
+    """A table or figure: its paper, its name there and what it shows."""
+
+    paper: str
+    name: str
+    title: str
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Recipe:
+    """A table or figure of a paper."""
+
+    place: Place
+    """Where it stands and what it shows."""
+    scales: Mapping[str, Scale]
+    """`cpu`, `night` and `paper`."""
+    measure: Measure
+    """What is measured of each cell."""
+    claims: Callable[[Scale], Iterable[Claim | AtLeast]]
+    """What the paper says, for the data and networks of a scale."""
+    columns: Mapping[str, str]
+    """The figures of the printed table, by their titles there; `%` in a title means a share times 100."""
+    methods: Mapping[str, Method] | Callable[[str, Scale], Mapping[str, Method]] = field(default_factory=dict)
+    """By the names that rows have: for all data, or a function of the data's name and the scale."""
+    published: Mapping[str, Mapping[str, float | str]] = field(default_factory=dict)
+    """The paper's numbers: a row's name, then figures by name, as printed there."""
+    draw: Callable[[Result], Figure] | None = None
+    """Draws the figure from a result, which may have some of the rows and other seeds only."""
+    trainings: Callable[[Experiment], tuple[Experiment, ...]] | None = None
+    """Of a cell, if it needs others than its own row's: a function of the row's experiment, which comes first."""
+    cells: Callable[[Scale], Iterable[tuple[Key, Settings]]] | None = None
+    """Rows of a scale as (key, settings) that are no trainings; they follow those that are."""
+    check: Callable[[Scale], object] | None = None
+    """Looks for what the recipe needs beside its data, before anything runs."""
+    reading: Sequence[str] = ()
+    """How the paper was read where it leaves something open; slips of the paper."""
+    pilot: str = ""
+    """What was looked at, on which seeds, before the settings were fixed."""
+    further: Mapping[str, Method] = field(default_factory=dict)
+    """Methods that no claim is about, run to examine a verdict that contradicts the paper: by the names of rows."""
+    findings: Sequence[str] = ()
+    """What that verdict comes from."""
+
+    def rows(self, scale: str, seeds: Sequence[int] | None = None) -> list[Cell]:
+        """Return the cells of a scale, seed by seed: half of them then say something of every row."""
+        at = self.scales[scale]
+        return [cell for seed in (at.seeds if seeds is None else seeds) for cell in self.rows_of_seed(at, seed)]
+
+    def rows_of_seed(self, at: Scale, seed: int) -> Iterator[Cell]:
+        """Yield the cells of a scale with one seed."""
+        for on in at.pairs():
+            for name, method in self.methods_of(on.data, at).items():
+                one = experiment(at, on, method, seed)
+                trainings = (one,) if self.trainings is None else self.trainings(one)
+                yield Cell(on.cell(name), seed, self.measure, dict(at.settings), trainings)
+        for key, settings in () if self.cells is None else self.cells(at):
+            yield Cell(key, seed, self.measure, {**at.settings, **settings})
+
+    def methods_of(self, data: str, at: Scale) -> Mapping[str, Method]:
+        """Return the methods that are trained on a data set at a scale, those that examine a verdict last."""
+        return {**(self.methods(data, at) if callable(self.methods) else self.methods), **self.further}
+
+
+def experiment(at: Scale, on: Pair, method: Method, seed: int) -> Experiment:
+    """Return the training of a row."""
+    of, net = at.data[on.data], at.networks[on.network]
+    return Experiment(
+        source=of.source,
+        method=method.expression,
+        data={**of.options, "seed": seed},
+        model=net.name,
+        model_options={**net.options, **method.network},
+        training={"trackers": [], **at.training, **of.training, **net.training, **method.training},
+        corrupt=of.corrupt,
+        seed=seed,
+    )
+
+
+def needed(name: str, *, by: str, what: str) -> Path:
+    """Return the file of that name below the data root, or say what it is and which recipe needs it."""
+    path = find(name, roots(None))
+    if path is None:
+        raise FileNotFoundError(f"{by} needs {name} below the data root: {what}")
+    return path
+
+
+def is_drawn(seed: int) -> bool:
+    """Return whether a cell keeps what only the figure shows: one seed in ten does, so that files stay small."""
+    return seed % 10 == 0
+
+
+def methods(*expressions: str) -> dict[str, Method]:
+    """Return methods by their expressions."""
+    return {expression: Method(expression) for expression in expressions}
