@@ -8,7 +8,7 @@ EXTRAS := train,text,audio,excel,export,integrations,scale,speed,dev
 PYTEST_FLAGS ?= -n 3 --dist worksteal
 # (Bytecode is written whatever the shell says: many tests start processes, and each would compile the sources again.)
 
-.PHONY: demo test lint bench docs site evidence clean
+.PHONY: demo test lint bench docs site evidence release-check clean
 
 # The command alone, which is all that the demo needs: torch is most of it.
 .venv/.train: pyproject.toml constraints.txt
@@ -51,6 +51,9 @@ site: .venv/.site  ## the documentation as a site, in site/; nothing is fetched 
 
 evidence: .venv/.ready  ## write docs/evidence.md and its pages from the committed results
 	$(BIN)/vicinal reproduce --pages docs
+
+release-check:  ## build wheel and sdist from a clean clone, check them, and run the quick start and the demo from the wheel
+	PYTHON=$(PYTHON) .ci/release-check
 
 clean:
 	rm -rf .venv build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
