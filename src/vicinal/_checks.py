@@ -27,7 +27,7 @@ __all__ = [
     "freeze",
     "integer",
     "joined",
-    "later",
+    "added_field",
     "message_of",
     "nearest_names",
     "number",
@@ -260,12 +260,12 @@ def require(module: str, extra: str) -> Any:
         raise ImportError(f"this needs {top}, which cannot be loaded: {first_line(error)}") from error
 
 
-def later(default: object) -> Any:
+def added_field(default: object) -> Any:
     """Return the default of a dataclass field that came after the first release.
 
     `repr` prints it only where it differs, so that what older runs recorded is what their method still prints as.
     """
-    return dataclasses.field(default=default, metadata={"later": True})
+    return dataclasses.field(default=default, metadata={"added": True})
 
 
 def freeze(record: object, **values: object) -> None:

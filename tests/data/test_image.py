@@ -327,7 +327,7 @@ def test_of_very_many_images_those_cut_short_are_seen_before_training(tmp_path, 
     whole = (folder / "a" / f"0.{suffix}").read_bytes()
     (folder / "a" / f"0.{suffix}").write_bytes(whole[: len(whole) * 2 // 3])
     (folder / "a" / f"1.{suffix}").write_bytes((folder / "a" / f"1.{suffix}").read_bytes() + b"more")
-    monkeypatch.setattr("vicinal.data.files.MANY", 5)
+    monkeypatch.setattr("vicinal.data.class_folders.MANY", 5)
     with pytest.raises(ValueError, match=r"1 of 12 image files .*0\..*max_bad=0"):
         data.load(folder, data.ReadOptions(max_bad=0))
     task = data.load(folder, data.ReadOptions(max_bad=1))

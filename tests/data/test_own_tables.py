@@ -184,8 +184,8 @@ def test_different_rows_are_counted_in_parts(monkeypatch, many):
     hashes = np.concatenate([random.integers(-(2**63), 2**63 - 1, 500), [-(2**63), 2**63 - 1, 0, 0, -1, 2**60]])
     hashes[::3] = hashes[1]
     usable = random.random(len(hashes)) < 0.8
-    assert table_samples._n_different(hashes, usable) == len(set(hashes[usable].tolist()))
-    assert table_samples._n_different(hashes, np.zeros(len(hashes), bool)) == 0
+    assert table_samples._n_distinct(hashes, usable) == len(set(hashes[usable].tolist()))
+    assert table_samples._n_distinct(hashes, np.zeros(len(hashes), bool)) == 0
     first: dict[int, int] = {}
     want = [
         first.setdefault(h, i) if used else i for i, (h, used) in enumerate(zip(hashes.tolist(), usable, strict=True))

@@ -18,7 +18,7 @@ from PIL import Image
 from scipy.io import wavfile
 
 from vicinal import data
-from vicinal.data.named import from_name
+from vicinal.data.named_datasets import from_name
 from vicinal.data.published_tables import PUBLISHED
 
 

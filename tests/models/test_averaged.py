@@ -1,4 +1,4 @@
-"""How much each of two models counts in a mean of their probabilities; `tests/runs/test_members.py` has the mean."""
+"""How much each of two models counts in a mean of their probabilities; `tests/runs/test_ensemble.py` has the mean."""
 
 from __future__ import annotations
 

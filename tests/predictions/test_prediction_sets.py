@@ -29,7 +29,7 @@ def file(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("rows", [2**16, 7])  # an odd number of rows at a time too
 def test_one_half_fits_and_the_other_is_measured(rows, file, monkeypatch):
-    monkeypatch.setattr("vicinal.predictions.reading._rows_at_once", lambda n: rows)
+    monkeypatch.setattr("vicinal.predictions.predictions_file._rows_at_once", lambda n: rows)
     measured = sets_of_file(file, 0.8)
     for name, kind in kinds_of_sets(0.8).items():
         fitted = kind.fit(np.log(PROBS[::2]), LABELS[::2])

@@ -223,7 +223,7 @@ def test_confident_passes_do_not_underflow():
 @pytest.mark.parametrize("dropout", [nn.Dropout(0.0), nn.Identity()], ids=["p=0", "none"])
 def test_a_model_without_dropout_is_refused(dropout):
     why = "has p=0" if isinstance(dropout, nn.Dropout) else "it has no dropout layer"
-    with pytest.raises(ValueError, match=f"model must have dropout with p > 0.*{why}.*also="):
+    with pytest.raises(ValueError, match=f"model must have dropout with p > 0.*{why}.*dropout_modules="):
         MCDropout(network(dropout))
 
 
@@ -241,11 +241,11 @@ def test_functional_dropout_is_named():
         MCDropout(Functional())
     model = nn.Sequential(Functional())
     before = state_of(model)
-    assert len(MCDropout(model, passes=4, also=["0"]).samples(X).unique(dim=0)) == 4
-    assert len(MCDropout(model[0], passes=4, also="").samples(X).unique(dim=0)) == 4
+    assert len(MCDropout(model, passes=4, dropout_modules=["0"]).samples(X).unique(dim=0)) == 4
+    assert len(MCDropout(model[0], passes=4, dropout_modules="").samples(X).unique(dim=0)) == 4
     assert_untouched(model, before)
-    with pytest.raises(ValueError, match=r"also names '0\.inne', .*did you mean '0\.inner'"):
-        MCDropout(model, also=["0.inne"])
+    with pytest.raises(ValueError, match=r"dropout_modules names '0\.inne', .*did you mean '0\.inner'"):
+        MCDropout(model, dropout_modules=["0.inne"])
 
 
 def test_recurrent_layers_and_attention_drop_by_themselves():

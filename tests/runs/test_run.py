@@ -282,15 +282,6 @@ def test_watching_and_what_an_oracle_would_choose(table: Path, tmp_path: Path) -
     assert oracle["test"]["step"] == outcome.history[errors.index(min(errors))]["step"]
     assert set(oracle) == {"train", "test", "eval-1"}
     assert Run(outcome.out).result().to_dict()["oracle"] == oracle
-    # Older runs call the first extra evaluation set also-1.
-    shutil.copytree(outcome.out, tmp_path / "old")
-    for name in ("experiment.json", "evaluation.json", "metrics.jsonl"):
-        file = tmp_path / "old" / name
-        file.write_text(file.read_text().replace("eval-1", "also-1").replace('"eval_data"', '"also"'))
-    (tmp_path / "old" / "predictions-eval-1.parquet").rename(tmp_path / "old" / "predictions-also-1.parquet")
-    old = Run(tmp_path / "old").result(experiment)
-    assert old.to_dict() == outcome.to_dict()
-    assert old.oracle() == oracle
     bundle, task = outcome.run.bundle(), outcome.run.task()
     best = outcome.fit["best"]
     plain = task.train.relabelled(task.train.labels, augment="none")

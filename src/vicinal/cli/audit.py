@@ -71,7 +71,7 @@ def audit(
     if choice("by", by, _BY) == "aum" and out is not None:
         raise ValueError(Sentence(Argument("out"), " needs ", Argument("by", _BY[0])))
     if out is not None:
-        from vicinal.predictions.writing import check_output
+        from vicinal.predictions.writer import check_output
 
         check_output(out)
     outcome = Run(run).result().of_classes()

@@ -80,7 +80,7 @@ def predict(
     """
     import vicinal
     from vicinal.predictions import write
-    from vicinal.predictions.writing import check_output
+    from vicinal.predictions.writer import check_output
 
     check_output(out)
     check_outputs({"--out": out}, [run, data], overwrite=overwrite, data_root=data_root)

@@ -12,9 +12,8 @@ if TYPE_CHECKING:
     from vicinal.data.audio import AudioPreprocessing
     from vicinal.data.image import ImagePreprocessing
     from vicinal.data.kind import Kind
-    from vicinal.data.kinds import KINDS
     from vicinal.data.loading import load, load_from_config, read
-    from vicinal.data.named import NAMES
+    from vicinal.data.named_datasets import NAMES
     from vicinal.data.options import (
         MOST_PIXELS,
         AudioOptions,
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
         TextOptions,
     )
     from vicinal.data.preprocessing import Preprocessing
+    from vicinal.data.registry import KINDS
     from vicinal.data.regression import ScoredTexts, Scores, load_scores
     from vicinal.data.splitting import stratified_split, stratified_subset
     from vicinal.data.streaming import Stream, stream
@@ -44,9 +44,9 @@ _HOMES = {
     "audio": ["AudioPreprocessing"],
     "image": ["ImagePreprocessing"],
     "kind": ["Kind"],
-    "kinds": ["KINDS"],
+    "registry": ["KINDS"],
     "loading": ["load", "load_from_config", "read"],
-    "named": ["NAMES"],
+    "named_datasets": ["NAMES"],
     "options": ["AudioOptions", "ImageOptions", "MOST_PIXELS", "ReadOptions", "SplitOptions", "TableOptions",
                 "TextOptions"],
     "preprocessing": ["Preprocessing"],

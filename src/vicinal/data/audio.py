@@ -29,7 +29,7 @@ from vicinal._checks import Argument, Sentence, choice, require
 from vicinal._memory import check_memory
 from vicinal._typing import Batch
 from vicinal.data import grid_inputs
-from vicinal.data.files import Folder, read_all
+from vicinal.data.class_folders import Folder, read_all
 from vicinal.data.kind import Baseline, Fitted, Kind, NewData, Request, Samples, Shown
 from vicinal.data.options import FRONT_ENDS, AudioOptions
 from vicinal.data.preprocessing import Preprocessing

@@ -38,8 +38,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vicinal._checks import ArgumentError, number
+from vicinal.data.class_folders import listed
 from vicinal.data.dates import PARTS, date_parts, is_day_first
-from vicinal.data.files import listed
 from vicinal.data.table_scan import MAX_VALUES
 from vicinal.data.text_columns import Text, WordCounts
 from vicinal.tables import LARGEST, Chunk, distinct, finite_numbers, names_of
@@ -100,7 +100,7 @@ class Remarks:
     unknown: Counter[str] = field(default_factory=Counter)
     """Values not seen in training."""
 
-    def not_what(self, name: str, what: str) -> list[str]:
+    def odd_cells_note(self, name: str, what: str) -> list[str]:
         """Return a note on the odd cells, which are no `what`."""
         if not self.odd.n:
             return []
@@ -167,7 +167,7 @@ class Number:
 
     def notes(self, remarks: Remarks) -> list[str]:
         """Return notes on cells that are no numbers."""
-        return remarks.not_what(self.name, "finite numbers")
+        return remarks.odd_cells_note(self.name, "finite numbers")
 
     def beyond(self, remarks: Remarks) -> list[str]:
         """Return a note on values far beyond those of training."""
@@ -204,7 +204,7 @@ class Number:
             raise ArgumentError("limits", record["limits"], "two numbers, the lower one first")
         if "edges" in record and (edges.ndim != 1 or not (np.diff(edges) > 0).all()):
             raise ArgumentError("edges", record["edges"], "numbers that rise")
-        if "ranks" in record and not _are_ranks(ranks):
+        if "ranks" in record and not _valid_ranks(ranks):
             raise ArgumentError("ranks", record["ranks"], "pairs of a value and its rank in [0, 1], both rising")
         return cls(
             record["name"],
@@ -226,7 +226,7 @@ def _finite(values: object) -> Floats:
     return array if np.isfinite(array).all() else np.array(np.nan)
 
 
-def _are_ranks(pairs: Floats) -> bool:
+def _valid_ranks(pairs: Floats) -> bool:
     """Return whether these are values that rise, with ranks between 0 and 1 that do not fall."""
     if pairs.ndim != 2 or pairs.shape[1] != 2:
         return False
@@ -264,7 +264,7 @@ class Date:
 
     def notes(self, remarks: Remarks) -> list[str]:
         """Return notes on cells that are no dates."""
-        return remarks.not_what(self.name, "dates")
+        return remarks.odd_cells_note(self.name, "dates")
 
     def feature_names(self) -> list[str]:
         """Return what each feature is."""

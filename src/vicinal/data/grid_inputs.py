@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn.functional import adaptive_avg_pool2d
 
 from vicinal._checks import require
-from vicinal.data.files import Folder, folder_fingerprint
+from vicinal.data.class_folders import Folder, folder_fingerprint
 from vicinal.data.kind import Baseline, Fit, NewData, Samples
 from vicinal.data.splitting import part_numbers
 from vicinal.data.task import Items, Split, Task

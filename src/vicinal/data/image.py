@@ -24,8 +24,8 @@ from vicinal import _random
 from vicinal._checks import Argument, Sentence, integer, number, require
 from vicinal._random import permutation, seed_from
 from vicinal._typing import Batch
-from vicinal.data import files, grid_inputs
-from vicinal.data.files import Folder, read_all
+from vicinal.data import class_folders, grid_inputs
+from vicinal.data.class_folders import Folder, read_all
 from vicinal.data.kind import Baseline, Fitted, Kind, NewData, Request, Samples, Shown
 from vicinal.data.options import MOST_PIXELS, ImageOptions
 from vicinal.data.preprocessing import Preprocessing
@@ -386,7 +386,7 @@ class ImageKind(Kind[Folder | Arrays, ImagePreprocessing]):
         """Return the images of a folder: small ones read already, large ones as paths."""
         names = grid_inputs.class_names(folder, self.plural)
         # Decoding finds every damaged file, but a million of them would take hours before training starts.
-        decode = len(folder.paths) <= files.MANY
+        decode = len(folder.paths) <= class_folders.MANY
         take = partial(look, decode=decode, max_pixels=asked.max_pixels)
         good, looks, notes = read_all(folder.paths, take, self.name, request.max_bad)
         shape, more = geometry(looks, asked.image_size)

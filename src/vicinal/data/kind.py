@@ -1,6 +1,6 @@
 """What a kind of data must offer; `tabular.py`, `text.py`, `image.py` and `audio.py` have one each.
 
-A fifth kind is a file with a `Preprocessing`, a `Kind` and its options, and a line in `kinds.py`.
+A fifth kind is a file with a `Preprocessing`, a `Kind` and its options, and a line in `registry.py`.
 """
 
 from __future__ import annotations

@@ -11,14 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vicinal._checks import Argument, ArgumentError, ArgumentTypeError, Sentence, choice, nearest_names
-from vicinal.data.files import listed
+from vicinal.data.class_folders import listed
 from vicinal.data.kind import Kind, NewData, Request, Samples
-from vicinal.data.kinds import KINDS
 from vicinal.data.multilabel import combined, combined_name, label_matrix, label_notes, refuse_constant
 from vicinal.data.multiple_choice import from_choices, refuse_lists
 from vicinal.data.options import Options, ReadOptions, SplitOptions, TableOptions, TextOptions, records_from
 from vicinal.data.preprocessing import Preprocessing
 from vicinal.data.published_tables import NamedTable
+from vicinal.data.registry import KINDS
 from vicinal.data.sources import Opened, open_data
 from vicinal.data.splitting import (
     PARTS,
@@ -110,12 +110,12 @@ def load(
     classes, labels, notes = _encoded(samples, "train" if labels_asked else split.rare)
     parts, drawn = _split(samples, labels, split, splits)
     # Subsets are drawn after the split, so that a smaller training set has the same test set.
-    drawn += _draw_fewer(parts, labels, len(classes), split)
+    drawn += _subsample(parts, labels, len(classes), split)
     if labels_asked:
         # The combinations served the split; from here on each label is an output of its own.
-        classes, labels, notes = _several_labels(labels_asked, classes, labels, parts["train"])
+        classes, labels, notes = _multilabel_targets(labels_asked, classes, labels, parts["train"])
     else:
-        _refuse_absent(classes, labels[parts["train"]])
+        _check_every_class(classes, labels[parts["train"]])
     with stage("encoding"):
         # The preprocessing is fitted after the split and sees training rows alone.
         preprocessing, items, more = samples.fit(parts["train"])
@@ -209,7 +209,7 @@ def _refuse_columns(request: Request, source: object) -> None:
             raise ValueError(Sentence(Argument(argument, value), what))
 
 
-def _draw_fewer(
+def _subsample(
     parts: dict[str, Positions], labels: NDArray[np.int64], n_classes: int, options: SplitOptions
 ) -> list[str]:
     """Keep at most so many held-out samples of each part and so many training samples; return notes that say so."""
@@ -232,7 +232,7 @@ def _draw_fewer(
     return notes
 
 
-def _several_labels(
+def _multilabel_targets(
     targets: Sequence[str], combinations: tuple[str, ...], labels: NDArray[np.int64], train: Positions
 ) -> tuple[tuple[str, ...], NDArray[np.int64], list[str]]:
     """Return the names of labels, what each sample has of them, and how often: its class was their combination."""
@@ -241,7 +241,7 @@ def _several_labels(
     return tuple(targets), matrix, [label_notes(targets, matrix)]
 
 
-def _refuse_absent(classes: Sequence[str], labels: NDArray[np.int64]) -> None:
+def _check_every_class(classes: Sequence[str], labels: NDArray[np.int64]) -> None:
     """Refuse training labels that lack a class: it could not be learned."""
     absent = [repr(classes[k]) for k in np.setdiff1d(range(len(classes)), labels).tolist()]
     if absent:
@@ -301,7 +301,7 @@ def read(
     new = read_opened(opened, preprocessing, options.max_bad, labelled=bool(classes or labels))
     chosen, notes = new.readable, new.notes
     if part is not None and new.parts is not None:
-        part = _part_there(choice("part", part, PARTS), {new.parts[i] for i in new.readable})
+        part = _available_part(choice("part", part, PARTS), {new.parts[i] for i in new.readable})
         chosen = [i for i in new.readable if new.parts[i] == part]
         notes.append(f"it is split already: its {part} part, {len(chosen)} of {len(new.readable)} samples")
     answers: NDArray[np.int64] | None = None
@@ -356,7 +356,7 @@ def _known_labels(
     return label_matrix(combinations, np.array([number_of.get(str(name), -1) for name in names])), indices
 
 
-def _part_there(part: str, parts: set[str]) -> str:
+def _available_part(part: str, parts: set[str]) -> str:
     """Return the part that is asked for, or one that stands for it: never a part that is held out further."""
     return next((name for name in PARTS[PARTS.index(part) :: -1] if name in parts), part)
 

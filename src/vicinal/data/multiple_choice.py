@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from vicinal._checks import Argument, ArgumentError, Sentence
-from vicinal.data.files import check_bad_limit, listed
+from vicinal.data.class_folders import check_bad_limit, listed
 from vicinal.data.kind import Fitted, Request, Samples
 from vicinal.data.options import TableOptions, TextOptions
 from vicinal.data.splitting import Positions, part_numbers

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
-from vicinal.data.files import Folder
+from vicinal.data.class_folders import Folder
 
 __all__ = ["FOLDERS", "cache", "read_collection", "with_published_split"]
 

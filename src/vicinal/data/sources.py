@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import TypeAlias
 
 from vicinal._checks import ArgumentTypeError
-from vicinal.data import files, named
-from vicinal.data.files import Folder
+from vicinal.data import class_folders, named_datasets
+from vicinal.data.class_folders import Folder
 from vicinal.data.image import Arrays
-from vicinal.data.kinds import FILE_KINDS
 from vicinal.data.options import ReadOptions
 from vicinal.data.published_folders import with_published_split
+from vicinal.data.registry import FILE_KINDS
 from vicinal.data.table_samples import open_split_tables, split_tables
 from vicinal.tables import Table, from_frame, is_pattern, is_table, open_table, regular
 
@@ -41,17 +41,17 @@ def open_data(source: object, kind: str | None, options: ReadOptions, target: st
         raise ArgumentTypeError("source", source, "a path, a name or a DataFrame")
     if isinstance(source, str):
         if source.startswith("hf:"):
-            return named.from_hub(source.removeprefix("hf:"), target)
-        if source.lower().replace("_", "-") in named.NAMES:
+            return named_datasets.from_hub(source.removeprefix("hf:"), target)
+        if source.lower().replace("_", "-") in named_datasets.NAMES:
             opened = _named(source, options.data_root)
             if not isinstance(opened, Path):
                 return opened
             source = opened
-    path = files.find(str(source), named.roots(options.data_root))
+    path = class_folders.find(str(source), named_datasets.roots(options.data_root))
     if path is None:
         if is_pattern(Path(source).expanduser()):
             return open_table(source, encoding=options.encoding, header=options.header)
-        raise files.missing(str(source), named.NAMES)
+        raise class_folders.missing(str(source), named_datasets.NAMES)
     return _open_folder(path, kind, options) if path.is_dir() else _open_file(path, options)
 
 
@@ -59,7 +59,7 @@ def _open_file(path: Path, options: ReadOptions) -> Opened:
     regular(path)
     suffix = path.suffix.lower()
     if suffix == ".npz":
-        return named.from_npz(path)
+        return named_datasets.from_npz(path)
     for kind in FILE_KINDS.values():
         if suffix in kind.suffixes:
             return Folder(path.parent, kind.name, [path], None, None, [])
@@ -72,7 +72,7 @@ def _open_folder(path: Path, kind: str | None, options: ReadOptions) -> Table | 
     if takes_tables and split_tables(path):
         return open_split_tables(path, encoding=options.encoding, header=options.header)
     suffixes = {name: one.suffixes for name, one in FILE_KINDS.items()}
-    folder = files.scan(path, None if takes_tables else kind, suffixes)
+    folder = class_folders.scan(path, None if takes_tables else kind, suffixes)
     if folder.kind is not None:
         return with_published_split(folder)
     if takes_tables and any(is_table(entry) for entry in path.iterdir()):
@@ -84,7 +84,7 @@ def _open_folder(path: Path, kind: str | None, options: ReadOptions) -> Table | 
 def _named(source: str, data_root: str | Path | None) -> Opened | Path:
     """Return a data set by its name. Where it is not to be had, say how to pass a file or folder of that name."""
     try:
-        return named.from_name(source.lower().replace("_", "-"), data_root)
+        return named_datasets.from_name(source.lower().replace("_", "-"), data_root)
     except (FileNotFoundError, ValueError, ImportError) as error:
         if not Path(source).exists():
             raise

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vicinal._checks import Argument, Sentence, nearest_names, require
-from vicinal.data.files import check_bad_limit
+from vicinal.data.class_folders import check_bad_limit
 from vicinal.data.loading import read_opened
 from vicinal.data.options import ReadOptions
 from vicinal.data.preprocessing import Preprocessing, TablePreprocessing

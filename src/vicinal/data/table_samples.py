@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vicinal._checks import Argument, Sentence
+from vicinal.data.class_folders import check_bad_limit, listed, part_of
 from vicinal.data.dates import DATE, date_parts, is_day_first
-from vicinal.data.files import check_bad_limit, listed, part_of
 from vicinal.data.kind import Fit, NewData, Request, Samples
 from vicinal.data.options import SplitOptions, TableOptions, TextOptions, bad_limit
 from vicinal.data.splitting import PARTS, Labels, Positions, as_positions, position_type
@@ -88,7 +88,7 @@ class ScannedTable:
         if request.fitted is not None:  # columns hold what they held when they were fitted
             found |= {name: kind for name, kind in request.fitted.column_kinds().items() if name in found}
         kinds = _marked(found, table, target, request)
-        return cls(table, request, target, scan, kinds, (*notes, *_written_notes(scan)))
+        return cls(table, request, target, scan, kinds, (*notes, *_number_format_notes(scan)))
 
     @property
     def texts_beside(self) -> list[str]:
@@ -181,7 +181,7 @@ def new_rows(table: Table, new: NewData, bad: Sequence[BadRow], max_bad: float |
     return replace(new, names=names, parts=parts, notes=[*table.notes, *skipped, *new.notes])
 
 
-def _written_notes(scan: Scan) -> list[str]:
+def _number_format_notes(scan: Scan) -> list[str]:
     """Return notes on numbers that are written with decimal commas, signs of money or separated thousands."""
     notes = []
     commas = [repr(name) for name, summary in scan.summaries.items() if summary.decimal_commas]
@@ -290,7 +290,7 @@ def _splitting(source: ScannedTable, labels: Labels, hashes: NDArray[np.int64], 
     if split.time is not None:
         order, notes = _time(table, split.time, scan.n_rows)
         return _Splitting(None, order, [f"split by {split.time!r}: the latest rows are the test set", *notes])
-    n, n_different = int(usable.sum()), _n_different(hashes, usable)
+    n, n_different = int(usable.sum()), _n_distinct(hashes, usable)
     duplicates = n - n_different
     if not duplicates:
         return _Splitting(None, None, [])
@@ -304,7 +304,7 @@ def _splitting(source: ScannedTable, labels: Labels, hashes: NDArray[np.int64], 
     return _Splitting(_duplicates(hashes, usable), None, [f"{said}: such rows stay on one side of the split"])
 
 
-def _n_different(hashes: NDArray[np.int64], usable: NDArray[np.bool_]) -> int:
+def _n_distinct(hashes: NDArray[np.int64], usable: NDArray[np.bool_]) -> int:
     """Return how many different values there are."""
     n_different = 0
     for chosen in _parts(hashes, usable):

@@ -11,10 +11,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vicinal._checks import Argument, Sentence, require
+from vicinal.data.class_folders import listed
 from vicinal.data.dates import DATE
-from vicinal.data.files import listed
 from vicinal.data.splitting import Labels, part_numbers, smallest_type
-from vicinal.tables import MISSING, BadRow, Chunk, Parsing, Table, distinct, finite_numbers, is_text, names_of, numbers
+from vicinal.tables import (
+    MISSING,
+    BadRow,
+    Chunk,
+    NumberCache,
+    Table,
+    distinct,
+    finite_numbers,
+    is_text,
+    names_of,
+    numbers,
+)
 
 __all__ = ["MAX_VALUES", "ClassNames", "Scan", "Summary", "columns_of", "kinds_of", "names_and_parts", "scan_table"]
 
@@ -215,7 +226,7 @@ class Scan:
     parts: NDArray[np.int8] | None
     """The number of each row's split, where the table is already split."""
     bad: list[BadRow]
-    parsing: Parsing
+    parsing: NumberCache
     """Where the numbers are kept that were parsed."""
 
 
@@ -269,7 +280,7 @@ def scan_table(table: Table, target: str, skip: Sequence[str] = ()) -> Scan:
     """
     columns = [name for name in table.columns if name != target and name not in skip]
     summaries = {name: Summary(name) for name in columns}
-    classes, parsing = ClassNames(target), Parsing(table)
+    classes, parsing = ClassNames(target), NumberCache(table)
     kept, bad = _PerRow(), list[BadRow]()
     for chunk in table.chunks([target, *columns], bad=bad):
         if not len(chunk):
@@ -280,9 +291,9 @@ def scan_table(table: Table, target: str, skip: Sequence[str] = ()) -> Scan:
             of_cells, numbers[name] = summaries[name].add(chunk[name], chunk.decimal_comma)
             # A row's hash depends on the order of its cells: without the shift and the product, rows that have the
             # same values in other columns would count as duplicates.
-            hashes = (hashes ^ (hashes >> np.uint64(29))) * _GOLDEN + _scattered(of_cells)
+            hashes = (hashes ^ (hashes >> np.uint64(29))) * _GOLDEN + _mixed_hashes(of_cells)
         codes = classes.encode(chunk[target])
-        codes[_names_again(chunk, target, columns, codes, classes.names)] = -1
+        codes[_repeated_headers(chunk, target, columns, codes, classes.names)] = -1
         kept.put(chunk, codes.astype(smallest_type(len(classes.names))), hashes)
         parsing.add(chunk, numbers)
     # A column that began with numbers and went on with text has uncounted values: it is read again, alone.
@@ -297,7 +308,7 @@ def scan_table(table: Table, target: str, skip: Sequence[str] = ()) -> Scan:
     return Scan(summaries, n, kept.labels, names, kept.readable, kept.hashes, kept.parts, bad, parsing)
 
 
-def _names_again(
+def _repeated_headers(
     chunk: Chunk, target: str, columns: Sequence[str], codes: NDArray[np.int64], classes: Sequence[str]
 ) -> list[int]:
     """Return the rows that hold the names of the columns, as files do that were put together from several."""
@@ -416,7 +427,7 @@ def _hashes(column: Any) -> Hashes:
     return np.array([hash(value) & 0xFFFF_FFFF_FFFF_FFFF for value in values] + [0], np.uint64)[place]
 
 
-def _scattered(values: Hashes) -> Hashes:
+def _mixed_hashes(values: Hashes) -> Hashes:
     """Return hashes whose every bit depends on every bit: neighbouring floats differ in a few."""
     values = (values ^ (values >> np.uint64(33))) * _MIX
     return values ^ (values >> np.uint64(33))

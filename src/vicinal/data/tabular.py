@@ -13,6 +13,7 @@ from torch import Tensor
 
 from vicinal._checks import Argument, Sentence, joined, nearest_names, require
 from vicinal._typing import Batch
+from vicinal.data.class_folders import listed
 from vicinal.data.column_encoders import (
     Budget,
     Category,
@@ -26,7 +27,6 @@ from vicinal.data.column_encoders import (
     numbers_from,
 )
 from vicinal.data.feature_matrix import FeatureMatrix
-from vicinal.data.files import listed
 from vicinal.data.kind import Baseline, Fitted, Kind, NewData, Request, Samples, Shown
 from vicinal.data.leakage import ALMOST_ALL, leaking_columns
 from vicinal.data.options import TableOptions
@@ -188,7 +188,7 @@ class TabularPreprocessing(TablePreprocessing):
         if new:
             unseen = [note for c in self.columns if isinstance(c, Category) for note in c.notes(remarks[c.name])]
             beyond = [note for c in self.columns if isinstance(c, Number) for note in c.beyond(remarks[c.name])]
-            notes += _unlike(absent, self._extra(table), unseen, beyond)
+            notes += _column_mismatch(absent, self._extra(table), unseen, beyond)
         for column in self.columns:
             notes += [] if isinstance(column, Category) else column.notes(remarks[column.name])
 
@@ -233,7 +233,9 @@ def _without_values(chunk: Chunk, names: Sequence[str]) -> Chunk:
     return replace(chunk, columns={**chunk.columns, **dict.fromkeys(names, pa.nulls(len(chunk), pa.string()))})
 
 
-def _unlike(absent: Sequence[str], extra: Sequence[str], unseen: Sequence[str], beyond: Sequence[str]) -> list[str]:
+def _column_mismatch(
+    absent: Sequence[str], extra: Sequence[str], unseen: Sequence[str], beyond: Sequence[str]
+) -> list[str]:
     """Return in one line how new rows differ from those of training: how many columns, and which."""
     kinds = {"missing column{}": absent, "extra column{}": extra, "column{} with values not seen in training": unseen}
     kinds["column{} with numbers far beyond those of training"] = beyond

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from vicinal._checks import Argument, Sentence, nearest_names, require
 from vicinal._typing import Batch
-from vicinal.data.files import listed
+from vicinal.data.class_folders import listed
 from vicinal.data.kind import Baseline, Fitted, Kind, NewData, Request, Samples, Shown
 from vicinal.data.options import TextOptions
 from vicinal.data.preprocessing import TablePreprocessing

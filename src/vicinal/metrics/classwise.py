@@ -114,7 +114,7 @@ class ClasswiseTable(Additive):
             return part
 
         for part in given.map_blocks(binned):
-            self.absorb(part)
+            self.merge_(part)
         return self
 
     def __repr__(self) -> str:
@@ -155,7 +155,7 @@ class ClasswiseTable(Additive):
         counts, correct = (np.bincount(cells, None, size).reshape(shape) for cells in (every, true))
         return counts, np.bincount(every, flat, size).reshape(shape), correct
 
-    def absorb(self, other: ClasswiseTable) -> None:
+    def merge_(self, other: ClasswiseTable) -> None:
         """Take in the samples of another table with the same classes and edges."""
         if self.n_classes != other.n_classes or not np.array_equal(self.edges, other.edges):
             raise ValueError(f"only tables with the same classes and edges add up, got {self!r} and {other!r}")

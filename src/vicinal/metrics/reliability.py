@@ -137,8 +137,8 @@ class Additive(ABC):
         if not isinstance(other, type(self)):
             return NotImplemented
         total = self.empty()
-        total.absorb(self)
-        total.absorb(other)
+        total.merge_(self)
+        total.merge_(other)
         return total
 
     def __radd__(self: A, other: object) -> A:
@@ -149,7 +149,7 @@ class Additive(ABC):
         """Return one of the same kind without samples."""
 
     @abstractmethod
-    def absorb(self: A, other: A) -> None:
+    def merge_(self: A, other: A) -> None:
         """Take in the samples of another, or raise a ValueError that says why the two do not fit."""
 
 
@@ -278,7 +278,7 @@ class ReliabilityTable(Additive):
 
         parts = open_predictions(labels, logits, probs).map_blocks(binned, edges=self.edges)
         for part in parts:
-            self.absorb(part)
+            self.merge_(part)
         return self
 
     def update_confidences(self, confidence: ArrayLike, correct: ArrayLike) -> ReliabilityTable:
@@ -460,7 +460,7 @@ class ReliabilityTable(Additive):
             cells[1] += cells[0]  # confidence 0 belongs to the first bin
             total += cells[1:]
 
-    def absorb(self, other: ReliabilityTable) -> None:
+    def merge_(self, other: ReliabilityTable) -> None:
         """Take in the samples of another table with the same edges."""
         if self.edges is not other.edges and not np.array_equal(self.edges, other.edges):
             raise ValueError(f"only tables with the same edges add up, got {self!r} and {other!r}")

@@ -249,7 +249,7 @@ class Tally(Additive):
             return part
 
         for part in predictions.map_blocks(counted):
-            self.absorb(part)
+            self.merge_(part)
         return self
 
     def update_confidences(
@@ -285,7 +285,7 @@ class Tally(Additive):
             part._add_classes(truth, guess, given, at)
             if part._samples is not None:
                 part._samples.append(Samples(truth, guess, given, {}))
-        self.absorb(part)
+        self.merge_(part)
         return self
 
     def empty(self) -> Tally:
@@ -293,12 +293,12 @@ class Tally(Additive):
         kept = self._samples is not None
         return Tally(self.n_bins, figures=self.names, fine=self.finer > 1, keep_samples=kept, worst=self.n_worst)
 
-    def absorb(self, other: Tally) -> None:
+    def merge_(self, other: Tally) -> None:
         """Take in the samples of another tally that measures the same."""
         if self.names != other.names:
             raise ValueError(f"only tallies of the same figures add up, got {self.names} and {other.names}")
         self.kind = self.kind if self.n else other.kind
-        self.fine.absorb(other.fine)
+        self.fine.merge_(other.fine)
         if not other.n:
             return
         self.n_classes = max(self.n_classes, other.n_classes)
@@ -308,7 +308,7 @@ class Tally(Additive):
         if other.classwise is not None:
             if self.classwise is None:
                 self.classwise = other.classwise.empty()
-            self.classwise.absorb(other.classwise)
+            self.classwise.merge_(other.classwise)
         self.mistakes = sorted(self.mistakes + other.mistakes)[: self.n_worst]
         if self._samples is not None and other._samples is not None:
             self._samples += other._samples

@@ -132,7 +132,7 @@ class Objective(ABC):
 
     def __repr__(self) -> str:
         every = dataclasses.fields(self)  # type: ignore[arg-type]  # every objective is a dataclass
-        fields = [f for f in every if not (f.metadata.get("later") and getattr(self, f.name) == f.default)]
+        fields = [f for f in every if not (f.metadata.get("added") and getattr(self, f.name) == f.default)]
         parts = [f"{f.name}={getattr(self, f.name)!r}" if f.kw_only else repr(getattr(self, f.name)) for f in fields]
         return f"{type(self).__name__}({', '.join(parts)})"
 

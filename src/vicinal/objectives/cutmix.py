@@ -28,7 +28,7 @@ from vicinal._checks import flag, freeze
 from vicinal._typing import Batch, Model
 from vicinal.mixing import PairPlan, cut, paste_rows, sent
 from vicinal.objectives.base import InputMixing, checked_fields
-from vicinal.objectives.forward import same_rows, the_images
+from vicinal.objectives.forward import image_tensor, same_rows
 
 __all__ = ["BoxPlan", "CutMix"]
 
@@ -75,7 +75,7 @@ class CutMix(InputMixing[BoxPlan]):
 
     def draw(self, model: Model, x: Batch, y: Tensor, *, generator: torch.Generator | None = None) -> BoxPlan:
         """Draw λ, the boxes and the partners."""
-        image = the_images(x, "CutMix")
+        image = image_tensor(x, "CutMix")
         height, width = image.shape[-2:]
         n = same_rows(len(image), y)
         draws = n if self.per_sample else 1

@@ -34,8 +34,8 @@ __all__ = [
     "plain",
     "row_axes",
     "same_rows",
-    "the_floating",
-    "the_images",
+    "single_float_tensor",
+    "image_tensor",
     "untraced",
     "unwrap",
     "with_shared_masks",
@@ -171,14 +171,14 @@ def joined(first: Batch, second: Batch) -> Batch:
     return {name: both(t, second[name]) for name, t in first.items()}
 
 
-def the_floating(x: Batch) -> Tensor:
+def single_float_tensor(x: Batch) -> Tensor:
     """Return the one floating tensor of the batch: what input mixing mixes."""
     return x[_floating_name(x)] if isinstance(x, Mapping) else _floating(x)
 
 
-def the_images(x: Batch, method: str) -> Tensor:
+def image_tensor(x: Batch, method: str) -> Tensor:
     """Return the one floating tensor of the batch, which must be images with height and width last."""
-    image = the_floating(x)
+    image = single_float_tensor(x)
     if image.ndim < 3:
         raise ValueError(f"{method} needs images [B, …, H, W], got {list(image.shape)}: use Mixup")
     if image.ndim == 4 and image.shape[-1] in (1, 3) and image.shape[1] == image.shape[2] > 4:

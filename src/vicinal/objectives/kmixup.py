@@ -20,11 +20,11 @@ import torch
 from torch import Tensor
 
 from vicinal import _random
-from vicinal._checks import freeze, integer, later
+from vicinal._checks import added_field, freeze, integer
 from vicinal._typing import Batch, Model
 from vicinal.mixing import sent, weighted_rows
 from vicinal.objectives.base import InputMixing, checked_fields
-from vicinal.objectives.forward import same_rows, the_floating
+from vicinal.objectives.forward import same_rows, single_float_tensor
 
 __all__ = ["GroupPlan", "KMixup"]
 
@@ -70,14 +70,14 @@ class KMixup(InputMixing[GroupPlan]):
     k: int
     per_sample: bool = False
     label_smoothing: float = 0.0
-    prob: float = later(1.0)
+    prob: float = added_field(1.0)
 
     def __post_init__(self) -> None:
         freeze(self, **checked_fields(self), k=integer("k", self.k, low=2))
 
     def draw(self, model: Model, x: Batch, y: Tensor, *, generator: torch.Generator | None = None) -> GroupPlan:
         """Draw the weights and k − 1 permutations."""
-        inputs = the_floating(x)
+        inputs = single_float_tensor(x)
         n = same_rows(len(inputs), y)
         weights = _random.dirichlet(self.alpha, self.k, n if self.per_sample else 1, generator=generator)
         tossed = _random.tosses(self.prob, n, per_sample=self.per_sample, generator=generator)

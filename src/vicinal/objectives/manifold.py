@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from vicinal import _random
-from vicinal._checks import freeze, later
+from vicinal._checks import added_field, freeze
 from vicinal._typing import Batch, Model
 from vicinal.mixing import PairPlan, sent
 from vicinal.objectives.base import MixingObjective, checked_fields
@@ -37,7 +37,7 @@ from vicinal.objectives.forward import (
     n_rows,
     row_axes,
     same_rows,
-    the_floating,
+    single_float_tensor,
     with_shared_masks,
 )
 from vicinal.objectives.transformers import end_of_text, feeds_head
@@ -101,7 +101,7 @@ class ManifoldMixup(MixingObjective[LayerPlan]):
     alpha: float = 2.0
     per_sample: bool = False
     label_smoothing: float = 0.0
-    prob: float = later(1.0)
+    prob: float = added_field(1.0)
 
     def __post_init__(self) -> None:
         layers = self.layers
@@ -115,7 +115,7 @@ class ManifoldMixup(MixingObjective[LayerPlan]):
             if name != "input":
                 locate(model, name)  # a misspelt layer must not wait until it is drawn
         layer = self.layers[int(_random.integers(len(self.layers), 1, generator=generator))]
-        n = same_rows(len(the_floating(x)) if layer == "input" else n_rows(x), y)
+        n = same_rows(len(single_float_tensor(x)) if layer == "input" else n_rows(x), y)
         lam = _random.lam(self.alpha, n, per_sample=self.per_sample, generator=generator)
         tossed = _random.tosses(self.prob, n, per_sample=self.per_sample, generator=generator)
         lam, mixed = torch.where(tossed, lam, 1.0), self.alpha > 0 and bool(tossed.any())

@@ -23,11 +23,11 @@ import torch
 from torch import Tensor
 
 from vicinal import _random
-from vicinal._checks import choice, freeze, later
+from vicinal._checks import added_field, choice, freeze
 from vicinal._typing import Batch, Model
 from vicinal.mixing import PairPlan, sent
 from vicinal.objectives.base import InputMixing, checked_fields
-from vicinal.objectives.forward import same_rows, the_floating
+from vicinal.objectives.forward import same_rows, single_float_tensor
 
 __all__ = ["Mixup"]
 
@@ -66,7 +66,7 @@ class Mixup(InputMixing[PairPlan]):
     partners: str = "any"
     per_sample: bool = False
     label_smoothing: float = 0.0
-    prob: float = later(1.0)
+    prob: float = added_field(1.0)
 
     def __post_init__(self) -> None:
         freeze(
@@ -78,7 +78,7 @@ class Mixup(InputMixing[PairPlan]):
 
     def draw(self, model: Model, x: Batch, y: Tensor, *, generator: torch.Generator | None = None) -> PairPlan:
         """Draw λ and the partners."""
-        inputs = the_floating(x)
+        inputs = single_float_tensor(x)
         n = same_rows(len(inputs), y)
         lam = _random.lam(self.alpha, n, per_sample=self.per_sample, generator=generator)
         mixed = _random.tosses(self.prob, n, per_sample=self.per_sample, generator=generator)

@@ -26,7 +26,7 @@ from vicinal._typing import Batch, Model
 from vicinal.mixing import sent
 from vicinal.objectives.base import InputMixing, checked_fields
 from vicinal.objectives.cutmix import BoxPlan
-from vicinal.objectives.forward import same_rows, the_floating
+from vicinal.objectives.forward import same_rows, single_float_tensor
 
 __all__ = ["ResizeMix"]
 
@@ -57,7 +57,7 @@ class ResizeMix(InputMixing[BoxPlan]):
 
     def draw(self, model: Model, x: Batch, y: Tensor, *, generator: torch.Generator | None = None) -> BoxPlan:
         """Draw the size, the place and the partners."""
-        image = the_floating(x)
+        image = single_float_tensor(x)
         # Draws are made on the CPU, whatever the default device is, and sent in one copy.
         n, size = same_rows(len(image), y), torch.tensor(image.shape[-2:], device="cpu")
         share = _random.uniform_like(torch.empty(1, device="cpu"), generator=generator)

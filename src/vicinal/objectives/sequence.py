@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 
 from vicinal import _random
-from vicinal._checks import ArgumentError, choice, freeze, integer, later
+from vicinal._checks import ArgumentError, added_field, choice, freeze, integer
 from vicinal._typing import Batch, Model
 from vicinal.mixing import PairPlan, sent
 from vicinal.objectives.base import MixingObjective, checked_fields
@@ -162,7 +162,7 @@ class SequenceMixup(MixingObjective[SequencePlan]):
     scope: int | str = "pair"
     per_sample: bool = False
     label_smoothing: float = 0.0
-    prob: float = later(1.0)
+    prob: float = added_field(1.0)
 
     def __post_init__(self) -> None:
         freeze(

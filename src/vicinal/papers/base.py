@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
-from vicinal.data.files import find
-from vicinal.data.named import roots
+from vicinal.data.class_folders import find
+from vicinal.data.named_datasets import roots
 from vicinal.papers.claims import FIRST_SEED, LOOKS, AtLeast, Claim, Key, Pair
 from vicinal.runs import Experiment
 

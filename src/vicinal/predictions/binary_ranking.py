@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from vicinal.metrics import BinaryEvaluation, evaluate_binary
-from vicinal.predictions.reading import PredictionsFile, as_file
+from vicinal.predictions.predictions_file import PredictionsFile, as_file
 
 __all__ = ["binary_of_file"]
 

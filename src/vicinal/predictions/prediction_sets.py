@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vicinal.metrics import SetEvaluation, SetTally
-from vicinal.predictions.reading import PredictionsFile, as_file
+from vicinal.predictions.predictions_file import PredictionsFile, as_file
 
 __all__ = ["sets_of_file"]
 

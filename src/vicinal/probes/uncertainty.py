@@ -47,7 +47,8 @@ class MCDropout:
     3d, `AlphaDropout`, `FeatureAlphaDropout`) with p > 0; besides, the layers that apply dropout themselves when they
     are in training mode: `nn.MultiheadAttention`, `nn.TransformerEncoderLayer`, recurrent layers, the attention and
     the layers of Hugging Face models, and those of torchvision's DenseNet and Swin. Stochastic depth is not dropout,
-    and stays off. `F.dropout` in a `forward` of your own cannot be seen from outside: name that module in `also`.
+    and stays off. `F.dropout` in a `forward` of your own cannot be seen from outside: name its module in
+    `dropout_modules`.
 
     Parameters
     ----------
@@ -58,7 +59,7 @@ class MCDropout:
     max_rows
         Passes are computed together, the batch repeated, while a forward has at most this many rows; a batch is never
         divided. Lower it where memory is short.
-    also
+    dropout_modules
         Names of submodules whose own `forward` applies dropout in training mode; `""` is the model itself.
 
     Examples
@@ -72,11 +73,13 @@ class MCDropout:
     torch.Size([20, 5, 3])
     """
 
-    def __init__(self, model: nn.Module, passes: int = 10, *, max_rows: int = 512, also: Sequence[str] = ()) -> None:
+    def __init__(
+        self, model: nn.Module, passes: int = 10, *, max_rows: int = 512, dropout_modules: Sequence[str] = ()
+    ) -> None:
         self.model = _module("model", model)
         self.passes = integer("passes", passes, low=1)
         self.max_rows = integer("max_rows", max_rows, low=1)
-        self.also = (also,) if isinstance(also, str) else tuple(also)
+        self.dropout_modules = (dropout_modules,) if isinstance(dropout_modules, str) else tuple(dropout_modules)
         self._dropout()  # a model without dropout is refused here
 
     def __call__(self, x: Batch, *, generator: torch.Generator | None = None) -> Tensor:
@@ -118,18 +121,20 @@ class MCDropout:
     def _dropout(self) -> list[nn.Module]:
         """Return the modules that are in training mode during a pass."""
         named = dict(self.model.named_modules())
-        for name in self.also:
+        for name in self.dropout_modules:
             if name not in named:
-                raise ValueError(f"also names {name!r}, which the model does not have{nearest_names(name, named)}")
+                raise ValueError(
+                    f"dropout_modules names {name!r}, which the model does not have{nearest_names(name, named)}"
+                )
         active = [m for m in named.values() if _dropout_rate(m) > 0]
-        if not active and not self.also:
+        if not active and not self.dropout_modules:
             idle = any(isinstance(m, _DropoutNd) for m in named.values())
             why = "every dropout layer of it has p=0" if idle else "it has no dropout layer"
             raise ValueError(
                 f"model must have dropout with p > 0 for its passes to differ, but {why}; where a forward of your own "
-                "calls F.dropout, name its module in also="
+                "calls F.dropout, name its module in dropout_modules="
             )
-        return [*active, *(named[name] for name in self.also)]
+        return [*active, *(named[name] for name in self.dropout_modules)]
 
 
 @final

@@ -26,8 +26,8 @@ from vicinal._memory import check_size
 from vicinal.calibrators import TemperatureScaling, cross_validate
 from vicinal.calibrators.labels import two_logits
 from vicinal.data import KINDS, ReadOptions, Split, Task, TextPreprocessing, Words
-from vicinal.data.files import find
-from vicinal.data.named import roots
+from vicinal.data.class_folders import find
+from vicinal.data.named_datasets import roots
 from vicinal.expressions import parse
 from vicinal.models import ModelSpec
 from vicinal.objectives.base import Objective
@@ -36,10 +36,10 @@ from vicinal.progress import shown, stage
 from vicinal.runs.boosting import boosted, check_trees, network_share, training_summary
 from vicinal.runs.bundle import Bundle
 from vicinal.runs.defaults import default_config, default_options, mixed_at_embeddings
+from vicinal.runs.ensemble import ensemble, member_seeds
 from vicinal.runs.error_slices import error_slices
 from vicinal.runs.experiment import EvalSet, Experiment
-from vicinal.runs.frozen import fit_frozen
-from vicinal.runs.members import ensemble, member_seeds
+from vicinal.runs.linear_head import fit_frozen
 from vicinal.runs.mistakes import confident_mistakes
 from vicinal.runs.run import Run, RunResult, corrupted, load_task
 from vicinal.runs.scores import ONLY_HEAD, Scores, score

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from vicinal._atomic import Json
 from vicinal._checks import Argument, Sentence, choice, flag, freeze, integer, nearest_names, number
 from vicinal.training.config import MECHANICAL
 
-__all__ = ["EvalSet", "Experiment", "data_name", "folder_name", "set_key"]
+__all__ = ["EvalSet", "Experiment", "data_name", "folder_name"]
 
 
 #: Networks of an ensemble at most: more is a typing mistake.
@@ -188,11 +187,8 @@ class Experiment:
 
     @classmethod
     def from_dict(cls, record: Mapping[str, object]) -> Experiment:
-        """Return what `to_dict` recorded; older runs call the extra evaluation sets `also`."""
-        named = {"eval_data" if name == "also" else name: value for name, value in record.items()}
-        if isinstance(watch := named.get("watch"), Sequence):
-            named["watch"] = tuple(set_key(str(name)) for name in watch)
-        return cls(**_known(cls, named))
+        """Return what `to_dict` recorded."""
+        return cls(**_known(cls, record))
 
     def command(self, out: str | Path | None = None) -> str:
         """Return the command that runs it."""
@@ -218,15 +214,6 @@ class Experiment:
         words += ["--seed", str(self.seed)] if self.seed else []
         words += [] if out is None else ["--out", str(out)]
         return shlex.join(words)
-
-
-def set_key(name: str) -> str:
-    """Return the key of a set, or a metric of it, as it is called now: older runs have `also-1` for `eval-1`.
-
-    >>> set_key("also-1_accuracy"), set_key("test")
-    ('eval-1_accuracy', 'test')
-    """
-    return re.sub(r"^also-(?=\d)", "eval-", name)
 
 
 def folder_name(experiment: Experiment) -> str:

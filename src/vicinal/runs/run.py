@@ -26,7 +26,7 @@ from vicinal.data import Preprocessing, Split, Task
 from vicinal.metrics import Estimate, Evaluation, compare
 from vicinal.probes.label_noise import corrupt_labels
 from vicinal.runs.bundle import Bundle, read_record
-from vicinal.runs.experiment import Experiment, set_key
+from vicinal.runs.experiment import Experiment
 from vicinal.runs.layout import RunFiles
 from vicinal.runs.scores import ONLY_HEAD, Scores, score
 from vicinal.training import read_predictions
@@ -219,14 +219,14 @@ class Run:
 
     def _result(self, recorded: Experiment, facts: Json, n_bins: int) -> RunResult:
         fit = read_json(self.files.result)
-        history = [{set_key(name): value for name, value in line.items()} for line in read_history(self.files)]
+        history = list(read_history(self.files))
         # Later steps take these for granted; missing here, the file is damaged, and `_whole` says so.
         if missing := [name for name in ("method", "seconds", "about") if name not in fit]:
             raise KeyError(*missing)
         evaluation = read_json(self.files.evaluation)
         fitted = _temperatures(evaluation)
         sets = {
-            set_key(key): score(
+            key: score(
                 entry["name"],
                 *self.predictions(key),
                 _temperatures(entry, fitted),

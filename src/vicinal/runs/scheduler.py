@@ -412,10 +412,10 @@ class _Jobs(Generic[K, T]):
             patience = _Patience()
             try:
                 while waiting or running:
-                    room = _room(ray, pool)
-                    if patience.ends(room):
+                    slots = _free_slots(ray, pool)
+                    if patience.ends(slots):
                         return errors | dict.fromkeys([*running.values(), *waiting], _NO_ROOM)
-                    while waiting and len(running) < min(room, pool.workers or room):
+                    while waiting and len(running) < min(slots, pool.workers or slots):
                         key = waiting.popleft()
                         running[remote.remote(self._jobs[key], pool.threads, **how)] = key
                     if not running:
@@ -508,9 +508,9 @@ class _Patience:
         self._since: float | None = None
         self._said = False
 
-    def ends(self, room: int) -> bool:
+    def ends(self, slots: int) -> bool:
         """Return whether there has been no room for too long."""
-        if room:
+        if slots:
             self._since = None
             return False
         if not self._said:
@@ -530,11 +530,11 @@ def _ray(pool: Pool) -> Iterator[Any]:
     if not connected:
         ray.init(address=pool.address, log_to_driver=False, logging_level="warning")
     try:
-        room, there = _room(ray, pool), ray.cluster_resources().get("CPU", 0)  # none while no node is there
-        if there and room < (pool.workers or 1):
+        slots, there = _free_slots(ray, pool), ray.cluster_resources().get("CPU", 0)  # none while no node is there
+        if there and slots < (pool.workers or 1):
             least = Argument("workers", pool.workers) if pool.workers else "the one that is needed"
             room_for = (
-                f"the Ray cluster has room for {room} cells of {pool.threads} CPUs and {pool.gpus:g} GPUs at once"
+                f"the Ray cluster has room for {slots} cells of {pool.threads} CPUs and {pool.gpus:g} GPUs at once"
             )
             raise ValueError(Sentence(room_for, ", fewer than ", least))
         yield ray
@@ -543,15 +543,15 @@ def _ray(pool: Pool) -> Iterator[Any]:
             ray.shutdown()
 
 
-def _room(ray: Any, pool: Pool) -> int:
-    """Return how many jobs the nodes that are alive have room for: one job runs on one node."""
-    room = 0
+def _free_slots(ray: Any, pool: Pool) -> int:
+    """Return how many jobs fit on the nodes that are alive. A job runs on one node."""
+    slots = 0
     for node in ray.nodes():
         if node["Alive"]:
             has = node["Resources"]
             cells = int(has.get("CPU", 0) // pool.threads)
-            room += min(cells, int(has.get("GPU", 0) / pool.gpus)) if pool.gpus else cells
-    return room
+            slots += min(cells, int(has.get("GPU", 0) / pool.gpus)) if pool.gpus else cells
+    return slots
 
 
 @contextmanager

@@ -22,10 +22,10 @@ from vicinal._checks import Argument, Sentence, require
 from vicinal.tables.base import ROWS, BadRow, Chunk, Column, Table
 from vicinal.tables.file_access import (
     content_fingerprint,
-    explained,
-    found_encoding,
+    detect_encoding,
     known_encoding,
     lines_of,
+    readable_errors,
     text_block,
     unpacked,
     wrong_encoding,
@@ -105,7 +105,7 @@ class Delimited(Table):
         # The last column is read too: only its last cell shows a quotation mark that was never closed.
         included = list(dict.fromkeys([*wanted, last]))
         try:
-            with explained(self.path, "CSV"), unpacked(self.path, SUFFIXES) as stream:
+            with readable_errors(self.path, "CSV"), unpacked(self.path, SUFFIXES) as stream:
                 reader = text.open_csv(
                     _WithoutSpaces(stream, self.separator) if self.spaced else stream,
                     read_options=text.ReadOptions(
@@ -158,9 +158,9 @@ class Delimited(Table):
 
 def open_delimited(path: Path, separator: str | None, *, encoding: str | None, header: bool) -> Delimited:
     """Read the first rows of a text file: how cells are separated and what columns are called."""
-    found = _found_encoding(path) if encoding is None else None
+    found = _detect_encoding(path) if encoding is None else None
     codec = known_encoding(encoding or found)
-    with explained(path, "CSV"), unpacked(path, SUFFIXES) as stream:
+    with readable_errors(path, "CSV"), unpacked(path, SUFFIXES) as stream:
         head = stream.read(_HEAD)
     # Zero bytes are UTF-16 without a mark, or damage. pyarrow would read them as part of the cells.
     if encoding is found is None and b"\0" in head:
@@ -219,9 +219,9 @@ def find_separator(text: str) -> str:
     return best if consistency(best)[1] > 1 else ","
 
 
-def _found_encoding(path: Path) -> str | None:
-    with explained(path, "CSV"), unpacked(path, SUFFIXES) as stream:
-        return found_encoding(stream)
+def _detect_encoding(path: Path) -> str | None:
+    with readable_errors(path, "CSV"), unpacked(path, SUFFIXES) as stream:
+        return detect_encoding(stream)
 
 
 def _read_as(encoding: str) -> Sentence:
@@ -262,7 +262,7 @@ def _numbers_in_file(n: int, size: int, skipped: Sequence[BadRow]) -> NDArray[np
 
 
 def _has_lone_quote(path: Path) -> bool:
-    with explained(path, "CSV"), unpacked(path, SUFFIXES) as stream:
+    with readable_errors(path, "CSV"), unpacked(path, SUFFIXES) as stream:
         return any(line.count(b'"') % 2 for line in lines_of(path, stream))
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from vicinal._checks import require
 from vicinal._memory import TooLargeError, beyond_memory, check_memory, memory_limit
-from vicinal.tables.file_access import explained
+from vicinal.tables.file_access import readable_errors
 from vicinal.tables.in_memory import InMemory, from_rows
 
 __all__ = ["SUFFIXES", "open_excel"]
@@ -53,7 +53,7 @@ def _first_sheet(path: Path) -> tuple[str, list[tuple[Any, ...]], list[str]]:
     """Return the name of the first sheet, its rows that hold anything, and the names of the others."""
     openpyxl = require("openpyxl", "excel")
     broken = f"{str(path)!r} is no readable Excel workbook"
-    with explained(path, "Excel"):
+    with readable_errors(path, "Excel"):
         _check_unpacked(path)
         try:
             book = openpyxl.load_workbook(path, read_only=True, data_only=True)

@@ -23,7 +23,7 @@ from vicinal._checks import Argument, Sentence, first_line
 from vicinal._memory import beyond_memory, memory_limit
 from vicinal.tables.base import LARGEST_ROW
 
-__all__ = ["content_fingerprint", "explained", "fingerprint", "fingerprint_of", "found_encoding", "identity",
+__all__ = ["content_fingerprint", "readable_errors", "fingerprint", "fingerprint_of", "detect_encoding", "identity",
            "known_encoding", "lines_of", "links_left_out", "regular", "suffix_of", "text_block", "unpacked",
            "wrong_encoding"]  # fmt: skip
 
@@ -128,7 +128,7 @@ def lines_of(path: Path, stream: IO[bytes] | gzip.GzipFile) -> Iterator[bytes]:
 
 
 @contextmanager
-def explained(path: Path, form: str) -> Iterator[None]:
+def readable_errors(path: Path, form: str) -> Iterator[None]:
     """Turn what libraries raise for a broken file into a sentence that names the file."""
     name = str(path)
     try:
@@ -162,7 +162,7 @@ def known_encoding(encoding: str | None) -> str:
     return encoding or "utf-8"
 
 
-def found_encoding(stream: IO[bytes]) -> str | None:
+def detect_encoding(stream: IO[bytes]) -> str | None:
     """Return the encoding of text that is not UTF-8, where it is certain: UTF-16 by its mark, or Windows-1252.
 
     Letters beyond ASCII stand alone in Western European text. They are side by side in other alphabets and in damaged
@@ -256,7 +256,7 @@ def content_fingerprint(path: Path, suffixes: Iterable[str]) -> str:
             while block := stream.read(_BLOCK):
                 yield block
 
-    with explained(path, "table"):
+    with readable_errors(path, "table"):
         packed = path.suffix.lower() in {*_COMPRESSIONS, ".zip"}
         size = sum(map(len, blocks())) if packed else path.stat().st_size
         digest = hashlib.sha256(size.to_bytes(8, "big"))

@@ -15,8 +15,8 @@ import numpy as np
 from vicinal._checks import require
 from vicinal._memory import check_memory
 from vicinal.tables.base import ROWS, BadRow, Chunk, Column, Columns, Table
+from vicinal.tables.column_values import names_of
 from vicinal.tables.file_access import fingerprint
-from vicinal.tables.values import names_of
 
 __all__ = ["InMemory", "column_of", "from_frame", "from_rows", "refuse_scattered"]
 

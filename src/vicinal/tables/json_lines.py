@@ -20,7 +20,7 @@ import numpy as np
 from vicinal._checks import require
 from vicinal._memory import beyond_memory, memory_limit
 from vicinal.tables.base import LARGEST_ROW, ROWS, BadRow, Chunk, Column, Columns, Table
-from vicinal.tables.file_access import content_fingerprint, explained, known_encoding, unpacked, wrong_encoding
+from vicinal.tables.file_access import content_fingerprint, known_encoding, readable_errors, unpacked, wrong_encoding
 from vicinal.tables.in_memory import column_of, refuse_scattered
 
 __all__ = ["SUFFIXES", "JsonLines", "open_json_lines"]
@@ -76,7 +76,7 @@ def open_json_lines(path: Path, *, encoding: str | None) -> JsonLines:
 def _blocks(path: Path, encoding: str, skipped: list[BadRow]) -> Iterator[tuple[Columns, Any]]:
     """Yield the columns of some lines, and the numbers of their rows."""
     first = 1
-    with explained(path, "JSON-lines"), unpacked(path, SUFFIXES) as stream:
+    with readable_errors(path, "JSON-lines"), unpacked(path, SUFFIXES) as stream:
         for lines in _whole_lines(path, stream, encoding):
             lines = [line for line in lines if line.strip(b" \t\r\n\xef\xbb\xbf")]
             bad = len(skipped)

@@ -13,7 +13,7 @@ import numpy as np
 from vicinal._checks import require
 from vicinal._memory import check_memory, memory_limit
 from vicinal.tables.base import LARGEST_ROW, ROWS, BadRow, Chunk, Column, Table
-from vicinal.tables.file_access import content_fingerprint, explained
+from vicinal.tables.file_access import content_fingerprint, readable_errors
 
 __all__ = ["SUFFIXES", "Parquet", "open_parquet"]
 
@@ -37,7 +37,7 @@ class Parquet(Table):
         # Columns are read some pages at a time, not a row group at once: that may be as large as the file.
         options = {"buffer_size": _BUFFER, "pre_buffer": False}
         first = 1
-        with explained(self.path, "Parquet"), parquet.ParquetFile(self.path, **options) as file:
+        with readable_errors(self.path, "Parquet"), parquet.ParquetFile(self.path, **options) as file:
             for batch in file.iter_batches(_few_rows(file, self.path, rows), columns=wanted):
                 if n := batch.num_rows:
                     _check_cells(batch, self.path)
@@ -75,7 +75,7 @@ def _check_cells(batch: Any, path: Path) -> None:
 def open_parquet(path: Path) -> Parquet:
     """Read what a Parquet file says of its columns."""
     pa, parquet = require("pyarrow", "train"), require("pyarrow.parquet", "train")
-    with explained(path, "Parquet"), parquet.ParquetFile(path) as file:
+    with readable_errors(path, "Parquet"), parquet.ParquetFile(path) as file:
         schema, n_rows = file.schema_arrow, file.metadata.num_rows
     names = list(schema.names)
     repeated = tuple(sorted(name for name, n in Counter(names).items() if n > 1))

@@ -31,11 +31,11 @@ import torch
 from torch import Tensor, nn
 
 from vicinal import _random, losses
-from vicinal._checks import choice, flag, freeze, integer, later, number
+from vicinal._checks import added_field, choice, flag, freeze, integer, number
 from vicinal._typing import Batch, Model, Step
 from vicinal.mixing import PairPlan, move, sent
 from vicinal.objectives.base import InputMixing, checked_fields, mean_loss
-from vicinal.objectives.forward import map_floating, the_floating, the_images
+from vicinal.objectives.forward import image_tensor, map_floating, single_float_tensor
 from vicinal.objectives.puzzle.cut import SOLVERS, mask_costs, solve_masks
 from vicinal.objectives.puzzle.saliency import block_saliency, gradient_saliency, input_gradient
 from vicinal.objectives.puzzle.transport import mix_blocks, refine, transport_plan
@@ -144,7 +144,7 @@ class PuzzleMix(InputMixing[PuzzlePlan]):
     mean: float | Sequence[float] = 0.0
     std: float | Sequence[float] = 1.0
     label_smoothing: float = 0.0
-    prob: float = later(1.0)
+    prob: float = added_field(1.0)
 
     def __post_init__(self) -> None:
         counts = self.block_counts
@@ -176,7 +176,7 @@ class PuzzleMix(InputMixing[PuzzlePlan]):
 
     def draw_choices(self, x: Batch, y: Tensor, *, generator: torch.Generator | None = None) -> PuzzleDraw:
         """Draw λ, the partners, the number of blocks and the noise's start and size: all that is random."""
-        image = the_images(x, "PuzzleMix")
+        image = image_tensor(x, "PuzzleMix")
         counts = self._fitting_counts(image)
         lam = float(_random.beta(self.alpha, 1, generator=generator))
         partner = _random.permutation(len(y), generator=generator)
@@ -196,13 +196,13 @@ class PuzzleMix(InputMixing[PuzzlePlan]):
 
     def solve(self, model: Model, x: Batch, y: Tensor, drawn: PuzzleDraw) -> PuzzlePlan:
         """Look at the saliency, solve for the masks and move the blocks; nothing is drawn here."""
-        device = the_floating(x).device
+        device = single_float_tensor(x).device
         (partner,) = move([drawn.partner], device)
         if self.alpha == 0 or not drawn.mixed:
             return _unmixed(partner, drawn.blocks)
         if self.clean_weight:
             _refuse_static_graph(model)
-        pixels, start = self._pixels(the_floating(x)), drawn.start
+        pixels, start = self._pixels(single_float_tensor(x)), drawn.start
         gradient, clean = input_gradient(
             model,
             x if start is None else map_floating(x, lambda t: (t + start / self._scale(t)).to(t.dtype)),

@@ -11,7 +11,7 @@ from torch import Tensor
 from vicinal import losses
 from vicinal._arrays import at_least_float32
 from vicinal._typing import Batch, Model
-from vicinal.objectives.forward import call, evaluating, map_floating, the_floating, unwrap
+from vicinal.objectives.forward import call, evaluating, map_floating, single_float_tensor, unwrap
 
 __all__ = ["block_saliency", "block_sides", "gradient_saliency", "input_gradient", "saliency"]
 
@@ -78,7 +78,7 @@ def input_gradient(
 ) -> tuple[Tensor, Tensor | None]:
     """Return the gradient of the loss at the input; and the loss of each row with its graph, if that is kept."""
     module = unwrap(model)  # a wrapper's bookkeeping (DistributedDataParallel) is for the training forward only
-    leaf = the_floating(x).detach().requires_grad_()
+    leaf = single_float_tensor(x).detach().requires_grad_()
     with nullcontext() if keep_graph else evaluating(module), torch.enable_grad():
         # A copy, for models whose first layer works in place.
         logits = call(module, map_floating(x, lambda _: leaf.clone()))

@@ -1,6 +1,6 @@
 """Parse the numbers of a text table once and keep them in a temporary file.
 
-Parsing is most of the cost of reading a CSV file, and training reads one three times.
+NumberCache is most of the cost of reading a CSV file, and training reads one three times.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from vicinal._checks import require
 from vicinal._memory import Scratch
 from vicinal.tables.base import ROWS, BadRow, Chunk, Table
 
-__all__ = ["Parsed", "Parsing"]
+__all__ = ["CachedTable", "NumberCache"]
 
 #: Tables of fewer bytes are parsed again instead: that takes no time.
 _SMALL = 2**24
@@ -36,7 +36,7 @@ class _Piece(NamedTuple):
     chunk: Chunk
 
 
-class Parsing:
+class NumberCache:
     """Takes the chunks of a table as they are parsed, in order; `table` is then the parsed table, if it is one.
 
     The file is temporary (`TMPDIR` says where), has no name, and is gone with the object. It is read, not mapped, so
@@ -94,7 +94,7 @@ class Parsing:
         """
         if self._scratch is None or any(name in self._numeric and kinds[name] != "number" for name in names):
             return self._table
-        return Parsed(
+        return CachedTable(
             self._table.path, self._table.columns, scratch=self._scratch, pieces=tuple(self._pieces), bad=tuple(bad)
         )
 
@@ -103,8 +103,8 @@ _NONE = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True, eq=False)
-class Parsed(Table):
-    """The same rows again, by `Parsing`."""
+class CachedTable(Table):
+    """The same rows again, by `NumberCache`."""
 
     scratch: Scratch = field(kw_only=True, repr=False)
     pieces: tuple[_Piece, ...] = field(kw_only=True, repr=False)

@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 
 from vicinal._checks import Argument, Sentence, first_line, nearest_names, require
-from vicinal.data.files import Folder, fingerprint, part_of
+from vicinal.data.class_folders import Folder, fingerprint, part_of
 from vicinal.data.image import Arrays
 from vicinal.data.published_folders import FOLDERS, cache, read_collection
 from vicinal.data.published_tables import PUBLISHED, NamedTable, read_published

@@ -8,14 +8,14 @@ import random
 import pytest
 
 from vicinal import data
-from vicinal.tables import delimited, open_table, parsed_numbers
+from vicinal.tables import delimited, number_cache, open_table
 
 
 @pytest.fixture
 def small_blocks(monkeypatch):
     """Many chunks of a small file, kept however small it is."""
     monkeypatch.setattr(delimited, "text_block", lambda: 2**12)
-    monkeypatch.setattr(parsed_numbers, "_SMALL", 0)
+    monkeypatch.setattr(number_cache, "_SMALL", 0)
 
 
 def write(path, *, separator=",", rows=600, code="{:02d}", odd="many"):
@@ -36,7 +36,7 @@ def write(path, *, separator=",", rows=600, code="{:02d}", odd="many"):
 
 def loaded(path, monkeypatch, *, kept):
     if not kept:
-        monkeypatch.setattr(parsed_numbers, "_SMALL", 2**60)
+        monkeypatch.setattr(number_cache, "_SMALL", 2**60)
     task = data.load(path, target="label")
     return task.preprocessing.to_dict(), task.train.features(), task.test.features(), task.notes, task.splits
 
@@ -47,9 +47,9 @@ def test_the_same_is_learned(tmp_path, monkeypatch, small_blocks, separator, cod
     path = write(tmp_path / "t.csv", separator=separator, code=code, odd=odd)
     again = []
     monkeypatch.setattr(
-        parsed_numbers.Parsed,
+        number_cache.CachedTable,
         "chunks",
-        lambda *a, _of=parsed_numbers.Parsed.chunks, **k: again.append(1) or _of(*a, **k),
+        lambda *a, _of=number_cache.CachedTable.chunks, **k: again.append(1) or _of(*a, **k),
     )
     once = loaded(path, monkeypatch, kept=True)
     # "01" is a class written as a number, which the copy does not have: then the file is parsed again
@@ -61,11 +61,11 @@ def test_the_same_is_learned(tmp_path, monkeypatch, small_blocks, separator, cod
 
 def test_rows_keep_their_numbers(tmp_path, small_blocks):
     table = open_table(write(tmp_path / "t.csv"))
-    parsing, bad = parsed_numbers.Parsing(table), []
+    parsing, bad = number_cache.NumberCache(table), []
     for chunk in table.chunks(["x", "colour"], bad=bad):
         parsing.add(chunk, {"x": chunk["x"].cast("float64").to_numpy(), "colour": None})
     copy = parsing.table(["x", "colour"], {"x": "number", "colour": "category"}, bad)
-    assert isinstance(copy, parsed_numbers.Parsed)
+    assert isinstance(copy, number_cache.CachedTable)
     skipped = []
     rows = [int(row) for chunk in copy.chunks(["colour", "x"], 37, bad=skipped) for row in chunk.rows]
     assert skipped == bad
@@ -89,7 +89,7 @@ def test_a_full_disk_is_no_error(tmp_path, monkeypatch, small_blocks):
         def write(self, content):
             raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(parsed_numbers.tempfile, "TemporaryFile", lambda **options: Full())
+    monkeypatch.setattr(number_cache.tempfile, "TemporaryFile", lambda **options: Full())
     path = write(tmp_path / "t.csv", code="c{}")
     features = data.load(path, target="label").train.features()
     monkeypatch.undo()
@@ -100,7 +100,7 @@ def test_text_is_not_copied(tmp_path, small_blocks):
     path = tmp_path / "t.csv"
     path.write_text("a,b,label\n" + "".join(f"word{i % 9},other {i % 5},{i % 2}\n" for i in range(50)))
     table = open_table(path)
-    parsing = parsed_numbers.Parsing(table)
+    parsing = number_cache.NumberCache(table)
     for chunk in table.chunks(["a", "b"]):
         parsing.add(chunk, {"a": None, "b": None})
     assert parsing.table(["a", "b"], {"a": "category", "b": "category"}, []) is table

@@ -32,13 +32,13 @@ _NUMBERS |= {"float": np.dtype(np.float32), "double": np.dtype(np.float64)}
 _DECIMAL_COMMA = r"^(\s*[+-]?[0-9]*),([0-9]*\s*)$"
 
 
-def _as_people_write(group: str, point: str) -> re.Pattern[str]:
+def _human_format(group: str, point: str) -> re.Pattern[str]:
     body = rf"\d{{1,3}}(?:(?P<by>[{group}\s'’])\d{{3}})(?:(?P=by)\d{{3}})*(?:{point}\d+)?|\d+(?:{point}\d*)?|{point}\d+"
     return re.compile(rf"(?P<minus>[+-]?)\s?[$€£¥]?\s?(?P<digits>{body})\s?(?:[$€£¥]|(?P<share>%))?")
 
 
 #: $1,234.50, -5 €, 12.5 %, 1 234; and where the comma is that of decimals, 1.234,50 €.
-_WRITTEN = {False: _as_people_write(",", r"\."), True: _as_people_write(".", "[.,]")}
+_WRITTEN = {False: _human_format(",", r"\."), True: _human_format(".", "[.,]")}
 
 Floats = NDArray[np.floating]
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from vicinal._memory import n_threads
 from vicinal.metrics import FIGURES, Evaluation, Mistake, Tally, kernels
 from vicinal.metrics.intervals import coverage
-from vicinal.predictions.reading import FileChunk, PredictionsFile, as_file
+from vicinal.predictions.predictions_file import FileChunk, PredictionsFile, as_file
 
 __all__ = ["evaluate_file"]
 
@@ -69,7 +69,7 @@ def evaluate_file(
     if (opened.n_rows or 0) * (opened.n_classes or 1) > _WORTH_COMPILED_LOOPS:
         kernels.load()
     for chunk, part in _map_ahead(lambda chunk: _counted(opened, chunk, total), opened.unchecked_chunks()):
-        total.absorb(part)
+        total.merge_(part)
         names, n_dropped, n_rescaled = chunk.classes, n_dropped + chunk.n_dropped, n_rescaled + chunk.n_rescaled
         if progress is not None:
             progress(total.n + n_dropped, opened.n_rows)

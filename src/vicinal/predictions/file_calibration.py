@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vicinal._checks import Argument, Sentence, choice
-from vicinal.predictions.reading import FileChunk, PredictionsFile, as_file
-from vicinal.predictions.writing import check_output, write
+from vicinal.predictions.predictions_file import FileChunk, PredictionsFile, as_file
+from vicinal.predictions.writer import check_output, write
 from vicinal.tables import Columns
 
 if TYPE_CHECKING:

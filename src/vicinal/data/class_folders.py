@@ -105,7 +105,7 @@ def scan(root: Path, kind: str | None, suffixes: Mapping[str, frozenset[str]]) -
     kind_of = {suffix: name for name, known in suffixes.items() for suffix in known}
     if root.resolve() == Path(root.resolve().anchor):
         raise ValueError(f"{str(root)!r} is the whole file system: pass the folder that holds the data")
-    tops, notes = _tops(root)
+    tops, notes = _split_roots(root)
     classes = [(folder, part) for top, part in tops for folder in _visible(top) if folder.is_dir()]
     entries = [_Entry(*file, folder.name, part) for folder, part in classes for file in _files_below(folder, root)]
     loose = [path for top, _ in tops for path in _visible(top) if path.is_file()]
@@ -114,7 +114,7 @@ def scan(root: Path, kind: str | None, suffixes: Mapping[str, frozenset[str]]) -
         entries = [_Entry(path, identity(path, path.resolve()), path.is_symlink(), "", None) for path in loose]
     kind = kind or _only_kind(root, {kind_of.get(entry.path.suffix.lower()) for entry in entries})
     wanted = [entry for entry in entries if kind and kind_of.get(entry.path.suffix.lower()) == kind]
-    once = _each_once(wanted)
+    once = _without_links(wanted)
     if once:
         others = len(entries) - len(wanted) + (0 if is_flat else len(loose))
         unused = {folder.name for folder, _ in classes} - {entry.name for entry in once}
@@ -143,7 +143,7 @@ class _Entry:
     part: str | None
 
 
-def _tops(root: Path) -> tuple[list[tuple[Path, str | None]], list[str]]:
+def _split_roots(root: Path) -> tuple[list[tuple[Path, str | None]], list[str]]:
     """Return the folders that hold class folders, each with its part: those of the splits, or the root itself."""
     folders = [path for path in _visible(root) if path.is_dir()]
     split = {path: part for path in folders if (part := part_of(path.name))}
@@ -181,7 +181,7 @@ def _files_below(folder: Path, root: Path) -> list[tuple[Path, object, bool]]:
     return below(folder, (root.resolve(), folder.parent.resolve()), False)
 
 
-def _each_once(entries: Sequence[_Entry]) -> list[_Entry]:
+def _without_links(entries: Sequence[_Entry]) -> list[_Entry]:
     """Return one entry for each real file, in order: the file itself before any link to it."""
     chosen: dict[object, _Entry] = {}
     for entry in entries:
