@@ -17,7 +17,7 @@ import vicinal
 from tests.predictions.samples import classifier, save
 from vicinal.metrics import Mistake, RiskCoverage, classwise_ece, tally
 from vicinal.predictions import evaluate_file, open_file
-from vicinal.predictions import reading as reading_module
+from vicinal.predictions import predictions_file as file_module
 
 FIGURES = ("accuracy", "mcc", "nll", "brier", "ece", "oe", "mce", "rms", "rms_debiased")
 
@@ -32,7 +32,7 @@ def same(found, expected, figures=FIGURES):
 @pytest.fixture
 def small_chunks(monkeypatch):
     """Many chunks even in a small file."""
-    monkeypatch.setattr(reading_module, "_rows_at_once", lambda n_classes: 37)
+    monkeypatch.setattr(file_module, "_rows_at_once", lambda n_classes: 37)
 
 
 @pytest.mark.parametrize("threads", [1, 3])
@@ -218,7 +218,7 @@ def test_few_chunks_are_held(tmp_path, small_chunks, monkeypatch):
     import weakref
 
     live, most = weakref.WeakSet(), [0]
-    plain = reading_module.PredictionsFile.unchecked_chunks
+    plain = file_module.PredictionsFile.unchecked_chunks
 
     def counted(self, *args, **kwargs):
         for chunk in plain(self, *args, **kwargs):
@@ -226,7 +226,7 @@ def test_few_chunks_are_held(tmp_path, small_chunks, monkeypatch):
             most[0] = max(most[0], len(live))
             yield chunk
 
-    monkeypatch.setattr(reading_module.PredictionsFile, "unchecked_chunks", counted)
+    monkeypatch.setattr(file_module.PredictionsFile, "unchecked_chunks", counted)
     _, probs, labels = classifier(3000, 3)
     path = save(tmp_path / "p.parquet", labels, probs)
     before = torch.get_num_threads()
