@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from vicinal import compare, data
-from vicinal.report.words import earns_its_keep
+from vicinal.report.verdicts import versus_baselines
 from vicinal.runs import Experiment, baselines, run
 
 SETS = ("trec", "mr", "sst2", "agnews", "glue:cola")
@@ -70,7 +70,7 @@ def measured(name: str, rows: int, fine_tuned: bool) -> dict[str, Any]:
         "minilm": figures(own),
         "peer": figures(peer),
         "difference": vars(compare(peer, own).differences["nll"]),
-        "said": earns_its_keep(own, {model: each.figures for model, each in simple.items()}),
+        "said": versus_baselines(own, {model: each.figures for model, each in simple.items()}),
         "seconds": round(seconds, 1),
     }
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.predictions.samples import classifier, save
-from tests.report.outcomes import outcome, scored
+from tests.report.results import outcome, scored
 from vicinal.metrics import FIGURES, Estimate, Figure, ReliabilityTable, Tally, clopper_pearson, compare, evaluate
 from vicinal.metrics.figures import columns, figures_named, watched
 from vicinal.predictions import evaluate_file

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.report.outcomes import PIXEL, SCRIPT, outcome, scored
+from tests.report.results import PIXEL, SCRIPT, outcome, scored
 from tests.report.test_recipe import recipe_page
 from tests.report.test_report import grid, predictions_csv
 from vicinal.metrics.ood import max_probability, ood_report
@@ -178,7 +178,7 @@ def test_a_threshold_is_dragged_by_keys_and_read_aloud(browser, pages):
 def test_every_section_is_seen(browser, pages):
     browser.get(pages["run"].as_uri())
     resized(browser, 400)
-    ids = ["figures", "reliability", "risk", "sets", "classes", "mistakes", "eval-1", "ood", "attacks", "between"]
+    ids = ["metrics", "reliability", "risk", "sets", "classes", "mistakes", "eval-1", "ood", "attacks", "between"]
     ids += ["noise", "audit", "learning", "trained", "rerun"]
     for id in ids:
         box = browser.execute_script(

@@ -15,13 +15,13 @@ import pytest
 import torch
 from markupsafe import Markup
 
-from tests.report.outcomes import PIXEL, SCRIPT, outcome, scored
+from tests.report.results import PIXEL, SCRIPT, outcome, scored
 from vicinal._atomic import DamagedFileError
 from vicinal.metrics.ood import ood_report
 from vicinal.predictions import evaluate_file
 from vicinal.probes import Attack, attack_errors, between_samples
 from vicinal.report import sections, write_comparison, write_predictions, write_run
-from vicinal.report.figures import Drawing, Sheet
+from vicinal.report.plots import Drawing, Sheet
 from vicinal.runs.summary_table import GridResult
 
 VOID = {"meta", "img", "br", "hr", "input", "link"}
@@ -366,7 +366,7 @@ def test_comparison(tmp_path):
     path = write_comparison(result, tmp_path / "c.html")
     page = read(path)
     assert page.tags.count("svg") == 6
-    said = "better on NLL, Brier score, ECE and OE ; cannot tell on accuracy ."
+    said = "better on NLL, Brier score, ECE and OE ; not significant on accuracy ."
     assert f"Mixup(alpha=0.2) : {said}" in page.text
     assert "1 of 6 runs failed" in page.text
     assert "1 of 2" in page.text  # seeds of CutMix
@@ -430,7 +430,7 @@ def test_what_mistakes_share_is_told(no_figures, tmp_path):
     made = outcome(tmp_path / "run", {"test": scored("test", 200, 3)}, classes=["a", "b", "c"], mistakes=[])
     made.run.write_mistakes("tabular", [], shared)
     page = write_run(made, tmp_path / "r.html").read_text()
-    assert "Where it is wrong" in page
+    assert "Error slices" in page
     assert "&lt;b&gt;age&lt;/b&gt;" in page
     assert "50.0\xa0%" in page
     assert "5.0\xa0%" in page

@@ -13,7 +13,7 @@ from tests.data import make
 from tests.data.test_own_tables import frame
 from vicinal.data import AudioOptions, TableOptions, TextOptions, load
 from vicinal.metrics import Estimate, compare, evaluate
-from vicinal.report import words
+from vicinal.report import verdicts
 from vicinal.runs import BASELINES, Experiment, baselines, measure_baselines, run
 
 
@@ -82,33 +82,33 @@ def test_sounds_have_their_spectrograms_and_waveforms_the_majority_alone(tmp_pat
     assert list(baselines(load(folder, AudioOptions(front_end="waveform")))) == ["majority class"]
 
 
-def test_whether_it_earns_its_keep_is_said():
+def test_whether_it_versus_baselines_is_said():
     model = evaluate([0, 1] * 50, probs=[[0.8, 0.2], [0.2, 0.8]] * 50)
     simpler = {
         "logistic regression": {"nll": Estimate(0.6, 0.5, 0.7), "nll_difference": Estimate(-0.377, -0.5, -0.25)},
         "majority class": {"nll": Estimate(0.7, 0.7, 0.7), "nll_difference": Estimate(-0.477, -0.477, -0.477)},
     }
     said = "its NLL is 0.223, the best simpler model is logistic regression, with an NLL of 0.600"
-    assert words.earns_its_keep(model, simpler) == (
+    assert verdicts.versus_baselines(model, simpler) == (
         f"It earns its keep: {said} (difference −0.377, from −0.500 to −0.250)."
     )
     for less, head in (
-        (Estimate(-0.1, -0.3, 0.1), "These samples cannot tell it from a simpler model: "),
+        (Estimate(-0.1, -0.3, 0.1), "These samples not significant it from a simpler model: "),
         (Estimate(0.2, 0.1, 0.3), "A simpler model does better: "),
     ):
         simpler["logistic regression"]["nll_difference"] = less
-        assert words.earns_its_keep(model, simpler).startswith(head + said)
+        assert verdicts.versus_baselines(model, simpler).startswith(head + said)
     for right, head in (
         (0.99, "It earns its keep: "),
-        (1.0, "These samples cannot tell it from a simpler model, since both"),
+        (1.0, "These samples not significant it from a simpler model, since both"),
     ):
         simpler["logistic regression"] |= {
             "nll_difference": Estimate(-0.377, -0.38, -0.37),
             "accuracy": Estimate(right, 0.9, 1.0),
         }
-        assert words.earns_its_keep(model, simpler).startswith(head)  # no mistake was seen, so none has its price
+        assert verdicts.versus_baselines(model, simpler).startswith(head)  # no mistake was seen, so none has its price
     del simpler["logistic regression"]["nll_difference"]  # a folder of an earlier version
-    assert words.earns_its_keep(model, simpler) == f"I{said[1:]}."
+    assert verdicts.versus_baselines(model, simpler) == f"I{said[1:]}."
 
 
 def test_simpler_models_are_compared_sample_by_sample(tmp_path):

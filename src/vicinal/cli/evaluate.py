@@ -154,7 +154,7 @@ def _evaluate_new(
     if scored.is_multilabel:
         show_labels_scored(console, f"{run} on {data}", scored)
     else:
-        from vicinal.report.words import majority_warning
+        from vicinal.report.verdicts import majority_warning
 
         classes = Run(run).bundle().classes
         if warning := majority_warning(scored.after, classes):
@@ -189,7 +189,7 @@ def _evaluate_file(
     console: Console, path: Path, report: Path | None, bins: int, reading: dict[str, Any], coverage: float | None
 ) -> None:
     from vicinal.predictions import binary_of_file, evaluate_file, open_file, sets_of_file
-    from vicinal.report.words import majority_warning, without_a_model
+    from vicinal.report.verdicts import base_rate_sentence, majority_warning
 
     file = open_file(path, **reading)
     with console.stage("rows", file.n_rows) as advance:
@@ -212,7 +212,7 @@ def _evaluate_file(
     console.say(str(evaluation))
     if binary is not None:
         show_binary(console, binary, evaluation.classes[1], "")
-    if base := without_a_model(evaluation):
+    if base := base_rate_sentence(evaluation):
         console.say(base)
     _show_sets(console, coverage, sets, evaluation.classes)
     if report is not None:

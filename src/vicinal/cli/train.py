@@ -147,7 +147,7 @@ def plain_baselines(outcome: RunResult) -> dict[str, object]:
 def show_baselines(console: Console, outcome: RunResult, name: str = "this model") -> None:
     """Show what simpler models reach on the same split, beside the run, which is called by `name`."""
     from vicinal.metrics.figures import columns
-    from vicinal.report.words import earns_its_keep
+    from vicinal.report.verdicts import versus_baselines
 
     simpler = outcome.run.baselines()
     if not simpler or "test" not in outcome.sets:
@@ -158,7 +158,7 @@ def show_baselines(console: Console, outcome: RunResult, name: str = "this model
     rows = [[model, *(f.text(figures.get(f.name)) for f in shown)] for model, figures in models.items()]
     headings = ["", *(f.heading(main.n_bins) for f in shown)]
     console.table(f"simpler models on the same {main.n:,} test samples", headings, rows)
-    console.say(earns_its_keep(main, simpler))
+    console.say(versus_baselines(main, simpler))
 
 
 def show_scored(console: Console, title: str, sets: Sequence[tuple[str, Scores]]) -> None:
@@ -183,7 +183,7 @@ def show_binary(console: Console, binary: BinaryEvaluation, positive: str, where
 
 def _show_classes(console: Console, outcome: RunResult) -> None:
     """Show the figures of a run, before and after the temperature."""
-    from vicinal.report.words import majority_warning
+    from vicinal.report.verdicts import majority_warning
 
     main = next((outcome.sets[key].after for key in ("test", "val") if key in outcome.sets), None)
     if main is not None and (warning := majority_warning(main, outcome.facts["data"]["classes"])):

@@ -1,7 +1,7 @@
 """Reports: one HTML file each that shows how far to trust a model, readable on a phone, printable, without network.
 
-`words` says figures in sentences, `figures` draws, `sections` makes tables, and there is a file for each kind of page.
-Pages are imported when asked for: `words` alone, which `vicinal evaluate` prints, needs no torch.
+`verdicts` judges, `formatting` prints numbers, `plots` draws, `sections` makes tables, and each kind of page has a file.
+Pages are imported when asked for: `verdicts` alone, which `vicinal evaluate` prints, needs no torch.
 """
 
 from __future__ import annotations

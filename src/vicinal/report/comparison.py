@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from vicinal.metrics import FIGURES, Estimate, ReliabilityTable
-from vicinal.report import sections, words
-from vicinal.report.figures import Drawing, Sheet
+from vicinal.report import sections
+from vicinal.report.formatting import count, percent
 from vicinal.report.page import write_page
+from vicinal.report.plots import Drawing, Sheet
 from vicinal.runs.summary_table import GridResult
 
 __all__ = ["write_comparison"]
@@ -32,9 +33,9 @@ def write_comparison(result: GridResult, path: str | os.PathLike[str], *, choose
     context: dict[str, object] = {
         "title": "Comparison" if some is None else f"{some.facts['data']['name']}: comparison",
         "heading": "Comparison" if some is None else some.facts["data"]["name"],
-        "sizes": f"{words.count(len(result.methods), 'method')}, {words.count(len(result.seeds), 'seed')}"
-        + ("" if some is None else f", {words.count(some.test.calibrated.n, 'test sample')}")
-        + (f", means over {words.count(len(result.labels), 'label')}" if result.labels else ""),
+        "sizes": f"{count(len(result.methods), 'method')}, {count(len(result.seeds), 'seed')}"
+        + ("" if some is None else f", {count(some.test.calibrated.n, 'test sample')}")
+        + (f", means over {count(len(result.labels), 'label')}" if result.labels else ""),
         "first": result.methods[0],
         "parts": parts,
         "baselines": None
@@ -53,7 +54,7 @@ def write_comparison(result: GridResult, path: str | os.PathLike[str], *, choose
 
 def _chosen(result: GridResult, by: str) -> dict[str, str]:
     n_bins = next(iter(result.results.values())).test.uncalibrated.n_bins
-    return {"by": sections.figure_name(FIGURES[by], n_bins), "method": result.chosen(by)}
+    return {"by": sections.metric_name(FIGURES[by], n_bins), "method": result.chosen(by)}
 
 
 def _part(sheet: Sheet, result: GridResult, on: str, after: bool) -> dict[str, object]:
@@ -65,14 +66,14 @@ def _part(sheet: Sheet, result: GridResult, on: str, after: bool) -> dict[str, o
     return {
         "id": when if on == "test" else f"{on}-{when}",
         "name": f"{when.capitalize()} the temperature" if on == "test" else f"{result.extra_sets[on]}, {when}",
-        "n": "" if on == "test" else words.count(rows[0]["n"], "sample"),
+        "n": "" if on == "test" else count(rows[0]["n"], "sample"),
         "notes": next(iter(result.results.values())).sets[on].notes if after else (),
-        "columns": [sections.figure_name(figure, bins) for figure in shown],
+        "columns": [sections.metric_name(figure, bins) for figure in shown],
         "rows": [
             {
                 "method": row["method"],
                 "seeds": f"{row['n_seeds']} of {len(result.seeds)}",
-                "cells": [sections.figure_text(figure, Estimate.from_dict(row[figure.name])) for figure in shown],
+                "cells": [sections.metric_text(figure, Estimate.from_dict(row[figure.name])) for figure in shown],
                 "temperature": f"{row['temperature']:.3g}",
             }
             for row in rows
@@ -85,7 +86,7 @@ def _part(sheet: Sheet, result: GridResult, on: str, after: bool) -> dict[str, o
             }
             for row in others
         ],
-        "compared": [sections.figure_name(figure, bins) for figure in shown if figure.compared],
+        "compared": [sections.metric_name(figure, bins) for figure in shown if figure.compared],
         "sentences": [_sentence(row, [figure.name for figure in shown if figure.compared]) for row in others],
         "diagrams": [_diagram(sheet, result, row, on, after) for row in rows],
     }
@@ -102,7 +103,7 @@ def _diagram(sheet: Sheet, result: GridResult, row: Mapping[str, Any], on: str, 
     over = f", mean of {len(tables)} seeds" if len(tables) > 1 else ""
     if result.labels:
         over += f"; the mean over {len(result.labels)} labels, which the diagram shows together"
-    ece, when = words.percent(Estimate.from_dict(row["ece"]).value, 2), "after" if after else "before"
+    ece, when = percent(Estimate.from_dict(row["ece"]).value, 2), "after" if after else "before"
     caption = f"ECE {ece} ({row['n_bins']}\u00a0bins) {when} the temperature{over}."
     return sheet.reliability(pooled, row["method"], caption, intervals=len(tables) == 1)
 
@@ -112,7 +113,7 @@ def _difference(row: Mapping[str, Any], name: str) -> dict[str, str]:
     entry, percent = row["difference"][name], FIGURES[name].percent
     value, low, high = ("∞" if entry[end] is None else _signed(entry[end], percent) for end in ("value", "low", "high"))
     better = entry["better"]
-    verdict = "cannot tell" if better is None else "better" if better == row["method"] else "worse"
+    verdict = "not significant" if better is None else "better" if better == row["method"] else "worse"
     return {"value": value + ("\u00a0points" if percent else ""), "interval": f"{low} to {high}", "verdict": verdict}
 
 
@@ -125,7 +126,7 @@ def _sentence(row: Mapping[str, object], compared: Sequence[str]) -> dict[str, o
     """Return on which figures a method is better, worse, or neither, in words."""
     verdicts = {name: _difference(row, name)["verdict"] for name in compared}
     said = []
-    for verdict in ("better", "worse", "cannot tell"):
+    for verdict in ("better", "worse", "not significant"):
         names = [FIGURES[name].title for name, said_of in verdicts.items() if said_of == verdict]
         if names:
             on = " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else names[0]
@@ -145,7 +146,7 @@ def _label_noise(result: GridResult) -> dict[str, object] | None:
         "rows": [
             {
                 "method": row["method"],
-                "cells": [words.percent(row["label_noise"][w][name]) for name in shown for w in ("best", "last")],
+                "cells": [percent(row["label_noise"][w][name]) for name in shown for w in ("best", "last")],
             }
             for row in rows
         ],

@@ -7,9 +7,10 @@ from typing import Any
 
 from vicinal.metrics import Evaluation, Figure
 from vicinal.metrics.figures import brief
-from vicinal.report import sections, words
-from vicinal.report.figures import Sheet
+from vicinal.report import sections
+from vicinal.report.formatting import count, percent, with_interval
 from vicinal.report.page import contents
+from vicinal.report.plots import Sheet
 from vicinal.runs import RunResult, Scores
 
 __all__ = ["labels_contents", "labels_page"]
@@ -24,17 +25,15 @@ def labels_page(sheet: Sheet, result: RunResult) -> dict[str, object]:
     key = next((name for name in ("test", "val") if name in result.sets), None)
     scores = None if key is None else result.sets[key]
     return {
-        "heading": f"{data['name']}, {words.count(len(result.temperatures), 'label')}",
+        "heading": f"{data['name']}, {count(len(result.temperatures), 'label')}",
         "warnings": [f"{text[0].upper()}{text[1:]}." for text in data.get("warnings", [])],
         "notes": [*data.get("notes", []), *result.facts.get("notes", [])],
         "tiles": []
         if scores is None
         else [(f"Mean {name}", *text) for name, *text in sections.tiles(scores.calibrated)],
-        "of": ""
-        if scores is None
-        else words.count(scores.calibrated.n, {"test": "test sample"}.get(str(key), "sample")),
+        "of": "" if scores is None else count(scores.calibrated.n, {"test": "test sample"}.get(str(key), "sample")),
         "is_validation": key == "val",
-        "means": scores and sections.figures_table({"before": scores.uncalibrated, "after": scores.calibrated}),
+        "means": scores and sections.metrics_table({"before": scores.uncalibrated, "after": scores.calibrated}),
         "labels": None if scores is None else _labels(scores),
         "drawings": [] if scores is None else _drawings(sheet, scores),
     }
@@ -45,7 +44,7 @@ def labels_contents(context: Mapping[str, object]) -> list[tuple[str, str]]:
     return contents(
         [
             ("trained", "What was trained", True),
-            ("figures", "Figures", context["means"]),
+            ("metrics", "Metrics", context["means"]),
             ("labels", "Labels", context["means"]),
             ("reliability", "Reliability", context["means"]),
             ("learning", "Learning", context["curves"]),
@@ -56,7 +55,7 @@ def labels_contents(context: Mapping[str, object]) -> list[tuple[str, str]]:
 
 def _labels(scored: Scores) -> dict[str, object]:
     shown = brief(scored.calibrated.figures)
-    headings = [sections.figure_name(figure, scored.calibrated.n_bins) for figure in shown]
+    headings = [sections.metric_name(figure, scored.calibrated.n_bins) for figure in shown]
     rows = [_label(scored, k, name, evaluation, shown) for k, (name, evaluation) in enumerate(scored.heads.items())]
     return {"columns": ["is 1", "temperature", *headings, "AUROC"], "rows": rows}
 
@@ -64,10 +63,10 @@ def _labels(scored: Scores) -> dict[str, object]:
 def _label(scored: Scores, k: int, name: str, evaluation: Evaluation, shown: list[Figure]) -> dict[str, object]:
     binary = scored.binary(name)
     cells = [
-        (words.percent(float(scored.labels[:, k].double().mean())), ""),
+        (percent(float(scored.labels[:, k].double().mean())), ""),
         (f"{scored.temperatures[name]:.3g}", ""),
-        *(sections.figure_text(figure, evaluation.figures.get(figure.name)) for figure in shown),
-        ("–", "") if binary is None else words.estimate(binary.auroc, share=True),
+        *(sections.metric_text(figure, evaluation.figures.get(figure.name)) for figure in shown),
+        ("–", "") if binary is None else with_interval(binary.auroc, share=True),
     ]
     return {"name": name, "about": "", "cells": cells}
 

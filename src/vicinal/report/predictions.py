@@ -9,9 +9,10 @@ from pathlib import Path
 
 from vicinal.metrics import BinaryEvaluation, Evaluation, RiskCoverage, SetEvaluation
 from vicinal.metrics.tally import Mistake
-from vicinal.report import sections, words
-from vicinal.report.figures import Sheet
+from vicinal.report import sections, verdicts
+from vicinal.report.formatting import count, percent
 from vicinal.report.page import contents, write_page
+from vicinal.report.plots import Sheet
 
 __all__ = ["write_predictions"]
 
@@ -37,27 +38,27 @@ def write_predictions(
     curve = RiskCoverage.from_table(evaluation.fine)
     wrong = int(evaluation.fine.counts[:, 0].sum())
     mistakes = sections.cards(_card(mistake) for mistake in evaluation.worst)
-    sizes = words.count(evaluation.n, "prediction")
+    sizes = count(evaluation.n, "prediction")
     if evaluation.n_classes:
-        sizes += f", {words.count(evaluation.n_classes, 'class', 'classes')}"
+        sizes += f", {count(evaluation.n_classes, 'class', 'classes')}"
     context: dict[str, object] = {
         "title": f"{file.name}: report",
         "heading": file.name,
         "sizes": sizes,
-        "of": words.count(evaluation.n, "prediction"),
+        "of": count(evaluation.n, "prediction"),
         "kind": evaluation.kind,
-        "verdict": words.judged(evaluation),
+        "verdict": verdicts.judged(evaluation),
         "tiles": sections.tiles(evaluation, ("Predictions", f"{evaluation.n:,}", "")),
         "summary": (
-            f"It is right {words.percent(table.accuracy)} of the time and says {words.percent(table.confidence)} on "
-            f"average. The mean gap (ECE, {evaluation.n_bins} bins) is {words.percent(table.ece(), 2)}."
+            f"It is right {percent(table.accuracy)} of the time and says {percent(table.confidence)} on "
+            f"average. The mean gap (ECE, {evaluation.n_bins} bins) is {percent(table.ece(), 2)}."
         ),
-        "table": sections.figures_table({"value": evaluation}),
+        "table": sections.metrics_table({"value": evaluation}),
         "drawings": sections.reliability_pair(sheet, {"": table}),
         "binary": None if binary is None else sections.binary_section(sheet, binary, evaluation.classes[1]),
         "risk": sections.risk_section(sheet, curve, held_out=curve),
         "mistakes": mistakes,
-        "mistakes_head": f"{words.count(wrong, 'mistake')} in all; "
+        "mistakes_head": f"{count(wrong, 'mistake')} in all; "
         + ("the most confident first." if len(mistakes) == wrong else f"the {len(mistakes)} most confident of them:"),
         "classes": _classes(evaluation),
         "sets": None if sets is None else sections.sets_section(*sets, evaluation.classes),
@@ -67,7 +68,7 @@ def write_predictions(
     }
     context["sections"] = contents(
         [
-            ("figures", "Figures", True),
+            ("metrics", "Metrics", True),
             ("reliability", "Reliability", True),
             ("binary", "Two classes", binary),
             ("risk", "What it may answer", True),

@@ -14,15 +14,16 @@ from vicinal.metrics import ClasswiseTable, Evaluation, Samples, SetEvaluation
 from vicinal.metrics.ood import OODReport
 from vicinal.metrics.selective import RiskCoverage, risk_coverage
 from vicinal.probes import AttackErrors, BetweenCurves
-from vicinal.report import sections, words
-from vicinal.report.figures import Sheet
+from vicinal.report import sections, verdicts
+from vicinal.report.formatting import count, percent
 from vicinal.report.labels import labels_contents, labels_page
 from vicinal.report.page import contents, write_page
+from vicinal.report.plots import Sheet
 from vicinal.runs import RunResult, Scores, prediction_sets
 
 __all__ = ["facts_of", "write_run"]
 
-_NOTHING = words.Verdict(
+_NOTHING = verdicts.Verdict(
     "unknown",
     "Nothing was held out, so nothing can be said about how far to trust it.",
     "No verdict.",
@@ -46,7 +47,7 @@ _LONG = 60
 
 
 def write_run(
-    outcome: RunResult,
+    result: RunResult,
     path: str | os.PathLike[str],
     *,
     ood: Iterable[tuple[str, OODReport]] = (),
@@ -76,23 +77,23 @@ def write_run(
         those of 90 % if not given.
     """
     sheet = Sheet()
-    experiment, data = outcome.experiment, outcome.facts["data"]
+    experiment, data = result.experiment, result.facts["data"]
     shared: dict[str, object] = {
         "title": f"{data['name']}: {experiment.method}",
         "method": experiment.method,
-        "facts": facts_of(outcome),
-        "command": experiment.command(outcome.out),
-        "provenance": _provenance(outcome),
+        "facts": facts_of(result),
+        "command": experiment.command(result.out),
+        "provenance": _provenance(result),
     }
-    if outcome.is_multilabel:
-        page = labels_page(sheet, outcome)
-        shared["curves"] = sections.learning_curves(sheet, outcome.history, outcome.fit)
+    if result.is_multilabel:
+        page = labels_page(sheet, result)
+        shared["curves"] = sections.learning_curves(sheet, result.history, result.fit)
         shared["sections"] = labels_contents({**shared, **page})
         return write_page("labels.html.j2", {**shared, **page}, path)
     classes = [str(name) for name in data["classes"]]
-    key = next((name for name in ("test", "val") if name in outcome.sets), None)
+    key = next((name for name in ("test", "val") if name in result.sets), None)
     more = {} if mc_dropout is None else {"with MC dropout": mc_dropout}
-    main = None if key is None else _set_section(sheet, outcome.sets[key], _of(key, outcome.sets[key]), classes, more)
+    main = None if key is None else _set_section(sheet, result.sets[key], _of(key, result.sets[key]), classes, more)
     further = [
         {
             "id": name,
@@ -100,34 +101,34 @@ def write_run(
             "notes": scored.notes,
             **_set_section(sheet, scored, f"{scored.after.n:,} samples of {scored.name}", classes),
         }
-        for name, scored in outcome.sets.items()
+        for name, scored in result.sets.items()
         if name not in ("val", "test")
     ]
     context: dict[str, object] = {
         **shared,
-        "heading": f"{data['name']}, {words.count(len(classes), 'class', 'classes')}",
+        "heading": f"{data['name']}, {count(len(classes), 'class', 'classes')}",
         "nothing": _NOTHING,
         "main": main,
         "further": further,
-        "temperature": f"{outcome.temperature:.3g}",
-        "warnings": _warnings(outcome, key),
+        "temperature": f"{result.temperature:.3g}",
+        "warnings": _warnings(result, key),
         "notes": data.get("notes", []),
-        "curves": sections.learning_curves(sheet, outcome.history, outcome.fit),
+        "curves": sections.learning_curves(sheet, result.history, result.fit),
         "ood": sections.ood_section(sheet, ood),
         "attacks": sections.attack_table(attacks),
         "between": None if between is None else sections.between_section(sheet, between),
         "audit": None if audit is None else sections.cards(audit),
         "audit_head": _audit_head(audit or ()),
-        "label_noise": outcome.label_noise and sections.label_noise_table(outcome.label_noise, data["sizes"]),
-        "baselines": sections.baselines_section(outcome.test.after, outcome.run.baselines()) if key == "test" else None,
-        "sets": _sets(outcome, sets, classes),
+        "label_noise": result.label_noise and sections.label_noise_table(result.label_noise, data["sizes"]),
+        "baselines": sections.baselines_section(result.test.after, result.run.baselines()) if key == "test" else None,
+        "sets": _sets(result, sets, classes),
         **dict.fromkeys(("binary", "risk", "classes", "confusion", "mistakes")),
         "shared": [],
         "mistakes_head": "",
         "tiles": [],
     }
     if main is not None and key is not None:
-        context |= _about(sheet, outcome, key, classes)
+        context |= _about(sheet, result, key, classes)
     context["sections"] = _contents(context)
     return write_page("run.html.j2", context, path)
 
@@ -135,7 +136,7 @@ def write_run(
 def _audit_head(audit: Sequence[Mapping[str, object]]) -> str:
     """Say what the samples are suspected for: margins in training, or models that did not see them."""
     how = _AUM if any("aum" in sample for sample in audit) else _UNSEEN
-    return f"{words.count(len(audit), 'sample')}, the most suspicious first. {how}"
+    return f"{count(len(audit), 'sample')}, the most suspicious first. {how}"
 
 
 #: The coverage of the prediction sets that a report shows where none is asked for.
@@ -143,24 +144,24 @@ _COVERAGE = 0.9
 
 
 def _sets(
-    outcome: RunResult, given: tuple[float, Mapping[str, SetEvaluation]] | None, classes: Sequence[str]
+    result: RunResult, given: tuple[float, Mapping[str, SetEvaluation]] | None, classes: Sequence[str]
 ) -> dict[str, object] | None:
-    if given is None and {"val", "test"} <= set(outcome.sets):
-        given = _COVERAGE, prediction_sets(outcome, _COVERAGE)
+    if given is None and {"val", "test"} <= set(result.sets):
+        given = _COVERAGE, prediction_sets(result, _COVERAGE)
     return None if given is None else sections.sets_section(*given, classes)
 
 
 def _contents(context: Mapping[str, Any]) -> list[tuple[str, str]]:
     return contents(
         [
-            ("figures", "Figures", context["main"]),
-            ("baselines", "Simpler models", context["baselines"]),
+            ("metrics", "Metrics", context["main"]),
+            ("baselines", "Baselines", context["baselines"]),
             ("reliability", "Reliability", context["main"]),
             ("binary", "Two classes", context["binary"]),
             ("risk", "What it may answer", context["risk"]),
             ("sets", "Prediction sets", context["sets"]),
             ("classes", "Classes", context["classes"]),
-            ("shared", "Where it is wrong", context["shared"]),
+            ("shared", "Error slices", context["shared"]),
             ("mistakes", "Mistakes", context["mistakes"] is not None),
             *((one["id"], one["name"], True) for one in context["further"]),
             ("ood", "Unknown inputs", context["ood"]),
@@ -182,35 +183,35 @@ def _set_section(
     before, after = scored.before, scored.after
     return {
         "of": of,
-        "verdict": words.judged(after, classes),
-        "table": sections.figures_table({"before": before, "after": after, **(more or {})}),
+        "verdict": verdicts.judged(after, classes),
+        "table": sections.metrics_table({"before": before, "after": after, **(more or {})}),
         "drawings": sections.reliability_pair(
             sheet, {"before the temperature": before.table, "after the temperature": after.table}
         ),
         "summary": (
-            f"On {of} it is right {words.percent(after.table.accuracy)} of the time and says "
-            f"{words.percent(after.table.confidence)} on average; before the temperature it said "
-            f"{words.percent(before.table.confidence)}. The mean gap (ECE, {after.n_bins} bins) was "
-            f"{words.percent(before.ece.value, 2)} before and is {words.percent(after.ece.value, 2)} after."
+            f"On {of} it is right {percent(after.table.accuracy)} of the time and says "
+            f"{percent(after.table.confidence)} on average; before the temperature it said "
+            f"{percent(before.table.confidence)}. The mean gap (ECE, {after.n_bins} bins) was "
+            f"{percent(before.ece.value, 2)} before and is {percent(after.ece.value, 2)} after."
         ),
     }
 
 
-def _about(sheet: Sheet, outcome: RunResult, key: str, classes: Sequence[str]) -> dict[str, object]:
+def _about(sheet: Sheet, result: RunResult, key: str, classes: Sequence[str]) -> dict[str, object]:
     """Return what is said of the main set beside its figures."""
-    scored = outcome.sets[key]
+    scored = result.sets[key]
     samples = _samples(scored)
     correct = samples.correct
-    held_out = _curve(outcome.sets["val"]) if key == "test" and "val" in outcome.sets else None
+    held_out = _curve(result.sets["val"]) if key == "test" and "val" in result.sets else None
     k = len(classes)
     by_class = ClasswiseTable(k, scored.after.n_bins).update(
-        scored.labels, logits=scored.logits.double() / outcome.temperature
+        scored.labels, logits=scored.logits.double() / result.temperature
     )
     binary = scored.binary()
     about: dict[str, object] = {
         "binary": None if binary is None else sections.binary_section(sheet, binary, classes[1]),
         "tiles": sections.tiles(
-            scored.after, ("Temperature", f"{outcome.temperature:.3g}", _temperature_word(outcome.temperature))
+            scored.after, ("Temperature", f"{result.temperature:.3g}", _temperature_word(result.temperature))
         ),
         "risk": sections.risk_section(sheet, _curve(scored), held_out=held_out),
         "classes": sections.class_table(
@@ -224,10 +225,10 @@ def _about(sheet: Sheet, outcome: RunResult, key: str, classes: Sequence[str]) -
         ),
     }
     about["confusion"] = sections.confusion_section(classes, samples.labels, samples.predictions)
-    if key == "test" and outcome.run.files.mistakes.exists():
-        about["shared"] = sections.shared_section(outcome.run.error_slices())
-        shown = sections.cards(outcome.run.mistakes())
-        wrong = words.count(int((~correct).sum()), "mistake")
+    if key == "test" and result.run.files.mistakes.exists():
+        about["shared"] = sections.error_slices_section(result.run.error_slices())
+        shown = sections.cards(result.run.mistakes())
+        wrong = count(int((~correct).sum()), "mistake")
         of = f"{wrong} on {_of(key, scored)}"
         about["mistakes"] = shown
         about["mistakes_head"] = (
@@ -250,7 +251,7 @@ def _samples(scored: Scores) -> Samples:
 
 
 def _of(key: str, scored: Scores) -> str:
-    return words.count(scored.after.n, {"test": "test sample", "val": "validation sample"}[key])
+    return count(scored.after.n, {"test": "test sample", "val": "validation sample"}[key])
 
 
 def _temperature_word(temperature: float) -> str:
@@ -261,50 +262,50 @@ def _temperature_word(temperature: float) -> str:
     return "it was over-confident" if temperature > 1 else "it was under-confident"
 
 
-def _warnings(outcome: RunResult, key: str | None) -> list[str]:
+def _warnings(result: RunResult, key: str | None) -> list[str]:
     warnings = []
     if key == "val":
         warnings.append(
-            "There is no test set: the figures are of the validation set, which also chose the temperature and the "
-            "epoch, and are a little too bright."
+            "There is no test set: the metrics are of the validation set, which also chose the temperature and the "
+            "epoch, so they are slightly optimistic."
         )
-    warnings += [f"{text[0].upper()}{text[1:]}." for text in outcome.facts["data"].get("warnings", [])]
-    notes = [str(note) for note in outcome.facts.get("notes", [])]  # such as a temperature that could not be fitted
+    warnings += [f"{text[0].upper()}{text[1:]}." for text in result.facts["data"].get("warnings", [])]
+    notes = [str(note) for note in result.facts.get("notes", [])]  # such as a temperature that could not be fitted
     return [*warnings, *(f"{note[0].upper()}{note[1:]}." for note in notes if note)]
 
 
-def facts_of(outcome: RunResult) -> list[tuple[str, str, bool]]:
+def facts_of(result: RunResult) -> list[tuple[str, str, bool]]:
     """Return what was trained: name, value, and whether it is code."""
-    data, network, fit = outcome.facts["data"], outcome.facts["network"], outcome.fit
+    data, network, fit = result.facts["data"], result.facts["network"], result.fit
     config = fit["config"]
     parts = {"train": "to train", "val": "to validate", "test": "to test"}
     sizes = ", ".join(f"{n:,} {parts.get(name, name)}" for name, n in data["sizes"].items())
     of_network = {name: repr(value) for name, value in network.get("options", {}).items()}
     options = ", ".join(f"{name}={shown}" for name, shown in of_network.items() if len(shown) <= _LONG)
     speed = f"{config['optimizer']}, learning rate {config['lr']:g}, batches of {config['batch_size']}"
-    weights = f", {outcome.facts['weights']:,} weights" if outcome.facts["weights"] else ""
+    weights = f", {result.facts['weights']:,} weights" if result.facts["weights"] else ""
     stopped = " (stopped early)" if fit.get("stopped_early") else ""
     best = fit.get("best") or {}
     kept = f"; weights of epoch {best['epoch']:g} kept" if "val_nll" in best else ""
-    if "share" in outcome.facts:
-        kept += f"; the network counts {round(100 * outcome.facts['share'])} % in the answers, boosted trees the rest"
+    if "share" in result.facts:
+        kept += f"; the network counts {round(100 * result.facts['share'])} % in the answers, boosted trees the rest"
     return [
         ("Data", f"{data['name']}, {data['kind']}", False),
         ("Samples", sizes, False),
         ("Method", str(fit["method"]), True),
         ("Network", f"{network['name']}({options}){weights}", True),
         ("Training", fit.get("training", f"{fit['epochs']:g} epochs{stopped} of {speed}{kept}"), False),
-        *([("Objective", reported, False)] if (reported := outcome.objective_summary()) else []),
-        ("Seed", str(outcome.experiment.seed), False),
+        *([("Objective", reported, False)] if (reported := result.objective_summary()) else []),
+        ("Seed", str(result.experiment.seed), False),
         ("Time", f"{fit['seconds']:,.0f} s on {fit.get('device', 'cpu')}", False),
     ]
 
 
-def _provenance(outcome: RunResult) -> list[tuple[str, str]]:
+def _provenance(result: RunResult) -> list[tuple[str, str]]:
     """Return where it came from: folder, data, versions."""
-    versions = ", ".join(f"{name} {version}" for name, version in outcome.fit.get("versions", {}).items())
+    versions = ", ".join(f"{name} {version}" for name, version in result.fit.get("versions", {}).items())
     return [
-        ("Run folder", str(outcome.out)),
-        ("Data", str(outcome.facts["data"].get("fingerprint", "unknown"))),
+        ("Run folder", str(result.out)),
+        ("Data", str(result.facts["data"].get("fingerprint", "unknown"))),
         ("Versions", versions),
     ]

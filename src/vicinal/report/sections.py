@@ -25,8 +25,9 @@ from vicinal.metrics import (
 from vicinal.metrics.figures import brief
 from vicinal.metrics.ood import OODReport
 from vicinal.metrics.selective import RiskCoverage
-from vicinal.report import words
-from vicinal.report.figures import Sheet
+from vicinal.report import verdicts
+from vicinal.report.formatting import count, percent, threshold, with_interval
+from vicinal.report.plots import Sheet
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -39,9 +40,9 @@ __all__ = [
     "binary_section",
     "cards",
     "class_table",
-    "figure_name",
-    "figure_text",
-    "figures_table",
+    "metric_name",
+    "metric_text",
+    "metrics_table",
     "between_section",
     "label_noise_table",
     "learning_curves",
@@ -57,25 +58,25 @@ SHOWN_CLASSES = 20
 _SHOWN_CELLS = 12
 
 
-def figure_name(figure: Figure, n_bins: int) -> str:
+def metric_name(figure: Figure, n_bins: int) -> str:
     """Return what a figure is called at the head of a row or column."""
     heading = figure.heading(n_bins).replace(" bins", "\u00a0bins")
     return heading[0].upper() + heading[1:]
 
 
-def figure_text(figure: Figure, estimate: Estimate | None) -> tuple[str, str]:
+def metric_text(figure: Figure, estimate: Estimate | None) -> tuple[str, str]:
     """Return an estimate and its interval as they are written."""
-    return ("–", "") if estimate is None else words.estimate(estimate, share=figure.percent)
+    return ("–", "") if estimate is None else with_interval(estimate, share=figure.percent)
 
 
-def figures_table(evaluations: Mapping[str, Evaluation | MultilabelEvaluation]) -> dict[str, object]:
+def metrics_table(evaluations: Mapping[str, Evaluation | MultilabelEvaluation]) -> dict[str, object]:
     """Return the table of figures with their intervals, a column for each evaluation."""
     first = next(iter(evaluations.values()))
     rows = [
         {
-            "name": figure_name(FIGURES[name], first.n_bins),
+            "name": metric_name(FIGURES[name], first.n_bins),
             "about": FIGURES[name].about,
-            "cells": [figure_text(FIGURES[name], each.figures.get(name)) for each in evaluations.values()],
+            "cells": [metric_text(FIGURES[name], each.figures.get(name)) for each in evaluations.values()],
         }
         for name in first.figures
     ]
@@ -85,7 +86,7 @@ def figures_table(evaluations: Mapping[str, Evaluation | MultilabelEvaluation]) 
 def tiles(evaluation: Evaluation | MultilabelEvaluation, *extra: tuple[str, str, str]) -> list[tuple[str, str, str]]:
     """Return the figures that stand at the top: name, value, and what to read under it."""
     shown = [FIGURES[name] for name in ("accuracy", "ece", "nll") if evaluation.figures.get(name) is not None]
-    tops = [(figure_name(f, evaluation.n_bins), *figure_text(f, evaluation.figures[f.name])) for f in shown]
+    tops = [(metric_name(f, evaluation.n_bins), *metric_text(f, evaluation.figures[f.name])) for f in shown]
     return [*tops, *extra]
 
 
@@ -96,14 +97,14 @@ def sets_section(asked: float, sets: Mapping[str, SetEvaluation], classes: Seque
     """Return how often prediction sets hold the true class and how large they are: of each kind, and by class."""
     names = {"coverage": True, "size": False, "single": True, "empty": True}
     rows = [
-        {"name": kind, "about": "", "cells": [words.estimate(getattr(e, n), share=s) for n, s in names.items()]}
+        {"name": kind, "about": "", "cells": [with_interval(getattr(e, n), share=s) for n, s in names.items()]}
         for kind, e in sets.items()
     ]
 
     def of_class(k: int) -> list[tuple[str, str]]:
         pairs = [(e.class_coverage[k], e.class_size[k]) for e in sets.values()]
         return [
-            ("–", "") if each is None else words.estimate(each, share=share)
+            ("–", "") if each is None else with_interval(each, share=share)
             for coverage, size in pairs
             for each, share in ((coverage, True), (size, False))
         ]
@@ -112,11 +113,11 @@ def sets_section(asked: float, sets: Mapping[str, SetEvaluation], classes: Seque
     covered = {k: each.value for k, each in enumerate(first.class_coverage) if each is not None}
     worst = sorted(covered, key=lambda k: covered[k])
     by_class = [
-        {"name": classes[k], "about": words.count(first.class_n[k], "sample"), "cells": of_class(k)}
+        {"name": classes[k], "about": count(first.class_n[k], "sample"), "cells": of_class(k)}
         for k in worst[:SHOWN_CLASSES]
     ]
     return {
-        "asked": words.percent(asked, 0),
+        "asked": percent(asked, 0),
         "of": f"{first.n:,}",
         "n_classes": len(worst),
         "table": {"columns": ["coverage", "classes in a set", "sets of one class", "empty sets"], "rows": rows},
@@ -127,24 +128,24 @@ def sets_section(asked: float, sets: Mapping[str, SetEvaluation], classes: Seque
     }
 
 
-# Simpler models
+# Baselines
 
 
 def baselines_section(
     evaluation: Evaluation, simpler: Mapping[str, Mapping[str, Estimate | None]]
 ) -> dict[str, object] | None:
-    """Return the figures of the model beside those of simpler ones on the same samples; None without any."""
+    """Return the figures of the model beside those of baselines on the same samples; None without any."""
     if not simpler:
         return None
     shown = brief(evaluation.figures)
     models = {"this model, calibrated": evaluation.figures, **simpler}
     rows = [
-        {"name": name, "about": "", "cells": [figure_text(f, figures.get(f.name)) for f in shown]}
+        {"name": name, "about": "", "cells": [metric_text(f, figures.get(f.name)) for f in shown]}
         for name, figures in models.items()
     ]
     return {
-        "sentence": words.earns_its_keep(evaluation, simpler),
-        "table": {"columns": [figure_name(f, evaluation.n_bins) for f in shown], "rows": rows},
+        "sentence": verdicts.versus_baselines(evaluation, simpler),
+        "table": {"columns": [metric_name(f, evaluation.n_bins) for f in shown], "rows": rows},
     }
 
 
@@ -153,17 +154,17 @@ def baselines_section(
 
 def binary_section(sheet: Sheet, evaluation: BinaryEvaluation, name: str) -> dict[str, object]:
     """Return the diagram of the positive class's probability, and how well it ranks."""
-    share = words.percent(evaluation.base_rate)
+    share = percent(evaluation.base_rate)
     rows = [
         {
             "name": "AUROC",
             "about": "chance that a positive sample has the higher probability; 50\u00a0% is a coin",
-            "cells": [words.estimate(evaluation.auroc, share=True)],
+            "cells": [with_interval(evaluation.auroc, share=True)],
         },
         {
             "name": "Average precision",
             "about": f"area under precision over recall; {share} without a model",
-            "cells": [words.estimate(evaluation.average_precision, share=True)],
+            "cells": [with_interval(evaluation.average_precision, share=True)],
         },
     ]
     table = evaluation.table
@@ -171,7 +172,7 @@ def binary_section(sheet: Sheet, evaluation: BinaryEvaluation, name: str) -> dic
         table,
         "Reliability of P(positive)",
         "How often samples are positive, by the probability they were given. "
-        f"ECE {words.percent(table.ece(), 2)} ({table.n_bins}\u00a0bins).",
+        f"ECE {percent(table.ece(), 2)} ({table.n_bins}\u00a0bins).",
     )
     return {"name": name, "share": share, "table": {"columns": ["value"], "rows": rows}, "figure": figure}
 
@@ -230,11 +231,16 @@ def risk_section(sheet: Sheet, curve: RiskCoverage, *, held_out: RiskCoverage | 
     `curve` is of the samples of the report, `held_out` of those that promises are made from: the validation set, or
     `curve` itself if its samples are new to the model.
     """
-    rules = [] if held_out is None else words.rules(held_out, curve)
+    rules = [] if held_out is None else verdicts.rules(held_out, curve)
     rows = []
     for rule in rules:
-        right = ("–", "") if rule.accuracy is None else words.estimate(rule.accuracy, share=True)
-        cells = (words.percent(rule.wanted, 0), words.threshold(rule.chosen), words.percent(rule.coverage), right)
+        right = ("–", "") if rule.accuracy is None else with_interval(rule.accuracy, share=True)
+        cells = (
+            percent(rule.wanted, 0),
+            threshold(rule.chosen),
+            percent(rule.coverage),
+            right,
+        )
         rows.append(dict(zip(("wanted", "threshold", "coverage", "right"), cells, strict=True)))
     figure = sheet.risk(
         curve,
@@ -242,12 +248,12 @@ def risk_section(sheet: Sheet, curve: RiskCoverage, *, held_out: RiskCoverage | 
         "From right to left: the fewer of its least confident answers are given, the fewer are wrong.",
         rules,
     )
-    area, interval = words.estimate(curve.aurc_estimate(), share=False)
-    steps = [words.answered_above(curve, percent / 100) for percent in range(100)]
+    area, interval = with_interval(curve.aurc_estimate(), share=False)
+    steps = [verdicts.answered_above(curve, percent / 100) for percent in range(100)]
     return {
         "steps": json.dumps(steps, ensure_ascii=False),
         "start": round(100 * min(max(rules[0].chosen.threshold, 0), 0.99)) if rules else 50,
-        "sentence": words.promise(rules, held_out, curve),
+        "sentence": verdicts.promise(rules, held_out, curve),
         "rows": rows,
         "n_held_out": None if held_out is None else f"{held_out.n:,}",
         "same": held_out is curve,
@@ -284,10 +290,10 @@ def class_table(
     def row(c: int) -> dict[str, object]:
         recall, precision, mean = ("–", ""), "–", "–"
         if named is not None and right is not None and n[c]:
-            recall = words.estimate(Estimate(right[c] / n[c], float(low[c]), float(high[c])), share=True)
+            recall = with_interval(Estimate(right[c] / n[c], float(low[c]), float(high[c])), share=True)
         if named is not None and right is not None and named[c]:
-            precision = words.percent(right[c] / named[c])
-            mean = "–" if confidence is None else words.percent(confidence[c] / named[c])
+            precision = percent(right[c] / named[c])
+            mean = "–" if confidence is None else percent(confidence[c] / named[c])
         return {
             "name": classes[c],
             "n": f"{n[c]:,}",
@@ -295,7 +301,7 @@ def class_table(
             "named": "–" if named is None else f"{named[c]:,}",
             "precision": precision,
             "confidence": mean,
-            "ece": words.percent(float(ece[c]), 2),
+            "ece": percent(float(ece[c]), 2),
         }
 
     rows = [row(c) for c in range(len(classes))]
@@ -306,7 +312,7 @@ def class_table(
         "rows": rows,
         "worst": [rows[c] for c in order[:SHOWN_CLASSES]] if len(rows) > SHOWN_CLASSES else [],
         "n_bins": n_bins,
-        "ece": words.percent(float(ece.mean()), 2),
+        "ece": percent(float(ece.mean()), 2),
         "known": right is not None,
         "confident": confidence is not None,
     }
@@ -334,7 +340,7 @@ def confusion_section(
             "label": classes[label],
             "taken_for": classes[taken],
             "n": f"{n:,}",
-            "share": words.percent(n / int(of_each[label])),
+            "share": percent(n / int(of_each[label])),
         }
         for n, label, taken in sorted(wrong, key=lambda entry: (-entry[0], entry[1:]))[:_LISTED]
     ]
@@ -352,14 +358,14 @@ def confusion_section(
     return {"classes": list(classes), "rows": rows, "listed": listed}
 
 
-def shared_section(shared: Iterable[Mapping[str, Any]]) -> list[dict[str, object]]:
+def error_slices_section(shared: Iterable[Mapping[str, Any]]) -> list[dict[str, object]]:
     """Return what mistakes share: the property, how often it is wrong there, with an interval, and elsewhere."""
     rows = []
     for entry in shared:
         n, wrong = int(entry["n"]), int(entry["wrong"])
         low, high = clopper_pearson(wrong, n)
-        here = words.estimate(Estimate(wrong / n, float(low), float(high)), share=True)
-        elsewhere = words.percent(entry["wrong_elsewhere"] / max(entry["n_elsewhere"], 1))
+        here = with_interval(Estimate(wrong / n, float(low), float(high)), share=True)
+        elsewhere = percent(entry["wrong_elsewhere"] / max(entry["n_elsewhere"], 1))
         rows.append({"property": entry["property"], "n": f"{n:,}", "wrong": here, "elsewhere": elsewhere})
     return rows
 
@@ -413,7 +419,7 @@ def _probability(share: Any) -> str | None:
     value = float(share)
     if 0.9995 <= value < 1:
         return "over 99.9\u00a0%"
-    return "under 0.1\u00a0%" if 0 < value < 0.0005 else words.percent(value)
+    return "under 0.1\u00a0%" if 0 < value < 0.0005 else percent(value)
 
 
 # Robustness
@@ -433,7 +439,7 @@ def ood_section(sheet: Sheet, reports: Iterable[tuple[str, OODReport]]) -> list[
             ),
         }
         rows = [
-            {"name": names[key][0], "about": names[key][1], "cells": [words.estimate(value, share=True)]}
+            {"name": names[key][0], "about": names[key][1], "cells": [with_interval(value, share=True)]}
             for key, value in report.figures.items()
         ]
         figure = sheet.two_histograms(
@@ -446,7 +452,7 @@ def ood_section(sheet: Sheet, reports: Iterable[tuple[str, OODReport]]) -> list[
         parts.append(
             {
                 "name": str(name),
-                "sizes": f"{report.n_in:,} familiar and {words.count(report.n_out, 'foreign sample')}",
+                "sizes": f"{report.n_in:,} familiar and {count(report.n_out, 'foreign sample')}",
                 "table": {"columns": ["value"], "rows": rows},
                 "figure": figure,
             }
@@ -460,10 +466,10 @@ def attack_table(results: Iterable[tuple[str, AttackErrors]]) -> list[dict[str, 
         {
             "name": str(name),
             "box": "black box" if result.black_box else "white box",
-            "n": words.count(result.n, "sample"),
+            "n": count(result.n, "sample"),
             "error": f"top-{k}",
-            "clean": words.estimate(result.clean[k], share=True),
-            "attacked": words.estimate(result.attacked[k], share=True),
+            "clean": with_interval(result.clean[k], share=True),
+            "attacked": with_interval(result.attacked[k], share=True),
         }
         for name, result in results
         for k in result.attacked
@@ -482,7 +488,7 @@ def between_section(sheet: Sheet, curves: BetweenCurves) -> dict[str, object]:
         for what, title, caption in shown
         if getattr(curves, what) is not None
     ]
-    return {"pairs": words.count(curves.n_pairs, "random pair"), "drawings": drawings}
+    return {"pairs": count(curves.n_pairs, "random pair"), "drawings": drawings}
 
 
 def _between(ax: Axes, curves: BetweenCurves, what: str) -> None:
@@ -496,7 +502,7 @@ def label_noise_table(errors: Mapping[str, Any], sizes: Mapping[str, int]) -> di
     names = (
         ("test", "Test error", "on new samples", sizes.get("test", 0)),
         ("train_real", "Training error, real labels", "of samples whose label was kept", kept),
-        ("train_corrupted", "Training error, corrupted labels", "low: it learned them by heart", redrawn),
+        ("train_corrupted", "Training error, corrupted labels", "low: it memorised them", redrawn),
         ("train_recovered", "… against their real labels", "low: it saw through the noise", redrawn),
     )
     rows = []
@@ -507,7 +513,7 @@ def label_noise_table(errors: Mapping[str, Any], sizes: Mapping[str, int]) -> di
         for which in ("best", "last"):
             value = float(errors[which][key])
             low, high = clopper_pearson(round(value * n), n)
-            cells.append(words.estimate(Estimate(value, float(low), float(high)), share=True))
+            cells.append(with_interval(Estimate(value, float(low), float(high)), share=True))
         rows.append({"name": name, "about": about, "cells": cells})
     train = sizes.get("train", 0)
     return {
@@ -525,7 +531,7 @@ def reliability_pair(sheet: Sheet, tables: Mapping[str, ReliabilityTable]) -> li
             table,
             f"Reliability {name}",
             f"Accuracy by confidence; on the dashed line it is right as often as it says. "
-            f"ECE {words.percent(table.ece(), 2)} ({table.n_bins}\u00a0bins).",
+            f"ECE {percent(table.ece(), 2)} ({table.n_bins}\u00a0bins).",
         )
         for name, table in tables.items()
     ]
@@ -533,7 +539,7 @@ def reliability_pair(sheet: Sheet, tables: Mapping[str, ReliabilityTable]) -> li
         sheet.histogram(
             table,
             f"Confidence {name}",
-            f"Mean confidence {words.percent(table.confidence)}, accuracy {words.percent(table.accuracy)}.",
+            f"Mean confidence {percent(table.confidence)}, accuracy {percent(table.accuracy)}.",
         )
         for name, table in tables.items()
     ]

@@ -1,4 +1,4 @@
-"""Figures in plain words: what a confidence is worth, and what may be answered without asking a person."""
+"""Metrics in sentences: what a confidence is worth, and what may be answered without asking a person."""
 
 from __future__ import annotations
 
@@ -12,25 +12,20 @@ from numpy.typing import NDArray
 
 from vicinal.metrics import Estimate, Evaluation, ReliabilityTable, clopper_pearson, error_estimates
 from vicinal.metrics.selective import RiskCoverage, RiskThreshold
+from vicinal.report.formatting import count, number, percent, span, threshold, with_interval
 
 __all__ = [
     "ENOUGH",
     "Rule",
     "Verdict",
     "answered_above",
-    "count",
-    "earns_its_keep",
-    "estimate",
+    "versus_baselines",
     "judged",
     "majority_warning",
-    "number",
-    "percent",
     "promise",
     "rules",
-    "span",
-    "threshold",
     "verdict",
-    "without_a_model",
+    "base_rate_sentence",
 ]
 
 #: With fewer samples the interval of an accuracy is too wide to say anything: ±8 points at 90 %.
@@ -47,53 +42,6 @@ _WORTHWHILE = 0.05
 Bins: TypeAlias = "NDArray[np.intp]"
 
 _NBSP = "\u00a0"
-
-
-def percent(share: float, decimals: int = 1) -> str:
-    r"""Return a share as a percentage.
-
-    >>> percent(0.9926)
-    '99.3\xa0%'
-    """
-    if not math.isfinite(share):
-        return "–"
-    return f"{100 * share:.0f}{_NBSP}%" if share in (0, 1) else f"{100 * share:.{decimals}f}{_NBSP}%"
-
-
-def number(value: float) -> str:
-    """Return a number with four decimals, or the sign of infinity."""
-    return f"{value:.4f}" if math.isfinite(value) else "–" if math.isnan(value) else "∞" if value > 0 else "−∞"
-
-
-def count(n: int, one: str, many: str | None = None) -> str:
-    r"""Return a number with its noun.
-
-    >>> count(1, "mistake"), count(1200, "class", "classes")
-    ('1\xa0mistake', '1,200\xa0classes')
-    """
-    return f"{n:,}{_NBSP}{one if n == 1 else many or one + 's'}"
-
-
-def estimate(figure: Estimate, *, share: bool) -> tuple[str, str]:
-    """Return a figure and its interval as text; none where that is not known."""
-    if math.isnan(figure.low):
-        return percent(figure.value) if share else number(figure.value), ""
-    low, high = (percent(figure.low), percent(figure.high)) if share else (number(figure.low), number(figure.high))
-    between = " to " if figure.low < 0 else "–"
-    return percent(figure.value) if share else number(figure.value), f"{low.removesuffix(_NBSP + '%')}{between}{high}"
-
-
-def span(low: float, high: float, decimals: int) -> str:
-    r"""Return an interval of shares, rounded outward so that it promises no more than it holds.
-
-    >>> span(0.8812, 0.9188, 0)
-    '88–92\xa0%'
-    """
-    scale = 10**decimals
-    down = math.floor(100 * low * scale + 1e-9) / scale
-    up = math.ceil(100 * high * scale - 1e-9) / scale
-    shown = [f"{end:.0f}" if end in (0, 100) else f"{end:.{decimals}f}" for end in (down, up)]
-    return f"{shown[0]}–{shown[1]}{_NBSP}%"
 
 
 @dataclass(frozen=True)
@@ -145,7 +93,7 @@ def verdict(table: ReliabilityTable) -> Verdict:
     elif others and tone == "fits":
         word = "There its confidence fits."
     else:
-        whole = f"As far as {count(table.n, 'sample')} tell, it can be taken at its word."
+        whole = f"Well calibrated (n = {table.n:,})."
         word = {"over": "It is over-confident.", "under": "It is under-confident: more often right than it says."}.get(
             tone, whole
         )
@@ -161,7 +109,7 @@ def judged(evaluation: Evaluation, classes: Sequence[str] = ()) -> Verdict:
     calibration = verdict(evaluation.table)
     if base is None:
         return calibration
-    without = without_a_model(evaluation, classes)
+    without = base_rate_sentence(evaluation, classes)
     warning = majority_warning(evaluation, classes)
     if warning:
         tone = "over" if _is_no_better(evaluation) else "unknown"
@@ -169,7 +117,7 @@ def judged(evaluation: Evaluation, classes: Sequence[str] = ()) -> Verdict:
     return replace(calibration, more=f"{calibration.more} {without}".strip())
 
 
-def without_a_model(evaluation: Evaluation, classes: Sequence[str] = ()) -> str:
+def base_rate_sentence(evaluation: Evaluation, classes: Sequence[str] = ()) -> str:
     """Say what is reached without a model: the share of the most frequent class, and the NLL of the shares."""
     base, nll = evaluation.base_rate, evaluation.figures.get("nll")
     if base is None:
@@ -203,7 +151,7 @@ def majority_warning(evaluation: Evaluation, classes: Sequence[str] = ()) -> str
     return ""
 
 
-def earns_its_keep(evaluation: Evaluation, simpler: Mapping[str, Mapping[str, Estimate | None]]) -> str:
+def versus_baselines(evaluation: Evaluation, simpler: Mapping[str, Mapping[str, Estimate | None]]) -> str:
     """Say whether the model has a lower NLL than the best of simpler ones, beyond the luck of the samples they share.
 
     What tells is `"nll_difference"` among the figures of a simpler model: paired, sample by sample. Where both are
@@ -219,11 +167,11 @@ def earns_its_keep(evaluation: Evaluation, simpler: Mapping[str, Mapping[str, Es
     if less is None:  # of a run by an earlier version
         return f"{said[0].upper()}{said[1:]}."
     accuracies = evaluation.figures.get("accuracy"), simpler[best].get("accuracy")
-    head = "These samples cannot tell it from a simpler model"
+    head = "No significant difference to the best baseline"
     if all(accuracy is not None and accuracy.value == 1 for accuracy in accuracies):
-        head = "These samples cannot tell it from a simpler model, since both are right on all of them"
+        head = "No significant difference to the best baseline, since both are right on every sample"
     elif less.high < 0 or less.low > 0:
-        head = "It earns its keep" if less.high < 0 else "A simpler model does better"
+        head = "Better than the baselines" if less.high < 0 else "Worse than the best baseline"
     return f"{head}: {said} (difference {_signed(less.value)}, from {_signed(less.low)} to {_signed(less.high)})."
 
 
@@ -290,7 +238,7 @@ def _overall(table: ReliabilityTable) -> tuple[str, str]:
     ece = error_estimates(table)["ece"]
     if ece.low < _SMALL:
         return "fits", ""
-    value, interval = estimate(ece, share=True)
+    value, interval = with_interval(ece, share=True)
     gap = table.confidence - table.accuracy
     tone = "fits" if abs(gap) < ece.value / 2 else "over" if gap > 0 else "under"
     way = {"over": ": on the whole it is over-confident", "under": ": on the whole it is under-confident"}.get(tone, "")
@@ -387,16 +335,3 @@ def answered_above(curve: RiskCoverage, confidence: float) -> str:
     cases, errors = (span(float(low), float(high), 0) for low, high in ends)
     answered = f"{percent(n / curve.n)} of cases answered ({cases})"
     return f"{head} {answered}, {percent(wrong / n)} of the answers wrong ({errors})."
-
-
-def threshold(chosen: RiskThreshold) -> str:
-    r"""Return a threshold in percent, rounded up: the printed one must promise what the chosen one does.
-
-    >>> from vicinal.metrics.selective import risk_threshold
-    >>> threshold(risk_threshold([0.9501] * 300 + [0.123456] * 300, [True] * 300 + [False] * 300, 0.05))
-    '12.35\xa0%'
-    """
-    if chosen.threshold == -math.inf:
-        return "any confidence"
-    decimals = 2 if chosen.threshold < 0.999 else 4
-    return f"{math.ceil(100 * chosen.threshold * 10**decimals - 1e-9) / 10**decimals:.{decimals}f}{_NBSP}%"

@@ -19,7 +19,7 @@ from vicinal import plots
 from vicinal._checks import require
 from vicinal.metrics import ReliabilityTable
 from vicinal.metrics.selective import RiskCoverage
-from vicinal.report import words
+from vicinal.report import verdicts
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -158,7 +158,7 @@ class Sheet:
 
         return self.draw(paint, (4.1, 2.9), title, caption)
 
-    def risk(self, curve: RiskCoverage, title: str, caption: str, chosen: Sequence[words.Rule] = ()) -> Drawing:
+    def risk(self, curve: RiskCoverage, title: str, caption: str, chosen: Sequence[verdicts.Rule] = ()) -> Drawing:
         """Draw the error among the answered cases against how many are answered."""
 
         def paint(ax: Axes) -> None:

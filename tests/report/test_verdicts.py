@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from vicinal.metrics import Estimate, ReliabilityTable, clopper_pearson, evaluate
 from vicinal.metrics.selective import risk_coverage
-from vicinal.report import words
+from vicinal.report import verdicts
+from vicinal.report.formatting import number, percent, span, with_interval
 
 
 def table(*groups: tuple[float, int, int], n_bins: int = 15) -> ReliabilityTable:
@@ -34,76 +35,76 @@ def said(text: str) -> str:
     ],
 )
 def test_the_verdict_is_about_ninety_percent(right, tone, sentence):
-    found = words.verdict(table((0.9, right, 1000), (0.5, 2, 4)))
+    found = verdicts.verdict(table((0.9, right, 1000), (0.5, 2, 4)))
     assert (found.tone, said(found.sentence)) == (tone, sentence)
 
 
 def test_the_interval_of_the_sentence_is_clopper_and_pearsons_rounded_outward():
     low, high = clopper_pearson(900, 1000)
-    assert said(words.span(float(low), float(high), 1)) == "88–91.8 %".replace("88–", f"{math.floor(1000 * low) / 10}–")
+    assert said(span(float(low), float(high), 1)) == "88–91.8 %".replace("88–", f"{math.floor(1000 * low) / 10}–")
     assert math.floor(1000 * low) / 10 <= 100 * low
     assert 100 * high <= 91.8
 
 
 @pytest.mark.parametrize("n_bins", [1, 2, 10, 15, 20, 100])
 def test_the_verdict_finds_ninety_percent_in_any_bins(n_bins):
-    found = words.verdict(table((0.9, 900, 1000), n_bins=n_bins))
+    found = verdicts.verdict(table((0.9, 900, 1000), n_bins=n_bins))
     assert found.tone == "fits"
     assert "says 90" in said(found.sentence)
 
 
 def test_with_few_near_ninety_percent_the_fullest_level_speaks():
-    found = words.verdict(table((0.9, 40, 49), (0.7, 280, 400), (0.5, 30, 60)))
+    found = verdicts.verdict(table((0.9, 40, 49), (0.7, 280, 400), (0.5, 30, 60)))
     assert said(found.sentence).startswith("When it says 70 %, it is right 65–75 %")
 
 
 def test_too_few_samples_say_so():
-    found = words.verdict(table((0.9, 9, 10)))
+    found = verdicts.verdict(table((0.9, 9, 10)))
     assert found.tone == "unknown"
     assert "too few samples" in found.sentence
     assert "10 samples" in said(found.sentence)
 
 
 def test_a_level_that_fits_does_not_hide_one_that_does_not():
-    found = words.verdict(table((0.9, 900, 1000), (0.63, 20, 100)))
+    found = verdicts.verdict(table((0.9, 900, 1000), (0.63, 20, 100)))
     assert found.tone == "fits"
     assert "when it says 63 %, it is right only" in said(found.more)
     assert "word" not in found.word
 
 
 def test_an_ece_beyond_chance_is_said_with_its_bins():
-    found = words.verdict(table((0.9, 180, 200), *((level, 0, 45) for level in (0.3, 0.4, 0.5, 0.6, 0.7))))
+    found = verdicts.verdict(table((0.9, 180, 200), *((level, 0, 45) for level in (0.3, 0.4, 0.5, 0.6, 0.7))))
     assert "ECE, 15 bins" in found.more
     assert "on the whole it is over-confident" in found.more
 
 
 def test_a_certain_but_tiny_gap_is_none():
-    assert words.verdict(table((0.9, 896_000, 1_000_000))).tone == "fits"
-    assert words.verdict(table((0.9, 880_000, 1_000_000))).tone == "over"
+    assert verdicts.verdict(table((0.9, 896_000, 1_000_000))).tone == "fits"
+    assert verdicts.verdict(table((0.9, 880_000, 1_000_000))).tone == "over"
 
 
 def test_nearly_certain_is_not_printed_as_certain():
-    assert "over 99.9" in words.verdict(table((0.99997, 1000, 1000))).sentence
-    assert "says 100" in said(words.verdict(table((1.0, 1000, 1000))).sentence)
+    assert "over 99.9" in verdicts.verdict(table((0.99997, 1000, 1000))).sentence
+    assert "says 100" in said(verdicts.verdict(table((1.0, 1000, 1000))).sentence)
 
 
 @given(low=st.floats(0, 1), width=st.floats(0, 1), decimals=st.integers(0, 2))
 def test_spans_never_promise_more(low, width, decimals):
     high = min(low + width, 1.0)
-    first, last = said(words.span(low, high, decimals)).removesuffix(" %").split("–")
+    first, last = said(span(low, high, decimals)).removesuffix(" %").split("–")
     assert float(first) <= 100 * low + 1e-6
     assert float(last) >= 100 * high - 1e-6
 
 
 def test_numbers_in_print():
-    assert said(words.percent(1.0)) == "100 %"
-    assert said(words.percent(0.99999)) == "100.0 %"
-    assert words.percent(math.nan) == "–"
-    assert words.number(math.inf) == "∞"
-    assert words.number(-math.inf) == "−∞"
-    assert words.number(math.nan) == "–"
-    assert words.estimate(Estimate(0.1, -0.2, 0.3), share=False) == ("0.1000", "-0.2000 to 0.3000")
-    assert said(words.estimate(Estimate(0.5, 0.0, 1.0), share=True)[1]) == "0–100 %"
+    assert said(percent(1.0)) == "100 %"
+    assert said(percent(0.99999)) == "100.0 %"
+    assert percent(math.nan) == "–"
+    assert number(math.inf) == "∞"
+    assert number(-math.inf) == "−∞"
+    assert number(math.nan) == "–"
+    assert with_interval(Estimate(0.1, -0.2, 0.3), share=False) == ("0.1000", "-0.2000 to 0.3000")
+    assert said(with_interval(Estimate(0.5, 0.0, 1.0), share=True)[1]) == "0–100 %"
 
 
 # What may be answered
@@ -120,14 +121,14 @@ def curve(n_sure: int, wrong_sure: int, n_unsure: int, wrong_unsure: int):
 
 def test_promises_are_made_on_held_out_samples_and_kept_on_others():
     held_out, other = curve(7000, 7, 3000, 1500), curve(700, 2, 300, 150)
-    found = words.rules(held_out, other)
+    found = verdicts.rules(held_out, other)
     first = found[0]
     assert first.wanted == 0.99
     assert first.chosen == held_out.risk_threshold(0.01)
     accepted = other.confidences > first.chosen.threshold
     assert first.coverage == other.counts[accepted].sum() / other.n
     assert first.accuracy.value == pytest.approx(1 - other.errors[accepted].sum() / other.counts[accepted].sum())
-    text = said(words.promise(found, held_out, other))
+    text = said(verdicts.promise(found, held_out, other))
     assert text.startswith(
         f"To be right 99 % of the time, answer these {100 * first.coverage:.0f} % of cases, those above"
     )
@@ -136,36 +137,36 @@ def test_promises_are_made_on_held_out_samples_and_kept_on_others():
 
 def test_what_few_samples_cannot_promise_is_said():
     held_out = curve(200, 0, 69, 30)
-    text = said(words.promise(words.rules(held_out, held_out), held_out, held_out))
+    text = said(verdicts.promise(verdicts.rules(held_out, held_out), held_out, held_out))
     assert "99 % is more than 269 samples can promise" in text
     assert text.startswith("To be right 95 % of the time")
 
 
 def test_without_a_promise_the_sentence_looks_back():
     seen = curve(70, 0, 30, 15)
-    assert said(words.promise([], None, seen)) == (
+    assert said(verdicts.promise([], None, seen)) == (
         "Looking back, it would have been right 99 % of the time had it answered the 85 % of cases of highest "
         "confidence and passed on the rest."
     )
-    assert "every case" in words.promise([], None, curve(50, 0, 50, 0))
-    assert "should not answer on its own" in words.promise([], None, risk_coverage([0.9, 0.8], [False, False]))
+    assert "every case" in verdicts.promise([], None, curve(50, 0, 50, 0))
+    assert "should not answer on its own" in verdicts.promise([], None, risk_coverage([0.9, 0.8], [False, False]))
     lucky = risk_coverage(np.linspace(0.1, 0.9, 100), np.arange(100) == 99)
-    assert "should not answer on its own" in words.promise([], None, lucky)
+    assert "should not answer on its own" in verdicts.promise([], None, lucky)
 
 
 def test_a_model_without_a_mistake_answers_everything():
     perfect = curve(5000, 0, 5000, 0)
-    (only,) = words.rules(perfect, perfect)
+    (only,) = verdicts.rules(perfect, perfect)
     assert only.coverage == 1
-    assert said(words.promise([only], perfect, perfect)) == "To be right 99 % of the time, answer every case."
+    assert said(verdicts.promise([only], perfect, perfect)) == "To be right 99 % of the time, answer every case."
 
 
 def test_a_rule_that_accepts_none_of_the_others_is_told():
     held_out = curve(7000, 0, 3000, 3000)
     other = risk_coverage([0.3, 0.4], [True, False])
-    found = words.rules(held_out, other)
+    found = verdicts.rules(held_out, other)
     assert found[0].accuracy is None
-    assert "answer these 0 % of cases" in said(words.promise(found, held_out, other))
+    assert "answer these 0 % of cases" in said(verdicts.promise(found, held_out, other))
 
 
 # What is reached without a model
@@ -175,38 +176,40 @@ def predicted(labels: list[int], probs: list[list[float]]):
     return evaluate(labels, probs=probs)
 
 
-def test_a_verdict_names_what_is_reached_without_a_model():
+def test_a_verdict_names_what_is_reached_base_rate_sentence():
     good = predicted(
         [0] * 300 + [1] * 100, [[0.9, 0.1]] * 270 + [[0.1, 0.9]] * 30 + [[0.1, 0.9]] * 90 + [[0.9, 0.1]] * 10
     )
-    found = words.judged(good, ["no", "yes"])
+    found = verdicts.judged(good, ["no", "yes"])
     assert found.tone == "fits"
     assert "always answering 'no' is right 75.0 % of the time" in said(found.more)
     assert "the shares of the classes have an NLL of 0.562; its own NLL is 0.325" in said(found.more)
-    assert words.majority_warning(good) == ""
+    assert verdicts.majority_warning(good) == ""
 
 
 def test_a_model_that_is_no_better_than_the_majority_never_fits():
     useless = predicted([0] * 900 + [1] * 100, [[0.9, 0.1]] * 1000)
-    assert words.verdict(useless.table).tone == "fits"
-    found = words.judged(useless, ["no", "yes"])
+    assert verdicts.verdict(useless.table).tone == "fits"
+    found = verdicts.judged(useless, ["no", "yes"])
     assert found.tone == "over"
     assert said(found.sentence) == "It is no better than always answering 'no', which is right 90.0 % of the time."
 
 
 def test_answers_of_the_majority_alone_are_told_from_probabilities_that_say_more():
     ranked = predicted([0] * 900 + [1] * 100, [[0.99, 0.01]] * 850 + [[0.6, 0.4]] * 150)
-    assert "right no more often than always answering class 0" in words.majority_warning(ranked)
-    assert words.judged(ranked).tone == "unknown"
+    assert "right no more often than always answering class 0" in verdicts.majority_warning(ranked)
+    assert verdicts.judged(ranked).tone == "unknown"
 
 
 def test_at_chance_it_is_not_shown_to_be_better():
     chance = predicted([0, 1] * 50, [[0.52, 0.48]] * 51 + [[0.48, 0.52]] * 49)
-    assert "not shown to be better" in words.majority_warning(chance) or "no better" in words.majority_warning(chance)
-    assert words.judged(chance).tone != "fits"
+    assert "not shown to be better" in verdicts.majority_warning(chance) or "no better" in verdicts.majority_warning(
+        chance
+    )
+    assert verdicts.judged(chance).tone != "fits"
 
 
 def test_no_verdict_says_both_over_and_under_confident():
-    found = words.verdict(table((0.9, 990, 1000), (0.63, 100, 600)))
+    found = verdicts.verdict(table((0.9, 990, 1000), (0.63, 100, 600)))
     assert found.tone == "under"
     assert found.word == "Its confidence is uneven: too high in places, too low in others."
