@@ -115,7 +115,7 @@ def usual(tmp_path, **options):
 
 def test_sections_come_in_the_order_of_a_readers_questions(tmp_path, no_figures):
     page = read(write_run(usual(tmp_path), tmp_path / "r.html"))
-    order = ["figures", "reliability", "risk", "sets", "classes", "learning", "trained", "rerun"]
+    order = ["metrics", "reliability", "risk", "sets", "classes", "learning", "trained", "rerun"]
     assert [name for name in page.ids if name in order] == order
     assert [name for name in (a.removeprefix("#") for a in page.addresses) if name in order] == order
 
@@ -158,9 +158,9 @@ def test_the_report_holds_everything(tmp_path):
         "ERM()",
         "When it says",
         "before the temperature",
-        "97.0 % sure",
+        "confidence 97.0 %",
         "age 31.5",
-        "Elsewhere: another.csv",
+        "Extra evaluation set: another.csv",
         "AUROC",
         "fgsm:4/255",
         "Training error, corrupted labels",
@@ -216,7 +216,7 @@ def test_what_users_wrote_is_escaped(tmp_path):
     assert names[1] in page.text
     assert names[2] in page.text
     assert "example.org" not in text
-    assert "over 99.9 % sure" in page.text
+    assert "confidence over 99.9 %" in page.text
     assert "under 0.1 %" in page.text
     assert page.tags.count("b") == text.count("<b>")
 

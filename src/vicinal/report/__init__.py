@@ -1,6 +1,6 @@
 """Reports: one HTML file each that shows how far to trust a model, readable on a phone, printable, without network.
 
-`verdicts` judges, `formatting` prints numbers, `plots` draws, `sections` makes tables, and each kind of page has a file.
+`verdicts` judges, `formatting` prints numbers, `plots` draws, `sections` makes tables; each kind of page has a file.
 Pages are imported when asked for: `verdicts` alone, which `vicinal evaluate` prints, needs no torch.
 """
 

@@ -152,27 +152,29 @@ def majority_warning(evaluation: Evaluation, classes: Sequence[str] = ()) -> str
 
 
 def versus_baselines(evaluation: Evaluation, simpler: Mapping[str, Mapping[str, Estimate | None]]) -> str:
-    """Say whether the model has a lower NLL than the best of simpler ones, beyond the luck of the samples they share.
+    """Say whether the model has a significantly lower NLL than the best baseline.
 
-    What tells is `"nll_difference"` among the figures of a simpler model: paired, sample by sample. Where both are
-    right on every sample it tells how sure they are and nothing of what a mistake will cost, and decides nothing.
+    `"nll_difference"` among the metrics of a baseline is paired, sample by sample. Where both models are right on every
+    sample, it shows their confidence but not the cost of a mistake, and decides nothing.
     """
     nll_here = evaluation.figures.get("nll")
     others = {name: nll.value for name, figures in simpler.items() if (nll := figures.get("nll")) is not None}
     if nll_here is None or not others:
         return ""
     best = min(others, key=lambda name: others[name])
-    said = f"its NLL is {nll_here.value:.3f}, the best simpler model is {best}, with an NLL of {others[best]:.3f}"
-    less = simpler[best].get("nll_difference")
-    if less is None:  # of a run by an earlier version
-        return f"{said[0].upper()}{said[1:]}."
-    accuracies = evaluation.figures.get("accuracy"), simpler[best].get("accuracy")
+    less, accuracies = (
+        simpler[best]["nll_difference"],
+        (evaluation.figures.get("accuracy"), simpler[best].get("accuracy")),
+    )
+    if less is None:
+        return ""
     head = "No significant difference to the best baseline"
     if all(accuracy is not None and accuracy.value == 1 for accuracy in accuracies):
-        head = "No significant difference to the best baseline, since both are right on every sample"
+        head += ", since both are right on every sample"
     elif less.high < 0 or less.low > 0:
         head = "Better than the baselines" if less.high < 0 else "Worse than the best baseline"
-    return f"{head}: {said} (difference {_signed(less.value)}, from {_signed(less.low)} to {_signed(less.high)})."
+    interval = f"difference {_signed(less.value)}, 95 % CI {_signed(less.low)} to {_signed(less.high)}"
+    return f"{head}: NLL {nll_here.value:.3f}, {best} {others[best]:.3f} ({interval})."
 
 
 def _signed(value: float) -> str:
