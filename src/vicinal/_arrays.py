@@ -16,21 +16,6 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = [
-    "SUM_TOLERANCE",
-    "as_array",
-    "as_classes",
-    "as_labels",
-    "as_matrix",
-    "as_scores",
-    "as_tensor",
-    "as_vector",
-    "at_least_float32",
-    "equal_mass_edges",
-    "is_tensor",
-    "sum_tolerance",
-]
-
 #: How far the probabilities of one sample may be from summing to one. `sum_tolerance` widens it for bfloat16.
 SUM_TOLERANCE = 1e-3
 

@@ -28,26 +28,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-__all__ = [
-    "FORMAT",
-    "DamagedFileError",
-    "Json",
-    "check_seal",
-    "checksum",
-    "is_draft",
-    "json_pieces",
-    "parts_of",
-    "read_json",
-    "read_tensors",
-    "remove_leftovers",
-    "replacing",
-    "sealed",
-    "sync",
-    "write_arrays",
-    "write_json",
-    "write_tensors",
-]
-
 #: A JSON object. `json` has no types for what it reads; the code that wrote the file knows them.
 Json: TypeAlias = "dict[str, Any]"
 

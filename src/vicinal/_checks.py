@@ -16,24 +16,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = [
-    "Argument",
-    "ArgumentError",
-    "ArgumentTypeError",
-    "Sentence",
-    "choice",
-    "first_line",
-    "flag",
-    "freeze",
-    "integer",
-    "joined",
-    "added_field",
-    "message_of",
-    "nearest_names",
-    "number",
-    "require",
-]
-
 _NO_VALUE: object = ...  # pickles to itself
 
 

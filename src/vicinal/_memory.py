@@ -18,20 +18,6 @@ from pathlib import Path
 
 from vicinal._checks import Argument, ArgumentError, ArgumentTypeError, Sentence
 
-__all__ = [
-    "MAX_MEMORY",
-    "MEMORY",
-    "Scratch",
-    "TooLargeError",
-    "beyond_memory",
-    "check_memory",
-    "check_size",
-    "kept_memory",
-    "max_memory",
-    "memory_limit",
-    "n_threads",
-]
-
 #: Bytes of memory that this machine has.
 MEMORY = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 2**34
 #: Where `max_memory` is set: in the environment, so that the processes which this one starts have it too.

@@ -14,8 +14,6 @@ import platform
 import sys
 from typing import Any
 
-__all__ = ["PORTABLE", "VARIABLES", "cpu_capability", "is_asked", "make_portable", "shortfall"]
-
 #: What holds both at AVX2.
 VARIABLES = {"ONEDNN_MAX_CPU_ISA": "AVX2", "ATEN_CPU_CAPABILITY": "avx2"}
 #: The CPU capability of results whose digits are portable.

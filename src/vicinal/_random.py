@@ -17,27 +17,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = [
-    "beta",
-    "categorical",
-    "coin",
-    "dirichlet",
-    "global_states",
-    "integers",
-    "lam",
-    "matching",
-    "normal_like",
-    "permutation",
-    "resampler",
-    "restored_globals",
-    "seed_from",
-    "seed_globals",
-    "set_global_states",
-    "tosses",
-    "uniform_like",
-    "within_class",
-]
-
 
 def beta(alpha: float, n: int, *, generator: torch.Generator | None = None) -> Tensor:
     r"""Draw `n` values of λ ~ Beta(α, α) in float64; α = 0 gives 1 (no mixing), α = inf gives ½.

@@ -9,8 +9,6 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 import torch
 from torch import Tensor
 
-__all__ = ["AfterFit", "Batch", "Constrained", "Model", "Plan", "Step"]
-
 #: A tensor, or a tokenised batch: a mapping of tensors that the model receives as keyword arguments.
 Batch: TypeAlias = "Tensor | Mapping[str, Tensor]"
 

@@ -19,8 +19,6 @@ import vicinal
 from vicinal._checks import nearest_names
 from vicinal.objectives.base import Objective
 
-__all__ = ["objective_names", "parse"]
-
 _MAX_LENGTH = 10_000
 
 

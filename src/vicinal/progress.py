@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-__all__ = ["on_terminal", "shown", "stage"]
-
 _SHOWN: ContextVar[bool] = ContextVar("shown", default=False)
 #: The lines on the screen; a stage within a stage is shown below it.
 _LINES: ContextVar[Progress | None] = ContextVar("lines", default=None)

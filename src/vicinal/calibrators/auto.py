@@ -53,17 +53,6 @@ from vicinal.calibrators.validation import held_out_nll
 from vicinal.calibrators.vector import VectorScaling
 from vicinal.calibrators.venn_abers import VennAbersCalibration
 
-__all__ = [
-    "CALIBRATORS",
-    "Calibration",
-    "Candidate",
-    "calibrate",
-    "candidates",
-    "least_prob",
-    "logits_of_probs",
-    "named",
-]
-
 #: By name, in the order of simplicity.
 CALIBRATORS: Mapping[str, Callable[[], Calibrator]] = {
     "temperature": TemperatureScaling,

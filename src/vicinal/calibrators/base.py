@@ -22,22 +22,6 @@ from vicinal._memory import n_threads
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = [
-    "Floats",
-    "Labels",
-    "Logits",
-    "Calibrator",
-    "as_weights",
-    "class_log_odds",
-    "class_probs",
-    "joined_log_odds",
-    "learned_array",
-    "learned_arrays",
-    "log_probs",
-    "map_rows",
-    "softmax",
-]
-
 #: Numbers worked on at a time: the temporaries of one chunk stay in a core's cache.
 _CHUNK = 2**16
 

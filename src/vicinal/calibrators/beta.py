@@ -36,8 +36,6 @@ from vicinal.calibrators.base import (
 )
 from vicinal.calibrators.logistic import fit_logistic, logistic_nll
 
-__all__ = ["BetaCalibration"]
-
 
 @final
 @dataclass(frozen=True, kw_only=True, eq=False)

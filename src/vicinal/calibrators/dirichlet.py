@@ -25,8 +25,6 @@ from vicinal._checks import freeze, integer, number
 from vicinal.calibrators.base import Calibrator, Floats, Labels, Logits, learned_array
 from vicinal.calibrators.newton import fit_matrix, thinned
 
-__all__ = ["DirichletCalibration"]
-
 #: Logarithms of probabilities are raised to this: one of exp(-700) would rule the fit alone.
 _LEAST = -700.0
 

@@ -20,8 +20,6 @@ from vicinal._arrays import equal_mass_edges
 from vicinal._checks import flag, freeze, integer, number
 from vicinal.calibrators.base import Calibrator, Floats, Labels, Logits, class_probs, learned_arrays, log_probs
 
-__all__ = ["HistogramBinning"]
-
 
 @final
 @dataclass(frozen=True, kw_only=True, eq=False)

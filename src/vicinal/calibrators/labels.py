@@ -5,8 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-__all__ = ["two_logits"]
-
 
 def two_logits(logits: Tensor) -> Tensor:
     """Return the logits of no and yes, `[N, 2]`, of one label's `[N]`: their softmax is its sigmoid.

@@ -14,8 +14,6 @@ from scipy.special import expit
 from vicinal.calibrators.base import Floats
 from vicinal.calibrators.newton import Local, newton_cg
 
-__all__ = ["fit_logistic", "logistic_nll"]
-
 
 def fit_logistic(
     features: Floats,

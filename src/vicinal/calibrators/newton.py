@@ -24,8 +24,6 @@ from scipy.linalg import cho_factor, cho_solve
 
 from vicinal.calibrators.base import Floats, Labels, Logits
 
-__all__ = ["Local", "centred", "fit_matrix", "fit_vector", "newton_cg", "thinned"]
-
 #: Numbers of logits that are worked on at once. Of more an evenly spaced part of the rows is taken, which is still
 #: thousands of rows for each class.
 MOST_NUMBERS = 2**25

@@ -38,8 +38,6 @@ from vicinal.calibrators.base import (
 from vicinal.calibrators.logistic import fit_logistic
 from vicinal.calibrators.temperature import TemperatureScaling
 
-__all__ = ["QuadraticScaling"]
-
 
 @final
 @dataclass(frozen=True, kw_only=True, eq=False)

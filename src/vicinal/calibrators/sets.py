@@ -35,8 +35,6 @@ from vicinal._arrays import as_array, as_labels, as_matrix
 from vicinal._checks import ArgumentError, flag, freeze, integer, number
 from vicinal.calibrators.base import Floats, softmax
 
-__all__ = ["AdaptiveSets", "LeastAmbiguousSets", "PredictionSets", "RegularisedSets", "kinds_of_sets"]
-
 Self = TypeVar("Self", bound="PredictionSets")
 
 

@@ -28,8 +28,6 @@ from vicinal.calibrators.base import Calibrator, Floats, Labels, Logits, learned
 from vicinal.calibrators.newton import centred, fit_matrix, fit_vector, thinned
 from vicinal.calibrators.temperature import TemperatureScaling
 
-__all__ = ["StructuredMatrixScaling"]
-
 
 @final
 @dataclass(frozen=True, kw_only=True, eq=False)

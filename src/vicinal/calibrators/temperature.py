@@ -45,8 +45,6 @@ from scipy.optimize import brentq
 from vicinal._checks import choice, freeze, integer, number
 from vicinal.calibrators.base import Calibrator, Floats, Labels, Logits, map_rows
 
-__all__ = ["TemperatureScaling"]
-
 #: Park & Caragea's 0.01, 0.02, …, 5.00.
 GRID: Floats = np.arange(1, 501) / 100
 

@@ -25,8 +25,6 @@ from vicinal._arrays import as_array, as_classes, as_scores
 from vicinal._checks import integer
 from vicinal.calibrators.base import Calibrator, Floats, Labels, Logits, as_weights
 
-__all__ = ["CrossValidation", "cross_validate", "held_out_nll"]
-
 
 @dataclass(frozen=True)
 class CrossValidation:

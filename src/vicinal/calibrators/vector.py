@@ -23,8 +23,6 @@ from scipy.optimize import minimize
 from vicinal._checks import freeze, integer, number
 from vicinal.calibrators.base import Calibrator, Floats, Labels, Logits, map_rows
 
-__all__ = ["VectorScaling"]
-
 
 @final
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -37,8 +37,6 @@ from vicinal.calibrators.base import (
     learned_arrays,
 )
 
-__all__ = ["VennAbersCalibration"]
-
 
 @final
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -19,8 +19,6 @@ from vicinal.cli.predict import predict
 from vicinal.cli.reproduce import reproduce
 from vicinal.cli.train import train
 
-__all__ = ["app"]
-
 app = typer.Typer(
     name="vicinal",
     help="Train classifiers whose probabilities can be trusted, and prove it.",

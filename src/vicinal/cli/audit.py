@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from vicinal._atomic import Json
     from vicinal.runs import RunResult
 
-__all__ = ["audit"]
-
 #: What judges a label.
 _BY = ("cross-validation", "aum")
 #: Characters of what a sample is, at most.

@@ -12,8 +12,6 @@ from vicinal.cli.errors import as_options, handle_errors
 from vicinal.cli.options import AsJson, MaxMemory, Overwrite, SafeCsv
 from vicinal.cli.outputs import check_outputs
 
-__all__ = ["calibrate"]
-
 
 @handle_errors
 def calibrate(

@@ -29,8 +29,6 @@ from vicinal.cli.train import plain_baselines, show_baselines
 if TYPE_CHECKING:
     from vicinal.runs import RunResult
 
-__all__ = ["compare"]
-
 
 @shared
 @handle_errors

@@ -12,8 +12,6 @@ from typing import Any
 from vicinal import progress
 from vicinal.cli.errors import as_options
 
-__all__ = ["Console", "percent"]
-
 #: Characters between two columns.
 _GAP = 3
 #: The names of the columns of a table, and its rows.

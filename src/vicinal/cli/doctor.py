@@ -13,8 +13,6 @@ from vicinal.cli.console import Console
 from vicinal.cli.errors import handle_errors
 from vicinal.cli.options import AsJson
 
-__all__ = ["doctor"]
-
 #: What each extra is for.
 _USES = {
     "train": "the commands, reports and plots",

@@ -20,8 +20,6 @@ from vicinal._checks import Argument, Sentence, message_of
 from vicinal._memory import max_memory
 from vicinal.cli.options import flags_of
 
-__all__ = ["as_options", "handle_errors"]
-
 P = ParamSpec("P")
 
 #: What a mistake of the user's, or of the machine's, raises; anything else is a fault of ours and shows a traceback.

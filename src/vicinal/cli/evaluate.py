@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from vicinal.runs import RunResult
     from vicinal.runs.probes import OODResult
 
-__all__ = ["evaluate"]
-
 #: What every run has. `vicinal.runs.layout` lists all names, and costs the import of torch.
 _CONFIG = "config.json"
 

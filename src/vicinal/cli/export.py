@@ -12,8 +12,6 @@ from vicinal.cli.errors import handle_errors
 from vicinal.cli.options import AsJson, MaxMemory, Overwrite
 from vicinal.cli.outputs import check_outputs
 
-__all__ = ["export"]
-
 
 @handle_errors
 def export(

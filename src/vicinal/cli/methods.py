@@ -13,8 +13,6 @@ from vicinal.cli.console import Console
 from vicinal.cli.errors import handle_errors
 from vicinal.cli.options import AsJson
 
-__all__ = ["methods"]
-
 
 @handle_errors
 def methods(

@@ -22,24 +22,6 @@ from vicinal._portable import make_portable
 from vicinal.data.options import command_options
 from vicinal.training.config import options
 
-__all__ = [
-    "MOST_SEEDS",
-    "Address",
-    "AsJson",
-    "Backend",
-    "Given",
-    "MaxMemory",
-    "Overwrite",
-    "Portable",
-    "Report",
-    "SafeCsv",
-    "SharedCommand",
-    "flags_of",
-    "hold_portable",
-    "share_or_number",
-    "shared",
-]
-
 Address = Annotated[str | None, typer.Option(help="Of the cluster: auto, or HOST:PORT.")]
 Backend = Annotated[str, typer.Option(metavar="loky|ray|dask", help="Where it runs: this machine, or a cluster.")]
 Report = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the report here, as HTML.")]

@@ -13,8 +13,6 @@ import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-__all__ = ["check_outputs", "check_report"]
-
 #: How every report begins, and what each calibrator's file and each result of a recipe has.
 _REPORT = b'<meta name="generator" content="vicinal'
 _CALIBRATOR = {"format", "calibrator", "params", "learned", "n_classes"}

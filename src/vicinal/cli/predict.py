@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from vicinal.metrics.selective import RiskThreshold
     from vicinal.runs.bundle import Bundle
 
-__all__ = ["predict"]
-
 #: The answer of a row that is passed on.
 ABSTAIN = "abstain"
 #: Numbers to write at a time, about.

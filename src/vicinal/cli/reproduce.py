@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from vicinal.report import RecipePage
     from vicinal.runs.scheduler import Pool
 
-__all__ = ["reproduce"]
-
 
 @handle_errors
 def reproduce(

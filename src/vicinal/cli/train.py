@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from vicinal.metrics import BinaryEvaluation
     from vicinal.runs import RunResult, Scores
 
-__all__ = ["train"]
-
 
 @shared
 @handle_errors

@@ -37,8 +37,6 @@ from vicinal.data.splitting import Positions
 from vicinal.data.task import Split, Task
 from vicinal.models import Inputs, Spectrogram
 
-__all__ = ["AUGMENTATIONS", "AudioKind", "AudioPreprocessing", "mel_filters", "read_sound"]
-
 #: `"standard"`: a random piece of longer sounds; `"specaugment"`: besides, blanked bands of frequencies and of time.
 AUGMENTATIONS = ("standard", "specaugment", "none")
 

@@ -44,9 +44,6 @@ from vicinal.data.table_scan import MAX_VALUES
 from vicinal.data.text_columns import Text, WordCounts
 from vicinal.tables import LARGEST, Chunk, distinct, finite_numbers, names_of
 
-__all__ = ["Budget", "Category", "Column", "ColumnFit", "Date", "Number", "Remarks", "Text", "column_fit",
-           "column_from", "numbers_from"]  # fmt: skip
-
 #: How a cell is shown: one may be megabytes long.
 _CELL = reprlib.Repr()
 _CELL.maxstring = _CELL.maxother = 60

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from vicinal._checks import require
 from vicinal.tables import distinct, is_text, names_of
 
-__all__ = ["DATE", "PARTS", "date_parts", "is_day_first"]
-
 _TIME = r"\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?( ?[AaPp][Mm])?"
 #: A date, with a time of day or without, or a time of day alone.
 DATE = re.compile(

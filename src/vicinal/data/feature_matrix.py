@@ -11,8 +11,6 @@ from torch import Tensor
 
 from vicinal._memory import MEMORY, Scratch
 
-__all__ = ["FeatureMatrix"]
-
 #: Bytes of features that are kept in memory: a quarter of the machine's.
 _IN_MEMORY = MEMORY // 4
 

@@ -18,8 +18,6 @@ from vicinal.data.kind import Baseline, Fit, NewData, Samples
 from vicinal.data.splitting import part_numbers
 from vicinal.data.task import Items, Split, Task
 
-__all__ = ["MEMORY", "class_names", "folder_samples", "new_files", "png_address", "small_grids"]
-
 #: Waveforms and small images are kept in memory while they fit in this many bytes.
 MEMORY = 2 * 2**30
 #: The side of a picture in pixels: small ones are enlarged without smoothing, large ones made smaller.

@@ -33,9 +33,6 @@ from vicinal.data.splitting import Positions, part_numbers
 from vicinal.data.task import Split, Task
 from vicinal.models import Inputs
 
-__all__ = ["AUGMENTATIONS", "Arrays", "ImageKind", "ImagePreprocessing", "Pixels", "crop_and_flip", "geometry",
-           "open_image", "resized_crop_box"]  # fmt: skip
-
 #: `"standard"`: crop and flip; `"crop"`: for what is not the same mirrored, such as characters; `"none"`.
 AUGMENTATIONS = ("standard", "crop", "none")
 

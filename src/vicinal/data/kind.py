@@ -19,8 +19,6 @@ from vicinal.data.splitting import Labels, Positions
 from vicinal.data.task import Items, Split, Task
 from vicinal.models import ModelSpec, specify
 
-__all__ = ["Baseline", "Fit", "Fitted", "Kind", "NewData", "Request", "Samples", "Shown"]
-
 Source = TypeVar("Source")
 Reader = TypeVar("Reader", bound=Preprocessing)
 Record = TypeVar("Record", bound=Options)

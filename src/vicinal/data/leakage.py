@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from vicinal.data.column_encoders import Category, Column, Text
-
-__all__ = ["ALMOST_ALL", "leaking_columns"]
+from vicinal.data.column_encoders import Category, Column
+from vicinal.data.text_columns import Text
 
 #: The AUROC above which a column leaks, and above which it almost does. The second needs so many training rows: the
 #: petals of a few flowers alone tell the species.

@@ -37,8 +37,6 @@ from vicinal.data.task import Split, Task
 from vicinal.progress import stage
 from vicinal.tables import Table, renamed
 
-__all__ = ["load", "load_from_config", "read", "read_opened"]
-
 #: Classes with one sample are kept if they are at most this share of the samples, unless `rare` decides.
 _FEW_SINGLE = 0.01
 #: What a config may hold beside the fields of option records.

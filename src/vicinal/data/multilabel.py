@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 from vicinal._checks import Argument, Sentence, require
 from vicinal.tables import BadRow, Chunk, Column, DerivedTable, Table, distinct, names_of
 
-__all__ = ["combined", "combined_name", "label_matrix", "label_notes", "refuse_constant"]
-
 #: Cells that mean 0 and 1.
 _WRITTEN = {"0": "0", "0.0": "0", "false": "0", "no": "0", "1": "1", "1.0": "1", "true": "1", "yes": "1"}
 

@@ -17,8 +17,6 @@ from vicinal.data.table_scan import names_and_parts
 from vicinal.data.text import answers_of, fit_text, list_in, texts_of
 from vicinal.tables import BadRow, Table, is_text
 
-__all__ = ["from_choices", "refuse_lists"]
-
 
 def from_choices(table: Table, request: Request) -> Samples:
     """Return the rows of a table as a context with its answers; the class is the number of the right one, from 0."""

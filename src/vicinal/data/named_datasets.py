@@ -20,13 +20,11 @@ import torch
 from numpy.typing import NDArray
 
 from vicinal._checks import Argument, Sentence, first_line, nearest_names, require
-from vicinal.data.class_folders import Folder, fingerprint, part_of
+from vicinal.data.class_folders import Folder, part_of
 from vicinal.data.image import Arrays
 from vicinal.data.published_folders import FOLDERS, cache, read_collection
 from vicinal.data.published_tables import PUBLISHED, NamedTable, read_published
-from vicinal.tables import Table, from_frame, read_arrays
-
-__all__ = ["NAMES", "from_hub", "from_name", "from_npz", "roots"]
+from vicinal.tables import Table, fingerprint, from_frame, read_arrays
 
 
 @dataclass(frozen=True)

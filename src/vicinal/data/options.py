@@ -13,10 +13,6 @@ from typing import Any, TypeVar
 
 from vicinal._checks import ArgumentError, ArgumentTypeError, choice, flag, integer, nearest_names, number
 
-__all__ = ["AudioOptions", "FEATURES", "FRONT_ENDS", "ImageOptions", "MOST_PIXELS", "Options", "ReadOptions",
-           "SplitOptions", "TableOptions", "TextOptions", "bad_limit", "command_options", "records_from",
-           "share_of"]  # fmt: skip
-
 #: How numbers of a table are encoded: standardised; with piecewise-linear features; with these and ranks.
 FEATURES = ("standard", "piecewise", "ranked")
 #: What a sound becomes.

@@ -17,8 +17,6 @@ from vicinal._typing import Batch
 from vicinal.models import Inputs
 from vicinal.tables import BadRow, Table
 
-__all__ = ["Preprocessing", "TablePreprocessing"]
-
 
 class Preprocessing(ABC):
     """A fitted, frozen record that JSON can hold; one subclass per kind of data.

@@ -13,8 +13,6 @@ from pathlib import Path, PurePosixPath
 
 from vicinal.data.class_folders import Folder
 
-__all__ = ["FOLDERS", "cache", "read_collection", "with_published_split"]
-
 #: What the folder of each collection is called, below the data root.
 FOLDERS = {
     "tinyimagenet": ("tiny-imagenet-200", "tinyimagenet"),

@@ -30,8 +30,6 @@ from vicinal.data.splitting import stratified_split
 from vicinal.tables import from_rows
 from vicinal.tables.in_memory import InMemory
 
-__all__ = ["PUBLISHED", "NamedTable", "read_published"]
-
 Row = Mapping[str, Any]
 
 _UNPACK: dict[str, Callable[[bytes], bytes]] = {".gz": gzip.decompress, ".xz": lzma.decompress, ".bz2": bz2.decompress}

@@ -11,8 +11,6 @@ from vicinal.data.kind import Kind
 from vicinal.data.tabular import TabularKind
 from vicinal.data.text import TextKind
 
-__all__ = ["FILE_KINDS", "KINDS"]
-
 #: Every kind of data, by its name.
 KINDS: Mapping[str, Kind[Any, Any]] = {
     kind.name: kind for kind in (TabularKind(), TextKind(), ImageKind(), AudioKind())

@@ -30,8 +30,6 @@ from vicinal.data.sources import open_data
 from vicinal.data.text import TextPreprocessing, fit_text, texts_of
 from vicinal.tables import Table
 
-__all__ = ["ScoredTexts", "Scores", "load_scores"]
-
 
 class Scores(Dataset[tuple[Batch, float]]):
     """Texts with their numbers: `scores[i]` is the model input and the number of the i-th."""

@@ -15,8 +15,6 @@ from vicinal.data.registry import FILE_KINDS
 from vicinal.data.table_samples import open_split_tables, split_tables
 from vicinal.tables import Table, from_frame, is_pattern, is_table, open_table, regular
 
-__all__ = ["Opened", "open_data"]
-
 #: What a source turns out to be. Tables hold rows or texts; a folder and arrays say their kind.
 Opened: TypeAlias = Table | Folder | Arrays
 

@@ -14,10 +14,6 @@ from vicinal._checks import Argument, ArgumentError, Sentence, integer
 from vicinal._random import permutation, seed_from
 from vicinal.data.options import share_of
 
-__all__ = ["PARTS", "Labels", "Positions", "as_positions", "fold_numbers", "grouped_split", "ordered_split",
-           "part_numbers", "position_type", "random_subset", "smallest_type", "split_positions", "stratified_split",
-           "stratified_subset"]  # fmt: skip
-
 #: Class numbers, in the smallest type that holds them: with a hundred million rows every byte counts.
 Labels: TypeAlias = NDArray[np.signedinteger[Any]]
 #: Places of samples in their source, of 4 bytes where these are enough.

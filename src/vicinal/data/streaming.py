@@ -19,8 +19,6 @@ from vicinal.data.sources import open_data
 from vicinal.data.task import Items, Split
 from vicinal.tables import BadRow, Columns, Table
 
-__all__ = ["Stream", "stream"]
-
 #: Rows of a block, about.
 _ROWS = 2**16
 

@@ -9,8 +9,6 @@ import numpy as np
 
 from vicinal.tables import Table
 
-__all__ = ["Rows"]
-
 #: A table of up to this many cells is kept in memory once one of its rows is shown.
 _KEPT = 2**22
 

@@ -18,8 +18,6 @@ from vicinal.data.splitting import PARTS, Labels, Positions, as_positions, posit
 from vicinal.data.table_scan import Scan, kinds_of, names_and_parts, scan_table
 from vicinal.tables import BadRow, Table, distinct, finite_numbers, is_table, joined_tables, names_of, open_table
 
-__all__ = ["ScannedTable", "new_rows", "open_split_tables", "split_tables"]
-
 #: What the target column may be called where it is not named; the first group that has one counts.
 _TARGET_NAMES = (("target", "label", "class"), ("y",))
 #: A target with more different numbers than this is a quantity, if some of them occur once.

@@ -27,8 +27,6 @@ from vicinal.tables import (
     numbers,
 )
 
-__all__ = ["MAX_VALUES", "ClassNames", "Scan", "Summary", "columns_of", "kinds_of", "names_and_parts", "scan_table"]
-
 #: A categorical column keeps this many values, the most frequent ones.
 MAX_VALUES = 100
 #: The share of a column's values that must be numbers (or dates) for it to be numeric (or dates).

@@ -39,8 +39,6 @@ from vicinal.data.task import Split, Task
 from vicinal.models import Inputs
 from vicinal.tables import BadRow, Chunk, Table, from_rows
 
-__all__ = ["Category", "Date", "Number", "TabularKind", "TabularPreprocessing", "Text", "fit_tabular"]
-
 #: Rows encoded at a time: their features should fit in a processor's cache.
 _ROWS = 2**13
 

@@ -20,8 +20,6 @@ from vicinal.data.splitting import Labels, Positions, as_positions
 from vicinal.data.table_rows import Rows
 from vicinal.progress import stage
 
-__all__ = ["Items", "Split", "Task"]
-
 #: Samples as a preprocessing takes them: rows of a tensor, or one object each.
 Items: TypeAlias = "Sequence[Any] | Tensor"
 

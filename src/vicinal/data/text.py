@@ -25,8 +25,6 @@ from vicinal.data.tokens import Subwords, Words, default_tokenizer
 from vicinal.models import Inputs
 from vicinal.tables import BadRow, Chunk, Table
 
-__all__ = ["TextKind", "TextPreprocessing", "fit_text", "texts_of"]
-
 #: Characters of a text that a report shows.
 _LONGEST_SHOWN = 600
 

@@ -24,8 +24,6 @@ from numpy.typing import NDArray
 from vicinal.data.tokens import split_words
 from vicinal.tables import Chunk, names_of
 
-__all__ = ["Text", "WordCounts"]
-
 #: The most words of a column that have a feature.
 _MOST_WORDS = 512
 #: Words in fewer training rows have no feature: they would be learned by heart.

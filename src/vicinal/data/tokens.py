@@ -20,8 +20,6 @@ from numpy.typing import ArrayLike, NDArray
 from vicinal._checks import Argument, Sentence, first_line, require
 from vicinal.data.word_vectors import read_vectors
 
-__all__ = ["Subwords", "Words", "default_tokenizer"]
-
 #: Models whose positions begin after that of the padding token.
 _POSITIONS_AFTER_PADDING = frozenset(
     {"camembert", "data2vec-text", "esm", "ibert", "longformer", "luke", "mpnet", "roberta", "roberta-prelayernorm",

@@ -18,8 +18,6 @@ from vicinal._memory import check_memory
 from vicinal.tables import LARGEST_ROW, lines_of, read_arrays, regular
 from vicinal.tables.base import is_number
 
-__all__ = ["read_vectors"]
-
 Vector = NDArray[np.float32]
 #: The most bytes of a word: a damaged file may hold no end of one.
 _LONGEST_WORD = 10_000

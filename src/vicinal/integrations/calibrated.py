@@ -34,8 +34,6 @@ from sklearn.utils.validation import (  # noqa: E402
     has_fit_parameter,
 )
 
-__all__ = ["Calibrated", "scorer"]
-
 
 def _decides(self: Any) -> bool:
     return hasattr(self.estimator_ if hasattr(self, "estimator_") else self._base(), "decision_function")

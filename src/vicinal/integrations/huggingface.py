@@ -31,8 +31,6 @@ require("transformers", "text")
 from transformers import Trainer, TrainerCallback  # noqa: E402
 from transformers.trainer_utils import EvalPrediction  # noqa: E402
 
-__all__ = ["MixupTrainer", "MixupTrainerMixin", "RunningMetrics", "compute_metrics"]
-
 if TYPE_CHECKING:
     _AnyTrainer = Trainer
 else:

@@ -45,8 +45,6 @@ from vicinal.objectives.guided.aum import AUM, AUMRecorder
 require("lightning", "integrations")
 from lightning import LightningModule  # noqa: E402
 
-__all__ = ["MixupMixin"]
-
 if TYPE_CHECKING:
     _AnyModule = LightningModule
 else:

@@ -47,8 +47,6 @@ from sklearn.utils.metaestimators import available_if  # noqa: E402
 from sklearn.utils.multiclass import check_classification_targets  # noqa: E402
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data  # noqa: E402
 
-__all__ = ["CalibratedEstimator", "MixupClassifier", "calibrated"]
-
 
 class MixupClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """A fully connected network for tables, trained with mixup or any other objective.

@@ -32,8 +32,6 @@ from vicinal.objectives.forward import has_float64
 require("torchmetrics", "integrations")
 from torchmetrics import Metric  # noqa: E402
 
-__all__ = ["ECE", "OE", "ReliabilityMetric"]
-
 
 class ReliabilityMetric(Metric):
     """The reliability table; `compute` returns a `vicinal.ReliabilityTable`, for its errors and its diagram.

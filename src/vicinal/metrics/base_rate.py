@@ -11,8 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["BaseRate", "base_rate"]
-
 
 @dataclass(frozen=True)
 class BaseRate:

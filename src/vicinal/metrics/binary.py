@@ -15,8 +15,6 @@ from vicinal.metrics.intervals import Estimate
 from vicinal.metrics.ood import ranking
 from vicinal.metrics.reliability import ReliabilityTable
 
-__all__ = ["BinaryEvaluation", "evaluate_binary"]
-
 
 @dataclass(frozen=True, eq=False)
 class BinaryEvaluation:

@@ -20,8 +20,6 @@ from vicinal._arrays import as_array, as_classes, as_scores, sum_tolerance
 from vicinal._memory import n_threads
 from vicinal.metrics import kernels
 
-__all__ = ["BLOCK", "Array", "Chunk", "Floats", "Predictions", "open_predictions"]
-
 Array: TypeAlias = NDArray[np.float64]
 Floats: TypeAlias = NDArray[np.floating]
 T = TypeVar("T")

@@ -13,9 +13,6 @@ from vicinal.metrics import kernels
 from vicinal.metrics.chunks import Array, Chunk, Floats, open_predictions
 from vicinal.metrics.reliability import Additive, BinSums, ReliabilityTable, expected_error
 
-__all__ = ["ClasswiseTable", "classwise_ece"]
-
-
 #: Bins of all classes together; each takes 24 bytes.
 _MOST_CELLS = 100_000_000
 

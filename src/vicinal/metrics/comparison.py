@@ -18,8 +18,6 @@ from vicinal.metrics.multilabel import MultilabelEvaluation
 from vicinal.metrics.reliability import BinSums, ReliabilityTable
 from vicinal.metrics.tally import Evaluation, Samples
 
-__all__ = ["Comparison", "Difference", "Side", "compare", "difference_ends"]
-
 
 @dataclass(frozen=True)
 class Difference:

@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from vicinal.metrics.reliability import ReliabilityTable
 
-__all__ = ["html_table", "reliability_svg", "side_by_side"]
-
 #: Of the diagram and its margin, in pixels.
 _SIDE, _MARGIN = 220, 30
 

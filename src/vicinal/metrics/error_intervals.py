@@ -65,16 +65,6 @@ from vicinal.metrics.reliability import (
     overconfidence_error,
 )
 
-__all__ = [
-    "chance_gaps",
-    "error_ends",
-    "error_estimates",
-    "part_deviation",
-    "safe_variance",
-    "squared_gaps",
-    "upper_end",
-]
-
 
 def error_estimates(table: ReliabilityTable, level: float = 0.95) -> dict[str, Estimate]:
     """Return ECE, OE, MCE, RMS error and its bias-corrected form with their intervals, from a table alone.

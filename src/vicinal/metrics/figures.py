@@ -42,8 +42,6 @@ from vicinal.metrics.smooth import smooth_ece_of
 if TYPE_CHECKING:
     from vicinal.metrics.tally import Evaluation
 
-__all__ = ["FIGURES", "Figure", "Sums", "brief", "columns", "figures_named", "watched"]
-
 #: Labels, predictions, and how many samples have both, `[P]`.
 Pairs: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
 Ends: TypeAlias = tuple[float, float]

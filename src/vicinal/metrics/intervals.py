@@ -14,8 +14,6 @@ from scipy.special import betaincinv, ndtri, stdtrit
 from vicinal._checks import ArgumentError, number
 from vicinal.metrics.chunks import Array
 
-__all__ = ["Estimate", "Moments", "coverage", "mean_interval", "over_seeds", "quantiles", "clopper_pearson", "z_of"]
-
 
 @dataclass(frozen=True)
 class Estimate:

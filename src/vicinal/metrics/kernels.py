@@ -18,8 +18,6 @@ from numpy.typing import NDArray
 
 from vicinal._checks import first_line, require
 
-__all__ = ["Kernels", "load", "loaded"]
-
 Floats = NDArray[np.floating]
 
 _loaded: list[Kernels | None] = []

@@ -18,8 +18,6 @@ from vicinal.metrics.intervals import Estimate, coverage, mean_interval
 from vicinal.metrics.reliability import ReliabilityTable
 from vicinal.metrics.tally import Evaluation, Tally
 
-__all__ = ["MultilabelEvaluation", "evaluate_multilabel", "label_tallies"]
-
 
 @dataclass(frozen=True)
 class MultilabelEvaluation:

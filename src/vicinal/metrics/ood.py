@@ -36,19 +36,6 @@ from vicinal._checks import integer, number
 from vicinal.metrics.chunks import CHUNK, Array
 from vicinal.metrics.intervals import Estimate, clopper_pearson, coverage, quantiles, z_of
 
-__all__ = [
-    "OODReport",
-    "auroc",
-    "average_precision",
-    "energy",
-    "fpr_at_tpr",
-    "margin",
-    "max_probability",
-    "negative_entropy",
-    "ood_report",
-    "ranking",
-]
-
 
 def max_probability(logits: ArrayLike | None = None, *, probs: ArrayLike | None = None) -> Array:
     """Return the highest probability of each sample, `[N]`; higher is more in-distribution.

@@ -30,21 +30,6 @@ from vicinal.metrics.chunks import Array, Chunk, Floats, open_predictions
 from vicinal.metrics.display import reliability_svg, side_by_side
 from vicinal.metrics.intervals import clopper_pearson
 
-__all__ = [
-    "MOST_BINS",
-    "Additive",
-    "BinSums",
-    "ReliabilityTable",
-    "calibration_mse",
-    "calibration_mse_debiased",
-    "checked_confidences",
-    "checked_correct",
-    "equal_mass_edges",
-    "expected_error",
-    "maximum_error",
-    "overconfidence_error",
-]
-
 #: More bins than anyone can fill, which would fill memory instead.
 MOST_BINS = 1_000_000
 #: Below this many bins, confidence × n_bins is exact in float64 for every float32 confidence (24 + 29 = 53 bits).

@@ -17,22 +17,6 @@ from vicinal.metrics import kernels
 from vicinal.metrics.chunks import Array, Chunk, Predictions, open_predictions
 from vicinal.metrics.intervals import Estimate, Moments, clopper_pearson, mean_interval, z_of
 
-__all__ = [
-    "accuracy",
-    "brier",
-    "brier_of",
-    "class_shares",
-    "mcc",
-    "mcc_contributions",
-    "mcc_estimate",
-    "misses",
-    "nll",
-    "nll_of",
-    "spearman",
-    "spearman_estimate",
-    "top_k",
-]
-
 
 def accuracy(
     labels: ArrayLike,

@@ -32,8 +32,6 @@ from vicinal.metrics.chunks import Array
 from vicinal.metrics.intervals import Estimate, Moments, clopper_pearson, mean_interval
 from vicinal.metrics.reliability import ReliabilityTable, checked_correct
 
-__all__ = ["RiskCoverage", "RiskThreshold", "risk_coverage", "risk_threshold"]
-
 Counts = NDArray[np.int64]
 
 #: Shares of the samples at which `risk_threshold` starts to test, and what part of δ it has there.

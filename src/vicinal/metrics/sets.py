@@ -9,8 +9,6 @@ import numpy as np
 from vicinal._arrays import as_classes
 from vicinal.metrics.intervals import Estimate, Moments, clopper_pearson, mean_interval
 
-__all__ = ["SetEvaluation", "SetTally", "evaluate_sets"]
-
 
 @dataclass(frozen=True)
 class SetEvaluation:

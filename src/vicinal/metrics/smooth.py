@@ -43,8 +43,6 @@ from vicinal.metrics.error_intervals import squared_gaps, upper_end
 from vicinal.metrics.intervals import Estimate, z_of
 from vicinal.metrics.reliability import ReliabilityTable
 
-__all__ = ["CELLS", "population_smooth_ece", "smooth_curve", "smooth_ece", "smooth_ece_of", "smooth_error"]
-
 #: Cells of [0, 1], at least: a twentieth of the smallest width that a thousand samples lead to.
 CELLS = 10_000
 _EXACT = 1e-6

@@ -22,8 +22,6 @@ from vicinal.metrics.figures import FIGURES, MOST_PAIRED, Figure, Pairs, Sums, f
 from vicinal.metrics.intervals import Estimate, Moments, coverage
 from vicinal.metrics.reliability import Additive, ReliabilityTable, checked_confidences
 
-__all__ = ["Evaluation", "Mistake", "Samples", "Tally", "evaluate"]
-
 #: A fine table has at least so many bins: a multiple of the bins that are asked for, which are sums of them.
 FINE_BINS = 10_000
 #: Pairs of label and prediction that may wait before they are added to the confusion matrix.

@@ -21,8 +21,6 @@ from torch import Tensor, nn
 
 from vicinal.probes.uncertainty import mean_logits
 
-__all__ = ["Averaged", "best_share"]
-
 #: How close `best_share` is to the best.
 _PRECISION = 1e-4
 

@@ -30,8 +30,6 @@ from torch import Tensor, nn
 
 from vicinal._checks import ArgumentError, integer, number
 
-__all__ = ["Boosted"]
-
 #: Leaves that a word has bits for, the sign left alone; and a word of them all.
 _BITS = 31
 _ALL = 2**_BITS - 1

@@ -31,8 +31,6 @@ from torch.nn.functional import pad
 from vicinal._checks import integer, number
 from vicinal.probes.uncertainty import mean_logits
 
-__all__ = ["EnsembleMLP"]
-
 
 class EnsembleMLP(nn.Module):
     """Perceptrons with shared weights: features `[B, …]`, which are flattened, to logits `[B, n_classes]`.

@@ -18,8 +18,6 @@ from torch import Tensor, nn
 
 from vicinal._checks import integer, number
 
-__all__ = ["LeNet"]
-
 
 class LeNet(nn.Module):
     """Two 5×5 convolutions with pooling, one hidden layer.

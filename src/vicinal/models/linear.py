@@ -7,8 +7,6 @@ from torch import Tensor, nn
 
 from vicinal._checks import integer
 
-__all__ = ["Linear"]
-
 
 class Linear(nn.Module):
     """Logistic regression: features `[B, …]`, which are flattened, to logits `[B, n_classes]`.

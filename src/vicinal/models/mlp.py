@@ -10,8 +10,6 @@ from torch import Tensor, nn
 
 from vicinal._checks import integer, number
 
-__all__ = ["MLP", "hidden_layers"]
-
 
 class MLP(nn.Module):
     """Two hidden layers of 128 rectified units, as Zhang et al. (2018, Section 3.6) use for tabular data.

@@ -21,8 +21,6 @@ from vicinal.models.tree_fitting import gather, grow
 from vicinal.models.two_views import TwoViewMLP
 from vicinal.probes.uncertainty import mean_logits
 
-__all__ = ["MLPAndTrees"]
-
 #: Prior rows for either in the choice of the share: trees learn less from few rows, and have to show that they help.
 _ROWS_MORE = (10.0, 1.0)
 

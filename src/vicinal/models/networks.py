@@ -21,8 +21,6 @@ from vicinal.models.mlp import MLP
 from vicinal.models.preact import PreActResNet
 from vicinal.models.vgg import VGG
 
-__all__ = ["NETWORKS", "SMALL", "timm_network"]
-
 #: The longest side, in pixels, of images that get the small form; that of VGG.
 SMALL, SMALL_VGG = 64, 128
 

@@ -14,8 +14,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-__all__ = ["PooledEncoder"]
-
 
 class PooledEncoder(nn.Module):
     """A linear classifier of the mean state of an encoder, with dropout of the mean.

@@ -26,8 +26,6 @@ from torch.nn.functional import avg_pool2d
 
 from vicinal._checks import integer, number
 
-__all__ = ["PreActBlock", "PreActResNet", "init_convolutions"]
-
 #: From this many channels on a 1×1 convolution may have a stride.
 _NARROW = 16
 

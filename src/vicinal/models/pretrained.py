@@ -16,8 +16,6 @@ from vicinal._atomic import DamagedFileError, read_tensors
 from vicinal._checks import Argument, ArgumentError, Sentence, first_line, require
 from vicinal.objectives.transformers import head_name
 
-__all__ = ["DEFAULT", "load_pretrained", "pretrained_statistics", "pretrained_weights"]
-
 #: What stands for the weights that the network's own library publishes.
 DEFAULT = "default"
 #: What torchvision calls the networks that it has weights for.

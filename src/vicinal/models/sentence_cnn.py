@@ -25,8 +25,6 @@ from torch import Tensor, nn
 
 from vicinal._checks import ArgumentError, integer, number
 
-__all__ = ["SentenceCNN"]
-
 
 class SentenceCNN(nn.Module):
     """Kim's CNN over trainable word vectors.

@@ -24,9 +24,6 @@ from vicinal.models.spectrogram import OnSpectrogram, Spectrogram
 from vicinal.models.transformer import checkpoint_config, transformer
 from vicinal.models.two_views import TwoViewMLP
 
-__all__ = ["FAMILIES", "KINDS", "Family", "Inputs", "ModelSpec", "build", "features_of", "front_end_of", "names",
-           "specify", "tokenizer_of"]  # fmt: skip
-
 #: Options of a network by name: which there are depends on the network.
 NetworkOptions: TypeAlias = "dict[str, Any]"
 

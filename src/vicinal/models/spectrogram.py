@@ -17,8 +17,6 @@ from torch import Tensor, nn
 
 from vicinal._checks import integer
 
-__all__ = ["OnSpectrogram", "Spectrogram"]
-
 
 class Spectrogram(nn.Module):
     """Turn waveforms `[B, T]` into normalised log spectrograms `[B, 1, n_fft // 2, 1 + T // hop]`.

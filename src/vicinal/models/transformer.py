@@ -15,8 +15,6 @@ from torch import nn
 from vicinal._checks import choice, first_line, number, require
 from vicinal.models.pooled import PooledEncoder
 
-__all__ = ["checkpoint_config", "transformer"]
-
 #: What the dropout of hidden states is called in the configurations of BERT, RoBERTa, DistilBERT and their kin.
 _DROPOUT_NAMES = ("hidden_dropout_prob", "dropout", "seq_classif_dropout")
 

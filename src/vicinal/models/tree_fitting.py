@@ -17,8 +17,6 @@ from vicinal.metrics.figures import watched
 from vicinal.models.boosted import Boosted
 from vicinal.progress import stage
 
-__all__ = ["Seen", "gather", "grow"]
-
 #: Above twice this many rows, only every second, fourth, … of each class is fitted to.
 _MOST_ROWS = 2**20
 #: The same for rows times trees of an iteration: scikit-learn holds three numbers for each.

@@ -33,8 +33,6 @@ from vicinal.models.averaged import best_share
 from vicinal.models.mlp import hidden_layers
 from vicinal.probes.uncertainty import mean_logits
 
-__all__ = ["TwoViewMLP"]
-
 
 class TwoViewMLP(nn.Module):
     """Two perceptrons: features `[B, …]`, which are flattened, to logits `[B, n_classes]`.

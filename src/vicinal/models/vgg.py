@@ -25,8 +25,6 @@ from torch import Tensor, nn
 from vicinal._checks import ArgumentError, choice, integer, number
 from vicinal.models.preact import init_convolutions
 
-__all__ = ["VGG"]
-
 #: The convolutions of each of the five stages; a stage ends with a pooling.
 _STAGES = {
     "vgg11": ((64,), (128,), (256, 256), (512, 512), (512, 512)),

@@ -29,20 +29,6 @@ from vicinal.objectives.forward import (
 if TYPE_CHECKING:
     from vicinal.objectives.guided.aum import AUM
 
-__all__ = [
-    "BesideClean",
-    "InputMixing",
-    "MixingObjective",
-    "Objective",
-    "as_objective",
-    "check_mixing",
-    "checked_fields",
-    "clean_and_mixed",
-    "mean_loss",
-    "row_weights",
-    "total",
-]
-
 P = TypeVar("P", bound=Plan)
 
 

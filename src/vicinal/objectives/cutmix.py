@@ -30,8 +30,6 @@ from vicinal.mixing import PairPlan, cut, paste_rows, sent
 from vicinal.objectives.base import InputMixing, checked_fields
 from vicinal.objectives.forward import image_tensor, same_rows
 
-__all__ = ["BoxPlan", "CutMix"]
-
 
 @dataclass(frozen=True, eq=False)
 class BoxPlan(PairPlan):

@@ -26,8 +26,6 @@ from vicinal._typing import Batch, Model, Step
 from vicinal.objectives.base import Objective, checked_fields, mean_loss
 from vicinal.objectives.forward import call
 
-__all__ = ["ERM"]
-
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ERM(Objective):

@@ -30,8 +30,6 @@ from vicinal._typing import Batch, Model, Step
 from vicinal.objectives.base import Objective, mean_loss
 from vicinal.objectives.forward import call
 
-__all__ = ["Focal"]
-
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Focal(Objective):

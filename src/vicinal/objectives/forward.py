@@ -17,30 +17,6 @@ from vicinal import _random
 from vicinal._checks import nearest_names
 from vicinal._typing import Batch, Model, Plan
 
-__all__ = [
-    "call",
-    "check_even",
-    "check_head",
-    "evaluating",
-    "has_float64",
-    "joined",
-    "laid_out_like",
-    "layouts",
-    "locate",
-    "map_floating",
-    "mixed_at",
-    "mixed_second_half",
-    "n_rows",
-    "plain",
-    "row_axes",
-    "same_rows",
-    "single_float_tensor",
-    "image_tensor",
-    "untraced",
-    "unwrap",
-    "with_shared_masks",
-]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 

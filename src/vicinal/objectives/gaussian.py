@@ -21,8 +21,6 @@ from vicinal._typing import Batch, Model, Step
 from vicinal.objectives.base import Objective, checked_fields, mean_loss
 from vicinal.objectives.forward import call, laid_out_like, map_floating, untraced
 
-__all__ = ["GaussianVicinity"]
-
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class GaussianVicinity(Objective):

@@ -26,8 +26,6 @@ from vicinal.mixing import sent, weighted_rows
 from vicinal.objectives.base import InputMixing, checked_fields
 from vicinal.objectives.forward import same_rows, single_float_tensor
 
-__all__ = ["GroupPlan", "KMixup"]
-
 
 @dataclass(frozen=True, eq=False)
 class GroupPlan:

@@ -41,8 +41,6 @@ from vicinal.objectives.cutmix import CutMix
 from vicinal.objectives.forward import call
 from vicinal.objectives.puzzle.objective import PuzzleMix
 
-__all__ = ["LogitMix", "similarity"]
-
 
 def similarity(clean: Tensor, mixed: Tensor, combine: Callable[[Tensor], Tensor], *, kind: str = "mse") -> Tensor:
     r"""Return the distance of each row's logits :math:`f(\tilde x)` from the mixture of the clean ones, `[B]`.

@@ -42,8 +42,6 @@ from vicinal.objectives.forward import (
 )
 from vicinal.objectives.transformers import end_of_text, feeds_head
 
-__all__ = ["LayerPlan", "ManifoldMixup"]
-
 
 @dataclass(frozen=True, eq=False)
 class LayerPlan(PairPlan):

@@ -29,8 +29,6 @@ from vicinal.mixing import PairPlan, sent
 from vicinal.objectives.base import InputMixing, checked_fields
 from vicinal.objectives.forward import same_rows, single_float_tensor
 
-__all__ = ["Mixup"]
-
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Mixup(InputMixing[PairPlan]):

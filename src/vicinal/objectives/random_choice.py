@@ -20,8 +20,6 @@ from vicinal._typing import Batch, Model, Step
 from vicinal.objectives.base import Objective
 from vicinal.objectives.forward import untraced
 
-__all__ = ["RandomChoice"]
-
 
 @final
 @dataclass(frozen=True, kw_only=True, repr=False, init=False)

@@ -22,8 +22,6 @@ from vicinal._typing import Batch, Model, Step
 from vicinal.objectives.base import BesideClean, MixingObjective, check_mixing, clean_and_mixed
 from vicinal.objectives.forward import call
 
-__all__ = ["RegMixup"]
-
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class RegMixup(BesideClean):

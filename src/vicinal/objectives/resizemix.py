@@ -28,8 +28,6 @@ from vicinal.objectives.base import InputMixing, checked_fields
 from vicinal.objectives.cutmix import BoxPlan
 from vicinal.objectives.forward import same_rows, single_float_tensor
 
-__all__ = ["ResizeMix"]
-
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ResizeMix(InputMixing[BoxPlan]):

@@ -30,8 +30,6 @@ from vicinal.objectives.forward import call
 if TYPE_CHECKING:
     from vicinal.objectives.guided.aum import AUM
 
-__all__ = ["During", "Warmup"]
-
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class _Windowed(Objective):

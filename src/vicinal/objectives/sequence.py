@@ -44,8 +44,6 @@ from vicinal.objectives.transformers import (
     unused_id,
 )
 
-__all__ = ["SequenceMixup", "SequencePlan", "pad_pairs"]
-
 
 def pad_pairs(
     input_ids: Tensor, attention_mask: Tensor, partner: Tensor, *, pad: int | str = "sep", scope: str = "pair"

@@ -13,21 +13,6 @@ from torch import Tensor, nn
 from vicinal._typing import Batch, Model
 from vicinal.objectives.forward import layouts, locate, unwrap
 
-__all__ = [
-    "counted_positions",
-    "embeddings_name",
-    "encoder_layer_names",
-    "end_of_text",
-    "feeds_head",
-    "head_name",
-    "head_weight",
-    "max_length",
-    "padding_id",
-    "padding_of_config",
-    "reads_last_column",
-    "unused_id",
-]
-
 
 def head_name(model: Model) -> str:
     """Return the name of the `nn.Linear` that produces the logits.

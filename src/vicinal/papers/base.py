@@ -23,27 +23,6 @@ if TYPE_CHECKING:
     from vicinal.papers.results import Measured, Result
     from vicinal.papers.trained import Trained
 
-__all__ = [
-    "PAPERS",
-    "SCALES",
-    "Cell",
-    "Data",
-    "Each",
-    "Measure",
-    "Method",
-    "NOTHING",
-    "Network",
-    "Place",
-    "Recipe",
-    "Scale",
-    "Settings",
-    "experiment",
-    "is_drawn",
-    "methods",
-    "needed",
-    "three_scales",
-]
-
 SCALES = ("cpu", "night", "paper")
 
 T = TypeVar("T")

@@ -63,40 +63,6 @@ from scipy.special import gammaincinv, ndtri, stdtrit
 from vicinal._checks import ArgumentError, choice, integer, number
 from vicinal.metrics import Estimate
 
-__all__ = [
-    "ALPHA",
-    "FIRST_SEED",
-    "HOLDS",
-    "KINDS",
-    "LOOKS",
-    "NOT_TESTED",
-    "NO_DIFFERENCE",
-    "REVERSED",
-    "UNDECIDED",
-    "AtLeast",
-    "Claim",
-    "Contrast",
-    "ErrorRate",
-    "Judged",
-    "Key",
-    "Pair",
-    "Reading",
-    "Sample",
-    "chance_decided",
-    "error_rate",
-    "family_level",
-    "figure",
-    "highest",
-    "interval",
-    "judge",
-    "lowest",
-    "pooled",
-    "read_count",
-    "read_interval",
-    "samples",
-    "trend",
-]
-
 #: What names a cell: its data, network and method, or whatever a recipe's rows are.
 Key: TypeAlias = tuple[str, ...]
 #: Gives the figure of a cell, for one seed.

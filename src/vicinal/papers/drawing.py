@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from vicinal.papers.results import Result
 
-__all__ = ["COLOURS", "bars", "curves", "forest", "panels", "sweep"]
-
 #: Okabe and Ito's, which people with any colour vision can tell apart.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8A8A8A")
 

@@ -20,46 +20,6 @@ from vicinal.papers.drawing import bars
 from vicinal.papers.results import Measured
 from vicinal.papers.trained import Trained, figures_of
 
-__all__ = [
-    "ABOUT",
-    "CIFAR",
-    "CIFAR_MEAN",
-    "CIFAR_STD",
-    "COLUMNS",
-    "ERRORS",
-    "IMAGENET",
-    "NIGHT",
-    "NIGHT_CIFAR10",
-    "NIGHT_CIFAR10_ABOUT",
-    "NIGHT_CIFAR10_MINUTES",
-    "NIGHT_CIFAR10_PILOT",
-    "NIGHT_CIFAR10_TRAINING",
-    "PILOT",
-    "PREACT",
-    "T19_NETWORKS",
-    "T19_TRAINING",
-    "TINY",
-    "TRAINING",
-    "at_night",
-    "both_epochs",
-    "imagenet",
-    "is_night_cifar10",
-    "l22_printed",
-    "l22_scales",
-    "l22_table",
-    "last_epoch",
-    "night_cifar10",
-    "on_imagenet",
-    "pooled_fall",
-    "scales",
-    "selected",
-    "small",
-    "t19_figure",
-    "t19_scales",
-    "whole",
-    "z18_table",
-]
-
 #: PreAct ResNet-10 of width 8, as published in everything else.
 TINY = {"PreAct ResNet-10": Network("preactresnet10", {"width": 8, "final_norm": False})}
 NIGHT = {"PreAct ResNet-18": Network("preactresnet18", {"width": 16, "final_norm": False})}

@@ -19,18 +19,6 @@ from vicinal.expressions import parse
 from vicinal.papers.base import Cell
 from vicinal.runs import Experiment, default_config
 
-__all__ = [
-    "ADDED",
-    "MEASURES",
-    "NETWORKS",
-    "NUMERICS",
-    "cell_key",
-    "cell_record",
-    "check_trained",
-    "training_key",
-    "training_record",
-]
-
 #: The form of the records.
 VERSION = 1
 #: What a training's digits are: raised whenever they change.

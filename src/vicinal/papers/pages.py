@@ -25,22 +25,6 @@ from vicinal.papers.claims import HOLDS, NO_DIFFERENCE, NOT_TESTED, REVERSED, UN
 if TYPE_CHECKING:
     from vicinal.papers.scheduling import OpenClaim
 
-__all__ = [
-    "claim_rows",
-    "claims_table",
-    "figure_png",
-    "figure_rows",
-    "open_table",
-    "page",
-    "published_rows",
-    "published_table",
-    "results_in",
-    "scoreboard",
-    "stale",
-    "table",
-    "write",
-]
-
 _DIGEST = "vicinal result"
 _VERDICTS = (HOLDS, REVERSED, NO_DIFFERENCE, UNDECIDED, NOT_TESTED)
 

@@ -20,17 +20,6 @@ from vicinal.metrics import Estimate
 from vicinal.metrics.intervals import over_seeds
 from vicinal.papers.claims import LOOKS, AtLeast, Claim, Figures, Judged, Key, judge
 
-__all__ = [
-    "DECIDING",
-    "CellRecord",
-    "Curve",
-    "Measured",
-    "Result",
-    "commit",
-    "environment",
-    "packed",
-]
-
 #: What a figure draws: numbers, or rows of them, as deep as need be.
 Curve: TypeAlias = "Sequence[float | Curve]"
 

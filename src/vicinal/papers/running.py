@@ -35,8 +35,6 @@ from vicinal.runs.scheduler import Pool, run_jobs
 #: Digits of a cell's key that a result keeps: enough to tell any number of cells from each other.
 _ID_DIGITS = 16
 
-__all__ = ["Clock", "Plan", "check_data", "duration", "further_seeds", "jobs_left", "plan", "reproduce"]
-
 
 @dataclass(frozen=True)
 class MeasureJob:

@@ -23,8 +23,6 @@ from vicinal.papers.results import Result
 from vicinal.papers.running import plan, reproduce
 from vicinal.runs.scheduler import Pool
 
-__all__ = ["OpenClaim", "Progress", "Step", "next_step", "still_open", "until_decided"]
-
 #: The median of the pilots' standardised effects.
 _PILOT_EFFECT = 1.43
 #: A primary claim counts as so many others.

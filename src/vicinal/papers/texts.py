@@ -27,10 +27,6 @@ if TYPE_CHECKING:
     from vicinal.papers.trained import Trained
     from vicinal.runs import Experiment
 
-__all__ = ["ANY_LENGTHS", "BASE", "BERT", "BOTH_DOMAINS", "CLS", "COLUMNS", "INPUT", "MANIFOLD", "MINILM", "PILOT",
-           "NATS", "NATS_REASON", "PILOT_COLA", "SUBSET", "TRAINING", "ROBERTA",
-           "p22_table", "small", "w21_claims", "w21_methods", "w21_table"]  # fmt: skip
-
 #: Networks below paper scale, and at it.
 MINILM, BERT = {"MiniLM-L6": Network("minilm")}, {"BERT-base": Network("hf:google-bert/bert-base-uncased")}
 #: P22 Section 4.3.

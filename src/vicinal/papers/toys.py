@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from vicinal.papers.results import Measured, Result
 
-__all__ = ["Learned", "learn", "maps", "scales"]
-
 #: Points on a side of the square in which probabilities are asked for.
 SIDE = 41
 

@@ -22,8 +22,6 @@ from vicinal.runs.execute import specified
 from vicinal.runs.run import load_task
 from vicinal.training import fit, load_weights, read_predictions
 
-__all__ = ["Part", "Trained", "TrainingJob", "figures_of", "logits_of", "trained_with"]
-
 
 class TrainingJob:
     """An experiment to be run into a folder."""

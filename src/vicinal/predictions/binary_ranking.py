@@ -11,8 +11,6 @@ from scipy.special import expit
 from vicinal.metrics import BinaryEvaluation, evaluate_binary
 from vicinal.predictions.predictions_file import PredictionsFile, as_file
 
-__all__ = ["binary_of_file"]
-
 #: A ranking keeps every row in memory, so it is left out above this many.
 _MOST_ROWS = 20_000_000
 

@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 from vicinal._checks import Argument, Sentence, nearest_names
 from vicinal.tables import MISSING, as_numpy, distinct
 
-__all__ = ["ABSENT", "ClassCodes", "MOST_CLASSES", "checked_names", "whole"]
-
 #: The code of a missing value.
 ABSENT = -1
 #: More different classes than this are refused: the column is not one of classes, and memory must stay bounded.

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from vicinal.calibrators import Calibration
     from vicinal.calibrators.base import Calibrator
 
-__all__ = ["Calibrated", "calibrate_file"]
-
 #: A calibrator is cross-validated on up to this many rows: with more it cannot overfit.
 _CHECKED = 100_000
 

@@ -14,8 +14,6 @@ from vicinal.metrics import FIGURES, Evaluation, Mistake, Tally, kernels
 from vicinal.metrics.intervals import coverage
 from vicinal.predictions.predictions_file import FileChunk, PredictionsFile, as_file
 
-__all__ = ["evaluate_file"]
-
 #: Numbers in a file from which on compiled loops save more than the second that it takes to load them.
 _WORTH_COMPILED_LOOPS = 2**26
 

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from vicinal.metrics import SetEvaluation, SetTally
 from vicinal.predictions.predictions_file import PredictionsFile, as_file
 
-__all__ = ["sets_of_file"]
-
 
 def sets_of_file(file: str | os.PathLike[str] | PredictionsFile, coverage: float) -> dict[str, SetEvaluation]:
     """Measure prediction sets on a predictions file, by what a table calls them.

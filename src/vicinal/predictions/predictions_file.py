@@ -17,8 +17,6 @@ from vicinal.predictions.class_names import ABSENT, ClassCodes, checked_names
 from vicinal.predictions.score_columns import SCORE_KINDS, class_columns, label_column, score_columns
 from vicinal.tables import Chunk, Columns, Table, is_pattern, is_table, matrix, open_table, quoted, strict_numbers
 
-__all__ = ["FileChunk", "PredictionsFile", "as_file", "open_file"]
-
 #: Numbers in a chunk: some megabytes, and enough rows to make the work on each chunk worth its start.
 _CHUNK = 2**21
 _FEWEST, _MOST = 2**12, 2**18

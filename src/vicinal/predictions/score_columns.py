@@ -10,8 +10,6 @@ from vicinal._checks import Argument, ArgumentError, ArgumentTypeError, Sentence
 from vicinal.predictions.class_names import whole
 from vicinal.tables import Column, Table, quoted
 
-__all__ = ["SCORE_KINDS", "Scores", "class_columns", "label_column", "score_columns"]
-
 SCORE_KINDS = ("probs", "logits", "confidence")
 _LABELS = ("label", "labels", "target", "y_true")
 _PREFIXES = {"probs": "prob_", "logits": "logit_"}

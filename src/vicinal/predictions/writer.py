@@ -22,8 +22,6 @@ from vicinal._checks import require
 from vicinal.predictions.class_names import checked_names, whole
 from vicinal.tables import Columns
 
-__all__ = ["check_output", "write"]
-
 #: Suffixes that can be written. The first of a file's name that is among them counts.
 _FORMS = (".csv", ".csv.gz", ".tsv", ".parquet", ".pq", ".npz")
 #: Values in a row group of a Parquet file, at least, but for the last.

@@ -32,8 +32,6 @@ from vicinal.metrics.intervals import Estimate, clopper_pearson, coverage
 from vicinal.objectives.forward import call, unwrap
 from vicinal.probes.base import batches_of, device_of, floating_input, probing
 
-__all__ = ["Attack", "AttackErrors", "attack_errors", "fgsm", "ifgsm", "parse_attack"]
-
 #: A number for all channels, or one for each.
 PerChannel: TypeAlias = "float | Sequence[float] | Tensor | None"
 

@@ -24,8 +24,6 @@ from vicinal import _random
 from vicinal._arrays import as_labels, as_tensor
 from vicinal._checks import integer, number
 
-__all__ = ["Audit", "find_mislabelled", "suspects", "threshold_samples"]
-
 
 def threshold_samples(
     labels: object, n_classes: int, *, generator: torch.Generator | None = None

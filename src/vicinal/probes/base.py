@@ -14,8 +14,6 @@ from vicinal._arrays import as_tensor
 from vicinal._random import restored_globals
 from vicinal._typing import Model
 
-__all__ = ["arrays_of", "batches_of", "device_of", "floating_input", "probing"]
-
 
 @contextmanager
 def probing(*models: Model) -> Iterator[None]:

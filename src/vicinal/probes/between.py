@@ -33,8 +33,6 @@ from vicinal.mixing import mix
 from vicinal.objectives.forward import call, unwrap
 from vicinal.probes.base import arrays_of, device_of, floating_input, probing
 
-__all__ = ["BetweenCurves", "Curve", "between_samples"]
-
 Array: TypeAlias = NDArray[np.float64]
 
 _GRADIENTS = ("logits", "loss", "none")

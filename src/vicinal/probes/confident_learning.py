@@ -30,8 +30,6 @@ from torch import Tensor
 from vicinal._arrays import as_labels, as_tensor
 from vicinal._checks import number
 
-__all__ = ["MARGIN", "LabelIssues", "confident_joint", "label_issues"]
-
 #: A margin that is suspicious whatever the estimate; `benchmarks/audit.py` shows what it gains.
 MARGIN = 0.1
 

@@ -20,8 +20,6 @@ from vicinal._arrays import as_labels, as_tensor
 from vicinal._checks import flag, integer, number
 from vicinal.metrics.intervals import Estimate, clopper_pearson
 
-__all__ = ["BestAndLast", "NoiseErrors", "best_and_last", "corrupt_labels", "noise_errors"]
-
 
 def corrupt_labels(
     labels: object,

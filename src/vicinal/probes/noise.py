@@ -23,8 +23,6 @@ from torch.utils.data import Dataset
 from vicinal import _random
 from vicinal._checks import choice, integer
 
-__all__ = ["GaussianNoise", "gaussian_like"]
-
 #: Numbers of the dataset held at a time while its mean and variance are computed.
 _CHUNK = 2**22
 

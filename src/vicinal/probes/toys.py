@@ -11,8 +11,6 @@ from torch import Tensor
 from vicinal import _random
 from vicinal._checks import integer, number
 
-__all__ = ["GaussianMixture", "disc_in_ring", "grid_of_gaussians", "moons", "ring_of_gaussians", "spirals"]
-
 
 def spirals(
     n: int, *, n_classes: int = 2, turns: float = 1.5, noise: float = 0.02, generator: torch.Generator | None = None

@@ -36,8 +36,6 @@ from vicinal.objectives.base import MixingObjective, Objective
 from vicinal.objectives.forward import call, n_rows
 from vicinal.probes.base import probing
 
-__all__ = ["Ensemble", "MCDropout", "mean_logits"]
-
 
 @final
 class MCDropout:

@@ -14,8 +14,6 @@ from vicinal.report.page import write_page
 from vicinal.report.plots import Drawing, Sheet
 from vicinal.runs.summary_table import GridResult
 
-__all__ = ["write_comparison"]
-
 
 def write_comparison(result: GridResult, path: str | os.PathLike[str], *, choose: str | None = None) -> Path:
     """Write the report of what `vicinal.runs.grid.run_grid` returned to an HTML file, and return its path.

@@ -7,8 +7,6 @@ import math
 from vicinal.metrics import Estimate
 from vicinal.metrics.selective import RiskThreshold
 
-__all__ = ["count", "with_interval", "number", "percent", "span", "threshold"]
-
 _NBSP = "\u00a0"
 
 

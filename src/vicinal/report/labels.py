@@ -13,8 +13,6 @@ from vicinal.report.page import contents
 from vicinal.report.plots import Sheet
 from vicinal.runs import RunResult, Scores
 
-__all__ = ["labels_contents", "labels_page"]
-
 #: Labels whose reliability is drawn.
 _DRAWN = 24
 

@@ -14,8 +14,6 @@ from vicinal import __version__
 from vicinal._atomic import replacing
 from vicinal._checks import require
 
-__all__ = ["contents", "write_page"]
-
 
 def contents(sections: Iterable[tuple[str, str, object]]) -> list[tuple[str, str]]:
     """Return the identifiers and titles of the sections that there is something to put in."""

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from markupsafe import Markup
     from matplotlib.axes import Axes
 
-__all__ = ["Drawing", "Sheet"]
-
 _BLUE, _RED, _INK, _GREY = "#0072B2", "#D55E00", "#222222", "#8A8A8A"
 
 #: Text stays text, set in the fonts of the page; matplotlib's own measures leave room, being wider.

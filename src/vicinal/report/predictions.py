@@ -14,8 +14,6 @@ from vicinal.report.formatting import count, percent
 from vicinal.report.page import contents, write_page
 from vicinal.report.plots import Sheet
 
-__all__ = ["write_predictions"]
-
 
 def write_predictions(
     evaluation: Evaluation,

@@ -10,8 +10,6 @@ from pathlib import Path
 
 from vicinal.report.page import write_page
 
-__all__ = ["RecipePage", "Rows", "write_recipe"]
-
 
 @dataclass(frozen=True)
 class Rows:

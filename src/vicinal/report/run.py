@@ -21,8 +21,6 @@ from vicinal.report.page import contents, write_page
 from vicinal.report.plots import Sheet
 from vicinal.runs import RunResult, Scores, prediction_sets
 
-__all__ = ["facts_of", "write_run"]
-
 _NOTHING = verdicts.Verdict(
     "unknown",
     "Nothing was held out, so nothing can be said about how far to trust it.",

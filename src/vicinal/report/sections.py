@@ -34,25 +34,6 @@ if TYPE_CHECKING:
 
     from vicinal.probes import AttackErrors, BetweenCurves
 
-__all__ = [
-    "attack_table",
-    "baselines_section",
-    "binary_section",
-    "cards",
-    "class_table",
-    "metric_name",
-    "metric_text",
-    "metrics_table",
-    "between_section",
-    "label_noise_table",
-    "learning_curves",
-    "ood_section",
-    "reliability_pair",
-    "risk_section",
-    "sets_section",
-    "tiles",
-]
-
 #: Classes shown at once; with more, the worst of them.
 SHOWN_CLASSES = 20
 _SHOWN_CELLS = 12

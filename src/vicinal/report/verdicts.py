@@ -14,20 +14,6 @@ from vicinal.metrics import Estimate, Evaluation, ReliabilityTable, clopper_pear
 from vicinal.metrics.selective import RiskCoverage, RiskThreshold
 from vicinal.report.formatting import count, number, percent, span, threshold, with_interval
 
-__all__ = [
-    "ENOUGH",
-    "Rule",
-    "Verdict",
-    "answered_above",
-    "versus_baselines",
-    "judged",
-    "majority_warning",
-    "promise",
-    "rules",
-    "verdict",
-    "base_rate_sentence",
-]
-
 #: With fewer samples the interval of an accuracy is too wide to say anything: ±8 points at 90 %.
 ENOUGH = 50
 #: A gap between confidence and accuracy that nobody would act on, however certain it is.

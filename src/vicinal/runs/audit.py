@@ -24,8 +24,6 @@ from vicinal.runs.mistakes import shown
 from vicinal.runs.run import RunResult, load_task
 from vicinal.training import AUMRecorder, fit
 
-__all__ = ["CrossAudit", "audited", "audited_by_aum"]
-
 Say = Callable[[str], None]
 
 #: The share of a fold's training samples that says when to stop and what temperature suits.

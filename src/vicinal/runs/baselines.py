@@ -23,8 +23,6 @@ from vicinal.metrics import Evaluation, evaluate
 from vicinal.progress import stage
 from vicinal.runs.run import RunResult
 
-__all__ = ["ALWAYS", "BASELINES", "baselines", "measure_baselines"]
-
 #: By name, the simplest first.
 BASELINES = ("majority class", "logistic regression", "random forest", "gradient boosting")
 

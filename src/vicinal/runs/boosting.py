@@ -27,8 +27,6 @@ from vicinal.training.environment import joined_process, versions
 from vicinal.training.folder import TrainingFolder
 from vicinal.training.predicting import iter_logits
 
-__all__ = ["boosted", "check_trees", "network_share", "training_summary"]
-
 #: The metrics of every so many trees are kept, for the curves of the report.
 _KEPT = 10
 #: Rows that are encoded at a time: all at once would take the memory of the whole table twice.

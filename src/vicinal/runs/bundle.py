@@ -58,8 +58,6 @@ from vicinal.runs.scores import ONLY_HEAD
 from vicinal.training.batches import KeyedDataset, evaluation_batches
 from vicinal.training.predicting import AtPrecision, channels_last_, iter_logits
 
-__all__ = ["Bundle", "load", "read_record"]
-
 #: How far a probability may be off in another runtime, which adds float32 numbers in another order.
 _ONNX_TOLERANCE = 1e-4
 #: A lower temperature would turn logits into infinities, and probabilities into NaN.

@@ -12,8 +12,6 @@ from vicinal.objectives.mixup import Mixup
 from vicinal.objectives.sequence import SequenceMixup
 from vicinal.training import FitConfig
 
-__all__ = ["default_config", "default_options", "mixed_at_embeddings"]
-
 #: Rows of a table: small networks that train in seconds, stopped once validation does not improve.
 _TABULAR: dict[str, Any] = {"epochs": 60, "lr": 1e-3, "weight_decay": 1e-4, "patience": 10}
 #: Logistic regression: its loss is convex, so that large steps do no harm.

@@ -16,8 +16,6 @@ from vicinal.training import FitResult
 from vicinal.training.environment import joined_process
 from vicinal.training.folder import TrainingFolder
 
-__all__ = ["ensemble", "member_seeds"]
-
 
 def member_seeds(seed: int, n: int) -> list[int]:
     """Return the seed of each member; the first is that of a single network.

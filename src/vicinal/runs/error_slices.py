@@ -20,8 +20,6 @@ from numpy.typing import NDArray
 
 from vicinal.data import Split, TabularPreprocessing
 
-__all__ = ["error_slices"]
-
 #: A property of fewer samples is not tested; of more samples than the second number a part is taken.
 _FEWEST, _MOST = 10, 20_000
 #: Values of one column that are looked at, the most frequent ones; parts that the range of a number is cut into.

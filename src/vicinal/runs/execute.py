@@ -47,8 +47,6 @@ from vicinal.training import FitConfig, FitResult, fit, load_weights
 from vicinal.training.environment import joined_process
 from vicinal.training.folder import refuse_foreign
 
-__all__ = ["held_out_logits", "run", "specified"]
-
 Say = Callable[[str], None]
 
 #: With fewer held-out samples than this a temperature must help by cross-validation. One parameter fitted on n samples

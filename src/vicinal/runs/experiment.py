@@ -13,9 +13,6 @@ from vicinal._atomic import Json
 from vicinal._checks import Argument, Sentence, choice, flag, freeze, integer, nearest_names, number
 from vicinal.training.config import MECHANICAL
 
-__all__ = ["EvalSet", "Experiment", "data_name", "folder_name"]
-
-
 #: Networks of an ensemble at most: more is a typing mistake.
 _MOST_MEMBERS = 1_000
 

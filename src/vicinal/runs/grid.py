@@ -30,8 +30,6 @@ from vicinal.runs.scheduler import Job, Pool, run_jobs
 from vicinal.runs.summary_table import GridResult, Key, counted
 from vicinal.training.folder import TrainingFolder, foreign_entries, locked
 
-__all__ = ["GridResult", "run_grid"]
-
 #: Called with the method, the seed, and the result or what went wrong.
 OnCell = Callable[[str, int, "RunResult | None", "str | None"], None]
 

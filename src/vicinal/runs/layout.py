@@ -22,8 +22,6 @@ from pathlib import Path
 
 from vicinal.training.layout import TrainingFiles
 
-__all__ = ["RunFiles"]
-
 
 class RunFiles(TrainingFiles):
     """Where everything is in the folder of a run."""

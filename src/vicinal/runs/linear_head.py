@@ -20,8 +20,6 @@ from vicinal.training.fitting import finished
 from vicinal.training.folder import TrainingFolder
 from vicinal.training.predicting import channels_last_
 
-__all__ = ["fit_frozen"]
-
 #: Called with a linear layer, its training and validation set and a folder; trains it.
 Train = Callable[[nn.Module, TensorDataset, TensorDataset | None, Path], FitResult]
 

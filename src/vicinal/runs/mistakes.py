@@ -10,8 +10,6 @@ from torch import Tensor
 
 from vicinal.data import KINDS, Split
 
-__all__ = ["confident_mistakes", "shown"]
-
 
 def confident_mistakes(split: Split, probs: Tensor, classes: Sequence[str], *, n: int = 20) -> list[dict[str, object]]:
     """Return at most n mistakes with the highest confidence, the most confident first, ready for JSON.

@@ -17,8 +17,6 @@ from vicinal._checks import require
 from vicinal._typing import Batch
 from vicinal.objectives.forward import call
 
-__all__ = ["export", "largest_difference"]
-
 
 class _Calibrated(nn.Module):
     """The network with its temperature, called with its inputs one after the other."""

@@ -28,18 +28,6 @@ from vicinal.probes.uncertainty import MCDropout
 from vicinal.runs.bundle import Bundle
 from vicinal.runs.run import RunResult
 
-__all__ = [
-    "NOISE",
-    "OOD_SCORES",
-    "OODResult",
-    "Unlabelled",
-    "attacks_on",
-    "between",
-    "ood_reports",
-    "prediction_sets",
-    "with_mc_dropout",
-]
-
 #: The name of made-up inputs: Gaussian noise with the training set's mean and variance.
 NOISE = "noise"
 

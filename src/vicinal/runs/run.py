@@ -32,8 +32,6 @@ from vicinal.runs.scores import ONLY_HEAD, Scores, score
 from vicinal.training import read_predictions
 from vicinal.training.folder import read_history, weights_damage, write_logits
 
-__all__ = ["Run", "RunResult", "corrupted", "load_task"]
-
 T = TypeVar("T")
 
 

@@ -44,8 +44,6 @@ from vicinal.progress import on_terminal
 from vicinal.runs.layout import RunFiles
 from vicinal.training.config import MOST_PROCESSES
 
-__all__ = ["BACKENDS", "Job", "Pool", "run_jobs"]
-
 K = TypeVar("K")
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)

@@ -21,8 +21,6 @@ from vicinal.metrics import (
     evaluate_multilabel,
 )
 
-__all__ = ["ONLY_HEAD", "Scores", "score"]
-
 #: The name of the only head of a multi-class model.
 ONLY_HEAD = "class"
 

@@ -17,8 +17,6 @@ from vicinal.metrics.figures import columns
 from vicinal.metrics.intervals import over_seeds
 from vicinal.runs.run import RunResult
 
-__all__ = ["GridResult", "Key", "counted"]
-
 #: A cell: the method as asked for, and the seed.
 Key = tuple[str, int]
 

@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 
 from vicinal._checks import Argument, Sentence, nearest_names
 
-__all__ = ["BadRow", "Chunk", "Column", "Columns", "Table", "is_number", "quoted", "renamed"]
-
 #: Columns by name, each a numpy or a pyarrow array, of as many rows.
 Columns = Mapping[str, Any]
 

@@ -15,9 +15,6 @@ from numpy.typing import NDArray
 
 from vicinal._checks import require
 
-__all__ = ["LARGEST", "MISSING", "as_numpy", "distinct", "finite_numbers", "is_text", "matrix", "names_of",
-           "numbers", "strict_numbers"]  # fmt: skip
-
 #: The largest number of float32.
 LARGEST = float(np.finfo(np.float32).max)
 

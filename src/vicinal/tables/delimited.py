@@ -31,8 +31,6 @@ from vicinal.tables.file_access import (
     wrong_encoding,
 )
 
-__all__ = ["SUFFIXES", "Delimited", "open_delimited"]
-
 #: Suffixes, and the separator where the suffix fixes it.
 SUFFIXES: Mapping[str, str | None] = {".csv": None, ".data": None, ".txt": None, ".tsv": "\t", ".tab": "\t"}
 

@@ -14,8 +14,6 @@ from vicinal._memory import TooLargeError, beyond_memory, check_memory, memory_l
 from vicinal.tables.file_access import readable_errors
 from vicinal.tables.in_memory import InMemory, from_rows
 
-__all__ = ["SUFFIXES", "open_excel"]
-
 SUFFIXES = (".xlsx", ".xlsm")
 #: The most rows of an Excel sheet. A damaged file can claim more.
 _MOST_ROWS = 2**20

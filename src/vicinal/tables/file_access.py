@@ -23,10 +23,6 @@ from vicinal._checks import Argument, Sentence, first_line
 from vicinal._memory import beyond_memory, memory_limit
 from vicinal.tables.base import LARGEST_ROW
 
-__all__ = ["content_fingerprint", "readable_errors", "fingerprint", "fingerprint_of", "detect_encoding", "identity",
-           "known_encoding", "lines_of", "links_left_out", "regular", "suffix_of", "text_block", "unpacked",
-           "wrong_encoding"]  # fmt: skip
-
 #: FORMAT_XZ only: the older LZMA format reads a file of zeros as any number of empty files.
 _COMPRESSIONS: Mapping[str, Any] = {
     ".gz": gzip.open,

@@ -9,8 +9,6 @@ from vicinal.tables import delimited, excel, json_lines, npy, npz, parquet, shar
 from vicinal.tables.base import Table
 from vicinal.tables.file_access import regular, suffix_of
 
-__all__ = ["is_table", "open_table"]
-
 _SUFFIXES = {*delimited.SUFFIXES, *json_lines.SUFFIXES, *parquet.SUFFIXES, *excel.SUFFIXES, *npy.SUFFIXES}
 
 

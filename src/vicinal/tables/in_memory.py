@@ -18,8 +18,6 @@ from vicinal.tables.base import ROWS, BadRow, Chunk, Column, Columns, Table
 from vicinal.tables.column_values import names_of
 from vicinal.tables.file_access import fingerprint
 
-__all__ = ["InMemory", "column_of", "from_frame", "from_rows", "refuse_scattered"]
-
 #: Above this many cells at least one in `_FULL` must hold a value. Rows with keys of their own would make columns
 #: without end.
 _CELLS = 10_000_000

@@ -23,8 +23,6 @@ from vicinal.tables.base import LARGEST_ROW, ROWS, BadRow, Chunk, Column, Column
 from vicinal.tables.file_access import content_fingerprint, known_encoding, readable_errors, unpacked, wrong_encoding
 from vicinal.tables.in_memory import column_of, refuse_scattered
 
-__all__ = ["SUFFIXES", "JsonLines", "open_json_lines"]
-
 SUFFIXES = (".jsonl", ".ndjson")
 _BLOCK = 2**22
 #: So many lines of a block are checked before it is parsed.

@@ -11,8 +11,6 @@ from vicinal.tables.base import Column
 from vicinal.tables.file_access import content_fingerprint
 from vicinal.tables.in_memory import InMemory, column_of
 
-__all__ = ["SUFFIXES", "open_npy"]
-
 SUFFIXES = (".npy",)
 #: Bytes that the name and type of a column take, and the limit for all columns: more would take seconds in silence.
 _COLUMN, _COLUMNS = 10_000, 10**9

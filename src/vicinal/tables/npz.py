@@ -17,8 +17,6 @@ from vicinal._memory import check_memory
 from vicinal.tables.base import LARGEST_ROW, ROWS, BadRow, Chunk, Column, Table
 from vicinal.tables.file_access import content_fingerprint, readable_errors
 
-__all__ = ["SUFFIXES", "Npz", "open_npz", "read_arrays"]
-
 SUFFIXES = (".npz",)
 #: The number of dimensions of arrays with these names.
 _KNOWN = {"label", "labels", "target", "probs", "logits"}

@@ -19,8 +19,6 @@ from vicinal._checks import require
 from vicinal._memory import Scratch
 from vicinal.tables.base import ROWS, BadRow, Chunk, Table
 
-__all__ = ["CachedTable", "NumberCache"]
-
 #: Tables of fewer bytes are parsed again instead: that takes no time.
 _SMALL = 2**24
 #: Free bytes on the disk needed per byte of the files: a number takes 8 bytes parsed, and perhaps 2 as text.

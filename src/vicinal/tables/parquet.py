@@ -15,8 +15,6 @@ from vicinal._memory import check_memory, memory_limit
 from vicinal.tables.base import LARGEST_ROW, ROWS, BadRow, Chunk, Column, Table
 from vicinal.tables.file_access import content_fingerprint, readable_errors
 
-__all__ = ["SUFFIXES", "Parquet", "open_parquet"]
-
 SUFFIXES = (".parquet", ".pq")
 #: Buffer size of a column, in bytes.
 _BUFFER = 2**17

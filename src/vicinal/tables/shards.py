@@ -12,8 +12,6 @@ from pathlib import Path
 from vicinal.tables.base import ROWS, BadRow, Chunk, Column, Table
 from vicinal.tables.file_access import fingerprint, identity, links_left_out, suffix_of
 
-__all__ = ["Shards", "is_pattern", "joined_tables", "matches", "open_shards", "shard_files"]
-
 
 @dataclass(frozen=True, eq=False)
 class Shards(Table):

@@ -22,8 +22,6 @@ from vicinal._typing import Batch
 from vicinal.objectives.forward import n_rows
 from vicinal.objectives.guided.sampler import BalancedBatchSampler
 
-__all__ = ["EpochPlan", "MicroBatches", "evaluation_batches", "listed_batches", "part", "training_batches"]
-
 Collate = Callable[[list[Any]], Any]
 
 

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-__all__ = ["MECHANICAL", "MOST_PROCESSES", "FitConfig", "Option", "options"]
-
 #: Processes at most that one command starts on a machine: more is a mistake, which would end in a lack of memory.
 MOST_PROCESSES = 1_024
 

@@ -26,19 +26,6 @@ from vicinal.objectives.forward import unwrap
 from vicinal.training.config import FitConfig
 from vicinal.training.layout import TrainingFiles
 
-__all__ = [
-    "Accelerator",
-    "Terminated",
-    "accelerator",
-    "check_layout",
-    "interruptions",
-    "joined_process",
-    "only_cpu",
-    "prepared",
-    "versions",
-    "warn_if_slow",
-]
-
 #: Seconds after which a message says that other processes are waited for.
 _SILENCE = 5.0
 

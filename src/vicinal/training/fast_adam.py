@@ -14,8 +14,6 @@ from torch import Tensor
 from torch.optim.adam import adam
 from torch.optim.adamw import adamw
 
-__all__ = ["quick_step"]
-
 _FUNCTIONS: dict[type, Callable[..., None]] = {torch.optim.Adam: adam, torch.optim.AdamW: adamw}
 _STATE = ("exp_avg", "exp_avg_sq", "step")
 

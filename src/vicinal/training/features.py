@@ -19,8 +19,6 @@ from vicinal.progress import stage
 from vicinal.training.batches import Collate, KeyedDataset, listed_batches
 from vicinal.training.predicting import AtPrecision, to_device
 
-__all__ = ["Standardised", "compute_features", "head_of", "logits_of_features", "put_head"]
-
 #: Samples at a time, if any order will do.
 _BATCH = 64
 

@@ -31,8 +31,6 @@ from vicinal.training.folder import TrainingFolder, load_weights, read_predictio
 from vicinal.training.loop import Loop, Supervision
 from vicinal.training.predicting import channels_last_
 
-__all__ = ["FitResult", "finished", "fit"]
-
 
 @dataclass(frozen=True, eq=False)
 class FitResult:

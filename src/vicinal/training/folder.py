@@ -34,20 +34,6 @@ from vicinal._checks import Argument, Sentence, joined, require
 from vicinal._memory import check_size
 from vicinal.training.layout import TrainingFiles
 
-__all__ = [
-    "TrainingFolder",
-    "foreign_entries",
-    "load_weights",
-    "locked",
-    "pack",
-    "read_history",
-    "read_predictions",
-    "refuse_foreign",
-    "unpack",
-    "weights_damage",
-    "write_logits",
-]
-
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:

@@ -16,8 +16,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-__all__ = ["TrainingFiles"]
-
 
 class TrainingFiles:
     """Where everything is in the folder of a training."""

@@ -51,8 +51,6 @@ from vicinal.training.folder import TrainingFolder
 from vicinal.training.predicting import AtPrecision, iter_logits, to_device
 from vicinal.training.progress import Progress
 
-__all__ = ["Loop", "Supervision"]
-
 T = TypeVar("T")
 
 #: Read losses every 64 micro-batches only: a read blocks the host until the device has finished.

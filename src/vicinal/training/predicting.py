@@ -17,8 +17,6 @@ from torch import Tensor, nn
 from vicinal._typing import Batch, Model
 from vicinal.objectives.forward import call
 
-__all__ = ["AtPrecision", "channels_last_", "iter_logits", "to_device"]
-
 _TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 

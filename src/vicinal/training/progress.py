@@ -9,8 +9,6 @@ from typing import Any
 from vicinal.metrics import FIGURES
 from vicinal.progress import on_terminal
 
-__all__ = ["Progress"]
-
 
 class Progress:
     """A line with the epoch, the loss, the latest validation metrics and the time left.

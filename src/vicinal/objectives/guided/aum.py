@@ -45,8 +45,6 @@ from vicinal.objectives.guided.saliency import (
     keep_newest,
 )
 
-__all__ = ["AUM", "AUMRecorder", "margins"]
-
 #: Up to this many classes a batch of more rows is compared on its side.
 _FEW_CLASSES = 32
 

@@ -20,8 +20,6 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-__all__ = ["arc_extremes", "cosine_extremes", "directions"]
-
 _CHUNK = 2**24  # scores held at once: 64 MB in float32, and small enough to stay near the cache
 _TILE = 1024
 _SQRT2, _SQRT6 = math.sqrt(2), math.sqrt(6)

@@ -49,8 +49,6 @@ from vicinal.objectives.guided.neighbours import arc_extremes, cosine_extremes, 
 from vicinal.objectives.guided.saliency import SaliencyTable, check_index
 from vicinal.objectives.transformers import head_weight
 
-__all__ = ["BoundGuidedMixup", "GuidedMixup", "GuidedPlan"]
-
 
 @final
 @dataclass(frozen=True, kw_only=True, repr=False)

@@ -10,16 +10,6 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor
 
-__all__ = [
-    "SaliencyTable",
-    "all_reduce_newest",
-    "any_outside",
-    "check_index",
-    "index_array",
-    "integer_array",
-    "keep_newest",
-]
-
 
 class SaliencyTable:
     """The direction of each sample's gradient at the logits, its label, and when it was last seen.

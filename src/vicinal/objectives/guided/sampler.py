@@ -12,8 +12,6 @@ from torch.utils.data import Sampler
 from vicinal import _random
 from vicinal._checks import flag, integer
 
-__all__ = ["BalancedBatchSampler"]
-
 
 class BalancedBatchSampler(Sampler[list[int]]):
     """Batches with as many high-AUM as low-AUM samples, for `GuidedMixup(pool="batch")`.

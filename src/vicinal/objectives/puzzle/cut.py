@@ -17,8 +17,6 @@ from vicinal._checks import choice, integer, number
 from vicinal.mixing import move
 from vicinal.objectives.puzzle.saliency import block_sides
 
-__all__ = ["SOLVERS", "MaskCosts", "largest_divisor", "mask_costs", "mask_energy", "solve_masks"]
-
 #: How a mask may be solved for: `"fast"` in torch on any device, `"exact"` by a maximum flow on the CPU.
 SOLVERS = ("fast", "exact")
 

@@ -40,8 +40,6 @@ from vicinal.objectives.puzzle.cut import SOLVERS, mask_costs, solve_masks
 from vicinal.objectives.puzzle.saliency import block_saliency, gradient_saliency, input_gradient
 from vicinal.objectives.puzzle.transport import mix_blocks, refine, transport_plan
 
-__all__ = ["PuzzleDraw", "PuzzleMix", "PuzzlePlan"]
-
 
 @dataclass(frozen=True, eq=False)
 class PuzzleDraw:

@@ -13,8 +13,6 @@ from vicinal._arrays import at_least_float32
 from vicinal._typing import Batch, Model
 from vicinal.objectives.forward import call, evaluating, map_floating, single_float_tensor, unwrap
 
-__all__ = ["block_saliency", "block_sides", "gradient_saliency", "input_gradient", "saliency"]
-
 
 def saliency(model: Model, x: Batch, y: Tensor, *, label_smoothing: float = 0.0) -> Tensor:
     r"""Return how much each pixel matters to the loss: :math:`s = \sqrt{\mathrm{mean}_c\, g_c^2}`, `[B, H, W]`.

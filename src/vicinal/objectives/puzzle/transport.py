@@ -14,8 +14,6 @@ from vicinal._checks import number
 from vicinal.objectives.puzzle.cut import largest_divisor
 from vicinal.objectives.puzzle.saliency import block_sides
 
-__all__ = ["apply_transport", "mix_blocks", "refine", "transport_plan"]
-
 _MAX_CANDIDATES = 4_000_000  # moves looked at together by transport_plan: about 300 MB
 
 

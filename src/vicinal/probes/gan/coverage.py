@@ -17,8 +17,6 @@ from vicinal.metrics.intervals import Estimate, clopper_pearson
 from vicinal.metrics.intervals import coverage as checked_level
 from vicinal.probes.toys import GaussianMixture
 
-__all__ = ["Coverage", "Verdict", "coverage", "verdict"]
-
 
 @dataclass(frozen=True)
 class Coverage:

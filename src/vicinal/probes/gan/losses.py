@@ -29,8 +29,6 @@ from vicinal._typing import Model
 from vicinal.mixing import mix
 from vicinal.objectives.forward import call
 
-__all__ = ["GENERATOR_LOSSES", "any_pairs_loss", "discriminator_loss", "generator_loss"]
-
 #: The first is the published one.
 GENERATOR_LOSSES = ("minimax", "saturating", "non-saturating")
 

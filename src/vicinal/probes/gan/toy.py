@@ -18,8 +18,6 @@ from vicinal._checks import Argument, Sentence, choice, integer, number
 from vicinal.probes.gan import losses as of
 from vicinal.probes.toys import GaussianMixture
 
-__all__ = ["PAIRS", "GanFit", "fit_gan"]
-
 #: What the discriminator learns from: the published form, and that of the authors' public example.
 PAIRS = ("opposite", "any")
 
