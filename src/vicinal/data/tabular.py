@@ -21,7 +21,6 @@ from vicinal.data.column_encoders import (
     Date,
     Number,
     Remarks,
-    Text,
     column_fit,
     column_from,
     numbers_from,
@@ -36,6 +35,7 @@ from vicinal.data.table_rows import Rows
 from vicinal.data.table_samples import ScannedTable, new_rows
 from vicinal.data.table_scan import columns_of
 from vicinal.data.task import Split, Task
+from vicinal.data.text_columns import Text
 from vicinal.models import Inputs
 from vicinal.tables import BadRow, Chunk, Table, from_rows
 

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from vicinal._checks import choice, require
 from vicinal.data import KINDS, Split, TabularPreprocessing, Task
-from vicinal.data.tabular import Category, Date, Number, Text
+from vicinal.data.column_encoders import Category, Date, Number
+from vicinal.data.text_columns import Text
 from vicinal.metrics import Evaluation, evaluate
 from vicinal.progress import stage
 from vicinal.runs.run import RunResult
