@@ -167,8 +167,8 @@ def measured_sets(folder: Path, most: int, out: Path | None) -> list[dict[str, A
             probs = np.clip(probs, 1e-12, 1)
             probs /= probs.sum(axis=1, keepdims=True)
             losses[name] = -np.log(probs[np.arange(len(test)), scores.test_labels])
-            measured = evaluate(scores.test_labels, probs=probs, figures=["nll", "brier", "ece", "smooth_ece"])
-            record[name] = {f: e.value for f, e in measured.figures.items() if e is not None} | {"seconds": seconds}
+            measured = evaluate(scores.test_labels, probs=probs, metrics=["nll", "brier", "ece", "smooth_ece"])
+            record[name] = {f: e.value for f, e in measured.metrics.items() if e is not None} | {"seconds": seconds}
         gap = losses["vicinal auto"] - losses["vicinal temperature"]
         record["worse than temperature"] = bool(gap.mean() > gap.std() / math.sqrt(len(gap)) > 0)
         records.append(record)

@@ -127,9 +127,9 @@ def cases() -> list[Case]:
     isotonic, sorting = IsotonicCalibration, "N log N: sorting"
     return [
         Case("reliability table, K = 10", n, decades, 1, each, streamed(ReliabilityTable)),
-        Case("all figures of `Tally`, K = 10", n, decades, 1, each, streamed(Tally)),
+        Case("all metrics of `Tally`, K = 10", n, decades, 1, each, streamed(Tally)),
         Case("reliability table, N = 1,000", k, wide, 1, "every number once", of_classes(ReliabilityTable, 1_000)),
-        Case("all figures of `Tally`, N = 1,000", k, wide, 1, "every number once", of_classes(Tally, 1_000)),
+        Case("all metrics of `Tally`, N = 1,000", k, wide, 1, "every number once", of_classes(Tally, 1_000)),
         Case("`TemperatureScaling`, K = 10", n, decades[:3], 1, "a few Newton steps", fitted(temperature, classes=10)),
         Case("`TemperatureScaling`, N = 500", k, wide, 1, "a few Newton steps", fitted(temperature, rows=500)),
         Case("… `search='grid'`, K = 10", n, decades[:2], 1, "500 temperatures", fitted(grid, classes=10)),

@@ -46,7 +46,7 @@ METHODS = (
 )
 #: What is trained as an ensemble too.
 TOGETHER = ("ERM()", "Mixup(alpha=0.2)")
-FIGURES = ("accuracy", "nll", "ece")
+METRICS = ("accuracy", "nll", "ece")
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -120,19 +120,19 @@ def encoded(names: list[str], rows: int, folder: Path) -> Iterator[tuple[str, st
 
 
 def measured(source: str, data: dict[str, Any], how: dict[str, Any], seed: int) -> dict[str, Any]:
-    """Train by one method on one split, and return the figures before and after the temperature."""
+    """Train by one method on one split, and return the metrics before and after the temperature."""
     began = time.process_time()
     with tempfile.TemporaryDirectory() as out:
         experiment = Experiment(source=source, data={**data, "seed": seed}, seed=seed, **how)
         outcome = run(experiment, Path(out) / "run", progress=False)
         assert outcome is not None
         sides = {"before": outcome.test.before, "after": outcome.test.after}
-        figures = {
-            side: {name: round(of.figures[name].value, 6) for name in FIGURES}  # type: ignore[union-attr]
+        metrics = {
+            side: {name: round(of.metrics[name].value, 6) for name in METRICS}  # type: ignore[union-attr]
             for side, of in sides.items()
         }
         network = outcome.facts["network"]["name"]
-    return {**figures, "network": network, "seconds": round(time.process_time() - began, 1)}
+    return {**metrics, "network": network, "seconds": round(time.process_time() - began, 1)}
 
 
 def summary(records: list[dict[str, Any]]) -> str:
@@ -158,8 +158,8 @@ def summary(records: list[dict[str, Any]]) -> str:
     for method in methods:
         mine = [r for r in records if r["method"] == method and r["data"] in names]
 
-        def average(side: str, figure: str, mine: list[dict[str, Any]] = mine) -> float:
-            return float(np.mean([np.mean([r[side][figure] for r in mine if r["data"] == name]) for name in names]))
+        def average(side: str, metric: str, mine: list[dict[str, Any]] = mine) -> float:
+            return float(np.mean([np.mean([r[side][metric] for r in mine if r["data"] == name]) for name in names]))
 
         difference = mean[method] - mean["ERM()"]
         against = "" if method == "ERM()" else f"{difference.mean():+.3f}"
@@ -167,7 +167,7 @@ def summary(records: list[dict[str, Any]]) -> str:
             half = t.ppf(0.975, len(names) - 1) * difference.std(ddof=1) / len(names) ** 0.5
             against += f" ± {half:.3f}"
         cells = [f"{100 * average('after', 'accuracy'):.1f} %"]
-        cells += [f"{average(side, figure):.3f}" for figure in ("nll", "ece") for side in ("before", "after")]
+        cells += [f"{average(side, metric):.3f}" for metric in ("nll", "ece") for side in ("before", "after")]
         lines.append(f"| `{method}` | {' | '.join(cells)} | {against} | {lowest.count(method)} |")
     return "\n".join(lines)
 

@@ -125,16 +125,16 @@ def check_trainer(model: nn.Module, x: dict[str, Tensor], y: Tensor, objective: 
         )
         trainer.remove_callback(PrinterCallback)
         trainer.train()
-        figures = trainer.evaluate()
+        metrics = trainer.evaluate()
     assert len(noting.noted) == 4, "not two steps in each of two epochs"
     check_same(model, by_hand(plain, noting))
     with torch.no_grad():
         loss = nn.functional.cross_entropy(call(model.eval(), x), y)
-    torch.testing.assert_close(figures["eval_nll"], float(loss), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(metrics["eval_nll"], float(loss), rtol=1e-4, atol=1e-5)
 
 
 def check_lightning(model: nn.Module, x: Any, y: Tensor, objective: vicinal.Objective) -> None:
-    """A module with the mixin takes the steps of a loop, and its figures are those of the library."""
+    """A module with the mixin takes the steps of a loop, and its metrics are those of the library."""
     from lightning import LightningModule, Trainer
     from torch.utils.data import DataLoader
 
@@ -224,7 +224,7 @@ def check_sklearn(text: str) -> None:
 
 
 def check_torchmetrics(preds: str) -> None:
-    """Beside torchmetrics' own in a collection, batch by batch, the figures are the library's."""
+    """Beside torchmetrics' own in a collection, batch by batch, the metrics are the library's."""
     from torchmetrics import MetricCollection
     from torchmetrics.classification import MulticlassAccuracy
 
@@ -239,8 +239,8 @@ def check_torchmetrics(preds: str) -> None:
         every.update(batch, labels)
     values, kept = every.compute(), y != 4
     table = metrics.ReliabilityTable(15).update(y[kept], logits=logits[kept])
-    for name, figure in (("ece", table.ece()), ("oe", table.oe())):
-        torch.testing.assert_close(float(values[name]), figure)
+    for name, metric in (("ece", table.ece()), ("oe", table.oe())):
+        torch.testing.assert_close(float(values[name]), metric)
     torch.testing.assert_close(float(values["accuracy"]), float((logits.argmax(1) == y)[kept].float().mean()))
 
 

@@ -3,7 +3,7 @@
     python -m benchmarks.coverage
     python -m benchmarks.coverage --only errors --seed 7 --cases 20    other populations, samples and cases
 
-A population is a finite set of predictions with the chance that each is right, so that every figure of it is known;
+A population is a finite set of predictions with the chance that each is right, so that every metric of it is known;
 samples are drawn from it with replacement. Logits z are normal with standard deviation `scale`, labels follow
 softmax(z), and the model says softmax(z / T): T = 1 is calibrated, below it over-confident, above it under-confident.
 A "constant" population has one confidence and one accuracy. The cases were fixed before the intervals were; another
@@ -26,11 +26,11 @@ from scipy.special import bdtr
 
 from benchmarks.timing import table
 from vicinal import evaluate
-from vicinal.metrics import FIGURES, BinSums, ReliabilityTable, RiskCoverage, risk_coverage, risk_threshold
+from vicinal.metrics import METRICS, BinSums, ReliabilityTable, RiskCoverage, risk_coverage, risk_threshold
 from vicinal.metrics.comparison import Side, difference_ends
 from vicinal.metrics.error_intervals import error_ends
-from vicinal.metrics.figures import Sums
 from vicinal.metrics.intervals import Moments
+from vicinal.metrics.registry import Sums
 
 SIZES = (50, 100, 300, 1_000, 10_000)
 CLASSES = (2, 10, 100)
@@ -60,13 +60,13 @@ PAIRS = (
     ((0.3, 3.0), (1, 1)),
 )
 COMPARED = ("accuracy", "top5_error", "mcc", "nll", "brier", *BIASED)
-#: By figure, the share of intervals that hold the truth, and their mean length.
+#: By metric, the share of intervals that hold the truth, and their mean length.
 Shares = dict[str, tuple[float, float]]
 
 
 @dataclass(frozen=True)
 class Population:
-    """Confidences and the chance that each is right, `[M]`; labelled logits where figures need them."""
+    """Confidences and the chance that each is right, `[M]`; labelled logits where metrics need them."""
 
     name: str
     confidence: Any
@@ -257,7 +257,7 @@ def _errors(draw: Draw, cases: Iterator[tuple[Population, int, bool]], random: A
 
 
 def settled(measure: Callable[[int], Shares], trials: int, least: float = 0.942) -> Shares:
-    """Return coverage and length by figure; while one is below `least`, of 4 and then 16 times as many new trials.
+    """Return coverage and length by metric; while one is below `least`, of 4 and then 16 times as many new trials.
 
     Of a hundred exact intervals a few fall below 94 % in 2,000 trials; the new ones, which alone count then, tell
     chance from a fault. Where trials are fewer than 2,000 it is below if its standard error does not explain it.
@@ -271,17 +271,17 @@ def settled(measure: Callable[[int], Shares], trials: int, least: float = 0.942)
 
 
 def summary(seen: dict[tuple[str, int], list[tuple[float, float, str]]]) -> str:
-    """Return a row for each figure and size: coverage at worst and in the middle, the worst case, the middle length."""
+    """Return a row for each metric and size: coverage at worst and in the middle, the worst case, the middle length."""
     rows = []
     for (name, n), cases in seen.items():
         worst = min(cases)
         covered, length = (np.median([case[k] for case in cases]) for k in (0, 1))
         rows.append([name, f"{n:,}", f"{100 * worst[0]:.1f} %", worst[2], f"{100 * covered:.1f} %", f"{length:.3f}"])
-    return table(["figure", "samples", "coverage, worst case", "which", "median", "length, median"], rows)
+    return table(["metric", "samples", "coverage, worst case", "which", "median", "length, median"], rows)
 
 
-def figures(draw: Draw) -> str:
-    """Coverage of the figures that are no errors of bins, and of AURC."""
+def metrics(draw: Draw) -> str:
+    """Coverage of the metrics that are no errors of bins, and of AURC."""
     random, seen = draw.generator(2), {(name, n): [] for name in MEASURED for n in SIZES}
     cases = [(k, t, 3.0) for k in CLASSES for t in (0.3, 1.0, 3.0)] + [(2, 1.0, 8.0), (2, 0.3, 8.0), (10, 1.0, 8.0)]
     for case in cases:
@@ -342,7 +342,7 @@ class Known:
         curve = RiskCoverage(
             confidence[first], np.diff(first, append=len(pick)), np.add.reduceat(wrong, first, dtype=np.int64)
         )
-        found = {name: FIGURES[name].estimate(sums) for name in MEASURED[:-1]}
+        found = {name: METRICS[name].estimate(sums) for name in MEASURED[:-1]}
         return {**found, "aurc": curve.aurc_estimate()}
 
 
@@ -350,7 +350,7 @@ class Known:
 class Pool:
     """Runs of a model over a population of items: what each run says of each item, worked out once.
 
-    Trials draw items and runs from it with replacement, so its own figures are the truth, at the cost of a table's
+    Trials draw items and runs from it with replacement, so its own metrics are the truth, at the cost of a table's
     lookup for each prediction, whatever the number of classes.
 
     Attributes
@@ -409,12 +409,12 @@ class Pool:
         if self.n_classes > 5:
             values["top5_error"] = missed.astype(np.float64)
         for name in ("accuracy", *BIASED):
-            values[name] = FIGURES[name].contributions(bins, index, confidence, right)
+            values[name] = METRICS[name].contributions(bins, index, confidence, right)
         return Side(values, bins, squared)
 
     @cached_property
     def truth(self) -> dict[str, float]:
-        """The figures of the whole: of all that one model says, or the mean over runs."""
+        """The metrics of the whole: of all that one model says, or the mean over runs."""
         runs, size = self.entries.shape[:2]
         if self.alone:
             one = Pool(self.entries.reshape(1, runs * size, 7), np.tile(self.labels, runs), self.n_classes)
@@ -475,7 +475,7 @@ def batches(trials: int, elements: int) -> Iterator[int]:
 
 
 def held_shares(pools: Sequence[Pool], n: int, seeds: int, trials: int, random: Any) -> Shares:
-    """Return by figure how often the interval of the difference holds the true one, and its mean length."""
+    """Return by metric how often the interval of the difference holds the true one, and its mean length."""
     truth = {name: pools[1].truth[name] - value for name, value in pools[0].truth.items()}
     held, length = dict.fromkeys(truth, 0), dict.fromkeys(truth, 0.0)
     for a, b in trials_of(pools, n, seeds, trials, random):
@@ -487,7 +487,7 @@ def held_shares(pools: Sequence[Pool], n: int, seeds: int, trials: int, random: 
 
 
 def false_better(pool: Pool, n: int, seeds: int, trials: int, random: Any) -> dict[str, float]:
-    """Return how often each figure calls one of two equal models better: items and runs of both from one pool."""
+    """Return how often each metric calls one of two equal models better: items and runs of both from one pool."""
     return {name: 1 - held for name, (held, _) in held_shares((pool, pool), n, seeds, trials, random).items()}
 
 
@@ -602,7 +602,7 @@ def largest_share(risk: Any, n: int, max_risk: float, n_rules: int = 200, delta:
     return max(shares)
 
 
-PARTS = {part.__name__: part for part in (errors, odd, figures, equal_models, differences, thresholds)}
+PARTS = {part.__name__: part for part in (errors, odd, metrics, equal_models, differences, thresholds)}
 
 
 def main() -> None:

@@ -135,7 +135,7 @@ def last_result(words: list[str]) -> dict:
 def train(names: list[str]) -> None:
     """Train on these, and write their rows of the page; the others stay."""
     here = ROOT / "docs" / "gallery.md"
-    head, _, rest = here.read_text(encoding="utf-8").partition("<!-- figures -->\n")
+    head, _, rest = here.read_text(encoding="utf-8").partition("<!-- metrics -->\n")
     shown, _, tail = rest.partition("<!-- end -->\n")
     rows, lines = [], []
     for name in SHOWS:
@@ -159,12 +159,12 @@ def train(names: list[str]) -> None:
         "|---|---|---|---|---|---|---|\n"
     )
     commands = "\n```bash\n" + "\n".join(lines) + "\n```\n"
-    text = f"{head}<!-- figures -->\n{columns}{''.join(rows)}{commands}<!-- end -->\n{tail}"
+    text = f"{head}<!-- metrics -->\n{columns}{''.join(rows)}{commands}<!-- end -->\n{tail}"
     here.write_text(text, encoding="utf-8")
 
 
-def interval(figure: dict, scale: float, digits: int) -> str:
-    value, low, high = (f"{scale * figure[part]:.{digits}f}" for part in ("value", "low", "high"))
+def interval(metric: dict, scale: float, digits: int) -> str:
+    value, low, high = (f"{scale * metric[part]:.{digits}f}" for part in ("value", "low", "high"))
     return f"{value} ({low}–{high})"
 
 

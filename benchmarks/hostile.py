@@ -1031,7 +1031,7 @@ def faults(case: Case, ended: Ended, before: dict[str, str], after: dict[str, st
         errors = [line for line in ended.err.splitlines() if line.startswith(("Error: ", "Error (process "))]
         wrong += ["no sentence"] if len(errors) != 1 and "closed" not in case.name else []
     if ended.code == 0 and '"event"' in ended.out and any(word in ended.out for word in ("NaN", "Infinity")):
-        wrong.append("a figure that is not finite")
+        wrong.append("a metric that is not finite")
     return wrong
 
 

@@ -145,9 +145,9 @@ def kill_test(
     for name in COMPARED:
         if (peace / name).read_bytes() != (war / name).read_bytes():
             raise RuntimeError(f"{name} differs after {killed} kills of {method}")
-    for figure in ("best", "last", "steps", "stopped_early"):
-        if results["peace"][figure] != results["war"][figure]:
-            raise RuntimeError(f"{figure} differs after {killed} kills of {method}")
+    for name in ("best", "last", "steps", "stopped_early"):
+        if results["peace"][name] != results["war"][name]:
+            raise RuntimeError(f"{name} differs after {killed} kills of {method}")
     return {
         "kills": killed,
         "resumed": sum(json.loads(p.read_text())["resumed"] for p in war.rglob("result.json")),

@@ -5,7 +5,7 @@
     python -m benchmarks.predictions --rows 1000000           a smoke run
 
 Each contender is a process of its own, so that its peak memory is its own; they take turns. The clock starts after
-the imports. Ours gives every figure of `vicinal evaluate` with intervals; the script gives the ECE alone.
+the imports. Ours gives every metric of `vicinal evaluate` with intervals; the script gives the ECE alone.
 """
 
 from __future__ import annotations

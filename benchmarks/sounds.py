@@ -63,7 +63,7 @@ def measured(folder: Path, seed: int) -> str:
     cells = [
         str(seed),
         f"{100 * after.accuracy.value:.1f} %",
-        *(f"{each.figures[name].value:.3f}" for each in (before, after) for name in ("nll", "ece")),  # type: ignore[union-attr]
+        *(f"{each.metrics[name].value:.3f}" for each in (before, after) for name in ("nll", "ece")),  # type: ignore[union-attr]
         f"{outcome.temperature:.2f}",
         beside,
         f"{seconds:.0f} s",

@@ -33,7 +33,7 @@ from vicinal import compare
 from vicinal.metrics import Evaluation
 from vicinal.runs import Experiment, Run, baselines, run
 
-FIGURES = ("accuracy", "nll", "ece")
+METRICS = ("accuracy", "nll", "ece")
 NETWORKS = ("mlp-and-trees", "two-view-mlp", "mlp")
 BOOSTING = "gradient boosting"
 PEERS = ("logistic regression", "random forest", BOOSTING)
@@ -185,7 +185,7 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def measured(name: str, frame: pd.DataFrame, seed: int, *, quick: bool = False) -> dict[str, Any]:
-    """Train every model on one split; return their figures, times, and differences to gradient boosting."""
+    """Train every model on one split; return their metrics, times, and differences to gradient boosting."""
     found: dict[str, Evaluation] = {}
     seconds: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as folder:
@@ -209,7 +209,7 @@ def measured(name: str, frame: pd.DataFrame, seed: int, *, quick: bool = False) 
         "seed": seed,
         "rows": {part: len(rows) for part, rows in sizes.items()},
         "classes": classes,
-        "figures": {model: {f: vars(e.figures[f]) for f in FIGURES} for model, e in found.items()},
+        "metrics": {model: {f: vars(e.metrics[f]) for f in METRICS} for model, e in found.items()},
         "against_boosting": {
             model: {f: vars(compare(found[BOOSTING], e).differences[f]) for f in ("nll", "ece")}
             for model, e in found.items()
@@ -221,8 +221,8 @@ def measured(name: str, frame: pd.DataFrame, seed: int, *, quick: bool = False) 
 
 def line(record: dict[str, Any]) -> str:
     cells = []
-    for model, figures in record["figures"].items():
-        values = " ".join(f"{figures[name]['value']:.3f}" for name in FIGURES)
+    for model, metrics in record["metrics"].items():
+        values = " ".join(f"{metrics[name]['value']:.3f}" for name in METRICS)
         times = record["seconds"][model] / record["seconds"][BOOSTING]
         cells.append(f"{model} {values} ({record['seconds'][model]:.1f} s, {times:.1f}×)")
     sizes = f"{sum(record['rows'].values())}; {record['classes']}"
@@ -230,29 +230,29 @@ def line(record: dict[str, Any]) -> str:
 
 
 def summary(records: list[dict[str, Any]]) -> str:
-    """Return the mean over tables of each model's figures, and on how many tables it differs from boosting."""
+    """Return the mean over tables of each model's metrics, and on how many tables it differs from boosting."""
     if not records:
         return "no table could be had"
     lines = [
         "| model | mean NLL | mean ECE | mean accuracy | NLL lower than boosting's | higher |",
         "|---|---|---|---|---|---|",
     ]
-    for model in records[0]["figures"]:
-        mean = {f: np.mean([r["figures"][model][f]["value"] for r in records]) for f in FIGURES}
+    for model in records[0]["metrics"]:
+        mean = {f: np.mean([r["metrics"][model][f]["value"] for r in records]) for f in METRICS}
         told = [r["against_boosting"].get(model, {}).get("nll") for r in records]
         better = sum(d is not None and d["high"] < 0 for d in told)
         worse = sum(d is not None and d["low"] > 0 for d in told)
         verdict = f"{better} | {worse}" if model != BOOSTING else "– | –"
         lines.append(f"| {model} | {mean['nll']:.4f} | {mean['ece']:.4f} | {mean['accuracy']:.4f} | {verdict} |")
-    for model in records[0]["figures"]:
+    for model in records[0]["metrics"]:
         if model == NETWORKS[0]:
             continue
-        for figure in ("nll", "ece"):
-            gaps = [r["figures"][NETWORKS[0]][figure]["value"] - r["figures"][model][figure]["value"] for r in records]
+        for metric in ("nll", "ece"):
+            gaps = [r["metrics"][NETWORKS[0]][metric]["value"] - r["metrics"][model][metric]["value"] for r in records]
             half = 1.96 * float(np.std(gaps, ddof=1)) / math.sqrt(len(gaps)) if len(gaps) > 1 else math.nan
             lower = sum(gap < 0 for gap in gaps)
             lines.append(
-                f"\n{figure} of {NETWORKS[0]} less that of {model}, mean over {len(gaps)} tables: "
+                f"\n{metric} of {NETWORKS[0]} less that of {model}, mean over {len(gaps)} tables: "
                 f"{np.mean(gaps):+.4f} ± {half:.4f}, lower on {lower}"
             )
     return "\n".join(lines)

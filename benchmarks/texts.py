@@ -5,7 +5,7 @@
 
 Every run is `vicinal train NAME --fast --train-size ROWS --max-held-out 500`, or without `--fast` all weights are
 trained; the baseline is the report's own. Differences of NLL are paired, with 95 % intervals. `--seconds N` times a
-first result instead: N short texts, from the file to the figures.
+first result instead: N short texts, from the file to the metrics.
 """
 
 from __future__ import annotations
@@ -67,16 +67,16 @@ def measured(name: str, rows: int, fine_tuned: bool) -> dict[str, Any]:
         "rows": rows,
         "fine_tuned": fine_tuned,
         "test": own.n,
-        "minilm": figures(own),
-        "peer": figures(peer),
+        "minilm": metrics(own),
+        "peer": metrics(peer),
         "difference": vars(compare(peer, own).differences["nll"]),
-        "said": versus_baselines(own, {model: each.figures for model, each in simple.items()}),
+        "said": versus_baselines(own, {model: each.metrics for model, each in simple.items()}),
         "seconds": round(seconds, 1),
     }
 
 
-def figures(evaluation: Any) -> dict[str, float]:
-    return {name: round(evaluation.figures[name].value, 6) for name in ("accuracy", "nll", "ece")}
+def metrics(evaluation: Any) -> dict[str, float]:
+    return {name: round(evaluation.metrics[name].value, 6) for name in ("accuracy", "nll", "ece")}
 
 
 def table(records: list[dict[str, Any]]) -> str:

@@ -66,10 +66,10 @@ def main(folder: Path) -> None:
         evaluations[name] = vicinal.evaluate(y_rest[test], logits=logits[test])
         evaluations[f"{name} + T"] = vicinal.evaluate(y_rest[test], logits=scaling(logits[test]))
 
-    figures = {"accuracy": "accuracy", "ece": "ECE (15 bins)", "oe": "OE (15 bins)", "nll": "NLL"}
-    print(f"{'':14}" + "".join(f"{title:>26}" for title in figures.values()))
+    metrics = {"accuracy": "accuracy", "ece": "ECE (15 bins)", "oe": "OE (15 bins)", "nll": "NLL"}
+    print(f"{'':14}" + "".join(f"{title:>26}" for title in metrics.values()))
     for name, evaluation in evaluations.items():
-        print(f"{name:14}" + "".join(f"{getattr(evaluation, figure)!s:>26}" for figure in figures))
+        print(f"{name:14}" + "".join(f"{getattr(evaluation, metric)!s:>26}" for metric in metrics))
     print("\n+ T: after temperature scaling. ECE with hardly any OE is under-confidence, which a temperature below one")
     print("repairs: strong mixing on an easy task lowers the confidence too far (docs/choosing.md).")
 

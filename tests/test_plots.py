@@ -70,7 +70,7 @@ HISTORIES = {
     ],
 }
 
-#: Figures of several panels, and how many they have; these take and return `axes`.
+#: Plots of several panels, and how many they have; these take and return `axes`.
 PANELS = {
     "decision_boundaries": (
         lambda **kw: plots.decision_boundaries({"A": Plane(), "B": Plane()}, POINTS, ARMS, **kw),
@@ -80,7 +80,7 @@ PANELS = {
     "accuracy_confidence_rows": (lambda **kw: plots.accuracy_confidence_rows(EPOCHS, **kw), 4),
 }
 
-FIGURES = {
+PLOTS = {
     "reliability_diagram": lambda **kw: plots.reliability_diagram(TABLE, **kw),
     "confidence_histogram": lambda **kw: plots.confidence_histogram(TABLE, **kw),
     "accuracy_confidence_density": lambda **kw: plots.accuracy_confidence_density(LABELS, logits=LOGITS, **kw),
@@ -94,7 +94,7 @@ FIGURES = {
     "risk_coverage_curve": lambda **kw: plots.risk_coverage_curve(CURVE, **kw),
     "score_histogram": lambda **kw: plots.score_histogram(OOD, **kw),
 }
-each = pytest.mark.parametrize("draw", FIGURES.values(), ids=FIGURES)
+each = pytest.mark.parametrize("draw", PLOTS.values(), ids=PLOTS)
 
 
 @pytest.fixture(autouse=True)
@@ -112,7 +112,7 @@ def texts(ax):
 
 
 def test_every_public_figure_is_tested():
-    assert set(FIGURES) | set(PANELS) == set(plots.__all__)
+    assert set(PLOTS) | set(PANELS) == set(plots.__all__)
 
 
 @each
@@ -134,7 +134,7 @@ def test_given_axes_are_used_and_returned_and_no_figure_is_made(draw):
     assert plt.get_fignums() == before
     assert not left.has_data()
     assert right.has_data()
-    assert right.get_xlabel() or draw is FIGURES["method_bars"]  # whose groups are named below it
+    assert right.get_xlabel() or draw is PLOTS["method_bars"]  # whose groups are named below it
     assert right.get_ylabel()
 
 
@@ -348,11 +348,11 @@ def test_all_labels_are_counted(alpha):
         (lambda: plots.confidence_histograms([0.5]), "confidences must be a mapping from names, got list"),
         (lambda: plots.confidence_histograms({"a": LOGITS}), r"probabilities \[N\] for each model, got 'a'"),
         (lambda: plots.confidence_histograms({"a": [1.5]}), r"probabilities \[N\] for each model, got 'a'"),
-        (lambda: plots.method_bars({}, name="ECE"), "figures is empty"),
-        (lambda: plots.method_bars({"a": {}}, name="ECE"), "figures is empty"),
-        (lambda: plots.method_bars({"a": {"b": "0.1"}}, name="ECE"), "figures must be a finite number, got '0.1'"),
+        (lambda: plots.method_bars({}, name="ECE"), "estimates is empty"),
+        (lambda: plots.method_bars({"a": {}}, name="ECE"), "estimates is empty"),
+        (lambda: plots.method_bars({"a": {"b": "0.1"}}, name="ECE"), "estimates must be a finite number, got '0.1'"),
         (lambda: plots.alpha_sweep({"a": {-1: 0.1}}, name="ECE"), "alpha must be a number of at least 0 or inf"),
-        (lambda: plots.alpha_sweep({"a": 0.1}, name="ECE"), "figures must be a mapping from alpha"),
+        (lambda: plots.alpha_sweep({"a": 0.1}, name="ECE"), "estimates must be a mapping from alpha"),
         (lambda: plots.training_curves(HISTORIES, by="time"), "by must be one of 'epoch', 'step'"),
         (lambda: plots.training_curves(HISTORIES, name="loss"), "name must be an entry that the runs 'Mixup' share"),
         (lambda: plots.training_curves({"a": []}), "name must be an entry"),

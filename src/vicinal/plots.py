@@ -1,4 +1,4 @@
-"""Figures of calibration, comparisons and robustness: each takes `ax=`, draws there or on a new figure, and returns it.
+"""Plots of calibration, comparisons and robustness: each takes `ax=`, draws there or on a new figure, and returns it.
 
 Those of many panels (`accuracy_confidence_rows`, `decision_boundaries`, `gan_panels`) take and return `axes` instead.
 
@@ -24,7 +24,7 @@ from vicinal._checks import ArgumentError, choice, integer, number, require
 from vicinal.metrics import Estimate, OODReport, ReliabilityTable, RiskCoverage
 from vicinal.metrics.chunks import open_predictions
 
-# The report of a file of predictions is drawn without torch: only the figures that call a model import it.
+# The report of a file of predictions is drawn without torch: only the plots that call a model import it.
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from torch import Tensor
@@ -287,7 +287,7 @@ def accuracy_confidence_scatter(
     """Draw each confidence bin as a point, its accuracy against its mean confidence, for one model or several.
 
     The area of a point is the share of the samples in its bin. Points below the diagonal are over-confident. The paper
-    does not say what a point is; bins of confidence (100 in its authors' code) fit its figure.
+    does not say what a point is; bins of confidence (100 in its authors' code) fit its plot.
 
     Parameters
     ----------
@@ -348,13 +348,13 @@ def confidence_histograms(confidences: Mapping[str, Any], *, n_bins: int = 20, a
 
 
 def method_bars(
-    figures: Mapping[str, Mapping[str, Estimate | float]], *, name: str, percent: bool = False, ax: Axes | None = None
+    estimates: Mapping[str, Mapping[str, Estimate | float]], *, name: str, percent: bool = False, ax: Axes | None = None
 ) -> Axes:
-    """Draw a figure of several methods as bars with their intervals, in groups such as data sets.
+    """Draw a metric of several methods as bars with their intervals, in groups such as data sets.
 
     Parameters
     ----------
-    figures : mapping
+    estimates : mapping
         By the name of the group and by method: an `Estimate`, or a number, which has no interval. A group may lack
         methods that others have.
     name, percent : str, bool
@@ -364,9 +364,9 @@ def method_bars(
     ----------
     Thulasidasan et al. (2019), On Mixup Training, Figures 2 (e, f), 3, 4 and 6.
     """
-    groups = _named("figures", figures, Mapping, "a mapping from methods to estimates")
+    groups = _named("estimates", estimates, Mapping, "a mapping from methods to estimates")
     methods = list(dict.fromkeys(method for group in groups.values() for method in group))
-    _estimates("figures", groups)
+    _check_estimates("estimates", groups)
     ax = _axes(ax, (max(4.6, 0.9 + 0.32 * len(groups) * (len(methods) + 1)), 3.2))
     width = 0.8 / max(len(methods), 1)
     for i, (method, colour) in enumerate(zip(methods, _colours(methods), strict=True)):
@@ -382,15 +382,19 @@ def method_bars(
 
 
 def alpha_sweep(
-    figures: Mapping[str, Mapping[float, Estimate | float]], *, name: str, percent: bool = False, ax: Axes | None = None
+    estimates: Mapping[str, Mapping[float, Estimate | float]],
+    *,
+    name: str,
+    percent: bool = False,
+    ax: Axes | None = None,
 ) -> Axes:
-    """Draw a figure against mixup's α, a line with intervals for each data set or network.
+    """Draw a metric against mixup's α, a line with intervals for each data set or network.
 
-    The values of α stand at equal distances, so that 0 (no mixing), 0.1 and 32 fit in one figure.
+    The values of α stand at equal distances, so that 0 (no mixing), 0.1 and 32 fit in one plot.
 
     Parameters
     ----------
-    figures : mapping
+    estimates : mapping
         By the name of the line and by α: an `Estimate`, or a number, which has no interval.
     name, percent : str, bool
         The label of the axis, and whether it is in per cent.
@@ -399,9 +403,9 @@ def alpha_sweep(
     ----------
     Thulasidasan et al. (2019), On Mixup Training, Figure 2 (h–j).
     """
-    lines = _named("figures", figures, Mapping, "a mapping from alpha to estimates")
+    lines = _named("estimates", estimates, Mapping, "a mapping from alpha to estimates")
     alphas = sorted({number("alpha", a, low=0, infinite=True) for line in lines.values() for a in line})
-    _estimates("figures", lines)
+    _check_estimates("estimates", lines)
     ax = _axes(ax, (4.6, 3.2))
     for (label, line), colour in zip(lines.items(), _colours(lines), strict=True):
         x = [alphas.index(float(a)) for a in sorted(line)]
@@ -420,7 +424,7 @@ def training_curves(
     log: bool = False,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw a figure of several runs over training: a line for each, or their mean over seeds with the range.
+    """Draw a metric of several runs over training: a line for each, or their mean over seeds with the range.
 
     Parameters
     ----------
@@ -463,19 +467,19 @@ def _mean_curve(label: str, histories: Sequence[Any], name: str, by: str) -> tup
     return np.array(shared, np.float64), np.array([[curve[x] for x in shared] for curve in measured])
 
 
-def _estimates(argument: str, groups: Mapping[str, Mapping[Any, Any]]) -> None:
-    """Refuse groups that are empty, or that hold something else than figures."""
+def _check_estimates(argument: str, groups: Mapping[str, Mapping[Any, Any]]) -> None:
+    """Refuse groups that are empty, or that hold something other than numbers and estimates."""
     for group in groups.values():
-        for figure in group.values():
-            if not isinstance(figure, Estimate):
-                number(argument, figure)
+        for value in group.values():
+            if not isinstance(value, Estimate):
+                number(argument, value)
     if not any(groups.values()):
         raise ValueError(f"{argument} is empty: there is nothing to draw")
 
 
-def _error_bars(figures: Iterable[Estimate | float]) -> tuple[Floats, Floats, Floats]:
+def _error_bars(estimates: Iterable[Estimate | float]) -> tuple[Floats, Floats, Floats]:
     """Return values and the lengths of their bars below and above; a number has none."""
-    rows = [(f.value, f.value - f.low, f.high - f.value) if isinstance(f, Estimate) else (f, 0, 0) for f in figures]
+    rows = [(f.value, f.value - f.low, f.high - f.value) if isinstance(f, Estimate) else (f, 0, 0) for f in estimates]
     value, below, above = np.array(rows, np.float64).reshape(-1, 3).T
     return value, below.clip(min=0), above.clip(min=0)
 
@@ -770,7 +774,7 @@ def gan_panels(
     return rows
 
 
-# What the figures share
+# What the plots share
 
 
 def _check_table(argument: str, table: object) -> None:
@@ -844,7 +848,7 @@ def _legend_above(ax: Axes, *, ncols: int = 2, **options: Any) -> Any:
 
 
 def _finished(ax: Axes, name: str, percent: bool = False, **legend: Any) -> Axes:
-    """Name the figure on the vertical axis, and the lines or bars above it."""
+    """Name the metric on the vertical axis, and the lines or bars above it."""
     ax.set_ylabel(name)
     if percent:
         ax.yaxis.set_major_formatter(_percent())

@@ -86,20 +86,20 @@ def test_too_few_samples_give_every_class():
     assert LeastAmbiguousSets().fit([[1.0, 0.0]], [0])([[5.0, 0.0]]).all()
 
 
-def test_figures_of_sets_by_loops():
+def test_metrics_of_sets_by_loops():
     logits, labels = drawn(400)
     sets = LeastAmbiguousSets().fit(logits[:200], labels[:200])(logits[200:])
-    figures = evaluate_sets(sets, labels[200:])
+    metrics = evaluate_sets(sets, labels[200:])
     hits = [bool(s[y]) for s, y in zip(sets, labels[200:], strict=True)]
-    assert figures.coverage.value == pytest.approx(sum(hits) / 200)
-    assert figures.coverage.low < 0.9 < figures.coverage.high + 0.1
-    assert figures.size.value == pytest.approx(sum(int(s.sum()) for s in sets) / 200)
-    assert figures.empty.value + figures.single.value <= 1
+    assert metrics.coverage.value == pytest.approx(sum(hits) / 200)
+    assert metrics.coverage.low < 0.9 < metrics.coverage.high + 0.1
+    assert metrics.size.value == pytest.approx(sum(int(s.sum()) for s in sets) / 200)
+    assert metrics.empty.value + metrics.single.value <= 1
     for k in range(4):
         mine = [h for h, y in zip(hits, labels[200:], strict=True) if y == k]
-        assert figures.class_coverage[k].value == pytest.approx(sum(mine) / len(mine))
+        assert metrics.class_coverage[k].value == pytest.approx(sum(mine) / len(mine))
     assert evaluate_sets([[True, False]], [0]).class_coverage[1] is None
-    assert set(figures.to_dict()) >= {"coverage", "size", "class_coverage", "class_size"}
+    assert set(metrics.to_dict()) >= {"coverage", "size", "class_coverage", "class_size"}
 
 
 @pytest.mark.parametrize(

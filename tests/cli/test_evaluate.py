@@ -117,8 +117,8 @@ def test_a_run_of_two_classes_says_how_it_ranks(trained: Path) -> None:
     positive = (logits.double() / library.load(trained).temperature).softmax(dim=1)[:, 1]
     ranked = evaluate_binary(labels, positive)
     said = vicinal("evaluate", trained).out
-    for name, figure in (("AUROC", ranked.auroc), ("AP", ranked.average_precision)):
-        assert f"{name} {100 * figure.value:.1f} %" in said
+    for name, metric in (("AUROC", ranked.auroc), ("AP", ranked.average_precision)):
+        assert f"{name} {100 * metric.value:.1f} %" in said
     assert "P('b') on the test set, calibrated: AUROC" in said
 
 
@@ -132,8 +132,8 @@ def test_a_run_on_new_data(trained: Path, table: Path, tmp_path: Path) -> None:
     bundle, known = library.load(trained), frame.drop(index=3)
     numbers = [bundle.classes.index(name) for name in known["kind"]]
     wanted = evaluate(numbers, probs=bundle.predict_proba(known), n_bins=7)
-    for figure in ("accuracy", "nll", "ece"):
-        assert result["after"][figure]["value"] == pytest.approx(wanted.figures[figure].value, rel=1e-6)
+    for metric in ("accuracy", "nll", "ece"):
+        assert result["after"][metric]["value"] == pytest.approx(wanted.metrics[metric].value, rel=1e-6)
     assert result["notes"] == ["left out: 1 samples of 'stranger', which the model does not know"]
     assert "ECE (7 bins)" in vicinal("evaluate", trained, new, "--bins", 7).out
     assert "--mc-dropout is for the run's own test set: leave DATA out" in refused(
@@ -298,7 +298,7 @@ def test_compare(table: Path, tmp_path: Path) -> None:
 
 
 def test_words_for_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """On a narrow terminal an interval stands below its figure, never broken in two."""
+    """On a narrow terminal an interval stands below its metric, never broken in two."""
     from vicinal.cli.console import Console
 
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)

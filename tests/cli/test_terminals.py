@@ -162,7 +162,7 @@ def test_names_of_files_that_are_no_text(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 NAMES = ["", "n", "accuracy", "NLL", "Brier score", "ECE (15 bins)", "OE (15 bins)"]
-FIGURES = [
+METRICS = [
     "1,082",
     "98.5 % (97.6–99.2)",
     "0.036 (0.025–0.055)",
@@ -173,10 +173,10 @@ FIGURES = [
 
 
 @pytest.mark.parametrize("width", [140, 100, 80, 60])
-def test_tables_of_figures_fit_any_terminal(width: int, monkeypatch, capsys) -> None:
-    """No name and no figure is cut off or broken; where room is short intervals go below, rows become columns."""
+def test_tables_of_metrics_fit_any_terminal(width: int, monkeypatch, capsys) -> None:
+    """No name and no metric is cut off or broken; where room is short intervals go below, rows become columns."""
     monkeypatch.setattr("vicinal.cli.console._rich", lambda: RichConsole(width=width))
-    rows = [[name, *FIGURES] for name in ("validation", "validation, calibrated", "test", "test, calibrated")]
+    rows = [[name, *METRICS] for name in ("validation", "validation, calibrated", "test", "test, calibrated")]
     Console(as_json=False).table("", NAMES, rows)
     said = capsys.readouterr().out
     assert max(map(len, said.splitlines())) <= width

@@ -48,9 +48,9 @@ METRICS: dict[str, Callable[..., float]] = {
     },
     **{
         f"evaluate.{name}": lambda labels, name=name, **held: (
-            getattr(evaluate(labels, figures=list(metrics.FIGURES), **held), name).value
+            getattr(evaluate(labels, metrics=list(metrics.METRICS), **held), name).value
         )
-        for name in metrics.FIGURES
+        for name in metrics.METRICS
     },
     "Tally": lambda labels, **held: sum(metrics.Tally().update(labels, **held).values().values()),
     **{name: told_apart(getattr(metrics, name)) for name in ("max_probability", "negative_entropy", "margin")},
@@ -63,7 +63,7 @@ METRICS: dict[str, Callable[..., float]] = {
 #: Records, and functions of something other than labels and predictions; they are tested in `tests/metrics`.
 ELSEWHERE = {
     *(kind.__name__ for kind in (Comparison, Difference, Estimate, Evaluation, metrics.BinSums, metrics.Samples)),
-    *("FIGURES", "Figure", "Mistake"),
+    *("METRICS", "Metric", "Mistake"),
     *(kind.__name__ for kind in (metrics.OODReport, metrics.RiskThreshold)),
     *("auroc", "average_precision", "energy", "fpr_at_tpr", "ood_report", "risk_threshold"),
     *("equal_mass_edges", "error_estimates", "spearman", "spearman_estimate", "clopper_pearson"),

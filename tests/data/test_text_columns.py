@@ -113,7 +113,7 @@ def test_both_are_learned_from_saved_and_predicted(tmp_path: Path) -> None:
         again.predict_proba(rows.drop(columns="remark")), again.predict_proba(rows.assign(remark=None)), rtol=1e-5
     )
     measured = baselines(outcome.run.task(), ["logistic regression", "gradient boosting"])
-    assert min(figures.accuracy.value for figures in measured.values()) > 0.8
+    assert min(metrics.accuracy.value for metrics in measured.values()) > 0.8
 
 
 def test_networks_of_tables_name_no_tokenizer() -> None:

@@ -1,4 +1,4 @@
-"""MixupMixin under a real lightning.Trainer, against hand-made steps and figures."""
+"""MixupMixin under a real lightning.Trainer, against hand-made steps and metrics."""
 
 from __future__ import annotations
 
@@ -164,10 +164,10 @@ class TestTraining:
 
 class TestValidation:
     @pytest.mark.parametrize("stage", ["val", "test"])
-    def test_figures_are_those_of_all_samples(self, tmp_path, stage):
+    def test_metrics_are_those_of_all_samples(self, tmp_path, stage):
         module, run = Net(vicinal.Mixup(alpha=1.0)), trainer(tmp_path)
         module.n_bins = 10
-        figures = (run.validate if stage == "val" else run.test)(module, loader(7), verbose=False)[0]
+        measured = (run.validate if stage == "val" else run.test)(module, loader(7), verbose=False)[0]
         x, y, _ = data()
         with torch.no_grad():
             logits = module(x)
@@ -181,20 +181,20 @@ class TestValidation:
             "oe": table.oe(),
             "n_bins": 10,
         }
-        assert figures == pytest.approx({f"{stage}_{name}": value for name, value in expected.items()}, rel=1e-5)
+        assert measured == pytest.approx({f"{stage}_{name}": value for name, value in expected.items()}, rel=1e-5)
 
     def test_two_processes_report_one_table(self, tmp_path):
         load_ahead()
         run = trainer(tmp_path, devices=2, strategy=DDPStrategy(start_method="forkserver"))
         module = Net(vicinal.ERM())
-        figures = run.validate(module, loader(5), verbose=False)[0]
+        measured = run.validate(module, loader(5), verbose=False)[0]
         x, y, _ = data()
         with torch.no_grad():
             logits = module(x)
         table = vicinal.ReliabilityTable.from_logits(logits, y)
-        assert figures["val_ece"] == pytest.approx(table.ece(), rel=1e-5)
-        assert figures["val_accuracy"] == pytest.approx(table.accuracy, rel=1e-5)
-        assert figures["val_nll"] == pytest.approx(float(F.cross_entropy(logits, y)), rel=1e-5)
+        assert measured["val_ece"] == pytest.approx(table.ece(), rel=1e-5)
+        assert measured["val_accuracy"] == pytest.approx(table.accuracy, rel=1e-5)
+        assert measured["val_nll"] == pytest.approx(float(F.cross_entropy(logits, y)), rel=1e-5)
 
     @pytest.mark.parametrize("stage", ["val", "test"])
     def test_rows_that_a_distributed_sampler_repeats_count_once(self, tmp_path, stage):
@@ -205,10 +205,10 @@ class TestValidation:
             sampler = DistributedSampler(TensorDataset(x, y), num_replicas=2, rank=rank, shuffle=False)
             module, run = Net(vicinal.ERM()), trainer(tmp_path, use_distributed_sampler=False)
             part = DataLoader(TensorDataset(x, y), batch_size=5, sampler=sampler)
-            figures = (run.validate if stage == "val" else run.test)(module, [part], verbose=False)[0]
+            measured = (run.validate if stage == "val" else run.test)(module, [part], verbose=False)[0]
             assert module._tallies[0][0].table.n == n
             want = float(F.cross_entropy(logits[rank::2], y[rank::2]))
-            assert figures[f"{stage}_nll"] == pytest.approx(want, rel=1e-5)
+            assert measured[f"{stage}_nll"] == pytest.approx(want, rel=1e-5)
 
     def test_predictions_of_labelled_and_unlabelled_batches(self, tmp_path):
         module, run = Net(vicinal.ERM()), trainer(tmp_path)
@@ -435,18 +435,18 @@ def test_other_tasks(tmp_path, task):
     logits, target = module(x).detach(), targets[task].float()
     columns = target.reshape(len(x), -1)
     if task == "regression":
-        want = figure = float((logits - columns).square().mean())
+        want = metric = float((logits - columns).square().mean())
     else:
         want = F.binary_cross_entropy_with_logits(logits, columns).item()
         every = [
             vicinal.evaluate(columns[:, k].long(), logits=two_logits(logits[:, k])) for k in range(columns.shape[1])
         ]
-        figure = sum(each.ece.value for each in every) / len(every)
+        metric = sum(each.ece.value for each in every) / len(every)
     run = trainer(tmp_path, max_steps=1)
     rows = DataLoader(TensorDataset(x, target), batch_size=len(x))
     run.validate(module, rows)
     name = "val_mse" if task == "regression" else "val_ece"
-    assert float(run.callback_metrics[name]) == pytest.approx(figure, rel=1e-5)
+    assert float(run.callback_metrics[name]) == pytest.approx(metric, rel=1e-5)
     run.fit(module, rows)
     assert float(run.callback_metrics["train_loss"]) == pytest.approx(want, rel=1e-5)
 

@@ -1,4 +1,4 @@
-"""Every figure again, slowly: loops written from the formulas, with exact fractions where bins are decided."""
+"""Every metric again, slowly: loops written from the formulas, with exact fractions where bins are decided."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from vicinal.metrics import comparison as module
 from vicinal.metrics.comparison import Side, difference_ends
 from vicinal.metrics.reliability import BinSums
 
-FIGURES = ("accuracy", "mcc", "nll", "brier", "ece", "oe", "rms")
+METRICS = ("accuracy", "mcc", "nll", "brier", "ece", "oe", "rms")
 
 
 def task(n, seed=0, k=4):
@@ -35,8 +35,8 @@ def test_differences_are_b_minus_a():
     a, b = (evaluate(labels, logits=model(1, t, 1)) for t in (0.5, 1.0))
     result = compare(a, b)
     assert isinstance(result, Comparison)
-    assert tuple(result.differences) == FIGURES
-    for name in FIGURES:
+    assert tuple(result.differences) == METRICS
+    for name in METRICS:
         assert result[name].a == pytest.approx(getattr(a, name).value, abs=1e-12)
         assert result[name].b == pytest.approx(getattr(b, name).value, abs=1e-12)
         assert result[name].value == result[name].b - result[name].a
@@ -91,13 +91,13 @@ def test_it_is_what_resampling_the_pairs_converges_to():
         assert result[name].high == pytest.approx(2 * result[name].value - lower, abs=0.2 * width)
 
 
-@pytest.mark.parametrize("figure", ["ece", "oe", "rms"])
-def test_values_of_samples_have_the_figure_as_mean_and_its_influences_as_spread(figure):
+@pytest.mark.parametrize("metric", ["ece", "oe", "rms"])
+def test_values_of_samples_have_the_metric_as_mean_and_its_influences_as_spread(metric):
     labels, model = task(400)
     logits = model(1, 0.5, 1)
     run = evaluate(labels, logits=logits)
-    values = module.Side.of([run]).values[figure][0]
-    assert values.mean() == pytest.approx(getattr(run, figure).value, abs=1e-12)
+    values = module.Side.of([run]).values[metric][0]
+    assert values.mean() == pytest.approx(getattr(run, metric).value, abs=1e-12)
     # The influence is the derivative by the weight of a sample: add a sample once more to many copies of all.
     copies = 200
     for i in range(0, 400, 37):
@@ -105,9 +105,9 @@ def test_values_of_samples_have_the_figure_as_mean_and_its_influences_as_spread(
         table = ReliabilityTable.from_confidences(
             run.samples.confidence[rows], (run.samples.predictions == labels)[rows]
         )
-        moved = (getattr(table, figure)() - getattr(run, figure).value) * len(rows)
+        moved = (getattr(table, metric)() - getattr(run, metric).value) * len(rows)
         # OE has the bin's mean confidence as a weight, whose own movement is of second order and is left out.
-        assert moved == pytest.approx(values[i] - values.mean(), abs=0.03 if figure == "oe" else 2e-3)
+        assert moved == pytest.approx(values[i] - values.mean(), abs=0.03 if metric == "oe" else 2e-3)
 
 
 def slow_reach(differences, level, sign):
@@ -239,7 +239,7 @@ def test_seeds_widen_the_interval_and_average():
     runs_b = [evaluate(labels, logits=model(1.0, 1, 10 + seed)) for seed in range(5)]
     result = compare(runs_a, runs_b)
     assert result.n_seeds == 5
-    for name in FIGURES:
+    for name in METRICS:
         assert result[name].a == pytest.approx(np.mean([getattr(run, name).value for run in runs_a]), abs=1e-12)
     assert result["nll"].better == "b"
     deltas = np.array([b.nll.value - a.nll.value for a, b in zip(runs_a, runs_b, strict=True)])
@@ -312,7 +312,7 @@ def test_prints_and_goes_to_json():
     result = compare(a, b, names=("erm", "mixup"))
     lines = str(result).splitlines()
     assert lines[0] == "mixup − erm, paired on 1,500 samples, 1 seed, 15 bins; 95 % intervals"
-    assert [line.split()[0] for line in lines[2:]] == list(FIGURES)
+    assert [line.split()[0] for line in lines[2:]] == list(METRICS)
     assert "cannot tell" in str(result)
     assert lines[6].endswith("mixup")
     held = json.loads(json.dumps(result.to_dict()))

@@ -25,7 +25,7 @@ def models() -> list:
     return [evaluate(labels, probs=p) for p in (probs, probs[::-1])]
 
 
-def test_an_evaluation_has_its_figures_and_a_diagram():
+def test_an_evaluation_has_its_metrics_and_a_diagram():
     first, _ = models()
     page = shown(first)
     cells = [cell.text for cell in page.iter("td")]

@@ -71,7 +71,7 @@ def test_classes_and_ranks_have_the_same_bits(use, order):
     tallies = []
     for on in (True, False):
         use(on)
-        tally = Tally(figures=["top5_error", "nll", "brier", "classwise_ece"])
+        tally = Tally(metrics=["top5_error", "nll", "brier", "classwise_ece"])
         tallies.append(tally.update(labels, probs=np.asarray(probs, order=order)))
     assert tallies[0].moments == tallies[1].moments
     for name in ("counts", "sums", "correct"):
@@ -119,10 +119,10 @@ def test_only_large_inputs_compile(monkeypatch):
     Tally().update(labels, probs=probs)
     assert kernels.loaded() is None
     monkeypatch.setattr(chunks, "BLOCK", 64)
-    whole = Tally(figures=["ece"]).update(labels, probs=probs)
+    whole = Tally(metrics=["ece"]).update(labels, probs=probs)
     assert kernels.loaded() is not None
     monkeypatch.setattr(kernels, "_loaded", [None])
-    np.testing.assert_array_equal(whole.fine.sums, Tally(figures=["ece"]).update(labels, probs=probs).fine.sums)
+    np.testing.assert_array_equal(whole.fine.sums, Tally(metrics=["ece"]).update(labels, probs=probs).fine.sums)
 
 
 @pytest.mark.parametrize("error", [ImportError("Numba needs NumPy 2.3 or less"), RuntimeError("cannot cache function")])

@@ -19,37 +19,37 @@ NAMES = ("wet", "cold", "windy")
 
 
 def test_each_label_is_a_question_of_two_classes():
-    figures = evaluate_multilabel(TARGETS, logits=LOGITS, names=NAMES, n_bins=10)
+    metrics = evaluate_multilabel(TARGETS, logits=LOGITS, names=NAMES, n_bins=10)
     by_probs = evaluate_multilabel(TARGETS, probs=1 / (1 + np.exp(-LOGITS)), names=NAMES, n_bins=10)
     for k, name in enumerate(NAMES):
         p = [1 / (1 + math.exp(-z)) for z in LOGITS[:, k]]
         alone = evaluate(TARGETS[:, k], probs=[[1 - one, one] for one in p], n_bins=10)
         right = sum((one > 0.5) == bool(y) for one, y in zip(p, TARGETS[:, k], strict=True)) / 200
         nll = sum(-math.log(one if y else 1 - one) for one, y in zip(p, TARGETS[:, k], strict=True)) / 200
-        assert figures.labels[name].accuracy.value == pytest.approx(right)
-        assert figures.labels[name].nll.value == pytest.approx(nll)
-        for figure in alone.figures:
-            for each in (figures, by_probs):
-                assert each.labels[name].figures[figure].value == pytest.approx(alone.figures[figure].value, abs=1e-9)
+        assert metrics.labels[name].accuracy.value == pytest.approx(right)
+        assert metrics.labels[name].nll.value == pytest.approx(nll)
+        for metric in alone.metrics:
+            for each in (metrics, by_probs):
+                assert each.labels[name].metrics[metric].value == pytest.approx(alone.metrics[metric].value, abs=1e-9)
 
 
 def test_means_over_labels_have_the_interval_of_the_samples_means():
-    figures = evaluate_multilabel(TARGETS, logits=LOGITS, names=NAMES)
+    metrics = evaluate_multilabel(TARGETS, logits=LOGITS, names=NAMES)
     for name in ("accuracy", "nll", "brier", "ece"):
-        assert figures.mean[name].value == pytest.approx(
-            np.mean([e.figures[name].value for e in figures.labels.values()])
+        assert metrics.mean[name].value == pytest.approx(
+            np.mean([e.metrics[name].value for e in metrics.labels.values()])
         )
     for end in ("low", "high"):
-        ends = [getattr(evaluation.ece, end) for evaluation in figures.labels.values()]
-        assert getattr(figures.mean["ece"], end) == pytest.approx(np.mean(ends))
-    assert figures.table.n == 600
+        ends = [getattr(evaluation.ece, end) for evaluation in metrics.labels.values()]
+        assert getattr(metrics.mean["ece"], end) == pytest.approx(np.mean(ends))
+    assert metrics.table.n == 600
     rows = np.mean([np.logaddexp(0, LOGITS[:, k]) - TARGETS[:, k] * LOGITS[:, k] for k in range(3)], axis=0)
-    assert figures.mean["nll"].value == pytest.approx(rows.mean())
+    assert metrics.mean["nll"].value == pytest.approx(rows.mean())
     half = 1.97 * rows.std(ddof=1) / math.sqrt(200)
-    assert figures.mean["nll"].low == pytest.approx(rows.mean() - half, abs=0.3 * half)
-    assert figures.mean["nll"].high == pytest.approx(rows.mean() + half, abs=0.3 * half)
-    assert "mean" in str(figures)
-    assert set(figures.to_dict()["labels"]) == set(NAMES)
+    assert metrics.mean["nll"].low == pytest.approx(rows.mean() - half, abs=0.3 * half)
+    assert metrics.mean["nll"].high == pytest.approx(rows.mean() + half, abs=0.3 * half)
+    assert "mean" in str(metrics)
+    assert set(metrics.to_dict()["labels"]) == set(NAMES)
 
 
 def test_without_mistakes_the_mean_accuracy_is_not_certain():
@@ -75,8 +75,8 @@ def test_models_are_compared_on_the_means_over_labels():
     a, b = (evaluate_multilabel(TARGETS, logits=logits, names=NAMES) for logits in (LOGITS, other))
     both = compare(a, b, names=("plain", "noisy"))
     alone = [compare(a.labels[name], b.labels[name]) for name in NAMES]
-    for figure in both.differences:
-        assert both[figure].value == pytest.approx(np.mean([each[figure].value for each in alone]))
+    for metric in both.differences:
+        assert both[metric].value == pytest.approx(np.mean([each[metric].value for each in alone]))
     costs = [np.logaddexp(0, z) - TARGETS * z for z in (LOGITS, other)]
     differences = (costs[1] - costs[0]).mean(axis=1)
     assert both["nll"].value == pytest.approx(differences.mean())
@@ -97,8 +97,8 @@ def test_two_models_that_are_equal_are_rarely_called_different():
         targets = (rng.random((100, 3)) < 1 / (1 + np.exp(-z))).astype(int)
         models = [evaluate_multilabel(targets, logits=z + 0.5 * rng.normal(size=z.shape)) for _ in range(2)]
         comparison = compare(*models)
-        for figure in called:
-            called[figure] += comparison[figure].better is not None
+        for metric in called:
+            called[metric] += comparison[metric].better is not None
     assert max(called.values()) / 300 <= 0.055 + 1.645 * math.sqrt(0.05 * 0.95 / 300)
 
 

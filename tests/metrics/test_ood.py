@@ -56,17 +56,17 @@ def test_auroc_and_aupr_equal_scikit_learns_on_ties_too(inside, outside):
 
 
 @given(scores, scores, st.sampled_from([0.05, 0.07, 0.5, 0.95, 1.0]))
-def test_figures_equal_loops_over_pairs(inside, outside, tpr):
+def test_metrics_equal_loops_over_pairs(inside, outside, tpr):
     assert auroc(inside, outside) == pytest.approx(slow_auroc(inside, outside), abs=1e-12)
     assert fpr_at_tpr(inside, outside, tpr=tpr) == pytest.approx(slow_fpr(inside, outside, tpr))
 
 
 @given(scores, scores)
-def test_the_report_repeats_the_figures_and_its_intervals_hold_them(inside, outside):
+def test_the_report_repeats_the_metrics_and_its_intervals_hold_them(inside, outside):
     report = ood_report(inside, outside, n_bins=7, n_resamples=50)
     assert report.auroc.value == auroc(inside, outside)
     assert report.fpr_at_tpr.value == fpr_at_tpr(inside, outside)
-    for estimate in report.figures.values():
+    for estimate in report.metrics.values():
         assert 0 <= estimate.low <= estimate.value <= estimate.high <= 1
     for counts, values in ((report.in_counts, inside), (report.out_counts, outside)):
         np.testing.assert_array_equal(counts, np.histogram(values, report.edges)[0])
@@ -87,7 +87,7 @@ def test_intervals_are_those_of_resampling():
         a, b = inside[random.integers(900, size=900)], outside[random.integers(400, size=400)]
         drawn.append((auroc(a, b), average_precision(a, b), average_precision(-b, -a), fpr_at_tpr(a, b)))
     spread = np.std(drawn, axis=0)
-    for estimate, deviation in zip(list(report.figures.values())[:3], spread, strict=False):
+    for estimate, deviation in zip(list(report.metrics.values())[:3], spread, strict=False):
         assert (estimate.high - estimate.low) / 2 == pytest.approx(1.96 * deviation, rel=0.12)
     low, high = np.quantile([row[3] for row in drawn], [0.025, 0.975])
     assert report.fpr_at_tpr.low == pytest.approx(low, abs=0.02)

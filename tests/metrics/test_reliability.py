@@ -24,7 +24,7 @@ from vicinal.metrics.reliability import (
 
 from . import reference
 
-FIGURES = ("ece", "mce", "oe", "rms", "rms_debiased")
+METRICS = ("ece", "mce", "oe", "rms", "rms_debiased")
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
@@ -49,7 +49,7 @@ def assert_same(a: ReliabilityTable, b: ReliabilityTable):
     np.testing.assert_allclose(a.squares, b.squares, rtol=1e-12, atol=1e-12)
 
 
-# --- figures --------------------------------------------------------------------------------------------------------
+# --- metrics --------------------------------------------------------------------------------------------------------
 
 
 @given(
@@ -57,11 +57,11 @@ def assert_same(a: ReliabilityTable, b: ReliabilityTable):
     st.integers(1, 20),
     st.randoms(use_true_random=False),
 )
-def test_figures_equal_loops_written_from_the_formulas(confidence, n_bins, random):
+def test_metrics_equal_loops_written_from_the_formulas(confidence, n_bins, random):
     correct = [random.random() < 0.6 for _ in confidence]
     table = ReliabilityTable.from_confidences(confidence, correct, n_bins=n_bins)
     expected = reference.errors(confidence, correct, table.edges)
-    for name in FIGURES:
+    for name in METRICS:
         # The root turns rounding of 1e-16 in a square that should be 0 into 1e-8.
         assert getattr(table, name)() == pytest.approx(expected[name], abs=1e-7 if name.startswith("rms") else 1e-12)
 
@@ -73,7 +73,7 @@ def test_probabilities_of_few_and_of_many_classes_equal_the_loops(k):
     correct = [reference.first_argmax(row) == label for row, label in zip(probs.tolist(), labels.tolist(), strict=True)]
     table = ReliabilityTable.from_probs(probs, labels)
     expected = reference.errors(confidence.tolist(), correct, table.edges)
-    for name in FIGURES:
+    for name in METRICS:
         assert getattr(table, name)() == pytest.approx(expected[name], abs=1e-12)
     assert table.accuracy == pytest.approx(np.mean(correct))
     assert table.confidence == pytest.approx(float(confidence.mean()))
@@ -317,7 +317,7 @@ def test_equal_mass_bins_hold_equally_many():
     table = ReliabilityTable.from_confidences(confidence, correct, n_bins=15, equal_mass=True)
     assert table.bin_count.tolist() == [100] * 15
     expected = reference.errors(confidence, correct, table.edges)
-    for name in FIGURES:
+    for name in METRICS:
         assert getattr(table, name)() == pytest.approx(expected[name], abs=1e-12)
     assert "equal_width=False" in repr(table)
 
@@ -528,7 +528,7 @@ def test_bad_numbers_of_bins_and_empty_tables_are_named():
         ReliabilityTable(1.5)
     with pytest.raises(ValueError, match="not both"):
         ReliabilityTable.from_probs([[1.0, 0.0]], [0], edges=[0, 1], equal_mass=True)
-    for name in FIGURES:
+    for name in METRICS:
         with pytest.raises(ValueError, match="the table is empty"):
             getattr(ReliabilityTable(), name)()
 

@@ -51,7 +51,7 @@ def test_one_sided_gaps_do_not_depend_on_the_width_and_opposite_ones_cancel_when
     assert near < 0.04 < far  # ECE is 0.1 in both
 
 
-def test_it_is_a_figure_of_every_evaluation_and_adds_up():
+def test_it_is_a_metric_of_every_evaluation_and_adds_up():
     rng = np.random.default_rng(1)
     probs = rng.dirichlet(np.ones(3), 400)
     labels = np.array([rng.choice(3, p=p) for p in probs])

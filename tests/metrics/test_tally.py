@@ -11,7 +11,7 @@ from scipy import stats
 from scipy.optimize import brentq
 
 from vicinal.metrics import (
-    FIGURES,
+    METRICS,
     Estimate,
     Evaluation,
     ReliabilityTable,
@@ -28,7 +28,7 @@ from vicinal.metrics import chunks as passes
 from vicinal.metrics.intervals import Moments, mean_interval
 
 #: What is measured of few classes unless something is asked for.
-USUAL = tuple(name for name, figure in FIGURES.items() if not figure.on_request and figure.more_classes_than < 5)
+USUAL = tuple(name for name, metric in METRICS.items() if not metric.on_request and metric.more_classes_than < 5)
 
 
 def predictions(n, k=5, seed=0, temperature=1.5):
@@ -40,7 +40,7 @@ def predictions(n, k=5, seed=0, temperature=1.5):
     return logits, labels
 
 
-def test_figures_are_those_of_the_functions():
+def test_metrics_are_those_of_the_functions():
     logits, labels = predictions(1000)
     result = evaluate(labels, logits=logits)
     table = ReliabilityTable.from_logits(logits, labels)
@@ -70,15 +70,15 @@ def test_order_of_the_samples_does_not_matter():
         assert vars(getattr(a, name)) == pytest.approx(vars(getattr(b, name)), abs=1e-9)
 
 
-def test_every_figure_has_an_interval_around_it():
+def test_every_metric_has_an_interval_around_it():
     for n in (2, 20, 2000):
         logits, labels = predictions(n)
         result = evaluate(labels, logits=logits)
-        assert tuple(result.figures) == USUAL
-        for name, figure in result.figures.items():
-            assert figure.low <= figure.value <= figure.high, name
-            assert math.isfinite(figure.low)
-            assert math.isfinite(figure.high)
+        assert tuple(result.metrics) == USUAL
+        for name, metric in result.metrics.items():
+            assert metric.low <= metric.value <= metric.high, name
+            assert math.isfinite(metric.low)
+            assert math.isfinite(metric.high)
 
 
 def test_wider_for_more_confidence_and_fewer_samples():
@@ -192,8 +192,8 @@ def test_interval_of_mcc_covers_the_truth():
     hits = 0
     for _ in range(200):
         labels, guess = draw(300)
-        figure = evaluate(labels, probs=np.eye(3)[guess]).mcc
-        hits += figure.low <= truth <= figure.high
+        metric = evaluate(labels, probs=np.eye(3)[guess]).mcc
+        hits += metric.low <= truth <= metric.high
     assert 0.9 * 200 <= hits <= 0.99 * 200
 
 
@@ -201,8 +201,8 @@ def test_clopper_pearson_and_mean_intervals_by_hand():
     low, high = clopper_pearson([0, 5, 10, 0], [10, 10, 10, 0])
     np.testing.assert_allclose(low, [0, 0.187086, 0.025**0.1, 0], atol=1e-6)
     np.testing.assert_allclose(high, [1 - 0.025**0.1, 0.812914, 1, 1], atol=1e-6)
-    figure = mean_interval(np.array([1.0, 3.0]), 0.95, low=-99.0, high=99.0)
-    assert figure == Estimate(2.0, pytest.approx(2 - 12.706205, abs=1e-5), pytest.approx(2 + 12.706205, abs=1e-5))
+    metric = mean_interval(np.array([1.0, 3.0]), 0.95, low=-99.0, high=99.0)
+    assert metric == Estimate(2.0, pytest.approx(2 - 12.706205, abs=1e-5), pytest.approx(2 + 12.706205, abs=1e-5))
 
 
 @pytest.mark.parametrize("n", [50, 77, 300, 1000])
@@ -290,9 +290,9 @@ def test_bad_input_is_named(arguments, message):
 
 
 def same(found, expected):
-    assert list(found.figures) == list(expected.figures)
-    for name, figure in expected.figures.items():
-        assert vars(found.figures[name]) == pytest.approx(vars(figure), rel=1e-9, abs=1e-12), name
+    assert list(found.metrics) == list(expected.metrics)
+    for name, metric in expected.metrics.items():
+        assert vars(found.metrics[name]) == pytest.approx(vars(metric), rel=1e-9, abs=1e-12), name
 
 
 @pytest.mark.parametrize("kind", ["logits", "probs"])
@@ -312,12 +312,12 @@ def test_streamed_merged_and_pickled_tallies_are_the_whole(kind, k):
     np.testing.assert_array_equal(streamed.confusion, expected.confusion)
     assert expected.confusion.sum() == 300
     assert streamed.evaluation().samples is None
-    assert streamed.values() == {name: figure.value for name, figure in streamed.evaluation().figures.items()}
+    assert streamed.values() == {name: metric.value for name, metric in streamed.evaluation().metrics.items()}
 
 
 def test_a_tally_keeps_bins_and_classes_not_samples():
     logits, labels = predictions(20_000, 10)
-    tally = Tally(figures=list(FIGURES), fine=True, worst=5)
+    tally = Tally(metrics=list(METRICS), fine=True, worst=5)
     sizes = []
     for start in range(0, 20_000, 2_000):
         tally.update(labels[start : start + 2_000], logits=logits[start : start + 2_000])
@@ -346,14 +346,14 @@ def test_confidences_tell_what_they_can():
         samples.confidence, labels=samples.labels, predictions=samples.predictions
     )
     found = with_classes.evaluation()
-    unknown = [name for name in found.figures if FIGURES[name].per_sample is not None]
+    unknown = [name for name in found.metrics if METRICS[name].per_sample is not None]
     assert {"nll", "brier", "top5_error"} <= set(unknown)
-    for name, figure in found.figures.items():
+    for name, metric in found.metrics.items():
         if name in unknown:
-            assert figure is None
+            assert metric is None
         else:
-            assert vars(figure) == pytest.approx(vars(getattr(expected, name)), rel=1e-9, abs=1e-12)
-    titles = ", ".join(FIGURES[name].title for name in unknown)
+            assert vars(metric) == pytest.approx(vars(getattr(expected, name)), rel=1e-9, abs=1e-12)
+    titles = ", ".join(METRICS[name].title for name in unknown)
     assert found.notes == (f"{titles} unknown: the probabilities of all classes are needed",)
     assert "nll          –" in str(found)
     only = Tally().update_confidences(samples.confidence, samples.correct).evaluation()
@@ -400,8 +400,8 @@ def test_a_failed_update_changes_nothing_and_tallies_must_measure_the_same():
         with pytest.raises(ValueError, match="must"):
             tally.update(labels, **bad)
     assert tally.values() == before
-    with pytest.raises(ValueError, match="only tallies of the same figures add up"):
-        tally + Tally(figures=["ece"])
+    with pytest.raises(ValueError, match="only tallies of the same metrics add up"):
+        tally + Tally(metrics=["ece"])
     with pytest.raises(ValueError, match="same edges"):
         tally + Tally(10)
     with pytest.raises(ValueError, match="the tally is empty"):
@@ -420,7 +420,7 @@ def test_threads_do_not_change_a_digit(monkeypatch):
     values = []
     for threads in (1, 3):
         monkeypatch.setattr(passes, "n_threads", lambda n=threads: n)
-        values.append(Tally(figures=list(FIGURES)).update(labels, logits=logits).values())
+        values.append(Tally(metrics=list(METRICS)).update(labels, logits=logits).values())
     assert values[0] == values[1]
 
 

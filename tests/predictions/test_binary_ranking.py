@@ -23,7 +23,7 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "p.csv"
 
 
-def test_figures_are_those_of_arrays(file: Path, tmp_path: Path) -> None:
+def test_metrics_are_those_of_arrays(file: Path, tmp_path: Path) -> None:
     wanted = evaluate_binary(LABELS, PROBS, n_bins=7)
     logits = np.stack([np.zeros(501), np.log(PROBS / (1 - PROBS))], axis=1) + 3
     pd.DataFrame(logits, columns=["logit_no", "logit_yes"]).assign(label=np.array(["no", "yes"])[LABELS]).to_csv(

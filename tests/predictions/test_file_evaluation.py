@@ -19,11 +19,11 @@ from vicinal.metrics import Mistake, RiskCoverage, classwise_ece, tally
 from vicinal.predictions import evaluate_file, open_file
 from vicinal.predictions import predictions_file as file_module
 
-FIGURES = ("accuracy", "mcc", "nll", "brier", "ece", "oe", "mce", "rms", "rms_debiased")
+METRICS = ("accuracy", "mcc", "nll", "brier", "ece", "oe", "mce", "rms", "rms_debiased")
 
 
-def same(found, expected, figures=FIGURES):
-    for name in figures:
+def same(found, expected, metrics=METRICS):
+    for name in metrics:
         ours, theirs = getattr(found, name), getattr(expected, name)
         for end in ("value", "low", "high"):
             assert getattr(ours, end) == pytest.approx(getattr(theirs, end), rel=1e-9, abs=1e-12), (name, end)
@@ -89,7 +89,7 @@ def test_confidences_give_what_they_can(tmp_path, small_chunks):
     pa.table(columns).to_pandas().to_csv(tmp_path / "p.csv", index=False)
     for name in ("p.parquet", "p.csv"):
         found = evaluate_file(tmp_path / name)
-        same(found, expected, [name for name in FIGURES if name not in ("nll", "brier")])
+        same(found, expected, [name for name in METRICS if name not in ("nll", "brier")])
         assert found.nll is found.brier is found.classwise_ece is found.classwise is None
         assert any("NLL" in note for note in found.notes)
         assert sorted(found.classes) == ["a", "b", "c", "d"]

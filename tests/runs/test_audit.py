@@ -89,7 +89,7 @@ def test_an_audit_is_kept(planted: tuple[Any, set[int]]) -> None:
     assert json.loads((outcome.out / "audit" / "audit.json").read_text())["samples"] == first
 
 
-def test_a_run_that_was_to_stop_at_a_figure_is_audited(planted: tuple[Any, set[int]]) -> None:
+def test_a_run_that_was_to_stop_at_a_metric_is_audited(planted: tuple[Any, set[int]]) -> None:
     outcome, _ = planted
     training = {**outcome.experiment.training, "stop_at": ["accuracy", 0.99]}
     stopped = dataclasses.replace(outcome, experiment=dataclasses.replace(outcome.experiment, training=training))

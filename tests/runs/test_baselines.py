@@ -125,8 +125,8 @@ def test_simpler_models_are_compared_sample_by_sample(tmp_path):
     assert (less.low, less.high) == pytest.approx((paired.low, paired.high))
     # A folder of an earlier version, which has no differences, is measured again.
     kept = json.loads(outcome.run.files.baselines.read_text())
-    for figures in kept["models"].values():
-        del figures["nll_difference"]
+    for metrics in kept["models"].values():
+        del metrics["nll_difference"]
     outcome.run.files.baselines.write_text(json.dumps(kept))
     measure_baselines(outcome)
     assert outcome.run.baselines()["majority class"]["nll_difference"] == less

@@ -85,7 +85,7 @@ def test_it_is_trained_calibrated_reported_and_served(outcome: Any, table: Path,
     answers = pd.read_csv(tmp_path / "answers.csv")
     np.testing.assert_allclose(answers[["prob_no", "prob_yes"]], bundle.predict_proba(table), atol=1e-6)
     vicinal("export", outcome.out, "--out", tmp_path / "model.onnx")  # compares with onnxruntime
-    # The number of trees is the one with the lowest NLL on the validation set, of which the figures are.
+    # The number of trees is the one with the lowest NLL on the validation set, of which the metrics are.
     assert outcome.fit["best"]["val_nll"] == pytest.approx(outcome.sets["val"].before.nll.value, abs=1e-6)
     assert outcome.fit["best"]["val_nll"] == min(line["val_nll"] for line in outcome.history)
     notes: list[str] = []

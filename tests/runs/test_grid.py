@@ -83,7 +83,7 @@ def stamps(out: Path) -> dict[str, int]:
 
 
 def same(a: GridResult, b: GridResult) -> bool:
-    """Whether the figures are equal to the last digit."""
+    """Whether the metrics are equal to the last digit."""
     assert a.results.keys() == b.results.keys()
     logits = all(torch.equal(a.results[key].test.logits, b.results[key].test.logits) for key in a.results)
     return logits and all(a.rows(after=x) == b.rows(after=x) and a.table(after=x) == b.table(after=x) for x in (0, 1))
@@ -442,7 +442,7 @@ def test_a_further_set_that_is_split_already_is_said_to_be(base, source, tmp_pat
 
 
 def test_the_validation_set_chooses(base, tmp_path):
-    """Over the label smoothings of a search, by every figure, as loops over the saved predictions do."""
+    """Over the label smoothings of a search, by every metric, as loops over the saved predictions do."""
     methods = [f"ERM(label_smoothing={sigma})" for sigma in (0.001, 0.1, 0.5)]
     result = run_grid(base, methods, SEEDS, tmp_path, progress=False)
     for by in ("nll", "ece", "accuracy"):
@@ -509,7 +509,7 @@ def test_top_5_error_has_a_column_where_there_are_more_than_five_classes(tmp_pat
 
 
 def test_intervals_over_seeds_hold_the_truth():
-    # The figure is a mean of 50 samples that the seeds share, plus a shift of each seed.
+    # The metric is a mean of 50 samples that the seeds share, plus a shift of each seed.
     rng = np.random.default_rng(0)
     n, n_seeds, held = 50, 4, 0
     for _ in range(1000):

@@ -154,13 +154,13 @@ def test_methods_are_compared_on_every_label_and_on_their_mean(table, tmp_path):
     for when in ("before", "after"):
         for k, row in enumerate(result[when]):
             alone = [result["labels"][label][when][k] for label in ("wet", "cold")]
-            for figure in ("accuracy", "nll", "brier", "ece"):
-                assert row[figure]["value"] == pytest.approx(np.mean([each[figure]["value"] for each in alone]))
-                assert row[figure]["low"] <= row[figure]["value"] <= row[figure]["high"]
+            for metric in ("accuracy", "nll", "brier", "ece"):
+                assert row[metric]["value"] == pytest.approx(np.mean([each[metric]["value"] for each in alone]))
+                assert row[metric]["low"] <= row[metric]["value"] <= row[metric]["high"]
         second = result[when][1]
-        for figure in ("nll", "ece"):
-            apart = second[figure]["value"] - result[when][0][figure]["value"]
-            assert second["difference"][figure]["value"] == pytest.approx(apart)
+        for metric in ("nll", "ece"):
+            apart = second[metric]["value"] - result[when][0][metric]["value"]
+            assert second["difference"][metric]["value"] == pytest.approx(apart)
     assert result["eval_data"]["eval-1"]["after"][0]["n"] == 50
     assert result["chosen"] in ("ERM()", "Mixup(alpha=4.0)")
     assert "The label 'cold' alone" in result["markdown"]

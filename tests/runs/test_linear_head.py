@@ -52,7 +52,7 @@ def fast(texts: Path) -> Any:
 def test_texts_are_learned_from_features(fast: Any, texts: Path) -> None:
     bundle = load(fast.out)
     assert bundle.spec.options["pooling"] == "mean"
-    assert fast.test.before.figures["accuracy"].value > 0.9
+    assert fast.test.before.metrics["accuracy"].value > 0.9
     task = Run(fast.out).task()
     assert torch.equal(bundle.logits(task.val), fast.sets["val"].logits)  # the temperature is of what is served
     assert torch.equal(bundle.logits(task.test), fast.test.logits)

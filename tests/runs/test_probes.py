@@ -51,12 +51,12 @@ def test_what_is_uncertain_is_told_apart(table: Any, tmp_path: Path) -> None:
         plain, calibrated = ood_reports(table, [str(tmp_path / "boundary.csv")], score=score)
         assert (plain.source, plain.how, calibrated.how) == (str(tmp_path / "boundary.csv"), "plain", "temperature")
         if score != "energy":  # which looks at the size of logits, not at their differences
-            assert calibrated.report.figures["auroc"].value > 0.9
+            assert calibrated.report.metrics["auroc"].value > 0.9
 
 
 def test_the_test_set_itself_is_not_told_apart(table: Any) -> None:
     for result in ood_reports(table, [table.experiment.source], passes=5):
-        assert 0.3 < result.report.figures["auroc"].value < 0.7
+        assert 0.3 < result.report.metrics["auroc"].value < 0.7
 
 
 def test_other_data_without_the_temperature_with_it_and_with_dropout_on(digits: Any, table: Any) -> None:
@@ -72,7 +72,7 @@ def test_other_data_without_the_temperature_with_it_and_with_dropout_on(digits: 
             log_p = (logits / t).log_softmax(1)
             scores.append((log_p.exp() * log_p).sum(1))
         pairs = (scores[0][:, None] > scores[1][None]).double() + 0.5 * (scores[0][:, None] == scores[1][None])
-        assert result.report.figures["auroc"].value == pytest.approx(pairs.mean().item())
+        assert result.report.metrics["auroc"].value == pytest.approx(pairs.mean().item())
     scores = []
     for dataset in (task.test, bundle.read(source)):
         model, generator = MCDropout(bundle.network, 7), torch.Generator()
@@ -84,7 +84,7 @@ def test_other_data_without_the_temperature_with_it_and_with_dropout_on(digits: 
         log_p = torch.cat(rows).double().log_softmax(1)
         scores.append((log_p.exp() * log_p).sum(1))
     pairs = (scores[0][:, None] > scores[1][None]).double() + 0.5 * (scores[0][:, None] == scores[1][None])
-    assert dropped.report.figures["auroc"].value == pytest.approx(pairs.mean().item(), abs=1e-6)
+    assert dropped.report.metrics["auroc"].value == pytest.approx(pairs.mean().item(), abs=1e-6)
     with pytest.raises(ValueError, match="score='energy' is of logits"):
         ood_reports(table, [source], score="energy", passes=7)
 

@@ -67,7 +67,7 @@ def test_rows_of_a_run_are_encoded_as_they_were(table: Path, done: Any, tmp_path
     assert np.count_nonzero(moved) == 1
 
 
-def test_the_figures_are_those_of_the_saved_predictions(done: Any) -> None:
+def test_the_metrics_are_those_of_the_saved_predictions(done: Any) -> None:
     for key, name in (("val", "predictions.parquet"), ("test", "predictions-test.parquet")):
         logits, labels = read_predictions(done.out / name)
         before = evaluate(labels, logits=logits)
@@ -455,7 +455,7 @@ def test_a_changed_record_of_the_model_is_restored(done, table: Path, tmp_path: 
     assert library.load(folder).temperature == done.temperature
 
 
-def test_damaged_figures_of_simpler_models_are_measured_again(done, tmp_path: Path) -> None:
+def test_damaged_metrics_of_simpler_models_are_measured_again(done, tmp_path: Path) -> None:
     shutil.copytree(done.out, tmp_path / "run")
     damaged = Run(tmp_path / "run")
     damaged.files.baselines.write_text('{"format": 1, "models": ')

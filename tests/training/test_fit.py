@@ -238,23 +238,23 @@ def test_batches_of_like_length_leave_little_padding():
     assert means != sorted(means)  # batches come in any order, not short ones first
 
 
-@pytest.mark.parametrize(("figure", "value"), [("accuracy", 0.5), ("nll", 1.0)])
-def test_training_stops_where_a_figure_is_reached(figure, value):
+@pytest.mark.parametrize(("metric", "value"), [("accuracy", 0.5), ("nll", 1.0)])
+def test_training_stops_where_a_metric_is_reached(metric, value):
     whole = fit(network(), ERM(), TRAIN, VAL, config=quick(epochs=12))
     met = [
-        line[f"val_{figure}"] >= value if figure == "accuracy" else line["val_nll"] <= value for line in whole.history
+        line[f"val_{metric}"] >= value if metric == "accuracy" else line["val_nll"] <= value for line in whole.history
     ]
     first = met.index(True)
     assert first < 11
-    result = fit(network(), ERM(), TRAIN, VAL, config=quick(epochs=12, stop_at=(figure, value)))
+    result = fit(network(), ERM(), TRAIN, VAL, config=quick(epochs=12, stop_at=(metric, value)))
     assert result.history == whole.history[: first + 1]
     assert result.info["stopped_early"]
     with pytest.raises(ValueError, match=r"stop_at=.* needs a validation set"):
-        fit(network(), ERM(), TRAIN, config=quick(stop_at=(figure, value)))
+        fit(network(), ERM(), TRAIN, config=quick(stop_at=(metric, value)))
     for wrong in (("loss", 1.0), ("accuracy",), 3):
         with pytest.raises((ValueError, TypeError), match="stop_at"):
             quick(stop_at=wrong)
-    config = quick(stop_at=(figure, value))
+    config = quick(stop_at=(metric, value))
     assert FitConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
 
 
@@ -451,7 +451,7 @@ def test_the_best_epoch_is_kept_beside_the_last(tmp_path):
     assert by_last.best == by_last.last == result.last
 
 
-def test_validation_figures_are_those_of_the_metrics():
+def test_validation_metrics_are_those_of_the_metrics():
     result = fit(network(), ERM(), TRAIN, VAL, config=quick(select="last", eval_batch_size=7))
     logits, labels = result.logits, result.labels
     assert result.last["val_nll"] == vicinal.metrics.nll(labels, logits=logits)

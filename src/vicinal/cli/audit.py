@@ -112,7 +112,7 @@ def _by_cross_validation(
         for s in shown
     ]
     head = ["sample", "label", "P", "more probable", "P", "what it is"]
-    console.table("", head, rows, figures=False)
+    console.table("", head, rows, numbers=False)
     if out is not None and suspicious:
         write(out, audit.classes, audit.suspects(), safe_csv=safe_csv)
         console.say(f"{suspicious} suspicious samples with reasons: {out}")
@@ -134,7 +134,7 @@ def _by_aum(outcome: RunResult, percentile: float, n: int, console: Console) -> 
         [str(s["index"]), s["label"], f"{s['aum']:.3f}", "suspicious" if s["suspicious"] else "", _origin(s)]
         for s in samples
     ]
-    console.table("", ["sample", "label", "AUM", "", "what it is"], rows, figures=False)
+    console.table("", ["sample", "label", "AUM", "", "what it is"], rows, numbers=False)
     return samples
 
 

@@ -57,7 +57,7 @@ def compare(
     ] = "interval",
     choose: Annotated[
         str | None,
-        typer.Option(metavar="FIGURE", help="Say which method is best by this validation figure: nll, ece, …"),
+        typer.Option(metavar="METRIC", help="Say which method is best by this validation metric: nll, ece, …"),
     ] = None,
     bins: Annotated[int, typer.Option(min=1, help="Bins of the calibration errors.")] = 15,
     portable: Portable = False,
@@ -73,7 +73,7 @@ def compare(
     """
     hold_portable(portable)
     from vicinal._checks import choice, integer
-    from vicinal.metrics import FIGURES
+    from vicinal.metrics import METRICS
 
     console = Console(as_json=as_json)
     with console.stage("starting"):
@@ -83,7 +83,7 @@ def compare(
         raise ValueError("name at least two methods: --method 'ERM()' --method 'Mixup(alpha=0.2)'")
     integer("seeds", seeds, low=1, high=MOST_SEEDS)
     if choose is not None:
-        choice("choose", choose, tuple(FIGURES))  # a wrong name is better known before hours of training
+        choice("choose", choose, tuple(METRICS))  # a wrong name is better known before hours of training
     base = Experiment(source=data, **vars(given))
     if base.is_multilabel and baselines:
         raise ValueError(Sentence(Argument("baselines"), " needs classes: compare with one of the targets at a time"))

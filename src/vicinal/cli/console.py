@@ -46,22 +46,22 @@ class Console:
             sys.stdout.write(json.dumps({"event": kind, **_json_ready(fields)}, ensure_ascii=False) + "\n")
             sys.stdout.flush()
 
-    def table(self, title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, figures: bool = True) -> None:
-        """Show a table; the first column holds names, the others figures or words."""
+    def table(self, title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: bool = True) -> None:
+        """Show a table; the first column holds names, the others numbers or words."""
         if not self._shown or self.as_json:
             return
         if title:  # rich would break a title where the table ends
             self.say(title)
         console = _rich()
-        if not figures:
-            console.print(_table(columns, rows, figures=False))
+        if not numbers:
+            console.print(_table(columns, rows, numbers=False))
             return
-        # The first of these that fits, else the last: names and figures are never cut off.
+        # The first of these that fits, else the last: names and numbers are never cut off.
         for layout in (_beside, _below, _turned, _without_intervals):
             laid_out = layout(columns, rows)
             if sum(_widths(*laid_out)) + _GAP * (len(laid_out[0]) - 1) <= console.width:
                 break
-        console.print(_table(*laid_out, figures=True))
+        console.print(_table(*laid_out, numbers=True))
 
     def markdown(self, text: str) -> None:
         """Show a page: laid out on a terminal, as it is in a pipe."""
@@ -95,17 +95,17 @@ def percent(estimate: Any) -> str:
     return f"{100 * estimate.value:.1f} % ({100 * estimate.low:.1f}–{100 * estimate.high:.1f})"
 
 
-def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, figures: bool) -> Any:
+def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: bool) -> Any:
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    widths = _widths(columns, rows) if figures else [None] * len(columns)
+    widths = _widths(columns, rows) if numbers else [None] * len(columns)
     for number, (column, width) in enumerate(zip(columns, widths, strict=True)):
-        figure = figures and number > 0  # never broken: names make room
+        numeric = numbers and number > 0  # never broken: names make room
         table.add_column(
-            Text(column), justify="right" if figure else "left", overflow="fold", min_width=width, no_wrap=figure
+            Text(column), justify="right" if numeric else "left", overflow="fold", min_width=width, no_wrap=numeric
         )
     for row in rows:
         table.add_row(*map(Text, row))
@@ -120,12 +120,12 @@ def _widths(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:
 
 
 def _beside(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> _Cells:
-    """Each interval beside its figure."""
+    """Each interval beside its value."""
     return columns, rows
 
 
 def _below(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> _Cells:
-    """Each interval below its figure."""
+    """Each interval below its value."""
     return _broken(columns), [[row[0], *_broken(row[1:])] for row in rows]
 
 
@@ -135,13 +135,13 @@ def _broken(cells: Sequence[str]) -> list[str]:
 
 def _turned(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> _Cells:
     """Rows as columns: there are fewer of them."""
-    names, *figures = zip(*rows, strict=True)
+    names, *cells = zip(*rows, strict=True)
     head = [columns[0], *(name.replace(" ", "\n") for name in names)]
-    return head, [[column, *_broken(row)] for column, row in zip(columns[1:], figures, strict=True)]
+    return head, [[column, *_broken(row)] for column, row in zip(columns[1:], cells, strict=True)]
 
 
 def _without_intervals(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> _Cells:
-    """Rows as columns, and figures alone."""
+    """Rows as columns, and values alone."""
     return _turned(columns, [[row[0], *(cell.partition(" (")[0] for cell in row[1:])] for row in rows])
 
 

@@ -34,12 +34,12 @@ def doctor(as_json: AsJson = False) -> None:
     machine = _machine()
     missing = {extra: [name for name in needed if not _is_installed(name)] for extra, needed in _extras().items()}
     console.event("result", {**machine, "missing": {extra: names for extra, names in missing.items() if names}})
-    console.table("", ["", "this machine"], [[name, str(value)] for name, value in machine.items()], figures=False)
+    console.table("", ["", "this machine"], [[name, str(value)] for name, value in machine.items()], numbers=False)
     rows = [
         [f"vicinal[{extra}]", f"lacks {', '.join(names)}" if names else "installed", _USES[extra]]
         for extra, names in missing.items()
     ]
-    console.table("", ["extra", "state", "for"], rows, figures=False)
+    console.table("", ["extra", "state", "for"], rows, numbers=False)
     if incomplete := [extra for extra, names in missing.items() if names]:
         console.say(f"to install what is missing: pip install 'vicinal[{','.join(incomplete)}]'")
 

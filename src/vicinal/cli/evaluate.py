@@ -140,7 +140,7 @@ def _check_new_data(run: Path, data: str, report: Path | None, reading: dict[str
 def _evaluate_new(
     console: Console, run: Path, data: str, bins: int, encoding: str | None, data_root: str | None
 ) -> None:
-    """Show the figures of a run on new labelled data."""
+    """Show the metrics of a run on new labelled data."""
     with console.stage("starting"):
         from vicinal.runs import Run
 
@@ -225,7 +225,7 @@ def _evaluate_file(
 
 def _sets_facts(coverage: float | None, sets: dict[str, SetEvaluation]) -> dict[str, object]:
     """Return what a machine wants to know of prediction sets."""
-    measured = {name: figures.to_dict() for name, figures in sets.items()}
+    measured = {name: metrics.to_dict() for name, metrics in sets.items()}
     return {"prediction_sets": {"coverage_asked": coverage, **measured}} if sets else {}
 
 
@@ -243,7 +243,7 @@ def _command(file: Path, bins: int, reading: dict[str, Any], report: Path, cover
 
 @dataclass(frozen=True)
 class _Probes:
-    """What is asked of a run beside its figures."""
+    """What is asked of a run beside its metrics."""
 
     ood: list[str] | None
     ood_score: str
@@ -325,7 +325,7 @@ def _show_answers(console: Console, asked: _Probes, answers: _Answers) -> None:
     if answers.mc_dropout is not None:
         console.say(f"test, with dropout on, mean of {asked.mc_dropout} passes:\n{answers.mc_dropout}\n")
     if answers.ood:
-        rows = [[r.name, *(percent(figure) for figure in r.report.figures.values())] for r in answers.ood]
+        rows = [[r.name, *(percent(metric) for metric in r.report.metrics.values())] for r in answers.ood]
         columns = ["", "AUROC", "AUPR in", "AUPR out", "FPR at 95 % TPR"]
         console.table(f"telling the test set from other data, by {asked.ood_score.replace('_', ' ')}", columns, rows)
     if answers.attacks:
@@ -352,9 +352,9 @@ def _show_answers(console: Console, asked: _Probes, answers: _Answers) -> None:
 def _show_sets(
     console: Console, coverage: float | None, sets: dict[str, SetEvaluation], classes: Sequence[str]
 ) -> None:
-    for name, figures in sets.items():
-        rows = [["all", f"{figures.n:,}", percent(figures.coverage), str(figures.size)]]
-        of_classes = zip(classes, figures.class_n, figures.class_coverage, figures.class_size, strict=True)
+    for name, metrics in sets.items():
+        rows = [["all", f"{metrics.n:,}", percent(metrics.coverage), str(metrics.size)]]
+        of_classes = zip(classes, metrics.class_n, metrics.class_coverage, metrics.class_size, strict=True)
         rows += [[label, f"{n:,}", percent(c), str(s)] for label, n, c, s in of_classes if c is not None]
         title = f"prediction sets of {100 * (coverage or 0):g} % coverage, {name}"
         console.table(title, ["class", "n", "coverage", "size"], rows)

@@ -29,7 +29,7 @@ def methods(
             "Methods (vicinal methods NAME shows one)",
             ["", "idea"],
             [[title, _idea(card)] for title, card in cards.items()],
-            figures=False,
+            numbers=False,
         )
         return
     wanted = {title.lower(): title for title in cards}.get(name.partition("(")[0].lower())

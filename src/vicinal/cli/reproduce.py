@@ -152,7 +152,7 @@ def _list(console: Console) -> None:
         console.event("recipe", event)
         rows.append([name, f"{paper} {place}", shown, f"{minutes['cpu']:g}", _so_far(name)])
     title = "Recipes (vicinal reproduce NAME runs one; minutes on two cores)"
-    console.table(title, ["", "where", "what it shows", "minutes", "verdicts so far"], rows, figures=False)
+    console.table(title, ["", "where", "what it shows", "minutes", "verdicts so far"], rows, numbers=False)
 
 
 def _so_far(name: str) -> str:

@@ -104,7 +104,7 @@ def show_result(console: Console, result: RunResult) -> None:
 
 
 def _show_heads(console: Console, outcome: RunResult) -> None:
-    """Show the figures of several labels on each set of a run."""
+    """Show the metrics of several labels on each set of a run."""
     for key, scored in outcome.sets.items():
         name = {"val": "validation", "test": "test"}.get(key, scored.name)
         show_labels_scored(console, f"{outcome.experiment.method} on {outcome.experiment.source}, {name}", scored)
@@ -115,36 +115,36 @@ def _show_heads(console: Console, outcome: RunResult) -> None:
 
 
 def show_labels_scored(console: Console, title: str, scored: Scores) -> None:
-    """Show the figures of several labels: their means before and after the temperatures, then those of each."""
-    from vicinal.metrics.figures import brief
+    """Show the metrics of several labels: their means before and after the temperatures, then those of each."""
+    from vicinal.metrics.registry import brief
 
-    shown = brief(scored.calibrated.figures)
+    shown = brief(scored.calibrated.metrics)
     rows = [
-        [label, "", "", *(f.text(each.figures[f.name]) for f in shown), ""]
+        [label, "", "", *(f.text(each.metrics[f.name]) for f in shown), ""]
         for label, each in (("mean", scored.uncalibrated), ("mean, calibrated", scored.calibrated))
     ]
     for k, (label, evaluation) in enumerate(scored.heads.items()):
         binary = scored.binary(label)
         share = float(scored.labels[:, k].double().mean())
-        figures = [f.text(evaluation.figures[f.name]) for f in shown]
+        metrics = [f.text(evaluation.metrics[f.name]) for f in shown]
         ranked = "–" if binary is None else percent(binary.auroc)
-        rows.append([label, f"{100 * share:.1f} %", f"{scored.temperatures[label]:.3f}", *figures, ranked])
+        rows.append([label, f"{100 * share:.1f} %", f"{scored.temperatures[label]:.3f}", *metrics, ranked])
     headings = [f.heading(scored.calibrated.n_bins) for f in shown]
     columns = ["label", "is 1", "temperature", *headings, "AUROC"]
     console.table(f"{title}: {scored.calibrated.n:,} samples", columns, rows)
 
 
 def plain_baselines(outcome: RunResult) -> dict[str, object]:
-    """Return the figures of simpler models as JSON can hold them."""
+    """Return the metrics of simpler models as JSON can hold them."""
     return {
-        model: {name: None if figure is None else figure.to_dict() for name, figure in figures.items()}
-        for model, figures in outcome.run.baselines().items()
+        model: {name: None if metric is None else metric.to_dict() for name, metric in metrics.items()}
+        for model, metrics in outcome.run.baselines().items()
     }
 
 
 def show_baselines(console: Console, outcome: RunResult, name: str = "this model") -> None:
     """Show what simpler models reach on the same split, beside the run, which is called by `name`."""
-    from vicinal.metrics.figures import columns
+    from vicinal.metrics.registry import columns
     from vicinal.report.verdicts import versus_baselines
 
     simpler = outcome.run.baselines()
@@ -152,35 +152,35 @@ def show_baselines(console: Console, outcome: RunResult, name: str = "this model
         return
     main = outcome.test.after
     shown = columns(main)
-    models = {f"{name}, calibrated": main.figures, **simpler}
-    rows = [[model, *(f.text(figures.get(f.name)) for f in shown)] for model, figures in models.items()]
+    models = {f"{name}, calibrated": main.metrics, **simpler}
+    rows = [[model, *(f.text(metrics.get(f.name)) for f in shown)] for model, metrics in models.items()]
     headings = ["", *(f.heading(main.n_bins) for f in shown)]
     console.table(f"simpler models on the same {main.n:,} test samples", headings, rows)
     console.say(versus_baselines(main, simpler))
 
 
 def show_scored(console: Console, title: str, sets: Sequence[tuple[str, Scores]]) -> None:
-    """Show the figures of sets of samples by name, before and after the temperature."""
-    from vicinal.metrics.figures import Figure, columns
+    """Show the metrics of sets of samples by name, before and after the temperature."""
+    from vicinal.metrics.registry import Metric, columns
 
     bins = sets[0][1].before.n_bins if sets else 15
     rows: list[list[str]] = []
-    shown: list[Figure] = []
+    shown: list[Metric] = []
     for name, scored in sets:
         for label, each in (("", scored.before), (", calibrated", scored.after)):
             shown = shown or columns(each)
-            rows.append([f"{name}{label}", f"{each.n:,}", *(f.text(each.figures[f.name]) for f in shown)])
+            rows.append([f"{name}{label}", f"{each.n:,}", *(f.text(each.metrics[f.name]) for f in shown)])
     console.table(title, ["", "n", *(f.heading(bins) for f in shown)], rows)
 
 
 def show_binary(console: Console, binary: BinaryEvaluation, positive: str, where: str) -> None:
     """Show how the probability of the second of two classes ranks."""
-    figures = (("AUROC", binary.auroc), ("AP", binary.average_precision))
-    console.say(f"P({positive!r}){where}: {', '.join(f'{name} {percent(each)}' for name, each in figures)}")
+    metrics = (("AUROC", binary.auroc), ("AP", binary.average_precision))
+    console.say(f"P({positive!r}){where}: {', '.join(f'{name} {percent(each)}' for name, each in metrics)}")
 
 
 def _show_classes(console: Console, outcome: RunResult) -> None:
-    """Show the figures of a run, before and after the temperature."""
+    """Show the metrics of a run, before and after the temperature."""
     from vicinal.report.verdicts import majority_warning
 
     main = next((outcome.sets[key].after for key in ("test", "val") if key in outcome.sets), None)

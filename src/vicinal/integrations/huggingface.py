@@ -22,8 +22,8 @@ from torch.utils.data import DataLoader, Sampler
 from vicinal import _random, losses
 from vicinal._checks import choice, require
 from vicinal.metrics import Tally, spearman
-from vicinal.metrics.figures import watched
 from vicinal.metrics.multilabel import label_tallies
+from vicinal.metrics.registry import watched
 from vicinal.objectives.base import Objective, as_objective
 from vicinal.objectives.guided.aum import AUM, AUMRecorder
 
@@ -272,7 +272,7 @@ class MixupTrainer(MixupTrainerMixin, Trainer):
 
 
 class RunningMetrics:
-    """The figures of an evaluation, batch by batch: pass it to a trainer with `batch_eval_metrics=True`.
+    """The metrics of an evaluation, batch by batch: pass it to a trainer with `batch_eval_metrics=True`.
 
     `MixupTrainer` makes one of `compute_metrics` by itself. After the last batch it starts again.
 
@@ -282,9 +282,9 @@ class RunningMetrics:
         Bins of ECE and OE, reported beside them.
     task
         What logits and labels are, as in the call of an objective. `"multiclass"`: labels `[N]`, or soft targets
-        `[N, K]`, whose largest class counts as the label, with the cross-entropy to the targets beside the figures.
-        `"multilabel"` and `"binary"`: 0 and 1 with a logit each; the figures are means over labels. `"regression"`:
-        numbers; the figures are the squared error and Spearman's correlation.
+        `[N, K]`, whose largest class counts as the label, with the cross-entropy to the targets beside the metrics.
+        `"multilabel"` and `"binary"`: 0 and 1 with a logit each; the metrics are means over labels. `"regression"`:
+        numbers; the metrics are the squared error and Spearman's correlation.
     """
 
     def __init__(self, *, n_bins: int = 15, task: str = "multiclass") -> None:
@@ -292,15 +292,15 @@ class RunningMetrics:
         self._batches: list[tuple[Tensor, Tensor]] = []
 
     def __call__(self, prediction: EvalPrediction, compute_result: bool = True) -> dict[str, float]:
-        """Take a batch of logits and labels; return the figures of all of them with `compute_result`, else nothing."""
+        """Take a batch of logits and labels; return the metrics of all of them with `compute_result`, else nothing."""
         given = prediction.predictions
         self._batches.append((_on_cpu(given[0] if isinstance(given, tuple) else given), _on_cpu(prediction.label_ids)))
         if not compute_result:
             return {}
         batches, self._batches = self._batches, []
-        return self._figures(*(torch.cat(parts) for parts in zip(*batches, strict=True)))
+        return self._metrics(*(torch.cat(parts) for parts in zip(*batches, strict=True)))
 
-    def _figures(self, logits: Tensor, labels: Tensor) -> dict[str, float]:
+    def _metrics(self, logits: Tensor, labels: Tensor) -> dict[str, float]:
         if self.task == "regression":
             numbers = logits.double().reshape(len(labels))
             error = (numbers - labels.double().reshape(len(labels))).square().mean()
@@ -309,7 +309,7 @@ class RunningMetrics:
         if self.task in ("binary", "multilabel"):
             columns = logits.reshape(len(logits), -1)
             tallies = label_tallies(
-                labels.reshape(len(labels), -1), logits=columns, n_bins=self.n_bins, figures=watched()
+                labels.reshape(len(labels), -1), logits=columns, n_bins=self.n_bins, metrics=watched()
             )
             every = [tally.values() for tally in tallies]
             return {name: sum(values[name] for values in every) / len(every) for name in every[0]} | bins
@@ -317,7 +317,7 @@ class RunningMetrics:
         if labels.is_floating_point():
             targets = losses.as_targets(labels, "multiclass")
             soft, labels = {"cross_entropy": float(losses.loss(logits, targets).mean())}, targets.argmax(dim=1)
-        return {**Tally(self.n_bins, figures=watched()).update(labels, logits=logits).values(), **soft, **bins}
+        return {**Tally(self.n_bins, metrics=watched()).update(labels, logits=logits).values(), **soft, **bins}
 
 
 def _sum_to_one(y: Tensor) -> bool:

@@ -36,8 +36,8 @@ from vicinal._checks import require
 from vicinal._typing import Batch
 from vicinal.expressions import parse
 from vicinal.metrics import Tally
-from vicinal.metrics.figures import watched
 from vicinal.metrics.multilabel import label_tallies
+from vicinal.metrics.registry import watched
 from vicinal.objectives.base import Objective, as_objective, total
 from vicinal.objectives.forward import call
 from vicinal.objectives.guided.aum import AUM, AUMRecorder
@@ -61,7 +61,7 @@ class MixupMixin(_AnyModule):
     Training logs `train_loss`. Validation logs `val_accuracy`, `val_mcc`, `val_nll`, `val_brier`, `val_ece` and
     `val_oe`, with the `val_n_bins` that the last two mean, of all samples in all processes, exactly; testing logs
     `test_nll` and so on. Of soft targets the largest class counts as the label; of several labels, and of one logit,
-    the figures are means over labels; of regression there is `val_mse` alone.
+    the metrics are means over labels; of regression there is `val_mse` alone.
 
     Attributes
     ----------
@@ -204,12 +204,12 @@ class MixupMixin(_AnyModule):
             return
         columns = logits.reshape(len(logits), -1)
         n_tallies = 1 if self.task == "multiclass" else columns.shape[1]
-        empty = [Tally(self.n_bins, figures=watched()) for _ in range(n_tallies)]
+        empty = [Tally(self.n_bins, metrics=watched()) for _ in range(n_tallies)]
         tallies = self._tallies.setdefault(dataloader_idx, empty)
         if new and self.task == "multiclass":
             tallies[0].update(y.argmax(dim=1) if y.is_floating_point() and y.ndim == 2 else y, logits=logits)
         elif new:
-            more = label_tallies(y.reshape(new, -1), logits=columns, n_bins=self.n_bins, figures=watched())
+            more = label_tallies(y.reshape(new, -1), logits=columns, n_bins=self.n_bins, metrics=watched())
             self._tallies[dataloader_idx] = [tally + added for tally, added in zip(tallies, more, strict=True)]
 
     def _rows_left(self, dataloader_idx: int) -> int:
@@ -231,8 +231,8 @@ class MixupMixin(_AnyModule):
             shared = [name for name in every[0] if all(name in each for each in every)]
             values = {name: sum(each[name] for each in every) / len(every) for name in shared}
             values["n_bins"] = float(self.n_bins)
-            figures = {f"{stage}_{name}{suffix}": value for name, value in values.items()}
-            self.log_dict(figures, sync_dist=True, add_dataloader_idx=False)  # equal in all processes by now
+            metrics = {f"{stage}_{name}{suffix}": value for name, value in values.items()}
+            self.log_dict(metrics, sync_dist=True, add_dataloader_idx=False)  # equal in all processes by now
 
 
 _NOT_INPUTS = ("labels", "index", "weight")

@@ -25,8 +25,8 @@ from torch import Tensor
 from vicinal import losses
 from vicinal._arrays import at_least_float32, sum_tolerance
 from vicinal._checks import choice, integer, require
-from vicinal.metrics import FIGURES, ReliabilityTable
-from vicinal.metrics.figures import Sums
+from vicinal.metrics import METRICS, ReliabilityTable
+from vicinal.metrics.registry import Sums
 from vicinal.objectives.forward import has_float64
 
 require("torchmetrics", "integrations")
@@ -168,24 +168,24 @@ def _rows(preds: Tensor, target: Tensor, kind: str) -> tuple[Tensor, Tensor]:
     return (preds.movedim(1, -1).flatten(0, -2), target.flatten()) if preds.ndim > 2 else (preds, target)
 
 
-class _BinFigure(ReliabilityMetric):
-    """A figure of the reliability table."""
+class _BinMetric(ReliabilityMetric):
+    """A metric of the reliability table."""
 
     higher_is_better = False
-    figure: ClassVar[str]
+    metric: ClassVar[str]
 
     def plot(self, val: Any = None, ax: Any = None) -> Any:
         """Draw the value, or several, as torchmetrics does; return figure and axes."""
         return self._plot(val, ax)
 
     def compute(self) -> Tensor:
-        """Return the figure of everything seen, in all processes."""
-        value = FIGURES[self.figure].value(Sums(super().compute()))
+        """Return the metric of everything seen, in all processes."""
+        value = METRICS[self.metric].value(Sums(super().compute()))
         exact = torch.float64 if has_float64(self.counts.device) else torch.float32
         return torch.tensor(value, dtype=exact, device=self.counts.device)
 
 
-class ECE(_BinFigure):
+class ECE(_BinMetric):
     """Expected calibration error: the mean gap between confidence and accuracy over bins of confidence.
 
     >>> metric = ECE(n_bins=10)
@@ -193,10 +193,10 @@ class ECE(_BinFigure):
     tensor(0.4000, dtype=torch.float64)
     """
 
-    figure = "ece"
+    metric = "ece"
 
 
-class OE(_BinFigure):
+class OE(_BinMetric):
     """Overconfidence error (Thulasidasan et al. 2019): gaps of overconfident bins only, weighted by confidence.
 
     >>> metric = OE(n_bins=10)
@@ -204,4 +204,4 @@ class OE(_BinFigure):
     tensor(0.3200, dtype=torch.float64)
     """
 
-    figure = "oe"
+    metric = "oe"

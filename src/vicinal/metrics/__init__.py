@@ -2,7 +2,7 @@
 
 Then what rests on knowing it: selective prediction and out-of-distribution detection. Files build on one another in
 this order: `chunks` (one pass over predictions), `intervals`, `reliability`, `scores` and `ood`, `classwise` and
-`selective`, `error_intervals`, `figures` (the one list of them), `tally` (the one measurement), `comparison`.
+`selective`, `error_intervals`, `registry` (the one list of them), `tally` (the one measurement), `comparison`.
 """
 
 from vicinal.metrics.base_rate import BaseRate, base_rate
@@ -10,7 +10,6 @@ from vicinal.metrics.binary import BinaryEvaluation, evaluate_binary
 from vicinal.metrics.classwise import ClasswiseTable, classwise_ece
 from vicinal.metrics.comparison import Comparison, Difference, compare
 from vicinal.metrics.error_intervals import error_estimates
-from vicinal.metrics.figures import FIGURES, Figure
 from vicinal.metrics.intervals import Estimate, clopper_pearson
 from vicinal.metrics.multilabel import MultilabelEvaluation, evaluate_multilabel
 from vicinal.metrics.ood import (
@@ -24,6 +23,7 @@ from vicinal.metrics.ood import (
     negative_entropy,
     ood_report,
 )
+from vicinal.metrics.registry import METRICS, Metric
 from vicinal.metrics.reliability import BinSums, ReliabilityTable, equal_mass_edges
 from vicinal.metrics.scores import accuracy, brier, mcc, nll, spearman, spearman_estimate, top_k
 from vicinal.metrics.selective import RiskCoverage, RiskThreshold, risk_coverage, risk_threshold
@@ -45,8 +45,8 @@ __all__ = [
     "spearman_estimate",
     "Estimate",
     "clopper_pearson",
-    "FIGURES",
-    "Figure",
+    "METRICS",
+    "Metric",
     "Tally",
     "Evaluation",
     "Mistake",

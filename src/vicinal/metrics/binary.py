@@ -1,6 +1,6 @@
 """Two classes: the probability of the second, "positive" one, as a diagram and as a ranking.
 
-The figures of confidence speak of the class that is answered. With two classes, and one of them rare, what is used is
+The metrics of confidence speak of the class that is answered. With two classes, and one of them rare, what is used is
 often P(positive) itself, for a threshold or an order of one's own.
 """
 
@@ -30,9 +30,9 @@ class BinaryEvaluation:
     """The share of positives."""
 
     def to_dict(self) -> dict[str, object]:
-        """Return the figures as JSON can hold them."""
-        figures = {"auroc": self.auroc.to_dict(), "average_precision": self.average_precision.to_dict()}
-        return {**figures, "ece": self.table.ece(), "base_rate": self.base_rate}
+        """Return the metrics as JSON can hold them."""
+        metrics = {"auroc": self.auroc.to_dict(), "average_precision": self.average_precision.to_dict()}
+        return {**metrics, "ece": self.table.ece(), "base_rate": self.base_rate}
 
 
 def evaluate_binary(

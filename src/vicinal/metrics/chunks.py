@@ -48,7 +48,7 @@ class Chunk:
     correct: NDArray[np.bool_]
     """Whether the first of the highest scores is the label's, `[M]`."""
     exp: Array | None = field(default=None, repr=False)
-    """For logits z, exp(z − max z) in float64 `[M, K]`, which the scores of all figures share; else None."""
+    """For logits z, exp(z − max z) in float64 `[M, K]`, which the scores of all metrics share; else None."""
     guess: NDArray[np.int64] | None = field(default=None, repr=False)
     """The predictions, where reading the scores gave them already."""
 

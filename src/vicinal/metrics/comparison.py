@@ -12,21 +12,21 @@ from scipy.special import stdtrit
 from vicinal.metrics.chunks import Array
 from vicinal.metrics.display import html_table, side_by_side
 from vicinal.metrics.error_intervals import chance_gaps, part_deviation, squared_gaps
-from vicinal.metrics.figures import FIGURES
 from vicinal.metrics.intervals import coverage
 from vicinal.metrics.multilabel import MultilabelEvaluation
+from vicinal.metrics.registry import METRICS
 from vicinal.metrics.reliability import BinSums, ReliabilityTable
 from vicinal.metrics.tally import Evaluation, Samples
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A figure of two models and what separates them.
+    """A metric of two models and what separates them.
 
     Attributes
     ----------
     a, b
-        The figure of either, the mean over seeds where there are several.
+        The metric of either, the mean over seeds where there are several.
     value, low, high
         b − a, with the ends of its confidence interval.
     better
@@ -52,7 +52,7 @@ class Comparison:
     level
         Coverage of the intervals.
     differences
-        By name of the figure.
+        By name of the metric.
     names
         What the models are called in print.
     """
@@ -64,8 +64,8 @@ class Comparison:
     differences: dict[str, Difference]
     names: tuple[str, str] = ("a", "b")
 
-    def __getitem__(self, figure: str) -> Difference:
-        return self.differences[figure]
+    def __getitem__(self, metric: str) -> Difference:
+        return self.differences[metric]
 
     def to_dict(self) -> dict[str, object]:
         """Return plain numbers for a JSON file."""
@@ -88,7 +88,7 @@ class Comparison:
         a, b = self.names
         called = {"a": a, "b": b, None: "cannot tell"}
         rows = [
-            (FIGURES[name].heading(self.n_bins), f"{d.a:.4f}", f"{d.b:.4f}", _signed(d), called[d.better])
+            (METRICS[name].heading(self.n_bins), f"{d.a:.4f}", f"{d.b:.4f}", _signed(d), called[d.better])
             for name, d in self.differences.items()
         ]
         caption = f"{b} − {a}, paired on {self.n:,} samples; {100 * self.level:g} % intervals"
@@ -99,7 +99,7 @@ def _signed(difference: Difference) -> str:
     return f"{difference.value:+.4f} [{difference.low:+.4f}, {difference.high:+.4f}]"
 
 
-#: Figures of the answers alone: two models may well agree on all of few samples, and not on all others.
+#: Metrics of the answers alone: two models may well agree on all of few samples, and not on all others.
 _OF_CLASSES = ("accuracy", "top5_error", "mcc")
 
 #: How much further the interval over two seeds reaches than Student's, about as much as three skewed ones bend it.
@@ -116,10 +116,10 @@ def compare(
     level: float = 0.95,
     names: tuple[str, str] = ("a", "b"),
 ) -> Comparison:
-    r"""Compare two models evaluated on the same samples, figure by figure.
+    r"""Compare two models evaluated on the same samples, metric by metric.
 
-    Every figure is a mean over samples of numbers whose spread is its sampling error: for accuracy, NLL and Brier score
-    those of each sample, for MCC and the calibration errors the figure plus the sample's influence on it. With
+    Every metric is a mean over samples of numbers whose spread is its sampling error: for accuracy, NLL and Brier score
+    those of each sample, for MCC and the calibration errors the metric plus the sample's influence on it. With
     :math:`d_i` the difference of sample i between the models, what is hard for both cancels out, and
 
     .. math:: \bar d \pm t_{n-1} \sqrt{s_d^2 / n}
@@ -150,7 +150,7 @@ def compare(
     second part of b. Two seeds show no skewness at all, and :math:`s_\delta` counts 1.4 times there. That of OE, which
     is cut off at 0, is at least that of the same sum with the sign of its gaps.
 
-    Of several labels (`evaluate_multilabel`) the figures are means over labels, and so are the numbers of each sample,
+    Of several labels (`evaluate_multilabel`) the metrics are means over labels, and so are the numbers of each sample,
     of which all else follows: what the labels of a sample share is in their spread.
 
     Parameters
@@ -192,7 +192,7 @@ class Side:
     Attributes
     ----------
     values
-        By name of a figure the values of the samples whose mean it is, `[..., S, N]`.
+        By name of a metric the values of the samples whose mean it is, `[..., S, N]`.
     bins, squared
         The reliability tables' sums, and the summed (confidence − [right])² of their bins, `[..., S, n_bins]`.
     """
@@ -203,15 +203,15 @@ class Side:
 
     @classmethod
     def of(cls, runs: list[Evaluation]) -> Side:
-        """Return the runs of a model side by side, with the figures that all of them have."""
+        """Return the runs of a model side by side, with the metrics that all of them have."""
         tables, samples = [run.table for run in runs], [_samples(run) for run in runs]
         count, confidence, correct = (
             np.stack([getattr(table.bins, name) for table in tables]) for name in ("count", "confidence", "correct")
         )
         names = [
             name
-            for name, figure in FIGURES.items()
-            if figure.compared and all(run.figures.get(name) is not None for run in runs)
+            for name, metric in METRICS.items()
+            if metric.compared and all(run.metrics.get(name) is not None for run in runs)
         ]
         values = {
             name: np.stack([_values(name, table, each) for table, each in zip(tables, samples, strict=True)])
@@ -221,11 +221,11 @@ class Side:
 
 
 def _values(name: str, table: ReliabilityTable, samples: Samples) -> Array:
-    figure = FIGURES[name]
-    if figure.of_pairs is not None:
-        return figure.of_pairs(samples.labels, samples.predictions)[1]
-    if figure.contributions is not None:
-        return figure.contributions(
+    metric = METRICS[name]
+    if metric.of_pairs is not None:
+        return metric.of_pairs(samples.labels, samples.predictions)[1]
+    if metric.contributions is not None:
+        return metric.contributions(
             table.bins, table.bin_index(samples.confidence), samples.confidence, samples.correct
         )
     return samples.values[name].astype(np.float64)
@@ -240,17 +240,17 @@ def _difference(name: str, pairs: Sequence[tuple[Side, Side]], level: float) -> 
         value = math.nan if better is None else mean_b - mean_a
         return Difference(mean_a, mean_b, value, -math.inf, math.inf, better)
     low, high = (float(end) for end in _ends(name, pairs, level))
-    up, down = ("b", "a") if FIGURES[name].higher_is_better else ("a", "b")
+    up, down = ("b", "a") if METRICS[name].higher_is_better else ("a", "b")
     return Difference(mean_a, mean_b, mean_b - mean_a, low, high, up if low > 0 else down if high < 0 else None)
 
 
 def difference_ends(name: str, a: Side, b: Side, level: float) -> tuple[Array, Array]:
-    """Return the ends (low, high) of the difference b − a of a figure, each `[...]`; see `compare`."""
+    """Return the ends (low, high) of the difference b − a of a metric, each `[...]`; see `compare`."""
     return _ends(name, [(a, b)], level)
 
 
 def _ends(name: str, pairs: Sequence[tuple[Side, Side]], level: float) -> tuple[Array, Array]:
-    """Return the ends of the difference of a figure's means over the pairs, one for each label."""
+    """Return the ends of the difference of a metric's means over the pairs, one for each label."""
     differences = np.mean([b.values[name] - a.values[name] for a, b in pairs], axis=0)
     value = differences.mean(axis=-1).mean(axis=-1)
     below, above = _reach(differences, level, _unseen(name, pairs), _signed_spread(name, pairs))
@@ -260,13 +260,13 @@ def _ends(name: str, pairs: Sequence[tuple[Side, Side]], level: float) -> tuple[
 
 def _unseen(name: str, pairs: Sequence[tuple[Side, Side]]) -> Array:
     """Return how much one more sample may differ where none did, `[...]`: a model and itself do not."""
-    low, high = FIGURES[name].limits
+    low, high = METRICS[name].limits
     apart = [(a.bins.confidence != b.bins.confidence).any(axis=(-2, -1)) for a, b in pairs]
     return np.where(np.any(apart, axis=0), high - low if name in _OF_CLASSES else 0.0, 0.0)
 
 
 def _signed_spread(name: str, pairs: Sequence[tuple[Side, Side]]) -> Array:
-    """Return the variance over seeds, `[...]`, of the difference of OE with the sign of its gaps, 0 for other figures.
+    """Return the variance over seeds, `[...]`, of the difference of OE with the sign of its gaps, 0 for other metrics.
 
     OE is cut off at 0: of models that are hardly over-confident most seeds have next to none and one has much, which
     few seeds do not show. What is not cut off varies as much below 0 as above.
@@ -322,7 +322,7 @@ def _bend(away: Array, t_squared: float) -> Array:
 
 
 def _chance(name: str, a: Side, b: Side) -> tuple[Array, Array]:
-    """Return how far chance may have raised the figure of a more than that of b, and that of b more than that of a.
+    """Return how far chance may have raised the metric of a more than that of b, and that of b more than that of a.
 
     Chance raises a part |G| by at most `chance_gaps`, and those of two models by amounts that differ by no more than
     their G and their standard deviations do. It is the mean over seeds.

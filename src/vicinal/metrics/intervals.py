@@ -1,4 +1,4 @@
-"""How far to trust a figure: estimates with their confidence intervals, in closed form where there is one."""
+"""How far to trust a metric: estimates with their confidence intervals, in closed form where there is one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from vicinal.metrics.chunks import Array
 
 @dataclass(frozen=True)
 class Estimate:
-    """A figure with the ends of its confidence interval.
+    """A metric with the ends of its confidence interval.
 
     >>> print(Estimate(0.9, 0.85, 0.94))
     0.9000 [0.8500, 0.9400]
@@ -135,7 +135,7 @@ def mean_interval(
     level
         Coverage of the interval, in (0, 1).
     low, high
-        The figure's range, in which the ends are kept; they are the ends where nothing is known of the spread: for one
+        The metric's range, in which the ends are kept; they are the ends where nothing is known of the spread: for one
         sample, or an infinite value.
     mistake
         What a wrong prediction would typically be worth.

@@ -13,26 +13,26 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from vicinal._checks import ArgumentError
-from vicinal.metrics.figures import FIGURES, brief
 from vicinal.metrics.intervals import Estimate, coverage, mean_interval
+from vicinal.metrics.registry import METRICS, brief
 from vicinal.metrics.reliability import ReliabilityTable
 from vicinal.metrics.tally import Evaluation, Tally
 
 
 @dataclass(frozen=True)
 class MultilabelEvaluation:
-    """The figures of each label, and their means over labels. Made by `evaluate_multilabel`."""
+    """The metrics of each label, and their means over labels. Made by `evaluate_multilabel`."""
 
     labels: Mapping[str, Evaluation]
     """The evaluation of each label by its name, of the classes no and yes."""
     mean: Mapping[str, Estimate]
-    """The mean over labels of each figure. Those that are means over samples (accuracy, NLL, Brier) have the interval
+    """The mean over labels of each metric. Those that are means over samples (accuracy, NLL, Brier) have the interval
     of the samples' means over labels. The others have the means of the labels' ends, which cover at least as much:
     whatever the labels share, the standard deviation of a mean is at most the mean of the standard deviations."""
 
     @property
-    def figures(self) -> Mapping[str, Estimate]:
-        """The means: what stands for these labels where an `Evaluation` of classes has its figures."""
+    def metrics(self) -> Mapping[str, Estimate]:
+        """The means: what stands for these labels where an `Evaluation` of classes has its metrics."""
         return self.mean
 
     @property
@@ -65,10 +65,10 @@ class MultilabelEvaluation:
 
     def __str__(self) -> str:
         first = next(iter(self.labels.values()))
-        shown = [figure.name for figure in brief(self.mean)]
+        shown = [metric.name for metric in brief(self.mean)]
         wide = max(len("mean"), *map(len, self.labels)) + 1
         rows = {"": shown, "mean": [str(self.mean[name]) for name in shown]}
-        rows |= {label: [str(e.figures[name]) for name in shown] for label, e in self.labels.items()}
+        rows |= {label: [str(e.metrics[name]) for name in shown] for label, e in self.labels.items()}
         lines = [f"{name:<{wide}}" + "".join(f"{cell:<26}" for cell in cells) for name, cells in rows.items()]
         head = f"{self.n:,} samples, {len(self.labels)} labels, {first.n_bins} bins; {100 * first.level:g} % intervals"
         return "\n".join([head, *(line.rstrip() for line in lines)])
@@ -83,13 +83,13 @@ def evaluate_multilabel(
     n_bins: int = 15,
     level: float = 0.95,
 ) -> MultilabelEvaluation:
-    """Return the figures of labels that exclude nothing: of each label, and their means.
+    """Return the metrics of labels that exclude nothing: of each label, and their means.
 
     `targets` are 0 and 1 for each label, `[N, L]`; either `logits` or `probs`, the probability of 1, are given of each,
     `[N, L]`. `names` are those of the labels, by default "0", "1", …; bins and level are as in `evaluate`.
 
-    >>> figures = evaluate_multilabel([[1, 0], [0, 0]], probs=[[0.9, 0.2], [0.4, 0.6]], names=["wet", "cold"])
-    >>> figures.labels["wet"].accuracy.value, figures.mean["accuracy"].value
+    >>> metrics = evaluate_multilabel([[1, 0], [0, 0]], probs=[[0.9, 0.2], [0.4, 0.6]], names=["wet", "cold"])
+    >>> metrics.labels["wet"].accuracy.value, metrics.mean["accuracy"].value
     (1.0, 0.75)
     """
     coverage(level)
@@ -99,7 +99,7 @@ def evaluate_multilabel(
         raise ArgumentError("names", names, f"{len(tallies)} different names, one for each label")
     labels = {name: tally.evaluation(level) for name, tally in zip(known, tallies, strict=True)}
     every = list(labels.values())
-    shared = [name for name in every[0].figures if all(e.figures.get(name) is not None for e in every)]
+    shared = [name for name in every[0].metrics if all(e.metrics.get(name) is not None for e in every)]
     return MultilabelEvaluation(labels, {name: _mean(name, every, level) for name in shared})
 
 
@@ -127,12 +127,12 @@ def label_tallies(
 
 
 def _mean(name: str, every: Sequence[Evaluation], level: float) -> Estimate:
-    known = [estimate for e in every if (estimate := e.figures[name]) is not None]
+    known = [estimate for e in every if (estimate := e.metrics[name]) is not None]
     value, *ends = (float(np.mean([getattr(each, part) for each in known])) for part in ("value", "low", "high"))
     rows = [_of_samples(name, e) for e in every]
     if any(row is None for row in rows):
         return Estimate(value, *ends)
-    low, high = FIGURES[name].limits
+    low, high = METRICS[name].limits
     values = np.mean([row for row in rows if row is not None], axis=0)
     # Where all answers are right the sample says nothing of what a mistake costs: one label of a sample's accuracy.
     mistake = 1 - 1 / len(every) if name == "accuracy" else None

@@ -1,6 +1,6 @@
 r"""Out-of-distribution detection: how well a score tells familiar inputs from foreign ones.
 
-**Every score here is higher for what looks in-distribution**, and every figure takes the scores of in-distribution
+**Every score here is higher for what looks in-distribution**, and every metric takes the scores of in-distribution
 samples first. In-distribution is the positive class, except in `aupr_out`.
 
 =====================  ==================================================================================
@@ -144,7 +144,7 @@ def fpr_at_tpr(in_scores: ArrayLike, out_scores: ArrayLike, *, tpr: float = 0.95
 
 @dataclass(frozen=True)
 class OODReport:
-    """How well a score separates two sets of samples, each figure an `Estimate`. Made by `ood_report`."""
+    """How well a score separates two sets of samples, each metric an `Estimate`. Made by `ood_report`."""
 
     n_in: int
     """Samples in distribution."""
@@ -170,21 +170,21 @@ class OODReport:
     """The histogram of the scores out of distribution, `[n_bins]`."""
 
     @property
-    def figures(self) -> dict[str, Estimate]:
+    def metrics(self) -> dict[str, Estimate]:
         """The estimates by name, in order."""
         values = {item.name: getattr(self, item.name) for item in fields(self)}
         return {name: value for name, value in values.items() if isinstance(value, Estimate)}
 
     def to_dict(self) -> dict[str, object]:
-        """Return plain numbers for a JSON file: sizes, figures and histograms."""
+        """Return plain numbers for a JSON file: sizes, metrics and histograms."""
         sizes = {"n_in": self.n_in, "n_out": self.n_out, "level": self.level, "tpr": self.tpr}
         histograms = {name: getattr(self, name).tolist() for name in ("edges", "in_counts", "out_counts")}
-        return {**sizes, **{name: value.to_dict() for name, value in self.figures.items()}, **histograms}
+        return {**sizes, **{name: value.to_dict() for name, value in self.metrics.items()}, **histograms}
 
     def __str__(self) -> str:
         head = f"{self.n_in:,} in-distribution, {self.n_out:,} out; {100 * self.level:g} % intervals"
         names = {"fpr_at_tpr": f"fpr at {100 * self.tpr:g} % tpr"}
-        return "\n".join([head, *(f"{names.get(name, name):<16} {value}" for name, value in self.figures.items())])
+        return "\n".join([head, *(f"{names.get(name, name):<16} {value}" for name, value in self.metrics.items())])
 
 
 def ood_report(
@@ -267,7 +267,7 @@ def ranking(
 ) -> tuple[Estimate, Estimate]:
     """Return AUROC and average precision with the intervals of `ood_report`: nothing is drawn for them.
 
-    >>> [round(figure.value, 4) for figure in ranking([0.9, 0.8, 0.5], [0.5, 0.1])]
+    >>> [round(metric.value, 4) for metric in ranking([0.9, 0.8, 0.5], [0.5, 0.1])]
     [0.9167, 0.9167]
     """
     level = coverage(level)
@@ -277,7 +277,7 @@ def ranking(
 
 @dataclass(frozen=True, eq=False)
 class _Ordered:
-    """Two sets of scores as counts at each distinct one, rising: all that the figures depend on."""
+    """Two sets of scores as counts at each distinct one, rising: all that the metrics depend on."""
 
     scores: Array
     positive: NDArray[np.int64]

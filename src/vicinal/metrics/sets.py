@@ -12,7 +12,7 @@ from vicinal.metrics.intervals import Estimate, Moments, clopper_pearson, mean_i
 
 @dataclass(frozen=True)
 class SetEvaluation:
-    """The figures of prediction sets. Made by `evaluate_sets`."""
+    """The metrics of prediction sets. Made by `evaluate_sets`."""
 
     n: int
     """The number of sets."""
@@ -55,8 +55,8 @@ def evaluate_sets(sets: object, labels: object, *, level: float = 0.95) -> SetEv
     level
         Coverage of the intervals.
 
-    >>> figures = evaluate_sets([[True, False], [True, True], [False, True]], [0, 1, 0])
-    >>> round(figures.coverage.value, 3), round(figures.size.value, 3), round(figures.single.value, 3)
+    >>> metrics = evaluate_sets([[True, False], [True, True], [False, True]], [0, 1, 0])
+    >>> round(metrics.coverage.value, 3), round(metrics.size.value, 3), round(metrics.single.value, 3)
     (0.667, 1.333, 0.667)
     """
     inside = np.asarray(sets)
@@ -100,7 +100,7 @@ class SetTally:
         return self
 
     def evaluation(self, level: float = 0.95) -> SetEvaluation:
-        """Return the figures of all sets so far, with intervals of coverage `level`."""
+        """Return the metrics of all sets so far, with intervals of coverage `level`."""
         n = int(self.counts.sum())
         if not n:
             raise ValueError("there are no sets to measure")

@@ -1,4 +1,4 @@
-"""The one measurement: predictions in, chunk by chunk, on any number of threads and processes; figures out."""
+"""The one measurement: predictions in, chunk by chunk, on any number of threads and processes; metrics out."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from vicinal.metrics.base_rate import BaseRate, base_rate
 from vicinal.metrics.chunks import Chunk, Floats, open_predictions
 from vicinal.metrics.classwise import ClasswiseTable
 from vicinal.metrics.display import html_table, reliability_svg, side_by_side
-from vicinal.metrics.figures import FIGURES, MOST_PAIRED, Figure, Pairs, Sums, figures_named
 from vicinal.metrics.intervals import Estimate, Moments, coverage
+from vicinal.metrics.registry import METRICS, MOST_PAIRED, Metric, Pairs, Sums, metrics_named
 from vicinal.metrics.reliability import Additive, ReliabilityTable, checked_confidences
 
 #: A fine table has at least so many bins: a multiple of the bins that are asked for, which are sums of them.
@@ -39,7 +39,7 @@ class Samples:
     confidence: Floats
     """The highest probability."""
     values: Mapping[str, NDArray[Any]]
-    """By name of the figure, the sample's number for each figure that is a mean, such as its NLL."""
+    """By name of the metric, the sample's number for each metric that is a mean, such as its NLL."""
 
     @property
     def correct(self) -> NDArray[np.bool_]:
@@ -60,9 +60,9 @@ class Mistake:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The figures of a model on a set of samples. Made by `evaluate`, `Tally.evaluation` and `evaluate_file`.
+    """The metrics of a model on a set of samples. Made by `evaluate`, `Tally.evaluation` and `evaluate_file`.
 
-    Each figure of `vicinal.metrics.FIGURES` that was measured is an attribute: `evaluation.ece` is an `Estimate`
+    Each metric of `vicinal.metrics.METRICS` that was measured is an attribute: `evaluation.ece` is an `Estimate`
     (value, low, high), or None where `notes` says why it is unknown.
     """
 
@@ -74,7 +74,7 @@ class Evaluation:
     """The number of bins, which the calibration errors depend on."""
     level: float
     """Coverage of the intervals."""
-    figures: Mapping[str, Estimate | None]
+    metrics: Mapping[str, Estimate | None]
     """The estimates by name, in order."""
     notes: tuple[str, ...] = ()
     """What is worth knowing, in sentences."""
@@ -99,10 +99,10 @@ class Evaluation:
     """What the file holds: probs, logits or confidence."""
 
     def __getattr__(self, name: str) -> Estimate:
-        figures = self.__dict__.get("figures", {})
-        if name not in figures:
-            raise AttributeError(f"{name!r} was not measured: there are {', '.join(figures)}")
-        estimate: Estimate = figures[name]
+        metrics = self.__dict__.get("metrics", {})
+        if name not in metrics:
+            raise AttributeError(f"{name!r} was not measured: there are {', '.join(metrics)}")
+        estimate: Estimate = metrics[name]
         return estimate
 
     @property
@@ -120,16 +120,16 @@ class Evaluation:
         return None if counts is None or not counts.sum() else base_rate(counts)
 
     def to_dict(self) -> dict[str, object]:
-        """Return plain numbers for a JSON file: sizes, and for each figure its value, low and high; of a file, more."""
+        """Return plain numbers for a JSON file: sizes, and for each metric its value, low and high; of a file, more."""
         sizes = {"n": self.n, "n_classes": self.n_classes, "n_bins": self.n_bins, "level": self.level}
-        figures = {name: None if figure is None else figure.to_dict() for name, figure in self.figures.items()}
+        metrics = {name: None if metric is None else metric.to_dict() for name, metric in self.metrics.items()}
         if self.path is None:
-            return {**sizes, **figures}
+            return {**sizes, **metrics}
         return {
             "path": str(self.path),
             "kind": self.kind,
             **sizes,
-            **figures,
+            **metrics,
             "classes": list(self.classes),
             "bins": self.table.to_records(),
             "worst": [asdict(mistake) for mistake in self.worst],
@@ -139,20 +139,20 @@ class Evaluation:
     def __str__(self) -> str:
         classes = f", {self.n_classes} classes" if self.n_classes else ""
         head = f"{self.n:,} samples{classes}, {self.n_bins} bins; {100 * self.level:g} % intervals"
-        wide = max(12, *map(len, self.figures)) + 1
-        lines = [f"{name:<{wide}}{'–' if figure is None else figure}" for name, figure in self.figures.items()]
+        wide = max(12, *map(len, self.metrics)) + 1
+        lines = [f"{name:<{wide}}{'–' if metric is None else metric}" for name, metric in self.metrics.items()]
         return "\n".join([head, *lines, *(f"note: {note}" for note in self.notes)])
 
     def _repr_html_(self) -> str:
-        """Return the figures and the reliability diagram as a notebook shows them."""
+        """Return the metrics and the reliability diagram as a notebook shows them."""
         classes = f", {self.n_classes} classes" if self.n_classes else ""
         caption = f"{self.n:,} samples{classes}; {100 * self.level:g} % intervals"
-        rows = [(FIGURES[name].heading(self.n_bins), FIGURES[name].text(e)) for name, e in self.figures.items()]
+        rows = [(METRICS[name].heading(self.n_bins), METRICS[name].text(e)) for name, e in self.metrics.items()]
         return side_by_side(caption, html_table(["", "value"], rows), reliability_svg(self.table))
 
 
 class Tally(Additive):
-    """Everything that figures derive from, added up: any stream, shards, threads or processes give the same figures.
+    """Everything that metrics derive from, added up: any stream, shards, threads or processes give the same metrics.
 
     Memory is O(bins + K) beside the chunk at hand, and what is asked for in addition.
 
@@ -160,8 +160,8 @@ class Tally(Additive):
     ----------
     n_bins
         Equal-width bins of the calibration errors.
-    figures
-        The names of the figures to measure; by default all that are cheap.
+    metrics
+        The names of the metrics to measure; by default all that are cheap.
     fine
         Whether to keep a fine reliability table, of some 10,000 bins, for curves over confidence.
     keep_samples
@@ -171,7 +171,7 @@ class Tally(Additive):
 
     Examples
     --------
-    >>> tally = Tally(n_bins=10, figures=["accuracy", "nll", "ece"])
+    >>> tally = Tally(n_bins=10, metrics=["accuracy", "nll", "ece"])
     >>> for label, probs in ((0, [0.9, 0.1]), (1, [0.4, 0.6])):
     ...     tally = tally.update([label], probs=[probs])
     >>> {name: round(value, 4) for name, value in tally.values().items()}
@@ -184,15 +184,15 @@ class Tally(Additive):
         self,
         n_bins: int = 15,
         *,
-        figures: Sequence[str] | None = None,
+        metrics: Sequence[str] | None = None,
         fine: bool = False,
         keep_samples: bool = False,
         worst: int = 0,
     ) -> None:
         self.n_bins = integer("n_bins", n_bins, low=1)
-        self.names = [figure.name for figure in figures_named(figures)]
+        self.names = [metric.name for metric in metrics_named(metrics)]
         self.n_worst = integer("worst", worst, low=0)
-        fine = fine or any(FIGURES[name].of_fine for name in self.names)
+        fine = fine or any(METRICS[name].of_fine for name in self.names)
         self.finer = max(1, math.ceil(FINE_BINS / self.n_bins)) if fine else 1
         self.fine = ReliabilityTable(self.n_bins * self.finer)
         self.n_classes = 0
@@ -202,7 +202,7 @@ class Tally(Additive):
         self.mistakes: list[tuple[float, int, int, int]] = []
         """Negative confidence, row, label, prediction: the smallest are the worst."""
         self._samples: list[Samples] | None = [] if keep_samples else None
-        self._paired = keep_samples or any(FIGURES[name].of_pairs for name in self.names)
+        self._paired = keep_samples or any(METRICS[name].of_pairs for name in self.names)
         self._confusion: NDArray[np.int64] = np.zeros((0, 0), np.int64)
         self._pairs: list[Pairs] = []
 
@@ -212,9 +212,9 @@ class Tally(Additive):
         return self.fine.n
 
     @property
-    def figures(self) -> list[Figure]:
+    def metrics(self) -> list[Metric]:
         """What is measured: all that was asked for and can be had of so many classes."""
-        asked = (FIGURES[name] for name in self.names)
+        asked = (METRICS[name] for name in self.names)
         return [f for f in asked if not f.more_classes_than or self.n_classes > f.more_classes_than]
 
     @property
@@ -289,12 +289,12 @@ class Tally(Additive):
     def empty(self) -> Tally:
         """Return a tally without samples that measures the same."""
         kept = self._samples is not None
-        return Tally(self.n_bins, figures=self.names, fine=self.finer > 1, keep_samples=kept, worst=self.n_worst)
+        return Tally(self.n_bins, metrics=self.names, fine=self.finer > 1, keep_samples=kept, worst=self.n_worst)
 
     def merge_(self, other: Tally) -> None:
         """Take in the samples of another tally that measures the same."""
         if self.names != other.names:
-            raise ValueError(f"only tallies of the same figures add up, got {self.names} and {other.names}")
+            raise ValueError(f"only tallies of the same metrics add up, got {self.names} and {other.names}")
         self.kind = self.kind if self.n else other.kind
         self.fine.merge_(other.fine)
         if not other.n:
@@ -345,7 +345,7 @@ class Tally(Additive):
         return self._samples[0]
 
     def sums(self, level: float = 0.95) -> Sums:
-        """Return what figures derive from."""
+        """Return what metrics derive from."""
         if not self.n:
             raise ValueError("the tally is empty: there is nothing to measure; update it first")
         confusion, samples, pairs = self.confusion, self.samples, None
@@ -364,12 +364,12 @@ class Tally(Additive):
         )
 
     def values(self) -> dict[str, float]:
-        """Return the figures that are known, without their intervals."""
+        """Return the metrics that are known, without their intervals."""
         sums = self.sums()
-        return {figure.name: figure.value(sums) for figure in self.figures if figure.unknown(sums) is None}
+        return {metric.name: metric.value(sums) for metric in self.metrics if metric.unknown(sums) is None}
 
     def evaluation(self, level: float = 0.95) -> Evaluation:
-        """Return all figures with their intervals.
+        """Return all metrics with their intervals.
 
         Parameters
         ----------
@@ -379,17 +379,17 @@ class Tally(Additive):
         sums = self.sums(level)
         estimates: dict[str, Estimate | None] = {}
         unknown: dict[str, list[str]] = {}
-        for figure in self.figures:
-            why = figure.unknown(sums)
-            estimates[figure.name] = figure.estimate(sums) if why is None else None
+        for metric in self.metrics:
+            why = metric.unknown(sums)
+            estimates[metric.name] = metric.estimate(sums) if why is None else None
             if why is not None:
-                unknown.setdefault(why, []).append(figure.title)
+                unknown.setdefault(why, []).append(metric.title)
         return Evaluation(
             n=self.n,
             n_classes=self.n_classes,
             n_bins=self.n_bins,
             level=sums.level,
-            figures=estimates,
+            metrics=estimates,
             notes=(*self._infinite(), *(f"{', '.join(titles)} unknown: {why}" for why, titles in unknown.items())),
             table=sums.table,
             fine=self.fine,
@@ -402,17 +402,17 @@ class Tally(Additive):
 
     def _infinite(self) -> list[str]:
         known = [
-            (figure, self.moments[figure.name].n_infinite) for figure in self.figures if figure.name in self.moments
+            (metric, self.moments[metric.name].n_infinite) for metric in self.metrics if metric.name in self.moments
         ]
-        return [f"{figure.title} is infinite: {figure.infinite} in {n:,} samples" for figure, n in known if n]
+        return [f"{metric.title} is infinite: {metric.infinite} in {n:,} samples" for metric, n in known if n]
 
     def _add(self, chunk: Chunk, rows: NDArray[np.int64]) -> None:
         """Count samples that are already checked."""
         self.fine.add(chunk.confidence, chunk.correct)
-        values = {figure.name: figure.per_sample(chunk) for figure in self.figures if figure.per_sample is not None}
+        values = {metric.name: metric.per_sample(chunk) for metric in self.metrics if metric.per_sample is not None}
         for name, numbers in values.items():
             self.moments[name] = self.moments.get(name, Moments()) + Moments.of(numbers.astype(np.float64, copy=False))
-        if any(figure.of_classes for figure in self.figures):
+        if any(metric.of_classes for metric in self.metrics):
             if self.classwise is None:
                 self.classwise = ClasswiseTable(self.n_classes, self.n_bins)
             self.classwise.add(chunk)
@@ -444,14 +444,14 @@ def evaluate(
     logits: ArrayLike | None = None,
     probs: ArrayLike | None = None,
     n_bins: int = 15,
-    figures: Sequence[str] | None = None,
+    metrics: Sequence[str] | None = None,
     level: float = 0.95,
 ) -> Evaluation:
     """Return the accuracy, proper scores and calibration errors of predictions, with intervals.
 
-    Intervals cost less than the figures: accuracy has Clopper and Pearson's, NLL and Brier that of a mean, MCC that of
+    Intervals cost less than the metrics: accuracy has Clopper and Pearson's, NLL and Brier that of a mean, MCC that of
     the delta method, and the calibration errors theirs from the bins (see `vicinal.metrics.error_intervals`). For a
-    single sample, and for an infinite NLL, that of a mean is the whole range of the figure.
+    single sample, and for an infinite NLL, that of a mean is the whole range of the metric.
 
     Parameters
     ----------
@@ -461,15 +461,15 @@ def evaluate(
         Scores `[N, K]`, exactly one of the two; numpy, torch or lists, of any float type.
     n_bins
         Equal-width bins of the calibration errors.
-    figures
-        The names of the figures to measure (see `vicinal.metrics.FIGURES`); by default all that are cheap.
+    metrics
+        The names of the metrics to measure (see `vicinal.metrics.METRICS`); by default all that are cheap.
     level
         Coverage of the intervals, in (0, 1).
 
     Examples
     --------
     >>> probs = [[0.9, 0.1], [0.2, 0.8], [0.6, 0.4], [0.7, 0.3]]
-    >>> print(evaluate([0, 1, 1, 0], probs=probs, n_bins=10, figures=["accuracy", "mcc", "nll", "brier", "ece"]))
+    >>> print(evaluate([0, 1, 1, 0], probs=probs, n_bins=10, metrics=["accuracy", "mcc", "nll", "brier", "ece"]))
     4 samples, 2 classes, 10 bins; 95 % intervals
     accuracy 0.7500 [0.1941, 0.9937]
     mcc      0.5774 [-1.0000, 1.0000]
@@ -478,7 +478,7 @@ def evaluate(
     ece      0.3000 [0.0000, 0.6865]
     """
     coverage(level)
-    tally = Tally(n_bins, figures=figures, keep_samples=True).update(labels, logits=logits, probs=probs)
+    tally = Tally(n_bins, metrics=metrics, keep_samples=True).update(labels, logits=logits, probs=probs)
     return tally.evaluation(level)
 
 

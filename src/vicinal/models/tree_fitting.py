@@ -13,7 +13,7 @@ from torch import Tensor
 from vicinal._atomic import Json
 from vicinal._checks import require
 from vicinal.metrics import Tally
-from vicinal.metrics.figures import watched
+from vicinal.metrics.registry import watched
 from vicinal.models.boosted import Boosted
 from vicinal.progress import stage
 
@@ -118,7 +118,7 @@ def _history(fitted: Any, train: Seen, val: Seen | None) -> list[Json]:
     history: list[Json] = [{"step": k, "epoch": float(k), "loss": loss} for k, loss in enumerate(losses, start=1)]
     if val is not None:
         for line, probs in zip(history, fitted.staged_predict_proba(val.x), strict=True):
-            tally = Tally(figures=watched()).update(val.labels, probs=probs)
+            tally = Tally(metrics=watched()).update(val.labels, probs=probs)
             line |= {f"val_{name}": value for name, value in tally.values().items()}
     return history
 

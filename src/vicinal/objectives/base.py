@@ -147,7 +147,7 @@ class Objective(ABC):
             raise ValueError(f"{self!r} keeps no training state, got {list(state)}")
 
     def summary(self) -> dict[str, float]:
-        """Return figures of the training state that belong into the result of a run; empty if there are none."""
+        """Return metrics of the training state that belong into the result of a run; empty if there are none."""
         return {}
 
     def all_reduce(self, group: dist.ProcessGroup | None = None) -> None:

@@ -90,7 +90,7 @@ class _Windowed(Objective):
 
     @final
     def summary(self) -> dict[str, float]:
-        """Return the figures of the objective's training state."""
+        """Return the metrics of the objective's training state."""
         return self.objective.summary()
 
     @final

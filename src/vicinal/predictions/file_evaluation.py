@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from vicinal._memory import n_threads
-from vicinal.metrics import FIGURES, Evaluation, Mistake, Tally, kernels
+from vicinal.metrics import METRICS, Evaluation, Mistake, Tally, kernels
 from vicinal.metrics.intervals import coverage
 from vicinal.predictions.predictions_file import FileChunk, PredictionsFile, as_file
 
@@ -61,7 +61,7 @@ def evaluate_file(
     (Mistake(row=2, label='dog', prediction='cat', confidence=0.75),)
     """
     opened, level = as_file(file), coverage(level)
-    total = Tally(n_bins, figures=list(FIGURES), fine=True, worst=worst)
+    total = Tally(n_bins, metrics=list(METRICS), fine=True, worst=worst)
     names: Sequence[str] = opened.classes or ()
     n_dropped = n_rescaled = 0
     if (opened.n_rows or 0) * (opened.n_classes or 1) > _WORTH_COMPILED_LOOPS:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from vicinal.metrics import FIGURES, Estimate, ReliabilityTable
+from vicinal.metrics import METRICS, Estimate, ReliabilityTable
 from vicinal.report import sections
 from vicinal.report.formatting import count, percent
 from vicinal.report.page import write_page
@@ -52,7 +52,7 @@ def write_comparison(result: GridResult, path: str | os.PathLike[str], *, choose
 
 def _chosen(result: GridResult, by: str) -> dict[str, str]:
     n_bins = next(iter(result.results.values())).test.uncalibrated.n_bins
-    return {"by": sections.metric_name(FIGURES[by], n_bins), "method": result.chosen(by)}
+    return {"by": sections.metric_name(METRICS[by], n_bins), "method": result.chosen(by)}
 
 
 def _part(sheet: Sheet, result: GridResult, on: str, after: bool) -> dict[str, object]:
@@ -108,7 +108,7 @@ def _diagram(sheet: Sheet, result: GridResult, row: Mapping[str, Any], on: str, 
 
 def _difference(row: Mapping[str, Any], name: str) -> dict[str, str]:
     """Return a paired difference in print, and what it says of the method."""
-    entry, percent = row["difference"][name], FIGURES[name].percent
+    entry, percent = row["difference"][name], METRICS[name].percent
     value, low, high = ("∞" if entry[end] is None else _signed(entry[end], percent) for end in ("value", "low", "high"))
     better = entry["better"]
     verdict = "not significant" if better is None else "better" if better == row["method"] else "worse"
@@ -125,7 +125,7 @@ def _sentence(row: Mapping[str, object], compared: Sequence[str]) -> dict[str, o
     verdicts = {name: _difference(row, name)["verdict"] for name in compared}
     said = []
     for verdict in ("better", "worse", "not significant"):
-        names = [FIGURES[name].title for name, said_of in verdicts.items() if said_of == verdict]
+        names = [METRICS[name].title for name, said_of in verdicts.items() if said_of == verdict]
         if names:
             on = " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else names[0]
             said.append({"verdict": verdict, "text": f"{verdict} on {on}"})

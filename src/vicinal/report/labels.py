@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from vicinal.metrics import Evaluation, Figure
-from vicinal.metrics.figures import brief
+from vicinal.metrics import Evaluation, Metric
+from vicinal.metrics.registry import brief
 from vicinal.report import sections
 from vicinal.report.formatting import count, percent, with_interval
 from vicinal.report.page import contents
@@ -52,18 +52,18 @@ def labels_contents(context: Mapping[str, object]) -> list[tuple[str, str]]:
 
 
 def _labels(scored: Scores) -> dict[str, object]:
-    shown = brief(scored.calibrated.figures)
+    shown = brief(scored.calibrated.metrics)
     headings = [sections.metric_name(figure, scored.calibrated.n_bins) for figure in shown]
     rows = [_label(scored, k, name, evaluation, shown) for k, (name, evaluation) in enumerate(scored.heads.items())]
     return {"columns": ["is 1", "temperature", *headings, "AUROC"], "rows": rows}
 
 
-def _label(scored: Scores, k: int, name: str, evaluation: Evaluation, shown: list[Figure]) -> dict[str, object]:
+def _label(scored: Scores, k: int, name: str, evaluation: Evaluation, shown: list[Metric]) -> dict[str, object]:
     binary = scored.binary(name)
     cells = [
         (percent(float(scored.labels[:, k].double().mean())), ""),
         (f"{scored.temperatures[name]:.3g}", ""),
-        *(sections.metric_text(figure, evaluation.figures.get(figure.name)) for figure in shown),
+        *(sections.metric_text(figure, evaluation.metrics.get(figure.name)) for figure in shown),
         ("–", "") if binary is None else with_interval(binary.auroc, share=True),
     ]
     return {"name": name, "about": "", "cells": cells}

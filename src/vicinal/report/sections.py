@@ -12,17 +12,17 @@ from numpy.typing import NDArray
 
 from vicinal import plots
 from vicinal.metrics import (
-    FIGURES,
+    METRICS,
     BinaryEvaluation,
     Estimate,
     Evaluation,
-    Figure,
+    Metric,
     MultilabelEvaluation,
     ReliabilityTable,
     SetEvaluation,
     clopper_pearson,
 )
-from vicinal.metrics.figures import brief
+from vicinal.metrics.registry import brief
 from vicinal.metrics.ood import OODReport
 from vicinal.metrics.selective import RiskCoverage
 from vicinal.report import verdicts
@@ -39,13 +39,13 @@ SHOWN_CLASSES = 20
 _SHOWN_CELLS = 12
 
 
-def metric_name(figure: Figure, n_bins: int) -> str:
+def metric_name(figure: Metric, n_bins: int) -> str:
     """Return what a figure is called at the head of a row or column."""
     heading = figure.heading(n_bins).replace(" bins", "\u00a0bins")
     return heading[0].upper() + heading[1:]
 
 
-def metric_text(figure: Figure, estimate: Estimate | None) -> tuple[str, str]:
+def metric_text(figure: Metric, estimate: Estimate | None) -> tuple[str, str]:
     """Return an estimate and its interval as they are written."""
     return ("–", "") if estimate is None else with_interval(estimate, share=figure.percent)
 
@@ -55,19 +55,19 @@ def metrics_table(evaluations: Mapping[str, Evaluation | MultilabelEvaluation]) 
     first = next(iter(evaluations.values()))
     rows = [
         {
-            "name": metric_name(FIGURES[name], first.n_bins),
-            "about": FIGURES[name].about,
-            "cells": [metric_text(FIGURES[name], each.figures.get(name)) for each in evaluations.values()],
+            "name": metric_name(METRICS[name], first.n_bins),
+            "about": METRICS[name].about,
+            "cells": [metric_text(METRICS[name], each.metrics.get(name)) for each in evaluations.values()],
         }
-        for name in first.figures
+        for name in first.metrics
     ]
     return {"columns": list(evaluations), "rows": rows}
 
 
 def tiles(evaluation: Evaluation | MultilabelEvaluation, *extra: tuple[str, str, str]) -> list[tuple[str, str, str]]:
     """Return the figures that stand at the top: name, value, and what to read under it."""
-    shown = [FIGURES[name] for name in ("accuracy", "ece", "nll") if evaluation.figures.get(name) is not None]
-    tops = [(metric_name(f, evaluation.n_bins), *metric_text(f, evaluation.figures[f.name])) for f in shown]
+    shown = [METRICS[name] for name in ("accuracy", "ece", "nll") if evaluation.metrics.get(name) is not None]
+    tops = [(metric_name(f, evaluation.n_bins), *metric_text(f, evaluation.metrics[f.name])) for f in shown]
     return [*tops, *extra]
 
 
@@ -118,8 +118,8 @@ def baselines_section(
     """Return the figures of the model beside those of baselines on the same samples; None without any."""
     if not simpler:
         return None
-    shown = brief(evaluation.figures)
-    models = {"this model, calibrated": evaluation.figures, **simpler}
+    shown = brief(evaluation.metrics)
+    models = {"this model, calibrated": evaluation.metrics, **simpler}
     rows = [
         {"name": name, "about": "", "cells": [metric_text(f, figures.get(f.name)) for f in shown]}
         for name, figures in models.items()
@@ -421,7 +421,7 @@ def ood_section(sheet: Sheet, reports: Iterable[tuple[str, OODReport]]) -> list[
         }
         rows = [
             {"name": names[key][0], "about": names[key][1], "cells": [with_interval(value, share=True)]}
-            for key, value in report.figures.items()
+            for key, value in report.metrics.items()
         ]
         figure = sheet.two_histograms(
             report.edges,

@@ -105,7 +105,7 @@ def judged(evaluation: Evaluation, classes: Sequence[str] = ()) -> Verdict:
 
 def base_rate_sentence(evaluation: Evaluation, classes: Sequence[str] = ()) -> str:
     """Say what is reached without a model: the share of the most frequent class, and the NLL of the shares."""
-    base, nll = evaluation.base_rate, evaluation.figures.get("nll")
+    base, nll = evaluation.base_rate, evaluation.metrics.get("nll")
     if base is None:
         return ""
     of_model = "" if nll is None else f"; its own NLL is {nll.value:.3f}"
@@ -121,7 +121,7 @@ def majority_warning(evaluation: Evaluation, classes: Sequence[str] = ()) -> str
     It is better where the interval of its accuracy lies above the share of that class, or that of its NLL below the
     NLL of the shares and it answers with the right class more often.
     """
-    base, accuracy, nll = evaluation.base_rate, evaluation.figures.get("accuracy"), evaluation.figures.get("nll")
+    base, accuracy, nll = evaluation.base_rate, evaluation.metrics.get("accuracy"), evaluation.metrics.get("nll")
     if base is None or accuracy is None or accuracy.low > base.share:
         return ""
     name = _class_name(base.majority, evaluation, classes)
@@ -143,14 +143,14 @@ def versus_baselines(evaluation: Evaluation, simpler: Mapping[str, Mapping[str, 
     `"nll_difference"` among the metrics of a baseline is paired, sample by sample. Where both models are right on every
     sample, it shows their confidence but not the cost of a mistake, and decides nothing.
     """
-    nll_here = evaluation.figures.get("nll")
+    nll_here = evaluation.metrics.get("nll")
     others = {name: nll.value for name, figures in simpler.items() if (nll := figures.get("nll")) is not None}
     if nll_here is None or not others:
         return ""
     best = min(others, key=lambda name: others[name])
     less, accuracies = (
         simpler[best]["nll_difference"],
-        (evaluation.figures.get("accuracy"), simpler[best].get("accuracy")),
+        (evaluation.metrics.get("accuracy"), simpler[best].get("accuracy")),
     )
     if less is None:
         return ""
@@ -168,7 +168,7 @@ def _signed(value: float) -> str:
 
 
 def _is_no_better(evaluation: Evaluation) -> bool:
-    base, accuracy, nll = evaluation.base_rate, evaluation.figures.get("accuracy"), evaluation.figures.get("nll")
+    base, accuracy, nll = evaluation.base_rate, evaluation.metrics.get("accuracy"), evaluation.metrics.get("nll")
     if base is None or accuracy is None or accuracy.value > base.share:
         return False
     return nll is None or nll.value >= base.nll

@@ -379,7 +379,7 @@ class Run:
         metrics = {}
         for name, evaluation in models.items():
             less = compare(evaluation, beside)["nll"]
-            of = {**evaluation.figures, "nll_difference": Estimate(less.value, less.low, less.high)}
+            of = {**evaluation.metrics, "nll_difference": Estimate(less.value, less.low, less.high)}
             metrics[name] = {metric: None if e is None else e.to_dict() for metric, e in of.items()}
         write_json(self.files.baselines, {"models": {**self._baselines(), **metrics}})
 

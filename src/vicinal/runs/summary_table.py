@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from vicinal._checks import ArgumentError, choice, nearest_names
-from vicinal.metrics import FIGURES, Comparison, Estimate, Evaluation, Figure, MultilabelEvaluation, compare
-from vicinal.metrics.figures import columns
+from vicinal.metrics import METRICS, Comparison, Estimate, Evaluation, Metric, MultilabelEvaluation, compare
 from vicinal.metrics.intervals import over_seeds
+from vicinal.metrics.registry import columns
 from vicinal.runs.run import RunResult
 
 #: A cell: the method as asked for, and the seed.
@@ -134,14 +134,14 @@ class GridResult:
             "failures": [{"method": m, "seed": s, "error": error} for (m, s), error in self.failures.items()],
         }
 
-    def columns(self, asked: Sequence[str] = (), *, after: bool = False, on: str = "test") -> list[Figure]:
+    def columns(self, asked: Sequence[str] = (), *, after: bool = False, on: str = "test") -> list[Metric]:
         """Return the metrics that have a column: the default ones, MCC for unbalanced classes, and `asked`."""
         runs = [run for method in self.methods for run in self._evaluations(method, after, on).values()]
         if not runs:
             return []
         every = runs[0].labels.values() if isinstance(runs[0], MultilabelEvaluation) else [runs[0]]
         shown = {metric.name for evaluation in every for metric in columns(evaluation, asked)}
-        return [metric for name, metric in FIGURES.items() if name in shown and runs[0].figures.get(name) is not None]
+        return [metric for name, metric in METRICS.items() if name in shown and runs[0].metrics.get(name) is not None]
 
     def chosen(self, by: str = "nll") -> str:
         """Return the method that is best by a validation metric, before the temperature.
@@ -154,14 +154,14 @@ class GridResult:
         by
             The name of a metric, such as `"nll"` or `"ece"`.
         """
-        metric = FIGURES[choice("by", by, tuple(FIGURES))]
+        metric = METRICS[choice("by", by, tuple(METRICS))]
         runs = {method: of for method in self.methods if (of := self._evaluations(method, False, "val"))}
         shared = [seed for seed in self.seeds if all(seed in of for of in runs.values())]
         if not runs or not shared:
             raise ValueError("the methods have no seed in common: nothing can be chosen")
         means: dict[str, float] = {}
         for method, of in runs.items():
-            values = [estimate.value for seed in shared if (estimate := of[seed].figures.get(by)) is not None]
+            values = [estimate.value for seed in shared if (estimate := of[seed].metrics.get(by)) is not None]
             if len(values) < len(shared):
                 raise ArgumentError("by", by, "a metric that the validation set has")
             means[method] = float(np.mean(values))
@@ -198,7 +198,7 @@ class GridResult:
         if not after and choose is not None:
             parts += self._tables("val", False, (choose,), spread)[:2]
             chosen, n_bins = self.chosen(choose), next(iter(self.results.values())).test.uncalibrated.n_bins
-            parts.append(f"Chosen by {FIGURES[choose].heading(n_bins)} of the validation set: {_code(chosen)}")
+            parts.append(f"Chosen by {METRICS[choose].heading(n_bins)} of the validation set: {_code(chosen)}")
         if not after and self.failures:
             failed = [f"- {_code(m)}, seed {s}: {error}" for (m, s), error in self.failures.items()]
             cells = len(self.methods) * len(self.seeds)
@@ -260,10 +260,10 @@ class GridResult:
         first = runs[0]
         row |= {"n": first.n, "n_bins": first.n_bins, "level": first.level}
         row["temperature"] = float(np.mean([result.sets[on].temperature for result in results]))
-        for name in first.figures:
-            estimates = [estimate for run in runs if (estimate := run.figures.get(name)) is not None]
+        for name in first.metrics:
+            estimates = [estimate for run in runs if (estimate := run.metrics.get(name)) is not None]
             if len(estimates) == len(runs):
-                mean = over_seeds(estimates, first.level, limits=FIGURES[name].limits)
+                mean = over_seeds(estimates, first.level, limits=METRICS[name].limits)
                 row[name] = {**mean.to_dict(), **_spreads([estimate.value for estimate in estimates])}
         comparison = None if method == self.methods[0] else self.comparison(method, after=after, on=on)
         row["difference"] = None if comparison is None else _differences(comparison)
@@ -272,7 +272,7 @@ class GridResult:
             row["label_noise"] = {which: _means([noise[which] for noise in noisy]) for which in ("best", "last")}
         return row
 
-    def _metrics_table(self, rows: list[dict[str, Any]], shown: list[Figure], spread: str) -> str:
+    def _metrics_table(self, rows: list[dict[str, Any]], shown: list[Metric], spread: str) -> str:
         lines = [
             [
                 _code(row["method"]),
@@ -312,7 +312,7 @@ def _differences(comparison: Comparison) -> dict[str, object]:
 # Markdown
 
 
-def _differences_table(rows: list[dict[str, Any]], shown: list[Figure]) -> str:
+def _differences_table(rows: list[dict[str, Any]], shown: list[Metric]) -> str:
     lines = []
     for row in rows:
         difference, texts = row["difference"], []
@@ -324,7 +324,7 @@ def _differences_table(rows: list[dict[str, Any]], shown: list[Figure]) -> str:
     return _markdown(["method", "seeds", *_headings(rows, shown)], lines)
 
 
-def _headings(rows: list[dict[str, Any]], shown: list[Figure]) -> list[str]:
+def _headings(rows: list[dict[str, Any]], shown: list[Metric]) -> list[str]:
     return [metric.heading(rows[0]["n_bins"]) for metric in shown]
 
 

@@ -106,7 +106,7 @@ def _betas(name: str, value: object) -> tuple[float, ...]:
 
 
 def _stop_at(name: str, value: object) -> tuple[str, float]:
-    from vicinal.metrics.figures import watched
+    from vicinal.metrics.registry import watched
 
     pair = _several(name, value)
     if len(pair) != 2:

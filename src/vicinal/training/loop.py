@@ -31,8 +31,8 @@ from vicinal._typing import AfterFit, Batch, Constrained, Model, Step
 from vicinal.calibrators import TemperatureScaling
 from vicinal.losses import sent_with_copy
 from vicinal.metrics import Tally, spearman
-from vicinal.metrics.figures import FIGURES, watched
 from vicinal.metrics.multilabel import label_tallies
+from vicinal.metrics.registry import METRICS, watched
 from vicinal.objectives.base import Objective, row_weights, total
 from vicinal.objectives.forward import unwrap
 from vicinal.training.batches import (
@@ -373,7 +373,7 @@ class Loop:
         if self.config.stop_at is not None:
             name, value = self.config.stop_at
             reached = line.get(f"val_{name}", math.nan)
-            self.stopped |= reached >= value if FIGURES[name].higher_is_better else reached <= value
+            self.stopped |= reached >= value if METRICS[name].higher_is_better else reached <= value
         select = self.config.select
         if select == "last":
             return
@@ -654,13 +654,13 @@ def _of_classes(logits: Tensor, labels: Tensor) -> dict[str, float]:
             f"{list(logits.shape)}; floats need a task of another name"
         )
     confidence = logits.double().softmax(dim=1).amax(dim=1).mean()
-    return {**Tally(figures=watched()).update(labels, logits=logits).values(), "confidence": float(confidence)}
+    return {**Tally(metrics=watched()).update(labels, logits=logits).values(), "confidence": float(confidence)}
 
 
 def _of_labels(logits: Tensor, labels: Tensor) -> dict[str, float]:
     """Return the validation metrics of labels with a logit each: means over labels."""
     tallies = [
-        tally.values() for tally in label_tallies(labels.view(len(labels), -1), logits=logits, figures=watched())
+        tally.values() for tally in label_tallies(labels.view(len(labels), -1), logits=logits, metrics=watched())
     ]
     means = {name: sum(values[name] for values in tallies) / len(tallies) for name in tallies[0]}
     return {**means, "confidence": float(logits.double().abs().sigmoid().mean())}

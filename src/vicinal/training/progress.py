@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
 
-from vicinal.metrics import FIGURES
+from vicinal.metrics import METRICS
 from vicinal.progress import on_terminal
 
 
@@ -35,7 +35,7 @@ class Progress:
         from rich.table import Column
         from rich.text import Text
 
-        class Figures(TextColumn):
+        class Metrics(TextColumn):
             """What gives way where the terminal is narrow, besides the bar: the time left stays."""
 
             def render(self, task: Task) -> Text:
@@ -51,7 +51,7 @@ class Progress:
             TimeElapsedColumn(whole),
             TextColumn("left"),
             TimeRemainingColumn(table_column=whole.copy()),
-            Figures("{task.fields[loss]} {task.fields[val]}", table_column=Column()),
+            Metrics("{task.fields[loss]} {task.fields[val]}", table_column=Column()),
         ]
         self._bar = Bar(*columns, console=Console(stderr=True))
         self._task = self._bar.add_task(title, total=n_steps, completed=step, epoch="", **self._fields)
@@ -78,7 +78,7 @@ class Progress:
             return
         if metrics is not None:
             self._fields["loss"] = f"loss {metrics['loss']:.4f}"
-            headings = {name: FIGURES[name].heading(15) for name in ("accuracy", "ece")} | {"mse": "squared error"}
+            headings = {name: METRICS[name].heading(15) for name in ("accuracy", "ece")} | {"mse": "squared error"}
             known = [f"{head} {metrics[f'val_{n}']:.3f}" for n, head in headings.items() if f"val_{n}" in metrics]
             self._fields["val"] = "val " + ", ".join(known) if known else self._fields["val"]
         self._bar.update(self._task, completed=step, epoch=f"epoch {epoch:.1f}/{self._n_epochs:g}", **self._fields)

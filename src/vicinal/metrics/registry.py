@@ -1,6 +1,6 @@
-"""The one list of figures: what each is called, where it comes from, and how far to trust it.
+"""The one list of metrics: what each is called, where it comes from, and how far to trust it.
 
-A figure is an entry of `FIGURES`. Whatever reports numbers (an evaluation, a file's, a training run's, a table of
+A metric is an entry of `METRICS`. Whatever reports numbers (an evaluation, a file's, a training run's, a table of
 methods, a report, a comparison) goes through the list, so that an entry is all there is to add. It derives from one of
 five sums, which `vicinal.metrics.Tally` keeps:
 
@@ -45,20 +45,20 @@ if TYPE_CHECKING:
 #: Labels, predictions, and how many samples have both, `[P]`.
 Pairs: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
 Ends: TypeAlias = tuple[float, float]
-#: Of bins, the samples' bins, their confidences and whether they are right: what each adds to a figure, `[..., N]`.
+#: Of bins, the samples' bins, their confidences and whether they are right: what each adds to a metric, `[..., N]`.
 Contributions: TypeAlias = Callable[[BinSums, NDArray[np.intp], Floats, NDArray[np.bool_]], Array]
 
 
 @dataclass(frozen=True, eq=False)
 class Sums:
-    """All that figures derive from, and what is asked of their intervals."""
+    """All that metrics derive from, and what is asked of their intervals."""
 
     table: ReliabilityTable
     """The reliability table; its `n` is the number of samples."""
     n_classes: int = 0
     """K."""
     moments: Mapping[str, Moments] = field(default_factory=dict)
-    """Of the figures that are means, as far as the samples have them, by name."""
+    """Of the metrics that are means, as far as the samples have them, by name."""
     pairs: Pairs | None = None
     """Labels met with predictions; None where they are not known."""
     classwise: ClasswiseTable | None = None
@@ -66,7 +66,7 @@ class Sums:
     level: float = 0.95
     """Coverage of the intervals."""
     fine: ReliabilityTable | None = None
-    """The reliability table of some 10,000 bins; None where no figure needs it."""
+    """The reliability table of some 10,000 bins; None where no metric needs it."""
 
     @cached_property
     def errors(self) -> dict[str, Estimate]:
@@ -75,8 +75,8 @@ class Sums:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Figure:
-    """A figure of merit. Exactly one of `per_sample` and the `of_` fields says what it is."""
+class Metric:
+    """A metric. Exactly one of `per_sample` and the `of_` fields says what it is."""
 
     name: str
     """In Python, JSON files and the command: `"ece"`."""
@@ -101,26 +101,26 @@ class Figure:
     more_classes_than: int = 0
     """It is measured where there are more classes than this."""
     per_sample: Callable[[Chunk], NDArray[np.float64] | NDArray[np.bool_]] | None = None
-    """The number of each sample of a chunk, `[M]`; the figure is their mean."""
+    """The number of each sample of a chunk, `[M]`; the metric is their mean."""
     infinite: str = ""
     """Of a mean: when a sample's number is infinite, in words."""
     mistake: Callable[[Sums], float] | None = None
     """Of a mean: what a wrong prediction is typically worth, for its interval; see `mean_interval`."""
     of_bins: Callable[[BinSums], Array] | None = None
-    """The figure of the bins of (variants of) the reliability table, `[...]`."""
+    """The metric of the bins of (variants of) the reliability table, `[...]`."""
     contributions: Contributions | None = None
-    """Of a figure of the bins: given the bins `[..., n_bins]`, each sample's bin, its confidence and whether it is
-    right, `[..., N]`, what it contributes to the figure, `[..., N]`: the figure is their mean, and their spread its
+    """Of a metric of the bins: given the bins `[..., n_bins]`, each sample's bin, its confidence and whether it is
+    right, `[..., N]`, what it contributes to the metric, `[..., N]`: the metric is their mean, and their spread its
     error. Without them two models are not compared by it."""
     of_pairs: Callable[..., tuple[float, Array]] | None = None
-    """Of labels, predictions and counts: the figure, and what each pair contributes to it, `[P]` (the figure is the
+    """Of labels, predictions and counts: the metric, and what each pair contributes to it, `[P]` (the metric is the
     mean of the contributions, and their spread is its error)."""
     of_classes: Callable[[ClasswiseTable], float] | None = None
-    """The figure of the reliability tables of all classes."""
+    """The metric of the reliability tables of all classes."""
     of_fine: Callable[[ReliabilityTable, float], Estimate] | None = None
-    """The figure of a reliability table of some 10,000 bins, with its interval of this level."""
+    """The metric of a reliability table of some 10,000 bins, with its interval of this level."""
     interval: Callable[[Sums, float], Ends] | None = None
-    """The ends of its interval. By default those of a mean or, of a figure of the bins, of the delta method."""
+    """The ends of its interval. By default those of a mean or, of a metric of the bins, of the delta method."""
 
     def __post_init__(self) -> None:
         kinds = (self.per_sample, self.of_bins, self.of_pairs, self.of_classes, self.of_fine)
@@ -138,7 +138,7 @@ class Figure:
     def heading(self, n_bins: int) -> str:
         """Return its title, with the number of bins where it depends on them.
 
-        >>> FIGURES["ece"].heading(15), FIGURES["nll"].heading(15)
+        >>> METRICS["ece"].heading(15), METRICS["nll"].heading(15)
         ('ECE (15 bins)', 'NLL')
         """
         return f"{self.title} ({n_bins} bins)" if self.binned else self.title
@@ -146,7 +146,7 @@ class Figure:
     def text(self, estimate: Estimate | None) -> str:
         """Return an estimate with its interval as it is written in tables, a dash where there is none.
 
-        >>> FIGURES["accuracy"].text(Estimate(0.9123, 0.9, 0.925)), FIGURES["nll"].text(Estimate(0.3, 0.2, math.inf))
+        >>> METRICS["accuracy"].text(Estimate(0.9123, 0.9, 0.925)), METRICS["nll"].text(Estimate(0.3, 0.2, math.inf))
         ('91.2 % (90.0–92.5)', '0.300 (0.200–∞)')
         """
         if estimate is None:
@@ -160,7 +160,7 @@ class Figure:
         return f"{value}{unit} ({low}{' to ' if estimate.low < 0 else '–'}{high})"
 
     def unknown(self, sums: Sums) -> str | None:
-        """Return why these sums do not tell the figure, None if they do."""
+        """Return why these sums do not tell the metric, None if they do."""
         if self.of_pairs is not None and sums.pairs is None:
             few = sums.n_classes <= MOST_PAIRED
             return "labels and predicted classes are needed" if few else f"there are more than {MOST_PAIRED:,} classes"
@@ -171,7 +171,7 @@ class Figure:
         return None
 
     def value(self, sums: Sums) -> float:
-        """Return the figure."""
+        """Return the metric."""
         if self.per_sample is not None:
             return sums.moments[self.name].mean
         if self.of_bins is not None:
@@ -185,7 +185,7 @@ class Figure:
         raise ValueError(f"{self.name} is not known: {self.unknown(sums)}")
 
     def estimate(self, sums: Sums) -> Estimate:
-        """Return the figure with its interval."""
+        """Return the metric with its interval."""
         if self.of_fine is not None and sums.fine is not None:
             return self.of_fine(sums.fine, sums.level)
         value = self.value(sums)
@@ -232,7 +232,7 @@ def _ends(estimate: Estimate) -> Ends:
     return estimate.low, estimate.high
 
 
-# What each sample contributes to a figure of the bins: with δ the gap of its bin and D its confidence less its accuracy
+# What each sample contributes to a metric of the bins: with δ the gap of its bin and D its confidence less its accuracy
 
 
 def _of_accuracy(bins: BinSums, index: NDArray[np.intp], confidence: Floats, correct: NDArray[np.bool_]) -> Array:
@@ -296,9 +296,9 @@ def _error(
     *,
     column: bool = False,
     brief: bool = False,
-) -> Figure:
+) -> Metric:
     """Return the entry of a calibration error, whose interval is known in closed form."""
-    return Figure(
+    return Metric(
         name=name,
         title=title,
         about=about,
@@ -313,10 +313,10 @@ def _error(
 
 
 #: By name, in the order of print.
-FIGURES: dict[str, Figure] = {
-    figure.name: figure
-    for figure in (
-        Figure(
+METRICS: dict[str, Metric] = {
+    metric.name: metric
+    for metric in (
+        Metric(
             name="accuracy",
             title="accuracy",
             about="how often it is right",
@@ -328,7 +328,7 @@ FIGURES: dict[str, Figure] = {
             contributions=_of_accuracy,
             interval=_of_proportion,
         ),
-        Figure(
+        Metric(
             name="top5_error",
             title="top-5 error",
             about="how often the truth is not among its five first guesses",
@@ -338,7 +338,7 @@ FIGURES: dict[str, Figure] = {
             per_sample=lambda chunk: misses(chunk, 5),
             interval=_of_proportion,
         ),
-        Figure(
+        Metric(
             name="mcc",
             title="MCC",
             about="Matthews' correlation of answers and truth",
@@ -348,7 +348,7 @@ FIGURES: dict[str, Figure] = {
             of_pairs=mcc_contributions,
             interval=_of_mcc,
         ),
-        Figure(
+        Metric(
             name="nll",
             title="NLL",
             about="negative log-likelihood; lower is better",
@@ -359,7 +359,7 @@ FIGURES: dict[str, Figure] = {
             infinite="the true class has probability 0",
             mistake=_nll_of_mistake,
         ),
-        Figure(
+        Metric(
             name="brier",
             title="Brier score",
             about="squared error of the probabilities; lower is better",
@@ -380,7 +380,7 @@ FIGURES: dict[str, Figure] = {
             _of_oe,
             column=True,
         ),
-        Figure(
+        Metric(
             name="smooth_ece",
             title="smooth ECE",
             about="mean gap between confidence and accuracy, smoothed instead of binned",
@@ -390,7 +390,7 @@ FIGURES: dict[str, Figure] = {
         _error("mce", "MCE", "largest gap of any bin", maximum_error),
         _error("rms", "RMS gap", "root of the mean squared gap", _rms, _of_rms),
         _error("rms_debiased", "RMS gap, corrected", "without what chance alone contributes", _rms_debiased),
-        Figure(
+        Metric(
             name="classwise_ece",
             title="classwise ECE",
             about="mean gap of the probabilities of all classes",
@@ -403,32 +403,32 @@ FIGURES: dict[str, Figure] = {
 }
 
 
-def figures_named(names: Sequence[str] | None = None) -> list[Figure]:
-    """Return these figures in the order of print; without names, all that need not be asked for."""
+def metrics_named(names: Sequence[str] | None = None) -> list[Metric]:
+    """Return these metrics in the order of print; without names, all that need not be asked for."""
     if names is None:
-        return [figure for figure in FIGURES.values() if not figure.on_request]
+        return [metric for metric in METRICS.values() if not metric.on_request]
     for name in names:
-        if name not in FIGURES:
-            raise ArgumentError("figures", name, f"some of {', '.join(FIGURES)}")
-    return [figure for figure in FIGURES.values() if figure.name in names]
+        if name not in METRICS:
+            raise ArgumentError("metrics", name, f"some of {', '.join(METRICS)}")
+    return [metric for metric in METRICS.values() if metric.name in names]
 
 
 def watched() -> list[str]:
-    """Return the names of the figures to measure while a model trains: those that may have a column."""
-    return [name for name, figure in FIGURES.items() if figure.column]
+    """Return the names of the metrics to measure while a model trains: those that may have a column."""
+    return [name for name, metric in METRICS.items() if metric.column]
 
 
-def brief(known: Mapping[str, Estimate | None]) -> list[Figure]:
-    """Return those of the figures that are known which tables with room for few have a column for."""
-    return [figure for name, figure in FIGURES.items() if figure.brief and known.get(name) is not None]
+def brief(known: Mapping[str, Estimate | None]) -> list[Metric]:
+    """Return those of the metrics that are known which tables with room for few have a column for."""
+    return [metric for name, metric in METRICS.items() if metric.brief and known.get(name) is not None]
 
 
-def columns(evaluation: Evaluation, asked: Sequence[str] = ()) -> list[Figure]:
-    """Return the figures that have a column in tables of such evaluations, and those asked for."""
-    asked = [figure.name for figure in figures_named(asked)]
+def columns(evaluation: Evaluation, asked: Sequence[str] = ()) -> list[Metric]:
+    """Return the metrics that have a column in tables of such evaluations, and those asked for."""
+    asked = [metric.name for metric in metrics_named(asked)]
     return [
-        figure
-        for name, figure in FIGURES.items()
-        if evaluation.figures.get(name) is not None
-        and (name in asked or (figure.column(evaluation) if callable(figure.column) else figure.column))
+        metric
+        for name, metric in METRICS.items()
+        if evaluation.metrics.get(name) is not None
+        and (name in asked or (metric.column(evaluation) if callable(metric.column) else metric.column))
     ]

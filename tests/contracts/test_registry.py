@@ -1,4 +1,4 @@
-"""The one list of figures: an entry is all it takes for a figure to come out everywhere."""
+"""The one list of metrics: an entry is all it takes for a metric to come out everywhere."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 
 from tests.predictions.samples import classifier, save
 from tests.report.results import outcome, scored
-from vicinal.metrics import FIGURES, Estimate, Figure, ReliabilityTable, Tally, clopper_pearson, compare, evaluate
-from vicinal.metrics.figures import columns, figures_named, watched
+from vicinal.metrics import METRICS, Estimate, Metric, ReliabilityTable, Tally, clopper_pearson, compare, evaluate
+from vicinal.metrics.registry import columns, metrics_named, watched
 from vicinal.predictions import evaluate_file
 from vicinal.report import write_comparison, write_predictions, write_run
 from vicinal.runs import GridResult
@@ -35,7 +35,7 @@ def underconfidence(bins):
 
 @pytest.fixture
 def spherical_score(monkeypatch):
-    figure = Figure(
+    metric = Metric(
         name="spherical",
         title="spherical score",
         about="a proper score",
@@ -43,8 +43,8 @@ def spherical_score(monkeypatch):
         column=True,
         per_sample=spherical,
     )
-    monkeypatch.setitem(FIGURES, figure.name, figure)
-    return figure
+    monkeypatch.setitem(METRICS, metric.name, metric)
+    return metric
 
 
 def grid(tmp_path):
@@ -69,7 +69,7 @@ def test_an_entry_is_all_it_takes(spherical_score, tmp_path):
     assert json.loads(json.dumps(of_file.to_dict()))["spherical"]["value"] == of_file.spherical.value
     assert "Spherical score" in write_predictions(of_file, tmp_path / "p.html").read_text(encoding="utf-8")
     # While a model trains
-    assert Tally(figures=watched()).update(labels, probs=probs).values()["spherical"] == pytest.approx(expected)
+    assert Tally(metrics=watched()).update(labels, probs=probs).values()["spherical"] == pytest.approx(expected)
     # A grid: rows, table, paired difference, page; and the page of a run
     result = grid(tmp_path)
     assert "| spherical score |" in result.table()
@@ -80,47 +80,47 @@ def test_an_entry_is_all_it_takes(spherical_score, tmp_path):
     assert "Spherical score" in write_run(run, tmp_path / "r.html").read_text(encoding="utf-8")
 
 
-def test_a_figure_of_the_bins(monkeypatch):
+def test_a_metric_of_the_bins(monkeypatch):
     """Without an interval of its own it has that of the delta method, and it is not compared."""
-    figure = Figure(name="under", title="underconfidence", about="", percent=True, binned=True, of_bins=underconfidence)
-    monkeypatch.setitem(FIGURES, "under", figure)
+    metric = Metric(name="under", title="underconfidence", about="", percent=True, binned=True, of_bins=underconfidence)
+    monkeypatch.setitem(METRICS, "under", metric)
     labels, probs = np.array([0, 1] * 100), np.tile([[0.6, 0.4], [0.3, 0.7]], (100, 1))
     found = evaluate(labels, probs=probs)
     assert found.under.value == pytest.approx(0.35)
     assert found.under.low <= 0.35 <= found.under.high
-    assert figure.heading(15) == "underconfidence (15 bins)"
+    assert metric.heading(15) == "underconfidence (15 bins)"
     assert "under" not in compare(found, found).differences
 
 
-def test_a_figure_has_one_source():
+def test_a_metric_has_one_source():
     with pytest.raises(ValueError, match="exactly one of per_sample="):
-        Figure(name="x", title="x", about="")
+        Metric(name="x", title="x", about="")
     with pytest.raises(ValueError, match="exactly one of per_sample="):
-        Figure(name="x", title="x", about="", per_sample=spherical, of_bins=underconfidence)
+        Metric(name="x", title="x", about="", per_sample=spherical, of_bins=underconfidence)
 
 
 def test_every_entry_is_complete():
-    for name, figure in FIGURES.items():
-        assert figure.name == name
-        assert figure.title
-        assert figure.about
-        assert figure.limits[0] < figure.limits[1]
-        assert not (figure.binned and figure.per_sample), name
-        assert ("bins" in figure.heading(15)) == figure.binned
+    for name, metric in METRICS.items():
+        assert metric.name == name
+        assert metric.title
+        assert metric.about
+        assert metric.limits[0] < metric.limits[1]
+        assert not (metric.binned and metric.per_sample), name
+        assert ("bins" in metric.heading(15)) == metric.binned
 
 
 def test_names_are_checked():
-    with pytest.raises(ValueError, match=r"figures must be some of accuracy, .*, got 'acuracy'"):
-        evaluate([0], probs=[[1.0]], figures=["acuracy"])
-    assert [figure.name for figure in figures_named(["ece", "accuracy"])] == ["accuracy", "ece"]
+    with pytest.raises(ValueError, match=r"metrics must be some of accuracy, .*, got 'acuracy'"):
+        evaluate([0], probs=[[1.0]], metrics=["acuracy"])
+    assert [metric.name for metric in metrics_named(["ece", "accuracy"])] == ["accuracy", "ece"]
 
 
 def test_how_estimates_are_written():
-    assert FIGURES["accuracy"].text(Estimate(0.5, 0.25, 1.0)) == "50.0 % (25.0–100.0)"
-    assert FIGURES["mcc"].text(Estimate(0.5, -0.25, 1.0)) == "0.500 (-0.250 to 1.000)"
-    assert FIGURES["nll"].text(Estimate(math.inf, 0.0, math.inf)) == "∞ (0.000–∞)"
-    assert FIGURES["classwise_ece"].text(Estimate(0.5, math.nan, math.nan)) == "50.0 %"
-    assert FIGURES["nll"].text(None) == "–"
+    assert METRICS["accuracy"].text(Estimate(0.5, 0.25, 1.0)) == "50.0 % (25.0–100.0)"
+    assert METRICS["mcc"].text(Estimate(0.5, -0.25, 1.0)) == "0.500 (-0.250 to 1.000)"
+    assert METRICS["nll"].text(Estimate(math.inf, 0.0, math.inf)) == "∞ (0.000–∞)"
+    assert METRICS["classwise_ece"].text(Estimate(0.5, math.nan, math.nan)) == "50.0 %"
+    assert METRICS["nll"].text(None) == "–"
 
 
 @pytest.mark.parametrize(("counts", "shown"), [((50, 50), False), ((60, 40), False), ((80, 20), True), ((95, 5), True)])
@@ -128,8 +128,8 @@ def test_mcc_has_a_column_where_classes_are_unbalanced(counts, shown):
     labels = np.repeat([0, 1], counts)
     found = evaluate(labels, probs=np.tile([0.6, 0.4], (100, 1)))
     usual = ["accuracy", "nll", "brier", "ece", "oe"]
-    assert [figure.name for figure in columns(found)] == (["accuracy", "mcc", *usual[1:]] if shown else usual)
-    assert [figure.name for figure in columns(found, ["mcc"])] == ["accuracy", "mcc", *usual[1:]]
+    assert [metric.name for metric in columns(found)] == (["accuracy", "mcc", *usual[1:]] if shown else usual)
+    assert [metric.name for metric in columns(found, ["mcc"])] == ["accuracy", "mcc", *usual[1:]]
 
 
 @pytest.mark.parametrize("k", [3, 5, 6, 40])
@@ -139,7 +139,7 @@ def test_top_5_error_where_there_are_more_than_five_classes(k):
     labels = random.integers(0, k, 200)
     found = evaluate(labels, logits=logits)
     if k <= 5:
-        assert "top5_error" not in found.figures
+        assert "top5_error" not in found.metrics
         return
     missed = 0
     for z, y in zip(logits, labels, strict=True):
@@ -157,12 +157,12 @@ def test_the_table_of_a_grid_shows_what_is_asked_for(tmp_path):
     assert "classwise" not in result.table(metrics=["classwise_ece"])  # a run does not measure it
 
 
-def test_contributions_have_the_figure_as_their_mean():
+def test_contributions_have_the_metric_as_their_mean():
     random = np.random.default_rng(1)
     confidence = random.random(500)
     correct = random.random(500) < confidence**2
     table = ReliabilityTable.from_confidences(confidence, correct)
-    for figure in FIGURES.values():
-        if figure.contributions is not None:
-            each = figure.contributions(table.bins, table.bin_index(confidence), confidence, correct)
-            assert each.mean() == pytest.approx(float(figure.of_bins(table.bins)), abs=1e-12), figure.name
+    for metric in METRICS.values():
+        if metric.contributions is not None:
+            each = metric.contributions(table.bins, table.bin_index(confidence), confidence, correct)
+            assert each.mean() == pytest.approx(float(metric.of_bins(table.bins)), abs=1e-12), metric.name
