@@ -125,12 +125,12 @@ def check_trainer(model: nn.Module, x: dict[str, Tensor], y: Tensor, objective: 
         )
         trainer.remove_callback(PrinterCallback)
         trainer.train()
-        metrics = trainer.evaluate()
+        measured = trainer.evaluate()
     assert len(noting.noted) == 4, "not two steps in each of two epochs"
     check_same(model, by_hand(plain, noting))
     with torch.no_grad():
         loss = nn.functional.cross_entropy(call(model.eval(), x), y)
-    torch.testing.assert_close(metrics["eval_nll"], float(loss), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(measured["eval_nll"], float(loss), rtol=1e-4, atol=1e-5)
 
 
 def check_lightning(model: nn.Module, x: Any, y: Tensor, objective: vicinal.Objective) -> None:
