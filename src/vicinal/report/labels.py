@@ -63,7 +63,7 @@ def _label(scored: Scores, k: int, name: str, evaluation: Evaluation, shown: lis
     cells = [
         (percent(float(scored.labels[:, k].double().mean())), ""),
         (f"{scored.temperatures[name]:.3g}", ""),
-        *(sections.metric_text(figure, evaluation.metrics.get(figure.name)) for figure in shown),
+        *(sections.metric_text(metric, evaluation.metrics.get(metric.name)) for metric in shown),
         ("–", "") if binary is None else with_interval(binary.auroc, share=True),
     ]
     return {"name": name, "about": "", "cells": cells}

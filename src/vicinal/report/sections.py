@@ -22,8 +22,8 @@ from vicinal.metrics import (
     SetEvaluation,
     clopper_pearson,
 )
-from vicinal.metrics.registry import brief
 from vicinal.metrics.ood import OODReport
+from vicinal.metrics.registry import brief
 from vicinal.metrics.selective import RiskCoverage
 from vicinal.report import verdicts
 from vicinal.report.formatting import count, percent, threshold, with_interval
@@ -39,15 +39,15 @@ SHOWN_CLASSES = 20
 _SHOWN_CELLS = 12
 
 
-def metric_name(figure: Metric, n_bins: int) -> str:
+def metric_name(metric: Metric, n_bins: int) -> str:
     """Return what a figure is called at the head of a row or column."""
-    heading = figure.heading(n_bins).replace(" bins", "\u00a0bins")
+    heading = metric.heading(n_bins).replace(" bins", "\u00a0bins")
     return heading[0].upper() + heading[1:]
 
 
-def metric_text(figure: Metric, estimate: Estimate | None) -> tuple[str, str]:
+def metric_text(metric: Metric, estimate: Estimate | None) -> tuple[str, str]:
     """Return an estimate and its interval as they are written."""
-    return ("–", "") if estimate is None else with_interval(estimate, share=figure.percent)
+    return ("–", "") if estimate is None else with_interval(estimate, share=metric.percent)
 
 
 def metrics_table(evaluations: Mapping[str, Evaluation | MultilabelEvaluation]) -> dict[str, object]:
