@@ -50,7 +50,7 @@ site: .venv/.site  ## the documentation as a site, in site/; nothing is fetched 
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 evidence: .venv/.ready  ## write docs/evidence.md and its pages from the committed results
-	$(BIN)/vicinal reproduce --pages docs
+	$(BIN)/vicinal reproduce --pages docs --results results
 
 release-check:  ## build wheel and sdist from a clean clone, check them, and run the quick start and the demo from the wheel
 	PYTHON=$(PYTHON) .ci/release-check

@@ -15,7 +15,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from benchmarks.bench_training import processor
 from benchmarks.timing import goal, ratio, shown, table, versions
 from vicinal import _random
-from vicinal.probes.gan import fit_gan, ring_of_gaussians
+from vicinal.papers.gan import GanConfig, fit_gan, ring_of_gaussians
 
 UNITS, BATCH, STEPS = 512, 128, 5
 
@@ -58,7 +58,7 @@ def iteration(rounds: int = 7, iterations: int = 20) -> str:
     """Processor time of an iteration: five steps of the discriminator and one of the generator, one thread."""
 
     def ours() -> None:
-        fit_gan(ring_of_gaussians(), iterations=iterations, keep_at=(), n_samples=1)
+        fit_gan(ring_of_gaussians(), GanConfig(iterations=iterations), keep_at=(), n_samples=1)
 
     contenders = {"plain loop": lambda: plain(iterations), "`fit_gan`": ours, "products": lambda: products(iterations)}
     seconds = processor(contenders, rounds)

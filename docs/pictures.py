@@ -49,9 +49,6 @@ def draw(folder: Path) -> None:
     for ax, (title, z) in zip(figure.subplots(1, len(logits)), logits.items(), strict=True):
         plots.accuracy_confidence_density(labels, logits=z, ax=ax).set_title(title)
     figure.savefig(folder / "density.png", dpi=70, bbox_inches="tight")
-    figure = Figure(figsize=(5.5, 3.4), layout="constrained")
-    plots.label_entropy([0.1, 0.4, 1.0, 8.0], ax=figure.subplots())
-    figure.savefig(folder / "entropy.png", dpi=70, bbox_inches="tight")
 
 
 if __name__ == "__main__":

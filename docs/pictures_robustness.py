@@ -20,7 +20,8 @@ from torch import Tensor, nn
 
 import vicinal
 from vicinal import plots
-from vicinal.probes import between_samples, disc_in_ring, moons, spirals
+from vicinal.papers.toy_points import disc_in_ring, spirals
+from vicinal.probes import between_samples
 
 HERE = Path(__file__).parent
 METHODS = {
@@ -51,7 +52,6 @@ def draw_robustness(folder: Path) -> None:
     sets = {
         "spirals": spirals(400, generator=torch.Generator().manual_seed(0)),
         "three spirals": spirals(450, n_classes=3, turns=0.8, generator=torch.Generator().manual_seed(0)),
-        "moons": moons(300, noise=0.12, generator=torch.Generator().manual_seed(0)),
         "disc": disc_in_ring(300, generator=torch.Generator().manual_seed(0)),
     }
     figure = Figure(figsize=(2.2 * len(METHODS), 2.0 * len(sets)), layout="constrained")

@@ -27,9 +27,14 @@ LAYERS = [
     {"data"},
     {"training"},
     {"runs"},
-    {"papers", "integrations", "report"},
+    {"integrations", "report"},
+    {"papers"},
     {"cli"},
 ]
+#: The three doors: the library imports neither of the others, and the command imports the papers in one file.
+LIBRARY = {"losses", "mixing", "objectives", "calibrators", "metrics", "probes", "expressions", "plots", "training",
+           "integrations"}  # fmt: skip
+COMMAND = {"tables", "data", "models", "predictions", "runs", "report", "cli"}
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 
 
@@ -72,6 +77,21 @@ def test_imports_point_downward(path):
         if target == here or LEVEL[target] == LEVEL[here] == 0:
             continue  # a folder is one thing, and so is the ground floor
         assert LEVEL[target] < LEVEL[here], f"{path.name} (layer {LEVEL[here]}) imports {module} ({LEVEL[target]})"
+
+
+def test_the_library_never_imports_the_command():
+    for path in FILES:
+        if unit(path) in LIBRARY:
+            found = [module for module in imports(path) if {*module.split(".")[1:2]} & COMMAND]
+            assert found == [], path.name
+
+
+def test_reproduce_alone_imports_the_papers_and_does_so_in_functions():
+    inside = [path for path in SOURCE.rglob("*.py") if unit(path) != "papers"]
+    found = [path for path in inside if any(module.startswith("vicinal.papers") for module in imports(path))]
+    assert found == [SOURCE / "cli" / "reproduce.py"]
+    tree = ast.parse(found[0].read_text())
+    assert not any("vicinal.papers" in ast.unparse(node) for node in tree.body if isinstance(node, ast.ImportFrom))
 
 
 def module_of(path: Path) -> str:

@@ -7,8 +7,7 @@ import sys
 import numpy as np
 import pytest
 import torch
-from scipy.integrate import quad
-from scipy.stats import beta, binomtest
+from scipy.stats import binomtest
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
@@ -16,8 +15,8 @@ import matplotlib.pyplot as plt  # noqa: E402
 
 from vicinal import plots  # noqa: E402
 from vicinal.metrics import Estimate, ReliabilityTable, max_probability, ood_report, risk_coverage  # noqa: E402
-from vicinal.probes import between_samples, spirals  # noqa: E402
-from vicinal.probes.gan import fit_gan, ring_of_gaussians  # noqa: E402
+from vicinal.papers.toy_points import spirals  # noqa: E402
+from vicinal.probes import between_samples  # noqa: E402
 
 
 def data(n=2_000, k=5, seed=0):
@@ -48,10 +47,6 @@ def curves(**kw):
 
 
 CURVES = {"ERM": curves(), "Mixup": curves(lambdas=[-1, 0, 1, 2])}
-FITS = {
-    name: fit_gan(ring_of_gaussians(), alpha=alpha, iterations=2, keep_at=[1], hidden=[4], batch_size=4, n_samples=50)
-    for name, alpha in (("mixup", 0.2), ("plain", 0.0))
-}
 
 EPOCHS = {
     name: {1: (LABELS, LOGITS / 4), 5: (LABELS, scale * LOGITS), extra: (LABELS, LOGITS)}
@@ -76,7 +71,6 @@ PANELS = {
         lambda **kw: plots.decision_boundaries({"A": Plane(), "B": Plane()}, POINTS, ARMS, **kw),
         2,
     ),
-    "gan_panels": (lambda **kw: plots.gan_panels(FITS, **kw), 4),
     "accuracy_confidence_rows": (lambda **kw: plots.accuracy_confidence_rows(EPOCHS, **kw), 4),
 }
 
@@ -84,7 +78,6 @@ PLOTS = {
     "reliability_diagram": lambda **kw: plots.reliability_diagram(TABLE, **kw),
     "confidence_histogram": lambda **kw: plots.confidence_histogram(TABLE, **kw),
     "accuracy_confidence_density": lambda **kw: plots.accuracy_confidence_density(LABELS, logits=LOGITS, **kw),
-    "label_entropy": lambda **kw: plots.label_entropy((0.2, 1.0), **kw),
     "accuracy_confidence_scatter": lambda **kw: plots.accuracy_confidence_scatter(TABLE, **kw),
     "confidence_histograms": lambda **kw: plots.confidence_histograms({"a": max_probability(LOGITS)}, **kw),
     "method_bars": lambda **kw: plots.method_bars(ESTIMATES, name="ECE", **kw),
@@ -168,7 +161,7 @@ def test_importing_plots_does_not_import_matplotlib():
 def test_without_matplotlib_the_error_names_the_install_command(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
     with pytest.raises(ImportError, match=r"pip install 'vicinal\[train\]'"):
-        plots.label_entropy(0.4)
+        plots.reliability_diagram(TABLE)
 
 
 def test_the_diagram_prints_ece_with_its_number_of_bins_and_the_samples():
@@ -281,27 +274,6 @@ def test_the_density_of_equal_groups_is_drawn():
     plt.close(ax.figure)
 
 
-@pytest.mark.parametrize("alpha", [0.1, 0.4, 1.0, 3.0])
-def test_the_entropys_distribution_is_that_of_beta(alpha):
-    def entropy(lam):
-        return -lam * math.log(lam) - (1 - lam) * math.log1p(-lam)
-
-    for h in (0.05, 0.3, 0.6, 0.69):
-        from scipy.optimize import brentq
-
-        edge = brentq(lambda lam, h=h: entropy(lam) - h, 1e-12, 0.5)
-        middle = quad(beta(alpha, alpha).pdf, edge, 1 - edge)[0]
-        assert plots.entropy_cdf(np.array([h]), alpha)[0] == pytest.approx(1 - middle, abs=1e-7)
-
-
-@pytest.mark.parametrize("alpha", [0, 1e-3, 0.4, 32, math.inf])
-def test_all_labels_are_counted(alpha):
-    ax = plots.label_entropy(alpha, n_bins=17)
-    assert sum(ax.patches[-1].get_data().values) == pytest.approx(1)
-    assert texts(ax) == f"α = {alpha:g}"
-    plt.close(ax.figure)
-
-
 @pytest.mark.parametrize(
     ("draw", "match"),
     [
@@ -317,9 +289,6 @@ def test_all_labels_are_counted(alpha):
         ),
         (lambda: plots.accuracy_confidence_density(LABELS, logits=LOGITS, group_size=0), "group_size"),
         (lambda: plots.accuracy_confidence_density(LABELS, logits=LOGITS, group_size=1500), "at least 2 groups"),
-        (lambda: plots.label_entropy(-1), "alpha must be"),
-        (lambda: plots.label_entropy([]), "alpha is empty"),
-        (lambda: plots.label_entropy(1, n_bins=0), "n_bins"),
         (lambda: plots.decision_boundaries({}, POINTS, ARMS), "there are no models"),
         (lambda: plots.decision_boundaries({"A": Plane()}, POINTS[:, :1], ARMS), r"points must have shape \[N, 2\]"),
         (lambda: plots.decision_boundaries({"A": Plane()}, POINTS[1:], ARMS), "as many labels"),
@@ -328,7 +297,6 @@ def test_all_labels_are_counted(alpha):
         (lambda: plots.between_curves({}), "curves is empty"),
         (lambda: plots.between_curves(CURVES, what="loss"), "what must be one of"),
         (lambda: plots.between_curves({"A": curves(gradient="none")}, what="gradient_norm"), "no gradient norm"),
-        (lambda: plots.gan_panels({}), "fits is empty"),
         (lambda: plots.risk_coverage_curve(TABLE), "curve must be a RiskCoverage, .*got ReliabilityTable"),
         (lambda: plots.risk_coverage_curve({}), "curve is empty"),
         (lambda: plots.risk_coverage_curve({"a": None}), "curve must be a RiskCoverage, .*got NoneType"),
@@ -449,16 +417,6 @@ def test_the_curves_are_drawn_with_their_intervals():
             np.testing.assert_allclose(drawn[name].get_ydata(), getattr(held, what).value)
         assert sum(line.get_xdata() in ([0, 0], [1, 1]) for line in ax.lines if len(line.get_xdata()) == 2) == 2
         plt.close(ax.figure)
-
-
-def test_a_row_is_a_gan_and_a_column_an_iteration():
-    rows = plots.gan_panels(FITS, n_points=20)
-    assert [row[0].get_ylabel() for row in rows] == ["mixup", "plain"]
-    assert [ax.get_title() for ax in rows[0]] == ["iteration 1", "iteration 2"]
-    for row, fit in zip(rows, FITS.values(), strict=True):
-        for ax, iteration in zip(row, (1, 2), strict=True):
-            np.testing.assert_allclose(ax.collections[1].get_offsets(), fit.samples[iteration][:20].numpy())
-    plt.close(rows[0][0].figure)
 
 
 def test_each_point_of_the_scatter_is_a_bin():

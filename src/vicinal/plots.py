@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import betainc
 
 from vicinal._arrays import as_labels, as_matrix
 from vicinal._checks import ArgumentError, choice, integer, number, require
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
 
     from vicinal._typing import Model
     from vicinal.probes import BetweenCurves
-    from vicinal.probes.gan import GanFit
 
 __all__ = [
     "accuracy_confidence_density",
@@ -42,8 +40,6 @@ __all__ = [
     "confidence_histogram",
     "confidence_histograms",
     "decision_boundaries",
-    "gan_panels",
-    "label_entropy",
     "method_bars",
     "reliability_diagram",
     "risk_coverage_curve",
@@ -527,66 +523,6 @@ def risk_coverage_curve(
     return _finished(ax, "risk", percent=True, ncols=1)
 
 
-# Mixed labels
-
-
-def label_entropy(alpha: float | Iterable[float], *, n_bins: int = 40, ax: Axes | None = None) -> Axes:
-    """Draw how the entropy of a mixed label is distributed when λ ~ Beta(α, α) and the two labels differ.
-
-    The label (λ, 1 − λ) has entropy H(λ) = −λ log λ − (1 − λ) log(1 − λ), between 0 and log 2. Each bar is the exact
-    probability of its bin, from P(H ≤ h) = 2 I_x(α, α), where x ≤ ½ has entropy h and I is the regularised incomplete
-    beta function; nothing is sampled.
-
-    Parameters
-    ----------
-    alpha : float or several
-        Of mixup; 0 (no mixing) and inf (averages only) are allowed.
-    n_bins : int
-        Bins over [0, log 2].
-
-    References
-    ----------
-    Thulasidasan et al. (2019), On Mixup Training, Figure 5.
-    """
-    alphas = [number("alpha", a, low=0, infinite=True) for a in (alpha if isinstance(alpha, Iterable) else (alpha,))]
-    if not alphas:
-        raise ValueError("alpha is empty: there is nothing to draw")
-    edges = math.log(2) * np.linspace(0, 1, integer("n_bins", n_bins, low=1) + 1)
-    ax = _axes(ax, (4.6, 3.2))
-    for a, colour in zip(alphas, _colours(alphas), strict=True):
-        mass = np.diff(entropy_cdf(edges, a), prepend=0.0)[1:]
-        mass[0] += entropy_cdf(edges[:1], a)[0]
-        if len(alphas) == 1:
-            ax.stairs(mass, edges, fill=True, color=colour, alpha=0.25)
-        ax.stairs(mass, edges, baseline=None, color=colour, lw=1.6, label=f"α = {a:g}")
-    ax.set(xlim=(0, math.log(2)), xlabel="entropy of the mixed label (nats)", yscale="log", ylim=(1e-4, 1))
-    return _finished(ax, "share of mixed labels", percent=True, ncols=6, handlelength=1.2, columnspacing=1.2)
-
-
-def entropy_cdf(entropy: Floats, alpha: float) -> Floats:
-    """Return P(H(λ) ≤ entropy) for λ ~ Beta(α, α).
-
-    >>> entropy_cdf(np.array([0.0, 0.5, np.log(2)]), 1.0).round(4)  # λ uniform
-    array([0.    , 0.3994, 1.    ])
-    """
-    if alpha == 0:
-        return np.ones_like(entropy)
-    full = entropy >= math.log(2)
-    if alpha == math.inf:
-        return np.where(full, 1.0, 0.0)
-    # All at once: scipy's root finders take one equation at a time.
-    low, high = np.zeros_like(entropy), np.full_like(entropy, 0.5)
-    for _ in range(60):  # bisect for the λ ≤ ½ that has this entropy, which grows with λ
-        middle = (low + high) / 2
-        below = _entropy(middle) < entropy
-        low, high = np.where(below, middle, low), np.where(below, high, middle)
-    return np.where(full, 1.0, 2 * betainc(alpha, alpha, low))
-
-
-def _entropy(lam: Floats) -> Floats:
-    return -(lam * np.log(np.maximum(lam, 1e-300)) + (1 - lam) * np.log1p(-lam))
-
-
 # Robustness
 
 
@@ -731,47 +667,6 @@ def between_curves(curves: Mapping[str, BetweenCurves], *, what: str = "misses",
     _tidy(ax)
     ax.legend(fontsize="small", frameon=False)
     return ax
-
-
-def gan_panels(
-    fits: Mapping[str, GanFit], *, n_points: int = 1000, axes: Sequence[Sequence[Axes]] | None = None
-) -> list[list[Axes]]:
-    """Draw the samples of GANs over training: a row for each GAN, a column for each iteration kept by all.
-
-    Parameters
-    ----------
-    fits : mapping
-        What `gan.fit_gan` returned, by name.
-    n_points : int
-        Real samples to draw, and generated ones at most.
-    axes : rows of matplotlib Axes, optional
-        Where to draw; a new figure by default.
-
-    References
-    ----------
-    Zhang et al. (2018), mixup, Figure 5.
-    """
-    import torch
-
-    n_points = integer("n_points", n_points, low=1)
-    _named("fits", fits)
-    shared = sorted(set.intersection(*(set(fit.samples) for fit in fits.values())))
-    if not shared:
-        raise ValueError("the fits have no iteration in common: keep samples at the same ones (keep_at)")
-    rows = _panels(axes, len(fits), len(shared), size=1.8, what="fits and iterations")
-    for row, (name, fit) in zip(rows, fits.items(), strict=True):
-        real = fit.target.sample(n_points, generator=torch.Generator().manual_seed(0)).numpy()
-        reach = 1.35 * float(np.abs(real).max())
-        for ax, iteration in zip(row, shared, strict=True):
-            made = fit.samples[iteration][:n_points].numpy()
-            for points, colour in ((real, _BLUE), (made, _ORANGE)):
-                ax.scatter(points[:, 0], points[:, 1], s=3, color=colour, alpha=0.5, linewidths=0, rasterized=True)
-            ax.set(xlim=(-reach, reach), ylim=(-reach, reach), xticks=[], yticks=[])
-            ax.set_aspect("equal")
-            if row is rows[0]:
-                ax.set_title(f"iteration {iteration:,}", fontsize="small")
-        row[0].set_ylabel(str(name))
-    return rows
 
 
 # What the plots share

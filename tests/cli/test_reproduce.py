@@ -16,6 +16,8 @@ def test_the_list() -> None:
     for event in events:
         assert event["name"] in said
         assert set(event["minutes"]) == {"cpu", "night", "paper"}
+        assert event["verdicts"] == {}
+    assert "verdicts" not in said
 
 
 def test_a_dry_run_runs_nothing(tmp_path) -> None:
@@ -48,6 +50,12 @@ def test_a_recipe_is_run_and_reported(tmp_path) -> None:
     again = vicinal("reproduce", *asked)
     assert "done" not in again.out.partition("T19")[0]
     assert "holds" in again.out
+    (tmp_path / "results").mkdir()
+    out.rename(tmp_path / "results" / "cpu")
+    (event,) = [e for e in vicinal("reproduce", "--results", tmp_path / "results", "--json").events("recipe")
+                if e["verdicts"]]  # fmt: skip
+    assert (event["name"], event["verdicts"]["cpu"]["holds"]) == ("t19-fig5", 1)
+    assert "1 holds" in vicinal("reproduce", "--results", tmp_path / "results").out
 
 
 def test_mistakes(tmp_path) -> None:
@@ -57,4 +65,5 @@ def test_mistakes(tmp_path) -> None:
     assert "1010-1014" in vicinal("reproduce", "z18-tab2", "--seeds", "few", code=2).err
     for seeds in ("0", "9-8", "1000000000000", "9" * 30, f"5-{10**15}"):
         assert "1 to 10,000 seeds" in vicinal("reproduce", "z18-tab2", "--dry-run", "--seeds", seeds, code=2).err
-    assert "there are no results" in refused("reproduce", "--pages", tmp_path / "docs")
+    assert "--pages needs --results" in vicinal("reproduce", "--pages", tmp_path / "docs", code=2).err
+    assert "there is no folder" in refused("reproduce", "--results", tmp_path / "none")

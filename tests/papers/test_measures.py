@@ -11,6 +11,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from scipy.integrate import quad
+from scipy.optimize import brentq
+from scipy.stats import beta
 from torch.utils.data import TensorDataset
 
 from tests.data.checkpoints import save_tiny
@@ -18,7 +21,7 @@ from tests.data.test_regression import write_stsb
 from vicinal import parse
 from vicinal.calibrators import TemperatureScaling
 from vicinal.metrics import evaluate
-from vicinal.papers import SCALES, get, images, l22_tab2, l22_tab3, names, p22_vanilla, texts, z18_fig5
+from vicinal.papers import SCALES, get, images, l22_tab2, l22_tab3, names, p22_vanilla, t19_fig5, texts, z18_fig5
 from vicinal.papers.base import FIRST_SEED
 
 
@@ -240,3 +243,15 @@ def test_stsb_is_scored_by_spearman(tmp_path, monkeypatch):
         settings = {"STS-B": small, **settings, "network": str(save_tiny(tmp_path / "bert"))}
         assert l22_tab3.measure([], settings, 0)["score"] > 0.9
     assert not list(l22_tab3.cells(get("l22-tab3").scales["cpu"]))
+
+
+@pytest.mark.parametrize("alpha", [0.1, 0.4, 1.0, 3.0])
+def test_the_entropy_of_a_mixed_label_is_distributed_as_beta_says(alpha):
+    def entropy(lam):
+        return -lam * math.log(lam) - (1 - lam) * math.log1p(-lam)
+
+    for h in (0.05, 0.3, 0.6, 0.69):
+        edge = brentq(lambda lam, h=h: entropy(lam) - h, 1e-12, 0.5)
+        middle = quad(beta(alpha, alpha).pdf, edge, 1 - edge)[0]
+        assert t19_fig5.entropy_cdf(np.array([h]), alpha)[0] == pytest.approx(1 - middle, abs=1e-7)
+    assert t19_fig5.entropy_cdf(np.array([0.0, math.log(2)]), alpha).tolist() == [0, 1]

@@ -13,13 +13,14 @@ import numpy as np
 import pytest
 import torch
 
+from tests.papers.test_report import recipe_page
 from tests.report.results import PIXEL, SCRIPT, outcome, scored
-from tests.report.test_recipe import recipe_page
 from tests.report.test_report import grid, predictions_csv
 from vicinal.metrics.ood import max_probability, ood_report
+from vicinal.papers.report import write_recipe
 from vicinal.predictions import evaluate_file
 from vicinal.probes import Attack, attack_errors, between_samples
-from vicinal.report import write_comparison, write_predictions, write_recipe, write_run
+from vicinal.report import write_comparison, write_predictions, write_run
 from vicinal.runs import Experiment, run
 from vicinal.runs.bundle import load
 

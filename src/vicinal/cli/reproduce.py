@@ -18,7 +18,6 @@ from vicinal.cli.outputs import check_outputs
 if TYPE_CHECKING:
     from vicinal.papers.results import Result
     from vicinal.papers.running import Plan
-    from vicinal.report import RecipePage
     from vicinal.runs.scheduler import Pool
 
 
@@ -58,9 +57,14 @@ def reproduce(
     threads: Annotated[int, typer.Option(help="Threads of each cell.")] = 1,
     gpus: Annotated[float, typer.Option(help="GPUs that a cell takes on a Ray cluster.")] = 0.0,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List the cells and what they cost; run nothing.")] = False,
-    pages: Annotated[
+    results: Annotated[
         Path | None,
-        typer.Option(metavar="FOLDER", help="Write the evidence into these docs, from the results folder beside them."),
+        typer.Option(
+            metavar="FOLDER", help="Finished results by scale (FOLDER/cpu/NAME.json), for the list and --pages."
+        ),
+    ] = None,
+    pages: Annotated[
+        Path | None, typer.Option(metavar="DOCS", help="Write the evidence pages into this folder, from --results.")
     ] = None,
     max_memory: MaxMemory = None,
     overwrite: Overwrite = False,
@@ -77,9 +81,9 @@ def reproduce(
 
     console = Console(as_json=as_json)
     if pages is not None:
-        return _write_pages(pages, console)
+        return _write_pages(pages, results, console)
     if not recipes and until is None:
-        return _list(console)
+        return _list(results, console)
     if data_root is not None:
         os.environ["VICINAL_DATA"] = str(data_root.expanduser().resolve())
     folder = out or Path("reproduced") / scale
@@ -141,31 +145,22 @@ def _until(
     console.markdown(f"{where}.\n\n{pages.open_table(scheduling.still_open(recipes, scale, out))}")
 
 
-def _list(console: Console) -> None:
-    from vicinal.papers import get, names
+def _list(results: Path | None, console: Console) -> None:
+    from vicinal.papers import get, names, pages
 
+    found = {} if results is None else pages.results_in(_existing(results))
     rows = []
     for name in names():
         (paper, place, shown), scales = get(name).place, get(name).scales
         minutes = {scale: at.minutes for scale, at in scales.items()}
+        verdicts = {scale: pages.counts(found[name, scale]) for scale in scales if (name, scale) in found}
         event = {"name": name, "paper": paper, "place": place, "title": shown, "minutes": minutes}
-        console.event("recipe", event)
-        rows.append([name, f"{paper} {place}", shown, f"{minutes['cpu']:g}", _so_far(name)])
+        console.event("recipe", {**event, "verdicts": verdicts})
+        said = [", ".join(f"{n} {verdict}" for verdict, n in of.items()) for of in verdicts.values()]
+        rows.append([name, f"{paper} {place}", shown, f"{minutes['cpu']:g}", *(["; ".join(said)] if found else [])])
     title = "Recipes (vicinal reproduce NAME runs one; minutes on two cores)"
-    console.table(title, ["", "where", "what it shows", "minutes", "verdicts so far"], rows, numbers=False)
-
-
-def _so_far(name: str) -> str:
-    """Return the verdicts of results in this folder, the committed ones first."""
-    from collections import Counter
-
-    from vicinal.papers import Result
-
-    for folder in (Path("results/cpu"), Path("reproduced/cpu")):
-        if (path := folder / f"{name}.json").exists():
-            counts = Counter(one.verdict for one in Result.read(path).verdicts)
-            return ", ".join(f"{n} {verdict}" for verdict, n in counts.items())
-    return ""
+    heads = ["", "where", "what it shows", "minutes", *(["verdicts"] if found else [])]
+    console.table(title, heads, rows, numbers=False)
 
 
 def _dry(plans: Sequence[Plan], console: Console) -> None:
@@ -186,9 +181,9 @@ def _dry(plans: Sequence[Plan], console: Console) -> None:
 
 def _show(wanted: Plan, result: Result, console: Console) -> None:
     from vicinal.papers import pages
-    from vicinal.report import write_recipe
+    from vicinal.papers.report import recipe_page, write_recipe
 
-    report = write_recipe(_page(wanted, result), wanted.report)
+    report = write_recipe(recipe_page(wanted.recipe, result), wanted.report)
     fields: dict[str, object] = {**result.to_dict(), "file": str(wanted.file), "report": str(report)}
     console.event("result", fields)
     paper, place, title = wanted.recipe.place
@@ -201,42 +196,20 @@ def _show(wanted: Plan, result: Result, console: Console) -> None:
     console.say(f"result: {wanted.file}\nreport: {report}")
 
 
-def _page(wanted: Plan, result: Result) -> RecipePage:
-    """Return what the report shows."""
-    from collections import Counter
-
-    from vicinal.papers import PAPERS, pages
-    from vicinal.report import RecipePage, Rows
-
-    recipe = wanted.recipe
-    counts = Counter(one.verdict for one in result.verdicts)
-    seeds = f"{len(result.seeds)} seed{'s' * (len(result.seeds) > 1)}"
-    return RecipePage(
-        name=wanted.name,
-        title=recipe.place.title,
-        source=f"{PAPERS[recipe.place.paper]}, {recipe.place.name}",
-        sizes=f"{wanted.scale} scale, {len(result.cells)} cells, {seeds}",
-        summary=[f"Of {len(result.verdicts)} claims: {', '.join(f'{n} {v}' for v, n in counts.items())}."],
-        reading=recipe.reading,
-        published=Rows(*pages.published_rows(recipe)) if recipe.published else None,
-        figures=Rows(*pages.figure_rows(recipe, result)),
-        claims=pages.claim_rows(result),
-        picture=None if recipe.draw is None or not result.cells else pages.figure_png(recipe, result),
-        failures=result.failures,
-        command=f"vicinal reproduce {wanted.name} --scale {wanted.scale}",
-        provenance=tuple(result.environment.items()),
-    )
-
-
-def _write_pages(docs: Path, console: Console) -> None:
+def _write_pages(docs: Path, results: Path | None, console: Console) -> None:
     from vicinal.papers import pages
 
-    results = docs.resolve().parent / "results"
-    if not results.is_dir():
-        raise FileNotFoundError(f"there are no results at {str(results)!r}: run recipes with --out results/cpu first")
-    written = pages.write(results, docs)
+    if results is None:
+        raise typer.BadParameter("--pages needs --results FOLDER, where the results are")
+    written = pages.write(_existing(results), docs)
     console.event("pages", {"files": [str(path) for path in written]})
     console.say(f"{len(written)} files written below {docs}")
+
+
+def _existing(results: Path) -> Path:
+    if not results.is_dir():
+        raise FileNotFoundError(f"there is no folder {str(results)!r} for --results")
+    return results
 
 
 def _seeds(text: str | None) -> Sequence[int] | None:

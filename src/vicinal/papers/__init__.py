@@ -1,7 +1,9 @@
 """Every table and figure of the papers as a recipe: one file each, run by `vicinal reproduce NAME`.
 
-`base` says what a recipe is, `claims` how its claims are judged, `running` runs it, `results` keeps what it led to,
-`pages` writes the evidence. `trained` is how a recipe sees a run.
+`base` says what a recipe is, `claims` how its claims are judged, `running` runs it, `results` keeps its result, and
+`pages` writes the evidence. `trained` is how a recipe sees a run. `gan` has mixup's losses for GANs.
+
+Names are imported on first use: `vicinal.papers.gan` needs no more than torch.
 """
 
 from __future__ import annotations
@@ -9,13 +11,31 @@ from __future__ import annotations
 import functools
 import importlib
 import pkgutil
+from typing import TYPE_CHECKING, Any
 
 from vicinal._checks import nearest_names
-from vicinal.papers.base import PAPERS, SCALES, Recipe, Scale
-from vicinal.papers.claims import Judged
-from vicinal.papers.results import Result
+
+if TYPE_CHECKING:
+    from vicinal.papers.base import PAPERS, SCALES, Recipe, Scale
+    from vicinal.papers.claims import Judged
+    from vicinal.papers.results import Result
 
 __all__ = ["PAPERS", "SCALES", "Judged", "Recipe", "Result", "Scale", "get", "names"]
+
+_HOMES = {
+    "PAPERS": "base",
+    "SCALES": "base",
+    "Recipe": "base",
+    "Scale": "base",
+    "Judged": "claims",
+    "Result": "results",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'vicinal.papers' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"vicinal.papers.{_HOMES[name]}"), name)
 
 
 @functools.cache
@@ -25,6 +45,8 @@ def names() -> tuple[str, ...]:
     >>> "z18-tab2" in names()
     True
     """
+    from vicinal.papers.base import PAPERS
+
     every = [module.name for module in pkgutil.iter_modules(__path__) if module.name[:3].upper() in PAPERS]
     order = list(PAPERS)
     return tuple(
@@ -34,6 +56,8 @@ def names() -> tuple[str, ...]:
 
 def get(name: str) -> Recipe:
     """Return a recipe by its name."""
+    from vicinal.papers.base import Recipe
+
     if name not in names():
         raise ValueError(f"there is no recipe {name!r}{nearest_names(name, names())}")
     recipe = importlib.import_module(f"vicinal.papers.{name.replace('-', '_')}").RECIPE

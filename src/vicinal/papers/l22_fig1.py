@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from vicinal.papers import toys
+from vicinal.papers import toy_perceptron
 from vicinal.papers.base import Place, Recipe, Scale, Settings
 from vicinal.papers.claims import Claim, Key, figure, pooled
-from vicinal.probes.toys import spirals
+from vicinal.papers.toy_points import spirals
 
 if TYPE_CHECKING:
     from vicinal.papers.results import Measured
@@ -32,7 +32,7 @@ def cells(at: Scale) -> Iterable[tuple[Key, Settings]]:
 
 def measure(trained: Sequence[Trained], settings: Settings, seed: int) -> Measured:
     """Return the mean confidence on the training points, and the share of the square that is between 0.3 and 0.7."""
-    of = toys.learn(spirals, settings, seed, extent=EXTENT, lr=3e-3)
+    of = toy_perceptron.learn(spirals, settings, seed, extent=EXTENT, lr=3e-3)
     confidence, predicted = of.logits.softmax(1).max(1)
     return {
         "confidence": float(confidence.double().mean()),
@@ -65,8 +65,8 @@ RECIPE = Recipe(
         "band": "between 0.3 and 0.7 (% of the square)",
         "error": "training error (%)",
     },
-    scales=toys.scales(minutes=(3, 20), points=(400, 1000), epochs=(100, 300)),
-    draw=toys.maps(EXTENT, size=(2.9, 2.8)),
+    scales=toy_perceptron.scales(minutes=(3, 20), points=(400, 1000), epochs=(100, 300)),
+    draw=toy_perceptron.maps(EXTENT, size=(2.9, 2.8)),
     reading=(
         "The spirals, the network and its training are not given: an MLP of 2 × 128 and Adam stand in for them, with "
         "α = 3 (Section 5.5) for all methods. Section 4.1 speaks of the transition from 0.3 to 0.7. Eq. 3 has two "

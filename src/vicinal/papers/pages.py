@@ -40,6 +40,11 @@ def results_in(folder: Path) -> dict[tuple[str, str], Result]:
     return every
 
 
+def counts(result: Result) -> dict[str, int]:
+    """Return how many claims have each verdict."""
+    return dict(Counter(one.verdict for one in result.verdicts))
+
+
 def write(results: Path, docs: Path) -> list[Path]:
     """Write all pages from the results in a folder; return what was written."""
     every = results_in(results)

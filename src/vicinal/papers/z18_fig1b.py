@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from vicinal.papers import toys
+from vicinal.papers import toy_perceptron
 from vicinal.papers.base import Place, Recipe, Scale, Settings
 from vicinal.papers.claims import Claim, Key, figure
-from vicinal.probes.toys import disc_in_ring
+from vicinal.papers.toy_points import disc_in_ring
 
 if TYPE_CHECKING:
     from vicinal.papers.results import Measured
@@ -24,7 +24,7 @@ def cells(at: Scale) -> Iterable[tuple[Key, Settings]]:
 
 def measure(trained: Sequence[Trained], settings: Settings, seed: int) -> Measured:
     """Return the share of the shown square in which the probability is between 0.1 and 0.9, and the training error."""
-    of = toys.learn(disc_in_ring, settings, seed, extent=EXTENT)
+    of = toy_perceptron.learn(disc_in_ring, settings, seed, extent=EXTENT)
     return {
         "band": float(((of.square > 0.1) & (of.square < 0.9)).double().mean()),
         "error": float((of.logits.argmax(1) != of.labels).double().mean()),
@@ -46,8 +46,8 @@ RECIPE = Recipe(
     measure=measure,
     claims=claims,
     columns={"band": "band (% of the square)", "error": "training error (%)"},
-    scales=toys.scales(minutes=(1, 5), points=(600, 2000), epochs=(60, 200)),
-    draw=toys.maps(EXTENT, size=(3.4, 3.2)),
+    scales=toy_perceptron.scales(minutes=(1, 5), points=(600, 2000), epochs=(60, 200)),
+    draw=toy_perceptron.maps(EXTENT, size=(3.4, 3.2)),
     reading=(
         "The data and the network of the figure are not given: a disc inside a ring and an MLP of 2 × 128 stand in for "
         "them, with α = 1.",

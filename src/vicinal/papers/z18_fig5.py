@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from vicinal.papers.base import Place, Recipe, Scale, Settings, is_drawn, three_scales
 from vicinal.papers.claims import Claim, Contrast, Key, figure, pooled
 from vicinal.papers.drawing import panels
-from vicinal.probes.gan import coverage, fit_gan, grid_of_gaussians, ring_of_gaussians
+from vicinal.papers.gan import GanConfig, coverage, fit_gan, grid_of_gaussians, ring_of_gaussians
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -36,16 +36,14 @@ def cells(at: Scale) -> Iterable[tuple[Key, Settings]]:
 
 def measure(trained: Sequence[Trained], settings: Settings, seed: int) -> Measured:
     """Return the modes that the samples cover, and the share of samples within three standard deviations of one."""
-    fit = fit_gan(
-        TARGETS[settings["target"]],
+    config = GanConfig(
         alpha=settings["alpha"],
         pairs="any",
         generator_loss="saturating",
         iterations=settings["panels"][-1],
         hidden=[settings["width"]] * 3,
-        keep_at=settings["panels"],
-        seed=seed,
     )
+    fit = fit_gan(TARGETS[settings["target"]], config, keep_at=settings["panels"], seed=seed)
     seen = coverage(fit.last, fit.target)
     covered = seen.modes / seen.n_modes
     measured: Measured = {"modes": float(seen.modes), "covered": covered, "good": seen.high_quality}

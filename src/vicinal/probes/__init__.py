@@ -9,9 +9,8 @@ from vicinal.probes.between import BetweenCurves, Curve, between_samples
 from vicinal.probes.confident_learning import LabelIssues, confident_joint, label_issues
 from vicinal.probes.label_noise import BestAndLast, NoiseErrors, best_and_last, corrupt_labels, noise_errors
 from vicinal.probes.noise import GaussianNoise, gaussian_like
-from vicinal.probes.toys import disc_in_ring, moons, spirals
 
 __all__ = ["corrupt_labels", "noise_errors", "NoiseErrors", "best_and_last", "BestAndLast", "threshold_samples",
            "suspects", "find_mislabelled", "Audit", "confident_joint", "label_issues", "LabelIssues", "fgsm",
            "ifgsm", "Attack", "parse_attack", "attack_errors", "AttackErrors", "between_samples", "BetweenCurves",
-           "Curve", "gaussian_like", "GaussianNoise", "spirals", "moons", "disc_in_ring"]  # fmt: skip
+           "Curve", "gaussian_like", "GaussianNoise"]  # fmt: skip

@@ -12,17 +12,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from vicinal.report.comparison import write_comparison
     from vicinal.report.predictions import write_predictions
-    from vicinal.report.recipe import RecipePage, Rows, write_recipe
     from vicinal.report.run import write_run
 
-__all__ = ["write_run", "write_predictions", "write_comparison", "write_recipe", "RecipePage", "Rows"]
+__all__ = ["write_run", "write_predictions", "write_comparison"]
 
 _HOMES = {
-    "RecipePage": "recipe",
-    "Rows": "recipe",
     "write_comparison": "comparison",
     "write_predictions": "predictions",
-    "write_recipe": "recipe",
     "write_run": "run",
 }
 

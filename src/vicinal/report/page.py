@@ -20,11 +20,13 @@ def contents(sections: Iterable[tuple[str, str, object]]) -> list[tuple[str, str
     return [(identifier, title) for identifier, title, content in sections if content]
 
 
-def write_page(template: str, context: Mapping[str, object], path: str | os.PathLike[str]) -> Path:
-    """Write a page and return where it is."""
+def write_page(
+    template: str, context: Mapping[str, object], path: str | os.PathLike[str], *, package: str = "vicinal.report"
+) -> Path:
+    """Write a page and return where it is. `package` has the template; those of this package are found beside it."""
     jinja2 = require("jinja2", "train")
     environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("vicinal.report"),
+        loader=jinja2.ChoiceLoader([jinja2.PackageLoader(name) for name in (package, "vicinal.report")]),
         autoescape=True,  # for every file: what users wrote is text, never markup
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,

@@ -7,7 +7,7 @@ import io
 import pytest
 
 from tests.cli.running import text_of
-from vicinal.report import RecipePage, Rows, write_recipe
+from vicinal.papers.report import RecipePage, Rows, write_recipe
 
 
 def picture() -> bytes:

@@ -1,4 +1,4 @@
-"""The toys have the shapes their names promise, and their draws come from the generator given."""
+"""Toy points have the shapes of their names, and their draws come from the generator given."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vicinal.probes import toys as _toys
+from vicinal.papers import toy_points
 
 
 def seeded(seed=0):
     return torch.Generator().manual_seed(seed)
 
 
-@pytest.mark.parametrize("draw", [_toys.spirals, _toys.moons, _toys.disc_in_ring])
+@pytest.mark.parametrize("draw", [toy_points.spirals, toy_points.disc_in_ring])
 @given(n=st.integers(1, 50), seed=st.integers(0, 99))
 def test_classes_are_even_and_the_generator_alone_decides(draw, n, seed):
     before = torch.get_rng_state()
@@ -29,7 +29,7 @@ def test_classes_are_even_and_the_generator_alone_decides(draw, n, seed):
 
 
 def test_spirals_wind_with_the_radius():
-    points, labels = _toys.spirals(300, n_classes=3, turns=1.5, noise=0, generator=seeded())
+    points, labels = toy_points.spirals(300, n_classes=3, turns=1.5, noise=0, generator=seeded())
     for (x, y), label in zip(points.tolist(), labels.tolist(), strict=True):
         r = math.hypot(x, y)
         angle = 2 * math.pi * (1.5 * r + label / 3)
@@ -37,19 +37,8 @@ def test_spirals_wind_with_the_radius():
         assert 0.1 - 1e-6 <= r <= 1 + 1e-6
 
 
-def test_moons_are_half_circles_and_noise_spreads_them():
-    points, labels = _toys.moons(400, noise=0, generator=seeded())
-    upper, lower = points[labels == 0], points[labels == 1]
-    torch.testing.assert_close(upper.norm(dim=1), torch.ones(200))
-    torch.testing.assert_close((lower - torch.tensor([1.0, 0.5])).norm(dim=1), torch.ones(200))
-    assert upper[:, 1].min() >= 0
-    assert lower[:, 1].max() <= 0.5
-    noisy, _ = _toys.moons(400, noise=0.1, generator=seeded())
-    assert float((noisy - points).std()) == pytest.approx(0.1, rel=0.15)
-
-
 def test_the_disc_is_uniform_in_area_and_the_ring_around_it():
-    points, labels = _toys.disc_in_ring(8000, generator=seeded())
+    points, labels = toy_points.disc_in_ring(8000, generator=seeded())
     r = points.norm(dim=1)
     assert float((r[labels == 1] < 0.25).double().mean()) == pytest.approx(0.25, abs=0.03)
     assert 0.8 - 1e-5 <= float(r[labels == 0].min()) <= float(r[labels == 0].max()) <= 1.2 + 1e-5
@@ -58,11 +47,9 @@ def test_the_disc_is_uniform_in_area_and_the_ring_around_it():
 @pytest.mark.parametrize(
     ("call", "match"),
     [
-        (lambda: _toys.spirals(0), "n must be"),
-        (lambda: _toys.spirals(5, n_classes=0), "n_classes"),
-        (lambda: _toys.moons(5, noise=-1), "noise"),
-        (lambda: _toys.ring_of_gaussians(0), "n_modes"),
-        (lambda: _toys.grid_of_gaussians(2, spacing=0), "spacing"),
+        (lambda: toy_points.spirals(0), "n must be"),
+        (lambda: toy_points.spirals(5, n_classes=0), "n_classes"),
+        (lambda: toy_points.disc_in_ring(5, noise=-1), "noise"),
     ],
 )
 def test_bad_arguments_are_refused(call, match):
