@@ -145,9 +145,9 @@ def other_targets(*, has_float64: bool) -> dict[str, Any]:
         "soft": (Net(), nn.functional.one_hot(y, K).float() * 0.9 + 0.02, {}),
         "weight": (Net(), y, {"weight": torch.linspace(0, 1, B)}),
         "class_weights": (Net(), y, {"class_weights": torch.ones(K)}),
-        "binary": (Net(1), (y > 2).long(), {"task": "binary"}),
-        "multilabel": (Net(3), (torch.rand(B, 3) > 0.5).float(), {"task": "multilabel"}),
-        "regression": (Net(1), torch.randn(B), {"task": "regression"}),
+        "binary": (Net(1), (y > 2).long(), {"target_type": "binary"}),
+        "multilabel": (Net(3), (torch.rand(B, 3) > 0.5).float(), {"target_type": "multilabel"}),
+        "regression": (Net(1), torch.randn(B), {"target_type": "regression"}),
     }
     found = {}
     for name, (model, targets, more) in kinds.items():

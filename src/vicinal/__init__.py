@@ -66,7 +66,7 @@ _HOMES = {
         "VectorScaling",
         "HistogramBinning",
     ],
-    "vicinal.calibrators.sets": ["LeastAmbiguousSets", "AdaptiveSets", "RegularisedSets"],
+    "vicinal.calibrators.conformal": ["LeastAmbiguousSets", "AdaptiveSets", "RegularisedSets"],
     "vicinal.training": ["fit"],
     "vicinal.runs.bundle": ["Bundle", "load"],
 }
@@ -114,9 +114,9 @@ if TYPE_CHECKING:
     from vicinal.calibrators import VectorScaling as VectorScaling
     from vicinal.calibrators import VennAbersCalibration as VennAbersCalibration
     from vicinal.calibrators import calibrate as calibrate
-    from vicinal.calibrators.sets import AdaptiveSets as AdaptiveSets
-    from vicinal.calibrators.sets import LeastAmbiguousSets as LeastAmbiguousSets
-    from vicinal.calibrators.sets import RegularisedSets as RegularisedSets
+    from vicinal.calibrators.conformal import AdaptiveSets as AdaptiveSets
+    from vicinal.calibrators.conformal import LeastAmbiguousSets as LeastAmbiguousSets
+    from vicinal.calibrators.conformal import RegularisedSets as RegularisedSets
     from vicinal.expressions import parse as parse
     from vicinal.metrics import Comparison as Comparison
     from vicinal.metrics import Evaluation as Evaluation

@@ -18,6 +18,9 @@ from typing import Any
 
 _NO_VALUE: object = ...  # pickles to itself
 
+#: What targets are: one of K classes; 0 or 1 from one logit; several of these; a number.
+TARGET_TYPES = ("multiclass", "binary", "multilabel", "regression")
+
 
 @dataclass(frozen=True)
 class Argument:

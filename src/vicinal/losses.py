@@ -2,7 +2,7 @@ r"""Losses as pure functions: logits and targets in, one value per row out.
 
 A target `y` is integer labels `[B]`, soft targets `[B, K]` that sum to one, floats `[B]` for regression, or for labels
 that exclude nothing (one logit each, binary cross-entropy) the probabilities of no and yes, `[B, L, 2]`: `as_targets`
-makes each of what a user has, by the name of the task, and nothing is guessed from values.
+makes each of what a user has, by the target type, and nothing is guessed from values.
 Everything is computed in float32 or better, whatever the type of the logits. Values that are on a device are checked
 there, since looking at them would make the host wait.
 
@@ -19,10 +19,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from vicinal._arrays import at_least_float32
-from vicinal._checks import Argument, Sentence, choice
+from vicinal._checks import TARGET_TYPES, Argument, Sentence, choice
 
 __all__ = [
-    "TASKS",
     "as_targets",
     "balanced_weights",
     "check_later",
@@ -38,11 +37,8 @@ __all__ = [
     "without_class_weights",
 ]
 
-#: What can be learned: one of K classes; yes or no from one logit; L such answers; a number.
-TASKS = ("multiclass", "binary", "multilabel", "regression")
 
-
-def as_targets(y: Tensor, task: str = "multiclass") -> Tensor:
+def as_targets(y: Tensor, target_type: str = "multiclass") -> Tensor:
     """Return what is to be learned in the form that `loss` takes.
 
     Parameters
@@ -50,8 +46,8 @@ def as_targets(y: Tensor, task: str = "multiclass") -> Tensor:
     y
         Labels `[B]` or soft targets `[B, K]` (`"multiclass"`); 0 and 1, or probabilities, `[B]` or `[B, 1]`
         (`"binary"`) or `[B, L]` (`"multilabel"`); numbers `[B]` or `[B, 1]` (`"regression"`).
-    task
-        One of `TASKS`.
+    target_type
+        `"multiclass"`, `"binary"`, `"multilabel"` or `"regression"`.
 
     >>> as_targets(torch.tensor([1, 0]), "binary").shape
     torch.Size([2, 1, 2])
@@ -60,29 +56,29 @@ def as_targets(y: Tensor, task: str = "multiclass") -> Tensor:
     ...
     ValueError: y holds floats [B], which say neither ...
     """
-    choice("task", task, TASKS)
+    choice("target_type", target_type, TARGET_TYPES)
     if not isinstance(y, Tensor):
         raise TypeError(f"y must be a tensor of labels or targets, got {type(y).__name__}")
-    if task == "multiclass":
+    if target_type == "multiclass":
         if _is_regression(y):
             raise ValueError(
                 Sentence(
                     "y holds floats [B], which say neither classes nor numbers: pass integer labels for classes, ",
-                    Argument("task", "binary"),
+                    Argument("target_type", "binary"),
                     " for 0 and 1 with one logit, or ",
-                    Argument("task", "regression"),
+                    Argument("target_type", "regression"),
                     " for the squared error",
                 )
             )
         return y
     columns = y[:, None] if y.ndim == 1 else y
-    if columns.ndim != 2 or (task != "multilabel" and columns.shape[1] != 1):
-        shape = "[B, L]" if task == "multilabel" else "[B] or [B, 1]"
-        raise ValueError(f"y must have shape {shape} for task={task!r}, got {list(y.shape)}")
+    if columns.ndim != 2 or (target_type != "multilabel" and columns.shape[1] != 1):
+        shape = "[B, L]" if target_type == "multilabel" else "[B] or [B, 1]"
+        raise ValueError(f"y must have shape {shape} for target_type={target_type!r}, got {list(y.shape)}")
     numbers = columns if y.is_floating_point() else columns.float()
-    if task == "regression":
+    if target_type == "regression":
         return numbers[:, 0]
-    allowed = f"y must hold 0 and 1, or probabilities, for task={task!r}"
+    allowed = f"y must hold 0 and 1, or probabilities, for target_type={target_type!r}"
     known = getattr(y, _HOST_COPY, numbers)
     if not at_hand(known):
         check_later(((known >= 0) & (known <= 1)).all(), allowed)
@@ -266,7 +262,7 @@ def check_targets(logits: Tensor, y: Tensor, *, label_smoothing: float = 0.0) ->
         raise ValueError(
             Sentence(
                 "one logit cannot tell classes apart by softmax: pass ",
-                Argument("task", "binary"),
+                Argument("target_type", "binary"),
                 " for binary cross-entropy, or give the model one logit per class",
             )
         )
@@ -313,7 +309,7 @@ def check_later(ok: Tensor, message: str) -> None:
             raise ValueError(message) from None
 
 
-_SEVERAL_LABELS = (": for labels that do not exclude each other pass ", Argument("task", "multilabel"))
+_SEVERAL_LABELS = (": for labels that do not exclude each other pass ", Argument("target_type", "multilabel"))
 
 
 def _check_soft_targets(logits: Tensor, y: Tensor) -> None:

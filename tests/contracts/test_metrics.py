@@ -50,7 +50,8 @@ METRICS: dict[str, Callable[..., float]] = {
         f"evaluate.{name}": lambda labels, name=name, **held: (
             getattr(evaluate(labels, metrics=list(metrics.METRICS), **held), name).value
         )
-        for name in metrics.METRICS
+        for name, entry in metrics.METRICS.items()
+        if entry.measures("multiclass")
     },
     "Tally": lambda labels, **held: sum(metrics.Tally().update(labels, **held).values().values()),
     **{name: told_apart(getattr(metrics, name)) for name in ("max_probability", "negative_entropy", "margin")},
@@ -68,7 +69,7 @@ ELSEWHERE = {
     *("auroc", "average_precision", "energy", "fpr_at_tpr", "ood_report", "risk_threshold"),
     *("equal_mass_edges", "error_estimates", "spearman", "spearman_estimate", "clopper_pearson"),
     *("BaseRate", "BinaryEvaluation", "SetEvaluation", "base_rate", "evaluate_binary", "evaluate_sets"),
-    *("MultilabelEvaluation", "SetTally", "evaluate_multilabel"),
+    *("SetTally", "measure"),
 }
 
 each = pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS.keys())

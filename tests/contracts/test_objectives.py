@@ -202,9 +202,9 @@ def test_regression_targets(objective):
     y = torch.randn(len(x))
     if any(word in repr(objective) for word in unfit):
         with pytest.raises(ValueError, match=r"label_smoothing|confidence_penalty|same_class|probs"):
-            run(objective, model, x, y, task="regression")
+            run(objective, model, x, y, target_type="regression")
         return
-    loss = run(objective, model, x, y, task="regression")
+    loss = run(objective, model, x, y, target_type="regression")
     loss.backward()
     assert loss.isfinite()
 
@@ -413,14 +413,14 @@ def test_one_logit_is_two_classes(objective):
     y = y % 2
     if any(word in repr(objective) for word in ("same_class", "'probs'")):
         with pytest.raises(ValueError, match=r"same_class|probs"):
-            run(objective, one, x, y, task="binary")
+            run(objective, one, x, y, target_type="binary")
         return
-    binary = run(objective, one, x, y, task="binary")
-    torch.testing.assert_close(run(objective, one, x, y.float()[:, None], task="binary"), binary)
+    binary = run(objective, one, x, y, target_type="binary")
+    torch.testing.assert_close(run(objective, one, x, y.float()[:, None], target_type="binary"), binary)
     if "LogitMix" not in repr(objective):  # whose distance is one of logits, of which there are two
         torch.testing.assert_close(binary, run(objective, TwoLogits(one), x, y))
         weights = [1.0, 3.0]
-        weighted = run(objective, one, x, y, task="binary", class_weights=weights)
+        weighted = run(objective, one, x, y, target_type="binary", class_weights=weights)
         torch.testing.assert_close(weighted, run(objective, TwoLogits(one), x, y, class_weights=weights))
 
 
@@ -428,9 +428,9 @@ def test_one_logit_is_two_classes(objective):
 def test_one_logit_is_never_guessed(objective):
     model, (x, _) = OneLogit(), batch()
     zeros = torch.zeros(len(x), dtype=torch.int64)
-    with pytest.raises(ValueError, match=r"pass task='binary'|probs"):
+    with pytest.raises(ValueError, match=r"pass target_type='binary'|probs"):
         run(objective, model, x, zeros)
-    with pytest.raises(ValueError, match=r"task='binary' .*task='regression'"):
+    with pytest.raises(ValueError, match=r"target_type='binary' .*target_type='regression'"):
         run(objective, model, x, zeros.float())
 
 
@@ -441,9 +441,9 @@ def test_several_labels_are_the_mean_of_each(objective):
     y = torch.randint(2, (len(x), 3))
     if any(word in repr(objective) for word in ("same_class", "'probs'")):
         with pytest.raises(ValueError, match=r"same_class|probs"):
-            run(objective, model, x, y, task="multilabel")
+            run(objective, model, x, y, target_type="multilabel")
         return
-    loss = run(objective, model, x, y, task="multilabel")
+    loss = run(objective, model, x, y, target_type="multilabel")
     loss.backward()
     assert loss.isfinite()
     if "PuzzleMix" in repr(objective) or "LogitMix" in repr(objective):
@@ -455,7 +455,7 @@ def test_several_labels_are_the_mean_of_each(objective):
         with torch.no_grad():
             single.head.weight.copy_(model.head.weight[k : k + 1])
             single.head.bias.copy_(model.head.bias[k : k + 1])
-        each.append(run(objective, single, x, y[:, k], task="binary"))
+        each.append(run(objective, single, x, y[:, k], target_type="binary"))
     torch.testing.assert_close(torch.stack(each).mean(), loss)
 
 

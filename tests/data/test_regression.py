@@ -53,7 +53,7 @@ def test_stsb_is_regression_through_fit(tmp_path):
         collate_fn=sets.collate_fn,
         progress=False,
         config=config,
-        task="regression",
+        target_type="regression",
     )
     assert result.best["val_spearman"] > 0.9
     assert result.best["val_mse"] < 2

@@ -297,10 +297,10 @@ class TestEvaluation:
         assert metrics["cross_entropy"] == pytest.approx(-(soft * log_p).sum(1).mean())
         assert metrics["accuracy"] == pytest.approx((logits.argmax(1) == soft.argmax(1)).mean())
         several = (rng.random((20, 3)) < 0.5).astype(float)
-        metrics = compute_metrics(EvalPrediction(logits, several), task="multilabel")
+        metrics = compute_metrics(EvalPrediction(logits, several), target_type="multilabel")
         assert metrics["accuracy"] == pytest.approx(((logits > 0) == several).mean())
         assert metrics["nll"] == pytest.approx((np.logaddexp(0, logits) - several * logits).mean())
-        with pytest.raises(ValueError, match="task='regression'"):
+        with pytest.raises(ValueError, match="target_type='regression'"):
             compute_metrics(EvalPrediction(logits[:, :1], soft[:, 0]))
 
     def test_a_plain_module_that_returns_a_tensor(self, tmp_path):

@@ -27,7 +27,7 @@ from lightning import Callback, LightningModule, Trainer, seed_everything
 from lightning.pytorch.strategies import DDPStrategy
 
 from vicinal._typing import Step
-from vicinal.calibrators.labels import two_logits
+from vicinal.calibrators.two_logits import two_logits
 from vicinal.integrations.lightning import MixupMixin
 from vicinal.objectives.base import Objective
 from vicinal.objectives.guided.aum import AUM, margins
@@ -206,7 +206,7 @@ class TestValidation:
             module, run = Net(vicinal.ERM()), trainer(tmp_path, use_distributed_sampler=False)
             part = DataLoader(TensorDataset(x, y), batch_size=5, sampler=sampler)
             measured = (run.validate if stage == "val" else run.test)(module, [part], verbose=False)[0]
-            assert module._tallies[0][0].table.n == n
+            assert module._tallies[0].n == n
             want = float(F.cross_entropy(logits[rank::2], y[rank::2]))
             assert measured[f"{stage}_nll"] == pytest.approx(want, rel=1e-5)
 
@@ -419,8 +419,8 @@ def test_a_run_resumed_within_an_epoch_mixes_as_an_uninterrupted_one(tmp_path, s
     assert_same_weights(*modules, rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("task", ["binary", "multilabel", "regression"])
-def test_other_tasks(tmp_path, task):
+@pytest.mark.parametrize("target_type", ["binary", "multilabel", "regression"])
+def test_other_target_types(tmp_path, target_type):
     x, y, _ = data()
     targets = {
         "binary": (y > 0).float(),
@@ -428,13 +428,13 @@ def test_other_tasks(tmp_path, task):
         "regression": y / 2,
     }
     module = Net(vicinal.ERM())
-    module.task, module.net = (
-        task,
-        nn.Sequential(nn.Flatten(), nn.Linear(x[0].numel(), 3 if task == "multilabel" else 1)),
+    module.target_type, module.net = (
+        target_type,
+        nn.Sequential(nn.Flatten(), nn.Linear(x[0].numel(), 3 if target_type == "multilabel" else 1)),
     )
-    logits, target = module(x).detach(), targets[task].float()
+    logits, target = module(x).detach(), targets[target_type].float()
     columns = target.reshape(len(x), -1)
-    if task == "regression":
+    if target_type == "regression":
         want = metric = float((logits - columns).square().mean())
     else:
         want = F.binary_cross_entropy_with_logits(logits, columns).item()
@@ -445,7 +445,7 @@ def test_other_tasks(tmp_path, task):
     run = trainer(tmp_path, max_steps=1)
     rows = DataLoader(TensorDataset(x, target), batch_size=len(x))
     run.validate(module, rows)
-    name = "val_mse" if task == "regression" else "val_ece"
+    name = "val_mse" if target_type == "regression" else "val_ece"
     assert float(run.callback_metrics[name]) == pytest.approx(metric, rel=1e-5)
     run.fit(module, rows)
     assert float(run.callback_metrics["train_loss"]) == pytest.approx(want, rel=1e-5)

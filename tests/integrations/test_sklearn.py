@@ -364,7 +364,7 @@ def test_several_labels_a_row_are_refused_with_what_takes_them(iris):
     several = np.stack([y > 0, y > 1], axis=1).astype(int)
     model = MixupClassifier(max_iter=2, random_state=0)
     for labels in (several, several.tolist(), csr_matrix(several)):
-        with pytest.raises(ValueError, match=r"y has 2 columns.*MultiOutputClassifier.*task='multilabel'"):
+        with pytest.raises(ValueError, match=r"y has 2 columns.*MultiOutputClassifier.*target_type='multilabel'"):
             model.fit(X, labels)
     with pytest.raises(ValueError, match="y has 2 columns"):
         model.partial_fit(X, several, classes=[0, 1])

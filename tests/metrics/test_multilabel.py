@@ -3,58 +3,60 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
 
 from vicinal.calibrators import TemperatureScaling
-from vicinal.calibrators.labels import two_logits
-from vicinal.metrics import compare, evaluate, evaluate_multilabel
+from vicinal.calibrators.two_logits import two_logits
+from vicinal.metrics import Tally, compare, evaluate, measure
 
 RNG = np.random.default_rng(0)
 LOGITS = RNG.normal(size=(200, 3)) * 2
 TARGETS = (RNG.random((200, 3)) < 1 / (1 + np.exp(-LOGITS))).astype(int)
 NAMES = ("wet", "cold", "windy")
+of_labels = partial(evaluate, target_type="multilabel")
 
 
 def test_each_label_is_a_question_of_two_classes():
-    metrics = evaluate_multilabel(TARGETS, logits=LOGITS, names=NAMES, n_bins=10)
-    by_probs = evaluate_multilabel(TARGETS, probs=1 / (1 + np.exp(-LOGITS)), names=NAMES, n_bins=10)
+    metrics = of_labels(TARGETS, logits=LOGITS, names=NAMES, n_bins=10)
+    by_probs = of_labels(TARGETS, probs=1 / (1 + np.exp(-LOGITS)), names=NAMES, n_bins=10)
     for k, name in enumerate(NAMES):
         p = [1 / (1 + math.exp(-z)) for z in LOGITS[:, k]]
         alone = evaluate(TARGETS[:, k], probs=[[1 - one, one] for one in p], n_bins=10)
         right = sum((one > 0.5) == bool(y) for one, y in zip(p, TARGETS[:, k], strict=True)) / 200
         nll = sum(-math.log(one if y else 1 - one) for one, y in zip(p, TARGETS[:, k], strict=True)) / 200
-        assert metrics.labels[name].accuracy.value == pytest.approx(right)
-        assert metrics.labels[name].nll.value == pytest.approx(nll)
+        assert metrics.heads[name].accuracy.value == pytest.approx(right)
+        assert metrics.heads[name].nll.value == pytest.approx(nll)
         for metric in alone.metrics:
             for each in (metrics, by_probs):
-                assert each.labels[name].metrics[metric].value == pytest.approx(alone.metrics[metric].value, abs=1e-9)
+                assert each.heads[name].metrics[metric].value == pytest.approx(alone.metrics[metric].value, abs=1e-9)
 
 
 def test_means_over_labels_have_the_interval_of_the_samples_means():
-    metrics = evaluate_multilabel(TARGETS, logits=LOGITS, names=NAMES)
+    metrics = of_labels(TARGETS, logits=LOGITS, names=NAMES)
     for name in ("accuracy", "nll", "brier", "ece"):
-        assert metrics.mean[name].value == pytest.approx(
-            np.mean([e.metrics[name].value for e in metrics.labels.values()])
+        assert metrics.metrics[name].value == pytest.approx(
+            np.mean([e.metrics[name].value for e in metrics.heads.values()])
         )
     for end in ("low", "high"):
-        ends = [getattr(evaluation.ece, end) for evaluation in metrics.labels.values()]
-        assert getattr(metrics.mean["ece"], end) == pytest.approx(np.mean(ends))
+        ends = [getattr(evaluation.ece, end) for evaluation in metrics.heads.values()]
+        assert getattr(metrics.metrics["ece"], end) == pytest.approx(np.mean(ends))
     assert metrics.table.n == 600
     rows = np.mean([np.logaddexp(0, LOGITS[:, k]) - TARGETS[:, k] * LOGITS[:, k] for k in range(3)], axis=0)
-    assert metrics.mean["nll"].value == pytest.approx(rows.mean())
+    assert metrics.metrics["nll"].value == pytest.approx(rows.mean())
     half = 1.97 * rows.std(ddof=1) / math.sqrt(200)
-    assert metrics.mean["nll"].low == pytest.approx(rows.mean() - half, abs=0.3 * half)
-    assert metrics.mean["nll"].high == pytest.approx(rows.mean() + half, abs=0.3 * half)
+    assert metrics.metrics["nll"].low == pytest.approx(rows.mean() - half, abs=0.3 * half)
+    assert metrics.metrics["nll"].high == pytest.approx(rows.mean() + half, abs=0.3 * half)
     assert "mean" in str(metrics)
     assert set(metrics.to_dict()["labels"]) == set(NAMES)
 
 
 def test_without_mistakes_the_mean_accuracy_is_not_certain():
     targets = (LOGITS > 0).astype(int)
-    accuracy = evaluate_multilabel(targets, logits=LOGITS).mean["accuracy"]
+    accuracy = of_labels(targets, logits=LOGITS).accuracy
     assert accuracy.value == accuracy.high == 1
     assert 0.97 < accuracy.low < 1
 
@@ -65,16 +67,16 @@ def test_mean_accuracy_covers_what_it_says():
         wrong = np.where(rng.random((100, 1)) < 0.5, rng.random((100, 4)) < 0.3, rng.random((100, 4)) < 0.05)
         targets = rng.integers(0, 2, (100, 4))
         probs = np.where((targets == 1) ^ wrong, 0.8, 0.2)
-        accuracy = evaluate_multilabel(targets, probs=probs).mean["accuracy"]
+        accuracy = of_labels(targets, probs=probs).accuracy
         covered += accuracy.low <= 1 - (0.3 + 0.05) / 2 <= accuracy.high
     assert covered / 400 > 0.92
 
 
 def test_models_are_compared_on_the_means_over_labels():
     other = LOGITS + RNG.normal(size=LOGITS.shape)
-    a, b = (evaluate_multilabel(TARGETS, logits=logits, names=NAMES) for logits in (LOGITS, other))
+    a, b = (of_labels(TARGETS, logits=logits, names=NAMES) for logits in (LOGITS, other))
     both = compare(a, b, names=("plain", "noisy"))
-    alone = [compare(a.labels[name], b.labels[name]) for name in NAMES]
+    alone = [compare(a.heads[name], b.heads[name]) for name in NAMES]
     for metric in both.differences:
         assert both[metric].value == pytest.approx(np.mean([each[metric].value for each in alone]))
     costs = [np.logaddexp(0, z) - TARGETS * z for z in (LOGITS, other)]
@@ -87,7 +89,7 @@ def test_models_are_compared_on_the_means_over_labels():
     same = compare(a, a)
     assert all(d.better is None and d.value == 0 for d in same.differences.values())
     with pytest.raises(ValueError, match="the same labels"):
-        compare(a, a.labels["wet"])
+        compare(a, a.heads["wet"])
 
 
 def test_two_models_that_are_equal_are_rarely_called_different():
@@ -95,7 +97,7 @@ def test_two_models_that_are_equal_are_rarely_called_different():
     for _ in range(300):  # the labels of a sample are hard together
         z = rng.normal(size=(100, 1)) + 0.5 * rng.normal(size=(100, 3))
         targets = (rng.random((100, 3)) < 1 / (1 + np.exp(-z))).astype(int)
-        models = [evaluate_multilabel(targets, logits=z + 0.5 * rng.normal(size=z.shape)) for _ in range(2)]
+        models = [of_labels(targets, logits=z + 0.5 * rng.normal(size=z.shape)) for _ in range(2)]
         comparison = compare(*models)
         for metric in called:
             called[metric] += comparison[metric].better is not None
@@ -115,7 +117,7 @@ def test_a_planted_temperature_of_each_label_is_recovered():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"logits": LOGITS[:, 0]}, r"logits must have shape \[N, L\]"),
+        ({"logits": LOGITS[:, :, None]}, r"logits must have shape \[N, L\]"),
         ({"logits": LOGITS[:, :2]}, r"must both be \[N, L\], got \[200, 3\] and \[200, 2\]"),
         ({"probs": LOGITS}, r"probs must be in \[0, 1\]"),
         ({"logits": LOGITS, "names": ["a", "b"]}, "3 different names"),
@@ -124,9 +126,64 @@ def test_a_planted_temperature_of_each_label_is_recovered():
 )
 def test_what_cannot_be_measured_is_named(given, message):
     with pytest.raises(ValueError, match=message):
-        evaluate_multilabel(TARGETS, **given)
+        of_labels(TARGETS, **given)
 
 
 def test_bad_targets_are_named():
     with pytest.raises(ValueError, match="targets must hold 0 and 1"):
-        evaluate_multilabel(TARGETS + 1, logits=LOGITS)
+        of_labels(TARGETS + 1, logits=LOGITS)
+
+
+@pytest.mark.parametrize("target_type", ["multiclass", "binary", "multilabel", "regression"])
+def test_a_stream_of_any_target_type_adds_up_to_what_is_measured_at_once(target_type):
+    targets, logits = {
+        "multiclass": (TARGETS[:, 0], np.stack([0 * LOGITS[:, 0], LOGITS[:, 0]], axis=1)),
+        "binary": (TARGETS[:, 0], LOGITS[:, 0]),
+        "multilabel": (TARGETS, LOGITS),
+        "regression": (RNG.normal(size=200), LOGITS[:, :1]),
+    }[target_type]
+    whole = measure(targets, logits=logits, target_type=target_type)
+    assert whole == pytest.approx(evaluate_values(targets, logits, target_type, whole))
+    parts = [Tally(target_type=target_type, metrics=list(whole)) for _ in range(3)]
+    for part, rows in zip(parts[:2], (slice(0, 70), slice(70, 200)), strict=True):  # the last process has no sample
+        part.update(targets[rows], logits=logits[rows])
+    assert sum(parts).values() == pytest.approx(whole)
+    assert (parts[2] + parts[0] + parts[1]).values() == pytest.approx(whole)
+    assert parts[0].n == 70, "adding leaves the parts alone"
+
+
+def evaluate_values(targets, logits, target_type, names):
+    found = evaluate(targets, logits=logits, target_type=target_type)
+    return {name: found.metrics[name].value for name in names}
+
+
+def test_a_binary_target_is_two_classes():
+    both = np.stack([np.zeros(200), LOGITS[:, 0]], axis=1)
+    classes = measure(TARGETS[:, 0], logits=both, target_type="multiclass")
+    assert measure(TARGETS[:, 0], logits=LOGITS[:, 0], target_type="binary") == pytest.approx(classes)
+
+
+def test_numbers_have_the_squared_error_and_the_rank_correlation_of_loops():
+    truth = RNG.normal(size=50)
+    guess = truth + RNG.normal(size=50)
+    found = evaluate(truth, logits=guess[:, None], target_type="regression")
+    assert set(found.metrics) == {"mse", "spearman"}
+    assert found.mse.value == pytest.approx(sum((g - t) ** 2 for g, t in zip(guess, truth, strict=True)) / 50)
+    ranks = [[sum(other < one for other in of) for one in of] for of in (truth, guess)]
+    assert found.spearman.value == pytest.approx(np.corrcoef(ranks)[0, 1])
+    assert found.mse.low < found.mse.value < found.mse.high
+    assert "mse" in str(found)
+
+
+def test_tallies_of_other_targets_do_not_add_up():
+    two, three = (Tally(target_type="multilabel").update(TARGETS[:, :k], logits=LOGITS[:, :k]) for k in (2, 3))
+    with pytest.raises(ValueError, match="as many labels add up, got 2 and 3"):
+        two + three
+    with pytest.raises(ValueError, match="this tally has 2 labels, got 3"):
+        two.update(TARGETS, logits=LOGITS)
+    with pytest.raises(ValueError, match="same target type"):
+        Tally(target_type="binary") + two
+    with pytest.raises(ValueError, match="target_type must be"):
+        Tally(target_type="classes")
+    with pytest.raises(ValueError, match="predictions of a regression"):
+        Tally(target_type="regression").update([1.0], probs=[0.5])

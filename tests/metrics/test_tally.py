@@ -26,9 +26,10 @@ from vicinal.metrics import (
 )
 from vicinal.metrics import chunks as passes
 from vicinal.metrics.intervals import Moments, mean_interval
+from vicinal.metrics.registry import metrics_named
 
 #: What is measured of few classes unless something is asked for.
-USUAL = tuple(name for name, metric in METRICS.items() if not metric.on_request and metric.more_classes_than < 5)
+DEFAULT = tuple(metric.name for metric in metrics_named() if metric.more_classes_than < 5)
 
 
 def predictions(n, k=5, seed=0, temperature=1.5):
@@ -58,7 +59,7 @@ def test_logits_and_their_softmax_agree_in_any_chunks(monkeypatch):
     monkeypatch.setattr(passes, "CHUNK", 35)
     monkeypatch.setattr(passes, "BLOCK", 350)
     b = evaluate(torch.tensor(labels), probs=torch.tensor(logits).softmax(1))
-    for name in USUAL:
+    for name in DEFAULT:
         assert getattr(a, name).value == pytest.approx(getattr(b, name).value, abs=1e-9)
 
 
@@ -66,7 +67,7 @@ def test_order_of_the_samples_does_not_matter():
     logits, labels = predictions(400)
     order = np.random.default_rng(0).permutation(400)
     a, b = evaluate(labels, logits=logits), evaluate(labels[order], logits=logits[order])
-    for name in USUAL:
+    for name in DEFAULT:
         assert vars(getattr(a, name)) == pytest.approx(vars(getattr(b, name)), abs=1e-9)
 
 
@@ -74,7 +75,7 @@ def test_every_metric_has_an_interval_around_it():
     for n in (2, 20, 2000):
         logits, labels = predictions(n)
         result = evaluate(labels, logits=logits)
-        assert tuple(result.metrics) == USUAL
+        assert tuple(result.metrics) == DEFAULT
         for name, metric in result.metrics.items():
             assert metric.low <= metric.value <= metric.high, name
             assert math.isfinite(metric.low)
@@ -107,7 +108,7 @@ def test_prints_as_a_table_and_goes_to_json():
     result = evaluate(labels, logits=logits, n_bins=10, level=0.9)
     lines = str(result).splitlines()
     assert lines[0] == "1,200 samples, 5 classes, 10 bins; 90 % intervals"
-    assert [line.split()[0] for line in lines[1:]] == list(USUAL)
+    assert [line.split()[0] for line in lines[1:]] == list(DEFAULT)
     held = json.loads(json.dumps(result.to_dict()))
     assert held["n_bins"] == 10
     assert held["ece"] == {"value": result.ece.value, "low": result.ece.low, "high": result.ece.high}

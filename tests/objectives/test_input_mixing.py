@@ -158,7 +158,7 @@ def test_same_class_partners_share_the_label():
     plan = Mixup(alpha=1.0, partners="same_class").draw(model, x, y, generator=seeded())
     assert torch.equal(y[plan.partner], y)
     with pytest.raises(ValueError, match="needs integer labels"):
-        Mixup(alpha=1.0, partners="same_class")(model, x, torch.randn(30), task="regression")
+        Mixup(alpha=1.0, partners="same_class")(model, x, torch.randn(30), target_type="regression")
 
 
 def test_nearest_keeps_the_own_label_at_one_half():

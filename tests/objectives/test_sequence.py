@@ -509,7 +509,7 @@ def test_regression_mixes_the_targets():
     target = plan.lam * y + (1 - plan.lam) * y[plan.partner]
     want = (logits[:, 0] - target).square().mean()
     torch.testing.assert_close(
-        objective(model, x, y, task="regression", generator=torch.Generator().manual_seed(0)), want
+        objective(model, x, y, target_type="regression", generator=torch.Generator().manual_seed(0)), want
     )
 
 

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from tests.cli.running import refused, text_of, vicinal
-from vicinal.calibrators.sets import kinds_of_sets
+from vicinal.calibrators.conformal import kinds_of_sets
 from vicinal.metrics import SetTally, evaluate_sets
 from vicinal.predictions import open_file, sets_of_file
 

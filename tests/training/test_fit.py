@@ -484,12 +484,17 @@ def test_regression():
     x = torch.randn(40, 5, generator=torch.Generator().manual_seed(0))
     data = TensorDataset(x, x.sum(1))
     result = fit(
-        nn.Linear(5, 1), Mixup(alpha=0.2), data, data, config=quick(epochs=60, lr=0.05, patience=60), task="regression"
+        nn.Linear(5, 1),
+        Mixup(alpha=0.2),
+        data,
+        data,
+        config=quick(epochs=60, lr=0.05, patience=60),
+        target_type="regression",
     )
     assert result.best["val_mse"] < 0.05
     assert result.best["val_spearman"] > 0.95
     with pytest.raises(ValueError, match="select='accuracy' needs classes"):
-        fit(nn.Linear(5, 1), ERM(), data, data, config=quick(select="accuracy"), task="regression")
+        fit(nn.Linear(5, 1), ERM(), data, data, config=quick(select="accuracy"), target_type="regression")
 
 
 class Texts(Dataset):
@@ -1194,17 +1199,28 @@ def test_labels_with_a_logit_each_are_measured_by_their_means(tmp_path):
     x = torch.randn(96, 4, generator=generator)
     y = (x[:, :3] > 0).long()
     data, config = TensorDataset(x, y), FitConfig(epochs=3, batch_size=16, lr=0.05)
-    result = fit(nn.Linear(4, 3), Mixup(alpha=0.2), data, data, task="multilabel", config=config, out=tmp_path / "run")
+    result = fit(
+        nn.Linear(4, 3), Mixup(alpha=0.2), data, data, target_type="multilabel", config=config, out=tmp_path / "run"
+    )
     z = result.model(x).detach()
     assert result.best["val_accuracy"] == pytest.approx(float(((z > 0) == y).double().mean()))
     expected = torch.nn.functional.binary_cross_entropy_with_logits(z.double(), y.double())
     assert result.best["val_nll"] == pytest.approx(float(expected), rel=1e-5)
     assert result.labels.shape == (96, 3)
-    again = fit(nn.Linear(4, 3), Mixup(alpha=0.2), data, data, task="multilabel", config=config, out=tmp_path / "run")
+    again = fit(
+        nn.Linear(4, 3), Mixup(alpha=0.2), data, data, target_type="multilabel", config=config, out=tmp_path / "run"
+    )
     assert torch.equal(again.labels, y)
     one = TensorDataset(x, y[:, 0].float())
-    binary = fit(nn.Linear(4, 1), Mixup(alpha=0.2), one, one, task="binary", config=config)
+    binary = fit(nn.Linear(4, 1), Mixup(alpha=0.2), one, one, target_type="binary", config=config)
     z = binary.model(x).detach()[:, 0]
     assert binary.best["val_accuracy"] == pytest.approx(float(((z > 0) == y[:, 0]).double().mean()))
     with pytest.raises(ValueError, match="targets must hold 0 and 1"):
-        fit(nn.Linear(4, 1), Mixup(alpha=0.2), one, TensorDataset(x, x[:, 0].sigmoid()), task="binary", config=config)
+        fit(
+            nn.Linear(4, 1),
+            Mixup(alpha=0.2),
+            one,
+            TensorDataset(x, x[:, 0].sigmoid()),
+            target_type="binary",
+            config=config,
+        )

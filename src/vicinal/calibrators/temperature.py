@@ -44,6 +44,7 @@ from scipy.optimize import brentq
 
 from vicinal._checks import choice, freeze, integer, number
 from vicinal.calibrators.base import Calibrator, Floats, Labels, Logits, map_rows
+from vicinal.metrics.reliability import ReliabilityTable
 
 #: Park & Caragea's 0.01, 0.02, …, 5.00.
 GRID: Floats = np.arange(1, 501) / 100
@@ -293,7 +294,7 @@ def grid_ece(logits: Logits, labels: Labels, grid: Floats, *, n_bins: int, weigh
 
     ECE = Σ_b |Σ_{i∈b} (correctᵢ − confidenceᵢ)| / N, so one sum a bin is all that is kept.
     """
-    edges = np.arange(1, n_bins) / n_bins
+    table = ReliabilityTable(n_bins)
     w = np.ones(len(labels)) if weights is None else weights
 
     def gaps(z: Logits, y: Labels, each: Floats) -> Floats:
@@ -303,7 +304,7 @@ def grid_ece(logits: Logits, labels: Labels, grid: Floats, *, n_bins: int, weigh
         for row, t in zip(sums, grid, strict=True):
             scaled = d / z.dtype.type(t)
             confidence = 1 / np.exp(scaled, out=scaled).sum(axis=1, dtype=np.float64)
-            row[:] = np.bincount(np.searchsorted(edges, confidence), each * (correct - confidence), n_bins)
+            row[:] = np.bincount(table.bin_index(confidence), each * (correct - confidence), n_bins)
         return sums
 
     total: Floats = sum(map_rows(gaps, logits, labels, w), np.zeros((len(grid), n_bins)))

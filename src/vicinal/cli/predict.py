@@ -18,7 +18,7 @@ from vicinal.cli.outputs import check_outputs
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from vicinal.calibrators.sets import LeastAmbiguousSets
+    from vicinal.calibrators.conformal import LeastAmbiguousSets
     from vicinal.data import Stream
     from vicinal.metrics.selective import RiskThreshold
     from vicinal.runs.bundle import Bundle
@@ -173,7 +173,7 @@ def _rule(bundle: Bundle, run: Path, max_risk: float, level: float) -> RiskThres
 
 def _sets(bundle: Bundle, run: Path, coverage: float) -> LeastAmbiguousSets:
     """Return sets fitted on the test set, which neither training nor calibration has seen."""
-    from vicinal.calibrators.sets import LeastAmbiguousSets
+    from vicinal.calibrators.conformal import LeastAmbiguousSets
     from vicinal.runs import Run
 
     fitted = LeastAmbiguousSets(coverage=coverage)

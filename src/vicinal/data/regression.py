@@ -2,7 +2,8 @@
 
     sets = load_scores("glue:stsb", data_root=...)
     model = models.build(**sets.spec)
-    fit(model, SequenceMixup.input(alpha=1.0), sets.train, sets.val, collate_fn=sets.collate_fn, task="regression")
+    how = {"collate_fn": sets.collate_fn, "target_type": "regression"}
+    fit(model, SequenceMixup.input(alpha=1.0), sets.train, sets.val, **how)
 
 The command trains classifiers. Numbers go through `fit`, whose validation metrics are then the squared error and
 Spearman's correlation.

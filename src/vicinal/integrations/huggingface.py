@@ -20,10 +20,8 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Sampler
 
 from vicinal import _random, losses
-from vicinal._checks import choice, require
-from vicinal.metrics import Tally, spearman
-from vicinal.metrics.multilabel import label_tallies
-from vicinal.metrics.registry import watched
+from vicinal._checks import TARGET_TYPES, choice, require
+from vicinal.metrics import measure
 from vicinal.objectives.base import Objective, as_objective
 from vicinal.objectives.guided.aum import AUM, AUMRecorder
 
@@ -95,7 +93,7 @@ class MixupTrainerMixin(_AnyTrainer):
         self.class_weights, self.objective_init = class_weights, objective_init
         self.train_batch_sampler = train_batch_sampler
         super().__init__(*args, **kwargs)
-        self.compute_metrics = _for_task(self.compute_metrics, self.task)
+        self.compute_metrics = _for_target_type(self.compute_metrics, self.target_type)
         self._drawn = (-1, 0)
         self.add_callback(_MergeRanks(self))
         self.model_accepts_loss_kwargs = False  # how releases before `loss_is_scaled_for_ga` are told the same
@@ -140,11 +138,11 @@ class MixupTrainerMixin(_AnyTrainer):
                 generator=self._generator(),
                 weight=self._weight(inputs),
                 class_weights=self.class_weights,
-                task=self.task,
+                target_type=self.target_type,
             )
         outputs = model(**x)
         logits = getattr(outputs, "logits", outputs)
-        loss = losses.loss(logits, losses.as_targets(y, self.task)).mean()
+        loss = losses.loss(logits, losses.as_targets(y, self.target_type)).mean()
         # The Trainer takes the first of anything but a dict for the loss.
         return (loss, outputs if isinstance(outputs, dict) else {"logits": logits}) if return_outputs else loss
 
@@ -170,8 +168,8 @@ class MixupTrainerMixin(_AnyTrainer):
         return torch.Generator().manual_seed(seed)
 
     @property
-    def task(self) -> str:
-        """What the model is for, as its configuration says by `problem_type`, or by one label for regression."""
+    def target_type(self) -> str:
+        """What the targets are, as its configuration says by `problem_type`, or by one label for regression."""
         config: Any = getattr(self.model, "config", None)
         kind = getattr(config, "problem_type", None)
         if kind is None and getattr(config, "num_labels", None) == 1:
@@ -181,7 +179,7 @@ class MixupTrainerMixin(_AnyTrainer):
     def _check_labels(self, y: Tensor) -> None:
         """Refuse several labels a row where nothing says that they are no soft ones, as the trainer would guess."""
         n_labels = getattr(getattr(self.model, "config", None), "num_labels", None)
-        if self.task == "multiclass" and y.ndim == 2 and y.shape[1] == n_labels and not _sum_to_one(y):
+        if self.target_type == "multiclass" and y.ndim == 2 and y.shape[1] == n_labels and not _sum_to_one(y):
             raise ValueError(
                 f"labels {list(y.shape)} that do not sum to one are several labels a row: set the model's "
                 'config.problem_type = "multi_label_classification", and give them as floats'
@@ -280,15 +278,15 @@ class RunningMetrics:
     ----------
     n_bins
         Bins of ECE and OE, reported beside them.
-    task
+    target_type
         What logits and labels are, as in the call of an objective. `"multiclass"`: labels `[N]`, or soft targets
         `[N, K]`, whose largest class counts as the label, with the cross-entropy to the targets beside the metrics.
         `"multilabel"` and `"binary"`: 0 and 1 with a logit each; the metrics are means over labels. `"regression"`:
         numbers; the metrics are the squared error and Spearman's correlation.
     """
 
-    def __init__(self, *, n_bins: int = 15, task: str = "multiclass") -> None:
-        self.n_bins, self.task = n_bins, choice("task", task, losses.TASKS)
+    def __init__(self, *, n_bins: int = 15, target_type: str = "multiclass") -> None:
+        self.n_bins, self.target_type = n_bins, choice("target_type", target_type, TARGET_TYPES)
         self._batches: list[tuple[Tensor, Tensor]] = []
 
     def __call__(self, prediction: EvalPrediction, compute_result: bool = True) -> dict[str, float]:
@@ -301,23 +299,14 @@ class RunningMetrics:
         return self._metrics(*(torch.cat(parts) for parts in zip(*batches, strict=True)))
 
     def _metrics(self, logits: Tensor, labels: Tensor) -> dict[str, float]:
-        if self.task == "regression":
-            numbers = logits.double().reshape(len(labels))
-            error = (numbers - labels.double().reshape(len(labels))).square().mean()
-            return {"mse": float(error), "spearman": spearman(labels.reshape(len(labels)), numbers)}
-        bins: dict[str, float] = {"n_bins": self.n_bins}
-        if self.task in ("binary", "multilabel"):
-            columns = logits.reshape(len(logits), -1)
-            tallies = label_tallies(
-                labels.reshape(len(labels), -1), logits=columns, n_bins=self.n_bins, metrics=watched()
-            )
-            every = [tally.values() for tally in tallies]
-            return {name: sum(values[name] for values in every) / len(every) for name in every[0]} | bins
         soft: dict[str, float] = {}
-        if labels.is_floating_point():
+        if self.target_type == "multiclass" and labels.is_floating_point():
             targets = losses.as_targets(labels, "multiclass")
             soft, labels = {"cross_entropy": float(losses.loss(logits, targets).mean())}, targets.argmax(dim=1)
-        return {**Tally(self.n_bins, metrics=watched()).update(labels, logits=logits).values(), **soft, **bins}
+        elif self.target_type == "regression":  # models give [N] or [N, 1], and so do data sets
+            logits, labels = logits.reshape(len(logits)), labels.reshape(len(labels))
+        bins = {} if self.target_type == "regression" else {"n_bins": self.n_bins}
+        return {**measure(labels, logits=logits, target_type=self.target_type, n_bins=self.n_bins), **soft, **bins}
 
 
 def _sum_to_one(y: Tensor) -> bool:
@@ -329,12 +318,12 @@ def _on_cpu(values: object) -> Tensor:
 
 
 def compute_metrics(
-    prediction: EvalPrediction, compute_result: bool = True, *, n_bins: int = 15, task: str = "multiclass"
+    prediction: EvalPrediction, compute_result: bool = True, *, n_bins: int = 15, target_type: str = "multiclass"
 ) -> dict[str, float]:
     """Return accuracy, MCC, NLL, Brier score, ECE and OE of a classifier's logits: pass it to the trainer.
 
-    `MixupTrainer` knows its task, and adds up batches; another trainer needs `functools.partial(compute_metrics,
-    task="regression")`, and with `batch_eval_metrics=True` a `RunningMetrics`.
+    `MixupTrainer` knows its target type, and adds up batches; another trainer needs `functools.partial(compute_metrics,
+    target_type="regression")`, and with `batch_eval_metrics=True` a `RunningMetrics`.
 
     Parameters
     ----------
@@ -342,7 +331,7 @@ def compute_metrics(
         What the trainer hands over. Where the model returns more than logits, they come first.
     compute_result
         False is refused: this keeps no batches.
-    n_bins, task
+    n_bins, target_type
         As in `RunningMetrics`.
 
     >>> import numpy as np
@@ -352,15 +341,15 @@ def compute_metrics(
     """
     if not compute_result:
         raise ValueError("batch_eval_metrics=True hands over one batch after the other: pass RunningMetrics() instead")
-    return RunningMetrics(n_bins=n_bins, task=task)(prediction)
+    return RunningMetrics(n_bins=n_bins, target_type=target_type)(prediction)
 
 
-def _for_task(metrics: object, task: str) -> Any:
-    """Return our own metrics as ones that know the task and add up batches; others as they are."""
+def _for_target_type(metrics: object, target_type: str) -> Any:
+    """Return our own metrics as ones that know the target type and add up batches; others as they are."""
     given = metrics.keywords if isinstance(metrics, partial) and metrics.func is compute_metrics else None
     if metrics is not compute_metrics and given is None:
         return metrics
-    return RunningMetrics(**{"task": task, **(given or {})})
+    return RunningMetrics(**{"target_type": target_type, **(given or {})})
 
 
 def _refuse_other_loss(kind: type) -> None:

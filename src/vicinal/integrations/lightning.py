@@ -31,12 +31,11 @@ from torch import Tensor
 from torch.utils.data.distributed import DistributedSampler
 
 import vicinal
-from vicinal import _random, losses
+from vicinal import _random
 from vicinal._checks import require
 from vicinal._typing import Batch
 from vicinal.expressions import parse
 from vicinal.metrics import Tally
-from vicinal.metrics.multilabel import label_tallies
 from vicinal.metrics.registry import watched
 from vicinal.objectives.base import Objective, as_objective, total
 from vicinal.objectives.forward import call
@@ -76,13 +75,13 @@ class MixupMixin(_AnyModule):
     class_weights
         How much the samples of each class count in training, `[K]`. A batch that is a mapping may hold `weight` too,
         how much each sample counts.
-    task
+    target_type
         What the labels are, as in the call of an objective: `"multiclass"`, `"binary"`, `"multilabel"` or
         `"regression"`.
     """
 
     objective: Objective | Callable[..., Tensor] | str
-    task: str = "multiclass"
+    target_type: str = "multiclass"
     n_bins: int = 15
     aum: AUM | None = None
     class_weights: Tensor | Sequence[float] | None = None
@@ -92,7 +91,7 @@ class MixupMixin(_AnyModule):
         x, y, index = _parts(batch)
         weight = batch.get("weight") if isinstance(batch, Mapping) else None
         epoch = self.current_epoch + batch_idx / self.trainer.num_training_batches  # inf batches: whole epochs
-        how: dict[str, Any] = {"weight": weight, "class_weights": self.class_weights, "task": self.task}
+        how: dict[str, Any] = {"weight": weight, "class_weights": self.class_weights, "target_type": self.target_type}
         terms = self._tracked().terms(self, x, y, index=index, epoch=epoch, generator=self._generator(), **how)
         loss = total(terms)
         self.log("train_loss", loss.detach(), batch_size=len(y), prog_bar=True)
@@ -110,7 +109,7 @@ class MixupMixin(_AnyModule):
     def on_validation_epoch_start(self) -> None:
         """Start from an empty table."""
         super().on_validation_epoch_start()
-        self._tallies: dict[int, list[Tally]] = {}
+        self._tallies: dict[int, Tally] = {}
         self._seen: dict[int, int] = {}
 
     def validation_step(self, batch: object, batch_idx: int, dataloader_idx: int = 0) -> None:
@@ -196,21 +195,15 @@ class MixupMixin(_AnyModule):
         new = min(len(y), self._rows_left(dataloader_idx))
         self._seen[dataloader_idx] = self._seen.get(dataloader_idx, 0) + len(y)
         y, logits = y[:new], logits[:new]
-        if self.task == "regression":
-            if new:
-                error = losses.loss(logits, losses.as_targets(y, self.task)).mean()
-                name = "test_mse" if self.trainer.testing else "val_mse"
-                self.log(name, error, on_step=False, on_epoch=True, batch_size=new, sync_dist=True)
-            return
-        columns = logits.reshape(len(logits), -1)
-        n_tallies = 1 if self.task == "multiclass" else columns.shape[1]
-        empty = [Tally(self.n_bins, metrics=watched()) for _ in range(n_tallies)]
-        tallies = self._tallies.setdefault(dataloader_idx, empty)
-        if new and self.task == "multiclass":
-            tallies[0].update(y.argmax(dim=1) if y.is_floating_point() and y.ndim == 2 else y, logits=logits)
-        elif new:
-            more = label_tallies(y.reshape(new, -1), logits=columns, n_bins=self.n_bins, metrics=watched())
-            self._tallies[dataloader_idx] = [tally + added for tally, added in zip(tallies, more, strict=True)]
+        tally = self._tallies.setdefault(
+            dataloader_idx, Tally(self.n_bins, target_type=self.target_type, metrics=watched(self.target_type))
+        )
+        if self.target_type == "multiclass" and y.is_floating_point() and y.ndim == 2:
+            y = y.argmax(dim=1)
+        elif self.target_type == "regression":
+            y, logits = y.reshape(new), logits.reshape(new)
+        if new:
+            tally.update(y, logits=logits)
 
     def _rows_left(self, dataloader_idx: int) -> int:
         """Return how many of the rows to come are new: a distributed sampler repeats some to give ranks as many."""
@@ -224,15 +217,12 @@ class MixupMixin(_AnyModule):
         return max(0, whole - self._seen.get(dataloader_idx, 0))
 
     def _log_tallies(self, stage: str) -> None:
-        for number, tallies in sorted(self._tallies.items()):
-            self._tallies[number] = [tally.all_reduce() for tally in tallies]
+        for number, tally in sorted(self._tallies.items()):
+            whole = self._tallies[number] = tally.all_reduce()
             suffix = f"/dataloader_idx_{number}" if len(self._tallies) > 1 else ""
-            every = [whole.values() for whole in self._tallies[number]]
-            shared = [name for name in every[0] if all(name in each for each in every)]
-            values = {name: sum(each[name] for each in every) / len(every) for name in shared}
-            values["n_bins"] = float(self.n_bins)
-            metrics = {f"{stage}_{name}{suffix}": value for name, value in values.items()}
-            self.log_dict(metrics, sync_dist=True, add_dataloader_idx=False)  # equal in all processes by now
+            bins = {} if self.target_type == "regression" else {"n_bins": float(self.n_bins)}
+            values = {f"{stage}_{name}{suffix}": value for name, value in {**whole.values(), **bins}.items()}
+            self.log_dict(values, sync_dist=True, add_dataloader_idx=False)  # equal in all processes by now
 
 
 _NOT_INPUTS = ("labels", "index", "weight")

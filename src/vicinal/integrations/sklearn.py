@@ -504,7 +504,7 @@ def _refuse_several_labels(y: object) -> None:
     if len(shape) == 2 and shape[1] > 1:
         raise ValueError(
             f"y has {shape[1]} columns, and a MixupClassifier learns one label a row: put it into scikit-learn's "
-            "MultiOutputClassifier, or train one network for all labels by an objective's task='multilabel'"
+            "MultiOutputClassifier, or train one network for all labels by an objective's target_type='multilabel'"
         )
 
 

@@ -11,7 +11,6 @@ from vicinal.metrics.classwise import ClasswiseTable, classwise_ece
 from vicinal.metrics.comparison import Comparison, Difference, compare
 from vicinal.metrics.error_intervals import error_estimates
 from vicinal.metrics.intervals import Estimate, clopper_pearson
-from vicinal.metrics.multilabel import MultilabelEvaluation, evaluate_multilabel
 from vicinal.metrics.ood import (
     OODReport,
     auroc,
@@ -27,8 +26,8 @@ from vicinal.metrics.registry import METRICS, Metric
 from vicinal.metrics.reliability import BinSums, ReliabilityTable, equal_mass_edges
 from vicinal.metrics.scores import accuracy, brier, mcc, nll, spearman, spearman_estimate, top_k
 from vicinal.metrics.selective import RiskCoverage, RiskThreshold, risk_coverage, risk_threshold
-from vicinal.metrics.sets import SetEvaluation, SetTally, evaluate_sets
-from vicinal.metrics.tally import Evaluation, Mistake, Samples, Tally, evaluate
+from vicinal.metrics.set_coverage import SetEvaluation, SetTally, evaluate_sets
+from vicinal.metrics.tally import Evaluation, Mistake, Samples, Tally, evaluate, measure
 
 __all__ = [
     "ReliabilityTable",
@@ -52,6 +51,7 @@ __all__ = [
     "Mistake",
     "Samples",
     "evaluate",
+    "measure",
     "BinaryEvaluation",
     "evaluate_binary",
     "BaseRate",
@@ -67,8 +67,6 @@ __all__ = [
     "SetEvaluation",
     "SetTally",
     "evaluate_sets",
-    "MultilabelEvaluation",
-    "evaluate_multilabel",
     "OODReport",
     "ood_report",
     "auroc",

@@ -11,9 +11,8 @@ from scipy.special import stdtrit
 
 from vicinal.metrics.chunks import Array
 from vicinal.metrics.display import html_table, side_by_side
-from vicinal.metrics.error_intervals import chance_gaps, part_deviation, squared_gaps
+from vicinal.metrics.error_intervals import squared_gaps
 from vicinal.metrics.intervals import coverage
-from vicinal.metrics.multilabel import MultilabelEvaluation
 from vicinal.metrics.registry import METRICS
 from vicinal.metrics.reliability import BinSums, ReliabilityTable
 from vicinal.metrics.tally import Evaluation, Samples
@@ -99,19 +98,13 @@ def _signed(difference: Difference) -> str:
     return f"{difference.value:+.4f} [{difference.low:+.4f}, {difference.high:+.4f}]"
 
 
-#: Metrics of the answers alone: two models may well agree on all of few samples, and not on all others.
-_OF_CLASSES = ("accuracy", "top5_error", "mcc")
-
 #: How much further the interval over two seeds reaches than Student's, about as much as three skewed ones bend it.
 _TWO = 1.4
 
-#: What is compared: the evaluation of classes, or of several labels.
-Measured = Evaluation | MultilabelEvaluation
-
 
 def compare(
-    a: Measured | Sequence[Measured],
-    b: Measured | Sequence[Measured],
+    a: Evaluation | Sequence[Evaluation],
+    b: Evaluation | Sequence[Evaluation],
     *,
     level: float = 0.95,
     names: tuple[str, str] = ("a", "b"),
@@ -150,13 +143,13 @@ def compare(
     second part of b. Two seeds show no skewness at all, and :math:`s_\delta` counts 1.4 times there. That of OE, which
     is cut off at 0, is at least that of the same sum with the sign of its gaps.
 
-    Of several labels (`evaluate_multilabel`) the metrics are means over labels, and so are the numbers of each sample,
-    of which all else follows: what the labels of a sample share is in their spread.
+    With several labels the metrics are means over labels, and so are the numbers of each sample, of which all else
+    follows: what the labels of a sample share is in their spread.
 
     Parameters
     ----------
     a, b
-        What `evaluate` or `evaluate_multilabel` returned, or equally many of them for either (one a seed).
+        What `evaluate` returned, or equally many of them for either (one a seed).
     level
         Coverage of the intervals, in (0, 1).
     names
@@ -254,34 +247,34 @@ def _ends(name: str, pairs: Sequence[tuple[Side, Side]], level: float) -> tuple[
     differences = np.mean([b.values[name] - a.values[name] for a, b in pairs], axis=0)
     value = differences.mean(axis=-1).mean(axis=-1)
     below, above = _reach(differences, level, _unseen(name, pairs), _signed_spread(name, pairs))
-    room_a, room_b = (np.mean(rooms, axis=0) for rooms in zip(*(_chance(name, a, b) for a, b in pairs), strict=True))
-    return value - room_b - below, value + room_a + above
+    chance = METRICS[name].raised_by_chance
+    if chance is None:
+        return value - below, value + above
+    raised = [chance((a.bins, b.bins), (a.squared, b.squared)) for a, b in pairs]
+    raised_a, raised_b = (np.mean(of, axis=0) for of in zip(*raised, strict=True))
+    # Chance that raised b more than a made the difference too large, so it moves the lower end, and the other way.
+    return value - raised_b - below, value + raised_a + above
 
 
 def _unseen(name: str, pairs: Sequence[tuple[Side, Side]]) -> Array:
     """Return how much one more sample may differ where none did, `[...]`: a model and itself do not."""
-    low, high = METRICS[name].limits
+    metric, (low, high) = METRICS[name], METRICS[name].limits
     apart = [(a.bins.confidence != b.bins.confidence).any(axis=(-2, -1)) for a, b in pairs]
-    return np.where(np.any(apart, axis=0), high - low if name in _OF_CLASSES else 0.0, 0.0)
+    return np.where(np.any(apart, axis=0), high - low if metric.answers_only else 0.0, 0.0)
 
 
 def _signed_spread(name: str, pairs: Sequence[tuple[Side, Side]]) -> Array:
-    """Return the variance over seeds, `[...]`, of the difference of OE with the sign of its gaps, 0 for other metrics.
+    """Return the variance over seeds, `[...]`, of the difference of a metric that is cut off at 0 were it not; else 0.
 
-    OE is cut off at 0: of models that are hardly over-confident most seeds have next to none and one has much, which
-    few seeds do not show. What is not cut off varies as much below 0 as above.
+    OE is cut off: where models are hardly over-confident, most seeds have next to none and one has much, which few
+    seeds do not show. What is not cut off varies as much below 0 as above.
     """
-    if name != "oe" or pairs[0][0].bins.count.shape[-2] == 1:
+    uncut = METRICS[name].uncut
+    if uncut is None or pairs[0][0].bins.count.shape[-2] == 1:
         return np.zeros(())
-    signed = [[_signed_oe(side.bins) for side in pair] for pair in pairs]
+    signed = [[uncut(side.bins) for side in pair] for pair in pairs]
     spread: Array = np.mean([b - a for a, b in signed], axis=0).var(axis=-1, ddof=1)
     return spread
-
-
-def _signed_oe(bins: BinSums) -> Array:
-    gaps = bins.confidence / np.maximum(bins.count, 1) * (bins.confidence - bins.correct)
-    signed: Array = gaps.sum(axis=-1) / bins.count.sum(axis=-1)
-    return signed
 
 
 def _reach(differences: Array, level: float, unseen: Array, least: Array) -> tuple[Array, Array]:
@@ -321,72 +314,29 @@ def _bend(away: Array, t_squared: float) -> Array:
     return moved
 
 
-def _chance(name: str, a: Side, b: Side) -> tuple[Array, Array]:
-    """Return how far chance may have raised the metric of a more than that of b, and that of b more than that of a.
-
-    Chance raises a part |G| by at most `chance_gaps`, and those of two models by amounts that differ by no more than
-    their G and their standard deviations do. It is the mean over seeds.
-    """
-    if name not in ("ece", "oe", "rms"):
-        return np.zeros(()), np.zeros(())
-    sides, n = (a, b), a.bins.count.sum(axis=-1, keepdims=True)
-    parts = [(side.bins.confidence - side.bins.correct) / n for side in sides]
-    deviations = [part_deviation(side.bins, side.squared) for side in sides]
-    if name == "rms":
-        roots = [np.sqrt(np.maximum(side.bins.count, 1) / n) for side in sides]
-        return _chance_of_rms(
-            [part / root for part, root in zip(parts, roots, strict=True)],
-            [deviation / root for deviation, root in zip(deviations, roots, strict=True)],
-        )
-    apart = np.abs(parts[1] - parts[0]) + np.abs(deviations[1] - deviations[0])
-    raised = []
-    for side in sides:
-        weight = 1.0 if name == "ece" else side.bins.confidence / np.maximum(side.bins.count, 1) / 2
-        raised.append((weight * np.minimum(chance_gaps(side.bins, side.squared), apart)).sum(axis=-1).mean(axis=-1))
-    return raised[0], raised[1]
-
-
-def _chance_of_rms(parts: list[Array], deviations: list[Array]) -> tuple[Array, Array]:
-    """Return the same for RMS, the norm of G/√p: chance adds the squares of the deviations to its square."""
-    noise = [np.linalg.norm(deviation, axis=-1) for deviation in deviations]
-    apart = np.linalg.norm(parts[1] - parts[0], axis=-1) + np.abs(noise[1] - noise[0])
-    raised = []
-    for part, added in zip(parts, noise, strict=True):
-        value = np.linalg.norm(part, axis=-1)
-        # Twice the square, since the sample's own may be below what it is on average.
-        without = np.sqrt(np.maximum(value**2 - 2 * added**2, 0))
-        raised.append(np.minimum(value - without, apart).mean(axis=-1))
-    return raised[0], raised[1]
-
-
 def _samples(run: Evaluation) -> Samples:
     if run.samples is None:
         raise ValueError("a comparison pairs samples, which this evaluation did not keep: use `evaluate`")
     return run.samples
 
 
-def _runs(name: str, value: Measured | Sequence[Measured]) -> list[Measured]:
-    runs = [value] if isinstance(value, Measured) else list(value)
-    if not runs or not all(isinstance(run, type(runs[0])) for run in runs) or not isinstance(runs[0], Measured):
+def _runs(name: str, value: Evaluation | Sequence[Evaluation]) -> list[Evaluation]:
+    runs = [value] if isinstance(value, Evaluation) else list(value)
+    if not runs or not all(isinstance(run, Evaluation) for run in runs):
         raise TypeError(f"{name} must be an Evaluation or a list of them (what evaluate returns), got {value!r}")
     return runs
 
 
 def _questions(
-    runs_a: Sequence[Measured], runs_b: Sequence[Measured]
+    runs_a: Sequence[Evaluation], runs_b: Sequence[Evaluation]
 ) -> list[tuple[list[Evaluation], list[Evaluation]]]:
     """Return the runs of either model as evaluations of classes: once, or for each of several labels."""
-    names = [list(run.labels) if isinstance(run, MultilabelEvaluation) else None for run in (*runs_a, *runs_b)]
+    names = [list(run.heads) for run in (*runs_a, *runs_b)]
     if any(name != names[0] for name in names):
         raise ValueError(f"a and b must have the same labels, or be of classes both, got {names[0]} and {names[-1]}")
-
-    def of(label: str, runs: Sequence[Measured]) -> list[Evaluation]:
-        return [run.labels[label] for run in runs if isinstance(run, MultilabelEvaluation)]
-
-    if names[0] is not None:
-        return [(of(label, runs_a), of(label, runs_b)) for label in names[0]]
-    a, b = ([run for run in runs if isinstance(run, Evaluation)] for runs in (runs_a, runs_b))
-    return [(a, b)]
+    if not names[0]:
+        return [(list(runs_a), list(runs_b))]
+    return [([run.heads[label] for run in runs_a], [run.heads[label] for run in runs_b]) for label in names[0]]
 
 
 def _check_same_samples(runs_a: list[Evaluation], runs_b: list[Evaluation]) -> None:

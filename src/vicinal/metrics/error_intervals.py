@@ -50,6 +50,8 @@ with the largest true gap is one. What confidences vary by within a bin, beyond 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import numpy as np
 from scipy.special import betaincinv, chndtrinc, ndtr, stdtrit
@@ -64,6 +66,10 @@ from vicinal.metrics.reliability import (
     maximum_error,
     overconfidence_error,
 )
+
+#: Of the bins of two models and their squared gaps: how far chance may have raised the error of each more than that of
+#: the other, `[...]`, as the mean over seeds.
+ChanceGaps: TypeAlias = Callable[[Sequence[BinSums], Sequence[Array]], tuple[Array, Array]]
 
 
 def error_estimates(table: ReliabilityTable, level: float = 0.95) -> dict[str, Estimate]:
@@ -136,6 +142,48 @@ def part_deviation(bins: BinSums, squared: Array) -> Array:
     """Return the standard deviation of each bin's part G of the error, `[..., n_bins]`, with room for few samples."""
     deviation: Array = np.sqrt(bins.count * safe_variance(bins, squared)) / bins.count.sum(axis=-1)[..., None]
     return deviation * (1 + 1 / np.maximum(bins.count, 1))
+
+
+def chance_of_sum(weight: Callable[[BinSums], Array]) -> ChanceGaps:
+    """Return how far chance raises a sum of the bins' parts |G|, of which each has a weight, `[..., n_bins]`.
+
+    Chance raises |G| by at most `chance_gaps`, and those of two models by amounts that differ by no more than their G
+    and their standard deviations do.
+    """
+
+    def raised(bins: Sequence[BinSums], squared: Sequence[Array]) -> tuple[Array, Array]:
+        parts, deviations = _parts(bins), [part_deviation(*of) for of in zip(bins, squared, strict=True)]
+        apart = np.abs(parts[1] - parts[0]) + np.abs(deviations[1] - deviations[0])
+        a, b = (
+            (weight(of) * np.minimum(chance_gaps(of, squares), apart)).sum(axis=-1).mean(axis=-1)
+            for of, squares in zip(bins, squared, strict=True)
+        )
+        return a, b
+
+    return raised
+
+
+def chance_of_norm(bins: Sequence[BinSums], squared: Sequence[Array]) -> tuple[Array, Array]:
+    """Return the same for RMS, the norm of G/√p: chance adds the squares of the deviations to its square."""
+    roots = [np.sqrt(np.maximum(of.count, 1) / of.count.sum(axis=-1, keepdims=True)) for of in bins]
+    parts = [part / root for part, root in zip(_parts(bins), roots, strict=True)]
+    noise = [
+        np.linalg.norm(part_deviation(of, squares) / root, axis=-1)
+        for of, squares, root in zip(bins, squared, roots, strict=True)
+    ]
+    apart = np.linalg.norm(parts[1] - parts[0], axis=-1) + np.abs(noise[1] - noise[0])
+    raised = []
+    for part, added in zip(parts, noise, strict=True):
+        value = np.linalg.norm(part, axis=-1)
+        # Twice the square, since the sample's own may be below what it is on average.
+        without = np.sqrt(np.maximum(value**2 - 2 * added**2, 0))
+        raised.append(np.minimum(value - without, apart).mean(axis=-1))
+    return raised[0], raised[1]
+
+
+def _parts(bins: Sequence[BinSums]) -> list[Array]:
+    """Return each bin's part G of the error of two models, `[..., n_bins]` each."""
+    return [(of.confidence - of.correct) / of.count.sum(axis=-1, keepdims=True) for of in bins]
 
 
 def _rms_ends(bins: BinSums, gap: Array, variance: Array, level: float) -> tuple[Array, Array]:

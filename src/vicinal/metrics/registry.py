@@ -2,22 +2,23 @@
 
 A metric is an entry of `METRICS`. Whatever reports numbers (an evaluation, a file's, a training run's, a table of
 methods, a report, a comparison) goes through the list, so that an entry is all there is to add. It derives from one of
-five sums, which `vicinal.metrics.Tally` keeps:
+six sums, which `vicinal.metrics.Tally` keeps:
 
 - a mean of numbers that each sample has (`per_sample`), such as NLL;
 - the reliability table (`of_bins`), such as ECE;
 - how often each label met each prediction (`of_pairs`), such as MCC;
 - the reliability tables of all classes (`of_classes`);
-- the reliability table of some 10,000 bins (`of_fine`), such as smooth ECE.
+- the reliability table of some 10,000 bins (`of_fine`), such as smooth ECE;
+- the numbers themselves (`of_numbers`), which regression has in place of classes.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +26,7 @@ from numpy.typing import NDArray
 from vicinal._checks import ArgumentError
 from vicinal.metrics.chunks import Array, Chunk, Floats
 from vicinal.metrics.classwise import ClasswiseTable
-from vicinal.metrics.error_intervals import error_estimates
+from vicinal.metrics.error_intervals import ChanceGaps, chance_of_norm, chance_of_sum, error_estimates
 from vicinal.metrics.intervals import Estimate, Moments, clopper_pearson, mean_interval
 from vicinal.metrics.reliability import (
     BinSums,
@@ -36,7 +37,7 @@ from vicinal.metrics.reliability import (
     maximum_error,
     overconfidence_error,
 )
-from vicinal.metrics.scores import brier_of, mcc_contributions, mcc_estimate, misses, nll_of
+from vicinal.metrics.scores import brier_of, mcc_contributions, mcc_estimate, misses, nll_of, spearman_estimate
 from vicinal.metrics.smooth import smooth_ece_of
 
 if TYPE_CHECKING:
@@ -67,6 +68,8 @@ class Sums:
     """Coverage of the intervals."""
     fine: ReliabilityTable | None = None
     """The reliability table of some 10,000 bins; None where no metric needs it."""
+    numbers: tuple[Floats, Floats] | None = None
+    """Of a regression, targets and predictions, `[N]` each."""
 
     @cached_property
     def errors(self) -> dict[str, Estimate]:
@@ -96,12 +99,18 @@ class Metric:
     """Whether it has a column in tables of methods and runs: always, never, or where this says so of an evaluation."""
     brief: bool = False
     """Whether it has one in tables with room for few."""
+    headline: bool = False
+    """Whether it stands at the top of a report and in the progress line of a training."""
     on_request: bool = False
     """Whether it is measured only when it is asked for, being costly."""
     more_classes_than: int = 0
     """It is measured where there are more classes than this."""
     per_sample: Callable[[Chunk], NDArray[np.float64] | NDArray[np.bool_]] | None = None
     """The number of each sample of a chunk, `[M]`; the metric is their mean."""
+    mean_of_correct: bool = False
+    """Whether it is the mean of whether predictions are right, whatever else is known of the samples."""
+    answers_only: bool = False
+    """Whether it depends on the answers alone: two models may agree on all of few samples, and not on all others."""
     infinite: str = ""
     """Of a mean: when a sample's number is infinite, in words."""
     mistake: Callable[[Sums], float] | None = None
@@ -112,6 +121,10 @@ class Metric:
     """Of a metric of the bins: given the bins `[..., n_bins]`, each sample's bin, its confidence and whether it is
     right, `[..., N]`, what it contributes to the metric, `[..., N]`: the metric is their mean, and their spread its
     error. Without them two models are not compared by it."""
+    raised_by_chance: ChanceGaps | None = None
+    """Of a metric of the bins that lies above the truth by chance: how far, in either of two models; see `compare`."""
+    uncut: Callable[[BinSums], Array] | None = None
+    """Of a metric that is cut off at 0: the same sum with the sign of its gaps, `[...]`; see `compare`."""
     of_pairs: Callable[..., tuple[float, Array]] | None = None
     """Of labels, predictions and counts: the metric, and what each pair contributes to it, `[P]` (the metric is the
     mean of the contributions, and their spread is its error)."""
@@ -119,21 +132,25 @@ class Metric:
     """The metric of the reliability tables of all classes."""
     of_fine: Callable[[ReliabilityTable, float], Estimate] | None = None
     """The metric of a reliability table of some 10,000 bins, with its interval of this level."""
+    of_numbers: Callable[[Floats, Floats, float], Estimate] | None = None
+    """The metric of targets and predictions of a regression, `[N]` each, with its interval of this level."""
     interval: Callable[[Sums, float], Ends] | None = None
     """The ends of its interval. By default those of a mean or, of a metric of the bins, of the delta method."""
 
     def __post_init__(self) -> None:
-        kinds = (self.per_sample, self.of_bins, self.of_pairs, self.of_classes, self.of_fine)
-        sources = [source for source in kinds if source]
-        if len(sources) != 1:
-            raise ArgumentError(
-                "sources", len(sources), "exactly one of per_sample=, of_bins=, of_pairs=, of_classes= and of_fine="
-            )
+        names = ("per_sample", "of_bins", "of_pairs", "of_classes", "of_fine", "of_numbers")
+        given = sum(getattr(self, name) is not None for name in names)
+        if given != 1:
+            raise ArgumentError("sources", given, f"exactly one of {', '.join(f'{name}=' for name in names)}")
 
     @property
     def compared(self) -> bool:
         """Whether two models can be compared by it."""
         return any(source is not None for source in (self.per_sample, self.of_pairs, self.contributions))
+
+    def measures(self, target_type: str) -> bool:
+        """Whether it is a metric of targets of this type: of numbers, or of classes and labels."""
+        return (target_type == "regression") == (self.of_numbers is not None)
 
     def heading(self, n_bins: int) -> str:
         """Return its title, with the number of bins where it depends on them.
@@ -182,12 +199,16 @@ class Metric:
             return self.of_classes(sums.classwise)
         if self.of_fine is not None and sums.fine is not None:
             return self.of_fine(sums.fine, sums.level).value
+        if self.of_numbers is not None and sums.numbers is not None:
+            return self.of_numbers(*sums.numbers, sums.level).value
         raise ValueError(f"{self.name} is not known: {self.unknown(sums)}")
 
     def estimate(self, sums: Sums) -> Estimate:
         """Return the metric with its interval."""
         if self.of_fine is not None and sums.fine is not None:
             return self.of_fine(sums.fine, sums.level)
+        if self.of_numbers is not None and sums.numbers is not None:
+            return self.of_numbers(*sums.numbers, sums.level)
         value = self.value(sums)
         if self.interval is not None:
             return Estimate(value, *self.interval(sums, value))
@@ -206,7 +227,7 @@ class Metric:
 MOST_PAIRED = 2_000
 
 
-# Intervals that are not the usual ones of their kind
+# Intervals that are not the default of their kind
 
 
 def _of_proportion(sums: Sums, value: float) -> Ends:
@@ -287,29 +308,28 @@ def _unbalanced(evaluation: Evaluation) -> bool:
     return bool(-(share @ np.log(share)) < 0.9 * math.log(len(counts)))
 
 
-def _error(
-    name: str,
-    title: str,
-    about: str,
-    of_bins: Callable[[BinSums], Array],
-    contributions: Contributions | None = None,
-    *,
-    column: bool = False,
-    brief: bool = False,
-) -> Metric:
+def _squared_error(targets: Floats, predictions: Floats, level: float) -> Estimate:
+    return mean_interval((predictions - targets) ** 2, level, low=0.0, high=math.inf)
+
+
+def _spearman(targets: Floats, predictions: Floats, level: float) -> Estimate:
+    return spearman_estimate(targets, predictions, level=level)
+
+
+def _signed_oe(bins: BinSums) -> Array:
+    gaps = bins.confidence / np.maximum(bins.count, 1) * (bins.confidence - bins.correct)
+    signed: Array = gaps.sum(axis=-1) / bins.count.sum(axis=-1)
+    return signed
+
+
+def _error(name: str, title: str, about: str, of_bins: Callable[[BinSums], Array], **fields: Any) -> Metric:
     """Return the entry of a calibration error, whose interval is known in closed form."""
-    return Metric(
-        name=name,
-        title=title,
-        about=about,
-        percent=True,
-        binned=True,
-        column=column,
-        brief=brief,
-        of_bins=of_bins,
-        contributions=contributions,
-        interval=lambda sums, value: _ends(sums.errors[name]),
-    )
+
+    def interval(sums: Sums, value: float) -> Ends:
+        return _ends(sums.errors[name])
+
+    named = Metric(name=name, title=title, about=about, of_bins=of_bins, interval=interval, percent=True, binned=True)
+    return replace(named, **fields)
 
 
 #: By name, in the order of print.
@@ -324,6 +344,9 @@ METRICS: dict[str, Metric] = {
             percent=True,
             column=True,
             brief=True,
+            headline=True,
+            mean_of_correct=True,
+            answers_only=True,
             of_bins=_accuracy,
             contributions=_of_accuracy,
             interval=_of_proportion,
@@ -335,6 +358,7 @@ METRICS: dict[str, Metric] = {
             percent=True,
             column=True,
             more_classes_than=5,
+            answers_only=True,
             per_sample=lambda chunk: misses(chunk, 5),
             interval=_of_proportion,
         ),
@@ -345,6 +369,7 @@ METRICS: dict[str, Metric] = {
             limits=(-1.0, 1.0),
             higher_is_better=True,
             column=_unbalanced,
+            answers_only=True,
             of_pairs=mcc_contributions,
             interval=_of_mcc,
         ),
@@ -355,6 +380,7 @@ METRICS: dict[str, Metric] = {
             limits=(0.0, math.inf),
             column=True,
             brief=True,
+            headline=True,
             per_sample=nll_of,
             infinite="the true class has probability 0",
             mistake=_nll_of_mistake,
@@ -370,14 +396,25 @@ METRICS: dict[str, Metric] = {
             mistake=lambda sums: 1 + float(sums.table.squares.sum()) / sums.table.n,  # 1 − 2p + Σp², p near 0
         ),
         _error(
-            "ece", "ECE", "mean gap between confidence and accuracy", expected_error, _of_ece, column=True, brief=True
+            "ece",
+            "ECE",
+            "mean gap between confidence and accuracy",
+            expected_error,
+            contributions=_of_ece,
+            raised_by_chance=chance_of_sum(lambda bins: np.ones_like(bins.count)),
+            column=True,
+            brief=True,
+            headline=True,
         ),
         _error(
             "oe",
             "OE",
             "overconfidence error: gaps where it is over-confident, weighted by confidence",
             overconfidence_error,
-            _of_oe,
+            contributions=_of_oe,
+            # Half: the gaps that chance opens are as often below the diagonal, where they cost nothing, as above.
+            raised_by_chance=chance_of_sum(lambda bins: bins.confidence / np.maximum(bins.count, 1) / 2),
+            uncut=_signed_oe,
             column=True,
         ),
         Metric(
@@ -388,7 +425,14 @@ METRICS: dict[str, Metric] = {
             of_fine=smooth_ece_of,
         ),
         _error("mce", "MCE", "largest gap of any bin", maximum_error),
-        _error("rms", "RMS gap", "root of the mean squared gap", _rms, _of_rms),
+        _error(
+            "rms",
+            "RMS gap",
+            "root of the mean squared gap",
+            _rms,
+            contributions=_of_rms,
+            raised_by_chance=chance_of_norm,
+        ),
         _error("rms_debiased", "RMS gap, corrected", "without what chance alone contributes", _rms_debiased),
         Metric(
             name="classwise_ece",
@@ -399,23 +443,45 @@ METRICS: dict[str, Metric] = {
             on_request=True,
             of_classes=ClasswiseTable.ece,
         ),
+        Metric(
+            name="mse",
+            title="squared error",
+            about="mean squared error of the numbers",
+            limits=(0.0, math.inf),
+            column=True,
+            brief=True,
+            headline=True,
+            of_numbers=_squared_error,
+        ),
+        Metric(
+            name="spearman",
+            title="Spearman's correlation",
+            about="rank correlation of predictions and targets",
+            limits=(-1.0, 1.0),
+            higher_is_better=True,
+            column=True,
+            brief=True,
+            of_numbers=_spearman,
+        ),
     )
 }
 
 
-def metrics_named(names: Sequence[str] | None = None) -> list[Metric]:
-    """Return these metrics in the order of print; without names, all that need not be asked for."""
-    if names is None:
-        return [metric for metric in METRICS.values() if not metric.on_request]
-    for name in names:
+def metrics_named(names: Sequence[str] | None = None, target_type: str = "multiclass") -> list[Metric]:
+    """Return these metrics in the order of print, as far as targets of this type have them.
+
+    Without names they are all that need not be asked for.
+    """
+    for name in names or ():
         if name not in METRICS:
             raise ArgumentError("metrics", name, f"some of {', '.join(METRICS)}")
-    return [metric for metric in METRICS.values() if metric.name in names]
+    every = [metric for metric in METRICS.values() if metric.measures(target_type)]
+    return [metric for metric in every if (not metric.on_request if names is None else metric.name in names)]
 
 
-def watched() -> list[str]:
+def watched(target_type: str = "multiclass") -> list[str]:
     """Return the names of the metrics to measure while a model trains: those that may have a column."""
-    return [name for name, metric in METRICS.items() if metric.column]
+    return [name for name, metric in METRICS.items() if metric.column and metric.measures(target_type)]
 
 
 def brief(known: Mapping[str, Estimate | None]) -> list[Metric]:

@@ -12,14 +12,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from vicinal._arrays import as_classes
-from vicinal._checks import ArgumentError, integer
+from vicinal._arrays import as_array, as_classes, as_vector
+from vicinal._checks import TARGET_TYPES, ArgumentError, choice, integer
 from vicinal.metrics.base_rate import BaseRate, base_rate
 from vicinal.metrics.chunks import Chunk, Floats, open_predictions
 from vicinal.metrics.classwise import ClasswiseTable
 from vicinal.metrics.display import html_table, reliability_svg, side_by_side
 from vicinal.metrics.intervals import Estimate, Moments, coverage
-from vicinal.metrics.registry import METRICS, MOST_PAIRED, Metric, Pairs, Sums, metrics_named
+from vicinal.metrics.multilabel import mean_estimates, two_classes
+from vicinal.metrics.registry import METRICS, MOST_PAIRED, Metric, Pairs, Sums, brief, metrics_named, watched
 from vicinal.metrics.reliability import Additive, ReliabilityTable, checked_confidences
 
 #: A fine table has at least so many bins: a multiple of the bins that are asked for, which are sums of them.
@@ -63,7 +64,8 @@ class Evaluation:
     """The metrics of a model on a set of samples. Made by `evaluate`, `Tally.evaluation` and `evaluate_file`.
 
     Each metric of `vicinal.metrics.METRICS` that was measured is an attribute: `evaluation.ece` is an `Estimate`
-    (value, low, high), or None where `notes` says why it is unknown.
+    (value, low, high), or None where `notes` says why it is unknown. With several labels it is the mean over labels,
+    and `heads` has the evaluation of each.
     """
 
     n: int
@@ -97,6 +99,8 @@ class Evaluation:
     """The file that was measured, if it was one."""
     kind: str = "probs"
     """What the file holds: probs, logits or confidence."""
+    heads: Mapping[str, Evaluation] = field(default_factory=dict, repr=False)
+    """Of several labels, the evaluation of each by its name, of the classes no and yes; of classes it is empty."""
 
     def __getattr__(self, name: str) -> Estimate:
         metrics = self.__dict__.get("metrics", {})
@@ -120,7 +124,13 @@ class Evaluation:
         return None if counts is None or not counts.sum() else base_rate(counts)
 
     def to_dict(self) -> dict[str, object]:
-        """Return plain numbers for a JSON file: sizes, and for each metric its value, low and high; of a file, more."""
+        """Return plain numbers for a JSON file: sizes, and for each metric its value, low and high; of a file, more.
+
+        With several labels they are the means, and the same of each label.
+        """
+        if self.heads:
+            means = {name: None if metric is None else metric.to_dict() for name, metric in self.metrics.items()}
+            return {"mean": means, "labels": {name: head.to_dict() for name, head in self.heads.items()}}
         sizes = {"n": self.n, "n_classes": self.n_classes, "n_bins": self.n_bins, "level": self.level}
         metrics = {name: None if metric is None else metric.to_dict() for name, metric in self.metrics.items()}
         if self.path is None:
@@ -141,7 +151,19 @@ class Evaluation:
         head = f"{self.n:,} samples{classes}, {self.n_bins} bins; {100 * self.level:g} % intervals"
         wide = max(12, *map(len, self.metrics)) + 1
         lines = [f"{name:<{wide}}{'–' if metric is None else metric}" for name, metric in self.metrics.items()]
+        if self.heads:
+            lines = self._head_lines()
+            head = f"{self.n:,} samples, {len(self.heads)} labels, {self.n_bins} bins; {100 * self.level:g} % intervals"
         return "\n".join([head, *lines, *(f"note: {note}" for note in self.notes)])
+
+    def _head_lines(self) -> list[str]:
+        """Return a line for the means over labels and for each label, with the metrics that short tables show."""
+        shown = [metric.name for metric in brief(self.metrics)]
+        wide = max(len("mean"), *map(len, self.heads)) + 1
+        rows = {"": shown, "mean": [str(self.metrics[name]) for name in shown]}
+        rows |= {label: [str(head.metrics[name]) for name in shown] for label, head in self.heads.items()}
+        lines = (f"{name:<{wide}}" + "".join(f"{cell:<26}" for cell in cells) for name, cells in rows.items())
+        return [line.rstrip() for line in lines]
 
     def _repr_html_(self) -> str:
         """Return the metrics and the reliability diagram as a notebook shows them."""
@@ -154,12 +176,17 @@ class Evaluation:
 class Tally(Additive):
     """Everything that metrics derive from, added up: any stream, shards, threads or processes give the same metrics.
 
-    Memory is O(bins + K) beside the chunk at hand, and what is asked for in addition.
+    Memory is O(bins + K) beside the chunk at hand, and what is asked for in addition. A regression keeps its numbers,
+    since a rank correlation needs all of them.
 
     Parameters
     ----------
     n_bins
         Equal-width bins of the calibration errors.
+    target_type
+        What the targets are: classes (`"multiclass"`), 0 or 1 with one logit (`"binary"`), several of these
+        (`"multilabel"`) or numbers (`"regression"`). Each label is a head, a tally of two classes, and metrics are
+        means over heads.
     metrics
         The names of the metrics to measure; by default all that are cheap.
     fine
@@ -184,13 +211,17 @@ class Tally(Additive):
         self,
         n_bins: int = 15,
         *,
+        target_type: str = "multiclass",
         metrics: Sequence[str] | None = None,
         fine: bool = False,
         keep_samples: bool = False,
         worst: int = 0,
     ) -> None:
         self.n_bins = integer("n_bins", n_bins, low=1)
-        self.names = [metric.name for metric in metrics_named(metrics)]
+        self.target_type = choice("target_type", target_type, TARGET_TYPES)
+        self.heads: list[Tally] = []
+        self._numbers: list[tuple[Floats, Floats]] = []
+        self.names = [metric.name for metric in metrics_named(metrics, target_type)]
         self.n_worst = integer("worst", worst, low=0)
         fine = fine or any(METRICS[name].of_fine for name in self.names)
         self.finer = max(1, math.ceil(FINE_BINS / self.n_bins)) if fine else 1
@@ -209,7 +240,9 @@ class Tally(Additive):
     @property
     def n(self) -> int:
         """The number of samples."""
-        return self.fine.n
+        if self.target_type == "multiclass":
+            return self.fine.n
+        return self.heads[0].n if self.heads else sum(len(targets) for targets, _ in self._numbers)
 
     @property
     def metrics(self) -> list[Metric]:
@@ -232,8 +265,15 @@ class Tally(Additive):
     ) -> Tally:
         """Add class numbers `[N]` with logits or probabilities `[N, K]`, and return the tally.
 
+        Labels of 0 and 1 are `[N, L]` or `[N]`, as are their logits or their probabilities of 1. Numbers are `[N]`,
+        with predictions as `logits`, `[N]` or `[N, 1]`.
+
         After an error it is what it was before. `rows` `[N]` are the samples' numbers in `worst`, by default from 1.
         """
+        if self.target_type == "regression":
+            return self._update_numbers(labels, logits)
+        if self.target_type != "multiclass":
+            return self._update_heads(labels, logits, probs)
         predictions = open_predictions(labels, logits, probs)
         first = self.n + 1
 
@@ -288,13 +328,34 @@ class Tally(Additive):
 
     def empty(self) -> Tally:
         """Return a tally without samples that measures the same."""
+        return self._like(self.target_type)
+
+    def _like(self, target_type: str) -> Tally:
         kept = self._samples is not None
-        return Tally(self.n_bins, metrics=self.names, fine=self.finer > 1, keep_samples=kept, worst=self.n_worst)
+        return Tally(
+            self.n_bins,
+            target_type=target_type,
+            metrics=self.names,
+            fine=self.finer > 1,
+            keep_samples=kept,
+            worst=self.n_worst,
+        )
 
     def merge_(self, other: Tally) -> None:
         """Take in the samples of another tally that measures the same."""
         if self.names != other.names:
             raise ValueError(f"only tallies of the same metrics add up, got {self.names} and {other.names}")
+        if self.target_type != other.target_type:
+            types = f"{self.target_type!r} and {other.target_type!r}"
+            raise ValueError(f"only tallies of the same target type add up, got {types}")
+        if self.target_type != "multiclass":
+            self._numbers += other._numbers
+            # An empty tally has no heads yet: how many there are is known from the first update.
+            mine = self.heads or [head.empty() for head in other.heads]
+            if other.heads and len(mine) != len(other.heads):
+                raise ValueError(f"only tallies of as many labels add up, got {len(mine)} and {len(other.heads)}")
+            self.heads = [a + b for a, b in zip(mine, other.heads, strict=True)] if other.heads else mine
+            return
         self.kind = self.kind if self.n else other.kind
         self.fine.merge_(other.fine)
         if not other.n:
@@ -345,9 +406,12 @@ class Tally(Additive):
         return self._samples[0]
 
     def sums(self, level: float = 0.95) -> Sums:
-        """Return what metrics derive from."""
+        """Return what metrics derive from. Labels have these each, so that it is their heads that are asked."""
         if not self.n:
             raise ValueError("the tally is empty: there is nothing to measure; update it first")
+        if self._numbers:
+            targets, predictions = (np.concatenate(parts) for parts in zip(*self._numbers, strict=True))
+            return Sums(self.table, level=coverage(level), numbers=(targets, predictions))
         confusion, samples, pairs = self.confusion, self.samples, None
         if confusion is not None:
             pairs = _cells(confusion)
@@ -364,18 +428,26 @@ class Tally(Additive):
         )
 
     def values(self) -> dict[str, float]:
-        """Return the metrics that are known, without their intervals."""
+        """Return the metrics that are known, without their intervals; of several labels, the means over labels."""
+        if self.heads:
+            every = [head.values() for head in self.heads]
+            shared = [name for name in every[0] if all(name in each for each in every)]
+            return {name: sum(each[name] for each in every) / len(every) for name in shared}
         sums = self.sums()
         return {metric.name: metric.value(sums) for metric in self.metrics if metric.unknown(sums) is None}
 
-    def evaluation(self, level: float = 0.95) -> Evaluation:
+    def evaluation(self, level: float = 0.95, *, names: Sequence[str] | None = None) -> Evaluation:
         """Return all metrics with their intervals.
 
         Parameters
         ----------
         level
-            Coverage of the intervals, in (0, 1).
+            Confidence level of the intervals, in (0, 1).
+        names
+            Of the labels, where there are several; by default `"0"`, `"1"`, ….
         """
+        if self.heads:
+            return self._evaluation_of_heads(level, names)
         sums = self.sums(level)
         estimates: dict[str, Estimate | None] = {}
         unknown: dict[str, list[str]] = {}
@@ -399,6 +471,36 @@ class Tally(Additive):
             worst=tuple(Mistake(row, str(y), str(z), -minus) for minus, row, y, z in self.mistakes),
             kind=self.kind,
         )
+
+    def _evaluation_of_heads(self, level: float, names: Sequence[str] | None) -> Evaluation:
+        known = [str(k) for k in range(len(self.heads))] if names is None else [str(name) for name in names]
+        if len(known) != len(self.heads) or len(set(known)) != len(known):
+            raise ArgumentError("names", names, f"{len(self.heads)} different names, one for each label")
+        heads = {name: head.evaluation(level) for name, head in zip(known, self.heads, strict=True)}
+        first, *more = heads.values()
+        # The answers to all labels in one table, for a diagram; its errors are not the means over labels.
+        table = sum((head.table for head in more), first.table)
+        means = mean_estimates(heads, level)
+        return Evaluation(self.n, 2, self.n_bins, first.level, means, table=table, fine=table, heads=heads)
+
+    def _update_heads(self, targets: ArrayLike, logits: ArrayLike | None, probs: ArrayLike | None) -> Tally:
+        columns = list(two_classes(targets, logits=logits, probs=probs))
+        heads = self.heads or [self._like("multiclass") for _ in columns]
+        if len(columns) != len(heads):
+            raise ValueError(f"this tally has {len(heads)} labels, got {len(columns)}")
+        for head, (labels, scores) in zip(heads, columns, strict=True):
+            head.update(labels, probs=scores) if logits is None else head.update(labels, logits=scores)
+        self.heads = heads
+        return self
+
+    def _update_numbers(self, targets: ArrayLike, predictions: ArrayLike | None) -> Tally:
+        if predictions is None:
+            raise ArgumentError("logits", None, "the predictions of a regression, [N] or [N, 1]")
+        truth, guess = (_single_column(name, v) for name, v in (("labels", targets), ("logits", predictions)))
+        if len(truth) != len(guess):
+            raise ValueError(f"labels and logits must have the same length, got {len(truth)} and {len(guess)}")
+        self._numbers.append((truth, guess))
+        return self
 
     def _infinite(self) -> list[str]:
         known = [
@@ -438,11 +540,23 @@ class Tally(Additive):
             self._confusion, self._pairs = total, []
 
 
+def measure(labels: ArrayLike, *, logits: ArrayLike, target_type: str, n_bins: int = 15) -> dict[str, float]:
+    """Return the metrics to watch while a model trains, without intervals, for any target type; see `Tally`.
+
+    >>> measure([[1, 0], [0, 1]], logits=[[2.0, -1.0], [-3.0, -0.5]], target_type="multilabel")["accuracy"]
+    0.75
+    """
+    tally = Tally(n_bins, target_type=target_type, metrics=watched(target_type))
+    return tally.update(labels, logits=logits).values()
+
+
 def evaluate(
     labels: ArrayLike,
     *,
     logits: ArrayLike | None = None,
     probs: ArrayLike | None = None,
+    target_type: str = "multiclass",
+    names: Sequence[str] | None = None,
     n_bins: int = 15,
     metrics: Sequence[str] | None = None,
     level: float = 0.95,
@@ -456,18 +570,27 @@ def evaluate(
     Parameters
     ----------
     labels
-        Class numbers `[N]`.
+        Class numbers `[N]`, or what `target_type` says.
     logits, probs
         Scores `[N, K]`, exactly one of the two; numpy, torch or lists, of any float type.
+    target_type
+        `"multiclass"`; `"multilabel"` for 0 and 1 of each label `[N, L]`, with a logit or a probability of 1 each;
+        `"binary"` for one of them; `"regression"` for numbers, with predictions as `logits`.
+    names
+        Of the labels, where there are several; by default `"0"`, `"1"`, ….
     n_bins
         Equal-width bins of the calibration errors.
     metrics
         The names of the metrics to measure (see `vicinal.metrics.METRICS`); by default all that are cheap.
     level
-        Coverage of the intervals, in (0, 1).
+        Confidence level of the intervals, in (0, 1).
 
     Examples
     --------
+    >>> both = [[0.9, 0.2], [0.4, 0.6]]
+    >>> found = evaluate([[1, 0], [0, 0]], probs=both, target_type="multilabel", names=["wet", "cold"])
+    >>> found.heads["wet"].accuracy.value, found.accuracy.value
+    (1.0, 0.75)
     >>> probs = [[0.9, 0.1], [0.2, 0.8], [0.6, 0.4], [0.7, 0.3]]
     >>> print(evaluate([0, 1, 1, 0], probs=probs, n_bins=10, metrics=["accuracy", "mcc", "nll", "brier", "ece"]))
     4 samples, 2 classes, 10 bins; 95 % intervals
@@ -478,8 +601,13 @@ def evaluate(
     ece      0.3000 [0.0000, 0.6865]
     """
     coverage(level)
-    tally = Tally(n_bins, metrics=metrics, keep_samples=True).update(labels, logits=logits, probs=probs)
-    return tally.evaluation(level)
+    tally = Tally(n_bins, target_type=target_type, metrics=metrics, keep_samples=True)
+    return tally.update(labels, logits=logits, probs=probs).evaluation(level, names=names)
+
+
+def _single_column(name: str, values: ArrayLike) -> Floats:
+    array = as_array(name, values)
+    return as_vector(name, array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array)
 
 
 def _most_confident(wrong: NDArray[np.intp], confidence: Floats, n: int) -> NDArray[np.intp]:

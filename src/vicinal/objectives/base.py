@@ -55,7 +55,7 @@ class Objective(ABC):
         generator: torch.Generator | None = None,
         weight: Tensor | None = None,
         class_weights: Tensor | Sequence[float] | None = None,
-        task: str = "multiclass",
+        target_type: str = "multiclass",
     ) -> Tensor:
         """Return the scalar loss of one batch.
 
@@ -66,7 +66,7 @@ class Objective(ABC):
         x
             A tensor, or a mapping of tensors.
         y
-            Labels `[B]` or soft targets `[B, K]` that sum to one; what `task` says where it is another.
+            Labels `[B]` or soft targets `[B, K]` that sum to one; what `target_type` says where it is another.
         index
             Each sample's position in the training set, for objectives that track samples.
         epoch
@@ -78,12 +78,14 @@ class Objective(ABC):
             of its sources' weights.
         class_weights
             How much the samples of each class count, `[K]`; times `weight` where both are given.
-        task
+        target_type
             `"multiclass"`; `"binary"` for 0 and 1 `[B]` with one logit; `"multilabel"` for 0 and 1 `[B, L]` with one
             logit each, both by binary cross-entropy; `"regression"` for numbers `[B]`, by squared error.
         """
         given = {"index": index, "epoch": epoch, "generator": generator}
-        return total(self.terms(model, x, y, weight=weight, class_weights=class_weights, task=task, **given))
+        return total(
+            self.terms(model, x, y, weight=weight, class_weights=class_weights, target_type=target_type, **given)
+        )
 
     @final
     def terms(
@@ -94,20 +96,20 @@ class Objective(ABC):
         *,
         weight: Tensor | None = None,
         class_weights: Tensor | Sequence[float] | None = None,
-        task: str = "multiclass",
+        target_type: str = "multiclass",
         **step: Any,
     ) -> dict[str, Tensor]:
         """Return the terms whose sum is the loss, for logging; the arguments are those of a call."""
-        targets = self._targets(plain(y), task)
+        targets = self._targets(plain(y), target_type)
         step["weight"] = None if weight is None else _sample_weights(weight, y)
-        step["class_weights"] = None if class_weights is None else _class_weights(class_weights, targets, task)
+        step["class_weights"] = None if class_weights is None else _class_weights(class_weights, targets, target_type)
         given = Step(**step)
         if len(self.forwards(given, sharded=True)) > 1:
             check_even(model, lambda sharded: self.forwards(given, sharded=sharded))
         return self.compute_terms(model, plain(x), targets, given)
 
-    def _targets(self, y: Tensor, task: str) -> Tensor:
-        return losses.as_targets(y, task)
+    def _targets(self, y: Tensor, target_type: str) -> Tensor:
+        return losses.as_targets(y, target_type)
 
     def forwards(self, step: Step, *, sharded: bool) -> set[int]:
         """Return how often the model may run in a step, as chance decides: where processes wait for each other, once.
@@ -275,7 +277,7 @@ class _Function(Objective):
             "loss": self.function(model, x, y, index=step.index, epoch=step.epoch, generator=step.generator, **given)
         }
 
-    def _targets(self, y: Tensor, task: str) -> Tensor:
+    def _targets(self, y: Tensor, target_type: str) -> Tensor:
         return y  # the function's own business
 
     def __repr__(self) -> str:
@@ -339,10 +341,10 @@ def _sample_weights(weight: object, y: Tensor) -> Tensor:
     return checked.to(y.device, non_blocking=True)
 
 
-def _class_weights(value: object, targets: Tensor, task: str) -> Tensor:
+def _class_weights(value: object, targets: Tensor, target_type: str) -> Tensor:
     weights = _weights("class_weights", value)
-    if task not in ("multiclass", "binary"):
-        raise ValueError(f"class_weights need classes, which task={task!r} does not have: pass weight")
+    if target_type not in ("multiclass", "binary"):
+        raise ValueError(f"class_weights need classes, which target_type={target_type!r} does not have: pass weight")
     if targets.is_floating_point() and len(weights) != targets.shape[-1]:  # labels do not tell; the logits will
         raise _wrong_number(weights, targets.shape[-1])
     return weights.to(targets.device, non_blocking=True)

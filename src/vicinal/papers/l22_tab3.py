@@ -89,7 +89,7 @@ def spearman_of(settings: Settings, seed: int) -> float:
         watch={"test": sets.test},
         collate_fn=sets.collate_fn,
         config=FitConfig(**{**of["training"], "seed": seed}),
-        task="regression",
+        target_type="regression",
         progress=False,
     )
     return float(result.history[-1]["test_spearman"])

@@ -26,7 +26,7 @@ def sets_of_file(file: str | os.PathLike[str] | PredictionsFile, coverage: float
     coverage
         The share of sets that are to hold the true class.
     """
-    from vicinal.calibrators.sets import kinds_of_sets  # it imports torch, which reading and measuring do without
+    from vicinal.calibrators.conformal import kinds_of_sets  # it imports torch, which reading and measuring do without
 
     opened, kinds = as_file(file), kinds_of_sets(coverage)
     if opened.kind == "confidence":

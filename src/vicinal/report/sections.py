@@ -17,7 +17,6 @@ from vicinal.metrics import (
     Estimate,
     Evaluation,
     Metric,
-    MultilabelEvaluation,
     ReliabilityTable,
     SetEvaluation,
     clopper_pearson,
@@ -50,7 +49,7 @@ def metric_text(metric: Metric, estimate: Estimate | None) -> tuple[str, str]:
     return ("–", "") if estimate is None else with_interval(estimate, share=metric.percent)
 
 
-def metrics_table(evaluations: Mapping[str, Evaluation | MultilabelEvaluation]) -> dict[str, object]:
+def metrics_table(evaluations: Mapping[str, Evaluation]) -> dict[str, object]:
     """Return the table of figures with their intervals, a column for each evaluation."""
     first = next(iter(evaluations.values()))
     rows = [
@@ -64,9 +63,9 @@ def metrics_table(evaluations: Mapping[str, Evaluation | MultilabelEvaluation]) 
     return {"columns": list(evaluations), "rows": rows}
 
 
-def tiles(evaluation: Evaluation | MultilabelEvaluation, *extra: tuple[str, str, str]) -> list[tuple[str, str, str]]:
-    """Return the figures that stand at the top: name, value, and what to read under it."""
-    shown = [METRICS[name] for name in ("accuracy", "ece", "nll") if evaluation.metrics.get(name) is not None]
+def tiles(evaluation: Evaluation, *extra: tuple[str, str, str]) -> list[tuple[str, str, str]]:
+    """Return the metrics that stand at the top: name, value, and what to read under it."""
+    shown = [m for name, m in METRICS.items() if m.headline and evaluation.metrics.get(name) is not None]
     tops = [(metric_name(f, evaluation.n_bins), *metric_text(f, evaluation.metrics[f.name])) for f in shown]
     return [*tops, *extra]
 

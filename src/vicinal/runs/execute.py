@@ -24,7 +24,7 @@ from vicinal._atomic import DamagedFileError, Json, checksum, json_pieces
 from vicinal._checks import Argument, ArgumentError, Sentence, message_of, nearest_names
 from vicinal._memory import check_size
 from vicinal.calibrators import TemperatureScaling, cross_validate
-from vicinal.calibrators.labels import two_logits
+from vicinal.calibrators.two_logits import two_logits
 from vicinal.data import KINDS, ReadOptions, Split, Task, TextPreprocessing, Words
 from vicinal.data.class_folders import find
 from vicinal.data.named_datasets import roots
@@ -162,7 +162,7 @@ class _Ready:
         about, weights = self.about(), self.class_weights()
         trained = partial(
             fit,
-            task=self.task.target_type,
+            target_type=self.task.target_type,
             class_weights=weights,
             progress=progress,
             about=about,

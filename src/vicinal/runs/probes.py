@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader
 
 from vicinal import _random
 from vicinal._checks import Argument, Sentence, choice
-from vicinal.calibrators.sets import kinds_of_sets
+from vicinal.calibrators.conformal import kinds_of_sets
 from vicinal.data import ImagePreprocessing, Task
 from vicinal.metrics import Evaluation, SetEvaluation, evaluate, evaluate_sets, ood
 from vicinal.metrics.ood import OODReport, ood_report

@@ -11,15 +11,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from vicinal.calibrators.labels import two_logits
-from vicinal.metrics import (
-    BinaryEvaluation,
-    Evaluation,
-    MultilabelEvaluation,
-    evaluate,
-    evaluate_binary,
-    evaluate_multilabel,
-)
+from vicinal.calibrators.two_logits import two_logits
+from vicinal.metrics import BinaryEvaluation, Evaluation, evaluate, evaluate_binary
 
 #: The name of the only head of a multi-class model.
 ONLY_HEAD = "class"
@@ -37,9 +30,9 @@ class Scores:
     """The classes, `[N]`; of a multi-label model 0 and 1, `[N, L]`."""
     temperatures: Mapping[str, float]
     """By head: those of the run, or the set's own where a development set was given for it."""
-    uncalibrated: Evaluation | MultilabelEvaluation
+    uncalibrated: Evaluation
     """Of the logits as they are."""
-    calibrated: Evaluation | MultilabelEvaluation
+    calibrated: Evaluation
     """Of the logits divided by their temperature."""
     notes: tuple[str, ...] = field(default=(), kw_only=True)
     """Of an extra evaluation set: which part of it was evaluated, what was left out."""
@@ -47,13 +40,12 @@ class Scores:
     @property
     def heads(self) -> dict[str, Evaluation]:
         """The evaluation of each head after its temperature."""
-        each = self.calibrated
-        return dict(each.labels) if isinstance(each, MultilabelEvaluation) else {ONLY_HEAD: each}
+        return dict(self.calibrated.heads) or {ONLY_HEAD: self.calibrated}
 
     @property
     def is_multilabel(self) -> bool:
         """Whether each head is a label."""
-        return isinstance(self.calibrated, MultilabelEvaluation)
+        return bool(self.calibrated.heads)
 
     @property
     def before(self) -> Evaluation:
@@ -72,12 +64,12 @@ class Scores:
 
     def head(self, name: str) -> Scores:
         """Return one label alone, as if it were one of two classes, no and yes; the only head is all there is."""
-        before, after = self.uncalibrated, self.calibrated
-        if not (isinstance(before, MultilabelEvaluation) and isinstance(after, MultilabelEvaluation)):
+        if not self.is_multilabel:
             return self
+        before, after = self.uncalibrated.heads[name], self.calibrated.heads[name]
         k, alone = list(self.temperatures).index(name), {ONLY_HEAD: self.temperatures[name]}
         logits, labels = two_logits(self.logits[:, k]), self.labels[:, k]
-        return Scores(self.name, logits, labels, alone, before.labels[name], after.labels[name], notes=self.notes)
+        return Scores(self.name, logits, labels, alone, before, after, notes=self.notes)
 
     def binary(self, head: str | None = None) -> BinaryEvaluation | None:
         """Return how the probability of the second of two classes, or of a label, fits and ranks.
@@ -113,18 +105,16 @@ def score(
     notes: Sequence[str] = (),
 ) -> Scores:
     """Return the metrics of predictions before and after the temperature of each head, by its name."""
-
-    def measured(logits: Tensor) -> Evaluation | MultilabelEvaluation:
-        if labels.ndim == 1:  # classes; multi-label has a column for each label
-            return evaluate(labels, logits=logits, n_bins=n_bins)
-        return evaluate_multilabel(labels, logits=logits, names=list(temperatures), n_bins=n_bins)
-
+    target_type = "multiclass" if labels.ndim == 1 else "multilabel"
     scale = torch.tensor(list(temperatures.values()), dtype=torch.float64)  # one for all classes, or one a label
-    before, after = measured(logits), measured(logits.double() / scale)
+    before, after = (
+        evaluate(labels, logits=z, target_type=target_type, names=list(temperatures), n_bins=n_bins)
+        for z in (logits, logits.double() / scale)
+    )
     return Scores(name, logits, labels, dict(temperatures), before, after, notes=tuple(notes))
 
 
-def _only(evaluation: Evaluation | MultilabelEvaluation) -> Evaluation:
-    if isinstance(evaluation, MultilabelEvaluation):
-        raise ValueError(f"this needs classes, and there are {len(evaluation.labels)} labels: take one head of them")
+def _only(evaluation: Evaluation) -> Evaluation:
+    if evaluation.heads:
+        raise ValueError(f"this needs classes, and there are {len(evaluation.heads)} labels: take one head of them")
     return evaluation

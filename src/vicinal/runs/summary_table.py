@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from vicinal._checks import ArgumentError, choice, nearest_names
-from vicinal.metrics import METRICS, Comparison, Estimate, Evaluation, Metric, MultilabelEvaluation, compare
+from vicinal.metrics import METRICS, Comparison, Estimate, Evaluation, Metric, compare
 from vicinal.metrics.intervals import over_seeds
 from vicinal.metrics.registry import columns
 from vicinal.runs.run import RunResult
@@ -139,7 +139,7 @@ class GridResult:
         runs = [run for method in self.methods for run in self._evaluations(method, after, on).values()]
         if not runs:
             return []
-        every = runs[0].labels.values() if isinstance(runs[0], MultilabelEvaluation) else [runs[0]]
+        every = runs[0].heads.values() or [runs[0]]
         shown = {metric.name for evaluation in every for metric in columns(evaluation, asked)}
         return [metric for name, metric in METRICS.items() if name in shown and runs[0].metrics.get(name) is not None]
 
@@ -240,7 +240,7 @@ class GridResult:
     def __str__(self) -> str:
         return f"{self.table(after=True)}\n\n{self.table()}"
 
-    def _evaluations(self, method: str, after: bool, on: str) -> dict[int, Evaluation | MultilabelEvaluation]:
+    def _evaluations(self, method: str, after: bool, on: str) -> dict[int, Evaluation]:
         results = {seed: self.results[method, seed] for seed in self.seeds if (method, seed) in self.results}
         for result in results.values():
             if on not in result.sets and on not in _SAMPLES:

@@ -18,9 +18,8 @@ from torch.utils.data import default_collate
 
 from vicinal import _random
 from vicinal._atomic import Json, read_tensors, write_tensors
-from vicinal._checks import Argument, ArgumentError, Sentence, choice
+from vicinal._checks import TARGET_TYPES, Argument, ArgumentError, Sentence, choice
 from vicinal._typing import Model
-from vicinal.losses import TASKS
 from vicinal.objectives.base import Objective, as_objective
 from vicinal.objectives.forward import unwrap
 from vicinal.objectives.guided.aum import AUM, AUMRecorder
@@ -84,7 +83,7 @@ def fit(
     out: str | os.PathLike[str] | None = None,
     config: FitConfig | None = None,
     collate_fn: Collate | None = None,
-    task: str = "multiclass",
+    target_type: str = "multiclass",
     weight: Tensor | Sequence[float] | None = None,
     class_weights: Tensor | Sequence[float] | None = None,
     progress: bool = True,
@@ -114,7 +113,7 @@ def fit(
         How to train; `FitConfig()` if not given.
     collate_fn
         Makes `(x, y)` of a list of samples; torch's default if not given.
-    task
+    target_type
         `"multiclass"`; `"binary"` for labels 0 and 1 with one logit; `"multilabel"` for several of them, `[L]` each,
         with a logit each; `"regression"` for labels that are numbers, learned by squared error. The validation metrics
         of several labels are means over them.
@@ -151,7 +150,7 @@ def fit(
     _check_arguments(model, train, val, watch or {}, config)
     check_layout(model, config)
     warn_if_slow(model, config)
-    supervision = _supervision(task, weight, class_weights, len(train))
+    supervision = _supervision(target_type, weight, class_weights, len(train))
     evaluated = {**({} if val is None else {"val": val}), **(watch or {})}
     process = joined_process()
     folder = TrainingFolder(None if out is None else Path(out), main=process.is_main_process)
@@ -179,7 +178,7 @@ def fit(
                 objective.load_state_dict(checkpoint["objective"])
             return finished(model, folder, info)
         if (tracker := objective.tracker(len(train))) is not None:
-            how: dict[str, Any] = {"task": task, "weight": weight, "class_weights": class_weights}
+            how: dict[str, Any] = {"target_type": target_type, "weight": weight, "class_weights": class_weights}
             how |= {"config": config.unvalidated(), "collate_fn": collate_fn, "progress": progress}
             plainly = partial(fit, train=train, **how)
             _first_stage(module, tracker, plainly, folder, process)
@@ -243,13 +242,13 @@ def _check_arguments(model: object, train: object, val: object, watch: Mapping[s
                 raise ValueError(Sentence(named, " needs a validation set: pass ", Argument("val")))
 
 
-def _supervision(task: str, weight: object, class_weights: object, n_samples: int) -> Supervision:
-    choice("task", task, TASKS)
+def _supervision(target_type: str, weight: object, class_weights: object, n_samples: int) -> Supervision:
+    choice("target_type", target_type, TARGET_TYPES)
     if weight is not None:
         weight = torch.as_tensor(weight)
         if weight.shape != (n_samples,):
             raise ValueError(f"weight must have a number for each of the {n_samples} samples, got {list(weight.shape)}")
-    return Supervision(task, weight, None if class_weights is None else torch.as_tensor(class_weights))
+    return Supervision(target_type, weight, None if class_weights is None else torch.as_tensor(class_weights))
 
 
 def _json_ready(about: Mapping[str, object]) -> dict[str, object]:

@@ -30,9 +30,8 @@ from vicinal._portable import cpu_capability
 from vicinal._typing import AfterFit, Batch, Constrained, Model, Step
 from vicinal.calibrators import TemperatureScaling
 from vicinal.losses import sent_with_copy
-from vicinal.metrics import Tally, spearman
-from vicinal.metrics.multilabel import label_tallies
-from vicinal.metrics.registry import METRICS, watched
+from vicinal.metrics import Tally, measure
+from vicinal.metrics.registry import METRICS
 from vicinal.objectives.base import Objective, row_weights, total
 from vicinal.objectives.forward import unwrap
 from vicinal.training.batches import (
@@ -61,7 +60,7 @@ _READ_EVERY = 64
 class Supervision:
     """The target type, and how much each sample counts."""
 
-    task: str = "multiclass"
+    target_type: str = "multiclass"
     """The target type: `"multiclass"`, `"binary"`, `"multilabel"` or `"regression"`."""
     weight: Tensor | None = None
     """How much each sample of the training set counts, `[N]`."""
@@ -71,11 +70,11 @@ class Supervision:
     def of(self, index: Tensor) -> dict[str, Any]:
         """Return the keyword arguments of an objective's call for these samples."""
         weight = None if self.weight is None else self.weight[index.to(self.weight.device)]
-        return {"task": self.task, "weight": weight, "class_weights": self.class_weights}
+        return {"target_type": self.target_type, "weight": weight, "class_weights": self.class_weights}
 
     def description(self) -> dict[str, object]:
         """Return the settings that a resumed run must match. Empty for classes without weights."""
-        facts: dict[str, object] = {} if self.task == "multiclass" else {"task": self.task}
+        facts: dict[str, object] = {} if self.target_type == "multiclass" else {"task": self.target_type}
         if self.weight is not None:
             facts["weight"] = _random.seed_from(*self.weight.double().tolist())
         if self.class_weights is not None:
@@ -298,11 +297,12 @@ class Loop:
         return {f"{name}_{metric}": value for metric, value in self._measure(predictions).items()}
 
     def _measure(self, predictions: Mapping[str, Tensor]) -> dict[str, float]:
-        """Return the metrics of predictions, by target type."""
-        logits = predictions["logits"]
+        """Return the metrics of predictions."""
+        logits, labels, target_type = predictions["logits"], predictions["labels"], self.supervision.target_type
         if not bool(logits.isfinite().all()):
             raise FloatingPointError(f"the model's validation logits are not finite after step {self.step}: lower lr")
-        return _MEASURES[self.supervision.task](logits, predictions["labels"])
+        _check_labels(logits, labels, target_type)
+        return {**measure(labels, logits=logits, target_type=target_type), **_mean_confidence(logits, target_type)}
 
     def _predict(self, name: str) -> dict[str, Tensor]:
         """Return logits and labels of a set, on every rank."""
@@ -363,7 +363,7 @@ class Loop:
     def _compare(self, line: Json, predictions: dict[str, Tensor]) -> None:
         """Keep the best weights, and decide whether to stop."""
         error: float = next((line[name] for name in ("val_nll", "val_mse") if name in line), math.inf)
-        if self.config.select == "refined" and self.supervision.task == "multiclass" and "val_nll" in line:
+        if self.config.select == "refined" and self.supervision.target_type == "multiclass" and "val_nll" in line:
             line["val_refined"] = error = refined_nll(predictions["logits"], predictions["labels"])
         # Patience counts evaluations without a lower NLL, whatever metric selects the weights: NLL notices a rise in
         # over-confidence that accuracy does not.
@@ -635,39 +635,23 @@ def _lengths(train: object) -> Tensor:
     return torch.as_tensor(lengths)
 
 
-def _of_numbers(logits: Tensor, labels: Tensor) -> dict[str, float]:
-    """Return the validation metrics of a regression."""
-    if labels.ndim != 1 or logits.shape[1] != 1:
-        raise ValueError(
-            f"validation labels must be numbers [N] for regression, got {labels.dtype} {list(labels.shape)} for logits "
-            f"{list(logits.shape)}"
-        )
-    error = (logits[:, 0].double() - labels.double()).square().mean()
-    return {"mse": float(error), "spearman": spearman(labels, logits[:, 0])}
+def _check_labels(logits: Tensor, labels: Tensor, target_type: str) -> None:
+    """Refuse validation labels of another type: a tally would take soft targets for class numbers, or broadcast."""
+    got = f"got {labels.dtype} {list(labels.shape)} for logits {list(logits.shape)}"
+    if target_type == "regression" and (labels.ndim != 1 or logits.shape[1] != 1):
+        raise ValueError(f"validation labels must be numbers [N] for regression, {got}")
+    if target_type == "multiclass" and (labels.is_floating_point() or labels.ndim != 1):
+        raise ValueError(f"validation labels must be integers [N], {got}; floats need another target_type")
 
 
-def _of_classes(logits: Tensor, labels: Tensor) -> dict[str, float]:
-    """Return the validation metrics of classes."""
-    if labels.is_floating_point() or labels.ndim != 1:
-        raise ValueError(
-            f"validation labels must be integers [N], got {labels.dtype} {list(labels.shape)} for logits "
-            f"{list(logits.shape)}; floats need a task of another name"
-        )
-    confidence = logits.double().softmax(dim=1).amax(dim=1).mean()
-    return {**Tally(metrics=watched()).update(labels, logits=logits).values(), "confidence": float(confidence)}
-
-
-def _of_labels(logits: Tensor, labels: Tensor) -> dict[str, float]:
-    """Return the validation metrics of labels with a logit each: means over labels."""
-    tallies = [
-        tally.values() for tally in label_tallies(labels.view(len(labels), -1), logits=logits, metrics=watched())
-    ]
-    means = {name: sum(values[name] for values in tallies) / len(tallies) for name in tallies[0]}
-    return {**means, "confidence": float(logits.double().abs().sigmoid().mean())}
-
-
-#: What measures the validation set, by target type.
-_MEASURES = {"multiclass": _of_classes, "binary": _of_labels, "multilabel": _of_labels, "regression": _of_numbers}
+def _mean_confidence(logits: Tensor, target_type: str) -> dict[str, float]:
+    """Return the mean confidence under its name; numbers have none."""
+    if target_type == "regression":
+        return {}
+    z = logits.double()
+    # The confidence of an answer to a label is σ(|z|), that of the likelier of no and yes.
+    each = z.softmax(dim=1).amax(dim=1) if target_type == "multiclass" else z.abs().sigmoid()
+    return {"confidence": float(each.mean())}
 
 
 def _laid_out_like(parameter: Tensor, value: object) -> object:

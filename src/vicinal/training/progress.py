@@ -78,7 +78,7 @@ class Progress:
             return
         if metrics is not None:
             self._fields["loss"] = f"loss {metrics['loss']:.4f}"
-            headings = {name: METRICS[name].heading(15) for name in ("accuracy", "ece")} | {"mse": "squared error"}
-            known = [f"{head} {metrics[f'val_{n}']:.3f}" for n, head in headings.items() if f"val_{n}" in metrics]
+            shown = {name: metric.heading(15) for name, metric in METRICS.items() if metric.headline}
+            known = [f"{head} {metrics[f'val_{n}']:.3f}" for n, head in shown.items() if f"val_{n}" in metrics]
             self._fields["val"] = "val " + ", ".join(known) if known else self._fields["val"]
         self._bar.update(self._task, completed=step, epoch=f"epoch {epoch:.1f}/{self._n_epochs:g}", **self._fields)

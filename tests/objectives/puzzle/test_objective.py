@@ -123,7 +123,7 @@ def test_soft_labels_and_regression() -> None:
     hard = PuzzleMix()(model, x, y, generator=seeded())
     soft = PuzzleMix()(model, x, nn.functional.one_hot(y, 5).float(), generator=seeded())
     torch.testing.assert_close(hard, soft)
-    assert PuzzleMix()(ConvNet(classes=1), x, torch.rand(4), task="regression").isfinite()
+    assert PuzzleMix()(ConvNet(classes=1), x, torch.rand(4), target_type="regression").isfinite()
 
 
 def test_a_mapping_with_one_image() -> None:

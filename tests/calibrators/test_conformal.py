@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from vicinal.calibrators.sets import AdaptiveSets, LeastAmbiguousSets, conformal_quantile
+from vicinal.calibrators.conformal import AdaptiveSets, LeastAmbiguousSets, conformal_quantile
 from vicinal.metrics import evaluate_sets
 
 KINDS = [
@@ -121,7 +121,7 @@ def test_mistakes_are_named(call, message):
 
 
 def test_regularised_sets_by_hand_and_in_their_limit():
-    from vicinal.calibrators.sets import AdaptiveSets, RegularisedSets
+    from vicinal.calibrators.conformal import AdaptiveSets, RegularisedSets
 
     rng = np.random.default_rng(0)
     probs = rng.dirichlet(np.ones(6), 40)
@@ -134,7 +134,7 @@ def test_regularised_sets_by_hand_and_in_their_limit():
 
 
 def test_regularised_sets_cover_and_are_smaller_where_sets_are_large():
-    from vicinal.calibrators.sets import AdaptiveSets, RegularisedSets
+    from vicinal.calibrators.conformal import AdaptiveSets, RegularisedSets
 
     rng = np.random.default_rng(1)
     logits = rng.normal(size=(6_000, 20)) * 1.5
