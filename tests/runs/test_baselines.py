@@ -14,7 +14,8 @@ from tests.data.test_own_tables import frame
 from vicinal.data import AudioOptions, TableOptions, TextOptions, load
 from vicinal.metrics import Estimate, compare, evaluate
 from vicinal.report import verdicts
-from vicinal.runs import BASELINES, Experiment, baselines, measure_baselines, run
+from vicinal.runs import Experiment, baselines, measure_baselines, run
+from vicinal.runs.baselines import BASELINES
 
 
 def test_a_table_has_all_of_them():

@@ -8,7 +8,8 @@ import pytest
 
 from tests.cli.running import vicinal
 from vicinal import runs
-from vicinal.runs import EvalSet, Experiment, data_name, folder_name
+from vicinal.runs import EvalSet, Experiment
+from vicinal.runs.experiment import data_name, folder_name
 
 FULL = Experiment(
     source="my data/it's <here>.csv",

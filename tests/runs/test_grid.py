@@ -33,8 +33,9 @@ from scipy import stats
 from vicinal._memory import max_memory
 from vicinal.metrics import Estimate, compare
 from vicinal.metrics.intervals import over_seeds
-from vicinal.runs import Experiment, GridResult, Run, folder_name, run_grid
+from vicinal.runs import Experiment, GridResult, Run, run_grid
 from vicinal.runs import scheduler as jobs_module
+from vicinal.runs.experiment import folder_name
 from vicinal.runs.grid import _rooted
 from vicinal.runs.scheduler import Pool, run_jobs
 from vicinal.training.folder import locked
@@ -184,7 +185,7 @@ def test_another_grid_in_the_folder_is_refused(copy, base, source):
         with pytest.raises(ValueError, match=message):
             run_grid(other, METHODS, SEEDS, copy)
     with pytest.raises(ValueError, match="threads was 1 and is 2"):
-        run_grid(base, METHODS, SEEDS, copy, threads=2, backend="ray")
+        run_grid(base, METHODS, SEEDS, copy, pool=Pool(threads=2, backend="ray"))
     with locked(copy), pytest.raises(RuntimeError, match="in use"):
         run_grid(base, METHODS, SEEDS, copy)
 
@@ -248,9 +249,11 @@ def test_methods_of_one_folder_name_have_two_folders(base, tmp_path):
     ids=str,
 )
 def test_what_cannot_be_is_refused(base, tmp_path, change, message):
-    arguments = {"methods": METHODS, "seeds": SEEDS, **change}
+    arguments = {"methods": METHODS, "seeds": SEEDS}
+    of_grid = {name: change[name] for name in arguments if name in change}
+    of_pool = {name: value for name, value in change.items() if name not in of_grid}
     with pytest.raises(ValueError, match=message):
-        run_grid(base, out=tmp_path / "grid", **arguments)
+        run_grid(base, out=tmp_path / "grid", **{**arguments, **of_grid}, pool=Pool(**of_pool))
     assert not (tmp_path / "grid").exists()
 
 
@@ -270,14 +273,14 @@ def test_an_address_where_no_cluster_is_is_refused_at_once_and_named(base, tmp_p
         bound.bind(("127.0.0.1", 0))
         address = f"{protocol}127.0.0.1:{bound.getsockname()[1]}"
         with pytest.raises(ConnectionError, match=f"address='{address}': no cluster answers there .*refused"):
-            run_grid(base, METHODS, SEEDS, tmp_path / "grid", backend=backend, address=address)
+            run_grid(base, METHODS, SEEDS, tmp_path / "grid", pool=Pool(backend=backend, address=address))
         if backend == "ray":
             monkeypatch.setenv("RAY_ADDRESS", address)  # it is what Ray takes for "auto"
             with pytest.raises(ConnectionError, match=f"address='{address}': no cluster answers"):
-                run_grid(base, METHODS, SEEDS, tmp_path / "grid", backend=backend, address="auto")
+                run_grid(base, METHODS, SEEDS, tmp_path / "grid", pool=Pool(backend=backend, address="auto"))
     for wrong in ("nowhere", "host:port", "127.0.0.1:99999"):
         with pytest.raises(ValueError, match=f"address must be 'auto' or 'host:port', got '{wrong}'"):
-            run_grid(base, METHODS, SEEDS, tmp_path / "grid", backend=backend, address=wrong)
+            run_grid(base, METHODS, SEEDS, tmp_path / "grid", pool=Pool(backend=backend, address=wrong))
     assert not (tmp_path / "grid").exists()
 
 
@@ -314,7 +317,7 @@ def test_the_cluster_of_this_machine_where_there_is_none_leaves_nothing(base, tm
     monkeypatch.setattr(services, "find_gcs_addresses", set)
     monkeypatch.setattr(services, "find_bootstrap_address", lambda folder: None)
     with pytest.raises(ConnectionError, match="address='auto': no Ray cluster runs on this machine"):
-        run_grid(base, METHODS, SEEDS, tmp_path / "grid", backend="ray", address="auto")
+        run_grid(base, METHODS, SEEDS, tmp_path / "grid", pool=Pool(backend="ray", address="auto"))
     assert not (tmp_path / "grid").exists()
 
 
@@ -323,7 +326,7 @@ def test_a_cluster_whose_library_is_missing_is_refused_before_anything_is_writte
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     for backend, message in (("dask", "backend='dask' needs .*pip install distributed"), ("ray", "ray, which is not")):
         with pytest.raises(ImportError, match=message):
-            run_grid(base, METHODS, SEEDS, tmp_path / "grid", backend=backend)
+            run_grid(base, METHODS, SEEDS, tmp_path / "grid", pool=Pool(backend=backend))
     assert not (tmp_path / "grid").exists()
 
 
@@ -581,7 +584,7 @@ def test_two_workers_give_the_same_table(base, reference, tmp_path, monkeypatch)
         ["PuzzleMix()", *METHODS],
         SEEDS,
         tmp_path / "grid",
-        workers=2,
+        pool=Pool(workers=2),
         on_cell=lambda *cell: seen.append(cell[:2]),
     )
     assert set(result.failures) == {("PuzzleMix()", seed) for seed in SEEDS}
@@ -607,7 +610,7 @@ def test_a_worker_that_dies_costs_nothing(base, reference, tmp_path):
     thread = threading.Thread(target=kill_one)
     thread.start()
     try:
-        result = run_grid(base, METHODS, SEEDS, tmp_path / "grid", workers=2)
+        result = run_grid(base, METHODS, SEEDS, tmp_path / "grid", pool=Pool(workers=2))
     finally:
         killed = killed or [0]
         thread.join()
@@ -738,10 +741,8 @@ def test_a_worker_of_a_cluster_that_dies_costs_its_job_a_start_and_no_other(tmp_
     with pytest.raises(ValueError, match=r"3 cells of 1 CPUs and 0 GPUs .*workers=4"):
         run_jobs({"i": Toy(tmp_path / "i")}, Pool(backend="ray", workers=4), progress=False)
     # A cell runs on one node: two nodes of one CPU have no room for a cell of two.
-    assert [jobs_module._room(Cluster(*cpus), SimpleNamespace(threads=2, gpus=0)) for cpus in ((1, 1), (5, 2))] == [
-        0,
-        3,
-    ]
+    slots = [jobs_module._free_slots(Cluster(*cpus), SimpleNamespace(threads=2, gpus=0)) for cpus in ((1, 1), (5, 2))]
+    assert slots == [0, 3]
 
 
 def test_a_cluster_without_processors_is_waited_for_with_a_limit(tmp_path, monkeypatch):
@@ -765,8 +766,9 @@ def test_a_cluster_without_processors_is_waited_for_with_a_limit(tmp_path, monke
 def test_killed_half_way_and_started_again(base, reference, tmp_path):
     out = tmp_path / "grid"
     code = (
-        "import json, sys; from vicinal.runs import Experiment, run_grid\n"
-        "run_grid(Experiment.from_dict(json.loads(sys.argv[1])), *json.loads(sys.argv[2]), sys.argv[3], workers=2)"
+        "import json, sys; from vicinal.runs import Experiment, Pool, run_grid\n"
+        "run_grid(Experiment.from_dict(json.loads(sys.argv[1])), *json.loads(sys.argv[2]), sys.argv[3], "
+        "pool=Pool(workers=2))"
     )
     arguments = [json.dumps(base.to_dict()), json.dumps([METHODS, SEEDS]), str(out)]
     driver = subprocess.Popen([sys.executable, "-c", code, *arguments])
@@ -805,9 +807,9 @@ def test_an_interrupt_says_how_to_go_on(base, tmp_path, reference):
 def test_a_ray_cluster_of_two_nodes_one_of_whose_workers_is_killed_gives_the_same_table(base, reference, tmp_path):
     out, folder = tmp_path / "grid", tempfile.mkdtemp(prefix="ray")  # sockets need a short path
     code = (
-        "import json, sys; from vicinal.runs import Experiment, run_grid\n"
+        "import json, sys; from vicinal.runs import Experiment, Pool, run_grid\n"
         "result = run_grid(Experiment.from_dict(json.loads(sys.argv[1])), *json.loads(sys.argv[2]), sys.argv[3],\n"
-        "                  backend='ray', address=sys.argv[4])\n"
+        "                  pool=Pool(backend='ray', address=sys.argv[4]))\n"
         "open('table.md', 'w').write(result.table())\n"
     )
     with socket.socket() as probe:

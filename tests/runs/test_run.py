@@ -17,19 +17,10 @@ from tests.data import make
 from vicinal.calibrators import TemperatureScaling, cross_validate
 from vicinal.expressions import parse
 from vicinal.metrics import evaluate
-from vicinal.runs import (
-    ALWAYS,
-    EvalSet,
-    Experiment,
-    Run,
-    confident_mistakes,
-    default_config,
-    measure_baselines,
-    mixed_at_embeddings,
-    run,
-    shown,
-)
-from vicinal.runs.defaults import default_options
+from vicinal.runs import EvalSet, Experiment, Run, measure_baselines, run
+from vicinal.runs.baselines import ALWAYS
+from vicinal.runs.defaults import default_config, default_options, mixed_at_embeddings
+from vicinal.runs.mistakes import confident_mistakes, shown
 from vicinal.training import FitConfig, load_weights, read_predictions
 
 TINY = {"epochs": 2, "batch_size": 16}

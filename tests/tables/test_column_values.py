@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vicinal.tables import MISSING, as_numpy, distinct, finite_numbers, names_of, numbers, strict_numbers
+from vicinal.tables.column_values import MISSING, as_numpy, distinct, finite_numbers, names_of, numbers, strict_numbers
 
 cells = st.one_of(
     st.sampled_from(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,7 +10,7 @@ import typer
 
 from vicinal.cli.console import Console
 from vicinal.cli.errors import handle_errors
-from vicinal.cli.options import AsJson, MaxMemory, Overwrite, Report, SafeCsv
+from vicinal.cli.options import CsvCommon, Report, takes_records
 from vicinal.cli.outputs import check_outputs, check_report
 
 if TYPE_CHECKING:
@@ -22,7 +23,33 @@ _BY = ("cross-validation", "aum")
 _LENGTH = 80
 
 
+@dataclass(frozen=True)
+class _Method:
+    """How labels are judged."""
+
+    by: Annotated[
+        str,
+        typer.Option(
+            help="cross-validation: models that did not see a sample judge its label, in all of the data. "
+            "aum: how its margin grew in training (Pleiss et al. 2020), for many classes."
+        ),
+    ] = "cross-validation"
+    n_folds: Annotated[int, typer.Option("--folds", help="Trainings of the cross-validation.")] = 5
+    margin: Annotated[
+        float,
+        typer.Option(
+            help="A label is suspicious, beyond the estimated number of wrong ones, where another class is more "
+            "probable by more than this; 1: none is, for fewer suspects of which more are wrong."
+        ),
+    ] = 0.1
+    percentile: Annotated[
+        float,
+        typer.Option(help="With aum: suspicious is what is learned no better than this share of misplaced samples."),
+    ] = 99.0
+
+
 @handle_errors
+@takes_records
 def audit(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A finished run's folder; its data must still be there.")],
     n: Annotated[int, typer.Option("--top", help="How many samples to show.")] = 20,
@@ -30,30 +57,10 @@ def audit(
         Path | None,
         typer.Option(help="Write all suspicious samples with reasons to this file, .csv, .parquet or .npz."),
     ] = None,
-    by: Annotated[
-        str,
-        typer.Option(
-            help="cross-validation: models that did not see a sample judge its label, in all of the data. "
-            "aum: how its margin grew in training (Pleiss et al. 2020), for many classes."
-        ),
-    ] = "cross-validation",
-    n_folds: Annotated[int, typer.Option("--folds", help="Trainings of the cross-validation.")] = 5,
-    margin: Annotated[
-        float,
-        typer.Option(
-            help="A label is suspicious, beyond the estimated number of wrong ones, where another class is more "
-            "probable by more than this; 1: none is, for fewer suspects of which more are wrong."
-        ),
-    ] = 0.1,
-    percentile: Annotated[
-        float,
-        typer.Option(help="With aum: suspicious is what is learned no better than this share of misplaced samples."),
-    ] = 99.0,
     report: Report = None,
-    max_memory: MaxMemory = None,
-    overwrite: Overwrite = False,
-    safe_csv: SafeCsv = False,
-    as_json: AsJson = False,
+    *,
+    method: _Method,
+    common: CsvCommon,
 ) -> None:
     """List the samples whose labels look wrong.
 
@@ -62,11 +69,11 @@ def audit(
     """
     from vicinal._checks import Argument, Sentence, choice, integer
 
-    console = Console(as_json=as_json)
+    console = Console(as_json=common.as_json)
     with console.stage("starting"):
         from vicinal.runs import Run
     integer("n", n, low=1)
-    if choice("by", by, _BY) == "aum" and out is not None:
+    if choice("by", method.by, _BY) == "aum" and out is not None:
         raise ValueError(Sentence(Argument("out"), " needs ", Argument("by", _BY[0])))
     if out is not None:
         from vicinal.predictions.writer import check_output
@@ -74,12 +81,12 @@ def audit(
         check_output(out)
     outcome = Run(run).result().of_classes()
     inputs, root = [str(run), outcome.experiment.source], outcome.experiment.data.get("data_root")
-    check_report(report, inputs, overwrite=overwrite, data_root=root)
-    check_outputs({"--out": out, "--report": report}, inputs, overwrite=overwrite, data_root=root)
-    if by == "aum":
-        samples = _by_aum(outcome, percentile, n, console)
+    check_report(report, inputs, overwrite=common.overwrite, data_root=root)
+    check_outputs({"--out": out, "--report": report}, inputs, overwrite=common.overwrite, data_root=root)
+    if method.by == "aum":
+        samples = _by_aum(outcome, method.percentile, n, console)
     else:
-        samples = _by_cross_validation(outcome, n_folds, margin, n, out, safe_csv, console)
+        samples = _by_cross_validation(outcome, method, n, None if out is None else (out, common.safe_csv), console)
     if report is not None:
         from vicinal.report import write_run
 
@@ -88,14 +95,14 @@ def audit(
 
 
 def _by_cross_validation(
-    outcome: RunResult, n_folds: int, margin: float, n: int, out: Path | None, safe_csv: bool, console: Console
+    outcome: RunResult, method: _Method, n: int, written: tuple[Path, bool] | None, console: Console
 ) -> list[Json]:
     from vicinal.predictions import write
     from vicinal.runs import audited
 
     with console.stages():
         progress = not console.as_json
-        audit = audited(outcome, n_folds=n_folds, margin=margin, progress=progress, on_note=console.note)
+        audit = audited(outcome, n_folds=method.n_folds, margin=method.margin, progress=progress, on_note=console.note)
     suspicious, shown = len(audit.samples), audit.samples[:n]
     result = {"n": len(audit.labels), "suspicious": suspicious, "samples": [_plain(s) for s in shown]}
     console.event("result", result)
@@ -113,11 +120,12 @@ def _by_cross_validation(
     ]
     head = ["sample", "label", "P", "more probable", "P", "what it is"]
     console.table("", head, rows, numbers=False)
-    if out is not None and suspicious:
-        write(out, audit.classes, audit.suspects(), safe_csv=safe_csv)
-        console.say(f"{suspicious} suspicious samples with reasons: {out}")
-    elif out is not None:
-        console.say(f"no sample is suspicious: {out} is not written")
+    if written is not None:
+        out, safe_csv = written
+        if suspicious:
+            write(out, audit.classes, audit.suspects(), safe_csv=safe_csv)
+        said = f"{suspicious} suspicious samples with reasons: {out}"
+        console.say(said if suspicious else f"no sample is suspicious: {out} is not written")
     return shown
 
 

@@ -2,63 +2,46 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from vicinal.cli.console import Console
 from vicinal.cli.errors import as_options, handle_errors
-from vicinal.cli.options import AsJson, MaxMemory, Overwrite, SafeCsv
+from vicinal.cli.options import CsvCommon, FileOptions, Predictions, takes_records
 from vicinal.cli.outputs import check_outputs
 
 
 @handle_errors
+@takes_records
 def calibrate(
     validation: Annotated[
         Path, typer.Argument(metavar="VALIDATION", help="Held-out predictions with labels, to fit on.")
     ],
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The predictions to repair; they need no labels.")],
-    out: Annotated[Path, typer.Option(metavar="FILE", help="Where to: .csv, .csv.gz, .tsv, .parquet or .npz.")],
+    out: Predictions,
     calibrator: Annotated[
         str, typer.Option(metavar="auto|temperature|svs|sms|quadratic|isotonic|…", help="How to calibrate.")
     ] = "temperature",
-    label: Annotated[str | None, typer.Option(metavar="COLUMN", help="The column of labels.")] = None,
-    kind: Annotated[str | None, typer.Option(metavar="probs|logits", help="What the scores are.")] = None,
-    columns: Annotated[
-        list[str] | None, typer.Option(metavar="COLUMN", help="A column of scores; once for each class.")
-    ] = None,
-    classes: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="A class, in the order of class numbers.")
-    ] = None,
-    missing: Annotated[str, typer.Option(metavar="error|drop", help="What to do with missing values.")] = "error",
-    normalise: Annotated[bool, typer.Option("--normalise", help="Divide probabilities by their sum.")] = False,
-    encoding: Annotated[str | None, typer.Option(help="How text files are written, such as latin-1.")] = None,
     check: Annotated[
         bool, typer.Option(help="Apply it only if it helps by cross-validation on the first file.")
     ] = True,
     save: Annotated[Path | None, typer.Option(metavar="FILE", help="Keep the fitted calibrator, as JSON.")] = None,
-    safe_csv: SafeCsv = False,
-    max_memory: MaxMemory = None,
-    overwrite: Overwrite = False,
-    as_json: AsJson = False,
+    *,
+    reading: FileOptions,
+    common: CsvCommon,
 ) -> None:
     """Repair probabilities: fit on the first file, apply to the second."""
     from vicinal.predictions import calibrate_file, open_file
 
-    console = Console(as_json=as_json)
-    check_outputs({"--out": out, "--save": save}, [validation, file], overwrite=overwrite)
-    how: dict[str, Any] = {
-        "kind": kind,
-        "columns": columns or None,
-        "classes": classes or None,
-        "missing": missing,
-        "normalise": normalise,
-        "encoding": encoding,
-    }
-    fitted_on = open_file(validation, label=label, **how)
-    repaired = open_file(file, **how)  # its labels, if it has any, are kept as any other column is
-    done = calibrate_file(fitted_on, repaired, out, calibrator=calibrator, check=check, safe_csv=safe_csv)
+    console = Console(as_json=common.as_json)
+    check_outputs({"--out": out, "--save": save}, [validation, file], overwrite=common.overwrite)
+    fitted_on = open_file(validation, **vars(reading))
+    # Labels of the second file, if it has any, are kept as any other column is.
+    repaired = open_file(file, **vars(replace(reading, label=None)))
+    done = calibrate_file(fitted_on, repaired, out, calibrator=calibrator, check=check, safe_csv=common.safe_csv)
     if save is not None:
         save.parent.mkdir(parents=True, exist_ok=True)
         done.calibrator.save(save)

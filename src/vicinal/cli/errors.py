@@ -58,7 +58,7 @@ def handle_errors(command: Callable[P, None]) -> Callable[P, None]:
                 _say(str(interruption).removeprefix("stopped ") or "nothing more is done", label="Stopped")
                 raise typer.Exit(130) from None
             except SystemExit as ended:
-                if str(ended).startswith("stopped "):  # by SIGTERM, with how to go on
+                if str(ended).startswith("stopped "):  # by SIGTERM, with how to resume
                     _say(str(ended).removeprefix("stopped "), label="Stopped")
                 raise
             except (typer.Exit, BrokenPipeError):  # a RuntimeError too; and a reader such as `head` that has enough

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import inspect
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.models import OptionInfo
 
 from vicinal._checks import Argument, Sentence
 from vicinal.cli.console import Console, percent
 from vicinal.cli.errors import handle_errors
-from vicinal.cli.options import AsJson, MaxMemory, Overwrite, Report
+from vicinal.cli.options import Common, FileOptions, Report, takes_records
 from vicinal.cli.outputs import check_report
 from vicinal.cli.train import show_binary, show_labels_scored, show_result, show_scored
 
@@ -28,16 +28,40 @@ if TYPE_CHECKING:
 _CONFIG = "config.json"
 
 
-def _of_file(help: str, metavar: str | None = None, *, flag: str | None = None) -> Any:
-    panel = "Predictions file (the names of columns say what they are)"
-    return typer.Option(*([] if flag is None else [flag]), metavar=metavar, help=help, rich_help_panel=panel)
+def _of_run(help: str, metavar: str) -> OptionInfo:
+    option: OptionInfo = typer.Option(metavar=metavar, help=help, rich_help_panel="Run")
+    return option
 
 
-def _of_run(help: str, metavar: str) -> Any:
-    return typer.Option(metavar=metavar, help=help, rich_help_panel="Run")
+@dataclass(frozen=True)
+class _Probes:
+    """What to measure of a run beside its metrics."""
+
+    ood: Annotated[
+        list[str] | None,
+        _of_run("Tell the test set from these data, or from Gaussian noise; may be repeated.", "DATA|noise"),
+    ] = None
+    ood_score: Annotated[str, _of_run("By this score.", "max_probability|entropy|energy|margin")] = "max_probability"
+    attack: Annotated[
+        list[str] | None,
+        _of_run("Attack the test images: fgsm:4/255, ifgsm:4/255:10; may be repeated.", "NAME:EPSILON[:STEPS]"),
+    ] = None
+    attack_from: Annotated[Path | None, _of_run("Use this run's gradients: a black-box attack.", "RUN")] = None
+    mc_dropout: Annotated[int | None, _of_run("Evaluate with dropout on, too, this many times.", "PASSES")] = None
+    between: Annotated[int | None, _of_run("Look between so many pairs of training samples.", "PAIRS")] = None
+    sets: Annotated[
+        float | None,
+        typer.Option(
+            metavar="COVERAGE",
+            help="Measure prediction sets of this coverage: on a run's test set, fitted on its validation set; on "
+            "every second row of a file, fitted on the others.",
+        ),
+    ] = None
+    data_root: Annotated[str | None, _of_run("Where named data sets are.", "FOLDER")] = None
 
 
 @handle_errors
+@takes_records
 def evaluate(
     what: Annotated[
         Path,
@@ -49,63 +73,32 @@ def evaluate(
     ] = None,
     report: Report = None,
     bins: Annotated[int, typer.Option(help="Bins of the calibration errors.")] = 15,
-    label: Annotated[str | None, _of_file("The column of labels.", "COLUMN")] = None,
-    kind: Annotated[str | None, _of_file("What the scores are.", "probs|logits|confidence")] = None,
-    columns: Annotated[list[str] | None, _of_file("A column of scores; once for each class.", "COLUMN")] = None,
-    classes: Annotated[list[str] | None, _of_file("A class, in the order of class numbers.", "NAME")] = None,
-    missing: Annotated[str, _of_file("What to do with missing values.", "error|drop")] = "error",
-    normalise: Annotated[bool, _of_file("Divide probabilities by their sum.", flag="--normalise")] = False,
-    encoding: Annotated[str | None, _of_file("How a text file is written, such as latin-1.")] = None,
-    ood: Annotated[
-        list[str] | None,
-        _of_run("Tell the test set from these data, or from Gaussian noise; may be repeated.", "DATA|noise"),
-    ] = None,
-    ood_score: Annotated[str, _of_run("By this score.", "max_probability|entropy|energy|margin")] = "max_probability",
-    attack: Annotated[
-        list[str] | None,
-        _of_run("Attack the test images: fgsm:4/255, ifgsm:4/255:10; may be repeated.", "NAME:EPSILON[:STEPS]"),
-    ] = None,
-    attack_from: Annotated[Path | None, _of_run("Use this run's gradients: a black-box attack.", "RUN")] = None,
-    mc_dropout: Annotated[int | None, _of_run("Evaluate with dropout on, too, this many times.", "PASSES")] = None,
-    between: Annotated[int | None, _of_run("Look between so many pairs of training samples.", "PAIRS")] = None,
-    sets: Annotated[
-        float | None,
-        typer.Option(
-            metavar="COVERAGE",
-            help="Measure prediction sets of this coverage: on a run's test set, fitted on its validation set; on "
-            "every second row of a file, fitted on the others.",
-        ),
-    ] = None,
-    data_root: Annotated[str | None, _of_run("Where named data sets are.", "FOLDER")] = None,
-    max_memory: MaxMemory = None,
-    overwrite: Overwrite = False,
-    as_json: AsJson = False,
+    *,
+    file: FileOptions,
+    probes: _Probes,
+    common: Common,
 ) -> None:
     """Say how far probabilities can be trusted: those of a file, of any size, or of a run.
 
     With DATA, a run is measured on these samples instead of its own: new ones, with labels, read as its training data.
     """
-    console = Console(as_json=as_json)
-    inputs = [what, *(ood or ()), *([] if attack_from is None else [attack_from]), *([] if data is None else [data])]
-    check_report(report, inputs, overwrite=overwrite, data_root=data_root)
-    reading: dict[str, object] = {"label": label, "kind": kind, "columns": columns or None, "classes": classes or None}
-    reading |= {"encoding": encoding, "missing": missing, "normalise": normalise}
-    probes = _Probes(ood or None, ood_score, attack or None, attack_from, mc_dropout, between, sets, data_root)
+    console, sources = Console(as_json=common.as_json), (data, probes.attack_from)
+    inputs = [what, *(probes.ood or ()), *(source for source in sources if source is not None)]
+    check_report(report, inputs, overwrite=common.overwrite, data_root=probes.data_root)
     if data is not None:
-        _check_new_data(what, data, report, reading, probes)
-        _evaluate_new(console, what, data, bins, encoding, data_root)
+        _check_new_data(what, data, report, file, probes)
+        _evaluate_new(console, what, data, bins, file.encoding, probes.data_root)
     elif _is_run(what):
-        _refuse(reading, f"is for a predictions file, and {str(what)!r} is a run's folder")
+        _refuse(file, f"is for a predictions file, and {str(what)!r} is a run's folder")
         if _is_multilabel(what, console):
             alone = "train with one of them, or take the probability of each from `vicinal predict`"
-            _refuse(vars(probes), f"needs classes, and {str(what)!r} has several targets: {alone}")
+            _refuse(probes, f"needs classes, and {str(what)!r} has several targets: {alone}")
             _evaluate_labels(console, what, report, bins)
             return
         _evaluate_run(console, what, report, bins, probes)
     else:
-        of_run = {name: value for name, value in vars(probes).items() if name != "sets"}
-        _refuse(of_run, f"needs a run's folder: {str(what)!r} has no model")
-        _evaluate_file(console, what, report, bins, reading, sets)
+        _refuse(replace(probes, sets=None), f"needs a run's folder: {str(what)!r} has no model")
+        _evaluate_file(console, what, report, bins, file, probes.sets)
 
 
 def _is_run(path: Path) -> bool:
@@ -124,14 +117,14 @@ def _is_multilabel(run: Path, console: Console) -> bool:
     return Run(run).is_multilabel
 
 
-def _check_new_data(run: Path, data: str, report: Path | None, reading: dict[str, object], probes: _Probes) -> None:
+def _check_new_data(run: Path, data: str, report: Path | None, file: FileOptions, probes: _Probes) -> None:
     """Refuse what is not for a run on new data."""
     if not _is_run(run):
         raise ValueError(
             f"DATA ({data!r}) is for a run's folder, and {str(run)!r} is a predictions file: give one alone"
         )
-    _refuse({**reading, "encoding": None}, f"is for a predictions file, and {str(run)!r} is a run's folder")
-    _refuse({**vars(probes), "data_root": None}, "is for the run's own test set: leave DATA out")
+    _refuse(replace(file, encoding=None), f"is for a predictions file, and {str(run)!r} is a run's folder")
+    _refuse(replace(probes, data_root=None), "is for the run's own test set: leave DATA out")
     if report is not None:
         advice = " is of the run's own samples: `vicinal predict` DATA with --keep LABELS, and evaluate that file"
         raise ValueError(Sentence(Argument("report"), advice))
@@ -175,20 +168,20 @@ def _evaluate_labels(console: Console, run: Path, report: Path | None, bins: int
         console.say(f"report: {report}")
 
 
-def _refuse(given: dict[str, object], why: str) -> None:
-    """Refuse options that mean nothing here instead of passing over them."""
-    defaults = {name: parameter.default for name, parameter in inspect.signature(evaluate).parameters.items()}
-    for name, value in given.items():
-        if value != defaults[name]:
-            raise ValueError(Sentence(Argument(name), f" {why}"))
+def _refuse(given: FileOptions | _Probes, why: str) -> None:
+    """Refuse options that mean nothing here instead of ignoring them."""
+    for one in fields(given):
+        if getattr(given, one.name) != one.default:
+            raise ValueError(Sentence(Argument(one.name), f" {why}"))
 
 
 def _evaluate_file(
-    console: Console, path: Path, report: Path | None, bins: int, reading: dict[str, Any], coverage: float | None
+    console: Console, path: Path, report: Path | None, bins: int, columns: FileOptions, coverage: float | None
 ) -> None:
     from vicinal.predictions import binary_of_file, evaluate_file, open_file, sets_of_file
     from vicinal.report.verdicts import base_rate_sentence, majority_warning
 
+    reading = vars(columns)
     file = open_file(path, **reading)
     with console.stage("rows", file.n_rows) as advance:
         seen = 0
@@ -218,7 +211,7 @@ def _evaluate_file(
 
         shown = None if coverage is None else (coverage, sets)
         write_predictions(
-            evaluation, report, command=_command(path, bins, reading, report, coverage), sets=shown, binary=binary
+            evaluation, report, command=_command(path, bins, columns, report, coverage), sets=shown, binary=binary
         )
         console.say(f"report: {report}")
 
@@ -229,30 +222,16 @@ def _sets_facts(coverage: float | None, sets: dict[str, SetEvaluation]) -> dict[
     return {"prediction_sets": {"coverage_asked": coverage, **measured}} if sets else {}
 
 
-def _command(file: Path, bins: int, reading: dict[str, Any], report: Path, coverage: float | None) -> str:
+def _command(file: Path, bins: int, columns: FileOptions, report: Path, coverage: float | None) -> str:
     """Return the command line that makes this report again."""
     words = ["vicinal", "evaluate", str(file), "--bins", str(bins)]
-    for name, value in reading.items():
+    for name, value in vars(columns).items():
         if value is True:
             words.append(f"--{name}")
         elif value and (name, value) != ("missing", "error"):
             words += [word for each in ([value] if isinstance(value, str) else value) for word in (f"--{name}", each)]
     words += [] if coverage is None else ["--sets", f"{coverage:g}"]
     return shlex.join([*words, "--report", str(report)])
-
-
-@dataclass(frozen=True)
-class _Probes:
-    """What is asked of a run beside its metrics."""
-
-    ood: list[str] | None
-    ood_score: str
-    attack: list[str] | None
-    attack_from: Path | None
-    mc_dropout: int | None
-    between: int | None
-    sets: float | None
-    data_root: str | None
 
 
 @dataclass(frozen=True)

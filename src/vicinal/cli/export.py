@@ -9,24 +9,24 @@ import typer
 
 from vicinal.cli.console import Console
 from vicinal.cli.errors import handle_errors
-from vicinal.cli.options import AsJson, MaxMemory, Overwrite
+from vicinal.cli.options import Common, takes_records
 from vicinal.cli.outputs import check_outputs
 
 
 @handle_errors
+@takes_records
 def export(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder.")],
     out: Annotated[Path, typer.Option(metavar="FILE", help="The ONNX file to write.")],
     max_pixels: Annotated[int, typer.Option(help="The most pixels of an image of the model.")] = 178_956_970,
-    max_memory: MaxMemory = None,
-    overwrite: Overwrite = False,
-    as_json: AsJson = False,
+    *,
+    common: Common,
 ) -> None:
     """Write a trained model as ONNX, with the temperature inside, checked with onnxruntime."""
     import vicinal
 
-    console = Console(as_json=as_json)
-    check_outputs({"--out": out}, [run], overwrite=overwrite)
+    console = Console(as_json=common.as_json)
+    check_outputs({"--out": out}, [run], overwrite=common.overwrite)
     difference = vicinal.load(run, max_pixels=max_pixels).to_onnx(out)
     console.event("result", {"out": str(out), "largest_difference": difference})
     console.say(f"{out}: its probabilities differ by {difference:.1g} at most from the model's, run by onnxruntime")

@@ -1,7 +1,7 @@
-"""The options that training commands share: of the data, of the network, of the training.
+"""The options that commands share, as records of annotated fields.
 
-Each has the name of the argument or field that it sets, so a table is enough. Those of training come from the fields of
-`vicinal.training.FitConfig`. `shared` adds them to a command's own, and hands the command what was given.
+A command takes a record as one argument, and `takes_records` shows typer its fields. The options of data, network and
+training are the record `Given`. Those of training come from the fields of `vicinal.training.FitConfig`.
 """
 
 from __future__ import annotations
@@ -10,34 +10,90 @@ import inspect
 import json
 import re
 from collections.abc import Callable
-from dataclasses import Field, dataclass
+from dataclasses import Field, dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 import typer
 from typer.core import TyperCommand
+from typer.models import OptionInfo
 
 from vicinal._checks import Argument, Sentence
 from vicinal._portable import make_portable
 from vicinal.data.options import command_options
 from vicinal.training.config import options
 
-Address = Annotated[str | None, typer.Option(help="Of the cluster: auto, or HOST:PORT.")]
-Backend = Annotated[str, typer.Option(metavar="loky|ray|dask", help="Where it runs: this machine, or a cluster.")]
-Report = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the report here, as HTML.")]
-#: `handle_errors` sets it for all that a command does.
-MaxMemory = Annotated[
-    str | None,
-    typer.Option(metavar="SIZE", help="Memory limit for what a file claims to hold, such as 64GB."),
-]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object a line, for machines.")]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace files that vicinal did not write.")]
-Portable = Annotated[
-    bool, typer.Option("--portable", help="Hold torch at AVX2, so that newer instructions do not change the digits.")
-]
-SafeCsv = Annotated[
-    bool, typer.Option("--safe-csv", help="In a CSV, put ' before names that a spreadsheet would take for a formula.")
-]
+Report = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the report here, as HTML.")]
+Bins = Annotated[int, typer.Option(min=1, help="Bins of the calibration errors.")]
+Baselines = Annotated[bool, typer.Option("--baselines", help="Compare with gradient boosting and a random forest too.")]
+Predictions = Annotated[Path, typer.Option(metavar="FILE", help="Output: .csv, .csv.gz, .tsv, .parquet or .npz.")]
+
+
+def _of_file(help: str, metavar: str | None = None, *, flag: str | None = None) -> OptionInfo:
+    panel = "Predictions file (the names of columns say what they are)"
+    option: OptionInfo = typer.Option(
+        *([] if flag is None else [flag]), metavar=metavar, help=help, rich_help_panel=panel
+    )
+    return option
+
+
+@dataclass(frozen=True)
+class Common:
+    """The options of every command that reads and writes files."""
+
+    #: `handle_errors` applies it to all that a command does.
+    max_memory: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="Memory limit for what a file claims to hold, such as 64GB.")
+    ] = None
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace files that vicinal did not write.")] = False
+    as_json: AsJson = False
+
+
+@dataclass(frozen=True)
+class CsvCommon(Common):
+    """Those of commands that may write a CSV."""
+
+    safe_csv: Annotated[
+        bool,
+        typer.Option("--safe-csv", help="In a CSV, put ' before cells that a spreadsheet would run as formulas."),
+    ] = False
+
+
+@dataclass(frozen=True)
+class TrainCommon(Common):
+    """Those of commands that train."""
+
+    portable: Annotated[
+        bool,
+        typer.Option("--portable", help="Hold torch at AVX2, so that newer instructions do not change the digits."),
+    ] = False
+
+
+@dataclass(frozen=True)
+class PoolOptions:
+    """Where many trainings run."""
+
+    workers: Annotated[int | None, typer.Option(help="Trainings at a time; on a cluster as many as fit.")] = None
+    backend: Annotated[
+        str, typer.Option(metavar="loky|ray|dask", help="Where they run: this machine, or a cluster.")
+    ] = "loky"
+    address: Annotated[str | None, typer.Option(help="Address of the cluster: auto, or HOST:PORT.")] = None
+    threads: Annotated[int, typer.Option(help="Threads of each training.")] = 1
+
+
+@dataclass(frozen=True)
+class FileOptions:
+    """What the columns of a predictions file hold: the arguments of `open_file`."""
+
+    label: Annotated[str | None, _of_file("The column of labels.", "COLUMN")] = None
+    kind: Annotated[str | None, _of_file("What the scores are.", "probs|logits|confidence")] = None
+    columns: Annotated[list[str] | None, _of_file("A column of scores; once for each class.", "COLUMN")] = None
+    classes: Annotated[list[str] | None, _of_file("A class, in the order of class numbers.", "NAME")] = None
+    encoding: Annotated[str | None, _of_file("Encoding of a text file, such as latin-1.")] = None
+    missing: Annotated[str, _of_file("Missing values: fail, or drop their rows.", "error|drop")] = "error"
+    normalise: Annotated[bool, _of_file("Divide probabilities by their sum.", flag="--normalise")] = False
+
 
 #: More would not be trained in a lifetime: a typing error, found out before a list is made of them.
 MOST_SEEDS = 10_000
@@ -130,8 +186,8 @@ _EVALUATION = [
     _Option("eval_development", list[str], "Fit the temperature for --eval-data on these; as --map.", "DATA"),
     _Option("watch", list[str], "Measure this at every evaluation of training; may be repeated.", "train|test|eval-1"),
     _Option("temperature", str, "How the temperature is fitted.", "newton|grid"),
-    _Option("corrupt", float, "Draw this share of the training labels anew, to study noise."),
-    _Option("new_subset_per_seed", bool, "Draw the --train-size samples anew for each seed."),
+    _Option("corrupt", float, "Relabel this share of the training samples at random, to study label noise."),
+    _Option("new_subset_per_seed", bool, "Use another subset of --train-size samples for each seed."),
 ]
 _PANELS = (
     ("Data", _DATA),
@@ -145,7 +201,7 @@ _NAMES = tuple(option.name for _, options in _PANELS for option in options)
 
 @dataclass(frozen=True)
 class Given:
-    """What was given of the shared options, by what it is for: fields of an `Experiment`, under their names."""
+    """The options of data, network and training: fields of an `Experiment`, under their names."""
 
     data: dict[str, Any]
     model: str | None
@@ -168,21 +224,37 @@ class Given:
         return [data, *extra, *(str(name) for name in start if name is not None)]
 
 
-def shared(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the shared options to a command, which takes them as one argument, `given: Given`."""
-    signature = inspect.signature(command, eval_str=True)
-    parameters = [parameter for name, parameter in signature.parameters.items() if name != "given"]
-    added = [_parameter(option, panel) for panel, options in _PANELS for option in options]
+def takes_records(command: Callable[..., None]) -> Callable[..., None]:
+    """Let typer see the fields of a command's records, such as `common: Common`, as options of their own."""
+    parameters: list[inspect.Parameter] = []
+    records: dict[str, type] = {}
+    for name, parameter in inspect.signature(command, eval_str=True).parameters.items():
+        kind: type = parameter.annotation
+        if is_dataclass(kind):
+            records[name] = kind
+            parameters += _parameters_of(kind)
+        else:
+            parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
 
     def run(**values: object) -> None:
-        options = {name: values.pop(name) for name in _NAMES}
-        command(given=_collected(options), **values)
+        for name, record in records.items():
+            names = _NAMES if record is Given else [f.name for f in fields(record)]
+            # An option that may be repeated and was not given is an empty list, not its default.
+            given = {each: value for each in names if (value := values.pop(each, None)) not in (None, [])}
+            values[name] = _collected(given) if record is Given else record(**given)
+        command(**values)
 
-    parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters] + added
     run.__name__, run.__doc__ = command.__name__, command.__doc__
     run.__dict__["__signature__"] = inspect.Signature(parameters)  # what `inspect` and so typer reads
     run.__annotations__ = {p.name: p.annotation for p in parameters}
     return run
+
+
+def _parameters_of(record: type) -> list[inspect.Parameter]:
+    if record is Given:
+        return [_parameter(option, panel) for panel, options in _PANELS for option in options]
+    hints, kind = get_type_hints(record, include_extras=True), inspect.Parameter.KEYWORD_ONLY
+    return [inspect.Parameter(f.name, kind, default=f.default, annotation=hints[f.name]) for f in fields(record)]
 
 
 class SharedCommand(TyperCommand):
@@ -202,13 +274,11 @@ def flags_of(command: Callable[..., None]) -> dict[str, str]:
     """Return the options of a command, by the names that they have in Python."""
     flags: dict[str, str] = {}
     for name, parameter in inspect.signature(command, eval_str=True).parameters.items():
-        if name == "given":
-            flags |= {shared_name: _flag(shared_name) for shared_name in _NAMES}
         for option in getattr(parameter.annotation, "__metadata__", ()):
-            if isinstance(option, typer.models.OptionInfo):
+            if isinstance(option, OptionInfo):
                 # In an annotation the first of the option's own names stands where its default would.
                 names = [text for text in (option.default, *(option.param_decls or ())) if isinstance(text, str)]
-                flags[name] = names[0] if names else _flag(name)
+                flags[name] = names[0].partition("/")[0] if names else _flag(name)
     return flags
 
 

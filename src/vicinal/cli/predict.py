@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,7 +13,7 @@ import typer
 from vicinal._checks import Argument, ArgumentError, Sentence, integer, number
 from vicinal.cli.console import Console
 from vicinal.cli.errors import handle_errors
-from vicinal.cli.options import AsJson, MaxMemory, Overwrite, SafeCsv, share_or_number
+from vicinal.cli.options import CsvCommon, Predictions, share_or_number, takes_records
 from vicinal.cli.outputs import check_outputs
 
 if TYPE_CHECKING:
@@ -31,43 +32,54 @@ _GATHERED = 2**17
 _WRITTEN = ("row", "answer", "set", "prediction", "confidence")
 
 
-@handle_errors
-def predict(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder.")],
-    data: Annotated[str, typer.Argument(metavar="DATA", help="New data of the same kind, labelled or not.")],
-    out: Annotated[Path, typer.Option(metavar="FILE", help="Where to: .csv, .csv.gz, .tsv, .parquet or .npz.")],
+@dataclass(frozen=True)
+class _Answers:
+    """What is written of each row beside its probabilities."""
+
     max_risk: Annotated[
         float | None,
-        typer.Option(
-            help="Answer only as many rows as keep the share of wrong answers below this; the others abstain."
-        ),
-    ] = None,
-    level: Annotated[float, typer.Option(help="The probability with which --max-risk must hold.")] = 0.95,
+        typer.Option(help="Abstain from the least confident rows, so that the share of wrong answers is below this."),
+    ] = None
+    level: Annotated[float, typer.Option(help="The confidence level at which --max-risk must hold.")] = 0.95
     sets: Annotated[
         float | None,
         typer.Option(
             metavar="COVERAGE",
             help="Add each row's prediction set, which holds the true class with this probability: 0.9.",
         ),
-    ] = None,
+    ] = None
     keep: Annotated[
         list[str] | None,
         typer.Option(metavar="COLUMN", help="Copy this column of a table, such as an identifier; may be repeated."),
-    ] = None,
+    ] = None
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """How the data are read."""
+
     batch_size: Annotated[
-        int | None, typer.Option(help="Samples at a time; as many as in the run's evaluation, if not given.")
-    ] = None,
+        int | None, typer.Option(help="Samples at a time; by default as many as in the run's evaluation.")
+    ] = None
     max_bad: Annotated[
-        str, typer.Option(metavar="SHARE|NUMBER", help="How many unreadable rows or files to put up with.")
-    ] = "0.05",
-    encoding: Annotated[str | None, typer.Option(help="How a text file is written, such as latin-1.")] = None,
-    header: Annotated[bool, typer.Option(help="Whether the first line of a table names the columns.")] = True,
-    max_pixels: Annotated[int, typer.Option(help="The most pixels of an image that is read.")] = 178_956_970,
-    data_root: Annotated[str | None, typer.Option(metavar="FOLDER", help="Where named data sets are.")] = None,
-    safe_csv: SafeCsv = False,
-    max_memory: MaxMemory = None,
-    overwrite: Overwrite = False,
-    as_json: AsJson = False,
+        str, typer.Option(metavar="SHARE|NUMBER", help="Skip at most so many unreadable rows or files.")
+    ] = "0.05"
+    encoding: Annotated[str | None, typer.Option(help="Encoding of a text file, such as latin-1.")] = None
+    header: Annotated[bool, typer.Option(help="Whether the first line of a table names the columns.")] = True
+    max_pixels: Annotated[int, typer.Option(help="The most pixels of an image that is read.")] = 178_956_970
+    data_root: Annotated[str | None, typer.Option(metavar="FOLDER", help="Where named data sets are.")] = None
+
+
+@handle_errors
+@takes_records
+def predict(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder.")],
+    data: Annotated[str, typer.Argument(metavar="DATA", help="New data of the same kind, labelled or not.")],
+    out: Predictions,
+    *,
+    answers: _Answers,
+    reading: _Reading,
+    common: CsvCommon,
 ) -> None:
     """Write each row's class and calibrated probabilities.
 
@@ -81,32 +93,23 @@ def predict(
     from vicinal.predictions.writer import check_output
 
     check_output(out)
-    check_outputs({"--out": out}, [run, data], overwrite=overwrite, data_root=data_root)
-    if batch_size is not None:
-        integer("batch_size", batch_size, low=1)
-    if not 0 < number("level", level) < 1:
-        raise ArgumentError("level", level, "a number in (0, 1)")
-    bad = share_or_number("max_bad", max_bad)
-    console = Console(as_json=as_json)
+    check_outputs({"--out": out}, [run, data], overwrite=common.overwrite, data_root=reading.data_root)
+    if reading.batch_size is not None:
+        integer("batch_size", reading.batch_size, low=1)
+    if not 0 < number("level", answers.level) < 1:
+        raise ArgumentError("level", answers.level, "a number in (0, 1)")
+    how = {name: getattr(reading, name) for name in ("encoding", "header", "data_root", "batch_size")}
+    how["max_bad"] = share_or_number("max_bad", reading.max_bad)
+    console = Console(as_json=common.as_json)
     with console.stage("loading the model"):
-        bundle = vicinal.load(run, max_pixels=max_pixels)
-    for option, value in (("max_risk", max_risk), ("sets", sets)):
-        if bundle.is_multilabel and value is not None:
-            instead = "without it the file has the probability of each"
-            raise ValueError(
-                Sentence(Argument(option), f" needs classes, and {str(run)!r} has several targets: {instead}")
-            )
-    rule = None if max_risk is None else _rule(bundle, run, max_risk, level)
-    if rule is not None and ABSTAIN in bundle.classes:
-        raise ValueError(f"a class is called {ABSTAIN!r}, which is what --max-risk writes where it gives no answer")
-    chosen = None if sets is None else _sets(bundle, run, sets)
-    reading: dict[str, object] = {"max_bad": bad, "encoding": encoding, "header": header, "data_root": data_root}
+        bundle = vicinal.load(run, max_pixels=reading.max_pixels)
+    rule, sets = _decision_rules(bundle, run, answers)
     with console.stage("opening the data"):
-        blocks = bundle.stream(data, batch_size=batch_size, keep=_kept(keep or []), **reading)
+        blocks = bundle.stream(data, keep=_kept(answers.keep or []), **how)
     answered = _Counter()
     with console.stage("predicting", blocks.n_rows) as advance:
-        chunks = _chunks(bundle, blocks, batch_size, rule, chosen, answered, advance)
-        n = write(out, bundle.classes, chunks, safe_csv=safe_csv, exclusive=not bundle.is_multilabel)
+        chunks = _chunks(bundle, blocks, reading.batch_size, rule, sets, answered, advance)
+        n = write(out, bundle.classes, chunks, safe_csv=common.safe_csv, exclusive=not bundle.is_multilabel)
     for note in blocks.notes:
         console.note(note)
     facts = {} if rule is None else answered.facts(n, rule)
@@ -116,7 +119,25 @@ def predict(
     if rule is not None:
         console.say(answered.sentence(n, rule))
     if sets is not None:
-        console.say(f"prediction sets of {100 * sets:g} % coverage hold {answered.in_sets / n:.2f} classes on average")
+        console.say(
+            f"prediction sets of {100 * sets.coverage:g} % coverage hold {answered.in_sets / n:.2f} classes on average"
+        )
+
+
+def _decision_rules(
+    bundle: Bundle, run: Path, answers: _Answers
+) -> tuple[RiskThreshold | None, LeastAmbiguousSets | None]:
+    """Return the threshold of --max-risk and the prediction sets of --sets, where they are asked for."""
+    for option in ("max_risk", "sets"):
+        if bundle.is_multilabel and getattr(answers, option) is not None:
+            instead = "without it the file has the probability of each"
+            raise ValueError(
+                Sentence(Argument(option), f" needs classes, and {str(run)!r} has several targets: {instead}")
+            )
+    rule = None if answers.max_risk is None else _rule(bundle, run, answers.max_risk, answers.level)
+    if rule is not None and ABSTAIN in bundle.classes:
+        raise ValueError(f"a class is called {ABSTAIN!r}, which is what --max-risk writes where it gives no answer")
+    return rule, None if answers.sets is None else _sets(bundle, run, answers.sets)
 
 
 def _kept(names: list[str]) -> list[str]:
@@ -154,7 +175,7 @@ class _Counter:
         where = "every row" if everything else f"where the confidence is above {rule.threshold:.4f}"
         return (
             f"{self.n:,} of {n:,} rows answered ({100 * self.n / n:.1f} %), {where}; on data like the held-out ones "
-            f"at most {100 * rule.max_risk:g} % of answers are wrong ({100 * rule.level:g} % certain)"
+            f"at most {100 * rule.max_risk:g} % of answers are wrong (confidence level {100 * rule.level:g} %)"
         )
 
 

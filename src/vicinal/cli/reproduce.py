@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,7 +13,7 @@ import typer
 from vicinal._portable import make_portable
 from vicinal.cli.console import Console
 from vicinal.cli.errors import handle_errors
-from vicinal.cli.options import MOST_SEEDS, Address, AsJson, Backend, MaxMemory, Overwrite
+from vicinal.cli.options import MOST_SEEDS, Common, PoolOptions, takes_records
 from vicinal.cli.outputs import check_outputs
 
 if TYPE_CHECKING:
@@ -21,7 +22,52 @@ if TYPE_CHECKING:
     from vicinal.runs.scheduler import Pool
 
 
+@dataclass(frozen=True)
+class _Wanted:
+    """Which cells to run."""
+
+    seeds: Annotated[
+        str | None,
+        typer.Option(metavar="N|A-B", help="Run the first N seeds, or seeds A to B; they are added to the result."),
+    ] = None
+    more_seeds: Annotated[
+        int | None, typer.Option(metavar="N", min=1, max=MOST_SEEDS, help="Add N seeds to those of the result.")
+    ] = None
+    until: Annotated[
+        str | None,
+        typer.Option(metavar="decided", help="Add seeds where they decide most claims for their cost; see --hours."),
+    ] = None
+    hours: Annotated[float, typer.Option(min=0, help="With --until: begin nothing after so many hours.")] = 6.0
+    only: Annotated[
+        list[str] | None, typer.Option(metavar="TEXT", help="Only rows whose name holds this; may be repeated.")
+    ] = None
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="List the cells and what they cost; run nothing.")] = False
+
+
+@dataclass(frozen=True)
+class _Evidence:
+    """What is shown of results that are there."""
+
+    results: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER", help="Finished results by scale (FOLDER/cpu/NAME.json), for the list and --pages."
+        ),
+    ] = None
+    pages: Annotated[
+        Path | None, typer.Option(metavar="DOCS", help="Write the evidence pages into this folder, from --results.")
+    ] = None
+
+
+@dataclass(frozen=True)
+class _Pool(PoolOptions):
+    """Where cells run: two at a time on this machine unless given."""
+
+    gpus: Annotated[float, typer.Option(help="GPUs that a cell takes on a Ray cluster.")] = 0.0
+
+
 @handle_errors
+@takes_records
 def reproduce(
     recipes: Annotated[
         list[str] | None, typer.Argument(metavar="NAME…", help="Recipes, or `all`; without one, the list.")
@@ -33,42 +79,14 @@ def reproduce(
     out: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Where results and runs go; by default reproduced/SCALE.")
     ] = None,
-    seeds: Annotated[
-        str | None,
-        typer.Option(metavar="N|A-B", help="Run the first N seeds, or seeds A to B; they are added to the result."),
-    ] = None,
-    more_seeds: Annotated[
-        int | None, typer.Option(metavar="N", min=1, max=MOST_SEEDS, help="Add N seeds to those of the result.")
-    ] = None,
-    until: Annotated[
-        str | None,
-        typer.Option(metavar="decided", help="Add seeds where they decide most claims for their cost; see --hours."),
-    ] = None,
-    hours: Annotated[float, typer.Option(min=0, help="With --until: begin nothing after so many hours.")] = 6.0,
-    only: Annotated[
-        list[str] | None, typer.Option(metavar="TEXT", help="Only rows whose name holds this; may be repeated.")
-    ] = None,
     data_root: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Where data sets are; else the folder in VICINAL_DATA.")
     ] = None,
-    workers: Annotated[int | None, typer.Option(help="Cells at a time: 2 here, on a cluster as many as fit.")] = None,
-    backend: Backend = "loky",
-    address: Address = None,
-    threads: Annotated[int, typer.Option(help="Threads of each cell.")] = 1,
-    gpus: Annotated[float, typer.Option(help="GPUs that a cell takes on a Ray cluster.")] = 0.0,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="List the cells and what they cost; run nothing.")] = False,
-    results: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FOLDER", help="Finished results by scale (FOLDER/cpu/NAME.json), for the list and --pages."
-        ),
-    ] = None,
-    pages: Annotated[
-        Path | None, typer.Option(metavar="DOCS", help="Write the evidence pages into this folder, from --results.")
-    ] = None,
-    max_memory: MaxMemory = None,
-    overwrite: Overwrite = False,
-    as_json: AsJson = False,
+    *,
+    wanted: _Wanted,
+    evidence: _Evidence,
+    where: _Pool,
+    common: Common,
 ) -> None:
     """Run tables and figures of the papers again, beside the papers' numbers, with a verdict on every claim.
 
@@ -79,36 +97,36 @@ def reproduce(
     from vicinal.papers import running
     from vicinal.runs.scheduler import Pool
 
-    console = Console(as_json=as_json)
-    if pages is not None:
-        return _write_pages(pages, results, console)
-    if not recipes and until is None:
-        return _list(results, console)
+    console = Console(as_json=common.as_json)
+    if evidence.pages is not None:
+        return _write_pages(evidence.pages, evidence.results, console)
+    if not recipes and wanted.until is None:
+        return _list(evidence.results, console)
     if data_root is not None:
         os.environ["VICINAL_DATA"] = str(data_root.expanduser().resolve())
     folder = out or Path("reproduced") / scale
     asked = _asked(recipes or ["all"], scale)
-    if not dry_run:
+    if not wanted.dry_run:
         for name in asked:  # cells are added to a result of ours
-            check_outputs({"--out": folder / f"{name}.json"}, [], overwrite=overwrite)
-    plans = [_plan(name, scale, folder, _seeds(seeds), more_seeds, only or ()) for name in asked]
-    if dry_run:
+            check_outputs({"--out": folder / f"{name}.json"}, [], overwrite=common.overwrite)
+    plans = [_plan(name, scale, folder, wanted) for name in asked]
+    if wanted.dry_run:
         return _dry(plans, console)
     if not_portable is not None:
         console.note(not_portable)
-    for wanted in plans:
-        check_outputs({"--out": wanted.report}, [], overwrite=overwrite)
+    for plan in plans:
+        check_outputs({"--out": plan.report}, [], overwrite=common.overwrite)
     running.check_data(plans)
-    here = backend == "loky" and workers is None
-    pool = Pool(workers=2 if here else workers, backend=backend, address=address, threads=threads, gpus=gpus)
-    if until is not None:
-        return _until(until, asked, scale, folder, pool, hours, console)
+    here = where.backend == "loky" and where.workers is None
+    pool = Pool(**vars(replace(where, workers=2) if here else where))
+    if wanted.until is not None:
+        return _until(wanted, asked, scale, folder, pool, console)
     clock = running.Clock(running.jobs_left(plans))
     failed = False
-    for wanted in plans:
-        result = running.reproduce(wanted, pool, progress=not as_json, clock=clock, on_job=console.note)
+    for plan in plans:
+        result = running.reproduce(plan, pool, progress=not common.as_json, clock=clock, on_job=console.note)
         failed |= bool(result.failures)
-        _show(wanted, result, console)
+        _show(plan, result, console)
     if failed:
         raise typer.Exit(1)
 
@@ -121,25 +139,24 @@ def _asked(recipes: Sequence[str], scale: str) -> tuple[str, ...]:
     return names() if "all" in recipes else tuple(dict.fromkeys(recipes))
 
 
-def _plan(name: str, scale: str, out: Path, seeds: Sequence[int] | None, more: int | None, only: Sequence[str]) -> Plan:
+def _plan(name: str, scale: str, out: Path, wanted: _Wanted) -> Plan:
     from vicinal.papers import get, running
 
-    if more is not None:
+    seeds = _seeds(wanted.seeds)
+    if wanted.more_seeds is not None:
         if seeds is not None:
             raise typer.BadParameter("give --seeds or --more-seeds, not both")
-        seeds = running.further_seeds(name, out, more)
-    return running.plan(name, get(name), scale, out, seeds=seeds, only=only)
+        seeds = running.further_seeds(name, out, wanted.more_seeds)
+    return running.plan(name, get(name), scale, out, seeds=seeds, only=wanted.only or ())
 
 
-def _until(
-    until: str, recipes: Sequence[str], scale: str, out: Path, pool: Pool, hours: float, console: Console
-) -> None:
+def _until(wanted: _Wanted, recipes: Sequence[str], scale: str, out: Path, pool: Pool, console: Console) -> None:
     from vicinal._checks import choice
     from vicinal.papers import pages, scheduling
 
-    choice("until", until, ("decided",))
+    choice("until", wanted.until, ("decided",))
     where = scheduling.until_decided(
-        recipes, scale, out, pool, hours=hours, progress=not console.as_json, say=console.note
+        recipes, scale, out, pool, hours=wanted.hours, progress=not console.as_json, say=console.note
     )
     console.event("progress", {"decided": where.decided, "claims": where.claims, "hours": where.hours})
     console.markdown(f"{where}.\n\n{pages.open_table(scheduling.still_open(recipes, scale, out))}")

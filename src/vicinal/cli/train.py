@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,7 +13,7 @@ import typer
 from vicinal._checks import Argument, Sentence
 from vicinal.cli.console import Console, percent
 from vicinal.cli.errors import handle_errors
-from vicinal.cli.options import AsJson, Given, MaxMemory, Overwrite, Portable, Report, hold_portable, shared
+from vicinal.cli.options import Baselines, Bins, Given, Report, TrainCommon, hold_portable, takes_records
 from vicinal.cli.outputs import check_report
 
 if TYPE_CHECKING:
@@ -20,8 +21,17 @@ if TYPE_CHECKING:
     from vicinal.runs import RunResult, Scores
 
 
-@shared
+@dataclass(frozen=True)
+class _Shown:
+    """What is measured and shown of the run."""
+
+    bins: Bins = 15
+    baselines: Baselines = False
+    report: Report = None
+
+
 @handle_errors
+@takes_records
 def train(
     data: Annotated[
         str,
@@ -43,35 +53,30 @@ def train(
     out: Annotated[
         Path | None, typer.Option(metavar="RUN", help="The run's folder; by default under runs/, by data and method.")
     ] = None,
-    bins: Annotated[int, typer.Option(min=1, help="Bins of the calibration errors.")] = 15,
-    baselines: Annotated[
-        bool, typer.Option("--baselines", help="Compare with gradient boosting and a random forest too.")
-    ] = False,
-    report: Report = None,
     seed: Annotated[int, typer.Option(help="Random seed for weights, batch order and mixing.")] = 0,
-    portable: Portable = False,
-    max_memory: MaxMemory = None,
-    overwrite: Overwrite = False,
-    as_json: AsJson = False,
     *,
+    shown: _Shown,
+    common: TrainCommon,
     given: Given,
 ) -> None:
     """Train, calibrate on held-out data, evaluate, save.
 
     Run the same command again to resume a stopped run.
     """
-    hold_portable(portable)
-    console = Console(as_json=as_json)
+    hold_portable(common.portable)
+    console, report = Console(as_json=common.as_json), shown.report
     with console.stage("starting"):
-        from vicinal.runs import ALWAYS, BASELINES, Experiment, folder_name, measure_baselines, run
-    check_report(report, given.inputs(data), overwrite=overwrite, data_root=given.data.get("data_root"))
+        from vicinal.runs import Experiment, measure_baselines, run
+        from vicinal.runs.baselines import ALWAYS, BASELINES
+        from vicinal.runs.experiment import folder_name
+    check_report(report, given.inputs(data), overwrite=common.overwrite, data_root=given.data.get("data_root"))
     if method is None:
         method = "ERM()" if given.model == "hgb" else "Mixup(alpha=0.2)"
     experiment = Experiment(source=data, method=method, **vars(given), seed=seed)
     folder = out or Path("runs") / folder_name(experiment)
-    how: dict[str, Any] = {"n_bins": bins, "progress": not as_json, "on_note": console.note}
+    how: dict[str, Any] = {"n_bins": shown.bins, "progress": not common.as_json, "on_note": console.note}
     how["on_metrics"] = lambda line: console.event("metrics", line)
-    if experiment.is_multilabel and baselines:
+    if experiment.is_multilabel and shown.baselines:
         alone = " needs classes, and this target is several columns: train with one of them"
         raise ValueError(Sentence(Argument("baselines"), alone))
     result = run(experiment, folder, **how)
@@ -82,7 +87,7 @@ def train(
         console.event("result", facts)
     else:
         with console.stage("simpler models"):
-            measure_baselines(result, BASELINES if baselines else ALWAYS)
+            measure_baselines(result, BASELINES if shown.baselines else ALWAYS)
         console.event("result", {**facts, "baselines": plain_baselines(result)})
     show_result(console, result)
     console.say(f"model: {folder} ({shlex.join(['vicinal', 'predict', str(folder)])} DATA --out FILE)")

@@ -13,7 +13,7 @@ from typing import TypeVar
 from vicinal._checks import Argument, Sentence, joined, message_of, nearest_names
 from vicinal.data.options import bad_limit
 from vicinal.progress import stage
-from vicinal.tables import fingerprint_of, identity, links_left_out
+from vicinal.tables.file_access import fingerprint_of, identity, links_left_out
 
 #: What the folders of a source that is already split may be called.
 _PART_NAMES = {

@@ -42,7 +42,8 @@ from vicinal.data.class_folders import listed
 from vicinal.data.dates import PARTS, date_parts, is_day_first
 from vicinal.data.table_scan import MAX_VALUES
 from vicinal.data.text_columns import Text, WordCounts
-from vicinal.tables import LARGEST, Chunk, distinct, finite_numbers, names_of
+from vicinal.tables import Chunk
+from vicinal.tables.column_values import LARGEST, distinct, finite_numbers, names_of
 
 #: How a cell is shown: one may be megabytes long.
 _CELL = reprlib.Repr()

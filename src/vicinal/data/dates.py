@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vicinal._checks import require
-from vicinal.tables import distinct, is_text, names_of
+from vicinal.tables.column_values import distinct, is_text, names_of
 
 _TIME = r"\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?( ?[AaPp][Mm])?"
 #: A date, with a time of day or without, or a time of day alone.

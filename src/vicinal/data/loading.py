@@ -35,7 +35,8 @@ from vicinal.data.splitting import (
 from vicinal.data.table_samples import ScannedTable
 from vicinal.data.task import Split, Task
 from vicinal.progress import stage
-from vicinal.tables import Table, renamed
+from vicinal.tables import Table
+from vicinal.tables.base import renamed
 
 #: Classes with one sample are kept if they are at most this share of the samples, unless `rare` decides.
 _FEW_SINGLE = 0.01

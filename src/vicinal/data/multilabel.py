@@ -14,7 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vicinal._checks import Argument, Sentence, require
-from vicinal.tables import BadRow, Chunk, Column, DerivedTable, Table, distinct, names_of
+from vicinal.tables import BadRow, Chunk, Column, Table
+from vicinal.tables.base import DerivedTable
+from vicinal.tables.column_values import distinct, names_of
 
 #: Cells that mean 0 and 1.
 _WRITTEN = {"0": "0", "0.0": "0", "false": "0", "no": "0", "1": "1", "1.0": "1", "true": "1", "yes": "1"}

@@ -15,7 +15,8 @@ from vicinal.data.options import TableOptions, TextOptions
 from vicinal.data.splitting import Positions, part_numbers
 from vicinal.data.table_scan import names_and_parts
 from vicinal.data.text import answers_of, fit_text, list_in, texts_of
-from vicinal.tables import BadRow, Table, is_text
+from vicinal.tables import BadRow, Table
+from vicinal.tables.column_values import is_text
 
 
 def from_choices(table: Table, request: Request) -> Samples:

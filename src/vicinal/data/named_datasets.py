@@ -24,7 +24,8 @@ from vicinal.data.class_folders import Folder, part_of
 from vicinal.data.image import Arrays
 from vicinal.data.published_folders import FOLDERS, cache, read_collection
 from vicinal.data.published_tables import PUBLISHED, NamedTable, read_published
-from vicinal.tables import Table, fingerprint, from_frame, read_arrays
+from vicinal.tables import Table, from_frame, read_arrays
+from vicinal.tables.file_access import fingerprint
 
 
 @dataclass(frozen=True)

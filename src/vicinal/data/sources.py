@@ -13,7 +13,8 @@ from vicinal.data.options import ReadOptions
 from vicinal.data.published_folders import with_published_split
 from vicinal.data.registry import FILE_KINDS
 from vicinal.data.table_samples import open_split_tables, split_tables
-from vicinal.tables import Table, from_frame, is_pattern, is_table, open_table, regular
+from vicinal.tables import Table, from_frame, is_pattern, is_table, open_table
+from vicinal.tables.file_access import regular
 
 #: What a source turns out to be. Tables hold rows or texts; a folder and arrays say their kind.
 Opened: TypeAlias = Table | Folder | Arrays

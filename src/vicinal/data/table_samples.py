@@ -16,7 +16,9 @@ from vicinal.data.kind import Fit, NewData, Request, Samples
 from vicinal.data.options import SplitOptions, TableOptions, TextOptions, bad_limit
 from vicinal.data.splitting import PARTS, Labels, Positions, as_positions, position_type
 from vicinal.data.table_scan import Scan, kinds_of, names_and_parts, scan_table
-from vicinal.tables import BadRow, Table, distinct, finite_numbers, is_table, joined_tables, names_of, open_table
+from vicinal.tables import BadRow, Table, is_table, open_table
+from vicinal.tables.column_values import distinct, finite_numbers, names_of
+from vicinal.tables.shards import joined_tables
 
 #: What the target column may be called where it is not named; the first group that has one counts.
 _TARGET_NAMES = (("target", "label", "class"), ("y",))

@@ -14,18 +14,9 @@ from vicinal._checks import Argument, Sentence, require
 from vicinal.data.class_folders import listed
 from vicinal.data.dates import DATE
 from vicinal.data.splitting import Labels, part_numbers, smallest_type
-from vicinal.tables import (
-    MISSING,
-    BadRow,
-    Chunk,
-    NumberCache,
-    Table,
-    distinct,
-    finite_numbers,
-    is_text,
-    names_of,
-    numbers,
-)
+from vicinal.tables import BadRow, Chunk, Table
+from vicinal.tables.column_values import MISSING, distinct, finite_numbers, is_text, names_of, numbers
+from vicinal.tables.number_cache import NumberCache
 
 #: A categorical column keeps this many values, the most frequent ones.
 MAX_VALUES = 100

@@ -22,7 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vicinal.data.tokens import split_words
-from vicinal.tables import Chunk, names_of
+from vicinal.tables import Chunk
+from vicinal.tables.column_values import names_of
 
 #: The most words of a column that have a feature.
 _MOST_WORDS = 512

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from vicinal._checks import Sentence, message_of
 from vicinal._memory import check_memory
-from vicinal.tables import LARGEST_ROW, lines_of, read_arrays, regular
-from vicinal.tables.base import is_number
+from vicinal.tables import read_arrays
+from vicinal.tables.base import LARGEST_ROW, is_number
+from vicinal.tables.file_access import lines_of, regular
 
 Vector = NDArray[np.float32]
 #: The most bytes of a word: a damaged file may hold no end of one.

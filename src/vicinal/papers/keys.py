@@ -17,7 +17,8 @@ from typing import Any, TypeAlias
 
 from vicinal.expressions import parse
 from vicinal.papers.base import Cell
-from vicinal.runs import Experiment, default_config
+from vicinal.runs import Experiment
+from vicinal.runs.defaults import default_config
 
 #: The form of the records.
 VERSION = 1

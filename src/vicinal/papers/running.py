@@ -29,7 +29,8 @@ from vicinal.papers.claims import FIRST_SEED, Key
 from vicinal.papers.keys import cell_key, check_trained, training_key
 from vicinal.papers.results import DECIDING, CellRecord, Result, commit, environment, packed
 from vicinal.papers.trained import Trained, TrainingJob
-from vicinal.runs import Experiment, folder_name
+from vicinal.runs import Experiment
+from vicinal.runs.experiment import folder_name
 from vicinal.runs.scheduler import Pool, run_jobs
 
 #: Digits of a cell's key that a result keeps: enough to tell any number of cells from each other.

@@ -17,7 +17,8 @@ from vicinal import _random
 from vicinal._atomic import Json, read_json, write_json
 from vicinal.data import Split, Task
 from vicinal.metrics import Estimate, Evaluation, evaluate
-from vicinal.runs import Bundle, Experiment, Run, RunResult, default_config, run
+from vicinal.runs import Bundle, Experiment, Run, RunResult, run
+from vicinal.runs.defaults import default_config
 from vicinal.runs.execute import specified
 from vicinal.runs.run import load_task
 from vicinal.training import fit, load_weights, read_predictions

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vicinal._checks import Argument, Sentence, nearest_names
-from vicinal.tables import MISSING, as_numpy, distinct
+from vicinal.tables.column_values import MISSING, as_numpy, distinct
 
 #: The code of a missing value.
 ABSENT = -1

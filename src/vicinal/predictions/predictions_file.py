@@ -15,7 +15,9 @@ from vicinal._arrays import SUM_TOLERANCE
 from vicinal._checks import Argument, Sentence, choice, flag, integer, nearest_names
 from vicinal.predictions.class_names import ABSENT, ClassCodes, checked_names
 from vicinal.predictions.score_columns import SCORE_KINDS, class_columns, label_column, score_columns
-from vicinal.tables import Chunk, Columns, Table, is_pattern, is_table, matrix, open_table, quoted, strict_numbers
+from vicinal.tables import Chunk, Columns, Table, is_pattern, is_table, open_table
+from vicinal.tables.base import quoted
+from vicinal.tables.column_values import matrix, strict_numbers
 
 #: Numbers in a chunk: some megabytes, and enough rows to make the work on each chunk worth its start.
 _CHUNK = 2**21

@@ -8,7 +8,8 @@ from typing import Any
 
 from vicinal._checks import Argument, ArgumentError, ArgumentTypeError, Sentence
 from vicinal.predictions.class_names import whole
-from vicinal.tables import Column, Table, quoted
+from vicinal.tables import Column, Table
+from vicinal.tables.base import quoted
 
 SCORE_KINDS = ("probs", "logits", "confidence")
 _LABELS = ("label", "labels", "target", "y_true")

@@ -6,45 +6,17 @@ everything else reads: `bundle` (the model), `scores` (metrics), `mistakes`, `er
 """
 
 from vicinal.runs.audit import CrossAudit, audited, audited_by_aum
-from vicinal.runs.baselines import ALWAYS, BASELINES, baselines, measure_baselines
+from vicinal.runs.baselines import baselines, measure_baselines
 from vicinal.runs.bundle import Bundle
-from vicinal.runs.defaults import default_config, mixed_at_embeddings
 from vicinal.runs.execute import run
-from vicinal.runs.experiment import EvalSet, Experiment, data_name, folder_name
+from vicinal.runs.experiment import EvalSet, Experiment
 from vicinal.runs.grid import run_grid
-from vicinal.runs.mistakes import confident_mistakes, shown
 from vicinal.runs.probes import OODResult, attacks_on, between, ood_reports, prediction_sets, with_mc_dropout
 from vicinal.runs.run import Run, RunResult
+from vicinal.runs.scheduler import Pool
 from vicinal.runs.scores import Scores
 from vicinal.runs.summary_table import GridResult
 
-__all__ = [
-    "Experiment",
-    "EvalSet",
-    "run",
-    "Run",
-    "RunResult",
-    "Scores",
-    "Bundle",
-    "run_grid",
-    "GridResult",
-    "ood_reports",
-    "OODResult",
-    "attacks_on",
-    "with_mc_dropout",
-    "prediction_sets",
-    "between",
-    "audited",
-    "audited_by_aum",
-    "CrossAudit",
-    "baselines",
-    "ALWAYS",
-    "BASELINES",
-    "measure_baselines",
-    "data_name",
-    "folder_name",
-    "default_config",
-    "mixed_at_embeddings",
-    "confident_mistakes",
-    "shown",
-]
+__all__ = ["Experiment", "EvalSet", "run", "Run", "RunResult", "Scores", "Bundle", "run_grid", "GridResult", "Pool",
+           "ood_reports", "OODResult", "attacks_on", "with_mc_dropout", "prediction_sets", "between", "audited",
+           "audited_by_aum", "CrossAudit", "baselines", "measure_baselines"]  # fmt: skip

@@ -43,11 +43,7 @@ def run_grid(
     seeds: Sequence[int],
     out: str | Path,
     *,
-    workers: int | None = None,
-    backend: str = "loky",
-    address: str | None = None,
-    threads: int = 1,
-    gpus: float = 0,
+    pool: Pool | None = None,
     n_bins: int = 15,
     progress: bool = True,
     on_cell: OnCell | None = None,
@@ -56,8 +52,8 @@ def run_grid(
 
     Finished cells are skipped and interrupted ones resume, so the same call again finishes what is missing. Methods and
     seeds may be added. A cell that fails is reported, the others continue, and the next call tries it again. The result
-    does not depend on where and in which order cells run. Each runs with `threads` threads, because sums that are split
-    among threads round differently.
+    does not depend on where and in which order cells run. Each runs with `pool.threads` threads, because sums that
+    are split among threads round differently.
 
     Parameters
     ----------
@@ -67,12 +63,12 @@ def run_grid(
     methods
         Expressions such as `"Mixup(alpha=0.2)"`. The others are compared with the first.
     seeds
-        Of weights, order and mixing. The split stays the same.
+        Random seeds for weights, batch order and mixing. The split stays the same.
     out
         The folder of the grid. On a cluster it must be on storage that every node sees under the same path, and so
         must the data; `vicinal` must be installed on every node.
-    workers, backend, address, threads, gpus
-        As in `Pool`, for cells.
+    pool
+        Where cells run. Default: in this process, one after the other.
     n_bins
         Of the calibration errors.
     progress
@@ -88,7 +84,7 @@ def run_grid(
     """
     asked = _distinct_methods(methods)
     seeds = _distinct_seeds(seeds)
-    pool = Pool(workers=workers, backend=backend, address=address, threads=threads, gpus=gpus)
+    pool = pool or Pool()
     if os.environ.get("WORLD_SIZE", "1") != "1":
         raise RuntimeError("a grid is started by one process: call it without accelerate launch or torchrun")
     out = Path(out).expanduser().resolve()
