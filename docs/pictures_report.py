@@ -56,10 +56,10 @@ def draw(folder: Path) -> None:
     """Take the screenshot into `folder`."""
     with tempfile.TemporaryDirectory() as temporary:
         out = Path(temporary) / "digits"
-        outcome = run(EXPERIMENT, out, progress=False)
-        if outcome is None:
+        result = run(EXPERIMENT, out, progress=False)
+        if result is None:
             raise RuntimeError("start this script as one process")
-        image = screenshot(write_run(outcome, Path(temporary) / "report.html"))
+        image = screenshot(write_run(result, Path(temporary) / "report.html"))
     small = image.convert("RGB").quantize(colors=64, dither=Image.Dither.NONE)
     small.save(folder / "report.png", optimize=True)
 

@@ -86,7 +86,7 @@ def test_places_that_cannot_be_written(tmp_path: Path) -> None:
 
 def test_files_that_are_something_else(tmp_path: Path) -> None:
     (tmp_path / "list.json").write_text("[1]")
-    with pytest.raises(DamagedFileError, match="is not as it was written: it holds no object"):
+    with pytest.raises(DamagedFileError, match="is damaged: it holds no object"):
         read_json(tmp_path / "list.json")
     (tmp_path / "other.json").write_text("{}")
     with pytest.raises(ValueError, match="is of format None"):

@@ -1,4 +1,4 @@
-"""What is said where a library that is needed cannot be had, or an argument is refused."""
+"""What is said where a library that is needed is missing, or an argument is refused."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_a_library_that_is_not_there_is_called_not_installed():
         ("raise ImportError('libx.so: failed to map segment from shared object')", "failed to map segment"),
         ("raise OSError(12, 'Cannot allocate memory')", "Cannot allocate memory"),
         ("raise MemoryError", "MemoryError"),
-        ("import nowhere_at_all", r"No module named 'nowhere_at_all'; pip install 'vicinal\[x\]' may mend it"),
+        ("import nowhere_at_all", r"No module named 'nowhere_at_all'; pip install 'vicinal\[x\]' may repair it"),
     ],
 )
 def test_a_library_that_is_there_and_cannot_be_loaded_is_not_called_missing(tmp_path, monkeypatch, body, reason):

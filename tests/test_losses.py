@@ -133,7 +133,10 @@ Z = torch.zeros(2, 3)
             lambda: losses.loss(torch.zeros(2, 3, 4), torch.tensor([0, 1])),
             r"got \[2, 3, 4\]: objectives are for models that",
         ),
-        (lambda: losses.loss(torch.zeros(2, 1), torch.tensor([0, 0]), label_smoothing=0.1), "one logit cannot tell"),
+        (
+            lambda: losses.loss(torch.zeros(2, 1), torch.tensor([0, 0]), label_smoothing=0.1),
+            "softmax needs at least two logits",
+        ),
         (lambda: losses.mixed_cross_entropy(Z, torch.eye(3)[:2], torch.eye(3)[:2], 0.5), "integer labels"),
         (
             lambda: losses.mixed_cross_entropy(Z, torch.tensor([0, 1]), torch.tensor([1, 2]), torch.rand(2, 1)),

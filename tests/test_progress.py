@@ -78,7 +78,7 @@ def test_the_command_shows_every_stage(tmp_path: Path) -> None:
         answer = process.stdout.read()
     os.close(main)
     assert process.returncode == 0, written
-    assert "simpler models" in answer
+    assert "baselines" in answer
     text = written.decode()
     places = [text.index(title) for title in _STAGES]
     assert places == sorted(places)
@@ -93,7 +93,7 @@ _STAGES = (
     "building the network",
     "epoch 2.0/2",
     "predicting: test",
-    "simpler models",
+    "baselines",
     "logistic regression",
     "writing the report",
 )

@@ -44,7 +44,7 @@ _DRAFT = re.compile(r"\..+\.(?:(?P<host>[0-9a-f]{8})-)?(?P<pid>\d+)(?:-[0-9a-f]{
 
 
 class DamagedFileError(ValueError):
-    """A file of ours that is damaged: not as it was written."""
+    """A file of a run that is damaged: it differs from what was written."""
 
 
 @contextmanager
@@ -178,7 +178,7 @@ def read_json(path: Path) -> Json:
     except (ValueError, RecursionError) as error:  # no JSON, or one that is nested thousands deep
         raise DamagedFileError(f"{path} is not JSON: {error}") from error
     if not isinstance(value, dict):
-        raise DamagedFileError(f"{path} is not as it was written: it holds no object")
+        raise DamagedFileError(f"{path} is damaged: it holds no object")
     record: dict[str, object] = value
     version = record.pop("format", None)
     if version != FORMAT:
@@ -200,7 +200,7 @@ def check_seal(path: Path, record: Mapping[str, object]) -> None:
     """Raise if the content of a record does not match its checksum; the first records have none."""
     content = {name: value for name, value in record.items() if name != _SEAL}
     if _SEAL in record and record[_SEAL] != _content_checksum(content):
-        raise DamagedFileError(f"{path} is not as it was written: its checksum differs")
+        raise DamagedFileError(f"{path} is damaged: its checksum differs")
 
 
 def _content_checksum(record: Mapping[str, object]) -> str:

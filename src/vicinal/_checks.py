@@ -43,7 +43,7 @@ class Argument:
 
 
 class Sentence(str):
-    """A message whose named arguments can be worded anew; as a plain string it reads as Python.
+    """A message whose named arguments can be reworded; as a plain string it reads as Python.
 
     >>> sentence = Sentence("a class has one row: pass ", Argument("rare", "train"))
     >>> print(sentence)
@@ -239,7 +239,7 @@ def require(module: str, extra: str) -> Any:
         if error.name == top:
             missing = f"this needs {top}, which is not installed: pip install 'vicinal[{extra}]'"
             raise ModuleNotFoundError(missing) from error
-        again = f"; pip install 'vicinal[{extra}]' may mend it"
+        again = f"; pip install 'vicinal[{extra}]' may repair it"
         raise ImportError(f"this needs {top}, which cannot be loaded: {first_line(error)}{again}") from error
     except (ImportError, OSError, MemoryError) as error:  # too little memory for its code, a damaged file
         raise ImportError(f"this needs {top}, which cannot be loaded: {first_line(error)}") from error

@@ -261,7 +261,7 @@ def check_targets(logits: Tensor, y: Tensor, *, label_smoothing: float = 0.0) ->
     if n_classes == 1:
         raise ValueError(
             Sentence(
-                "one logit cannot tell classes apart by softmax: pass ",
+                "softmax needs at least two logits: pass ",
                 Argument("target_type", "binary"),
                 " for binary cross-entropy, or give the model one logit per class",
             )

@@ -428,7 +428,7 @@ def training_curves(
         By the name of the line: a history (the lines of `metrics.jsonl`, as a `FitResult` has them), or a
         list of histories with other seeds, of which the mean is drawn and the range shaded where all were measured.
     name : str
-        Which entry of the lines: `"val_nll"`, `"val_ece"`, `"loss"`, … Lines without it are passed over.
+        Which entry of the lines: `"val_nll"`, `"val_ece"`, `"loss"`, … Lines without it are ignored.
     by : str
         What the horizontal axis is: `"epoch"` or `"step"`.
     log : bool

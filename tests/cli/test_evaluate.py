@@ -293,7 +293,7 @@ def test_compare(table: Path, tmp_path: Path) -> None:
     ran = vicinal(*words, *two, "--method", "CutMix(alpha=1.0)", code=1)
     assert "CutMix needs images" in ran.out
     assert "`Mixup(alpha=1.0)`" in ran.out
-    assert "ERM(), seed 0, calibrated" in ran.out  # which of the runs stands beside simpler models
+    assert "ERM(), seed 0, calibrated" in ran.out  # which of the runs stands beside baselines
     assert ran.err == ""
 
 

@@ -159,7 +159,7 @@ def test_where_a_run_goes(trained: Path) -> None:
     vicinal(*words)
     said = refused(*words, "--seed", 1)
     assert "run holds another run, of vicinal train people.csv --target kind" in said
-    assert "pass another --out, or remove this folder to start anew" in said
+    assert "pass another --out, or remove this folder to start over" in said
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="nothing is forbidden to the superuser")

@@ -78,7 +78,7 @@ def test_predictions_that_may_not_be_read_are_not_called_damaged(folder: Path, t
         said = refused("evaluate", folder / "run")
     assert "predictions-test.parquet" in said
     assert "Permission denied" in said
-    assert "evaluates anew" not in said
+    assert "evaluate it again" not in said
 
 
 def test_an_image_that_may_not_be_read_counts_as_bad(folder: Path) -> None:

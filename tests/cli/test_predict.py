@@ -222,15 +222,15 @@ def test_a_run_whose_records_have_another_shape_says_so(trained: Path, tmp_path:
     (tmp_path / "run" / file).write_text(text)
     make.people(20).to_csv(tmp_path / "new.csv", index=False)
     said = refused("predict", tmp_path / "run", tmp_path / "new.csv", "--out", tmp_path / "a.csv", "--max-risk", 0.5)
-    assert "is not as it was written" in said
-    assert "the same training command evaluates anew" in said
+    assert "is damaged" in said
+    assert "run the same training command again to evaluate it again" in said
 
 
 @pytest.mark.parametrize("mistakes", ["3", "[3]", "[{}]", '[{"label": 1}]', "null"])
 def test_mistakes_of_another_shape_are_one_sentence(trained: Path, tmp_path: Path, mistakes: str) -> None:
     shutil.copytree(trained, tmp_path / "run")
     (tmp_path / "run" / "mistakes.json").write_text(f'{{"format": 1, "kind": "tabular", "mistakes": {mistakes}}}')
-    with pytest.raises(ValueError, match=r"mistakes\.json is not as it was written: remove it"):
+    with pytest.raises(ValueError, match=r"mistakes\.json is damaged: remove it"):
         Run(tmp_path / "run").mistakes()
 
 

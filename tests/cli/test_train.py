@@ -42,7 +42,7 @@ def test_a_table(tmp_path: Path) -> None:
     ran = real("train", "my people.csv", "--target", "kind", "--out", "a run", *TINY, cwd=folder)
     _said(ran)
     assert "1 of dates" in ran.out
-    assert "simpler models on the same 9 test samples" in ran.out
+    assert "baselines on the same 9 test samples" in ran.out
     assert {"majority class", "logistic regression"} <= json.loads((folder / "a run" / "baselines.json").read_text())[
         "models"
     ].keys()
@@ -185,7 +185,7 @@ def test_the_threshold_of_the_aum_is_reported(table: Path, tmp_path: Path) -> No
 
 def test_corrupted_labels(table: Path, tmp_path: Path) -> None:
     ran = vicinal("train", table, "--target", "kind", "--corrupt", "0.5", "--out", tmp_path / "run", *TINY)
-    assert "training labels drawn anew" in ran.out
+    assert "training labels drawn at random" in ran.out
     noise = json.loads((tmp_path / "run" / "evaluation.json").read_text())["label_noise"]
     assert 0 < noise["changed"] <= noise["corrupted"] < 63
     assert {"train_real", "train_corrupted", "test"} <= set(noise["last"])

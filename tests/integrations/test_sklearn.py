@@ -388,5 +388,5 @@ def test_a_warm_start_goes_on_from_the_weights():
         cold.fit(X, y).predict_proba(X),
         MixupClassifier(max_iter=3, early_stopping=False, random_state=0).fit(X, y).predict_proba(X),
     )  # without it, fitting again starts afresh
-    with pytest.raises(ValueError, match="warm_start=True goes on with the classes"):
+    with pytest.raises(ValueError, match="warm_start=True continues with the classes"):
         model.fit(X[:100], y[:100])

@@ -313,7 +313,7 @@ def test_prints_and_goes_to_json():
     lines = str(result).splitlines()
     assert lines[0] == "mixup − erm, paired on 1,500 samples, 1 seed, 15 bins; 95 % intervals"
     assert [line.split()[0] for line in lines[2:]] == list(METRICS)
-    assert "cannot tell" in str(result)
+    assert "not significant" in str(result)
     assert lines[6].endswith("mixup")
     held = json.loads(json.dumps(result.to_dict()))
     assert held["ece"]["better"] == "b"

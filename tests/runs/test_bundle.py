@@ -195,7 +195,7 @@ def test_a_record_that_was_changed_is_noticed(people: tuple[Bundle, pd.DataFrame
     content = path.read_bytes()
     at = content.index(b"1.7")  # the temperature
     path.write_bytes(content[:at] + b"1.6" + content[at + 3 :])
-    with pytest.raises(ValueError, match=r"model\.json is not as it was written: its checksum differs"):
+    with pytest.raises(ValueError, match=r"model\.json is damaged: its checksum differs"):
         vicinal.load(folder)
     # laid out otherwise it says the same; a record of before there were checksums is read
     path.write_text(json.dumps(json.loads(content)))

@@ -441,7 +441,7 @@ def test_a_changed_record_of_the_model_is_restored(done, table: Path, tmp_path: 
     with pytest.raises(ValueError, match="its checksum differs"):
         library.load(folder)
     run(done.experiment, folder, progress=False, on_note=said.append)
-    assert "model.json is not as it was written: its checksum differs" in said[0]
+    assert "model.json is damaged: its checksum differs" in said[0]
     assert (folder / "model.json").read_bytes() == content
     assert library.load(folder).temperature == done.temperature
 
@@ -450,7 +450,7 @@ def test_damaged_metrics_of_simpler_models_are_measured_again(done, tmp_path: Pa
     shutil.copytree(done.out, tmp_path / "run")
     damaged = Run(tmp_path / "run")
     damaged.files.baselines.write_text('{"format": 1, "models": ')
-    with pytest.warns(UserWarning, match=r"baselines\.json is not as it was written: it is passed over"):
+    with pytest.warns(UserWarning, match=r"baselines\.json is damaged and ignored"):
         measure_baselines(damaged.result())
     assert set(damaged.baselines()) == set(ALWAYS)
 
@@ -459,7 +459,7 @@ def test_damaged_metrics_are_named(done, tmp_path: Path) -> None:
     shutil.copytree(done.out, tmp_path / "run")
     with open(tmp_path / "run" / "metrics.jsonl", "a") as file:
         file.write('{"loss": ')
-    with pytest.raises(ValueError, match=r"metrics\.jsonl is not as it was written"):
+    with pytest.raises(ValueError, match=r"metrics\.jsonl is damaged"):
         Run(tmp_path / "run").result()
 
 

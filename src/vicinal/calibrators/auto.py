@@ -1,4 +1,4 @@
-r"""Which calibrator? The simplest one that cross-validation cannot tell from the best.
+r"""Which calibrator? The simplest one that is not significantly worse than the best by cross-validation.
 
 Every candidate is fitted on four fifths of the samples and judged on the rest, five times, so that each sample i has a
 held-out loss :math:`\ell_i(c)` under each candidate c. With c* the one of the lowest mean,

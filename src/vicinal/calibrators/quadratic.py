@@ -6,7 +6,7 @@ r"""Quadratic scaling: the log-odds of a class become a quadratic function of th
 
 Here x are the log-odds after an unregularised temperature, and s their root mean square. If the log-odds of the two
 classes are normally distributed with different variances, the posterior has this form. Beyond the log-odds that were
-seen the curve goes on as a straight line: a parabola would turn and call the clearest cases unlikely.
+seen the curve continues as a straight line: a parabola would turn and call the clearest cases unlikely.
 
 Of two classes it is fitted to the second. Of more, each class has its own, against the rest, and the answers are
 normalised.

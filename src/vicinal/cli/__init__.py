@@ -38,7 +38,7 @@ def main() -> None:
     except KeyboardInterrupt:  # before a command could say more
         sys.exit(130)
     except RecursionError:
-        sys.exit("Error: what was given is nested too deeply")
+        sys.exit("Error: the arguments are nested too deeply")
 
 
 def _leave(number: int, frame: FrameType | None) -> None:

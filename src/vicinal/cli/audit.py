@@ -79,33 +79,33 @@ def audit(
         from vicinal.predictions.writer import check_output
 
         check_output(out)
-    outcome = Run(run).result().of_classes()
-    inputs, root = [str(run), outcome.experiment.source], outcome.experiment.data.get("data_root")
+    result = Run(run).result().of_classes()
+    inputs, root = [str(run), result.experiment.source], result.experiment.data.get("data_root")
     check_report(report, inputs, overwrite=common.overwrite, data_root=root)
     check_outputs({"--out": out, "--report": report}, inputs, overwrite=common.overwrite, data_root=root)
     if method.by == "aum":
-        samples = _by_aum(outcome, method.percentile, n, console)
+        samples = _by_aum(result, method.percentile, n, console)
     else:
-        samples = _by_cross_validation(outcome, method, n, None if out is None else (out, common.safe_csv), console)
+        samples = _by_cross_validation(result, method, n, None if out is None else (out, common.safe_csv), console)
     if report is not None:
         from vicinal.report import write_run
 
-        write_run(outcome, report, audit=samples)
+        write_run(result, report, audit=samples)
         console.say(f"report: {report}")
 
 
 def _by_cross_validation(
-    outcome: RunResult, method: _Method, n: int, written: tuple[Path, bool] | None, console: Console
+    result: RunResult, method: _Method, n: int, written: tuple[Path, bool] | None, console: Console
 ) -> list[Json]:
     from vicinal.predictions import write
     from vicinal.runs import audited
 
     with console.stages():
         progress = not console.as_json
-        audit = audited(outcome, n_folds=method.n_folds, margin=method.margin, progress=progress, on_note=console.note)
+        audit = audited(result, n_folds=method.n_folds, margin=method.margin, progress=progress, on_note=console.note)
     suspicious, shown = len(audit.samples), audit.samples[:n]
-    result = {"n": len(audit.labels), "suspicious": suspicious, "samples": [_plain(s) for s in shown]}
-    console.event("result", result)
+    facts = {"n": len(audit.labels), "suspicious": suspicious, "samples": [_plain(s) for s in shown]}
+    console.event("result", facts)
     console.say(str(audit.issues))
     rows = [
         [
@@ -129,14 +129,14 @@ def _by_cross_validation(
     return shown
 
 
-def _by_aum(outcome: RunResult, percentile: float, n: int, console: Console) -> list[Json]:
+def _by_aum(result: RunResult, percentile: float, n: int, console: Console) -> list[Json]:
     from vicinal.runs import audited_by_aum
 
     progress = not console.as_json
     with console.stages():
-        labels, samples = audited_by_aum(outcome, percentile=percentile, n=n, progress=progress, on_note=console.note)
-    result = {"n": len(labels.aum), "suspicious": int(labels.suspicious.sum()), "samples": list(map(_plain, samples))}
-    console.event("result", result)
+        labels, samples = audited_by_aum(result, percentile=percentile, n=n, progress=progress, on_note=console.note)
+    facts = {"n": len(labels.aum), "suspicious": int(labels.suspicious.sum()), "samples": list(map(_plain, samples))}
+    console.event("result", facts)
     console.say(str(labels))
     rows = [
         [str(s["index"]), s["label"], f"{s['aum']:.3f}", "suspicious" if s["suspicious"] else "", _origin(s)]

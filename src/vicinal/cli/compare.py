@@ -101,7 +101,7 @@ def compare(
         raise RuntimeError(f"every run failed; {next(iter(result.failures.values()))}")
     (name, seed), first = next(iter(result.results.items()))
     if not first.is_multilabel:
-        with console.stage("simpler models"):
+        with console.stage("baselines"):
             measure_baselines(first, BASELINES if shown.baselines else ALWAYS)
     with console.stage("comparing"):
         write_comparison(result, page, choose=shown.choose)
@@ -119,7 +119,7 @@ def compare(
         raise typer.Exit(1)
 
 
-def _show_cell(console: Console, name: str, seed: int, outcome: RunResult | None, error: str | None) -> None:
-    facts: dict[str, object] = {"error": error} if outcome is None else {"out": str(outcome.out)}
+def _show_cell(console: Console, name: str, seed: int, result: RunResult | None, error: str | None) -> None:
+    facts: dict[str, object] = {"error": error} if result is None else {"out": str(result.out)}
     console.event("cell", {"method": name, "seed": seed, **facts})
     console.note(f"{name}, seed {seed}: {'done' if error is None else f'failed: {error}'}")

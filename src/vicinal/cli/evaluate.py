@@ -158,13 +158,13 @@ def _evaluate_new(
 def _evaluate_labels(console: Console, run: Path, report: Path | None, bins: int) -> None:
     from vicinal.runs import Run
 
-    outcome = Run(run).result(n_bins=bins)
-    console.event("result", outcome.to_dict())
-    show_result(console, outcome)
+    result = Run(run).result(n_bins=bins)
+    console.event("result", result.to_dict())
+    show_result(console, result)
     if report is not None:
         from vicinal.report import write_run
 
-        write_run(outcome, report)
+        write_run(result, report)
         console.say(f"report: {report}")
 
 
@@ -249,8 +249,8 @@ def _evaluate_run(console: Console, run: Path, report: Path | None, bins: int, a
     from vicinal import runs
 
     with console.stage("evaluating"):
-        outcome = runs.Run(run).result(n_bins=bins)
-    answers = _answers(console, outcome, asked)
+        result = runs.Run(run).result(n_bins=bins)
+    answers = _answers(console, result, asked)
     facts: dict[str, object] = {
         "ood": [{"data": r.source, "how": r.how, "score": asked.ood_score, **r.report.to_dict()} for r in answers.ood],
         "attacks": [errors.to_dict() for _, errors in answers.attacks],
@@ -259,45 +259,45 @@ def _evaluate_run(console: Console, run: Path, report: Path | None, bins: int, a
         facts["mc_dropout"] = {"passes": asked.mc_dropout, **answers.mc_dropout.to_dict()}
     if answers.between is not None:
         facts["between"] = answers.between.to_dict()
-    console.event("result", {**outcome.to_dict(), **facts, **_sets_facts(asked.sets, answers.sets)})
-    show_result(console, outcome)
+    console.event("result", {**result.to_dict(), **facts, **_sets_facts(asked.sets, answers.sets)})
+    show_result(console, result)
     _show_answers(console, asked, answers)
-    _show_sets(console, asked.sets, answers.sets, outcome.facts["data"]["classes"])
+    _show_sets(console, asked.sets, answers.sets, result.facts["data"]["classes"])
     if report is not None:
         from vicinal.report import write_run
 
         shown = {**vars(answers), "ood": [(r.name, r.report) for r in answers.ood]}
         shown["sets"] = None if asked.sets is None else (asked.sets, answers.sets)
         with console.stage("writing the report"):
-            write_run(outcome, report, **shown)
+            write_run(result, report, **shown)
         console.say(f"report: {report}")
 
 
-def _answers(console: Console, outcome: RunResult, asked: _Probes) -> _Answers:
+def _answers(console: Console, result: RunResult, asked: _Probes) -> _Answers:
     """Measure what is asked for; each shows itself while it takes its time."""
     from vicinal import runs
 
     source = None if asked.attack_from is None else str(asked.attack_from)
     with console.stage("other data"):
-        ood = _foreign(outcome, asked)
+        ood = _foreign(result, asked)
     with console.stage("attacks"):
-        attacks = runs.attacks_on(outcome, asked.attack, source=source) if asked.attack else []
+        attacks = runs.attacks_on(result, asked.attack, source=source) if asked.attack else []
     with console.stage("MC dropout"):
-        dropout = None if asked.mc_dropout is None else runs.with_mc_dropout(outcome, asked.mc_dropout)
+        dropout = None if asked.mc_dropout is None else runs.with_mc_dropout(result, asked.mc_dropout)
     with console.stage("between training samples"):
-        between = None if asked.between is None else runs.between(outcome, asked.between)
+        between = None if asked.between is None else runs.between(result, asked.between)
     with console.stage("prediction sets"):
-        sets = {} if asked.sets is None else runs.prediction_sets(outcome, asked.sets)
+        sets = {} if asked.sets is None else runs.prediction_sets(result, asked.sets)
     return _Answers(ood, attacks, dropout, between, sets)
 
 
-def _foreign(outcome: RunResult, asked: _Probes) -> list[OODResult]:
+def _foreign(result: RunResult, asked: _Probes) -> list[OODResult]:
     from vicinal.runs import ood_reports
 
     if not asked.ood:
         return []
     how: dict[str, Any] = {"score": asked.ood_score, "passes": asked.mc_dropout, "data_root": asked.data_root}
-    return ood_reports(outcome, asked.ood, **how)
+    return ood_reports(result, asked.ood, **how)
 
 
 def _show_answers(console: Console, asked: _Probes, answers: _Answers) -> None:

@@ -119,7 +119,7 @@ def share_or_number(name: str, text: str) -> float | int:
 
 
 def hold_portable(asked: bool) -> None:
-    """Hold torch at AVX2 if that is asked for; called before torch is imported. Raise where it cannot be had."""
+    """Hold torch at AVX2 if that is asked for, before torch is imported. Raise if the processor does not allow it."""
     if asked and (reason := make_portable()) is not None:
         raise ValueError(Sentence(Argument("portable"), f" cannot be had: {reason}"))
 
@@ -218,7 +218,7 @@ class Given:
     pretrained: str | None
 
     def inputs(self, data: str) -> list[str]:
-        """Return what training on `data` reads: names that are no file or folder are passed over."""
+        """Return what training on `data` reads: names that are no file or folder are ignored."""
         extra = [str(entry[name]) for entry in self.eval_data for name in ("source", "development") if name in entry]
         start = (self.model, self.pretrained, self.model_options.get("vectors"))
         return [data, *extra, *(str(name) for name in start if name is not None)]

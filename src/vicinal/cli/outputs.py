@@ -30,7 +30,7 @@ def check_outputs(
     outputs
         The files to write, by option.
     inputs
-        Files, patterns and folders that the command reads; names of data sets are passed over.
+        Files, patterns and folders that the command reads; names of data sets are ignored.
     overwrite
         Replace a file that this command did not write.
     data_root

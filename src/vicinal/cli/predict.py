@@ -184,12 +184,12 @@ def _rule(bundle: Bundle, run: Path, max_risk: float, level: float) -> RiskThres
     from vicinal.metrics import risk_threshold
     from vicinal.runs import Run
 
-    outcome = Run(run).result() if Run(run).is_finished else None
-    if outcome is None or "test" not in outcome.sets:
+    result = Run(run).result() if Run(run).is_finished else None
+    if result is None or "test" not in result.sets:
         raise ValueError(f"--max-risk needs the held-out predictions of a run, and {str(run)!r} has none")
     # As the new data's, to the last bit: a copy of the sample that sets the threshold must not lie above it.
-    confidence, predicted = bundle.calibrated(outcome.test.logits).max(dim=1)
-    return risk_threshold(confidence, predicted == outcome.test.labels, max_risk, level=level)
+    confidence, predicted = bundle.calibrated(result.test.logits).max(dim=1)
+    return risk_threshold(confidence, predicted == result.test.labels, max_risk, level=level)
 
 
 def _sets(bundle: Bundle, run: Path, coverage: float) -> LeastAmbiguousSets:
@@ -198,10 +198,10 @@ def _sets(bundle: Bundle, run: Path, coverage: float) -> LeastAmbiguousSets:
     from vicinal.runs import Run
 
     fitted = LeastAmbiguousSets(coverage=coverage)
-    outcome = Run(run).result() if Run(run).is_finished else None
-    if outcome is None or "test" not in outcome.sets:
+    result = Run(run).result() if Run(run).is_finished else None
+    if result is None or "test" not in result.sets:
         raise ValueError(f"--sets needs the held-out predictions of a run, and {str(run)!r} has none")
-    return fitted.fit(outcome.test.logits.double() / bundle.temperature, outcome.test.labels)
+    return fitted.fit(result.test.logits.double() / bundle.temperature, result.test.labels)
 
 
 def _chunks(

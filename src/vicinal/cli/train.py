@@ -86,7 +86,7 @@ def train(
     if result.is_multilabel:
         console.event("result", facts)
     else:
-        with console.stage("simpler models"):
+        with console.stage("baselines"):
             measure_baselines(result, BASELINES if shown.baselines else ALWAYS)
         console.event("result", {**facts, "baselines": plain_baselines(result)})
     show_result(console, result)
@@ -108,14 +108,14 @@ def show_result(console: Console, result: RunResult) -> None:
         show_baselines(console, result)
 
 
-def _show_heads(console: Console, outcome: RunResult) -> None:
+def _show_heads(console: Console, result: RunResult) -> None:
     """Show the metrics of several labels on each set of a run."""
-    for key, scored in outcome.sets.items():
+    for key, scored in result.sets.items():
         name = {"val": "validation", "test": "test"}.get(key, scored.name)
-        show_labels_scored(console, f"{outcome.experiment.method} on {outcome.experiment.source}, {name}", scored)
+        show_labels_scored(console, f"{result.experiment.method} on {result.experiment.source}, {name}", scored)
         for note in scored.notes:
             console.say(f"{scored.name}: {note}")
-    if reported := outcome.objective_summary():
+    if reported := result.objective_summary():
         console.say(f"the objective reports: {reported}")
 
 
@@ -139,28 +139,28 @@ def show_labels_scored(console: Console, title: str, scored: Scores) -> None:
     console.table(f"{title}: {scored.calibrated.n:,} samples", columns, rows)
 
 
-def plain_baselines(outcome: RunResult) -> dict[str, object]:
-    """Return the metrics of simpler models as JSON can hold them."""
+def plain_baselines(result: RunResult) -> dict[str, object]:
+    """Return the metrics of baselines as JSON can hold them."""
     return {
         model: {name: None if metric is None else metric.to_dict() for name, metric in metrics.items()}
-        for model, metrics in outcome.run.baselines().items()
+        for model, metrics in result.run.baselines().items()
     }
 
 
-def show_baselines(console: Console, outcome: RunResult, name: str = "this model") -> None:
-    """Show what simpler models reach on the same split, beside the run, which is called by `name`."""
+def show_baselines(console: Console, result: RunResult, name: str = "this model") -> None:
+    """Show the baselines on the same split beside the run, which is called by `name`."""
     from vicinal.metrics.registry import columns
     from vicinal.report.verdicts import versus_baselines
 
-    simpler = outcome.run.baselines()
-    if not simpler or "test" not in outcome.sets:
+    simpler = result.run.baselines()
+    if not simpler or "test" not in result.sets:
         return
-    main = outcome.test.after
+    main = result.test.after
     shown = columns(main)
     models = {f"{name}, calibrated": main.metrics, **simpler}
     rows = [[model, *(f.text(metrics.get(f.name)) for f in shown)] for model, metrics in models.items()]
     headings = ["", *(f.heading(main.n_bins) for f in shown)]
-    console.table(f"simpler models on the same {main.n:,} test samples", headings, rows)
+    console.table(f"baselines on the same {main.n:,} test samples", headings, rows)
     console.say(versus_baselines(main, simpler))
 
 
@@ -184,33 +184,33 @@ def show_binary(console: Console, binary: BinaryEvaluation, positive: str, where
     console.say(f"P({positive!r}){where}: {', '.join(f'{name} {percent(each)}' for name, each in metrics)}")
 
 
-def _show_classes(console: Console, outcome: RunResult) -> None:
+def _show_classes(console: Console, result: RunResult) -> None:
     """Show the metrics of a run, before and after the temperature."""
     from vicinal.report.verdicts import majority_warning
 
-    main = next((outcome.sets[key].after for key in ("test", "val") if key in outcome.sets), None)
-    if main is not None and (warning := majority_warning(main, outcome.facts["data"]["classes"])):
+    main = next((result.sets[key].after for key in ("test", "val") if key in result.sets), None)
+    if main is not None and (warning := majority_warning(main, result.facts["data"]["classes"])):
         console.say(warning)
-    title = f"{outcome.experiment.method} on {outcome.experiment.source}: temperature {outcome.temperature:.3f}"
+    title = f"{result.experiment.method} on {result.experiment.source}: temperature {result.temperature:.3f}"
     names = {"val": "validation", "test": "test"}
-    show_scored(console, title, [(names.get(key, scored.name), scored) for key, scored in outcome.sets.items()])
-    if "test" in outcome.sets and (binary := outcome.test.binary()) is not None:
-        show_binary(console, binary, outcome.facts["data"]["classes"][1], " on the test set, calibrated")
-    for scored in outcome.sets.values():
+    show_scored(console, title, [(names.get(key, scored.name), scored) for key, scored in result.sets.items()])
+    if "test" in result.sets and (binary := result.test.binary()) is not None:
+        show_binary(console, binary, result.facts["data"]["classes"][1], " on the test set, calibrated")
+    for scored in result.sets.values():
         for note in scored.notes:
             console.say(f"{scored.name}: {note}")
-        if scored.temperature != outcome.temperature:
+        if scored.temperature != result.temperature:
             console.say(f"{scored.name} has a temperature of its own: {scored.temperature:.3f}")
-    if reported := outcome.objective_summary():
+    if reported := result.objective_summary():
         console.say(f"the objective reports: {reported}")
-    for name, best in outcome.oracle().items():
+    for name, best in result.oracle().items():
         console.say(f"lowest {name} error in hindsight (oracle): {100 * best['error']:.2f} %, epoch {best['epoch']:g}")
-    if outcome.label_noise is not None:
-        noise = outcome.label_noise
+    if result.label_noise is not None:
+        noise = result.label_noise
         kinds = ("test", "train_real", "train_corrupted")
         rows = [
             [name, *(f"{100 * noise[which][k]:.1f} %" if k in noise[which] else "" for k in kinds)]
             for which, name in (("best", "kept weights"), ("last", "last weights"))
         ]
-        title = f"errors with {noise['corrupted']} training labels drawn anew, of which {noise['changed']} changed"
+        title = f"errors with {noise['corrupted']} training labels drawn at random, {noise['changed']} of them changed"
         console.table(title, ["", "test", "training, real labels", "training, corrupted labels"], rows)

@@ -1,4 +1,4 @@
-"""Target leakage: single columns that tell the classes apart almost perfectly.
+"""Target leakage: single columns that predict the class almost perfectly.
 
 Such a column is often made from the target, or known only after it. Training rows are grouped by equal categories, or
 by quantiles of a number. The share of each class in a group is estimated on every other row. On the rest that share
@@ -67,7 +67,7 @@ def leaking_columns(
 
 
 def group_auroc(groups: NDArray[np.int64], labels: NDArray[np.int64]) -> float:
-    """Return how well groups tell classes apart: the mean AUROC over classes, each told by its share in the group.
+    """Return how well groups predict the class: the mean AUROC over classes, each scored by its share in the group.
 
     Shares are of the even samples, with one sample more in each group that has the shares of all; AUROC of the others.
 

@@ -77,7 +77,7 @@ def load(
         Saved `Task.splits`, to be used again.
     fitted
         A `Task.preprocessing` to use again: it encodes the rows of a table, and gives the size of images. Other kinds
-        of data are fitted anew.
+        of data are fitted again.
 
     >>> task = load("digits")
     >>> task.kind, len(task.classes), {name: len(part) for name, part in task.splits.items()}

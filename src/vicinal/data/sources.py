@@ -81,11 +81,11 @@ def _open_folder(path: Path, kind: str | None, options: ReadOptions) -> Table | 
 
 
 def _named(source: str, data_root: str | Path | None) -> Opened | Path:
-    """Return a data set by its name. Where it is not to be had, say how to pass a file or folder of that name."""
+    """Return a data set by its name. If it cannot be loaded, say how to pass a file or folder of that name."""
     try:
         return named_datasets.from_name(source.lower().replace("_", "-"), data_root)
     except (FileNotFoundError, ValueError, ImportError) as error:
         if not Path(source).exists():
             raise
-        taken = f"{source!r} is the name of a data set, which is not to be had here"
+        taken = f"{source!r} is the name of a data set, which cannot be loaded here"
         raise ValueError(f"{taken}; for the file or folder of that name pass './{source}'") from error

@@ -73,7 +73,7 @@ def stratified_split(labels: _Numbers, *, val: float | int, test: float | int, s
     val, test
         The share of all samples, in [0, 1), or their number if it is an integer.
     seed
-        What the choice is drawn from.
+        Random seed.
 
     >>> {name: len(part) for name, part in stratified_split([0] * 10 + [1] * 10, val=0.2, test=0.2).items()}
     {'train': 12, 'val': 4, 'test': 4}
@@ -178,7 +178,7 @@ def fold_numbers(
     groups
         The number of each sample's group, if samples must stay together; a group counts as its most frequent class.
     seed
-        What the choice is drawn from.
+        Random seed.
 
     >>> np.bincount(fold_numbers([0] * 6 + [1] * 3, 3)).tolist()
     [3, 3, 3]

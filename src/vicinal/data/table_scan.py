@@ -211,7 +211,7 @@ class Scan:
     readable: NDArray[np.bool_]
     """Which rows could be read, `[n_rows]`."""
     hashes: Hashes
-    """Equal for rows that are equal in all columns but the target, `[n_rows]`."""
+    """Equal for duplicates: rows that differ at most in the target, `[n_rows]`."""
     parts: NDArray[np.int8] | None
     """The number of each row's split, where the table is already split."""
     bad: list[BadRow]

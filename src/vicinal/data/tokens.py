@@ -176,7 +176,7 @@ class Subwords:
         n = getattr(config, "max_position_embeddings", None)
         if not isinstance(n, int) or n <= 0 or getattr(config, "position_biased_input", True) is False:
             return None
-        # RoBERTa and its kin count positions from the one after that of padding.
+        # RoBERTa and similar models count positions from the one after that of padding.
         counted_from = (config.pad_token_id or 0) + 1 if config.model_type in _POSITIONS_AFTER_PADDING else 0
         return n - counted_from
 

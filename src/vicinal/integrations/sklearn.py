@@ -10,7 +10,7 @@ References
 Zhang et al., "mixup: Beyond Empirical Risk Minimization", ICLR 2018, Section 3.6 (tabular data): two hidden layers
 of 128 ReLU units, Adam at its defaults, 10 epochs, batches of 16.
 
-Deviations: instead of a fixed 10 epochs, training goes on until a held-out slice no longer improves; batches grow with
+Deviations: training continues until a held-out slice no longer improves, instead of for 10 epochs. Batches grow with
 the table.
 """
 
@@ -87,7 +87,7 @@ class MixupClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
     verbose : bool or int, default=False
         Print the losses of each epoch.
     warm_start : bool, default=False
-        Let `fit` go on from the weights that are there, with the same columns and classes, instead of starting afresh.
+        Let `fit` continue from the present weights, with the same columns and classes, instead of starting afresh.
     device : str, default="cpu"
         Where the network is trained. Afterwards it lives on the CPU in float64: a prediction does not depend on the
         rows beside it, and a pickle loads anywhere.
@@ -212,7 +212,7 @@ class MixupClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
             raise ValueError(f"y must hold at least two classes, got one class: {classes[0]!r}")
         if again and not np.array_equal(classes, self.classes_):
             raise ValueError(
-                f"warm_start=True goes on with the classes {self.classes_.tolist()}, but y holds {classes.tolist()}"
+                f"warm_start=True continues with the classes {self.classes_.tolist()}, but y holds {classes.tolist()}"
             )
         self.classes_ = classes
         codes = np.searchsorted(classes, y)
@@ -242,7 +242,7 @@ class MixupClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> MixupClassifier:
         """Train for one epoch on these rows, after what was learned before: data that come in pieces.
 
-        The steps of Adam go on where they were. With an integer `random_state` the same pieces give the same weights.
+        The steps of Adam continue. With an integer `random_state` the same pieces give the same weights.
 
         Parameters
         ----------
@@ -445,7 +445,7 @@ def calibrated(
         `TemperatureScaling()` if not given.
     floor
         Probabilities below it count as it: a random forest says 0 where no tree has seen the class, whose logarithm
-        no calibrator could mend.
+        no calibrator could repair.
 
     >>> from sklearn.datasets import load_iris
     >>> from sklearn.ensemble import RandomForestClassifier
@@ -540,7 +540,7 @@ def _has_fields(objective: object) -> bool:
 
 
 def _network(sizes: list[int], generator: torch.Generator) -> nn.Sequential:
-    """Return the network with torch's usual weights, drawn without touching the global generator."""
+    """Return the network with torch's default weights, drawn without touching the global generator."""
     layers: OrderedDict[str, nn.Module] = OrderedDict()
     for depth, (n_in, n_out) in enumerate(pairwise(sizes), start=1):
         linear = nn.utils.skip_init(nn.Linear, n_in, n_out)
@@ -582,7 +582,7 @@ def _split(
 
 
 def _temperature(logits: Tensor, labels: Tensor) -> float:
-    """Return the temperature that suits held-out logits, or 1 where they cannot tell."""
+    """Return the temperature that suits held-out logits, or 1 where the gain is not significant."""
     if bool((logits.argmax(dim=1) == labels).all()):
         warnings.warn(
             f"all {len(labels)} held-out samples are classified correctly, so they cannot say how far to trust the "

@@ -1,4 +1,4 @@
-r"""What is reached without a model: always answering the most frequent class, with the shares of the classes.
+r"""The majority baseline: always answering the most frequent class, with the shares of the classes.
 
 .. math:: \text{accuracy} = \max_k \frac{n_k}{n}, \qquad \text{NLL} = -\sum_k \frac{n_k}{n} \log \frac{n_k}{n}
 
@@ -22,7 +22,7 @@ class BaseRate:
 
 
 def base_rate(counts: object) -> BaseRate:
-    """Return what is reached without a model on samples of which so many have each class, `[K]`.
+    """Return the majority baseline on samples of which so many have each class, `[K]`.
 
     >>> base_rate([3, 1])
     BaseRate(majority=0, share=0.75, nll=0.5623351446188083)

@@ -25,7 +25,7 @@ class BinaryEvaluation:
     auroc: Estimate
     """The chance that a positive sample has a higher probability than a negative one (DeLong's interval)."""
     average_precision: Estimate
-    """The area under precision over recall; without a model it is the share of positives."""
+    """The area under precision over recall; at random it is the share of positives."""
     base_rate: float
     """The share of positives."""
 

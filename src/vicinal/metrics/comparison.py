@@ -29,7 +29,7 @@ class Difference:
     value, low, high
         b − a, with the ends of its confidence interval.
     better
-        `"a"`, `"b"`, or `None` where the interval contains 0: these samples cannot tell.
+        `"a"`, `"b"`, or `None` where the interval contains 0: the difference is not significant.
     """
 
     a: float
@@ -75,7 +75,7 @@ class Comparison:
         a, b = self.names
         seeds = f"{self.n_seeds} seeds" if self.n_seeds > 1 else "1 seed"
         head = f"{b} − {a}, paired on {self.n:,} samples, {seeds}, {self.n_bins} bins; {100 * self.level:g} % intervals"
-        called = {"a": a, "b": b, None: "cannot tell"}
+        called = {"a": a, "b": b, None: "not significant"}
         wide = max(8, len(a), len(b))
         lines = [f"{'':<10}{a:>{wide}} {b:>{wide}}  {'difference':<30} better"]
         for name, d in self.differences.items():
@@ -85,7 +85,7 @@ class Comparison:
     def _repr_html_(self) -> str:
         """Return the differences as a notebook shows them."""
         a, b = self.names
-        called = {"a": a, "b": b, None: "cannot tell"}
+        called = {"a": a, "b": b, None: "not significant"}
         rows = [
             (METRICS[name].heading(self.n_bins), f"{d.a:.4f}", f"{d.b:.4f}", _signed(d), called[d.better])
             for name, d in self.differences.items()

@@ -117,7 +117,7 @@ def mean_interval(
 ) -> Estimate:
     r"""Return the mean with an interval that allows for skewed values: most are small, a few are large.
 
-    The usual :math:`\bar v \pm t s/\sqrt n` takes the spread of a sample at its word, and one that by chance lacks
+    The textbook interval :math:`\bar v \pm t s/\sqrt n` trusts the spread of a sample, and one that by chance lacks
     large values has both a low mean and a small spread. Here the end :math:`\mu` above the mean is where the mean is t
     standard deviations away with the spread of values whose mean *is* :math:`\mu`: under exponential tilting the
     variance changes with the mean by :math:`\kappa = m_3/s^2` (third central moment over variance), and

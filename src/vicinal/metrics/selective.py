@@ -6,7 +6,7 @@ accepts, its risk the share of wrong predictions among these:
 .. math::
     \phi(t) = \frac1n \sum_i [c_i > t], \qquad r(t) = \frac{\sum_i [c_i > t]\,[\text{wrong}_i]}{\sum_i [c_i > t]}
 
-Samples of equal confidence are accepted or rejected together, since no threshold tells them apart. Confidence may be
+Samples of equal confidence are accepted or rejected together, since no threshold separates them. Confidence may be
 any finite number of which more means surer: the highest probability, or a score of `vicinal.metrics.ood`.
 
 References
@@ -212,7 +212,7 @@ class RiskCoverage:
     def coverage_at_risk(self, risk: float) -> float:
         """Return the largest coverage at which the risk of these samples is at most `risk`; 0 where there is none.
 
-        It looks back at these samples. For a promise about new ones, use `risk_threshold`.
+        It looks back at these samples. For a guarantee about new ones, use `risk_threshold`.
 
         >>> risk_coverage([0.9, 0.8, 0.8, 0.6], [True, True, False, False]).coverage_at_risk(0.4)
         0.75
@@ -286,7 +286,7 @@ class RiskThreshold:
         return {name: value if math.isfinite(value) else None for name, value in vars(self).items()}
 
     def __str__(self) -> str:
-        asked = f"risk of at most {self.max_risk:g} with {100 * self.level:g} % certainty"
+        asked = f"risk of at most {self.max_risk:g} at confidence level {100 * self.level:g} %"
         if not self.n_accepted:
             return f"no threshold reaches a {asked} on {self.n:,} held-out samples: abstain on everything"
         rule = "accept everything" if self.threshold == -math.inf else f"accept confidence > {self.threshold:.6g}"
@@ -304,7 +304,7 @@ def risk_threshold(
     With probability `level` over the held-out samples, the risk :math:`R = P(\text{wrong} \mid c > t)` of
     the threshold t it returns is at most `max_risk`. That holds for any model, any confidence (ties too) and any
     number of samples, provided that these are independent draws from what new data will be, and were used neither to
-    train nor to calibrate the model. Where no rule can promise it, the threshold is `inf`: abstain on everything.
+    train nor to calibrate the model. Where no rule can guarantee it, the threshold is `inf`: abstain on everything.
 
     With m = `n_rules`, rule j < m rejects the (⌊jn/m⌋ + 1)-th surest of the n samples and all that are no surer; rule m
     accepts everything. A rule with e errors among the k it accepts is tested by
@@ -320,11 +320,11 @@ def risk_threshold(
 
     *Why it holds although the same samples choose the threshold.* The rules are set by ranks, not by errors: given the
     confidence t at a rank and the number k of samples above it, those k are independent draws with confidence above t,
-    and their errors are Bin(k, R(t)). Let the risk R(t) not fall as t does. Then the rules that break the promise are
+    and their errors are Bin(k, R(t)). Let the risk R(t) not fall as t does. Then the rules that break the guarantee are
     those from some rule J on, and J depends on confidences only. The first of them passes with probability at
     most what it is tested at, the shares of the starts up to J; if it fails, another needs to pass at a later start, of
     which each does with probability at most its share: together at most δ. Where R(t) rises and falls, J may
-    depend on where the confidences lie, by a rule or so; the tests simulate such cases. The promise is for one
+    depend on where the confidences lie, by a rule or so; the tests simulate such cases. The guarantee is for one
     `max_risk`; for several at once divide 1 − `level` among them.
 
     Parameters
@@ -336,7 +336,7 @@ def risk_threshold(
     level
         1 − δ, in (0, 1).
     n_rules
-        m: coverage comes in steps of 1/m. To be able to promise a risk r at all takes log(1/δ) / r accepted samples
+        m: coverage comes in steps of 1/m. To guarantee a risk r at all takes log(1/δ) / r accepted samples
         without an error: 59 for r = 0.05, 299 for r = 0.01.
 
     References
@@ -353,7 +353,7 @@ def risk_threshold(
     >>> confidence = np.arange(1000) / 1000
     >>> correct = confidence > 0.3  # wrong exactly where confidence is lowest
     >>> print(risk_threshold(confidence, correct, 0.05))
-    accept confidence > 0.274: risk of at most 0.05 with 95 % certainty (bound 0.0498); of 1,000 held-out samples
+    accept confidence > 0.274: risk of at most 0.05 at confidence level 95 % (bound 0.0498); of 1,000 held-out samples
     it accepts 72.5 % at risk 0.0359
     >>> risk_threshold(confidence[:50], correct[:50], 0.05).threshold
     inf

@@ -119,7 +119,7 @@ class Evaluation:
 
     @property
     def base_rate(self) -> BaseRate | None:
-        """What is reached without a model: the share of the most frequent class; None where it is not known."""
+        """The majority baseline: the share of the most frequent class; None where it is not known."""
         counts = self.class_counts
         return None if counts is None or not counts.sum() else base_rate(counts)
 

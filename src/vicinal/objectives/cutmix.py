@@ -55,7 +55,7 @@ class CutMix(InputMixing[BoxPlan]):
     correct_area
         Replace λ by the share of the image that is left after clipping, as the authors' code does.
     label_smoothing
-        ε of each label before it is mixed; 0 unless asked for.
+        ε of each label before it is mixed. Default: 0.
 
     >>> objective = CutMix(alpha=1.0)
     >>> model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10))

@@ -34,7 +34,7 @@ class ERM(Objective):
     Parameters
     ----------
     label_smoothing
-        ε in [0, 1]. Each other class gets ε/(K − 1). 0 unless asked for.
+        ε in [0, 1]. Each other class gets ε/(K − 1). Default: 0.
     confidence_penalty
         β ≥ 0, the weight of the entropy that is rewarded (Thulasidasan et al.: 0.1).
 
@@ -67,7 +67,7 @@ class ERM(Objective):
 
 
 def _entropy(logits: Tensor, y: Tensor) -> Tensor:
-    """Return the entropy of each row; of labels that exclude nothing the mean of theirs."""
+    """Return the entropy of each row; for multi-label targets the mean over labels."""
     if y.ndim < 3:
         return losses.entropy(logits)
     yes = logits.view(-1)

@@ -31,7 +31,7 @@ class GaussianVicinity(Objective):
     sigma
         σ ≥ 0, the noise's standard deviation in the units of the input.
     label_smoothing
-        ε of the labels; 0 unless asked for.
+        ε of the labels. Default: 0.
 
     >>> import torch
     >>> objective = GaussianVicinity(sigma=0.1)

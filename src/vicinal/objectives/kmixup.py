@@ -56,7 +56,7 @@ class KMixup(InputMixing[GroupPlan]):
     per_sample
         Draw one weight vector per sample instead of one per batch.
     label_smoothing
-        ε of each label before it is mixed; 0 unless asked for.
+        ε of each label before it is mixed. Default: 0.
     prob
         The share of batches (of samples with `per_sample`) that is mixed.
 

@@ -161,7 +161,7 @@ _LOOKED_AT: WeakSet[Model] = WeakSet()
 
 
 def _warn_if_zero(distance: Tensor, mixed: Tensor) -> None:
-    """Warn where all distances are rounding errors: the layers alone cannot tell what is computed between them."""
+    """Warn where all distances are rounding errors: the layers alone do not show what is computed between them."""
     scale = float(mixed.detach().abs().max())
     if float(distance.detach().max()) <= 32 * torch.finfo(mixed.dtype).eps * max(scale, scale**2):
         warnings.warn(

@@ -1,4 +1,4 @@
-r"""Manifold Mixup: mix the hidden states of one layer, drawn anew in each step.
+r"""Manifold Mixup: mix the hidden states of one layer, drawn in each step.
 
 .. math::
     \tilde h = \lambda g_k(x) + (1-\lambda) g_k(x_\pi), \qquad
@@ -86,7 +86,7 @@ class ManifoldMixup(MixingObjective[LayerPlan]):
     per_sample
         Draw one λ per sample instead of one per batch.
     label_smoothing
-        ε of each label before it is mixed; 0 unless asked for.
+        ε of each label before it is mixed. Default: 0.
     prob
         The share of batches (of samples with `per_sample`) that is mixed.
 

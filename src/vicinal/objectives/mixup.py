@@ -48,7 +48,7 @@ class Mixup(InputMixing[PairPlan]):
     per_sample
         Draw one λ per sample instead of one per batch.
     label_smoothing
-        ε of each label before it is mixed; 0 unless asked for.
+        ε of each label before it is mixed. Default: 0.
     prob
         The share of batches (of samples with `per_sample`) that is mixed.
 

@@ -38,7 +38,7 @@ class ResizeMix(InputMixing[BoxPlan]):
     smallest, largest
         The range of τ, the pasted image's side as a share of the image's; 0.1 and 0.8 in the paper.
     label_smoothing
-        ε of each label before it is mixed; 0 unless asked for.
+        ε of each label before it is mixed. Default: 0.
 
     >>> ResizeMix()
     ResizeMix(smallest=0.1, largest=0.8, label_smoothing=0.0)

@@ -138,7 +138,7 @@ class SequenceMixup(MixingObjective[SequencePlan]):
     per_sample
         Draw one λ per sample instead of one per batch, which is the paper's (Section 2.1).
     label_smoothing
-        ε of each label before it is mixed; 0 unless asked for.
+        ε of each label before it is mixed. Default: 0.
     prob
         The share of batches (of samples with `per_sample`) that is mixed.
 

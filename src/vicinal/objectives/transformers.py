@@ -198,7 +198,7 @@ def _unused_in(checkpoint: str) -> int | None:
 def counted_positions(model: Model) -> int | None:
     """Return the position of padding in a model that numbers positions by counting other tokens, else None.
 
-    RoBERTa and its kin do: the first token is number `padding_idx + 1`, and every PAD token `padding_idx`.
+    RoBERTa and similar models do: the first token is number `padding_idx + 1`, and every PAD token `padding_idx`.
     BERT numbers all columns from left to right.
     """
     table = _positions(model)

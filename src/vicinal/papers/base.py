@@ -56,7 +56,7 @@ class Data:
     training: Settings = field(default_factory=dict)
     """Fields of `FitConfig` in which training on these data differs from the scale's."""
     corrupt: float = 0.0
-    """The share of training labels drawn anew."""
+    """The share of training labels drawn at random."""
     where: str = ""
     """Where to get the data and in which form, if `vicinal.data.load` does not know them by name."""
 
@@ -96,7 +96,7 @@ class Scale:
     networks_of: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """The names of the networks of a data set, where it does not go with all of them."""
     training: Settings = field(default_factory=dict)
-    """Fields of `FitConfig` that differ from the usual ones for the kind of data."""
+    """Fields of `FitConfig` that differ from the defaults for the kind of data."""
     settings: Settings = field(default_factory=dict)
     """Of what is measured."""
     about: str = ""

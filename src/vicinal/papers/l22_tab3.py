@@ -62,7 +62,7 @@ def cells(at: Scale) -> Iterable[tuple[Key, Settings]]:
 
 
 def measure(trained: Sequence[Trained], settings: Settings, seed: int) -> Measured:
-    """Return GLUE's score of the test set (MCC on CoLA, Spearman on STS-B, else accuracy), and the usual figures."""
+    """Return GLUE's score of the test set (MCC on CoLA, Spearman on STS-B, else accuracy), and the default figures."""
     if not trained:
         return {"score": spearman_of(settings, seed)}
     run = trained[0]

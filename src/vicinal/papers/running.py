@@ -260,7 +260,7 @@ def reproduce(
 
 
 def _merged(wanted: Plan, records: Mapping[str, CellRecord], failures: Mapping[str, str]) -> Result:
-    """Return the result with what it held and what was run, judged anew."""
+    """Return the result with what it held and what was run, judged again."""
     cells = {(cell.key, cell.seed): cell for cell in (*wanted.kept, *records.values())}
     seeds = tuple(sorted({seed for _, seed in cells}))
     rows = [(cell.key, cell.seed) for cell in wanted.recipe.rows(wanted.scale, seeds)]

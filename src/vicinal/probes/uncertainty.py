@@ -41,8 +41,8 @@ from vicinal.probes.base import probing
 class MCDropout:
     """A model that predicts with dropout on, several times, and averages.
 
-    Only dropout is active: all else, BatchNorm too, is in eval mode. Dropout is every `nn.Dropout` and its kin (1d, 2d,
-    3d, `AlphaDropout`, `FeatureAlphaDropout`) with p > 0; besides, the layers that apply dropout themselves when they
+    Only dropout is active: all else, BatchNorm too, is in eval mode. Dropout is every `nn.Dropout` (1d, 2d and
+    3d too), `AlphaDropout` and `FeatureAlphaDropout` with p > 0. So are layers that apply dropout themselves when they
     are in training mode: `nn.MultiheadAttention`, `nn.TransformerEncoderLayer`, recurrent layers, the attention and
     the layers of Hugging Face models, and those of torchvision's DenseNet and Swin. Stochastic depth is not dropout,
     and stays off. `F.dropout` in a `forward` of your own cannot be seen from outside: name its module in
@@ -97,7 +97,7 @@ class MCDropout:
             gives the same passes for the same batch and `max_rows`.
         """
         rows = n_rows(x)
-        # Several passes in one batch: dropout draws anew for each row, and a large batch is faster.
+        # Several passes in one batch: dropout draws for each row, and a large batch is faster.
         together = max(1, min(self.passes, self.max_rows // max(rows, 1)))
         seed = int(_random.integers(2**63 - 1, 1, generator=generator))
         results = []

@@ -39,7 +39,7 @@ Floats = NDArray[np.float64]
 def baselines(task: Task, names: Sequence[str] = ALWAYS, *, n_bins: int = 15) -> dict[str, Evaluation]:
     """Return the metrics of some of `BASELINES` on the test set of a task, by name.
 
-    Those that cannot be had of this kind of data (trees are for rows of a table) are left out.
+    Those that do not fit this kind of data are left out: trees are for rows of a table.
     """
     evaluations = {}
     for name in names:
@@ -63,7 +63,7 @@ def measure_baselines(result: RunResult, names: Sequence[str] = ALWAYS) -> None:
 
 
 def _probs(name: str, task: Task) -> Floats | None:
-    """Return a model's probabilities of the test samples, None where it cannot be had of them."""
+    """Return a model's probabilities of the test samples, None where it does not fit the data."""
     if name == "majority class":
         counts = np.bincount(_labels(task.train), minlength=len(task.classes))
         return np.tile(counts / counts.sum(), (len(task.test), 1))

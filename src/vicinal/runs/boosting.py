@@ -49,7 +49,7 @@ def boosted(
     A model that is not of trees alone is left to the training loop, and the result is None. The model says how many
     trees there are at most, and how large; without validation rows all are kept. Of the config the seed counts.
     `method` is recorded as the objective, `about` are the facts that a run in this folder must share, and
-    `class_weights` say how much the rows of each class count, `[K]`. A fit that was stopped starts anew.
+    `class_weights` say how much the rows of each class count, `[K]`. A stopped fit starts again from the beginning.
     """
     if not isinstance(model, Boosted):
         return None

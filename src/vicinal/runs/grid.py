@@ -198,7 +198,7 @@ def _check_in(
         if differences and _nothing_begun(out):
             before = {"methods": [], "seeds": []}  # a wrong target or rate, say, that is corrected now
         elif differences:
-            kept = ". Choose another folder, or remove this one to start anew"
+            kept = ". Choose another folder, or remove this one to start over"
             raise ValueError(Sentence(f"{out} holds another comparison: ", joined("; ", differences), kept))
     # A method that was there keeps its first spelling, and so its folder.
     spelled = {repr(parse(method)): method for method in before["methods"]}

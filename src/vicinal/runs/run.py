@@ -192,23 +192,23 @@ class Run:
                 Sentence(
                     f"{self.path} holds another run, of {recorded.command()}: pass another ",
                     Argument("out"),
-                    ", or remove this folder to start anew",
+                    ", or remove this folder to start over",
                 )
             )
         return recorded, facts
 
     def _whole(self, read: Callable[[], T]) -> T:
         """Return what `read` returns; a damaged file is an error that says what to do."""
-        anew = "the same training command evaluates anew"
+        advice = "run the same training command again to evaluate it again"
         try:
             return read()
         except DamagedFileError as error:
-            raise DamagedFileError(f"{error}; {anew}") from error
+            raise DamagedFileError(f"{error}; {advice}") from error
         except FileNotFoundError as error:
-            raise DamagedFileError(f"{error.filename} is gone; {anew}") from error
+            raise DamagedFileError(f"{error.filename} is gone; {advice}") from error
         except (KeyError, TypeError, AttributeError) as error:
             files = f"{self.files.evaluation}, {self.files.result.name} or {self.files.experiment.name}"
-            raise DamagedFileError(f"{files} is not as it was written ({error!r}); {anew}") from error
+            raise DamagedFileError(f"{files} is damaged ({error!r}); {advice}") from error
 
     def _experiment(self) -> tuple[Experiment, Json]:
         """Return the experiment of experiment.json, and the other facts."""
@@ -257,7 +257,7 @@ class Run:
             return []
         mistakes = read_json(path).get("mistakes")
         if not isinstance(mistakes, list) or not all(map(_is_mistake, mistakes)):
-            raise DamagedFileError(f"{path} is not as it was written: remove it, and the report goes without")
+            raise DamagedFileError(f"{path} is damaged: remove it, and the report goes without")
         return mistakes
 
     def error_slices(self) -> list[Json]:
@@ -269,7 +269,7 @@ class Run:
             isinstance(e, dict) and isinstance(e.get("property"), str) and all(type(e.get(x)) is int for x in numbers)
             for e in shared
         ):
-            raise DamagedFileError(f"{path} is not as it was written: remove it, and the report goes without")
+            raise DamagedFileError(f"{path} is damaged: remove it, and the report goes without")
         return shared
 
     def baselines(self) -> dict[str, dict[str, Estimate | None]]:
@@ -289,7 +289,7 @@ class Run:
             saved = read_json(path)["models"] if path.exists() else {}
             return {str(name): dict(metrics) for name, metrics in saved.items()}
         except (DamagedFileError, KeyError, TypeError, ValueError, AttributeError):
-            warnings.warn(f"{path} is not as it was written: it is passed over", stacklevel=4)
+            warnings.warn(f"{path} is damaged and ignored", stacklevel=4)
             return {}
 
     # The model and the data

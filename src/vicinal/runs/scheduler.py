@@ -403,7 +403,7 @@ class _Jobs(Generic[K, T]):
         with _ray(pool) as ray:
             # Deaths are counted here: Ray's own retries do not tell which job kills its process each time.
             options: dict[str, Any] = {"num_cpus": pool.threads, "num_gpus": pool.gpus, "max_retries": 0}
-            if portable := _portable.is_asked():  # workers that are there already have torch: these are started anew
+            if portable := _portable.is_asked():  # workers that are there already have torch: these are started again
                 options["runtime_env"] = {"env_vars": _portable.VARIABLES}
             remote = ray.remote(**options)(_run_job)
             how: dict[str, Any] = {"settings": _settings(), "portable": portable}

@@ -228,7 +228,7 @@ class GridResult:
         if others:
             parts.append(
                 f"Differences to {_code(self.methods[0])}, paired on samples and seeds; where neither better nor worse "
-                "is said, these runs cannot tell"
+                "is given, the difference is not significant"
             )
             parts.append(_differences_table(others, [metric for metric in shown if metric.compared]))
         return parts

@@ -1,4 +1,4 @@
-"""CSV and its kin, on pyarrow's reader.
+"""CSV, TSV and other separated text, on pyarrow's reader.
 
 This module adds what pyarrow lacks. It finds the separator, and names columns that have no name or share one. It
 handles quotation marks after a space or left open, counts the rows that pyarrow skips, and suggests an encoding.

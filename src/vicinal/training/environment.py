@@ -39,7 +39,7 @@ Accelerator: TypeAlias = Any
 def joined_process() -> Any:
     """Return Accelerate's state of this process, once all processes of the job have started.
 
-    torch waits long for a missing process, without a message and deaf to signals; both are mended here.
+    torch waits long for a missing process, without a message and deaf to signals; both are handled here.
     """
     for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE"):  # Accelerate would fail with an unrelated error
         if not (value := os.environ.get(name, "0")).removeprefix("-").isdecimal():

@@ -139,7 +139,7 @@ class TrainingFolder:
                 Sentence(
                     f"{self.path} holds another run: ",
                     joined("; ", differences[:5]),
-                    f"{'; …' if differences[5:] else ''}. Choose another folder, or remove this one to start anew",
+                    f"{'; …' if differences[5:] else ''}. Choose another folder, or remove this one to start over",
                 )
             )
 
@@ -215,7 +215,7 @@ class TrainingFolder:
                 "metrics_bytes": record["metrics_bytes"],
             }
         except (KeyError, TypeError, AttributeError) as error:
-            raise DamagedFileError(f"{self.files.checkpoint_record} is not as it was written ({error!r})") from error
+            raise DamagedFileError(f"{self.files.checkpoint_record} is damaged ({error!r})") from error
 
     def drop_checkpoint(self) -> None:
         """Forget a checkpoint that cannot be read, and all metrics."""
@@ -353,7 +353,7 @@ def read_history(files: TrainingFiles) -> list[dict[str, object]]:
     try:
         return [json.loads(line) for line in files.metrics.read_text(encoding="utf-8").splitlines()]
     except ValueError as error:
-        raise DamagedFileError(f"{files.metrics} is not as it was written: {error}") from error
+        raise DamagedFileError(f"{files.metrics} is damaged: {error}") from error
 
 
 def weights_damage(files: TrainingFiles, result: Mapping[str, object]) -> str | None:
@@ -484,7 +484,7 @@ def read_predictions(path: str | os.PathLike[str]) -> tuple[Tensor, Tensor]:
     except PermissionError:  # the file may be intact: predicting again would not help
         raise
     except (OSError, KeyError, TypeError, ValueError, RuntimeError) as error:  # the type depends on the damaged byte
-        why = "is gone" if not Path(path).exists() else f"is not as it was written: {str(error).strip()}"
+        why = "is gone" if not Path(path).exists() else f"is damaged: {str(error).strip()}"
         raise DamagedFileError(f"{path} {why}") from error
 
 

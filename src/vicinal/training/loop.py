@@ -86,8 +86,8 @@ def refined_nll(logits: Tensor, labels: Tensor) -> float:
     """Return the NLL of predictions after the temperature that suits them best: what calibration will leave of it.
 
     A network becomes over-confident before it stops to learn, and its NLL rises while its ranking of the classes still
-    gets better. A temperature mends the first, so the second should say when to stop (Berta, Holzmüller, Jordan & Bach,
-    "Rethinking Early Stopping: Refine, Then Calibrate", 2025).
+    gets better. A temperature repairs the first, so the second should say when to stop (Berta, Holzmüller, Jordan &
+    Bach, "Rethinking Early Stopping: Refine, Then Calibrate", 2025).
 
     >>> logits, labels = torch.tensor([[4.0, 0.0]] * 4), torch.tensor([0, 0, 0, 1])
     >>> round(refined_nll(logits, labels), 4)  # the entropy of 3 in 4
@@ -100,7 +100,7 @@ def refined_nll(logits: Tensor, labels: Tensor) -> float:
 
 
 class ReIterable(Generic[T]):
-    """An iterable that starts anew each time."""
+    """An iterable that starts from the beginning each time."""
 
     def __init__(self, read: Callable[[], Iterator[T]]) -> None:
         self._read = read
@@ -128,7 +128,7 @@ class Loop:
         self.accelerator, self.config, self.folder = accelerator, config, folder
         self.supervision = supervision
         self.rank, self.world, self.device = accelerator.process_index, accelerator.num_processes, accelerator.device
-        self.generator = torch.Generator()  # seeded anew before each micro-step
+        self.generator = torch.Generator()  # seeded before each micro-step
         self.on_metrics = on_metrics
         self.objective = objective
         self.model = model
@@ -422,9 +422,9 @@ class Loop:
         except DamagedFileError as error:
             damage = str(error)
         if self._summed([bool(damage)])[0] if self.world > 1 else damage:
-            # Only one checkpoint is kept. The configuration is intact, so the run starts anew and ends the same.
+            # Only one checkpoint is kept. The configuration is intact, so the run starts over and ends the same.
             warnings.warn(
-                f"the checkpoint cannot be read ({damage or 'by another rank'}): training starts anew", stacklevel=4
+                f"the checkpoint cannot be read ({damage or 'by another rank'}): training starts over", stacklevel=4
             )
             self.folder.drop_checkpoint()
             saved = None

@@ -16,7 +16,7 @@ from vicinal._checks import flag, integer
 class BalancedBatchSampler(Sampler[list[int]]):
     """Batches with as many high-AUM as low-AUM samples, for `GuidedMixup(pool="batch")`.
 
-    High and low samples alternate, in an order drawn anew in each epoch; a batch of odd size has one more of
+    High and low samples alternate, in a new random order in each epoch; a batch of odd size has one more of
     either. Every sample comes at least once per epoch: of unequal categories, the smaller one starts again,
     newly shuffled.
 

@@ -139,7 +139,7 @@ def solve_masks(costs: MaskCosts, *, solver: str = "fast") -> Tensor:
         `"exact"`: the labels are ordered and the energy is convex in their difference, so one minimum cut solves
         the whole batch (Ishikawa, IEEE TPAMI 2003), on the CPU, within 1e-5 of the optimum (capacities are integers).
         `"fast"`: start from the min-marginals of all rows and columns of blocks, then choose every other row
-        (column) anew, each as a whole and exactly, given its neighbours; last, try one label for all. In torch on
+        (column) again, each as a whole and exactly, given its neighbours; last, try one label for all. In torch on
         any device and faster from 4 × 4 blocks on. With the default weights it is on average within 0.5 % of the
         optimum at 16 × 16 blocks and 0.2 % at 8 × 8; where β is several times as large it can be some percent above.
 
@@ -191,7 +191,7 @@ def _solve_fast(costs: MaskCosts) -> Tensor:
 
 
 def _descend_rows(masks: Tensor, unary: Tensor, vertical: Tensor, horizontal: Tensor, values: Tensor) -> Tensor:
-    """Choose the even rows `[n, n, B]` anew, each as a whole, given the odd ones; then the odd ones."""
+    """Choose the even rows `[n, n, B]` again, each as a whole, given the odd ones; then the odd ones."""
     n, _, n_labels, n_rows = unary.shape
     levels = values[:, None]
     padded = F.pad(masks, (0, 0, 0, 0, 1, 1))

@@ -116,7 +116,7 @@ class PuzzleMix(InputMixing[PuzzlePlan]):
         What images were normalised with, one number or one per channel: `x * std + mean` lies in [0, 1]. Sets the
         scale of `gamma` and of `adv_eps`; 0 and 1 take images as they are.
     label_smoothing
-        ε of each label before it is mixed; 0 unless asked for.
+        ε of each label before it is mixed. Default: 0.
     prob
         The share of batches that is mixed; the others are trained on plainly.
 
