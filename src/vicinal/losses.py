@@ -1,7 +1,7 @@
 r"""Losses as pure functions: logits and targets in, one value per row out.
 
 A target `y` is integer labels `[B]`, soft targets `[B, K]` that sum to one, floats `[B]` for regression, or for labels
-that exclude nothing (one logit each, binary cross-entropy) the probabilities of no and yes, `[B, L, 2]`: `as_targets`
+that are multi-label (one logit each, binary cross-entropy) the probabilities of no and yes, `[B, L, 2]`: `as_targets`
 makes each of what a user has, by the target type, and nothing is guessed from values.
 Everything is computed in float32 or better, whatever the type of the logits. Values that are on a device are checked
 there, since looking at them would make the host wait.
@@ -138,7 +138,7 @@ def loss(logits: Tensor, y: Tensor, *, label_smoothing: float = 0.0) -> Tensor:
     Parameters
     ----------
     logits
-        `[B, K]`; for regression `[B]` or `[B, 1]`; `[B, L]` for L labels that exclude nothing.
+        `[B, K]`; for regression `[B]` or `[B, 1]`; `[B, L]` for L multi-label targets.
     y
         Labels `[B]`, soft targets `[B, K]`, regression targets `[B]`, or no and yes of each label `[B, L, 2]`, whose
         loss is the mean over labels of the binary cross-entropy.
