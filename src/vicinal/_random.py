@@ -9,7 +9,7 @@ import functools
 import hashlib
 import math
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -80,7 +80,6 @@ def matching(n: int, *, generator: torch.Generator | None = None) -> Tensor:
 
 def within_class(labels: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
     """Draw a uniform permutation that keeps every sample within its class."""
-    labels = labels.cpu()  # on a device this waits: its partners depend on what the labels are
     shuffled = torch.randperm(len(labels), generator=generator, device="cpu")
     partner = torch.empty_like(shuffled)
     # Both orders list the classes one after the other, so they line up class by class.
@@ -113,20 +112,32 @@ def integers(high: int, n: int, *, generator: torch.Generator | None = None) -> 
 def normal_like(t: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
     """Draw standard normal noise of the shape of `t`, on its device; the same numbers for every float type.
 
-    They are float64's, rounded to float32 unless `t` is float64: float32's own draws are other numbers.
+    They are float64's, rounded to float32 unless `t` is float64: float32's own draws are other numbers. Noise like
+    pinned memory is pinned too.
     """
-    return _sent_to(t, torch.randn(t.shape, dtype=torch.float64, generator=generator, device="cpu"))
+    return _noise(t, Tensor.normal_, generator)
 
 
 def uniform_like(t: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
     """Draw uniform numbers in [0, 1] of the shape of `t`, on its device; the same numbers for every float type."""
-    return _sent_to(t, torch.rand(t.shape, dtype=torch.float64, generator=generator, device="cpu"))
+    return _noise(t, Tensor.uniform_, generator)
 
 
-def _sent_to(t: Tensor, noise: Tensor) -> Tensor:
-    """Return noise as a float type of `t`, on its device, for which nobody waits."""
-    noise = noise if t.dtype == torch.float64 else noise.float()
-    return (noise.pin_memory() if t.is_cuda else noise).to(t.device, non_blocking=True)
+def _noise(t: Tensor, fill: Callable[..., Tensor], generator: torch.Generator | None) -> Tensor:
+    """Return float64 draws in a float type of `t`, on its device; the host does not wait for the copy."""
+    kept = torch.float64 if t.dtype == torch.float64 else torch.float32
+    pinned = t.is_cuda or (t.is_cpu and t.is_pinned())
+    noise = torch.empty(t.shape, dtype=kept, device="cpu", pin_memory=pinned)
+    flat, size = noise.view(-1), _NOISE_CHUNK
+    # A buffer that stays in the cache halves the time. Normal numbers are made 16 at a time, so a rest has as many.
+    ends = [*range(size, flat.numel() - 15, size), flat.numel()]
+    buffer = torch.empty(min(size + 15, flat.numel()), dtype=torch.float64, device="cpu")
+    for start, end in zip([0, *ends], ends, strict=False):
+        flat[start:end] = fill(buffer[: end - start], generator=generator)
+    return noise.to(t.device, non_blocking=True)
+
+
+_NOISE_CHUNK = 2**16  # 512 kB; a multiple of 16
 
 
 def seed_from(*parts: int | str) -> int:

@@ -31,6 +31,7 @@ __all__ = [
     "loss",
     "mixed_cross_entropy",
     "mixed_loss",
+    "on_host",
     "sent_with_copy",
     "smooth",
     "weighted_mean",
@@ -286,6 +287,12 @@ def sent_with_copy(y: Tensor, device: torch.device) -> Tensor:
     if there is not y:
         setattr(there, _HOST_COPY, y)
     return there
+
+
+def on_host(y: Tensor) -> Tensor:
+    """Return targets on the CPU; where a loop sent them with a copy, the host need not wait for the device."""
+    held: Tensor = getattr(y, _HOST_COPY, y)
+    return held.cpu()
 
 
 _HOST_COPY = "_vicinal_host_copy"

@@ -196,6 +196,8 @@ def sent(plan: R, device: torch.device) -> R:
         return plan
     named = {f.name: getattr(plan, f.name) for f in fields(plan)}  # type: ignore[arg-type]  # plans are dataclasses
     drawn = {name: value for name, value in named.items() if isinstance(value, Tensor) and value.is_cpu}
+    if not drawn:
+        return plan
     there = move(list(drawn.values()), device)
     return replace(plan, **dict(zip(drawn, there, strict=True)))  # type: ignore[type-var]
 

@@ -7,12 +7,12 @@ import torch
 from torch.nn.functional import interpolate
 
 from vicinal import ResizeMix
-from vicinal.objectives.cutmix import BoxPlan
+from vicinal.objectives.resizemix import ResizePlan
 
 
 def test_the_box_holds_the_whole_partner_and_the_rest_is_left():
     x = torch.rand(3, 2, 8, 8)
-    plan = BoxPlan(torch.full((3,), 1 - 12 / 64), torch.tensor([1, 2, 0]), boxes=torch.tensor([2, 1, 6, 4]))
+    plan = ResizePlan(torch.full((3,), 1 - 12 / 64), torch.tensor([1, 2, 0]), box=(2, 1, 6, 4))
     mixed = ResizeMix().mix(x, plan)
     for i in range(3):
         small = interpolate(x[(i + 1) % 3][None], size=(4, 3), mode="bilinear", antialias=True)[0]
@@ -28,7 +28,7 @@ def test_the_label_has_the_share_that_is_left_and_sizes_lie_in_the_range():
     generator = torch.Generator().manual_seed(0)
     for _ in range(50):
         plan = ResizeMix(smallest=0.2, largest=0.5).draw(None, x, y, generator=generator)
-        top, left, bottom, right = plan.boxes.tolist()
+        top, left, bottom, right = plan.box
         assert 0 <= top < bottom <= 20
         assert 0 <= left < right <= 30
         assert 4 <= bottom - top <= 10

@@ -118,6 +118,14 @@ class Objective(ABC):
         """
         return {1}
 
+    def noise_ahead(self, x: Batch, step: Step) -> Callable[[], Tensor] | None:
+        """Return what draws the noise of this step, of as many numbers as the batch, on any thread; None: no noise.
+
+        A loop calls it with the batch on the CPU and passes the noise on in the step. Other draws are few numbers, which
+        the host makes while the device computes the steps before.
+        """
+        return None
+
     def __repr__(self) -> str:
         every = dataclasses.fields(self)  # type: ignore[arg-type]  # every objective is a dataclass
         fields = [f for f in every if not (f.metadata.get("added") and getattr(self, f.name) == f.default)]

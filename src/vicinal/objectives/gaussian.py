@@ -11,7 +11,9 @@ Zhang et al., "mixup: Beyond Empirical Risk Minimization", ICLR 2018, Section 2.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from torch import Tensor
 
@@ -19,7 +21,7 @@ from vicinal import _random, losses
 from vicinal._checks import freeze, number
 from vicinal._typing import Batch, Model, Step
 from vicinal.objectives.base import Objective, checked_fields, mean_loss
-from vicinal.objectives.forward import call, laid_out_like, map_floating, untraced
+from vicinal.objectives.forward import call, laid_out_like, map_floating, the_floating, untraced
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -48,12 +50,17 @@ class GaussianVicinity(Objective):
         """Return the mean loss of the noisy batch."""
 
         def add_noise(t: Tensor) -> Tensor:
-            return laid_out_like(t, (t + self.sigma * _noise(t, step)).to(t.dtype))
+            noise = _drawn(t, step) if step.noise is None else step.noise.to(t.device, non_blocking=True)
+            return laid_out_like(t, (t + self.sigma * noise).to(t.dtype))
 
         logits = call(model, map_floating(x, add_noise))
         return {"loss": mean_loss(losses.loss(logits, y, label_smoothing=self.label_smoothing), logits, y, step)}
 
+    def noise_ahead(self, x: Batch, step: Step) -> Callable[[], Tensor]:
+        """Return what draws the noise of this step."""
+        return partial(_random.normal_like, the_floating(x), generator=step.generator)
+
 
 @untraced
-def _noise(t: Tensor, step: Step) -> Tensor:
+def _drawn(t: Tensor, step: Step) -> Tensor:
     return _random.normal_like(t, generator=step.generator)

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from vicinal import _random
+from vicinal import _random, losses
 from vicinal._checks import added_field, choice, freeze
 from vicinal._typing import Batch, Model
 from vicinal.mixing import PairPlan, sent
@@ -85,7 +85,7 @@ class Mixup(InputMixing[PairPlan]):
         elif y.is_floating_point():
             raise ValueError("partners='same_class' needs integer labels, got floating targets")
         else:
-            partner = _random.within_class(y, generator=generator)
+            partner = _random.within_class(losses.on_host(y), generator=generator)
         plan = PairPlan(torch.where(mixed, lam, 1.0), partner, mixed=self.alpha > 0 and bool(mixed.any()))
         return sent(plan, inputs.device)
 

@@ -8,7 +8,7 @@ objectives, with probabilities of their own.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import final
 
@@ -58,6 +58,10 @@ class RandomChoice(Objective):
     def compute_terms(self, model: Model, x: Batch, y: Tensor, step: Step) -> dict[str, Tensor]:
         """Return the terms of the objective that was drawn."""
         return self._chosen(step).compute_terms(model, x, y, step)
+
+    def noise_ahead(self, x: Batch, step: Step) -> Callable[[], Tensor] | None:
+        """Return what draws the noise of the objective that is drawn."""
+        return self._chosen(step).noise_ahead(x, step)
 
     @untraced
     def _chosen(self, step: Step) -> Objective:

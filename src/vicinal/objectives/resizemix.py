@@ -13,7 +13,7 @@ Qin, Fang, Zhang, Liu, Wang & Wang, "ResizeMix: Mixing Data with Preserved Objec
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -23,14 +23,21 @@ from vicinal import _random
 from vicinal._arrays import at_least_float32
 from vicinal._checks import freeze, number
 from vicinal._typing import Batch, Model
-from vicinal.mixing import sent
+from vicinal.mixing import PairPlan, sent
 from vicinal.objectives.base import InputMixing, checked_fields
-from vicinal.objectives.cutmix import BoxPlan
-from vicinal.objectives.forward import same_rows, single_float_tensor
+from vicinal.objectives.forward import same_rows, single_float_tensor, untraced
+
+
+@dataclass(frozen=True, eq=False)
+class ResizePlan(PairPlan):
+    """A pair plan with the box into which each partner is pasted."""
+
+    box: tuple[int, int, int, int] = field(kw_only=True)
+    """Top, left, bottom and right. The host keeps them, since its size is a shape."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class ResizeMix(InputMixing[BoxPlan]):
+class ResizeMix(InputMixing[ResizePlan]):
     """Paste the partner, made smaller, into each image; labels are mixed by area.
 
     Parameters
@@ -53,7 +60,7 @@ class ResizeMix(InputMixing[BoxPlan]):
         largest = number("largest", self.largest, low=smallest, high=1)
         freeze(self, **checked_fields(self), smallest=smallest, largest=largest)
 
-    def draw(self, model: Model, x: Batch, y: Tensor, *, generator: torch.Generator | None = None) -> BoxPlan:
+    def draw(self, model: Model, x: Batch, y: Tensor, *, generator: torch.Generator | None = None) -> ResizePlan:
         """Draw the size, the place and the partners."""
         image = single_float_tensor(x)
         # Draws are made on the CPU, whatever the default device is, and sent in one copy.
@@ -61,13 +68,15 @@ class ResizeMix(InputMixing[BoxPlan]):
         share = _random.uniform_like(torch.empty(1, device="cpu"), generator=generator)
         side = (size * (self.smallest + (self.largest - self.smallest) * share)).long().clamp(min=1)
         start = torch.cat([_random.integers(int(room) + 1, 1, generator=generator) for room in size - side])
-        box = torch.cat([start, start + side])
+        top, left, bottom, right = torch.cat([start, start + side]).tolist()
         partner = _random.permutation(n, generator=generator)
-        return sent(BoxPlan((1 - side.prod() / size.prod()).expand(n), partner, boxes=box), image.device)
+        lam = (1 - side.prod() / size.prod()).expand(n)
+        return sent(ResizePlan(lam, partner, box=(top, left, bottom, right)), image.device)
 
-    def mix(self, x: Tensor, plan: BoxPlan) -> Tensor:
+    @untraced  # each size would be a graph of its own
+    def mix(self, x: Tensor, plan: ResizePlan) -> Tensor:
         """Return `x` with its partner pasted into the box."""
-        top, left, bottom, right = plan.boxes.tolist()
+        top, left, bottom, right = plan.box
         mixed, partner = x.clone(), at_least_float32(x[plan.partner])
         small = interpolate(partner, size=(bottom - top, right - left), mode="bilinear", antialias=True)
         mixed[..., top:bottom, left:right] = small

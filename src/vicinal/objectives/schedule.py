@@ -14,7 +14,7 @@ training (so Zhang & Vaidya 2021, Section 4).
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, final
 
@@ -56,6 +56,11 @@ class _Windowed(Objective):
         """Return how often the model may run in a step."""
         inside = step.epoch is None or self._inside(step.epoch)
         return self.objective.forwards(step, sharded=sharded) if inside else {1}
+
+    @final
+    def noise_ahead(self, x: Batch, step: Step) -> Callable[[], Tensor] | None:
+        """Return what draws the objective's noise, inside its window."""
+        return self.objective.noise_ahead(x, step) if step.epoch is not None and self._inside(step.epoch) else None
 
     def _inside(self, epoch: float) -> bool:
         start, stop = self._window()

@@ -13,10 +13,12 @@ import math
 import signal
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -51,6 +53,12 @@ from vicinal.training.predicting import AtPrecision, iter_logits, to_device
 from vicinal.training.progress import Progress
 
 T = TypeVar("T")
+
+#: Index, x and y of a micro-batch, and its noise where threads draw it.
+_MicroBatch: TypeAlias = "tuple[Tensor, Batch, Tensor, Future[Tensor] | None]"
+
+#: Micro-batches whose noise is drawn ahead, by as many threads.
+_NOISE_AHEAD = 4
 
 #: Read losses every 64 micro-batches only: a read blocks the host until the device has finished.
 _READ_EVERY = 64
@@ -212,7 +220,7 @@ class Loop:
         self._checkpoint()
         return self._finish(description)
 
-    def _train_step(self, batches: Iterator[tuple[Tensor, Batch, Tensor]]) -> None:
+    def _train_step(self, batches: Iterator[_MicroBatch]) -> None:
         """Update the weights once, from `accumulation` micro-batches on each rank."""
         lr = self.config.lr_at(self.step, n_steps=self.n_steps, steps_per_epoch=self.plan.steps)
         for group in self.optimizer.param_groups:
@@ -220,11 +228,11 @@ class Loop:
         self.train.set_epoch(self.step // self.plan.steps)
         for k in range(self.config.accumulation):
             micro = self.step * self.plan.per_step + k * self.world + self.rank
-            index, x, y = next(batches)
+            index, x, y, noise = next(batches)
             # Each sample has the same weight, however large its micro-batch is. DDP takes the mean over ranks, hence
             # the factor `world` below.
             share = self.plan.share(micro)
-            seed = _seeds(self.config.seed, self.plan.per_step, micro // _READ_EVERY)[micro % _READ_EVERY]
+            seed = self._seed(micro)
             _random.seed_globals(seed)  # dropout draws from the global generators
             generator = self.generator.manual_seed(seed)
             synced_later = k < self.config.accumulation - 1  # gradients are exchanged once a step
@@ -236,6 +244,7 @@ class Loop:
                     index=index,
                     epoch=self.epoch,
                     generator=generator,
+                    noise=noise if noise is None else noise.result(),
                     **self.supervision.of(index),
                 )
                 loss = total(terms)
@@ -513,15 +522,39 @@ class Loop:
 
     # Helpers
 
-    def _batches(self) -> Iterator[tuple[Tensor, Batch, Tensor]]:
+    def _seed(self, micro: int) -> int:
+        """Return the seed of a micro-batch, from (seed, step, micro-batch)."""
+        return _seeds(self.config.seed, self.plan.per_step, micro // _READ_EVERY)[micro % _READ_EVERY]
+
+    def _batches(self) -> Iterator[_MicroBatch]:
         """Return the micro-batches of this rank from here to the end of the run."""
         per_step = self.plan.per_step
         sampler = MicroBatches(
             self.plan, start=self.step * per_step, stop=self.n_steps * per_step, rank=self.rank, world=self.world
         )
-        return training_batches(
+        loaded = training_batches(
             self.train, sampler, num_workers=self.config.num_workers, pin_memory=self.device.type == "cuda"
         )
+        if self.device.type == "cpu":
+            return ((*batch, None) for batch in loaded)
+        return self._with_noise(zip(sampler.numbers, loaded, strict=True))
+
+    def _with_noise(self, batches: Iterable[tuple[int, tuple[Tensor, Batch, Tensor]]]) -> Iterator[_MicroBatch]:
+        """Yield the micro-batches; threads draw the noise of the next ones while the device computes.
+
+        All other draws are a few numbers, which the host makes while the device computes the steps before. A thread
+        would take longer to hand them over.
+        """
+        with ThreadPoolExecutor(_NOISE_AHEAD) as pool:
+            ahead: deque[_MicroBatch] = deque()
+            for micro, (index, x, y) in batches:
+                generator = torch.Generator().manual_seed(self._seed(micro))
+                step = Step(epoch=micro // self.plan.per_step / self.plan.steps, generator=generator)
+                draw = self.objective.noise_ahead(x, step)
+                ahead.append((index, x, y, None if draw is None else pool.submit(draw)))
+                while len(ahead) > (_NOISE_AHEAD if draw else 0):
+                    yield ahead.popleft()
+            yield from ahead
 
     def _read_losses(self) -> None:
         """Read the losses of all ranks from the device; raise if one is not finite."""
@@ -619,7 +652,7 @@ class _Losses:
         return means
 
 
-@functools.lru_cache(maxsize=1)
+@functools.lru_cache(maxsize=2)
 def _seeds(seed: int, per_step: int, block: int) -> list[int]:
     """Return the seeds of a block of micro-batches: a block takes a tenth of the time of single calls."""
     numbers = range(block * _READ_EVERY, (block + 1) * _READ_EVERY)

@@ -30,6 +30,7 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor
 
+from vicinal import losses
 from vicinal._checks import flag, integer, number
 from vicinal._typing import Batch, Model, Step
 from vicinal.objectives.base import Objective, mean_loss
@@ -158,7 +159,7 @@ class AUM:
             When this is, from 0 on; fractions are of the epoch they are in.
         """
         now = math.floor(number("epoch", epoch, low=0))
-        logits, labels = logits.detach().cpu(), labels.cpu()  # where the table is
+        logits, labels = logits.detach().cpu(), losses.on_host(labels)  # where the table is
         margin = _margins(logits, labels)
         if margin.dtype != np.float32:
             margin = margin.astype(np.float32)
