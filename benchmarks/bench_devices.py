@@ -33,8 +33,8 @@ def waits() -> str:
         met = "" if len(step["waits"]) <= allowed else f" {MISSED}"
         counts = [str(len(step["waits"])), str(len(without["waits"])), str(len(step["copies"])), str(step["kernels"])]
         rows.append([f"`{name}`", *counts, f"≤ {allowed}{met}", events])
-    step = found["training"]
-    rows.append(["`fit`", str(len(step["waits"])), "", str(len(step["copies"])), "", "0", ""])
+    for name, step in found["training"]["steps"].items():
+        rows.append([f"`fit` with `{name}`", "", str(len(step["waits"])), str(len(step["copies"])), "", "0", ""])
     step = found["metrics"]
     rows.append(["torchmetrics, an update", str(len(step["waits"])), "", "", "", "0", ""])
     header = ["objective", "waits", "without float64", "copies nobody waits for", "kernels", "goal", "what for"]

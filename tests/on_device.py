@@ -11,17 +11,20 @@ import json
 import logging
 import sys
 import tempfile
+import threading
 import traceback
 import warnings
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch import Tensor, nn
 
 import vicinal
 from tests.simulated_device import NAME, Device, on_device
+from vicinal import _random
 from vicinal.calibrators import Calibrator
 from vicinal.objectives.base import Objective
 from vicinal.objectives.guided.aum import AUMRecorder
@@ -85,6 +88,15 @@ OBJECTIVES = [
     "GuidedMixup(pool='batch')",
     "GuidedMixup(pool='set')",
     "AUM",
+]
+
+
+#: What the loop runs: plans, labels that it knows on the host, and noise that threads draw.
+LOOPED = [
+    "Mixup(alpha=1.0)",
+    "Mixup(alpha=1.0, partners='same_class')",
+    "GaussianVicinity(sigma=0.1)",
+    "Warmup(RandomChoice(Mixup(alpha=1.0), GaussianVicinity(sigma=0.1)), epochs=0.5)",
 ]
 
 
@@ -252,41 +264,44 @@ def training() -> dict[str, Any]:
         log=lambda *a, **k: None, wait_for_everyone=lambda: None,
     )  # fmt: skip
 
-    def loop(model: nn.Module, labels: Tensor, **changes: Any) -> Loop:
+    def loop(model: nn.Module, labels: Tensor, method: str = "Mixup(alpha=1.0)", **changes: Any) -> Loop:
         made = SimpleNamespace(**{**vars(accelerator), **changes})
-        objective = vicinal.Mixup(alpha=1.0)
+        objective = vicinal.parse(method)
         train = torch.utils.data.TensorDataset(x, labels)
         folder = TrainingFolder(None, main=True)
         return Loop(made, model, objective, train, {}, config, None, folder, None, Supervision())
 
-    torch.manual_seed(0)
-    model = Net()
-    there = copy.deepcopy(model)
-    want, _ = loop(model, y, device=torch.device("cpu")).run({"method": "Mixup"}, progress=False)
-    device = Device(has_float64=False)
-    with device:
-        on_device(there)
-        made = loop(there, y)
-        batches = made._batches()
-        made._train_step(batches)
-        device.clear()
-        made._train_step(batches)
-        step_waits, step_copies = list(device.waits), list(device.copies)
-        fresh = on_device(copy.deepcopy(Net()))
+    def steps(method: str) -> dict[str, Any]:
+        """The events of the second step, and the loss of whole runs here and there."""
+        threads: list[str] = []
+
+        def noted(*args: Any, **kwargs: Any) -> Tensor:
+            threads.append(threading.current_thread().name)
+            return normal_like(*args, **kwargs)
+
         torch.manual_seed(0)
-        got, _ = loop(on_device(Net()), y).run({"method": "Mixup"}, progress=False)
+        want, _ = loop(Net(), y, method, device=torch.device("cpu")).run({"method": method}, progress=False)
+        device = Device(has_float64=False)
+        with device, patch.object(_random, "normal_like", noted):
+            made = loop(on_device(Net()), y, method)
+            batches = made._batches()
+            made._train_step(batches)
+            device.clear()
+            made._train_step(batches)
+            events = {"waits": device.waits, "copies": device.copies}
+            torch.manual_seed(0)
+            got, _ = loop(on_device(Net()), y, method).run({"method": method}, progress=False)
+        main = threading.current_thread().name
+        return {**events, "want": [want["last"]["loss"]], "got": [got["last"]["loss"]], "on main": threads.count(main)}
+
+    normal_like = _random.normal_like
+    with Device():
         try:
-            loop(fresh, torch.full_like(y, K)).run({"method": "Mixup"}, progress=False)
+            loop(on_device(Net()), torch.full_like(y, K)).run({"method": "Mixup"}, progress=False)
             error = "no error"
         except (RuntimeError, ValueError) as raised:
             error = f"{type(raised).__name__}: {raised}"
-    return {
-        "waits": step_waits,
-        "copies": step_copies,
-        "want": [want["last"]["loss"]],
-        "got": [got["last"]["loss"]],
-        "error": error,
-    }
+    return {"error": error, "steps": {method: steps(method) for method in LOOPED}}
 
 
 def hugging_face() -> dict[str, Any]:

@@ -35,6 +35,19 @@ def test_lambda_is_beta_distributed(alpha):
     assert ((lam > 0.4) & (lam < 0.6)).mean() == pytest.approx(centre, abs=5 * math.sqrt(centre * (1 - centre) / N))
 
 
+@pytest.mark.parametrize("size", [0, 7, 16, 2**16, 2**16 + 15, 2**16 + 16, 3 * 2**16 + 5])
+def test_noise_is_that_of_one_float64_draw(size):
+    for like, draw in ((_random.normal_like, torch.randn), (_random.uniform_like, torch.rand)):
+        for dtype in (torch.bfloat16, torch.float32, torch.float64):
+            generator, whole = seeded(), seeded()
+            got, want = (
+                like(torch.empty(size, dtype=dtype), generator=generator),
+                draw(size, dtype=torch.float64, generator=whole),
+            )
+            assert torch.equal(got, want if dtype == torch.float64 else want.float())
+            assert torch.equal(generator.get_state(), whole.get_state())
+
+
 @pytest.mark.parametrize("alpha", [0.1, 1.0, 8.0])
 def test_lambda_passes_a_kolmogorov_smirnov_test(alpha):
     lam = _random.beta(alpha, N, generator=seeded(1)).numpy()

@@ -121,8 +121,8 @@ class Objective(ABC):
     def noise_ahead(self, x: Batch, step: Step) -> Callable[[], Tensor] | None:
         """Return what draws the noise of this step, of as many numbers as the batch, on any thread; None: no noise.
 
-        A loop calls it with the batch on the CPU and passes the noise on in the step. Other draws are few numbers, which
-        the host makes while the device computes the steps before.
+        A loop calls it with the batch on the CPU and passes the noise on in the step. Other draws are few numbers,
+        which the host makes while the device computes the steps before.
         """
         return None
 

@@ -119,11 +119,12 @@ class ManifoldMixup(MixingObjective[LayerPlan]):
         lam, mixed = torch.where(tossed, lam, 1.0), self.alpha > 0 and bool(tossed.any())
         partner = _random.permutation(n, generator=generator)
         inside = [name for name in self.layers if name != "input"]
-        if inside:
+        axes: dict[str, int] = {}
+        if inside:  # whatever was drawn: where weights are sharded, all ranks run the model equally often
             _refuse_unread_ends(model, x)
-        axis = row_axes(model, x, inside)[layer] if layer != "input" else 0
+            axes = row_axes(model, x, inside)
         pooled = layer != "input" and layouts(model, x, inside)[layer].ndim == 2
-        plan = LayerPlan(lam, partner, mixed=mixed, layer=layer, axis=axis, pooled=pooled)
+        plan = LayerPlan(lam, partner, mixed=mixed, layer=layer, axis=axes.get(layer, 0), pooled=pooled)
         return sent(plan, y.device)
 
     def forward(self, model: Model, x: Batch, plan: LayerPlan, *, beside_clean: bool = False) -> Tensor:

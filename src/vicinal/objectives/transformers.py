@@ -52,6 +52,10 @@ def head_weight(model: Model) -> Tensor | None:
     weight = getattr(_base_layer(head), "weight", None)
     if not isinstance(weight, Tensor):
         return None
+    if hasattr(weight, "full_tensor"):  # FSDP2's; who gathers it waits for ranks that may not need it
+        raise ValueError(
+            "saliency='hidden' compares by the head, and the weights of the head are sharded: use 'logits'"
+        )
     added = getattr(head, "get_delta_weight", None)
     if callable(added) and not getattr(head, "merged", False):
         held = getattr(head, "lora_A", {})
