@@ -21,7 +21,7 @@ from vicinal import _random, losses
 from vicinal._checks import freeze, number
 from vicinal._typing import Batch, Model, Step
 from vicinal.objectives.base import Objective, checked_fields, mean_loss
-from vicinal.objectives.forward import call, laid_out_like, map_floating, the_floating, untraced
+from vicinal.objectives.forward import call, laid_out_like, map_floating, single_float_tensor, untraced
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -58,7 +58,7 @@ class GaussianVicinity(Objective):
 
     def noise_ahead(self, x: Batch, step: Step) -> Callable[[], Tensor]:
         """Return what draws the noise of this step."""
-        return partial(_random.normal_like, the_floating(x), generator=step.generator)
+        return partial(_random.normal_like, single_float_tensor(x), generator=step.generator)
 
 
 @untraced
