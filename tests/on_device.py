@@ -288,7 +288,7 @@ def training() -> dict[str, Any]:
             made._train_step(batches)
             device.clear()
             made._train_step(batches)
-            events = {"waits": device.waits, "copies": device.copies}
+            events = {"waits": list(device.waits), "copies": list(device.copies)}
             torch.manual_seed(0)
             got, _ = loop(on_device(Net()), y, method).run({"method": method}, progress=False)
         main = threading.current_thread().name

@@ -308,6 +308,23 @@ class TestTracking:
         assert sorted(chain(*batches[:3])) == sorted(chain(*batches[3:])) == list(range(N))
         assert batches[:3] != batches[3:], "each epoch has its own order"
 
+    @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # the compiler's
+    def test_two_stages_of_a_compiled_module(self, tmp_path):
+        weights = []
+        for compiled in (False, True):
+            torch._dynamo.reset()
+            aum = AUM(N)
+            first = Net(vicinal.ERM(), aum=aum)
+            torch.manual_seed(0)
+            trainer(tmp_path).fit(torch.compile(first, backend="eager") if compiled else first, loader(8, indexed=True))
+            second = Net(vicinal.GuidedMixup(pool="batch").bind(aum))
+            trainer(tmp_path).fit(
+                torch.compile(second, backend="eager") if compiled else second, loader(8, indexed=True)
+            )
+            weights.append((second, aum.values()))
+        assert_same_weights(weights[0][0], weights[1][0], rtol=0, atol=0)
+        assert torch.equal(weights[0][1], weights[1][1])
+
     @pytest.mark.parametrize("tracked", [False, True])
     def test_state_is_saved_with_the_checkpoint_and_restored(self, tmp_path, tracked):
         def module() -> Net:
