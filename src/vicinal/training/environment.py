@@ -168,7 +168,7 @@ def _choose(device: str | None) -> bool:
 def _rounded_products(config: FitConfig) -> Iterator[None]:
     """Let CUDA round the factors of float32 products to TF32, unless full precision is asked for."""
     places: tuple[Any, ...] = (torch.backends.cuda.matmul, torch.backends.cudnn)
-    before = [place.allow_tf32 for place in places]
+    before = [_is_rounded(place) for place in places]
     try:
         for place in places:
             place.allow_tf32 = not config.full_float32
@@ -176,6 +176,14 @@ def _rounded_products(config: FitConfig) -> Iterator[None]:
     finally:
         for place, value in zip(places, before, strict=True):
             place.allow_tf32 = value
+
+
+def _is_rounded(place: Any) -> bool:
+    """Return whether products are rounded to TF32, by whichever of torch's two settings."""
+    try:
+        return bool(place.allow_tf32)
+    except RuntimeError:  # set by `fp32_precision`, after which torch refuses to read the other one
+        return bool(getattr(place, "conv", place).fp32_precision == "tf32")
 
 
 def only_cpu() -> bool:
