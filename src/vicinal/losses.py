@@ -34,6 +34,7 @@ __all__ = [
     "on_host",
     "sent_with_copy",
     "smooth",
+    "unmapped",
     "weighted_mean",
     "without_class_weights",
 ]
@@ -84,7 +85,7 @@ def as_targets(y: Tensor, target_type: str = "multiclass") -> Tensor:
     if not at_hand(known):
         check_later(((known >= 0) & (known <= 1)).all(), allowed)
     elif known.numel():
-        low, high = (float(v) for v in torch.aminmax(known))
+        low, high = (float(v) for v in torch.aminmax(unmapped(known)))
         if not (low >= 0 and high <= 1):
             raise ValueError(f"{allowed}, got {low:g} to {high:g}")
     return torch.stack([1 - numbers, numbers], dim=2)
@@ -276,7 +277,7 @@ def check_targets(logits: Tensor, y: Tensor, *, label_smoothing: float = 0.0) ->
     if not at_hand(y):
         check_later(((y >= 0) & (y < n_classes)).all(), rule)
         return
-    low, high = (int(v) for v in torch.aminmax(y))
+    low, high = (int(v) for v in torch.aminmax(unmapped(y)))
     if low < 0 or high >= n_classes:
         raise ValueError(f"{rule}, got {low if low < 0 else high}")
 
@@ -303,6 +304,13 @@ def at_hand(t: Tensor) -> bool:
     return t.is_cpu and not torch.compiler.is_compiling()
 
 
+def unmapped(t: Tensor) -> Tensor:
+    """Return all values of a tensor inside `torch.func.vmap` and `grad`, where a slice of it has none to look at."""
+    while torch._C._functorch.is_functorch_wrapped_tensor(t):
+        t = torch._C._functorch.get_unwrapped(t)
+    return t
+
+
 def check_later(ok: Tensor, message: str) -> None:
     """Refuse with `message` unless the scalar `ok` is true, without waiting for the device.
 
@@ -327,10 +335,10 @@ def _check_soft_targets(logits: Tensor, y: Tensor) -> None:
     if not at_hand(y):
         check_later(near_one & (y >= 0).all(), "soft targets must sum to one in each row and must not be negative")
         return
-    if not bool(near_one):
+    if not bool(unmapped(near_one).all()):
         given = f"got sums from {sums.min():.6g} to {sums.max():.6g}"
         raise ValueError(Sentence(f"soft targets must sum to one in each row, {given}", *_SEVERAL_LABELS))
-    if bool((y < 0).any()):
+    if bool((unmapped(y) < 0).any()):
         raise ValueError(f"soft targets must not be negative, got {y.min():.6g}")
 
 

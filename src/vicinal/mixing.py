@@ -70,8 +70,10 @@ def mix_rows(x: Tensor, partner: Tensor, lam: Tensor | float) -> Tensor:
     """
     _check_floating(x)
     x_ = at_least_float32(x)
-    # One fresh tensor, finished in place: writing new memory is what mixing a large batch costs.
-    return _picked(x_, partner).lerp_(x_, _column(lam, x_)).to(x.dtype)
+    # One fresh tensor, finished in place: writing new memory is what mixing a large batch costs. vmap has no such rule.
+    other, weight = _picked(x_, partner), _column(lam, x_)
+    in_place = torch.compiler.is_compiling() or not torch._C._functorch.is_functorch_wrapped_tensor(x_)
+    return (other.lerp_(x_, weight) if in_place else torch.lerp(other, x_, weight)).to(x.dtype)
 
 
 def weighted_rows(x: Tensor, partners: Tensor, weights: Tensor) -> Tensor:

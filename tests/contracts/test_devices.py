@@ -200,6 +200,19 @@ def test_objectives_inside_transforms_of_functions():
     def loss(held: dict[str, torch.Tensor]) -> torch.Tensor:
         return vicinal.Mixup(alpha=1.0)(Called(held), x, y, generator=torch.Generator().manual_seed(0))
 
+    def loss_of(held: dict[str, torch.Tensor], x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return vicinal.Mixup(alpha=1.0)(Called(held), x, y, weight=torch.ones(len(y)))
+
+    torch.manual_seed(0)
+    each = torch.func.vmap(torch.func.grad(loss_of), in_dims=(None, 0, 0), randomness="same")
+    mapped = each(parameters, x.view(4, 2, *x.shape[1:]), y.view(4, 2))
+    for i in range(4):
+        torch.manual_seed(0)
+        for name, want in torch.func.grad(loss_of)(parameters, x[2 * i : 2 * i + 2], y[2 * i : 2 * i + 2]).items():
+            torch.testing.assert_close(mapped[name][i], want)
+    with pytest.raises(ValueError, match=r"labels must be in \[0, 4\]"):
+        each(parameters, x.view(4, 2, *x.shape[1:]), y.view(4, 2) + K)
+
     got = torch.func.grad(loss)(parameters)
     vicinal.Mixup(alpha=1.0)(model, x, y, generator=torch.Generator().manual_seed(0)).backward()
     for name, p in model.named_parameters():

@@ -370,6 +370,6 @@ def _weights(name: str, value: object) -> Tensor:
     valid = (weights >= 0).all() & weights.isfinite().all()
     if not losses.at_hand(weights):
         losses.check_later(valid, allowed)
-    if weights.ndim != 1 or len(weights) == 0 or (losses.at_hand(weights) and not bool(valid)):
+    if weights.ndim != 1 or len(weights) == 0 or (losses.at_hand(weights) and not bool(losses.unmapped(valid).all())):
         raise ValueError(f"{allowed}, got {value!r}")
     return weights
