@@ -13,10 +13,24 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional as F
 
-from vicinal import ERM, CutMix, GaussianVicinity, KMixup, LogitMix, ManifoldMixup, Mixup, PuzzleMix, RegMixup
+from vicinal import (
+    ERM,
+    CutMix,
+    GaussianVicinity,
+    KMixup,
+    LogitMix,
+    ManifoldMixup,
+    Mixup,
+    PuzzleMix,
+    RegMixup,
+    ResizeMix,
+    parse,
+)
+from vicinal._random import normal_like
 from vicinal.mixing import PairPlan
 from vicinal.objectives.cutmix import BoxPlan
 from vicinal.objectives.kmixup import GroupPlan
+from vicinal.objectives.puzzle.objective import PuzzlePlan
 
 K = 4
 INPUT_MIXERS = [Mixup(alpha=1.0), KMixup(alpha=1.0, k=3), CutMix(alpha=1.0)]
@@ -190,6 +204,95 @@ def test_mappings_with_one_floating_tensor(objective):
         objective(model, {**batch, "extra": x}, y)
     with pytest.raises(ValueError, match="SequenceMixup"):
         objective(model, {"mask": batch["mask"]}, y)
+
+
+class ImageAndTable(nn.Module):
+    """Two floating inputs and an integer one; remembers what it was called with."""
+
+    def __init__(self):
+        super().__init__()
+        self.image, self.table, self.layer = nn.Linear(20, K), nn.Linear(3, K), nn.Identity()
+
+    def forward(self, image, table, depth, code):
+        self.seen = {"image": image, "table": table, "depth": depth}
+        return self.layer(self.image(image.flatten(1)) + self.table(table) + depth.mean((1, 2, 3))[:, None])
+
+
+def several(n=6):
+    x, y = images(n)
+    generator = seeded()
+    table, depth = torch.randn(n, 3, generator=generator), torch.rand(n, 2, 4, 5, generator=generator)
+    return {"image": x.float(), "table": table, "depth": depth, "code": torch.arange(n)}, y
+
+
+NAMES = ("image", "table", "depth")
+SEVERAL = [
+    Mixup(alpha=1.0, per_sample=True, inputs=NAMES),
+    KMixup(alpha=1.0, k=3, inputs=NAMES),
+    CutMix(inputs=NAMES),
+    ResizeMix(inputs=NAMES),
+    PuzzleMix(block_counts=[1 + 1], adv_prob=1.0, inputs=NAMES),
+    ManifoldMixup(layers=["input"], inputs=NAMES),
+]
+
+
+@pytest.mark.parametrize("objective", SEVERAL, ids=lambda one: type(one).__name__)
+def test_named_inputs_are_mixed_with_one_plan(objective):
+    torch.manual_seed(0)
+    model, (x, y) = ImageAndTable(), several()
+    if isinstance(objective, PuzzleMix):  # blocks must divide both sides
+        x = {**x, "image": torch.rand(6, 1, 4, 4), "depth": torch.rand(6, 2, 4, 4)}
+        model.image = nn.Linear(16, K)
+    before = {name: t.clone() for name, t in x.items()}
+    plan = objective.draw(model, x, y, generator=seeded())
+    objective.forward(model, x, plan)
+    assert all(torch.equal(x[name], before[name]) for name in x)
+    for i in range(6):  # the table: each source's row by its share of the label
+        row = sum(float(w) * x["table"][int(j)] for w, j in zip(plan.weights[i], plan.partners[i], strict=True))
+        torch.testing.assert_close(model.seen["table"][i], row)
+    seen = model.seen
+    single = replace(objective, inputs=())
+    for name in ("image", "depth"):  # of one height and width: as if each were alone
+        alone = x[name] if name == "image" else x[name] + 0
+        noiseless = replace(plan, noise=None) if name == "depth" and isinstance(plan, PuzzlePlan) else plan
+        layer = nn.Identity()
+        torch.testing.assert_close(seen[name], single.forward(layer, alone, noiseless), rtol=0, atol=0)
+    loss = objective(model, x, y, generator=seeded())
+    assert torch.equal(loss, objective(model, x, y, generator=seeded()))
+    loss.backward()
+    assert all(p.grad is not None and p.grad.any() for p in model.parameters())
+    assert LogitMix(objective, weight=0.1)(model, x, y, generator=seeded()).isfinite()
+
+
+def test_noise_is_added_to_every_named_input():
+    model, (x, y) = ImageAndTable(), several()
+    GaussianVicinity(sigma=0.1, inputs=NAMES)(model, x, y, generator=seeded())
+    generator = seeded()
+    for name in NAMES:
+        noise = normal_like(x[name], generator=generator)
+        torch.testing.assert_close(model.seen[name], x[name] + 0.1 * noise)
+
+
+@pytest.mark.parametrize("objective", [*SEVERAL, GaussianVicinity(sigma=0.1, inputs=NAMES)], ids=repr)
+def test_inputs_are_printed_where_they_are_given_and_must_be_all(objective):
+    assert "inputs" not in repr(replace(objective, inputs=()))
+    assert parse(repr(objective)) == objective
+    model, (x, y) = ImageAndTable(), several()
+    for names, message in (
+        ((), r"exactly one floating tensor.*inputs=\('image', 'table', 'depth'\)"),
+        (("image", "table"), "every floating tensor.*'depth' is floating and would stay unmixed"),
+        ((*NAMES, "code"), "'code' is not a floating tensor of x"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            replace(objective, inputs=names)(model, x, y)
+    with pytest.raises(ValueError, match="x is one tensor"):
+        objective(nn.Flatten(), x["image"], y)
+
+
+@pytest.mark.parametrize("given", ["image", ("image", "image"), (1,), ("",)])
+def test_inputs_are_different_names(given):
+    with pytest.raises(ValueError, match="inputs must be different names of tensors"):
+        Mixup(alpha=1.0, inputs=given)
 
 
 @pytest.mark.parametrize("objective", [*INPUT_MIXERS, GaussianVicinity(sigma=0.1)], ids=repr)

@@ -13,7 +13,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from vicinal import losses
-from vicinal._checks import flag, number
+from vicinal._checks import ArgumentError, flag, number
 from vicinal._typing import Batch, Model, Plan, Step
 from vicinal.objectives.forward import (
     call,
@@ -21,6 +21,7 @@ from vicinal.objectives.forward import (
     joined,
     laid_out_like,
     map_floating,
+    mixed_input,
     plain,
     untraced,
     with_shared_masks,
@@ -210,7 +211,13 @@ class MixingObjective(Objective, Generic[P]):
 
 
 class InputMixing(MixingObjective[P]):
-    """A mixing objective that mixes what enters the model: a method writes `draw` and `mix`."""
+    """A mixing objective that mixes what enters the model: a method writes `draw` and `mix`.
+
+    For a mapping with several floating tensors, `inputs` names those to mix with one plan. `draw` sees the first. `mix`
+    sees those of its height and width, and the plan's `combine` mixes the others.
+    """
+
+    inputs: Sequence[str] = ()
 
     @abstractmethod
     def mix(self, x: Tensor, plan: P) -> Tensor:
@@ -219,7 +226,14 @@ class InputMixing(MixingObjective[P]):
     @final
     def forward(self, model: Model, x: Batch, plan: P, *, beside_clean: bool = False) -> Tensor:
         """Return the logits of the mixed inputs, after those of the clean ones if they are wanted."""
-        mixed = with_shared_masks(map_floating(x, lambda t: laid_out_like(t, self.mix(t, plan))), plan)
+        first = mixed_input(x, self.inputs)
+
+        def mix(t: Tensor) -> Tensor:
+            # A box or a mask is of one height and width; what has others takes its share of the labels.
+            alike = t is first or (t.ndim >= 3 and t.shape[-2:] == first.shape[-2:])
+            return laid_out_like(t, self.mix(t, plan) if alike else plan.combine(t))
+
+        mixed = with_shared_masks(map_floating(x, mix, self.inputs), plan)
         return call(model, joined(x, mixed) if beside_clean else mixed)
 
 
@@ -321,15 +335,23 @@ def check_mixing(base: object, composite: str) -> MixingObjective[Any]:
     )
 
 
-def checked_fields(objective: object) -> dict[str, float | bool]:
+def checked_fields(objective: object) -> dict[str, Any]:
     """Return, checked, those of the fields that objectives have in common which this one has."""
-    checks: dict[str, Callable[[str, object], float | bool]] = {
+    checks: dict[str, Callable[[str, object], object]] = {
         "alpha": partial(number, low=0, infinite=True),
         "per_sample": flag,
         "label_smoothing": partial(number, low=0, high=1),
         "prob": partial(number, low=0, high=1),
+        "inputs": _names,
     }
     return {name: check(name, getattr(objective, name)) for name, check in checks.items() if hasattr(objective, name)}
+
+
+def _names(name: str, value: object) -> tuple[str, ...]:
+    several = isinstance(value, list | tuple) and all(isinstance(one, str) and one for one in value)
+    if not several or len(set(value)) != len(value):  # type: ignore[arg-type, call-overload]  # a list or tuple
+        raise ArgumentError(name, value, "different names of tensors, such as ('image', 'table')")
+    return tuple(value)  # type: ignore[arg-type, call-overload]
 
 
 def clean_and_mixed(

@@ -18,13 +18,14 @@ so that odd sides lose a pixel.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from vicinal import _random
-from vicinal._checks import flag, freeze
+from vicinal._checks import added_field, flag, freeze
 from vicinal._typing import Batch, Model
 from vicinal.mixing import PairPlan, cut, paste_rows, sent
 from vicinal.objectives.base import InputMixing, checked_fields
@@ -56,6 +57,9 @@ class CutMix(InputMixing[BoxPlan]):
         Replace λ by the share of the image that is left after clipping, as the authors' code does.
     label_smoothing
         ε of each label before it is mixed. Default: 0.
+    inputs
+        Of a mapping with several floating tensors, all their names, images first: they are mixed with one plan. Those
+        that have another height and width than the first are mixed by λ.
 
     >>> objective = CutMix(alpha=1.0)
     >>> model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10))
@@ -67,13 +71,14 @@ class CutMix(InputMixing[BoxPlan]):
     per_sample: bool = False
     correct_area: bool = True
     label_smoothing: float = 0.0
+    inputs: Sequence[str] = added_field(())
 
     def __post_init__(self) -> None:
         freeze(self, **checked_fields(self), correct_area=flag("correct_area", self.correct_area))
 
     def draw(self, model: Model, x: Batch, y: Tensor, *, generator: torch.Generator | None = None) -> BoxPlan:
         """Draw λ, the boxes and the partners."""
-        image = image_tensor(x, "CutMix")
+        image = image_tensor(x, "CutMix", self.inputs)
         height, width = image.shape[-2:]
         n = same_rows(len(image), y)
         draws = n if self.per_sample else 1

@@ -147,14 +147,21 @@ def joined(first: Batch, second: Batch) -> Batch:
     return {name: both(t, second[name]) for name, t in first.items()}
 
 
-def single_float_tensor(x: Batch) -> Tensor:
-    """Return the one floating tensor of the batch: what input mixing mixes."""
-    return x[_floating_name(x)] if isinstance(x, Mapping) else _floating(x)
+def mixed_input(x: Batch, inputs: Sequence[str] = ()) -> Tensor:
+    """Return the one floating tensor of the batch: what input mixing mixes. Where `inputs` names several, the first."""
+    names = _floating_names(x, inputs)
+    return x[names[0]] if isinstance(x, Mapping) else _floating(x)
 
 
-def image_tensor(x: Batch, method: str) -> Tensor:
-    """Return the one floating tensor of the batch, which must be images with height and width last."""
-    image = single_float_tensor(x)
+def with_input(x: Batch, value: Tensor, inputs: Sequence[str] = ()) -> Batch:
+    """Return the batch with another tensor in place of its `mixed_input`."""
+    names = _floating_names(x, inputs)
+    return {**x, names[0]: value} if isinstance(x, Mapping) else value
+
+
+def image_tensor(x: Batch, method: str, inputs: Sequence[str] = ()) -> Tensor:
+    """Return the `mixed_input` of the batch, which must be images with height and width last."""
+    image = mixed_input(x, inputs)
     if image.ndim < 3:
         raise ValueError(f"{method} needs images [B, …, H, W], got {list(image.shape)}: use Mixup")
     if image.ndim == 4 and image.shape[-1] in (1, 3) and image.shape[1] == image.shape[2] > 4:
@@ -166,12 +173,10 @@ def image_tensor(x: Batch, method: str) -> Tensor:
     return image
 
 
-def map_floating(x: Batch, mix: Callable[[Tensor], Tensor]) -> Batch:
-    """Return the batch with its one floating tensor mixed."""
-    if not isinstance(x, Mapping):
-        return mix(_floating(x))
-    name = _floating_name(x)
-    return {**x, name: mix(x[name])}
+def map_floating(x: Batch, mix: Callable[[Tensor], Tensor], inputs: Sequence[str] = ()) -> Batch:
+    """Return the batch with its one floating tensor mixed, or those that `inputs` names."""
+    names = _floating_names(x, inputs)
+    return {**x, **{name: mix(x[name]) for name in names}} if isinstance(x, Mapping) else mix(_floating(x))
 
 
 def with_shared_masks(x: Batch, plan: Plan) -> Batch:
@@ -505,11 +510,21 @@ def _floating(x: Tensor) -> Tensor:
     return x
 
 
-def _floating_name(x: Mapping[str, Tensor]) -> str:
+def _floating_names(x: Batch, inputs: Sequence[str]) -> Sequence[str]:
+    """Return the names of the tensors to mix; none of a batch that is one tensor."""
+    if not isinstance(x, Mapping):
+        if inputs:
+            raise ValueError(f"inputs={tuple(inputs)} needs a mapping of tensors, and x is one tensor: leave it out")
+        return ()
     names = [name for name, t in x.items() if isinstance(t, Tensor) and t.is_floating_point()]
-    if len(names) != 1:
+    if not inputs and len(names) != 1:
+        at_layer = "mix token ids at a layer (SequenceMixup, ManifoldMixup)"
         raise ValueError(
             f"x must hold exactly one floating tensor to be mixed at the input, got {names or 'none'} among "
-            f"{list(x)}: mix token ids at a layer (SequenceMixup, ManifoldMixup)"
+            f"{list(x)}: {f'name them, inputs={tuple(names)}' if names else at_layer}"
         )
-    return names[0]
+    if inputs and set(inputs) != set(names):
+        odd = sorted(set(inputs) ^ set(names))[0]
+        what = "is floating and would stay unmixed" if odd in names else "is not a floating tensor of x"
+        raise ValueError(f"inputs must name every floating tensor of x, {names}, got {tuple(inputs)}: {odd!r} {what}")
+    return inputs or names

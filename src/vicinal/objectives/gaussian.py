@@ -11,17 +11,17 @@ Zhang et al., "mixup: Beyond Empirical Risk Minimization", ICLR 2018, Section 2.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from torch import Tensor
 
 from vicinal import _random, losses
-from vicinal._checks import freeze, number
+from vicinal._checks import added_field, freeze, number
 from vicinal._typing import Batch, Model, Step
 from vicinal.objectives.base import Objective, checked_fields, mean_loss
-from vicinal.objectives.forward import call, laid_out_like, map_floating, single_float_tensor, untraced
+from vicinal.objectives.forward import call, laid_out_like, map_floating, mixed_input, untraced
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -34,6 +34,8 @@ class GaussianVicinity(Objective):
         σ ≥ 0, the noise's standard deviation in the units of the input.
     label_smoothing
         ε of the labels. Default: 0.
+    inputs
+        Of a mapping with several floating tensors, all their names: each gets noise of its own.
 
     >>> import torch
     >>> objective = GaussianVicinity(sigma=0.1)
@@ -42,6 +44,7 @@ class GaussianVicinity(Objective):
 
     sigma: float
     label_smoothing: float = 0.0
+    inputs: Sequence[str] = added_field(())
 
     def __post_init__(self) -> None:
         freeze(self, **checked_fields(self), sigma=number("sigma", self.sigma, low=0))
@@ -53,12 +56,12 @@ class GaussianVicinity(Objective):
             noise = _drawn(t, step) if step.noise is None else step.noise.to(t.device, non_blocking=True)
             return laid_out_like(t, (t + self.sigma * noise).to(t.dtype))
 
-        logits = call(model, map_floating(x, add_noise))
+        logits = call(model, map_floating(x, add_noise, self.inputs))
         return {"loss": mean_loss(losses.loss(logits, y, label_smoothing=self.label_smoothing), logits, y, step)}
 
-    def noise_ahead(self, x: Batch, step: Step) -> Callable[[], Tensor]:
-        """Return what draws the noise of this step."""
-        return partial(_random.normal_like, single_float_tensor(x), generator=step.generator)
+    def noise_ahead(self, x: Batch, step: Step) -> Callable[[], Tensor] | None:
+        """Return what draws the noise of this step; several inputs draw theirs in it."""
+        return None if self.inputs else partial(_random.normal_like, mixed_input(x), generator=step.generator)
 
 
 @untraced

@@ -14,6 +14,7 @@ Deviation: none published; the weights are Dirichlet draws in float64, in random
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -24,7 +25,7 @@ from vicinal._checks import added_field, freeze, integer
 from vicinal._typing import Batch, Model
 from vicinal.mixing import sent, weighted_rows
 from vicinal.objectives.base import InputMixing, checked_fields
-from vicinal.objectives.forward import same_rows, single_float_tensor
+from vicinal.objectives.forward import mixed_input, same_rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +60,8 @@ class KMixup(InputMixing[GroupPlan]):
         ε of each label before it is mixed. Default: 0.
     prob
         The share of batches (of samples with `per_sample`) that is mixed.
+    inputs
+        Of a mapping with several floating tensors, all their names: they are mixed with one plan.
 
     >>> objective = KMixup(alpha=1.0, k=3)
     >>> loss = objective(torch.nn.Linear(4, 3), torch.randn(8, 4), torch.randint(3, (8,)))
@@ -69,13 +72,14 @@ class KMixup(InputMixing[GroupPlan]):
     per_sample: bool = False
     label_smoothing: float = 0.0
     prob: float = added_field(1.0)
+    inputs: Sequence[str] = added_field(())
 
     def __post_init__(self) -> None:
         freeze(self, **checked_fields(self), k=integer("k", self.k, low=2))
 
     def draw(self, model: Model, x: Batch, y: Tensor, *, generator: torch.Generator | None = None) -> GroupPlan:
         """Draw the weights and k − 1 permutations."""
-        inputs = single_float_tensor(x)
+        inputs = mixed_input(x, self.inputs)
         n = same_rows(len(inputs), y)
         weights = _random.dirichlet(self.alpha, self.k, n if self.per_sample else 1, generator=generator)
         tossed = _random.tosses(self.prob, n, per_sample=self.per_sample, generator=generator)

@@ -33,11 +33,11 @@ from vicinal.objectives.forward import (
     locate,
     map_floating,
     mixed_at,
+    mixed_input,
     mixed_second_half,
     n_rows,
     row_axes,
     same_rows,
-    single_float_tensor,
     with_shared_masks,
 )
 from vicinal.objectives.transformers import end_of_text, feeds_head
@@ -89,6 +89,8 @@ class ManifoldMixup(MixingObjective[LayerPlan]):
         ε of each label before it is mixed. Default: 0.
     prob
         The share of batches (of samples with `per_sample`) that is mixed.
+    inputs
+        Of a mapping with several floating tensors, all their names: `"input"` mixes them with one plan.
 
     >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
     >>> objective = ManifoldMixup(alpha=2.0, layers=["input", "1"])
@@ -100,6 +102,7 @@ class ManifoldMixup(MixingObjective[LayerPlan]):
     per_sample: bool = False
     label_smoothing: float = 0.0
     prob: float = added_field(1.0)
+    inputs: Sequence[str] = added_field(())
 
     def __post_init__(self) -> None:
         layers = self.layers
@@ -113,7 +116,7 @@ class ManifoldMixup(MixingObjective[LayerPlan]):
             if name != "input":
                 locate(model, name)  # a misspelt layer must not wait until it is drawn
         layer = self.layers[int(_random.integers(len(self.layers), 1, generator=generator))]
-        n = same_rows(len(single_float_tensor(x)) if layer == "input" else n_rows(x), y)
+        n = same_rows(len(mixed_input(x, self.inputs)) if layer == "input" else n_rows(x), y)
         lam = _random.lam(self.alpha, n, per_sample=self.per_sample, generator=generator)
         tossed = _random.tosses(self.prob, n, per_sample=self.per_sample, generator=generator)
         lam, mixed = torch.where(tossed, lam, 1.0), self.alpha > 0 and bool(tossed.any())
@@ -130,7 +133,7 @@ class ManifoldMixup(MixingObjective[LayerPlan]):
     def forward(self, model: Model, x: Batch, plan: LayerPlan, *, beside_clean: bool = False) -> Tensor:
         """Return the logits of the batch mixed at the planned layer, after those of the clean one if wanted."""
         if plan.layer == "input":
-            mixed = with_shared_masks(map_floating(x, plan.combine), plan)
+            mixed = with_shared_masks(map_floating(x, plan.combine, self.inputs), plan)
             return call(model, joined(x, mixed) if beside_clean else mixed)
         mixed = x if plan.pooled else with_shared_masks(x, plan)
         with mixed_at(model, plan.layer, plan.mix_states(beside_clean=beside_clean), axis=plan.axis):

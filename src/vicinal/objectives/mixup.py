@@ -17,6 +17,7 @@ give the true Beta distribution.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -27,7 +28,7 @@ from vicinal._checks import added_field, choice, freeze
 from vicinal._typing import Batch, Model
 from vicinal.mixing import PairPlan, sent
 from vicinal.objectives.base import InputMixing, checked_fields
-from vicinal.objectives.forward import same_rows, single_float_tensor
+from vicinal.objectives.forward import mixed_input, same_rows
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -51,6 +52,8 @@ class Mixup(InputMixing[PairPlan]):
         ε of each label before it is mixed. Default: 0.
     prob
         The share of batches (of samples with `per_sample`) that is mixed.
+    inputs
+        Of a mapping with several floating tensors, all their names: they are mixed with one plan.
 
     >>> objective = Mixup(alpha=0.4)
     >>> objective
@@ -65,6 +68,7 @@ class Mixup(InputMixing[PairPlan]):
     per_sample: bool = False
     label_smoothing: float = 0.0
     prob: float = added_field(1.0)
+    inputs: Sequence[str] = added_field(())
 
     def __post_init__(self) -> None:
         freeze(
@@ -76,7 +80,7 @@ class Mixup(InputMixing[PairPlan]):
 
     def draw(self, model: Model, x: Batch, y: Tensor, *, generator: torch.Generator | None = None) -> PairPlan:
         """Draw λ and the partners."""
-        inputs = single_float_tensor(x)
+        inputs = mixed_input(x, self.inputs)
         n = same_rows(len(inputs), y)
         lam = _random.lam(self.alpha, n, per_sample=self.per_sample, generator=generator)
         mixed = _random.tosses(self.prob, n, per_sample=self.per_sample, generator=generator)

@@ -13,6 +13,7 @@ Qin, Fang, Zhang, Liu, Wang & Wang, "ResizeMix: Mixing Data with Preserved Objec
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -21,11 +22,11 @@ from torch.nn.functional import interpolate
 
 from vicinal import _random
 from vicinal._arrays import at_least_float32
-from vicinal._checks import freeze, number
+from vicinal._checks import added_field, freeze, number
 from vicinal._typing import Batch, Model
 from vicinal.mixing import PairPlan, sent
 from vicinal.objectives.base import InputMixing, checked_fields
-from vicinal.objectives.forward import same_rows, single_float_tensor, untraced
+from vicinal.objectives.forward import mixed_input, same_rows, untraced
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +47,9 @@ class ResizeMix(InputMixing[ResizePlan]):
         The range of τ, the pasted image's side as a share of the image's; 0.1 and 0.8 in the paper.
     label_smoothing
         ε of each label before it is mixed. Default: 0.
+    inputs
+        Of a mapping with several floating tensors, all their names, images first: they are mixed with one plan. Those
+        that have another height and width than the first are mixed by λ.
 
     >>> ResizeMix()
     ResizeMix(smallest=0.1, largest=0.8, label_smoothing=0.0)
@@ -54,6 +58,7 @@ class ResizeMix(InputMixing[ResizePlan]):
     smallest: float = 0.1
     largest: float = 0.8
     label_smoothing: float = 0.0
+    inputs: Sequence[str] = added_field(())
 
     def __post_init__(self) -> None:
         smallest = number("smallest", self.smallest, low=0, high=1)
@@ -62,7 +67,7 @@ class ResizeMix(InputMixing[ResizePlan]):
 
     def draw(self, model: Model, x: Batch, y: Tensor, *, generator: torch.Generator | None = None) -> ResizePlan:
         """Draw the size, the place and the partners."""
-        image = single_float_tensor(x)
+        image = mixed_input(x, self.inputs)
         # Draws are made on the CPU, whatever the default device is, and sent in one copy.
         n, size = same_rows(len(image), y), torch.tensor(image.shape[-2:], device="cpu")
         share = _random.uniform_like(torch.empty(1, device="cpu"), generator=generator)

@@ -35,7 +35,7 @@ from vicinal._checks import added_field, choice, flag, freeze, integer, number
 from vicinal._typing import Batch, Model, Step
 from vicinal.mixing import PairPlan, move, sent
 from vicinal.objectives.base import InputMixing, checked_fields, mean_loss
-from vicinal.objectives.forward import image_tensor, map_floating, single_float_tensor
+from vicinal.objectives.forward import image_tensor, mixed_input, with_input
 from vicinal.objectives.puzzle.cut import SOLVERS, mask_costs, solve_masks
 from vicinal.objectives.puzzle.saliency import block_saliency, gradient_saliency, input_gradient
 from vicinal.objectives.puzzle.transport import mix_blocks, refine, transport_plan
@@ -119,6 +119,9 @@ class PuzzleMix(InputMixing[PuzzlePlan]):
         ε of each label before it is mixed. Default: 0.
     prob
         The share of batches that is mixed; the others are trained on plainly.
+    inputs
+        Of a mapping with several floating tensors, all their names, images first: they are mixed with one plan. Those
+        that have another height and width than the first are mixed by λ.
 
     >>> objective = PuzzleMix(block_counts=(2, 4))
     >>> model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10))
@@ -143,6 +146,7 @@ class PuzzleMix(InputMixing[PuzzlePlan]):
     std: float | Sequence[float] = 1.0
     label_smoothing: float = 0.0
     prob: float = added_field(1.0)
+    inputs: Sequence[str] = added_field(())
 
     def __post_init__(self) -> None:
         counts = self.block_counts
@@ -174,7 +178,7 @@ class PuzzleMix(InputMixing[PuzzlePlan]):
 
     def draw_choices(self, x: Batch, y: Tensor, *, generator: torch.Generator | None = None) -> PuzzleDraw:
         """Draw λ, the partners, the number of blocks and the noise's start and size: all that is random."""
-        image = image_tensor(x, "PuzzleMix")
+        image = image_tensor(x, "PuzzleMix", self.inputs)
         counts = self._fitting_counts(image)
         lam = float(_random.beta(self.alpha, 1, generator=generator))
         partner = _random.permutation(len(y), generator=generator)
@@ -194,19 +198,21 @@ class PuzzleMix(InputMixing[PuzzlePlan]):
 
     def solve(self, model: Model, x: Batch, y: Tensor, drawn: PuzzleDraw) -> PuzzlePlan:
         """Look at the saliency, solve for the masks and move the blocks; nothing is drawn here."""
-        device = single_float_tensor(x).device
+        image = mixed_input(x, self.inputs)
+        device = image.device
         (partner,) = move([drawn.partner], device)
         if self.alpha == 0 or not drawn.mixed:
             return _unmixed(partner, drawn.blocks)
         if self.clean_weight:
             _refuse_static_graph(model)
-        pixels, start = self._pixels(single_float_tensor(x)), drawn.start
+        pixels, start = self._pixels(image), drawn.start
         gradient, clean = input_gradient(
             model,
-            x if start is None else map_floating(x, lambda t: (t + start / self._scale(t)).to(t.dtype)),
+            x if start is None else with_input(x, (image + start / self._scale(image)).to(image.dtype), self.inputs),
             y,
             keep_graph=self.clean_weight > 0,
             label_smoothing=self.label_smoothing,
+            inputs=self.inputs,
         )
         salient = gradient_saliency(gradient)
         costs = mask_costs(
@@ -235,7 +241,8 @@ class PuzzleMix(InputMixing[PuzzlePlan]):
 
     def mix(self, x: Tensor, plan: PuzzlePlan) -> Tensor:
         """Return the assembled images."""
-        original, other = (x if plan.noise is None or not on else (x + plan.noise).to(x.dtype) for on in plan.noisy)
+        noise = None if plan.noise is None or plan.noise.shape != x.shape else plan.noise
+        original, other = (x if noise is None or not on else (x + noise).to(x.dtype) for on in plan.noisy)
         return mix_blocks(original, other.index_select(0, plan.partner), plan.masks, plan.source, plan.partner_source)
 
     def loss(self, logits: Tensor, y: Tensor, plan: PuzzlePlan) -> Tensor:

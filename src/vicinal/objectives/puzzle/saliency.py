@@ -2,6 +2,7 @@ r"""How much each pixel, and each block, of an image matters to the loss."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import nullcontext
 
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor
 from vicinal import losses
 from vicinal._arrays import at_least_float32
 from vicinal._typing import Batch, Model
-from vicinal.objectives.forward import call, evaluating, map_floating, single_float_tensor, unwrap
+from vicinal.objectives.forward import call, evaluating, mixed_input, unwrap, with_input
 
 
 def saliency(model: Model, x: Batch, y: Tensor, *, label_smoothing: float = 0.0) -> Tensor:
@@ -72,14 +73,20 @@ def block_sides(x: Tensor, blocks: int) -> tuple[int, int]:
 
 
 def input_gradient(
-    model: Model, x: Batch, y: Tensor, *, keep_graph: bool = False, label_smoothing: float = 0.0
+    model: Model,
+    x: Batch,
+    y: Tensor,
+    *,
+    keep_graph: bool = False,
+    label_smoothing: float = 0.0,
+    inputs: Sequence[str] = (),
 ) -> tuple[Tensor, Tensor | None]:
     """Return the gradient of the loss at the input; and the loss of each row with its graph, if that is kept."""
     module = unwrap(model)  # a wrapper's bookkeeping (DistributedDataParallel) is for the training forward only
-    leaf = single_float_tensor(x).detach().requires_grad_()
+    leaf = mixed_input(x, inputs).detach().requires_grad_()
     with nullcontext() if keep_graph else evaluating(module), torch.enable_grad():
         # A copy, for models whose first layer works in place.
-        logits = call(module, map_floating(x, lambda _: leaf.clone()))
+        logits = call(module, with_input(x, leaf.clone(), inputs))
         rows = losses.loss(logits, y, label_smoothing=label_smoothing)
         gradient, scale = None, None
         try:
