@@ -70,6 +70,8 @@ def train_all(folder: Path, *, accumulation: int, batch_size: int = 8) -> None:
     rank = os.environ.get("RANK", "0")
     (folder / f"share-{rank}").write_text(repr(float(settled.model.share)))
     run("norm and val", ERM(), norm=True)
+    run("ema", ERM(), ema=0.8)
+    run("swa", ERM(), norm=True, swa=1)
     run("whole", Mixup(alpha=0.4), norm=True, checkpoint_minutes=0, eval_every_steps=4)
     for fail_at in (3, 4, 0):
         try:
@@ -107,6 +109,11 @@ def test_two_processes_do_what_one_does_with_twice_the_accumulation(tmp_path):
     torch.testing.assert_close(*aum)
     config = [json.loads((tmp_path / n / "mixup" / "config.json").read_text()) for n in ("one", "two")]
     assert config[0] == config[1]  # so that a run may go on with another number of processes
+    # The averages of two processes are those of one; statistics are computed again on all samples, not on a half.
+    for name, weights in load_weights(tmp_path / "one" / "ema").items():
+        torch.testing.assert_close(load_weights(tmp_path / "two" / "ema")[name], weights)
+    one, two = (load_weights(tmp_path / n / "swa")["1.running_mean"] for n in ("one", "two"))
+    torch.testing.assert_close(one, two, rtol=0.1, atol=0.05)
     for run in (tmp_path / "one", tmp_path / "two"):  # and a disturbed run of two is bit for bit the same, too
         for name in ("metrics.jsonl", "model.safetensors", "predictions.parquet"):
             assert (run / "resumed" / name).read_bytes() == (run / "whole" / name).read_bytes()

@@ -186,6 +186,16 @@ class FitConfig:
         None, _unless_none(_at_least_0), "The rate of the first step of the warm-up; by default one step above 0."
     )
     clip_norm: float | None = _option(None, _unless_none(_positive), "Scale the gradient down to at most this norm.")
+    ema: float | None = _option(
+        None,
+        _unless_none(partial(number, above=0, high=1)),
+        "Evaluate and keep an exponential moving average of the weights with this decay, such as 0.999.",
+    )
+    swa: float | None = _option(
+        None,
+        _unless_none(_at_least_0),
+        "Evaluate and keep the mean of the weights after each epoch from this one on (stochastic weight averaging).",
+    )
     mixed_precision: str = _choice("no", ("no", "bf16", "fp16"), "Compute in half precision.")
     channels_last: bool = _option(
         False,
@@ -292,6 +302,10 @@ class FitConfig:
                     f", not both, got {self.warmup_epochs:g} and {self.warmup_steps}",
                 )
             )
+        if self.ema is not None and self.swa is not None:
+            raise ValueError(Sentence("give ", Argument("ema"), " or ", Argument("swa"), ", not both"))
+        if self.ema == 1:
+            raise ArgumentError("ema", self.ema, "a number in (0, 1)")
         if self.warmup_start is not None and not (self.warmup_epochs or self.warmup_steps):
             start = Argument("warmup_start", self.warmup_start)
             raise ValueError(Sentence(start, " needs a warm-up: pass ", Argument("warmup_epochs")))
@@ -324,8 +338,8 @@ class FitConfig:
 
     def unvalidated(self) -> FitConfig:
         """Return the same training to its last step, without a validation set to choose or stop by, and no trackers."""
-        plain: dict[str, Any] = {"select": "last", "patience": None, "stop_at": None, "eval_every_steps": None}
-        return dataclasses.replace(self, **plain, keep_predictions_at=(), trackers=())
+        plain: dict[str, Any] = dict.fromkeys(("ema", "swa", "patience", "stop_at", "eval_every_steps"))
+        return dataclasses.replace(self, **plain, select="last", keep_predictions_at=(), trackers=())
 
     def lr_at(self, step: int, *, n_steps: int, steps_per_epoch: int) -> float:
         r"""Return the learning rate of a step.

@@ -35,13 +35,15 @@ from vicinal.losses import sent_with_copy
 from vicinal.metrics import Tally, measure
 from vicinal.metrics.registry import METRICS
 from vicinal.objectives.base import Objective, row_weights, total
-from vicinal.objectives.forward import unwrap
+from vicinal.objectives.forward import call, unwrap
+from vicinal.training.averaging import AveragedWeights
 from vicinal.training.batches import (
     Collate,
     EpochPlan,
     KeyedDataset,
     MicroBatches,
     evaluation_batches,
+    listed_batches,
     part,
     training_batches,
 )
@@ -164,6 +166,10 @@ class Loop:
             lengths=_lengths(train) if config.group_by_length else None,
         )
         self.n_steps = config.steps or config.epochs * self.plan.steps
+        self.average = None if config.ema is config.swa is None else AveragedWeights(self.trained, config)
+        if (config.swa or 0) + 1 > self.n_steps // self.plan.steps and config.swa is not None:
+            whole = f" must leave an epoch to average, and there are {self.n_steps / self.plan.steps:g}"
+            raise ValueError(Sentence(Argument("swa", config.swa), whole))
         # The state that a checkpoint holds, beside model, optimizer and objective.
         self.step = 0
         self.losses = _Losses()
@@ -261,6 +267,8 @@ class Loop:
         if self.constrained is not None:
             self.constrained.clip_norms()
         self.step += 1
+        if self.average is not None:
+            self.average.update(self.step, self.plan.steps)
         if self.losses.waiting >= _READ_EVERY:
             self._read_losses()
 
@@ -284,10 +292,11 @@ class Loop:
         self._read_losses()
         line: dict[str, object] = {"step": self.step, "epoch": self.epoch, "lr": lr, **self.losses.means()}
         if self._evaluation_is_due():
-            for name in self.evaluated:
-                line |= self._evaluate(name, bar)
-            if self.latest is not None:
-                self._compare(line, self.latest)
+            with nullcontext() if self.average is None else self.average.in_place(self.module, self._forwards):
+                for name in self.evaluated:
+                    line |= self._evaluate(name, bar)
+                if self.latest is not None:
+                    self._compare(line, self.latest)
         self.history.append(line)
         self.folder.append(line)
         self.accelerator.log({name: v for name, v in line.items() if name != "step"}, step=self.step)
@@ -339,6 +348,16 @@ class Loop:
     def _as_served(self) -> AtPrecision:
         """Return the network as the command serves it, at the precision and in the memory format of training."""
         return AtPrecision(self.module, self.config.mixed_precision, channels_last=self.config.channels_last)
+
+    def _forwards(self) -> Iterator[tuple[int, Callable[[], object]]]:
+        """Yield the rows of each batch of the training set and what calls the network with it, alike on all ranks."""
+        self.train.forget_epoch()
+        generator = torch.Generator().manual_seed(_random.seed_from("averaging", self.config.seed))
+        order = _random.permutation(len(self.train), generator=generator)  # a file may be sorted by class
+        network, workers = self._as_served(), self.config.num_workers
+        for index, x, _ in listed_batches(self.train, order.split(self.config.batch_size), num_workers=workers):
+            yield len(index), functools.partial(call, network, to_device(x, self.device))
+        self.train.forget_epoch()
 
     def _held_out(self) -> Iterator[tuple[Batch, Tensor]]:
         """Yield the whole validation set on every rank, so that `after_fit` decides the same on all."""
@@ -407,6 +426,7 @@ class Loop:
                 "step": self.step,
                 "model": self.module.state_dict(),
                 "optimizer": self.optimizer.state_dict()["state"],  # its settings come from the configuration
+                "average": None if self.average is None else self.average.state_dict(),
                 "scaler": None if scaler is None else scaler.state_dict(),
                 "losses": self.losses.sums,
                 "lowest_nll": self.lowest_nll,
@@ -459,6 +479,8 @@ class Loop:
         self.optimizer.load_state_dict({"state": tensors, "param_groups": settings})
         if self.accelerator.scaler is not None:
             self.accelerator.scaler.load_state_dict(state["scaler"])
+        if self.average is not None:
+            self.average.load_state_dict(state["average"])
         self.step, self.seconds, self.resumed = state["step"], state["seconds"], state["resumed"] + 1
         before = state.get("cpu", {})  # what took other instructions for a while has the digits of neither
         self.cpu = {name: now if before.get(name, now) == now else "mixed" for name, now in self.cpu.items()}
@@ -474,6 +496,8 @@ class Loop:
     def _finish(self, description: Mapping[str, object]) -> tuple[dict[str, object], dict[str, Tensor] | None]:
         """Load the selected weights and write the result; return it with their predictions."""
         if self.best is None:
+            if self.average is not None and self.average.mean:
+                self.average.load_into(self.module, self._forwards)
             best = self.history[-1]
             predictions = self._predict("val") if self.latest is None and "val" in self.evaluated else self.latest
         else:
