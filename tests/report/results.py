@@ -10,7 +10,7 @@ import torch
 from vicinal._atomic import write_json
 from vicinal.metrics import evaluate
 from vicinal.runs import Experiment, RunResult, Scores
-from vicinal.runs.scores import ONLY_HEAD
+from vicinal.runs.calibration import ONLY_HEAD, HeadCalibrators
 
 SCRIPT = "<script>alert(1)</script>"
 #: A picture of one pixel.
@@ -28,7 +28,8 @@ def scored(name: str, n: int, k: int, *, seed: int = 0, sharpness: float = 1.0, 
     perfect = sharpness == float("inf")
     logits = 30 * torch.nn.functional.one_hot(labels, k).float() if perfect else sharpness * logits
     after = evaluate(labels, logits=logits.double() / temperature)
-    return Scores(name, logits, labels, {ONLY_HEAD: temperature}, evaluate(labels, logits=logits), after)
+    fitted = HeadCalibrators.of_temperatures({ONLY_HEAD: temperature}, k)
+    return Scores(name, logits, labels, fitted, evaluate(labels, logits=logits), after)
 
 
 def outcome(
@@ -70,7 +71,7 @@ def outcome(
         "versions": {"vicinal": "0"},
     }
     about = {"data": data, "network": {"name": "mlp", "options": {}}, "weights": 1234, "notes": [], **facts}
-    temperatures = {ONLY_HEAD: temperature}
+    calibrators = HeadCalibrators.of_temperatures({ONLY_HEAD: temperature}, len(data["classes"]))
     return RunResult(
-        Experiment(source="made up", method="ERM()"), out, about, fit, history, sets, temperatures, label_noise
+        Experiment(source="made up", method="ERM()"), out, about, fit, history, sets, calibrators, label_noise
     )

@@ -157,7 +157,7 @@ def test_the_report_holds_everything(tmp_path):
         "made up, 4 classes",
         "ERM()",
         "When it says",
-        "before the temperature",
+        "before calibration",
         "confidence 97.0 %",
         "age 31.5",
         "Extra evaluation set: another.csv",

@@ -17,6 +17,7 @@ from tests.data import make
 from vicinal import data, models
 from vicinal._atomic import DamagedFileError, read_json, sealed, write_json
 from vicinal.runs.bundle import Bundle, read_record
+from vicinal.runs.calibration import ONLY_HEAD, HeadCalibrators
 from vicinal.runs.layout import RunFiles
 
 
@@ -29,7 +30,7 @@ def _bundle(task: data.Task, **options: Any) -> Bundle:
         spec=spec,
         preprocessing=task.preprocessing,
         classes=task.classes,
-        temperatures=(1.7,),
+        calibrators=HeadCalibrators.of_temperatures({ONLY_HEAD: 1.7}, 3),
         method="ERM()",
         fingerprint=task.fingerprint,
         versions={"vicinal": "0"},
@@ -85,8 +86,9 @@ def test_saved_and_loaded(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyP
     probs = bundle.predict_proba(new)
     np.testing.assert_array_equal(again.predict_proba(new), probs)
     for field in dataclasses.fields(Bundle):
-        if field.name != "module":
+        if field.name not in ("module", "calibrators"):
             assert getattr(again, field.name) == getattr(bundle, field.name)
+    assert again.calibrators.to_dict() == bundle.calibrators.to_dict()
     assert not again.module.training
     # p = softmax(f(x) / T), by hand
     logits = bundle.logits(new).double().numpy() / 1.7
@@ -150,8 +152,8 @@ def test_hostile_fields(people: tuple[Bundle, pd.DataFrame]) -> None:
     with pytest.raises(ValueError, match="classes must be 2, as many as the network has, got 3"):
         dataclasses.replace(people[0], classes=("a", "b", "c"))
     for temperature in (0.0, -1.0, 1e-320, float("nan"), float("inf")):
-        with pytest.raises(ValueError, match="temperatures must be"):
-            dataclasses.replace(people[0], temperatures=(temperature,))
+        with pytest.raises(ValueError, match="temperature must be"):
+            dataclasses.replace(people[0], calibrators=HeadCalibrators.of_temperatures({ONLY_HEAD: temperature}, 3))
 
 
 def test_records_that_are_not_whole(people: tuple[Bundle, pd.DataFrame], tmp_path: Path) -> None:

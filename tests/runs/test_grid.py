@@ -373,7 +373,7 @@ def test_rows_are_means_and_paired_differences(reference):
 
 def test_table_is_markdown_and_says_the_bins(reference):
     table = reference.table()
-    assert "| accuracy | NLL | Brier score | ECE (15 bins) | OE (15 bins) | temperature |" in table
+    assert "| accuracy | NLL | Brier score | ECE (15 bins) | OE (15 bins) | calibrator |" in table
     assert "45 test samples, 2 seeds, before the temperature" in table
     assert "after the temperature" in reference.table(after=True)
     lines = [line for line in table.splitlines() if line.startswith("|")]

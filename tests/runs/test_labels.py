@@ -61,8 +61,9 @@ def test_a_run_measures_and_calibrates_each_label_alone(run):
     assert labels.shape == logits.shape
     bundle = vicinal.load(run)
     assert bundle.is_multilabel
-    assert bundle.temperatures == tuple(outcome.temperatures.values())
-    probs = torch.stack([(logits[:, k].double() / t).sigmoid() for k, t in enumerate(bundle.temperatures)], dim=1)
+    temperatures = bundle.calibrators.temperatures
+    assert temperatures == outcome.calibrators.temperatures
+    probs = torch.stack([(logits[:, k].double() / t).sigmoid() for k, t in enumerate(temperatures.values())], dim=1)
     torch.testing.assert_close(bundle.calibrated(logits), probs)
     for k, name in enumerate(("wet", "cold")):
         alone = vicinal.evaluate(labels[:, k], probs=torch.stack([1 - probs[:, k], probs[:, k]], dim=1))

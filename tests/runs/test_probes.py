@@ -49,7 +49,7 @@ def test_what_is_uncertain_is_told_apart(table: Any, tmp_path: Path) -> None:
     pd.DataFrame({"x": grid[sure.argsort()[:40]]}).to_csv(tmp_path / "boundary.csv", index=False)
     for score in OOD_SCORES:
         plain, calibrated = ood_reports(table, [str(tmp_path / "boundary.csv")], score=score)
-        assert (plain.source, plain.how, calibrated.how) == (str(tmp_path / "boundary.csv"), "plain", "temperature")
+        assert (plain.source, plain.how, calibrated.how) == (str(tmp_path / "boundary.csv"), "plain", "calibrated")
         if score != "energy":  # which looks at the size of logits, not at their differences
             assert calibrated.report.metrics["auroc"].value > 0.9
 

@@ -141,6 +141,13 @@ class Calibration:
             f"{self.name}: the simplest within one standard error of the best ({best.name}, {best.nll:.4f}), {held_out}"
         )
 
+    @property
+    def sentences(self) -> list[str]:
+        """Why this calibrator, what each candidate would give, and what its fit warned of."""
+        each = [f"{one.name} {one.nll:.4f} ({one.interval[0]:.4f} to {one.interval[1]:.4f})" for one in self.tried]
+        given = [f"held-out NLL of each candidate, with 95 % intervals: {', '.join(each)}"] if each else []
+        return [self.why, *given, *self.notes]
+
     def __str__(self) -> str:
         lines = [self.why]
         if self.tried:
@@ -224,7 +231,7 @@ def calibrate(
 def named(name: str, n_classes: int) -> Calibrator:
     """Return the calibrator of this name, not fitted; `"none"` is fitted already, to so many classes."""
     if name == "none":
-        return TemperatureScaling.identity(n_classes)
+        return TemperatureScaling.of(1.0, n_classes)
     return CALIBRATORS[choice("calibrator", name, tuple(CALIBRATORS))]()
 
 

@@ -113,10 +113,10 @@ class TemperatureScaling(Calibrator):
         freeze(self, n_bins=integer("n_bins", self.n_bins, low=1), bounds=_bounds(self.bounds))
 
     @classmethod
-    def identity(cls, n_classes: int) -> TemperatureScaling:
-        """Return the calibrator that leaves the logits of so many classes as they are: T = 1."""
-        calibrator = cls()
-        freeze(calibrator, temperature_=1.0, n_classes_=integer("n_classes", n_classes, low=2))
+    def of(cls, temperature: float, n_classes: int) -> TemperatureScaling:
+        """Return the calibrator that divides the logits of so many classes by a known temperature."""
+        calibrator, known = cls(), number("temperature", temperature, above=0)
+        freeze(calibrator, temperature_=known, n_classes_=integer("n_classes", n_classes, low=2))
         return calibrator
 
     def _solve(self, logits: Logits, labels: Labels, weights: Floats) -> dict[str, object]:

@@ -150,7 +150,7 @@ def _evaluate_new(
         classes = Run(run).bundle().classes
         if warning := majority_warning(scored.after, classes):
             console.say(warning)
-        show_scored(console, f"{run} on {data}: temperature {scored.temperature:.3f}", [(data, scored)])
+        show_scored(console, f"{run} on {data}: {scored.calibrators.text()}", [(data, scored)])
         if (binary := scored.binary()) is not None:
             show_binary(console, binary, classes[1], ", calibrated")
 

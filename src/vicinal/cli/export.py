@@ -22,7 +22,7 @@ def export(
     *,
     common: Common,
 ) -> None:
-    """Write a trained model as ONNX, with the temperature inside, checked with onnxruntime."""
+    """Write a trained model as ONNX, with its calibrator inside, checked with onnxruntime."""
     import vicinal
 
     console = Console(as_json=common.as_json)

@@ -185,6 +185,7 @@ _EVALUATION = [
     _Option("map_class", list[str], "Names in DATA of classes of --eval-data; as --map.", "NAME=CLASS,…"),
     _Option("eval_development", list[str], "Fit the temperature for --eval-data on these; as --map.", "DATA"),
     _Option("watch", list[str], "Measure this at every evaluation of training; may be repeated.", "train|test|eval-1"),
+    _Option("calibrate", str, "How the probabilities are calibrated.", "auto|temperature|sms|isotonic|…"),
     _Option("temperature", str, "How the temperature is fitted.", "newton|grid"),
     _Option("corrupt", float, "Relabel this share of the training samples at random, to study label noise."),
     _Option("new_subset_per_seed", bool, "Use another subset of --train-size samples for each seed."),
@@ -209,6 +210,7 @@ class Given:
     training: dict[str, Any]
     eval_data: tuple[dict[str, object], ...]
     watch: tuple[str, ...]
+    calibrate: str
     temperature: str
     corrupt: float
     new_subset_per_seed: bool
@@ -317,6 +319,7 @@ def _collected(values: dict[str, Any]) -> Given:
         training=training,
         eval_data=_eval_sets(given),
         watch=tuple(given.get("watch", ())),
+        calibrate=given.get("calibrate", "temperature"),
         temperature=given.get("temperature", "newton"),
         corrupt=given.get("corrupt", 0.0),
         new_subset_per_seed=given.get("new_subset_per_seed", False),

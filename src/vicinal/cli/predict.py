@@ -151,8 +151,10 @@ def _kept(names: list[str]) -> list[str]:
 def _outputs(bundle: Bundle) -> str:
     """Return what the model answers with, in words."""
     if not bundle.is_multilabel:
-        return f"{len(bundle.classes)} classes, temperature {bundle.temperature:.3f}"
-    temperatures = ", ".join(f"{value:.3f}" for value in bundle.temperatures)
+        return f"{len(bundle.classes)} classes, {bundle.calibrators.text()}"
+    if not bundle.calibrators.only_temperatures:
+        return f"{len(bundle.classes)} labels, {', '.join(map(bundle.calibrators.text, bundle.classes))}"
+    temperatures = ", ".join(f"{value:.3f}" for value in bundle.calibrators.temperatures.values())
     return f"{len(bundle.classes)} labels, temperatures {temperatures}"
 
 
@@ -201,7 +203,7 @@ def _sets(bundle: Bundle, run: Path, coverage: float) -> LeastAmbiguousSets:
     result = Run(run).result() if Run(run).is_finished else None
     if result is None or "test" not in result.sets:
         raise ValueError(f"--sets needs the held-out predictions of a run, and {str(run)!r} has none")
-    return fitted.fit(result.test.logits.double() / bundle.temperature, result.test.labels)
+    return fitted.fit(bundle.calibrators(result.test.logits), result.test.labels)
 
 
 def _chunks(
@@ -234,7 +236,7 @@ def _chunks(
                 answered.n += int(above.sum())
                 columns["answer"] = np.where(above, names[probs.argmax(axis=1)], ABSTAIN).tolist()
             if sets is not None:
-                inside = sets(logits.double() / bundle.temperature)
+                inside = sets(bundle.calibrators(logits))
                 answered.in_sets += int(inside.sum())
                 columns["set"] = [json.dumps(names[row].tolist(), ensure_ascii=False) for row in inside]
             yield columns, probs

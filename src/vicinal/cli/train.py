@@ -133,9 +133,10 @@ def show_labels_scored(console: Console, title: str, scored: Scores) -> None:
         share = float(scored.labels[:, k].double().mean())
         metrics = [f.text(evaluation.metrics[f.name]) for f in shown]
         ranked = "–" if binary is None else percent(binary.auroc)
-        rows.append([label, f"{100 * share:.1f} %", f"{scored.temperatures[label]:.3f}", *metrics, ranked])
+        fitted = scored.calibrators.text(label).removeprefix("temperature ")
+        rows.append([label, f"{100 * share:.1f} %", fitted, *metrics, ranked])
     headings = [f.heading(scored.calibrated.n_bins) for f in shown]
-    columns = ["label", "is 1", "temperature", *headings, "AUROC"]
+    columns = ["label", "is 1", "calibrator", *headings, "AUROC"]
     console.table(f"{title}: {scored.calibrated.n:,} samples", columns, rows)
 
 
@@ -191,7 +192,7 @@ def _show_classes(console: Console, result: RunResult) -> None:
     main = next((result.sets[key].after for key in ("test", "val") if key in result.sets), None)
     if main is not None and (warning := majority_warning(main, result.facts["data"]["classes"])):
         console.say(warning)
-    title = f"{result.experiment.method} on {result.experiment.source}: temperature {result.temperature:.3f}"
+    title = f"{result.experiment.method} on {result.experiment.source}: {result.calibrators.text()}"
     names = {"val": "validation", "test": "test"}
     show_scored(console, title, [(names.get(key, scored.name), scored) for key, scored in result.sets.items()])
     if "test" in result.sets and (binary := result.test.binary()) is not None:
@@ -199,8 +200,8 @@ def _show_classes(console: Console, result: RunResult) -> None:
     for scored in result.sets.values():
         for note in scored.notes:
             console.say(f"{scored.name}: {note}")
-        if scored.temperature != result.temperature:
-            console.say(f"{scored.name} has a temperature of its own: {scored.temperature:.3f}")
+        if (own := scored.calibrators.text()) != result.calibrators.text():
+            console.say(f"{scored.name} has a calibrator of its own: {own}")
     if reported := result.objective_summary():
         console.say(f"the objective reports: {reported}")
     for name, best in result.oracle().items():

@@ -348,10 +348,10 @@ def checked_fields(objective: object) -> dict[str, Any]:
 
 
 def _names(name: str, value: object) -> tuple[str, ...]:
-    several = isinstance(value, list | tuple) and all(isinstance(one, str) and one for one in value)
-    if not several or len(set(value)) != len(value):  # type: ignore[arg-type, call-overload]  # a list or tuple
+    names = tuple(value) if isinstance(value, list | tuple) else ("",)
+    if not all(isinstance(one, str) and one for one in names) or len(set(names)) != len(names):
         raise ArgumentError(name, value, "different names of tensors, such as ('image', 'table')")
-    return tuple(value)  # type: ignore[arg-type, call-overload]
+    return names
 
 
 def clean_and_mixed(

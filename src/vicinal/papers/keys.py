@@ -87,7 +87,7 @@ _EXPERIMENT: dict[str, tuple[str, object]] = {
 ADDED: dict[str, dict[str, object]] = {
     "data": {},
     "training": {"channels_last": False, "full_float32": False, "compile": False, "ema": None, "swa": None},
-    "experiment": {},
+    "experiment": {"calibrate": "temperature"},
 }
 
 #: The networks of the recipes with their options' defaults. None stands for what follows from the size of an image.

@@ -150,7 +150,7 @@ def calibrate_file(
 def _unchanged(n_classes: int) -> Calibrator:
     from vicinal.calibrators import TemperatureScaling
 
-    return TemperatureScaling.identity(n_classes)
+    return TemperatureScaling.of(1.0, n_classes)
 
 
 def _objection(method: Calibrator, logits: NDArray[np.floating], labels: NDArray[np.int64]) -> str | None:

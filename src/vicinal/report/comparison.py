@@ -26,7 +26,7 @@ def write_comparison(result: GridResult, path: str | os.PathLike[str], *, choose
     parts = [_part(sheet, result, on, after) for on in sets for after in (True, False)]
     for number, label in enumerate(result.labels):
         alone = _part(sheet, result.of_label(label), "test", True)
-        parts.append({**alone, "id": f"label-{number}", "name": f"The label {label!r} alone, after its temperature"})
+        parts.append({**alone, "id": f"label-{number}", "name": f"The label {label!r} alone, calibrated"})
     cells = len(result.methods) * len(result.seeds)
     context: dict[str, object] = {
         "title": "Comparison" if some is None else f"{some.facts['data']['name']}: comparison",
@@ -56,14 +56,14 @@ def _chosen(result: GridResult, by: str) -> dict[str, str]:
 
 
 def _part(sheet: Sheet, result: GridResult, on: str, after: bool) -> dict[str, object]:
-    """Return the figures, differences and diagrams of a set, before or after the temperature."""
+    """Return the figures, differences and diagrams of a set, before or after calibration."""
     rows = [row for row in result.rows(after=after, on=on) if row["n_seeds"]]
     bins, shown = rows[0]["n_bins"], result.columns(after=after, on=on)
     when = "after" if after else "before"
     others = [row for row in rows if row["difference"] is not None]
     return {
         "id": when if on == "test" else f"{on}-{when}",
-        "name": f"{when.capitalize()} the temperature" if on == "test" else f"{result.extra_sets[on]}, {when}",
+        "name": f"{when.capitalize()} calibration" if on == "test" else f"{result.extra_sets[on]}, {when}",
         "n": "" if on == "test" else count(rows[0]["n"], "sample"),
         "notes": next(iter(result.results.values())).sets[on].notes if after else (),
         "columns": [sections.metric_name(figure, bins) for figure in shown],
@@ -72,7 +72,7 @@ def _part(sheet: Sheet, result: GridResult, on: str, after: bool) -> dict[str, o
                 "method": row["method"],
                 "seeds": f"{row['n_seeds']} of {len(result.seeds)}",
                 "cells": [sections.metric_text(figure, Estimate.from_dict(row[figure.name])) for figure in shown],
-                "temperature": f"{row['temperature']:.3g}",
+                "calibrator": row["calibrator"],
             }
             for row in rows
         ],
@@ -102,7 +102,7 @@ def _diagram(sheet: Sheet, result: GridResult, row: Mapping[str, Any], on: str, 
     if result.labels:
         over += f"; the mean over {len(result.labels)} labels, which the diagram shows together"
     ece, when = percent(Estimate.from_dict(row["ece"]).value, 2), "after" if after else "before"
-    caption = f"ECE {ece} ({row['n_bins']}\u00a0bins) {when} the temperature{over}."
+    caption = f"ECE {ece} ({row['n_bins']}\u00a0bins) {when} calibration{over}."
     return sheet.reliability(pooled, row["method"], caption, intervals=len(tables) == 1)
 
 

@@ -23,7 +23,7 @@ def labels_page(sheet: Sheet, result: RunResult) -> dict[str, object]:
     key = next((name for name in ("test", "val") if name in result.sets), None)
     scores = None if key is None else result.sets[key]
     return {
-        "heading": f"{data['name']}, {count(len(result.temperatures), 'label')}",
+        "heading": f"{data['name']}, {count(len(result.calibrators.by_head), 'label')}",
         "warnings": [f"{text[0].upper()}{text[1:]}." for text in data.get("warnings", [])],
         "notes": [*data.get("notes", []), *result.facts.get("notes", [])],
         "tiles": []
@@ -55,14 +55,14 @@ def _labels(scored: Scores) -> dict[str, object]:
     shown = brief(scored.calibrated.metrics)
     headings = [sections.metric_name(figure, scored.calibrated.n_bins) for figure in shown]
     rows = [_label(scored, k, name, evaluation, shown) for k, (name, evaluation) in enumerate(scored.heads.items())]
-    return {"columns": ["is 1", "temperature", *headings, "AUROC"], "rows": rows}
+    return {"columns": ["is 1", "calibrator", *headings, "AUROC"], "rows": rows}
 
 
 def _label(scored: Scores, k: int, name: str, evaluation: Evaluation, shown: list[Metric]) -> dict[str, object]:
     binary = scored.binary(name)
     cells = [
         (percent(float(scored.labels[:, k].double().mean())), ""),
-        (f"{scored.temperatures[name]:.3g}", ""),
+        (scored.calibrators.text(name).removeprefix("temperature "), ""),
         *(sections.metric_text(metric, evaluation.metrics.get(metric.name)) for metric in shown),
         ("–", "") if binary is None else with_interval(binary.auroc, share=True),
     ]

@@ -108,7 +108,7 @@ def write_run(
         "nothing": _NOTHING,
         "main": main,
         "further": further,
-        "temperature": f"{result.temperature:.3g}",
+        "calibrator": result.calibrators.text(),
         "warnings": _warnings(result, key),
         "notes": data.get("notes", []),
         "curves": sections.learning_curves(sheet, result.history, result.fit),
@@ -184,11 +184,11 @@ def _set_section(
         "verdict": verdicts.judged(after, classes),
         "table": sections.metrics_table({"before": before, "after": after, **(more or {})}),
         "drawings": sections.reliability_pair(
-            sheet, {"before the temperature": before.table, "after the temperature": after.table}
+            sheet, {"before calibration": before.table, "after calibration": after.table}
         ),
         "summary": (
             f"On {of} it is right {percent(after.table.accuracy)} of the time and says "
-            f"{percent(after.table.confidence)} on average; before the temperature it said "
+            f"{percent(after.table.confidence)} on average; before calibration it said "
             f"{percent(before.table.confidence)}. The mean gap (ECE, {after.n_bins} bins) was "
             f"{percent(before.ece.value, 2)} before and is {percent(after.ece.value, 2)} after."
         ),
@@ -202,15 +202,11 @@ def _about(sheet: Sheet, result: RunResult, key: str, classes: Sequence[str]) ->
     correct = samples.correct
     held_out = _curve(result.sets["val"]) if key == "test" and "val" in result.sets else None
     k = len(classes)
-    by_class = ClasswiseTable(k, scored.after.n_bins).update(
-        scored.labels, logits=scored.logits.double() / result.temperature
-    )
+    by_class = ClasswiseTable(k, scored.after.n_bins).update(scored.labels, logits=scored.calibrators(scored.logits))
     binary = scored.binary()
     about: dict[str, object] = {
         "binary": None if binary is None else sections.binary_section(sheet, binary, classes[1]),
-        "tiles": sections.tiles(
-            scored.after, ("Temperature", f"{result.temperature:.3g}", _temperature_word(result.temperature))
-        ),
+        "tiles": sections.tiles(scored.after, _calibrator_tile(result)),
         "risk": sections.risk_section(sheet, _curve(scored), held_out=held_out),
         "classes": sections.class_table(
             classes,
@@ -250,6 +246,12 @@ def _samples(scored: Scores) -> Samples:
 
 def _of(key: str, scored: Scores) -> str:
     return count(scored.after.n, {"test": "test sample", "val": "validation sample"}[key])
+
+
+def _calibrator_tile(result: RunResult) -> tuple[str, str, str]:
+    if not result.calibrators.only_temperatures:
+        return "Calibrator", result.calibrators.text(), "fitted on the validation set"
+    return "Temperature", f"{result.temperature:.3g}", _temperature_word(result.temperature)
 
 
 def _temperature_word(temperature: float) -> str:

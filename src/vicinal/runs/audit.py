@@ -68,7 +68,7 @@ def audited(
 
     All samples, of the training, the validation and the test set, are dealt into folds, groups and copies together. For
     each fold the run's network is trained by the run's method on the others, and gives the fold's probabilities at its
-    own temperature; `label_issues` judges them, with this `margin`. The trainings are kept in the run's folder `audit`,
+    own calibrator; `label_issues` judges them, with this `margin`. The trainings are kept in the run's folder `audit`,
     so an audit that was stopped resumes.
 
     Shown are the n most suspicious samples; if n is not given, all suspicious ones. `progress` and `on_note` are as in
@@ -118,13 +118,13 @@ def _out_of_fold(
     task = load_task(experiment, splits={part: places[of].tolist() for part, of in numbers.items()})
     # The labels of the run, which corrupted some on request.
     relabelled = {part: getattr(task, part).relabelled(labels[of].tolist()) for part, of in numbers.items()}
-    logits, temperature = held_out_logits(
+    logits = held_out_logits(
         experiment,
         dataclasses.replace(task, **relabelled),
         result.run.files.audit_training(f"fold-{fold + 1}"),
         progress=progress,
     )
-    probs: NDArray[np.float64] = (logits.double() / temperature).softmax(dim=1).numpy()
+    probs: NDArray[np.float64] = logits.softmax(dim=1).numpy()
     return probs
 
 

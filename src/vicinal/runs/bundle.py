@@ -2,18 +2,20 @@ r"""A trained model on disk: weights as safetensors, everything else as JSON. No
 
     run/
       model.safetensors      the weights
-      model.json             classes, preprocessing, network, temperature, precision, method, data fingerprint,
+      model.json             classes, preprocessing, network, calibrator, precision, method, data fingerprint,
                              versions, and the checksums of the weights and of itself
 
 `vicinal.load(run)` gives a `Bundle`: point it at new data, and it answers with calibrated probabilities,
 
-.. math:: p = \mathrm{softmax}(f(x) / T)
+.. math:: p = \mathrm{softmax}(c(f(x)))
 
-with T the temperature that was fitted on held-out data. Multi-label models have one for each label, and a sigmoid.
+with c the calibrator that was fitted on held-out data, by default a temperature, :math:`c(z) = z / T`. Multi-label
+models have one for each label, and a sigmoid.
 """
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -52,9 +54,9 @@ from vicinal.data import (
 from vicinal.models import ModelSpec
 from vicinal.objectives.forward import call
 from vicinal.probes.base import device_of
+from vicinal.runs.calibration import ONLY_HEAD, HeadCalibrators
 from vicinal.runs.layout import RunFiles
 from vicinal.runs.onnx import export, largest_difference
-from vicinal.runs.scores import ONLY_HEAD
 from vicinal.training.batches import KeyedDataset, evaluation_batches
 from vicinal.training.predicting import AtPrecision, channels_last_, iter_logits
 
@@ -76,17 +78,19 @@ class Bundle:
     """Turns a row, a text, an image or a sound into the network's input."""
     classes: tuple[str, ...]
     """The names of the classes, in the order of its outputs."""
-    temperatures: tuple[float, ...] = (1.0,)
-    """What its logits are divided by: one number for all classes, or one for each label. Above 1 it was over-confident,
-    1 means uncalibrated."""
+    calibrators: HeadCalibrators = field(
+        default_factory=lambda: HeadCalibrators.of_temperatures({ONLY_HEAD: 1.0}), repr=False
+    )
+    """Applied to its logits: one calibrator for all classes, or one for each label. By default none: a
+    temperature of 1."""
     target_type: str = "multiclass"
     """`"multiclass"`, or `"multilabel"`: each of `classes` is then a label with a probability of its own."""
     precision: str = "no"
-    """`"no"`, `"bf16"` or `"fp16"`: what it computes in, which is what the temperature was fitted in."""
+    """`"no"`, `"bf16"` or `"fp16"`: what it computes in, which is what the calibrator was fitted in."""
     channels_last: bool = False
-    """Whether images, and the weights of convolutions, have this memory format, as when the temperature was fitted."""
+    """Whether images, and the weights of convolutions, have this memory format, as when the calibrator was fitted."""
     batch_size: int = 256
-    """Samples at a time, as when the temperature was fitted: sums of floats depend a little on the shape of a batch."""
+    """Samples at a time, as when the calibrator was fitted: sums of floats depend a little on the shape of a batch."""
     method: str = ""
     """The objective it was trained with, as an expression."""
     fingerprint: str = ""
@@ -105,11 +109,15 @@ class Bundle:
             precision=choice("precision", self.precision, ("no", "bf16", "fp16")),
             channels_last=flag("channels_last", self.channels_last),
             batch_size=integer("batch_size", self.batch_size, low=1),
-            temperatures=tuple(number("temperatures", value, above=_COLDEST) for value in self.temperatures),
         )
-        n_heads = len(classes) if self.is_multilabel else 1
-        if len(self.temperatures) != n_heads:
-            raise ValueError(f"temperatures must be {n_heads}, one for each head, got {len(self.temperatures)}")
+        for temperature in self.calibrators.temperatures.values():
+            if not math.isnan(temperature):
+                number("temperature", temperature, above=_COLDEST)
+        heads = classes if self.is_multilabel else (ONLY_HEAD,)
+        if tuple(self.calibrators.by_head) != heads:
+            raise ValueError(
+                f"calibrators must be of {heads}, one for each head, got {tuple(self.calibrators.by_head)}"
+            )
         if self.channels_last:
             channels_last_(self.module)
         self.module.eval()
@@ -120,14 +128,9 @@ class Bundle:
         return self.target_type == "multilabel"
 
     @property
-    def head_temperatures(self) -> dict[str, float]:
-        """The temperature of each head by its name; multi-class has one head."""
-        return dict(zip(self.classes if self.is_multilabel else (ONLY_HEAD,), self.temperatures, strict=True))
-
-    @property
     def temperature(self) -> float:
-        """The mean temperature of all heads, of which multi-class has one."""
-        return sum(self.temperatures) / len(self.temperatures)
+        """The mean temperature of all heads, of which multi-class has one; NaN with other calibrators."""
+        return self.calibrators.temperature
 
     @property
     def network(self) -> nn.Module:
@@ -152,17 +155,17 @@ class Bundle:
     def predict(self, source: object, *, batch_size: int | None = None) -> NDArray[Any]:
         """Return the name of the most probable class of each sample, `[N]`; of labels, whether each holds, `[N, L]`."""
         if self.is_multilabel:
-            return (self.logits(source, batch_size=batch_size) > 0).numpy()
-        best = self.logits(source, batch_size=batch_size).argmax(dim=1)
+            return (self.calibrators(self.logits(source, batch_size=batch_size)) > 0).numpy()
+        best = self.calibrators(self.logits(source, batch_size=batch_size)).argmax(dim=1)
         return np.array([self.classes[k] for k in best.tolist()])
 
     def logits(self, source: object, *, batch_size: int | None = None) -> Tensor:
-        """Return the network's own logits `[N, K]`, before the temperature."""
+        """Return the network's own logits `[N, K]`, before calibration."""
         return torch.cat(list(self.iter_logits(self.read(source), batch_size=batch_size)))
 
     def calibrated(self, logits: Tensor) -> Tensor:
         """Return the probabilities of logits, in float64."""
-        scaled = logits.double() / torch.tensor(self.temperatures, dtype=torch.float64)
+        scaled = self.calibrators(logits)
         return scaled.sigmoid() if self.is_multilabel else scaled.softmax(dim=1)
 
     def read(self, source: Any, *, labelled: bool = False, **options: Any) -> Split:
@@ -257,8 +260,7 @@ class Bundle:
         files = RunFiles(folder)
         record = {
             "classes": list(self.classes),
-            "temperature": 1.0 if self.is_multilabel else self.temperature,
-            **({"temperatures": list(self.temperatures)} if self.is_multilabel else {}),
+            **self.calibrators.to_dict(),
             "precision": self.precision,
             **({"channels_last": True} if self.channels_last else {}),
             "batch_size": self.batch_size,
@@ -291,6 +293,7 @@ class Bundle:
             preprocessing = Preprocessing.from_dict(record["preprocessing"])
             _check_size(spec, weights, files)
             _check_width(spec, preprocessing, files)
+            calibrators = HeadCalibrators.from_dict(record, spec.n_classes)
             module = spec.build(pretrained=False)
         except DamagedFileError:
             raise
@@ -313,8 +316,8 @@ class Bundle:
             spec=spec,
             preprocessing=preprocessing,
             classes=tuple(record["classes"]),
-            temperatures=tuple(record.get("temperatures", (record["temperature"],))),
-            target_type="multilabel" if "temperatures" in record else "multiclass",
+            calibrators=calibrators,
+            target_type="multilabel" if calibrators.is_multilabel else "multiclass",
             precision=record.get("precision", "no"),
             channels_last=record.get("channels_last", False),
             batch_size=record.get("batch_size", 256),
@@ -326,10 +329,10 @@ class Bundle:
     # Elsewhere
 
     def to_onnx(self, path: str | os.PathLike[str]) -> float:
-        """Write the model as ONNX, with the temperature inside, and compare it with the original by onnxruntime.
+        """Write the model as ONNX, with the calibrator inside, and compare it with the original by onnxruntime.
 
         Its inputs are the network's (what `preprocessing` returns), with any number of rows; its outputs are `logits`
-        (divided by the temperature) and `probabilities`, in the order of `classes`. The names of the classes, the
+        (calibrated) and `probabilities`, in the order of `classes`. The names of the classes, the
         preprocessing, and for rows of a table what each number of the input is (`features`) are in its metadata, as
         JSON.
 
@@ -342,15 +345,15 @@ class Bundle:
         -------
         float
             The largest difference of a probability on a batch of made-up inputs. More than 1e-4 is an error, and
-            nothing is written.
+            nothing is written. So is a calibrator that has no form in ONNX.
         """
         example, check = self._made_up(2), self._made_up(5)
         facts = {"classes": list(self.classes), "preprocessing": self.preprocessing.to_dict(), "method": self.method}
         if isinstance(self.preprocessing, TabularPreprocessing):
             facts["features"] = self.preprocessing.feature_names
-        target, scale = Path(path), self.temperatures if self.is_multilabel else self.temperature
+        target = Path(path)
         with replacing(target) as temporary, torch.no_grad():
-            export(self.module, scale, example, temporary, facts)
+            export(self.module, self.calibrators, example, temporary, facts)
             difference = largest_difference(temporary, check, self.calibrated(call(self.module, check)))
             if not difference <= _ONNX_TOLERANCE:
                 raise RuntimeError(
@@ -443,7 +446,8 @@ def _record(path: Path) -> tuple[RunFiles, Json]:
 def read_record(files: RunFiles) -> Json:
     """Return the record of a saved model; a changed one is a `DamagedFileError`."""
     record = read_json(files.model)
-    missing = [name for name in ("classes", "network", "preprocessing", "temperature") if name not in record]
+    missing = [name for name in ("classes", "network", "preprocessing") if name not in record]
+    missing += [] if {"temperature", "temperatures", "calibrators"} & record.keys() else ["temperature"]
     if missing:
         raise DamagedFileError(f"{files.model} lacks {', '.join(map(repr, missing))}: it is incomplete")
     for name, kind in (("classes", list), ("network", dict), ("preprocessing", dict), ("versions", dict)):

@@ -8,7 +8,7 @@ import json
 import math
 import os
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -23,7 +23,7 @@ from vicinal import _random, data, losses, models
 from vicinal._atomic import DamagedFileError, Json, checksum, json_pieces
 from vicinal._checks import Argument, ArgumentError, Sentence, message_of, nearest_names
 from vicinal._memory import check_size
-from vicinal.calibrators import TemperatureScaling, cross_validate
+from vicinal.calibrators import Calibrator, TemperatureScaling, calibrate, cross_validate
 from vicinal.calibrators.two_logits import two_logits
 from vicinal.data import KINDS, ReadOptions, Split, Task, TextPreprocessing, Words
 from vicinal.data.class_folders import find
@@ -35,6 +35,7 @@ from vicinal.probes.label_noise import noise_errors
 from vicinal.progress import shown, stage
 from vicinal.runs.boosting import boosted, check_trees, network_share, training_summary
 from vicinal.runs.bundle import Bundle
+from vicinal.runs.calibration import ONLY_HEAD, HeadCalibrators
 from vicinal.runs.defaults import default_config, default_options, mixed_at_embeddings
 from vicinal.runs.ensemble import ensemble, member_seeds
 from vicinal.runs.error_slices import error_slices
@@ -42,7 +43,7 @@ from vicinal.runs.experiment import EvalSet, Experiment
 from vicinal.runs.linear_head import fit_frozen
 from vicinal.runs.mistakes import confident_mistakes
 from vicinal.runs.run import Run, RunResult, corrupted, load_task
-from vicinal.runs.scores import ONLY_HEAD, Scores, score
+from vicinal.runs.scores import Scores, score
 from vicinal.training import FitConfig, FitResult, fit, load_weights
 from vicinal.training.environment import joined_process
 from vicinal.training.folder import refuse_foreign
@@ -66,7 +67,7 @@ def run(
     """Run an experiment, resume one that was interrupted, or read one that is done.
 
     A target of several columns of 0 and 1 is multi-label: the network has a head for each, learned by binary
-    cross-entropy, and each head has a temperature of its own.
+    cross-entropy, and each head has a calibrator of its own.
 
     Parameters
     ----------
@@ -357,8 +358,8 @@ def _check_start(experiment: Experiment, spec: ModelSpec) -> None:
         )
 
 
-def held_out_logits(experiment: Experiment, task: Task, out: Path, *, progress: bool = True) -> tuple[Tensor, float]:
-    """Train an experiment on data that are already split; return the test logits and the temperature.
+def held_out_logits(experiment: Experiment, task: Task, out: Path, *, progress: bool = True) -> Tensor:
+    """Train an experiment on data that are already split; return the calibrated test logits.
 
     The experiment's extra evaluation sets and label noise are left out. The folder of the training is kept, so one that
     was stopped resumes.
@@ -368,11 +369,11 @@ def held_out_logits(experiment: Experiment, task: Task, out: Path, *, progress: 
     plain = dataclasses.replace(experiment, eval_data=(), watch=(), corrupt=0.0, training=training)
     ready = _made_ready(plain, task, {}, lambda note: None)
     trained = ready.fit(out, progress=progress)
-    temperatures = {ONLY_HEAD: 1.0}
+    calibrators = _uncalibrated(task)
     if trained.logits is not None and trained.labels is not None:
-        temperatures = _fitted(ready, lambda note: None, trained.logits, trained.labels, "")
-    bundle = _bundle(ready, trained, temperatures)
-    return _predicted(bundle, task.test, "left out"), bundle.temperature
+        calibrators = _fitted(ready, {}, lambda note: None, trained.logits, trained.labels, "")
+    bundle = _bundle(ready, trained, calibrators)
+    return calibrators(_predicted(bundle, task.test, "left out"))
 
 
 def _read_eval_set(experiment: Experiment, task: Task, given: EvalSet, say: Say) -> _EvalData:
@@ -440,7 +441,7 @@ def _check_folder(folder: Run) -> None:
 
 
 def _conclude(folder: Run, ready: _Ready, trained: FitResult, n_bins: int, say: Say) -> RunResult:
-    """Fit the temperature of each head, evaluate, and write the results.
+    """Fit the calibrator of each head, evaluate, and write the results.
 
     evaluation.json is written last, since it marks the run as finished: a run killed before resumes here.
     """
@@ -458,39 +459,42 @@ def _conclude(folder: Run, ready: _Ready, trained: FitResult, n_bins: int, say: 
     if (share := network_share(trained.model)) < 1:
         facts["share"], percent = share, round(100 * share)
         say(f"by validation rows the network counts {percent} % in the answers, and the trees {100 - percent} %")
-    bundle, sets = _evaluated(folder, ready, trained, n_bins, note)
+    bundle, sets = _evaluated(folder, ready, trained, n_bins, facts, note)
     folder.write_experiment(experiment, facts)
     if "test" in sets and not bundle.is_multilabel:
         probs = bundle.calibrated(sets["test"].logits)
         shared = error_slices(task.test, (probs.argmax(dim=1) != sets["test"].labels).numpy())
         folder.write_mistakes(task.kind, confident_mistakes(task.test, probs, task.classes), shared)
     noise = None if ready.noise is None else _noise_errors(bundle, task, folder.path, *ready.noise)
-    fitted = bundle.head_temperatures
+    fitted = bundle.calibrators
     result = RunResult(experiment, folder.path, facts, trained.info, trained.history, sets, fitted, noise)
     folder.write_evaluation(result)
     return result
 
 
 def _evaluated(
-    folder: Run, ready: _Ready, trained: FitResult, n_bins: int, note: Say
+    folder: Run, ready: _Ready, trained: FitResult, n_bins: int, facts: Json, note: Say
 ) -> tuple[Bundle, dict[str, Scores]]:
     """Return the calibrated model and the metrics of each set; write the predictions."""
     task, sets = ready.task, {}
-    temperatures = dict.fromkeys(_head_names(task), 1.0)
+    chosen: dict[str, Json] = {}
+    calibrators = _uncalibrated(task)
     if trained.logits is None or trained.labels is None:
         note("there is no validation set: the probabilities are not calibrated (temperature 1)")
     else:
-        temperatures = _fitted(ready, note, trained.logits, trained.labels, "on the validation set")
-        sets["val"] = score("val", trained.logits, trained.labels, temperatures, n_bins)
-    bundle = _bundle(ready, trained, temperatures)
+        calibrators = _fitted(ready, chosen, note, trained.logits, trained.labels, "on the validation set")
+        facts |= {"calibration": chosen} if chosen else {}
+        sets["val"] = score("val", trained.logits, trained.labels, calibrators, n_bins)
+    bundle = _bundle(ready, trained, calibrators)
     bundle.save_record(folder.path)
     folder.write_splits(task.positions)
     held_out = {"test": _EvalData("test", task.test, None)} if len(task.test) else {}
     for key, extra in {**held_out, **ready.extra_sets}.items():
-        of_set = temperatures
+        of_set = calibrators
         if extra.development is not None:
             logits = _predicted(bundle, extra.development, extra.name)
-            of_set = _fitted(ready, note, logits, torch.tensor(extra.development.labels), f"for {extra.name}")
+            labels = torch.tensor(extra.development.labels)
+            of_set = _fitted(ready, {}, note, logits, labels, f"for {extra.name}")
         logits, labels = _predicted(bundle, extra.split, extra.name), torch.tensor(extra.split.labels)
         folder.write_predictions(key, logits, labels)
         with stage("evaluating"):
@@ -502,23 +506,37 @@ def _head_names(task: Task) -> tuple[str, ...]:
     return task.classes if task.target_type == "multilabel" else (ONLY_HEAD,)
 
 
-def _fitted(ready: _Ready, note: Say, logits: Tensor, labels: Tensor, where: str) -> dict[str, float]:
-    """Return the temperature of each head, fitted on held-out samples."""
-    if labels.ndim == 1:
-        return {ONLY_HEAD: _temperature(ready.experiment, note, logits, labels, where)}
-    return {
-        name: _temperature(ready.experiment, note, two_logits(logits[:, k]), labels[:, k], f"of {name!r} {where}")
-        for k, name in enumerate(ready.task.classes)
-    }
+def _uncalibrated(task: Task) -> HeadCalibrators:
+    n_classes = 2 if task.target_type == "multilabel" else len(task.classes)
+    return HeadCalibrators.of_temperatures(dict.fromkeys(_head_names(task), 1.0), n_classes)
 
 
-def _bundle(ready: _Ready, trained: FitResult, temperatures: Mapping[str, float]) -> Bundle:
+def _fitted(
+    ready: _Ready, chosen: dict[str, Json], note: Say, logits: Tensor, labels: Tensor, where: str
+) -> HeadCalibrators:
+    """Return the calibrator of each head, fitted on held-out samples; `chosen` gets what was tried, and why."""
+    fitted: dict[str, Calibrator] = {}
+    for k, name in enumerate(_head_names(ready.task)):
+        alone = (logits, labels) if labels.ndim == 1 else (two_logits(logits[:, k]), labels[:, k])
+        of = where if labels.ndim == 1 else f"of {name!r} {where}"
+        if ready.experiment.calibrate == "temperature":
+            temperature = _temperature(ready.experiment, note, *alone, of)
+            fitted[name] = TemperatureScaling.of(temperature, alone[0].shape[1])
+            continue
+        made = calibrate(alone[1], logits=alone[0], method=ready.experiment.calibrate)
+        chosen[name], fitted[name] = made.to_dict(), made.calibrator
+        for sentence in made.sentences:
+            note(f"calibrator {of}: {sentence}")
+    return HeadCalibrators(fitted)
+
+
+def _bundle(ready: _Ready, trained: FitResult, calibrators: HeadCalibrators) -> Bundle:
     return Bundle(
         module=trained.model,
         spec=ready.spec,
         preprocessing=ready.task.preprocessing,
         classes=ready.task.classes,
-        temperatures=tuple(temperatures.values()),
+        calibrators=calibrators,
         target_type=ready.task.target_type,
         precision=ready.config.mixed_precision,
         channels_last=ready.config.channels_last,

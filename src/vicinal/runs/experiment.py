@@ -11,6 +11,7 @@ from typing import Any
 
 from vicinal._atomic import Json
 from vicinal._checks import Argument, Sentence, choice, flag, freeze, integer, nearest_names, number
+from vicinal.calibrators import CALIBRATORS
 from vicinal.training.config import MECHANICAL
 
 #: Networks of an ensemble at most: more is a typing mistake.
@@ -88,6 +89,9 @@ class Experiment:
     watch
         What to measure at every evaluation of training, beside the validation set: `"test"`, `"train"` (without
         augmentation) or `"eval-1"`, …. See `vicinal.training.fit`.
+    calibrate
+        What calibrates the probabilities, fitted on the validation set: `"temperature"`, another name of
+        `vicinal.calibrators.CALIBRATORS`, `"none"`, or `"auto"`, which chooses by cross-validation.
     temperature
         How the temperature is found: `"newton"`, or `"grid"`, the best of 0.01, 0.02, …, 5.00 (Park & Caragea 2022).
     new_subset_per_seed
@@ -119,6 +123,7 @@ class Experiment:
     training: Mapping[str, Any] = field(default_factory=dict)
     eval_data: tuple[EvalSet | Mapping[str, object] | str, ...] = ()
     watch: tuple[str, ...] = ()
+    calibrate: str = "temperature"
     temperature: str = "newton"
     new_subset_per_seed: bool = False
     corrupt: float = 0.0
@@ -140,6 +145,7 @@ class Experiment:
             **plain,
             eval_data=self.eval_sets,
             watch=tuple(str(name) for name in self.watch),
+            calibrate=choice("calibrate", self.calibrate, ("auto", "none", *CALIBRATORS)),
             temperature=choice("temperature", self.temperature, ("newton", "grid")),
             new_subset_per_seed=flag("new_subset_per_seed", self.new_subset_per_seed),
             corrupt=number("corrupt", self.corrupt, low=0, high=1),
@@ -154,6 +160,9 @@ class Experiment:
         if self.fast and (self.ensemble > 1 or self.corrupt or self.watch):
             whole = "ensemble" if self.ensemble > 1 else "corrupt" if self.corrupt else "watch"
             raise ValueError(Sentence(Argument(whole), " is of whole networks: pass it without ", Argument("fast")))
+        if self.temperature == "grid" and self.calibrate != "temperature":
+            given = Argument("calibrate", self.calibrate)
+            raise ValueError(Sentence(Argument("temperature", "grid"), " is of temperatures: leave out ", given))
         if self.class_weight is not None:
             choice("class_weight", self.class_weight, ("balanced",))
         for name in self.watch:
@@ -201,6 +210,7 @@ class Experiment:
         for i, each in enumerate(self.eval_sets, start=1):
             words += each.words(i)
         words += [word for name in self.watch for word in ("--watch", name)]
+        words += [] if self.calibrate == "temperature" else ["--calibrate", self.calibrate]
         words += [] if self.temperature == "newton" else ["--temperature", self.temperature]
         words += ["--new-subset-per-seed"] if self.new_subset_per_seed else []
         words += ["--corrupt", f"{self.corrupt:g}"] if self.corrupt else []

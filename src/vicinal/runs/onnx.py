@@ -10,40 +10,118 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from vicinal._checks import require
 from vicinal._typing import Batch
+from vicinal.calibrators import (
+    Calibrator,
+    QuadraticScaling,
+    StructuredMatrixScaling,
+    StructuredVectorScaling,
+    TemperatureScaling,
+    VectorScaling,
+)
+from vicinal.calibrators.base import Floats
+from vicinal.calibrators.two_logits import two_logits
 from vicinal.objectives.forward import call
+from vicinal.runs.calibration import HeadCalibrators
 
 
 class _Calibrated(nn.Module):
-    """The network with its temperature, called with its inputs one after the other."""
+    """The network with its calibrators, called with its inputs one after the other."""
 
-    temperature: Tensor
-
-    def __init__(self, module: nn.Module, temperature: float | Sequence[float], names: Sequence[str]) -> None:
+    def __init__(self, module: nn.Module, calibrators: HeadCalibrators, names: Sequence[str]) -> None:
         super().__init__()
-        self.module, self.names = module, names
-        self.register_buffer("temperature", torch.tensor(temperature))
+        self.module, self.names, self.is_multilabel = module, names, calibrators.is_multilabel
+        self.heads = nn.ModuleList(_in_torch(calibrator) for calibrator in calibrators.by_head.values())
 
     def forward(self, *inputs: Tensor) -> tuple[Tensor, Tensor]:
-        """Return logits / T and their softmax, or the sigmoid of each where each has a temperature."""
+        """Return calibrated logits and their softmax, or the sigmoid of each where each is a label."""
         x: Batch = dict(zip(self.names, inputs, strict=True)) if self.names else inputs[0]
-        logits = call(self.module, x) / self.temperature
-        return logits, logits.sigmoid() if self.temperature.ndim else logits.softmax(dim=1)
+        logits = call(self.module, x)
+        if not self.is_multilabel:
+            logits = self.heads[0](logits)
+            return logits, logits.softmax(dim=1)
+        both = [head(two_logits(logits[:, k])) for k, head in enumerate(self.heads)]
+        logits = torch.stack([pair[:, 1] - pair[:, 0] for pair in both], dim=1)
+        return logits, logits.sigmoid()
+
+
+class _Affine(nn.Module):
+    """A z + b."""
+
+    matrix: Tensor
+    bias: Tensor
+
+    def __init__(self, matrix: Floats, bias: Floats) -> None:
+        super().__init__()
+        self.register_buffer("matrix", torch.tensor(matrix.T, dtype=torch.float32))
+        self.register_buffer("bias", torch.tensor(bias, dtype=torch.float32))
+
+    def forward(self, logits: Tensor) -> Tensor:
+        return logits @ self.matrix + self.bias
+
+
+class _Divided(nn.Module):
+    temperature: Tensor
+
+    def __init__(self, temperature: float) -> None:
+        super().__init__()
+        self.register_buffer("temperature", torch.tensor(temperature))
+
+    def forward(self, logits: Tensor) -> Tensor:
+        return logits / self.temperature
+
+
+class _Quadratic(nn.Module):
+    """Quadratic scaling of two classes."""
+
+    def __init__(self, calibrator: QuadraticScaling) -> None:
+        super().__init__()
+        self.temperature = calibrator.temperature_
+        self.a, self.b, self.c = calibrator.coefficients_[0].tolist()
+        self.low, self.high = calibrator.range_[0].tolist()
+
+    def forward(self, logits: Tensor) -> Tensor:
+        odds = (logits[:, 1] - logits[:, 0]) / self.temperature
+        inside = odds.clamp(self.low, self.high)
+        slope = (self.b + 2 * self.c * inside).clamp(min=0)
+        return two_logits(self.a + self.b * inside + self.c * inside**2 + (odds - inside) * slope)
+
+
+def _in_torch(calibrator: Calibrator) -> nn.Module:
+    """Return a calibrator as a module that can be exported; one that has no such form is an error."""
+    match calibrator:
+        case TemperatureScaling():
+            return _Divided(calibrator.temperature_)
+        case StructuredVectorScaling() | StructuredMatrixScaling():
+            k = calibrator.n_classes_
+            learned = calibrator.matrix_ if isinstance(calibrator, StructuredMatrixScaling) else calibrator.scale_
+            matrix = np.diag(learned) if learned.ndim == 1 else learned
+            return _Affine(matrix @ (np.eye(k) - 1 / k) / calibrator.temperature_, calibrator.bias_)
+        case VectorScaling():
+            return _Affine(np.diag(calibrator.scale_), calibrator.bias_)
+        case QuadraticScaling() if calibrator.n_classes_ == 2:
+            return _Quadratic(calibrator)
+        case _:
+            raise ValueError(
+                f"{type(calibrator).__name__} cannot be written as ONNX: train with --calibrate temperature, svs, sms "
+                "or vector (for two classes quadratic too), or serve the run folder itself"
+            )
 
 
 def export(
-    module: nn.Module, temperature: float | Sequence[float], x: Batch, path: Path, metadata: Mapping[str, object]
+    module: nn.Module, calibrators: HeadCalibrators, x: Batch, path: Path, metadata: Mapping[str, object]
 ) -> None:
-    """Write a network and its temperature as one ONNX file.
+    """Write a network and its calibrators as one ONNX file.
 
     Parameters
     ----------
-    module, temperature
-        The network, in eval mode, and what its logits are divided by, or those of each label.
+    module, calibrators
+        The network, in eval mode, and the calibrator of each head. One that has no form in ONNX is an error.
     x
         An example of its input, of at least two rows. The number of rows, and the length of token ids, stay free.
     path
@@ -60,7 +138,7 @@ def export(
     free = {0: rows, inputs[0].ndim - 1: length} if names else {0: rows}
     with _quiet():
         program: Any = torch.onnx.export(
-            _Calibrated(module, temperature, names),
+            _Calibrated(module, calibrators, names),
             inputs,
             input_names=names or ["input"],
             output_names=["logits", "probabilities"],

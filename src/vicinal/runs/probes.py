@@ -43,17 +43,15 @@ OOD_SCORES: dict[str, Callable[[Tensor], NDArray[np.float64]]] = {
 def prediction_sets(result: RunResult, coverage: float) -> dict[str, SetEvaluation]:
     """Measure prediction sets on the test set, fitted on the validation set; by what a table calls them.
 
-    The validation set chose the weights and the temperature, so the guarantee is not exact here: what is measured shows
+    The validation set chose the weights and the calibrator, so the guarantee is not exact here: what is measured shows
     whether that matters.
     """
     if "val" not in result.sets or "test" not in result.sets:
         raise ValueError(Sentence(Argument("sets"), " needs a validation and a test set"))
     val, test = (result.sets[name] for name in ("val", "test"))
-    scale = result.temperature
+    scaled = result.calibrators
     return {
-        name: evaluate_sets(
-            kind.fit(val.logits.double() / scale, val.labels)(test.logits.double() / scale), test.labels
-        )
+        name: evaluate_sets(kind.fit(scaled(val.logits), val.labels)(scaled(test.logits)), test.labels)
         for name, kind in kinds_of_sets(coverage).items()
     }
 
@@ -65,7 +63,7 @@ class OODResult:
     source: str
     """The other data, or `"noise"`."""
     how: str
-    """`"plain"`, `"temperature"` or `"mc_dropout"`."""
+    """`"plain"`, `"calibrated"` or `"mc_dropout"`."""
     report: OODReport
     """How well the scores separate the two."""
 
@@ -76,7 +74,7 @@ class OODResult:
 
 
 #: The ways of looking at logits, by what a table calls them.
-_HOW = {"plain": "", "temperature": ", calibrated", "mc_dropout": ", dropout on"}
+_HOW = {"plain": "", "calibrated": ", calibrated", "mc_dropout": ", dropout on"}
 
 
 @_random.restored_globals()
@@ -88,7 +86,7 @@ def ood_reports(
     passes: int | None = None,
     **options: Any,
 ) -> list[OODResult]:
-    """Return how well a run tells its test set from other data: without the temperature, with it, with dropout on.
+    """Return how well a run tells its test set from other data: before and after calibration, and with dropout on.
 
     Thulasidasan et al. (2019, Section 7 and Table 1) compare all three.
 
@@ -102,7 +100,7 @@ def ood_reports(
         `"max_probability"`, `"entropy"`, `"energy"` or `"margin"`.
     passes
         How often to predict with dropout on; the mean of the probabilities is scored (`MCDropout`), without the
-        temperature, which was fitted to one pass without dropout. Not at all if not given.
+        calibrator, which was fitted to one pass without dropout. Not at all if not given.
     options
         Of `vicinal.data.read`.
     """
@@ -113,7 +111,7 @@ def ood_reports(
     bundle, task = result.run.bundle(), result.run.task()
 
     def ways(dataset: Sized, logits: Tensor) -> dict[str, NDArray[np.float64]]:
-        scores = {"plain": scored(logits.double()), "temperature": scored(logits.double() / bundle.temperature)}
+        scores = {"plain": scored(logits.double()), "calibrated": scored(bundle.calibrators(logits))}
         return scores if passes is None else {**scores, "mc_dropout": scored(_mc_logits(bundle, dataset, passes))}
 
     inside, results = ways(task.test, result.test.logits), []
@@ -191,7 +189,7 @@ def attacks_on(
 def with_mc_dropout(result: RunResult, passes: int = 10) -> Evaluation:
     """Return the metrics of a run on its test set with dropout on, averaged over several passes.
 
-    The temperature is left out: it was fitted to one pass without dropout.
+    The calibrator is left out: it was fitted to one pass without dropout.
     """
     bundle, task = result.run.bundle(), result.run.task()
     logits = _mc_logits(bundle, task.test, passes)

@@ -26,9 +26,10 @@ from vicinal.data import Preprocessing, Split, Task
 from vicinal.metrics import Estimate, Evaluation, compare
 from vicinal.probes.label_noise import corrupt_labels
 from vicinal.runs.bundle import Bundle, read_record
+from vicinal.runs.calibration import HeadCalibrators
 from vicinal.runs.experiment import Experiment
 from vicinal.runs.layout import RunFiles
-from vicinal.runs.scores import ONLY_HEAD, Scores, score
+from vicinal.runs.scores import Scores, score
 from vicinal.training import read_predictions
 from vicinal.training.folder import read_history, weights_damage, write_logits
 
@@ -51,8 +52,8 @@ class RunResult:
     """Every line of metrics.jsonl."""
     sets: dict[str, Scores]
     """`"val"`, `"test"`, and `"eval-1"`, …"""
-    temperatures: dict[str, float]
-    """By head: what logits are divided by, fitted on the validation set; 1 where there is none."""
+    calibrators: HeadCalibrators
+    """Fitted on the validation set; a temperature of 1 where there is none."""
     label_noise: Json | None = None
     """With corrupted labels: errors on real and on corrupted labels, of the best and of the last weights."""
 
@@ -70,23 +71,23 @@ class RunResult:
 
     @property
     def heads(self) -> dict[str, Evaluation]:
-        """The evaluation of each head on the test set, after its temperature; multi-class has one head."""
+        """The evaluation of each head on the test set, after its calibrator; multi-class has one head."""
         return self.test.heads
 
     @property
     def is_multilabel(self) -> bool:
         """Whether each head is a label."""
-        return tuple(self.temperatures) != (ONLY_HEAD,)
+        return self.calibrators.is_multilabel
 
     @property
     def temperature(self) -> float:
-        """The mean temperature of all heads, of which multi-class has one."""
-        return sum(self.temperatures.values()) / len(self.temperatures)
+        """The mean temperature of all heads, of which multi-class has one; NaN with other calibrators."""
+        return self.calibrators.temperature
 
     def head(self, name: str) -> RunResult:
         """Return the result of one label, as if it were one of two classes, no and yes."""
         sets = {key: each.head(name) for key, each in self.sets.items()}
-        return dataclasses.replace(self, sets=sets, temperatures={ONLY_HEAD: self.temperatures[name]})
+        return dataclasses.replace(self, sets=sets, calibrators=self.calibrators.head(name))
 
     def of_classes(self) -> RunResult:
         """Return this result; one with several targets is an error that says what to do."""
@@ -121,7 +122,8 @@ class RunResult:
         oracle = {} if self.is_multilabel else self.oracle()
         return {
             "method": self.fit["method"],
-            **({"temperatures": self.temperatures} if self.is_multilabel else {"temperature": self.temperature}),
+            **self.calibrators.to_dict(),
+            **({"calibration": self.facts["calibration"]} if "calibration" in self.facts else {}),
             **({"oracle": oracle} if oracle else {}),
             **({} if self.label_noise is None else {"label_noise": self.label_noise}),
             "seed": self.experiment.seed,
@@ -175,7 +177,7 @@ class Run:
     @property
     def is_multilabel(self) -> bool:
         """Whether its target is several columns of 0 and 1."""
-        return self.is_finished and "temperatures" in read_json(self.files.evaluation)
+        return self.is_finished and HeadCalibrators.from_dict(read_json(self.files.evaluation)).is_multilabel
 
     def _recorded(self, experiment: Experiment | None) -> tuple[Experiment, dict[str, object]]:
         """Return the experiment of a finished run, and the other facts of experiment.json."""
@@ -222,12 +224,12 @@ class Run:
         if missing := [name for name in ("method", "seconds", "about") if name not in fit]:
             raise KeyError(*missing)
         evaluation = read_json(self.files.evaluation)
-        fitted = _temperatures(evaluation)
+        fitted = HeadCalibrators.from_dict(evaluation, len(facts["data"]["classes"]))
         sets = {
             key: score(
                 entry["name"],
                 *self.predictions(key),
-                _temperatures(entry, fitted),
+                HeadCalibrators.from_dict(entry, len(facts["data"]["classes"]), fitted),
                 n_bins,
                 notes=entry.get("notes", ()),
             )
@@ -247,7 +249,7 @@ class Run:
         return weights_damage(self.files, read_json(self.files.result))
 
     def predictions(self, key: str = "val") -> tuple[Tensor, Tensor]:
-        """Return the logits, before the temperature, and the labels of a set: `"val"`, `"test"` or `"eval-1"`."""
+        """Return the logits, before calibration, and the labels of a set: `"val"`, `"test"` or `"eval-1"`."""
         return read_predictions(self.files.predictions(key))
 
     def mistakes(self) -> list[dict[str, object]]:
@@ -314,7 +316,7 @@ class Run:
         split = bundle.read(source, labelled=True, **options)
         logits, labels = bundle.logits(split), torch.tensor(split.labels)
         notes = (*split.notes, *self._trained_on(source, split.positions))
-        return score(source, logits, labels, bundle.head_temperatures, n_bins, notes=notes)
+        return score(source, logits, labels, bundle.calibrators, n_bins, notes=notes)
 
     def _trained_on(self, source: str, positions: NDArray[np.int64]) -> list[str]:
         """Return a note if the model was trained on some of these samples."""
@@ -386,15 +388,6 @@ class Run:
     def write_evaluation(self, result: RunResult) -> None:
         """Keep the metrics; the run is finished from here on."""
         write_json(self.files.evaluation, result.to_dict())
-
-
-def _temperatures(record: Json, default: dict[str, float] | None = None) -> dict[str, float]:
-    """Return the temperature of each head as evaluation.json has it, of the run or of a set that has its own."""
-    if "temperatures" in record:
-        return {str(name): float(value) for name, value in record["temperatures"].items()}
-    if "temperature" in record or default is None:
-        return {ONLY_HEAD: float(record["temperature"])}
-    return default
 
 
 def _is_mistake(entry: object) -> bool:

@@ -1,21 +1,18 @@
-"""Predictions of a run on one set of samples, with the metrics of each head before and after its temperature.
+"""Predictions of a run on one set of samples, with the metrics of each head before and after its calibrator.
 
 A multi-class model has one head. A multi-label model has a head for each label, which is a question of two classes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import torch
 from torch import Tensor
 
 from vicinal.calibrators.two_logits import two_logits
 from vicinal.metrics import BinaryEvaluation, Evaluation, evaluate, evaluate_binary
-
-#: The name of the only head of a multi-class model.
-ONLY_HEAD = "class"
+from vicinal.runs.calibration import ONLY_HEAD, HeadCalibrators
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,21 +22,21 @@ class Scores:
     name: str
     """`"val"`, `"test"`, or the source of an extra evaluation set."""
     logits: Tensor
-    """Before the temperature, `[N, K]`; of a multi-label model `[N, L]`."""
+    """Before calibration, `[N, K]`; of a multi-label model `[N, L]`."""
     labels: Tensor
     """The classes, `[N]`; of a multi-label model 0 and 1, `[N, L]`."""
-    temperatures: Mapping[str, float]
-    """By head: those of the run, or the set's own where a development set was given for it."""
+    calibrators: HeadCalibrators
+    """Those of the run, or the set's own where a development set was given for it."""
     uncalibrated: Evaluation
     """Of the logits as they are."""
     calibrated: Evaluation
-    """Of the logits divided by their temperature."""
+    """Of the calibrated logits."""
     notes: tuple[str, ...] = field(default=(), kw_only=True)
     """Of an extra evaluation set: which part of it was evaluated, what was left out."""
 
     @property
     def heads(self) -> dict[str, Evaluation]:
-        """The evaluation of each head after its temperature."""
+        """The evaluation of each head after its calibrator."""
         return dict(self.calibrated.heads) or {ONLY_HEAD: self.calibrated}
 
     @property
@@ -49,25 +46,25 @@ class Scores:
 
     @property
     def before(self) -> Evaluation:
-        """The evaluation of the only head, before the temperature."""
+        """The evaluation of the only head, before calibration."""
         return _only(self.uncalibrated)
 
     @property
     def after(self) -> Evaluation:
-        """The evaluation of the only head, after the temperature."""
+        """The evaluation of the only head, after calibration."""
         return _only(self.calibrated)
 
     @property
     def temperature(self) -> float:
-        """The mean temperature of all heads, of which multi-class has one."""
-        return sum(self.temperatures.values()) / len(self.temperatures)
+        """The mean temperature of all heads, of which multi-class has one; NaN with other calibrators."""
+        return self.calibrators.temperature
 
     def head(self, name: str) -> Scores:
         """Return one label alone, as if it were one of two classes, no and yes; the only head is all there is."""
         if not self.is_multilabel:
             return self
         before, after = self.uncalibrated.heads[name], self.calibrated.heads[name]
-        k, alone = list(self.temperatures).index(name), {ONLY_HEAD: self.temperatures[name]}
+        k, alone = list(self.calibrators.by_head).index(name), self.calibrators.head(name)
         logits, labels = two_logits(self.logits[:, k]), self.labels[:, k]
         return Scores(self.name, logits, labels, alone, before, after, notes=self.notes)
 
@@ -80,15 +77,14 @@ class Scores:
             return self.head(head).binary()
         if self.is_multilabel or self.logits.shape[1] != 2 or len(self.labels.unique()) < 2:
             return None
-        positive = (self.logits.double() / self.temperature).softmax(dim=1)[:, 1]
+        positive = self.calibrators(self.logits).softmax(dim=1)[:, 1]
         return evaluate_binary(self.labels, positive, n_bins=self.after.n_bins)
 
     def to_dict(self) -> dict[str, object]:
         """Return the metrics as JSON can hold them."""
-        fitted = {"temperatures": dict(self.temperatures)} if self.is_multilabel else {"temperature": self.temperature}
         return {
             "name": self.name,
-            **fitted,
+            **self.calibrators.to_dict(),
             "before": self.uncalibrated.to_dict(),
             "after": self.calibrated.to_dict(),
             **({"notes": list(self.notes)} if self.notes else {}),
@@ -99,19 +95,18 @@ def score(
     name: str,
     logits: Tensor,
     labels: Tensor,
-    temperatures: Mapping[str, float],
+    calibrators: HeadCalibrators,
     n_bins: int = 15,
     *,
     notes: Sequence[str] = (),
 ) -> Scores:
-    """Return the metrics of predictions before and after the temperature of each head, by its name."""
+    """Return the metrics of predictions before and after the calibrator of each head."""
     target_type = "multiclass" if labels.ndim == 1 else "multilabel"
-    scale = torch.tensor(list(temperatures.values()), dtype=torch.float64)  # one for all classes, or one a label
     before, after = (
-        evaluate(labels, logits=z, target_type=target_type, names=list(temperatures), n_bins=n_bins)
-        for z in (logits, logits.double() / scale)
+        evaluate(labels, logits=z, target_type=target_type, names=list(calibrators.by_head), n_bins=n_bins)
+        for z in (logits, calibrators(logits))
     )
-    return Scores(name, logits, labels, dict(temperatures), before, after, notes=tuple(notes))
+    return Scores(name, logits, labels, calibrators, before, after, notes=tuple(notes))
 
 
 def _only(evaluation: Evaluation) -> Evaluation:

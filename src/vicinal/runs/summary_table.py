@@ -15,6 +15,7 @@ from vicinal._checks import ArgumentError, choice, nearest_names
 from vicinal.metrics import METRICS, Comparison, Estimate, Evaluation, Metric, compare
 from vicinal.metrics.intervals import over_seeds
 from vicinal.metrics.registry import columns
+from vicinal.runs.calibration import HeadCalibrators
 from vicinal.runs.run import RunResult
 
 #: A cell: the method as asked for, and the seed.
@@ -53,7 +54,7 @@ class GridResult:
     def labels(self) -> tuple[str, ...]:
         """The labels, where the target is several columns of 0 and 1; else none."""
         first = next(iter(self.results.values()), None)
-        return () if first is None or not first.is_multilabel else tuple(first.temperatures)
+        return () if first is None or not first.is_multilabel else tuple(first.calibrators.by_head)
 
     def of_label(self, label: str) -> GridResult:
         """Return the summary of one of several labels."""
@@ -259,7 +260,10 @@ class GridResult:
         results = [result for (m, _), result in self.results.items() if m == method]
         first = runs[0]
         row |= {"n": first.n, "n_bins": first.n_bins, "level": first.level}
-        row["temperature"] = float(np.mean([result.sets[on].temperature for result in results]))
+        fitted = [result.sets[on].calibrators for result in results]
+        only = all(each.only_temperatures for each in fitted)
+        row["temperature"] = float(np.mean([each.temperature for each in fitted])) if only else None
+        row["calibrator"] = _calibrators(fitted)
         for name in first.metrics:
             estimates = [estimate for run in runs if (estimate := run.metrics.get(name)) is not None]
             if len(estimates) == len(runs):
@@ -278,11 +282,19 @@ class GridResult:
                 _code(row["method"]),
                 f"{row['n_seeds']} of {len(self.seeds)}",
                 *(_estimate(row[metric.name], spread=spread) for metric in shown),
-                f"{row['temperature']:.3f}",
+                row["calibrator"],
             ]
             for row in rows
         ]
-        return _markdown(["method", "seeds", *_headings(rows, shown), "temperature"], lines)
+        return _markdown(["method", "seeds", *_headings(rows, shown), "calibrator"], lines)
+
+
+def _calibrators(fitted: Sequence[HeadCalibrators]) -> str:
+    """Return the mean temperature, or the names of the calibrators of all seeds and heads."""
+    if all(each.only_temperatures for each in fitted):
+        return f"T = {np.mean([each.temperature for each in fitted]):.3f}"
+    words = [each.text(head).partition(" ")[0] for each in fitted for head in each.by_head]
+    return ", ".join(dict.fromkeys(words))
 
 
 # Numbers

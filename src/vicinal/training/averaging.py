@@ -28,8 +28,6 @@ from torch import Tensor, nn
 
 from vicinal.training.config import FitConfig
 
-__all__ = ["AveragedWeights", "recompute_batch_norm"]
-
 #: Yields the number of rows of each training batch, and what calls the module with it.
 Batches: TypeAlias = Callable[[], Iterable[tuple[int, Callable[[], object]]]]
 
