@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from vicinal.calibrators.conformal import AdaptiveSets, LeastAmbiguousSets, conformal_quantile
+from vicinal.calibrators.conformal import AdaptiveSets, LeastAmbiguousSets, RegularisedSets, conformal_quantile
 from vicinal.metrics import evaluate_sets
 
 KINDS = [
@@ -146,3 +146,54 @@ def test_regularised_sets_cover_and_are_smaller_where_sets_are_large():
         assert 0.88 < covered < 0.95
         sizes[type(kind).__name__] = inside.sum(axis=1).max()
     assert sizes["RegularisedSets"] < sizes["AdaptiveSets"]
+
+
+def test_randomised_scores_by_loops():
+    generator = np.random.default_rng(0)
+    probs = generator.dirichlet(np.ones(4), size=30)
+    uniform = generator.random(30)
+    got = {0.0: AdaptiveSets(randomised=True), 0.3: RegularisedSets(randomised=True, penalty=0.3, free=2)}
+    for penalty, sets in got.items():
+        scores = sets.scores(probs, uniform)
+        for i in range(30):
+            order = sorted(range(4), key=lambda k: -probs[i, k])
+            for rank, k in enumerate(order, start=1):
+                before = sum(probs[i, j] for j in order[: rank - 1])
+                want = before + uniform[i] * probs[i, k] + penalty * max(0, rank - 2)
+                assert scores[i, k] == pytest.approx(want)
+
+
+@pytest.mark.parametrize("kind", [AdaptiveSets, RegularisedSets])
+def test_randomised_sets_cover_exactly_where_plain_ones_cover_too_much(kind):
+    generator = np.random.default_rng(0)
+    logits = 3 * generator.normal(size=(40_000, 5))
+    labels = (logits + generator.gumbel(size=logits.shape)).argmax(axis=1)
+    half = slice(None, 20_000), slice(20_000, None)
+    covered = {}
+    for randomised in (False, True):
+        sets = kind(coverage=0.7, randomised=randomised).fit(logits[half[0]], labels[half[0]], generator=seeded(1))
+        inside = sets(logits[half[1]], generator=seeded(2))
+        assert np.array_equal(inside, sets(logits[half[1]], generator=seeded(2)))
+        found = evaluate_sets(inside, labels[half[1]], level=0.999)
+        covered[randomised] = found.coverage
+        assert (found.empty.value > 0) is randomised
+    assert covered[True].low < 0.7 < covered[True].high
+    assert covered[False].low > 0.7  # its first class alone is right more often
+
+
+def seeded(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def test_coverage_by_size_by_loops():
+    generator = np.random.default_rng(3)
+    inside, labels = generator.random((200, 4)) < 0.4, generator.integers(4, size=200)
+    found = evaluate_sets(inside, labels)
+    for size in range(5):
+        hits = [bool(inside[i, labels[i]]) for i in range(200) if inside[i].sum() == size]
+        assert found.size_n.get(size, 0) == len(hits)
+        if hits:
+            assert found.size_coverage[size].value == pytest.approx(np.mean(hits))
+            assert found.size_coverage[size].low <= np.mean(hits) <= found.size_coverage[size].high
+    assert sum(found.size_n.values()) == 200
+    assert found.to_dict()["size_coverage"]["1"]["n"] == found.size_n[1]

@@ -16,9 +16,11 @@ Vovk, Gammerman & Shafer, *Algorithmic Learning in a Random World*, 2005 (split 
 Sadinle, Lei & Wasserman, "Least Ambiguous Set-Valued Classifiers with Bounded Error Levels", JASA 2019.
 Romano, Sesia & Candès, "Classification with Valid and Adaptive Coverage", NeurIPS 2020.
 
-Deviation from Romano et al.: no random number breaks into the last class, so that a prediction is reproducible. The
-score is the probability of all classes before k, which is 0 for the first: a set is never empty, and where the first
-class alone is right more often than c, it covers more than c.
+Deviation from Romano et al.: unless asked for (`randomised`), no random number breaks into the last class, so that a
+prediction is reproducible. The score is the probability of all classes before k, which is 0 for the first: a set is
+never empty, and where the first class alone is right more often than c, it covers more than c. With a uniform number u
+for each row the score is :math:`s_k = \sum_{j \text{ before } k} p_j + u\,p_k`, no two are equal, and the coverage is c
+to within :math:`1/(n+1)`.
 """
 
 from __future__ import annotations
@@ -29,8 +31,10 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
+from vicinal import _random
 from vicinal._arrays import as_array, as_labels, as_matrix
 from vicinal._checks import ArgumentError, flag, freeze, integer, number
 from vicinal.calibrators.base import Floats, softmax
@@ -56,10 +60,10 @@ class PredictionSets(abc.ABC):
         freeze(self, coverage=coverage, by_class=flag("by_class", self.by_class))
 
     @abc.abstractmethod
-    def scores(self, probs: Floats) -> Floats:
-        """Return how badly each class fits each row, `[N, K]` from probabilities `[N, K]`."""
+    def scores(self, probs: Floats, uniform: Floats | None = None) -> Floats:
+        """Return how badly each class fits each row, `[N, K]`, from probabilities `[N, K]` and random numbers `[N]`."""
 
-    def fit(self: Self, logits: object, labels: object) -> Self:
+    def fit(self: Self, logits: object, labels: object, *, generator: torch.Generator | None = None) -> Self:
         """Learn the threshold from held-out predictions, which neither training nor calibration has seen.
 
         Parameters
@@ -68,17 +72,19 @@ class PredictionSets(abc.ABC):
             Calibrated or not, `[N, K]`: the guarantee holds for both, and sets of calibrated ones are more even.
         labels
             Class numbers `[N]`.
+        generator
+            Where the random numbers of randomised sets come from; torch's global generator if not given.
         """
         probs = _probs(logits)
-        return self.fit_scores(self.scores_of_truth(logits, labels), labels, probs.shape[1])
+        return self.fit_scores(self.scores_of_truth(logits, labels, generator=generator), labels, probs.shape[1])
 
-    def scores_of_truth(self, logits: object, labels: object) -> Floats:
+    def scores_of_truth(self, logits: object, labels: object, *, generator: torch.Generator | None = None) -> Floats:
         """Return how badly the true class fits each row, `[N]`."""
         probs = _probs(logits)
         y = as_labels("labels", labels, n_classes=probs.shape[1]).numpy()
         if len(y) != len(probs):
             raise ValueError(f"logits and labels must have the same length, got {len(probs)} and {len(y)}")
-        of_truth: Floats = self.scores(probs)[np.arange(len(y)), y]
+        of_truth: Floats = self.scores(probs, self._uniform(len(y), generator))[np.arange(len(y)), y]
         return of_truth
 
     def fit_scores(self: Self, of_truth: Floats, labels: object, n_classes: int) -> Self:
@@ -89,14 +95,18 @@ class PredictionSets(abc.ABC):
         freeze(self, thresholds_=thresholds if self.by_class else thresholds.repeat(n_classes))
         return self
 
-    def __call__(self, logits: object) -> NDArray[np.bool_]:
+    def _uniform(self, n: int, generator: torch.Generator | None) -> Floats | None:
+        """Return a random number for each row, where the sets are randomised."""
+        return None
+
+    def __call__(self, logits: object, *, generator: torch.Generator | None = None) -> NDArray[np.bool_]:
         """Return which classes are in each row's set, bool `[N, K]`."""
         if not hasattr(self, "thresholds_"):
             raise RuntimeError(f"this {type(self).__name__} is not fitted: call fit(logits, labels) first")
         probs = _probs(logits)
         if probs.shape[1] != len(self.thresholds_):
             raise ValueError(f"logits must have {len(self.thresholds_)} classes, got shape {list(probs.shape)}")
-        inside: NDArray[np.bool_] = self.scores(probs) <= self.thresholds_
+        inside: NDArray[np.bool_] = self.scores(probs, self._uniform(len(probs), generator)) <= self.thresholds_
         return inside
 
 
@@ -122,13 +132,29 @@ class LeastAmbiguousSets(PredictionSets):
            [False, False]])
     """
 
-    def scores(self, probs: Floats) -> Floats:
+    def scores(self, probs: Floats, uniform: Floats | None = None) -> Floats:
         """Return one minus the probability of each class."""
         return 1 - probs
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class AdaptiveSets(PredictionSets):
+class _RankedSets(PredictionSets):
+    """Sets that take classes in the order of probability."""
+
+    randomised: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        freeze(self, randomised=flag("randomised", self.randomised))
+
+    def _uniform(self, n: int, generator: torch.Generator | None) -> Floats | None:
+        if not self.randomised:
+            return None
+        return _random.uniform_like(torch.empty(n, dtype=torch.float64), generator=generator).numpy()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class AdaptiveSets(_RankedSets):
     """Larger sets where the model is less certain (Romano et al.): the most probable classes, until they hold enough.
 
     Parameters
@@ -137,6 +163,8 @@ class AdaptiveSets(PredictionSets):
         c, the share of sets that hold the true class.
     by_class
         Whether it holds within each class.
+    randomised
+        Whether a random number decides about the last class, for a coverage of exactly c. Sets can then be empty.
 
     Attributes
     ----------
@@ -149,19 +177,19 @@ class AdaptiveSets(PredictionSets):
            [ True,  True]])
     """
 
-    def scores(self, probs: Floats) -> Floats:
-        """Return the probability of all classes before each, in the order of probability."""
-        return _before(probs)[0]
+    def scores(self, probs: Floats, uniform: Floats | None = None) -> Floats:
+        """Return the probability of all classes before each, and of u times its own."""
+        return _before(probs, uniform)[0]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class RegularisedSets(PredictionSets):
+class RegularisedSets(_RankedSets):
     r"""Adaptive sets that are rarely large (RAPS): each class beyond the first `free` ones costs `penalty`.
 
     .. math:: s_k = \sum_{j \text{ before } k} p_j + \lambda \max(0, \text{rank}_k - k_{\text{free}})
 
     Angelopoulos, Bates, Malik & Jordan, "Uncertainty Sets for Image Classifiers using Conformal Prediction", ICLR 2021;
-    without the random number, as in `AdaptiveSets`.
+    without the random number unless asked for, as in `AdaptiveSets`.
 
     Parameters
     ----------
@@ -169,6 +197,8 @@ class RegularisedSets(PredictionSets):
         c, the share of sets that hold the true class.
     by_class
         Whether it holds within each class.
+    randomised
+        As for `AdaptiveSets`.
     penalty
         λ ≥ 0; 0 gives adaptive sets.
     free
@@ -187,21 +217,21 @@ class RegularisedSets(PredictionSets):
         super().__post_init__()
         freeze(self, penalty=number("penalty", self.penalty, low=0), free=integer("free", self.free, low=0))
 
-    def scores(self, probs: Floats) -> Floats:
-        """Return the probability of all classes before each, and the penalty of its rank."""
-        before, rank = _before(probs)
+    def scores(self, probs: Floats, uniform: Floats | None = None) -> Floats:
+        """Return the probability of all classes before each, of u times its own, and the penalty of its rank."""
+        before, rank = _before(probs, uniform)
         penalised: Floats = before + self.penalty * np.maximum(rank - self.free, 0)
         return penalised
 
 
-def _before(probs: Floats) -> tuple[Floats, NDArray[np.int64]]:
-    """Return the probability of the classes before each, in the order of probability, and its rank from 1."""
+def _before(probs: Floats, uniform: Floats | None) -> tuple[Floats, NDArray[np.int64]]:
+    """Return the probability of the classes before each (and u times its own), and its rank from 1."""
     order = np.argsort(-probs, axis=1, kind="stable")
     falling = np.take_along_axis(probs, order, axis=1)
     before, rank = np.empty_like(falling), np.empty(probs.shape, np.int64)
     np.put_along_axis(before, order, np.cumsum(falling, axis=1) - falling, axis=1)
     np.put_along_axis(rank, order, np.broadcast_to(np.arange(1, probs.shape[1] + 1), probs.shape), axis=1)
-    return before, rank
+    return before if uniform is None else before + uniform[:, None] * probs, rank
 
 
 def kinds_of_sets(coverage: float) -> dict[str, PredictionSets]:

@@ -337,3 +337,5 @@ def _show_sets(
         rows += [[label, f"{n:,}", percent(c), str(s)] for label, n, c, s in of_classes if c is not None]
         title = f"prediction sets of {100 * (coverage or 0):g} % coverage, {name}"
         console.table(title, ["class", "n", "coverage", "size"], rows)
+        by_size = [[f"{size}", f"{metrics.size_n[size]:,}", percent(c)] for size, c in metrics.size_coverage.items()]
+        console.table(f"{title}, by size", ["classes in the set", "n", "coverage"], by_size)

@@ -1,8 +1,9 @@
-"""How large prediction sets are, and how often they hold the true class: overall and by class, with intervals."""
+"""How large prediction sets are and how often they hold the true class: overall, by class and by size."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -32,6 +33,10 @@ class SetEvaluation:
     """Coverage of the intervals."""
     class_n: tuple[int, ...] = ()
     """The number of samples of each class."""
+    size_coverage: Mapping[int, Estimate] = field(default_factory=dict)
+    """Coverage among the sets of each size that occurs: sets may cover enough on average, and too little if small."""
+    size_n: Mapping[int, int] = field(default_factory=dict)
+    """The number of sets of each size that occurs."""
 
     def to_dict(self) -> dict[str, object]:
         """Return plain numbers for a JSON file."""
@@ -40,7 +45,9 @@ class SetEvaluation:
             name: [None if e is None else e.to_dict() for e in getattr(self, name)]
             for name in ("class_coverage", "class_size")
         }
-        return {"n": self.n, "level": self.level, **one, **by_class, "class_n": list(self.class_n)}
+        by_size = {str(size): {"n": self.size_n[size], **e.to_dict()} for size, e in self.size_coverage.items()}
+        plain = {"class_n": list(self.class_n), "size_coverage": by_size}
+        return {"n": self.n, "level": self.level, **one, **by_class, **plain}
 
 
 def evaluate_sets(sets: object, labels: object, *, level: float = 0.95) -> SetEvaluation:
@@ -78,7 +85,7 @@ class SetTally:
         self.n_classes = n_classes
         self.hits, self.counts = np.zeros(n_classes, np.int64), np.zeros(n_classes, np.int64)
         self.sizes = [Moments() for _ in range(n_classes)]
-        self.n_empty = self.n_single = 0
+        self.size_hits, self.size_counts = np.zeros(n_classes + 1, np.int64), np.zeros(n_classes + 1, np.int64)
 
     def update(self, sets: object, labels: object) -> SetTally:
         """Add sets, bool `[N, K]`, and the true classes `[N]`; return the tally."""
@@ -90,13 +97,13 @@ class SetTally:
             )
         if len(truth) and (truth.min() < 0 or truth.max() >= self.n_classes):
             raise ValueError(f"labels must be in [0, {self.n_classes - 1}], got {truth.min()} to {truth.max()}")
-        hit, size = inside[np.arange(len(truth)), truth], inside.sum(axis=1).astype(np.float64)
+        hit, size = inside[np.arange(len(truth)), truth], inside.sum(axis=1)
         self.counts += np.bincount(truth, minlength=self.n_classes)
         self.hits += np.bincount(truth[hit], minlength=self.n_classes)
         for k in np.unique(truth):
-            self.sizes[k] += Moments.of(size[truth == k])
-        self.n_empty += int((size == 0).sum())
-        self.n_single += int((size == 1).sum())
+            self.sizes[k] += Moments.of(size[truth == k].astype(np.float64))
+        self.size_counts += np.bincount(size, minlength=self.n_classes + 1)
+        self.size_hits += np.bincount(size[hit], minlength=self.n_classes + 1)
         return self
 
     def evaluation(self, level: float = 0.95) -> SetEvaluation:
@@ -112,15 +119,18 @@ class SetTally:
         def mean_size(moments: Moments) -> Estimate:
             return mean_interval(moments, level, low=0, high=self.n_classes)
 
+        sizes = {s: int(self.size_counts[s]) for s in np.flatnonzero(self.size_counts).tolist()}
         by_class = list(zip(self.hits.tolist(), self.counts.tolist(), self.sizes, strict=True))
         return SetEvaluation(
             n,
             share(int(self.hits.sum()), n),
             mean_size(sum(self.sizes, Moments())),
-            share(self.n_empty, n),
-            share(self.n_single, n),
+            share(sizes.get(0, 0), n),
+            share(sizes.get(1, 0), n),
             tuple(share(hits, count) if count else None for hits, count, _ in by_class),
             tuple(mean_size(moments) if count else None for _, count, moments in by_class),
             level,
             tuple(self.counts.tolist()),
+            {s: share(int(self.size_hits[s]), count) for s, count in sizes.items()},
+            sizes,
         )

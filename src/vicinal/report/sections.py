@@ -89,6 +89,9 @@ def sets_section(asked: float, sets: Mapping[str, SetEvaluation], classes: Seque
             for each, share in ((coverage, True), (size, False))
         ]
 
+    def of_size(e: SetEvaluation, size: int) -> tuple[str, str]:
+        return with_interval(e.size_coverage[size], share=True) if size in e.size_coverage else ("–", "")
+
     first = next(iter(sets.values()))
     covered = {k: each.value for k, each in enumerate(first.class_coverage) if each is not None}
     worst = sorted(covered, key=lambda k: covered[k])
@@ -96,11 +99,14 @@ def sets_section(asked: float, sets: Mapping[str, SetEvaluation], classes: Seque
         {"name": classes[k], "about": count(first.class_n[k], "sample"), "cells": of_class(k)}
         for k in worst[:SHOWN_CLASSES]
     ]
+    sizes = sorted({size for e in sets.values() for size in e.size_coverage})
+    by_size = [{"name": str(size), "about": "", "cells": [of_size(e, size) for e in sets.values()]} for size in sizes]
     return {
         "asked": percent(asked, 0),
         "of": f"{first.n:,}",
         "n_classes": len(worst),
         "table": {"columns": ["coverage", "classes in a set", "sets of one class", "empty sets"], "rows": rows},
+        "by_size": {"columns": [f"coverage, {kind}" for kind in sets], "rows": by_size},
         "by_class": {
             "columns": [f"{what}, {kind}" for kind in sets for what in ("coverage", "size")],
             "rows": by_class,
