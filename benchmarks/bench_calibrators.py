@@ -10,7 +10,7 @@ Every library is handed the input it likes best, made before the clock starts: n
 float32 it silently returns 1), scikit-learn's solver an array, torch-uncertainty a loader of one
 batch. A ratio is the median over rounds of (theirs / ours) within a round.
 
-    python -m benchmarks.bench_calibrators [--scores FOLDER] [--sets 500] [--out FILE] [--rows 50000] [--classes 1000]
+    python -m benchmarks.bench_calibrators [--scores FOLDER] [--seed 1] [--sets 500] [--out FILE]
 """
 
 from __future__ import annotations
@@ -59,11 +59,14 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--classes", type=int, default=1_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--scores", type=Path, default=Path(tempfile.gettempdir()) / "vicinal-scores")
+    parser.add_argument("--seed", type=int, default=1, help="of the parts and models of tables; 0 has published logits")
     parser.add_argument("--sets", type=int, default=500, help="at most so many sets; 0 for none")
-    parser.add_argument("--out", type=Path, help="keep the result of every set, as JSON lines")
+    parser.add_argument(
+        "--out", type=Path, help="keep results, as JSON lines; sets in it are not measured again"
+    )
     args = parser.parse_args(argv)
     if args.sets:
-        print(quality_table(measured_sets(args.scores, args.sets, args.out)))
+        print(quality_table(measured_sets(args.scores, args.seed, args.sets, args.out)))
         print()
     logits, labels = planted(args.rows, args.classes)
     print(temperature_table(logits, labels, args.rounds))
@@ -147,10 +150,14 @@ def torch_uncertainty_calibrated(name: str, val: Any, labels: Any, test: Any) ->
         return peer._scale(logits[1]).softmax(dim=1).numpy()
 
 
-def measured_sets(folder: Path, most: int, out: Path | None) -> list[dict[str, Any]]:
+def measured_sets(folder: Path, seed: int, most: int, out: Path | None) -> list[dict[str, Any]]:
     """Return NLL, Brier score, ECE, smooth ECE and seconds of every contender on every set."""
-    every, records = contenders(), []
-    for scores in itertools.islice(all_scores(folder), most):
+    every = contenders()
+    records = [json.loads(line) for line in out.read_text().splitlines()] if out is not None and out.exists() else []
+    done = {record["set"] for record in records}
+    for scores in itertools.islice(all_scores(folder, seed), most):
+        if scores.name in done:
+            continue
         val, test = (softmax(x) if scores.kind == "logits" else x for x in (scores.val, scores.test))
         least = least_prob(val)
         val, test = (np.maximum(x, least) / np.maximum(x, least).sum(axis=1, keepdims=True) for x in (val, test))

@@ -2,9 +2,9 @@
 
 Published logits (where VICINAL_DATA has them), and gradient boosting, random forests and networks of scikit-learn
 trained on the tables of `benchmarks.tables` that have 700 rows or more. A fifth of a table is validation (200 to 10,000
-rows), three tenths are test, the rest trains.
+rows), three tenths are test, the rest trains. Another seed gives other parts and other models.
 
-    python -m benchmarks.scores FOLDER     write them, one NPZ a set, where they are not there yet
+    python -m benchmarks.scores FOLDER [SEED]     write them, one NPZ a set, where they are not there yet
 """
 
 from __future__ import annotations
@@ -54,9 +54,11 @@ class Scores:
             return cls(name=path.stem, kind=str(file["kind"]), **arrays)
 
 
-def all_scores(folder: Path) -> Iterator[Scores]:
-    """Yield every set; those of models are trained once and kept in the folder."""
-    yield from published()
+def all_scores(folder: Path, seed: int = 0) -> Iterator[Scores]:
+    """Yield every set; those of models are trained once and kept in the folder. Published logits belong to seed 0."""
+    if seed == 0:
+        yield from published()
+    folder = folder / f"seed-{seed}"
     folder.mkdir(parents=True, exist_ok=True)
     for name, load in TABLES.items():
         paths = {model: folder / f"{name} {model}.npz" for model in MODELS}
@@ -72,9 +74,9 @@ def all_scores(folder: Path) -> Iterator[Scores]:
             if len(frame) < FEWEST:
                 small.touch()
                 continue
-            parts = split(frame)
+            parts = split(frame, seed)
             for model in missing:
-                trained(f"{name} {model}", model, *parts).save(paths[model])
+                trained(f"{name} {model}", model, seed, *parts).save(paths[model])
         for path in paths.values():
             yield Scores.load(path)
 
@@ -103,9 +105,9 @@ def published() -> Iterator[Scores]:
             yield Scores(f"{data} {model} {seed}", "logits", *parts)
 
 
-def split(frame: pd.DataFrame) -> tuple[Any, ...]:
+def split(frame: pd.DataFrame, seed: int) -> tuple[Any, ...]:
     """Return numbers and labels of the training, validation and test rows."""
-    frame = frame.sample(min(len(frame), MOST), random_state=0).reset_index(drop=True)
+    frame = frame.sample(min(len(frame), MOST), random_state=seed).reset_index(drop=True)
     target = frame.pop("target").astype(str)
     target = target.where(target.map(target.value_counts()) >= 30)  # rarer classes may be missing from a part
     frame, target = frame[target.notna()], target[target.notna()]
@@ -124,7 +126,7 @@ def split(frame: pd.DataFrame) -> tuple[Any, ...]:
     return x[train], y[train], x[val], y[val], x[test], y[test]
 
 
-def trained(name: str, model: str, *parts: Any) -> Scores:
+def trained(name: str, model: str, seed: int, *parts: Any) -> Scores:
     """Train one model; return its scores."""
     from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
     from sklearn.impute import SimpleImputer
@@ -134,10 +136,10 @@ def trained(name: str, model: str, *parts: Any) -> Scores:
 
     x, y, x_val, y_val, x_test, y_test = parts
     estimator = {
-        "boosting": lambda: HistGradientBoostingClassifier(random_state=0, early_stopping=False),
-        "forest": lambda: make_pipeline(SimpleImputer(), RandomForestClassifier(random_state=0)),
+        "boosting": lambda: HistGradientBoostingClassifier(random_state=seed, early_stopping=False),
+        "forest": lambda: make_pipeline(SimpleImputer(), RandomForestClassifier(random_state=seed)),
         "network": lambda: make_pipeline(
-            SimpleImputer(), StandardScaler(), MLPClassifier((64, 64), max_iter=40, random_state=0)
+            SimpleImputer(), StandardScaler(), MLPClassifier((64, 64), max_iter=40, random_state=seed)
         ),
     }[model]()
     with warnings.catch_warnings():
@@ -151,6 +153,6 @@ def trained(name: str, model: str, *parts: Any) -> Scores:
 
 
 if __name__ == "__main__":
-    for scores in all_scores(Path(sys.argv[1])):
+    for scores in all_scores(Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 0):
         sizes = f"{len(scores.val_labels)} validation, {len(scores.test_labels)} test, {scores.val.shape[1]} classes"
         print(f"{scores.name}: {sizes}", flush=True)

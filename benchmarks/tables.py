@@ -51,7 +51,7 @@ def sklearn_table(name: str) -> pd.DataFrame:
 def uci_table(name: str, target: str) -> pd.DataFrame:
     from vicinal.data.named_datasets import from_name
 
-    table = from_name(name).table  # type: ignore[union-attr]
+    table = from_name(name)
     rows = [row for chunk in table.chunks(bad=[]) for row in _rows(chunk)]
     return pd.DataFrame(rows).rename(columns={target: "target"})
 

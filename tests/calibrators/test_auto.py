@@ -11,7 +11,7 @@ from scipy.special import softmax
 
 import vicinal
 from vicinal.calibrators import CALIBRATORS, Calibrator, TemperatureScaling, calibrate, cross_validate
-from vicinal.calibrators.auto import Candidate, _simplest, candidates, least_prob, logits_of_probs
+from vicinal.calibrators.auto import Candidate, _taken, candidates, least_prob, logits_of_probs
 
 
 def planted(n=400, k=3, seed=0, truth=lambda z: z / 2):
@@ -25,7 +25,7 @@ def test_candidates_by_hand():
     logits, labels = planted(n=150)
     found = {one.name: one for one in candidates(logits, labels, np.ones(150))}
     assert list(found) == ["none", "temperature", "svs", "sms", "isotonic"]
-    tried = cross_validate(TemperatureScaling(), logits, labels)
+    tried = cross_validate(TemperatureScaling(), logits, labels, folds=10)
     assert found["temperature"].nll == pytest.approx(tried.with_it)
     assert found["none"].nll == pytest.approx(tried.without)
     best = min(one.nll for one in found.values())
@@ -38,6 +38,7 @@ def test_candidates_by_hand():
     for one in found.values():
         assert one.behind == pytest.approx(one.nll - best)
         assert (one.standard_error == 0) == (one.nll == best)
+        assert one.behind_temperature == pytest.approx(one.nll - found["temperature"].nll)
 
 
 def test_two_classes_have_other_candidates_and_many_no_matrix():
@@ -50,21 +51,27 @@ def test_two_classes_have_other_candidates_and_many_no_matrix():
 
 
 def rows(**nll):
-    best = min(value for value, _ in nll.values())
-    return [Candidate(name, value, (0, 1), value - best, error) for name, (value, error) in nll.items()]
+    """Candidates of these losses; the error is that of the difference to a temperature."""
+    best, temperature = min(value for value, _ in nll.values()), nll["temperature"][0]
+    return [
+        Candidate(name, value, (0, 1), value - best, 0.0, value - temperature, error)
+        for name, (value, error) in nll.items()
+    ]
 
 
 @pytest.mark.parametrize(
     ("tried", "taken"),
     [
-        (rows(none=(0.5, 0.1), temperature=(0.45, 0.1), svs=(0.4, 0.0)), "temperature"),  # none: a temperature helps
-        (rows(none=(0.45, 0.1), temperature=(0.46, 0.1), svs=(0.4, 0.0)), "none"),
-        (rows(none=(0.9, 0.1), temperature=(0.45, 0.01), svs=(0.4, 0.0), sms=(0.41, 0.1)), "svs"),
-        (rows(none=(0.9, 0.1), temperature=(0.45, 0.01), svs=(0.43, 0.01), isotonic=(0.4, 0.0)), "isotonic"),
+        (rows(none=(0.5, 0.1), temperature=(0.45, 0.0), svs=(0.4, 0.1)), "temperature"),  # within one standard error
+        (rows(none=(0.45, 0.1), temperature=(0.46, 0.0), svs=(0.4, 0.1)), "temperature"),  # and it does not hurt enough
+        (rows(none=(0.45, 0.005), temperature=(0.46, 0.0), svs=(0.44, 0.1)), "none"),
+        (rows(none=(0.45, 0.005), temperature=(0.46, 0.0), svs=(0.44, 0.01)), "svs"),
+        (rows(none=(0.9, 0.1), temperature=(0.45, 0.0), svs=(0.4, 0.01), sms=(0.41, 0.001)), "svs"),
+        (rows(none=(0.9, 0.1), temperature=(0.45, 0.0), svs=(0.43, 0.01), isotonic=(0.4, 0.01)), "isotonic"),
     ],
 )
-def test_the_simplest_within_one_standard_error_is_taken(tried, taken):
-    assert _simplest(tried) == taken
+def test_the_best_is_taken_if_a_temperature_is_more_than_one_standard_error_behind(tried, taken):
+    assert _taken(tried) == taken
 
 
 def _calibrated(logits, labels):

@@ -240,13 +240,14 @@ def _curved(along: Floats, probs: Floats, weighted: Floats) -> Floats:
     return curved
 
 
-def centred(logits: Logits, temperature: float) -> Floats:
-    """Return logits over the temperature, less their mean over classes, which softmax does not see, in float64.
+def scaled_log_probs(logits: Logits, temperature: float) -> Floats:
+    """Return the logarithms of probabilities over the temperature, in float64.
 
-    So logits and the logarithms of their probabilities give the same fit.
+    So logits that differ by a constant, which softmax does not see, give the same fit.
     """
-    z: Floats = logits.astype(np.float64) / temperature
-    z -= z.mean(axis=1, keepdims=True)
+    z: Floats = np.subtract(logits, logits.max(axis=1, keepdims=True), dtype=np.float64)
+    z -= np.log(np.exp(z).sum(axis=1, keepdims=True))
+    z /= temperature
     return z
 
 

@@ -1,18 +1,19 @@
 r"""Structured matrix scaling (SMS): an affine map of the logits, held near one temperature.
 
 .. math::
-    x = \frac{z - \bar z}{T}, \qquad p = \operatorname{softmax}\big((I + \operatorname{diag} v + M)\,x + b\big), \qquad
+    x = \frac{\ln \operatorname{softmax}(z)}{T}, \qquad
+    p = \operatorname{softmax}\big((I + \operatorname{diag} v + M)\,x + b\big), \qquad
     \min_{v, M, b}\ \mathrm{NLL} + \frac{K}{n}\big(\|v\|^2 + \|b\|^2\big) + \frac{K(K-1)}{n}\|M\|^2
 
-M is zero on its diagonal, T is the temperature that minimises the NLL alone and :math:`\bar z` the mean logit of the
-row. Each group is penalised by its number of values over the number of samples: the map grows from one temperature over
-a scale and a bias a class to a whole matrix as samples allow.
+M is zero on its diagonal, and T is the temperature that minimises the NLL alone. Each group is penalised by its number
+of values over the number of samples: the map grows from one temperature over a scale and a bias a class to a whole
+matrix as samples allow.
 
 References
 ----------
 Berta, Holzmüller, Jordan & Bach (2026), Structured Matrix Scaling for Multi-Class Calibration.
 
-Deviation: rows are centred, as in `structured_vector`.
+Deviation: logits are normalised, as in `structured_vector`.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ import numpy as np
 
 from vicinal._checks import freeze, integer, number
 from vicinal.calibrators.base import Calibrator, Floats, Labels, Logits, learned_array
-from vicinal.calibrators.newton import centred, fit_matrix, fit_vector, thinned
+from vicinal.calibrators.newton import fit_matrix, fit_vector, scaled_log_probs, thinned
 from vicinal.calibrators.temperature import TemperatureScaling
 
 
@@ -92,7 +93,7 @@ class StructuredMatrixScaling(Calibrator):
         temperature = TemperatureScaling().fit(logits, labels, sample_weight=weights).temperature_
         k, n = logits.shape[1], float(weights.sum())
         z, y, w = thinned(logits, labels, weights)
-        x = centred(z, temperature)
+        x = scaled_log_probs(z, temperature)
         if k > self.max_classes:
             warnings.warn(
                 f"a matrix of {k:,} classes has {k * k:,} values: only its diagonal and the bias are fitted; "
@@ -107,7 +108,7 @@ class StructuredMatrixScaling(Calibrator):
         return {"temperature_": temperature, "matrix_": np.eye(k) + d, "bias_": b}
 
     def _calibrate(self, logits: Logits) -> Logits:
-        x = centred(logits, self.temperature_)
+        x = scaled_log_probs(logits, self.temperature_)
         if self.matrix_.ndim == 1:
             return x * self.matrix_ + self.bias_
         # Not a matrix product of BLAS, whose last bits depend on the number of rows.

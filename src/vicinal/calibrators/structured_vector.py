@@ -1,18 +1,19 @@
 r"""Structured vector scaling (SVS): a scale and a bias for each class, held near one temperature.
 
 .. math::
-    x = \frac{z - \bar z}{T}, \qquad p = \operatorname{softmax}\big((I + \operatorname{diag} v)\,x + b\big), \qquad
+    x = \frac{\ln \operatorname{softmax}(z)}{T}, \qquad
+    p = \operatorname{softmax}\big((I + \operatorname{diag} v)\,x + b\big), \qquad
     \min_{v, b}\ \mathrm{NLL} + \frac{K}{n}\big(\|v\|^2 + \|b\|^2\big)
 
-T is the temperature that minimises the NLL alone, :math:`\bar z` the mean logit of the row. With few samples v and b
-stay near 0 and what is left is temperature scaling; with many they become those of vector scaling.
+T is the temperature that minimises the NLL alone. With few samples v and b stay near 0 and what is left is temperature
+scaling. Two classes have a scale for ln p and one for ln(1 − p): it is beta calibration, held near a temperature.
 
 References
 ----------
 Berta, Holzmüller, Jordan & Bach (2026), Structured Matrix Scaling for Multi-Class Calibration.
 
-Deviation: rows are centred, so logits and logarithms of probabilities give the same answer. Without it the fit would
-depend on a constant that softmax does not see.
+Deviation: logits are normalised to logarithms of probabilities. Without it the fit would depend on a constant that
+softmax does not see.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import final
 
 from vicinal._checks import freeze, integer, number
 from vicinal.calibrators.base import Calibrator, Floats, Labels, Logits, learned_array
-from vicinal.calibrators.newton import centred, fit_vector, thinned
+from vicinal.calibrators.newton import fit_vector, scaled_log_probs, thinned
 from vicinal.calibrators.temperature import TemperatureScaling
 
 
@@ -31,8 +32,7 @@ from vicinal.calibrators.temperature import TemperatureScaling
 class StructuredVectorScaling(Calibrator):
     """Scale and shift the logit of each class, regularised towards temperature scaling.
 
-    The predicted class can change. It costs about what vector scaling costs, and does not overfit small sets. Of two
-    classes it is logistic regression on the logit (Platt scaling).
+    The predicted class can change. It costs about what vector scaling costs, and does not overfit small sets.
 
     Parameters
     ----------
@@ -81,11 +81,11 @@ class StructuredVectorScaling(Calibrator):
         temperature = TemperatureScaling().fit(logits, labels, sample_weight=weights).temperature_
         strength = self.penalty * logits.shape[1] / float(weights.sum())
         z, y, w = thinned(logits, labels, weights)
-        v, b = fit_vector(centred(z, temperature), y, w, strength, tol=self.tol, max_iter=self.max_iter)
+        v, b = fit_vector(scaled_log_probs(z, temperature), y, w, strength, tol=self.tol, max_iter=self.max_iter)
         return {"temperature_": temperature, "scale_": 1 + v, "bias_": b}
 
     def _calibrate(self, logits: Logits) -> Logits:
-        return centred(logits, self.temperature_) * self.scale_ + self.bias_
+        return scaled_log_probs(logits, self.temperature_) * self.scale_ + self.bias_
 
     def _restore(self, n_classes: int, **learned: object) -> dict[str, object]:
         return {

@@ -51,18 +51,20 @@ class _Calibrated(nn.Module):
 
 
 class _Affine(nn.Module):
-    """A z + b."""
+    """A z + b, or with a temperature A ln softmax(z) / T + b."""
 
     matrix: Tensor
     bias: Tensor
 
-    def __init__(self, matrix: Floats, bias: Floats) -> None:
+    def __init__(self, matrix: Floats, bias: Floats, temperature: float | None = None) -> None:
         super().__init__()
+        self.temperature = temperature
         self.register_buffer("matrix", torch.tensor(matrix.T, dtype=torch.float32))
         self.register_buffer("bias", torch.tensor(bias, dtype=torch.float32))
 
     def forward(self, logits: Tensor) -> Tensor:
-        return logits @ self.matrix + self.bias
+        z = logits if self.temperature is None else logits.log_softmax(dim=1) / self.temperature
+        return z @ self.matrix + self.bias
 
 
 class _Divided(nn.Module):
@@ -98,10 +100,9 @@ def _in_torch(calibrator: Calibrator) -> nn.Module:
         case TemperatureScaling():
             return _Divided(calibrator.temperature_)
         case StructuredVectorScaling() | StructuredMatrixScaling():
-            k = calibrator.n_classes_
             learned = calibrator.matrix_ if isinstance(calibrator, StructuredMatrixScaling) else calibrator.scale_
             matrix = np.diag(learned) if learned.ndim == 1 else learned
-            return _Affine(matrix @ (np.eye(k) - 1 / k) / calibrator.temperature_, calibrator.bias_)
+            return _Affine(matrix, calibrator.bias_, calibrator.temperature_)
         case VectorScaling():
             return _Affine(np.diag(calibrator.scale_), calibrator.bias_)
         case QuadraticScaling() if calibrator.n_classes_ == 2:
