@@ -61,9 +61,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--scores", type=Path, default=Path(tempfile.gettempdir()) / "vicinal-scores")
     parser.add_argument("--seed", type=int, default=1, help="of the parts and models of tables; 0 has published logits")
     parser.add_argument("--sets", type=int, default=500, help="at most so many sets; 0 for none")
-    parser.add_argument(
-        "--out", type=Path, help="keep results, as JSON lines; sets in it are not measured again"
-    )
+    parser.add_argument("--out", type=Path, help="keep results, as JSON lines; sets in it are not measured again")
     args = parser.parse_args(argv)
     if args.sets:
         print(quality_table(measured_sets(args.scores, args.seed, args.sets, args.out)))

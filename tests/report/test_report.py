@@ -261,7 +261,7 @@ def test_many_classes(no_figures, tmp_path, k):
     page = read(path)
     assert f"The 20 least often found of {k} classes" in page.text
     assert f"All {k} classes" in page.text
-    assert page.tags.count("details") == 2  # of classes, and of their prediction sets
+    assert page.tags.count("details") == 3  # of classes, and of prediction sets by size and by class
     assert path.stat().st_size < 1_500_000
 
 
