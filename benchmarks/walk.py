@@ -13,6 +13,7 @@ import io
 import sys
 import tempfile
 import threading
+from collections import Counter
 from pathlib import Path
 from types import FrameType
 
@@ -20,15 +21,18 @@ TABLE = Path(__file__).with_name("iris.csv")
 
 
 def walked(*words: str) -> set[tuple[str, str]]:
-    """Return the file and the name of each function that the command calls; imports are not calls."""
+    """Return the file and the name of each function that the command calls, but for those called by imports."""
     import vicinal
     from vicinal.cli import main
 
-    root, met = str(Path(vicinal.__file__).parent), set()
+    root, met, importing = str(Path(vicinal.__file__).parent), set(), Counter[int]()
 
     def look(frame: FrameType, event: str, argument: object) -> None:
-        code = frame.f_code
-        if event == "call" and code.co_name != "<module>" and code.co_filename.startswith(root):
+        code, thread = frame.f_code, threading.get_ident()
+        if code.co_name == "<module>":
+            # Decorators and defaults run while a file is imported: they are no step of the walk.
+            importing[thread] += {"call": 1, "return": -1}.get(event, 0)
+        elif event == "call" and not importing[thread] and code.co_filename.startswith(root):
             met.add((code.co_filename.removeprefix(f"{root}/"), code.co_qualname))
 
     sys.argv = ["vicinal", *words]
@@ -40,18 +44,7 @@ def walked(*words: str) -> set[tuple[str, str]]:
     finally:
         sys.setprofile(None)
         threading.setprofile(None)
-    # A class body runs when its file is imported.
-    return {(file, name) for file, name in met if not _is_import(file, name)}
-
-
-def _is_import(file: str, name: str) -> bool:
-    """Whether a code object is a class body: it has the name of a class of that file."""
-    import ast
-
-    import vicinal
-
-    tree = ast.parse((Path(vicinal.__file__).parent / file).read_text())
-    return name.rpartition(".")[2] in {node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+    return met
 
 
 def main() -> None:

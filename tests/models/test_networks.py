@@ -7,7 +7,8 @@ import torch
 from torch import nn
 
 from vicinal import CutMix, ManifoldMixup, models
-from vicinal.models import MLP, VGG, LeNet, PreActBlock, PreActResNet
+from vicinal.models import MLP, VGG, LeNet, PreActResNet
+from vicinal.models.preact import PreActBlock
 
 
 def n_parameters(model: nn.Module) -> int:

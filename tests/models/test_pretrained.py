@@ -10,7 +10,8 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from vicinal.models import build, load_pretrained, pretrained_statistics, pretrained_weights
+from vicinal.models import build, load_pretrained, pretrained_weights
+from vicinal.models.pretrained import pretrained_statistics
 
 SHAPE = (3, 72, 72)
 

@@ -8,7 +8,8 @@ import scipy.signal
 import torch
 
 from vicinal import ManifoldMixup, Mixup, models
-from vicinal.models import OnSpectrogram, Spectrogram
+from vicinal.models import Spectrogram
+from vicinal.models.spectrogram import OnSpectrogram
 
 
 def by_scipy(wave: np.ndarray) -> np.ndarray:

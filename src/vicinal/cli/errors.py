@@ -51,6 +51,7 @@ def handle_errors(command: Callable[P, None]) -> Callable[P, None]:
             warnings.simplefilter("default", UserWarning)
             warnings.showwarning = _show_warning
             try:
+                # The limit holds for the whole command, so it is applied here and not passed on.
                 size = kwargs.pop("max_memory", None)
                 with contextlib.nullcontext() if size is None else max_memory(str(size)):
                     command(*args, **{name: _at_home(value) for name, value in kwargs.items()})  # type: ignore[arg-type]
@@ -122,6 +123,7 @@ def _say(text: str, *, label: str = "Error", style: str = "bold red") -> None:
     rank = os.environ.get("RANK")
     where = "" if rank in (None, "0") else f" (process {rank})"
     # In a pipe rich would break lines at 80 characters, in the middle of what a program may look for.
+    # Standard error: `--json` leaves a machine nothing but JSON on standard output.
     console = Console(stderr=True, width=None if sys.stderr.isatty() else 1000)
     console.print(Text.assemble((f"{label}{where}: ", style), text), soft_wrap=True)
 

@@ -182,6 +182,7 @@ def _evaluate_file(
     from vicinal.report.verdicts import base_rate_sentence, majority_warning
 
     reading = vars(columns)
+    # Each measurement reads the file again: its rows are never in memory at once.
     file = open_file(path, **reading)
     with console.stage("rows", file.n_rows) as advance:
         seen = 0

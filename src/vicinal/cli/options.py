@@ -246,6 +246,7 @@ def takes_records(command: Callable[..., None]) -> Callable[..., None]:
             values[name] = _collected(given) if record is Given else record(**given)
         command(**values)
 
+    # typer takes the name of the command, its help and its options from these.
     run.__name__, run.__doc__ = command.__name__, command.__doc__
     run.__dict__["__signature__"] = inspect.Signature(parameters)  # what `inspect` and so typer reads
     run.__annotations__ = {p.name: p.annotation for p in parameters}
@@ -293,6 +294,7 @@ def _parameter(option: _Option, panel: str) -> inspect.Parameter:
     settings: dict[str, Any] = {"help": option.help, "rich_help_panel": panel, "show_default": False}
     kind: Any = option.kind
     if kind == "share":
+        # typer cannot read "a share or a number": `_collected` parses the text.
         kind = str
         settings["metavar"] = "SHARE|NUMBER"
     if option.metavar is not None:

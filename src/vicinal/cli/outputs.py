@@ -70,6 +70,7 @@ def _check_place(option: str, path: Path) -> None:
         raise ValueError(f"{option} must be a file to write, and {str(path)!r} is a folder")
     if path.exists() and not path.is_file():
         raise ValueError(f"{option} must be a file to write, and {str(path)!r} is a device or a pipe")
+    # The first folder that exists: the others are made when the file is written.
     above = next(folder for folder in path.absolute().parents if folder.exists())
     if not above.is_dir():
         raise ValueError(f"{option} {shlex.quote(str(path))} cannot be written: {str(above)!r} is not a folder")
@@ -103,6 +104,7 @@ def _reads(source: Path, path: Path) -> bool:
         return source.samefile(path)
     if path.resolve().is_relative_to(source.resolve()):
         return not _is_report(path)
+    # A hard link below the folder is the same file under another path, which `is_relative_to` misses.
     there = path.stat()
     return any(os.path.samestat(info, there) for info in _stats_below(source, there.st_ino))
 
@@ -114,6 +116,7 @@ def _stats_below(source: Path, number: int) -> Iterator[os.stat_result]:
         folder = waiting.pop()
         with contextlib.suppress(OSError):  # a link that leads nowhere, or what this user may not read
             info = folder.stat()
+            # A link may lead back to a folder above it.
             if (info.st_dev, info.st_ino) in seen:
                 continue
             seen.add((info.st_dev, info.st_ino))

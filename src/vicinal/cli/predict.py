@@ -222,6 +222,7 @@ def _chunks(
     origin = "file" if bundle.preprocessing.kind in ("image", "audio") else None
     for rows, split in blocks:
         first = 0
+        # Rows keep their numbers in the file, so that an error names the row of the user.
         batches = bundle.iter_logits(split, batch_size=batch_size, progress=advance, numbers=rows)
         for logits in _gathered(batches):
             probs = bundle.calibrated(logits).numpy()

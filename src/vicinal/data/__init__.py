@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from vicinal.data.loading import load, load_from_config, read
     from vicinal.data.named_datasets import NAMES
     from vicinal.data.options import (
-        MOST_PIXELS,
         AudioOptions,
         ImageOptions,
         ReadOptions,
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
         TextOptions,
     )
     from vicinal.data.preprocessing import Preprocessing
-    from vicinal.data.registry import KINDS
     from vicinal.data.regression import ScoredTexts, Scores, load_scores
     from vicinal.data.splitting import stratified_split, stratified_subset
     from vicinal.data.streaming import Stream, stream
@@ -36,18 +34,16 @@ if TYPE_CHECKING:
 __all__ = ["load", "load_from_config", "SplitOptions", "ReadOptions", "TableOptions", "TextOptions", "ImageOptions",
            "AudioOptions", "read", "stream", "Stream", "load_scores", "ScoredTexts", "Scores", "Task", "Split",
            "Preprocessing", "TabularPreprocessing", "TextPreprocessing", "ImagePreprocessing", "AudioPreprocessing",
-           "Words", "Subwords", "stratified_split", "stratified_subset", "Kind", "KINDS",
-           "MOST_PIXELS", "NAMES"]  # fmt: skip
+           "Words", "Subwords", "stratified_split", "stratified_subset", "Kind", "NAMES"]  # fmt: skip
 
 #: Where each name lives.
 _HOMES = {
     "audio": ["AudioPreprocessing"],
     "image": ["ImagePreprocessing"],
     "kind": ["Kind"],
-    "registry": ["KINDS"],
     "loading": ["load", "load_from_config", "read"],
     "named_datasets": ["NAMES"],
-    "options": ["AudioOptions", "ImageOptions", "MOST_PIXELS", "ReadOptions", "SplitOptions", "TableOptions",
+    "options": ["AudioOptions", "ImageOptions", "ReadOptions", "SplitOptions", "TableOptions",
                 "TextOptions"],
     "preprocessing": ["Preprocessing"],
     "regression": ["ScoredTexts", "Scores", "load_scores"],

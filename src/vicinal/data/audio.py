@@ -8,7 +8,7 @@ The model's input is the spectrogram, so methods that mix inputs mix spectrogram
 3.3). Spectrograms are normalised, then padded with zeros to 160 × 101 for one second. The paper gives neither window
 nor hop. A Hamming window w of 20 ms every 10 ms (N = 320, H = 160) gives its size without frequency 0.
 `front_end="mel"` has 64 triangular bands of the mel scale in place of frequencies. `front_end="waveform"` leaves the
-transform to the network's first layer (`models.OnSpectrogram`), so that waveforms are mixed.
+transform to the network's first layer (`OnSpectrogram`), so that waveforms are mixed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ from vicinal.data.options import FRONT_ENDS, AudioOptions
 from vicinal.data.preprocessing import Preprocessing
 from vicinal.data.splitting import Positions
 from vicinal.data.task import Split, Task
-from vicinal.models import Inputs, Spectrogram
+from vicinal.models import Spectrogram
+from vicinal.models.specification import Inputs
 
 #: `"standard"`: a random piece of longer sounds; `"specaugment"`: besides, blanked bands of frequencies and of time.
 AUGMENTATIONS = ("standard", "specaugment", "none")

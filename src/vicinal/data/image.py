@@ -31,7 +31,7 @@ from vicinal.data.options import MOST_PIXELS, ImageOptions
 from vicinal.data.preprocessing import Preprocessing
 from vicinal.data.splitting import Positions, part_numbers
 from vicinal.data.task import Split, Task
-from vicinal.models import Inputs
+from vicinal.models.specification import Inputs
 
 #: `"standard"`: crop and flip; `"crop"`: for what is not the same mirrored, such as characters; `"none"`.
 AUGMENTATIONS = ("standard", "crop", "none")

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from vicinal._checks import nearest_names
 from vicinal._typing import Batch
-from vicinal.models import Inputs
+from vicinal.models.specification import Inputs
 from vicinal.tables import BadRow, Table
 
 

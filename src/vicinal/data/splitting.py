@@ -91,6 +91,7 @@ def split_positions(labels: _Numbers, *, val: float | int, test: float | int, se
     parts: dict[str, list[Positions]] = {name: [] for name in PARTS}
     for members in _shuffled_classes(labels, seed, "split"):
         n = len(members)
+        # The test set is served first: with few samples an evaluation is worth more than a validation.
         n_test = _rounded(shares["test"] * n, low=int(shares["test"] > 0), high=n - 1)
         n_val = _rounded(shares["val"] * n, low=int(shares["val"] > 0), high=n - 1 - n_test)
         parts["test"].append(members[:n_test])
@@ -119,8 +120,10 @@ def grouped_split(
     ([2, 3, 4, 5], [0, 1, 6, 7])
     """
     y, (group, first) = np.asarray(labels), _numbered(np.asarray(groups))
+    # Groups of one sample give the split that ungrouped data have: adding groups later changes nothing.
     if len(first) == len(y):
         return split_positions(labels, val=val, test=test, seed=seed)
+    # Numbers of samples become shares here: below, the units are groups.
     shares = {"val": share_of("val", val, len(y)), "test": share_of("test", test, len(y))}
     parts = split_positions(_majority_class(y, group, first), seed=seed, **shares)
     part_of_group = np.empty(len(first), np.int8)
@@ -142,6 +145,7 @@ def _numbered(groups: NDArray[Any]) -> tuple[Positions, Positions]:
     first_of = np.zeros(int(groups.max(initial=-1)) + 1, backwards.dtype)
     first_of[groups[::-1]] = backwards  # the last that is written stays: the first sample
     first = np.unique(first_of[groups])
+    # Freed before the next array of this length is made: the peak counts for a billion rows.
     del backwards
     number_at = np.zeros(n, first_of.dtype)
     number_at[first] = np.arange(len(first))

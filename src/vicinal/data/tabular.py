@@ -36,7 +36,7 @@ from vicinal.data.table_samples import ScannedTable, new_rows
 from vicinal.data.table_scan import columns_of
 from vicinal.data.task import Split, Task
 from vicinal.data.text_columns import Text
-from vicinal.models import Inputs
+from vicinal.models.specification import Inputs
 from vicinal.tables import BadRow, Chunk, Table, from_rows
 
 #: Rows encoded at a time: their features should fit in a processor's cache.

@@ -22,7 +22,7 @@ from vicinal.data.splitting import Positions
 from vicinal.data.table_samples import ScannedTable, new_rows
 from vicinal.data.task import Split, Task
 from vicinal.data.tokens import Subwords, Words, default_tokenizer
-from vicinal.models import Inputs
+from vicinal.models.specification import Inputs
 from vicinal.tables import BadRow, Chunk, Table
 
 #: Characters of a text that a report shows.

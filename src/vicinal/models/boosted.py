@@ -116,6 +116,7 @@ class Boosted(nn.Module):
         seen = [features.index_select(0, self._numbers)]
         for start, stop in self.categories:
             values = torch.arange(1.0, stop - start + 1, device=x.device)
+            # One-hot features become the number of the value. A missing one, all zeros, becomes 0.
             seen.append((features[start:stop] * values[:, None]).sum(dim=0, keepdim=True))
         return torch.cat(seen)
 
@@ -127,6 +128,7 @@ class Boosted(nn.Module):
         """
         for name in ("feature", "threshold", "left", "right", "value"):
             getattr(self, name).zero_()
+        # In place, so that the buffers stay on the device of the module.
         self.baseline.copy_(torch.as_tensor(baseline).flatten())
         for t, of_iteration in enumerate(trees):
             for k, nodes in enumerate(of_iteration):
@@ -149,12 +151,15 @@ class Boosted(nn.Module):
         """Return the logits of rows by what trees see of them, `[n_columns, B]`."""
         values = self._by_tests(columns) if self.leaves <= _BITS else self._by_levels(columns)
         logits: Tensor = values.unflatten(0, (-1, self.outputs)).sum(dim=0).T + self.baseline
+        # Two classes have one output, the log-odds of the second: a zero beside it makes them logits.
         if self.outputs == 1:
             logits = torch.cat([torch.zeros_like(logits), logits], dim=1)
         return logits
 
     def _by_tests(self, columns: Tensor) -> Tensor:
         """Return the value of each row's leaf, `[trees, B]`: the lowest that no failed test has ruled out."""
+        # QuickScorer (Lucchese et al. 2015): each failed test clears the bits of the leaves to its left.
+        # All tests run without branches, so a batch of rows takes one vector operation for each test.
         left = torch.full_like(columns.index_select(0, self._features[0]), _ALL, dtype=torch.int32)
         for test in range(len(self._features)):
             fails = columns.index_select(0, self._features[test]) > self._thresholds[test]
@@ -169,6 +174,7 @@ class Boosted(nn.Module):
         feature, threshold, left, right, value = (
             nodes.flatten() for nodes in (self.feature, self.threshold, self.left, self.right, self.value)
         )
+        # A leaf leads to itself, so rows that arrive early stay where they are.
         at = root.expand(-1, columns.shape[1])
         for _ in range(min(self.depth, self.leaves - 1)):  # a tree of so many leaves is no deeper
             below = columns.gather(0, feature[at]) <= threshold[at]
@@ -234,6 +240,7 @@ def _rounded_down(numbers: Tensor) -> Tensor:
     """Return the largest float32 that is not above each number: features, float32 too, are above both or neither."""
     if numbers.dtype != torch.float64:
         return numbers
+    # Rounding to the nearest could lift a threshold over a feature that lies exactly on it.
     near = numbers.float()
     return torch.where(near.double() > numbers, near.nextafter(torch.full_like(near, -torch.inf)), near)
 
@@ -246,6 +253,7 @@ def _check_trees(model: Boosted, incompatible: object) -> None:
         if not bool(((numbers >= 0) & (numbers < limit)).all()):
             raise ValueError(f"the trees are damaged: {name} must be in [0, {limit - 1}], got {int(numbers.min())} to "
                              f"{int(numbers.max())}")  # fmt: skip
+    # Children after their parents exclude cycles: a damaged file must not loop without end.
     place = torch.arange(model.left.shape[2], device=model.left.device)
     if bool(((model.left > place) != (model.right > place)).any()):
         raise ValueError("the trees are damaged: a node leads back")

@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vicinal._checks import choice, require
-from vicinal.data import KINDS, Split, TabularPreprocessing, Task
+from vicinal.data import Split, TabularPreprocessing, Task
 from vicinal.data.column_encoders import Category, Date, Number
+from vicinal.data.registry import KINDS
 from vicinal.data.text_columns import Text
 from vicinal.metrics import Evaluation, evaluate
 from vicinal.progress import stage

@@ -51,6 +51,7 @@ from vicinal.data import (
     TabularPreprocessing,
     TextPreprocessing,
 )
+from vicinal.data.options import MOST_PIXELS
 from vicinal.models import ModelSpec
 from vicinal.objectives.forward import call
 from vicinal.probes.base import device_of
@@ -275,7 +276,7 @@ class Bundle:
 
     @classmethod
     def load(
-        cls, folder: str | os.PathLike[str], *, device: str | torch.device = "cpu", max_pixels: int = data.MOST_PIXELS
+        cls, folder: str | os.PathLike[str], *, device: str | torch.device = "cpu", max_pixels: int = MOST_PIXELS
     ) -> Bundle:
         """Return what `save` wrote, or what a training run saved; see `load` for the arguments."""
         files, record = _record(Path(folder))
@@ -372,9 +373,7 @@ class Bundle:
         return _random.normal_like(torch.empty(n, *self.spec.input_shape), generator=generator)
 
 
-def load(
-    run: str | os.PathLike[str], *, device: str | torch.device = "cpu", max_pixels: int = data.MOST_PIXELS
-) -> Bundle:
+def load(run: str | os.PathLike[str], *, device: str | torch.device = "cpu", max_pixels: int = MOST_PIXELS) -> Bundle:
     """Return the trained model of a run: an object with `predict_proba`.
 
     Parameters

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from vicinal import _random
-from vicinal.models import Averaged
+from vicinal.models.averaged import Averaged
 from vicinal.probes.uncertainty import mean_logits
 from vicinal.runs.layout import RunFiles
 from vicinal.training import FitResult

@@ -25,9 +25,10 @@ from vicinal._checks import Argument, ArgumentError, Sentence, message_of, neare
 from vicinal._memory import check_size
 from vicinal.calibrators import Calibrator, TemperatureScaling, calibrate, cross_validate
 from vicinal.calibrators.two_logits import two_logits
-from vicinal.data import KINDS, ReadOptions, Split, Task, TextPreprocessing, Words
+from vicinal.data import ReadOptions, Split, Task, TextPreprocessing, Words
 from vicinal.data.class_folders import find
 from vicinal.data.named_datasets import roots
+from vicinal.data.registry import KINDS
 from vicinal.expressions import parse
 from vicinal.models import ModelSpec
 from vicinal.objectives.base import Objective
@@ -100,6 +101,7 @@ def run(
         trained = ready.fit(folder.path, progress=progress, on_metrics=on_metrics)
         process = joined_process()
         result = _conclude(folder, ready, trained, n_bins, say) if process.is_main_process else None
+    # The other processes wait until the first has written the results: a second command may read them at once.
     process.wait_for_everyone()
     return result
 
@@ -182,12 +184,14 @@ class _Ready:
                 collate_fn=self.task.collate_fn,
             )
 
+        # The head has no `watch` and no `collate_fn`: it sees features, which are tensors already.
         def train_head(head: nn.Module, samples: object, held_out: object, path: Path) -> FitResult:
             return trained(head, self.objective, samples, held_out, out=path, config=self.config)
 
         if self.experiment.fast:
             return fit_frozen(self.model, train_head, self.train, val, config=self.config, out=out, about=about)
         method, config = repr(self.objective), self.config
+        # None unless the model is trees alone, which have no training loop.
         trees = boosted(self.model, self.train, val, weights, out=out, config=config, method=method, about=about)
         if trees is not None:
             return trees
@@ -220,10 +224,12 @@ class _Ready:
         """Return the facts that a resumed run must match."""
         held_out = {}
         if self.experiment.new_subset_per_seed:
+            # The training part differs between seeds, so only the held-out parts must match.
             held_out = {"held_out": _digest([self.task.val.indices, self.task.test.indices])}
         return {
             "fingerprint": self.task.fingerprint,
             "classes": list(self.task.classes),
+            # Hashes, not lists: the splits of a large table would make the record larger than the weights.
             "splits": _splits_digest(self.task),
             **held_out,
             "network": self.spec.to_dict(),
@@ -269,6 +275,7 @@ def _digest(value: object) -> str:
 
 def _prepare(experiment: Experiment, say: Say) -> _Ready:
     """Read the data and build the network, so that mistakes are found before hours of training."""
+    # A typing error in the method is found before the data are read.
     parse(experiment.method)
     task = load_task(experiment)
     if task.kind == "text" and experiment.model is not None and models.tokenizer_of(experiment.model) is None:
@@ -304,6 +311,7 @@ def _made_ready(experiment: Experiment, task: Task, extra_sets: dict[str, _EvalD
         with stage("pretrained weights"):
             weights = models.pretrained_weights(spec.name, experiment.pretrained)
 
+    # Initial weights depend on the seed alone, whatever was drawn before in this process.
     def build(seed: int) -> nn.Module:
         with _random.restored_globals():
             _random.seed_globals(_random.seed_from("weights", seed))
@@ -311,6 +319,7 @@ def _made_ready(experiment: Experiment, task: Task, extra_sets: dict[str, _EvalD
                 network = _built(dataclasses.replace(spec, members=1), experiment, vectors)
         if weights is not None:
             taken = models.load_pretrained(network, weights, str(experiment.pretrained))
+            # Members of an ensemble take the same weights: one note is enough.
             if seed == experiment.seed:
                 say(taken)
         return network
@@ -327,6 +336,7 @@ def _config(experiment: Experiment, task: Task, spec: ModelSpec) -> FitConfig:
     given = dict(experiment.training)
     kind, name = task.kind, spec.name
     if experiment.fast:
+        # The options are those of the whole network, but a linear head is trained.
         given.pop("group_by_length", None)  # the head sees features, which have no length
         kind, name = "tabular", "linear"
     return default_config(
@@ -365,6 +375,7 @@ def held_out_logits(experiment: Experiment, task: Task, out: Path, *, progress: 
     was stopped resumes.
     """
     training = {**experiment.training, "trackers": []}
+    # An audit trains many folds, whose predictions during training nobody reads.
     training.pop("keep_predictions_at", None)
     plain = dataclasses.replace(experiment, eval_data=(), watch=(), corrupt=0.0, training=training)
     ready = _made_ready(plain, task, {}, lambda note: None)
@@ -393,6 +404,7 @@ def _read_eval_set(experiment: Experiment, task: Task, given: EvalSet, say: Say)
     if given.development is None:
         return _EvalData(given.source, split, None)
     development = read(given.development, "val")
+    # A temperature fitted on the samples that it is evaluated on would look better than it is.
     if given.development == given.source and development.indices == split.indices:
         raise ArgumentError("development", given.development, "other samples than those that are evaluated")
     return _EvalData(given.source, split, development)
@@ -411,9 +423,11 @@ def specified(experiment: Experiment, task: Task) -> tuple[ModelSpec, NDArray[np
         if path is None:
             raise FileNotFoundError(f"there is no file {source!r} of word vectors (the option vectors)")
         vectors = reader.tokenizer.vectors(path)
+        # A given `dim` wins, so that a wrong one is an error of the network and not ignored.
         options = {"dim": vectors.shape[1], **options}
     about = task.spec
     if experiment.fast and "tokenizer" in about and about["tokenizer"] != "words" and "choices" not in about:
+        # MiniLM was trained with the mean of its states: its first token alone says little of a text.
         options.setdefault("pooling", "mean")
     if name is None:
         options = {**default_options(KINDS[task.kind].default_model(task).name, len(task.train)), **options}
@@ -456,6 +470,7 @@ def _conclude(folder: Run, ready: _Ready, trained: FitResult, n_bins: int, say: 
             "all classes counted the same in training, so rare classes are more probable here than in the data: "
             "vicinal.losses.without_class_weights undoes that in the logits"
         )
+    # Trees that do not help by the validation set have no share, and are not mentioned.
     if (share := network_share(trained.model)) < 1:
         facts["share"], percent = share, round(100 * share)
         say(f"by validation rows the network counts {percent} % in the answers, and the trees {100 - percent} %")
@@ -486,10 +501,12 @@ def _evaluated(
         facts |= {"calibration": chosen} if chosen else {}
         sets["val"] = score("val", trained.logits, trained.labels, calibrators, n_bins)
     bundle = _bundle(ready, trained, calibrators)
+    # The model can be served from here on, even if the evaluation below is interrupted.
     bundle.save_record(folder.path)
     folder.write_splits(task.positions)
     held_out = {"test": _EvalData("test", task.test, None)} if len(task.test) else {}
     for key, extra in {**held_out, **ready.extra_sets}.items():
+        # The validation calibrators serve every set that has no development set of its own.
         of_set = calibrators
         if extra.development is not None:
             logits = _predicted(bundle, extra.development, extra.name)
@@ -559,6 +576,7 @@ def _temperature(experiment: Experiment, note: Say, logits: Tensor, labels: Tens
         warnings.simplefilter("always")  # by default Python repeats no warning, and later heads would lose theirs
         calibrator = TemperatureScaling(search=experiment.temperature).fit(logits, labels)
     temperature: float = calibrator.temperature_
+    # The grid is a published procedure, which is applied as it was published.
     if experiment.temperature == "newton" and temperature != 1 and len(labels) < _CHECKED:
         tried = cross_validate(calibrator, logits, labels) if len(labels) > 1 else None
         if tried is None or not tried.helps:

@@ -91,6 +91,7 @@ def run_grid(
     if out.exists() and not out.is_dir():
         raise ValueError(Sentence(Argument("out"), f" must be a folder for the runs, and {str(out)!r} is a file"))
     _refuse_foreign(out)
+    # Before anything is written: a wrong address must not leave folders of runs that never began.
     pool.check_cluster()
     base = _rooted(base)
     done: set[Key] = set()
@@ -101,6 +102,7 @@ def run_grid(
         if on_cell is not None:
             on_cell(*key, result, error)
 
+    # Two comparisons into one folder would train the same cells twice.
     with locked(out):
         spelled = _check_in(out, base, asked, seeds, pool.threads)
         cells: Mapping[Key, Job[RunResult]] = _cells(out, base, spelled, asked, seeds, n_bins)

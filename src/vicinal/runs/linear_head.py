@@ -59,12 +59,12 @@ def fit_frozen(
         }
         # Features are computed once, so each sample has one view: no augmentation.
         plain = train.relabelled(train.labels or [], augment="none")
-        (features,), labels = compute_features(network, plain, **how, title="features: training")
+        (features,), labels = compute_features(network, plain, **how)
         scale = Standardised(features)
         validation = held_out = None
         if val is not None:
             batch = config.evaluation_batch_size
-            held_out = compute_features(network, val, **how, batch_size=batch, title="features: validation")
+            held_out = compute_features(network, val, **how, batch_size=batch)
             validation = TensorDataset(scale(torch.cat(held_out[0])), held_out[1])
         head = _new_head(head_of(network), config.seed)
         trained = train_head(head, TensorDataset(scale(features), labels), validation, RunFiles(out).head)

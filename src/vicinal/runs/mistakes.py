@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vicinal.data import KINDS, Split
+from vicinal.data import Split
+from vicinal.data.registry import KINDS
 
 
 def confident_mistakes(split: Split, probs: Tensor, classes: Sequence[str], *, n: int = 20) -> list[dict[str, object]]:

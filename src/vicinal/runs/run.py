@@ -23,7 +23,10 @@ from vicinal import _random, data, models
 from vicinal._atomic import DamagedFileError, Json, read_json, write_arrays, write_json
 from vicinal._checks import Argument, Sentence
 from vicinal.data import Preprocessing, Split, Task
+from vicinal.data.options import MOST_PIXELS
 from vicinal.metrics import Estimate, Evaluation, compare
+from vicinal.models.pretrained import pretrained_statistics
+from vicinal.models.specification import features_of, front_end_of
 from vicinal.probes.label_noise import corrupt_labels
 from vicinal.runs.bundle import Bundle, read_record
 from vicinal.runs.calibration import HeadCalibrators
@@ -334,7 +337,7 @@ class Run:
     def bundle(self, *, device: str | torch.device = "cpu") -> Bundle:
         """Return the trained model."""
         asked = read_json(self.files.experiment).get("asked", {}) if self.files.experiment.exists() else {}
-        most = asked.get("data", {}).get("max_pixels", data.MOST_PIXELS)
+        most = asked.get("data", {}).get("max_pixels", MOST_PIXELS)
         return Bundle.load(self.path, device=device, max_pixels=most)
 
     def task(self) -> Task:
@@ -402,12 +405,12 @@ def load_task(
 ) -> Task:
     """Return the data of an experiment, encoded for its network; splits and encoding are fitted unless given."""
     options = dict(experiment.data)
-    options.setdefault("features", models.features_of(experiment.model))
-    options.setdefault("front_end", models.front_end_of(experiment.model))
+    options.setdefault("features", features_of(experiment.model))
+    options.setdefault("front_end", front_end_of(experiment.model))
     options.setdefault("tokenizer", models.tokenizer_of(experiment.model))
     if experiment.pretrained is not None:
         options.setdefault("image_size", 224)
-        options["normalisation"] = models.pretrained_statistics(experiment.model or "resnet18")
+        options["normalisation"] = pretrained_statistics(experiment.model or "resnet18")
     if experiment.new_subset_per_seed:
         options["subset_seed"] = experiment.seed
     if splits is not None:

@@ -157,6 +157,7 @@ def run_jobs(
         are reported from another thread.
     """
     state = _Jobs(jobs, weights or {}, on_job)
+    # Results are read from disk even when nothing runs: a driver that was restarted knows no more.
     state.skip_finished()
     if pool.is_here:
         state.run_here(pool.threads, progress)
@@ -174,6 +175,7 @@ def _checked_workers(workers: int | None, backend: str, address: str | None, thr
             raise ValueError(Sentence(Argument("address", address), cluster, *kinds))
         workers = 1 if workers is None else integer("workers", workers, low=1, high=MOST_PROCESSES)
         cores = os.cpu_count() or 1
+        # One thread a worker may exceed the cores, which is slow but right. More threads would thrash.
         if threads > 1 and workers * threads > cores:
             most = f" must be at most the {cores} cores of this machine, got {workers} × {threads}"
             raise ValueError(Sentence(Argument("workers"), " × ", Argument("threads"), most))
@@ -242,6 +244,7 @@ def _run_job(
     if portable and (reason := _portable.shortfall()) is not None:
         return _fail(job, RuntimeError(reason))
     os.environ.update(settings)
+    # Threads of Dask share one process. Two trainings in it would mix their random states.
     with _ONE_AT_A_TIME:
         before = torch.get_num_threads()
         torch.set_num_threads(threads)
@@ -291,11 +294,13 @@ def _end_with(driver: int) -> None:
     """
     if sys.platform == "win32" or driver in _following or os.getppid() != driver:
         return
+    # A worker of loky serves many jobs; one thread that follows the driver is enough.
     _following.add(driver)
 
     def follow() -> None:
         while os.getppid() == driver:
             time.sleep(0.2)
+        # Not sys.exit: in a thread it would end the thread alone, and leave the training running.
         os._exit(1)
 
     threading.Thread(target=follow, daemon=True).start()
@@ -333,6 +338,7 @@ class _Jobs(Generic[K, T]):
     def run_elsewhere(self, pool: Pool, progress: bool) -> None:
         with self._watched(progress):
             errors = self._on_ray(pool) if pool.backend == "ray" else self._with_joblib(pool)
+        # Network file systems show a file some seconds after another node wrote it.
         settled = time.monotonic() + (0 if pool.backend == "loky" else _SETTLE)
         for key in self.pending:
             while self._unfinished(key) and errors.get(key) is None and time.monotonic() < settled:
@@ -354,6 +360,7 @@ class _Jobs(Generic[K, T]):
         if pool.backend == "loky":
             options["driver"] = os.getpid()
         host = {} if pool.address is None else {"scheduler_host": pool.address}
+        # joblib reads -1 as "all workers of the cluster".
         n_jobs = -1 if pool.workers is None else pool.workers
         with joblib.parallel_config(backend=pool.backend, **host):
             # batch_size=1: joblib would group quick jobs and run them one after the other in one process.
@@ -375,6 +382,7 @@ class _Jobs(Generic[K, T]):
         errors: dict[K, str | None] = {}
         suspected: Counter[K] = Counter()
         for _ in range(_ROUNDS):
+            # Twice, because the first suspicion falls on every job that ran beside the culprit.
             keys = [key for key in self.pending if self._unfinished(key) and suspected[key] < 2]
             if not keys:
                 break

@@ -42,7 +42,6 @@ def compute_features(
     collate_fn: Collate | None,
     batch_size: int | None = None,
     num_workers: int = 0,
-    title: str = "features",
 ) -> tuple[list[Tensor], Tensor]:
     """Return what reaches the head, and the labels, of a dataset in evaluation mode.
 
@@ -65,8 +64,6 @@ def compute_features(
         given the order is free, and features are one tensor, in order of the samples.
     num_workers
         Processes that load samples.
-    title
-        What progress calls it.
 
     Returns
     -------
@@ -82,7 +79,7 @@ def compute_features(
     network.eval()
     features, labels = [], []
     served = AtPrecision(network, precision, channels_last=channels_last)
-    with stage(title, len(dataset)) as advance:
+    with stage("features", len(dataset)) as advance:
         for reached, y in _iter_features(network, served, batches, device):
             features.append(reached.cpu())
             labels.append(y)
