@@ -324,11 +324,13 @@ class Judged:
     """A claim and its verdict, as a result file holds it."""
 
     claim: str
+    """The claim in words."""
     family: str
     """`"primary"` or `"secondary"`."""
     kind: str
     """That of the claim, or `"at least"`."""
     verdict: str
+    """Holds, reversed, no difference, undecided or not tested."""
     effect: float | None
     """The mean of the contrast over the seeds of the look, before the first look over the seeds so far. Of "at least":
     how many contrasts have a mean above 0. None if the claim is not tested or has no seed."""
@@ -344,11 +346,13 @@ class Judged:
     n_seeds: int
     """The seeds so far that have all figures which the claim needs."""
     paper: float | None
+    """The paper's own contrast, if it prints one."""
     margin: float
     """Of the claim; 0 of "at least"."""
     threshold: float
     """Of the claim; of "at least" how many contrasts must be positive."""
     unit: str
+    """The unit of the contrast."""
     reason: str = ""
     """Why it is not tested, or why it has no interval at its look."""
     values: tuple[float | None, ...] = ()

@@ -78,17 +78,24 @@ class CellRecord:
 
 @dataclass(frozen=True)
 class Result:
-    """What a recipe led to at a scale."""
+    """The result of a recipe at a scale."""
 
     recipe: str
+    """Its name."""
     scale: str
+    """`"cpu"`, `"night"` or `"paper"`."""
     seeds: tuple[int, ...]
+    """The seeds that were run."""
     settings: Mapping[str, Any]
+    """The settings of the recipe at this scale."""
     cells: Sequence[CellRecord]
+    """What was measured of each row and seed."""
     verdicts: Sequence[Judged]
+    """The claims, judged."""
     environment: Mapping[str, str]
     """What digits depend on beside the settings: versions, and the instructions that the processor was held at."""
     failures: Mapping[str, str] = field(default_factory=dict)
+    """The errors of cells that failed, by their keys."""
 
     @property
     def looks(self) -> tuple[int, ...]:

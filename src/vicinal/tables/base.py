@@ -54,6 +54,7 @@ class Chunk:
     """Some rows of a table."""
 
     columns: Columns
+    """The cells by the name of the column, as pyarrow arrays."""
     rows: NDArray[np.int64]
     """The numbers of the rows in the table, from 1; the line of column names is not counted, bad rows are."""
     path: Path
@@ -88,6 +89,7 @@ class Table(ABC):
     """A table whose columns are known and whose rows are read when asked for."""
 
     path: Path
+    """The file, or the folder or pattern of several."""
     columns: Mapping[str, Column]
     """The columns by name, in the order of the file."""
     classes: tuple[str, ...] | None = field(default=None, kw_only=True)
