@@ -16,7 +16,7 @@ Vovk, Gammerman & Shafer, *Algorithmic Learning in a Random World*, 2005 (split 
 Sadinle, Lei & Wasserman, "Least Ambiguous Set-Valued Classifiers with Bounded Error Levels", JASA 2019.
 Romano, Sesia & Candès, "Classification with Valid and Adaptive Coverage", NeurIPS 2020.
 
-Deviation from Romano et al.: unless asked for (`randomised`), no random number breaks into the last class, so that a
+Deviation from Romano et al.: by default (`randomised=False`) no random number breaks into the last class, so that a
 prediction is reproducible. The score is the probability of all classes before k, which is 0 for the first: a set is
 never empty, and where the first class alone is right more often than c, it covers more than c. With a uniform number u
 for each row the score is :math:`s_k = \sum_{j \text{ before } k} p_j + u\,p_k`, no two are equal, and the coverage is c
@@ -189,7 +189,7 @@ class RegularisedSets(_RankedSets):
     .. math:: s_k = \sum_{j \text{ before } k} p_j + \lambda \max(0, \text{rank}_k - k_{\text{free}})
 
     Angelopoulos, Bates, Malik & Jordan, "Uncertainty Sets for Image Classifiers using Conformal Prediction", ICLR 2021;
-    without the random number unless asked for, as in `AdaptiveSets`.
+    without the random number by default, as in `AdaptiveSets`.
 
     Parameters
     ----------
