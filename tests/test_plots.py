@@ -15,6 +15,7 @@ import matplotlib.pyplot as plt  # noqa: E402
 
 from vicinal import plots  # noqa: E402
 from vicinal.metrics import Estimate, ReliabilityTable, max_probability, ood_report, risk_coverage  # noqa: E402
+from vicinal.metrics.smooth import smooth_ece_of  # noqa: E402
 from vicinal.papers.toy_points import spirals  # noqa: E402
 from vicinal.probes import between_samples  # noqa: E402
 
@@ -65,6 +66,8 @@ HISTORIES = {
     ],
 }
 
+FINE = ReliabilityTable.from_logits(LOGITS, LABELS, n_bins=1_000)
+
 #: Plots of several panels, and how many they have; these take and return `axes`.
 PANELS = {
     "decision_boundaries": (
@@ -86,6 +89,7 @@ PLOTS = {
     "between_curves": lambda **kw: plots.between_curves(CURVES, **kw),
     "risk_coverage_curve": lambda **kw: plots.risk_coverage_curve(CURVE, **kw),
     "score_histogram": lambda **kw: plots.score_histogram(OOD, **kw),
+    "smooth_diagram": lambda **kw: plots.smooth_diagram(FINE, **kw),
 }
 each = pytest.mark.parametrize("draw", PLOTS.values(), ids=PLOTS)
 
@@ -495,3 +499,14 @@ def test_rows_of_densities_are_models_by_the_epochs_that_all_have():
             accuracy, confidence = plots.group_means(LABELS, logits=run[epoch][1], group_size=50)
             assert ax.lines[-1].get_xydata()[0] == pytest.approx([confidence.mean(), accuracy.mean()])
     plt.close(rows[0][0].figure)
+
+
+def test_the_smooth_diagram_prints_smooth_ece_with_its_interval():
+    ax = plots.smooth_diagram(FINE)
+    estimate = smooth_ece_of(FINE)
+    assert f"smooth ECE {100 * estimate.value:.2f} %" in texts(ax)
+    assert f"{100 * estimate.low:.2f} to {100 * estimate.high:.2f} %" in texts(ax)
+    assert not any(
+        "interval" in text.get_text() for text in plots.smooth_diagram(FINE, level=0).get_legend().get_texts()
+    )
+    plt.close("all")

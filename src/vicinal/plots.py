@@ -44,6 +44,7 @@ __all__ = [
     "reliability_diagram",
     "risk_coverage_curve",
     "score_histogram",
+    "smooth_diagram",
     "training_curves",
 ]
 
@@ -108,6 +109,45 @@ def reliability_diagram(
     _note(ax, f"ECE {100 * table.ece():.2f} % ({table.n_bins} bins)\nn = {table.n:,}", corner="lower right")
     if counts:
         _count_strip(ax, table)
+    return ax
+
+
+def smooth_diagram(table: ReliabilityTable, *, level: float = 0.95, ax: Axes | None = None) -> Axes:
+    """Draw the accuracy around each confidence, smoothed as smooth ECE smooths, without bins.
+
+    The line is thick where samples are many, and the band is the pointwise normal interval of the smoothed accuracy.
+    Smooth ECE is printed with its own interval.
+
+    Parameters
+    ----------
+    table : ReliabilityTable
+        Of many equal-width bins: `ReliabilityTable.from_logits(logits, labels, n_bins=10_000)`.
+    level : float
+        Confidence level of the intervals; 0 draws no band.
+
+    References
+    ----------
+    Błasiok & Nakkiran (2024), Smooth ECE: Principled Reliability Diagrams via Kernel Smoothing.
+    """
+    from vicinal.metrics.smooth import smooth_band, smooth_curve, smooth_ece_of
+
+    level = number("level", level, low=0, high=1)
+    _check_table("table", table)
+    estimate, ax = smooth_ece_of(table, level or 0.95), _axes(ax, (4.2, 4.2))
+    sigma = max(estimate.value, 1 / len(table.bin_count))
+    t, accuracy, density = smooth_curve(table, sigma)
+    shown = density > 0.01 * density.max()
+    if level > 0:
+        low, high = smooth_band(accuracy, density, table.n, sigma, level)
+        name = f"{100 * level:g} % interval"
+        ax.fill_between(t, low, high, where=shown.tolist(), color=_INK, alpha=0.2, lw=0, label=name)
+    ax.plot(t, np.where(shown, accuracy, np.nan), color=_BLUE, lw=1.6, label="smoothed accuracy")
+    ax.fill_between(t, 0, 0.15 * density / density.max(), color=_GREY, alpha=0.5, lw=0, label="density of confidences")
+    _diagonal(ax, label="perfect calibration")
+    ax.set(xlim=(0, 1), ylim=(0, 1))
+    ax.legend(loc="upper left", fontsize="small", handlelength=1.4, edgecolor="none", framealpha=0.85)
+    ends = f"{100 * estimate.low:.2f} to {100 * estimate.high:.2f} %"
+    _note(ax, f"smooth ECE {100 * estimate.value:.2f} %\n{ends}, n = {table.n:,}", corner="lower right")
     return ax
 
 

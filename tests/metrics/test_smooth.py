@@ -9,7 +9,7 @@ import pytest
 
 from vicinal.metrics import Tally, evaluate
 from vicinal.metrics.reliability import ReliabilityTable
-from vicinal.metrics.smooth import smooth_curve, smooth_ece, smooth_error
+from vicinal.metrics.smooth import smooth_band, smooth_curve, smooth_ece, smooth_error
 
 
 def slow(confidence, correct, sigma, steps=2_000):
@@ -91,3 +91,16 @@ def test_the_interval_covers(n):
         estimate = smooth_ece(confidence, rng.random(n) < confidence - 0.08)
         missed += not estimate.low <= 0.08 <= estimate.high
     assert missed <= 14  # of 150 at 95 %: more has a probability below 2 %
+
+
+def test_the_band_of_the_curve_covers():
+    """150 draws of a model that is over-confident by 0.08: around any inner t the accuracy is t less that."""
+    rng = np.random.default_rng(4)
+    missed = 0
+    for _ in range(150):
+        confidence = rng.uniform(0.5, 1, 500)
+        table = ReliabilityTable.from_confidences(confidence, rng.random(500) < confidence - 0.08, n_bins=1_000)
+        t, accuracy, density = smooth_curve(table, 0.04)
+        low, high = smooth_band(accuracy, density, 500, 0.04)
+        missed += sum(not low[k] <= t[k] - 0.08 <= high[k] for k in (650, 800))
+    assert missed <= 27  # of 300 at 95 %: more has a probability below 1 %

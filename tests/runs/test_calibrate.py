@@ -16,7 +16,7 @@ from tests.cli.running import refused
 from tests.cli.running import vicinal as command
 from tests.runs.test_labels import TRAINING
 from vicinal import runs
-from vicinal.calibrators import CALIBRATORS, Calibrator
+from vicinal.calibrators import CALIBRATORS, Calibrator, loss_parts
 from vicinal.calibrators.two_logits import two_logits
 from vicinal.runs import Experiment, Run
 from vicinal.runs.calibration import ONLY_HEAD, HeadCalibrators
@@ -110,6 +110,12 @@ def test_the_command_trains_reports_predicts_evaluates_and_exports(table, tmp_pa
     assert "3 classes, svs" in command("predict", run, table, "--out", tmp_path / "out.csv").out
     result = command("evaluate", run, "--json").events("result")[0]
     assert result["calibrators"][ONLY_HEAD]["calibrator"] == "StructuredVectorScaling"
+    logits, labels = Run(run).predictions("test")
+    measured = command("evaluate", run, "--parts", "--json").events("result")[0]["parts"]
+    parts = loss_parts(labels, logits=logits)
+    assert measured["nll"]["refinement"]["value"] == pytest.approx(parts["nll"].refinement.value)
+    assert measured["brier"]["calibration"]["low"] == pytest.approx(parts["brier"].calibration.low)
+    assert "refinement" in command("evaluate", run, "--parts").out
     assert "--calibrate svs" in Run(run).result().experiment.command()
     pytest.importorskip("onnxscript")
     pytest.importorskip("onnxruntime")

@@ -28,6 +28,7 @@ from vicinal.calibrators.beta import BetaCalibration
 from vicinal.calibrators.dirichlet import DirichletCalibration
 from vicinal.calibrators.histogram import HistogramBinning
 from vicinal.calibrators.isotonic import IsotonicCalibration
+from vicinal.calibrators.parts import LossParts, loss_parts
 from vicinal.calibrators.quadratic import QuadraticScaling
 from vicinal.calibrators.structured_matrix import StructuredMatrixScaling
 from vicinal.calibrators.structured_vector import StructuredVectorScaling
@@ -52,6 +53,8 @@ __all__ = [
     "VectorScaling",
     "HistogramBinning",
     "CrossValidation",
+    "LossParts",
+    "loss_parts",
     "calibrate",
     "cross_validate",
 ]

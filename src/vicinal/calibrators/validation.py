@@ -78,7 +78,7 @@ def held_out_nll(
     """
     if calibrator is None:
         return _nll(logits, labels)
-    fold = _folds(labels, min(integer("folds", folds, low=2), len(labels)))
+    fold = stratified_folds(labels, min(integer("folds", folds, low=2), len(labels)))
     held_out = np.empty(len(labels))
     for number in range(fold.max() + 1):
         inside = fold == number
@@ -93,7 +93,7 @@ def held_out_nll(
     return held_out
 
 
-def _folds(labels: Labels, folds: int) -> Labels:
+def stratified_folds(labels: Labels, folds: int) -> Labels:
     """Return the fold of each sample: in turn within each class, and on with the next class where the last ended."""
     fold = np.empty(len(labels), np.int64)
     fold[np.argsort(labels, kind="stable")] = np.arange(len(labels)) % folds

@@ -56,6 +56,7 @@ def calibrate(
             "fitted_on": done.n_fitted,
             "rows": done.n_rows,
             "notes": [as_options(note) for note in done.notes],
+            **({} if done.choice is None else {"choice": done.choice.to_dict()}),
             **{name.rstrip("_"): value for name, value in learned.items()},
         },
     )

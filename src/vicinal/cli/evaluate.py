@@ -57,6 +57,14 @@ class _Probes:
             "every second row of a file, fitted on the others.",
         ),
     ] = None
+    parts: Annotated[
+        bool,
+        typer.Option(
+            "--parts",
+            help="Divide NLL and Brier score of the test set into calibration and refinement; takes some 150 fits.",
+            rich_help_panel="Run",
+        ),
+    ] = False
     data_root: Annotated[str | None, _of_run("Where named data sets are.", "FOLDER")] = None
 
 
@@ -260,8 +268,20 @@ def _evaluate_run(console: Console, run: Path, report: Path | None, bins: int, a
         facts["mc_dropout"] = {"passes": asked.mc_dropout, **answers.mc_dropout.to_dict()}
     if answers.between is not None:
         facts["between"] = answers.between.to_dict()
+    if asked.parts:
+        from vicinal.calibrators import loss_parts
+
+        with console.stage("calibration and refinement"):
+            parts = loss_parts(result.test.labels, logits=result.test.logits)
+        facts["parts"] = {name: {part: e.to_dict() for part, e in vars(each).items()} for name, each in parts.items()}
     console.event("result", {**result.to_dict(), **facts, **_sets_facts(asked.sets, answers.sets)})
     show_result(console, result)
+    if asked.parts:
+        rows = [
+            [{"nll": "NLL", "brier": "Brier score"}[name], *map(str, vars(each).values())]
+            for name, each in parts.items()
+        ]
+        console.table("test set, before calibration", ["", "loss", "calibration", "refinement"], rows)
     _show_answers(console, asked, answers)
     _show_sets(console, asked.sets, answers.sets, result.facts["data"]["classes"])
     if report is not None:

@@ -120,6 +120,16 @@ def smooth_curve(table: ReliabilityTable, sigma: float) -> tuple[Array, Array, A
     return t, np.clip(accuracy, 0, 1), count / count.sum() * len(count)
 
 
+def smooth_band(accuracy: Array, density: Array, n: int, sigma: float, level: float = 0.95) -> tuple[Array, Array]:
+    r"""Return the ends of a pointwise normal interval of the smoothed accuracy, from what `smooth_curve` returned.
+
+    A Gaussian kernel of width σ averages over about :math:`n f(t)\, 2 \sigma \sqrt\pi` samples, f the density.
+    """
+    around = np.maximum(n * density * 2 * sigma * math.sqrt(math.pi), 1)
+    half = z_of(level) * np.sqrt(np.clip(accuracy * (1 - accuracy), 0, None) / around + 1 / (around + 4) ** 2)
+    return np.clip(accuracy - half, 0, 1), np.clip(accuracy + half, 0, 1)
+
+
 def _smoothed(cells: Array, sigma: float) -> Array:
     """Return sums in cells after the reflected Gaussian kernel."""
     decay = np.exp(-((math.pi * sigma * np.arange(len(cells))) ** 2) / 2)

@@ -40,6 +40,8 @@ class Calibrated:
         What is worth knowing, in sentences.
     applied
         Whether the calibrator asked for was applied.
+    choice
+        With `"auto"`, what was tried, what was taken, and why.
     """
 
     path: Path
@@ -48,6 +50,7 @@ class Calibrated:
     n_rows: int
     notes: tuple[str, ...]
     applied: bool = True
+    choice: Calibration | None = None
 
     @property
     def sentences(self) -> list[str]:
@@ -122,15 +125,15 @@ def calibrate_file(
     order = _check_pair(held_out, given, method)
     counts = _Counts()
     logits, labels, least = _collected(held_out, counts)
-    note, chosen = None, []
+    note, chosen = None, None
     if method is None:
-        choice_made = _chosen(logits, labels)
-        applied, chosen = choice_made.calibrator, [str(choice_made)]
+        chosen = _chosen(logits, labels)
+        applied = chosen.calibrator
     else:
         note = _objection(method, logits, labels) if check and len(labels) <= _CHECKED else None
         applied = method.fit(logits, labels) if note is None else _unchanged(logits.shape[1])
     notes = [
-        *chosen,
+        *([] if chosen is None else [str(chosen)]),
         *([] if note is None else [note]),
         *_zeros(held_out, counts.n_zero),
         *_dropped(held_out, counts.n_dropped),
@@ -144,7 +147,7 @@ def calibrate_file(
     if left := [name for name in given.others if name not in (*kept, "prediction", "confidence")]:
         notes.append(f"left out, as they have another number of rows: {', '.join(map(repr, left))}")
     notes += [*_zeros(given, counts.n_zero), *_dropped(given, counts.n_dropped)]
-    return Calibrated(target, applied, n_fitted, n_rows, tuple(dict.fromkeys(notes)), note is None)
+    return Calibrated(target, applied, n_fitted, n_rows, tuple(dict.fromkeys(notes)), note is None, chosen)
 
 
 def _unchanged(n_classes: int) -> Calibrator:
