@@ -7,18 +7,19 @@ recall the share of suspicious ones among the changed.
 
     python -m benchmarks.audit [--only titanic spam] [--noise 0.1] [--rows 2000] [--seed 0]
     python -m benchmarks.audit --rules [--only titanic spam] [--rows 500]
+    python -m benchmarks.audit --simulated
     python -m benchmarks.audit --people [--calibrated] [--half dev]
 
 The second compares the rules alone, in a minute: `probes.label_issues` and cleanlab on the same out-of-fold
 probabilities, those of logistic regression, and cleanlab on those of gradient boosting, at three shares of changed
-labels.
+labels. `--simulated` gives both the true probabilities, and labels drawn from them, unchanged or changed.
 
 The third is of wrong labels that people gave: in SNLI and MNLI the writer of a sentence says what it is, four others
 judge it, and the majority of five counts. The writer's label, the last letter of a pair's name, is wrong where it is
 another. The probabilities are those of published models that were trained on other pairs
-(VICINAL_DATA/logits/nli_baan2022, Baan et al. 2022). `ours` is the rule as it is, `margin=1` without its margin; beside
-them stand as many of our ranking as cleanlab takes, and the average precision of two rankings, by the margin and by
-cleanlab's quality of a label, the probability of the label itself.
+(VICINAL_DATA/logits/nli_baan2022, Baan et al. 2022). Beside the rules stand as many of our ranking as
+cleanlab takes, and the average precision of two rankings, by the margin and by cleanlab's quality of a label, the
+probability of the label itself.
 """
 
 from __future__ import annotations
@@ -62,12 +63,16 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--rows", type=int, default=2000, help="at most so many rows of a table")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--rules", action="store_true", help="compare the rules alone")
+    parser.add_argument("--simulated", action="store_true", help="compare the rules on true probabilities")
     parser.add_argument("--people", action="store_true", help="labels that people gave")
     parser.add_argument("--half", choices=("dev", "test"), default="test", help="which half of these")
     parser.add_argument("--calibrated", action="store_true", help="… by probabilities after a temperature")
     args = parser.parse_args(argv)
     if args.people:
         compare_on_people(Path(os.environ["VICINAL_DATA"]) / "logits" / "nli_baan2022", args.half, args.calibrated)
+        return
+    if args.simulated:
+        compare_simulated(args.seed)
         return
     if args.rules:
         compare_rules(args.only, args.rows, args.seed)
@@ -162,12 +167,31 @@ def compare_rules(names: list[str], n_rows: int, seed: int) -> None:
         print(f"| {100 * noise:g} % | {' | '.join(means)} |", flush=True)
 
 
+def compare_simulated(seed: int) -> None:
+    """Print what both rules claim, and find, of labels drawn from the probabilities they are given."""
+    rng = np.random.default_rng(seed)
+    head = "vicinal: noise | vicinal: claimed, precision, recall | cleanlab: claimed, precision, recall"
+    print(f"| rows; classes; scale of logits | changed | {head} |\n|---|---|---|---|---|")
+    for n, k, scale in ((2000, 2, 2.0), (2000, 4, 2.0), (1000, 3, 5.0), (5000, 10, 3.0)):
+        logits = scale * rng.normal(size=(n, k))
+        probs = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+        truth = (probs.cumsum(axis=1) < rng.random((n, 1))).sum(axis=1)
+        for share in (0.0, 0.05, 0.1, 0.2):
+            changed = rng.random(n) < share
+            labels = np.where(changed, (truth + rng.integers(1, k, n)) % k, truth)
+            issues = label_issues(probs, labels)
+            found = [issues.suspicious.numpy(), by_cleanlab(probs, labels)]
+            cells = [f"{one.mean():.3f}, {p:.2f}, {r:.2f}" for one in found for p, r in [scored(one, changed)]]
+            noise = f"{issues.noise.value:.3f} ({issues.noise.low:.3f}–{issues.noise.high:.3f})"
+            print(f"| {n}; {k}; {scale:g} | {100 * share:g} % | {noise} | {' | '.join(cells)} |", flush=True)
+
+
 def compare_on_people(folder: Path, half: str, calibrated: bool) -> None:
     """Print precision and recall of the rules, of as many of our ranking as cleanlab takes, and average precisions."""
     from sklearn.metrics import average_precision_score
 
-    head = "ours | margin=1 | cleanlab's | as many by our ranking | average precision: margin, self-confidence"
-    print(f"| pairs, model | wrong labels | {head} |\n|---|---|---|---|---|---|---|")
+    head = "ours | cleanlab's | as many by our ranking | average precision: margin, self-confidence"
+    print(f"| pairs, model | wrong labels | {head} |\n|---|---|---|---|---|---|")
     for path in sorted(folder.glob(f"*_{half}_*.jsonl.gz")):
         with gzip.open(path, "rt") as lines:
             rows = [json.loads(line) for line in lines]
@@ -179,8 +203,7 @@ def compare_on_people(folder: Path, half: str, calibrated: bool) -> None:
         wrong, issues, theirs = labels != truth, label_issues(probs, labels), by_cleanlab(probs, labels)
         as_many = np.zeros(len(labels), bool)
         as_many[issues.ranking.numpy()[: theirs.sum()]] = True
-        alone = label_issues(probs, labels, margin=1).suspicious.numpy()
-        pairs = [scored(one, wrong) for one in (issues.suspicious.numpy(), alone, theirs, as_many)]
+        pairs = [scored(one, wrong) for one in (issues.suspicious.numpy(), theirs, as_many)]
         rankings = issues.margin.numpy(), -probs[np.arange(len(labels)), labels]
         pairs.append(tuple(float(average_precision_score(wrong, ranking)) for ranking in rankings))
         cells = " | ".join(f"{first:.3f}, {second:.3f}" for first, second in pairs)

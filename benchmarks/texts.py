@@ -70,7 +70,7 @@ def measured(name: str, rows: int, fine_tuned: bool) -> dict[str, Any]:
         "minilm": metrics(own),
         "peer": metrics(peer),
         "difference": vars(compare(peer, own).differences["nll"]),
-        "said": versus_baselines(own, {model: each.metrics for model, each in simple.items()}),
+        "said": versus_baselines(own, {model: each.metrics for model, each in simple.items()}).sentence,
         "seconds": round(seconds, 1),
     }
 

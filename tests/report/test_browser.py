@@ -16,6 +16,7 @@ import torch
 from tests.papers.test_report import recipe_page
 from tests.report.results import PIXEL, SCRIPT, outcome, scored
 from tests.report.test_report import grid, predictions_csv
+from vicinal.metrics import evaluate_slices
 from vicinal.metrics.ood import max_probability, ood_report
 from vicinal.papers.report import write_recipe
 from vicinal.predictions import evaluate_file
@@ -124,6 +125,11 @@ def pages(tmp_path_factory):
         notes=["a note of " + "w" * 400],
     )
     found["hostile"] = write_run(hostile, folder / "hostile.html")
+    two = scored("test", 600, 2)
+    made = outcome(folder / "two", {"val": scored("val", 600, 2, seed=1), "test": two}, classes=["no", "yes"])
+    colours = {f"colour is {name!r}": np.arange(600) % 7 == k for k, name in enumerate(("red", "green", "blue"))}
+    sizes = {f"size is {k}": np.arange(600) < 100 * k for k in range(1, 5)}
+    found["binary"] = write_run(made, folder / "two.html", slices=evaluate_slices(two.after, {**colours, **sizes}))
     predictions_csv(folder / "predictions.csv", scored("test", 500, 3), ["a", "b", "c"])
     found["predictions"] = write_predictions(evaluate_file(folder / "predictions.csv"), folder / "predictions.html")
     found["comparison"] = write_comparison(grid(folder / "grid"), folder / "comparison.html")
@@ -136,7 +142,7 @@ def resized(browser, width: int) -> None:
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
 
 
-@pytest.mark.parametrize("kind", ["run", "hostile", "predictions", "comparison", "recipe"])
+@pytest.mark.parametrize("kind", ["run", "binary", "hostile", "predictions", "comparison", "recipe"])
 def test_report_in_the_browser(browser, pages, kind):
     path = pages[kind]
     assert path.stat().st_size < 1_500_000
@@ -158,7 +164,7 @@ def test_report_in_the_browser(browser, pages, kind):
     asked = [e["params"]["request"]["url"] for e in events if e["method"] == "Network.requestWillBeSent"]
     assert path.as_uri() in asked
     assert [url for url in asked if url != path.as_uri() and not url.startswith("data:image/")] == []
-    assert browser.execute_script("return document.scripts.length") == (kind not in ("comparison", "recipe"))
+    assert browser.execute_script("return document.scripts.length") == 1
 
 
 def test_a_threshold_is_dragged_by_keys_and_read_aloud(browser, pages):
@@ -172,8 +178,64 @@ def test_a_threshold_is_dragged_by_keys_and_read_aloud(browser, pages):
         seen.append(said.text.replace("\u00a0", " "))
         assert slider.get_attribute("aria-valuetext").replace("\u00a0", " ") == seen[-1]
     assert seen[1].startswith("Above 0 %: 100 % of cases answered")
-    assert [text[:10] for text in seen[2:]] == ["Above 99 %", "Above 98 %"]
+    assert [text[:13] for text in seen[2:]] == ["Above 100 %: ", "Above 99.99 %"]
+    assert seen[2].endswith("no case is answered.")
     assert len(set(seen[1:])) == 3
+
+
+def settled(browser, path, width: int = 1200) -> None:
+    """Open a page and drop what the log held before."""
+    browser.get("about:blank")
+    browser.get_log("browser")
+    resized(browser, width)
+    browser.get(path.as_uri())
+
+
+def texts(browser, selector: str) -> list[str]:
+    script = "return [...document.querySelectorAll(arguments[0])].map(e => e.textContent.trim())"
+    return [text.replace("\u00a0", " ") for text in browser.execute_script(script, selector)]
+
+
+def test_a_threshold_of_two_classes_is_chosen_by_its_cost(browser, pages):
+    settled(browser, pages["binary"])
+    box = browser.find_element("css selector", ".cut")
+    assert box.is_displayed()
+    cuts = json.loads(box.get_attribute("data-cuts"))
+    slider = box.find_element("css selector", "[type=range]")
+    for keys in (Keys.HOME, Keys.END, Keys.ARROW_LEFT * 60):
+        slider.send_keys(keys)
+        i = int(slider.get_attribute("value"))
+        tp, fp, positives, n = cuts["tp"][i], cuts["fp"][i], cuts["positives"], cuts["n"]
+        wanted = [tp, positives - tp, fp, n - positives - fp]
+        assert [int(text) for text in texts(browser, ".cut .counts td")] == wanted
+        if tp + fp:
+            assert texts(browser, ".cut .precision")[0].startswith(f"{100 * tp / (tp + fp):.1f} %")
+    chosen = {}
+    for price in ("1", "20"):
+        field = box.find_element("css selector", "input.fn")
+        field.clear()
+        field.send_keys(price)
+        chosen[price] = int(slider.get_attribute("value"))
+        costs = [fp + float(price) * (cuts["positives"] - tp) for tp, fp in zip(cuts["tp"], cuts["fp"], strict=True)]
+        assert costs[chosen[price]] == min(costs)
+    assert chosen["20"] < chosen["1"]  # a missed positive costs more, so more is called positive
+    assert browser.get_log("browser") == []
+
+
+def test_tables_are_sorted_and_slices_filtered(browser, pages):
+    settled(browser, pages["binary"])
+    column = "#slices tbody td:nth-child(2)"
+    browser.execute_script("document.querySelectorAll('#slices .sort')[1].click()")
+    counts = [int(text.replace(",", "")) for text in texts(browser, column)]
+    assert counts == sorted(counts)
+    browser.execute_script("document.querySelectorAll('#slices .sort')[1].click()")
+    assert [int(text.replace(",", "")) for text in texts(browser, column)] == counts[::-1]
+    field = browser.find_element("css selector", "#slices .filter input")
+    field.send_keys("colour is 'red'")
+    assert texts(browser, "#slices tbody tr:not([hidden]) th") == ["colour is 'red'"]
+    assert len(texts(browser, "#slices tbody tr")) == len(counts)
+    browser.execute_script("document.querySelector('#slices .csv').click()")
+    assert browser.get_log("browser") == []
 
 
 def test_every_section_is_seen(browser, pages):
@@ -241,7 +303,7 @@ return [...document.querySelectorAll('main *, footer')].filter(e => !e.closest('
 """
 
 
-@pytest.mark.parametrize("kind", ["run", "hostile", "predictions", "comparison"])
+@pytest.mark.parametrize("kind", ["run", "binary", "hostile", "predictions", "comparison"])
 def test_it_can_be_read_in_light_and_dark(browser, pages, kind):
     browser.get(pages[kind].as_uri())
     resized(browser, 400)
@@ -259,7 +321,7 @@ def test_it_can_be_read_in_light_and_dark(browser, pages, kind):
         browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "", "features": []})
 
 
-@pytest.mark.parametrize("kind", ["run", "hostile", "comparison", "recipe"])
+@pytest.mark.parametrize("kind", ["run", "binary", "hostile", "comparison", "recipe"])
 def test_it_prints(browser, pages, kind):
     browser.get(pages[kind].as_uri())
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})

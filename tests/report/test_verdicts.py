@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import math
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vicinal.metrics import Estimate, ReliabilityTable, clopper_pearson, evaluate
+from vicinal.metrics import Estimate, ReliabilityTable, Tally, evaluate, evaluate_binary
 from vicinal.metrics.selective import risk_coverage
 from vicinal.report import verdicts
 from vicinal.report.formatting import number, percent, span, with_interval
@@ -26,66 +29,153 @@ def said(text: str) -> str:
     return text.replace("\u00a0", " ")
 
 
-@pytest.mark.parametrize(
-    ("right", "tone", "sentence"),
-    [
-        (900, "fits", "When it says 90 %, it is right 87–92 % of the time."),
-        (700, "over", "When it says 90 %, it is right only 67–73 % of the time."),
-        (980, "under", "When it says 90 %, it is right in fact 96.9–98.8 % of the time."),
-    ],
-)
-def test_the_verdict_is_about_ninety_percent(right, tone, sentence):
-    found = verdicts.verdict(table((0.9, right, 1000), (0.5, 2, 4)))
-    assert (found.tone, said(found.sentence)) == (tone, sentence)
+def drawn(n: int, k: int = 3, *, sharpness: float = 1.0, spread: float = 3.0, seed: int = 0):
+    """Return an evaluation of predictions that are calibrated for sharpness 1 and over-confident above it."""
+    rng = np.random.default_rng(seed)
+    logits = spread * rng.normal(size=(n, k))
+    probs = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    labels = (probs.cumsum(axis=1) < rng.random((n, 1))).sum(axis=1)
+    return evaluate(labels, logits=sharpness * logits)
 
 
-def test_the_interval_of_the_sentence_is_clopper_and_pearsons_rounded_outward():
-    low, high = clopper_pearson(900, 1000)
-    assert said(span(float(low), float(high), 1)) == "88–91.8 %".replace("88–", f"{math.floor(1000 * low) / 10}–")
-    assert math.floor(1000 * low) / 10 <= 100 * low
-    assert 100 * high <= 91.8
+def of_table(*groups: tuple[float, int, int], n_bins: int = 15):
+    """Return the evaluation of groups (confidence, right, of) without the classes."""
+    made = table(*groups, n_bins=n_bins)
+    return replace(drawn(60), n=made.n, n_bins=n_bins, table=made, fine=made, samples=None, confusion=None, metrics={})
 
 
-@pytest.mark.parametrize("n_bins", [1, 2, 10, 15, 20, 100])
-def test_the_verdict_finds_ninety_percent_in_any_bins(n_bins):
-    found = verdicts.verdict(table((0.9, 900, 1000), n_bins=n_bins))
-    assert found.tone == "fits"
-    assert "says 90" in said(found.sentence)
+def test_overall_calibration_comes_first():
+    """Cases as users meet them: 400 samples, a gap of a few points, a temperature of 1.4."""
+    for seed in range(5):
+        assert verdicts.judge(drawn(400, seed=seed)).tone == "fits"
+        over = verdicts.judge(drawn(400, sharpness=1.6, seed=seed))
+        assert (over.tone, over.calibration.status) == ("over", "over")
+        assert said(over.sentence).startswith("Over-confident: it says ")
+        assert "--calibrate auto" in over.next_step
+        assert verdicts.judge(drawn(400, sharpness=0.5, seed=seed)).tone == "under"
 
 
-def test_with_few_near_ninety_percent_the_fullest_level_speaks():
-    found = verdicts.verdict(table((0.9, 40, 49), (0.7, 280, 400), (0.5, 30, 60)))
-    assert said(found.sentence).startswith("When it says 70 %, it is right 65–75 %")
+def test_calibrated_models_are_seldom_called_miscalibrated():
+    found = [verdicts.judge(drawn(300, seed=seed)).tone for seed in range(200)]
+    assert found.count("fits") >= 184  # 95 % but for chance
+
+
+def test_a_file_is_told_to_be_calibrated_by_its_name():
+    found = verdicts.judge(replace(drawn(800, sharpness=1.6), path=Path("predictions.csv")))
+    assert "vicinal calibrate VALIDATION predictions.csv --out FILE" in found.next_step
+
+
+def test_a_temperature_is_seen_without_a_mean_gap():
+    """Over-confident where it is confident and under-confident elsewhere: the slope shows what the mean hides."""
+    found = verdicts.judge(of_table((0.99, 940, 1000), (0.6, 650, 1000)))
+    assert found.tone == "over"
+    assert "a temperature of" in found.sentence
+    assert "When it says 99 %, it is right only" in said(found.calibration.detail)
+
+
+def test_a_bin_that_is_off_is_not_hidden_by_the_mean():
+    found = verdicts.judge(of_table((0.9, 9100, 10_000), (0.63, 20, 100)))
+    assert found.tone == "uneven"
+    assert "When it says 63 %, it is right only" in said(str(found))
+
+
+def test_a_class_that_is_off_is_not_hidden_by_a_green_headline():
+    rng = np.random.default_rng(0)
+    rows = [(0, 0.9, 9000, 0.9), (1, 0.885, 110, 0.609), (2, 0.9, 9000, 0.9)]
+    probs = np.concatenate([np.full((n, 3), (1 - p) / 2) for _, p, n, _ in rows])
+    labels, at = [], 0
+    for k, p, n, right in rows:
+        probs[at : at + n, k] = p
+        labels.append(np.where(np.arange(n) < round(right * n), k, (k + rng.integers(1, 3, n)) % 3))
+        at += n
+    found = verdicts.judge(evaluate(np.concatenate(labels), probs=probs), classes=["a", "b", "c"])
+    assert (found.calibration.status, found.classes.status, found.tone) == ("fits", "off", "uneven")
+    assert said(found.sentence) == (
+        "Over-confident in 'b': answers with this class say 88.5 % and are right 60.9 % of the time (n = 110)."
+    )
+    assert "Calibrate its classes" in found.next_step
+
+
+def rare(n: int = 4000, seed: int = 0):
+    """Return evaluations of a good model of a class of 4 %."""
+    rng = np.random.default_rng(seed)
+    p = 1 / (1 + np.exp(-(2.4 * rng.normal(size=n) - 5.3)))
+    labels = (rng.random(n) < p).astype(int)
+    return evaluate(labels, probs=np.c_[1 - p, p]), evaluate_binary(labels, p)
+
+
+def test_a_model_of_a_rare_class_is_useful_though_accuracy_does_not_show_it():
+    evaluation, binary = rare()
+    found = verdicts.judge(evaluation, classes=["no", "yes"], binary=binary)
+    assert evaluation.accuracy.low < evaluation.base_rate.share
+    assert (found.tone, found.usefulness.status) == ("fits", "useful")
+    assert "always answering 'no' is right" in found.usefulness.sentence
+    assert "AUROC" in found.usefulness.sentence
+    assert "Choose a threshold on the probability" in found.next_step
+    assert verdicts.judge(evaluation, classes=["no", "yes"]).usefulness.status == "useful"  # by NLL alone
+
+
+def test_one_output_never_says_better_and_not_better():
+    evaluation, binary = rare()
+    majority = {"nll": Estimate(0.2, 0.2, 0.2), "nll_difference": Estimate(-0.05, -0.07, -0.03)}
+    logistic = {"nll": Estimate(0.12, 0.1, 0.14), "nll_difference": Estimate(-0.01, -0.02, -0.001)}
+    both = {"majority class": majority, "logistic regression": logistic}
+    found = verdicts.judge(evaluation, binary=binary, baselines=both)
+    assert (found.usefulness.status, found.baselines.status) == ("useful", "better")
+    unsure = {**both, "majority class": {**majority, "nll_difference": Estimate(-0.01, -0.03, 0.01)}}
+    assert verdicts.judge(evaluation, baselines=unsure).baselines.status == "no difference"
+
+
+def test_a_model_without_information_is_useless_however_calibrated():
+    useless = evaluate([0] * 900 + [1] * 100, probs=[[0.9, 0.1]] * 1000)
+    found = verdicts.judge(useless, classes=["no", "yes"])
+    assert (found.tone, found.calibration.status) == ("useless", "fits")
+    assert said(found.sentence).startswith("No better than always answering 'no', which is right 90.0 % of the time")
+    assert found.next_step.startswith("Do not use it")
+
+
+def test_a_good_ranking_with_misleading_probabilities_is_told():
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=2000)
+    labels = (rng.random(2000) < 1 / (1 + np.exp(-2 * z))).astype(int)
+    p = 1 / (1 + np.exp(-12 * z))
+    found = verdicts.judge(evaluate(labels, probs=np.c_[1 - p, p]), binary=evaluate_binary(labels, p))
+    assert (found.tone, found.usefulness.status) == ("over", "miscalibrated")
 
 
 def test_too_few_samples_say_so():
-    found = verdicts.verdict(table((0.9, 9, 10)))
-    assert found.tone == "unknown"
-    assert "too few samples" in found.sentence
-    assert "10 samples" in said(found.sentence)
+    for evaluation in (drawn(20), of_table((0.9, 9, 10))):
+        found = verdicts.judge(evaluation)
+        assert found.tone == "unknown"
+        assert "Too few samples" in found.sentence
+        assert "more labelled samples" in found.next_step
 
 
-def test_a_level_that_fits_does_not_hide_one_that_does_not():
-    found = verdicts.verdict(table((0.9, 900, 1000), (0.63, 20, 100)))
-    assert found.tone == "fits"
-    assert "when it says 63 %, it is right only" in said(found.more)
-    assert "word" not in found.word
-
-
-def test_an_ece_beyond_chance_is_said_with_its_bins():
-    found = verdicts.verdict(table((0.9, 180, 200), *((level, 0, 45) for level in (0.3, 0.4, 0.5, 0.6, 0.7))))
-    assert "ECE, 15 bins" in found.more
-    assert "on the whole it is over-confident" in found.more
-
-
-def test_a_certain_but_tiny_gap_is_none():
-    assert verdicts.verdict(table((0.9, 896_000, 1_000_000))).tone == "fits"
-    assert verdicts.verdict(table((0.9, 880_000, 1_000_000))).tone == "over"
+def test_a_significant_but_tiny_gap_is_none():
+    assert verdicts.judge(of_table((0.9, 896_000, 1_000_000))).tone == "fits"
+    assert verdicts.judge(of_table((0.9, 880_000, 1_000_000))).tone == "over"
 
 
 def test_nearly_certain_is_not_printed_as_certain():
-    assert "over 99.9" in verdicts.verdict(table((0.99997, 1000, 1000))).sentence
-    assert "says 100" in said(verdicts.verdict(table((1.0, 1000, 1000))).sentence)
+    found = verdicts.judge(of_table((0.99997, 900, 1000), (0.8, 800, 1000)))
+    assert "When it says over 99.9 %, it is right only" in said(str(found))
+
+
+def test_a_streamed_file_has_the_verdict_of_its_samples():
+    for evaluation in (drawn(700), drawn(700, sharpness=1.6), rare()[0]):
+        table = Tally(15, fine=True)
+        samples = evaluation.samples
+        table.update_confidences(samples.confidence, labels=samples.labels, predictions=samples.predictions)
+        streamed = table.evaluation()
+        assert verdicts.judge(streamed).calibration == verdicts.judge(evaluation).calibration
+        assert np.allclose(streamed.named_confidence, evaluation.named_confidence)
+
+
+def test_a_verdict_is_json():
+    found = verdicts.judge(drawn(400))
+    assert json.loads(json.dumps(found.to_dict()))["calibration"]["status"] == "fits"
+    assert str(found).splitlines()[0] == found.sentence
+    assert str(found).splitlines()[-1] == f"Next step: {found.next_step}"
 
 
 @given(low=st.floats(0, 1), width=st.floats(0, 1), decimals=st.integers(0, 2))
@@ -138,7 +228,7 @@ def test_promises_are_made_on_held_out_samples_and_kept_on_others():
 def test_what_few_samples_cannot_promise_is_said():
     held_out = curve(200, 0, 69, 30)
     text = said(verdicts.promise(verdicts.rules(held_out, held_out), held_out, held_out))
-    assert "99 % is more than 269 samples can promise" in text
+    assert "99 % is more than 269 samples can guarantee" in text
     assert text.startswith("To be right 95 % of the time")
 
 
@@ -167,49 +257,3 @@ def test_a_rule_that_accepts_none_of_the_others_is_told():
     found = verdicts.rules(held_out, other)
     assert found[0].accuracy is None
     assert "answer these 0 % of cases" in said(verdicts.promise(found, held_out, other))
-
-
-# What is reached without a model
-
-
-def predicted(labels: list[int], probs: list[list[float]]):
-    return evaluate(labels, probs=probs)
-
-
-def test_a_verdict_names_what_is_reached_base_rate_sentence():
-    good = predicted(
-        [0] * 300 + [1] * 100, [[0.9, 0.1]] * 270 + [[0.1, 0.9]] * 30 + [[0.1, 0.9]] * 90 + [[0.9, 0.1]] * 10
-    )
-    found = verdicts.judged(good, ["no", "yes"])
-    assert found.tone == "fits"
-    assert "always answering 'no' is right 75.0 % of the time" in said(found.more)
-    assert "the shares of the classes have an NLL of 0.562; its own NLL is 0.325" in said(found.more)
-    assert verdicts.majority_warning(good) == ""
-
-
-def test_a_model_that_is_no_better_than_the_majority_never_fits():
-    useless = predicted([0] * 900 + [1] * 100, [[0.9, 0.1]] * 1000)
-    assert verdicts.verdict(useless.table).tone == "fits"
-    found = verdicts.judged(useless, ["no", "yes"])
-    assert found.tone == "over"
-    assert said(found.sentence) == "It is no better than always answering 'no', which is right 90.0 % of the time."
-
-
-def test_answers_of_the_majority_alone_are_told_from_probabilities_that_say_more():
-    ranked = predicted([0] * 900 + [1] * 100, [[0.99, 0.01]] * 850 + [[0.6, 0.4]] * 150)
-    assert "right no more often than always answering class 0" in verdicts.majority_warning(ranked)
-    assert verdicts.judged(ranked).tone == "unknown"
-
-
-def test_at_chance_it_is_not_shown_to_be_better():
-    chance = predicted([0, 1] * 50, [[0.52, 0.48]] * 51 + [[0.48, 0.52]] * 49)
-    assert "not shown to be better" in verdicts.majority_warning(chance) or "no better" in verdicts.majority_warning(
-        chance
-    )
-    assert verdicts.judged(chance).tone != "fits"
-
-
-def test_no_verdict_says_both_over_and_under_confident():
-    found = verdicts.verdict(table((0.9, 990, 1000), (0.63, 100, 600)))
-    assert found.tone == "under"
-    assert found.word == "Its confidence is uneven: too high in places, too low in others."

@@ -90,7 +90,7 @@ def test_the_sentence_about_baselines_follows_the_paired_interval():
         "majority class": {"nll": Estimate(0.7, 0.7, 0.7), "nll_difference": Estimate(-0.477, -0.477, -0.477)},
     }
     said = "NLL 0.223, logistic regression 0.600"
-    assert verdicts.versus_baselines(model, simpler) == (
+    assert verdicts.versus_baselines(model, simpler).sentence == (
         f"Better than the baselines: {said} (difference −0.377, 95 % CI −0.500 to −0.250)."
     )
     for less, head in (
@@ -98,7 +98,7 @@ def test_the_sentence_about_baselines_follows_the_paired_interval():
         (Estimate(0.2, 0.1, 0.3), "Worse than the best baseline: "),
     ):
         simpler["logistic regression"]["nll_difference"] = less
-        assert verdicts.versus_baselines(model, simpler).startswith(head + said)
+        assert verdicts.versus_baselines(model, simpler).sentence.startswith(head + said)
     for right, head in (
         (0.99, "Better than the baselines: "),
         (1.0, "No significant difference to the best baseline, since both"),
@@ -107,7 +107,8 @@ def test_the_sentence_about_baselines_follows_the_paired_interval():
             "nll_difference": Estimate(-0.377, -0.38, -0.37),
             "accuracy": Estimate(right, 0.9, 1.0),
         }
-        assert verdicts.versus_baselines(model, simpler).startswith(head)  # no mistake was seen, so none has its price
+        # No mistake was seen, so none has its price.
+        assert verdicts.versus_baselines(model, simpler).sentence.startswith(head)
 
 
 def test_simpler_models_are_compared_sample_by_sample(tmp_path):

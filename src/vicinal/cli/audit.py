@@ -35,13 +35,6 @@ class _Method:
         ),
     ] = "cross-validation"
     n_folds: Annotated[int, typer.Option("--folds", help="Trainings of the cross-validation.")] = 5
-    margin: Annotated[
-        float,
-        typer.Option(
-            help="A label is suspicious, beyond the estimated number of wrong ones, where another class is more "
-            "probable by more than this; 1: none is, for fewer suspects of which more are wrong."
-        ),
-    ] = 0.1
     percentile: Annotated[
         float,
         typer.Option(help="With aum: suspicious is what is learned no better than this share of misplaced samples."),
@@ -64,8 +57,8 @@ def audit(
 ) -> None:
     """List the samples whose labels look wrong.
 
-    Trains the run's network five times more, each time without a fifth of the data, which it then judges: a label is
-    suspicious where another class is far more probable (Northcutt et al. 2021).
+    Trains the run's network five times more, each time without a fifth of the data, which it then judges. Labels are
+    suspicious only where label noise explains more than the overlap of classes does.
     """
     from vicinal._checks import Argument, Sentence, choice, integer
 
@@ -84,27 +77,30 @@ def audit(
     check_report(report, inputs, overwrite=common.overwrite, data_root=root)
     check_outputs({"--out": out, "--report": report}, inputs, overwrite=common.overwrite, data_root=root)
     if method.by == "aum":
-        samples = _by_aum(result, method.percentile, n, console)
+        summary, samples = _by_aum(result, method.percentile, n, console)
     else:
-        samples = _by_cross_validation(result, method, n, None if out is None else (out, common.safe_csv), console)
+        written = None if out is None else (out, common.safe_csv)
+        summary, samples = _by_cross_validation(result, method, n, written, console)
     if report is not None:
         from vicinal.report import write_run
 
-        write_run(result, report, audit=samples)
+        write_run(result, report, audit=samples, audit_summary=summary)
         console.say(f"report: {report}")
 
 
 def _by_cross_validation(
     result: RunResult, method: _Method, n: int, written: tuple[Path, bool] | None, console: Console
-) -> list[Json]:
+) -> tuple[str, list[Json]]:
     from vicinal.predictions import write
     from vicinal.runs import audited
 
     with console.stages():
         progress = not console.as_json
-        audit = audited(result, n_folds=method.n_folds, margin=method.margin, progress=progress, on_note=console.note)
+        audit = audited(result, n_folds=method.n_folds, progress=progress, on_note=console.note)
     suspicious, shown = len(audit.samples), audit.samples[:n]
-    facts = {"n": len(audit.labels), "suspicious": suspicious, "samples": [_plain(s) for s in shown]}
+    facts: dict[str, object] = {"n": len(audit.labels), "suspicious": suspicious}
+    facts |= {"false_alarms": audit.issues.false_alarms, "noise": audit.issues.noise.to_dict()}
+    facts["samples"] = [_plain(s) for s in shown]
     console.event("result", facts)
     console.say(str(audit.issues))
     rows = [
@@ -114,11 +110,12 @@ def _by_cross_validation(
             f"{s['label_probability']:.3f}",
             s["prediction"],
             f"{s['confidence']:.3f}",
+            f"{100 * s['wrong_probability']:.0f} %",
             _origin(s),
         ]
         for s in shown
     ]
-    head = ["sample", "label", "P", "more probable", "P", "what it is"]
+    head = ["sample", "label", "P", "more probable", "P", "wrong", "what it is"]
     console.table("", head, rows, numbers=False)
     if written is not None:
         out, safe_csv = written
@@ -126,10 +123,10 @@ def _by_cross_validation(
             write(out, audit.classes, audit.suspects(), safe_csv=safe_csv)
         said = f"{suspicious} suspicious samples with reasons: {out}"
         console.say(said if suspicious else f"no sample is suspicious: {out} is not written")
-    return shown
+    return str(audit.issues), shown
 
 
-def _by_aum(result: RunResult, percentile: float, n: int, console: Console) -> list[Json]:
+def _by_aum(result: RunResult, percentile: float, n: int, console: Console) -> tuple[str, list[Json]]:
     from vicinal.runs import audited_by_aum
 
     progress = not console.as_json
@@ -143,7 +140,7 @@ def _by_aum(result: RunResult, percentile: float, n: int, console: Console) -> l
         for s in samples
     ]
     console.table("", ["sample", "label", "AUM", "", "what it is"], rows, numbers=False)
-    return samples
+    return str(labels), samples
 
 
 def _plain(sample: dict[str, object]) -> dict[str, object]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import tempfile
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,6 +13,10 @@ from vicinal.cli.console import Console
 from vicinal.cli.errors import as_options, handle_errors
 from vicinal.cli.options import CsvCommon, FileOptions, Predictions, takes_records
 from vicinal.cli.outputs import check_outputs
+
+if TYPE_CHECKING:
+    from vicinal.calibrators.base import Calibrator
+    from vicinal.metrics import Evaluation
 
 
 @handle_errors
@@ -45,6 +50,8 @@ def calibrate(
     if save is not None:
         save.parent.mkdir(parents=True, exist_ok=True)
         done.calibrator.save(save)
+    with console.stage("comparing"):
+        compared = _before_and_after(validation, file, out, reading, done.calibrator if done.applied else None)
     # What stands for a calibrator that does not help has a temperature of 1, which nobody asked for.
     learned = {name: value for name, value in vars(done.calibrator).items() if done.applied and name == "temperature_"}
     console.event(
@@ -58,9 +65,59 @@ def calibrate(
             "notes": [as_options(note) for note in done.notes],
             **({} if done.choice is None else {"choice": done.choice.to_dict()}),
             **{name.rstrip("_"): value for name, value in learned.items()},
+            **compared.to_dict(),
         },
     )
     for sentence in done.sentences:
         console.say(as_options(sentence))
     for name, value in learned.items():
         console.say(f"{name.rstrip('_')}: {value:.4f}")
+    compared.show(console)
+
+
+@dataclass(frozen=True)
+class _Compared:
+    """Predictions with labels before and, where they were changed, after calibration."""
+
+    where: str
+    evaluations: dict[str, Evaluation]
+
+    def to_dict(self) -> dict[str, object]:
+        from vicinal.report.verdicts import judge
+
+        both = {name: {**each.to_dict(), "verdict": judge(each).to_dict()} for name, each in self.evaluations.items()}
+        return {"measured_on": self.where, **both}
+
+    def show(self, console: Console) -> None:
+        from vicinal.metrics.registry import columns
+        from vicinal.report.verdicts import judge
+
+        first = next(iter(self.evaluations.values()))
+        shown = columns(first)
+        rows = [[name, *(m.text(each.metrics.get(m.name)) for m in shown)] for name, each in self.evaluations.items()]
+        console.table(f"on {self.where}", ["", *(m.heading(first.n_bins) for m in shown)], rows)
+        for name, each in self.evaluations.items():
+            console.say(f"{name}: {judge(each).calibration.sentence}")
+
+
+def _before_and_after(
+    validation: Path, file: Path, out: Path, reading: FileOptions, fitted: Calibrator | None
+) -> _Compared:
+    """Measure the repaired file where it has labels, else the one that the calibrator was fitted on."""
+    from vicinal.predictions import calibrate_file, evaluate_file, open_file
+
+    opened = open_file(file, **vars(replace(reading, label=None)))
+    label = reading.label if reading.label in opened.source.columns else opened.label
+    written: dict[str, Any] = {"classes": reading.classes, "missing": reading.missing, "encoding": reading.encoding}
+    if label is not None:
+        evaluations = {"before": evaluate_file(open_file(file, **vars(replace(reading, label=label))))}
+        if fitted is not None:
+            evaluations["after"] = evaluate_file(open_file(out, label=label, **written))
+        return _Compared(str(file), evaluations)
+    held_out = open_file(validation, **vars(reading))
+    evaluations = {"before": evaluate_file(held_out)}
+    if fitted is not None:
+        with tempfile.TemporaryDirectory() as folder:
+            done = calibrate_file(held_out, held_out, Path(folder) / "out.npz", calibrator=fitted, check=False)
+            evaluations["after"] = evaluate_file(open_file(done.path, label=held_out.label, **written))
+    return _Compared(f"{validation}, which it was fitted on", evaluations)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -53,7 +53,12 @@ def compare(
     data: Annotated[str, typer.Argument(metavar="DATA", help="As for `vicinal train`.")] = "digits",
     method: Annotated[
         list[str] | None,
-        typer.Option(metavar="EXPR", help="A method; give at least two. The others are compared with the first."),
+        typer.Option(
+            metavar="EXPR", help="A method; the others are compared with the first. One is enough for models."
+        ),
+    ] = None,
+    run: Annotated[
+        list[Path] | None, typer.Option(metavar="RUN", help="A finished run on the same split; may be repeated.")
     ] = None,
     seeds: Annotated[int, typer.Option(help="Train each method this many times, with other weights and order.")] = 5,
     out: Annotated[
@@ -65,7 +70,9 @@ def compare(
     common: TrainCommon,
     given: Given,
 ) -> None:
-    """Compare methods on your data: the same splits and seeds for each, paired intervals, a report.
+    """Compare methods, models and finished runs on your data: the same split for each, paired intervals, a report.
+
+    Several models are named with commas: --model mlp,hgb.
 
     Runs that are finished are kept: the same command again finishes what is missing, and methods or seeds can be added.
     """
@@ -76,15 +83,20 @@ def compare(
     console = Console(as_json=common.as_json)
     with console.stage("starting"):
         from vicinal.report import write_comparison
-        from vicinal.runs import Experiment, Pool, measure_baselines, run_grid
+        from vicinal.runs import Experiment, Pool, Run, measure_baselines, merged, run_grid
         from vicinal.runs.baselines import ALWAYS, BASELINES
         from vicinal.runs.experiment import data_name
-    if len(method or ()) < 2:
-        raise ValueError("name at least two methods: --method 'ERM()' --method 'Mixup(alpha=0.2)'")
+    models = [name.strip() for name in given.model.split(",")] if given.model else []
+    methods = list(method or (["ERM()"] if len(models) > 1 else []))
+    if len(methods) * max(len(models), 1) + len(run or ()) < 2:
+        raise ValueError(
+            "name at least two methods, models or runs: --method 'ERM()' --method 'Mixup(alpha=0.2)', "
+            "--model mlp,hgb or --run RUN"
+        )
     integer("seeds", seeds, low=1, high=MOST_SEEDS)
     if shown.choose is not None:
         choice("choose", shown.choose, tuple(METRICS))  # a wrong name is better known before hours of training
-    base = Experiment(source=data, **vars(given))
+    base = Experiment(source=data, **{**vars(given), "model": models[0] if models else None})
     if base.is_multilabel and shown.baselines:
         raise ValueError(Sentence(Argument("baselines"), " needs classes: compare with one of the targets at a time"))
     folder = out or Path("runs") / f"compare-{data_name(data)}"
@@ -96,7 +108,15 @@ def compare(
         "progress": not common.as_json,
         "on_cell": partial(_show_cell, console),
     }
-    result = run_grid(base, method or [], range(seeds), folder, pool=Pool(**vars(pool)), **how)
+    how["pool"] = Pool(**vars(pool))
+    if len(models) > 1 or run:
+        each = {name: (replace(base, model=name or None), folder / name) for name in models or [""]} if methods else {}
+        grids = {name: run_grid(one, methods, range(seeds), place, **how) for name, (one, place) in each.items()}
+        names = ["" if len(models) < 2 else name for name in grids]
+        finished = {str(path): Run(path).result(n_bins=shown.bins) for path in run or ()}
+        result = merged(folder, dict(zip(names, grids.values(), strict=True)), finished)
+    else:
+        result = run_grid(base, methods, range(seeds), folder, **how)
     if not result.results:
         raise RuntimeError(f"every run failed; {next(iter(result.failures.values()))}")
     (name, seed), first = next(iter(result.results.items()))
@@ -113,7 +133,10 @@ def compare(
     console.event("result", {**result.to_dict(), **chosen, "report": str(page), "markdown": f"{after}\n\n{before}"})
     console.markdown(f"{after}\n\n{before}")
     if not first.is_multilabel:
+        from vicinal.report.verdicts import versus_baselines
+
         show_baselines(console, first, f"{name}, seed {seed}")
+        console.say(versus_baselines(first.test.after, first.run.baselines()).sentence)
     console.say(f"report: {page}")
     if result.failures:
         raise typer.Exit(1)

@@ -19,9 +19,9 @@ from vicinal.cli.outputs import check_report
 from vicinal.cli.train import show_binary, show_labels_scored, show_result, show_scored
 
 if TYPE_CHECKING:
-    from vicinal.metrics import Evaluation, SetEvaluation
+    from vicinal.metrics import Evaluation, SetEvaluation, Slice
     from vicinal.probes import AttackErrors, BetweenCurves
-    from vicinal.runs import RunResult
+    from vicinal.runs import Importance, RunResult
     from vicinal.runs.probes import OODResult
 
 #: What every run has. `vicinal.runs.layout` lists all names, and costs the import of torch.
@@ -47,6 +47,9 @@ class _Probes:
         _of_run("Attack the test images: fgsm:4/255, ifgsm:4/255:10; may be repeated.", "NAME:EPSILON[:STEPS]"),
     ] = None
     attack_from: Annotated[Path | None, _of_run("Use this run's gradients: a black-box attack.", "RUN")] = None
+    slice: Annotated[
+        list[str] | None, _of_run("Measure the test set by this column's values; may be repeated.", "COLUMN")
+    ] = None
     mc_dropout: Annotated[int | None, _of_run("Evaluate with dropout on, too, this many times.", "PASSES")] = None
     between: Annotated[int | None, _of_run("Look between so many pairs of training samples.", "PAIRS")] = None
     sets: Annotated[
@@ -147,20 +150,21 @@ def _evaluate_new(
 
     with console.stage("predicting"):
         scored = Run(run).on_new_data(data, n_bins=bins, encoding=encoding, data_root=data_root)
-    console.event("result", {"run": str(run), **scored.to_dict()})
     for note in scored.notes:
         console.note(note)
     if scored.is_multilabel:
+        console.event("result", {"run": str(run), **scored.to_dict()})
         show_labels_scored(console, f"{run} on {data}", scored)
     else:
-        from vicinal.report.verdicts import majority_warning
+        from vicinal.report.verdicts import judge
 
-        classes = Run(run).bundle().classes
-        if warning := majority_warning(scored.after, classes):
-            console.say(warning)
+        classes, binary = Run(run).bundle().classes, scored.binary()
+        verdict = judge(scored.after, classes=classes, binary=binary)
+        console.event("result", {"run": str(run), **scored.to_dict(), "verdict": verdict.to_dict()})
         show_scored(console, f"{run} on {data}: {scored.calibrators.text()}", [(data, scored)])
-        if (binary := scored.binary()) is not None:
+        if binary is not None:
             show_binary(console, binary, classes[1], ", calibrated")
+        console.say(f"\n{verdict}")
 
 
 def _evaluate_labels(console: Console, run: Path, report: Path | None, bins: int) -> None:
@@ -187,7 +191,7 @@ def _evaluate_file(
     console: Console, path: Path, report: Path | None, bins: int, columns: FileOptions, coverage: float | None
 ) -> None:
     from vicinal.predictions import binary_of_file, evaluate_file, open_file, sets_of_file
-    from vicinal.report.verdicts import base_rate_sentence, majority_warning
+    from vicinal.report.verdicts import judge
 
     reading = vars(columns)
     # Each measurement reads the file again: its rows are never in memory at once.
@@ -206,15 +210,14 @@ def _evaluate_file(
     with console.stage("prediction sets"):
         sets = {} if coverage is None else sets_of_file(open_file(path, **reading), coverage)
     ranked = {} if binary is None else {"binary": {"positive": evaluation.classes[1], **binary.to_dict()}}
-    console.event("result", {**evaluation.to_dict(), **ranked, **_sets_facts(coverage, sets)})
-    if warning := majority_warning(evaluation):
-        console.say(warning)
+    verdict = judge(evaluation, binary=binary)
+    facts = {**evaluation.to_dict(), **ranked, "verdict": verdict.to_dict(), **_sets_facts(coverage, sets)}
+    console.event("result", facts)
     console.say(str(evaluation))
     if binary is not None:
         show_binary(console, binary, evaluation.classes[1], "")
-    if base := base_rate_sentence(evaluation):
-        console.say(base)
     _show_sets(console, coverage, sets, evaluation.classes)
+    console.say(f"\n{verdict}")
     if report is not None:
         from vicinal.report import write_predictions
 
@@ -252,10 +255,12 @@ class _Answers:
     mc_dropout: Evaluation | None
     between: BetweenCurves | None
     sets: dict[str, SetEvaluation]
+    slices: list[Slice] | None
 
 
 def _evaluate_run(console: Console, run: Path, report: Path | None, bins: int, asked: _Probes) -> None:
     from vicinal import runs
+    from vicinal.report.verdicts import judge_run
 
     with console.stage("evaluating"):
         result = runs.Run(run).result(n_bins=bins)
@@ -274,7 +279,10 @@ def _evaluate_run(console: Console, run: Path, report: Path | None, bins: int, a
         with console.stage("calibration and refinement"):
             parts = loss_parts(result.test.labels, logits=result.test.logits)
         facts["parts"] = {name: {part: e.to_dict() for part, e in vars(each).items()} for name, each in parts.items()}
-    console.event("result", {**result.to_dict(), **facts, **_sets_facts(asked.sets, answers.sets)})
+    if answers.slices is not None:
+        facts["slices"] = [one.to_dict() for one in answers.slices]
+    facts |= {"verdict": judge_run(result).to_dict(), **_sets_facts(asked.sets, answers.sets)}
+    console.event("result", {**result.to_dict(), **facts})
     show_result(console, result)
     if asked.parts:
         rows = [
@@ -283,15 +291,29 @@ def _evaluate_run(console: Console, run: Path, report: Path | None, bins: int, a
         ]
         console.table("test set, before calibration", ["", "loss", "calibration", "refinement"], rows)
     _show_answers(console, asked, answers)
+    _show_slices(console, answers.slices)
     _show_sets(console, asked.sets, answers.sets, result.facts["data"]["classes"])
     if report is not None:
         from vicinal.report import write_run
 
         shown = {**vars(answers), "ood": [(r.name, r.report) for r in answers.ood]}
         shown["sets"] = None if asked.sets is None else (asked.sets, answers.sets)
+        with console.stage("importance of columns"):
+            shown["importance"] = _importance(console, result)
         with console.stage("writing the report"):
             write_run(result, report, **shown)
         console.say(f"report: {report}")
+
+
+def _importance(console: Console, result: RunResult) -> list[Importance]:
+    """Return the importance of columns; none, and a note, where the data are gone or have changed."""
+    from vicinal.runs import permutation_importance
+
+    try:
+        return permutation_importance(result)
+    except (OSError, ValueError) as error:
+        console.note(f"the report goes without the importance of columns: {error}")
+        return []
 
 
 def _answers(console: Console, result: RunResult, asked: _Probes) -> _Answers:
@@ -309,7 +331,9 @@ def _answers(console: Console, result: RunResult, asked: _Probes) -> _Answers:
         between = None if asked.between is None else runs.between(result, asked.between)
     with console.stage("prediction sets"):
         sets = {} if asked.sets is None else runs.prediction_sets(result, asked.sets)
-    return _Answers(ood, attacks, dropout, between, sets)
+    with console.stage("slices"):
+        slices = result.run.slices(asked.slice, n_bins=result.test.after.n_bins) if asked.slice else None
+    return _Answers(ood, attacks, dropout, between, sets, slices)
 
 
 def _foreign(result: RunResult, asked: _Probes) -> list[OODResult]:
@@ -347,6 +371,15 @@ def _show_answers(console: Console, asked: _Probes, answers: _Answers) -> None:
         ]
         title = f"between {curves.n_pairs} pairs of training samples"
         console.table(title, ["share of the first", "neither class", "mean confidence"], rows)
+
+
+def _show_slices(console: Console, slices: Sequence[Slice] | None) -> None:
+    rows = [
+        [s.name, f"{s.n:,}", percent(s.accuracy), f"{100 * s.gap.value:+.1f}", str(s.nll), s.status or "no"]
+        for s in slices or ()
+    ]
+    if rows:
+        console.table("slices, the worst first", ["", "n", "accuracy", "gap, points", "NLL", "significant"], rows)
 
 
 def _show_sets(

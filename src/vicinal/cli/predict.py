@@ -48,6 +48,9 @@ class _Answers:
             help="Add each row's prediction set, which holds the true class with this probability: 0.9.",
         ),
     ] = None
+    within_class: Annotated[
+        bool, typer.Option("--within-class", help="With --sets: hold the coverage in each class, rare ones too.")
+    ] = False
     keep: Annotated[
         list[str] | None,
         typer.Option(metavar="COLUMN", help="Copy this column of a table, such as an identifier; may be repeated."),
@@ -119,6 +122,8 @@ def predict(
     if rule is not None:
         console.say(answered.sentence(n, rule))
     if sets is not None:
+        if few := [name for name, end in zip(bundle.classes, sets.thresholds_, strict=True) if end > 1]:
+            console.say(f"in every set, for lack of held-out samples: {', '.join(map(repr, few))}")
         console.say(
             f"prediction sets of {100 * sets.coverage:g} % coverage hold {answered.in_sets / n:.2f} classes on average"
         )
@@ -134,10 +139,12 @@ def _decision_rules(
             raise ValueError(
                 Sentence(Argument(option), f" needs classes, and {str(run)!r} has several targets: {instead}")
             )
+    if answers.within_class and answers.sets is None:
+        raise ValueError(Sentence(Argument("within_class"), " needs ", Argument("sets")))
     rule = None if answers.max_risk is None else _rule(bundle, run, answers.max_risk, answers.level)
     if rule is not None and ABSTAIN in bundle.classes:
         raise ValueError(f"a class is called {ABSTAIN!r}, which is what --max-risk writes where it gives no answer")
-    return rule, None if answers.sets is None else _sets(bundle, run, answers.sets)
+    return rule, None if answers.sets is None else _sets(bundle, run, answers.sets, answers.within_class)
 
 
 def _kept(names: list[str]) -> list[str]:
@@ -194,12 +201,12 @@ def _rule(bundle: Bundle, run: Path, max_risk: float, level: float) -> RiskThres
     return risk_threshold(confidence, predicted == result.test.labels, max_risk, level=level)
 
 
-def _sets(bundle: Bundle, run: Path, coverage: float) -> LeastAmbiguousSets:
+def _sets(bundle: Bundle, run: Path, coverage: float, within_class: bool) -> LeastAmbiguousSets:
     """Return sets fitted on the test set, which neither training nor calibration has seen."""
     from vicinal.calibrators.conformal import LeastAmbiguousSets
     from vicinal.runs import Run
 
-    fitted = LeastAmbiguousSets(coverage=coverage)
+    fitted = LeastAmbiguousSets(coverage=coverage, by_class=within_class)
     result = Run(run).result() if Run(run).is_finished else None
     if result is None or "test" not in result.sets:
         raise ValueError(f"--sets needs the held-out predictions of a run, and {str(run)!r} has none")

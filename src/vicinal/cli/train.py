@@ -88,14 +88,20 @@ def train(
     else:
         with console.stage("baselines"):
             measure_baselines(result, BASELINES if shown.baselines else ALWAYS)
-        console.event("result", {**facts, "baselines": plain_baselines(result)})
+        from vicinal.report.verdicts import judge_run
+
+        verdict = judge_run(result).to_dict()
+        console.event("result", {**facts, "baselines": plain_baselines(result), "verdict": verdict})
     show_result(console, result)
     console.say(f"model: {folder} ({shlex.join(['vicinal', 'predict', str(folder)])} DATA --out FILE)")
     if report is not None:
         from vicinal.report import write_run
+        from vicinal.runs import permutation_importance
 
+        with console.stage("importance of columns"):
+            importance = permutation_importance(result)
         with console.stage("writing the report"):
-            write_run(result, report)
+            write_run(result, report, importance=importance)
         console.say(f"report: {report}")
 
 
@@ -104,8 +110,11 @@ def show_result(console: Console, result: RunResult) -> None:
     if result.is_multilabel:
         _show_heads(console, result)
     else:
+        from vicinal.report.verdicts import judge_run
+
         _show_classes(console, result)
         show_baselines(console, result)
+        console.say(f"\n{judge_run(result)}")
 
 
 def _show_heads(console: Console, result: RunResult) -> None:
@@ -151,7 +160,6 @@ def plain_baselines(result: RunResult) -> dict[str, object]:
 def show_baselines(console: Console, result: RunResult, name: str = "this model") -> None:
     """Show the baselines on the same split beside the run, which is called by `name`."""
     from vicinal.metrics.registry import columns
-    from vicinal.report.verdicts import versus_baselines
 
     simpler = result.run.baselines()
     if not simpler or "test" not in result.sets:
@@ -162,7 +170,6 @@ def show_baselines(console: Console, result: RunResult, name: str = "this model"
     rows = [[model, *(f.text(metrics.get(f.name)) for f in shown)] for model, metrics in models.items()]
     headings = ["", *(f.heading(main.n_bins) for f in shown)]
     console.table(f"baselines on the same {main.n:,} test samples", headings, rows)
-    console.say(versus_baselines(main, simpler))
 
 
 def show_scored(console: Console, title: str, sets: Sequence[tuple[str, Scores]]) -> None:
@@ -173,7 +180,8 @@ def show_scored(console: Console, title: str, sets: Sequence[tuple[str, Scores]]
     rows: list[list[str]] = []
     shown: list[Metric] = []
     for name, scored in sets:
-        for label, each in (("", scored.before), (", calibrated", scored.after)):
+        both = [(", calibrated", scored.after)] if scored.before.metrics != scored.after.metrics else []
+        for label, each in (("", scored.before), *both):
             shown = shown or columns(each)
             rows.append([f"{name}{label}", f"{each.n:,}", *(f.text(each.metrics[f.name]) for f in shown)])
     console.table(title, ["", "n", *(f.heading(bins) for f in shown)], rows)
@@ -187,11 +195,6 @@ def show_binary(console: Console, binary: BinaryEvaluation, positive: str, where
 
 def _show_classes(console: Console, result: RunResult) -> None:
     """Show the metrics of a run, before and after the temperature."""
-    from vicinal.report.verdicts import majority_warning
-
-    main = next((result.sets[key].after for key in ("test", "val") if key in result.sets), None)
-    if main is not None and (warning := majority_warning(main, result.facts["data"]["classes"])):
-        console.say(warning)
     title = f"{result.experiment.method} on {result.experiment.source}: {result.calibrators.text()}"
     names = {"val": "validation", "test": "test"}
     show_scored(console, title, [(names.get(key, scored.name), scored) for key, scored in result.sets.items()])

@@ -27,6 +27,7 @@ from vicinal.metrics.reliability import BinSums, ReliabilityTable, equal_mass_ed
 from vicinal.metrics.scores import accuracy, brier, mcc, nll, spearman, spearman_estimate, top_k
 from vicinal.metrics.selective import RiskCoverage, RiskThreshold, risk_coverage, risk_threshold
 from vicinal.metrics.set_coverage import SetEvaluation, SetTally, evaluate_sets
+from vicinal.metrics.slices import Slice, evaluate_slices
 from vicinal.metrics.tally import Evaluation, Mistake, Samples, Tally, evaluate, measure
 
 __all__ = [
@@ -65,6 +66,8 @@ __all__ = [
     "risk_coverage",
     "risk_threshold",
     "SetEvaluation",
+    "Slice",
+    "evaluate_slices",
     "SetTally",
     "evaluate_sets",
     "OODReport",

@@ -6,7 +6,7 @@ often P(positive) itself, for a threshold or an order of one's own.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from vicinal._arrays import as_classes, as_vector
 from vicinal.metrics.intervals import Estimate
 from vicinal.metrics.ood import ranking
 from vicinal.metrics.reliability import ReliabilityTable
+
+#: Bins of the fine table.
+FINE_BINS = 10_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,6 +31,8 @@ class BinaryEvaluation:
     """The area under precision over recall; at random it is the share of positives."""
     base_rate: float
     """The share of positives."""
+    fine: ReliabilityTable | None = field(default=None, repr=False)
+    """The same table of 10,000 bins, for curves over the threshold; None where it was not kept."""
 
     def to_dict(self) -> dict[str, object]:
         """Return the metrics as JSON can hold them."""
@@ -61,4 +66,5 @@ def evaluate_binary(
         raise ValueError("labels must hold both classes")
     auroc, average_precision = ranking(p[y == 1], p[y == 0], level=level)
     table = ReliabilityTable.from_confidences(p, y == 1, n_bins=n_bins)
-    return BinaryEvaluation(table, auroc, average_precision, float(np.mean(y)))
+    fine = ReliabilityTable.from_confidences(p, y == 1, n_bins=FINE_BINS)
+    return BinaryEvaluation(table, auroc, average_precision, float(np.mean(y)), fine)

@@ -38,6 +38,12 @@ class SetEvaluation:
     size_n: Mapping[int, int] = field(default_factory=dict)
     """The number of sets of each size that occurs."""
 
+    @property
+    def worst_class(self) -> int:
+        """The number of the class with the lowest coverage."""
+        known = [(e.value, k) for k, e in enumerate(self.class_coverage) if e is not None]
+        return min(known)[1]
+
     def to_dict(self) -> dict[str, object]:
         """Return plain numbers for a JSON file."""
         one = {name: getattr(self, name).to_dict() for name in ("coverage", "size", "empty", "single")}
@@ -46,7 +52,7 @@ class SetEvaluation:
             for name in ("class_coverage", "class_size")
         }
         by_size = {str(size): {"n": self.size_n[size], **e.to_dict()} for size, e in self.size_coverage.items()}
-        plain = {"class_n": list(self.class_n), "size_coverage": by_size}
+        plain = {"class_n": list(self.class_n), "size_coverage": by_size, "worst_class": self.worst_class}
         return {"n": self.n, "level": self.level, **one, **by_class, **plain}
 
 

@@ -89,6 +89,8 @@ class Evaluation:
     confusion: NDArray[np.int64] | None = field(default=None, repr=False, compare=False)
     """How many samples of each class (rows) were predicted as each class (columns); None where that is not known, or
     of very many classes."""
+    named_confidence: Floats | None = field(default=None, repr=False, compare=False)
+    """The summed confidence of the predictions of each class, `[K]`; None where `confusion` is."""
     samples: Samples | None = field(default=None, repr=False, compare=False)
     """Values of each sample, which `compare` pairs up, where they were kept."""
     worst: tuple[Mistake, ...] = field(default=(), repr=False)
@@ -236,6 +238,7 @@ class Tally(Additive):
         self._paired = keep_samples or any(METRICS[name].of_pairs for name in self.names)
         self._confusion: NDArray[np.int64] = np.zeros((0, 0), np.int64)
         self._pairs: list[Pairs] = []
+        self._named: Floats = np.zeros(0)
 
     @property
     def n(self) -> int:
@@ -374,6 +377,7 @@ class Tally(Additive):
         if other._confusion.size:
             self._pairs.append(_cells(other._confusion))
         self._pairs += other._pairs
+        self._named = _padded(self._named, self.n_classes) + _padded(other._named, self.n_classes)
         if sum(len(labels) for labels, _, _ in self._pairs) > _WAITING:
             self._count_pairs()
 
@@ -467,6 +471,7 @@ class Tally(Additive):
             fine=self.fine,
             classwise=self.classwise,
             confusion=self.confusion,
+            named_confidence=None if self.confusion is None else _padded(self._named, self.n_classes),
             samples=self.samples,
             worst=tuple(Mistake(row, str(y), str(z), -minus) for minus, row, y, z in self.mistakes),
             kind=self.kind,
@@ -529,6 +534,9 @@ class Tally(Additive):
             worst = _most_confident(np.flatnonzero(labels != guess), confidence, self.n_worst)
             self.mistakes += [(-float(confidence[i]), int(rows[i]), int(labels[i]), int(guess[i])) for i in worst]
             self.mistakes = sorted(self.mistakes)[: self.n_worst]
+        if self._paired and self.n_classes <= MOST_PAIRED:
+            self._named = _padded(self._named, self.n_classes)
+            self._named += np.bincount(guess, confidence, minlength=self.n_classes)
         if self._paired and self._samples is None and self.n_classes <= MOST_PAIRED:
             self._pairs.append(_pairs(labels, guess, self.n_classes))
 
@@ -627,6 +635,11 @@ def _joined(parts: Sequence[Samples]) -> Samples:
     )
     values = {name: np.concatenate([part.values[name] for part in parts]) for name in names}
     return Samples(labels, guess, confidence, values)
+
+
+def _padded(sums: Floats, k: int) -> Floats:
+    """Return sums by class for k classes or more."""
+    return np.pad(sums.astype(np.float64), (0, max(k - len(sums), 0)))
 
 
 def _pairs(labels: NDArray[np.int64], guess: NDArray[np.int64], k: int) -> Pairs:

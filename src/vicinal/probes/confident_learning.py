@@ -10,28 +10,45 @@ scaled to the number of samples of each label, it estimates how many samples lab
 those with the largest margin :math:`\hat p_j(x) - \hat p_i(x)`, unless their label is the most probable class. It
 holds for two classes as for many.
 
-The estimate is of how many, and of as many suspects not all are wrong. So that more wrong labels are found, a sample is
-taken, too, where :math:`\hat p_j(x) - \hat p_i(x) > 0.1` for some j: with two classes, where the other has more than
-0.55. With `margin=1` the estimate alone counts, which is cleanlab's choice: fewer suspects, of which more are wrong.
+Classes that overlap have the same counts without a wrong label. So a second model separates the two. Each label is
+right with the calibrated probability of its class, and changed with probability ε:
+
+.. math:: P(y \mid x) = (1 - \varepsilon)\, q_y + \varepsilon\, \frac{1 - q_y}{K - 1}, \qquad
+    q = \mathrm{softmax}(\log \hat p / T)
+
+T and ε have the largest likelihood, and ε has the interval of the profile likelihood. Class overlap moves T alone, so ε
+is the noise beyond overlap. Where ε = 0 is not rejected (one-sided, 1 %), no label is suspicious. Elsewhere as many
+are as the counts say, those with the highest probability of a wrong label by the second model,
+
+.. math:: w = \varepsilon\, \frac{1 - q_y}{K - 1} \Big/ P(y \mid x)
+
+The sum of 1 − w over the suspicious labels is the expected number of false alarms.
 
 References
 ----------
 Northcutt, Jiang & Chuang, "Confident Learning: Estimating Uncertainty in Dataset Labels", JAIR 2021, Sections 3.1 and
-3.2 ("prune by noise rate").
+3.2 ("prune by noise rate"). They rank by the margin of each pair of classes, which w replaces here.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from vicinal._arrays import as_labels, as_tensor
-from vicinal._checks import number
+from vicinal.metrics import Estimate
 
-#: A margin that is suspicious whatever the estimate; `benchmarks/audit.py` shows what it gains.
-MARGIN = 0.1
+#: Twice the difference of log likelihoods that rejects ε = 0, one-sided at 1 %, and that bounds a 95 % interval.
+_REJECTS, _INTERVAL = 5.412, 3.841
+#: The largest ε: with two classes, more than half wrong labels are the other way round.
+_LARGEST = 0.45
+
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,20 +62,34 @@ class LabelIssues:
     margin: Tensor
     """The probability of the most probable other class less that of the label, float64 `[N]`."""
     joint: Tensor
-    """How many samples of each label (rows) belong to each class (columns) by the estimate, float64 `[K, K]`."""
+    """How many samples of each label (rows) belong to each class (columns) by the counts, float64 `[K, K]`."""
+    noise: Estimate
+    """ε, the share of labels that are wrong beyond class overlap, with its 95 % interval."""
+    wrong: Tensor
+    """The probability that each label is wrong, float64 `[N]`."""
+
+    @property
+    def false_alarms(self) -> float:
+        """The expected number of right labels among the suspicious ones."""
+        return float((1 - self.wrong[self.suspicious]).sum())
 
     @property
     def ranking(self) -> Tensor:
-        """All samples, the suspicious ones first, within each the largest margin first; int64 `[N]`."""
+        """All samples, the suspicious ones first, within each the most probably wrong first; int64 `[N]`."""
+        # The margin orders labels whose probability of being wrong is the same, such as 0.
         order = self.margin.argsort(descending=True, stable=True)
+        order = order[self.wrong[order].argsort(descending=True, stable=True)]
         return order[self.suspicious[order].long().argsort(descending=True, stable=True)]
 
     def __str__(self) -> str:
         n, flagged = len(self.margin), int(self.suspicious.sum())
-        wrong = float((self.joint.sum() - self.joint.trace()) / self.joint.sum())
+        low, high = 100 * self.noise.low, 100 * self.noise.high
+        noise = f"{100 * self.noise.value:.1f} % of labels (95 % CI {low:.1f}–{high:.1f} %)"
+        if not flagged:
+            return f"No label noise beyond class overlap is significant among {n:,} labels: {noise}."
         return (
-            f"{flagged:,} of {n:,} samples ({100 * flagged / n:.2f} %) look mislabelled to models that did not see "
-            f"them; estimated share of wrong labels {100 * wrong:.1f} %"
+            f"{flagged:,} of {n:,} labels ({100 * flagged / n:.1f} %) look wrong; about {self.false_alarms:.0f} of "
+            f"them are expected to be false alarms. Label noise beyond class overlap: {noise}."
         )
 
 
@@ -94,7 +125,7 @@ def confident_joint(probs: object, labels: object) -> Tensor:
     return joint * (counts / joint.sum(dim=1))[:, None]
 
 
-def label_issues(probs: object, labels: object, *, margin: float = MARGIN) -> LabelIssues:
+def label_issues(probs: object, labels: object) -> LabelIssues:
     """Return which labels look wrong by probabilities of models that were trained without the sample.
 
     Parameters
@@ -103,33 +134,72 @@ def label_issues(probs: object, labels: object, *, margin: float = MARGIN) -> La
         Out-of-sample probabilities, `[N, K]`, such as those of cross-validation.
     labels
         Class numbers `[N]`.
-    margin
-        A label is suspicious beyond the estimated number, too, where another class is more probable by more than this;
-        1: none is.
 
-    >>> issues = label_issues([[0.9, 0.1], [0.8, 0.2], [0.2, 0.8], [0.1, 0.9]], [0, 0, 1, 0])
-    >>> issues.suspicious
-    tensor([False, False, False,  True])
+    >>> probs = [[0.99, 0.01]] * 95 + [[0.01, 0.99]] * 105
+    >>> issues = label_issues(probs, [0] * 100 + [1] * 100)
+    >>> issues.suspicious.nonzero()[:, 0].tolist(), round(issues.noise.value, 3)
+    ([95, 96, 97, 98, 99], 0.025)
     """
     p, y = _checked(probs, labels)
-    clear = number("margin", margin, low=0, high=1)
-    joint = confident_joint(p, y)
-    rows = torch.arange(len(y))
-    of_label = p[rows, y]
+    joint, rows, n_classes = confident_joint(p, y), torch.arange(len(y)), p.shape[1]
+    noise, rejected, q = _fitted(p.numpy(), y.numpy())
+    flip = noise.value * (1 - q) / (n_classes - 1)
+    wrong = torch.from_numpy(flip / np.maximum((1 - noise.value) * q + flip, 1e-300))
+    prediction = p.argmax(dim=1)
     others = p.clone()
     others[rows, y] = -1.0
-    prediction = p.argmax(dim=1)
     suspicious = torch.zeros(len(y), dtype=torch.bool)
-    for i in range(p.shape[1]):
+    if rejected:
+        n = int((_pruned(p, y, joint) & (prediction != y)).sum())
+        order = torch.where(prediction != y, wrong, -1.0).argsort(descending=True, stable=True)
+        suspicious[order[:n]] = True
+    return LabelIssues(suspicious, prediction, others.amax(dim=1) - p[rows, y], joint, noise, wrong)
+
+
+def _pruned(p: Tensor, y: Tensor, joint: Tensor) -> Tensor:
+    """Return the samples with the largest margins of each pair of classes, as many as the counts say; bool `[N]`."""
+    pruned = torch.zeros(len(y), dtype=torch.bool)
+    for i, j in (joint - joint.diagonal().diag()).round().nonzero().tolist():
         members = (y == i).nonzero()[:, 0]
-        for j in range(p.shape[1]):
-            n = min(round(float(joint[i, j])), len(members))
-            if i != j and n:
-                largest = (p[members, j] - p[members, i]).topk(n)
-                suspicious[members[largest.indices]] = True
-    suspicious &= prediction != y
-    behind = others.amax(dim=1) - of_label
-    return LabelIssues(suspicious | (behind > clear), prediction, behind, joint)
+        largest = (p[members, j] - p[members, i]).topk(min(round(float(joint[i, j])), len(members)))
+        pruned[members[largest.indices]] = True
+    return pruned
+
+
+def _fitted(p: Floats, y: NDArray[np.int64]) -> tuple[Estimate, bool, Floats]:
+    """Return ε with its interval, whether ε = 0 is rejected, and the probability q of each label without noise."""
+    from scipy.optimize import brentq, minimize_scalar
+
+    z = np.log(np.maximum(p, 1e-12))
+    k = p.shape[1]
+
+    def of_label(log_t: float) -> Floats:
+        scaled = z / math.exp(log_t)
+        scaled -= scaled.max(axis=1, keepdims=True)
+        odds = np.exp(scaled)
+        q: Floats = odds[np.arange(len(y)), y] / odds.sum(axis=1)
+        return q
+
+    def profile(noise: float) -> tuple[float, float]:
+        """Return the smallest negative log likelihood with this ε, and its log T."""
+
+        def cost(log_t: float) -> float:
+            q = of_label(log_t)
+            return -float(np.log(np.maximum((1 - noise) * q + noise * (1 - q) / (k - 1), 1e-300)).sum())
+
+        found = minimize_scalar(cost, bounds=(-3.0, 3.0), method="bounded", options={"xatol": 1e-4})
+        return float(found.fun), float(found.x)
+
+    best = minimize_scalar(lambda noise: profile(noise)[0], bounds=(0.0, _LARGEST), method="bounded")
+    none = profile(0.0)[0]
+    value, least = (float(best.x), float(best.fun)) if best.fun < none else (0.0, none)
+
+    def beyond(noise: float) -> float:
+        return 2 * (profile(noise)[0] - least) - _INTERVAL
+
+    low = brentq(beyond, 0.0, value, xtol=1e-5) if value > 0 and beyond(0.0) > 0 else 0.0
+    high = brentq(beyond, value, _LARGEST, xtol=1e-5) if beyond(_LARGEST) > 0 else _LARGEST
+    return Estimate(value, float(low), float(high)), 2 * (none - least) > _REJECTS, of_label(profile(value)[1])
 
 
 def _checked(probs: object, labels: object) -> tuple[Tensor, Tensor]:

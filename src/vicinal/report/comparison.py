@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,6 +14,9 @@ from vicinal.report.formatting import count, percent
 from vicinal.report.page import write_page
 from vicinal.report.plots import Drawing, Sheet
 from vicinal.runs.summary_table import GridResult
+
+#: A hint that names more seeds than this helps nobody.
+_MOST_SEEDS = 200
 
 
 def write_comparison(result: GridResult, path: str | os.PathLike[str], *, choose: str | None = None) -> Path:
@@ -58,6 +62,7 @@ def _chosen(result: GridResult, by: str) -> dict[str, str]:
 def _part(sheet: Sheet, result: GridResult, on: str, after: bool) -> dict[str, object]:
     """Return the figures, differences and diagrams of a set, before or after calibration."""
     rows = [row for row in result.rows(after=after, on=on) if row["n_seeds"]]
+    rows.sort(key=lambda row: math.inf if row["nll"]["value"] is None else row["nll"]["value"])  # the best first
     bins, shown = rows[0]["n_bins"], result.columns(after=after, on=on)
     when = "after" if after else "before"
     others = [row for row in rows if row["difference"] is not None]
@@ -73,6 +78,7 @@ def _part(sheet: Sheet, result: GridResult, on: str, after: bool) -> dict[str, o
                 "seeds": f"{row['n_seeds']} of {len(result.seeds)}",
                 "cells": [sections.metric_text(figure, Estimate.from_dict(row[figure.name])) for figure in shown],
                 "calibrator": row["calibrator"],
+                "seconds": _seconds(result, row["method"]),
             }
             for row in rows
         ],
@@ -115,6 +121,23 @@ def _difference(row: Mapping[str, Any], name: str) -> dict[str, str]:
     return {"value": value + ("\u00a0points" if percent else ""), "interval": f"{low} to {high}", "verdict": verdict}
 
 
+def _seconds(result: GridResult, method: str) -> str:
+    """Return the mean time of training."""
+    times = [each.fit["seconds"] for (name, _), each in result.results.items() if name == method]
+    return f"{sum(times) / len(times):,.0f}\u00a0s" if times else "–"
+
+
+def _needed(row: Mapping[str, Any]) -> str:
+    """Say how many seeds would decide the difference of the NLL, if it stays what it is."""
+    entry, n = row["difference"].get("nll"), row["difference"]["n_seeds"]
+    if entry is None or entry["better"] is not None or None in (entry["value"], entry["low"]) or n < 2:
+        return ""
+    half, size = entry["value"] - entry["low"], abs(entry["value"])
+    if size < 1e-9 or (seeds := math.ceil(n * (half / size) ** 2)) > _MOST_SEEDS:
+        return "; no practical number of seeds would decide the NLL"
+    return f"; about {seeds} seeds would decide the NLL"
+
+
 def _signed(value: float, share: bool) -> str:
     shown = f"{100 * value:+.2f}" if share else f"{value:+.4f}"
     return shown.replace("-", "−")
@@ -129,7 +152,7 @@ def _sentence(row: Mapping[str, object], compared: Sequence[str]) -> dict[str, o
         if names:
             on = " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else names[0]
             said.append({"verdict": verdict, "text": f"{verdict} on {on}"})
-    return {"method": row["method"], "said": said}
+    return {"method": row["method"], "said": said, "needed": _needed(row)}
 
 
 def _label_noise(result: GridResult) -> dict[str, object] | None:

@@ -33,7 +33,7 @@ def write_page(
         lstrip_blocks=True,
     )
     environment.filters["unbroken"] = _unbroken
-    script = _script(environment) if context.get("risk") else None
+    script = _script(environment)
     text = environment.get_template(template).render(version=__version__, script=script, **context)
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -44,8 +44,8 @@ def write_page(
 
 
 def _script(environment: Any) -> dict[str, Any]:
-    """Return the one script that a page may hold, and its hash: the page's policy lets no other run."""
-    text = environment.loader.get_source(environment, "threshold.js")[0]
+    """Return the one script that a page holds, and its hash: the page's policy lets no other run."""
+    text = environment.loader.get_source(environment, "page.js")[0]
     digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
     return {"text": require("markupsafe", "train").Markup(text), "hash": f"sha256-{digest}"}
 

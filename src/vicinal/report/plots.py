@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 
 from vicinal import plots
 from vicinal._checks import require
-from vicinal.metrics import ReliabilityTable
+from vicinal.metrics import BinaryEvaluation, ReliabilityTable
 from vicinal.metrics.selective import RiskCoverage
 from vicinal.report import verdicts
+from vicinal.report.formatting import with_interval
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -173,6 +174,36 @@ class Sheet:
 
         return self.draw(paint, (4.6, 3.2), title, caption)
 
+    def roc(self, binary: BinaryEvaluation) -> Drawing:
+        """Draw the true positive rate over the false positive rate."""
+        fine = _fine(binary)
+        tpr, fpr = (1 - np.concatenate([[0.0], c.cumsum() / c.sum()]) for c in (fine.counts[:, 1], fine.counts[:, 0]))
+
+        def paint(ax: Axes) -> None:
+            ax.plot(*_corners(fpr[::-1], tpr[::-1]), color=_BLUE, lw=1.8)
+            ax.plot([0, 1], [0, 1], color=_GREY, lw=1, ls=(0, (4, 3)))
+            _shares(ax, "false positive rate", "true positive rate (recall)")
+
+        value, interval = with_interval(binary.auroc, share=True)
+        return self.draw(paint, (4.1, 3.6), "ROC curve", f"AUROC {value} ({interval}); a coin is on the dashed line.")
+
+    def precision_recall(self, binary: BinaryEvaluation) -> Drawing:
+        """Draw precision over recall."""
+        fine = _fine(binary)
+        positive, negative = (fine.counts[::-1, k].cumsum() for k in (1, 0))
+        some = positive + negative > 0
+        precision, recall = positive[some] / (positive + negative)[some], positive[some] / positive[-1]
+
+        def paint(ax: Axes) -> None:
+            ax.plot(*_corners(recall, precision), color=_BLUE, lw=1.8)
+            ax.axhline(binary.base_rate, color=_GREY, lw=1, ls=(0, (4, 3)))
+            _shares(ax, "recall", "precision")
+
+        value, interval = with_interval(binary.average_precision, share=True)
+        return self.draw(
+            paint, (4.1, 3.6), "Precision and recall", f"AP {value} ({interval}); without a model, the dashed line."
+        )
+
     def two_histograms(self, edges: Any, known: Any, foreign: Any, title: str, caption: str) -> Drawing:
         """Draw the scores of familiar and of foreign samples over each other."""
 
@@ -185,6 +216,24 @@ class Sheet:
             _finish(ax, share=True)
 
         return self.draw(paint, (4.6, 2.9), title, caption)
+
+
+def _fine(binary: BinaryEvaluation) -> ReliabilityTable:
+    if binary.fine is None:
+        raise ValueError("this evaluation kept no fine table, which curves need")
+    return binary.fine
+
+
+def _corners(x: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return a curve without repeated points, thinned."""
+    new = np.concatenate([[True], (np.diff(x) != 0) | (np.diff(y) != 0)])
+    return _thinned(x[new], y[new])
+
+
+def _shares(ax: Axes, x: str, y: str) -> None:
+    ax.set(xlim=(0, 1.01), ylim=(0, 1.02), xlabel=x, ylabel=y)
+    ax.xaxis.set_major_formatter(_percent_ticks())
+    _finish(ax, share=True)
 
 
 def _finish(ax: Axes, *, share: bool) -> None:

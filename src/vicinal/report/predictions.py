@@ -45,7 +45,7 @@ def write_predictions(
         "sizes": sizes,
         "of": count(evaluation.n, "prediction"),
         "kind": evaluation.kind,
-        "verdict": verdicts.judged(evaluation),
+        "verdict": verdicts.judge(evaluation, binary=binary),
         "tiles": sections.tiles(evaluation, ("Predictions", f"{evaluation.n:,}", "")),
         "summary": (
             f"It is right {percent(table.accuracy)} of the time and says {percent(table.confidence)} on "
@@ -53,6 +53,7 @@ def write_predictions(
         ),
         "table": sections.metrics_table({"value": evaluation}),
         "drawings": sections.reliability_pair(sheet, {"": table}),
+        "bins": sections.bins_section(sheet, evaluation),
         "binary": None if binary is None else sections.binary_section(sheet, binary, evaluation.classes[1]),
         "risk": sections.risk_section(sheet, curve, held_out=curve),
         "mistakes": mistakes,

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from vicinal.metrics import ClasswiseTable, Evaluation, Samples, SetEvaluation
+from vicinal.metrics import ClasswiseTable, Evaluation, Samples, SetEvaluation, Slice
 from vicinal.metrics.ood import OODReport
 from vicinal.metrics.selective import RiskCoverage, risk_coverage
 from vicinal.probes import AttackErrors, BetweenCurves
@@ -19,22 +20,12 @@ from vicinal.report.formatting import count, percent
 from vicinal.report.labels import labels_contents, labels_page
 from vicinal.report.page import contents, write_page
 from vicinal.report.plots import Sheet
-from vicinal.runs import RunResult, Scores, prediction_sets
-
-_NOTHING = verdicts.Verdict(
-    "unknown",
-    "Nothing was held out, so nothing can be said about how far to trust it.",
-    "No verdict.",
-    "Set samples aside for validation and for testing.",
-)
+from vicinal.runs import Importance, RunResult, Scores, prediction_sets
 
 #: |log T| up to which a temperature changes too little to speak of: a confidence of 90 % becomes 89.5 or 90.4 %.
 _HARDLY = 0.05
 
-_UNSEEN = (
-    "Each was judged by a model that was trained without it; suspicious are labels to which another class is far more "
-    "probable, as many as the estimated share of wrong labels."
-)
+_UNSEEN = "Each was judged by a model that was trained without it."
 _AUM = (
     "The area under the margin (AUM) is how far, on average over training, the label was ahead of the next class; at "
     "or below the threshold it was learned no better than a wrong label is."
@@ -53,6 +44,9 @@ def write_run(
     mc_dropout: Evaluation | None = None,
     between: BetweenCurves | None = None,
     audit: Sequence[Mapping[str, object]] | None = None,
+    audit_summary: str = "",
+    slices: Sequence[Slice] | None = None,
+    importance: Sequence[Importance] = (),
     sets: tuple[float, Mapping[str, SetEvaluation]] | None = None,
 ) -> Path:
     """Write the report of what `vicinal.runs.run` returned to an HTML file, and return its path.
@@ -70,6 +64,12 @@ def write_run(
     audit
         Training samples that look mislabelled, the most suspicious first, as `mistakes.json` has samples, with `aum`
         and `threshold` in addition. An empty list says that none does.
+    audit_summary
+        How many labels look wrong, and how many false alarms are expected among them.
+    slices
+        Those of columns that were named in advance; by default all that training measured.
+    importance
+        Of the columns of a table, as `vicinal.runs.permutation_importance` returns it.
     sets
         The coverage that was asked of prediction sets, and how they fared, as `vicinal.runs.prediction_sets` measures;
         those of 90 % if not given.
@@ -78,7 +78,7 @@ def write_run(
     experiment, data = result.experiment, result.facts["data"]
     shared: dict[str, object] = {
         "title": f"{data['name']}: {experiment.method}",
-        "method": experiment.method,
+        "method": f"{_model(result)}, trained by {experiment.method}",
         "facts": facts_of(result),
         "command": experiment.command(result.out),
         "provenance": _provenance(result),
@@ -105,7 +105,7 @@ def write_run(
     context: dict[str, object] = {
         **shared,
         "heading": f"{data['name']}, {count(len(classes), 'class', 'classes')}",
-        "nothing": _NOTHING,
+        "verdict": verdicts.judge_run(result),
         "main": main,
         "further": further,
         "calibrator": result.calibrators.text(),
@@ -116,25 +116,31 @@ def write_run(
         "attacks": sections.attack_table(attacks),
         "between": None if between is None else sections.between_section(sheet, between),
         "audit": None if audit is None else sections.cards(audit),
-        "audit_head": _audit_head(audit or ()),
+        "audit_head": _audit_head(audit or (), audit_summary),
         "label_noise": result.label_noise and sections.label_noise_table(result.label_noise, data["sizes"]),
         "baselines": sections.baselines_section(result.test.after, result.run.baselines()) if key == "test" else None,
         "sets": _sets(result, sets, classes),
         **dict.fromkeys(("binary", "risk", "classes", "confusion", "mistakes")),
         "shared": [],
+        "slices": [],
+        "importance": None,
         "mistakes_head": "",
         "tiles": [],
     }
     if main is not None and key is not None:
-        context |= _about(sheet, result, key, classes)
+        context |= _about(sheet, result, key, classes, slices)
+        after = result.sets[key].after
+        gained = 0.0 if after.base_rate is None else after.base_rate.nll - after.nll.value
+        context["importance"] = sections.importance_section(importance, gained)
     context["sections"] = _contents(context)
     return write_page("run.html.j2", context, path)
 
 
-def _audit_head(audit: Sequence[Mapping[str, object]]) -> str:
-    """Say what the samples are suspected for: margins in training, or models that did not see them."""
+def _audit_head(audit: Sequence[Mapping[str, object]], summary: str) -> str:
+    """Say what the audit found, and how: by margins in training, or by models that did not see the samples."""
     how = _AUM if any("aum" in sample for sample in audit) else _UNSEEN
-    return f"{count(len(audit), 'sample')}, the most suspicious first. {how}"
+    shown = f"{count(len(audit), 'sample')}, the most suspicious first. {how}" if audit else ""
+    return f"{summary} {shown}".strip()
 
 
 #: The coverage of the prediction sets that a report shows where none is asked for.
@@ -159,6 +165,8 @@ def _contents(context: Mapping[str, Any]) -> list[tuple[str, str]]:
             ("risk", "What it may answer", context["risk"]),
             ("sets", "Prediction sets", context["sets"]),
             ("classes", "Classes", context["classes"]),
+            ("importance", "Importance", context["importance"]),
+            ("slices", "Slices", context["slices"]),
             ("shared", "Error slices", context["shared"]),
             ("mistakes", "Mistakes", context["mistakes"] is not None),
             *((one["id"], one["name"], True) for one in context["further"]),
@@ -179,23 +187,34 @@ def _set_section(
 ) -> dict[str, object]:
     """Return the verdict, the figures (and those of `more` predictions) and the diagrams of one set of samples."""
     before, after = scored.before, scored.after
+    same = before.metrics == after.metrics
     return {
         "of": of,
-        "verdict": verdicts.judged(after, classes),
-        "table": sections.metrics_table({"before": before, "after": after, **(more or {})}),
+        "verdict": verdicts.judge(after, classes=classes, binary=scored.binary()),
+        "table": sections.metrics_table({**({} if same else {"before": before}), "after": after, **(more or {})}),
         "drawings": sections.reliability_pair(
-            sheet, {"before calibration": before.table, "after calibration": after.table}
+            sheet,
+            {"": after.table} if same else {"before calibration": before.table, "after calibration": after.table},
         ),
+        "same": same,
+        "bins": sections.bins_section(sheet, after),
         "summary": (
             f"On {of} it is right {percent(after.table.accuracy)} of the time and says "
-            f"{percent(after.table.confidence)} on average; before calibration it said "
-            f"{percent(before.table.confidence)}. The mean gap (ECE, {after.n_bins} bins) was "
-            f"{percent(before.ece.value, 2)} before and is {percent(after.ece.value, 2)} after."
+            f"{percent(after.table.confidence)} on average. "
+            f"The mean gap (ECE, {after.n_bins} bins) is {percent(after.ece.value, 2)}."
+        )
+        + (
+            ""
+            if same
+            else f" Before calibration it said {percent(before.table.confidence)}, and the gap was "
+            f"{percent(before.ece.value, 2)}."
         ),
     }
 
 
-def _about(sheet: Sheet, result: RunResult, key: str, classes: Sequence[str]) -> dict[str, object]:
+def _about(
+    sheet: Sheet, result: RunResult, key: str, classes: Sequence[str], slices: Sequence[Slice] | None
+) -> dict[str, object]:
     """Return what is said of the main set beside its figures."""
     scored = result.sets[key]
     samples = _samples(scored)
@@ -219,6 +238,8 @@ def _about(sheet: Sheet, result: RunResult, key: str, classes: Sequence[str]) ->
         ),
     }
     about["confusion"] = sections.confusion_section(classes, samples.labels, samples.predictions)
+    if key == "test":
+        about["slices"] = sections.slices_section(result.run.slices() if slices is None else slices)
     if key == "test" and result.run.files.mistakes.exists():
         about["shared"] = sections.error_slices_section(result.run.error_slices())
         shown = sections.cards(result.run.mistakes())
@@ -301,11 +322,26 @@ def facts_of(result: RunResult) -> list[tuple[str, str, bool]]:
     ]
 
 
+def _model(result: RunResult) -> str:
+    """Return the model that answers: the network, and trees with their shares."""
+    network = str(result.facts["network"]["name"])
+    if "share" not in result.facts:
+        return network
+    share = round(100 * result.facts["share"])
+    return f"{network} ({share} % network, {100 - share} % boosted trees)"
+
+
 def _provenance(result: RunResult) -> list[tuple[str, str]]:
-    """Return where it came from: folder, data, versions."""
+    """Return where it came from: folder, data, versions, date."""
+    done = result.run.files.evaluation
     versions = ", ".join(f"{name} {version}" for name, version in result.fit.get("versions", {}).items())
     return [
         ("Run folder", str(result.out)),
         ("Data", str(result.facts["data"].get("fingerprint", "unknown"))),
         ("Versions", versions),
+        *(
+            [("Finished", f"{datetime.fromtimestamp(done.stat().st_mtime, UTC):%Y-%m-%d %H:%M} UTC")]
+            if done.exists()
+            else []
+        ),
     ]

@@ -19,6 +19,7 @@ from vicinal.metrics import (
     Metric,
     ReliabilityTable,
     SetEvaluation,
+    Slice,
     clopper_pearson,
 )
 from vicinal.metrics.ood import OODReport
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from vicinal.probes import AttackErrors, BetweenCurves
+    from vicinal.runs import Importance
 
 #: Classes shown at once; with more, the worst of them.
 SHOWN_CLASSES = 20
@@ -76,10 +78,14 @@ def tiles(evaluation: Evaluation, *extra: tuple[str, str, str]) -> list[tuple[st
 def sets_section(asked: float, sets: Mapping[str, SetEvaluation], classes: Sequence[str]) -> dict[str, object]:
     """Return how often prediction sets hold the true class and how large they are: of each kind, and by class."""
     names = {"coverage": True, "size": False, "single": True, "empty": True}
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"name": kind, "about": "", "cells": [with_interval(getattr(e, n), share=s) for n, s in names.items()]}
         for kind, e in sets.items()
     ]
+    for row, e in zip(rows, sets.values(), strict=True):
+        if (lowest := e.class_coverage[e.worst_class]) is not None:
+            value, interval = with_interval(lowest, share=True)
+            row["cells"].insert(1, (f"{value}, {_short(classes[e.worst_class])}", interval))
 
     def of_class(k: int) -> list[tuple[str, str]]:
         pairs = [(e.class_coverage[k], e.class_size[k]) for e in sets.values()]
@@ -105,13 +111,20 @@ def sets_section(asked: float, sets: Mapping[str, SetEvaluation], classes: Seque
         "asked": percent(asked, 0),
         "of": f"{first.n:,}",
         "n_classes": len(worst),
-        "table": {"columns": ["coverage", "classes in a set", "sets of one class", "empty sets"], "rows": rows},
+        "table": {
+            "columns": ["coverage", "worst class", "classes in a set", "sets of one class", "empty sets"],
+            "rows": rows,
+        },
         "by_size": {"columns": [f"coverage, {kind}" for kind in sets], "rows": by_size},
         "by_class": {
             "columns": [f"{what}, {kind}" for kind in sets for what in ("coverage", "size")],
             "rows": by_class,
         },
     }
+
+
+def _short(name: str, most: int = 16) -> str:
+    return name if len(name) <= most else f"{name[: most - 1]}…"
 
 
 # Baselines
@@ -130,7 +143,7 @@ def baselines_section(
         for name, figures in models.items()
     ]
     return {
-        "sentence": verdicts.versus_baselines(evaluation, simpler),
+        "sentence": verdicts.versus_baselines(evaluation, simpler).sentence,
         "table": {"columns": [metric_name(f, evaluation.n_bins) for f in shown], "rows": rows},
     }
 
@@ -154,13 +167,58 @@ def binary_section(sheet: Sheet, evaluation: BinaryEvaluation, name: str) -> dic
         },
     ]
     table = evaluation.table
+    drawings = [] if evaluation.fine is None else [sheet.roc(evaluation), sheet.precision_recall(evaluation)]
     figure = sheet.reliability(
         table,
         "Reliability of P(positive)",
         "How often samples are positive, by the probability they were given. "
         f"ECE {percent(table.ece(), 2)} ({table.n_bins}\u00a0bins).",
     )
-    return {"name": name, "share": share, "table": {"columns": ["value"], "rows": rows}, "figure": figure}
+    return {
+        "name": name,
+        "share": share,
+        "table": {"columns": ["value"], "rows": rows},
+        "drawings": [figure, *drawings],
+        "cuts": None if evaluation.fine is None else json.dumps(threshold_counts(evaluation.fine)),
+    }
+
+
+#: Thresholds of P(positive) that a slider has, about: half of them even, half where the samples are.
+_CUTS = 100
+
+
+def threshold_counts(fine: ReliabilityTable) -> dict[str, object]:
+    """Return counts at thresholds of P(positive), with exact intervals, for the slider of two classes.
+
+    A sample is positive where its probability is above the threshold. `tp` and `fp` are counts. `precision` and
+    `recall` have 95 % intervals. `fp_rate` and `fn_rate` are shares of all samples with 97.5 % intervals: their
+    costs together then have one of 95 % or more.
+    """
+    negative, positive = fine.counts[:, 0], fine.counts[:, 1]
+    p, n = int(positive.sum()), int(fine.n)
+    mass = np.searchsorted(np.cumsum(negative + positive), np.linspace(0, n, _CUTS + 1)[1:-1])
+    even = np.linspace(0, fine.n_bins, _CUTS + 1).astype(int)
+    cuts = np.unique(np.concatenate([even, np.minimum(mass + 1, fine.n_bins)]))  # bins below a cut are not positive
+    tp = p - np.concatenate([[0], positive.cumsum()])[cuts]
+    fp = (n - p) - np.concatenate([[0], negative.cumsum()])[cuts]
+
+    def ends(k: NDArray[np.int64], of: NDArray[np.int64], level: float = 0.95) -> list[list[float]]:
+        low, high = clopper_pearson(k, np.maximum(of, 1), level)
+        both: list[list[float]] = np.stack([np.where(of > 0, low, 0), np.where(of > 0, high, 1)], 1).round(4).tolist()
+        return both
+
+    every = np.full_like(tp, n)
+    return {
+        "n": n,
+        "positives": p,
+        "at": (cuts / fine.n_bins).tolist(),
+        "tp": tp.tolist(),
+        "fp": fp.tolist(),
+        "precision": ends(tp, tp + fp),
+        "recall": ends(tp, np.full_like(tp, p)),
+        "fp_rate": ends(fp, every, 0.975),
+        "fn_rate": ends(p - tp, every, 0.975),
+    }
 
 
 # Learning
@@ -235,10 +293,13 @@ def risk_section(sheet: Sheet, curve: RiskCoverage, *, held_out: RiskCoverage | 
         rules,
     )
     area, interval = with_interval(curve.aurc_estimate(), share=False)
-    steps = [verdicts.answered_above(curve, percent / 100) for percent in range(100)]
+    best = [min(max(rule.chosen.threshold, 0.0), 1.0) for rule in rules]
+    levels = sorted({*best, *(k / 100 for k in range(100)), *(0.99 + k / 1000 for k in range(10)), 0.9999, 1.0})
+    steps = [verdicts.answered_above(curve, level) for level in levels]
     return {
         "steps": json.dumps(steps, ensure_ascii=False),
-        "start": round(100 * min(max(rules[0].chosen.threshold, 0), 0.99)) if rules else 50,
+        "start": levels.index(best[0]) if best else 50,
+        "last": len(levels) - 1,
         "sentence": verdicts.promise(rules, held_out, curve),
         "rows": rows,
         "n_held_out": None if held_out is None else f"{held_out.n:,}",
@@ -354,6 +415,60 @@ def error_slices_section(shared: Iterable[Mapping[str, Any]]) -> list[dict[str, 
         elsewhere = percent(entry["wrong_elsewhere"] / max(entry["n_elsewhere"], 1))
         rows.append({"property": entry["property"], "n": f"{n:,}", "wrong": here, "elsewhere": elsewhere})
     return rows
+
+
+def slices_section(slices: Sequence[Slice]) -> list[dict[str, object]]:
+    """Return the slices as they are shown, the worst first; the gap in points with its sign."""
+    return [
+        {
+            "name": one.name,
+            "n": f"{one.n:,}",
+            "accuracy": with_interval(one.accuracy, share=True),
+            "gap": (_points(one.gap.value), f"{_points(one.gap.low)} to {_points(one.gap.high)}"),
+            "nll": ("–", "") if one.nll is None else with_interval(one.nll, share=False),
+            "status": one.status,
+        }
+        for one in slices
+    ]
+
+
+def _points(share: float) -> str:
+    return f"{100 * share:+.1f}".replace("-", "−")
+
+
+#: Columns that are shown at once.
+_SHOWN_COLUMNS = 30
+
+
+def importance_section(found: Sequence[Importance], useful: float) -> dict[str, object] | None:
+    """Return the importance of columns as bars, and whether one column holds nearly all information.
+
+    `useful` is how much lower the NLL of the model is than that of the shares of the classes.
+    """
+    known = [(one.column, one.nll) for one in found if one.nll is not None]
+    if not known:
+        return None
+    most = max(*(e.high for _, e in known), 1e-9)
+    rows = [
+        {
+            "name": name,
+            "cell": with_interval(e, share=False),
+            "bar": round(100 * max(e.value, 0) / most, 1),
+            "low": round(100 * max(e.low, 0) / most, 1),
+            "high": round(100 * max(e.high, 0) / most, 1),
+            "matters": e.low > 0,
+        }
+        for name, e in known
+    ]
+    name, first = known[0]
+    second = known[1][1].value if len(known) > 1 else 0.0
+    alone = len(known) > 1 and first.low > 0.5 * useful and first.value > 5 * max(second, 0)
+    return {
+        "rows": rows[:_SHOWN_COLUMNS],
+        "n": len(rows),
+        "leak": name if alone else None,
+        "dropped": [one.column for one in found if one.nll is None],
+    }
 
 
 # Samples to look at
@@ -508,6 +623,29 @@ def label_noise_table(errors: Mapping[str, Any], sizes: Mapping[str, int]) -> di
         "train": f"{train:,}",
         "table": {"columns": ["kept weights", "last epoch"], "rows": rows},
     }
+
+
+def bins_section(sheet: Sheet, evaluation: Evaluation) -> dict[str, object]:
+    """Return the filled bins with their counts, and the diagram of bins that hold as many samples each."""
+    table = evaluation.table
+    low, high = table.bin_interval()
+    rows = [
+        {
+            "range": f"{100 * table.edges[b]:.3g}–{100 * table.edges[b + 1]:.3g}\u00a0%",
+            "n": f"{table.bin_count[b]:,}",
+            "confidence": percent(table.bins.confidence[b] / table.bin_count[b]),
+            "accuracy": with_interval(Estimate(table.bin_accuracy[b], float(low[b]), float(high[b])), share=True),
+            "gap": _points(table.bins.confidence[b] / table.bin_count[b] - table.bin_accuracy[b]),
+        }
+        for b in np.flatnonzero(table.bin_count)
+    ]
+    samples, drawing = evaluation.samples, None
+    if samples is not None and evaluation.n >= table.n_bins:
+        of = samples.confidence, samples.correct
+        even = ReliabilityTable.from_confidences(*of, n_bins=table.n_bins, equal_mass=True)
+        text = f"ECE {percent(even.ece(), 2)} ({even.n_bins}\u00a0bins of equal mass)."
+        drawing = sheet.reliability(even, "Reliability, equal-mass bins", text)
+    return {"rows": rows, "equal_mass": drawing}
 
 
 def reliability_pair(sheet: Sheet, tables: Mapping[str, ReliabilityTable]) -> list[object]:

@@ -1,239 +1,393 @@
-"""Metrics in sentences: what a confidence is worth, and what may be answered without asking a person."""
+"""One verdict on a model: is its confidence right, is it useful, is any class off, and what to do next.
+
+`judge` decides. The terminal, `vicinal evaluate`, the reports and `--json` show what it returns. Overall calibration
+comes first, then usefulness, then single classes. A confidence is off where one of these shows it, by a point or more:
+
+- the mean gap between confidence and accuracy (two-sided, 2 %),
+- the slope b of P(right) = σ(b · logit confidence), which is 1 / T for two classes (likelihood ratio, 1 %),
+- the lower end of the interval of the ECE,
+- the accuracy in a bin of at least 50 samples (exact, 1 %, Bonferroni over bins).
+
+A model is useful where its NLL, its Brier score or its AUROC is significantly better than answering with the shares of
+the classes. Accuracy decides only where the probabilities of all classes are unknown.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TypeAlias
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
-from vicinal.metrics import Estimate, Evaluation, ReliabilityTable, clopper_pearson, error_estimates
+from vicinal.metrics import BinaryEvaluation, Estimate, Evaluation, clopper_pearson, error_estimates
+from vicinal.metrics.base_rate import BaseRate
+from vicinal.metrics.error_intervals import squared_gaps
+from vicinal.metrics.intervals import Moments, mean_interval
 from vicinal.metrics.selective import RiskCoverage, RiskThreshold
 from vicinal.report.formatting import count, number, percent, span, threshold, with_interval
 
+if TYPE_CHECKING:
+    from vicinal.runs import RunResult
+
 #: With fewer samples the interval of an accuracy is too wide to say anything: ±8 points at 90 %.
 ENOUGH = 50
-#: A gap between confidence and accuracy that nobody would act on, however certain it is.
+#: Answers that name a class, at least, before its confidence is judged.
+_ENOUGH_NAMED = 20
+#: A gap between confidence and accuracy that nobody would act on, however significant it is.
 _SMALL = 0.01
+#: A difference of scores that rounding explains.
+_NOTHING = 1e-6
+#: A gap that too few samples cannot exclude: then they show neither a good nor a bad calibration.
+_LARGE = 0.1
+#: Levels that together keep false alarms at 5 %: the normal quantile for the gap (2 %), χ² for the slope (1 %), and the
+#: level for all bins and for all classes.
+_Z_GAP, _CHI_SLOPE, _OF_BINS = 2.3263, 6.6349, 0.01
 #: How often to be right, the strictest first.
 _WANTED = (0.99, 0.98, 0.95, 0.9, 0.8)
-
 #: A rule that answers fewer cases than this is no use, and a few lucky samples make one.
 _WORTHWHILE = 0.05
 
-#: Numbers of bins.
-Bins: TypeAlias = "NDArray[np.intp]"
+#: Metrics of baselines by name; `"nll_difference"` is the NLL of the model less theirs, paired on the same samples.
+Baselines = Mapping[str, Mapping[str, Estimate | None]]
 
-_NBSP = "\u00a0"
+_WAYS = {
+    "over": "Over-confident",
+    "under": "Under-confident",
+    "uneven": "Unevenly calibrated",
+    "fits": "Well calibrated",
+    "unknown": "Too few samples to judge the confidence",
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The answer to one question: a status in one word, and a sentence, which is empty where nothing is known."""
+
+    status: str
+    sentence: str
+    detail: str = ""
+    """What adds to the sentence."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a confidence is worth."""
+    """What to think of a model, and what to do next. Made by `judge`."""
 
     tone: str
-    """`"fits"`, `"over"` (it is right less often than it says, or no better than no model), `"under"`, or
-    `"unknown"`."""
+    """`"fits"`, `"over"`, `"under"`, `"uneven"`, `"useless"` or `"unknown"`: the worst of the findings."""
     sentence: str
-    """In one sentence."""
-    word: str
-    """In a few words."""
-    more: str = ""
-    """What the sentence leaves out."""
+    """The finding that decides."""
+    calibration: Finding
+    """`fits`, `over`, `under`, `uneven` or `unknown`."""
+    usefulness: Finding
+    """`useful`, `useless`, `miscalibrated` (it ranks, but its probabilities mislead) or `unknown`."""
+    classes: Finding
+    """`fits`, `off` or `unknown`."""
+    baselines: Finding
+    """`better`, `worse`, `no difference` or `unknown`."""
+    next_step: str
+    """What to do, with the command where there is one."""
+
+    @property
+    def others(self) -> list[str]:
+        """The findings that the headline leaves out."""
+        found = (self.calibration, self.usefulness, self.classes, self.baselines)
+        said = [text for each in found for text in (each.sentence, each.detail)]
+        return [text for text in said if text and text != self.sentence]
+
+    def __str__(self) -> str:
+        return "\n".join([self.sentence, *self.others, f"Next step: {self.next_step}"])
+
+    def to_dict(self) -> dict[str, object]:
+        """Return plain values for JSON."""
+        return asdict(self)
 
 
-def verdict(table: ReliabilityTable) -> Verdict:
-    r"""Say how often the model is right when it says 90 %, or what it says most often.
+def judge(
+    evaluation: Evaluation,
+    *,
+    classes: Sequence[str] = (),
+    binary: BinaryEvaluation | None = None,
+    baselines: Baselines | None = None,
+) -> Verdict:
+    r"""Judge a model by its evaluation.
 
-    The accuracy is that of the bins around 90 % with its exact interval; where they hold fewer than 50 samples, of the
-    fullest bin. A gap counts where the interval excludes the confidence and it is at least one point. That one fits
-    does not mean that all do: another that is off is named, and so is an ECE that chance does not explain.
+    Parameters
+    ----------
+    evaluation
+        Of new samples.
+    classes
+        Names of the classes; by default those of the evaluation.
+    binary
+        How the probability of the second of two classes ranks.
+    baselines
+        Metrics of baselines on the same samples, as `Run.baselines` returns them.
 
-    >>> table = ReliabilityTable.from_confidences([0.9] * 1000, [True] * 900 + [False] * 100)
-    >>> verdict(table).sentence
-    'When it says 90\xa0%, it is right 87–92\xa0% of the time.'
-    >>> verdict(ReliabilityTable.from_confidences([0.9] * 10, [True] * 10)).tone
-    'unknown'
+    >>> from vicinal.metrics import evaluate
+    >>> probs = [[0.95, 0.05]] * 500 + [[0.05, 0.95]] * 500
+    >>> found = judge(evaluate(([0] * 430 + [1] * 70) + ([1] * 430 + [0] * 70), probs=probs))
+    >>> found.tone, found.sentence.replace("\xa0", " ")
+    ('over', 'Over-confident: it says 95.0 % on average and is right 86.0 % of the time.')
     """
-    bins = _around(table, 0.9)
-    if table.bin_count[bins].sum() < ENOUGH:
-        bins = np.array([int(table.bin_count.argmax())])
-    n = int(table.bin_count[bins].sum())
-    if n < ENOUGH:
-        most = "" if n == table.n else f", at most {n} of them with about the same confidence"
-        return Verdict(
-            "unknown",
-            f"There are too few samples to tell how far to trust it: {count(table.n, 'sample')}{most}.",
-            "No verdict.",
-            f"It takes {ENOUGH} of about the same confidence for an interval that says anything.",
-        )
-    tone, sentence = _compared(*_pooled(table, bins), 0.95)
-    parts = [(tone, ""), _elsewhere(table, bins), _overall(table)]
-    ways = {way for way, _ in parts} - {"fits"}
-    others = [text for _, text in parts if text]
-    if len(ways) > 1:
-        word = "Its confidence is uneven: too high in places, too low in others."
-    elif others and tone == "fits":
-        word = "There its confidence fits."
+    names = classes or evaluation.classes
+    calibration = _calibration(evaluation)
+    useful = _usefulness(evaluation, names, binary, baselines or {})
+    by_class = _by_class(evaluation, names)
+    against = versus_baselines(evaluation, baselines or {})
+    if useful.status in ("useless", "unknown") and useful.sentence and calibration.status != "unknown":
+        tone, sentence = ("useless" if useful.status == "useless" else "unknown"), useful.sentence
+    elif calibration.status == "fits" and by_class.status == "off":
+        tone, sentence = "uneven", by_class.sentence
     else:
-        whole = f"Well calibrated (n = {table.n:,})."
-        word = {"over": "It is over-confident.", "under": "It is under-confident: more often right than it says."}.get(
-            tone, whole
-        )
-    return Verdict(tone, sentence + ".", word, " ".join(others))
+        tone, sentence = calibration.status, calibration.sentence
+    step = _next_step(evaluation, calibration, useful, by_class, against)
+    return Verdict(tone, sentence, calibration, useful, by_class, against, step)
 
 
-def judged(evaluation: Evaluation, classes: Sequence[str] = ()) -> Verdict:
-    """Return the verdict on an evaluation, which always names what is reached without a model.
-
-    A model that is not better than the most frequent class is never said to fit.
-    """
-    base = evaluation.base_rate
-    calibration = verdict(evaluation.table)
-    if base is None:
-        return calibration
-    without = base_rate_sentence(evaluation, classes)
-    warning = majority_warning(evaluation, classes)
-    if warning:
-        tone = "over" if _is_no_better(evaluation) else "unknown"
-        return Verdict(tone, warning, "Its answers are no use as they are.", f"{without} {calibration.sentence}")
-    return replace(calibration, more=f"{calibration.more} {without}".strip())
+# Calibration
 
 
-def base_rate_sentence(evaluation: Evaluation, classes: Sequence[str] = ()) -> str:
-    """Say what is reached without a model: the share of the most frequent class, and the NLL of the shares."""
-    base, nll = evaluation.base_rate, evaluation.metrics.get("nll")
-    if base is None:
-        return ""
-    of_model = "" if nll is None else f"; its own NLL is {nll.value:.3f}"
-    return (
-        f"Without a model: always answering {_class_name(base.majority, evaluation, classes)} is right "
-        f"{percent(base.share)} of the time, and the shares of the classes have an NLL of {base.nll:.3f}{of_model}."
+def _calibration(evaluation: Evaluation) -> Finding:
+    """Compare confidence and accuracy, overall first and then in each bin."""
+    table, n = evaluation.table, evaluation.n
+    if n < ENOUGH:
+        return Finding("unknown", f"{_WAYS['unknown']}: {count(n, 'sample')}, and it takes at least {ENOUGH}.")
+    gap, error = _mean_gap(evaluation)
+    slope, shift, is_sloped = _slope(evaluation)
+    ece = error_estimates(table)["ece"]
+    bins = _bins_off(evaluation)
+    says = f"it says {percent(table.confidence)} on average and is right {percent(table.accuracy)} of the time"
+    if abs(gap) >= max(_SMALL, _Z_GAP * error):
+        tone = "over" if gap > 0 else "under"
+        return Finding(tone, f"{_WAYS[tone]}: {says}.", bins)
+    if is_sloped and shift >= _SMALL:
+        tone = "over" if slope < 1 else "under"
+        return Finding(tone, f"{_WAYS[tone]}: {says}, but a temperature of {1 / slope:.2f} fits better.", bins)
+    if ece.low >= _SMALL or bins:
+        mean = f"the mean gap over {table.n_bins} bins (ECE) is {' ('.join(with_interval(ece, share=True))})"
+        return Finding("uneven", f"{_WAYS['uneven']}: {mean}.", bins)
+    within = f"95 % CI {_points(gap - 1.96 * error)} to {_points(gap + 1.96 * error)} points"
+    if abs(gap) + 1.96 * error > _LARGE:
+        return Finding("unknown", f"{_WAYS['unknown']}: {says} (n = {n:,}, gap {within}).")
+    return Finding("fits", f"{_WAYS['fits']} (n = {n:,}): {says} (gap {within}).")
+
+
+def _mean_gap(evaluation: Evaluation) -> tuple[float, float]:
+    """Return mean confidence less accuracy and its standard error, at least that of calibrated confidences."""
+    table, n = evaluation.table, evaluation.n
+    gap = table.confidence - table.accuracy
+    observed = float(squared_gaps(table).sum()) / n - gap**2
+    expected = (float(table.sums.sum()) - float(table.squares.sum())) / n
+    return gap, math.sqrt(max(observed, expected, 0) / n)
+
+
+def _slope(evaluation: Evaluation) -> tuple[float, float, bool]:
+    """Return b of P(right) = σ(b · logit c), the mean change of confidence by it, and whether b = 1 is rejected."""
+    if evaluation.samples is not None:
+        confidence, right = evaluation.samples.confidence, evaluation.samples.correct.astype(np.float64)
+        n = np.ones_like(right)
+    else:
+        sums = evaluation.fine.bins
+        filled = sums.count > 0
+        n, right = sums.count[filled].astype(np.float64), sums.correct[filled].astype(np.float64)
+        confidence = sums.confidence[filled] / n
+    c = np.clip(np.asarray(confidence, np.float64), 1e-7, 1 - 1e-7)
+    z = np.log(c) - np.log1p(-c)
+    b = 1.0
+    for _ in range(50):
+        p = 1 / (1 + np.exp(-b * z))
+        curvature = float((n * p * (1 - p) * z**2).sum())
+        step = float(((right - n * p) * z).sum()) / max(curvature, 1e-12)
+        b = min(max(b + max(min(step, 1.0), -1.0), 0.02), 50.0)
+        if abs(step) < 1e-9:
+            break
+
+    def log_likelihood(slope: float) -> float:
+        return float(-(right * np.logaddexp(0, -slope * z) + (n - right) * np.logaddexp(0, slope * z)).sum())
+
+    shift = float((n * np.abs(1 / (1 + np.exp(-b * z)) - c)).sum() / n.sum())
+    return b, shift, 2 * (log_likelihood(b) - log_likelihood(1.0)) > _CHI_SLOPE
+
+
+def _bins_off(evaluation: Evaluation) -> str:
+    """Name the bin whose accuracy is farthest from its confidence beyond chance, all bins considered (Bonferroni)."""
+    table = evaluation.table
+    large = np.flatnonzero(table.bin_count >= ENOUGH)
+    level = 1 - _OF_BINS / max(len(large), 1)
+    off: list[tuple[float, str]] = []
+    for b in large:
+        n, right = int(table.bin_count[b]), int(table.bins.correct[b])
+        confidence = float(table.bins.confidence[b]) / n
+        low, high = (float(end) for end in clopper_pearson(right, n, level))
+        if abs(confidence - right / n) >= _SMALL and not low <= confidence <= high:
+            decimals = 1 if confidence > 0.97 or high - low < 0.03 else 0
+            # 99.96 % must not be printed as the certainty that it is not.
+            said = "over 99.9" if 0.9995 <= confidence < 1 else f"{100 * confidence:.{decimals}f}".removesuffix(".0")
+            often = "only " if confidence > right / n else "in fact "
+            sentence = f"When it says {said}\u00a0%, it is right {often}{span(low, high, decimals)} of the time."
+            off.append((abs(confidence - right / n), sentence))
+    return max(off)[1] if off else ""
+
+
+def _points(share: float) -> str:
+    return f"{100 * share:+.1f}".replace("-", "−")
+
+
+# Usefulness
+
+
+def _usefulness(
+    evaluation: Evaluation, names: Sequence[str], binary: BinaryEvaluation | None, baselines: Baselines
+) -> Finding:
+    """Compare NLL, Brier and AUROC with answering the shares of the classes; accuracy where these are unknown."""
+    base, accuracy = evaluation.base_rate, evaluation.metrics.get("accuracy")
+    if base is None or accuracy is None:
+        return Finding("unknown", "")
+    nll, brier = (_less(name, evaluation, base) for name in ("nll", "brier"))
+    if measured := baselines.get("majority class", {}).get("nll_difference"):
+        nll = measured
+    auroc = None if binary is None else binary.auroc
+    always = f"always answering {_class_name(base.majority, names)}, which is right {percent(base.share)} of the time"
+    known = evaluation.metrics.get("nll")
+    scores = [] if known is None else [f"NLL {known.value:.3f}, {base.nll:.3f} by the shares of the classes"]
+    scores += [] if auroc is None else [f"AUROC {percent(auroc.value)}"]
+    facts = "; ".join(scores) or f"accuracy {percent(accuracy.value)}, {percent(base.share)} by the most frequent class"
+    ranks = auroc is not None and auroc.low > 0.5
+    worse = nll is not None and (nll.low > 0 or math.isinf(nll.value))
+    if not worse and (ranks or any(each is not None and each.high < -_NOTHING for each in (nll, brier))):
+        few = "" if accuracy.low > base.share else f" Accuracy does not show it: {always} too."
+        few = few.replace(", which is right", " is right") if nll is not None or ranks else ""
+        return Finding("useful", f"Useful: {facts}.{few}")
+    if worse and (ranks or accuracy.low > base.share):
+        return Finding("miscalibrated", f"It separates the classes, but its probabilities mislead: {facts}.")
+    if nll is None and accuracy.low > base.share:
+        return Finding("useful", f"Useful: {facts}.")
+    no_better = [each is None or each.value >= -_NOTHING for each in (nll, brier)]
+    if worse or (all(no_better) and accuracy.value <= base.share):
+        return Finding("useless", f"No better than {always} ({facts}).")
+    few = f"{count(evaluation.n, 'sample')} are too few to decide"
+    return Finding("unknown", f"Not shown to be better than {always}: {few} ({facts}).")
+
+
+def _less(name: str, evaluation: Evaluation, base: BaseRate) -> Estimate | None:
+    """Return NLL or Brier less that of the shares of the classes, paired where the samples are known."""
+    measured, counts = evaluation.metrics.get(name), evaluation.class_counts
+    if measured is None or counts is None:
+        return None
+    share = counts / counts.sum()
+    of_class = -np.log(np.maximum(share, 1e-300)) if name == "nll" else 1 - 2 * share + (share**2).sum()
+    samples = evaluation.samples
+    if samples is None or name not in samples.values or not math.isfinite(measured.value):
+        constant = base.nll if name == "nll" else float(1 - (share**2).sum())
+        return Estimate(measured.value - constant, measured.low - constant, measured.high - constant)
+    less = Moments.of(samples.values[name] - of_class[samples.labels])
+    return mean_interval(less, 0.95, low=-math.inf, high=math.inf)
+
+
+def _class_name(number: int, names: Sequence[str]) -> str:
+    return repr(names[number]) if number < len(names) else f"class {number}"
+
+
+# Classes
+
+
+def _by_class(evaluation: Evaluation, names: Sequence[str]) -> Finding:
+    """Compare the confidence of the answers that name a class with how often they are right (Bonferroni)."""
+    confusion, confidence = evaluation.confusion, evaluation.named_confidence
+    if confusion is None or confidence is None:
+        return Finding("unknown", "")
+    named, right = confusion.sum(axis=0), confusion.diagonal()
+    tried = np.flatnonzero(named >= _ENOUGH_NAMED)
+    if not len(tried):
+        return Finding("unknown", "")
+    low, high = clopper_pearson(right[tried], named[tried], 1 - _OF_BINS / len(tried))
+    says, is_right = confidence[tried] / named[tried], right[tried] / named[tried]
+    gap = says - is_right
+    off = np.flatnonzero(((says < low) | (says > high)) & (np.abs(gap) >= _SMALL))
+    if not len(off):
+        return Finding("fits", "")
+    worst = off[np.abs(gap[off]).argmax()]
+    n = int(named[tried[worst]])
+    way = "Over" if gap[worst] > 0 else "Under"
+    others = count(len(off) - 1, "other class", "other classes")
+    more = "" if len(off) == 1 else f" The confidence of {others} is off too."
+    return Finding(
+        "off",
+        f"{way}-confident in {_class_name(int(tried[worst]), names)}: answers with this class say "
+        f"{percent(says[worst])} and are right {percent(is_right[worst])} of the time (n = {n:,}).{more}",
     )
 
 
-def majority_warning(evaluation: Evaluation, classes: Sequence[str] = ()) -> str:
-    """Say so where a model is not better, or not shown to be better, than always answering the most frequent class.
-
-    It is better where the interval of its accuracy lies above the share of that class, or that of its NLL below the
-    NLL of the shares and it answers with the right class more often.
-    """
-    base, accuracy, nll = evaluation.base_rate, evaluation.metrics.get("accuracy"), evaluation.metrics.get("nll")
-    if base is None or accuracy is None or accuracy.low > base.share:
-        return ""
-    name = _class_name(base.majority, evaluation, classes)
-    always = f"always answering {name}, which is right {percent(base.share)} of the time"
-    if _is_no_better(evaluation):
-        return f"It is no better than {always}."
-    if nll is None or nll.high >= base.nll:
-        return f"It is not shown to be better than {always}: {count(evaluation.n, 'sample')} are too few to tell."
-    if accuracy.value <= base.share:
-        return (
-            f"It is right no more often than {always}; only its probabilities say more than the shares of the classes."
-        )
-    return ""
+# Baselines
 
 
-def versus_baselines(evaluation: Evaluation, simpler: Mapping[str, Mapping[str, Estimate | None]]) -> str:
-    """Say whether the model has a significantly lower NLL than the best baseline.
+def versus_baselines(evaluation: Evaluation, baselines: Baselines) -> Finding:
+    """Say whether the model has a significantly lower NLL than every baseline.
 
     `"nll_difference"` among the metrics of a baseline is paired, sample by sample. Where both models are right on every
     sample, it shows their confidence but not the cost of a mistake, and decides nothing.
     """
-    nll_here = evaluation.metrics.get("nll")
-    others = {name: nll.value for name, figures in simpler.items() if (nll := figures.get("nll")) is not None}
-    if nll_here is None or not others:
-        return ""
+    nll, accuracy = evaluation.metrics.get("nll"), evaluation.metrics.get("accuracy")
+    others = {name: e.value for name, of in baselines.items() if (e := of.get("nll")) and of.get("nll_difference")}
+    if nll is None or not others:
+        return Finding("unknown", "")
     best = min(others, key=lambda name: others[name])
-    less, accuracies = (
-        simpler[best]["nll_difference"],
-        (evaluation.metrics.get("accuracy"), simpler[best].get("accuracy")),
+    less = {name: e for name in others if (e := baselines[name]["nll_difference"])}
+    status, head, theirs = (
+        "no difference",
+        "No significant difference to the best baseline",
+        baselines[best].get("accuracy"),
     )
-    if less is None:
-        return ""
-    head = "No significant difference to the best baseline"
-    if all(accuracy is not None and accuracy.value == 1 for accuracy in accuracies):
+    if accuracy is not None and theirs is not None and accuracy.value == theirs.value == 1:
         head += ", since both are right on every sample"
-    elif less.high < 0 or less.low > 0:
-        head = "Better than the baselines" if less.high < 0 else "Worse than the best baseline"
-    interval = f"difference {_signed(less.value)}, 95 % CI {_signed(less.low)} to {_signed(less.high)}"
-    return f"{head}: NLL {nll_here.value:.3f}, {best} {others[best]:.3f} ({interval})."
+    elif all(each.high < 0 for each in less.values()):
+        status, head = "better", "Better than the baselines"
+    elif less[best].low > 0:
+        status, head = "worse", "Worse than the best baseline"
+    signed = [f"{end:+.3f}".replace("-", "−") if math.isfinite(end) else number(end) for end in _ends(less[best])]
+    interval = f"difference {signed[0]}, 95 % CI {signed[1]} to {signed[2]}"
+    return Finding(status, f"{head}: NLL {nll.value:.3f}, {best} {others[best]:.3f} ({interval}).")
 
 
-def _signed(value: float) -> str:
-    return f"{value:+.3f}".replace("-", "−") if math.isfinite(value) else number(value)
+def _ends(estimate: Estimate) -> tuple[float, float, float]:
+    return estimate.value, estimate.low, estimate.high
 
 
-def _is_no_better(evaluation: Evaluation) -> bool:
-    base, accuracy, nll = evaluation.base_rate, evaluation.metrics.get("accuracy"), evaluation.metrics.get("nll")
-    if base is None or accuracy is None or accuracy.value > base.share:
-        return False
-    return nll is None or nll.value >= base.nll
+def _next_step(
+    evaluation: Evaluation, calibration: Finding, useful: Finding, by_class: Finding, against: Finding
+) -> str:
+    file = evaluation.path
+    repair = "train again with `--calibrate auto`, or with more validation samples"
+    if file is not None:
+        repair = f"run `vicinal calibrate VALIDATION {file.name} --calibrator auto --out FILE` on held-out predictions"
+    if calibration.status == "unknown" or (useful.status == "unknown" and useful.sentence):
+        return f"Measure it on more labelled samples than these {evaluation.n:,}."
+    if useful.status == "useless":
+        return "Do not use it. Check the labels, and look for inputs that carry information about them."
+    if calibration.status in ("over", "under", "uneven") or useful.status == "miscalibrated":
+        simple = repair.replace(" --calibrator auto", "") if calibration.status in ("over", "under") else repair
+        return f"Calibrate it: {simple}."
+    if by_class.status == "off":
+        return f"Calibrate its classes: {repair}."
+    if against.status == "worse":
+        return "Use the best baseline, or try another model: compare them with `vicinal compare --model`."
+    if useful.status == "useful" and "Accuracy does not show it" in useful.sentence:
+        return "Choose a threshold on the probability of the rare class, by what each kind of mistake costs."
+    return "Use it. Choose the confidence above which it may answer on its own."
 
 
-def _class_name(number: int, evaluation: Evaluation, classes: Sequence[str]) -> str:
-    names = classes or evaluation.classes
-    return repr(names[number]) if number < len(names) else f"class {number}"
-
-
-def _around(table: ReliabilityTable, confidence: float) -> Bins:
-    """Return the bins within five points of a confidence, or the bin that holds it."""
-    low, high = table.edges[:-1], table.edges[1:]
-    inside = np.flatnonzero((low >= confidence - 0.05 - 1e-9) & (high <= confidence + 0.05 + 1e-9))
-    return inside if len(inside) else table.bin_index(np.array([confidence]))
-
-
-def _pooled(table: ReliabilityTable, bins: Bins) -> tuple[float, int, int]:
-    """Return the mean confidence, the number right and the number of samples of some bins together."""
-    sums, n = table.bins, int(table.bin_count[bins].sum())
-    return float(sums.confidence[bins].sum()) / n, int(sums.correct[bins].sum()), n
-
-
-def _compared(confidence: float, right: int, n: int, level: float) -> tuple[str, str]:
-    low, high = (float(end) for end in clopper_pearson(right, n, level))
-    gap = confidence - right / n
-    chance = low <= confidence <= high
-    tone = "fits" if chance or abs(gap) < _SMALL else "over" if gap > 0 else "under"
-    decimals = 1 if confidence > 0.97 or high - low < 0.03 else 0
-    # 99.96 % must not be printed as the certainty that it is not.
-    said = "over 99.9" if 0.9995 <= confidence < 1 else f"{100 * confidence:.{decimals}f}".removesuffix(".0")
-    often = {"over": "only ", "under": "in fact "}.get(tone, "")
-    sentence = f"When it says {said}{_NBSP}%, it is right {often}{span(low, high, decimals)} of the time"
-    return tone, sentence
-
-
-def _elsewhere(table: ReliabilityTable, used: Bins) -> tuple[str, str]:
-    """Name the other bin that is farthest off beyond chance, all bins considered at once (Bonferroni)."""
-    others = [b for b in range(table.n_bins) if b not in used and table.bin_count[b] >= ENOUGH]
-    level = 1 - 0.05 / max(len(others), 1)
-    off: list[tuple[float, str, str]] = []
-    for b in others:
-        confidence, right, n = _pooled(table, np.array([b]))
-        tone, sentence = _compared(confidence, right, n, level)
-        if tone != "fits":
-            off.append((abs(confidence - right / n), tone, sentence))
-    if not off:
-        return "fits", ""
-    _, tone, worst = max(off)
-    return tone, f"Elsewhere it is less reliable: {worst[0].lower()}{worst[1:]}."
-
-
-def _overall(table: ReliabilityTable) -> tuple[str, str]:
-    """Say so where the mean gap over all bins is more than chance explains, and more than a point."""
-    ece = error_estimates(table)["ece"]
-    if ece.low < _SMALL:
-        return "fits", ""
-    value, interval = with_interval(ece, share=True)
-    gap = table.confidence - table.accuracy
-    tone = "fits" if abs(gap) < ece.value / 2 else "over" if gap > 0 else "under"
-    way = {"over": ": on the whole it is over-confident", "under": ": on the whole it is under-confident"}.get(tone, "")
-    return tone, (
-        f"Over all levels the mean gap (ECE, {table.n_bins} bins) is {value} ({interval}), "
-        f"more than chance explains{way}."
-    )
+def judge_run(result: RunResult) -> Verdict:
+    """Judge a run of classes by its test set, or by its validation set where it has no other."""
+    key = next((name for name in ("test", "val") if name in result.sets), None)
+    if key is None:
+        none = Finding("unknown", "")
+        step = "Set samples aside for validation and for testing."
+        return Verdict("unknown", "No samples were held out, so nothing is known.", none, none, none, none, step)
+    scored = result.sets[key]
+    baselines = result.run.baselines() if key == "test" else {}
+    return judge(scored.after, classes=result.facts["data"]["classes"], binary=scored.binary(), baselines=baselines)
 
 
 # What may be answered
@@ -283,7 +437,7 @@ def promise(promises: list[Rule], held_out: RiskCoverage | None, curve: RiskCove
         first = promises[0]
         lack = ""
         if first.wanted < _WANTED[0] and held_out is not None:
-            lack = f" ({percent(_WANTED[0], 0)} is more than {count(held_out.n, 'sample')} can promise)"
+            lack = f" ({percent(_WANTED[0], 0)} is more than {count(held_out.n, 'sample')} can guarantee)"
         answer = f"To be right {percent(first.wanted, 0)} of the time{lack}, answer"
         if first.chosen.threshold == -math.inf:
             return f"{answer} every case."
@@ -307,6 +461,13 @@ def promise(promises: list[Rule], held_out: RiskCoverage | None, curve: RiskCove
     )
 
 
+def _level(confidence: float) -> str:
+    """Return a confidence rounded up to as many digits as it takes, so that what is said of it holds."""
+    digits = 0 if abs(100 * confidence - round(100 * confidence)) < 1e-9 else 2 if confidence < 0.999 else 4
+    text = f"{math.ceil(100 * confidence * 10**digits - 1e-6) / 10**digits:.{digits}f}"
+    return f"{text.rstrip('0').rstrip('.') if digits else text}\u00a0%"
+
+
 def answered_above(curve: RiskCoverage, confidence: float) -> str:
     r"""Say how many cases are answered above a confidence, and how many of these wrongly, with exact intervals.
 
@@ -316,7 +477,7 @@ def answered_above(curve: RiskCoverage, confidence: float) -> str:
     """
     above = curve.confidences > confidence
     n, wrong = int(curve.counts[above].sum()), int(curve.errors[above].sum())
-    head = f"Above {percent(confidence, 0)}:"
+    head = f"Above {_level(confidence)}:"
     if not n:
         return f"{head} no case is answered."
     ends = [clopper_pearson(n, curve.n), clopper_pearson(wrong, n)]

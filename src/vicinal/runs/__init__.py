@@ -10,13 +10,15 @@ from vicinal.runs.baselines import baselines, measure_baselines
 from vicinal.runs.bundle import Bundle
 from vicinal.runs.execute import run
 from vicinal.runs.experiment import EvalSet, Experiment
-from vicinal.runs.grid import run_grid
+from vicinal.runs.grid import merged, run_grid
+from vicinal.runs.importance import Importance, permutation_importance
 from vicinal.runs.probes import OODResult, attacks_on, between, ood_reports, prediction_sets, with_mc_dropout
 from vicinal.runs.run import Run, RunResult
 from vicinal.runs.scheduler import Pool
 from vicinal.runs.scores import Scores
 from vicinal.runs.summary_table import GridResult
 
-__all__ = ["Experiment", "EvalSet", "run", "Run", "RunResult", "Scores", "Bundle", "run_grid", "GridResult", "Pool",
-           "ood_reports", "OODResult", "attacks_on", "with_mc_dropout", "prediction_sets", "between", "audited",
-           "audited_by_aum", "CrossAudit", "baselines", "measure_baselines"]  # fmt: skip
+__all__ = ["Experiment", "EvalSet", "run", "Run", "RunResult", "Scores", "Bundle", "run_grid", "merged", "GridResult",
+           "Pool", "ood_reports", "OODResult", "attacks_on", "with_mc_dropout", "prediction_sets", "between", "audited",
+           "audited_by_aum", "CrossAudit", "baselines", "measure_baselines", "Importance",
+           "permutation_importance"]  # fmt: skip

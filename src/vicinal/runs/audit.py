@@ -12,12 +12,12 @@ from torch import Tensor
 
 from vicinal import _random
 from vicinal._atomic import Json, write_json
-from vicinal._checks import Argument, Sentence, integer, number
+from vicinal._checks import Argument, Sentence, integer
 from vicinal.data import Split, Task
 from vicinal.data.splitting import fold_numbers, grouped_split, split_positions
 from vicinal.objectives.guided.aum import AUM
 from vicinal.probes.aum_threshold import Audit, find_mislabelled
-from vicinal.probes.confident_learning import MARGIN, LabelIssues, label_issues
+from vicinal.probes.confident_learning import LabelIssues, label_issues
 from vicinal.runs.defaults import default_config
 from vicinal.runs.execute import held_out_logits
 from vicinal.runs.mistakes import shown
@@ -49,7 +49,7 @@ class CrossAudit:
         """Yield, of the samples that are shown and suspicious, the columns to write and their probabilities."""
         chosen = [sample for sample in self.samples if sample["suspicious"]]
         if chosen:
-            names = ("index", "label", "label_probability", "reason")
+            names = ("index", "label", "label_probability", "wrong_probability", "reason")
             columns: dict[str, object] = {name: [sample[name] for sample in chosen] for name in names}
             yield columns, self.probs[[sample["row_of_probs"] for sample in chosen]]
 
@@ -59,7 +59,6 @@ def audited(
     result: RunResult,
     *,
     n_folds: int = 5,
-    margin: float = MARGIN,
     n: int | None = None,
     progress: bool = True,
     on_note: Say | None = None,
@@ -68,14 +67,13 @@ def audited(
 
     All samples, of the training, the validation and the test set, are dealt into folds, groups and copies together. For
     each fold the run's network is trained by the run's method on the others, and gives the fold's probabilities at its
-    own calibrator; `label_issues` judges them, with this `margin`. The trainings are kept in the run's folder `audit`,
+    own calibrator; `label_issues` judges them. The trainings are kept in the run's folder `audit`,
     so an audit that was stopped resumes.
 
     Shown are the n most suspicious samples; if n is not given, all suspicious ones. `progress` and `on_note` are as in
     `vicinal.runs.run`.
     """
     integer("n_folds", n_folds, low=2)
-    number("margin", margin, low=0, high=1)
     if n is not None:
         integer("n", n, low=1)
     say, task, seed = on_note or (lambda note: None), result.run.task(), result.experiment.seed
@@ -89,11 +87,12 @@ def audited(
         left_out = folds == fold
         say(f"training {fold + 1} of {n_folds}: without {int(left_out.sum())} samples, which it then judges")
         probs[left_out] = _out_of_fold(result, places, labels, groups, left_out, fold, progress)
-    issues = label_issues(probs, labels, margin=margin)
+    issues = label_issues(probs, labels)
     ranking = issues.ranking.tolist()
     chosen = ranking[: int(issues.suspicious.sum()) if n is None else n]
     samples = _shown(task, parts, issues, probs, labels, chosen)
-    counts = {"suspicious": int(issues.suspicious.sum()), "n": len(labels), "folds": n_folds}
+    counts: Json = {"suspicious": int(issues.suspicious.sum()), "n": len(labels), "folds": n_folds}
+    counts |= {"false_alarms": issues.false_alarms, "noise": issues.noise.to_dict()}
     kept = [{name: value for name, value in sample.items() if name != "row_of_probs"} for sample in samples]
     write_json(result.run.files.audit_record, {**counts, "samples": kept})
     return CrossAudit(issues, probs, labels, samples, task.classes)
@@ -151,6 +150,7 @@ def _shown(
             "confidence": confidence,
             "label_probability": of_label,
             "suspicious": bool(issues.suspicious[row]),
+            "wrong_probability": float(issues.wrong[row]),
             "reason": _reason(task.classes, label, prediction, of_label, confidence),
             "row_of_probs": row,
         }

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from vicinal._checks import Argument, Sentence, choice
 from vicinal.data import Split, TabularPreprocessing
 
 #: A property of fewer samples is not tested; of more samples than the second number a part is taken.
@@ -25,6 +26,8 @@ _FEWEST, _MOST = 10, 20_000
 #: Values of one column that are looked at, the most frequent ones; parts that the range of a number is cut into.
 _VALUES, _PARTS = 30, 4
 _LEVEL = 0.05
+#: Slices of more test samples are measured on request only, since all rows are read.
+MOST_SLICED = 100_000
 
 _WORD = re.compile(r"[^\W\d_][\w'’-]+")
 
@@ -50,6 +53,28 @@ def error_slices(split: Split, wrong: Sequence[bool] | NDArray[np.bool_], *, n: 
             elsewhere = {"n_elsewhere": len(errors) - n_with, "wrong_elsewhere": rest}
             telling.append((p, {"property": name, "n": n_with, "wrong": n_wrong, **elsewhere}))
     return [entry for _, entry in sorted(telling, key=lambda pair: pair[0])[:n]]
+
+
+def slice_masks(split: Split, columns: Sequence[str] = ()) -> dict[str, NDArray[np.bool_]]:
+    """Return which samples are in each slice: values of columns, quartiles of numbers and of the length of texts.
+
+    Slices of fewer than 10 samples are left out. `columns` are the only ones looked at where they are given.
+    """
+    if split.preprocessing.kind == "text" and not columns:
+        lengths = [len((t if isinstance(t, str) else " ".join(t)).split()) for t in split.originals(range(len(split)))]
+        pairs = list(_values("number of words", lengths))
+    elif isinstance(split.preprocessing, TabularPreprocessing):
+        known = [column.name for column in split.preprocessing.columns]
+        rows = split.originals(range(len(split)))
+        seen = rows[0].keys() if len(rows) and isinstance(rows[0], Mapping) else known
+        for name in columns:
+            choice("slice", name, tuple(seen))
+        pairs = [pair for name in columns or known for pair in _values(name, [row.get(name) for row in rows])]
+    elif columns:
+        raise ValueError(Sentence(Argument("slice"), " needs rows of a table: these data have no columns"))
+    else:
+        return {}
+    return {name: mask for name, mask in pairs if columns or _FEWEST <= int(mask.sum()) < len(mask)}
 
 
 def _properties(split: Split, every: range) -> Iterator[tuple[str, NDArray[np.bool_]]]:

@@ -30,6 +30,7 @@ from vicinal.data.class_folders import find
 from vicinal.data.named_datasets import roots
 from vicinal.data.registry import KINDS
 from vicinal.expressions import parse
+from vicinal.metrics import evaluate_slices
 from vicinal.models import ModelSpec
 from vicinal.objectives.base import Objective
 from vicinal.probes.label_noise import noise_errors
@@ -39,7 +40,7 @@ from vicinal.runs.bundle import Bundle
 from vicinal.runs.calibration import ONLY_HEAD, HeadCalibrators
 from vicinal.runs.defaults import default_config, default_options, mixed_at_embeddings
 from vicinal.runs.ensemble import ensemble, member_seeds
-from vicinal.runs.error_slices import error_slices
+from vicinal.runs.error_slices import MOST_SLICED, error_slices, slice_masks
 from vicinal.runs.experiment import EvalSet, Experiment
 from vicinal.runs.linear_head import fit_frozen
 from vicinal.runs.mistakes import confident_mistakes
@@ -479,7 +480,9 @@ def _conclude(folder: Run, ready: _Ready, trained: FitResult, n_bins: int, say: 
     if "test" in sets and not bundle.is_multilabel:
         probs = bundle.calibrated(sets["test"].logits)
         shared = error_slices(task.test, (probs.argmax(dim=1) != sets["test"].labels).numpy())
-        folder.write_mistakes(task.kind, confident_mistakes(task.test, probs, task.classes), shared)
+        slices = evaluate_slices(sets["test"].after, slice_masks(task.test)) if len(task.test) <= MOST_SLICED else []
+        mistakes = confident_mistakes(task.test, probs, task.classes)
+        folder.write_mistakes(task.kind, mistakes, shared, [one.to_dict() for one in slices])
     noise = None if ready.noise is None else _noise_errors(bundle, task, folder.path, *ready.noise)
     fitted = bundle.calibrators
     result = RunResult(experiment, folder.path, facts, trained.info, trained.history, sets, fitted, noise)

@@ -242,6 +242,29 @@ def _nothing_begun(out: Path) -> bool:
     return all(TrainingFolder(folder, main=False).has_not_begun() for folder in out.iterdir() if folder.is_dir())
 
 
+def merged(out: Path, grids: Mapping[str, GridResult], runs: Mapping[str, RunResult]) -> GridResult:
+    """Return grids of several models, and finished runs, as one comparison on the same split.
+
+    `grids` are by name of the model, which stands before each method; one without a name stays as it is. A finished run
+    counts as the first seed of a method that has its name.
+    """
+    results: dict[Key, RunResult] = {}
+    failures: dict[Key, str] = {}
+    names: list[str] = []
+    for model, grid in grids.items():
+        label = {method: f"{model}: {method}" if model else method for method in grid.methods}
+        names += label.values()
+        results |= {(label[method], seed): each for (method, seed), each in grid.results.items()}
+        failures |= {(label[method], seed): error for (method, seed), error in grid.failures.items()}
+    seeds = next((grid.seeds for grid in grids.values()), (0,))
+    results |= {(name, seeds[0]): each for name, each in runs.items()}
+    _check_same_data(results)
+    tests = [each.test.labels for each in results.values() if "test" in each.sets]
+    if any(len(labels) != len(tests[0]) or not bool((labels == tests[0]).all()) for labels in tests):
+        raise ValueError("the runs have different test samples: train them with the same data options and split")
+    return GridResult(out, (*names, *runs), seeds, results, failures)
+
+
 def _check_same_data(results: Mapping[Key, RunResult]) -> None:
     seen: dict[tuple[object, ...], RunResult] = {}
     for result in results.values():

@@ -24,12 +24,13 @@ from vicinal._atomic import DamagedFileError, Json, read_json, write_arrays, wri
 from vicinal._checks import Argument, Sentence
 from vicinal.data import Preprocessing, Split, Task
 from vicinal.data.options import MOST_PIXELS
-from vicinal.metrics import Estimate, Evaluation, compare
+from vicinal.metrics import Estimate, Evaluation, Slice, compare, evaluate_slices
 from vicinal.models.pretrained import pretrained_statistics
 from vicinal.models.specification import features_of, front_end_of
 from vicinal.probes.label_noise import corrupt_labels
 from vicinal.runs.bundle import Bundle, read_record
 from vicinal.runs.calibration import HeadCalibrators
+from vicinal.runs.error_slices import slice_masks
 from vicinal.runs.experiment import Experiment
 from vicinal.runs.layout import RunFiles
 from vicinal.runs.scores import Scores, score
@@ -277,6 +278,20 @@ class Run:
             raise DamagedFileError(f"{path} is damaged: remove it, and the report goes without")
         return shared
 
+    def slices(self, columns: Sequence[str] = (), *, n_bins: int = 15) -> list[Slice]:
+        """Return the metrics of slices of the test set, the worst first.
+
+        They are those that training wrote, or, where `columns` are named, those of these columns alone, which are
+        measured again and corrected for their own number.
+        """
+        if columns:
+            return evaluate_slices(self.result(n_bins=n_bins).test.after, slice_masks(self.task().test, columns))
+        path = self.files.mistakes
+        try:
+            return [Slice.from_dict(one) for one in (read_json(path).get("slices", []) if path.exists() else [])]
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise DamagedFileError(f"{path} is damaged: remove it, and the report goes without") from None
+
     def baselines(self) -> dict[str, dict[str, Estimate | None]]:
         """Return the metrics of baselines on the test set by name, those that were measured.
 
@@ -374,10 +389,15 @@ class Run:
         write_json(self.files.experiment, {"asked": experiment.to_dict(), **facts})
 
     def write_mistakes(
-        self, kind: str, mistakes: list[dict[str, object]], shared: Sequence[Mapping[str, object]] = ()
+        self,
+        kind: str,
+        mistakes: list[dict[str, object]],
+        shared: Sequence[Mapping[str, object]] = (),
+        slices: Sequence[Mapping[str, object]] = (),
     ) -> None:
-        """Write the most confident mistakes and the error slices."""
-        write_json(self.files.mistakes, {"kind": kind, "mistakes": mistakes, "shared": list(shared)})
+        """Write the most confident mistakes, the error slices and the metrics of all slices."""
+        record = {"kind": kind, "mistakes": mistakes, "shared": list(shared), "slices": list(slices)}
+        write_json(self.files.mistakes, record)
 
     def write_baselines(self, models: Mapping[str, Evaluation], beside: Evaluation) -> None:
         """Keep the metrics of baselines, and the paired difference of this run's NLL to theirs."""
