@@ -29,6 +29,9 @@ def as_array(name: str, value: object) -> NDArray[Any]:
         tensor = value.detach().cpu()
         moved: NDArray[Any] = (tensor.float() if _is_bfloat16(tensor.dtype) else tensor).numpy()
         return moved
+    if isinstance(value, np.ma.MaskedArray) and np.ma.getmaskarray(value).any():
+        n = int(np.ma.getmaskarray(value).sum())
+        raise ValueError(f"{name} has {n:,} masked value{'s' * (n > 1)}: leave these samples out")
     array = np.asarray(value)
     if array.dtype == object or array.dtype.kind not in "fiub":
         raise TypeError(f"{name} must hold numbers, got an array of {array.dtype}")

@@ -126,19 +126,27 @@ def test_a_split_is_that_of_loops_however_many_samples_are_sorted_at_a_time(y, f
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 25)), min_size=2, max_size=80), st.integers(0, 3))
-def test_a_split_of_groups_is_that_of_loops(pairs, seed):
+def test_a_split_of_groups_keeps_them_whole_and_each_class_in_its_share(pairs, seed):
     y, groups = np.array([k for k, _ in pairs], np.int8), np.array([2**40 * g for _, g in pairs])
     members: defaultdict[int, list[int]] = defaultdict(list)  # in the order in which groups come
     for i, g in enumerate(groups.tolist()):
         members[g].append(i)
-    usual = [
-        min(Counter(y[rows].tolist()).items(), key=lambda pair: (-pair[1], pair[0]))[0] for rows in members.values()
-    ]
-    of_groups = slow_split(usual, val=0.2, test=0.3, seed=seed)
-    rows = list(members.values())
-    want = {name: sorted(i for g in part for i in rows[g]) for name, part in of_groups.items()}
-    found = grouped_split(y, groups, val=0.2, test=0.3, seed=seed)
-    assert {name: part.tolist() for name, part in found.items()} == want
+    found = {name: part.tolist() for name, part in grouped_split(y, groups, val=0.2, test=0.3, seed=seed).items()}
+    assert sorted(i for part in found.values() for i in part) == list(range(len(y)))
+    part_of = {i: name for name, part in found.items() for i in part}
+    assert all(len({part_of[i] for i in rows}) == 1 for rows in members.values())
+    majority = {
+        g: min(Counter(y[rows].tolist()).items(), key=lambda pair: (-pair[1], pair[0]))[0]
+        for g, rows in members.items()
+    }
+    for k in set(majority.values()):
+        mine = [rows for g, rows in members.items() if majority[g] == k]
+        n, largest = sum(map(len, mine)), max(map(len, mine))
+        parts = Counter(part_of[rows[0]] for rows in mine)
+        assert set(parts) >= set(["train", "test", "val"][: len(mine)])
+        for name, share in (("val", 0.2), ("test", 0.3)):
+            # At most one group too many or too few, and one more where each split needs a group.
+            assert abs(sum(len(rows) for rows in mine if part_of[rows[0]] == name) - share * n) <= 2 * largest
 
 
 def test_a_split_takes_few_bytes_a_sample():
@@ -158,3 +166,26 @@ def test_a_split_takes_few_bytes_a_sample():
     # It was 21 and 88 bytes.
     assert peaks[0] < 15
     assert peaks[1] < 35
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("largest", "size"), [(6000, 3000), (15_000, None)])
+def test_groups_of_all_sizes_leave_every_class_its_share(seed, largest, size):
+    """A few rows of the frequent class are repeated thousands of times, as in logs and surveys."""
+    random = np.random.default_rng(seed)
+    y = (random.random(20_000) < 0.01).astype(int)
+    groups = np.arange(20_000)
+    plain = np.flatnonzero(y == 0)
+    groups[plain[:largest]] = plain[0]
+    groups[plain[16_000:18_000]] = plain[16_000 + np.arange(2000) // 2 * 2]
+    parts = grouped_split(y, groups, val=0.15, test=0.15, seed=seed)
+    for name in ("val", "test"):
+        assert size is None or len(parts[name]) == pytest.approx(size, abs=3)
+        assert y[parts[name]].mean() == pytest.approx(y.mean(), abs=2 / len(parts[name]))
+    sides = [set(groups[part].tolist()) for part in parts.values()]
+    assert sum(map(len, sides)) == len(set().union(*sides))
+    pairs = np.isin(np.arange(20_000), plain[16_000:18_000])
+    share = len(parts["test"]) / 20_000  # repeated rows are in the test set, too
+    assert pairs[parts["test"]].sum() == pytest.approx(2000 * share, abs=6)
+    alone = ~pairs & (y == 0) & (np.bincount(groups, minlength=20_000)[groups] == 1)
+    assert alone[parts["train"]].sum() >= 0.4 * alone.sum()  # and other rows in the training set

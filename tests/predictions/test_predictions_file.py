@@ -3,15 +3,18 @@ from __future__ import annotations
 import bz2
 import gzip
 import lzma
+import unicodedata
 import zipfile
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from tests.predictions.samples import classifier, read_all, save
-from vicinal.predictions import open_file
+from vicinal import evaluate
+from vicinal.predictions import calibrate_file, evaluate_file, open_file
 
 
 def text(tmp_path, content, name="p.csv", encoding="utf-8"):
@@ -531,3 +534,70 @@ def test_json_lines_and_names_with_other_marks(tmp_path):
     assert read_all(open_file(text(tmp_path, lines, "p.jsonl"), classes=["b", "a"]))[0].tolist() == [1, 0]
     marks = open_file(text(tmp_path, "label,prob_a|b|c|d,prob_e\ne,0.5,0.5\n"))
     assert marks.classes == ("a|b|c|d", "e")
+
+
+# Labels that are written in several ways
+
+
+def test_one_name_for_a_class_in_evaluate_too(tmp_path):
+    rows = ["1,0.1,0.9", "1.0,0.1,0.9", "0,0.1,0.9", " 0.0,0.9,0.1"] * 9
+    path = tmp_path / "p.csv"
+    path.write_text("\n".join(["label,prob_0,prob_1", *rows]))
+    result = evaluate_file(path)
+    assert result.accuracy.value == 0.75
+    assert any("'1' and '1.0' are one class" in note for note in result.notes)
+    done = calibrate_file(path, path, tmp_path / "o.csv")
+    assert any("'1' and '1.0' are one class" in note for note in done.notes)
+    composed, decomposed = (unicodedata.normalize(form, "café") for form in ("NFC", "NFD"))
+    rows = [f"{composed},{decomposed},0.9", f"{decomposed},{composed},0.8", "thé,thé,0.7"]
+    path.write_text("\n".join(["label,prediction,confidence", *rows]), encoding="utf-8")
+    result = evaluate_file(path)
+    assert result.classes == (composed, "thé")
+    assert result.accuracy.value == 1
+
+
+def test_bytes_and_large_integers_are_names(tmp_path):
+    big = 2**53
+    table = {"label": pa.array([b"high", b"low"], pa.binary()), "prediction": ["high", "low"], "confidence": [0.9, 0.8]}
+    pq.write_table(pa.table(table), tmp_path / "b.parquet")
+    assert evaluate_file(tmp_path / "b.parquet").classes == ("high", "low")
+    lines = [f'{{"label": {big + k % 2}, "prediction": {big + k % 2}, "confidence": 0.9}}' for k in range(4)]
+    (tmp_path / "j.jsonl").write_text("\n".join([*lines, '{"label": 1.5, "prediction": 1.5, "confidence": 1}']))
+    assert evaluate_file(tmp_path / "j.jsonl").classes == (str(big), str(big + 1), "1.5")
+
+
+def test_unused_categories_are_no_classes(tmp_path):
+    label = pd.Categorical(["a", "a", "b", "b"] * 9, categories=["unused", "a", "b"])
+    path = tmp_path / "c.parquet"
+    high = np.array([0.9, 0.9, 0.9, 0.1] * 9)
+    pd.DataFrame({"label": label, "prob_a": high, "prob_b": 1 - high}).to_parquet(path)
+    assert evaluate_file(path).accuracy.value == 0.75
+    assert calibrate_file(path, path, tmp_path / "o.parquet").n_rows == 36
+    pd.DataFrame({"label": label, "prediction": label, "confidence": 0.9}).to_parquet(path)
+    assert evaluate_file(path).classes == ("a", "b")
+
+
+def test_class_names_of_an_npz_file_are_different(tmp_path):
+    path = tmp_path / "p.npz"
+    np.savez(path, label=[0, 1], probs=np.eye(2), classes=np.array(["a", "a"]))
+    with pytest.raises(ValueError, match="'a' twice"):
+        evaluate_file(path)
+
+
+@pytest.mark.parametrize("rows", [3, 100])
+def test_large_integers_with_gaps_stay_exact_in_npz(tmp_path, rows, monkeypatch):
+    monkeypatch.setattr("vicinal.predictions.predictions_file._rows_at_once", lambda n: rows)
+    ids = pa.array([2**53 + 1, 2**53 + 3, 5, None, 7, 2**60 + 1], pa.int64())
+    probs = {"prob_a": [0.9, 0.9, 0.9, 0.1, 0.9, 0.1], "prob_b": [0.1, 0.1, 0.1, 0.9, 0.1, 0.9]}
+    pq.write_table(pa.table({"id": ids, "label": ["a", "a", "b", "b", "a", "b"], **probs}), tmp_path / "p.parquet")
+    calibrate_file(tmp_path / "p.parquet", tmp_path / "p.parquet", tmp_path / "o.npz")
+    written = np.load(tmp_path / "o.npz")["id"].tolist()
+    assert written == ["9007199254740993", "9007199254740995", "5", "", "7", "1152921504606846977"]
+
+
+def test_masked_values_are_not_passed_over():
+    probs = np.ma.array([[0.9, 0.1], [0.2, 0.8]], mask=[[False, False], [True, True]])
+    with pytest.raises(ValueError, match="probs has 2 masked values"):
+        evaluate([0, 1], probs=probs)
+    with pytest.raises(ValueError, match="labels has 1 masked value:"):
+        evaluate(np.ma.array([0, 1], mask=[False, True]), probs=probs.data)

@@ -14,7 +14,7 @@ from typer.models import OptionInfo
 from vicinal._checks import Argument, Sentence
 from vicinal.cli.console import Console, percent
 from vicinal.cli.errors import handle_errors
-from vicinal.cli.options import Common, FileOptions, Report, takes_records
+from vicinal.cli.options import Common, FileOptions, Report, Written, takes_records
 from vicinal.cli.outputs import check_report
 from vicinal.cli.train import show_binary, show_labels_scored, show_result, show_scored
 
@@ -87,6 +87,7 @@ def evaluate(
     *,
     file: FileOptions,
     probes: _Probes,
+    written: Written,
     common: Common,
 ) -> None:
     """Say how far probabilities can be trusted: those of a file, of any size, or of a run.
@@ -96,9 +97,12 @@ def evaluate(
     console, sources = Console(as_json=common.as_json), (data, probes.attack_from)
     inputs = [what, *(probes.ood or ()), *(source for source in sources if source is not None)]
     check_report(report, inputs, overwrite=common.overwrite, data_root=probes.data_root)
+    if data is None:
+        _refuse(written, "is for a run on new data")
     if data is not None:
         _check_new_data(what, data, report, file, probes)
-        _evaluate_new(console, what, data, bins, file.encoding, probes.data_root)
+        how = {**written.options(), "encoding": file.encoding, "data_root": probes.data_root}
+        _evaluate_new(console, what, data, bins, how)
     elif _is_run(what):
         _refuse(file, f"is for a predictions file, and {str(what)!r} is a run's folder")
         if _is_multilabel(what, console):
@@ -141,15 +145,13 @@ def _check_new_data(run: Path, data: str, report: Path | None, file: FileOptions
         raise ValueError(Sentence(Argument("report"), advice))
 
 
-def _evaluate_new(
-    console: Console, run: Path, data: str, bins: int, encoding: str | None, data_root: str | None
-) -> None:
+def _evaluate_new(console: Console, run: Path, data: str, bins: int, how: dict[str, Any]) -> None:
     """Show the metrics of a run on new labelled data."""
     with console.stage("starting"):
         from vicinal.runs import Run
 
     with console.stage("predicting"):
-        scored = Run(run).on_new_data(data, n_bins=bins, encoding=encoding, data_root=data_root)
+        scored = Run(run).on_new_data(data, n_bins=bins, **how)
     for note in scored.notes:
         console.note(note)
     if scored.is_multilabel:
@@ -180,7 +182,7 @@ def _evaluate_labels(console: Console, run: Path, report: Path | None, bins: int
         console.say(f"report: {report}")
 
 
-def _refuse(given: FileOptions | _Probes, why: str) -> None:
+def _refuse(given: FileOptions | _Probes | Written, why: str) -> None:
     """Refuse options that mean nothing here instead of ignoring them."""
     for one in fields(given):
         if getattr(given, one.name) != one.default:

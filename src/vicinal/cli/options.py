@@ -50,6 +50,29 @@ class Common:
     as_json: AsJson = False
 
 
+def _written(name: str) -> OptionInfo:
+    """Return an option of `ReadOptions`, as its field states it."""
+    stated = next(one for one in command_options() if one.name == name).metadata
+    option: OptionInfo = typer.Option(
+        help=stated["help"], metavar=stated["metavar"] or None, show_default=False, rich_help_panel="New data of a run"
+    )
+    return option
+
+
+@dataclass(frozen=True)
+class Written:
+    """How the numbers and dates of new data are written, where that is not as in the training data."""
+
+    decimal: Annotated[str | None, _written("decimal")] = None
+    thousands: Annotated[str | None, _written("thousands")] = None
+    day_first: Annotated[bool | None, _written("day_first")] = None
+    missing_values: Annotated[list[str] | None, _written("missing_values")] = None
+
+    def options(self) -> dict[str, Any]:
+        """Return the options as `ReadOptions` takes them."""
+        return {**vars(self), "missing_values": tuple(self.missing_values or ())}
+
+
 @dataclass(frozen=True)
 class CsvCommon(Common):
     """Those of commands that may write a CSV."""

@@ -13,7 +13,7 @@ import typer
 from vicinal._checks import Argument, ArgumentError, Sentence, integer, number
 from vicinal.cli.console import Console
 from vicinal.cli.errors import handle_errors
-from vicinal.cli.options import CsvCommon, Predictions, share_or_number, takes_records
+from vicinal.cli.options import CsvCommon, Predictions, Written, share_or_number, takes_records
 from vicinal.cli.outputs import check_outputs
 
 if TYPE_CHECKING:
@@ -82,6 +82,7 @@ def predict(
     *,
     answers: _Answers,
     reading: _Reading,
+    written: Written,
     common: CsvCommon,
 ) -> None:
     """Write each row's class and calibrated probabilities.
@@ -102,7 +103,7 @@ def predict(
     if not 0 < number("level", answers.level) < 1:
         raise ArgumentError("level", answers.level, "a number in (0, 1)")
     how = {name: getattr(reading, name) for name in ("encoding", "header", "data_root", "batch_size")}
-    how["max_bad"] = share_or_number("max_bad", reading.max_bad)
+    how |= {"max_bad": share_or_number("max_bad", reading.max_bad), **written.options()}
     console = Console(as_json=common.as_json)
     with console.stage("loading the model"):
         bundle = vicinal.load(run, max_pixels=reading.max_pixels)

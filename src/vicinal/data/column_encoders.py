@@ -37,13 +37,14 @@ from typing import Any, ClassVar, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from vicinal._checks import ArgumentError, number
+from vicinal._checks import ArgumentError, flag, number
 from vicinal.data.class_folders import listed
-from vicinal.data.dates import PARTS, date_parts, is_day_first
+from vicinal.data.dates import PARTS, date_parts
 from vicinal.data.table_scan import MAX_VALUES
 from vicinal.data.text_columns import Text, WordCounts
 from vicinal.tables import Chunk
-from vicinal.tables.column_values import LARGEST, distinct, finite_numbers, names_of
+from vicinal.tables.column_values import LARGEST, distinct, names_of
+from vicinal.tables.number_format import POINTS, NumberFormat, read_numbers
 
 #: How a cell is shown: one may be megabytes long.
 _CELL = reprlib.Repr()
@@ -123,6 +124,10 @@ class Number:
     """The edges of the pieces, one more than there are pieces."""
     ranks: tuple[tuple[float, float], ...] = ()
     """Values and their ranks, both rising."""
+    seen: tuple[float, float] | None = None
+    """The lowest and the highest value of the table that it was fitted to; limits may be narrower."""
+    format: NumberFormat = POINTS
+    """How its numbers are written as text."""
 
     @property
     def width(self) -> int:
@@ -134,17 +139,18 @@ class Number:
         """The number of pieces."""
         return max(len(self.edges) - 1, 0)
 
-    def encode(self, chunk: Chunk, out: Features, remarks: Remarks) -> None:
-        """Write the column as numbers into `out` `[M, width]`, which holds zeros."""
-        values, odd = finite_numbers(chunk[self.name], decimal_comma=chunk.decimal_comma)
+    def encode(self, chunk: Chunk, out: Features, remarks: Remarks) -> Mask | None:
+        """Write the column as numbers into `out` `[M, width]`, which holds zeros; return cells in another format."""
+        values, odd, contrary = read_numbers(chunk[self.name], self.format)
         if self.limits is None:
             far = np.abs((values - self.mean) / self.std) > LARGEST  # in a column that hardly varies
             odd, values = odd | far, np.where(far, np.nan, values)
-        else:
-            low, high = self.limits
+        if self.seen is not None:
+            low, high = self.seen
             remarks.far.add(chunk, self.name, (values > 2 * high - low) | (values < 2 * low - high))
         remarks.odd.add(chunk, self.name, odd)
         self.write(values, out)
+        return contrary if contrary.any() else None
 
     def write(self, values: Floats, out: Features) -> None:
         """Write values, NaN where they are missing, as numbers into `out` `[M, width]`."""
@@ -169,9 +175,9 @@ class Number:
 
     def beyond(self, remarks: Remarks) -> list[str]:
         """Return a note on values far beyond those of training."""
-        if not remarks.far.n or self.limits is None:
+        if not remarks.far.n or self.seen is None:
             return []
-        low, high = self.limits
+        low, high = self.seen
         lie, count = ("1 value lies", "counts") if remarks.far.n == 1 else (f"{remarks.far.n:,} values lie", "count")
         return [f"column {self.name!r}: {lie} far beyond {low:g} to {high:g} and {count} as the nearer: {remarks.far}"]
 
@@ -191,15 +197,15 @@ class Number:
             **({} if self.limits is None else {"limits": list(self.limits)}),
             **({"edges": list(self.edges)} if self.edges else {}),
             **({"ranks": [list(pair) for pair in self.ranks]} if self.ranks else {}),
+            **({} if self.seen is None else {"seen": list(self.seen)}),
+            **({} if self.format == POINTS else {"format": self.format.to_dict()}),
         }
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Number:
         """Return what `to_dict` recorded, checked: a damaged model file must not give wrong features."""
         mean, std = number("mean", record["mean"]), number("std", record["std"], above=0)
-        limits, edges, ranks = (_finite(record.get(name, ())) for name in ("limits", "edges", "ranks"))
-        if "limits" in record and (limits.shape != (2,) or limits[0] > limits[1]):
-            raise ArgumentError("limits", record["limits"], "two numbers, the lower one first")
+        edges, ranks = (_finite(record.get(name, ())) for name in ("edges", "ranks"))
         if "edges" in record and (edges.ndim != 1 or not (np.diff(edges) > 0).all()):
             raise ArgumentError("edges", record["edges"], "numbers that rise")
         if "ranks" in record and not _valid_ranks(ranks):
@@ -209,9 +215,11 @@ class Number:
             mean,
             std,
             bool(record["missing"]),
-            (float(limits[0]), float(limits[1])) if "limits" in record else None,
+            _range(record, "limits"),
             tuple(edges.tolist()),
             tuple((value, rank) for value, rank in ranks.tolist()),
+            _range(record, "seen"),
+            NumberFormat.from_dict(record["format"]) if "format" in record else POINTS,
         )
 
 
@@ -222,6 +230,16 @@ def _finite(values: object) -> Floats:
     except (TypeError, ValueError, OverflowError):
         return np.array(np.nan)
     return array if np.isfinite(array).all() else np.array(np.nan)
+
+
+def _range(record: Mapping[str, Any], name: str) -> tuple[float, float] | None:
+    """Return two numbers of a record, None where they are not there."""
+    if name not in record:
+        return None
+    ends = _finite(record[name])
+    if ends.shape != (2,) or ends[0] > ends[1]:
+        raise ArgumentError(name, record[name], "two numbers, the lower one first")
+    return float(ends[0]), float(ends[1])
 
 
 def _valid_ranks(pairs: Floats) -> bool:
@@ -242,16 +260,19 @@ class Date:
     parts: tuple[Number, ...]
     """By the names in `dates.PARTS`."""
     missing: bool
-    day_first: bool
+    day_first: bool | None
+    """Whether the day comes before the month; None where no training row told."""
+    times: bool = False
+    """Whether it holds times of day without a date."""
 
     @property
     def width(self) -> int:
         """The number of features."""
         return sum(part.width for part in self.parts) + self.missing
 
-    def encode(self, chunk: Chunk, out: Features, remarks: Remarks) -> None:
-        """Write the column as numbers into `out` `[M, width]`, which holds zeros."""
-        values, odd = date_parts(chunk[self.name], day_first=self.day_first)
+    def encode(self, chunk: Chunk, out: Features, remarks: Remarks) -> Mask | None:
+        """Write the column as numbers into `out` `[M, width]`, which holds zeros; return dates in the other order."""
+        values, odd, contrary = date_parts(chunk[self.name], day_first=self.day_first, times=self.times)
         remarks.odd.add(chunk, self.name, odd)
         start = 0
         for part in self.parts:
@@ -259,6 +280,7 @@ class Date:
             start += part.width
         if self.missing:
             out[:, -1] = np.isnan(values[self.parts[0].name])
+        return contrary if contrary.any() else None
 
     def notes(self, remarks: Remarks) -> list[str]:
         """Return notes on cells that are no dates."""
@@ -272,7 +294,8 @@ class Date:
     def to_dict(self) -> dict[str, object]:
         """Return the record as JSON can hold it."""
         parts = [part.to_dict() for part in self.parts]
-        return {"name": self.name, "missing": self.missing, "parts": parts, "day_first": self.day_first}
+        times = {"times": True} if self.times else {}
+        return {"name": self.name, "missing": self.missing, "parts": parts, "day_first": self.day_first, **times}
 
 
 @dataclass(frozen=True)
@@ -297,8 +320,10 @@ class Category:
     def encode(self, chunk: Chunk, out: Features, remarks: Remarks) -> None:
         """Write the column as numbers into `out` `[M, width]`, which holds zeros."""
         place, values = distinct(chunk[self.name])
-        names = [*names_of(values), ""]  # the place of a missing value is -1, the last
         position = {value: k for k, value in enumerate(self.values)}
+        names = [
+            _spelled(name, position) for name in (*names_of(values), "")
+        ]  # a missing value's place is -1, the last
         position[""] = len(self.values) if self.missing else -1
         other = len(self.values) + self.missing if self.pooled else -1
         columns = np.array([position.get(name, other) for name in names], np.intp)[place]
@@ -337,6 +362,13 @@ class Category:
         }
 
 
+def _spelled(name: str, known: Mapping[str, int]) -> str:
+    """Return true and false as training rows had them: programs write them in capitals or not."""
+    if name in known or name.lower() not in ("true", "false"):
+        return name
+    return next((other for other in (name.lower(), name.upper(), name.capitalize()) if other in known), name)
+
+
 #: How one column is encoded.
 Column: TypeAlias = Number | Date | Category | Text
 
@@ -347,7 +379,13 @@ def column_from(record: Mapping[str, Any]) -> Column:
     if "mean" in record:
         return Number.from_dict(record)
     if "parts" in record:
-        return Date(name, tuple(Number.from_dict(part) for part in record["parts"]), missing, record["day_first"])
+        return Date(
+            name,
+            tuple(Number.from_dict(part) for part in record["parts"]),
+            missing,
+            None if record["day_first"] is None else flag("day_first", record["day_first"]),
+            flag("times", record.get("times", False)),
+        )
     if "words" in record:
         return Text(name, tuple(record["words"]), tuple(record["weights"]), missing)
     return Category(name, tuple(record["values"]), missing, record.get("pooled", False), tuple(record.get("rarer", ())))
@@ -393,12 +431,32 @@ class ColumnFit(Protocol):
         """Return the column, None where it is left out, and a note if there is anything to say."""
 
 
-def column_fit(kind: str, name: str, *, keeps: bool) -> ColumnFit:
-    """Return what fits a column of some kind; `keeps` says whether values are kept for quantiles."""
+def column_fit(
+    kind: str,
+    name: str,
+    *,
+    keeps: bool,
+    form: NumberFormat = POINTS,
+    day_first: bool | None = None,
+    times: bool = False,
+) -> ColumnFit:
+    """Return what fits a column of some kind.
+
+    Parameters
+    ----------
+    kind, name
+        What the column holds, and its name.
+    keeps
+        Whether values are kept for quantiles.
+    form
+        How its numbers are written.
+    day_first, times
+        Whether its dates begin with the day, and whether they are times of day.
+    """
     if kind == "number":
-        return _Moments(name, keeps)
+        return _Moments(name, keeps, form)
     if kind == "date":
-        return _Dates(name, keeps)
+        return _Dates(name, keeps, day_first, times)
     return _Counts(name) if kind == "category" else WordCounts(name)
 
 
@@ -413,6 +471,7 @@ class _Moments:
     name: str
     keeps: bool
     """Whether values are kept for quantiles."""
+    format: NumberFormat = POINTS
     n: int = 0
     mean: float = 0.0
     variance: float = 0.0
@@ -422,8 +481,19 @@ class _Moments:
     kept: list[Floats] = field(default_factory=list)
     stride: int = 1
 
+    seen: tuple[float, float] | None = None
+
     def add(self, chunk: Chunk, chosen: Mask) -> None:
-        self.add_values(finite_numbers(chunk[self.name], decimal_comma=chunk.decimal_comma)[0][chosen])
+        values = read_numbers(chunk[self.name], self.format).values
+        self.see(values)
+        self.add_values(values[chosen])
+
+    def see(self, values: Floats) -> None:
+        """Take the range of all rows: only what lies beyond them is unlike the table."""
+        there = values[~np.isnan(values)]
+        if len(there):
+            low, high = self.seen or (np.inf, -np.inf)
+            self.seen = min(low, float(there.min())), max(high, float(there.max()))
 
     def add_values(self, values: Floats) -> None:
         there = values[~np.isnan(values)]
@@ -449,7 +519,8 @@ class _Moments:
         limits = (max(self.low, self.mean - far), min(self.high, self.mean + far)) if budget.limited else None
         values = np.sort(np.concatenate(self.kept)) if self.keeps else np.empty(0)
         edges, ranks = _edges(values, budget.pieces), _ranks(values, budget.ranked)
-        return Number(self.name, self.mean, std, self.missing, limits, edges, ranks), None
+        seen = self.seen if budget.limited else None
+        return Number(self.name, self.mean, std, self.missing, limits, edges, ranks, seen, self.format), None
 
 
 def _edges(values: Floats, pieces: int) -> tuple[float, ...]:
@@ -494,25 +565,24 @@ class _Dates:
     name: str
     keeps: bool
     day_first: bool | None = None
-    """Whether the day comes before the month, as the first rows have it."""
+    times: bool = False
     parts: dict[str, _Moments] = field(init=False)
 
     def __post_init__(self) -> None:
         self.parts = {part: _Moments(part, self.keeps) for part in PARTS}
 
     def add(self, chunk: Chunk, chosen: Mask) -> None:
-        if self.day_first is None:
-            self.day_first = is_day_first(chunk[self.name])
-        for part, values in date_parts(chunk[self.name], day_first=self.day_first)[0].items():
+        for part, values in date_parts(chunk[self.name], day_first=self.day_first, times=self.times).parts.items():
             self.parts[part].add_values(values[chosen])
 
     def column(self, budget: Budget) -> tuple[Date | None, str | None]:
-        varying = [fit.column(budget)[0] for fit in self.parts.values() if fit.low < fit.high]
+        parts = {"hour": self.parts["hour"]} if self.times else self.parts
+        varying = [fit.column(budget)[0] for fit in parts.values() if fit.low < fit.high]
         # One mark for the whole date: its parts are missing together.
         numbers = tuple(replace(number, missing=False) for number in varying if number is not None)
         if not numbers:
             return None, f"left out: {self.name!r} (the same date in every training row, or none)"
-        return Date(self.name, numbers, self.parts[PARTS[0]].missing, bool(self.day_first)), None
+        return Date(self.name, numbers, self.parts[PARTS[0]].missing, self.day_first, self.times), None
 
 
 @dataclass(eq=False)

@@ -20,6 +20,8 @@ from vicinal.data.text_columns import Text
 #: The AUROC above which a column leaks, and above which it almost does. The second needs so many training rows: the
 #: petals of a few flowers alone tell the species.
 ALMOST_ALL, _MUCH, _ENOUGH = 0.999, 0.99, 500
+#: The AUROC above which a column with as many values as there are classes is a copy of the target.
+_COPY = 0.95
 #: Fewer training rows separate by chance. Beyond the other number every n-th row is used.
 _FEWEST, _MOST = 50, 20_000
 #: Groups that a numeric column is cut into.
@@ -61,7 +63,9 @@ def leaking_columns(
             if column.missing:  # that nothing is there may tell as much: a date of what has happened
                 groups = np.where(block[:, -1] > 0, len(edges) + 1, groups)
         score = group_auroc(groups, y)
-        if score > (_MUCH if len(rows) >= _ENOUGH else ALMOST_ALL):
+        # As many values as classes, nearly one to one: a copy of the target with a few changes.
+        is_copy = len(np.unique(groups)) == len(np.unique(y)) and score > _COPY
+        if is_copy or score > (_MUCH if len(rows) >= _ENOUGH else ALMOST_ALL):
             aurocs[column.name] = score
     return aurocs
 

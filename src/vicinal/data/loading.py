@@ -16,7 +16,7 @@ from vicinal.data.kind import Kind, NewData, Request, Samples
 from vicinal.data.multilabel import combined, combined_name, label_matrix, label_notes, refuse_constant
 from vicinal.data.multiple_choice import from_choices, refuse_lists
 from vicinal.data.options import Options, ReadOptions, SplitOptions, TableOptions, TextOptions, records_from
-from vicinal.data.preprocessing import Preprocessing
+from vicinal.data.preprocessing import Preprocessing, TablePreprocessing
 from vicinal.data.published_tables import NamedTable
 from vicinal.data.registry import KINDS
 from vicinal.data.sources import Opened, open_data
@@ -37,6 +37,7 @@ from vicinal.data.task import Split, Task
 from vicinal.progress import stage
 from vicinal.tables import Table
 from vicinal.tables.base import renamed
+from vicinal.tables.missing_values import without_markers
 
 #: Classes with one sample are kept if they are at most this share of the samples, unless `rare` decides.
 _FEW_SINGLE = 0.01
@@ -178,6 +179,7 @@ def _table_samples(table: Table, request: Request) -> Samples:
         return from_choices(table, request)
     else:
         refuse_lists(table, request)
+    table = without_markers(table, request.options(ReadOptions).missing_values)
     # Whether a table is a text task shows only after one pass over its columns.
     scanned = ScannedTable.of(table, request)
     return KINDS["text" if scanned.text_columns else "tabular"].open(scanned, request)
@@ -297,8 +299,10 @@ def read(
     elif columns or labels:
         argument = Argument("columns", columns) if columns else Argument("labels", labels)
         raise ValueError(Sentence(argument, f" names columns, but {str(source)!r} is not a table"))
-    new = read_opened(opened, preprocessing, options.max_bad, labelled=bool(classes or labels))
+    opened, reader, said = adapted(opened, preprocessing, options)
+    new = read_opened(opened, reader, options.max_bad, labelled=bool(classes or labels))
     chosen, notes = new.readable, new.notes
+    notes += said
     if part is not None and new.parts is not None:
         part = _available_part(choice("part", part, PARTS), {new.parts[i] for i in new.readable})
         chosen = [i for i in new.readable if new.parts[i] == part]
@@ -309,6 +313,15 @@ def read(
     elif classes is not None:
         answers, chosen = _known_classes(new, chosen, classes, class_names or {}, str(source))
     return Split(preprocessing, new.items, new.origins, answers, chosen, notes=notes)
+
+
+def adapted(opened: Opened, preprocessing: Preprocessing, how: ReadOptions) -> tuple[Opened, Preprocessing, list[str]]:
+    """Return a source and its preprocessing as its cells are written, and what was assumed of them."""
+    notes: list[str] = []
+    if isinstance(opened, Table) and isinstance(preprocessing, TablePreprocessing):
+        opened = without_markers(opened, how.missing_values or preprocessing.missing_values)
+        preprocessing = preprocessing.adapted(opened, how, notes)
+    return opened, preprocessing, notes
 
 
 def read_opened(opened: Opened, preprocessing: Preprocessing, max_bad: float | int, *, labelled: bool) -> NewData:

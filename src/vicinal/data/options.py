@@ -15,6 +15,8 @@ from vicinal._checks import ArgumentError, ArgumentTypeError, choice, flag, inte
 
 #: How numbers of a table are encoded: standardised; with piecewise-linear features; with these and ranks.
 FEATURES = ("standard", "piecewise", "ranked")
+#: What may stand before decimals, and between thousands. `vicinal.tables` has them too, and costs the import of numpy.
+DECIMALS, THOUSANDS = (".", ","), (",", ".", " ", "'")
 #: What a sound becomes.
 FRONT_ENDS = ("spectrogram", "mel", "waveform")
 #: The most pixels of an image that is decoded by default: Pillow refuses more too.
@@ -124,6 +126,16 @@ class ReadOptions(Options):
     max_bad: float | int = option(0.05, "Share (or number) of bad rows or files to skip.", _limit, cli="share")
     encoding: str | None = option(None, "Encoding of a text file, such as latin-1.")
     header: bool = option(True, "Whether the first line of a table names the columns.", flag, cli=bool)
+    decimal: str | None = option(
+        None, "Mark before decimals in text. Default: all cells decide.", _one_of(DECIMALS), metavar=".|,"
+    )
+    thousands: str | None = option(
+        None, "Only mark allowed between thousands in text.", _one_of(THOUSANDS), metavar="MARK"
+    )
+    day_first: bool | None = option(None, "Whether 05/07/2020 is 5 July. Default: all cells decide.", flag, cli=bool)
+    missing_values: Sequence[str] = option(
+        (), "Cell that means missing, such as -999. May be repeated.", _names, metavar="TEXT", cli=list[str]
+    )
     data_root: str | Path | None = option(  # noqa: RUF009 (it returns a field)
         None, "Folder of named data sets. Default: the folder in VICINAL_DATA.", metavar="FOLDER"
     )

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from vicinal._checks import nearest_names
 from vicinal._typing import Batch
+from vicinal.data.options import ReadOptions
 from vicinal.models.specification import Inputs
 from vicinal.tables import BadRow, Table
 
@@ -95,6 +96,12 @@ class TablePreprocessing(Preprocessing):
 
     target: str
     """The column of classes."""
+    missing_values: tuple[str, ...] = ()
+    """Cells that mean missing."""
+
+    def adapted(self, table: Table, how: ReadOptions, notes: list[str]) -> Preprocessing:
+        """Return what reads a table whose numbers or dates are written otherwise; notes on that are added."""
+        return self
 
     @abstractmethod
     def blocks(self, table: Table, bad: list[BadRow], notes: list[str]) -> Iterator[tuple[NDArray[np.int64], Any]]:

@@ -25,6 +25,8 @@ PARTS = ("train", "val", "test")
 
 #: So many random subsets are drawn in search of one that has every class.
 _REDRAWS = 1000
+#: A class that can give less than this part of its share to held-out sets, of at least so many samples, lowers theirs.
+_NEARLY, _FEWEST_DUE, _ROUNDS = 0.98, 20, 12
 #: Samples that are put into the order of classes at a time.
 _ROWS = 2**17
 
@@ -84,10 +86,7 @@ def stratified_split(labels: _Numbers, *, val: float | int, test: float | int, s
 def split_positions(labels: _Numbers, *, val: float | int, test: float | int, seed: int) -> dict[str, Positions]:
     """Return what `stratified_split` does as arrays: lists of many rows would take ten times the memory."""
     shares = {"val": share_of("val", val, len(labels)), "test": share_of("test", test, len(labels))}
-    if sum(shares.values()) >= 1:
-        both = Argument("val"), " and ", Argument("test")
-        given = Argument("val", val), " and ", Argument("test", test)
-        raise ValueError(Sentence(*both, " must leave samples to train on, got ", *given))
+    _check_shares(*shares.values(), val=val, test=test)
     parts: dict[str, list[Positions]] = {name: [] for name in PARTS}
     for members in _shuffled_classes(labels, seed, "split"):
         n = len(members)
@@ -100,13 +99,23 @@ def split_positions(labels: _Numbers, *, val: float | int, test: float | int, se
     return {name: np.sort(np.concatenate([np.zeros(0, np.int32), *members])) for name, members in parts.items()}
 
 
+def _check_shares(val_share: float, test_share: float, **given: float | int) -> None:
+    if val_share + test_share >= 1:
+        both = Argument("val"), " and ", Argument("test")
+        asked = Argument("val", given.get("val", val_share)), " and ", Argument("test", given.get("test", test_share))
+        raise ValueError(Sentence(*both, " must leave samples to train on, got ", *asked))
+
+
 def grouped_split(
     labels: _Numbers, groups: NDArray[Any] | Sequence[int], *, val: float | int, test: float | int, seed: int = 0
 ) -> dict[str, Positions]:
     """Split positions 0 … n-1 into train, val and test with each group on one side.
 
-    The groups are split as samples are, each with its most frequent class; so of groups of one sample each it is the
-    same split. Shares are of groups, which with groups of different sizes are about those of samples.
+    Each class gives each split its share of samples, as near as whole groups allow. Groups of one class and size are
+    dealt out by the shares. What is left of them goes where most samples are due, large groups first. Groups of
+    the smallest size make up for what is still due. Where a class cannot give its share, because most of its samples
+    are in one group, the others give less, too. A group counts as its most frequent class. With groups of one
+    sample each it is the split of `stratified_split`.
 
     Parameters
     ----------
@@ -123,14 +132,80 @@ def grouped_split(
     # Groups of one sample give the split that ungrouped data have: adding groups later changes nothing.
     if len(first) == len(y):
         return split_positions(labels, val=val, test=test, seed=seed)
-    # Numbers of samples become shares here: below, the units are groups.
-    shares = {"val": share_of("val", val, len(y)), "test": share_of("test", test, len(y))}
-    parts = split_positions(_majority_class(y, group, first), seed=seed, **shares)
-    part_of_group = np.empty(len(first), np.int8)
-    for k, name in enumerate(PARTS):
-        part_of_group[parts[name]] = k
+    val, test = share_of("val", val, len(y)), share_of("test", test, len(y))
+    _check_shares(val, test)
+    by_class, n_groups = _shuffled_classes(_majority_class(y, group, first), seed, "split"), len(first)
+    del first
+    sizes = np.zeros(n_groups, group.dtype)  # half the memory of bincount's
+    np.add.at(sizes, group, 1)
+    # Sizes fall, and the order within a size is drawn. Groups of one sample, mostly many, need no sort.
+    for members in by_class:
+        alone = sizes[members] == 1
+        large = members[~alone]
+        members[len(large) :] = members[alone]
+        members[: len(large)] = large[np.argsort(-sizes[large], kind="stable")]
+    for _ in range(_ROUNDS):
+        part_of_group, kept = _dealt(by_class, sizes, val, test)
+        if kept > _NEARLY:
+            break
+        val, test = kept * val, kept * test  # a class cannot give its share: the others give less, so theirs stay
     part_of_each = part_of_group[group]
     return {name: as_positions(np.flatnonzero(part_of_each == k)) for k, name in enumerate(PARTS)}
+
+
+def _dealt(by_class: Sequence[Positions], sizes: Positions, val: float, test: float) -> tuple[NDArray[np.int8], float]:
+    """Return the split of each group, and what part of its share the class that gives least could give."""
+    part_of_group, kept = np.zeros(len(sizes), np.int8), 1.0
+    for members in by_class:
+        n_large = int(np.searchsorted(-sizes[members], -1))
+        n = int(sizes[members[:n_large]].sum(dtype=np.int64)) + len(members) - n_large
+        due = {1: val * n, 2: test * n}
+        due[0] = n - due[1] - due[2]
+        ends = np.flatnonzero(np.diff(sizes[members[:n_large]])) + 1
+        buckets = [part for part in np.split(members, [*ends.tolist(), n_large]) if len(part)]
+        for i, bucket in enumerate(buckets):
+            size, n_here = int(sizes[bucket[0]]), len(bucket)
+            n_each = {k: math.floor(share * n_here) for k, share in ((2, test), (1, val), (0, 1 - val - test))}
+            if i == len(buckets) - 1 > 0:
+                # The smallest groups make up for what the large ones left, but most of them stay in training.
+                held_out = max(due[1], 0) + max(due[2], 0)
+                most = max(n_here // 2, n_each[1] + n_each[2])
+                share = min(1.0, most * size / held_out) if held_out else 0.0
+                n_each = {k: min(math.floor(share * max(due[k], 0) / size), n_here) for k in (2, 1)}
+                n_each[0] = n_here - min(n_here, math.ceil(share * held_out / size))
+            for k in _left_over(due, n_each, size, n_here):
+                n_each[k] += 1
+            for k, some in zip((2, 1, 0), np.split(bucket, np.cumsum([n_each[2], n_each[1]])), strict=True):
+                part_of_group[some] = k
+            for k in due:
+                due[k] -= size * n_each[k]
+        given = 1 - (due[1] + due[2]) / (n * (val + test)) if val + test else 1.0
+        if due[0] < 0 and n * (val + test) > _FEWEST_DUE:
+            kept = min(kept, max(given, 0.0))
+        _keep_a_group_in_each(part_of_group, members, val, test)
+    return part_of_group, kept
+
+
+def _left_over(due: dict[int, float], n_each: dict[int, int], size: int, n: int) -> list[int]:
+    """Return the splits of the groups that shares leave over, each where most samples are due."""
+    rest = {k: samples - size * n_each[k] for k, samples in due.items()}
+    chosen = []
+    for _ in range(n - sum(n_each.values())):
+        k = max(rest, key=lambda part: (rest[part], -part))
+        rest[k] -= size
+        chosen.append(k)
+    return chosen
+
+
+def _keep_a_group_in_each(part_of_group: NDArray[np.int8], members: Positions, val: float, test: float) -> None:
+    """Give a class with few groups one to train, then one to test, then one to validate: the smallest it has."""
+    wanted = [0, *([2] if test else []), *([1] if val else [])][: len(members)]
+    for k in wanted:
+        here = part_of_group[members]
+        if not (here == k).any():
+            # From the split that has the most groups: none loses its last one.
+            counts = np.bincount(here, minlength=3)
+            part_of_group[members[np.flatnonzero(here == counts.argmax())[-1]]] = k
 
 
 def _numbered(groups: NDArray[Any]) -> tuple[Positions, Positions]:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from vicinal._checks import Argument, Sentence, nearest_names, require
 from vicinal.data.class_folders import check_bad_limit
-from vicinal.data.loading import read_opened
+from vicinal.data.loading import adapted, read_opened
 from vicinal.data.options import ReadOptions
 from vicinal.data.preprocessing import Preprocessing, TablePreprocessing
 from vicinal.data.sources import open_data
@@ -81,8 +81,9 @@ def stream(
     """
     options = options or ReadOptions()
     opened = open_data(source, preprocessing.kind, options, getattr(preprocessing, "target", None))
+    opened, preprocessing, said = adapted(opened, preprocessing, options)
     if isinstance(opened, Table) and isinstance(preprocessing, TablePreprocessing):
-        notes = list(opened.notes)
+        notes = [*opened.notes, *said]
         # Batches then hold the same rows as without blocks: kernels round differently by batch size.
         rows = max(_ROWS // batch_size, 1) * batch_size
         kept = _Columns(opened, keep) if keep else None

@@ -11,13 +11,14 @@ from numpy.typing import NDArray
 
 from vicinal._checks import Argument, Sentence
 from vicinal.data.class_folders import check_bad_limit, listed, part_of
-from vicinal.data.dates import DATE, date_parts, is_day_first
+from vicinal.data.dates import date_parts, is_date
 from vicinal.data.kind import Fit, NewData, Request, Samples
-from vicinal.data.options import SplitOptions, TableOptions, TextOptions, bad_limit
+from vicinal.data.options import ReadOptions, SplitOptions, TableOptions, TextOptions, bad_limit
 from vicinal.data.splitting import PARTS, Labels, Positions, as_positions, position_type
 from vicinal.data.table_scan import Scan, kinds_of, names_and_parts, scan_table
 from vicinal.tables import BadRow, Table, is_table, open_table
-from vicinal.tables.column_values import distinct, finite_numbers, names_of
+from vicinal.tables.column_values import distinct, names_of
+from vicinal.tables.number_format import read_numbers
 from vicinal.tables.shards import joined_tables
 
 #: What the target column may be called where it is not named; the first group that has one counts.
@@ -79,7 +80,8 @@ class ScannedTable:
         if target is None:
             target = _default_target(table)
             notes.append(f"target: {target!r}")
-        scan = scan_table(table, table.require_column(target, "target"), request.labels)
+        table.require_column(target, "target")
+        scan = scan_table(table, target, request.labels, request.options(ReadOptions))
         if not scan.readable.any():
             raise ValueError(f"{table.name!r} has no rows{f': {scan.bad[0]}' if scan.bad else ''}")
         if not request.known_classes:
@@ -88,7 +90,7 @@ class ScannedTable:
         if request.fitted is not None:  # columns hold what they held when they were fitted
             found |= {name: kind for name, kind in request.fitted.column_kinds().items() if name in found}
         kinds = _marked(found, table, target, request)
-        return cls(table, request, target, scan, kinds, (*notes, *_number_format_notes(scan)))
+        return cls(table, request, target, scan, kinds, (*notes, *scan.notes()))
 
     @property
     def texts_beside(self) -> list[str]:
@@ -181,17 +183,6 @@ def new_rows(table: Table, new: NewData, bad: Sequence[BadRow], max_bad: float |
     return replace(new, names=names, parts=parts, notes=[*table.notes, *skipped, *new.notes])
 
 
-def _number_format_notes(scan: Scan) -> list[str]:
-    """Return notes on numbers that are written with decimal commas, signs of money or separated thousands."""
-    notes = []
-    commas = [repr(name) for name, summary in scan.summaries.items() if summary.decimal_commas]
-    if commas:
-        have = "columns {} have decimal commas" if len(commas) > 1 else "column {} has decimal commas"
-        notes.append(have.format(listed(commas, n=20)))
-    written = {name: cell for name, summary in scan.summaries.items() if (cell := summary.written()) is not None}
-    return notes + [f"column {name!r} is read as numbers, written like {cell!r}" for name, cell in written.items()]
-
-
 def _check_kind(table: Table, request: Request) -> None:
     if request.kind not in (None, "tabular", "text"):
         fitting = f" does not fit the table {table.name!r}: pass 'tabular' or 'text'"
@@ -217,10 +208,10 @@ def _check_classes(scan: Scan, target: str) -> None:
     counts = np.bincount(scan.labels[scan.labels >= 0], minlength=len(scan.names))
     n, distinct = int(counts.sum()), len(scan.names)
     # Class names are few, so this costs nothing, whatever the number of rows.
-    values, _ = finite_numbers(np.array(scan.names, dtype=str))
+    values = read_numbers(np.array(scan.names, dtype=str)).values
     numeric = not np.isnan(values).any()
     fractions = numeric and bool((values % 1).any())
-    dates = not numeric and all(DATE.fullmatch(name) for name in scan.names)
+    dates = not numeric and all(map(is_date, scan.names))
     # Few values are classes, however they look: ratings are numbers, and so are years of a short study.
     if distinct <= _FEW or not (fractions or dates or distinct > 0.5 * n or (numeric and (counts == 1).any())):
         return
@@ -288,7 +279,7 @@ def _splitting(source: ScannedTable, labels: Labels, hashes: NDArray[np.int64], 
         n_groups = len(np.unique(groups[usable]))
         return _Splitting(groups, None, [f"{n_groups} groups by {split.group!r}, each on one side of the split"])
     if split.time is not None:
-        order, notes = _time(table, split.time, scan.n_rows)
+        order, notes = _time(table, split.time, scan)
         return _Splitting(None, order, [f"split by {split.time!r}: the latest rows are the test set", *notes])
     n, n_different = int(usable.sum()), _n_distinct(hashes, usable)
     duplicates = n - n_different
@@ -348,18 +339,21 @@ def _groups(table: Table, column: str, n: int) -> Positions:
     return groups
 
 
-def _time(table: Table, column: str, n: int) -> tuple[NDArray[np.float64], list[str]]:
+def _time(table: Table, column: str, scan: Scan) -> tuple[NDArray[np.float64], list[str]]:
     """Return where each row stands in time, from dates or numbers; one without goes first, to the training set."""
-    order = np.full(n, -np.inf)
-    day_first: bool | None = None
+    order = np.full(scan.n_rows, -np.inf)
+    summary, form = scan.summaries[column], scan.format(column)
+    dated = summary.kind() == "date"
+    if dated and form["times"]:
+        why = " holds times of day without a date, which do not order rows: choose a column of dates"
+        raise ValueError(Sentence(Argument("time", column), why))
     for chunk in table.chunks([column], bad=[]):
-        values, odd = finite_numbers(chunk[column], decimal_comma=chunk.decimal_comma)
-        # Mostly no numbers: then they are dates, or nothing that has an order.
-        if odd.mean() > 0.5:
-            day_first = is_day_first(chunk[column]) if day_first is None else day_first
-            values = date_parts(chunk[column], day_first=day_first)[0]["day"]
+        if dated:
+            values = date_parts(chunk[column], day_first=form["day_first"]).parts["day"]
+        else:
+            values = read_numbers(chunk[column], form["form"]).values
         order[chunk.rows - 1] = np.where(np.isnan(values), -np.inf, values)
     missing = int(np.isneginf(order).sum())
-    if missing == n:
+    if missing == scan.n_rows or not (dated or 2 * summary.finite > summary.filled):
         raise ValueError(Sentence(Argument("time", column), " holds neither dates nor numbers: choose another column"))
     return order, [f"{missing} rows without {column!r} go to the training set"] if missing else []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,18 +12,22 @@ from numpy.typing import NDArray
 
 from vicinal._checks import Argument, Sentence, require
 from vicinal.data.class_folders import listed
-from vicinal.data.dates import DATE
+from vicinal.data.dates import DateEvidence, day_first_of, order_notes, valid_compact
+from vicinal.data.options import ReadOptions
 from vicinal.data.splitting import Labels, part_numbers, smallest_type
 from vicinal.tables import BadRow, Chunk, Table
-from vicinal.tables.column_values import MISSING, distinct, finite_numbers, is_text, names_of, numbers
+from vicinal.tables.column_values import MISSING, distinct, is_text, merged_notes, names_of
 from vicinal.tables.number_cache import NumberCache
+from vicinal.tables.number_format import MARKERS, VARIED, Evidence, NumberFormat, assumed, decide, read_numbers
 
 #: A categorical column keeps this many values, the most frequent ones.
 MAX_VALUES = 100
 #: The share of a column's values that must be numbers (or dates) for it to be numeric (or dates).
 _MOST = 0.9
-#: Dates and words are looked for in the first values, this many.
+#: Words are counted in the first values, this many.
 _LOOK = 1000
+#: So many different texts among numbers or dates mean that a value is missing; so many dates are more than chance.
+_FEW_TEXTS, _VARIED_DATES = 10, 20
 #: Different values are counted up to this number; the share of different ones is that of the rows up to there.
 _COUNTED = 2**17
 #: Cells of the target that hold nothing; "None" is a name that classes have.
@@ -35,10 +39,12 @@ _MOST_CLASSES = 100_000
 
 _ID_NAME = re.compile(r"(?i)(.*[_ ])?(id|index|idx|nr|no|number|key)|row[_ .]?names?|Unnamed: 0|")
 #: A column of this name that repeats its values numbers what several rows belong to: a patient, a customer.
-_GROUP_NAME = re.compile(r"(?i:(.*[_ .-])?id)|.*[a-z]I[dD]")
-
-#: Numbers as people write them: with a currency or per-cent sign, or separated thousands.
-_SIGNED = re.compile(r"[$€£¥%]|\d[,\s'’]\d{3}(?!\d)")
+_GROUP_NAME = re.compile(
+    r"(?i:(.*[_ .-])?id)|.*[a-z]I[dD]|(?i:(.*[_ .-])?(patient|subject|participant|customer|client|user|person|member|"
+    r"student|employee|household|family|account|session|device|machine|sensor|vehicle|speaker|author|player))"
+)
+#: So many different values, each in so many rows, are entities rather than categories.
+_MANY_ENTITIES, _ROWS_OF_ENTITY = 50, (2, 20)
 
 #: Odd constants whose products scatter bits (from the golden ratio, and from MurmurHash3's finaliser).
 _GOLDEN, _MIX = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xFF51AFD7ED558CCD)
@@ -55,6 +61,8 @@ class Summary:
     """
 
     name: str
+    format: NumberFormat = field(default_factory=NumberFormat)
+    """How its numbers are read."""
     count_values: bool | None = None
     """Whether to count different values; the first rows decide if not given."""
     n: int = 0
@@ -69,13 +77,14 @@ class Summary:
     values: set[int] = field(default_factory=set)
     counted: int = 0
     """How many filled cells the different values are of."""
-    decimal_commas: bool = False
+    evidence: Evidence = field(default_factory=Evidence)
+    dates: DateEvidence = field(default_factory=DateEvidence)
     _ids: list[NDArray[Any]] | None = field(default_factory=list)
     _written: set[str] = field(default_factory=set)
     _step: float | None = None
     _last: float | None = None
 
-    def add(self, column: Any, decimal_comma: bool) -> tuple[Hashes, NDArray[np.float64] | None]:
+    def add(self, column: Any) -> tuple[Hashes, NDArray[np.float64] | None]:
         """Take the next rows, and return a hash of each cell: equal cells have equal ones.
 
         Where the column seems to be of numbers, and these rows hold nothing else, they are returned beside it.
@@ -83,15 +92,16 @@ class Summary:
         self.n += len(column)
         self.fixed_kind = self.fixed_kind or _kind_of_type(column)
         if self.fixed_kind is not None:
+            self.dates.times += len(column) * require("pyarrow", "train").types.is_time(column.type)
             return _hashes(column), None
-        values, odd = finite_numbers(column, decimal_comma=decimal_comma)
+        values, odd, _ = read_numbers(column, self.format, self.evidence)
         filled = odd | ~np.isnan(values)
         self.filled += int(filled.sum())
         self._add_numbers(values)
         text = is_text(column)
         self.is_numeric |= not text and not odd.any()
-        if decimal_comma and text and not self.decimal_commas:
-            self.decimal_commas = bool(numbers(column)[1].sum() > numbers(column, decimal_comma=True)[1].sum())
+        if text and odd.any():
+            self._add_texts(column, odd)
         if len(self.look) < _LOOK:
             first = np.flatnonzero(filled)[: _LOOK - len(self.look)]
             # A number is one word and no date, however it is written.
@@ -107,15 +117,25 @@ class Summary:
             return np.where(odd, self._count(column), hashes), None
         return hashes, values
 
+    def _add_texts(self, column: Any, odd: NDArray[np.bool_]) -> None:
+        """Look for dates among the cells that are no numbers, until it is plain that there are none."""
+        if len(self.dates.others) > _FEW_TEXTS and not self.dates.n:
+            return
+        place, values = distinct(column.filter(require("pyarrow", "train").array(odd)))
+        counts = np.bincount(place[place >= 0], minlength=len(values)).tolist()
+        for name, n in zip(names_of(values), counts, strict=True):
+            if name and n:
+                self.dates.add(name, n)
+
     def kind(self) -> str:
         """Return what the column holds, once all rows were added."""
         if self.fixed_kind is not None:
             return self.fixed_kind
         if not self.filled or (self.filled == self.n and self._is_one()):
             return "constant"
-        if not self.is_numeric and _share(self.look, DATE.fullmatch) >= _MOST:
+        if self.is_date():
             return "date"
-        if self.finite >= _MOST * self.filled:
+        if self.is_number():
             return "id" if self._is_counter() else "number"
         # Six words on average: sentences, not names or addresses.
         if self._is_various() and _mean_words(self.look) >= 6:
@@ -125,16 +145,46 @@ class Summary:
             return "id"
         return "category"  # also of identifiers that many rows lack: whether there is one may tell much
 
-    def written(self) -> str | None:
-        """Return a cell of a column of numbers that has a sign of money or shares, or separates thousands, if any."""
-        if self.is_numeric or self.decimal_commas or self.kind() != "number":
-            return None
-        return next((cell for cell in self.look if _SIGNED.search(cell)), None)
+    def is_date(self) -> bool:
+        """Return whether nearly all cells are dates, or all but a few different texts."""
+        if self.dates.compact and self.dates.compact == self.finite == self._n_without_markers:
+            return self.low < self.high
+        if self.is_numeric or not self.dates.n:
+            return False
+        if self.dates.n + self.dates.compact >= _MOST * self._n_without_markers:
+            return True
+        return self.dates.n > _VARIED_DATES > 2 * len(self.dates.others) and 2 * self.finite < self.dates.n
+
+    def is_number(self) -> bool:
+        """Return whether the column is numeric: text in it is missing, if most of the rest are numbers.
+
+        Where more than a tenth of the cells are texts, the numbers must vary: else both are categories. The texts are
+        then few different ones, or fewer than the numbers.
+        """
+        if self.finite >= _MOST * self._n_without_markers:
+            return self.finite > 0
+        if not self.evidence.fractions and len(self.evidence.distinct) < VARIED:
+            return False
+        if len(self.evidence.texts) <= _FEW_TEXTS:
+            return True
+        return 2 * self.finite > self._n_without_markers and (self.evidence.fractions or self._distinct_share() <= 0.5)
+
+    @property
+    def _n_without_markers(self) -> int:
+        """Cells that hold a value, without words such as "unknown"."""
+        return self.filled - sum(n for text, n in self.evidence.texts.items() if text.lower() in MARKERS)
 
     @property
     def is_counted(self) -> bool:
         """Whether different values were counted, where that is needed."""
-        return bool(self.count_values) or self.fixed_kind is not None or self.finite >= _MOST * self.filled
+        known = bool(self.count_values) or self.fixed_kind is not None
+        return known or self.finite >= _MOST * self._n_without_markers
+
+    def names_entities(self) -> bool:
+        """Return whether each of many names is in a few rows, as those of patients are."""
+        low, high = _ROWS_OF_ENTITY
+        several = low * len(self.values) <= self.counted <= high * len(self.values)
+        return self.kind() == "category" and len(self.values) >= _MANY_ENTITIES and several
 
     def is_short_text(self) -> bool:
         """Return whether a column of strings could be texts, if there is nothing else to learn from."""
@@ -155,6 +205,8 @@ class Summary:
 
     def _add_numbers(self, values: NDArray[np.float64]) -> None:
         there = values[~np.isnan(values)]
+        if self.dates.compact == self.finite and len(there):
+            self.dates.compact += int(valid_compact(there).sum())
         self.finite += len(there)
         if not len(there):
             self._ids = None if len(values) else self._ids
@@ -217,6 +269,34 @@ class Scan:
     bad: list[BadRow]
     parsing: NumberCache
     """Where the numbers are kept that were parsed."""
+    day_first: Mapping[str, bool | None]
+    """Whether the day comes first in each column of dates; None where nothing tells."""
+    reread: frozenset[str]
+    """Columns whose format was decided otherwise than by the first rows."""
+    how: ReadOptions
+    class_notes: tuple[str, ...]
+    """Names of classes that are written in several ways."""
+
+    def parsed(self, names: Sequence[str], kinds: Mapping[str, str]) -> Table:
+        """Return the table with numbers parsed once, if they were read as they are now."""
+        return self.parsing.table(names, {**kinds, **dict.fromkeys(self.reread, "read again")}, self.bad)
+
+    def format(self, name: str) -> dict[str, Any]:
+        """Return how a column is written, as `column_fit` takes it."""
+        summary = self.summaries[name]
+        times = 2 * summary.dates.times > (summary.dates.n or summary.n)
+        return {"form": summary.format, "day_first": self.day_first.get(name), "times": times}
+
+    def notes(self) -> list[str]:
+        """Return what was assumed of each column, one sentence each."""
+        notes = list(self.class_notes)
+        for name, summary in self.summaries.items():
+            kind = summary.kind()
+            if kind in ("number", "id") and summary.fixed_kind is None:
+                notes += assumed(name, summary.evidence, summary.format, given=self.how.decimal is not None)
+            elif kind == "date" and summary.fixed_kind is None:
+                notes += order_notes(name, summary.dates, self.day_first[name], self.how.day_first is not None)
+        return notes
 
 
 class _PerRow:
@@ -262,22 +342,28 @@ class _PerRow:
                 array.resize(n, refcheck=False)
 
 
-def scan_table(table: Table, target: str, skip: Sequence[str] = ()) -> Scan:
+def scan_table(table: Table, target: str, skip: Sequence[str] = (), how: ReadOptions | None = None) -> Scan:
     """Read a table once for its classes, the kinds of its columns and duplicates; some columns a second time.
 
     `target` is the column with the class; the columns in `skip` are of no interest.
     """
+    how = how or ReadOptions()
     columns = [name for name in table.columns if name != target and name not in skip]
-    summaries = {name: Summary(name) for name in columns}
+    summaries: dict[str, Summary] = {}
     classes, parsing = ClassNames(target), NumberCache(table)
     kept, bad = _PerRow(), list[BadRow]()
+    semicolons = False
     for chunk in table.chunks([target, *columns], bad=bad):
         if not len(chunk):
             continue
+        if not summaries:  # what the first rows tell of formats holds until all rows are counted
+            semicolons = chunk.decimal_comma
+            formats = _decided({name: Summary(name) for name in columns}, how, semicolons, chunk)
+            summaries = {name: Summary(name, formats[name]) for name in columns}
         hashes = np.zeros(len(chunk), np.uint64)
         numbers: dict[str, NDArray[np.float64] | None] = {}
         for name in columns:
-            of_cells, numbers[name] = summaries[name].add(chunk[name], chunk.decimal_comma)
+            of_cells, numbers[name] = summaries[name].add(chunk[name])
             # A row's hash depends on the order of its cells: without the shift and the product, rows that have the
             # same values in other columns would count as duplicates.
             hashes = (hashes ^ (hashes >> np.uint64(29))) * _GOLDEN + _mixed_hashes(of_cells)
@@ -285,16 +371,36 @@ def scan_table(table: Table, target: str, skip: Sequence[str] = ()) -> Scan:
         codes[_repeated_headers(chunk, target, columns, codes, classes.names)] = -1
         kept.put(chunk, codes.astype(smallest_type(len(classes.names))), hashes)
         parsing.add(chunk, numbers)
+    formats = _decided(summaries, how, semicolons)
+    reread = {name for name, summary in summaries.items() if summary.format != formats[name]}
     # A column that began with numbers and went on with text has uncounted values: it is read again, alone.
-    again = [name for name, summary in summaries.items() if not summary.is_counted]
+    again = [name for name, summary in summaries.items() if name in reread or not summary.is_counted]
     if again:
-        summaries.update({name: Summary(name, count_values=True) for name in again})
+        fresh = {name: Summary(name, formats[name], None if name in reread else True) for name in again}
         for chunk in table.chunks(again, bad=[]):
             for name in again:
-                summaries[name].add(chunk[name], chunk.decimal_comma)
+                fresh[name].add(chunk[name])
+        for name in reread:
+            fresh[name].evidence = summaries[name].evidence
+        summaries.update(fresh)
     n = kept.finish(max((row.row for row in bad), default=0))
-    names = tuple(classes.names)
-    return Scan(summaries, n, kept.labels, names, kept.readable, kept.hashes, kept.parts, bad, parsing)
+    dated = {name: summary.dates for name, summary in summaries.items() if summary.kind() == "date"}
+    return Scan(
+        summaries, n, kept.labels, tuple(classes.names), kept.readable, kept.hashes, kept.parts, bad, parsing,
+        day_first_of(dated, how.day_first), frozenset(reread), how, tuple(classes.notes()),
+    )  # fmt: skip
+
+
+def _decided(
+    summaries: Mapping[str, Summary], how: ReadOptions, semicolons: bool, chunk: Chunk | None = None
+) -> dict[str, NumberFormat]:
+    """Return the format of each column, by its evidence so far, or by that of one chunk."""
+    evidence = {name: summary.evidence for name, summary in summaries.items()}
+    if chunk is not None:
+        for name, one in evidence.items():
+            if is_text(chunk[name]):
+                read_numbers(chunk[name], None, one)
+    return decide(evidence, decimal=how.decimal, thousands=how.thousands, semicolons=semicolons)
 
 
 def _repeated_headers(
@@ -314,6 +420,7 @@ class ClassNames:
     def __init__(self, target: str) -> None:
         self.target = target
         self._codes: dict[str, int] = {"": -1}
+        self._spellings: dict[str, set[str]] = {}
 
     @property
     def names(self) -> list[str]:
@@ -324,7 +431,11 @@ class ClassNames:
         """Return the number of each cell's class, -1 where there is none."""
         place, values = distinct(column)
         # Names get numbers in the order of appearance; `load` sorts the classes once all are known.
-        codes = [self._codes.setdefault(name, len(self._codes) - 1) for name in names_of(values, _NO_CLASS)]
+        names = names_of(values, _NO_CLASS)
+        for name, value in zip(names, values, strict=True):
+            if name and len(self._codes) <= _MOST_CLASSES:
+                self._spellings.setdefault(name, set()).add(str(value))
+        codes = [self._codes.setdefault(name, len(self._codes) - 1) for name in names]
         if len(self._codes) > _MOST_CLASSES:
             raise ValueError(
                 Sentence(
@@ -334,6 +445,10 @@ class ClassNames:
                 )
             )
         return np.array([*codes, -1], np.int64)[place]
+
+    def notes(self) -> list[str]:
+        """Return which names are written in several ways, and count as one class."""
+        return merged_notes(self._spellings)
 
 
 def names_and_parts(table: Table, target: str | None, n: int) -> tuple[list[str | None] | None, list[str] | None]:
@@ -368,10 +483,12 @@ def kinds_of(summaries: Mapping[str, Summary]) -> dict[str, str]:
     return kinds
 
 
-def columns_of(kinds: Mapping[str, str], *, dates: bool = True, texts: bool = False) -> tuple[list[str], list[str]]:
+def columns_of(
+    kinds: Mapping[str, str], *, dates: bool = True, texts: bool = False, entities: Collection[str] = ()
+) -> tuple[list[str], list[str]]:
     """Return the columns to learn from, given what each holds, and notes that name the others with the reason.
 
-    `dates` and `texts` say whether these are learned from.
+    `dates` and `texts` say whether these are learned from; `entities` are columns that name what rows belong to.
     """
     reasons: dict[str, str | Argument] = {
         **({} if dates else {"date": "dates"}),
@@ -390,7 +507,9 @@ def columns_of(kinds: Mapping[str, str], *, dates: bool = True, texts: bool = Fa
         if names:
             notes.append(Sentence(f"left out: {listed(names, n=20)} (", reason, ")"))
     used = ("number", "category", *(("date",) if dates else ()), *(("text", "sparse") if texts else ()))
-    repeated = [name for name, kind in kinds.items() if kind in used and _GROUP_NAME.fullmatch(name)]
+    repeated = [
+        name for name, kind in kinds.items() if kind in used and (name in entities or _GROUP_NAME.fullmatch(name))
+    ]
     if repeated:
         keeps = " keeps rows of one together in the split, ", Argument("drop", repeated[0]), " leaves it out"
         plural = "identifiers" if len(repeated) > 1 else "an identifier"
@@ -403,7 +522,7 @@ def _kind_of_type(column: Any) -> str | None:
     """Return the kind of a column whose type leaves no doubt."""
     types = require("pyarrow", "train").types
     kind = column.type.value_type if types.is_dictionary(column.type) else column.type
-    if types.is_temporal(kind):
+    if types.is_temporal(kind) and not types.is_duration(kind):
         return "date"
     return "nested" if types.is_nested(kind) or types.is_binary(kind) or types.is_large_binary(kind) else None
 

@@ -25,19 +25,23 @@ from vicinal.data.column_encoders import (
     column_from,
     numbers_from,
 )
+from vicinal.data.dates import day_first_of, order_notes
 from vicinal.data.feature_matrix import FeatureMatrix
 from vicinal.data.kind import Baseline, Fitted, Kind, NewData, Request, Samples, Shown
 from vicinal.data.leakage import ALMOST_ALL, leaking_columns
-from vicinal.data.options import TableOptions
+from vicinal.data.options import ReadOptions, SplitOptions, TableOptions
 from vicinal.data.preprocessing import TablePreprocessing
 from vicinal.data.splitting import Positions
 from vicinal.data.table_rows import Rows
 from vicinal.data.table_samples import ScannedTable, new_rows
-from vicinal.data.table_scan import columns_of
+from vicinal.data.table_scan import Scan, Summary, columns_of
 from vicinal.data.task import Split, Task
 from vicinal.data.text_columns import Text
 from vicinal.models.specification import Inputs
 from vicinal.tables import BadRow, Chunk, Table, from_rows
+from vicinal.tables.column_values import is_text
+from vicinal.tables.missing_values import without_markers
+from vicinal.tables.number_format import assumed, decide
 
 #: Rows encoded at a time: their features should fit in a processor's cache.
 _ROWS = 2**13
@@ -68,6 +72,8 @@ class TabularPreprocessing(TablePreprocessing):
     """The column of classes."""
     ignored: tuple[str, ...] = ()
     """The columns that were left out on purpose: no note is made of them."""
+    missing_values: tuple[str, ...] = ()
+    """Cells that mean missing."""
 
     @property
     def width(self) -> int:
@@ -126,7 +132,50 @@ class TabularPreprocessing(TablePreprocessing):
         """Return one row as features `[D]`; a row is a mapping from column names, or encoded already."""
         if isinstance(item, Tensor):
             return item
-        return self.encode(from_rows([dict(item)]), n=1).features[0]
+        table, notes = from_rows([dict(item)]), list[str]()
+        encoded = self.adapted(table, ReadOptions(), notes).encode(without_markers(table, self.missing_values), n=1)
+        if encoded.bad:
+            raise ValueError(f"the row cannot be read: {encoded.bad[0].reason}")
+        return encoded.features[0]
+
+    def adapted(self, table: Table, how: ReadOptions, notes: list[str]) -> TabularPreprocessing:
+        """Return the same encoding for a table whose numbers or dates are written otherwise, and add notes on that.
+
+        The formats of the training data hold unless all cells of the table tell otherwise; see `decide`. Dates keep
+        the order of the training data, if these had one.
+        """
+        read = [column for column in self.columns if isinstance(column, Number | Date) and column.name in table.columns]
+        summaries = {column.name: Summary(column.name) for column in read}
+        semicolons = False
+        for chunk in table.chunks(list(summaries), bad=[]):
+            semicolons = chunk.decimal_comma
+            if not any(is_text(chunk[name]) for name in summaries):
+                break  # typed columns of a typed table
+            for name, summary in summaries.items():
+                if is_text(chunk[name]):
+                    summary.add(chunk[name])
+        trained = {column.name: column.format for column in read if isinstance(column, Number)}
+        evidence = {name: summaries[name].evidence for name in trained}
+        given = {"decimal": how.decimal, "thousands": how.thousands}
+        formats = decide(evidence, **given, trained=trained, semicolons=semicolons)
+        orders = {column.name: column.day_first for column in read if isinstance(column, Date)}
+        found = day_first_of({name: summaries[name].dates for name in orders}, how.day_first)
+        for name, order in orders.items():
+            if order is None or how.day_first is not None:
+                notes += order_notes(name, summaries[name].dates, found[name], how.day_first is not None)
+                orders[name] = found[name]
+        for name, form in formats.items():
+            if form != trained[name] and evidence[name].n_numbers > evidence[name].plain:
+                notes += assumed(name, evidence[name], form, given=how.decimal is not None)
+        columns = [
+            replace(column, format=formats[column.name])
+            if isinstance(column, Number) and column.name in formats
+            else replace(column, day_first=orders[column.name])
+            if isinstance(column, Date) and column.name in orders
+            else column
+            for column in self.columns
+        ]
+        return replace(self, columns=tuple(columns))
 
     def encode(self, table: Table, *, n: int | None = None, new: bool = True) -> Encoded:
         """Return the rows of a table as features.
@@ -178,11 +227,20 @@ class TabularPreprocessing(TablePreprocessing):
         for read in table.chunks([name for name in remarks if name not in absent], _ROWS, bad=bad):
             chunk = _without_values(read, absent)
             block = np.zeros((len(chunk), self.width), np.float32) if into is None else into.buffer_for(chunk.rows)
-            start = 0
+            start, kept = 0, np.ones(len(chunk), np.bool_)
             for column in self.columns:
-                column.encode(chunk, block[:, start : start + column.width], remarks[column.name])
+                contrary = column.encode(chunk, block[:, start : start + column.width], remarks[column.name])
                 start += column.width
-            yield chunk.rows, torch.from_numpy(block)
+                if new and contrary is not None:
+                    bad += _contrary(chunk, column, contrary & kept)
+                    kept &= ~contrary
+            if kept.any():
+                every = kept.all()
+                yield (
+                    (chunk.rows, torch.from_numpy(block))
+                    if every
+                    else (chunk.rows[kept], torch.from_numpy(block[kept]))
+                )
         if new:
             unseen = [note for c in self.columns if isinstance(c, Category) for note in c.notes(remarks[c.name])]
             beyond = [note for c in self.columns if isinstance(c, Number) for note in c.beyond(remarks[c.name])]
@@ -215,12 +273,22 @@ class TabularPreprocessing(TablePreprocessing):
 
     def _fields(self) -> dict[str, object]:
         columns = [column.to_dict() for column in self.columns]
-        return {"columns": columns, "target": self.target, "ignored": list(self.ignored)}
+        record = {"columns": columns, "target": self.target, "ignored": list(self.ignored)}
+        return {**record, **({"missing_values": list(self.missing_values)} if self.missing_values else {})}
 
     @classmethod
     def _from_fields(cls, record: Mapping[str, Any]) -> TabularPreprocessing:
         columns = tuple(column_from(column) for column in record["columns"])
-        return cls(columns, record["target"], tuple(record["ignored"]))
+        return cls(columns, record["target"], tuple(record["ignored"]), tuple(record.get("missing_values", ())))
+
+
+def _contrary(chunk: Chunk, column: Column, chosen: NDArray[np.bool_]) -> list[BadRow]:
+    """Return the rows whose cells are written in another format than the column's."""
+    what = "another decimal mark or unit" if isinstance(column, Number) else "no date in the order of the others"
+    return [
+        BadRow(int(chunk.rows[i]), f"{what}: {chunk[column.name][i].as_py()!r} in column {column.name!r}")
+        for i in np.flatnonzero(chosen).tolist()
+    ]
 
 
 def _without_values(chunk: Chunk, names: Sequence[str]) -> Chunk:
@@ -253,6 +321,7 @@ def fit_tabular(
     target: str,
     *,
     features: str = "standard",
+    scan: Scan | None = None,
 ) -> tuple[TabularPreprocessing, list[str]]:
     """Fit each column on the training rows alone, in one pass, and return notes on those that were cut short.
 
@@ -268,9 +337,14 @@ def fit_tabular(
         The column with the class.
     features
         One of `FEATURES`.
+    scan
+        How numbers and dates are written; with decimal points and the month first if not given.
     """
     keeps = features in ("piecewise", "ranked")
-    fits = {name: column_fit(kinds[name], name, keeps=keeps) for name in names}
+    fits = {
+        name: column_fit(kinds[name], name, keeps=keeps, **({} if scan is None else scan.format(name)))
+        for name in names
+    }
     for chunk in table.chunks(names, bad=[]):
         chosen = train[chunk.rows - 1]
         if chosen.any():
@@ -284,7 +358,8 @@ def fit_tabular(
         raise ValueError("there is no column to learn from: all were left out")
     used = {column.name for column in columns}
     ignored = tuple(name for name in table.columns if name not in used and name != target)
-    return TabularPreprocessing(columns, target, ignored), [note for _, note in fitted if note is not None]
+    missing = () if scan is None else tuple(scan.how.missing_values)
+    return TabularPreprocessing(columns, target, ignored, missing), [note for _, note in fitted if note is not None]
 
 
 class TabularKind(Kind[ScannedTable, TabularPreprocessing]):
@@ -297,7 +372,8 @@ class TabularKind(Kind[ScannedTable, TabularPreprocessing]):
     def open(self, source: ScannedTable, request: Request) -> Samples:
         """Return the rows of a table, whose columns are encoded once they are split."""
         kinds, texts, scan = source.kinds, source.texts_beside, source.scan
-        used, left_out = columns_of(kinds, dates=not request.published, texts=bool(texts))
+        entities = [name for name, summary in scan.summaries.items() if summary.names_entities()]
+        used, left_out = columns_of(kinds, dates=not request.published, texts=bool(texts), entities=entities)
         if not used:
             reasons = joined("; ", left_out) if left_out else "only the target"
             raise ValueError(Sentence(f"{source.table.name!r} has no column to learn from (", reasons, ")"))
@@ -305,12 +381,17 @@ class TabularKind(Kind[ScannedTable, TabularPreprocessing]):
         others = "".join(f", {n} of {what}" for n, what in ((dated, "dates"), (len(texts), "text")) if n)
         categorical = len(used) - numeric - dated - len(texts)
         notes = [f"kind: tabular, {numeric} numeric and {categorical} categorical columns{others}", *left_out]
+        split = request.options(SplitOptions)
+        dates = [name for name in used if kinds[name] == "date" and not scan.format(name)["times"]]
+        if dates and split.time is None and split.group is None and scan.parts is None:
+            hint = f"{listed([*map(repr, dates)])} holds dates: if the model will predict later rows, "
+            notes.append(Sentence(hint, Argument("time", dates[0]), " tests it on the latest ones"))
         if texts:
             words = f"the words of {listed([*map(repr, texts)])} count beside the other columns: "
             alone = " learns from it alone, by a network for texts; "
             leave = Argument("drop", texts[0]), " leaves it out"
             notes.append(Sentence(words, Argument("text", texts[0]), alone, *leave))
-        parsed = scan.parsing.table(used, kinds, scan.bad)
+        parsed = scan.parsed(used, kinds)
         features = request.options(TableOptions).features
         if request.published and features == "standard":
             features = "unlimited"
@@ -321,7 +402,7 @@ class TabularKind(Kind[ScannedTable, TabularPreprocessing]):
             more: list[str] = []
             reader = self.reused(request.fitted)
             if reader is None:
-                reader, more = fit_tabular(parsed, chosen, used, kinds, source.target, features=features)
+                reader, more = fit_tabular(parsed, chosen, used, kinds, source.target, features=features, scan=scan)
             encoded = reader.encode(parsed, n=scan.n_rows, new=False)
             return reader, encoded.features, [*more, *encoded.notes]
 

@@ -11,14 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vicinal._checks import Argument, Sentence, nearest_names
-from vicinal.tables.column_values import MISSING, as_numpy, distinct
+from vicinal.tables.column_values import MISSING, as_numpy, distinct, name_of
 
 #: The code of a missing value.
 ABSENT = -1
 #: More different classes than this are refused: the column is not one of classes, and memory must stay bounded.
 MOST_CLASSES = 100_000
 
-_WHOLE_FLOAT = re.compile(r"[+-]?\d+\.0*")
 #: Whole numbers from 0 up to this are looked up in an array, others by name.
 _TABLE = 2**16
 
@@ -50,10 +49,12 @@ class ClassCodes:
         self.names: list[str] = list(names or ())
         self._grows = names is None
         self._codes = {name: i for i, name in enumerate(self.names)}
-        stripped: dict[str, int] = {}
+        canonical: dict[str, int] = {}
         for name, code in self._codes.items():
-            stripped[name.strip()] = ABSENT if name.strip() in stripped else code
-        self._stripped = {name: code for name, code in stripped.items() if code != ABSENT}
+            canonical[name_of(name)] = ABSENT if name_of(name) in canonical else code
+        self._canonical = {name: code for name, code in canonical.items() if code != ABSENT}
+        self.spellings: dict[str, set[str]] = {}
+        """How classes are written, where that is not their name."""
         self._some_whole = any(whole(name) is not None for name in self.names)
         self._by_position = by_position and not self._some_whole
         self._table = np.full(_TABLE, ABSENT, np.int64)
@@ -85,9 +86,10 @@ class ClassCodes:
                 if codes.min() != ABSENT:
                     return codes
         place, values = distinct(column)
-        codes = np.empty(len(values) + 1, np.int64)
-        codes[-1] = ABSENT  # the place of a missing value is -1
-        for i, value in enumerate(values):
+        codes = np.full(len(values) + 1, ABSENT, np.int64)  # the place of a missing value is -1
+        there = np.bincount(place + 1, minlength=len(values) + 1)[1:]  # a categorical column may list unused values
+        for i in np.flatnonzero(there).tolist():
+            value = values[i]
             code = self._code(value)
             if code is None:
                 row = int(rows[np.flatnonzero(place == i)[0]])
@@ -100,21 +102,20 @@ class ClassCodes:
         """Return a value's class, `ABSENT` if it is missing, None if it is unknown."""
         if value is None or (isinstance(value, float) and np.isnan(value)):
             return ABSENT
-        name = _name(value)
-        if name in self._codes:
-            return self._codes[name]
+        if str(value) in self._codes:
+            return self._codes[str(value)]
         if isinstance(value, bool) and str(int(value)) in self._codes:
             return self._codes[str(int(value))]  # a column of booleans beside the classes 0 and 1
-        if (plain := name.strip()) in self._stripped:
-            return self._stripped[plain]
-        if plain in MISSING:  # a class of such a name is found above
+        plain = name_of(value)
+        if plain in MISSING and plain not in self._canonical:
             return ABSENT
-        if _WHOLE_FLOAT.fullmatch(plain):
-            plain = str(int(plain.partition(".")[0]))
-            if plain in self._codes:
-                return self._codes[plain]
-        if self._grows:
-            return self._add(plain)
+        if plain not in self._canonical and self._grows and self._add(plain) is None:
+            return None
+        if plain in self._canonical:
+            code = self._canonical[plain]
+            if isinstance(value, str | bytes) and value != self.names[code]:
+                self.spellings.setdefault(self.names[code], {self.names[code]}).add(str(value))
+            return code
         if self._by_position and (position := whole(plain)) is not None and 0 <= position < len(self.names):
             return position
         return None
@@ -123,7 +124,7 @@ class ClassCodes:
         if len(self.names) >= MOST_CLASSES:
             return None
         code = self._codes[name] = len(self.names)
-        self._stripped[name] = code
+        self._canonical[name] = code
         self.names.append(name)
         self._remember(name, code)
         return code
@@ -140,7 +141,7 @@ class ClassCodes:
                 f"{row:,}: classes are wanted. Name the column of the classes with ",
                 Argument("label"),
             )
-        text = _name(value)
+        text = name_of(value)
         if len(self.names) == 1:
             return Sentence(
                 f"row {row:,} has {what} {value!r}, but there is only the class {self.names[0]!r}: for the "
@@ -191,11 +192,3 @@ def checked_names(names: Any) -> tuple[str, ...]:
     if twice or not result:
         raise ValueError(f"classes must be different names, got {twice[0]!r} twice" if twice else "classes is empty")
     return result
-
-
-def _name(value: object) -> str:
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    return str(value)

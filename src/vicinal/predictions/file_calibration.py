@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from vicinal._checks import Argument, Sentence, choice
 from vicinal.predictions.predictions_file import FileChunk, PredictionsFile, as_file
 from vicinal.predictions.writer import check_output, write
 from vicinal.tables import Columns
+from vicinal.tables.column_values import merged_notes
 
 if TYPE_CHECKING:
     from vicinal.calibrators import Calibration
@@ -135,6 +136,7 @@ def calibrate_file(
     notes = [
         *([] if chosen is None else [str(chosen)]),
         *([] if note is None else [note]),
+        *merged_notes(counts.spellings),
         *_zeros(held_out, counts.n_zero),
         *_dropped(held_out, counts.n_dropped),
     ]
@@ -176,6 +178,7 @@ def _objection(method: Calibrator, logits: NDArray[np.floating], labels: NDArray
 class _Counts:
     n_zero: int = 0
     n_dropped: int = 0
+    spellings: Mapping[str, Collection[str]] = field(default_factory=dict)
 
 
 def _method(value: object) -> Calibrator:
@@ -225,6 +228,7 @@ def _collected(file: PredictionsFile, counts: _Counts) -> tuple[NDArray[np.float
 
     scores, labels = [], []
     for chunk in file.chunks():
+        counts.spellings = chunk.spellings
         scores.append(_scores(file, chunk, counts))
         labels.append(chunk.labels)
     if not sum(map(len, scores)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -13,6 +13,7 @@ from vicinal._memory import n_threads
 from vicinal.metrics import METRICS, Evaluation, Mistake, Tally, kernels
 from vicinal.metrics.intervals import coverage
 from vicinal.predictions.predictions_file import FileChunk, PredictionsFile, as_file
+from vicinal.tables.column_values import merged_notes
 
 #: Numbers in a file from which on compiled loops save more than the second that it takes to load them.
 _WORTH_COMPILED_LOOPS = 2**26
@@ -64,10 +65,12 @@ def evaluate_file(
     total = Tally(n_bins, metrics=list(METRICS), fine=True, worst=worst)
     names: Sequence[str] = opened.classes or ()
     n_dropped = n_rescaled = 0
+    spellings: Mapping[str, Collection[str]] = {}
     if (opened.n_rows or 0) * (opened.n_classes or 1) > _WORTH_COMPILED_LOOPS:
         kernels.load()
     for chunk, part in _map_ahead(lambda chunk: _counted(opened, chunk, total), opened.unchecked_chunks()):
         total.merge_(part)
+        spellings = chunk.spellings
         names, n_dropped, n_rescaled = chunk.classes, n_dropped + chunk.n_dropped, n_rescaled + chunk.n_rescaled
         if progress is not None:
             progress(total.n + n_dropped, opened.n_rows)
@@ -82,7 +85,7 @@ def evaluate_file(
         kind=opened.kind,
         classes=tuple(names),
         worst=tuple(_named(mistake, names) for mistake in measured.worst),
-        notes=(*opened.notes, *_notes(opened, measured, n_dropped, n_rescaled)),
+        notes=(*opened.notes, *merged_notes(spellings), *_notes(opened, measured, n_dropped, n_rescaled)),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -46,6 +46,8 @@ class FileChunk:
         Rows left out because a value was missing; rows whose probabilities were rescaled.
     others
         The columns that were asked for beside, by name.
+    spellings
+        Classes that the rows so far write in several ways.
     path, before
         The file in which they are, and the number of rows before it, where there are several files.
     """
@@ -61,6 +63,7 @@ class FileChunk:
     others: Columns = field(default_factory=dict)
     path: Path = Path()
     before: int = 0
+    spellings: Mapping[str, Collection[str]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -214,7 +217,7 @@ class PredictionsFile:
             # One class after another in memory: what reduces over classes need not turn the matrix.
             scores = np.stack([1 - columns[0], columns[0]] if self.is_positive else columns).T
         kept = {name: part[name] for name in others}
-        place: dict[str, Any] = {"path": part.path, "before": part.before}
+        place: dict[str, Any] = {"path": part.path, "before": part.before, "spellings": codes.spellings}
         chunk = FileChunk(part.rows, truth, scores, predictions, confidence, codes.names, others=kept, **place)
         if self.missing == "drop" and (missing := _missing(chunk)).any():
             chunk = _only(chunk, ~missing)
@@ -381,7 +384,7 @@ def open_file(
             Sentence(Argument("normalise", True), f" rescales probabilities, but {str(place)!r} holds {scores.kind}")
         )
     given = None if classes is None else checked_names(classes)
-    names, used = class_columns(table, scores, given or table.classes, explicit=columns is not None)
+    names, used = class_columns(table, scores, given or _distinct_classes(table), explicit=columns is not None)
     nested = scores.kind != "confidence" and table.columns[used[0]].nested
     return PredictionsFile(
         path=place,
@@ -399,6 +402,14 @@ def open_file(
         by_position=nested or given is not None,
         is_positive=scores.is_positive,
     )
+
+
+def _distinct_classes(table: Table) -> tuple[str, ...] | None:
+    """Return the names of classes that a file holds, if they are different."""
+    try:
+        return None if table.classes is None else checked_names(table.classes)
+    except ValueError as error:
+        raise ValueError(f"{str(table.path)!r}: {error}") from error
 
 
 def as_file(value: Any) -> PredictionsFile:
@@ -465,4 +476,5 @@ def _only(chunk: FileChunk, kept: NDArray[np.bool_]) -> FileChunk:
         others={name: part(values) for name, values in chunk.others.items()},
         path=chunk.path,
         before=chunk.before,
+        spellings=chunk.spellings,
     )

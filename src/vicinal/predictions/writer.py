@@ -21,11 +21,14 @@ from vicinal._atomic import parts_of, replacing
 from vicinal._checks import require
 from vicinal.predictions.class_names import checked_names, whole
 from vicinal.tables import Columns
+from vicinal.tables.column_values import name_of
 
 #: Suffixes that can be written. The first of a file's name that is among them counts.
 _FORMS = (".csv", ".csv.gz", ".tsv", ".parquet", ".pq", ".npz")
 #: Values in a row group of a Parquet file, at least, but for the last.
 _ROW_GROUP = 2**20
+#: Up to here every integer is a float64.
+_EXACT = 2**53
 #: How a text begins that a spreadsheet takes for a formula.
 _FORMULA = r"^[=+\-@\t\r]"
 
@@ -224,6 +227,8 @@ class _NpzSink:
         self.folder, self.names = folder, names
         self.types: dict[str, np.dtype[Any]] = {}
         self.order: list[str] = []
+        self.large: set[str] = set()
+        """Columns with integers that no float holds."""
         self.n = 0
 
     def add(self, columns: Columns, probs: NDArray[np.floating]) -> None:
@@ -233,6 +238,8 @@ class _NpzSink:
         for i, (name, values) in enumerate(arrays.items()):
             # Texts of later chunks may be longer than the first ones: the widest type is known at the end.
             self.types[name] = np.result_type(self.types.get(name, values.dtype), values.dtype)
+            if values.dtype.kind in "iu" and len(values) and (values.max() >= _EXACT or values.min() <= -_EXACT):
+                self.large.add(name)
             with (self.folder / str(i)).open("ab") as file:
                 np.save(file, np.ascontiguousarray(values), allow_pickle=False)
         self.n += len(probs)
@@ -243,9 +250,13 @@ class _NpzSink:
                 shape = (self.n, len(self.names)) if name == "probs" else (self.n,)
                 # A ZIP archive takes one member at a time, and arrays grow together: hence a file for each.
                 with archive.open(f"{name}.npy", "w", force_zip64=True) as out:
-                    _npy_header(out, shape, self.types[name])
+                    # A chunk with a gap made floats of integers that others hold exactly: then all are text.
+                    kind = self.types[name]
+                    kind = np.dtype("U24") if kind.kind == "f" and name in self.large else kind
+                    _npy_header(out, shape, kind)
                     for piece in _pieces(self.folder / str(i)):
-                        out.write(piece.astype(self.types[name]).tobytes())
+                        exact = _texts(piece.tolist()) if kind.kind == "U" != piece.dtype.kind else piece
+                        out.write(exact.astype(kind).tobytes())
             with archive.open("classes.npy", "w") as out:
                 np.lib.format.write_array(out, np.array(self.names), allow_pickle=False)
 
@@ -262,12 +273,25 @@ def _npy_header(out: IO[bytes], shape: tuple[int, ...], dtype: np.dtype[Any]) ->
 
 
 def _numpy(name: str, values: object) -> NDArray[np.floating]:
+    kind = str(getattr(values, "type", ""))
+    if kind.startswith(("int", "uint")) and bool(getattr(values, "null_count", False)):
+        numbers = values.to_pylist()  # type: ignore[attr-defined]  # a pyarrow array
+        # NumPy's integers have no gap, and a float would round beyond 2^53: text is exact.
+        is_large = any(abs(number) >= _EXACT for number in numbers if number is not None)
+        return _texts(numbers) if is_large else np.array([np.nan if n is None else n for n in numbers], np.float64)
     array = values if isinstance(values, np.ndarray) else np.asarray(values)
+    if isinstance(array, np.ma.MaskedArray):
+        array = array.filled("" if array.dtype.kind in "US" else np.nan) if array.mask.any() else array.data
     if array.dtype == object:
         if not all(isinstance(value, str) or value is None for value in array.tolist()):
             raise ValueError(f"column {name!r} cannot be written to an NPZ file: choose .parquet or .csv, or drop it")
         array = np.array(["" if value is None else value for value in array.tolist()], dtype=str)
     return array
+
+
+def _texts(numbers: Sequence[Any]) -> NDArray[Any]:
+    """Return numbers as text, `""` where there is none."""
+    return np.array(["" if n is None or n != n else name_of(n) for n in numbers], dtype=str)
 
 
 def _arrow(columns: Columns, probs: NDArray[np.floating], names: Sequence[str]) -> Any:

@@ -7,7 +7,8 @@ Cells of text files stay text until a column's use is known: a reader that decid
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+import unicodedata
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,24 +27,17 @@ _LOOK = 16
 #: What pyarrow calls numpy's numbers.
 _NUMBERS = {name: np.dtype(name) for size in (8, 16, 32, 64) for name in (f"int{size}", f"uint{size}")}
 _NUMBERS |= {"float": np.dtype(np.float32), "double": np.dtype(np.float64)}
+#: A whole number with a point; its digits are not converted, as there may be thousands of them.
+_WHOLE = re.compile(r"-?(?:0|[1-9][0-9]*)\.0*")
 _DECIMAL_COMMA = r"^(\s*[+-]?[0-9]*),([0-9]*\s*)$"
-
-
-def _human_format(group: str, point: str) -> re.Pattern[str]:
-    body = rf"\d{{1,3}}(?:(?P<by>[{group}\s'’])\d{{3}})(?:(?P=by)\d{{3}})*(?:{point}\d+)?|\d+(?:{point}\d*)?|{point}\d+"
-    return re.compile(rf"(?P<minus>[+-]?)\s?[$€£¥]?\s?(?P<digits>{body})\s?(?:[$€£¥]|(?P<share>%))?")
-
-
-#: $1,234.50, -5 €, 12.5 %, 1 234; and where the comma is that of decimals, 1.234,50 €.
-_WRITTEN = {False: _human_format(",", r"\."), True: _human_format(".", "[.,]")}
 
 Floats = NDArray[np.floating]
 
 
-def numbers(column: Any, *, decimal_comma: bool = False, as_written: bool = False) -> tuple[Floats, NDArray[np.bool_]]:
+def numbers(column: Any, *, decimal_comma: bool = False) -> tuple[Floats, NDArray[np.bool_]]:
     """Return a column as floats `[M]`, NaN where it is missing or no number, and a mask of the cells that are none.
 
-    float32 stays float32; all else is float64.
+    float32 stays float32; all else is float64. Scores are read like this; `read_numbers` reads what people write.
 
     Parameters
     ----------
@@ -51,45 +45,35 @@ def numbers(column: Any, *, decimal_comma: bool = False, as_written: bool = Fals
         A numpy or pyarrow array of numbers, or of text that spells them.
     decimal_comma
         Whether text may write 0,5 for a half.
-    as_written
-        Whether text may write numbers as people do, too: $1,234.50, 5 €, 12.5 % (which is 0.125).
 
     >>> values, odd = numbers(np.array(["1", " 2.5", "?", "many"]))
     >>> values.tolist(), odd.tolist()
     ([1.0, 2.5, nan, nan], [False, False, False, True])
     """
+    if isinstance(column, np.ndarray) and column.dtype.kind not in "fiub":
+        column = require("pyarrow", "train").array(column.astype(str))
+    if isinstance(column, np.ndarray) or not is_text(column):
+        return typed_numbers(column)
+    return _parsed(column.dictionary_decode() if hasattr(column, "dictionary") else column, decimal_comma)
+
+
+def typed_numbers(column: Any) -> tuple[Floats, NDArray[np.bool_]]:
+    """Return what `numbers` does of a column that is no text."""
     if isinstance(column, np.ndarray) and column.dtype.kind in "fiu":
         return _floats(column), np.zeros(len(column), np.bool_)
     pa = require("pyarrow", "train")
     if isinstance(column, np.ndarray):
-        column = pa.array(column if column.dtype.kind == "b" else column.astype(str))
+        column = pa.array(column)
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
+    if pa.types.is_duration(column.type):
+        column = column.cast(pa.int64())
     kind = column.type
-    if is_text(column):
-        return _parsed(column, decimal_comma, as_written)
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         column = column.cast(pa.float64()) if pa.types.is_decimal(kind) else column
         return _floats(as_numpy(column)), np.zeros(len(column), np.bool_)
     # Booleans and dates are no numbers, whatever the file's type says.
     return np.full(len(column), np.nan), column.is_valid().to_numpy(zero_copy_only=False)
-
-
-def finite_numbers(column: object, *, decimal_comma: bool = False) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Return a column as float64 `[M]` as `numbers` does, but NaN, and in the mask, for what is not finite too.
-
-    Finite is what float32, which networks compute in, can hold: 1e39 is not. Text may write numbers as people do.
-
-    >>> finite_numbers(np.array(["$1,250", "12.5 %", "1e39"]))[0].tolist()
-    [1250.0, 0.125, nan]
-    """
-    parsed, odd = numbers(column, decimal_comma=decimal_comma, as_written=True)
-    values = parsed.astype(np.float64, copy=False)
-    infinite = np.abs(values) > LARGEST
-    if not (infinite.any() or odd.any()):
-        return values, odd
-    odd = odd | infinite
-    return np.where(odd, np.nan, values), odd
 
 
 def strict_numbers(column: Any, rows: NDArray[np.int64], *, what: str, decimal_comma: bool = False) -> Floats:
@@ -161,16 +145,58 @@ def distinct(column: Any) -> tuple[NDArray[np.intp], list[Any]]:
     return as_numpy(indices).astype(np.intp), column.dictionary.to_pylist()
 
 
+def name_of(value: object) -> str:
+    """Return a value as the name of a class or category, by the one rule for all commands; `""` where it is None.
+
+    Spaces at the ends do not count. A whole number has no decimals, as a number and as text: a file with a missing
+    label holds `1.0` where another holds `1`. Letters are composed (NFC), and bytes are UTF-8.
+
+    >>> [name_of(value) for value in (1.0, "1.0", "a ", True, "cafe\u0301", b"high", None)]
+    ['1', '1', 'a', 'True', 'café', 'high', '']
+    """
+    if value is None:
+        return ""
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    text = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+    name = unicodedata.normalize("NFC", text).strip()
+    if _WHOLE.fullmatch(name):
+        name = name.partition(".")[0]
+    return "0" if name == "-0" else name
+
+
 def names_of(values: Sequence[object], missing: Collection[str] = MISSING) -> list[str]:
-    """Return values as the names of categories, `""` for what is missing: a whole number loses its decimals.
+    """Return values as the names of categories, `""` for what is missing.
 
     >>> names_of([1.0, "a ", True, "?", None])
     ['1', 'a', 'True', '', '']
     """
-    names = [
-        str(int(v)) if isinstance(v, float) and v.is_integer() else "" if v is None else str(v).strip() for v in values
-    ]
-    return ["" if name in missing else name for name in names]
+    return ["" if name in missing else name for name in map(name_of, values)]
+
+
+def merged_notes(spellings: Mapping[str, Collection[str]]) -> list[str]:
+    """Return a note on each name that is written in several ways, given how each is written.
+
+    >>> merged_notes({"1": {"1", "1.0"}, "a": {"a"}})
+    ["'1' and '1.0' are one class, '1'"]
+    """
+    several = {name: sorted(written) for name, written in spellings.items() if len(written) > 1}
+    notes = [f"{' and '.join(map(ascii, written[:4]))} are one class, {name!r}" for name, written in several.items()]
+    rest = [f"{len(notes) - 3:,} more classes are written in several ways"] if len(notes) > 3 else []
+    return [*notes[:3], *rest]
+
+
+def as_text(column: Any) -> Any:
+    """Return a pyarrow column of bytes as text, if it is UTF-8; any other as it is."""
+    pa = require("pyarrow", "train")
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    if not (pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind)):
+        return column
+    plain = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+    try:
+        return plain.cast(pa.binary()).cast(pa.string())
+    except pa.ArrowInvalid:
+        return column
 
 
 def is_text(column: Any) -> bool:
@@ -198,7 +224,7 @@ def _floats(values: NDArray[Any]) -> Floats:
     return values.astype(np.float32 if values.dtype.str[1:] == "f4" else np.float64)
 
 
-def _parsed(cells: Any, decimal_comma: bool, as_written: bool) -> tuple[Floats, NDArray[np.bool_]]:
+def _parsed(cells: Any, decimal_comma: bool) -> tuple[Floats, NDArray[np.bool_]]:
     """Return text as float64: where the first cells are numbers the whole column at once, else each different value."""
     pa, compute = require("pyarrow", "train"), require("pyarrow.compute", "train")
     if decimal_comma:
@@ -215,11 +241,6 @@ def _parsed(cells: Any, decimal_comma: bool, as_written: bool) -> tuple[Floats, 
                 pass
     place, different = distinct(cells)
     known = [*map(_number, different), (np.nan, False)]  # the place of a missing cell is -1
-    if as_written:
-        known = [
-            _written(cell, decimal_comma) if odd else (value, odd)
-            for cell, (value, odd) in zip([*different, ""], known, strict=True)
-        ]
     return np.array([value for value, _ in known])[place], np.array([odd for _, odd in known])[place]
 
 
@@ -240,13 +261,3 @@ def _number(cell: str | None) -> tuple[float, bool]:
         return (float(text), False) if "_" not in text else (np.nan, True)
     except ValueError:
         return np.nan, True
-
-
-def _written(cell: str, decimal_comma: bool) -> tuple[float, bool]:
-    """Return the number that a cell spells as people do, NaN if it spells none, and whether it spells none."""
-    number = _WRITTEN[decimal_comma].fullmatch(cell.strip())
-    if number is None:
-        return np.nan, True
-    digits = number["digits"].replace(number["by"], "") if number["by"] else number["digits"]
-    value = float(number["minus"] + digits.replace(",", "."))
-    return (value / 100 if number["share"] else value), False

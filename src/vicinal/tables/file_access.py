@@ -8,6 +8,7 @@ import errno
 import gzip
 import hashlib
 import lzma
+import re
 import stat
 import zipfile
 import zlib
@@ -185,13 +186,31 @@ def detect_encoding(stream: IO[bytes]) -> str | None:
 
 def _is_western(block: bytes) -> bool:
     try:
-        block.decode("cp1252")
+        text = block.decode("cp1252")
     except UnicodeDecodeError:  # a byte that is no letter there
         return False
     beyond = np.frombuffer(block, np.uint8) >= 0x80
     # Two letters beyond ASCII in a row are rare in Western words, and the rule in Greek or Cyrillic ones.
     side_by_side = np.count_nonzero(beyond[1:] & beyond[:-1])
-    return b"\0" not in block and bool(side_by_side <= _SIDE_BY_SIDE * np.count_nonzero(beyond))
+    if b"\0" in block or side_by_side > _SIDE_BY_SIDE * np.count_nonzero(beyond):
+        return False
+    # A letter beyond ASCII that stands alone, as a code for a sex, is more often Cyrillic than à.
+    alone = sum(letter.isalpha() for letter in re.findall(r"(?<![^\W\d_])[^\x00-\x7f](?![^\W\d_])", text[:_BLOCK]))
+    return bool(alone <= _SIDE_BY_SIDE * np.count_nonzero(beyond))
+
+
+def _likely_encoding(line: bytes) -> str:
+    """Return the encoding that a line of text other than UTF-8 probably has."""
+    letters = np.frombuffer(line, np.uint8)
+    letters = letters[letters >= 0xC0]
+    # Most letters of a text are small: they follow the capitals in cp1251, and come before them in KOI8-R.
+    if not _is_western(line) and len(letters):
+        return "cp1251" if 2 * np.count_nonzero(letters >= 0xE0) >= len(letters) or len(letters) < 3 else "koi8-r"
+    try:
+        line.decode("cp1252")
+    except UnicodeDecodeError:
+        return "latin-1"
+    return "cp1252"
 
 
 def wrong_encoding(path: Path, stream: IO[bytes], encoding: str | None) -> ValueError:
@@ -204,10 +223,7 @@ def wrong_encoding(path: Path, stream: IO[bytes], encoding: str | None) -> Value
         except UnicodeError as error:
             if isinstance(error, UnicodeDecodeError):
                 where = f"line {number:,} holds the byte 0x{line[error.start]:02x}"
-            try:
-                line.decode(guess)
-            except UnicodeDecodeError:
-                guess = "latin-1"
+            guess = _likely_encoding(line)
             break
         # A zero byte decodes as UTF-8 without an error, and yet no text has one.
         if b"\0" in line:

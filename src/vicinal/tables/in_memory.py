@@ -15,7 +15,7 @@ import numpy as np
 from vicinal._checks import require
 from vicinal._memory import check_memory
 from vicinal.tables.base import ROWS, BadRow, Chunk, Column, Columns, Table
-from vicinal.tables.column_values import names_of
+from vicinal.tables.column_values import as_text, names_of
 from vicinal.tables.file_access import fingerprint
 
 #: Above this many cells at least one in `_FULL` must hold a value. Rows with keys of their own would make columns
@@ -143,9 +143,11 @@ def _in_memory(
 def column_of(values: Any) -> Any:
     """Return Python values or a pandas series as a pyarrow array; values of several types become their names."""
     pa = require("pyarrow", "train")
+    if isinstance(values, np.ma.MaskedArray):
+        values = pa.array(values.data, mask=np.ma.getmaskarray(values), from_pandas=True)
     try:
         array = pa.array(values, from_pandas=True)
-        array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+        array = as_text(array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array)
         return pa.array(values, from_pandas=True, type=pa.string()) if pa.types.is_null(array.type) else array
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, TypeError, OverflowError):
         items = values.tolist() if hasattr(values, "tolist") else list(values)

@@ -25,6 +25,8 @@ from vicinal.tables.in_memory import column_of, refuse_scattered
 
 SUFFIXES = (".jsonl", ".ndjson")
 _BLOCK = 2**22
+#: Up to here every integer is a double.
+_EXACT = 2.0**53
 #: So many lines of a block are checked before it is parsed.
 _LOOK = 200
 
@@ -145,12 +147,20 @@ def _by_arrow(content: bytes) -> Columns:
     options = reader.ReadOptions(use_threads=False, block_size=max(len(content), 1))
     table = reader.read_json(io.BytesIO(content), read_options=options)
     names = table.schema.names
+    if any(pa.types.is_floating(item.type) and _holds_large(table.column(item.name)) for item in table.schema):
+        raise ValueError("integers that are no doubles")  # Python's reader keeps them
     if any(pa.types.is_temporal(item.type) for item in table.schema):
         schema = pa.schema([(i.name, pa.string() if pa.types.is_temporal(i.type) else i.type) for i in table.schema])
         table = reader.read_json(
             io.BytesIO(content), read_options=options, parse_options=reader.ParseOptions(explicit_schema=schema)
         )
     return {name: table.column(name).combine_chunks() for name in names}
+
+
+def _holds_large(column: Any) -> bool:
+    """Return whether some numbers are beyond 2^53, where doubles skip integers."""
+    compute = require("pyarrow.compute", "train")
+    return bool(compute.any(compute.greater_equal(compute.abs(column), _EXACT)).as_py())
 
 
 def _by_line(lines: Sequence[bytes], first: int, skipped: list[BadRow]) -> tuple[Columns, Any]:

@@ -13,6 +13,7 @@ import numpy as np
 from vicinal._checks import require
 from vicinal._memory import check_memory, memory_limit
 from vicinal.tables.base import LARGEST_ROW, ROWS, BadRow, Chunk, Column, Table
+from vicinal.tables.column_values import as_text
 from vicinal.tables.file_access import content_fingerprint, readable_errors
 
 SUFFIXES = (".parquet", ".pq")
@@ -39,7 +40,7 @@ class Parquet(Table):
             for batch in file.iter_batches(_few_rows(file, self.path, rows), columns=wanted):
                 if n := batch.num_rows:
                     _check_cells(batch, self.path)
-                    columns = {name: batch.column(name) for name in wanted}
+                    columns = {name: as_text(batch.column(name)) for name in wanted}
                     yield Chunk(columns, np.arange(first, first + n), self.path)
                     first += n
 
