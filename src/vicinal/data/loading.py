@@ -312,7 +312,8 @@ def read(
         answers, chosen = _known_labels(new, chosen, labels, str(source))
     elif classes is not None:
         answers, chosen = _known_classes(new, chosen, classes, class_names or {}, str(source))
-    return Split(preprocessing, new.items, new.origins, answers, chosen, notes=notes)
+    content = opened.fingerprint() if isinstance(opened, Table) and classes is not None else ""
+    return Split(preprocessing, new.items, new.origins, answers, chosen, notes=notes, fingerprint=content)
 
 
 def adapted(opened: Opened, preprocessing: Preprocessing, how: ReadOptions) -> tuple[Opened, Preprocessing, list[str]]:

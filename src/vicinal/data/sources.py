@@ -13,8 +13,9 @@ from vicinal.data.options import ReadOptions
 from vicinal.data.published_folders import with_published_split
 from vicinal.data.registry import FILE_KINDS
 from vicinal.data.table_samples import open_split_tables, split_tables
-from vicinal.tables import Table, from_frame, is_pattern, is_table, open_table
+from vicinal.tables import Table, from_frame, is_pattern, is_table, open_table, read_arrays
 from vicinal.tables.file_access import regular
+from vicinal.tables.in_memory import from_arrays, from_arrow
 
 #: What a source turns out to be. Tables hold rows or texts; a folder and arrays say their kind.
 Opened: TypeAlias = Table | Folder | Arrays
@@ -36,8 +37,10 @@ def open_data(source: object, kind: str | None, options: ReadOptions, target: st
     """
     if hasattr(source, "columns") and hasattr(source, "iloc"):
         return from_frame(source)
+    if hasattr(source, "__arrow_c_stream__"):
+        return from_arrow(source)
     if not isinstance(source, (str, Path)) or not str(source):
-        raise ArgumentTypeError("source", source, "a path, a name or a DataFrame")
+        raise ArgumentTypeError("source", source, "a path, a name or a table such as a DataFrame")
     if isinstance(source, str):
         if source.startswith("hf:"):
             return named_datasets.from_hub(source.removeprefix("hf:"), target)
@@ -58,6 +61,9 @@ def _open_file(path: Path, options: ReadOptions) -> Opened:
     regular(path)
     suffix = path.suffix.lower()
     if suffix == ".npz":
+        arrays = read_arrays(path)
+        if arrays and not any(name.startswith("x_") for name in arrays):
+            return from_arrays(arrays, str(path))
         return named_datasets.from_npz(path)
     for kind in FILE_KINDS.values():
         if suffix in kind.suffixes:

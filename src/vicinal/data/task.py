@@ -48,6 +48,8 @@ class Split(Dataset[tuple[Batch, Any]]):
         Random seed of the augmentation, until `set_epoch` sets another.
     notes
         What was ignored or skipped in reading, one sentence each.
+    fingerprint
+        The hash of a table's content, where it is one.
     """
 
     def __init__(
@@ -61,12 +63,13 @@ class Split(Dataset[tuple[Batch, Any]]):
         augment: str = "none",
         seed: int = 0,
         notes: Sequence[str] = (),
+        fingerprint: str = "",
     ) -> None:
         self.preprocessing = preprocessing
         self.positions = as_positions(np.arange(len(items)) if indices is None else indices)
         self._labels = None if labels is None else np.asarray(labels)[self.positions]
         self.augment, self.epoch, self.seed, self.notes = augment, 0, seed, tuple(notes)
-        self._items, self._origins = items, origins
+        self._items, self._origins, self.fingerprint = items, origins, fingerprint
 
     @cached_property
     def indices(self) -> list[int]:

@@ -333,13 +333,14 @@ class Run:
         bundle = self.bundle(device=device)
         split = bundle.read(source, labelled=True, **options)
         logits, labels = bundle.logits(split), torch.tensor(split.labels)
-        notes = (*split.notes, *self._trained_on(source, split.positions))
+        notes = (*split.notes, *self._trained_on(source, split.positions, split.fingerprint))
         return score(source, logits, labels, bundle.calibrators, n_bins, notes=notes)
 
-    def _trained_on(self, source: str, positions: NDArray[np.int64]) -> list[str]:
+    def _trained_on(self, source: str, positions: NDArray[np.int64], fingerprint: str) -> list[str]:
         """Return a note if the model was trained on some of these samples."""
-        recorded = self._recorded(None)[0].source
-        if str(source) != recorded and Path(source).expanduser().absolute() != Path(recorded).expanduser().absolute():
+        recorded, known = self._recorded(None)[0].source, read_json(self.files.model)["fingerprint"]
+        same = str(source) == recorded or Path(source).expanduser().absolute() == Path(recorded).expanduser().absolute()
+        if not same and fingerprint != known:
             return []
         seen = int(np.isin(positions, read_json(self.files.splits)["train"]).sum())
         if not seen:

@@ -82,6 +82,36 @@ def from_frame(
     return _in_memory(values, len(frame), name, json.dumps(names).encode() + hashed, parts, notes)
 
 
+def from_arrow(source: Any, name: str = "the table") -> InMemory:
+    """Return a table of pyarrow, polars or whatever else hands out Arrow columns (`__arrow_c_stream__`)."""
+    pa = require("pyarrow", "train")
+    table = pa.table(source)
+    if len(set(table.column_names)) < table.num_columns:
+        raise ValueError(f"{name!r} has several columns of one name: rename them")
+    values = {label: _plain_text(table.column(label).combine_chunks()) for label in table.column_names}
+    return _in_memory(values, table.num_rows, name, repr(table.to_pydict()).encode(), None, ())
+
+
+def from_arrays(arrays: Mapping[str, Any], name: str) -> InMemory:
+    """Return arrays of one dimension and the same length as the columns of a table."""
+    lengths = {label: array.shape for label, array in arrays.items()}
+    if len(set(lengths.values())) != 1 or any(len(shape) != 1 for shape in lengths.values()):
+        said = ", ".join(f"{label!r} {list(shape)}" for label, shape in lengths.items())
+        raise ValueError(f"the arrays of {name!r} must be columns [N] of one length, or images x_train, got {said}")
+    values = {label: column_of(array) for label, array in arrays.items()}
+    content = b"".join(label.encode() + np.ascontiguousarray(array).tobytes() for label, array in arrays.items())
+    return _in_memory(values, len(next(iter(arrays.values()))), name, content, None, ())
+
+
+def _plain_text(column: Any) -> Any:
+    """Return text of other layouts, and categories of it, as plain text."""
+    pa = require("pyarrow", "train")
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    wide = pa.types.is_large_string(column.type) or pa.types.is_string_view(column.type)
+    return column.cast(pa.string()) if wide else as_text(column)
+
+
 def from_rows(
     rows: Sequence[Mapping[str, object]],
     name: str = "the rows",
