@@ -40,7 +40,7 @@ def open_data(source: object, kind: str | None, options: ReadOptions, target: st
     if hasattr(source, "__arrow_c_stream__"):
         return from_arrow(source)
     if not isinstance(source, (str, Path)) or not str(source):
-        raise ArgumentTypeError("source", source, "a path, a name or a table such as a DataFrame")
+        raise ArgumentTypeError("source", source, "a path, a name or a DataFrame")
     if isinstance(source, str):
         if source.startswith("hf:"):
             return named_datasets.from_hub(source.removeprefix("hf:"), target)
