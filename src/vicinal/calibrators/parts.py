@@ -64,7 +64,7 @@ def loss_parts(
     logits, probs
         Scores `[N, K]`, exactly one of the two, of samples that the model was not trained on.
     method
-        What calibrates, as for `vicinal.calibrate`; `"auto"` chooses anew in each fold.
+        What calibrates, as for `vicinal.calibrate`; `"auto"` chooses again in each fold.
     folds
         Of the cross-validation, at least 2.
     level
