@@ -1,6 +1,6 @@
 """Plots of calibration, comparisons and robustness: each takes `ax=`, draws there or on a new figure, and returns it.
 
-Those of many panels (`accuracy_confidence_rows`, `decision_boundaries`, `gan_panels`) take and return `axes` instead.
+Those of many panels (`accuracy_confidence_rows`, `decision_boundaries`) take and return `axes` instead.
 
     ax = plots.reliability_diagram(ReliabilityTable.from_logits(logits, labels))
     ax.figure.savefig("reliability.pdf")

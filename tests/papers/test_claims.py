@@ -27,11 +27,11 @@ from vicinal.papers.claims import (
     chance_decided,
     error_rate,
     family_level,
-    figure,
     highest,
     interval,
     judge,
     lowest,
+    metric,
     pooled,
     read_interval,
     trend,
@@ -49,17 +49,17 @@ def table(first=FIRST, **rows):
     return {(name,): {first + s: {"x": exact(float(v))} for s, v in enumerate(values)} for name, values in rows.items()}
 
 
-GAIN = figure("x", "erm") - figure("x", "mixup")
+GAIN = metric("x", "erm") - metric("x", "mixup")
 
 
-def one(claim, figures, **options):
-    (judged,) = judge([claim], figures, **options)
+def one(claim, metrics, **options):
+    (judged,) = judge([claim], metrics, **options)
     return judged
 
 
 def gains(values, claim=None, **options):
     """Return the verdict of values of the contrast."""
-    claim = Claim("", figure("x", "gain")) if claim is None else claim
+    claim = Claim("", metric("x", "gain")) if claim is None else claim
     return one(claim, table(gain=values), **options)
 
 
@@ -180,7 +180,7 @@ SPREAD = np.array([-0.004, 0.004, -0.002, 0.002, 0.0])  # t of five seeds and on
 )
 def test_planted_effects(mean, options, verdict):
     values = mean + SPREAD
-    claim = Claim("", figure("x", "gain"), **options)
+    claim = Claim("", metric("x", "gain"), **options)
     judged = gains(values, claim)
     assert judged.verdict == verdict
     assert judged.verdict == slow_verdict(
@@ -221,37 +221,37 @@ class TestLooks:
 
     @pytest.mark.parametrize("missing", [0, 2, 4])
     def test_a_missing_seed_keeps_the_look_unreached(self, missing):
-        figures = table(erm=0.05 + np.tile(SPREAD, 2), mixup=[0.0] * 10)
-        assert one(Claim("", GAIN), figures).look == 10
-        del figures["mixup",][FIRST + missing]
-        judged = one(Claim("", GAIN), figures)
+        metrics = table(erm=0.05 + np.tile(SPREAD, 2), mixup=[0.0] * 10)
+        assert one(Claim("", GAIN), metrics).look == 10
+        del metrics["mixup",][FIRST + missing]
+        judged = one(Claim("", GAIN), metrics)
         assert (judged.verdict, judged.look, judged.n_seeds) == (UNDECIDED, 0, 9)
         assert len(judged.values) == 9
 
     def test_a_missing_seed_after_a_look_keeps_that_look(self):
-        figures = table(erm=0.05 + np.tile(SPREAD, 2), mixup=[0.0] * 10)
-        del figures["erm",][FIRST + 7]
-        judged = one(Claim("", GAIN), figures)
+        metrics = table(erm=0.05 + np.tile(SPREAD, 2), mixup=[0.0] * 10)
+        del metrics["erm",][FIRST + 7]
+        judged = one(Claim("", GAIN), metrics)
         assert (judged.verdict, judged.look, judged.n_seeds) == (HOLDS, 5, 9)
 
     def test_a_missing_figure_is_a_missing_seed(self):
-        figures = table(gain=0.05 + SPREAD)
-        figures["gain",][FIRST + 1] = {"y": exact(0.0)}
-        assert one(Claim("", figure("x", "gain")), figures).look == 0
+        metrics = table(gain=0.05 + SPREAD)
+        metrics["gain",][FIRST + 1] = {"y": exact(0.0)}
+        assert one(Claim("", metric("x", "gain")), metrics).look == 0
 
     def test_seeds_of_pilots_do_not_count(self):
         rng = np.random.default_rng(7)
         pilots = table(first=0, gain=rng.normal(1.0, 0.1, 40))
-        judged = one(Claim("", figure("x", "gain")), pilots)
+        judged = one(Claim("", metric("x", "gain")), pilots)
         assert (judged.verdict, judged.look, judged.n_seeds, judged.values) == (UNDECIDED, 0, 0, ())
         both = {("gain",): {**pilots["gain",], **table(gain=-0.05 + SPREAD)["gain",]}}
-        assert one(Claim("", figure("x", "gain")), both).verdict == REVERSED
-        assert one(Claim("", figure("x", "gain")), pilots, first_seed=0).look == 40
+        assert one(Claim("", metric("x", "gain")), both).verdict == REVERSED
+        assert one(Claim("", metric("x", "gain")), pilots, first_seed=0).look == 40
 
     def test_the_order_of_seeds_in_a_file_does_not_matter(self):
-        figures = table(gain=self.VALUES)
-        turned = {("gain",): dict(reversed(figures["gain",].items()))}
-        assert one(Claim("", figure("x", "gain")), figures) == one(Claim("", figure("x", "gain")), turned)
+        metrics = table(gain=self.VALUES)
+        turned = {("gain",): dict(reversed(metrics["gain",].items()))}
+        assert one(Claim("", metric("x", "gain")), metrics) == one(Claim("", metric("x", "gain")), turned)
 
     @pytest.mark.parametrize("looks", [(), (5, 5), (10, 5), (1, 5), (5.0, 10)])
     def test_looks_that_make_no_sense(self, looks):
@@ -261,21 +261,21 @@ class TestLooks:
 
 class TestFamilies:
     def test_primary_and_secondary_claims_are_corrected_apart(self):
-        claims = [Claim(str(i), figure("x", "gain"), primary=i < 2) for i in range(7)]
-        claims.append(AtLeast(text="sets", contrasts=[figure("x", "gain")], least=1))
+        claims = [Claim(str(i), metric("x", "gain"), primary=i < 2) for i in range(7)]
+        claims.append(AtLeast(text="sets", contrasts=[metric("x", "gain")], least=1))
         judged = judge(claims, table(gain=SPREAD))
         assert [one.family for one in judged] == ["primary"] * 2 + ["secondary"] * 6
         assert [one.level for one in judged] == [family_level(2)] * 2 + [family_level(6)] * 6
         assert family_level(2) == pytest.approx(1 - 0.05 / 8)
 
     def test_a_claim_that_is_not_tested_counts(self):
-        claims = [Claim("a", figure("x", "gain")), Claim("b", figure("x", "absent"))]
+        claims = [Claim("a", metric("x", "gain")), Claim("b", metric("x", "absent"))]
         judged = judge(claims, table(gain=SPREAD))
         assert judged[0].level == family_level(2)
         assert judged[1].verdict == NOT_TESTED
 
     def test_the_error_rate_over_all_recipes(self):
-        gain = figure("x", "gain")
+        gain = metric("x", "gain")
         both = judge([Claim("a", gain, primary=True), Claim("b", gain), Claim("c", gain)], table(gain=SPREAD))
         rate = error_rate([both, both, both[1:], []])
         assert rate.families == 5
@@ -289,13 +289,13 @@ class TestFamilies:
 class TestNotTested:
     def test_a_calibration_claim_needs_an_over_confident_baseline(self):
         claim = Claim("", GAIN, overconfident=[("erm",)])
-        figures = table(erm=0.2 + SPREAD, mixup=[0.1] * 5)
+        metrics = table(erm=0.2 + SPREAD, mixup=[0.1] * 5)
         for mean, tested in ((0.1, True), (0.006, True), (0.001, False), (-0.1, False)):
-            for seed, gap in zip(figures["erm",], mean + SPREAD, strict=True):
-                figures["erm",][seed]["gap"] = exact(gap)
+            for seed, gap in zip(metrics["erm",], mean + SPREAD, strict=True):
+                metrics["erm",][seed]["gap"] = exact(gap)
             low, _ = slow_interval(list(mean + SPREAD), 0.95)  # at 95 %, not at the level of the family
             assert (low > 0) == tested
-            judged = one(claim, figures)
+            judged = one(claim, metrics)
             assert judged.verdict == (HOLDS if tested else NOT_TESTED)
             assert (judged.reason == "") == tested
             if not tested:
@@ -304,54 +304,54 @@ class TestNotTested:
                 assert len(judged.values) == judged.look == 5
 
     def test_a_pooled_claim_asks_all_its_baselines(self):
-        gain = pooled([GAIN, figure("x", "erm2") - figure("x", "mixup")])
+        gain = pooled([GAIN, metric("x", "erm2") - metric("x", "mixup")])
         claim = Claim("", gain, overconfident=[("erm",), ("erm2",)])
-        figures = table(erm=0.2 + SPREAD, erm2=0.3 + SPREAD, mixup=[0.1] * 5)
+        metrics = table(erm=0.2 + SPREAD, erm2=0.3 + SPREAD, mixup=[0.1] * 5)
         # The first set alone is over-confident in both cases. The mean over the sets is in the first case only.
         for other, tested in ((-0.05, True), (-0.15, False)):
-            for seed, spread in zip(figures["erm",], SPREAD, strict=True):
-                figures["erm",][seed]["gap"] = exact(0.1 + spread)
-                figures["erm2",][seed]["gap"] = exact(other + spread)
-            assert one(claim, figures).verdict == (HOLDS if tested else NOT_TESTED)
+            for seed, spread in zip(metrics["erm",], SPREAD, strict=True):
+                metrics["erm",][seed]["gap"] = exact(0.1 + spread)
+                metrics["erm2",][seed]["gap"] = exact(other + spread)
+            assert one(claim, metrics).verdict == (HOLDS if tested else NOT_TESTED)
 
     def test_the_gate_is_read_at_the_look(self):
         claim = Claim("", GAIN, overconfident=[("erm",)])
-        figures = table(erm=0.2 + np.tile(SPREAD, 2), mixup=[0.1] * 10)
-        for seed, gap in zip(figures["erm",], [*(0.1 + SPREAD), *(-0.5 + SPREAD)], strict=True):
-            figures["erm",][seed]["gap"] = exact(gap)
-        assert one(claim, figures).verdict == NOT_TESTED
-        del figures["mixup",][FIRST + 9]
-        assert one(claim, figures).verdict == HOLDS  # nine seeds: the look is at five, where the baseline was
+        metrics = table(erm=0.2 + np.tile(SPREAD, 2), mixup=[0.1] * 10)
+        for seed, gap in zip(metrics["erm",], [*(0.1 + SPREAD), *(-0.5 + SPREAD)], strict=True):
+            metrics["erm",][seed]["gap"] = exact(gap)
+        assert one(claim, metrics).verdict == NOT_TESTED
+        del metrics["mixup",][FIRST + 9]
+        assert one(claim, metrics).verdict == HOLDS  # nine seeds: the look is at five, where the baseline was
 
     def test_a_seed_without_the_gap_is_not_complete(self):
-        figures = table(erm=0.2 + SPREAD, mixup=[0.1] * 5)
-        for seed in list(figures["erm",])[:3]:
-            figures["erm",][seed]["gap"] = exact(0.1)
-        judged = one(Claim("", GAIN, overconfident=[("erm",)]), figures)
+        metrics = table(erm=0.2 + SPREAD, mixup=[0.1] * 5)
+        for seed in list(metrics["erm",])[:3]:
+            metrics["erm",][seed]["gap"] = exact(0.1)
+        judged = one(Claim("", GAIN, overconfident=[("erm",)]), metrics)
         assert (judged.verdict, judged.look, judged.n_seeds) == (UNDECIDED, 0, 3)
 
     def test_cells_that_are_not_there(self):
         judged = one(Claim("", GAIN), table(erm=SPREAD))
         assert (judged.verdict, judged.reason, judged.n_seeds) == (NOT_TESTED, "there is no cell mixup", 0)
-        judged = one(Claim("", figure("y", "erm")), table(erm=SPREAD))
+        judged = one(Claim("", metric("y", "erm")), table(erm=SPREAD))
         assert (judged.verdict, judged.reason) == (NOT_TESTED, "there is no y of erm")
 
     @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
     def test_a_run_that_diverged_is_not_left_out(self, value):
-        figures = table(erm=0.3 + SPREAD, mixup=[0.1, value, 0.12, 0.11, 0.1])
-        judged = one(Claim("", GAIN), figures)
+        metrics = table(erm=0.3 + SPREAD, mixup=[0.1, value, 0.12, 0.11, 0.1])
+        judged = one(Claim("", GAIN), metrics)
         assert (judged.verdict, judged.effect, judged.look) == (NOT_TESTED, None, 5)
         assert judged.reason == "x of mixup with seed 1001 is not a finite number"
         assert judged.values[1] is None
         assert judged.values[0] == pytest.approx(0.296 - 0.1)
-        for contrast in (lowest([figure("x", "erm"), figure("x", "mixup")]), highest([GAIN, figure("x", "erm")])):
-            assert one(Claim("", contrast), figures).verdict == NOT_TESTED  # min and max can hide it
-        several = AtLeast(text="", contrasts=[GAIN, figure("x", "erm")], least=1)
-        assert one(several, figures).verdict == NOT_TESTED
-        for seed in figures["erm",]:
-            figures["erm",][seed]["gap"] = exact(value)
-            figures["mixup",][seed]["x"] = exact(0.1)
-        gated = one(Claim("", GAIN, overconfident=[("erm",)]), figures)
+        for contrast in (lowest([metric("x", "erm"), metric("x", "mixup")]), highest([GAIN, metric("x", "erm")])):
+            assert one(Claim("", contrast), metrics).verdict == NOT_TESTED  # min and max can hide it
+        several = AtLeast(text="", contrasts=[GAIN, metric("x", "erm")], least=1)
+        assert one(several, metrics).verdict == NOT_TESTED
+        for seed in metrics["erm",]:
+            metrics["erm",][seed]["gap"] = exact(value)
+            metrics["mixup",][seed]["x"] = exact(0.1)
+        gated = one(Claim("", GAIN, overconfident=[("erm",)]), metrics)
         assert gated.reason == "gap of erm with seed 1000 is not a finite number"
 
     def test_a_run_that_diverged_after_the_look_leaves_its_verdict(self):
@@ -381,9 +381,9 @@ class TestSeedsThatAgree:
 
     def test_five_are_never_enough_and_ten_are_for_six_claims(self):
         for m, n in ((1, 10), (6, 10), (7, 20), (18, 20)):
-            figures = table(erm=[2.0] * 40, mixup=[1.0] * 40)
+            metrics = table(erm=[2.0] * 40, mixup=[1.0] * 40)
             for seeds in LOOKS:
-                cut = {key: dict(list(rows.items())[:seeds]) for key, rows in figures.items()}
+                cut = {key: dict(list(rows.items())[:seeds]) for key, rows in metrics.items()}
                 verdict = judge([Claim(str(i), GAIN) for i in range(m)], cut)[0].verdict
                 assert verdict == (HOLDS if seeds >= n else UNDECIDED)
 
@@ -402,9 +402,9 @@ class TestSeedsThatAgree:
         parts = rng.uniform(-1, 1, (k, 5)) * 10.0 ** rng.integers(-3, 3, (k, 1))
         last = 0.5 - parts.sum(axis=0)  # every seed sums to a half
         kept = {f"c{i}": [float(f"{v:.7g}") for v in row] for i, row in enumerate([*parts, last])}
-        total = figure("x", "c0")
+        total = metric("x", "c0")
         for name in list(kept)[1:]:
-            total = total + figure("x", name)
+            total = total + metric("x", name)
         assert one(Claim("", total), table(**kept)).low is None
 
     def test_a_value_at_the_bound_is_not_beyond_it(self):
@@ -419,10 +419,10 @@ class TestSeedsThatAgree:
         assert zeros[5].needs_seeds == 10
 
     def test_a_gap_that_never_varies_is_no_certainty_either(self):
-        figures = table(erm=0.2 + SPREAD, mixup=[0.1] * 5)
-        for seed in figures["erm",]:
-            figures["erm",][seed]["gap"] = exact(0.1)
-        assert one(Claim("", GAIN, overconfident=[("erm",)]), figures).verdict == NOT_TESTED
+        metrics = table(erm=0.2 + SPREAD, mixup=[0.1] * 5)
+        for seed in metrics["erm",]:
+            metrics["erm",][seed]["gap"] = exact(0.1)
+        assert one(Claim("", GAIN, overconfident=[("erm",)]), metrics).verdict == NOT_TESTED
 
 
 class TestNeedsSeeds:
@@ -449,7 +449,7 @@ class TestNeedsSeeds:
         assert found == pytest.approx(np.mean(decided), abs=0.01 + 3 * math.sqrt(0.25 / 1000))
 
     def test_it_is_the_first_look_that_is_likely_to_decide(self):
-        claims = [Claim(str(i), figure("x", "gain")) for i in range(3)]
+        claims = [Claim(str(i), metric("x", "gain")) for i in range(3)]
         needed = []
         for mean, factor in ((0.0075, 1.5), (0.004, 1.5), (0.01, 5), (0.01, 50)):
             values = mean + factor * SPREAD
@@ -477,7 +477,7 @@ class TestNeedsSeeds:
     def test_at_least_multiplies_chances(self):
         rng = np.random.default_rng(9)
         rows = {f"set{i}": rng.normal(0.01, 0.01, 5) for i in range(4)}
-        claim = AtLeast(text="", contrasts=[figure("x", name) for name in rows], least=3)
+        claim = AtLeast(text="", contrasts=[metric("x", name) for name in rows], least=3)
         samples = [Sample(5, float(v.mean()), float(v.std(ddof=1))) for v in rows.values()]
         level, n = family_level(1), 20
 
@@ -510,8 +510,8 @@ class TestAtLeast:
         for _ in range(100):
             rows = {f"set{i}": rng.normal(rng.choice([-1.5, 0, 1.5, 2]), 1, 10) for i in range(6)}
             least = int(rng.integers(1, 7))
-            claim = AtLeast(text="", contrasts=[figure("x", name) for name in rows], least=least)
-            judged = judge([claim, Claim("", figure("x", "set0"))], table(**rows))[0]
+            claim = AtLeast(text="", contrasts=[metric("x", name) for name in rows], least=least)
+            judged = judge([claim, Claim("", metric("x", "set0"))], table(**rows))[0]
             assert judged.verdict == self.slow(list(rows.values()), least, family_level(2))
             assert judged.effect == sum(values.mean() > 0 for values in rows.values())
             assert judged.low <= judged.effect <= judged.high
@@ -520,7 +520,7 @@ class TestAtLeast:
 
     def test_its_record(self):
         rows = {"a": 0.05 + SPREAD, "b": 0.05 + SPREAD, "c": SPREAD}
-        claim = AtLeast(text="", contrasts=[figure("x", name) for name in rows], least=2, paper=3, primary=True)
+        claim = AtLeast(text="", contrasts=[metric("x", name) for name in rows], least=2, paper=3, primary=True)
         judged = one(claim, table(**rows))
         assert (judged.kind, judged.family, judged.verdict) == ("at least", "primary", HOLDS)
         assert (judged.low, judged.high, judged.threshold, judged.margin, judged.unit) == (2, 3, 2, 0, "sets")
@@ -528,7 +528,7 @@ class TestAtLeast:
 
     def test_four_of_six_is_rarely_said_of_three(self):
         rng = np.random.default_rng(4)
-        claim = AtLeast(text="", contrasts=[figure("x", f"set{i}") for i in range(6)], least=4)
+        claim = AtLeast(text="", contrasts=[metric("x", f"set{i}") for i in range(6)], least=4)
         wrong = 0
         for _ in range(200):  # three are better beyond doubt, three are not at all
             rows = {f"set{i}": rng.normal(0.5 * (i < 3), 0.05, 10) for i in range(6)}
@@ -536,7 +536,7 @@ class TestAtLeast:
         assert wrong / 200 <= 0.05
 
     def test_seeds_that_agree_do_not_count_too_early(self):
-        claim = AtLeast(text="", contrasts=[figure("x", name) for name in "ab"], least=2)
+        claim = AtLeast(text="", contrasts=[metric("x", name) for name in "ab"], least=2)
         few, many = (one(claim, table(a=[1.0] * n, b=[2.0] * n)) for n in (5, 20))
         assert (few.verdict, few.low, few.high, few.effect) == (UNDECIDED, 0, 2, 2)
         assert many.verdict == HOLDS
@@ -570,16 +570,16 @@ def test_claims_that_are_refused(options, message):
 
 
 def test_trend_lowest_highest_and_pooled():
-    figures = {"a": 3.0, "b": 1.0, "c": 4.0, "d": 1.0}
-    cells = [figure("x", name) for name in figures]
+    metrics = {"a": 3.0, "b": 1.0, "c": 4.0, "d": 1.0}
+    cells = [metric("x", name) for name in metrics]
 
     def look(key, name):
-        return figures[key[0]]
+        return metrics[key[0]]
 
-    assert trend(cells).value(look) == pytest.approx(np.polyfit(range(4), list(figures.values()), 1)[0])
+    assert trend(cells).value(look) == pytest.approx(np.polyfit(range(4), list(metrics.values()), 1)[0])
     assert lowest(cells).value(look) == 1.0
     assert highest(cells).value(look) == 4.0
-    assert pooled(cells).value(look) == np.mean(list(figures.values()))
+    assert pooled(cells).value(look) == np.mean(list(metrics.values()))
     assert pooled(iter(cells)).needs == lowest(cells).needs
     assert len(lowest(cells).needs) == 4
     with pytest.raises(ValueError, match="contrasts must be at least one contrast"):
@@ -589,14 +589,14 @@ def test_trend_lowest_highest_and_pooled():
 def test_a_pooled_contrast_is_the_mean_for_each_seed():
     rng = np.random.default_rng(10)
     rows = {name: rng.normal(0.1, 0.02, 10) for name in "abc"}
-    judged = one(Claim("", pooled(figure("x", name) for name in rows)), table(**rows))
+    judged = one(Claim("", pooled(metric("x", name) for name in rows)), table(**rows))
     means = np.mean(list(rows.values()), axis=0)
     assert judged.values == pytest.approx(list(means))
     assert (judged.low, judged.high) == pytest.approx(slow_interval(list(means), family_level(1)))
 
 
 def test_a_record_is_read_as_it_was_written():
-    claims = [Claim("a", figure("x", "gain"), primary=True, paper=0.02), Claim("b", figure("x", "none"))]
+    claims = [Claim("a", metric("x", "gain"), primary=True, paper=0.02), Claim("b", metric("x", "none"))]
     for values in (0.05 + SPREAD, [0.1, np.nan, 0.2], [1.0] * 5, [1 / 3] * 10):
         for judged in judge(claims, table(gain=values)):
             record = json.loads(json.dumps(judged.to_dict(), allow_nan=False))
@@ -608,7 +608,7 @@ def test_a_record_is_read_as_it_was_written():
 def test_where_nothing_differs_few_families_say_something_at_any_look():
     rng = np.random.default_rng(2)
     names = [f"cell{i}" for i in range(6)]
-    claims = [Claim(name, figure("x", name) - figure("x", "cell0")) for name in names[1:]]
+    claims = [Claim(name, metric("x", name) - metric("x", "cell0")) for name in names[1:]]
     wrong, families = 0, 100
     for _ in range(families):
         values = {name: rng.normal(0.3, 0.1, 40) for name in names}

@@ -84,7 +84,7 @@ class _Run:
     def __init__(self, logits: np.ndarray, labels: np.ndarray) -> None:
         self.logits, self.labels, self.temperature = torch.tensor(logits), torch.tensor(labels), 2.0
         held_out = SimpleNamespace(logits=self.logits, labels=self.labels)
-        self.outcome = SimpleNamespace(experiment=SimpleNamespace(source="snli"), sets={"val": held_out})
+        self.result = SimpleNamespace(experiment=SimpleNamespace(source="snli"), sets={"val": held_out})
         self.bundle = SimpleNamespace(read=self._read, iter_logits=lambda subset: [torch.stack([r[0] for r in subset])])
 
     def _read(self, source: str, *, labelled: bool, part: str) -> _Labelled:
@@ -118,7 +118,7 @@ def test_the_last_epoch_is_measured_and_the_selected_one_where_there_is_one(pred
     logits, labels = predictions
     selected, last = (evaluate(labels, logits=one) for one in (logits, -logits))
     run = SimpleNamespace(
-        outcome=SimpleNamespace(experiment=SimpleNamespace(training={"select": select})),
+        result=SimpleNamespace(experiment=SimpleNamespace(training={"select": select})),
         test=lambda n_bins: selected,
         test_of_last=lambda n_bins: last,
     )

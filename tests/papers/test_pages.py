@@ -9,10 +9,15 @@ import pytest
 
 from vicinal.metrics import Estimate
 from vicinal.papers import SCALES, Result, get, names, pages
-from vicinal.papers.claims import HOLDS
+from vicinal.papers.base import Data, Scale
+from vicinal.papers.claims import REVERSED
+from vicinal.papers.deviations import deviations, seed_varies
+from vicinal.papers.execute import described, plan, reproduce
 from vicinal.papers.keys import cell_key
+from vicinal.papers.overview import against, overview
+from vicinal.papers.page_tables import beside, claim_rows
+from vicinal.papers.plots import forest
 from vicinal.papers.results import CellRecord
-from vicinal.papers.running import described, plan, reproduce
 from vicinal.runs.scheduler import Pool
 
 ROOT = Path(__file__).parents[2]
@@ -85,16 +90,152 @@ def test_a_changed_result_makes_its_pages_stale(tmp_path):
     assert "evidence/z99-tab1.md" in pages.stale(tmp_path / "results", tmp_path / "docs")
 
 
-def test_the_scoreboard_counts_agreement():
-    found = pages.results_in(ROOT / "results")
-    text = pages.scoreboard(found)
+def _result(name: str, scale: str = "cpu", seeds: int = 5, **values: float) -> Result:
+    """Return a result whose cells all have the same metrics but for a little spread, and for `values` of some rows."""
+    recipe = get(name)
+    cells = []
+    for n, cell in enumerate(recipe.rows(scale, range(1000, 1000 + seeds))):
+        row = next((value for text, value in values.items() if cell.key[-1].startswith(text)), 0.5)
+        level = row + 1e-3 * ((7 * n) % 5)
+        metrics = {name: Estimate(level, level, level) for name in (*recipe.columns, "gap")}
+        cells.append(CellRecord(cell.key, cell.seed, cell_key(cell)[:16], "", 60.0, metrics))
+    result = Result(name, scale, tuple(range(1000, 1000 + seeds)), described(recipe, scale), cells, (), {})
+    return dataclasses.replace(result, verdicts=result.judged(recipe.claims(recipe.scales[scale])))
+
+
+def test_the_overview_counts_verdicts_and_says_what_goes_against_a_paper():
+    found = {("z18-fig3", "cpu"): _result("z18-fig3", ERM=0.2, Mixup=0.6), ("t19-fig2", "cpu"): _result("t19-fig2")}
     verdicts = [one for result in found.values() for one in result.verdicts]
+    text = overview(found)
     assert text.startswith("# Evidence")
-    if verdicts:
-        assert f"Of {len(verdicts)} claims" in text
-        assert text.count(f"**{HOLDS}**") == sum(one.verdict == HOLDS for one in verdicts)
+    assert f"{len(verdicts)} claims have results" in text
+    reversed_ = [one.claim for one in verdicts if one.verdict == REVERSED]
+    assert reversed_
+    assert len(against(found)) == len(reversed_)
+    for claim in reversed_:
+        assert f"“{claim}” is reversed. The effect is −40" in text
+    assert text.count(f"**{REVERSED}**") == len(reversed_)
+    assert "![Effects of the primary claims, with their intervals](evidence/overview.png)" in text
+    assert text.index("overview.png") < text.index("## All claims")
     for name in names():
         assert f"evidence/{name}.md" in text
+    assert "Nothing has been run yet" in overview({})
+
+
+def test_a_page_shows_primary_claims_first_with_seeds_cost_and_what_is_needed():
+    result = _result("z18-tab4", seeds=25)
+    rows = claim_rows(result)
+    families = [row[1] for row in rows]
+    assert families == sorted(families)
+    needs = {key for key, _ in next(iter(get("z18-tab4").claims(get("z18-tab4").scales["cpu"]))).needs}
+    assert rows[0][4:6] == ["25", f"{len(needs) * 25 / 60:.1f} h"]  # a minute for each cell
+    undecided = [row for row in rows if row[6] == "undecided"]
+    assert all("needs" in row[7] or "no look" in row[7] for row in undecided)
+    early = claim_rows(_result("z18-tab4", seeds=3))
+    assert early[0][4] == "3 (before the first look)"
+    assert "needs 25 seeds" in early[0][7]
+
+
+def test_paper_and_here_stand_side_by_side_in_one_unit():
+    heads, rows = beside(get("l22-tab1"), _result("l22-tab1"))
+    assert heads[:4] == ["here", "in the paper", "error (%): paper", "here"]
+    mixup = next(row for row in rows if row[1] == "Mixup: mix")
+    assert mixup[2] == "20.18"  # an accuracy of 79.82 % in the paper
+    assert mixup[3].startswith("50.")
+    _, rows = beside(get("w21-tab2"), _result("w21-tab2"))
+    assert rows[0][1:3] == ["IMDb, 32 examples, Base", "31.8"]
+    assert rows[0][4] == "1.8"  # a loss of 180, which the paper multiplies by 100
+    heads, rows = beside(get("t19-fig2"), _result("t19-fig2"))
+    assert "in the paper" not in heads  # the paper prints no numbers
+    assert len(rows[0]) == len(heads)
+
+
+@pytest.mark.parametrize("name", [name for name in names() if get(name).printed is not None])
+def test_the_papers_numbers_are_where_recipes_look_for_them(name):
+    """Every number of the paper is beside a row at paper scale, but for those listed, which no row is for."""
+    recipe = get(name)
+    unshown = ("validation", "top-5", "VWCI", "ResNeXt-101", "ResNet-101, 200", "mean of the five")
+    every = {(row, column) for row, values in recipe.published.items() for column in values}
+    every = {place for place in every if not any(text in " ".join(place) for text in unshown)}
+    found = set()
+    for cell in recipe.rows_of_seed(recipe.scales["paper"], 1000):
+        for metric, place in recipe.printed(cell.key).items():
+            assert metric in recipe.columns
+            found.add((place.row, place.column))
+    assert every <= found
+
+
+def test_deviations_are_those_of_the_settings():
+    recipe = get("z18-fig3")
+    found = {one.what: one[1:] for one in deviations(recipe, "cpu")}
+    at = recipe.scales["cpu"]
+    assert found["length of training"] == (f"{at.training['epochs']} epochs", "200 epochs")
+    assert found["batch size"] == (str(at.training["batch_size"]), "128")
+    assert found["learning rate"] == ("0.05", "0.1")
+    assert found["training samples"] == ("1,000 (CIFAR-10), 2,000 (CIFAR-100)", "all")
+    assert found["Nesterov momentum"] == ("yes", "no")
+    assert "data" not in found
+    assert "optimizer" not in found
+    # At paper scale those are left that the recipe declares.
+    assert [one.what for one in deviations(recipe, "paper")] == ["samples held out for validation", "Nesterov momentum"]
+    assert deviations(get("z18-tab4"), "paper") == []
+    longer = dataclasses.replace(at, training={**at.training, "epochs": 200})
+    changed = dataclasses.replace(recipe, scales={**recipe.scales, "cpu": longer})
+    assert "length of training" not in {one.what for one in deviations(changed, "cpu")}
+
+
+@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("scale", SCALES)
+def test_every_recipe_says_what_differs_and_what_a_seed_draws(name, scale):
+    for one in deviations(get(name), scale):
+        assert all(one)
+        assert one.here != one.paper
+    assert seed_varies(get(name).scales[scale]).startswith("A seed draws ")
+
+
+def test_what_a_seed_draws_follows_from_the_data():
+    whole = Data("cifar10", {"val": 0})
+    assert "The data are the same" in seed_varies(Scale(seeds=[1], minutes=1, data={"a": whole}))
+    assert "the test split" in seed_varies(Scale(seeds=[1], minutes=1, data={"a": Data("iris", {"val": 0})}))
+    part = seed_varies(Scale(seeds=[1], minutes=1, data={"a": Data("cifar10", {"train_size": 9, "val": 0})}))
+    assert "mixing and the training subset." in part
+    assert "not of one fixed split" in part
+
+
+def test_panels_of_one_unit_share_their_scale():
+    levels = {"nll": 1.5, "ece": 0.1, "error": 0.4}
+    result = _result("w21-tab2")
+    metrics = {name: Estimate(level, level, level) for name, level in levels.items()}
+    cells = [dataclasses.replace(cell, metrics=metrics) for cell in result.cells]
+    loss, ece, error, *_ = get("w21-tab2").draw(dataclasses.replace(result, cells=cells)).axes
+    assert ece.get_ylim() == error.get_ylim()
+    assert loss.get_ylim() != ece.get_ylim()
+
+
+def test_a_forest_plot_has_a_line_for_each_claim_that_is_tested(tmp_path):
+    result = _result("z18-tab4", seeds=25)
+    claims = [(one.claim, one) for one in result.verdicts]
+    (ax,) = forest(claims).axes
+    labels = [label.get_text() for label in ax.get_yticklabels()]
+    assert labels == [one.claim for one in result.verdicts if one.margin]  # counts of sets have no margin
+    left, right = forest(claims, columns=2, seeds=False).axes
+    assert len(left.get_yticklabels()) + len(right.get_yticklabels()) == len(labels)
+    assert left.get_xlim() == right.get_xlim()
+
+
+def test_a_result_that_is_added_or_removed_takes_one_run_of_the_command(tmp_path):
+    results, docs = tmp_path / "results", tmp_path / "docs"
+    _result("t19-fig5").write(results / "cpu")
+    pages.write(results, docs)
+    assert pages.stale(results, docs) == []
+    _result("z18-fig3").write(results / "cpu")
+    assert {"evidence.md", "evidence/z18-fig3.md", "evidence/overview.png"} <= set(pages.stale(results, docs))
+    pages.write(results, docs)
+    assert pages.stale(results, docs) == []
+    (results / "cpu" / "t19-fig5.json").unlink()
+    pages.write(results, docs)
+    assert pages.stale(results, docs) == []
+    assert not (docs / "evidence" / "t19-fig5.png").exists()
 
 
 def test_a_recipe_without_results_says_so_and_what_it_costs():

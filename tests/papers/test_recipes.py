@@ -12,7 +12,7 @@ from vicinal import models
 from vicinal.expressions import parse
 from vicinal.papers import PAPERS, SCALES, get, images, names
 from vicinal.papers.claims import FIRST_SEED, Claim
-from vicinal.papers.running import described
+from vicinal.papers.execute import described
 
 #: Tables of the papers whose numbers are in print, not in an image.
 WITH_NUMBERS = (

@@ -10,7 +10,7 @@ from tests.cli.running import text_of
 from vicinal.papers.report import RecipePage, Rows, write_recipe
 
 
-def picture() -> bytes:
+def plot() -> bytes:
     image = pytest.importorskip("PIL.Image")
     file = io.BytesIO()
     image.new("RGB", (900, 300), "#0072B2").save(file, format="PNG")
@@ -18,22 +18,26 @@ def picture() -> bytes:
 
 
 def recipe_page(*, name: str = "z18-tab2", long: str = "a row", failures: dict[str, str] | None = None) -> RecipePage:
-    claim = {"claim": f"20 %: {long}", "paper": "+4.0 points", "here": "+3.10 points [+2.00, +4.20]"}
+    claim = [f"20 %: {long}", "primary", "+4.0 points", "+3.10 points [+2.00, +4.20]", "5", "12 min"]
     return RecipePage(
         name=name,
         title=f"Memorisation of {long}",
         source="Zhang et al. 2018, Table 2",
         sizes="cpu scale, 27 cells, 3 seeds",
         summary=["Of 3 claims: 1 holds, 1 reversed, 1 not tested."],
-        reading=["A <b>reading</b> of the paper."],
-        published=Rows(["", "best", "last"], [["20 %, ERM", "12.7", "16.6"]]),
-        figures=Rows(["", "best error (%)", "last error (%)"], [[long, "12.70 ± 0.30", "16.60 ± 1.20"]]),
         claims=[
-            {**claim, "verdict": "holds", "reason": ""},
-            {**claim, "verdict": "reversed", "reason": ""},
-            {**claim, "verdict": "not tested", "reason": "the baseline is not over-confident"},
+            [*claim, "holds", ""],
+            [*claim, "reversed", ""],
+            [*claim, "not tested", "the baseline is not over-confident"],
         ],
-        picture=picture(),
+        varies="A seed draws weights.",
+        beside=Rows(
+            ["here", "in the paper", "last error (%): paper", "here"], [[long, "20 %, ERM", "16.6", "16.60 ± 1.20"]]
+        ),
+        deviations=Rows(["option", "here", "paper"], [["epochs", "20", "200"]]),
+        reading=["A <b>reading</b> of the paper."],
+        forest=plot(),
+        plot=plot(),
         failures=failures or {},
         command="vicinal reproduce z18-tab2 --scale cpu",
         provenance=(("torch", "2.15.0"),),
@@ -51,6 +55,8 @@ def test_everything_is_on_the_page(tmp_path):
         '<span class="better">holds</span>',
         '<span class="worse">reversed</span>',
         "the baseline is not over-confident",
+        "A seed draws weights.",
+        "What differs from the paper's setting",
         "data:image/png;base64,",
         "2.15.0",
     ):

@@ -11,7 +11,7 @@ import pytest
 from tests.papers.tiny import ERM, MIXUP, RECIPE
 from vicinal.papers import scheduling
 from vicinal.papers.claims import UNDECIDED
-from vicinal.papers.running import plan, reproduce
+from vicinal.papers.execute import plan, reproduce
 from vicinal.runs.scheduler import Pool
 
 
@@ -32,7 +32,7 @@ def test_the_next_step_has_the_rows_of_undecided_claims(tiny, tmp_path):
 
 
 def test_a_later_look_costs_more_and_decides_more(tiny, tmp_path):
-    first, second = scheduling._steps(scheduling._State.of("tiny", "cpu", tmp_path))
+    first, second = scheduling._steps(scheduling._State.read("tiny", "cpu", tmp_path))
     assert (first.look, second.look) == (2, 3)
     assert second.seconds == pytest.approx(1.5 * first.seconds)
     assert second.decisions > first.decisions
@@ -41,7 +41,7 @@ def test_a_later_look_costs_more_and_decides_more(tiny, tmp_path):
 
 def test_costs_are_those_measured(tiny, tmp_path):
     result = reproduce(plan("tiny", tiny, "cpu", tmp_path), Pool(workers=1), progress=False)
-    state = scheduling._State.of("tiny", "cpu", tmp_path)
+    state = scheduling._State.read("tiny", "cpu", tmp_path)
     key = result.cells[0].key
     assert state.seconds(key) == pytest.approx(np.mean([cell.seconds for cell in result.of(key)]))
 
@@ -52,7 +52,7 @@ def test_a_schedule_ends_when_nothing_is_undecided_or_worth_it(tiny, tmp_path, m
     where = scheduling.until_decided(
         ["tiny"], "cpu", tmp_path, Pool(workers=1), hours=1, progress=False, say=said.append
     )
-    state = scheduling._State.of("tiny", "cpu", tmp_path)
+    state = scheduling._State.read("tiny", "cpu", tmp_path)
     assert all(one.look == 3 for one in state.verdicts if one.verdict == UNDECIDED)
     assert where.claims == 2
     assert where.hours > 0

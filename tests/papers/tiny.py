@@ -8,9 +8,9 @@ from pathlib import Path
 
 from vicinal.papers import images
 from vicinal.papers.base import Data, Network, Place, Recipe, Scale, methods
-from vicinal.papers.claims import Claim, figure
-from vicinal.papers.drawing import bars
-from vicinal.papers.running import plan, reproduce
+from vicinal.papers.claims import Claim, metric
+from vicinal.papers.execute import plan, reproduce
+from vicinal.papers.plots import bars
 from vicinal.runs.scheduler import Pool
 
 ERM, MIXUP = "ERM()", "Mixup(alpha=1.0)"
@@ -18,11 +18,11 @@ ERM, MIXUP = "ERM()", "Mixup(alpha=1.0)"
 
 def claims(at: Scale) -> Iterable[Claim]:
     for data, network in at.pairs():
-        erm, mixup = (figure("error", data, network, method) for method in (ERM, MIXUP))
+        erm, mixup = (metric("error", data, network, method) for method in (ERM, MIXUP))
         yield Claim(text="mixup lowers the error", contrast=erm - mixup, paper=0.01, primary=True)
         yield Claim(
             text="mixup lowers the ECE",
-            contrast=figure("ece", data, network, ERM) - figure("ece", data, network, MIXUP),
+            contrast=metric("ece", data, network, ERM) - metric("ece", data, network, MIXUP),
             overconfident=[(data, network, ERM)],
         )
 

@@ -372,3 +372,33 @@ def test_code_in_tables_of_the_site_breaks_at_spaces_only(browser, tmp_path):
     assert browser.execute_script("return document.documentElement.scrollWidth") <= 400
     browser.execute_script("document.querySelectorAll('link')[1].disabled = true")
     assert browser.execute_script(BROKEN)  # the theme alone breaks them
+
+
+def test_the_claims_of_the_evidence_can_be_filtered(browser, tmp_path):
+    heads = ["recipe", "paper", "family", "claim", "in the paper", "here", "seeds", "cost", "verdict"]
+    rows = [["z18-tab2", "Z18", family, claim, "–", "–", "5", "1 min", verdict] for family, claim, verdict in (
+        ("primary", "mixup is better", "holds"), ("secondary", "mixup is worse", "undecided, needs 10 seeds"),
+        ("secondary", "ERM is better", "holds"))]  # fmt: skip
+    cells = ["".join(f"<td>{cell}</td>" for cell in row) for row in rows]
+    table = f"<thead><tr>{''.join(f'<th>{head}</th>' for head in heads)}</tr></thead><tbody>"
+    table += "".join(f"<tr>{row}</tr>" for row in cells)
+    script = (Path(__file__).parents[2] / "docs" / "js" / "evidence.js").read_text()
+    page = tmp_path / "evidence.html"
+    page.write_text(f"<meta charset=utf-8><table>{table}</tbody></table><script>{script}</script>", encoding="utf-8")
+    browser.get(page.as_uri())
+
+    def shown() -> list[str]:
+        return [row.text.split("Z18 ")[1] for row in browser.find_elements("css selector", "tbody tr") if row.text]
+
+    assert len(shown()) == 3
+    search, *lists = browser.find_elements("css selector", ".claim-filters input, .claim-filters select")
+    search.send_keys("mixup")
+    assert len(shown()) == 2
+    assert [option.text for option in lists[2].find_elements("tag name", "option")] == [
+        "every verdict",
+        "holds",
+        "undecided",
+    ]
+    lists[2].send_keys("undecided")
+    assert len(shown()) == 1
+    assert "1 of 3 claims" in browser.find_element("css selector", ".claim-filters").text

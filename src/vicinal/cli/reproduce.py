@@ -17,8 +17,8 @@ from vicinal.cli.options import MOST_SEEDS, Common, PoolOptions, takes_records
 from vicinal.cli.outputs import check_outputs
 
 if TYPE_CHECKING:
+    from vicinal.papers.execute import Plan
     from vicinal.papers.results import Result
-    from vicinal.papers.running import Plan
     from vicinal.runs.scheduler import Pool
 
 
@@ -94,7 +94,7 @@ def reproduce(
     """
     not_portable = make_portable()  # before torch is imported
 
-    from vicinal.papers import running
+    from vicinal.papers import execute
     from vicinal.runs.scheduler import Pool
 
     console = Console(as_json=common.as_json)
@@ -116,15 +116,15 @@ def reproduce(
         console.note(not_portable)
     for plan in plans:
         check_outputs({"--out": plan.report}, [], overwrite=common.overwrite)
-    running.check_data(plans)
+    execute.check_data(plans)
     here = where.backend == "loky" and where.workers is None
     pool = Pool(**vars(replace(where, workers=2) if here else where))
     if wanted.until is not None:
         return _until(wanted, asked, scale, folder, pool, console)
-    clock = running.Clock(running.jobs_left(plans))
+    clock = execute.Clock(execute.jobs_left(plans))
     failed = False
     for plan in plans:
-        result = running.reproduce(plan, pool, progress=not common.as_json, clock=clock, on_job=console.note)
+        result = execute.reproduce(plan, pool, progress=not common.as_json, clock=clock, on_job=console.note)
         failed |= bool(result.failures)
         _show(plan, result, console)
     if failed:
@@ -140,26 +140,27 @@ def _asked(recipes: Sequence[str], scale: str) -> tuple[str, ...]:
 
 
 def _plan(name: str, scale: str, out: Path, wanted: _Wanted) -> Plan:
-    from vicinal.papers import get, running
+    from vicinal.papers import execute, get
 
     seeds = _seeds(wanted.seeds)
     if wanted.more_seeds is not None:
         if seeds is not None:
             raise typer.BadParameter("give --seeds or --more-seeds, not both")
-        seeds = running.further_seeds(name, out, wanted.more_seeds)
-    return running.plan(name, get(name), scale, out, seeds=seeds, only=wanted.only or ())
+        seeds = execute.further_seeds(name, out, wanted.more_seeds)
+    return execute.plan(name, get(name), scale, out, seeds=seeds, only=wanted.only or ())
 
 
 def _until(wanted: _Wanted, recipes: Sequence[str], scale: str, out: Path, pool: Pool, console: Console) -> None:
     from vicinal._checks import choice
-    from vicinal.papers import pages, scheduling
+    from vicinal.papers import scheduling
+    from vicinal.papers.page_tables import open_table
 
     choice("until", wanted.until, ("decided",))
     where = scheduling.until_decided(
         recipes, scale, out, pool, hours=wanted.hours, progress=not console.as_json, say=console.note
     )
     console.event("progress", {"decided": where.decided, "claims": where.claims, "hours": where.hours})
-    console.markdown(f"{where}.\n\n{pages.open_table(scheduling.still_open(recipes, scale, out))}")
+    console.markdown(f"{where}.\n\n{open_table(scheduling.still_open(recipes, scale, out))}")
 
 
 def _list(results: Path | None, console: Console) -> None:
@@ -181,7 +182,7 @@ def _list(results: Path | None, console: Console) -> None:
 
 
 def _dry(plans: Sequence[Plan], console: Console) -> None:
-    from vicinal.papers.running import duration
+    from vicinal.papers.execute import duration
 
     for wanted in plans:
         minutes = wanted.minutes
@@ -197,7 +198,7 @@ def _dry(plans: Sequence[Plan], console: Console) -> None:
 
 
 def _show(wanted: Plan, result: Result, console: Console) -> None:
-    from vicinal.papers import pages
+    from vicinal.papers.page_tables import beside, claims_table, markdown
     from vicinal.papers.report import recipe_page, write_recipe
 
     report = write_recipe(recipe_page(wanted.recipe, result), wanted.report)
@@ -205,9 +206,8 @@ def _show(wanted: Plan, result: Result, console: Console) -> None:
     console.event("result", fields)
     paper, place, title = wanted.recipe.place
     console.say(f"{wanted.name}: {title} ({paper} {place})")
-    if wanted.recipe.published:
-        console.markdown(f"The paper:\n\n{pages.published_table(wanted.recipe)}")
-    console.markdown(f"Here:\n\n{pages.table(wanted.recipe, result)}\n\nClaims:\n\n{pages.claims_table(result)}")
+    table = markdown(*beside(wanted.recipe, result))
+    console.markdown(f"Paper and here:\n\n{table}\n\nClaims:\n\n{claims_table(result)}")
     for key, error in result.failures.items():
         console.note(f"{key} failed: {error}")
     console.say(f"result: {wanted.file}\nreport: {report}")

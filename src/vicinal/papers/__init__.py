@@ -1,6 +1,6 @@
 """Every table and figure of the papers as a recipe: one file each, run by `vicinal reproduce NAME`.
 
-`base` says what a recipe is, `claims` how its claims are judged, `running` runs it, `results` keeps its result, and
+`base` says what a recipe is, `claims` how its claims are judged, `execute` runs it, `results` keeps its result, and
 `pages` writes the evidence. `trained` is how a recipe sees a run. `gan` has mixup's losses for GANs.
 
 Names are imported on first use: `vicinal.papers.gan` needs no more than torch.

@@ -37,11 +37,11 @@ PAPERS = {
     "W21": "MixUp Training for the Transformer Architecture (Zhang & Vaidya 2021)",
 }
 
-#: Of data, networks, training and of what is measured: values by name, which whoever takes them checks.
+#: Options of data, networks, training or measures, by name. Their receiver checks them.
 Settings: TypeAlias = "Mapping[str, Any]"
 NOTHING: Settings = {}
 
-#: From trained models, settings and a seed to figures and curves. It lives in a module, so that any process finds it.
+#: From trained models, settings and a seed to metrics and curves. A function of a module, so that any process finds it.
 Measure: TypeAlias = "Callable[[Sequence[Trained], Settings, int], Measured]"
 
 
@@ -56,7 +56,7 @@ class Data:
     training: Settings = field(default_factory=dict)
     """Fields of `FitConfig` in which training on these data differs from the scale's."""
     corrupt: float = 0.0
-    """The share of training labels drawn at random."""
+    """The share of training labels that are randomly relabelled."""
     where: str = ""
     """Where to get the data and in which form, if `vicinal.data.load` does not know them by name."""
 
@@ -170,6 +170,30 @@ class Cell:
         return " · ".join(self.key)
 
 
+class Printed(NamedTuple):
+    """Where a paper prints a number, and in which unit."""
+
+    row: str
+    column: str
+    unit: str = "%"
+    """`"%"`, `"× 100"`, `"share"`, or `"accuracy"` in percent, of which the error is the rest."""
+
+    def value(self, number: float) -> float:
+        """Return a printed number as metrics are kept here: shares, nats, errors in place of accuracies."""
+        return number if self.unit == "share" else 1 - number / 100 if self.unit == "accuracy" else number / 100
+
+
+def where_printed(
+    row: Callable[[Key], str], columns: Mapping[str, tuple[str, str]]
+) -> Callable[[Key], dict[str, Printed]]:  # fmt: skip
+    """Return where a paper prints the metrics of a cell: its row by the cell's key, columns and units by the metric.
+
+    >>> where_printed(lambda key: key[-1], {"error": ("accuracy (%)", "accuracy")})(("CIFAR-10", "VGG", "Mixup"))
+    {'error': Printed(row='Mixup', column='accuracy (%)', unit='accuracy')}
+    """
+    return lambda key: {metric: Printed(row(key), *column) for metric, column in columns.items()}
+
+
 class Place(NamedTuple):
     """A table or figure: its paper, its name there and what it shows."""
 
@@ -191,13 +215,18 @@ class Recipe:
     claims: Callable[[Scale], Iterable[Claim | AtLeast]]
     """What the paper says, for the data and networks of a scale."""
     columns: Mapping[str, str]
-    """The figures of the printed table, by their titles there; `%` in a title means a share times 100."""
+    """The metrics of the printed table, by their titles there; `%` in a title means a share times 100."""
     methods: Mapping[str, Method] | Callable[[str, Scale], Mapping[str, Method]] = field(default_factory=dict)
     """By the names that rows have: for all data, or a function of the data's name and the scale."""
     published: Mapping[str, Mapping[str, float | str]] = field(default_factory=dict)
-    """The paper's numbers: a row's name, then figures by name, as printed there."""
+    """The paper's numbers: a row's name, then metrics by name, as printed there."""
+    printed: Callable[[Key], Mapping[str, Printed]] | None = None
+    """Where `published` has the metrics of a cell, by their names. Below paper scale the paper's data and networks
+    stand beside those that replace them."""
+    original: Mapping[str, object] = field(default_factory=dict)
+    """Options of data and training in which the paper differs from the `paper` scale: see `deviations`."""
     draw: Callable[[Result], Figure] | None = None
-    """Draws the figure from a result, which may have some of the rows and other seeds only."""
+    """Plots a result, which may have some of the rows and other seeds only."""
     trainings: Callable[[Experiment], tuple[Experiment, ...]] | None = None
     """Of a cell, if it needs others than its own row's: a function of the row's experiment, which comes first."""
     cells: Callable[[Scale], Iterable[tuple[Key, Settings]]] | None = None
@@ -256,8 +285,8 @@ def needed(name: str, *, by: str, what: str) -> Path:
     return path
 
 
-def is_drawn(seed: int) -> bool:
-    """Return whether a cell keeps what only the figure shows: one seed in ten does, so that files stay small."""
+def keeps_plot_data(seed: int) -> bool:
+    """Return whether a cell keeps what only the plot shows: one seed in ten does, so that files stay small."""
     return seed % 10 == 0
 
 

@@ -1,4 +1,4 @@
-r"""Claims of a paper, and their verdicts: signed contrasts of figures of cells, paired over seeds that are added.
+r"""Claims of a paper, and their verdicts: signed contrasts of metrics of cells, paired over seeds that are added.
 
 A contrast is a number :math:`d_s` for each seed s, such as the error of ERM minus that of mixup. A claim speaks of its
 mean :math:`\mu` over all seeds that could be drawn.
@@ -30,10 +30,10 @@ kind       it says      holds              reversed                     no diffe
 ========== ============ ================== ============================ ===============
 
 Anything else is undecided, as is every claim before its first look. A claim is not tested if a cell is missing
-altogether, if a figure is not a finite number, or if it is about calibration and the baseline is not over-confident.
+altogether, if a metric is not a finite number, or if it is about calibration and the baseline is not over-confident.
 
 **Seeds that agree exactly** have a standard error of zero, which is no certainty: counts of a small test set often
-agree. Figures are kept to seven digits, so a spread that rounding explains counts as agreement. The interval is then
+agree. Metrics are kept to seven digits, so a spread that rounding explains counts as agreement. The interval is then
 that of the median by order statistics (Thompson 1936): n equal seeds hold it with a probability of
 :math:`1 - 2^{1-n}`. If that reaches the level the interval is the common value, give or take the rounding; else it is
 unbounded, and the claim is undecided. With four looks, five equal seeds never decide, and ten do for m up to 6.
@@ -65,10 +65,10 @@ from vicinal.metrics import Estimate
 
 #: What names a cell: its data, network and method, or whatever a recipe's rows are.
 Key: TypeAlias = tuple[str, ...]
-#: Gives the figure of a cell, for one seed.
+#: Gives the value of a metric of a cell, for one seed.
 Lookup: TypeAlias = Callable[[Key, str], float]
-#: The figures of every cell: by key, then by seed, then by name.
-Figures: TypeAlias = Mapping[Key, Mapping[int, Mapping[str, Estimate]]]
+#: The metrics of every cell: by key, then by seed, then by name.
+Metrics: TypeAlias = Mapping[Key, Mapping[int, Mapping[str, Estimate]]]
 
 HOLDS, REVERSED, NO_DIFFERENCE, UNDECIDED, NOT_TESTED = "holds", "reversed", "no difference", "undecided", "not tested"
 KINDS = ("above", "no worse", "equal")
@@ -81,7 +81,7 @@ MARGIN = 0.01
 LOOKS = (5, 10, 20, 40)
 #: The first of the seeds that count. Those below it are for pilots.
 FIRST_SEED = 1000
-#: The figure that a baseline's over-confidence is read from: mean confidence minus accuracy.
+#: The metric that a baseline's over-confidence is read from: mean confidence minus accuracy.
 GAP = "gap"
 #: The chance of a decision that `Judged.needs_seeds` asks for.
 POWER = 0.8
@@ -91,11 +91,11 @@ _PARTS = 80
 
 @dataclass(frozen=True, eq=False)
 class Contrast:
-    """A number for each seed, made of figures of cells by `+`, `-`, `*` and `lowest`."""
+    """A number for each seed, made of metrics of cells by `+`, `-`, `*` and `lowest`."""
 
     value: Callable[[Lookup], float]
     needs: tuple[tuple[Key, str], ...]
-    """The cells and figures it is made of."""
+    """The cells and metrics it is made of."""
 
     def __add__(self, other: Contrast) -> Contrast:
         return Contrast(lambda look: self.value(look) + other.value(look), (*self.needs, *other.needs))
@@ -107,10 +107,10 @@ class Contrast:
         return Contrast(lambda look: factor * self.value(look), self.needs)
 
 
-def figure(name: str, *key: str) -> Contrast:
-    """Return the figure of a cell.
+def metric(name: str, *key: str) -> Contrast:
+    """Return a metric of a cell.
 
-    >>> gain = figure("error", "CIFAR-10", "ERM()") - figure("error", "CIFAR-10", "Mixup(alpha=1.0)")
+    >>> gain = metric("error", "CIFAR-10", "ERM()") - metric("error", "CIFAR-10", "Mixup(alpha=1.0)")
     >>> gain.needs[0]
     (('CIFAR-10', 'ERM()'), 'error')
     """
@@ -132,7 +132,7 @@ def highest(several: Sequence[Contrast]) -> Contrast:
 def pooled(contrasts: Iterable[Contrast]) -> Contrast:
     """Return the mean of several, for each seed.
 
-    >>> both = pooled(figure("error", name) for name in ("a", "b"))
+    >>> both = pooled(metric("error", name) for name in ("a", "b"))
     >>> both.value(lambda key, name: {"a": 1.0, "b": 2.0}[key[0]])
     1.5
     """
@@ -148,7 +148,7 @@ def pooled(contrasts: Iterable[Contrast]) -> Contrast:
 def trend(several: Sequence[Contrast]) -> Contrast:
     r"""Return the slope over several in order, :math:`\sum_i (i - \bar i) v_i / \sum_i (i - \bar i)^2`.
 
-    >>> rising = trend([figure("oe", name) for name in ("a", "b", "c")])
+    >>> rising = trend([metric("oe", name) for name in ("a", "b", "c")])
     >>> rising.value(lambda key, name: {"a": 1.0, "b": 2.0, "c": 3.0}[key[0]])
     1.0
     """
@@ -178,13 +178,13 @@ class Pair(NamedTuple):
         """Return the key of a method's cell."""
         return (self.data, self.network, method)
 
-    def figure(self, name: str, method: str) -> Contrast:
-        """Return the figure of a method."""
-        return figure(name, *self.cell(method))
+    def metric(self, name: str, method: str) -> Contrast:
+        """Return a metric of a method."""
+        return metric(name, *self.cell(method))
 
     def fall(self, name: str, higher: str, lower: str) -> Contrast:
-        """Return how far a figure falls from one method to another."""
-        return self.figure(name, higher) - self.figure(name, lower)
+        """Return how far a metric falls from one method to another."""
+        return self.metric(name, higher) - self.metric(name, lower)
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,9 +207,9 @@ class Claim:
     primary: bool = False
     """Whether the claim is the paper's headline."""
     paper: float | None = None
-    """The paper's contrast, in the same unit; None where it shows a figure or says it in prose."""
+    """The paper's contrast, in the same unit; None where it shows a plot or says it in prose."""
     unit: str = "points"
-    """`"points"` where figures are shares, which are shown times 100; else what to write behind a number."""
+    """`"points"` where metrics are shares, which are shown times 100; else what to write behind a number."""
     overconfident: Sequence[Key] = ()
     """A claim about calibration: the cells of its baselines, one for each set that is pooled. Their confidence must
     exceed their accuracy, on average over the sets, for the claim to be tested."""
@@ -227,7 +227,7 @@ class Claim:
 
     @property
     def needs(self) -> tuple[tuple[Key, str], ...]:
-        """The cells and figures it speaks of."""
+        """The cells and metrics it speaks of."""
         return (*self.contrast.needs, *((key, GAP) for key in self.overconfident))
 
     @property
@@ -277,7 +277,7 @@ class AtLeast:
 
     @property
     def needs(self) -> tuple[tuple[Key, str], ...]:
-        """The cells and figures it speaks of."""
+        """The cells and metrics it speaks of."""
         return tuple(need for contrast in self.contrasts for need in contrast.needs)
 
     @property
@@ -344,7 +344,7 @@ class Judged:
     look: int
     """The seeds of the look that the verdict is read at; 0 before the first look."""
     n_seeds: int
-    """The seeds so far that have all figures which the claim needs."""
+    """The seeds so far that have all metrics which the claim needs."""
     paper: float | None
     """The paper's own contrast, if it prints one."""
     margin: float
@@ -356,7 +356,7 @@ class Judged:
     reason: str = ""
     """Why it is not tested, or why it has no interval at its look."""
     values: tuple[float | None, ...] = ()
-    """The contrast of each seed so far, in order of seeds; None if a figure is not a finite number. Of "at least": how
+    """The contrast of each seed so far, in order of seeds; None if a metric is not a finite number. Of "at least": how
     many contrasts are positive."""
     needs_seeds: int | None = None
     """The smallest look at which it is decided with a probability of 80 %, if mean and spread are those so far. None if
@@ -439,13 +439,13 @@ class Sample(NamedTuple):
     rounding: float = 0.0
 
     @classmethod
-    def of(cls, contrast: Contrast, figures: Figures, seeds: Sequence[int]) -> Sample:
+    def of(cls, contrast: Contrast, metrics: Metrics, seeds: Sequence[int]) -> Sample:
         """Return what these seeds say."""
-        values = np.array([contrast.value(_lookup(figures, seed)) for seed in seeds])
-        # Rounding to seven digits moves a figure by half a millionth at most, so two sums of k equal figures differ by
+        values = np.array([contrast.value(_lookup(metrics, seed)) for seed in seeds])
+        # Rounding to seven digits moves a metric by half a millionth at most, so two sums of k equal metrics differ by
         # at most k millionths.
         rounding = 1e-6 * sum(
-            max(abs(figures[key][seed][name].value) for seed in seeds) for key, name in contrast.needs
+            max(abs(metrics[key][seed][name].value) for seed in seeds) for key, name in contrast.needs
         )
         return cls(len(seeds), float(values.mean()), float(values.std(ddof=1)), rounding)
 
@@ -508,12 +508,12 @@ def error_rate(recipes: Iterable[Sequence[Judged]]) -> ErrorRate:
     return ErrorRate(families, ALPHA * families, 1 - (1 - ALPHA) ** families)
 
 
-# From figures to verdicts
+# From metrics to verdicts
 
 
 def judge(
     claims: Sequence[Claim | AtLeast],
-    figures: Figures,
+    metrics: Metrics,
     *,
     looks: Sequence[int] = LOOKS,
     first_seed: int = FIRST_SEED,
@@ -524,7 +524,7 @@ def judge(
         raise ArgumentError("looks", looks, "rising numbers of seeds")
     sizes = Counter(_family(claim) for claim in claims)
     return [
-        _judged(claim, figures, numbers, first_seed, family_level(sizes[_family(claim)], numbers)) for claim in claims
+        _judged(claim, metrics, numbers, first_seed, family_level(sizes[_family(claim)], numbers)) for claim in claims
     ]
 
 
@@ -532,28 +532,28 @@ def _family(claim: Claim | AtLeast) -> str:
     return PRIMARY if claim.primary else SECONDARY
 
 
-def _judged(claim: Claim | AtLeast, figures: Figures, looks: Sequence[int], first_seed: int, level: float) -> Judged:
-    seeds = _complete_seeds(claim.needs, figures, first_seed)
+def _judged(claim: Claim | AtLeast, metrics: Metrics, looks: Sequence[int], first_seed: int, level: float) -> Judged:
+    seeds = _complete_seeds(claim.needs, metrics, first_seed)
     # Seeds are sorted and none is below the first: n of them end at first + n − 1 only if none is missing.
     reached = [n for n in looks if len(seeds) >= n and seeds[n - 1] == first_seed + n - 1]
     look = max(reached, default=0)
-    finite = [seed for seed in seeds if not _not_finite(claim.needs, figures, [seed])]
-    values = {s: claim.value([one.value(_lookup(figures, s)) for one in claim.contrasts]) for s in finite}
-    reason = _not_tested(claim, figures, seeds[:look])
+    finite = [seed for seed in seeds if not _not_finite(claim.needs, metrics, [seed])]
+    values = {s: claim.value([one.value(_lookup(metrics, s)) for one in claim.contrasts]) for s in finite}
+    reason = _not_tested(claim, metrics, seeds[:look])
     if reason:
         read = None
     elif look:
-        read = claim.read(_samples(claim, figures, seeds[:look]), level)
+        read = claim.read(_samples(claim, metrics, seeds[:look]), level)
         if math.isinf(read.high):
             reason = f"all {look} seeds agree, which is no certainty at this level"
     else:
         effect = next(iter(values.values()), math.nan)
         if len(finite) > 1:
-            effect = claim.read(_samples(claim, figures, finite), level).effect
+            effect = claim.read(_samples(claim, metrics, finite), level).effect
         read = Reading(UNDECIDED, effect, math.nan, math.nan)
     needs_seeds = None
     if read is not None and read.verdict == UNDECIDED and finite == seeds:  # a seed that diverged is in all later looks
-        needs_seeds = _needs_seeds(claim, figures, seeds, [n for n in looks if n > look], level)
+        needs_seeds = _needs_seeds(claim, metrics, seeds, [n for n in looks if n > look], level)
     return Judged(
         claim=claim.text,
         family=_family(claim),
@@ -575,29 +575,29 @@ def _judged(claim: Claim | AtLeast, figures: Figures, looks: Sequence[int], firs
     )
 
 
-def samples(claim: Claim | AtLeast, figures: Figures, *, first_seed: int = FIRST_SEED) -> list[Sample]:
+def samples(claim: Claim | AtLeast, metrics: Metrics, *, first_seed: int = FIRST_SEED) -> list[Sample]:
     """Return what the seeds so far say of each contrast of a claim; nothing of fewer than two finite ones."""
-    seeds = _complete_seeds(claim.needs, figures, first_seed)
-    finite = [seed for seed in seeds if not _not_finite(claim.needs, figures, [seed])]
-    return _samples(claim, figures, finite) if len(finite) > 1 else []
+    seeds = _complete_seeds(claim.needs, metrics, first_seed)
+    finite = [seed for seed in seeds if not _not_finite(claim.needs, metrics, [seed])]
+    return _samples(claim, metrics, finite) if len(finite) > 1 else []
 
 
-def _complete_seeds(needs: Sequence[tuple[Key, str]], figures: Figures, first_seed: int) -> list[int]:
-    """Return the seeds that count and have all figures, in order."""
-    every = [{seed for seed, row in figures.get(key, {}).items() if name in row} for key, name in needs]
+def _complete_seeds(needs: Sequence[tuple[Key, str]], metrics: Metrics, first_seed: int) -> list[int]:
+    """Return the seeds that count and have all metrics, in order."""
+    every = [{seed for seed, row in metrics.get(key, {}).items() if name in row} for key, name in needs]
     return sorted(seed for seed in set.intersection(*every) if seed >= first_seed)
 
 
-def _not_tested(claim: Claim | AtLeast, figures: Figures, seeds: Sequence[int]) -> str:
+def _not_tested(claim: Claim | AtLeast, metrics: Metrics, seeds: Sequence[int]) -> str:
     """Return why a claim is not tested at a look with these seeds; nothing if it is, or if there is no look yet."""
     for key, name in claim.needs:
-        if not any(name in row for row in figures.get(key, {}).values()):
-            return f"there is no {'cell' if key not in figures else f'{name} of'} {' · '.join(key)}"
+        if not any(name in row for row in metrics.get(key, {}).values()):
+            return f"there is no {'cell' if key not in metrics else f'{name} of'} {' · '.join(key)}"
     # To leave such a seed out would be to choose among runs by how they came out.
-    reason = _not_finite(claim.needs, figures, seeds)
+    reason = _not_finite(claim.needs, metrics, seeds)
     if reason or not claim.overconfident or not seeds:
         return reason
-    gap = Sample.of(pooled(figure(GAP, *key) for key in claim.overconfident), figures, seeds)
+    gap = Sample.of(pooled(metric(GAP, *key) for key in claim.overconfident), metrics, seeds)
     low, high = gap.interval(1 - ALPHA)
     if low > 0:
         return ""
@@ -605,30 +605,30 @@ def _not_tested(claim: Claim | AtLeast, figures: Figures, seeds: Sequence[int]) 
     return f"the baseline is not over-confident (confidence − accuracy is {shown})"
 
 
-def _not_finite(needs: Sequence[tuple[Key, str]], figures: Figures, seeds: Sequence[int]) -> str:
-    """Return which figure is not a finite number; nothing if all are."""
+def _not_finite(needs: Sequence[tuple[Key, str]], metrics: Metrics, seeds: Sequence[int]) -> str:
+    """Return which metric is not a finite number; nothing if all are."""
     for key, name in needs:
         for seed in seeds:
-            if not math.isfinite(figures[key][seed][name].value):
+            if not math.isfinite(metrics[key][seed][name].value):
                 return f"{name} of {' · '.join(key)} with seed {seed} is not a finite number"
     return ""
 
 
 def _needs_seeds(
-    claim: Claim | AtLeast, figures: Figures, seeds: Sequence[int], looks: Sequence[int], level: float
+    claim: Claim | AtLeast, metrics: Metrics, seeds: Sequence[int], looks: Sequence[int], level: float
 ) -> int | None:
     if len(seeds) < 2:  # nothing is known of their spread
         return looks[0]
-    samples = _samples(claim, figures, seeds)
+    samples = _samples(claim, metrics, seeds)
     return next((n for n in looks if claim.chance(samples, n, level) >= POWER), None)
 
 
-def _samples(claim: Claim | AtLeast, figures: Figures, seeds: Sequence[int]) -> list[Sample]:
-    return [Sample.of(contrast, figures, seeds) for contrast in claim.contrasts]
+def _samples(claim: Claim | AtLeast, metrics: Metrics, seeds: Sequence[int]) -> list[Sample]:
+    return [Sample.of(contrast, metrics, seeds) for contrast in claim.contrasts]
 
 
-def _lookup(figures: Figures, seed: int) -> Lookup:
-    return lambda key, name: figures[key][seed][name].value
+def _lookup(metrics: Metrics, seed: int) -> Lookup:
+    return lambda key, name: metrics[key][seed][name].value
 
 
 def _at_least(least: int, chances: Sequence[float]) -> float:

@@ -14,11 +14,11 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from vicinal.papers.base import NOTHING, Data, Each, Network, Recipe, Scale, Settings, three_scales
+from vicinal.papers.base import NOTHING, Data, Each, Network, Recipe, Scale, Settings, three_scales, where_printed
 from vicinal.papers.claims import FIRST_SEED, Contrast, pooled
-from vicinal.papers.drawing import bars
+from vicinal.papers.plots import bars
 from vicinal.papers.results import Measured
-from vicinal.papers.trained import Trained, figures_of
+from vicinal.papers.trained import Trained, metrics_of
 
 #: PreAct ResNet-10 of width 8, as published in everything else.
 TINY = {"PreAct ResNet-10": Network("preactresnet10", {"width": 8, "final_norm": False})}
@@ -52,6 +52,10 @@ NIGHT_CIFAR10_ABOUT = (
 NIGHT_CIFAR10_PILOT = "The night cell was sized by the time of a step, 0.27 s on one core; nothing was trained before."
 #: Of one training on two cores: half of its processor minutes.
 NIGHT_CIFAR10_MINUTES = 10.5
+
+#: The papers train on all images. Z18's public code has no Nesterov momentum.
+ALL_TRAINED: Settings = {"val": 0}
+Z18_ORIGINAL: Settings = {**ALL_TRAINED, "nesterov": False}
 
 #: Z18 Section 3.2: 200 epochs from 0.1, divided by 10 after 100 and 150, batches of 128, weight decay 1e-4.
 CIFAR: Settings = {
@@ -133,9 +137,9 @@ def imagenet(epochs: int) -> dict[str, object]:
 
 def on_imagenet(*, minutes: float, networks: Mapping[str, Network], about: str, **parts: Settings) -> Scale:
     """Return a scale of five runs on ImageNet, of 90 epochs unless `parts` say otherwise."""
-    usual: dict[str, Any] = {"training": imagenet(90), **parts}
+    defaults: dict[str, Any] = {"training": imagenet(90), **parts}
     seeds = range(FIRST_SEED, FIRST_SEED + 5)
-    return Scale(seeds=seeds, minutes=minutes, data=IMAGENET, networks=networks, about=about, **usual)
+    return Scale(seeds=seeds, minutes=minutes, data=IMAGENET, networks=networks, about=about, **defaults)
 
 
 #: What was looked at before the sizes and rates were fixed.
@@ -234,8 +238,8 @@ def t19_scales(*, minutes: tuple[float, float, float]) -> dict[str, Scale]:
 
 def l22_scales(*, seeds: int, minutes: tuple[float, float, float], paper: Mapping[str, Network]) -> dict[str, Scale]:
     """Return the scales of L22's recipes, with ten bins: CIFAR-10 at cpu scale, and CIFAR-100 as in the paper above."""
-    usual: dict[str, Any] = {"paper": paper, "paper_training": L22_TRAINING, "settings": {"n_bins": 10}}
-    few, many = (scales(source, seeds=seeds, minutes=minutes, **usual) for source in ("cifar10", "cifar100"))
+    shared: dict[str, Any] = {"paper": paper, "paper_training": L22_TRAINING, "settings": {"n_bins": 10}}
+    few, many = (scales(source, seeds=seeds, minutes=minutes, **shared) for source in ("cifar10", "cifar100"))
     replaced = f"CIFAR-10 in place of CIFAR-100, of which 2,000 images leave an error of 89 %. {ABOUT}; the last epoch."
     larger: dict[str, Any] = {"data": small("cifar100", factor=2), "networks": TINY, "training": TRAINING}
     return {
@@ -257,28 +261,30 @@ _BEST = {name: COLUMNS[name] for name in ("error", "ece", "oe")}
 
 def selected(trained: Sequence[Trained], settings: Settings, seed: int) -> Measured:
     """Measure the epoch with the best validation accuracy on the test set (T19 Section 3.1)."""
-    return {**figures_of(trained[0].test(n_bins=settings.get("n_bins", 15)))}
+    return {**metrics_of(trained[0].test(n_bins=settings.get("n_bins", 15)))}
 
 
 def both_epochs(trained: Sequence[Trained], settings: Settings, seed: int) -> Measured:
     """Measure the last epoch on the test set and, as `best …`, the one with the best validation accuracy."""
     run, n_bins = trained[0], settings.get("n_bins", 15)
     measured: Measured = {}
-    if run.outcome.experiment.training.get("select") != "last":
-        measured = {f"best {name}": value for name, value in figures_of(run.test(n_bins=n_bins)).items()}
-    return {**figures_of(run.test_of_last(n_bins=n_bins)), **measured}
+    if run.result.experiment.training.get("select") != "last":
+        measured = {f"best {name}": value for name, value in metrics_of(run.test(n_bins=n_bins)).items()}
+    return {**metrics_of(run.test_of_last(n_bins=n_bins)), **measured}
 
 
 def last_epoch(trained: Sequence[Trained], settings: Settings, seed: int) -> Measured:
     """Measure the last epoch on the test set, and the validation error of every epoch."""
-    figures = figures_of(trained[0].test_of_last(n_bins=settings.get("n_bins", 15)))
-    return {**figures, "course": [1 - line["val_accuracy"] for line in trained[0].history if "val_accuracy" in line]}
+    metrics = metrics_of(trained[0].test_of_last(n_bins=settings.get("n_bins", 15)))
+    return {**metrics, "course": [1 - line["val_accuracy"] for line in trained[0].history if "val_accuracy" in line]}
 
 
 def z18_table(**parts: Any) -> Recipe:
     """Return a recipe of Z18 about the errors of the last epoch, which `parts` make up or change."""
     drawn = bars({"error": "error (%)"})
-    return Recipe(**{"measure": last_epoch, "columns": ERRORS, "draw": drawn, "pilot": PILOT, **parts})
+    return Recipe(
+        **{"measure": last_epoch, "columns": ERRORS, "draw": drawn, "pilot": PILOT, "original": Z18_ORIGINAL, **parts}
+    )
 
 
 def t19_figure(**parts: Any) -> Recipe:
@@ -286,12 +292,17 @@ def t19_figure(**parts: Any) -> Recipe:
     drawn = bars({"ece": "ECE (%)", "oe": "OE (%)"})
     best = {f"best {name}": f"{title.partition(' (')[0]} of the best epoch (%)" for name, title in _BEST.items()}
     columns = {**COLUMNS, **best}
-    return Recipe(**{"measure": both_epochs, "columns": columns, "draw": drawn, "pilot": PILOT, **parts})
+    defaults = {"measure": both_epochs, "columns": columns, "draw": drawn, "pilot": PILOT, "original": ALL_TRAINED}
+    return Recipe(**{**defaults, **parts})
 
 
 def pooled_fall(at: Scale, name: str, higher: str, lower: str) -> Contrast:
-    """Return how far a figure falls from one method to another, as the mean over a scale's data and networks."""
+    """Return how far a metric falls from one method to another, as the mean over a scale's data and networks."""
     return pooled([on.fall(name, higher, lower) for on in at.pairs()])
+
+
+#: Where L22 prints metrics.
+L22_COLUMNS = {"error": ("accuracy (%)", "accuracy"), "ece": ("ECE", "share"), "oe": ("OE", "share")}
 
 
 def l22_printed(rows: Mapping[str, Sequence[float]]) -> dict[str, dict[str, float]]:
@@ -303,4 +314,5 @@ def l22_table(**parts: Any) -> Recipe:
     """Return a recipe of L22 about the last epoch, measured with ten bins, which `parts` make up or change."""
     columns = {name: title.replace("15 bins", "10 bins") for name, title in COLUMNS.items()}
     drawn = bars({"error": "error (%)", "ece": "ECE (%)"})
-    return Recipe(**{"measure": last_epoch, "columns": columns, "draw": drawn, "pilot": PILOT, **parts})
+    defaults = {"measure": last_epoch, "columns": columns, "draw": drawn, "pilot": PILOT, "original": ALL_TRAINED}
+    return Recipe(**{**defaults, "printed": where_printed(lambda key: key[-1], L22_COLUMNS), **parts})

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from vicinal.papers import toy_perceptron
 from vicinal.papers.base import Place, Recipe, Scale, Settings
-from vicinal.papers.claims import Claim, Key, figure, pooled
+from vicinal.papers.claims import Claim, Key, metric, pooled
 from vicinal.papers.toy_points import spirals
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def measure(trained: Sequence[Trained], settings: Settings, seed: int) -> Measur
 
 def claims(at: Scale) -> Iterable[Claim]:
     falls = {
-        name: (figure("confidence", name) - figure("confidence", MIXUP), figure("band", name) - figure("band", ERM))
+        name: (metric("confidence", name) - metric("confidence", MIXUP), metric("band", name) - metric("band", ERM))
         for name in (CODE, PRINTED)
     }
     for i, text in enumerate(

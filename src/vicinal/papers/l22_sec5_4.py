@@ -51,6 +51,7 @@ def claims(at: Scale) -> Iterable[Claim]:
 
 
 RECIPE = images.l22_table(
+    printed=None,
     place=Place("L22", "Section 5.4", "The weight of the similarity term"),
     methods=METHODS,
     claims=claims,

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable
 from statistics import mean
 
 from vicinal.papers import images
-from vicinal.papers.base import Data, Method, Network, Place, Scale
-from vicinal.papers.claims import Claim, pooled
-from vicinal.papers.drawing import bars
+from vicinal.papers.base import Data, Method, Network, Place, Scale, where_printed
+from vicinal.papers.claims import Claim, Key, pooled
+from vicinal.papers.plots import bars
 
 VANILLA, MIXUP, CUTMIX, PUZZLE, MANIFOLD = "Vanilla", "Mixup", "CutMix", "PuzzleMix", "Manifold Mixup"
 PIXELS = f"mean={images.CIFAR_MEAN}, std={images.CIFAR_STD}"
@@ -140,12 +140,31 @@ _SCALES = images.l22_scales(
     paper={name: Network(name.lower()) for name in ("VGG16", "ResNet50", "ResNeXt50", "MobileNetV2", "ShuffleNetV2")},
 )
 
+
+MEAN = "CIFAR-100, mean of the five networks"
+
+
+def row(key: Key) -> str:
+    """Return the row of the table; the mean of its networks stands beside others."""
+    return f"{', '.join(key[:2]) if key[:2] in PAPER else MEAN}, {key[-1]}"
+
+
+def means() -> dict[str, tuple[float, ...]]:
+    """Return the mean of the paper's networks on CIFAR-100, for each method."""
+    rows = [of for (data, _), of in PAPER.items() if data == "CIFAR-100"]
+    return {f"{MEAN}, {name}": tuple(round(mean(of[name][i] for of in rows), 4) for i in range(3)) for name in rows[0]}
+
+
 RECIPE = images.l22_table(
+    printed=where_printed(row, images.L22_COLUMNS),
     place=Place("L22", "Table 2", "Mixing methods with LogitMix and without"),
     methods=methods,
     claims=claims,
     published=images.l22_printed(
-        {f"{data}, {network}, {name}": row for (data, network), of in PAPER.items() for name, row in of.items()}
+        {
+            **{f"{data}, {network}, {name}": row for (data, network), of in PAPER.items() for name, row in of.items()},
+            **means(),
+        }
     ),
     scales={
         "cpu": _SCALES["cpu"],

@@ -13,10 +13,10 @@ from vicinal.data import SplitOptions, TextOptions, load_scores
 from vicinal.expressions import parse
 from vicinal.metrics import evaluate
 from vicinal.papers import texts
-from vicinal.papers.base import Data, Method, Place, Recipe, Scale, Settings, three_scales
+from vicinal.papers.base import Data, Method, Place, Printed, Recipe, Scale, Settings, three_scales
 from vicinal.papers.claims import Claim, Key, Pair, pooled
-from vicinal.papers.drawing import bars
-from vicinal.papers.trained import Part, figures_of, logits_of
+from vicinal.papers.plots import bars
+from vicinal.papers.trained import Part, logits_of, metrics_of
 from vicinal.training import FitConfig, fit
 
 if TYPE_CHECKING:
@@ -62,16 +62,16 @@ def cells(at: Scale) -> Iterable[tuple[Key, Settings]]:
 
 
 def measure(trained: Sequence[Trained], settings: Settings, seed: int) -> Measured:
-    """Return GLUE's score of the test set (MCC on CoLA, Spearman on STS-B, else accuracy), and the default figures."""
+    """Return GLUE's score of the test set (MCC on CoLA, Spearman on STS-B, else accuracy), and all other metrics."""
     if not trained:
         return {"score": spearman_of(settings, seed)}
     run = trained[0]
-    source, evaluation = run.outcome.experiment.source, run.test()
+    source, evaluation = run.result.experiment.source, run.test()
     if source in settings.get("score_on", {}):  # the other of MNLI's two development sets
         other = run.bundle.read(settings["score_on"][source], labelled=True, part="test")
         rows = list(range(min(len(other), settings["n_other"])))
         evaluation = evaluate(torch.tensor(other.labels)[rows], logits=logits_of(run.bundle, Part(other, rows)))
-    return {**figures_of(evaluation), "score": evaluation.mcc if source.endswith("cola") else evaluation.accuracy}
+    return {**metrics_of(evaluation), "score": evaluation.mcc if source.endswith("cola") else evaluation.accuracy}
 
 
 def spearman_of(settings: Settings, seed: int) -> float:
@@ -129,6 +129,8 @@ PUBLISHED = {"epochs": 3, "batch_size": 8, "lr": 2e-5, "select": "last", **texts
 SMALL = {"CoLA": (640, 32), "RTE": (240, 64), "SST-2": (640, 32), "QQP": (640, 32)}
 
 RECIPE = Recipe(
+    original=texts.GIVEN_ONLY,
+    printed=lambda key: {"score": Printed(key[0], "BERT-base" if key[-1] == "BERT" else key[-1])},
     place=Place("L22", "Table 3", "LogitMix on GLUE"),
     methods=methods,
     measure=measure,

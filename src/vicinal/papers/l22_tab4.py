@@ -6,9 +6,9 @@ import dataclasses
 from collections.abc import Iterable
 
 from vicinal.papers import images
-from vicinal.papers.base import Method, Network, Place, Scale
+from vicinal.papers.base import Method, Network, Place, Scale, where_printed
 from vicinal.papers.claims import Claim, pooled
-from vicinal.papers.drawing import bars
+from vicinal.papers.plots import bars
 
 VANILLA, MIXUP, LOGITMIX = "Vanilla", "Mixup", "LogitMix"
 METHODS = {VANILLA: Method("ERM()"), MIXUP: Method("Mixup(alpha=0.4)"), LOGITMIX: Method("LogitMix(Mixup(alpha=3.0))")}
@@ -51,6 +51,7 @@ def claims(at: Scale) -> Iterable[Claim]:
 _SCALES = images.l22_scales(seeds=5, minutes=(4, 30, 6_000), paper={"VGG-16": Network("vgg16")})
 
 RECIPE = images.l22_table(
+    printed=where_printed(lambda key: key[-1] if key[-1] != "Vanilla" else "Vanilla (Table 2)", images.L22_COLUMNS),
     place=Place("L22", "Table 4", "Calibration of Mixup and LogitMix, and VWCI"),
     methods=METHODS,
     claims=claims,

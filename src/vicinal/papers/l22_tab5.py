@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from vicinal.papers import images
 from vicinal.papers.base import Method, Network, Place, Scale
 from vicinal.papers.claims import Claim, pooled
-from vicinal.papers.drawing import bars
+from vicinal.papers.plots import bars
 
 ALPHAS = (0.4, 1.0, 3.0)
 MIXUP, NO_CLS, LOGITMIX = "Mixup", "LogitMix (−) cls", "LogitMix"
@@ -29,7 +29,7 @@ def row(method: str, alpha: float) -> str:
 
 
 def falls(name: str, alpha: float) -> float:
-    """Return by how much the paper's figure is lower for LogitMix than for Mixup."""
+    """Return by how much the paper's value is lower for LogitMix than for Mixup."""
     if name == "error":
         return (PAPER[LOGITMIX][alpha][0] - PAPER[MIXUP][alpha][0]) / 100
     return PAPER[MIXUP][alpha][1] - PAPER[LOGITMIX][alpha][1]

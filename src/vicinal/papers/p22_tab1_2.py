@@ -6,8 +6,8 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 
 from vicinal.papers import texts
-from vicinal.papers.base import Data, Method, Place, Scale, three_scales
-from vicinal.papers.claims import LOOKS, Claim, Contrast, Pair, pooled
+from vicinal.papers.base import Data, Method, Place, Scale, three_scales, where_printed
+from vicinal.papers.claims import LOOKS, Claim, Contrast, Key, Pair, pooled
 
 BERT, MIXUP, MANIFOLD, OURS, SMOOTHED, PUBLISHED = "BERT", "Mixup", "M-Mixup", "Ours", "Ours + LS", "Ours, as published"
 LESS_SMOOTHED = "Ours + LS, σ of RoBERTa"
@@ -54,7 +54,7 @@ def methods(data: str, at: Scale) -> dict[str, Method]:
     return {name: every[name] for name in at.settings["rows"][data]}
 
 
-#: A figure in the domain or out of it, and its place in the tables.
+#: A metric in the domain or out of it, and its place in the tables.
 INSIDE, OUTSIDE = ("ece", 0), ("other ece", 1)
 
 
@@ -136,7 +136,25 @@ NIGHT = pairs_of(64, 5000, snli=20_000, qqp=5000)
 THERE = {"SNLI": Data("snli"), "QQP": Data("qqp"), "SWAG": Data("swag")}
 PRIMARY = (BERT, MIXUP, OURS)
 
+#: Where the tables print metrics.
+COLUMNS = {
+    "error": ("accuracy", "accuracy"),
+    "ece": ("ECE", "%"),
+    "other error": ("accuracy, other domain", "accuracy"),
+    "other ece": ("ECE, other domain", "%"),
+}
+
+
+def row(key: Key) -> str:
+    """Return the row of the tables; BERT's stand beside those of other models."""
+    data, network, method = key
+    model = "RoBERTa" if network.startswith("RoBERTa") else "BERT"
+    domain = next(one for one in RECIPE.published if one.startswith(f"{model}, {data} ")).split(", ")[1]
+    return f"{model}, {domain}, {'plain' if method == 'BERT' else method}"
+
+
 RECIPE = texts.p22_table(
+    printed=where_printed(row, COLUMNS),
     place=Place("P22", "Tables 1 and 2", "Guided mixup in and out of domain"),
     methods=methods,
     claims=claims,

@@ -19,10 +19,10 @@ from scipy.special import logsumexp
 from vicinal.calibrators import TemperatureScaling
 from vicinal.calibrators.temperature import GRID
 from vicinal.metrics import Evaluation, evaluate
-from vicinal.papers.base import Place, Recipe, Scale, Settings, needed
-from vicinal.papers.claims import FIRST_SEED, Claim, Key, figure, pooled
-from vicinal.papers.drawing import bars
-from vicinal.papers.trained import figures_of
+from vicinal.papers.base import Place, Recipe, Scale, Settings, needed, where_printed
+from vicinal.papers.claims import FIRST_SEED, Claim, Key, metric, pooled
+from vicinal.papers.plots import bars
+from vicinal.papers.trained import metrics_of
 
 if TYPE_CHECKING:
     from vicinal.papers.results import Measured
@@ -61,7 +61,7 @@ def measure(trained: Sequence[Trained], settings: Settings, seed: int) -> Measur
     every, parts = np.arange(len(labels)), settings["parts"]
     rest = np.delete(every, np.array_split(every, parts)[seed % parts])
     return {
-        **figures_of(measured(rest, 1.0)),
+        **metrics_of(measured(rest, 1.0)),
         "after": measured(rest, hard).ece,
         "after smoothed": measured(rest, smoothed).ece,
         "fall": parts * fall(every) - (parts - 1) * fall(rest),
@@ -92,7 +92,7 @@ def located(name: str) -> Path:
 
 def claims(at: Scale) -> Iterable[Claim]:
     falls = {
-        of: pooled(figure("fall", *of, f"run {run + 1}") for run in range(model["runs"]))
+        of: pooled(metric("fall", *of, f"run {run + 1}") for run in range(model["runs"]))
         for of, model in MODELS.items()
     }
     paper = {of: (model["before"] - model["after"]) / 100 for of, model in MODELS.items()}
@@ -123,6 +123,9 @@ SCALE = Scale(
     "verdicts speak of these trained models.",
 )
 
+#: Where the tables print metrics.
+PRINTED = {"ece": ("ECE, 10 bins", "%"), "after": ("ECE after TS", "%")}
+
 RECIPE = Recipe(
     place=Place("P22", "Table 1, BERT and RoBERTa", "Temperature scaling of plainly trained models"),
     cells=cells,
@@ -143,6 +146,7 @@ RECIPE = Recipe(
         for (data, network), model in MODELS.items()
     },
     scales=dict.fromkeys(("cpu", "night", "paper"), SCALE),
+    printed=where_printed(lambda key: ", ".join(key[:2]), PRINTED),
     draw=bars(
         {"ece": "ECE (%)", "after": "ECE after a temperature (%)", "after smoothed": "ECE, smoothed targets (%)"}
     ),

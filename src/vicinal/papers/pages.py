@@ -1,32 +1,38 @@
-"""The evidence: a scoreboard of all claims and a page for each recipe, written from the result files alone.
+"""The evidence: an overview of all claims and a page for each recipe, written from the result files alone.
 
-    docs/evidence.md              every claim, the paper's effect, ours with its interval, the verdict
-    docs/evidence/z18-tab2.md     a recipe: how it was run, its table beside the paper's, its figure, its claims
-    docs/evidence/z18-tab2.png
+    docs/evidence.md                    the overview
+    docs/evidence/overview.png          a forest plot of all primary claims
+    docs/evidence/z18-tab2.md           a recipe: its claims, the paper's numbers beside ours, what differs
+    docs/evidence/z18-tab2.png          its plot
+    docs/evidence/z18-tab2-claims.png   a forest plot of its claims
 
-`vicinal reproduce --pages docs` writes them; `stale` says which are out of date.
+`vicinal reproduce --pages docs --results results` writes them; `stale` says which are out of date.
 """
 
 from __future__ import annotations
 
 import hashlib
 import io
+import textwrap
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vicinal._atomic import replacing
 from vicinal._checks import require
-from vicinal.metrics import Estimate
 from vicinal.papers import PAPERS, SCALES, Recipe, Result, get, names
-from vicinal.papers.claims import HOLDS, NO_DIFFERENCE, NOT_TESTED, REVERSED, UNDECIDED, Judged, error_rate
+from vicinal.papers.claims import Judged
+from vicinal.papers.deviations import deviations, seed_varies
+from vicinal.papers.overview import PLOT, overview, primaries
+from vicinal.papers.page_tables import beside, claims_table, hours, markdown, paper_values, published_rows
+from vicinal.papers.plots import forest, has_line
 
 if TYPE_CHECKING:
-    from vicinal.papers.scheduling import OpenClaim
+    from matplotlib.figure import Figure
 
 _DIGEST = "vicinal result"
-_VERDICTS = (HOLDS, REVERSED, NO_DIFFERENCE, UNDECIDED, NOT_TESTED)
 
 
 def results_in(folder: Path) -> dict[tuple[str, str], Result]:
@@ -46,50 +52,97 @@ def counts(result: Result) -> dict[str, int]:
 
 
 def write(results: Path, docs: Path) -> list[Path]:
-    """Write all pages from the results in a folder; return what was written."""
+    """Write all pages from the results in a folder, remove those of results that are gone; return what was written."""
     every = results_in(results)
     (docs / "evidence").mkdir(parents=True, exist_ok=True)
-    texts = _texts(every)
+    texts, plots = _texts(every), _plots(every)
     for name, text in texts.items():
         with replacing(docs / name) as temporary:
             temporary.write_text(text, encoding="utf-8")
-    pictures = []
-    for (name, scale), result in every.items():
-        path = docs / "evidence" / _picture(name, scale)
-        if get(name).draw is not None and _digest_in(path) != digest(result):
-            path.write_bytes(figure_png(get(name), result))
-            pictures.append(path)
-    return [*(docs / name for name in texts), *pictures]
+    new = [docs / name for name, (digest, _) in plots.items() if _digest_in(docs / name) != digest]
+    for path in new:
+        digest, draw = plots[str(path.relative_to(docs).as_posix())]
+        with _style():
+            path.write_bytes(_png(draw(), digest))
+    for name in _left_over(docs, {*texts, *plots}):
+        (docs / name).unlink()
+    return [*(docs / name for name in texts), *new]
 
 
 def stale(results: Path, docs: Path) -> list[str]:
     """Return which pages are not what the results say."""
     every = results_in(results)
-    texts = _texts(every)
+    texts, plots = _texts(every), _plots(every)
     wrong = [
         name
         for name, text in texts.items()
         if not (docs / name).exists() or (docs / name).read_text(encoding="utf-8") != text
     ]
-    pictures = {f"evidence/{_picture(name, scale)}": result for (name, scale), result in every.items()}
-    wrong += [name for name, result in pictures.items() if _digest_in(docs / name) != digest(result)]
-    kept = {*texts, *pictures}
-    there = [f"evidence/{path.name}" for path in (docs / "evidence").glob("*.*")]
-    return sorted({*wrong, *(name for name in there if name not in kept)})
+    wrong += [name for name, (digest, _) in plots.items() if _digest_in(docs / name) != digest]
+    return sorted({*wrong, *_left_over(docs, {*texts, *plots})})
 
 
-def digest(result: Result) -> str:
-    """Return what tells a result from another, for the pictures that were drawn of it."""
-    return hashlib.sha256(repr(result.to_dict()).encode()).hexdigest()[:16]
-
-
-def figure_png(recipe: Recipe, result: Result) -> bytes:
-    """Return the figure of a recipe, marked with the result it shows."""
+def plot_png(recipe: Recipe, result: Result) -> bytes:
+    """Return the plot of a result as PNG."""
     if recipe.draw is None:
-        raise ValueError("this recipe has no figure")
-    with require("matplotlib", "train").rc_context({"font.size": 9}):
-        file = io.BytesIO()
-        recipe.draw(result).savefig(file, format="png", dpi=90, metadata={_DIGEST: digest(result), "Software": None})
+        raise ValueError("this recipe has no plot")
+    draw = recipe.draw
+    with _style():
+        return _png(draw(result), _digest(result.to_dict()))
+
+
+def claims_png(result: Result) -> bytes:
+    """Return the forest plot of a result's claims as PNG."""
+    with _style():
+        return _png(_claims_plot(result), _digest([one.to_dict() for one in result.verdicts]))
+
+
+def _plots(every: Mapping[tuple[str, str], Result]) -> dict[str, tuple[str, Callable[[], Figure]]]:
+    """Return the plots of all pages: what each shows, as a digest, and what draws it."""
+    plots: dict[str, tuple[str, Callable[[], Figure]]] = {}
+    for (name, scale), result in every.items():
+        draw = get(name).draw
+        if draw is not None:
+            plots[f"evidence/{_plot_name(name, scale)}"] = _digest(result.to_dict()), _later(draw, result)
+        if has_line([("", one) for one in result.verdicts]):
+            digest = _digest([one.to_dict() for one in result.verdicts])
+            plots[f"evidence/{_plot_name(name, scale, '-claims')}"] = digest, _later(_claims_plot, result)
+    shown = has_line(primaries(every))
+    if shown:
+        digest = _digest([(text, one.to_dict()) for text, one in shown])
+        plots[f"evidence/{PLOT}"] = digest, lambda: forest(shown, columns=2, seeds=False)
+    return plots
+
+
+def _later(draw: Callable[[Result], Figure], result: Result) -> Callable[[], Figure]:
+    return lambda: draw(result)
+
+
+def _claims_plot(result: Result) -> Figure:
+    """Draw the claims of a result, primary ones first, with a dot for each seed."""
+    ordered = sorted(result.verdicts, key=lambda one: one.family)
+    return forest([(_label(one), one) for one in ordered])
+
+
+def _label(one: Judged) -> str:
+    return "\n".join(textwrap.wrap(one.claim, 70, max_lines=2, placeholder=" …"))
+
+
+def _digest(record: object) -> str:
+    """Return what distinguishes a record from others, for the plots that show it."""
+    return hashlib.sha256(repr(record).encode()).hexdigest()[:16]
+
+
+def _style() -> AbstractContextManager[None]:
+    """Return what gives all plots one font size."""
+    context: AbstractContextManager[None] = require("matplotlib", "train").rc_context({"font.size": 9})
+    return context
+
+
+def _png(figure: Figure, digest: str) -> bytes:
+    """Return a plot as PNG, marked with the digest of what it shows."""
+    file = io.BytesIO()
+    figure.savefig(file, format="png", dpi=90, metadata={_DIGEST: digest, "Software": None})
     return file.getvalue()
 
 
@@ -100,78 +153,22 @@ def _digest_in(path: Path) -> str | None:
         return str(image.text.get(_DIGEST))
 
 
-def _picture(name: str, scale: str) -> str:
-    return f"{name}.png" if scale == "cpu" else f"{name}-{scale}.png"
+def _plot_name(name: str, scale: str, part: str = "") -> str:
+    return f"{name}{'' if scale == 'cpu' else f'-{scale}'}{part}.png"
+
+
+def _left_over(docs: Path, kept: set[str]) -> list[str]:
+    there = [f"evidence/{path.name}" for path in (docs / "evidence").glob("*.*")]
+    return [name for name in there if name not in kept]
 
 
 def _texts(every: Mapping[tuple[str, str], Result]) -> dict[str, str]:
-    texts = {"evidence.md": scoreboard(every)}
+    texts = {"evidence.md": overview(every)}
     for name in names():
         texts[f"evidence/{name}.md"] = page(
             name, {scale: every[name, scale] for scale in SCALES if (name, scale) in every}
         )
     return texts
-
-
-# The scoreboard
-
-
-def scoreboard(every: Mapping[tuple[str, str], Result]) -> str:
-    """Return docs/evidence.md."""
-    lines = [
-        "# Evidence",
-        "",
-        "Tables and figures of the papers, run again with `vicinal reproduce`. Every claim is a contrast of figures, "
-        "paired over seeds, positive where the paper is right. Verdicts are read off t intervals at the last look. "
-        "Their level is corrected for the looks and for the claims of a family. The interval of a count of sets says "
-        "how many lie above 0 with their intervals, and how many do not lie below it. A claim about calibration is "
-        "tested only where the baseline is over-confident. "
-        f"{error_rate(result.verdicts for result in every.values())} "
-        "This file is written by `vicinal reproduce --pages docs` from `results/`.",
-        "",
-        "## Scoreboard",
-        "",
-    ]
-    verdicts = [(name, scale, one) for (name, scale), result in every.items() for one in result.verdicts]
-    lines += _agreement(verdicts)
-    heads = ["recipe", "claim", "paper", "here", "verdict"]
-    rows = [
-        [
-            f"[{name}](evidence/{name}.md)" + ("" if scale == "cpu" else f" ({scale})"),
-            one.claim,
-            paper_effect(one),
-            effect(one),
-            f"**{one.verdict}**",
-        ]
-        for name, scale, one in verdicts
-    ]
-    lines += [markdown(heads, rows), ""]
-    lines += ["## Recipes", ""]
-    rows = []
-    for name in names():
-        recipe = get(name)
-        counts = Counter(one.verdict for key, _, one in verdicts if key == name)
-        said = ", ".join(f"{counts[v]} {v}" for v in _VERDICTS if counts[v]) or "not run yet"
-        minutes = recipe.scales["cpu"].minutes
-        rows.append([f"[{name}](evidence/{name}.md)", *recipe.place, f"{minutes:g}", said])
-    lines += [markdown(["recipe", "paper", "place", "what it shows", "minutes (cpu)", "verdicts"], rows), ""]
-    return "\n".join(lines)
-
-
-def _agreement(verdicts: Sequence[tuple[str, str, Judged]]) -> list[str]:
-    rows = []
-    for paper, title in PAPERS.items():
-        of = Counter(one.verdict for name, _, one in verdicts if name.startswith(paper.lower()))
-        if of.total():
-            rows.append([paper, title, *(str(of[v]) for v in _VERDICTS), str(of.total())])
-    if not rows:
-        return ["Nothing has been run yet.", ""]
-    every = Counter(one.verdict for _, _, one in verdicts)
-    decided = every[HOLDS] + every[REVERSED] + every[NO_DIFFERENCE]
-    said = f"Of {every.total()} claims {decided} are decided, and {every[HOLDS]} of these agree with the papers."
-    declared = sum(1 for name in names() for _ in get(name).claims(get(name).scales["cpu"]))
-    said += f" All recipes together declare {declared} claims at cpu scale."
-    return [said, "", markdown(["", "paper", *_VERDICTS, "claims"], rows), ""]
 
 
 # A recipe
@@ -181,16 +178,18 @@ def page(name: str, results: Mapping[str, Result]) -> str:
     """Return the page of a recipe, with the results of the scales it was run at."""
     recipe = get(name)
     lines = [f"# {name}: {recipe.place.title}", "", f"{PAPERS[recipe.place.paper]}, {recipe.place.name}.", ""]
-    for text in recipe.reading:
-        lines += [text, ""]
-    if recipe.published:
-        lines += ["## The paper's numbers", "", published_table(recipe), ""]
     if not results:
         lines += ["## Not run yet", "", f"At cpu scale it takes about {recipe.scales['cpu'].minutes:g} minutes.", ""]
     for scale, result in results.items():
         lines += _ran(name, recipe, scale, result)
+    lines += [line for scale in SCALES if scale in (*results, "paper") for line in _differs(recipe, scale)]
+    if recipe.published and not _all_beside(recipe, results):
+        lines += ["## All numbers of the paper", "", markdown(*published_rows(recipe)), ""]
+    if recipe.reading:
+        lines += ["## How the paper was read", "", *(line for text in recipe.reading for line in (text, ""))]
     if recipe.findings:
-        lines += ["### What this comes from", "", *(line for text in recipe.findings for line in (text, ""))]
+        lines += ["## What a verdict against the paper comes from", ""]
+        lines += [line for text in recipe.findings for line in (text, "")]
     if recipe.pilot:
         lines += ["## Pilot", "", recipe.pilot, ""]
     lines += ["## Run it", "", "```bash", f"vicinal reproduce {name}"]
@@ -204,135 +203,47 @@ def _scale_line(recipe: Recipe, scale: str) -> str:
     at = recipe.scales[scale]
     minutes = f"{at.minutes:g} minutes" if at.minutes < 90 else f"{at.minutes / 60:.0f} hours"
     where = "a GPU" if scale == "paper" else "two cores"
-    data = ", ".join(at.data)
-    of = f"{data}: " if data else ""
     about = f" {at.about.removesuffix('.')}." if at.about else ""
-    return f"- `{scale}`: {of}{len(at.seeds)} seed{'s' * (len(at.seeds) > 1)}, about {minutes} on {where}.{about}"
+    return f"- `{scale}`: {len(at.seeds)} seed{'s' * (len(at.seeds) > 1)}, about {minutes} on {where}.{about}"
 
 
 def _ran(name: str, recipe: Recipe, scale: str, result: Result) -> Iterator[str]:
-    yield from (f"## Here ({scale} scale)", "")
-    seeds = f"{len(result.seeds)} seed{'s' * (len(result.seeds) > 1)}"
-    yield from (f"{seeds}; {len(result.cells)} cells.", "")
-    yield from (table(recipe, result), "")
+    yield from (f"## Claims ({scale} scale)", "")
+    said = ", ".join(f"{n} {verdict}" for verdict, n in counts(result).items())
+    spent = hours(sum(cell.seconds for cell in result.cells))
+    sizes = (
+        f"{len(result.seeds)} seed{'s' * (len(result.seeds) > 1)}, {len(result.cells)} cells, {spent} of a processor"
+    )
+    yield from (f"Of {len(result.verdicts)} claims: {said}. There are {sizes}.", "")
+    if has_line([("", one) for one in result.verdicts]):
+        yield from (f"![Claims, with a dot for each seed]({_plot_name(name, scale, '-claims')})", "")
+    yield from (claims_table(result), "", seed_varies(recipe.scales[scale]), "")
+    yield from (f"## Paper and here ({scale} scale)", "", "Means over seeds with 95 % intervals.", "")
+    yield from (markdown(*beside(recipe, result)), "")
     if recipe.draw is not None:
-        yield from (f"![{recipe.place.title}]({_picture(name, scale)})", "")
-    yield from ("### Claims", "", claims_table(result), "")
+        yield from (f"![{recipe.place.title}]({_plot_name(name, scale)})", "")
     if result.failures:
         yield from (f"{len(result.failures)} cells failed: {', '.join(result.failures)}.", "")
     yield from ("Versions: " + ", ".join(f"{key} {value}" for key, value in result.environment.items()) + ".", "")
 
 
-def table(recipe: Recipe, result: Result) -> str:
-    """Return the figures of every row: mean over seeds and its 95 % interval."""
-    return markdown(*figure_rows(recipe, result))
+def _differs(recipe: Recipe, scale: str) -> Iterator[str]:
+    found = deviations(recipe, scale)
+    if scale == "paper":
+        yield from ("## What differs at paper scale", "")
+        if not found:
+            yield from ("Nothing that is known.", "")
+    else:
+        yield from (f"## What differs from the paper's setting ({scale} scale)", "")
+    if found:
+        yield from (markdown(["option", "here", "paper"], found), "")
 
 
-def figure_rows(recipe: Recipe, result: Result) -> tuple[list[str], list[list[str]]]:
-    """Return titles and rows of the table of figures."""
-    rows = []
-    for key in result.keys:
-        estimates = [result.estimate(key, name) for name in recipe.columns]
-        cells = [_shown(e, title) for e, title in zip(estimates, recipe.columns.values(), strict=True)]
-        rows.append([" · ".join(key), *cells])
-    return ["", *recipe.columns.values()], rows
-
-
-def published_table(recipe: Recipe) -> str:
-    """Return the paper's numbers as printed there."""
-    return markdown(*published_rows(recipe))
-
-
-def published_rows(recipe: Recipe) -> tuple[list[str], list[list[str]]]:
-    """Return titles and rows of the paper's numbers."""
-    heads = list(dict.fromkeys(name for row in recipe.published.values() for name in row))
-    rows = [[name, *(_plain(row.get(head, "")) for head in heads)] for name, row in recipe.published.items()]
-    return ["", *heads], rows
-
-
-def claims_table(result: Result) -> str:
-    """Return the claims of a result with their verdicts."""
-    rows = [
-        [
-            one["claim"],
-            one["paper"],
-            one["here"],
-            f"**{one['verdict']}**{one['reason'] and ': ' + one['reason']}",
-        ]
-        for one in claim_rows(result)
-    ]
-    return markdown(["claim", "paper", "here", "verdict"], rows)
-
-
-def open_table(open_claims: Sequence[OpenClaim]) -> str:
-    """Return the claims that are not decided: where each stands, and what it still needs."""
-    rows = []
-    for one in open_claims:
-        judged = one.judged
-        hours = "–" if one.seconds is None else f"{one.seconds / 3600:.2f}"
-        needed = "–" if judged.needs_seeds is None else str(judged.needs_seeds)
-        rows.append([one.recipe, judged.claim, judged.family, effect(judged), str(judged.n_seeds), needed, hours])
-    return markdown(["recipe", "claim", "family", "here", "seeds", "needs", "hours"], rows)
-
-
-def claim_rows(result: Result) -> list[dict[str, str]]:
-    """Return the claims of a result in words."""
-    return [
-        {
-            "claim": one.claim,
-            "paper": paper_effect(one),
-            "here": effect(one),
-            "verdict": one.verdict,
-            "reason": one.reason,
-        }
-        for one in result.verdicts
-    ]
-
-
-def effect(one: Judged) -> str:
-    """Return the effect of a claim with its interval."""
-    if one.effect is None:
-        return "–"
-    factor, digits = (100, 2) if one.unit == "points" else (1, 3)
-
-    def shown(value: float) -> str:
-        return f"{value:g}" if one.kind == "at least" else _signed(factor * value, digits)
-
-    asked = "" if one.kind == "at least" else f"; margin {factor * one.margin:g}"
-    if one.kind == "above" and one.threshold:
-        asked += f", more than {factor * one.threshold:g} asked for"
-    ends = "" if one.low is None or one.high is None else f" [{shown(one.low)}, {shown(one.high)}]"
-    return f"{shown(one.effect)} {one.unit}".rstrip() + ends + asked
-
-
-def paper_effect(one: Judged) -> str:
-    """Return the paper's effect, where it gives a number."""
-    if one.paper is None:
-        return "–"
-    if one.kind == "at least":
-        return f"{one.paper:g} {one.unit}"
-    factor, digits = (100, 1) if one.unit == "points" else (1, 3)
-    return f"{_signed(factor * one.paper, digits)} {one.unit}"
-
-
-def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a Markdown table."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |" for line in lines)
-
-
-def _shown(estimate: Estimate | None, title: str) -> str:
-    if estimate is None:
-        return ""
-    factor, digits = (100, 2) if "%" in title else (1, 3)
-    half = factor * (estimate.high - estimate.low) / 2
-    value = f"{factor * estimate.value:.{digits}f}".replace("-", "−")
-    return value + (f" ± {half:.{digits}f}" if half else "")
-
-
-def _signed(value: float, digits: int) -> str:
-    return f"{value:+.{digits}f}".replace("-", "−")
-
-
-def _plain(value: object) -> str:
-    return f"{value:g}" if isinstance(value, (int, float)) else str(value)
+def _all_beside(recipe: Recipe, results: Mapping[str, Result]) -> bool:
+    """Return whether the tables of results show every number of the paper."""
+    shown = set()
+    for result in results.values():
+        for key in result.keys:
+            printed = recipe.printed(key) if recipe.printed is not None else {}
+            shown |= {(printed[name].row, printed[name].column) for name in paper_values(recipe, key)}
+    return shown >= {(row, column) for row, values in recipe.published.items() for column in values}

@@ -1,4 +1,4 @@
-"""The report of a recipe: a table of ours beside the paper's, the figure, and the verdict on every claim."""
+"""The report of a recipe: every claim with its verdict, the paper's numbers beside ours, what differs."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from pathlib import Path
 
 from vicinal.papers import pages
 from vicinal.papers.base import PAPERS, Recipe
+from vicinal.papers.deviations import deviations, seed_varies
+from vicinal.papers.page_tables import beside, claim_rows
+from vicinal.papers.plots import has_line
 from vicinal.papers.results import Result
 from vicinal.report.page import write_page
 
@@ -32,13 +35,19 @@ class RecipePage:
     sizes: str
     summary: Sequence[str]
     """How many claims hold, and so on."""
+    claims: Sequence[Sequence[str]]
+    """Each with its text, family, effect in the paper, effect here, seeds, cost, verdict, and why."""
+    varies: str
+    """What a seed draws, and what a verdict speaks of."""
+    beside: Rows
+    """The paper's numbers beside ours."""
+    deviations: Rows | None
+    """What differs from the paper's setting."""
     reading: Sequence[str]
-    published: Rows | None
-    figures: Rows
-    claims: Sequence[Mapping[str, str]]
-    """Each with `claim`, `paper`, `here`, `verdict` and `reason`."""
-    picture: bytes | None
-    """The figure, as PNG."""
+    forest: bytes | None
+    """The forest plot of the claims, as PNG."""
+    plot: bytes | None
+    """The plot of the recipe, as PNG."""
     failures: Mapping[str, str] = field(default_factory=dict)
     command: str
     provenance: Sequence[tuple[str, str]] = ()
@@ -46,26 +55,34 @@ class RecipePage:
 
 def write_recipe(page: RecipePage, path: str | os.PathLike[str]) -> Path:
     """Write the report of a recipe to an HTML file, which is replaced as a whole, and return it."""
-    picture = None if page.picture is None else f"data:image/png;base64,{base64.b64encode(page.picture).decode()}"
-    context = {**vars(page), "heading": page.title, "title": f"{page.name}: {page.title}", "picture": picture}
+    images = {"plot": _inline(page.plot), "forest": _inline(page.forest)}
+    context = {**vars(page), "heading": page.title, "title": f"{page.name}: {page.title}", **images}
     return write_page("recipe.html.j2", context, path, package="vicinal.papers")
+
+
+def _inline(png: bytes | None) -> str | None:
+    return None if png is None else f"data:image/png;base64,{base64.b64encode(png).decode()}"
 
 
 def recipe_page(recipe: Recipe, result: Result) -> RecipePage:
     """Return what the report of a result shows."""
     seeds = f"{len(result.seeds)} seed{'s' * (len(result.seeds) > 1)}"
     said = ", ".join(f"{n} {verdict}" for verdict, n in pages.counts(result).items())
+    found = deviations(recipe, result.scale)
+    lines = has_line([("", one) for one in result.verdicts])
     return RecipePage(
         name=result.recipe,
         title=recipe.place.title,
         source=f"{PAPERS[recipe.place.paper]}, {recipe.place.name}",
         sizes=f"{result.scale} scale, {len(result.cells)} cells, {seeds}",
         summary=[f"Of {len(result.verdicts)} claims: {said}."],
+        claims=claim_rows(result),
+        varies=seed_varies(recipe.scales[result.scale]),
+        beside=Rows(*beside(recipe, result)),
+        deviations=Rows(["option", "here", "paper"], found) if found else None,
         reading=recipe.reading,
-        published=Rows(*pages.published_rows(recipe)) if recipe.published else None,
-        figures=Rows(*pages.figure_rows(recipe, result)),
-        claims=pages.claim_rows(result),
-        picture=None if recipe.draw is None or not result.cells else pages.figure_png(recipe, result),
+        forest=pages.claims_png(result) if lines else None,
+        plot=None if recipe.draw is None or not result.cells else pages.plot_png(recipe, result),
         failures=result.failures,
         command=f"vicinal reproduce {result.recipe} --scale {result.scale}",
         provenance=tuple(result.environment.items()),

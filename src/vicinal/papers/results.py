@@ -1,4 +1,4 @@
-"""What a recipe led to, as a small JSON file: settings, the figures of every cell and seed, versions, verdicts."""
+"""The result of a recipe as a small JSON file: settings, the metrics of every cell and seed, versions, verdicts."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from vicinal._atomic import FORMAT, read_json, replacing
 from vicinal._portable import PORTABLE, cpu_capability
 from vicinal.metrics import Estimate
 from vicinal.metrics.intervals import over_seeds
-from vicinal.papers.claims import LOOKS, AtLeast, Claim, Figures, Judged, Key, judge
+from vicinal.papers.claims import LOOKS, AtLeast, Claim, Judged, Key, Metrics, judge
 
-#: What a figure draws: numbers, or rows of them, as deep as need be.
+#: What a plot shows: numbers, or rows of them, as deep as need be.
 Curve: TypeAlias = "Sequence[float | Curve]"
 
-#: Of a cell, by name: figures are numbers, or estimates with an interval over samples; all else are curves.
+#: Of a cell, by name: metrics are numbers, or estimates with an interval over samples; all else are curves.
 Measured: TypeAlias = "dict[str, float | Estimate | Iterable[Any]]"
 
 
@@ -39,14 +39,14 @@ class CellRecord:
     """The commit of the code that trained and measured it; empty where that is not known."""
     seconds: float
     """Processor seconds of loading, training, evaluating and measuring."""
-    figures: Mapping[str, Estimate]
+    metrics: Mapping[str, Estimate]
     curves: Mapping[str, Curve] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, object]:
-        """Return plain values for JSON: a figure is a number, or value, low and high."""
-        figures = {
+        """Return plain values for JSON: a metric is a number, or value, low and high."""
+        metrics = {
             name: e.value if e.low == e.value == e.high else [e.value, e.low, e.high]
-            for name, e in self.figures.items()
+            for name, e in self.metrics.items()
         }
         record = {
             "key": list(self.key),
@@ -54,14 +54,14 @@ class CellRecord:
             "id": self.id,
             "commit": self.commit,
             "seconds": round(self.seconds, 1),
-            "figures": figures,
+            "figures": metrics,
         }
         return record | ({"curves": dict(self.curves)} if self.curves else {})
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> CellRecord:
         """Return what `to_dict` recorded."""
-        figures = {
+        metrics = {
             name: Estimate(*value) if isinstance(value, list) else Estimate(value, value, value)
             for name, value in record["figures"].items()
         }
@@ -71,7 +71,7 @@ class CellRecord:
             record["id"],
             record["commit"],
             record["seconds"],
-            figures,
+            metrics,
             record.get("curves", {}),
         )
 
@@ -108,8 +108,8 @@ class Result:
         return list(dict.fromkeys(cell.key for cell in self.cells))
 
     def values(self, key: Key, name: str) -> list[float]:
-        """Return a figure of a row, seed by seed."""
-        return [cell.figures[name].value for cell in self.of(key) if name in cell.figures]
+        """Return a metric of a row, seed by seed."""
+        return [cell.metrics[name].value for cell in self.of(key) if name in cell.metrics]
 
     def of(self, key: Key) -> list[CellRecord]:
         """Return the cells of a row."""
@@ -117,7 +117,7 @@ class Result:
 
     def estimate(self, key: Key, name: str) -> Estimate | None:
         """Return the mean over seeds with its 95 % t interval; of one run, its interval over samples."""
-        estimates = [cell.figures[name] for cell in self.of(key) if name in cell.figures]
+        estimates = [cell.metrics[name] for cell in self.of(key) if name in cell.metrics]
         return over_seeds(estimates, other_samples=False) if estimates else None
 
     def curve(self, key: Key, name: str) -> NDArray[np.float64]:
@@ -130,15 +130,15 @@ class Result:
 
     def judged(self, claims: Iterable[Claim | AtLeast]) -> list[Judged]:
         """Return the verdicts of claims."""
-        return judge(list(claims), self.figures, looks=self.looks)
+        return judge(list(claims), self.metrics, looks=self.looks)
 
     @property
-    def figures(self) -> Figures:
-        """The figures of every cell: by key, then by seed, then by name."""
-        figures: dict[Key, dict[int, Mapping[str, Estimate]]] = {}
+    def metrics(self) -> Metrics:
+        """The metrics of every cell: by key, then by seed, then by name."""
+        metrics: dict[Key, dict[int, Mapping[str, Estimate]]] = {}
         for cell in self.cells:
-            figures.setdefault(cell.key, {})[cell.seed] = cell.figures
-        return figures
+            metrics.setdefault(cell.key, {})[cell.seed] = cell.metrics
+        return metrics
 
     def to_dict(self) -> dict[str, object]:
         """Return plain values for JSON."""
@@ -181,17 +181,17 @@ class Result:
 
 
 def packed(measured: Measured) -> tuple[dict[str, Estimate], dict[str, Curve]]:
-    """Return figures and curves of what a recipe measured, rounded to what is worth keeping."""
-    figures: dict[str, Estimate] = {}
+    """Return metrics and curves of what a recipe measured, rounded to what is worth keeping."""
+    metrics: dict[str, Estimate] = {}
     curves: dict[str, Curve] = {}
     for name, value in measured.items():
         if isinstance(value, Estimate):
-            figures[name] = Estimate(*(_rounded(end, 7) for end in (value.value, value.low, value.high)))
+            metrics[name] = Estimate(*(_rounded(end, 7) for end in (value.value, value.low, value.high)))
         elif isinstance(value, (int, float)):
-            figures[name] = Estimate(*3 * (_rounded(float(value), 7),))
+            metrics[name] = Estimate(*3 * (_rounded(float(value), 7),))
         else:
             curves[name] = _rounded_list(value)
-    return figures, curves
+    return metrics, curves
 
 
 #: What must be equal for cells to stand in one result.

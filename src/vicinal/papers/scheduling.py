@@ -13,21 +13,22 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from vicinal.papers import get
 from vicinal.papers.base import Recipe, Scale
 from vicinal.papers.claims import FIRST_SEED, NOT_TESTED, UNDECIDED, AtLeast, Claim, Judged, Key, Sample, samples
+from vicinal.papers.execute import plan, reproduce
 from vicinal.papers.results import Result
-from vicinal.papers.running import plan, reproduce
 from vicinal.runs.scheduler import Pool
 
 #: The median of the pilots' standardised effects.
 _PILOT_EFFECT = 1.43
 #: A primary claim counts as so many others.
 _PRIMARY_WEIGHT = 2.0
-#: It is not worth going on where so many processor hours are expected to decide fewer claims than this.
+#: Stop where so many processor hours are expected to decide fewer claims than this.
 _HORIZON_HOURS, _FEWEST_DECISIONS = 10.0, 3.0
 #: Results are written about every so many processor seconds.
 _CHUNK_SECONDS = 900.0
@@ -46,6 +47,15 @@ class Step:
     """How many claims it is expected to decide."""
     gain: float
     """The same, with primary claims counted twice."""
+
+
+class Cost(NamedTuple):
+    """The processor time of a claim's cells."""
+
+    spent: float
+    """Seconds so far; cells that several claims need count for each of them."""
+    left: float | None
+    """Seconds of the cells that are missing at the look which probably decides; None where no look is expected to."""
 
 
 @dataclass(frozen=True)
@@ -83,11 +93,15 @@ class _State:
     result: Result | None
 
     @classmethod
-    def of(cls, name: str, scale: str, out: Path) -> _State:
+    def read(cls, name: str, scale: str, out: Path) -> _State:
+        path = out / f"{name}.json"
+        return cls.of(name, scale, Result.read(path) if path.exists() else None)
+
+    @classmethod
+    def of(cls, name: str, scale: str, result: Result | None) -> _State:
         recipe = get(name)
         at = recipe.scales[scale]
-        path, claims = out / f"{name}.json", list(recipe.claims(at))
-        result = Result.read(path) if path.exists() else None
+        claims = list(recipe.claims(at))
         empty = Result(name, scale, (), {"looks": list(at.looks)}, [], (), {})
         return cls(name, recipe, at, claims, (result or empty).judged(claims), result)
 
@@ -97,7 +111,7 @@ class _State:
 
     def chance(self, claim: Claim | AtLeast, one: Judged, look: int) -> float:
         """Return how likely a look is to decide a claim, by its seeds so far."""
-        known = samples(claim, {} if self.result is None else self.result.figures)
+        known = samples(claim, {} if self.result is None else self.result.metrics)
         return claim.chance(known or [Sample(2, _PILOT_EFFECT, 1.0)] * len(claim.contrasts), look, one.level)
 
     def seconds(self, key: Key) -> float:
@@ -113,6 +127,21 @@ class _State:
         there = set() if self.result is None else {(cell.key, cell.seed) for cell in self.result.cells}
         seeds = range(FIRST_SEED, FIRST_SEED + look)
         return [(key, seed) for seed in seeds for key in rows if (key, seed) not in there]
+
+    def cost(self, claim: Claim | AtLeast, one: Judged) -> Cost:
+        """Return what a claim has cost, and what it still costs."""
+        rows = tuple(dict.fromkeys(key for key, _ in claim.needs))
+        spent = 0.0 if self.result is None else sum(cell.seconds for cell in self.result.cells if cell.key in rows)
+        left = None
+        if one.needs_seeds is not None:
+            left = sum(self.seconds(key) for key, _ in self.missing(rows, one.needs_seeds))
+        return Cost(spent, left)
+
+
+def claim_costs(result: Result) -> list[Cost]:
+    """Return what the claims of a result have cost so far, and what they still cost."""
+    state = _State.of(result.recipe, result.scale, result)
+    return [state.cost(claim, one) for claim, one in zip(state.claims, state.verdicts, strict=True)]
 
 
 def until_decided(
@@ -132,7 +161,7 @@ def until_decided(
     deadline = time.time() + 3600 * hours
     given_up: set[str] = set()
     while True:
-        states = [_State.of(name, scale, out) for name in names]
+        states = [_State.read(name, scale, out) for name in names]
         where = _progress(states)
         steps = list(_ranked([state for state in states if state.name not in given_up]))
         expected = _decisions_within(steps, 3600 * _HORIZON_HOURS)
@@ -154,7 +183,7 @@ def _take(
     step: Step, scale: str, out: Path, pool: Pool, deadline: float, progress: bool, say: Callable[[str], None]
 ) -> bool:
     """Run a step in chunks of seeds, each of which is written when it is done; return whether anything was added."""
-    state = _State.of(step.recipe, scale, out)
+    state = _State.read(step.recipe, scale, out)
     missing = state.missing(step.rows, step.look)
     seeds = sorted({seed for _, seed in missing})
     chunk = max(1, min(5, int(_CHUNK_SECONDS * len(seeds) / max(step.seconds, 1.0))))
@@ -172,20 +201,15 @@ def _take(
 
 def still_open(names: Sequence[str], scale: str, out: Path) -> list[OpenClaim]:
     """Return the claims that are not decided, with what they still need, cheapest first."""
-    every = []
-    for state in (_State.of(name, scale, out) for name in names):
-        for claim, one in state.undecided:
-            seconds = None
-            if one.needs_seeds is not None:
-                rows = tuple(dict.fromkeys(key for key, _ in claim.needs))
-                seconds = sum(state.seconds(key) for key, _ in state.missing(rows, one.needs_seeds))
-            every.append(OpenClaim(state.name, one, seconds))
+    every: list[OpenClaim] = []
+    for state in (_State.read(name, scale, out) for name in names):
+        every += [OpenClaim(state.name, one, state.cost(claim, one).left) for claim, one in state.undecided]
     return sorted(every, key=lambda one: float("inf") if one.seconds is None else one.seconds)
 
 
 def next_step(names: Sequence[str], scale: str, out: Path) -> Step | None:
     """Return what to run next; None where nothing is undecided."""
-    return next(_ranked([_State.of(name, scale, out) for name in names]), None)
+    return next(_ranked([_State.read(name, scale, out) for name in names]), None)
 
 
 def _ranked(states: Sequence[_State]) -> Iterator[Step]:

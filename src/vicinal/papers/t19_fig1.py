@@ -1,4 +1,4 @@
-"""T19 Figure 1: confidence runs ahead of accuracy as plain training goes on."""
+"""T19 Figure 1: confidence exceeds accuracy by more as plain training continues."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from vicinal.metrics import evaluate
 from vicinal.papers import images
 from vicinal.papers.base import Network, Place, Recipe, Scale, Settings, methods
 from vicinal.papers.claims import Claim
-from vicinal.papers.drawing import COLOURS, panels
-from vicinal.papers.trained import figures_of
+from vicinal.papers.plots import COLOURS, panels
+from vicinal.papers.trained import metrics_of
 from vicinal.plots import group_means
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def measure(trained: Sequence[Trained], settings: Settings, seed: int) -> Measur
     measured: Measured = {}
     for epoch in settings["epochs"]:
         logits, labels = trained[0].at_epoch(epoch)
-        measured[f"gap {epoch}"] = figures_of(evaluate(labels, logits=logits))["gap"]
+        measured[f"gap {epoch}"] = metrics_of(evaluate(labels, logits=logits))["gap"]
         accuracy, confidence = group_means(labels, logits=logits, group_size=settings["group"])
         measured[f"groups {epoch}"] = [accuracy.tolist(), confidence.tolist()]
     return {**measured, "gap": measured[f"gap {settings['epochs'][-1]}"]}
@@ -36,10 +36,10 @@ def measure(trained: Sequence[Trained], settings: Settings, seed: int) -> Measur
 def claims(at: Scale) -> Iterable[Claim]:
     first, last = f"gap {at.settings['epochs'][0]}", f"gap {at.settings['epochs'][-1]}"
     for on in at.pairs():
-        end = on.figure(last, ERM)
+        end = on.metric(last, ERM)
         yield Claim(
             f"{on.data}: confidence exceeds accuracy by more at the end of plain training than at its beginning",
-            end - on.figure(first, ERM),
+            end - on.metric(first, ERM),
             primary=True,
         )
         yield Claim(
@@ -84,6 +84,7 @@ RECIPE = Recipe(
             {"epochs": [1, 60, 120, 200], "group": 100},
         ),
     ),
+    original=images.ALL_TRAINED,
     draw=draw,
     reading=(
         "A dot is a group of samples of the validation set; the paper draws the density of such dots. α is not given "

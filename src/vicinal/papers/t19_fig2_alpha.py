@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from vicinal.papers import images
 from vicinal.papers.base import Place, Scale, methods
 from vicinal.papers.claims import Claim, lowest, pooled, trend
-from vicinal.papers.drawing import sweep
+from vicinal.papers.plots import sweep
 
 ALPHAS = {
     "ERM()": 0.0,
@@ -24,10 +24,10 @@ BEST, LARGE = ("Mixup(alpha=0.2)", "Mixup(alpha=0.4)"), ("Mixup(alpha=1.0)", "Mi
 def claims(at: Scale) -> Iterable[Claim]:
     pairs = list(at.pairs())
     gate = [on.cell("ERM()") for on in pairs]
-    ece = [{method: on.figure("ece", method) for method in ALPHAS} for on in pairs]
+    ece = [{method: on.metric("ece", method) for method in ALPHAS} for on in pairs]
     yield Claim(
         "the overconfidence error falls with α (mean step between the six values)",
-        pooled([trend([on.figure("oe", method) for method in ALPHAS]) * -1 for on in pairs]),
+        pooled([trend([on.metric("oe", method) for method in ALPHAS]) * -1 for on in pairs]),
         margin=0.002,
         reason="the contrast is a mean step: five of 0.2 points are a point between the smallest and largest α",
         primary=True,

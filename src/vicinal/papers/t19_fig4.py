@@ -42,6 +42,7 @@ def network(dim: int) -> dict[str, Network]:
 
 
 RECIPE = images.t19_figure(
+    original={},
     place=Place("T19", "Figure 4", "Calibration on texts"),
     methods=methods(ERM, MIXUP),
     check=check,

@@ -14,8 +14,8 @@ from scipy.special import betainc, psi
 
 from vicinal import _random
 from vicinal.papers.base import Place, Recipe, Scale, Settings, three_scales
-from vicinal.papers.claims import Claim, Key, figure, trend
-from vicinal.papers.drawing import COLOURS, panels
+from vicinal.papers.claims import Claim, Key, metric, trend
+from vicinal.papers.plots import COLOURS, panels
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -46,13 +46,13 @@ def measure(trained: Sequence[Trained], settings: Settings, seed: int) -> Measur
 
 
 def claims(at: Scale) -> Iterable[Claim]:
-    rise = trend([figure("entropy", *row(alpha)) for alpha in ALPHAS])
+    rise = trend([metric("entropy", *row(alpha)) for alpha in ALPHAS])
     text = "mixed labels have more entropy with a larger α (mean step between the six values)"
     yield Claim(text, rise, primary=True, unit="nats")
     for lower, higher in itertools.pairwise(ALPHAS):
         yield Claim(
             f"labels mixed with α = {higher:g} have more entropy than with α = {lower:g}",
-            figure("entropy", *row(higher)) - figure("entropy", *row(lower)),
+            metric("entropy", *row(higher)) - metric("entropy", *row(lower)),
             unit="nats",
         )
 

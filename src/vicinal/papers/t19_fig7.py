@@ -10,7 +10,7 @@ import numpy as np
 from vicinal.papers import images
 from vicinal.papers.base import Data, Place, Recipe, Scale, Settings, methods, three_scales
 from vicinal.papers.claims import Claim, pooled
-from vicinal.papers.drawing import curves
+from vicinal.papers.plots import curves
 
 if TYPE_CHECKING:
     from vicinal.papers.results import Measured
@@ -42,7 +42,7 @@ def claims(at: Scale) -> Iterable[Claim]:
     gate = [on.cell(ERM) for on in at.pairs()]
     yield Claim(
         "under mixup the ECE does not rise by more than a point in long training",
-        pooled([on.figure("early", MIXUP) - on.figure("late", MIXUP) for on in at.pairs()]),
+        pooled([on.metric("early", MIXUP) - on.metric("late", MIXUP) for on in at.pairs()]),
         kind="no worse",
         primary=True,
         overconfident=gate,
@@ -89,6 +89,7 @@ RECIPE = Recipe(
             "1,000 epochs; the networks of this figure are not named.",
         ),
     ),
+    original=images.ALL_TRAINED,
     draw=curves("ece", xlabel="evaluation", ylabel="ECE (%)"),
     reading=(
         "α is in an image; 0.4 is used. The figure is of the validation set. The ECE is said to rise if its mean over "

@@ -14,9 +14,9 @@ from vicinal import _random
 from vicinal.data import Split, Task, load, read, stratified_subset
 from vicinal.metrics import auroc, max_probability
 from vicinal.papers import images
-from vicinal.papers.base import Data, Method, Network, Place, Recipe, Scale, Settings
-from vicinal.papers.claims import FIRST_SEED, Claim, Contrast, pooled
-from vicinal.papers.drawing import COLOURS, panels
+from vicinal.papers.base import Data, Method, Network, Place, Printed, Recipe, Scale, Settings
+from vicinal.papers.claims import FIRST_SEED, Claim, Contrast, Key, pooled
+from vicinal.papers.plots import COLOURS, panels
 from vicinal.papers.trained import Part
 from vicinal.probes.noise import gaussian_like
 from vicinal.probes.uncertainty import MCDropout
@@ -87,8 +87,8 @@ def claims(at: Scale) -> Iterable[Claim]:
     on, *_ = at.pairs()
 
     def gain(name: str, row: str) -> Contrast:
-        other = on.figure(f"{name} after temperature", ERM) if row == SCALED else on.figure(name, row)
-        return on.figure(name, MIXUP) - other
+        other = on.metric(f"{name} after temperature", ERM) if row == SCALED else on.metric(name, row)
+        return on.metric(name, MIXUP) - other
 
     for row, than in OTHERS.items():
         papers = [(mixup - other) / 100 for mixup, other in zip(PAPER[MIXUP], PAPER[row], strict=True)]
@@ -103,7 +103,7 @@ def claims(at: Scale) -> Iterable[Claim]:
 
 
 def draw(result: Result) -> Figure:
-    drawn, axes = panels(2, size=(4.2, 3.0))
+    drawn, axes = panels(2, size=(4.2, 3.0), share=True)
     middle = (EDGES[1:] + EDGES[:-1]) / 2
     for ax, name in zip(axes, ("other", "noise"), strict=True):
         lines = [(key[-1], key, f"{name} scores") for key in result.keys]
@@ -118,6 +118,15 @@ def draw(result: Result) -> Figure:
 
 
 SMALL = {"n": 2000, "n_out": 1000, "passes": 10, "other": "cifar10", "printed": "CIFAR-10 in grey"}
+
+
+def row_printed(key: Key) -> dict[str, Printed]:
+    columns = {"other": "AUROC, ImageNet", "noise": "AUROC, Gaussian noise"}
+    found = {name: Printed(key[-1], column) for name, column in columns.items()}
+    if key[-1] == ERM:
+        found |= {f"{name} after temperature": Printed("temperature", column) for name, column in columns.items()}
+    return found
+
 
 RECIPE = Recipe(
     place=Place("T19", "Table 1 and Figure 8", "Detecting other images and noise"),
@@ -165,6 +174,8 @@ RECIPE = Recipe(
             "STL-10's.",
         ),
     },
+    original=images.ALL_TRAINED,
+    printed=row_printed,
     draw=draw,
     reading=(
         "The caption of Table 1 speaks of the DAC and of Tiny ImageNet, its columns of ImageNet and Gaussian noise, "

@@ -16,11 +16,11 @@ import torch
 from vicinal.data import stratified_subset
 from vicinal.metrics import evaluate
 from vicinal.papers import images
-from vicinal.papers.base import Data, Method, Network, Recipe, Scale, Settings, three_scales
+from vicinal.papers.base import Data, Method, Network, Recipe, Scale, Settings, three_scales, where_printed
 from vicinal.papers.claims import LOOKS, Claim, Pair, pooled
-from vicinal.papers.drawing import bars
 from vicinal.papers.p22_vanilla import fit_smoothed
-from vicinal.papers.trained import Part, figures_of, logits_of
+from vicinal.papers.plots import bars
+from vicinal.papers.trained import Part, logits_of, metrics_of
 
 if TYPE_CHECKING:
     from vicinal.papers.results import Measured
@@ -94,6 +94,10 @@ def w21_methods(alpha: float, layers: int) -> dict[str, Method]:
 
 Scores = Mapping[str, Mapping[str, tuple[float, float, float]]]
 FORMS = (CLS, INPUT, MANIFOLD)
+#: The papers give rate, batch size and epochs (W21 Table 6), and nothing of the rest.
+GIVEN_ONLY: Settings = {"schedule": "constant", "warmup_epochs": 0, "weight_decay": 0, "clip_norm": None}
+#: Where W21 prints metrics.
+W21_COLUMNS = {"error": ("accuracy", "accuracy"), "nll": ("loss", "× 100"), "ece": ("ECE", "%")}
 #: What W21 compares, as here: the printed name, the place in its tables, and the unit.
 COMPARED = {"nll": ("NLL", 1, "nats"), "ece": ("ECE", 2, "points"), "error": ("error", 0, "points")}
 
@@ -198,10 +202,12 @@ def w21_table(
         settings=({"layers": 6}, {"layers": 6}, {"layers": 12}),
         about=(*about, best),
     )
-    usual = {
+    defaults = {
         "methods": lambda data, at: w21_methods(1.0, at.settings["layers"]),
         "measure": images.selected,
         "claims": w21_claims(paper),
+        "original": GIVEN_ONLY,
+        "printed": where_printed(lambda key: f"{key[0]}, {key[-1]}", W21_COLUMNS),
         "columns": COLUMNS,
         "draw": bars({"nll": "NLL", "ece": "ECE (%)", "error": "error (%)"}),
         "published": {
@@ -210,7 +216,7 @@ def w21_table(
             for name, (accuracy, loss, ece) in rows.items()
         },
     }
-    return Recipe(scales=scales, **{**usual, **parts})
+    return Recipe(scales=scales, **{**defaults, **parts})
 
 
 #: What the tables of P22's recipes show.
@@ -228,8 +234,8 @@ BOTH_DOMAINS = {
 def p22_table(**parts: Any) -> Recipe:
     """Return a recipe of P22 about calibration in and out of the domain, which `parts` make up or change."""
     drawn = bars({"ece": "ECE (%)", "other ece": "ECE, other domain (%)"})
-    usual = {"trainings": with_grid, "measure": in_both_domains, "columns": BOTH_DOMAINS, "draw": drawn}
-    return Recipe(**{**usual, **parts})
+    defaults = {"trainings": with_grid, "measure": in_both_domains, "columns": BOTH_DOMAINS, "draw": drawn}
+    return Recipe(**{**defaults, **parts})
 
 
 def with_grid(one: Experiment) -> tuple[Experiment, ...]:
@@ -240,11 +246,11 @@ def with_grid(one: Experiment) -> tuple[Experiment, ...]:
 def in_both_domains(trained: Sequence[Trained], settings: Settings, seed: int) -> Measured:
     """Measure on the test set, also after temperatures of hard and of smoothed targets, and on the other domain."""
     run = trained[0]
-    source, (logits, labels), held_out = run.outcome.experiment.source, run.test_logits(), run.outcome.sets["val"]
+    source, (logits, labels), held_out = run.result.experiment.source, run.test_logits(), run.result.sets["val"]
     smoothing = settings["smoothing"][source]
     smoothed = fit_smoothed(held_out.logits.double().numpy(), held_out.labels.numpy(), smoothing)
     measured: Measured = {
-        **figures_of(run.test(n_bins=10)),
+        **metrics_of(run.test(n_bins=10)),
         "after": evaluate(labels, logits=logits / run.temperature, n_bins=10).ece,
         "after smoothed": evaluate(labels, logits=logits / smoothed, n_bins=10).ece,
     }
@@ -252,6 +258,6 @@ def in_both_domains(trained: Sequence[Trained], settings: Settings, seed: int) -
         other = run.bundle.read(settings["other"][source], labelled=True, part="test")
         classes = torch.tensor(other.labels)
         rows = stratified_subset(classes.tolist(), min(settings["n_other"], len(other)), seed=seed)
-        outside = figures_of(evaluate(classes[rows], logits=logits_of(run.bundle, Part(other, rows)), n_bins=10))
+        outside = metrics_of(evaluate(classes[rows], logits=logits_of(run.bundle, Part(other, rows)), n_bins=10))
         measured |= {f"other {name}": outside[name] for name in ("error", "ece", "gap")}
     return measured

@@ -10,8 +10,8 @@ from torch import Tensor
 from torch.utils.data import TensorDataset
 
 from vicinal import _random, models, parse
-from vicinal.papers.base import Scale, Settings, is_drawn, three_scales
-from vicinal.papers.drawing import panels
+from vicinal.papers.base import Scale, Settings, keeps_plot_data, three_scales
+from vicinal.papers.plots import panels
 from vicinal.training import FitConfig, fit
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ class Learned(NamedTuple):
     """The probability of the second class, `[SIDE²]`."""
 
     def drawn(self, seed: int, *, most: int | None = None) -> Measured:
-        """Return what the figure shows, for the seeds that keep it: the map, and so many points."""
-        if not is_drawn(seed):
+        """Return what the plot shows, for the seeds that keep it: the map, and so many points."""
+        if not keeps_plot_data(seed):
             return {}
         return {"map": self.square.view(SIDE, SIDE).T.tolist(), "points": self.points[:most].tolist()}
 

@@ -56,8 +56,8 @@ class Trained:
         self.folder = folder
 
     @functools.cached_property
-    def outcome(self) -> RunResult:
-        """What the run led to."""
+    def result(self) -> RunResult:
+        """The result of the run."""
         return Run(self.folder).result().of_classes()
 
     @functools.cached_property
@@ -73,27 +73,27 @@ class Trained:
     @property
     def history(self) -> list[Json]:
         """A line for each epoch."""
-        return self.outcome.history
+        return self.result.history
 
     @property
     def config(self) -> Json:
         """How it was trained, every option."""
-        return dict(self.outcome.fit["config"])
+        return dict(self.result.fit["config"])
 
     @property
     def temperature(self) -> float:
         """That of the validation set."""
-        return self.outcome.temperature
+        return self.result.temperature
 
     @property
     def seconds(self) -> float:
         """Processor seconds of loading, training and evaluating; of training alone if it was killed at its very end."""
         note = _seconds_file(self.folder)
-        return float(read_json(note)["seconds"] if note.exists() else self.outcome.fit["seconds"])
+        return float(read_json(note)["seconds"] if note.exists() else self.result.fit["seconds"])
 
     def test(self, *, n_bins: int = 15) -> Evaluation:
-        """Return the figures of the selected weights on the test set."""
-        scored = self.outcome.test
+        """Return the metrics of the selected weights on the test set."""
+        scored = self.result.test
         return (
             scored.before
             if n_bins == scored.before.n_bins
@@ -102,7 +102,7 @@ class Trained:
 
     def test_logits(self) -> tuple[Tensor, Tensor]:
         """Return logits and labels of the test set, of the selected weights."""
-        return self.outcome.test.logits, self.outcome.test.labels
+        return self.result.test.logits, self.result.test.labels
 
     def at_epoch(self, epoch: int) -> tuple[Tensor, Tensor]:
         """Return the validation logits and labels after an epoch whose predictions were kept."""
@@ -114,20 +114,20 @@ class Trained:
         return self.bundle
 
     def test_of_last(self, *, n_bins: int = 15) -> Evaluation:
-        """Return the figures of the last weights on the test set."""
+        """Return the metrics of the last weights on the test set."""
         test = self.task.test
         return evaluate(torch.tensor(test.labels), logits=logits_of(self.last(), test), n_bins=n_bins)
 
     @property
     def label_noise(self) -> Json:
         """Errors with corrupted labels, of the selected and of the last weights."""
-        if self.outcome.label_noise is None:
+        if self.result.label_noise is None:
             raise RuntimeError(f"{self.folder} was trained on labels as they are")
-        return self.outcome.label_noise
+        return self.result.label_noise
 
 
-def figures_of(evaluation: Evaluation) -> dict[str, Estimate]:
-    """Return what most recipes report of a test set, and by how much mean confidence exceeds accuracy."""
+def metrics_of(evaluation: Evaluation) -> dict[str, Estimate]:
+    """Return the metrics that most recipes report, and by how much mean confidence exceeds accuracy."""
     accuracy, table = evaluation.accuracy, evaluation.table
     gap = table.confidence - table.accuracy
     half = (accuracy.high - accuracy.low) / 2
@@ -143,7 +143,7 @@ def figures_of(evaluation: Evaluation) -> dict[str, Estimate]:
 
 
 def trained_with(experiment: Experiment, *, objective: Callable[[Split], Any]) -> Evaluation:
-    """Train as `vicinal.runs.run` does, with an objective of one's own; return the test set's figures.
+    """Train as `vicinal.runs.run` does, with an objective of one's own; return the test set's metrics.
 
     `objective` makes it, which no expression names, given the training set.
     """

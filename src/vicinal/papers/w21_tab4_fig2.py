@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from vicinal.papers import texts
-from vicinal.papers.base import Data, Method, Place, Recipe, Scale, Settings, three_scales
-from vicinal.papers.claims import Claim, Contrast, Pair, pooled
-from vicinal.papers.drawing import curves
+from vicinal.papers.base import Data, Method, Place, Printed, Recipe, Scale, Settings, three_scales
+from vicinal.papers.claims import Claim, Contrast, Key, Pair, pooled
+from vicinal.papers.plots import curves
 from vicinal.papers.texts import BASE, CLS, INPUT, MANIFOLD
-from vicinal.papers.trained import figures_of
+from vicinal.papers.trained import metrics_of
 
 if TYPE_CHECKING:
     from vicinal.papers.results import Measured
@@ -49,7 +49,7 @@ def measure(trained: Sequence[Trained], settings: Settings, seed: int) -> Measur
     """Measure the selected weights on the test set, and its loss at every evaluation."""
     evaluation = trained[0].test()
     course = [line["test_nll"] for line in trained[0].history if "test_nll" in line]
-    return {**figures_of(evaluation), "mcc": evaluation.mcc, "last": course[-1], "course": course}
+    return {**metrics_of(evaluation), "mcc": evaluation.mcc, "last": course[-1], "course": course}
 
 
 def score_gain(on: Pair) -> Contrast:
@@ -99,7 +99,17 @@ def few(evaluated: int) -> Settings:
 
 COLA = {"train_size": 1000, "val": 0, "max_length": 32, "max_held_out": 1000}
 
+
+def row_printed(key: Key) -> dict[str, Printed]:
+    row = f"{key[0]}, {key[-1]}"
+    score = Printed(row, "MCC (CoLA) or accuracy", "%" if key[0] == "CoLA" else "accuracy")
+    found = {"nll": Printed(row, "loss", "× 100"), "ece": Printed(row, "ECE")}
+    return {"mcc" if key[0] == "CoLA" else "error": score, **found}
+
+
 RECIPE = Recipe(
+    original=texts.GIVEN_ONLY,
+    printed=row_printed,
     place=Place("W21", "Table 4 and Figure 2", "CoLA, RTE and BoolQ, and the course of their test loss"),
     methods=methods,
     trainings=watched,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from vicinal.papers import images, texts
-from vicinal.papers.base import Data, Method, Place, Recipe, Scale, three_scales
+from vicinal.papers.base import Data, Method, Place, Recipe, Scale, three_scales, where_printed
 from vicinal.papers.claims import Claim, pooled
-from vicinal.papers.drawing import bars
+from vicinal.papers.plots import bars
 
 #: The paper's accuracies.
 PAPER = {
@@ -62,6 +62,8 @@ def sst2(length: int, **options: int) -> dict[str, Data]:
 
 
 RECIPE = Recipe(
+    original=texts.GIVEN_ONLY,
+    printed=where_printed(lambda key: key[-1], {"error": ("accuracy (%)", "accuracy")}),
     place=Place("W21", "Table 5", "Padding of pairs"),
     methods=methods,
     measure=images.selected,

@@ -18,7 +18,7 @@ from vicinal.papers import images
 from vicinal.papers.base import Method, Place, Scale, Settings, experiment, methods
 from vicinal.papers.claims import Claim, Key
 from vicinal.papers.results import Measured
-from vicinal.papers.trained import Trained, figures_of, trained_with
+from vicinal.papers.trained import Trained, metrics_of, trained_with
 from vicinal.runs import Experiment
 
 ERM, MIXUP = "ERM()", "Mixup(alpha=1.0)"
@@ -66,7 +66,7 @@ def measure(trained: Sequence[Trained], settings: Settings, seed: int) -> Measur
     asked = Experiment.from_dict({**settings["experiment"], "seed": seed})
     asked = dataclasses.replace(asked, data={**asked.data, "seed": seed})
     asked = dataclasses.replace(asked, training={**asked.training, "select": "last"})
-    return {**figures_of(trained_with(asked, objective=lambda train: TwoLoaders(1.0, train)))}
+    return {**metrics_of(trained_with(asked, objective=lambda train: TwoLoaders(1.0, train)))}
 
 
 RECIPE = images.z18_table(

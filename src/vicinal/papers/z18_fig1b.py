@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from vicinal.papers import toy_perceptron
 from vicinal.papers.base import Place, Recipe, Scale, Settings
-from vicinal.papers.claims import Claim, Key, figure
+from vicinal.papers.claims import Claim, Key, metric
 from vicinal.papers.toy_points import disc_in_ring
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def measure(trained: Sequence[Trained], settings: Settings, seed: int) -> Measur
 def claims(at: Scale) -> Iterable[Claim]:
     yield Claim(
         "the band in which the probability is between 0.1 and 0.9 is wider under mixup",
-        figure("band", MIXUP) - figure("band", ERM),
+        metric("band", MIXUP) - metric("band", ERM),
         primary=True,
     )
 

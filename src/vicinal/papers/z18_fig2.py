@@ -12,7 +12,7 @@ from vicinal import _random
 from vicinal.papers import images
 from vicinal.papers.base import Place, Recipe, Scale, Settings, methods
 from vicinal.papers.claims import Claim
-from vicinal.papers.drawing import COLOURS, panels
+from vicinal.papers.plots import COLOURS, panels
 from vicinal.probes.between import between_samples
 
 if TYPE_CHECKING:
@@ -85,6 +85,7 @@ RECIPE = Recipe(
         ).items()
     },
     draw=draw,
+    original=images.Z18_ORIGINAL,
     reading=(
         "A miss is a prediction that is neither label of the pair. The paper does not say which norm of which gradient "
         "it shows: here it is the Frobenius norm of the logits' Jacobian, averaged over λ = 0, 0.1, …, 1 and pairs.",

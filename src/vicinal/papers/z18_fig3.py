@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from vicinal.papers import images
 from vicinal.papers.base import Network, Place, Scale, methods
 from vicinal.papers.claims import Claim
-from vicinal.papers.drawing import bars, curves
+from vicinal.papers.plots import bars, curves
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

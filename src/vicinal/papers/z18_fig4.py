@@ -9,10 +9,10 @@ import torch
 
 from vicinal.metrics import evaluate
 from vicinal.papers import images
-from vicinal.papers.base import Data, Network, Place, Recipe, Scale, Settings, methods, three_scales
+from vicinal.papers.base import Data, Network, Place, Printed, Recipe, Scale, Settings, methods, three_scales
 from vicinal.papers.claims import Claim, pooled
-from vicinal.papers.drawing import bars
-from vicinal.papers.trained import Part, figures_of, logits_of
+from vicinal.papers.plots import bars
+from vicinal.papers.trained import Part, logits_of, metrics_of
 
 if TYPE_CHECKING:
     from vicinal.papers.results import Measured
@@ -47,11 +47,11 @@ def measure(trained: Sequence[Trained], settings: Settings, seed: int) -> Measur
     measured = images.selected(trained, settings, seed)
     if settings.get("heard"):
         run = trained[0]
-        every = run.bundle.read(run.outcome.experiment.source, labelled=True, part="train")
+        every = run.bundle.read(run.result.experiment.source, labelled=True, part="train")
         used = set(run.task.splits["train"])
         rows = [row for row, position in enumerate(every.indices) if position not in used]
         labels = torch.tensor(every.labels)[rows]
-        measured["heard"] = figures_of(evaluate(labels, logits=logits_of(run.bundle, Part(every, rows))))["error"]
+        measured["heard"] = metrics_of(evaluate(labels, logits=logits_of(run.bundle, Part(every, rows))))["error"]
     return measured
 
 
@@ -71,6 +71,9 @@ TRAINING = {
 def networks(**vgg: int) -> dict[str, Network]:
     return {"LeNet": Network("lenet"), "VGG-11": Network("vgg11", vgg)}
 
+
+#: The columns of the table by method.
+COLUMN = {ERM: "ERM"} | {f"Warmup(Mixup(alpha={alpha}), epochs=5)": f"mixup α = {alpha}" for alpha in (0.1, 0.2)}
 
 RECIPE = Recipe(
     place=Place("Z18", "Figure 4", "Errors on spoken commands"),
@@ -101,6 +104,7 @@ RECIPE = Recipe(
             "65,000 utterances of 30 words, with the published lists of the validation and test sets.",
         ),
     ),
+    printed=lambda key: {"error": Printed(key[1], COLUMN[key[-1]])},
     draw=bars({"error": "error (%)"}),
     reading=(
         "Spectrograms are mixed, after five epochs without. That LeNet does not improve is read as: by no more than "

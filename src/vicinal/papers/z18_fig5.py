@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from vicinal.papers.base import Place, Recipe, Scale, Settings, is_drawn, three_scales
-from vicinal.papers.claims import Claim, Contrast, Key, figure, pooled
-from vicinal.papers.drawing import panels
+from vicinal.papers.base import Place, Recipe, Scale, Settings, keeps_plot_data, three_scales
+from vicinal.papers.claims import Claim, Contrast, Key, metric, pooled
 from vicinal.papers.gan import GanConfig, coverage, fit_gan, grid_of_gaussians, ring_of_gaussians
+from vicinal.papers.plots import panels
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -47,7 +47,7 @@ def measure(trained: Sequence[Trained], settings: Settings, seed: int) -> Measur
     seen = coverage(fit.last, fit.target)
     covered = seen.modes / seen.n_modes
     measured: Measured = {"modes": float(seen.modes), "covered": covered, "good": seen.high_quality}
-    if is_drawn(seed):
+    if keeps_plot_data(seed):
         measured |= {f"samples {i}": samples[:SHOWN].tolist() for i, samples in fit.samples.items()}
     return measured
 
@@ -57,7 +57,7 @@ COUNTED = "modes are counted; one of the ring's eight is 12.5 points"
 
 def claims(at: Scale) -> Iterable[Claim]:
     def gain(name: str, target: str) -> Contrast:
-        return figure(name, target, MIXUP) - figure(name, target, PLAIN)
+        return metric(name, target, MIXUP) - metric(name, target, PLAIN)
 
     for name, text, margin, reason in (
         ("covered", "the mixup GAN covers more of the modes", 0.05, COUNTED),

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from vicinal.metrics import Estimate
 from vicinal.metrics.intervals import clopper_pearson
 from vicinal.papers import images
-from vicinal.papers.base import Data, Method, Place, Recipe, Scale, Settings, three_scales
-from vicinal.papers.claims import Claim
-from vicinal.papers.drawing import bars
+from vicinal.papers.base import Data, Method, Place, Printed, Recipe, Scale, Settings, three_scales
+from vicinal.papers.claims import Claim, Key
+from vicinal.papers.plots import bars
 from vicinal.probes.label_noise import best_and_last
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ PAPER = {
     "50 %": {ERM: (18.8, 44.6, 0.26, 0.64), DROPOUT: (14.1, 15.5, 12.71, 86.98), MIXUP: (11.3, 12.7, 5.84, 85.71)},
     "80 %": {ERM: (36.5, 73.9, 0.62, 0.83), DROPOUT: (30.9, 35.1, 29.84, 86.37), MIXUP: (25.3, 30.9, 18.92, 85.44)},
 }
-FIGURES = ("best", "last", "real", "corrupted")
+METRICS = ("best", "last", "real", "corrupted")
 
 
 def levels(options: Settings) -> dict[str, Data]:
@@ -45,7 +45,7 @@ def methods(level: str, at: Scale) -> dict[str, Method]:
 def published() -> Iterator[tuple[str, dict[str, float]]]:
     for level, (_, alpha, dropout) in LEVELS.items():
         for method, name in ((ERM, "ERM"), (DROPOUT, f"dropout {dropout}"), (MIXUP, f"mixup α = {alpha:g}")):
-            yield f"{level}, {name}", dict(zip(FIGURES, PAPER[level][method], strict=True))
+            yield f"{level}, {name}", dict(zip(METRICS, PAPER[level][method], strict=True))
 
 
 def measure(trained: Sequence[Trained], settings: Settings, seed: int) -> Measured:
@@ -55,12 +55,12 @@ def measure(trained: Sequence[Trained], settings: Settings, seed: int) -> Measur
     """
     errors = [1 - line["val_accuracy"] for line in trained[0].history if "val_accuracy" in line]
     seen, noise = best_and_last(errors), trained[0].label_noise["last"]
-    train, corrupted = len(trained[0].task.train), trained[0].outcome.experiment.corrupt
+    train, corrupted = len(trained[0].task.train), trained[0].result.experiment.corrupt
     counts = {"best": len(trained[0].task.val), "last": len(trained[0].task.val)}
     counts |= {"real": round((1 - corrupted) * train), "corrupted": round(corrupted * train)}
     shares = {"best": seen.best, "last": seen.last, "real": noise["train_real"], "corrupted": noise["train_corrupted"]}
-    figures = {name: _share(share, counts[name]) for name, share in shares.items()}
-    return {**figures, "course": errors}
+    metrics = {name: _share(share, counts[name]) for name, share in shares.items()}
+    return {**metrics, "course": errors}
 
 
 def _share(share: float, n: int) -> Estimate:
@@ -68,13 +68,13 @@ def _share(share: float, n: int) -> Estimate:
     return Estimate(share, float(low), float(high))
 
 
-def paper(figure: str, higher: str, lower: str, level: str) -> float:
+def paper(metric: str, higher: str, lower: str, level: str) -> float:
     """Return the paper's contrast of two methods."""
-    column = FIGURES.index(figure)
+    column = METRICS.index(metric)
     return (PAPER[level][higher][column] - PAPER[level][lower][column]) / 100
 
 
-#: Text, figure, and the methods with the higher and the lower value.
+#: Text, metric, and the methods with the higher and the lower value.
 HEADLINES = (
     ("mixup's last error is below ERM's", "last", ERM, MIXUP),
     ("mixup's last error is below dropout's", "last", DROPOUT, MIXUP),
@@ -89,24 +89,30 @@ BY_LEVEL = (
 
 
 def claims(at: Scale) -> Iterable[Claim]:
-    for text, figure, higher, lower in HEADLINES:
-        papers = [paper(figure, higher, lower, level) for level in LEVELS]
-        falls = images.pooled_fall(at, figure, higher, lower)
+    for text, metric, higher, lower in HEADLINES:
+        papers = [paper(metric, higher, lower, level) for level in LEVELS]
+        falls = images.pooled_fall(at, metric, higher, lower)
         yield Claim(f"{text}, on average", falls, primary=True, paper=sum(papers) / len(papers))
     for on in at.pairs():
-        for text, figure, higher, lower in BY_LEVEL:
-            falls = on.fall(figure, higher, lower)
-            yield Claim(f"{on.data}: {text}", falls, paper=paper(figure, higher, lower, on.data))
+        for text, metric, higher, lower in BY_LEVEL:
+            falls = on.fall(metric, higher, lower)
+            yield Claim(f"{on.data}: {text}", falls, paper=paper(metric, higher, lower, on.data))
         best, last, *_ = PAPER[on.data][ERM]
         yield Claim(
             f"{on.data}: ERM's last error is more than a point above its best",
-            on.figure("last", ERM) - on.figure("best", ERM),
+            on.metric("last", ERM) - on.metric("best", ERM),
             threshold=0.01,
             paper=(last - best) / 100,
         )
 
 
 TRAINING = {**images.TRAINING, "epochs": 160, "weight_decay": 1e-4, "keep_predictions_at": []}
+
+
+def row_printed(key: Key) -> dict[str, Printed]:
+    row = next(name for name in RECIPE.published if name.startswith(f"{key[0]}, {key[-1].removeprefix('ERM + ')}"))
+    return {name: Printed(row, name) for name in METRICS}
+
 
 RECIPE = Recipe(
     place=Place("Z18", "Table 2", "Memorisation of corrupted labels"),
@@ -139,6 +145,8 @@ RECIPE = Recipe(
             "200 epochs on CIFAR-10; errors on 5,000 held-out images in place of the test set.",
         ),
     ),
+    original=images.Z18_ORIGINAL,
+    printed=row_printed,
     draw=bars({"last": "last error (%)", "corrupted": "training error on corrupted labels (%)"}),
     reading=(
         "α and dropout are the best of the paper's grids for each level, as its table names them. Errors are on "

@@ -10,9 +10,9 @@ from torch.utils.data import DataLoader, Subset
 
 from vicinal.data import ImagePreprocessing, stratified_subset
 from vicinal.papers import images
-from vicinal.papers.base import Method, Network, Place, Recipe, Scale, Settings
+from vicinal.papers.base import Method, Network, Place, Printed, Recipe, Scale, Settings
 from vicinal.papers.claims import Claim
-from vicinal.papers.drawing import bars
+from vicinal.papers.plots import bars
 from vicinal.probes.attacks import attack_errors, parse_attack
 
 if TYPE_CHECKING:
@@ -105,6 +105,8 @@ RECIPE = Recipe(
             about="Three ResNet-101 on ImageNet.",
         ),
     },
+    original=images.ALL_TRAINED,
+    printed=lambda key: {name: Printed(f"{key[-1]}, top-1", name) for name in BOXED},
     draw=bars({WEAKER[0]: "white-box FGSM error, ε = 1/255 (%)", "black FGSM": "black-box FGSM error (%)"}),
     reading=(
         "ε = 4 of 255 for every pixel; I-FGSM takes 10 equal steps. Black-box attacks use the gradients of another ERM "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from vicinal.papers import images
-from vicinal.papers.base import Data, Network, Place, Scale, methods, three_scales
+from vicinal.papers.base import Data, Network, Place, Printed, Scale, methods, three_scales
 from vicinal.papers.claims import AtLeast, Claim, pooled
 
 ERM, MIXUP = "ERM()", "Mixup(alpha=0.2)"
@@ -64,6 +64,7 @@ def data(limit: int | None) -> dict[str, Data]:
 TRAINING = {"epochs": 10, "batch_size": 16, "optimizer": "adam", "lr": 1e-3, "weight_decay": 0.0, "select": "last"}
 
 RECIPE = images.z18_table(
+    printed=lambda key: {"error": Printed(key[0], "ERM" if key[-1] == ERM else "mixup")},
     place=Place("Z18", "Table 4", "Classification errors on UCI data sets"),
     methods=methods(ERM, MIXUP),
     measure=images.selected,

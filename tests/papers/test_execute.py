@@ -16,8 +16,8 @@ import pytest
 from tests.papers.tiny import ERM, MIXUP, RECIPE
 from vicinal.metrics import Estimate
 from vicinal.metrics.intervals import over_seeds
+from vicinal.papers.execute import Clock, check_data, further_seeds, jobs_left, plan, reproduce
 from vicinal.papers.results import DECIDING, CellRecord, Result, commit, packed
-from vicinal.papers.running import Clock, check_data, further_seeds, jobs_left, plan, reproduce
 from vicinal.runs.scheduler import Pool
 
 KEY = ("digits", "MLP", ERM)
@@ -32,7 +32,7 @@ def ran(tmp_path_factory):
 
 
 def comparable(result: Result):
-    return [(cell.key, cell.seed, cell.figures) for cell in result.cells]
+    return [(cell.key, cell.seed, cell.metrics) for cell in result.cells]
 
 
 def test_a_result_has_every_cell_and_verdict(ran):
@@ -67,10 +67,10 @@ def test_what_is_done_is_skipped(ran):
 def test_the_same_seeds_give_the_same_figures_and_others_do_not(ran, tmp_path):
     _, result, _ = ran
     wanted = plan("tiny", RECIPE, "cpu", tmp_path, seeds=[1001], only=["Mixup"])
-    ((key, seed, figures),) = comparable(reproduce(wanted, Pool(workers=1), progress=False))
+    ((key, seed, metrics),) = comparable(reproduce(wanted, Pool(workers=1), progress=False))
     assert (key[-1], seed) == (MIXUP, 1001)
-    assert figures == next(cell.figures for cell in result.cells if cell.key == key and cell.seed == 1001)
-    assert figures != next(cell.figures for cell in result.cells if cell.key == key and cell.seed == 1000)
+    assert metrics == next(cell.metrics for cell in result.cells if cell.key == key and cell.seed == 1001)
+    assert metrics != next(cell.metrics for cell in result.cells if cell.key == key and cell.seed == 1000)
 
 
 def test_seeds_are_added_and_cells_are_neither_trained_again_nor_lost(ran, tmp_path):
@@ -202,11 +202,11 @@ def test_a_failing_cell_is_reported_and_the_others_go_on(tmp_path, monkeypatch):
 
 
 def test_records_keep_seven_digits_and_intervals():
-    figures, curves = packed({"a": 1 / 3, "b": Estimate(0.123456789, 0.1, 0.2), "c": [1 / 3, [2 / 3]]})
-    assert figures["a"] == Estimate(0.3333333, 0.3333333, 0.3333333)
+    metrics, curves = packed({"a": 1 / 3, "b": Estimate(0.123456789, 0.1, 0.2), "c": [1 / 3, [2 / 3]]})
+    assert metrics["a"] == Estimate(0.3333333, 0.3333333, 0.3333333)
     assert curves == {"c": [0.3333, [0.6667]]}
-    record = CellRecord(("x", "y"), 3, "00ff", "", 1.25, figures, curves)
-    assert CellRecord.from_dict(record.to_dict()).figures == figures
+    record = CellRecord(("x", "y"), 3, "00ff", "", 1.25, metrics, curves)
+    assert CellRecord.from_dict(record.to_dict()).metrics == metrics
 
 
 def test_the_mean_over_seeds_has_a_t_interval():

@@ -1,4 +1,4 @@
-"""Running a recipe: trainings first, each once however many cells need it, then what is measured of them.
+"""Run a recipe: each training once, however many cells need it, then the measures of each cell.
 
     out/
       z18-tab2.json                    the result
@@ -6,7 +6,7 @@
         cifar10-ERM-1f0c…-seed0/       a training, shared by all recipes that need it
         z18-tab2/…-seed0/cell.json     what was measured of a cell
 
-Both are jobs (`vicinal.runs.scheduler`): skipped when done, gone on with when killed, run anywhere.
+Both are jobs of `vicinal.runs.scheduler`: skipped when done, resumed when killed, run anywhere.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ class MeasureJob:
         with _random.restored_globals():
             measured = self.cell.measure(trained, self.cell.settings, self.cell.seed)
         seconds = time.process_time() - began + sum(one.seconds for one in trained)
-        figures, curves = packed(measured)
-        record = CellRecord(self.cell.key, self.cell.seed, self.id, commit(), seconds, figures, curves)
+        metrics, curves = packed(measured)
+        record = CellRecord(self.cell.key, self.cell.seed, self.id, commit(), seconds, metrics, curves)
         self.folder.mkdir(parents=True, exist_ok=True)
         write_json(self.folder / "cell.json", {"format": FORMAT, **record.to_dict()})
 
@@ -260,7 +260,7 @@ def reproduce(
 
 
 def _merged(wanted: Plan, records: Mapping[str, CellRecord], failures: Mapping[str, str]) -> Result:
-    """Return the result with what it held and what was run, judged again."""
+    """Return the result with the cells it had and those that were run, and new verdicts."""
     cells = {(cell.key, cell.seed): cell for cell in (*wanted.kept, *records.values())}
     seeds = tuple(sorted({seed for _, seed in cells}))
     rows = [(cell.key, cell.seed) for cell in wanted.recipe.rows(wanted.scale, seeds)]
