@@ -52,10 +52,12 @@ from vicinal.data import (
     TextPreprocessing,
 )
 from vicinal.data.options import MOST_PIXELS
+from vicinal.metrics import Evaluation
 from vicinal.models import ModelSpec
 from vicinal.objectives.forward import call
 from vicinal.probes.base import device_of
 from vicinal.runs.calibration import ONLY_HEAD, HeadCalibrators
+from vicinal.runs.hub import downloaded, push_to_hub
 from vicinal.runs.layout import RunFiles
 from vicinal.runs.onnx import export, largest_difference
 from vicinal.training.batches import KeyedDataset, evaluation_batches
@@ -328,6 +330,57 @@ class Bundle:
         )
 
     # Elsewhere
+
+    def push_to_hub(
+        self,
+        repo_id: str,
+        *,
+        evaluation: Evaluation | None = None,
+        private: bool | None = None,
+        token: str | None = None,
+        revision: str | None = None,
+    ) -> str:
+        """Upload the model, a model card and its reliability diagram to the Hugging Face Hub.
+
+        Parameters
+        ----------
+        repo_id
+            The repository, such as `"user/model"`. It is created if there is none.
+        evaluation
+            The evaluation on a test set that the card shows.
+        private, token, revision
+            As in `huggingface_hub`.
+
+        Returns
+        -------
+        str
+            The address of the commit.
+        """
+        return push_to_hub(self, repo_id, evaluation=evaluation, private=private, token=token, revision=revision)
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        source: str | os.PathLike[str],
+        *,
+        revision: str | None = None,
+        token: str | None = None,
+        device: str | torch.device = "cpu",
+    ) -> Bundle:
+        """Return the model of a repository of the Hugging Face Hub, or of a local folder.
+
+        Two files are fetched, safetensors and JSON. No code is downloaded, and nothing is unpickled.
+
+        Parameters
+        ----------
+        source
+            `"user/model"`, or a folder.
+        revision, token
+            As in `huggingface_hub`.
+        device
+            Where to put it.
+        """
+        return cls.load(downloaded(source, revision=revision, token=token), device=device)
 
     def to_onnx(self, path: str | os.PathLike[str]) -> float:
         """Write the model as ONNX, with the calibrator inside, and compare it with the original by onnxruntime.
