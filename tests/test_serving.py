@@ -12,6 +12,7 @@ import torch
 
 from vicinal import data, models
 from vicinal.runs import Bundle
+from vicinal.runs.calibration import ONLY_HEAD, HeadCalibrators
 
 pytest.importorskip("onnxscript")
 pytest.importorskip("onnxruntime")
@@ -29,7 +30,11 @@ def test_it_serves_what_the_model_says(tmp_path: Path, monkeypatch: pytest.Monke
     spec = models.specify("mlp", **task.spec, hidden=[4])
     torch.manual_seed(0)
     bundle = Bundle(
-        module=spec.build(), spec=spec, preprocessing=task.preprocessing, classes=task.classes, temperatures=(1.7,)
+        module=spec.build(),
+        spec=spec,
+        preprocessing=task.preprocessing,
+        classes=task.classes,
+        calibrators=HeadCalibrators.of_temperatures({ONLY_HEAD: 1.7}, len(task.classes)),
     )
     bundle.to_onnx(tmp_path / "model.onnx")
     monkeypatch.setenv("VICINAL_ONNX", str(tmp_path / "model.onnx"))
