@@ -255,7 +255,7 @@ def training() -> dict[str, Any]:
     """The training loop: what makes the host wait in a step, and the sentence for a wrong label."""
     from vicinal.training.config import FitConfig
     from vicinal.training.folder import TrainingFolder
-    from vicinal.training.loop import Loop, Supervision
+    from vicinal.training.loop import Loop, TrainingData
 
     x, y = data(text=False)
     config = FitConfig(epochs=2, batch_size=B // 2, lr=0.1, optimizer="sgd", select="last", trackers=())
@@ -269,7 +269,7 @@ def training() -> dict[str, Any]:
         objective = vicinal.parse(method)
         train = torch.utils.data.TensorDataset(x, labels)
         folder = TrainingFolder(None, main=True)
-        return Loop(made, model, objective, train, {}, config, None, folder, None, Supervision())
+        return Loop(made, model, objective, TrainingData(train), config, folder)
 
     def steps(method: str) -> dict[str, Any]:
         """The events of the second step, and the loss of whole runs here and there."""

@@ -80,7 +80,7 @@ def reliability_diagram(
     table : ReliabilityTable
         Of equal-width or equal-mass bins.
     level : float
-        Coverage of the intervals; 0 draws none.
+        Confidence level of the intervals; 0 draws none.
     counts : bool
         Draw how the samples are spread over the bins, above the diagram.
 

@@ -10,13 +10,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Protocol, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from vicinal._checks import choice, require
 from vicinal.calibrators import Calibration, calibrate
+from vicinal.metrics.reliability import ReliabilityTable
 from vicinal.metrics.smooth import smooth_ece
 
 require("sklearn", "train")
@@ -34,8 +36,30 @@ from sklearn.utils.validation import (  # noqa: E402
     has_fit_parameter,
 )
 
+Codes: TypeAlias = NDArray[np.intp]
+Floats: TypeAlias = NDArray[np.float64]
 
-def _decides(self: Any) -> bool:
+
+class Classifier(Protocol):
+    """A classifier of scikit-learn. One that is fitted has `classes_` and at least one of the last three methods."""
+
+    classes_: NDArray[np.generic]
+
+    def fit(self, X: object, y: object, **how: object) -> Classifier:
+        """Train it on rows and their labels."""
+
+    def predict_proba(self, X: object) -> Floats:
+        """Return the probability of each class."""
+
+    def predict_log_proba(self, X: object) -> Floats:
+        """Return its logarithm."""
+
+    def decision_function(self, X: object) -> Floats:
+        """Return scores, one of two classes and one for each of more."""
+
+
+def _decides(self: Calibrated) -> bool:
+    # A name that is there only where it works: scikit-learn's scorers ask with hasattr which of the methods to call.
     return hasattr(self.estimator_ if hasattr(self, "estimator_") else self._base(), "decision_function")
 
 
@@ -67,7 +91,8 @@ class Calibrated(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: i
         The labels.
     """
 
-    def __init__(self, estimator: Any = None, *, method: str = "auto", cv: Any = 5) -> None:
+    def __init__(self, estimator: Classifier | None = None, *, method: str = "auto", cv: object = 5) -> None:
+        # Nothing is checked here: scikit-learn clones by these attributes, and wants errors from `fit` alone.
         self.estimator = estimator
         self.method = method
         self.cv = cv
@@ -80,21 +105,23 @@ class Calibrated(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: i
         tags.input_tags.allow_nan = inner.input_tags.allow_nan
         return tags
 
-    def _base(self) -> Any:
-        return LogisticRegression() if self.estimator is None else self.estimator
+    def _base(self) -> Classifier:
+        base: Classifier = LogisticRegression() if self.estimator is None else self.estimator
+        return base
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Calibrated:
+    def fit(self, X: object, y: object, sample_weight: ArrayLike | None = None) -> Calibrated:
         """Train the classifier and fit the calibrator; `sample_weight` `[n_samples]` counts in both."""
-        X, y = indexable(X, y)
-        y = column_or_1d(y, warn=True)
-        if not len(y):
+        rows, given = indexable(X, y)
+        labels: NDArray[np.generic] = column_or_1d(given, warn=True)
+        if not len(labels):
             raise ValueError("X has 0 sample(s), and at least two of each class are needed")
-        check_classification_targets(y)
-        self.classes_, codes = np.unique(y, return_inverse=True)
+        check_classification_targets(labels)
+        self.classes_, codes = np.unique(labels, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(f"y must hold at least two classes, got one class: {str(self.classes_[0])!r}")
-        weight = None if sample_weight is None else _check_sample_weight(sample_weight, X, dtype=np.float64)
-        logits = self._held_out(X, y, codes, weight)
+        weight = None if sample_weight is None else _check_sample_weight(sample_weight, rows, dtype=np.float64)
+        logits = self._held_out(rows, labels, codes, weight)
+        # Folds of a splitter need not hold every row, as those of a time series do not.
         known = np.isfinite(logits).all(axis=1)
         self.calibration_: Calibration = calibrate(
             codes[known],
@@ -102,13 +129,13 @@ class Calibrated(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: i
             method=self.method,
             sample_weight=None if weight is None else weight[known],
         )
-        self.estimator_ = self._trained(X, y, weight)
+        self.estimator_ = self._trained(rows, labels, weight)
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(self.estimator_, name):
                 setattr(self, name, getattr(self.estimator_, name))
         return self
 
-    def _held_out(self, X: Any, y: Any, codes: NDArray[np.intp], weight: Any) -> NDArray[np.float64]:
+    def _held_out(self, X: object, y: NDArray[np.generic], codes: Codes, weight: Floats | None) -> Floats:
         """Return logits of each row by a classifier that was not trained on it; rows in no fold are NaN."""
         folds = self.cv
         if isinstance(folds, int | np.integer):
@@ -116,6 +143,7 @@ class Calibrated(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: i
             if fewest < 2:
                 rare = str(self.classes_[np.bincount(codes).argmin()])
                 raise ValueError(f"every class needs two rows, one to train on and one to calibrate; {rare!r} has one")
+            # With more folds than rows of a class, some fold would train on none of them.
             folds = min(int(folds), fewest)
         logits = np.full((len(codes), len(self.classes_)), np.nan)
         for train, test in check_cv(folds, y, classifier=True).split(X, y):
@@ -124,44 +152,46 @@ class Calibrated(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: i
             logits[test] = self._logits(model, _safe_indexing(X, test))
         return logits
 
-    def _trained(self, X: Any, y: Any, weight: Any) -> Any:
-        model = clone(self._base())
+    def _trained(self, X: object, y: NDArray[np.generic], weight: Floats | None) -> Classifier:
+        model: Classifier = clone(self._base())
         takes = weight is not None and has_fit_parameter(model, "sample_weight")
         return model.fit(X, y, sample_weight=weight) if takes else model.fit(X, y)
 
-    def _logits(self, model: Any, X: Any) -> NDArray[np.float64]:
+    def _logits(self, model: Classifier, X: object) -> Floats:
         """Return the classifier's scores as logits of all classes."""
         here = np.searchsorted(self.classes_, model.classes_)
         if hasattr(model, "decision_function"):
             scores = np.asarray(model.decision_function(X), dtype=np.float64)
+            # Of two classes it is one number, the log odds for many classifiers: half of it for either side.
             scores = np.stack([-scores / 2, scores / 2], axis=1) if scores.ndim == 1 else scores
         else:
             scores = np.log(np.maximum(np.asarray(model.predict_proba(X), dtype=np.float64), _LEAST))
         if len(here) == len(self.classes_):
             return scores
+        # A class that this fold did not train on is less likely than anything it said.
         logits = np.full((len(scores), len(self.classes_)), scores.min() + np.log(_LEAST))
         logits[:, here] = scores
         return logits
 
-    def _calibrated(self, X: Any) -> NDArray[np.float64]:
+    def _calibrated(self, X: object) -> Floats:
         check_is_fitted(self)
-        calibrated: NDArray[np.float64] = self.calibration_(self._logits(self.estimator_, X))
+        calibrated: Floats = self.calibration_(self._logits(self.estimator_, X))
         return calibrated
 
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+    def predict_proba(self, X: object) -> Floats:
         """Return the calibrated probability of each class, in the order of `classes_`, `[n_samples, n_classes]`."""
         check_is_fitted(self)
         probs: NDArray[np.float64] = self.calibration_.predict_proba(logits=self._logits(self.estimator_, X))
         return probs
 
-    def predict(self, X: Any) -> NDArray[Any]:
+    def predict(self, X: object) -> NDArray[np.generic]:
         """Return the most probable label of each row."""
         check_is_fitted(self)
-        labels: NDArray[Any] = self.classes_[self.predict_proba(X).argmax(axis=1)]
+        labels: NDArray[np.generic] = self.classes_[self.predict_proba(X).argmax(axis=1)]
         return labels
 
     @available_if(_decides)  # type: ignore[untyped-decorator]
-    def decision_function(self, X: Any) -> NDArray[np.float64]:
+    def decision_function(self, X: object) -> Floats:
         """Return calibrated logits `[n_samples, n_classes]`; of two classes their difference."""
         logits = self._calibrated(X)
         scores: NDArray[np.float64] = logits[:, 1] - logits[:, 0] if logits.shape[1] == 2 else logits
@@ -172,7 +202,7 @@ class Calibrated(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: i
 _LEAST = 1e-3
 
 
-def scorer(name: str) -> Any:
+def scorer(name: str) -> Callable[..., float]:
     """Return a scorer for `cross_val_score` and its like: `"nll"`, `"ece"` (15 bins) or `"smooth_ece"`, negated.
 
     It takes `sample_weight`, and scores the probabilities of a classifier.
@@ -185,18 +215,21 @@ def scorer(name: str) -> Any:
     True
     """
     score = {"nll": _nll, "ece": _ece, "smooth_ece": _smooth}[choice("name", name, ("nll", "ece", "smooth_ece"))]
-    return make_scorer(_Score(score), response_method="predict_proba", greater_is_better=False)
+    made: Callable[..., float] = make_scorer(_Score(score), response_method="predict_proba", greater_is_better=False)
+    return made
 
 
 class _Score:
     """A score of labels and probabilities; a class, so that scorers can be pickled."""
 
-    def __init__(self, function: Any) -> None:
-        self.function, self.__name__ = function, function.__name__
+    def __init__(self, function: Callable[[Codes, Floats, Floats], float]) -> None:
+        self.function, self.__name__ = function, function.__name__  # a scorer prints as the name of its function
 
-    def __call__(self, y_true: Any, y_score: Any, sample_weight: Any = None) -> float:
+    def __call__(self, y_true: ArrayLike, y_score: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         probs = np.asarray(y_score, dtype=np.float64)
+        # Of two classes scikit-learn hands over the probability of the second alone.
         probs = np.stack([1 - probs, probs], axis=1) if probs.ndim == 1 else probs
+        # Sorted, as the columns of every classifier are. A class that is missing here would shift the others.
         classes, codes = np.unique(np.asarray(y_true), return_inverse=True)
         if len(classes) > probs.shape[1]:
             raise ValueError(f"y_true holds {len(classes)} classes, and there are probabilities of {probs.shape[1]}")
@@ -204,17 +237,17 @@ class _Score:
         return float(self.function(codes, probs, weight))
 
 
-def _nll(codes: NDArray[np.intp], probs: NDArray[np.float64], weight: NDArray[np.float64]) -> float:
+def _nll(codes: Codes, probs: Floats, weight: Floats) -> float:
     of_truth = probs[np.arange(len(codes)), codes]
     return float(np.average(-np.log(np.maximum(of_truth, np.finfo(float).tiny)), weights=weight))
 
 
-def _ece(codes: NDArray[np.intp], probs: NDArray[np.float64], weight: NDArray[np.float64]) -> float:
+def _ece(codes: Codes, probs: Floats, weight: Floats) -> float:
     confidence, right = probs.max(axis=1), probs.argmax(axis=1) == codes
-    bins = np.clip(np.ceil(confidence * 15).astype(int) - 1, 0, 14)
-    gaps = np.bincount(bins, weight * (right - confidence), 15)
+    # A table counts samples, and these have weights, so that only its bins are used.
+    gaps = np.bincount(ReliabilityTable(15).bin_index(confidence), weight * (right - confidence), 15)
     return float(np.abs(gaps).sum() / weight.sum())
 
 
-def _smooth(codes: NDArray[np.intp], probs: NDArray[np.float64], weight: NDArray[np.float64]) -> float:
+def _smooth(codes: Codes, probs: Floats, weight: Floats) -> float:
     return smooth_ece(probs.max(axis=1), probs.argmax(axis=1) == codes, sample_weight=weight).value

@@ -83,7 +83,7 @@ class MixupTrainerMixin(_AnyTrainer):
         train_batch_sampler: Sampler[list[int]] | None = None,
         class_weights: Tensor | Sequence[float] | None = None,
         weight_column: str | None = None,
-        objective_init: Callable[[Any], Objective | Callable[..., Tensor]] | None = None,
+        objective_init: Callable[[object], Objective | Callable[..., Tensor]] | None = None,
         **kwargs: Any,
     ) -> None:
         objective = as_objective(objective)
@@ -92,6 +92,7 @@ class MixupTrainerMixin(_AnyTrainer):
         self.index_column, self.weight_column = index_column, weight_column
         self.class_weights, self.objective_init = class_weights, objective_init
         self.train_batch_sampler = train_batch_sampler
+        # The trainer wraps the model here, and its configuration says the target type: metrics come after.
         super().__init__(*args, **kwargs)
         self.compute_metrics = _for_target_type(self.compute_metrics, self.target_type)
         self._drawn = (-1, 0)
@@ -102,8 +103,10 @@ class MixupTrainerMixin(_AnyTrainer):
                 f"label_smoothing_factor must be 0, got {self.args.label_smoothing_factor:g}: the objective makes the "
                 "loss, so smooth there, with ERM(label_smoothing=…) or the label_smoothing of a mixing objective"
             )
+        # Two ways to make a loss would silently leave one of them unused.
         if self.compute_loss_func is not None:
             raise ValueError("compute_loss_func must be None: the objective makes the loss")
+        # A question-answering model has two columns of labels, start and end, which no objective mixes.
         if len(self.label_names) > 1:
             raise ValueError(f"an objective needs one column of labels, this model takes {self.label_names}")
 
@@ -162,6 +165,7 @@ class MixupTrainerMixin(_AnyTrainer):
         """
         if self.args.world_size == 1:
             return None
+        # The micro-batches of one step draw differently, and a resumed run draws as if it had not been stopped.
         step, n = self._drawn
         self._drawn = (self.state.global_step, n + 1 if step == self.state.global_step else 0)
         seed = _random.seed_from("step", self.args.seed, *self._drawn, self.args.process_index)
@@ -170,8 +174,9 @@ class MixupTrainerMixin(_AnyTrainer):
     @property
     def target_type(self) -> str:
         """What the targets are, as its configuration says by `problem_type`, or by one label for regression."""
-        config: Any = getattr(self.model, "config", None)
+        config: object = getattr(self.model, "config", None)
         kind = getattr(config, "problem_type", None)
+        # What transformers itself takes one label without a problem type to be.
         if kind is None and getattr(config, "num_labels", None) == 1:
             kind = "regression"
         return {"regression": "regression", "multi_label_classification": "multilabel"}.get(str(kind), "multiclass")
@@ -189,7 +194,7 @@ class MixupTrainerMixin(_AnyTrainer):
         """Predict as the trainer does; the index is kept from the model."""
         return super().prediction_step(model, self._for_the_model(inputs), *args, **kwargs)
 
-    def get_train_dataloader(self) -> Any:
+    def get_train_dataloader(self) -> DataLoader[object]:
         """Return the trainer's loader, or one over `train_batch_sampler`."""
         if self.train_batch_sampler is None:
             return super().get_train_dataloader()
@@ -200,7 +205,8 @@ class MixupTrainerMixin(_AnyTrainer):
             num_workers=self.args.dataloader_num_workers,
             pin_memory=self.args.dataloader_pin_memory,
         )
-        return self.accelerator.prepare(loader)
+        prepared: DataLoader[object] = self.accelerator.prepare(loader)
+        return prepared
 
     def _for_the_model(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         return {n: value for n, value in inputs.items() if n not in (self.index_column, self.weight_column)}
@@ -220,6 +226,7 @@ class MixupTrainerMixin(_AnyTrainer):
 
     def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
         super()._save_optimizer_and_scheduler(output_dir)
+        # Most objectives have none, and a checkpoint without this file must not look damaged.
         if state := self.training_objective.state_dict():
             os.makedirs(output_dir, exist_ok=True)
             torch.save(state, self._state_file(output_dir))
@@ -295,6 +302,7 @@ class RunningMetrics:
         self._batches.append((_on_cpu(given[0] if isinstance(given, tuple) else given), _on_cpu(prediction.label_ids)))
         if not compute_result:
             return {}
+        # Emptied first: an error in what follows must not leave rows behind for the next evaluation.
         batches, self._batches = self._batches, []
         return self._metrics(*(torch.cat(parts) for parts in zip(*batches, strict=True)))
 
@@ -346,6 +354,7 @@ def compute_metrics(
 
 def _for_target_type(metrics: object, target_type: str) -> Any:
     """Return our own metrics as ones that know the target type and add up batches; others as they are."""
+    # Ours alone is replaced, also where it was given options: anything else is the user's, and called as it is.
     given = metrics.keywords if isinstance(metrics, partial) and metrics.func is compute_metrics else None
     if metrics is not compute_metrics and given is None:
         return metrics
@@ -354,6 +363,7 @@ def _for_target_type(metrics: object, target_type: str) -> Any:
 
 def _refuse_other_loss(kind: type) -> None:
     """Refuse a trainer with a loss of its own, which would silently be replaced by the objective or replace it."""
+    # The order of the bases decides whose compute_loss is called: before ours it hides it, after ours it is hidden.
     ours = kind.__mro__.index(MixupTrainerMixin)
     before, after = kind.__mro__[:ours], kind.__mro__[ours + 1 :]
     # One that derives from the mixin knows of it, and may call its loss.

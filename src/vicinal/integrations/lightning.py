@@ -88,6 +88,7 @@ class MixupMixin(_AnyModule):
 
     def training_step(self, batch: object, batch_idx: int) -> Tensor:
         """Return the objective's loss."""
+        # A weight is taken from mappings only: in a tuple its place would have to be guessed.
         x, y, index = _parts(batch)
         weight = batch.get("weight") if isinstance(batch, Mapping) else None
         epoch = self.current_epoch + batch_idx / self.trainer.num_training_batches  # inf batches: whole epochs
@@ -99,12 +100,12 @@ class MixupMixin(_AnyModule):
             self.log_dict({f"train_loss_{name}": term.detach() for name, term in terms.items()}, batch_size=len(y))
         return loss
 
-    def predict_step(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> Tensor:
+    def predict_step(self, batch: Batch | Sequence[Batch], batch_idx: int, dataloader_idx: int = 0) -> Tensor:
         """Return the logits of a batch, with labels or without."""
-        labelled = isinstance(batch, Mapping) or (isinstance(batch, (tuple, list)) and len(batch) > 1)
         if isinstance(batch, Mapping):
             return call(self, {name: value for name, value in batch.items() if name not in _NOT_INPUTS})
-        return call(self, batch[0] if labelled or isinstance(batch, (tuple, list)) else batch)
+        # A loader of a TensorDataset without labels gives lists of one tensor.
+        return call(self, batch if isinstance(batch, Tensor) else batch[0])
 
     def on_validation_epoch_start(self) -> None:
         """Start from an empty table."""
@@ -138,6 +139,7 @@ class MixupMixin(_AnyModule):
     def on_fit_start(self) -> None:
         """Draw on from where the checkpoint was saved: a resumed run mixes as an uninterrupted one."""
         super().on_fit_start()
+        # Lightning restores no generators, so that a resumed run would mix otherwise than the one that was stopped.
         if (state := getattr(self, "_random_state", None)) is not None:
             _random.set_global_states(state)
 
@@ -158,6 +160,7 @@ class MixupMixin(_AnyModule):
         """Save the state of the objective and of the tracker."""
         super().on_save_checkpoint(checkpoint)
         state = self._tracked().state_dict()
+        # Under a key of our own: Lightning's keys are its own business, and another plug-in may add some.
         checkpoint["vicinal"] = {self._state_name(): state, "random": _random.global_states()}
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
@@ -174,6 +177,7 @@ class MixupMixin(_AnyModule):
         """Return the objective, which feeds the tracker where there is one."""
         given = self.objective
         objective = parse(given) if isinstance(given, str) else as_objective(given)
+        # Made anew for each step, from what the attributes are: a user may change the objective between epochs.
         return objective if self.aum is None else AUMRecorder(self.aum, objective)
 
     def _state_name(self) -> str:
@@ -186,12 +190,15 @@ class MixupMixin(_AnyModule):
         """
         if self.trainer.world_size == 1:
             return None
+        # Drawn from the global generator, which is the same on all ranks, then made different by the rank.
         shared = int(_random.integers(2**62, 1))
         return torch.Generator().manual_seed(_random.seed_from("rank", shared, self.trainer.global_rank))
 
     def _count(self, batch: object, dataloader_idx: int) -> None:
         x, y, _ = _parts(batch)
         logits = call(self, x)
+        # Counted before the tally: a row that the sampler repeats must be predicted, to keep ranks in step, but not
+        # measured.
         new = min(len(y), self._rows_left(dataloader_idx))
         self._seen[dataloader_idx] = self._seen.get(dataloader_idx, 0) + len(y)
         y, logits = y[:new], logits[:new]
@@ -210,6 +217,7 @@ class MixupMixin(_AnyModule):
         loaders = self.trainer.test_dataloaders if self.trainer.testing else self.trainer.val_dataloaders
         loader = loaders[dataloader_idx] if isinstance(loaders, (list, tuple)) else loaders
         sampler = getattr(loader, "sampler", None)
+        # Only the padding of a distributed sampler repeats rows. Another sampler's repeats are meant.
         if not isinstance(sampler, DistributedSampler) or sampler.drop_last:
             return sys.maxsize
         n_samples = len(sampler.dataset)  # type: ignore[arg-type]  # a sampler of positions knows their number
@@ -218,6 +226,7 @@ class MixupMixin(_AnyModule):
 
     def _log_tallies(self, stage: str) -> None:
         for number, tally in sorted(self._tallies.items()):
+            # Sums are exchanged, not means: ranks may have different numbers of rows.
             whole = self._tallies[number] = tally.all_reduce()
             suffix = f"/dataloader_idx_{number}" if len(self._tallies) > 1 else ""
             bins = {} if self.target_type == "regression" else {"n_bins": float(self.n_bins)}

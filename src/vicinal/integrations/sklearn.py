@@ -16,28 +16,30 @@ the table.
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import math
 import warnings
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
+from torch.utils.data import TensorDataset
 
-from vicinal import _random, losses
+from vicinal import _random
 from vicinal._checks import flag, integer, nearest_names, number, require
 from vicinal.calibrators import Calibrator, TemperatureScaling
 from vicinal.expressions import parse
+from vicinal.integrations.calibrated import Classifier
 from vicinal.objectives.base import Objective
 from vicinal.objectives.mixup import Mixup
 from vicinal.objectives.random_choice import RandomChoice
+from vicinal.training import FitConfig, fit
 
 require("sklearn", "train")
 from sklearn.base import BaseEstimator, ClassifierMixin  # noqa: E402
@@ -122,11 +124,10 @@ class MixupClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
     True
     """
 
-    classes_: NDArray[Any]
+    classes_: NDArray[np.generic]
     network_: nn.Module
     loss_curve_: list[float]
     validation_curve_: list[float]
-    _adam: torch.optim.Optimizer | None
 
     def __init__(
         self,
@@ -140,7 +141,7 @@ class MixupClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         validation_fraction: float = 0.1,
         n_iter_no_change: int = 10,
         calibrate: bool = False,
-        class_weight: Mapping[Any, float] | str | None = None,
+        class_weight: Mapping[object, float] | str | None = None,
         random_state: int | np.random.RandomState | None = None,
         verbose: bool | int = False,
         device: str = "cpu",
@@ -171,6 +172,8 @@ class MixupClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
 
     def set_params(self, **params: object) -> MixupClassifier:
         """Set parameters; `objective__alpha` replaces the objective by one with another α."""
+        # Taken out first: scikit-learn's own code would look for these names in an object with get_params, which
+        # objectives are not.
         inner = {name: params.pop(name) for name in list(params) if name.startswith("objective__")}
         super().set_params(**params)
         for name, value in inner.items():
@@ -194,7 +197,7 @@ class MixupClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         tags.input_tags.sparse = True
         return tags
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> MixupClassifier:
+    def fit(self, X: object, y: object, sample_weight: ArrayLike | None = None) -> MixupClassifier:
         """Train on rows `X` and their labels `y`; fitting again starts afresh, unless `warm_start`.
 
         `sample_weight` `[n_samples]` is how much each row counts; a mixed row carries the mixture of the weights, and a
@@ -203,31 +206,36 @@ class MixupClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         self._check_params()
         _refuse_several_labels(y)
         again = self.warm_start and hasattr(self, "network_")
-        X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2, accept_sparse="csr", reset=not again)
-        X = _dense(X)
-        check_classification_targets(y)
-        weight = self._weights(X, y, sample_weight)
-        classes = np.unique(y)
+        checked = {"dtype": np.float64, "ensure_min_samples": 2, "accept_sparse": "csr", "reset": not again}
+        given, labels = validate_data(self, X, y, **checked)
+        X = _dense(given)
+        check_classification_targets(labels)
+        weight = self._weights(X, labels, sample_weight)
+        classes = np.unique(labels)
         if len(classes) < 2:
             raise ValueError(f"y must hold at least two classes, got one class: {classes[0]!r}")
+        # The output layer has a unit for each class that was met first: others have no place in it.
         if again and not np.array_equal(classes, self.classes_):
             raise ValueError(
                 f"warm_start=True continues with the classes {self.classes_.tolist()}, but y holds {classes.tolist()}"
             )
         self.classes_ = classes
-        codes = np.searchsorted(classes, y)
-        generator = self._seeded()
+        codes = np.searchsorted(classes, labels)
+        seed = self._seed()
+        generator = torch.Generator().manual_seed(seed)
         counts = _counting(weight, len(X))
         training, held_out = np.flatnonzero(counts), np.arange(0)
+        # Either needs rows that were not trained on, and one slice does for both.
         if self.early_stopping or self.calibrate:
             training, held_out = _split(codes, counts, self.validation_fraction, generator)
         if not again:
             self._begin(X[training], generator)
-        rows, labels = self._tensors(X, codes)
-        parts = torch.from_numpy(training), torch.from_numpy(held_out)
-        network = self.network_.float().to(self.device)
-        self._train(network, rows, labels, weight, *parts, generator)
-        self.network_ = network.cpu().double()
+        self.loss_curve_, self.validation_curve_ = [], []
+        # Only early stopping looks at the slice in training. To calibrate on it, too, does little harm: a temperature
+        # is one number, and the slice has chosen among epochs only.
+        val = self._rows(X, codes, held_out) if self.early_stopping else None
+        counted = None if weight is None else weight[torch.from_numpy(training)]
+        self._train(self._rows(X, codes, training), val, counted, epochs=self.max_iter, seed=seed)
         self.temperature_ = 1.0
         if self.calibrate:
             self.temperature_ = _temperature(self._logits(X[held_out]), torch.from_numpy(codes[held_out]))
@@ -239,10 +247,13 @@ class MixupClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         return True
 
     @available_if(_holds_nothing_out)  # type: ignore[untyped-decorator]
-    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> MixupClassifier:
+    def partial_fit(
+        self, X: object, y: object, classes: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+    ) -> MixupClassifier:
         """Train for one epoch on these rows, after what was learned before: data that come in pieces.
 
-        The steps of Adam continue. With an integer `random_state` the same pieces give the same weights.
+        Adam starts afresh with each piece, so pieces of some hundred rows learn better than those of a few. With an
+        integer `random_state` the same pieces give the same weights.
 
         Parameters
         ----------
@@ -255,52 +266,48 @@ class MixupClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         self._check_params()
         _refuse_several_labels(y)
         first = not hasattr(self, "network_")
-        X, y = validate_data(self, X, y, dtype=np.float64, accept_sparse="csr", reset=first)
-        X = _dense(X)
-        check_classification_targets(y)
+        given, labels = validate_data(self, X, y, dtype=np.float64, accept_sparse="csr", reset=first)
+        X = _dense(given)
+        check_classification_targets(labels)
         if first:
             if classes is None:
                 raise ValueError("classes must be given in the first call of partial_fit: all that will come")
             self.classes_ = np.unique(classes)
         elif classes is not None and not np.array_equal(np.unique(classes), self.classes_):
-            raise ValueError(f"classes must be those of the first call, {self.classes_.tolist()}, got {list(classes)}")
+            raise ValueError(
+                f"classes must be those of the first call, {self.classes_.tolist()}, got {np.asarray(classes).tolist()}"
+            )
         if len(self.classes_) < 2:
             raise ValueError(f"classes must be at least two, got one class: {self.classes_[0]!r}")
-        if unknown := np.setdiff1d(y, self.classes_).tolist():
+        if unknown := np.setdiff1d(labels, self.classes_).tolist():
             raise ValueError(f"y holds {unknown[0]!r}, which is none of the classes {self.classes_.tolist()}")
-        weight = self._weights(X, y, sample_weight)
-        generator, counting = self._seeded(), np.flatnonzero(_counting(weight, len(X)))
+        weight = self._weights(X, labels, sample_weight)
+        seed, counting = self._seed(), np.flatnonzero(_counting(weight, len(X)))
         if first:
-            self._begin(X[counting], generator)
+            self._begin(X[counting], torch.Generator().manual_seed(seed))
             self.temperature_, self.loss_curve_, self.validation_curve_, self.n_iter_ = 1.0, [], [], 0
-        else:
-            generator.manual_seed(_random.seed_from("piece", generator.initial_seed(), self.n_iter_))
-        rows, labels = self._tensors(X, np.searchsorted(self.classes_, y))
-        network = self.network_.float().to(self.device)
-        self._adam = self._optimizer(network) if self._adam is None else self._adam
-        which = torch.from_numpy(counting)
-        loss = self._epoch(network, self._adam, rows, labels, weight, which, generator, self.n_iter_)
-        self.network_ = network.cpu().double()
-        self.loss_curve_.append(loss)
-        self.n_iter_ += 1
+        # Each piece has draws of its own. With the seed alone all would mix the same positions by the same λ.
+        seed = _random.seed_from("piece", seed, self.n_iter_)
+        train = self._rows(X, np.searchsorted(self.classes_, labels), counting)
+        counted = None if weight is None else weight[torch.from_numpy(counting)]
+        self._train(train, None, counted, epochs=1, seed=seed)
         return self
 
-    def _seeded(self) -> torch.Generator:
-        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        return torch.Generator().manual_seed(seed)
+    def _seed(self) -> int:
+        return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
 
     def _begin(self, X: NDArray[np.float64], generator: torch.Generator) -> None:
         """Measure the columns and draw the weights."""
         self.mean_, scale = X.mean(axis=0), X.std(axis=0)
+        # A constant column becomes 0, not NaN.
         self.scale_ = np.where(scale > 0, scale, 1.0)
         sizes = [X.shape[1], *self.hidden_layer_sizes, len(self.classes_)]
         self.network_ = _network(sizes, generator).double()
-        self._adam = None
 
-    def _tensors(self, X: NDArray[np.float64], codes: NDArray[np.intp]) -> tuple[Tensor, Tensor]:
-        """Return standardised rows and class numbers, where the network is trained."""
-        rows = torch.from_numpy(self._standardised(X)).float().to(self.device)
-        return rows, torch.from_numpy(codes.astype(np.int64)).to(self.device)
+    def _rows(self, X: NDArray[np.float64], codes: NDArray[np.intp], which: NDArray[np.intp]) -> TensorDataset:
+        """Return some rows, standardised, and their class numbers."""
+        rows = torch.from_numpy(self._standardised(X[which])).float()
+        return TensorDataset(rows, torch.from_numpy(codes[which].astype(np.int64)))
 
     def predict_proba(self, X: object) -> NDArray[np.float64]:
         """Return the probability of each class, in the order of `classes_`, `[n_samples, n_classes]`."""
@@ -319,10 +326,10 @@ class MixupClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         scores: NDArray[np.float64] = (logits[:, 1] - logits[:, 0] if logits.shape[1] == 2 else logits).numpy()
         return scores
 
-    def predict(self, X: object) -> NDArray[Any]:
+    def predict(self, X: object) -> NDArray[np.generic]:
         """Return the most probable label of each row."""
         best = self.predict_proba(X).argmax(axis=1)
-        labels: NDArray[Any] = self.classes_[best]
+        labels: NDArray[np.generic] = self.classes_[best]
         return labels
 
     def _scaled_logits(self, X: object) -> Tensor:
@@ -335,71 +342,43 @@ class MixupClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         if sample_weight is None and self.class_weight is None:
             return None
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        # Else the columns' means, and the loss, would be 0 / 0.
         if not weight.any():
             raise ValueError("sample_weight must not be zero for all rows")
-        return torch.from_numpy(weight * compute_sample_weight(self.class_weight, y)).float().to(self.device)
+        return torch.from_numpy(weight * compute_sample_weight(self.class_weight, y)).float()
 
     def _train(
-        self,
-        network: nn.Module,
-        rows: Tensor,
-        labels: Tensor,
-        weight: Tensor | None,
-        training: Tensor,
-        held_out: Tensor,
-        generator: torch.Generator,
+        self, train: TensorDataset, val: TensorDataset | None, weight: Tensor | None, *, epochs: int, seed: int
     ) -> None:
-        optimizer = self._optimizer(network)
-        self.loss_curve_, self.validation_curve_ = [], []
-        best, best_weights = math.inf, copy.deepcopy(network.state_dict())
-        for epoch in range(self.max_iter):
-            self.loss_curve_.append(self._epoch(network, optimizer, rows, labels, weight, training, generator, epoch))
-            if self.early_stopping:
-                with torch.no_grad():
-                    logits = network(rows[held_out])
-                rest = None if weight is None else weight[held_out]
-                self.validation_curve_.append(float(losses.weighted_mean(losses.loss(logits, labels[held_out]), rest)))
-                if self.validation_curve_[-1] < best:
-                    best, best_weights = self.validation_curve_[-1], copy.deepcopy(network.state_dict())
-                elif epoch - int(np.argmin(self.validation_curve_)) >= self.n_iter_no_change:
-                    break
-        if self.early_stopping:
-            network.load_state_dict(best_weights)
+        """Train the network, and add the losses of each epoch to the curves."""
+        size = int(self.batch_size) if self.batch_size != "auto" else min(max(16, len(train) // 100), 256)
+        config = FitConfig(
+            epochs=epochs,
+            batch_size=size,
+            optimizer="adam",
+            lr=self.learning_rate_init,
+            patience=None if val is None else self.n_iter_no_change,
+            device=self.device,
+            seed=seed,
+        )
+        # Trained in float32 and kept in float64: a float32 product of matrices rounds a row by the rows beside it, and
+        # scikit-learn asks that a prediction does not depend on them.
+        network = self.network_.float()
+        try:
+            result = fit(
+                network, self._objective(), train, val, config=config, weight=weight, progress=False,
+                on_metrics=self._print if self.verbose else None,
+            )  # fmt: skip
+        except FloatingPointError as error:
+            raise ValueError(f"training diverged: lower learning_rate_init={self.learning_rate_init:g}") from error
+        self.network_ = network.cpu().double()
+        self.loss_curve_ += [line["loss"] for line in result.history]
+        self.validation_curve_ += [line["val_nll"] for line in result.history if "val_nll" in line]
         self.n_iter_ = len(self.loss_curve_)
 
-    def _optimizer(self, network: nn.Module) -> torch.optim.Optimizer:
-        fused = torch.device(self.device).type in ("cpu", "cuda")
-        return torch.optim.Adam(network.parameters(), lr=self.learning_rate_init, fused=fused)
-
-    def _epoch(
-        self,
-        network: nn.Module,
-        optimizer: torch.optim.Optimizer,
-        rows: Tensor,
-        labels: Tensor,
-        weight: Tensor | None,
-        training: Tensor,
-        generator: torch.Generator,
-        epoch: int,
-    ) -> float:
-        """Train on each of these rows once, and return the objective's mean."""
-        objective, total = self._objective(), 0.0
-        size = int(self.batch_size) if self.batch_size != "auto" else min(max(16, len(training) // 100), 256)
-        for done, index in _batches(training, size, generator):
-            counts: dict[str, Any] = {} if weight is None else {"weight": weight[index]}
-            loss = objective(
-                network, rows[index], labels[index], index=index, epoch=epoch + done, generator=generator, **counts
-            )
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            total += float(loss.detach()) * len(index)
-        if not math.isfinite(total):
-            rate = self.learning_rate_init
-            raise ValueError(f"the loss became {total} in epoch {epoch + 1}: lower learning_rate_init={rate:g}")
-        if self.verbose:
-            print(f"epoch {epoch + 1}: loss {total / len(training):.4f}")  # noqa: T201  # what was asked for
-        return total / len(training)
+    def _print(self, line: Mapping[str, float]) -> None:
+        held_out = f", held out {line['val_nll']:.4f}" if "val_nll" in line else ""
+        print(f"epoch {line['epoch']:g}: loss {line['loss']:.4f}{held_out}")  # noqa: T201  # what was asked for
 
     def _standardised(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
         standardised: NDArray[np.float64] = (X - self.mean_) / self.scale_
@@ -431,7 +410,7 @@ class MixupClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
 
 
 def calibrated(
-    estimator: Any, X: Any, y: Any, *, calibrator: Calibrator | None = None, floor: float = 1e-6
+    estimator: Classifier, X: object, y: ArrayLike, *, calibrator: Calibrator | None = None, floor: float = 1e-6
 ) -> CalibratedEstimator:
     """Calibrate any fitted classifier of scikit-learn on held-out rows, in one call.
 
@@ -458,6 +437,7 @@ def calibrated(
     if np.ndim(y) != 1:
         raise ValueError(f"y must be one label a row, got shape {list(np.shape(y))}: calibrate one estimator per label")
     fitted = CalibratedEstimator(estimator, TemperatureScaling() if calibrator is None else calibrator, floor)
+    # The classifier's own order: classes that do not occur in these rows keep their column.
     index = {label: k for k, label in enumerate(fitted.classes_.tolist())}
     unknown = sorted({str(label) for label in np.asarray(y).tolist() if label not in index})
     if unknown:
@@ -469,7 +449,7 @@ def calibrated(
 class CalibratedEstimator:
     """A fitted classifier with a calibrator after it. Made by `calibrated`."""
 
-    def __init__(self, estimator: Any, calibrator: Calibrator, floor: float) -> None:
+    def __init__(self, estimator: Classifier, calibrator: Calibrator, floor: float) -> None:
         check_is_fitted(estimator)
         if not hasattr(estimator, "predict_proba") and not hasattr(estimator, "predict_log_proba"):
             raise TypeError(
@@ -478,9 +458,9 @@ class CalibratedEstimator:
             )
         self.estimator, self.calibrator = estimator, calibrator
         self.floor = number("floor", floor, above=0, high=0.5)
-        self.classes_: NDArray[Any] = np.asarray(estimator.classes_)
+        self.classes_: NDArray[np.generic] = np.asarray(estimator.classes_)
 
-    def logits(self, X: Any) -> NDArray[np.float64]:
+    def logits(self, X: object) -> NDArray[np.float64]:
         """Return the logarithms of the estimator's probabilities, none below that of the floor."""
         if hasattr(self.estimator, "predict_proba"):
             logits: NDArray[np.float64] = np.log(np.maximum(self.estimator.predict_proba(X), self.floor))
@@ -492,9 +472,9 @@ class CalibratedEstimator:
         """Return calibrated probabilities, in the order of `classes_`."""
         return self.calibrator.predict_proba(self.logits(X))
 
-    def predict(self, X: object) -> NDArray[Any]:
+    def predict(self, X: object) -> NDArray[np.generic]:
         """Return the most probable label of each row."""
-        labels: NDArray[Any] = self.classes_[self.predict_proba(X).argmax(axis=1)]
+        labels: NDArray[np.generic] = self.classes_[self.predict_proba(X).argmax(axis=1)]
         return labels
 
 
@@ -513,10 +493,10 @@ def _dense(X: object) -> NDArray[np.float64]:
     return dense
 
 
-def _fields(prefix: str, objective: Any) -> dict[str, object]:
+def _fields(prefix: str, objective: object) -> dict[str, object]:
     """Return the fields of an objective, and of what it wraps, by the names that `set_params` takes."""
     fields: dict[str, object] = {}
-    for field in dataclasses.fields(objective) if _has_fields(objective) else ():
+    for field in _fields_of(objective):
         value = getattr(objective, field.name)
         fields[f"{prefix}__{field.name}"] = value
         if isinstance(value, Objective):
@@ -526,7 +506,7 @@ def _fields(prefix: str, objective: Any) -> dict[str, object]:
 
 def _replaced(objective: Any, path: list[str], value: Any) -> Any:
     name, *rest = path
-    known = [f.name for f in dataclasses.fields(objective)] if _has_fields(objective) else []
+    known = [field.name for field in _fields_of(objective)]
     if name not in known:
         raise ValueError(f"{objective!r} has no parameter {name!r}{nearest_names(name, known)}")
     value = _replaced(getattr(objective, name), rest, value) if rest else value
@@ -535,8 +515,10 @@ def _replaced(objective: Any, path: list[str], value: Any) -> Any:
     return dataclasses.replace(objective, **{name: value})
 
 
-def _has_fields(objective: object) -> bool:
-    return isinstance(objective, Objective) and dataclasses.is_dataclass(objective)
+def _fields_of(objective: object) -> tuple[dataclasses.Field[object], ...]:
+    """Return the fields of an objective; a plain function, or a class of the user's own, has none."""
+    known = isinstance(objective, Objective) and dataclasses.is_dataclass(objective)
+    return dataclasses.fields(objective) if known else ()  # type: ignore[arg-type]  # `known` says that it is one
 
 
 def _network(sizes: list[int], generator: torch.Generator) -> nn.Sequential:
@@ -545,22 +527,16 @@ def _network(sizes: list[int], generator: torch.Generator) -> nn.Sequential:
     for depth, (n_in, n_out) in enumerate(pairwise(sizes), start=1):
         linear = nn.utils.skip_init(nn.Linear, n_in, n_out)
         for parameter in linear.parameters():
+            # The bounds of nn.Linear's own initialisation, which draws from the global generator only.
             nn.init.uniform_(parameter, -(n_in**-0.5), n_in**-0.5, generator=generator)
         last = depth == len(sizes) - 1
         layers["output" if last else f"hidden{depth}"] = linear if last else nn.Sequential(linear, nn.ReLU())
     return nn.Sequential(layers)
 
 
-def _batches(rows: Tensor, size: int, generator: torch.Generator) -> Iterator[tuple[float, Tensor]]:
-    """Yield the rows in random order, `size` at a time, each with the share of the epoch that is done."""
-    order = rows[_random.permutation(len(rows), generator=generator)]
-    for start in range(0, len(order), size):
-        yield start / len(order), order[start : start + size]
-
-
 def _counting(weight: Tensor | None, n: int) -> NDArray[np.bool_]:
     """Return which rows count: a row of weight 0 is as good as none, for the columns' means and the slice too."""
-    return np.ones(n, dtype=bool) if weight is None else (weight > 0).cpu().numpy()
+    return np.ones(n, dtype=bool) if weight is None else (weight > 0).numpy()
 
 
 def _split(
@@ -568,10 +544,12 @@ def _split(
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return the rows to train on and those to hold out: a share of each class, neither part left without it."""
     order = _random.permutation(len(codes), generator=generator).numpy()
+    # Permuted before rows without weight are taken out: the draws then do not depend on which rows these are.
     order = order[counts[order]]
     held_out = np.zeros(len(codes), dtype=bool)
     for code in range(int(codes.max()) + 1):
         members = order[codes[order] == code]
+        # At least one row of each class is held out, but never its last one, which the network has to learn from.
         held_out[members[: max(0, min(math.ceil(fraction * len(members)), len(members) - 1))]] = True
     if not held_out.any():
         raise ValueError(
@@ -582,7 +560,8 @@ def _split(
 
 
 def _temperature(logits: Tensor, labels: Tensor) -> float:
-    """Return the temperature that suits held-out logits, or 1 where the gain is not significant."""
+    """Return the temperature that suits held-out logits, or 1 where all are classified correctly."""
+    # Without a mistake the NLL falls as T goes to 0: the optimum is infinite confidence, whatever the model is worth.
     if bool((logits.argmax(dim=1) == labels).all()):
         warnings.warn(
             f"all {len(labels)} held-out samples are classified correctly, so they cannot say how far to trust the "

@@ -130,6 +130,8 @@ class ReliabilityMetric(Metric):
         place = ((units * self.n_bins + (2**40 - 1)) >> 40).clamp(1, self.n_bins) - 1
         cell = 2 * place + (guess == labels)
         self.counts = self.counts.flatten().scatter_add(0, cell, kept).view_as(self.counts)
+        # 36 bits of the confidence and of its square: 2⁶³ / 2³⁶ leaves room for a hundred million samples a cell, and
+        # integers add up in any order to the same bits.
         added = torch.stack([units >> 4, (units >> 9).square() >> 26]) * kept
         both = self.fixed.flatten(1).scatter_add(1, cell.expand(2, -1), added)
         self.fixed = both.view_as(self.fixed)
@@ -137,6 +139,7 @@ class ReliabilityMetric(Metric):
     def compute(self) -> Any:
         """Return the table of everything seen, in all processes."""
         table = ReliabilityTable(self.n_bins)
+        # The one wait for the device: everything before only queues work on it.
         sums, squares = self.fixed.cpu().numpy() / 2.0**36
         table.counts += self.counts.cpu().numpy()
         table.sums += self.sums.cpu().numpy() + sums

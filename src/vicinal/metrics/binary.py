@@ -54,7 +54,7 @@ def evaluate_binary(
     n_bins
         Of the reliability table.
     level
-        Coverage of the intervals.
+        Confidence level of the intervals.
 
     >>> evaluate_binary([0, 1, 0, 1], [0.1, 0.8, 0.4, 0.3]).auroc.value
     0.75

@@ -193,6 +193,7 @@ def _read_probs(
 def _read_logits(logits: Floats, labels: NDArray[np.int64]) -> tuple[Array, NDArray[np.bool_], Array]:
     work, axis = _laid_out(logits.astype(np.float64))
     top = _highest(work, axis)
+    # NaN and −inf show in the minimum, +inf in the maximum: two reductions in place of a mask of all numbers.
     if not (np.isfinite(work.min()) and np.isfinite(top.max())):
         raise ValueError("logits must be finite, got NaN or inf")
     correct = _label_comes_first(work, axis, top, labels, np.ones(len(labels), np.bool_))
@@ -211,6 +212,7 @@ def _read_quickly(logits: Floats, labels: NDArray[np.int64], edges: Array) -> tu
     if not (np.isfinite(work.min()) and np.isfinite(top.max())):
         raise ValueError("logits must be finite, got NaN or inf")
     correct = _label_comes_first(work, axis, top, labels, np.ones(len(labels), np.bool_))
+    # A new array, unlike in `_read_logits`: `logits` are the caller's where they were laid out already.
     away = work - np.expand_dims(top, axis)
     np.exp(away, out=away)
     confidence: Array = 1 / away.sum(axis=axis, dtype=np.float64)
@@ -233,6 +235,7 @@ _NEAR_EDGE = 1e-6
 
 def _laid_out(scores: Floats) -> tuple[Floats, int]:
     """Return the scores in the order that is fastest to reduce over classes, and the axis of the classes."""
+    # numpy is slow to reduce many short rows. Turned, they are a few operations on long columns.
     few = scores.shape[1] <= FEW_CLASSES
     return (np.ascontiguousarray(scores.T), 0) if few else (np.ascontiguousarray(scores), 1)
 

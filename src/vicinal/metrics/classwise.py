@@ -94,6 +94,7 @@ class ClasswiseTable(Additive):
     @property
     def n(self) -> int:
         """The number of samples."""
+        # Every sample has a probability of every class, so that one class counts them all.
         return int(self.counts[0].sum())
 
     def update(
@@ -146,6 +147,7 @@ class ClasswiseTable(Additive):
         """Return counts, sums, and how often the label is the class, by class and edges below, `[K, n_bins + 1]`."""
         flat, shape = probs.ravel(), (self.n_classes, self.n_bins + 1)
         cell = self._bins.edges_below(flat).reshape(probs.shape)
+        # One bincount for all classes: each has a range of cells of its own.
         cell += np.arange(shape[0]) * shape[1]
         index, size = cell.astype(np.intp), shape[0] * shape[1]
         every, true = index.ravel(), index[np.arange(len(labels)), labels]

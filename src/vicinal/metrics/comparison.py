@@ -12,7 +12,7 @@ from scipy.special import stdtrit
 from vicinal.metrics.chunks import Array
 from vicinal.metrics.display import html_table, side_by_side
 from vicinal.metrics.error_intervals import squared_gaps
-from vicinal.metrics.intervals import coverage
+from vicinal.metrics.intervals import confidence_level
 from vicinal.metrics.registry import METRICS
 from vicinal.metrics.reliability import BinSums, ReliabilityTable
 from vicinal.metrics.tally import Evaluation, Samples
@@ -49,7 +49,7 @@ class Comparison:
     n, n_seeds, n_bins
         Samples, pairs of runs, and bins of the calibration errors.
     level
-        Coverage of the intervals.
+        Confidence level of the intervals.
     differences
         By name of the metric.
     names
@@ -151,7 +151,7 @@ def compare(
     a, b
         What `evaluate` returned, or equally many of them for either (one a seed).
     level
-        Coverage of the intervals, in (0, 1).
+        Confidence level of the intervals, in (0, 1).
     names
         What to call the models in print.
 
@@ -168,10 +168,11 @@ def compare(
     ...
     """
     runs_a, runs_b = _runs("a", a), _runs("b", b)
-    level = coverage(level)
+    level = confidence_level(level)
     questions = _questions(runs_a, runs_b)
     for of_a, of_b in questions:
         _check_same_samples(of_a, of_b)
+    # One pair of sides for classes, one for each of several labels: all that follows takes means over these pairs.
     pairs = [(Side.of(of_a), Side.of(of_b)) for of_a, of_b in questions]
     common = [name for name in pairs[0][0].values if all(name in side.values for pair in pairs for side in pair)]
     differences = {name: _difference(name, pairs, level) for name in common}
@@ -228,6 +229,8 @@ def _difference(name: str, pairs: Sequence[tuple[Side, Side]], level: float) -> 
     mean_a, mean_b = (
         float(np.mean([side.values[name].mean() for side in sides])) for sides in zip(*pairs, strict=True)
     )
+    # An infinite NLL has no interval. A model that never gives the truth probability 0 is still better than one that
+    # does.
     if not (math.isfinite(mean_a) and math.isfinite(mean_b)):
         better = None if mean_a == mean_b else "a" if math.isfinite(mean_a) else "b"
         value = math.nan if better is None else mean_b - mean_a
@@ -244,6 +247,7 @@ def difference_ends(name: str, a: Side, b: Side, level: float) -> tuple[Array, A
 
 def _ends(name: str, pairs: Sequence[tuple[Side, Side]], level: float) -> tuple[Array, Array]:
     """Return the ends of the difference of a metric's means over the pairs, one for each label."""
+    # Sample by sample before anything is averaged: what is hard for both models cancels here, and nowhere else.
     differences = np.mean([b.values[name] - a.values[name] for a, b in pairs], axis=0)
     value = differences.mean(axis=-1).mean(axis=-1)
     below, above = _reach(differences, level, _unseen(name, pairs), _signed_spread(name, pairs))
@@ -259,6 +263,7 @@ def _ends(name: str, pairs: Sequence[tuple[Side, Side]], level: float) -> tuple[
 def _unseen(name: str, pairs: Sequence[tuple[Side, Side]]) -> Array:
     """Return how much one more sample may differ where none did, `[...]`: a model and itself do not."""
     metric, (low, high) = METRICS[name], METRICS[name].limits
+    # A model compared with itself must give exactly 0 ± 0, else equal runs would look uncertain.
     apart = [(a.bins.confidence != b.bins.confidence).any(axis=(-2, -1)) for a, b in pairs]
     return np.where(np.any(apart, axis=0), high - low if metric.answers_only else 0.0, 0.0)
 
@@ -286,6 +291,7 @@ def _reach(differences: Array, level: float, unseen: Array, least: Array) -> tup
     if n == 1:
         unknown = np.full(differences.shape[:-2], math.inf)  # nothing is known of the spread over samples
         return unknown, unknown
+    # The seeds are averaged first: their samples are the same, so that S · N differences are not independent.
     mean = differences.mean(axis=-2)
     away = mean - mean.mean(axis=-1, keepdims=True)
     spread = (away**2).sum(axis=-1)
@@ -297,9 +303,11 @@ def _reach(differences: Array, level: float, unseen: Array, least: Array) -> tup
         alone = differences.var(axis=-1, ddof=1).mean(axis=-1) / n / n_seeds
         samples = np.maximum(samples - alone, 0) * n_seeds / (n_seeds - 1)
         of_seeds = differences.mean(axis=-1)
+        # The quantile of S − 1 degrees of freedom is for the part of seeds alone. Samples keep theirs, of n − 1.
         t_seeds = float(stdtrit(n_seeds - 1, (1 + level) / 2)) ** 2
         seeds = t_seeds * np.maximum(of_seeds.var(axis=-1, ddof=1), least) / n_seeds * (_TWO**2 if n_seeds == 2 else 1)
         bends.append(_bend(of_seeds - of_seeds.mean(axis=-1, keepdims=True), t_seeds))
+    # As if one more sample as extreme as any had favoured either model: few samples rarely hold the rare disagreement.
     largest = np.abs(mean).max(axis=-1)
     samples = samples + 2 * np.where(largest > 0, largest, unseen) ** 2 / n**2
     room = [np.sum([np.maximum(sign * bend, 0) for bend in bends], axis=0) for sign in (-1, 1)]

@@ -57,7 +57,7 @@ import numpy as np
 from scipy.special import betaincinv, chndtrinc, ndtr, stdtrit
 
 from vicinal.metrics.chunks import Array
-from vicinal.metrics.intervals import Estimate, coverage, z_of
+from vicinal.metrics.intervals import Estimate, confidence_level, z_of
 from vicinal.metrics.reliability import (
     BinSums,
     ReliabilityTable,
@@ -84,6 +84,7 @@ def error_estimates(table: ReliabilityTable, level: float = 0.95) -> dict[str, E
     """
     values = {"ece": table.ece(), "oe": table.oe(), "mce": table.mce(), "rms": table.rms()}
     ends = error_ends(table.bins, squared_gaps(table), level)
+    # The ends are kept around the value: rounding, and corrections of a gap of 0, could leave it outside by a little.
     estimates = {
         name: Estimate(value, min(float(ends[name][0]), value), max(float(ends[name][1]), value))
         for name, value in values.items()
@@ -110,7 +111,7 @@ def error_ends(bins: BinSums, squared: Array, level: float) -> dict[str, tuple[A
     squared
         Summed (confidence − [right])² of the bins.
     level
-        Coverage of the intervals, in (0, 1).
+        Confidence level of the intervals, in (0, 1).
     """
     z, n = z_of(level), bins.count.sum(axis=-1)
     gap, variance = _gap(bins), safe_variance(bins, squared)
@@ -153,6 +154,8 @@ def chance_of_sum(weight: Callable[[BinSums], Array]) -> ChanceGaps:
 
     def raised(bins: Sequence[BinSums], squared: Sequence[Array]) -> tuple[Array, Array]:
         parts, deviations = _parts(bins), [part_deviation(*of) for of in zip(bins, squared, strict=True)]
+        # Never more than the models differ: two with the same gaps have the same bias, and the interval must not widen
+        # for it.
         apart = np.abs(parts[1] - parts[0]) + np.abs(deviations[1] - deviations[0])
         a, b = (
             (weight(of) * np.minimum(chance_gaps(of, squares), apart)).sum(axis=-1).mean(axis=-1)
@@ -194,6 +197,7 @@ def _rms_ends(bins: BinSums, gap: Array, variance: Array, level: float) -> tuple
     scale = (v * (v + square)).sum(axis=-1) / (noise + total)
     uneven = np.maximum((square * gap**2).sum(axis=-1) - total**2 / n, 0) / (noise + total)
     scale = scale + uneven / 4
+    # The inverse in the non-centrality: the error at which so large a sum of squares is just not surprising.
     root = chndtrinc(total / scale, noise / scale, (1 + level) / 2)
     root = np.where(root > 1e-9, root, 0)  # where no error explains it, the root finder gives NaN or a tiny number
     low = np.maximum(np.sqrt(root * scale / n) - 1 / (2 * n), 0)
@@ -201,7 +205,7 @@ def _rms_ends(bins: BinSums, gap: Array, variance: Array, level: float) -> tuple
 
 
 def _mce_ends(bins: BinSums, gap: Array, squared: Array, level: float) -> tuple[Array, Array]:
-    filled, tail = bins.count > 0, (1 - coverage(level)) / 2
+    filled, tail = bins.count > 0, (1 - confidence_level(level)) / 2
     right, count = bins.correct, bins.count
     rate, confidence = _per(right, bins), _per(bins.confidence, bins)
     # Where confidences differ within a bin, a gap may vary more than the accuracy, also where all are right.
@@ -216,6 +220,7 @@ def _mce_ends(bins: BinSums, gap: Array, squared: Array, level: float) -> tuple[
         below, above = (np.maximum(reach * stretch, np.sqrt(reach**2 + beside)) for reach in (rate - low, high - rate))
         return rate - below, rate + above
 
+    # Bonferroni over filled bins only: empty ones make no claim, and would widen the interval for nothing.
     low, high = ends(tail / np.maximum(filled.sum(axis=-1), 1)[..., None])
     least = np.where(filled, np.maximum(low - confidence, confidence - high), 0).max(axis=-1)
     low, high = ends(np.asarray(tail))
@@ -226,6 +231,7 @@ def _mce_ends(bins: BinSums, gap: Array, squared: Array, level: float) -> tuple[
 def upper_end(value: Array, second: Array, n: Array, z: float) -> Array:
     """Return the root e above `value` of (e − value)² = z²/n (second + (e − value) − e²), plus 1/(2n), at most 1."""
     t = z**2 / n
+    # Solved in e − value, not in e: near 0 the difference of two large roots would lose digits.
     b, c = t * (1 - 2 * value) / 2, t * np.maximum(second - value**2, 0)
     return np.minimum(value + (b + np.sqrt(b**2 + (1 + t) * c)) / (1 + t) + 1 / (2 * n), 1)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -66,7 +65,7 @@ def clopper_pearson(successes: ArrayLike, n: ArrayLike, level: float = 0.95) -> 
     ----------
     Clopper & Pearson, "The use of confidence or fiducial limits illustrated in the case of the binomial", 1934.
     """
-    tail = (1 - coverage(level)) / 2
+    tail = (1 - confidence_level(level)) / 2
     k, m = np.asarray(successes, np.float64), np.asarray(n, np.float64)
     low = np.where(k > 0, betaincinv(np.maximum(k, 0.5), m - k + 1, tail), 0)
     return low, np.where(k < m, betaincinv(k + 1, np.maximum(m - k, 0.5), 1 - tail), 1)
@@ -144,7 +143,7 @@ def mean_interval(
     n, mean = moments.n, moments.mean
     if n < 2 or not math.isfinite(mean):
         return Estimate(mean, low, high)
-    t = float(stdtrit(n - 1, (1 + coverage(level)) / 2)) ** 2 / n
+    t = float(stdtrit(n - 1, (1 + confidence_level(level)) / 2)) ** 2 / n
 
     def reach(sign: int) -> float:
         on_this_side = mistake is not None and (mistake - mean) * sign > 0
@@ -158,17 +157,17 @@ def mean_interval(
 
 def quantiles(draws: Array, level: float) -> tuple[float, float]:
     """Return the two quantiles that leave (1 − level) / 2 of the draws outside on either side."""
-    tail = (1 - coverage(level)) / 2
+    tail = (1 - confidence_level(level)) / 2
     low, high = np.quantile(draws, [tail, 1 - tail])
     return float(low), float(high)
 
 
 def z_of(level: float) -> float:
     """Return the z of a two-sided normal interval: 1.96 for 0.95."""
-    return float(ndtri((1 + coverage(level)) / 2))
+    return float(ndtri((1 + confidence_level(level)) / 2))
 
 
-def coverage(level: Any) -> float:
+def confidence_level(level: float) -> float:
     """Return the level of an interval, which lies strictly between 0 and 1."""
     if not 0 < number("level", level) < 1:
         raise ArgumentError("level", level, "a number in (0, 1)")

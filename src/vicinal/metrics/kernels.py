@@ -11,7 +11,6 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +18,11 @@ from numpy.typing import NDArray
 from vicinal._checks import first_line, require
 
 Floats = NDArray[np.floating]
+Ints = NDArray[np.integer]
+#: Floats seen as unsigned integers of the same width.
+Bits = NDArray[np.unsignedinteger]
 
+#: Empty until `load` was called; then the kernels, or None where there are none. A failed try is not repeated.
 _loaded: list[Kernels | None] = []
 
 
@@ -124,7 +127,7 @@ def loaded() -> Kernels | None:
 
 
 def _compiled() -> Kernels:
-    numba: Any = require("numba", "speed")
+    numba = require("numba", "speed")
     # The order of the sum of many classes is free, so that it runs in vectors; the sums of bins keep theirs.
     return Kernels(
         numba.njit(nogil=True, cache=True, fastmath={"reassoc"})(_read_many),
@@ -139,7 +142,18 @@ def _compiled() -> Kernels:
     )
 
 
-def _read_many(probs: Any, bits: Any, one: Any, tolerance: Any, top: Any, labels: Any, correct: Any) -> bool:
+# The loops below are plain Python to mypy and to a debugger. numba takes its types from the first call, not from here.
+
+
+def _read_many(
+    probs: Floats,
+    bits: Bits,
+    one: np.unsignedinteger,
+    tolerance: np.floating,
+    top: Bits,
+    labels: Ints,
+    correct: NDArray[np.bool_],
+) -> bool:
     for i in range(len(probs)):
         highest, total = bits[i, 0], probs[i, 0]
         for k in range(1, probs.shape[1]):
@@ -156,7 +170,9 @@ def _read_many(probs: Any, bits: Any, one: Any, tolerance: Any, top: Any, labels
     return True
 
 
-def _read_few(probs: Any, bits: Any, one: Any, tolerance: Any, top: Any, guess: Any) -> bool:
+def _read_few(
+    probs: Floats, bits: Bits, one: np.unsignedinteger, tolerance: np.floating, top: Bits, guess: Ints
+) -> bool:
     certain = True
     for i in range(len(probs)):
         highest, total, first = bits[i, 0], probs[i, 0], 0
@@ -170,7 +186,16 @@ def _read_few(probs: Any, bits: Any, one: Any, tolerance: Any, top: Any, guess: 
     return certain
 
 
-def _read_columns(probs: Any, bits: Any, one: Any, tolerance: Any, top: Any, total: Any, guess: Any) -> bool:
+def _read_columns(
+    probs: Floats,
+    bits: Bits,
+    one: np.unsignedinteger,
+    tolerance: np.floating,
+    top: Bits,
+    total: Floats,
+    guess: Ints,
+) -> bool:
+    # Class by class, as they lie in memory: a walk along rows would touch another cache line at every number.
     top[:], total[:] = bits[0], probs[0]
     for k in range(1, len(probs)):
         for i in range(len(top)):
@@ -183,8 +208,11 @@ def _read_columns(probs: Any, bits: Any, one: Any, tolerance: Any, top: Any, tot
     return certain
 
 
-def _add_samples(confidence: Any, correct: Any, n_bins: Any, counts: Any, sums: Any, squares: Any) -> None:
+def _add_samples(
+    confidence: Floats, correct: NDArray[np.bool_], n_bins: int, counts: Ints, sums: Floats, squares: Floats
+) -> None:
     for i in range(len(confidence)):
+        # In float64 the product of a float32 and a number of bins is exact, so that ceil finds the bin that numpy does.
         value = np.float64(confidence[i])
         cell = 2 * int(np.ceil(value * n_bins)) + int(correct[i])
         counts[cell] += 1
@@ -192,7 +220,7 @@ def _add_samples(confidence: Any, correct: Any, n_bins: Any, counts: Any, sums: 
         squares[cell] += value * value
 
 
-def _add_all_classes(probs: Any, labels: Any, n_bins: Any, counts: Any, sums: Any, correct: Any) -> None:
+def _add_all_classes(probs: Floats, labels: Ints, n_bins: int, counts: Ints, sums: Floats, correct: Ints) -> None:
     for i in range(len(probs)):
         for k in range(probs.shape[1]):
             value = np.float64(probs[i, k])
@@ -205,14 +233,15 @@ def _add_all_classes(probs: Any, labels: Any, n_bins: Any, counts: Any, sums: An
             correct[cell] += k == labels[i]
 
 
-def _add_squares(probs: Any, labels: Any, total: Any) -> None:
+def _add_squares(probs: Floats, labels: Ints, total: Floats) -> None:
+    # Class by class, as they lie in memory; numpy adds up in this order too, so that the last bits agree.
     for k in range(len(probs)):
         for i in range(len(labels)):
             away = np.float64(probs[k, i]) - (labels[i] == k)
             total[i] += away * away
 
 
-def _find_misses(scores: Any, labels: Any, correct: Any, n: Any, missed: Any) -> None:
+def _find_misses(scores: Floats, labels: Ints, correct: NDArray[np.bool_], n: int, missed: NDArray[np.bool_]) -> None:
     for i in range(len(scores)):
         if correct[i]:  # it is the first
             continue
@@ -222,13 +251,14 @@ def _find_misses(scores: Any, labels: Any, correct: Any, n: Any, missed: Any) ->
         missed[i] = before >= n
 
 
-def _count_before(scores: Any, labels: Any, true: Any, before: Any) -> None:
+def _count_before(scores: Floats, labels: Ints, true: Floats, before: Ints) -> None:
     for k in range(len(scores)):
         for i in range(len(labels)):
+            # `|` and `&` do not branch, as `or` and `and` would at every number.
             before[i] += (scores[k, i] > true[i]) | ((scores[k, i] == true[i]) & (k < labels[i]))
 
 
-def _find_highest(scores: Any, rows: Any, guess: Any) -> None:
+def _find_highest(scores: Floats, rows: Ints, guess: Ints) -> None:
     for i in range(len(rows)):
         row, first = rows[i], 0
         highest = scores[row, 0]

@@ -34,7 +34,7 @@ from scipy.special import digamma, expit, logit
 from vicinal._arrays import as_array, as_scores, as_vector, sum_tolerance
 from vicinal._checks import integer, number
 from vicinal.metrics.chunks import CHUNK, Array
-from vicinal.metrics.intervals import Estimate, clopper_pearson, coverage, quantiles, z_of
+from vicinal.metrics.intervals import Estimate, clopper_pearson, confidence_level, quantiles, z_of
 
 
 def max_probability(logits: ArrayLike | None = None, *, probs: ArrayLike | None = None) -> Array:
@@ -151,7 +151,7 @@ class OODReport:
     n_out: int
     """Samples out of distribution."""
     level: float
-    """Coverage of the intervals."""
+    """Confidence level of the intervals."""
     tpr: float
     """The true positive rate of `fpr_at_tpr`."""
     auroc: Estimate
@@ -209,7 +209,7 @@ def ood_report(
     n_bins
         Equal bins of the histograms, from the lowest score to the highest.
     level
-        Coverage of the intervals, in (0, 1).
+        Confidence level of the intervals, in (0, 1).
     n_resamples, seed
         Of the bootstrap for `fpr_at_tpr`; the other intervals are in closed form.
 
@@ -238,7 +238,7 @@ def ood_report(
     aupr_out         0.9500 [0.9186, 0.9697]
     fpr at 95 % tpr  0.2500 [0.1599, 0.3594]
     """
-    level = coverage(level)
+    level = confidence_level(level)
     n_bins, n_resamples = integer("n_bins", n_bins, low=1), integer("n_resamples", n_resamples, low=1)
     ordered = _Ordered.of(in_scores, out_scores)
     turned = ordered.turned()
@@ -270,7 +270,7 @@ def ranking(
     >>> [round(metric.value, 4) for metric in ranking([0.9, 0.8, 0.5], [0.5, 0.1])]
     [0.9167, 0.9167]
     """
-    level = coverage(level)
+    level = confidence_level(level)
     ordered = _Ordered.of(positive_scores, negative_scores, ("positive_scores", "negative_scores"))
     return _auroc_estimate(ordered, level), _average_precision_estimate(ordered, level)
 
@@ -288,6 +288,7 @@ class _Ordered:
         cls, positive: ArrayLike, negative: ArrayLike, names: tuple[str, str] = ("in_scores", "out_scores")
     ) -> _Ordered:
         a, b = as_vector(names[0], positive), as_vector(names[1], negative)
+        # Both sets at once: a score that occurs in both is one entry, and counts as half a win for each pair.
         scores, place = np.unique(np.concatenate([a, b]), return_inverse=True)
         count = [np.bincount(part, minlength=len(scores)) for part in (place[: len(a)], place[len(a) :])]
         return cls(scores, count[0], count[1])
@@ -339,7 +340,9 @@ class _Ordered:
 
 def _auroc_estimate(ordered: _Ordered, level: float) -> Estimate:
     value, (below, above) = ordered.auroc(), ordered.placements()
+    # DeLong's variance: the placements of either set vary independently, so their variances add up.
     deviation = math.sqrt(_variance(below, ordered.positive) + _variance(above, ordered.negative))
+    # Perfect separation has no spread of placements, and the logit of 1 is infinite: Newcombe's interval needs neither.
     if deviation < 1e-12 or min(ordered.n_positive, ordered.n_negative) < 2:
         return Estimate(value, *_newcombe(value, ordered.n_positive, ordered.n_negative, z_of(level)))
     return _on_logit_scale(value, deviation, level)
@@ -369,9 +372,11 @@ def _fpr_estimate(
 ) -> Estimate:
     n, k = ordered.n_positive, ordered.rank_of(tpr)
     value = float(ordered.fpr(k))
+    # The k-th of n uniform numbers has this Beta distribution: the rank is drawn at once, not n positives a resample.
     ranks = np.floor(n * random.beta(k, n - k + 1, n_resamples)).clip(0, n - 1) + 1
     drawn = random.binomial(ordered.n_negative, ordered.fpr(ranks)) / ordered.n_negative
     low, high = quantiles(drawn, level)
+    # The resamples of few negatives take few values. Clopper and Pearson's interval is the least that may be claimed.
     least, most = (float(end) for end in clopper_pearson(round(value * ordered.n_negative), ordered.n_negative, level))
     return Estimate(value, min(low, least), max(high, most))
 
@@ -385,6 +390,7 @@ def _variance(values: Array, counts: NDArray[np.int64]) -> float:
 
 def _on_logit_scale(value: float, deviation: float, level: float) -> Estimate:
     """Return value ± z·deviation as it looks on the logit scale, which keeps the ends in (0, 1)."""
+    # The derivative of logit is 1 / (v (1 − v)): the delta method on that scale.
     half = z_of(level) * deviation / (value * (1 - value))
     return Estimate(value, float(expit(logit(value) - half)), float(expit(logit(value) + half)))
 
@@ -424,6 +430,7 @@ def _scored(score: Callable[[Array], Array], logits: object, probs: object) -> A
         return _by_chunks(score, "probs", probs)
 
     def of_logits(z: Array) -> Array:
+        # The maximum is taken off first: exp of a logit above 709 overflows.
         z = np.exp(z - z.max(axis=1, keepdims=True))
         return score(z / z.sum(axis=1, keepdims=True))
 
@@ -443,6 +450,7 @@ def _by_chunks(function: Callable[[Array], Array], name: str, value: object) -> 
             if low < 0 or high > 1:
                 bad = low if low < 0 else high
                 raise ValueError(f"probs must be in [0, 1], got {bad:g}; for unnormalised scores use logits=")
+            # The row that is furthest off is the one worth naming.
             off = int(np.abs(total - 1).argmax())
             if abs(total[off] - 1) > tolerance:
                 raise ValueError(

@@ -65,7 +65,7 @@ class Sums:
     classwise: ClasswiseTable | None = None
     """The reliability tables of all classes; None where they are not known."""
     level: float = 0.95
-    """Coverage of the intervals."""
+    """Confidence level of the intervals."""
     fine: ReliabilityTable | None = None
     """The reliability table of some 10,000 bins; None where no metric needs it."""
     numbers: tuple[Floats, Floats] | None = None
@@ -138,6 +138,7 @@ class Metric:
     """The ends of its interval. By default those of a mean or, of a metric of the bins, of the delta method."""
 
     def __post_init__(self) -> None:
+        # Two sources could disagree, and none would be silently unknown.
         names = ("per_sample", "of_bins", "of_pairs", "of_classes", "of_fine", "of_numbers")
         given = sum(getattr(self, name) is not None for name in names)
         if given != 1:
@@ -182,6 +183,7 @@ class Metric:
             few = sums.n_classes <= MOST_PAIRED
             return "labels and predicted classes are needed" if few else f"there are more than {MOST_PAIRED:,} classes"
         measured = sums.moments[self.name].n if self.name in sums.moments else 0
+        # A mean over some of the samples would pass for one over all: confidences without classes have no NLL.
         partly = self.per_sample is not None and measured != sums.table.n
         if partly or (self.of_classes is not None and (sums.classwise is None or sums.classwise.n != sums.table.n)):
             return "the probabilities of all classes are needed"
@@ -205,6 +207,7 @@ class Metric:
 
     def estimate(self, sums: Sums) -> Estimate:
         """Return the metric with its interval."""
+        # These two make value and interval together: to ask for the value first would compute it twice.
         if self.of_fine is not None and sums.fine is not None:
             return self.of_fine(sums.fine, sums.level)
         if self.of_numbers is not None and sums.numbers is not None:
@@ -238,6 +241,7 @@ def _of_proportion(sums: Sums, value: float) -> Ends:
 def _nll_of_mistake(sums: Sums) -> float:
     """Return the mean loss if predictions were wrong, with what they leave over spread evenly on other classes."""
     bins = sums.table.bins
+    # A mistake leaves at most 1 − confidence to the truth. The floor keeps a confidence of 1 from making it infinite.
     left = np.maximum(1 - bins.confidence / np.maximum(bins.count, 1), 1e-12) / max(sums.n_classes - 1, 1)
     return float(bins.count @ -np.log(left)) / sums.table.n
 
@@ -266,6 +270,7 @@ def _of_ece(bins: BinSums, index: NDArray[np.intp], confidence: Floats, correct:
 
 
 def _of_oe(bins: BinSums, index: NDArray[np.intp], confidence: Floats, correct: NDArray[np.bool_]) -> Array:
+    # OE counts over-confident bins only, by their confidence, so others contribute nothing.
     weight = np.where(_gaps(bins) > 0, bins.confidence / np.maximum(bins.count, 1), 0)
     each: Array = np.take_along_axis(weight, index, axis=-1) * (confidence - correct)
     return each
@@ -305,6 +310,7 @@ def _unbalanced(evaluation: Evaluation) -> bool:
     if counts is None or len(counts) < 2:
         return False
     share = counts[counts > 0] / counts.sum()
+    # Entropy rather than the largest share: it notices imbalance among many classes as among two.
     return bool(-(share @ np.log(share)) < 0.9 * math.log(len(counts)))
 
 

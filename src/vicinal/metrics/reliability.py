@@ -261,6 +261,7 @@ class ReliabilityTable(Additive):
                 part.add(chunk.confidence, chunk.correct)
             return part
 
+        # All parts are made before the first is merged: an error in a late block leaves the table as it was.
         parts = open_predictions(labels, logits, probs).map_blocks(binned, edges=self.edges)
         for part in parts:
             self.merge_(part)
@@ -271,6 +272,8 @@ class ReliabilityTable(Additive):
         given, right = checked_confidences(confidence), checked_correct(correct)
         if len(given) != len(right):
             raise ValueError(f"confidence and correct must have the same length, got {len(given)} and {len(right)}")
+        # Some at a time: the cells and squares of all samples at once would take five times the memory of what was
+        # given.
         for start in range(0, len(given), _ROWS):
             self.add(given[start : start + _ROWS], right[start : start + _ROWS])
         return self
@@ -367,6 +370,7 @@ class ReliabilityTable(Additive):
         A cell is a bin's wrong or right samples; one more has their mean confidence. By the delta method Σ count ·
         influence² / n² is the variance of the function, since samples of one cell differ by less than a bin's width.
         """
+        # Only cells that hold samples: an empty one has no mean confidence, and no sample whose weight could grow.
         filled = np.flatnonzero(self.counts)
         where, right = filled // 2, filled % 2
         rows, step = np.arange(len(filled)), 1e-6 * self.n  # small enough for a derivative, not for rounding
@@ -395,7 +399,9 @@ class ReliabilityTable(Additive):
         names = ("low", "high", "count", "confidence", "accuracy")
         rows = zip(*(column.tolist() for column in columns), strict=True)
         return [
-            {name: None if value != value else value for name, value in zip(names, row, strict=True)} for row in rows
+            # NaN is the only value that differs from itself, and JSON has no NaN.
+            {name: None if value != value else value for name, value in zip(names, row, strict=True)}
+            for row in rows
         ]
 
     def bin_index(self, confidence: Floats) -> NDArray[np.intp]:
@@ -432,6 +438,8 @@ class ReliabilityTable(Additive):
         if compiled and self.exact_product(confidence.dtype):
             counts, sums, squares = compiled.add_up(confidence, correct, self.n_bins)
         else:
+            # One bincount for bins and correctness together: the even cells are the wrong samples, the odd ones the
+            # right.
             cell = self.edges_below(confidence)
             cell *= 2
             cell += correct
@@ -447,6 +455,8 @@ class ReliabilityTable(Additive):
 
     def merge_(self, other: ReliabilityTable) -> None:
         """Take in the samples of another table with the same edges."""
+        # Identity first: parts of one table share their edges, and comparing thousands of them would cost more than
+        # adding.
         if self.edges is not other.edges and not np.array_equal(self.edges, other.edges):
             raise ValueError(f"only tables with the same edges add up, got {self!r} and {other!r}")
         self.counts += other.counts
@@ -520,6 +530,7 @@ def checked_confidences(value: object) -> Floats:
     if given.ndim != 1 or len(given) == 0:
         raise ValueError(f"confidence must have shape [N] with N of at least 1, got {list(given.shape)}")
     confidence: Floats = given if given.dtype in (np.float32, np.float64) else given.astype(np.float64)
+    # Written with `not`, so that NaN, which compares false with everything, is refused too.
     low, high = confidence.min(), confidence.max()
     if not (low >= 0 and high <= 1):
         raise ValueError(f"confidence must be in [0, 1], got {low if not low >= 0 else high:.10g}")

@@ -121,6 +121,7 @@ def spearman(targets: ArrayLike, predictions: ArrayLike) -> float:
     """
     a, b = (_ranks(values) for values in _real_pairs(targets, predictions))
     a, b = a - a.mean(), b - b.mean()
+    # Pearson's correlation of the ranks, which are centred; rounding may carry it beyond ±1 by a bit.
     size = np.sqrt((a @ a) * (b @ b))
     return float(np.clip(a @ b / size, -1, 1)) if size > 0 else float("nan")
 
@@ -162,6 +163,7 @@ def mcc_estimate(
     """
     value, contributions = mcc_contributions(labels, predictions, counts)
     t, p = class_shares(labels, predictions, counts)
+    # The denominator is 0 where either is of one class, and no number of samples would tell more.
     if t.max() == 1 or p.max() == 1:
         return Estimate(value, -1.0, 1.0)
     each = np.ones(len(labels), np.int64) if counts is None else counts
@@ -169,6 +171,7 @@ def mcc_estimate(
     away = contributions - value
     moments = Moments(n, value, float(each @ away**2), cubes=float(each @ away**3))
     spread = mean_interval(moments, level, low=-1.0, high=1.0)
+    # Where hardly any answer is wrong the contributions have no spread, but the accuracy's interval knows better.
     ends = clopper_pearson(each @ (labels == predictions), n, level)
     low, high = (float((end - t @ p) / np.sqrt((1 - p @ p) * (1 - t @ t))) for end in ends)
     return Estimate(value, max(min(low, spread.low, value), -1.0), min(max(high, spread.high, value), 1.0))
@@ -181,6 +184,7 @@ def nll_of(chunk: Chunk) -> Array:
             loss: Array = np.abs(np.log(chunk.label_scores.astype(np.float64)))  # -log 1 would be -0.0
         return loss
     # log Σ exp(z − top) = −log confidence, and log1p of the others' sum keeps digits when it is near 0.
+    # The confidence alone will not do: 1 − 1e-20 is 1 in float64, whose logarithm is 0, while log1p(1e-20) is 1e-20.
     true, top = (of.astype(np.float64) for of in (chunk.label_scores, chunk.score_of(chunk.predictions)))
     rows = np.arange(len(chunk))
     chunk.exp[rows, chunk.predictions] = 0  # for the moment: it is 1
@@ -196,6 +200,7 @@ def brier_of(chunk: Chunk) -> Array:
     if compiled and chunk.exp is None and by_class is not None:  # of such a layout numpy adds up in the same order
         return compiled.squared_distances(by_class, chunk.labels)
     probs = chunk.probs()
+    # `probs` is a copy already, so that it may be changed in place.
     probs[np.arange(len(chunk)), chunk.labels] -= 1
     squares: Array = np.einsum("nk,nk->n", probs, probs)
     return squares

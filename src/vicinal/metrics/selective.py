@@ -7,7 +7,7 @@ accepts, its risk the share of wrong predictions among these:
     \phi(t) = \frac1n \sum_i [c_i > t], \qquad r(t) = \frac{\sum_i [c_i > t]\,[\text{wrong}_i]}{\sum_i [c_i > t]}
 
 Samples of equal confidence are accepted or rejected together, since no threshold separates them. Confidence may be
-any finite number of which more means surer: the highest probability, or a score of `vicinal.metrics.ood`.
+any finite number of which more means more confident: the highest probability, or a score of `vicinal.metrics.ood`.
 
 References
 ----------
@@ -44,7 +44,7 @@ def risk_coverage(confidence: ArrayLike, correct: ArrayLike) -> RiskCoverage:
     Parameters
     ----------
     confidence
-        Any finite numbers; more means surer. From predictions: `evaluate(…).samples.confidence`.
+        Any finite numbers; more means more confident. From predictions: `evaluate(…).samples.confidence`.
     correct
         True or False (1 or 0) each.
 
@@ -59,6 +59,7 @@ def risk_coverage(confidence: ArrayLike, correct: ArrayLike) -> RiskCoverage:
     confidences, right = as_vector("confidence", confidence), checked_correct(correct)
     if len(confidences) != len(right):
         raise ValueError(f"confidence and correct must have the same length, got {len(confidences)} and {len(right)}")
+    # Samples of one confidence are accepted together or not at all: a rule that split them would depend on their order.
     distinct, place = np.unique(confidences, return_inverse=True)
     n_correct = np.bincount(place[right], minlength=len(distinct))
     return RiskCoverage.from_counts(distinct, np.bincount(place, minlength=len(distinct)), n_correct)
@@ -109,6 +110,7 @@ class RiskCoverage:
         if bool((right > count).any()):
             at = int((right > count).argmax())
             raise ValueError(f"n_correct must be at most counts, got {right[at]} of {count[at]} at {rising[at]:g}")
+        # Falling, so that cumulative sums run from the strictest rule to the one that accepts all.
         filled = np.flatnonzero(count)[::-1]
         if not len(filled):
             raise ValueError("counts are all 0: there is nothing to measure")
@@ -124,6 +126,7 @@ class RiskCoverage:
         """
         if not isinstance(table, ReliabilityTable):
             raise TypeError(f"table must be a ReliabilityTable, got {type(table).__name__}")
+        # Upper edges: bins are (lo, hi], so that a threshold at an edge accepts the bins above it and no part of one.
         return cls.from_counts(table.edges[1:], table.bin_count, table.counts[:, 1])
 
     def __repr__(self) -> str:
@@ -192,6 +195,7 @@ class RiskCoverage:
         0.2917 [0.2220, 0.3612]
         """
         n, wrong = self.n, int(self.errors.sum())
+        # Without both kinds of answers no influence differs from another, and a mean of them would have no width.
         if wrong in (0, n):
             low, high = clopper_pearson(wrong, n, level)
             return Estimate(self.aurc, float(low), float(high))
@@ -199,6 +203,8 @@ class RiskCoverage:
         # Sums over the samples of this confidence and less: from the last up.
         weight = np.cumsum((share / self.coverage)[::-1])[::-1]
         pull = np.cumsum((share * risk / self.coverage)[::-1])[::-1]
+        # A sample's influence depends on its confidence and on whether it is right, so two numbers a confidence
+        # suffice.
         right, false = (risk - self.aurc + e * weight - pull for e in (0, 1))
         well = self.counts - self.errors
         moments = Moments(
@@ -227,6 +233,7 @@ class RiskCoverage:
         0.0
         """
         wanted = number("coverage", coverage, above=0, high=1)
+        # Rounding must not reject a rule that accepts exactly this share: 0.07 · 100 is 7.000000000000001.
         return float(self.risk[int((self.n_accepted >= wanted * self.n * (1 - 1e-12)).argmax())])
 
     def risk_threshold(self, max_risk: float, *, level: float = 0.95, n_rules: int = 200) -> RiskThreshold:
@@ -235,18 +242,21 @@ class RiskCoverage:
         if not 0 < number("level", level) < 1:
             raise ArgumentError("level", level, "a number in (0, 1)")
         m, n = integer("n_rules", n_rules, low=1), self.n
-        # Rule j rejects the sample of this rank and all that are no surer; the last rule rejects none.
+        # Rule j rejects the sample of this rank and all that are no more confident; the last rule rejects none.
         ranks = np.arange(1, m, dtype=np.int64) * n // m + 1
+        # A rule ends before the confidence of the sample it rejects, so equal confidences are rejected together.
         last = np.append(np.searchsorted(self.n_accepted, ranks), len(self.confidences))
         accepted = np.concatenate([[0], self.n_accepted])[last]
         wrong = np.concatenate([[0], np.cumsum(self.errors)])[last]
         tail = np.where(accepted > 0, bdtr(wrong, accepted, wanted), 1.0)  # P(so few errors) at the risk asked for
         passed = _fallback(tail, _shares(accepted, wanted, 1 - level))
+        # No rule passed: the guarantee still holds, since a rule that accepts nothing is never wrong.
         if not len(passed):
             return RiskThreshold(math.inf, 0.0, math.nan, math.nan, 0, n, wanted, level)
         best, spent = passed[-1]  # each rule accepts at least what the one before accepts
         k, e = int(accepted[best]), int(wrong[best])
         threshold = float(np.append(self.confidences, -np.inf)[last[best]])
+        # At the level that this rule's test has spent, not at the whole level: the other rules were tested too.
         bound = float(binomial_upper(e, k, 1 - spent))
         return RiskThreshold(threshold, k / n, e / k, bound, k, n, wanted, level)
 
@@ -306,8 +316,8 @@ def risk_threshold(
     number of samples, provided that these are independent draws from what new data will be, and were used neither to
     train nor to calibrate the model. Where no rule can guarantee it, the threshold is `inf`: abstain on everything.
 
-    With m = `n_rules`, rule j < m rejects the (⌊jn/m⌋ + 1)-th surest of the n samples and all that are no surer; rule m
-    accepts everything. A rule with e errors among the k it accepts is tested by
+    With m = `n_rules`, rule j < m rejects the (⌊jn/m⌋ + 1)-th most confident of the n samples and all that are no more
+    confident; rule m accepts everything. A rule with e errors among the k it accepts is tested by
 
     .. math:: P(\mathrm{Bin}(k, \text{max\_risk}) \le e) \le \delta_j
 

@@ -30,7 +30,7 @@ class SetEvaluation:
     class_size: tuple[Estimate | None, ...]
     """Size among the samples of each class; None where a class has none."""
     level: float = 0.95
-    """Coverage of the intervals."""
+    """Confidence level of the intervals."""
     class_n: tuple[int, ...] = ()
     """The number of samples of each class."""
     size_coverage: Mapping[int, Estimate] = field(default_factory=dict)
@@ -66,7 +66,7 @@ def evaluate_sets(sets: object, labels: object, *, level: float = 0.95) -> SetEv
     labels
         The true classes `[N]`.
     level
-        Coverage of the intervals.
+        Confidence level of the intervals.
 
     >>> metrics = evaluate_sets([[True, False], [True, True], [False, True]], [0, 1, 0])
     >>> round(metrics.coverage.value, 3), round(metrics.size.value, 3), round(metrics.single.value, 3)
@@ -113,7 +113,7 @@ class SetTally:
         return self
 
     def evaluation(self, level: float = 0.95) -> SetEvaluation:
-        """Return the metrics of all sets so far, with intervals of coverage `level`."""
+        """Return the metrics of all sets so far, with intervals of confidence level `level`."""
         n = int(self.counts.sum())
         if not n:
             raise ValueError("there are no sets to measure")

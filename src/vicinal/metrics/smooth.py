@@ -69,6 +69,7 @@ def smooth_ece(
     """
     if sample_weight is None:
         return smooth_ece_of(ReliabilityTable.from_confidences(confidence, correct, n_bins=CELLS), level)
+    # Weights need sums of w · (y − f) by cell, which a table of counts does not keep.
     f, y, w = (np.asarray(values, dtype=np.float64) for values in (confidence, correct, sample_weight))
     cell = np.clip(np.ceil(f * CELLS).astype(int) - 1, 0, CELLS - 1)
     value = population_smooth_ece(np.bincount(cell, w * (y - f), CELLS) / w.sum())
@@ -115,6 +116,7 @@ def smooth_curve(table: ReliabilityTable, sigma: float) -> tuple[Array, Array, A
     count = np.maximum(_smoothed(np.asarray(bins.count, np.float64), sigma), 0)
     t = (np.arange(len(count)) + 0.5) / len(count)
     gap = _smoothed(np.asarray(bins.correct - bins.confidence, np.float64), sigma)
+    # Far from all samples the density is rounding noise, and so would be the ratio.
     known = count > 1e-9 * max(count.max(), 1e-300)
     accuracy = np.where(known, t + gap / np.where(known, count, 1), np.nan)
     return t, np.clip(accuracy, 0, 1), count / count.sum() * len(count)
@@ -132,6 +134,8 @@ def smooth_band(accuracy: Array, density: Array, n: int, sigma: float, level: fl
 
 def _smoothed(cells: Array, sigma: float) -> Array:
     """Return sums in cells after the reflected Gaussian kernel."""
+    # The cosine transform reflects at 0 and 1 by itself, and turns the Gaussian into a factor for each frequency: O(n
+    # log n) in place of a product of matrices.
     decay = np.exp(-((math.pi * sigma * np.arange(len(cells))) ** 2) / 2)
     smoothed: Array = idct(dct(cells) * decay)
     return smoothed
@@ -151,6 +155,7 @@ def _debiased(residual: Array, variance: Array, sigma: float, n: int) -> float:
         square = square + near * float(near @ variance) / (math.pi * sigma**2)
     deviation = np.sqrt(np.maximum(square, 0)) * width + 1e-300
     ratio = np.minimum(np.abs(part) / deviation, 40)  # beyond, chance adds nothing
+    # As in `error_intervals.chance_gaps`, with a point t in place of a bin.
     density = np.exp(-(ratio**2) / 2) / math.sqrt(2 * math.pi)
     chance = (1 + math.sqrt(2)) * 2 * deviation * (density - ratio * ndtr(-ratio))
     return float((np.abs(part) - chance * (1 + 1 / n)).sum())
@@ -158,6 +163,7 @@ def _debiased(residual: Array, variance: Array, sigma: float, n: int) -> float:
 
 def _fixed_point(error: Callable[[float], float]) -> float:
     """Return the σ in [0, 1] at which a function that does not rise meets σ."""
+    # Bisection, since smECE_σ does not rise in σ: there is exactly one crossing, and no derivative is needed.
     low, high = 0.0, 1.0
     while True:
         middle = (low + high) / 2

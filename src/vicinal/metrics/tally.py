@@ -18,7 +18,7 @@ from vicinal.metrics.base_rate import BaseRate, base_rate
 from vicinal.metrics.chunks import Chunk, Floats, open_predictions
 from vicinal.metrics.classwise import ClasswiseTable
 from vicinal.metrics.display import html_table, reliability_svg, side_by_side
-from vicinal.metrics.intervals import Estimate, Moments, coverage
+from vicinal.metrics.intervals import Estimate, Moments, confidence_level
 from vicinal.metrics.multilabel import mean_estimates, two_classes
 from vicinal.metrics.registry import METRICS, MOST_PAIRED, Metric, Pairs, Sums, brief, metrics_named, watched
 from vicinal.metrics.reliability import Additive, ReliabilityTable, checked_confidences
@@ -75,7 +75,7 @@ class Evaluation:
     n_bins: int
     """The number of bins, which the calibration errors depend on."""
     level: float
-    """Coverage of the intervals."""
+    """Confidence level of the intervals."""
     metrics: Mapping[str, Estimate | None]
     """The estimates by name, in order."""
     notes: tuple[str, ...] = ()
@@ -225,6 +225,7 @@ class Tally(Additive):
         self._numbers: list[tuple[Floats, Floats]] = []
         self.names = [metric.name for metric in metrics_named(metrics, target_type)]
         self.n_worst = integer("worst", worst, low=0)
+        # The fine table is the only one that is counted: the coarse one is sums of its bins, exactly.
         fine = fine or any(METRICS[name].of_fine for name in self.names)
         self.finer = max(1, math.ceil(FINE_BINS / self.n_bins)) if fine else 1
         self.fine = ReliabilityTable(self.n_bins * self.finer)
@@ -235,6 +236,7 @@ class Tally(Additive):
         self.mistakes: list[tuple[float, int, int, int]] = []
         """Negative confidence, row, label, prediction: the smallest are the worst."""
         self._samples: list[Samples] | None = [] if keep_samples else None
+        # Pairs are counted only if a metric needs them: K² counters would dwarf the rest for thousands of classes.
         self._paired = keep_samples or any(METRICS[name].of_pairs for name in self.names)
         self._confusion: NDArray[np.int64] = np.zeros((0, 0), np.int64)
         self._pairs: list[Pairs] = []
@@ -277,6 +279,8 @@ class Tally(Additive):
             return self._update_numbers(labels, logits)
         if self.target_type != "multiclass":
             return self._update_heads(labels, logits, probs)
+        # Blocks are counted in parts of their own and merged at the end, by threads where there are several: sums come
+        # out in one order, and an error leaves the tally as it was.
         predictions = open_predictions(labels, logits, probs)
         first = self.n + 1
 
@@ -310,6 +314,7 @@ class Tally(Additive):
             raise ArgumentError(
                 "correct", correct, "whether predictions are right, or None with labels= and predictions="
             )
+        # A part of its own, so that an error below leaves this tally as it was.
         part = self.empty()
         part.kind = "confidence"
         if correct is not None:
@@ -378,6 +383,7 @@ class Tally(Additive):
             self._pairs.append(_cells(other._confusion))
         self._pairs += other._pairs
         self._named = _padded(self._named, self.n_classes) + _padded(other._named, self.n_classes)
+        # Adding to a large matrix for each small batch would cost more than the batch: pairs wait until they are many.
         if sum(len(labels) for labels, _, _ in self._pairs) > _WAITING:
             self._count_pairs()
 
@@ -386,6 +392,7 @@ class Tally(Additive):
         torch = sys.modules.get("torch")
         if torch is None or not (torch.distributed.is_available() and torch.distributed.is_initialized()):
             return self
+        # Gathered whole: tallies of other samples may hold other classes, and arrays of other sizes do not reduce.
         tallies: list[Any] = [None] * torch.distributed.get_world_size()
         torch.distributed.all_gather_object(tallies, self)
         return sum(tallies, self.empty())
@@ -393,8 +400,10 @@ class Tally(Additive):
     @property
     def confusion(self) -> NDArray[np.int64] | None:
         """How many samples of each class (rows) were predicted as each class (columns); None where it is not known."""
+        # Above this many classes the matrix would take 32 MB and more. Pairs of kept samples do instead.
         if not self._paired or self.n_classes > MOST_PAIRED:
             return None
+        # Where samples are kept the matrix is made of them when it is asked for, not batch by batch.
         if self._samples is not None and not self._confusion.size:
             return _confusion([_pairs(s.labels, s.predictions, self.n_classes) for s in self._samples], self.n_classes)
         self._count_pairs()
@@ -415,7 +424,7 @@ class Tally(Additive):
             raise ValueError("the tally is empty: there is nothing to measure; update it first")
         if self._numbers:
             targets, predictions = (np.concatenate(parts) for parts in zip(*self._numbers, strict=True))
-            return Sums(self.table, level=coverage(level), numbers=(targets, predictions))
+            return Sums(self.table, level=confidence_level(level), numbers=(targets, predictions))
         confusion, samples, pairs = self.confusion, self.samples, None
         if confusion is not None:
             pairs = _cells(confusion)
@@ -427,7 +436,7 @@ class Tally(Additive):
             moments=self.moments,
             pairs=pairs,
             classwise=self.classwise,
-            level=coverage(level),
+            level=confidence_level(level),
             fine=self.fine if self.finer > 1 or self.n_bins >= FINE_BINS else None,
         )
 
@@ -608,7 +617,7 @@ def evaluate(
     brier    0.2500 [0.0000, 2.0000]
     ece      0.3000 [0.0000, 0.6865]
     """
-    coverage(level)
+    confidence_level(level)
     tally = Tally(n_bins, target_type=target_type, metrics=metrics, keep_samples=True)
     return tally.update(labels, logits=logits, probs=probs).evaluation(level, names=names)
 
@@ -622,6 +631,7 @@ def _most_confident(wrong: NDArray[np.intp], confidence: Floats, n: int) -> NDAr
     """Return the mistakes with the highest confidence; of equals those that come first."""
     if len(wrong) <= n:
         return wrong
+    # A partition finds the n-th largest without sorting. Ties at it are cut by position, so that chunks do not matter.
     least = np.partition(confidence[wrong], len(wrong) - n)[len(wrong) - n]
     above, equal = wrong[confidence[wrong] > least], wrong[confidence[wrong] == least]
     return np.concatenate([above, equal[: n - len(above)]])
@@ -645,6 +655,7 @@ def _padded(sums: Floats, k: int) -> Floats:
 def _pairs(labels: NDArray[np.int64], guess: NDArray[np.int64], k: int) -> Pairs:
     """Return label, prediction, and how many samples have both, of the pairs that occur."""
     cell = labels * k + guess
+    # A bincount is fastest while its K² counters are no more than the samples; beyond, only pairs that occur are kept.
     if k * k <= len(cell):
         return _cells(np.bincount(cell, minlength=k * k).reshape(k, k))
     filled, counts = np.unique(cell, return_counts=True)

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from vicinal._memory import n_threads
 from vicinal.metrics import METRICS, Evaluation, Mistake, Tally, kernels
-from vicinal.metrics.intervals import coverage
+from vicinal.metrics.intervals import confidence_level
 from vicinal.predictions.predictions_file import FileChunk, PredictionsFile, as_file
 from vicinal.tables.column_values import merged_notes
 
@@ -61,7 +61,7 @@ def evaluate_file(
     >>> result.worst
     (Mistake(row=2, label='dog', prediction='cat', confidence=0.75),)
     """
-    opened, level = as_file(file), coverage(level)
+    opened, level = as_file(file), confidence_level(level)
     total = Tally(n_bins, metrics=list(METRICS), fine=True, worst=worst)
     names: Sequence[str] = opened.classes or ()
     n_dropped = n_rescaled = 0

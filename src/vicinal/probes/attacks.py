@@ -28,7 +28,7 @@ from vicinal import losses
 from vicinal._arrays import at_least_float32
 from vicinal._checks import choice, freeze, integer, nearest_names, number
 from vicinal._typing import Model
-from vicinal.metrics.intervals import Estimate, clopper_pearson, coverage
+from vicinal.metrics.intervals import Estimate, clopper_pearson, confidence_level
 from vicinal.objectives.forward import call, unwrap
 from vicinal.probes.base import batches_of, device_of, floating_input, probing
 
@@ -261,7 +261,7 @@ def attack_errors(
     ks = [integer("top", k, low=1) for k in top]
     if not ks:
         raise ValueError("top is empty: name at least one k")
-    coverage(level)
+    confidence_level(level)
     crafted_on = model if source is None else source
     n, misses = 0, np.zeros((2, len(ks)), np.int64)
     with probing(model, crafted_on):

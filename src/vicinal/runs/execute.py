@@ -47,6 +47,7 @@ from vicinal.runs.mistakes import confident_mistakes
 from vicinal.runs.run import Run, RunResult, corrupted, load_task
 from vicinal.runs.scores import Scores, score
 from vicinal.training import FitConfig, FitResult, fit, load_weights
+from vicinal.training.batches import MapDataset
 from vicinal.training.environment import joined_process
 from vicinal.training.folder import refuse_foreign
 
@@ -186,7 +187,7 @@ class _Ready:
             )
 
         # The head has no `watch` and no `collate_fn`: it sees features, which are tensors already.
-        def train_head(head: nn.Module, samples: object, held_out: object, path: Path) -> FitResult:
+        def train_head(head: nn.Module, samples: MapDataset, held_out: MapDataset | None, path: Path) -> FitResult:
             return trained(head, self.objective, samples, held_out, out=path, config=self.config)
 
         if self.experiment.fast:

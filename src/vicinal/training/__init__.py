@@ -10,7 +10,7 @@ Names are imported on first use: `config`, from which the command makes its opti
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from vicinal._memory import kept_memory
@@ -32,7 +32,7 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module 'vicinal.training' has no attribute {name!r}")
     return getattr(importlib.import_module(_HOMES[name]), name)

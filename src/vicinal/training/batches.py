@@ -11,7 +11,7 @@ import functools
 import math
 import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import torch
 from torch import Tensor
@@ -22,7 +22,17 @@ from vicinal._typing import Batch
 from vicinal.objectives.forward import n_rows
 from vicinal.objectives.guided.sampler import BalancedBatchSampler
 
-Collate = Callable[[list[Any]], Any]
+Collate = Callable[[list[Any]], object]
+
+
+class MapDataset(Protocol):
+    """A map-style dataset of `(x, y)`."""
+
+    def __len__(self) -> int:
+        """Return the number of samples."""
+
+    def __getitem__(self, index: int, /) -> object:
+        """Return a sample."""
 
 
 class EpochPlan:
@@ -153,20 +163,21 @@ class KeyedDataset:
         Makes `(x, y)` of a list of samples; torch's default if None.
     """
 
-    def __init__(self, dataset: Any, seed: int, *, purpose: str, collate_fn: Collate | None = None) -> None:
+    def __init__(self, dataset: MapDataset, seed: int, *, purpose: str, collate_fn: Collate | None = None) -> None:
         self.dataset, self.seed, self.purpose = dataset, seed, purpose
         self.collate_fn = default_collate if collate_fn is None else collate_fn
-        owner, rows = dataset, None
+        owner: object = dataset
+        rows: Tensor | None = None
         # Look through nested subsets for the dataset that owns the tensors or the augmentation.
         while type(owner) is Subset and not hasattr(owner, "set_epoch"):
             picked = torch.as_tensor(owner.indices)
             owner, rows = owner.dataset, picked if rows is None else picked[rows]
         self._set_epoch = getattr(owner, "set_epoch", None)
         self._epoch: int | None = None
-        at_once = type(owner) is TensorDataset and collate_fn is None
-        self._tensors = owner.tensors if at_once else None
+        # A subclass may transform its samples, so that only torch's own class may be indexed past its __getitem__.
+        self._tensors = owner.tensors if type(owner) is TensorDataset and collate_fn is None else None
         self._rows = rows
-        self._take = dataset.take if getattr(dataset, "is_encoded", False) else None
+        self._take = getattr(dataset, "take", None) if getattr(dataset, "is_encoded", False) else None
         self._seeds = self._set_epoch is None and type(owner) is not TensorDataset
 
     def __len__(self) -> int:
@@ -185,6 +196,7 @@ class KeyedDataset:
     @property
     def is_at_hand(self) -> bool:
         """Whether a batch is made by indexing alone, without a loader."""
+        # A loader costs more than a small batch: tensors that are there already are indexed in this process.
         return self._tensors is not None or self._take is not None
 
     def __getitems__(self, key: Key) -> tuple[Tensor, object]:
@@ -200,6 +212,8 @@ class KeyedDataset:
     def _sample(self, epoch: int, index: int) -> object:
         self.set_epoch(epoch)
         if self._seeds:
+            # Before each sample, not each batch: a sample's augmentation must not depend on its neighbours or on the
+            # worker.
             _random.seed_globals(_random.seed_from(self.purpose, self.seed, epoch, index))
         return self.dataset[index]
 
@@ -229,12 +243,13 @@ def listed_batches(
 def _loaded(
     dataset: KeyedDataset, keys: Iterable[Key], num_workers: int, pin_memory: bool
 ) -> Iterator[tuple[Tensor, Batch, Tensor]]:
+    # Pinned memory is made by the loader's thread, which copies while the GPU computes.
     if dataset.is_at_hand and not pin_memory:
         return (_checked(dataset.__getitems__(key)) for key in keys)
     loader: DataLoader[tuple[Tensor, Batch, Tensor]] = DataLoader(
         dataset,  # type: ignore[arg-type]  # it has __getitems__, for what the sampler yields
         batch_sampler=keys,  # type: ignore[arg-type]  # lists, for a DataLoader; it only passes them on
-        collate_fn=_checked,
+        collate_fn=_checked,  # type: ignore[arg-type]  # it gets what __getitems__ returns, not a list of samples
         num_workers=num_workers,
         pin_memory=pin_memory,
         worker_init_fn=_ignore_interrupts,
@@ -244,7 +259,7 @@ def _loaded(
     return iter(loader)
 
 
-def _checked(loaded: Any) -> tuple[Tensor, Batch, Tensor]:
+def _checked(loaded: tuple[Tensor, object]) -> tuple[Tensor, Batch, Tensor]:
     index, batch = loaded
     if not isinstance(batch, Sequence) or isinstance(batch, str) or len(batch) != 2:
         raise TypeError(f"a batch must be (x, y), got {type(batch).__name__}: let dataset[i] be (x, y)")

@@ -67,7 +67,7 @@ class Option:
 
 
 def _option(
-    default: Any,
+    default: object,
     check: Check,
     help: str,
     *,
@@ -76,6 +76,7 @@ def _option(
     in_command: bool = True,
 ) -> Any:
     """Return a field that states an option. `check` gets its name and value, and returns the value to keep."""
+    # In the field's metadata, so that the check, the option of the command, its help and the reference have one source.
     stated = {"check": check, "help": help, "choices": choices, "metavar": metavar, "in_command": in_command}
     return dataclasses.field(default=default, metadata=stated)
 
@@ -270,6 +271,7 @@ class FitConfig:
     def __post_init__(self) -> None:
         checks = {field.name: field.metadata["check"] for field in dataclasses.fields(self)}
         freeze(self, **{name: check(name, getattr(self, name)) for name, check in checks.items()})
+        # Resolved at once: what a run records is the rate it used, not "the default" of some version.
         if self.lr is None:
             freeze(self, lr=_LEARNING_RATES[self.optimizer])
         self._check_together()
@@ -386,6 +388,7 @@ class FitConfig:
         """Return the optimizer over the parameters that are to be trained."""
         import torch
 
+        # An optimizer of frozen parameters alone would run to the end and train nothing, without a word.
         trained = [p for p in parameters if p.requires_grad]
         if not trained:
             raise ValueError("the model has no parameters to train: requires_grad is False for all")
@@ -419,8 +422,9 @@ def options() -> list[Option]:
     return [_stated(field, hints[field.name]) for field in dataclasses.fields(FitConfig)]
 
 
-def _stated(field: dataclasses.Field[Any], hint: Any) -> Option:
+def _stated(field: dataclasses.Field[object], hint: object) -> Option:
     """Return what a field states, with the type of one value: `int` of `int | None` and of `tuple[int, ...] | None`."""
+    # `int | None` and `tuple[int, ...]` both have arguments: None is dropped first, and a tuple is told by its origin.
     (plain,) = [kind for kind in (typing.get_args(hint) or (hint,)) if kind is not type(None)][:1]
     if typing.get_origin(hint) is tuple:
         plain = hint

@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import torch
 from torch import nn
@@ -36,7 +36,19 @@ _ONEDNN_BLOCK = 16
 Accelerator: TypeAlias = Any
 
 
-def joined_process() -> Any:
+class Process(Protocol):
+    """Accelerate's state of this process, as far as it is used here."""
+
+    is_main_process: bool
+    process_index: int
+    num_processes: int
+    device: torch.device
+
+    def wait_for_everyone(self) -> None:
+        """Wait until all processes are here."""
+
+
+def joined_process() -> Process:
     """Return Accelerate's state of this process, once all processes of the job have started.
 
     torch waits long for a missing process, without a message and deaf to signals; both are handled here.
@@ -46,13 +58,15 @@ def joined_process() -> Any:
             raise ValueError(f"the environment variable {name} must be a whole number, got {value!r}: unset it")
     state = require("accelerate", "train").PartialState
     if os.environ.get("WORLD_SIZE", "1") == "1" or state._shared_state:
-        return state(cpu=only_cpu())
+        alone: Process = state(cpu=only_cpu())
+        return alone
     saying = threading.Timer(_SILENCE, _say_what_is_waited_for)
     saying.daemon = True
     saying.start()
     try:
         with _ended_by_signals():
-            return state(cpu=only_cpu())
+            joined: Process = state(cpu=only_cpu())
+            return joined
     finally:
         saying.cancel()
 
@@ -113,6 +127,7 @@ def accelerator(config: FitConfig, out: Path | None) -> Iterator[Accelerator]:
     kinds: tuple[Any, ...] = (state.AcceleratorState, state.GradientState)
     if config.device is not None:  # what the process as a whole was given may be another
         kinds = (*kinds, state.PartialState)
+    # Accelerate keeps one state a process, for ever. A caller's own is put back afterwards.
     others = [dict(kind._shared_state) for kind in kinds]
     for kind in kinds:
         kind._reset_state()
@@ -168,6 +183,7 @@ def _choose(device: str | None) -> bool:
 def _rounded_products(config: FitConfig) -> Iterator[None]:
     """Let CUDA round the factors of float32 products to TF32, unless full precision is asked for."""
     places: tuple[Any, ...] = (torch.backends.cuda.matmul, torch.backends.cudnn)
+    # Switches of the whole process: they are given back as they were.
     before = [_is_rounded(place) for place in places]
     try:
         for place in places:

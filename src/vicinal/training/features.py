@@ -7,7 +7,6 @@ The head is trained on standardised features, :math:`z = V (f - \mu) / \sigma + 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +15,7 @@ from vicinal._typing import Batch
 from vicinal.objectives.forward import call
 from vicinal.objectives.transformers import head_name
 from vicinal.progress import stage
-from vicinal.training.batches import Collate, KeyedDataset, listed_batches
+from vicinal.training.batches import Collate, KeyedDataset, MapDataset, listed_batches
 from vicinal.training.predicting import AtPrecision, to_device
 
 #: Samples at a time, if any order will do.
@@ -34,7 +33,7 @@ def head_of(network: nn.Module) -> nn.Linear:
 @torch.no_grad()
 def compute_features(
     network: nn.Module,
-    dataset: Any,
+    dataset: MapDataset,
     *,
     precision: str,
     device: torch.device,
@@ -72,8 +71,9 @@ def compute_features(
     """
     every = torch.arange(len(dataset))
     order = every
-    if batch_size is None and getattr(dataset, "lengths", None) is not None:
-        order = torch.tensor(dataset.lengths).argsort(descending=True, stable=True)
+    lengths = getattr(dataset, "lengths", None)
+    if batch_size is None and lengths is not None:
+        order = torch.tensor(lengths).argsort(descending=True, stable=True)  # longest first: memory runs out at once
     keyed = KeyedDataset(dataset, 0, purpose="evaluation", collate_fn=collate_fn)
     batches = listed_batches(keyed, order.split(batch_size or _BATCH), num_workers=num_workers)
     network.eval()

@@ -23,11 +23,11 @@ from vicinal._typing import Model
 from vicinal.objectives.base import Objective, as_objective
 from vicinal.objectives.forward import unwrap
 from vicinal.objectives.guided.aum import AUM, AUMRecorder
-from vicinal.training.batches import Collate
+from vicinal.training.batches import Collate, MapDataset
 from vicinal.training.config import FitConfig
-from vicinal.training.environment import accelerator, check_layout, joined_process, prepared, warn_if_slow
+from vicinal.training.environment import Process, accelerator, check_layout, joined_process, prepared, warn_if_slow
 from vicinal.training.folder import TrainingFolder, load_weights, read_predictions
-from vicinal.training.loop import Loop, Supervision
+from vicinal.training.loop import Loop, Supervision, TrainingData
 from vicinal.training.predicting import channels_last_
 
 
@@ -76,10 +76,10 @@ class FitResult:
 def fit(
     model: Model,
     objective: Objective | Callable[..., Tensor],
-    train: Any,
-    val: Any = None,
+    train: MapDataset,
+    val: MapDataset | None = None,
     *,
-    watch: Mapping[str, Any] | None = None,
+    watch: Mapping[str, MapDataset] | None = None,
     out: str | os.PathLike[str] | None = None,
     config: FitConfig | None = None,
     collate_fn: Collate | None = None,
@@ -87,7 +87,7 @@ def fit(
     weight: Tensor | Sequence[float] | None = None,
     class_weights: Tensor | Sequence[float] | None = None,
     progress: bool = True,
-    about: Mapping[str, Any] | None = None,
+    about: Mapping[str, object] | None = None,
     on_metrics: Callable[[Json], None] | None = None,
 ) -> FitResult:
     """Train a model with any objective; a run with a folder can be killed and resumed.
@@ -152,11 +152,13 @@ def fit(
     warn_if_slow(model, config)
     supervision = _supervision(target_type, weight, class_weights, len(train))
     evaluated = {**({} if val is None else {"val": val}), **(watch or {})}
+    data = TrainingData(train, evaluated, collate_fn, supervision)
     process = joined_process()
     folder = TrainingFolder(None if out is None else Path(out), main=process.is_main_process)
     module = unwrap(model)
     if config.channels_last:  # before DistributedDataParallel and the optimizer take up the layout of its weights
         channels_last_(module)
+    # What does not change the result, such as the number of workers, may change when a run resumes.
     settings = config.resume_key()
     settings.pop("accumulation")  # half of it with twice the processes is the same run
     description = {
@@ -169,10 +171,13 @@ def fit(
         "about": _json_ready(about or {}),
         **supervision.description(),
     }
+    # The global generators are seeded in every step, so that a caller gets back what they were.
     with folder.locked(), _random.restored_globals():
+        # Before anything is loaded or trained: the folder of another run must not be touched.
         folder.check_in(description)
         process.wait_for_everyone()  # the others read what the first process has checked or written
         if (info := folder.result()) is not None:
+            # An objective with a state, such as AUM, is asked for it after training, so a finished run restores it too.
             checkpoint = folder.load_checkpoint(rank=process.process_index) if objective.state_dict() else None
             if checkpoint is not None and checkpoint["objective"] is not None:
                 objective.load_state_dict(checkpoint["objective"])
@@ -187,7 +192,7 @@ def fit(
                 tracker, dataset=train, collate_fn=collate_fn or default_collate, generator=generator
             )
         with accelerator(config, folder.path) as made, prepared(made, model, compiled=config.compile) as ready:
-            loop = Loop(made, ready, objective, train, evaluated, config, collate_fn, folder, on_metrics, supervision)
+            loop = Loop(made, ready, objective, data, config, folder, on_metrics)
             info, predictions = loop.run(description, progress=progress)
     return FitResult.of(model, info, loop.history, predictions, folder)
 
@@ -196,7 +201,7 @@ def fit(
 
 
 def _first_stage(
-    module: nn.Module, tracker: AUM, plainly: Callable[..., FitResult], folder: TrainingFolder, process: Any
+    module: nn.Module, tracker: AUM, plainly: Callable[..., FitResult], folder: TrainingFolder, process: Process
 ) -> None:
     """Train a copy of the model without mixing, to measure the AUM."""
     if folder.path is None:
@@ -208,6 +213,7 @@ def _first_stage(
         stage.path.mkdir(exist_ok=True)
         write_tensors(stage.initial_weights, module.state_dict())
     process.wait_for_everyone()
+    # From the file on all ranks, the first included: both stages then begin with the same bits.
     module.load_state_dict(read_tensors(stage.initial_weights)[0])
     plainly(copy.deepcopy(module), AUMRecorder(tracker), out=stage.path)
 

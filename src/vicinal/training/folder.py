@@ -119,10 +119,12 @@ class TrainingFolder:
         """Write the description of this run, or raise if the folder holds another."""
         if not self.writes:
             return
+        # A folder that holds something else is never written to, however empty it looks.
         refuse_foreign(self.files)
         if not self.files.config.exists():
             write_json(self.files.config, description)
             return
+        # Flattened, so that the message can name the one setting that differs.
         before, now = _flat(read_json(self.files.config)), _flat(description)
         differences: list[str] = [
             Sentence(_setting(name), f" was {before.get(name)!r} and is {now.get(name)!r}")
@@ -420,6 +422,7 @@ def pack(tree: object, name: str = "") -> tuple[object, dict[str, Tensor]]:
 
 def unpack(packed: object, tensors: Mapping[str, Tensor]) -> Any:
     """Put together again what `pack` split."""
+    # JSON has no tensors: a dictionary with this only key stands for one, by its name in the file.
     if isinstance(packed, dict):
         if packed.keys() == {"$tensor"}:
             return tensors[packed["$tensor"]]

@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeAlias, TypeVar
 
 import torch
@@ -41,6 +41,7 @@ from vicinal.training.batches import (
     Collate,
     EpochPlan,
     KeyedDataset,
+    MapDataset,
     MicroBatches,
     evaluation_batches,
     listed_batches,
@@ -79,6 +80,7 @@ class Supervision:
 
     def of(self, index: Tensor) -> dict[str, Any]:
         """Return the keyword arguments of an objective's call for these samples."""
+        # The index comes from the loader, on the CPU, and the weights are wherever the user made them.
         weight = None if self.weight is None else self.weight[index.to(self.weight.device)]
         return {"target_type": self.target_type, "weight": weight, "class_weights": self.class_weights}
 
@@ -86,10 +88,25 @@ class Supervision:
         """Return the settings that a resumed run must match. Empty for classes without weights."""
         facts: dict[str, object] = {} if self.target_type == "multiclass" else {"task": self.target_type}
         if self.weight is not None:
+            # A digest, since a million weights would fill the configuration file.
             facts["weight"] = _random.seed_from(*self.weight.double().tolist())
         if self.class_weights is not None:
             facts["class_weights"] = self.class_weights.tolist()
         return facts
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingData:
+    """What is learned from, and what is measured on the way."""
+
+    train: MapDataset
+    """The training set."""
+    evaluated: Mapping[str, MapDataset] = field(default_factory=dict)
+    """By name: `"val"` selects the weights and decides when to stop; the others are only measured."""
+    collate_fn: Collate | None = None
+    """Makes a batch of a list of samples; torch's default if None."""
+    supervision: Supervision = field(default_factory=Supervision)
+    """The target type, and how much each sample counts."""
 
 
 def refined_nll(logits: Tensor, labels: Tensor) -> float:
@@ -127,44 +144,46 @@ class Loop:
         accelerator: Accelerator,
         model: Model,
         objective: Objective,
-        train: Any,
-        evaluated: Mapping[str, Any],
+        data: TrainingData,
         config: FitConfig,
-        collate_fn: Collate | None,
         folder: TrainingFolder,
-        on_metrics: Callable[[Json], None] | None,
-        supervision: Supervision,
+        on_metrics: Callable[[Json], None] | None = None,
     ) -> None:
         self.accelerator, self.config, self.folder = accelerator, config, folder
-        self.supervision = supervision
+        self.supervision = data.supervision
         self.rank, self.world, self.device = accelerator.process_index, accelerator.num_processes, accelerator.device
         self.generator = torch.Generator()  # seeded before each micro-step
         self.on_metrics = on_metrics
         self.objective = objective
         self.model = model
+        # Weights are saved and loaded by the names of the bare network: those of a wrapper differ with the number of
+        # processes.
         self.module = unwrap(self.model)
         self.constrained = self.module if isinstance(self.module, Constrained) else None
         optimizer = config.make_optimizer(self.module.parameters())
         # Accelerate's own calls look up packages and signatures in every step, a sixth of the time of a small one. Only
         # loss scaling (fp16) needs them.
         self.plain = accelerator.scaler is None
-        self.optimizer: Any = optimizer if self.plain else accelerator.prepare_optimizer(optimizer)
+        self.optimizer: torch.optim.Optimizer = optimizer if self.plain else accelerator.prepare_optimizer(optimizer)
         self.update = quick_step(optimizer) if self.plain else self.optimizer.step
+        # Gradients are cleared on this list: `zero_grad` walks all groups and notes itself for a profiler in every
+        # step.
         self.trained = [p for group in optimizer.param_groups for p in group["params"]]
-        self.train = KeyedDataset(train, config.seed, purpose="augmentation", collate_fn=collate_fn)
+        self.train = KeyedDataset(data.train, config.seed, purpose="augmentation", collate_fn=data.collate_fn)
         # "val" selects the weights and decides when to stop; the others are only measured.
         self.evaluated = {
-            name: KeyedDataset(dataset, config.seed, purpose="validation", collate_fn=collate_fn)
-            for name, dataset in evaluated.items()
+            name: KeyedDataset(dataset, config.seed, purpose="validation", collate_fn=data.collate_fn)
+            for name, dataset in data.evaluated.items()
         }
         self.plan = EpochPlan(
-            len(train),
+            len(data.train),
             batch_size=config.batch_size,
             micro_batches_per_step=config.accumulation * self.world,
             seed=config.seed,
             high=objective.balanced,
-            lengths=_lengths(train) if config.group_by_length else None,
+            lengths=_lengths(data.train) if config.group_by_length else None,
         )
+        # Steps, not epochs, count everywhere below, so that a resumed run knows exactly where it was.
         self.n_steps = config.steps or config.epochs * self.plan.steps
         self.average = None if config.ema is config.swa is None else AveragedWeights(self.trained, config)
         if (config.swa or 0) + 1 > self.n_steps // self.plan.steps and config.swa is not None:
@@ -188,8 +207,9 @@ class Loop:
         return self.step / self.plan.steps
 
     @kept_memory()
-    def run(self, description: Mapping[str, Any], *, progress: bool) -> tuple[Json, dict[str, Tensor] | None]:
+    def run(self, description: Mapping[str, object], *, progress: bool) -> tuple[Json, dict[str, Tensor] | None]:
         """Train from here to the end; return the result and the predictions of the selected weights."""
+        # The order matters: a checkpoint before resuming would overwrite the one to resume from.
         self._resume()
         self._checkpoint()  # the initial weights: a run that is killed before the next checkpoint starts from these
         self._start_trackers(description)
@@ -198,7 +218,7 @@ class Loop:
         seconds_before = self.seconds
         bar = Progress(
             shown=progress and self.accelerator.is_main_process,
-            title=description["method"].partition("(")[0],
+            title=str(description["method"]).partition("(")[0],
             step=self.step,
             n_steps=self.n_steps,
             n_epochs=self.n_steps / self.plan.steps,
@@ -209,6 +229,7 @@ class Loop:
             while self.step < self.n_steps and not self.stopped:
                 self._train_step(batches)
                 line = None
+                # The end of an epoch always has a line, also without a validation set: curves and reports count on it.
                 if self.step % self.plan.steps == 0 or self.step == self.n_steps:
                     self.objective.all_reduce()  # before the checkpoint, which then holds the sums of all ranks
                     line = self._record(bar)
@@ -217,6 +238,7 @@ class Loop:
                 bar.update(self.step, self.epoch, line)
                 self.seconds = seconds_before + time.monotonic() - began
                 due = time.monotonic() - saved >= 60 * self.config.checkpoint_minutes
+                # Clocks and signals differ between ranks, and a checkpoint needs all of them at once.
                 due, interruption = self._vote(due, bool(interrupted))
                 if due or interruption:
                     self._checkpoint()
@@ -228,9 +250,11 @@ class Loop:
 
     def _train_step(self, batches: Iterator[_MicroBatch]) -> None:
         """Update the weights once, from `accumulation` micro-batches on each rank."""
+        # A function of the step alone. A scheduler with a state would have to be saved, and could drift from it.
         lr = self.config.lr_at(self.step, n_steps=self.n_steps, steps_per_epoch=self.plan.steps)
         for group in self.optimizer.param_groups:
             group["lr"] = lr
+        # Before the batch is loaded, for data that are loaded in this process; workers learn the epoch with the key.
         self.train.set_epoch(self.step // self.plan.steps)
         for k in range(self.config.accumulation):
             micro = self.step * self.plan.per_step + k * self.world + self.rank
@@ -288,6 +312,7 @@ class Loop:
 
     def _record(self, bar: Progress) -> dict[str, object]:
         """Write a line of metrics: the mean loss since the last line and, if due, an evaluation."""
+        # The rate of the step that was just taken: `step` counts those that are done.
         lr = self.config.lr_at(self.step - 1, n_steps=self.n_steps, steps_per_epoch=self.plan.steps)
         self._read_losses()
         line: dict[str, object] = {"step": self.step, "epoch": self.epoch, "lr": lr, **self.losses.means()}
@@ -317,6 +342,8 @@ class Loop:
     def _measure(self, predictions: Mapping[str, Tensor]) -> dict[str, float]:
         """Return the metrics of predictions."""
         logits, labels, target_type = predictions["logits"], predictions["labels"], self.supervision.target_type
+        # Refused here rather than measured: an NLL of NaN would never be the best, and training would go to its end for
+        # nothing.
         if not bool(logits.isfinite().all()):
             raise FloatingPointError(f"the model's validation logits are not finite after step {self.step}: lower lr")
         _check_labels(logits, labels, target_type)
@@ -330,6 +357,7 @@ class Loop:
                 dist.broadcast(buffer, src=0)
         self.model.eval()
         dataset.forget_epoch()
+        # Each rank predicts a part of its own, without the repeats of a distributed sampler: every sample counts once.
         bounds = [part(len(dataset), self.world, rank) for rank in range(self.world)]
         batches = evaluation_batches(
             dataset,
@@ -380,6 +408,7 @@ class Loop:
         """Return the rows of all ranks in their order."""
         if self.world == 1:
             return rows
+        # Gathering needs equal sizes, so that shorter parts are padded, and cut again below.
         longest = max(stop - start for start, stop in bounds)
         padded: object = self.accelerator.pad_across_processes(rows.to(self.device))
         shares = self.accelerator.gather(padded).cpu().split(longest)
@@ -390,6 +419,7 @@ class Loop:
 
     def _compare(self, line: Json, predictions: dict[str, Tensor]) -> None:
         """Keep the best weights, and decide whether to stop."""
+        # Of a regression the squared error stands for the NLL: it is that of a normal distribution, up to constants.
         error: float = next((line[name] for name in ("val_nll", "val_mse") if name in line), math.inf)
         if self.config.select == "refined" and self.supervision.target_type == "multiclass" and "val_nll" in line:
             line["val_refined"] = error = refined_nll(predictions["logits"], predictions["labels"])
@@ -403,12 +433,14 @@ class Loop:
             reached = line.get(f"val_{name}", math.nan)
             self.stopped |= reached >= value if METRICS[name].higher_is_better else reached <= value
         select = self.config.select
+        # Nothing is kept: the weights at the end are what is asked for.
         if select == "last":
             return
         if select != "nll" and f"val_{select}" not in line:
             classes = " needs classes; for regression select by 'nll', the squared error"
             raise ValueError(Sentence(Argument("select", select), classes))
         score = -error if select in ("nll", "refined") else line[f"val_{select}"]
+        # Strictly better: among equals the earliest is kept, which has been trained for less long.
         if self.best is None or score > self.best["score"]:
             # Copies on the CPU: the optimizer updates these tensors in place, and a GPU may lack room for a second set.
             weights = {name: t.detach().to("cpu", copy=True) for name, t in self.module.state_dict().items()}

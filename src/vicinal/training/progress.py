@@ -27,6 +27,7 @@ class Progress:
         self._n_epochs = n_epochs
         self._bar: Any = None
         self._fields: dict[str, str] = {"loss": "", "val": ""}
+        # Nothing is drawn into a log file: a line that is overwritten would be a thousand lines there.
         if not (shown and on_terminal()):
             return
         from rich.console import Console
