@@ -60,7 +60,7 @@ class MixupMixin(_AnyModule):
     Training logs `train_loss`. Validation logs `val_accuracy`, `val_mcc`, `val_nll`, `val_brier`, `val_ece` and
     `val_oe`, with the `val_n_bins` that the last two mean, of all samples in all processes, exactly; testing logs
     `test_nll` and so on. Of soft targets the largest class counts as the label; of several labels, and of one logit,
-    the metrics are means over labels; of regression there is `val_mse` alone.
+    the metrics are means over labels; regression has `val_mse` and `val_spearman`.
 
     Attributes
     ----------
@@ -177,7 +177,7 @@ class MixupMixin(_AnyModule):
         """Return the objective, which feeds the tracker where there is one."""
         given = self.objective
         objective = parse(given) if isinstance(given, str) else as_objective(given)
-        # Made anew for each step, from what the attributes are: a user may change the objective between epochs.
+        # Made again for each step, from what the attributes are: a user may change the objective between epochs.
         return objective if self.aum is None else AUMRecorder(self.aum, objective)
 
     def _state_name(self) -> str:
