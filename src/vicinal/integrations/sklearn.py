@@ -233,7 +233,7 @@ class MixupClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         self.loss_curve_, self.validation_curve_ = [], []
         # Only early stopping looks at the slice in training. To calibrate on it, too, does little harm: a temperature
         # is one number, and the slice has chosen among epochs only.
-        val = self._rows(X, codes, held_out) if self.early_stopping else None
+        val = self._rows(X, codes, _as_often(held_out, weight)) if self.early_stopping else None
         counted = None if weight is None else weight[torch.from_numpy(training)]
         self._train(self._rows(X, codes, training), val, counted, epochs=self.max_iter, seed=seed)
         self.temperature_ = 1.0
@@ -537,6 +537,19 @@ def _network(sizes: list[int], generator: torch.Generator) -> nn.Sequential:
 def _counting(weight: Tensor | None, n: int) -> NDArray[np.bool_]:
     """Return which rows count: a row of weight 0 is as good as none, for the columns' means and the slice too."""
     return np.ones(n, dtype=bool) if weight is None else (weight > 0).numpy()
+
+
+def _as_often(rows: NDArray[np.intp], weight: Tensor | None) -> NDArray[np.intp]:
+    """Return rows as often as their weights say, to a tenth of a row on average.
+
+    `fit` counts all rows of a validation set the same. Unweighted rows would stop a weighted training, and choose its
+    weights, where it is still closest to an unweighted one.
+    """
+    if weight is None:
+        return rows
+    share = np.cumsum(weight.double().numpy()[rows])
+    ends = np.floor(10 * len(rows) * share / share[-1] + 0.5).astype(np.intp)
+    return np.repeat(rows, np.diff(ends, prepend=0))
 
 
 def _split(
