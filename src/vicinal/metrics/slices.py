@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from vicinal.metrics.intervals import Estimate, clopper_pearson, coverage, mean_interval, z_of
+from vicinal.metrics.intervals import Estimate, clopper_pearson, confidence_level, mean_interval, z_of
 from vicinal.metrics.tally import Evaluation, Samples
 
 #: A gap between confidence and accuracy that nobody would act on.
@@ -73,7 +73,7 @@ def evaluate_slices(
     if samples is None:
         raise ValueError("slices need the values of each sample: evaluate with vicinal.evaluate")
     masks = _masks(slices, evaluation.n)
-    corrected = 1 - (1 - coverage(level)) / max(len(masks), 1)
+    corrected = 1 - (1 - confidence_level(level)) / max(len(masks), 1)
     found = [_slice(name, mask, evaluation, samples, corrected) for name, mask in masks.items()]
 
     def badness(one: Slice) -> tuple[bool, float]:
