@@ -18,11 +18,11 @@ import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
-from scipy.special import bdtr
+from scipy.special import bdtr, ndtri
 
 from benchmarks.timing import table
 from vicinal import evaluate
@@ -30,6 +30,7 @@ from vicinal.metrics import METRICS, BinSums, ReliabilityTable, RiskCoverage, ri
 from vicinal.metrics.comparison import Side, difference_ends
 from vicinal.metrics.error_intervals import error_ends
 from vicinal.metrics.intervals import Moments
+from vicinal.metrics.ranking import ranking
 from vicinal.metrics.registry import Sums
 
 SIZES = (50, 100, 300, 1_000, 10_000)
@@ -410,7 +411,7 @@ class Pool:
             values["top5_error"] = missed.astype(np.float64)
         for name in ("accuracy", *BIASED):
             values[name] = METRICS[name].contributions(bins, index, confidence, right)
-        return Side(values, bins, squared)
+        return Side(values, bins, squared, self.n_classes)
 
     @cached_property
     def truth(self) -> dict[str, float]:
@@ -602,7 +603,73 @@ def largest_share(risk: Any, n: int, max_risk: float, n_rules: int = 200, delta:
     return max(shares)
 
 
-PARTS = {part.__name__: part for part in (errors, odd, metrics, equal_models, differences, thresholds)}
+#: Shares of positives of a ranking.
+SHARES = (0.03, 0.1, 0.5, 0.9, 0.97)
+
+
+def ranked_populations() -> dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]]:
+    """Return by name the quantile functions of the scores of positives and of negatives.
+
+    Normal scores from useless to nearly perfect and upside down, the same in 2 to 10 steps, exponential ones, and
+    rankings that are perfect but for a few samples, which stand anywhere or in the worst place.
+    """
+    found: dict[str, Any] = {
+        f"normal, d = {d:g}": (lambda u, d=d: ndtri(u) + d, ndtri) for d in (-0.5, 0, 0.5, 1.5, 3, 5)
+    }
+    for steps, d in ((2, 0), (2, 3), (4, 1.5), (10, 0), (10, 3)):
+
+        def stepped(u: Any, d: float = 0.0, steps: int = steps) -> Any:
+            return np.floor((np.clip(ndtri(u) + d, -3, 5.99) + 3) / 9 * steps)
+
+        found[f"{steps} steps, d = {d:g}"] = (partial(stepped, d=d), stepped)
+    found["exponential"] = (lambda u: -3 * np.log1p(-u), lambda u: -np.log1p(-u))
+    for e in (0.01, 0.05):
+        found[f"{e:.0%} of positives anywhere"] = (lambda u, e=e: np.where(u < e, u / e, 2 + u), lambda u: u)
+        found[f"{e:.0%} of negatives on top"] = (lambda u: 2 + u, lambda u, e=e: np.where(u > 1 - e, 3 + u, u))
+        found[f"{e:.0%} of positives last"] = (lambda u, e=e: np.where(u < e, u - 1, 2 + u), lambda u: u)
+    return found
+
+
+def true_ranking(positive: Any, negative: Any, share: float) -> tuple[float, float]:
+    """Return AUROC and average precision of a population, from its scores at equally likely quantiles."""
+    a, b = np.sort(positive), np.sort(negative)
+    below, up_to = (np.searchsorted(b, a, side) / len(b) for side in ("left", "right"))
+    above = 1 - (np.searchsorted(a, a, "left") + (0.5 if len(np.unique(a)) > len(a) // 2 else 0)) / len(a)
+    true, false = share * above, (1 - share) * (1 - below)
+    return float((below + up_to).mean() / 2), float((true / (true + false)).mean())
+
+
+def rankings(draw: Draw) -> str:
+    """Coverage of AUROC and average precision, 3 to 97 % positives, useless to nearly perfect, with ties."""
+    random, names = draw.generator(9), ("auroc", "average precision")
+    seen: dict[tuple[str, int], list[tuple[float, float, str]]] = {(name, n): [] for name in names for n in SIZES}
+    grid = (np.arange(200_000) + 0.5) / 200_000
+    for (which, (positive, negative)), share in itertools.product(ranked_populations().items(), SHARES):
+        truth = true_ranking(positive(grid), negative(grid), share)
+        for n in SIZES:
+
+            def measure(
+                trials: int, n: int = n, of: Any = (positive, negative), share: float = share, truth: Any = truth
+            ) -> Shares:
+                held, length = np.zeros(2), np.zeros(2)
+                for _ in range(trials):
+                    m = int(np.clip(random.binomial(n, share), 1, n - 1))  # without one of the classes there is none
+                    found = ranking(of[0](random.random(m)), of[1](random.random(n - m)))
+                    held += [e.low - 1e-9 <= true <= e.high + 1e-9 for e, true in zip(found, truth, strict=True)]
+                    length += [e.high - e.low for e in found]
+                return {name: (held[k] / trials, length[k] / trials) for k, name in enumerate(names)}
+
+            for name, found in settled(measure, fewer_of(draw.trials, n)).items():
+                seen[name, n].append((*found, f"{which}, {share:.0%} positive"))
+    return summary(seen)
+
+
+def fewer_of(trials: int, n: int) -> int:
+    """Return how many trials of n samples there are: a third as many from 1,000 on."""
+    return trials if n < 1_000 else trials // 3
+
+
+PARTS = {part.__name__: part for part in (errors, odd, metrics, rankings, equal_models, differences, thresholds)}
 
 
 def main() -> None:

@@ -99,3 +99,11 @@ def test_files_that_are_something_else(tmp_path: Path) -> None:
         read_json(tmp_path / "deep.json")
     with pytest.raises(FileNotFoundError):
         read_tensors(tmp_path / "nothing.safetensors")
+
+
+def test_an_output_that_only_its_owner_may_read_stays_so(tmp_path):
+    path = tmp_path / "secret.json"
+    path.write_text("{}")
+    path.chmod(0o600)
+    write_json(path, {"a": 1})
+    assert path.stat().st_mode & 0o777 == 0o600

@@ -8,6 +8,7 @@ is recognised without importing it.
 from __future__ import annotations
 
 import sys
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
@@ -33,7 +34,9 @@ def as_array(name: str, value: object) -> NDArray[Any]:
         n = int(np.ma.getmaskarray(value).sum())
         raise ValueError(f"{name} has {n:,} masked value{'s' * (n > 1)}: leave these samples out")
     array = np.asarray(value)
-    if array.dtype == object or array.dtype.kind not in "fiub":
+    if array.dtype == object:
+        array = _plain_numbers(name, array)
+    if array.dtype.kind not in "fiub":
         raise TypeError(f"{name} must hold numbers, got an array of {array.dtype}")
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
@@ -42,9 +45,22 @@ def as_array(name: str, value: object) -> NDArray[Any]:
     return array
 
 
+def _plain_numbers(name: str, objects: NDArray[Any]) -> NDArray[Any]:
+    """Return objects that are numbers, as frames with nullable or Arrow columns give them, as integers or floats."""
+    whole = True
+    for place, each in np.ndenumerate(objects):
+        if not isinstance(each, Real | np.number | np.bool_):
+            got = "a missing value" if each is None or type(each).__name__ == "NAType" else f"{each!r}"
+            raise TypeError(f"{name} must hold numbers, got {got} at {list(place)}")
+        whole = whole and isinstance(each, Integral | np.bool_) and abs(int(each)) < 2**63
+    return objects.astype(np.int64 if whole and objects.size else np.float64)
+
+
 def as_scores(name: str, value: object) -> NDArray[Any] | Tensor:
     """Return logits or probabilities `[N, K]` in the type they have; only bfloat16 stays a tensor."""
     scores: Any = value.detach().cpu() if is_tensor(value) and _is_bfloat16(value.dtype) else as_array(name, value)
+    if not is_tensor(scores) and scores.dtype.kind in "iu":
+        scores = scores.astype(np.float64)
     _check_matrix(name, scores)
     kept: NDArray[Any] | Tensor = scores
     return kept
@@ -61,8 +77,9 @@ def as_vector(name: str, value: object) -> NDArray[np.float64]:
 
 
 def as_classes(name: str, value: object, *, n_classes: int | None = None) -> NDArray[np.int64]:
-    """Return class numbers `[N]` as int64, each in [0, n_classes)."""
+    """Return class numbers `[N]` as int64, each in [0, n_classes); False and True are 0 and 1."""
     labels = as_array(name, value)
+    labels = labels.astype(np.int64) if labels.dtype == np.bool_ else labels
     if labels.ndim != 1:
         raise ValueError(f"{name} must have shape [N], got {list(labels.shape)}")
     if len(labels) == 0:
@@ -136,6 +153,8 @@ def as_labels(name: str, value: object, *, n_classes: int | None = None) -> Tens
 def as_matrix(name: str, value: object) -> Tensor:
     """Return a floating-point matrix `[N, K]` in its own dtype, its values unchecked."""
     matrix = as_tensor(name, value)
+    if not matrix.is_floating_point() and str(matrix.dtype) != "torch.bool":
+        matrix = matrix.double()
     _check_matrix(name, matrix)
     return matrix
 

@@ -52,7 +52,7 @@ def replacing(path: Path) -> Iterator[Path]:
     """Give the path of a draft to write to; afterwards it is synced and renamed to `path`.
 
     The draft has an unpredictable name and is created exclusively, so that no symbolic link in its place is followed.
-    It has the mode that the umask gives, whichever library writes it.
+    It has the mode of the file that it replaces, else the one that the umask gives, whichever library writes it.
     """
     if path.is_dir():
         raise IsADirectoryError(f"{str(path)!r} is a folder, not a file to write")
@@ -61,7 +61,7 @@ def replacing(path: Path) -> Iterator[Path]:
     remove_leftovers(path.parent, f".{path.name}.")
     temporary = path.with_name(f".{path.name}.{_HOST}-{os.getpid()}-{secrets.token_hex(8)}.tmp")
     descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
-    mode = os.fstat(descriptor).st_mode & 0o777
+    mode = (path.stat() if path.exists() else os.fstat(descriptor)).st_mode & 0o777
     os.close(descriptor)
     try:
         yield temporary

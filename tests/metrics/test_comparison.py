@@ -358,3 +358,24 @@ def test_the_simulation_of_coverage_says_what_evaluate_says(monkeypatch):
     expected["aurc"] = risk_coverage(again.samples.confidence, pop.correct[rows]).aurc_estimate()
     for name, estimate in expected.items():
         assert vars(found[name]) == pytest.approx(vars(estimate), rel=1e-9), name
+
+
+@pytest.mark.parametrize(("accuracy", "n"), [(0.98, 60), (0.995, 50), (0.999, 100)])
+def test_a_model_and_its_softened_self_differ_by_mistakes_that_may_be_unseen(accuracy, n):
+    """Without a mistake among the samples confidence only helps; in truth each mistake costs it dearly."""
+    random, trials = np.random.default_rng(n), 120
+    sharp, soft = np.array([0.9995, 0.0005]), np.array([0.95, 0.05])
+    truth = {
+        "nll": -accuracy * np.log(soft[0] / sharp[0]) - (1 - accuracy) * np.log(soft[1] / sharp[1]),
+        "brier": 2 * (accuracy * (soft[1] ** 2 - sharp[1] ** 2) + (1 - accuracy) * (soft[0] ** 2 - sharp[0] ** 2)),
+        "ece": abs(0.95 - accuracy) - abs(0.9995 - accuracy),
+    }
+    held, wrong_side = dict.fromkeys(truth, 0), 0
+    for _ in range(trials):
+        labels = (random.random(n) > accuracy).astype(int)
+        found = compare(evaluate(labels, probs=np.tile(sharp, (n, 1))), evaluate(labels, probs=np.tile(soft, (n, 1))))
+        for name, true in truth.items():
+            held[name] += found[name].low - 1e-12 <= true <= found[name].high + 1e-12
+        wrong_side += found["nll"].better == ("a" if truth["nll"] < 0 else "b")
+    assert min(held.values()) >= 0.91 * trials, held  # 120 trials: 0.95 less two standard errors
+    assert wrong_side <= 0.05 * trials

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import tempfile
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from tests.cli.running import vicinal
+from tests.cli.running import refused, vicinal
 from vicinal.metrics import evaluate_binary
 from vicinal.predictions import binary_of_file, binary_ranking, open_file
 
@@ -38,7 +40,7 @@ def test_metrics_are_those_of_arrays(file: Path, tmp_path: Path) -> None:
         assert found.base_rate == LABELS.mean()
 
 
-def test_none_where_there_is_nothing_to_rank(tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_none_where_there_is_nothing_to_rank(tmp_path: Path) -> None:
     for text in (
         "label,prob_a,prob_b,prob_c\na,1,0,0\nb,0,1,0\n",
         "label,prediction,confidence\na,a,0.75\nb,a,0.5\n",
@@ -46,8 +48,39 @@ def test_none_where_there_is_nothing_to_rank(tmp_path: Path, file: Path, monkeyp
     ):
         (tmp_path / "other.csv").write_text(text)
         assert binary_of_file(tmp_path / "other.csv") is None
-    monkeypatch.setattr(binary_ranking, "_MOST_ROWS", 500)
-    assert binary_of_file(file) is None
+
+
+@pytest.mark.parametrize("levels", [None, 30, 2, 1])
+@pytest.mark.parametrize("in_memory", [1, 7, 64, 500, 501, 2_000])
+def test_rows_merged_from_a_file_rank_as_all_at_once(
+    levels: int | None, in_memory: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where one probability fills many parts, and with 0 and 1 among them."""
+    monkeypatch.setattr(binary_ranking, "_IN_MEMORY", in_memory)
+    probs = PROBS if levels is None else np.round(PROBS * (levels - 1)) / max(levels - 1, 1)
+    np.savez(tmp_path / "p.npz", labels=LABELS, probs=np.stack([1 - probs, probs], axis=1))
+    found, wanted = binary_of_file(tmp_path / "p.npz"), evaluate_binary(LABELS, probs)
+    assert found is not None
+    assert vars(found.auroc) == pytest.approx(vars(wanted.auroc), abs=1e-12)
+    assert vars(found.average_precision) == pytest.approx(vars(wanted.average_precision), abs=1e-12)
+    assert found.auroc.value == wanted.auroc.value  # pairs are whole numbers
+
+
+def test_memory_does_not_grow_with_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(binary_ranking, "_IN_MEMORY", 2**14)
+    peaks = []
+    for parts in (8, 64):
+        with tempfile.TemporaryFile() as spilled:
+            tracemalloc.start()
+            keys, random = binary_ranking._Sorted(spilled), np.random.default_rng(0)
+            for _ in range(parts):
+                probs = random.random(2**14)
+                keys.add(np.where(probs < 0.5, 0.5, probs), random.random(2**14) < probs)  # half of them are equal
+            rows = sum(int(c.positive.sum() + c.negative.sum()) for c in keys.counts())
+            peaks.append(tracemalloc.get_traced_memory()[1])
+            tracemalloc.stop()
+        assert rows == parts * 2**14
+    assert peaks[1] < 1.5 * peaks[0]
 
 
 def test_the_command_and_the_report_show_them(file: Path, tmp_path: Path) -> None:
@@ -62,3 +95,24 @@ def test_the_command_and_the_report_show_them(file: Path, tmp_path: Path) -> Non
     result = vicinal("evaluate", file, "--json").events("result")[0]
     assert result["binary"]["positive"] == "1"
     assert result["binary"]["auroc"]["value"] == pytest.approx(wanted.auroc.value)
+
+
+def test_a_column_of_groups_widens_every_interval(tmp_path: Path) -> None:
+    random, groups = np.random.default_rng(0), np.repeat(np.arange(10), 45)
+    z = 3 * random.standard_normal(450) + 3 * random.standard_normal(10)[groups]
+    true = z + 3 * random.standard_normal(10)[groups]
+    labels = (random.random(450) < 1 / (1 + np.exp(-true))).astype(int)
+    frame = pd.DataFrame({"y_true": labels, "y_prob": 1 / (1 + np.exp(-z)), "patient": [f"p{g}" for g in groups]})
+    frame.to_csv(tmp_path / "g.csv", index=False)
+    alone = vicinal("evaluate", tmp_path / "g.csv", "--json").events("result")[0]
+    grouped = vicinal("evaluate", tmp_path / "g.csv", "--group", "patient", "--json").events("result")[0]
+    for name in ("accuracy", "nll", "brier", "ece"):
+        a, b = alone[name], grouped[name]
+        assert a["value"] == b["value"]
+        assert b["high"] - b["low"] > 1.5 * (a["high"] - a["low"]), name
+    for name in ("auroc", "average_precision"):
+        a, b = alone["binary"][name], grouped["binary"][name]
+        assert b["high"] - b["low"] > a["high"] - a["low"]
+    assert "--group must be a column beside label and scores: 'patient'" in refused(
+        "evaluate", tmp_path / "g.csv", "--group", "nope"
+    )

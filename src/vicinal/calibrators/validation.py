@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import log_softmax
 
 from vicinal._arrays import as_array, as_classes, as_scores
@@ -40,7 +41,13 @@ class CrossValidation:
 
 
 def cross_validate(
-    calibrator: Calibrator, logits: object, labels: object, *, sample_weight: object = None, folds: int = 5
+    calibrator: Calibrator,
+    logits: object,
+    labels: object,
+    *,
+    sample_weight: object = None,
+    folds: int = 5,
+    groups: object = None,
 ) -> CrossValidation:
     """Return what a calibrator does to samples that it was not fitted on; `calibrator` itself is left as it is.
 
@@ -54,6 +61,8 @@ def cross_validate(
         As for `Calibrator.fit`.
     folds
         m; of fewer samples than that each is a fold of its own.
+    groups
+        The group of each sample, `[N]`; a group is never divided between folds.
 
     >>> z = np.array([[0.0, 1.0], [0.0, -1.0]] * 20)
     >>> from vicinal.calibrators import TemperatureScaling
@@ -65,12 +74,19 @@ def cross_validate(
     if len(y) != len(z) or len(y) < 2:
         raise ValueError(f"logits and labels must have the same length, at least 2, got {len(z)} and {len(y)}")
     w = as_weights(sample_weight, len(y))
-    with_it, without = (held_out_nll(one, z, y, w, folds=folds) for one in (calibrator, None))
+    together = None if groups is None else np.unique(np.asarray(groups), return_inverse=True)[1]
+    with_it, without = (held_out_nll(one, z, y, w, folds=folds, groups=together) for one in (calibrator, None))
     return CrossValidation(float(np.average(without, weights=w)), float(np.average(with_it, weights=w)))
 
 
 def held_out_nll(
-    calibrator: Calibrator | None, logits: Logits, labels: Labels, weights: Floats, *, folds: int = 5
+    calibrator: Calibrator | None,
+    logits: Logits,
+    labels: Labels,
+    weights: Floats,
+    *,
+    folds: int = 5,
+    groups: NDArray[np.intp] | None = None,
 ) -> Floats:
     """Return the negative log-likelihood of each sample, `[N]`, under a calibrator that was fitted without its fold.
 
@@ -78,7 +94,8 @@ def held_out_nll(
     """
     if calibrator is None:
         return _nll(logits, labels)
-    fold = stratified_folds(labels, min(integer("folds", folds, low=2), len(labels)))
+    folds = min(integer("folds", folds, low=2), len(labels))
+    fold = stratified_folds(labels, folds) if groups is None else groups % folds
     held_out = np.empty(len(labels))
     for number in range(fold.max() + 1):
         inside = fold == number

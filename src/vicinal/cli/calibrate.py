@@ -33,6 +33,9 @@ def calibrate(
     check: Annotated[
         bool, typer.Option(help="Apply it only if it helps by cross-validation on the first file.")
     ] = True,
+    group: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="Groups of rows that are alike: the check keeps each together.")
+    ] = None,
     save: Annotated[Path | None, typer.Option(metavar="FILE", help="Keep the fitted calibrator, as JSON.")] = None,
     *,
     reading: FileOptions,
@@ -46,7 +49,9 @@ def calibrate(
     fitted_on = open_file(validation, **vars(reading))
     # Labels of the second file, if it has any, are kept as any other column is.
     repaired = open_file(file, **vars(replace(reading, label=None)))
-    done = calibrate_file(fitted_on, repaired, out, calibrator=calibrator, check=check, safe_csv=common.safe_csv)
+    done = calibrate_file(
+        fitted_on, repaired, out, calibrator=calibrator, check=check, group=group, safe_csv=common.safe_csv
+    )
     if save is not None:
         save.parent.mkdir(parents=True, exist_ok=True)
         done.calibrator.save(save)

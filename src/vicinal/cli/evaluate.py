@@ -84,6 +84,10 @@ def evaluate(
     ] = None,
     report: Report = None,
     bins: Annotated[int, typer.Option(help="Bins of the calibration errors.")] = 15,
+    group: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="The column of groups of rows that are alike: intervals allow for it."),
+    ] = None,
     *,
     file: FileOptions,
     probes: _Probes,
@@ -105,6 +109,8 @@ def evaluate(
         _evaluate_new(console, what, data, bins, how)
     elif _is_run(what):
         _refuse(file, f"is for a predictions file, and {str(what)!r} is a run's folder")
+        if group is not None:
+            raise ValueError(Sentence(Argument("group"), " is for a predictions file: a run has its own groups"))
         if _is_multilabel(what, console):
             alone = "train with one of them, or take the probability of each from `vicinal predict`"
             _refuse(probes, f"needs classes, and {str(what)!r} has several targets: {alone}")
@@ -113,7 +119,7 @@ def evaluate(
         _evaluate_run(console, what, report, bins, probes)
     else:
         _refuse(replace(probes, sets=None), f"needs a run's folder: {str(what)!r} has no model")
-        _evaluate_file(console, what, report, bins, file, probes.sets)
+        _evaluate_file(console, what, report, bins, file, probes.sets, group)
 
 
 def _is_run(path: Path) -> bool:
@@ -190,7 +196,13 @@ def _refuse(given: FileOptions | _Probes | Written, why: str) -> None:
 
 
 def _evaluate_file(
-    console: Console, path: Path, report: Path | None, bins: int, columns: FileOptions, coverage: float | None
+    console: Console,
+    path: Path,
+    report: Path | None,
+    bins: int,
+    columns: FileOptions,
+    coverage: float | None,
+    group: str | None,
 ) -> None:
     from vicinal.predictions import binary_of_file, evaluate_file, open_file, sets_of_file
     from vicinal.report.verdicts import judge
@@ -206,9 +218,11 @@ def _evaluate_file(
             advance(n - seen)
             seen = n
 
-        evaluation = evaluate_file(file, n_bins=bins, progress=move)
+        evaluation = evaluate_file(file, n_bins=bins, group=group, progress=move)
     with console.stage("two classes"):
-        binary = binary_of_file(open_file(path, **reading), n_bins=bins) if evaluation.n_classes == 2 else None
+        binary = (
+            binary_of_file(open_file(path, **reading), n_bins=bins, group=group) if evaluation.n_classes == 2 else None
+        )
     with console.stage("prediction sets"):
         sets = {} if coverage is None else sets_of_file(open_file(path, **reading), coverage)
     ranked = {} if binary is None else {"binary": {"positive": evaluation.classes[1], **binary.to_dict()}}
@@ -225,7 +239,11 @@ def _evaluate_file(
 
         shown = None if coverage is None else (coverage, sets)
         write_predictions(
-            evaluation, report, command=_command(path, bins, columns, report, coverage), sets=shown, binary=binary
+            evaluation,
+            report,
+            command=_command(path, bins, columns, report, coverage, group),
+            sets=shown,
+            binary=binary,
         )
         console.say(f"report: {report}")
 
@@ -236,7 +254,9 @@ def _sets_facts(coverage: float | None, sets: dict[str, SetEvaluation]) -> dict[
     return {"prediction_sets": {"coverage_asked": coverage, **measured}} if sets else {}
 
 
-def _command(file: Path, bins: int, columns: FileOptions, report: Path, coverage: float | None) -> str:
+def _command(
+    file: Path, bins: int, columns: FileOptions, report: Path, coverage: float | None, group: str | None
+) -> str:
     """Return the command line that makes this report again."""
     words = ["vicinal", "evaluate", str(file), "--bins", str(bins)]
     for name, value in vars(columns).items():
@@ -245,6 +265,7 @@ def _command(file: Path, bins: int, columns: FileOptions, report: Path, coverage
         elif value and (name, value) != ("missing", "error"):
             words += [word for each in ([value] if isinstance(value, str) else value) for word in (f"--{name}", each)]
     words += [] if coverage is None else ["--sets", f"{coverage:g}"]
+    words += [] if group is None else ["--group", group]
     return shlex.join([*words, "--report", str(report)])
 
 

@@ -1,8 +1,9 @@
 """Is the model right, and does it know when? Calibration from one reliability table; proper scores; intervals.
 
 Then what rests on knowing it: selective prediction and out-of-distribution detection. Files build on one another in
-this order: `chunks` (one pass over predictions), `intervals`, `reliability`, `scores` and `ood`, `classwise` and
-`selective`, `error_intervals`, `registry` (the one list of them), `tally` (the one measurement), `comparison`.
+this order: `chunks` (one pass over predictions), `intervals`, `reliability`, `scores`, `ranking` and `ood`,
+`classwise` and `selective`, `error_intervals`, `registry` (the one list of them), `tally` (the one measurement),
+`comparison`.
 """
 
 from vicinal.metrics.base_rate import BaseRate, base_rate
@@ -13,8 +14,6 @@ from vicinal.metrics.error_intervals import error_estimates
 from vicinal.metrics.intervals import Estimate, clopper_pearson
 from vicinal.metrics.ood import (
     OODReport,
-    auroc,
-    average_precision,
     energy,
     fpr_at_tpr,
     margin,
@@ -22,6 +21,7 @@ from vicinal.metrics.ood import (
     negative_entropy,
     ood_report,
 )
+from vicinal.metrics.ranking import auroc, average_precision
 from vicinal.metrics.registry import METRICS, Metric
 from vicinal.metrics.reliability import BinSums, ReliabilityTable, equal_mass_edges
 from vicinal.metrics.scores import accuracy, brier, mcc, nll, spearman, spearman_estimate, top_k

@@ -9,10 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from vicinal._arrays import as_classes, as_vector
+from vicinal.metrics.clusters import Groups
 from vicinal.metrics.intervals import Estimate
-from vicinal.metrics.ood import ranking
+from vicinal.metrics.ranking import grouped_ranking, ranking
 from vicinal.metrics.reliability import ReliabilityTable
 
 #: Bins of the fine table.
@@ -26,7 +28,7 @@ class BinaryEvaluation:
     table: ReliabilityTable
     """The reliability table of P(positive): how often samples with about this probability are positive."""
     auroc: Estimate
-    """The chance that a positive sample has a higher probability than a negative one (DeLong's interval)."""
+    """The chance that a positive sample has a higher probability than a negative one."""
     average_precision: Estimate
     """The area under precision over recall; at random it is the share of positives."""
     base_rate: float
@@ -41,7 +43,12 @@ class BinaryEvaluation:
 
 
 def evaluate_binary(
-    labels: object, positive_probs: object, *, n_bins: int = 15, level: float = 0.95
+    labels: object,
+    positive_probs: object,
+    *,
+    n_bins: int = 15,
+    level: float = 0.95,
+    groups: ArrayLike | Groups | None = None,
 ) -> BinaryEvaluation:
     """Return how the probability of the positive class fits and ranks.
 
@@ -55,6 +62,8 @@ def evaluate_binary(
         Of the reliability table.
     level
         Confidence level of the intervals.
+    groups
+        The group of each, `[N]`, where samples of a group are alike; see `evaluate`.
 
     >>> evaluate_binary([0, 1, 0, 1], [0.1, 0.8, 0.4, 0.3]).auroc.value
     0.75
@@ -64,7 +73,10 @@ def evaluate_binary(
         raise ValueError(f"labels and positive_probs must have the same length, got {len(y)} and {len(p)}")
     if not 0 < int(y.sum()) < len(y):
         raise ValueError("labels must hold both classes")
+    together = None if groups is None else Groups.of(groups, len(y))
     auroc, average_precision = ranking(p[y == 1], p[y == 0], level=level)
+    if together is not None:
+        auroc, average_precision = grouped_ranking(p, y == 1, together, (auroc, average_precision), level)
     table = ReliabilityTable.from_confidences(p, y == 1, n_bins=n_bins)
     fine = ReliabilityTable.from_confidences(p, y == 1, n_bins=FINE_BINS)
     return BinaryEvaluation(table, auroc, average_precision, float(np.mean(y)), fine)

@@ -29,6 +29,8 @@ T = TypeVar("T")
 CHUNK = 2**20
 #: Numbers handed to a thread at a time. Blocks do not depend on the number of threads, so neither do the sums.
 BLOCK = 2**22
+#: The largest size of a logit.
+LARGEST_LOGIT = 1e30
 #: Up to this many classes a chunk is turned on its side, so that reducing over classes runs along samples.
 FEW_CLASSES = 32
 
@@ -193,9 +195,7 @@ def _read_probs(
 def _read_logits(logits: Floats, labels: NDArray[np.int64]) -> tuple[Array, NDArray[np.bool_], Array]:
     work, axis = _laid_out(logits.astype(np.float64))
     top = _highest(work, axis)
-    # NaN and −inf show in the minimum, +inf in the maximum: two reductions in place of a mask of all numbers.
-    if not (np.isfinite(work.min()) and np.isfinite(top.max())):
-        raise ValueError("logits must be finite, got NaN or inf")
+    _check_logits(work.min(), top.max())
     correct = _label_comes_first(work, axis, top, labels, np.ones(len(labels), np.bool_))
     # Relative to the highest logit, the highest probability is exp(0) / Σ exp(z − top).
     work -= np.expand_dims(top, axis)
@@ -209,8 +209,7 @@ def _read_quickly(logits: Floats, labels: NDArray[np.int64], edges: Array) -> tu
     """Return confidences and whether each prediction is right; only rows near an edge are computed in float64."""
     work, axis = _laid_out(logits)
     top = _highest(work, axis)
-    if not (np.isfinite(work.min()) and np.isfinite(top.max())):
-        raise ValueError("logits must be finite, got NaN or inf")
+    _check_logits(work.min(), top.max())
     correct = _label_comes_first(work, axis, top, labels, np.ones(len(labels), np.bool_))
     # A new array, unlike in `_read_logits`: `logits` are the caller's where they were laid out already.
     away = work - np.expand_dims(top, axis)
@@ -227,6 +226,14 @@ def _read_quickly(logits: Floats, labels: NDArray[np.int64], edges: Array) -> tu
         if len(near):
             confidence[near] = _read_logits(logits[near], labels[near])[0]
     return confidence, correct
+
+
+def _check_logits(low: np.floating, high: np.floating) -> None:
+    # NaN and −inf show in the minimum, +inf in the maximum: two reductions in place of a mask of all numbers.
+    if not (np.isfinite(low) and np.isfinite(high)):
+        raise ValueError("logits must be finite, got NaN or inf")
+    if max(-low, high) > LARGEST_LOGIT:  # squares of losses would overflow
+        raise ValueError(f"logits must lie within ±{LARGEST_LOGIT:g}, got one of size {max(-low, high):g}")
 
 
 #: Ten times the error of a confidence whose exponentials are float32's.

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 from vicinal.metrics.chunks import Array
+from vicinal.metrics.clusters import Groups
 from vicinal.metrics.display import html_table, side_by_side
 from vicinal.metrics.error_intervals import squared_gaps
-from vicinal.metrics.intervals import confidence_level
-from vicinal.metrics.registry import METRICS
+from vicinal.metrics.intervals import clopper_pearson, confidence_level
+from vicinal.metrics.registry import METRICS, Metric
 from vicinal.metrics.reliability import BinSums, ReliabilityTable
 from vicinal.metrics.tally import Evaluation, Samples
 
@@ -101,6 +103,9 @@ def _signed(difference: Difference) -> str:
 #: How much further the interval over two seeds reaches than Student's, about as much as three skewed ones bend it.
 _TWO = 1.4
 
+#: Mistakes of a kind from which on their own spread tells how many there may be.
+_FEW = 5
+
 
 def compare(
     a: Evaluation | Sequence[Evaluation],
@@ -125,7 +130,8 @@ def compare(
     `mean_interval`. Calibration errors lie above the truth by chance, more so for the model with the smaller gaps: the
     ends are moved outward by as much as that may be (the corrections of `vicinal.metrics.error_intervals`; where two
     models have nearly the same gaps, so have they nearly the same bias, and it cancels out). MCE is left out: its bias
-    is not known.
+    is not known. Mistakes that are too rare to be seen are allowed for: without any, confidence only helps. Where
+    samples have groups, the ends are also those of as many independent numbers as there are groups.
 
     Given several runs (seeds) of each, in order, the difference is that of the means, and its interval speaks of other
     samples *and* other seeds. With :math:`\delta_s` the difference of seed s, S seeds, v the variance of the mean over
@@ -175,7 +181,9 @@ def compare(
     # One pair of sides for classes, one for each of several labels: all that follows takes means over these pairs.
     pairs = [(Side.of(of_a), Side.of(of_b)) for of_a, of_b in questions]
     common = [name for name in pairs[0][0].values if all(name in side.values for pair in pairs for side in pair)]
-    differences = {name: _difference(name, pairs, level) for name in common}
+    every = (_samples(run).groups for sides in questions for side in sides for run in side)
+    groups = next((each for each in every if each is not None), None)
+    differences = {name: _difference(name, pairs, level, groups) for name in common}
     return Comparison(runs_a[0].n, len(runs_a), runs_a[0].n_bins, level, differences, (str(names[0]), str(names[1])))
 
 
@@ -194,6 +202,31 @@ class Side:
     values: dict[str, Array]
     bins: BinSums
     squared: Array
+    n_classes: int = 2
+
+    @property
+    def gaps(self) -> Array:
+        """What each sample of the first run contributes to ECE, or to accuracy, `[N]`."""
+        each: Array = self.values["ece" if "ece" in self.values else "accuracy"][0]
+        return each
+
+    def thinned(self, times: float) -> Side:
+        """Return the same with the sums of the bins divided: as many independent samples as groups are worth."""
+        bins = BinSums(*(np.asarray(getattr(self.bins, f.name)) / times for f in fields(self.bins)))
+        return replace(self, bins=bins, squared=self.squared / times)
+
+    def if_wrong(self, name: str) -> Array:
+        """Return the NLL or Brier score of each sample that is right, `[..., S, N]`, were it wrong.
+
+        What the answer leaves over is spread evenly on the other classes. A right answer has the probability exp(−NLL).
+        """
+        nll, others = self.values["nll"], max(self.n_classes - 1, 1)
+        left = np.maximum(-np.expm1(-nll), 1e-12)
+        if name == "nll":
+            wrong: Array = -np.log(left / others)
+        else:
+            wrong = self.values["brier"] + 2 * (1 - left) - 2 * left / others
+        return wrong
 
     @classmethod
     def of(cls, runs: list[Evaluation]) -> Side:
@@ -208,24 +241,21 @@ class Side:
             if metric.compared and all(run.metrics.get(name) is not None for run in runs)
         ]
         values = {
-            name: np.stack([_values(name, table, each) for table, each in zip(tables, samples, strict=True)])
+            name: np.stack([_known(METRICS[name], table, each) for table, each in zip(tables, samples, strict=True)])
             for name in names
         }
-        return cls(values, BinSums(count, confidence, correct), np.stack([squared_gaps(table) for table in tables]))
+        squared = np.stack([squared_gaps(table) for table in tables])
+        return cls(values, BinSums(count, confidence, correct), squared, runs[0].n_classes)
 
 
-def _values(name: str, table: ReliabilityTable, samples: Samples) -> Array:
-    metric = METRICS[name]
-    if metric.of_pairs is not None:
-        return metric.of_pairs(samples.labels, samples.predictions)[1]
-    if metric.contributions is not None:
-        return metric.contributions(
-            table.bins, table.bin_index(samples.confidence), samples.confidence, samples.correct
-        )
-    return samples.values[name].astype(np.float64)
+def _known(metric: Metric, table: ReliabilityTable, samples: Samples) -> Array:
+    each = metric.of_each(table, samples)
+    if each is None:
+        raise ValueError(f"{metric.title} is not known of each sample")
+    return each
 
 
-def _difference(name: str, pairs: Sequence[tuple[Side, Side]], level: float) -> Difference:
+def _difference(name: str, pairs: Sequence[tuple[Side, Side]], level: float, groups: Groups | None) -> Difference:
     mean_a, mean_b = (
         float(np.mean([side.values[name].mean() for side in sides])) for sides in zip(*pairs, strict=True)
     )
@@ -236,6 +266,9 @@ def _difference(name: str, pairs: Sequence[tuple[Side, Side]], level: float) -> 
         value = math.nan if better is None else mean_b - mean_a
         return Difference(mean_a, mean_b, value, -math.inf, math.inf, better)
     low, high = (float(end) for end in _ends(name, pairs, level))
+    if groups is not None:  # never narrower than of independent samples
+        ends = _ends(name, pairs, level, groups)
+        low, high = min(low, float(ends[0])), max(high, float(ends[1]))
     up, down = ("b", "a") if METRICS[name].higher_is_better else ("a", "b")
     return Difference(mean_a, mean_b, mean_b - mean_a, low, high, up if low > 0 else down if high < 0 else None)
 
@@ -245,19 +278,82 @@ def difference_ends(name: str, a: Side, b: Side, level: float) -> tuple[Array, A
     return _ends(name, [(a, b)], level)
 
 
-def _ends(name: str, pairs: Sequence[tuple[Side, Side]], level: float) -> tuple[Array, Array]:
+def _ends(
+    name: str, pairs: Sequence[tuple[Side, Side]], level: float, groups: Groups | None = None
+) -> tuple[Array, Array]:
     """Return the ends of the difference of a metric's means over the pairs, one for each label."""
     # Sample by sample before anything is averaged: what is hard for both models cancels here, and nowhere else.
     differences = np.mean([b.values[name] - a.values[name] for a, b in pairs], axis=0)
     value = differences.mean(axis=-1).mean(axis=-1)
-    below, above = _reach(differences, level, _unseen(name, pairs), _signed_spread(name, pairs))
-    chance = METRICS[name].raised_by_chance
-    if chance is None:
-        return value - below, value + above
-    raised = [chance((a.bins, b.bins), (a.squared, b.squared)) for a, b in pairs]
-    raised_a, raised_b = (np.mean(of, axis=0) for of in zip(*raised, strict=True))
-    # Chance that raised b more than a made the difference too large, so it moves the lower end, and the other way.
-    return value - raised_b - below, value + raised_a + above
+    n = differences.shape[-1] if groups is None else groups.effective
+    if groups is not None:
+        differences = groups.means(differences)
+        times = [[groups.design_effect(side.gaps, level) for side in pair] for pair in pairs]
+        pairs = [(a.thinned(t), b.thinned(u)) for (a, b), (t, u) in zip(pairs, times, strict=True)]
+    below, above = _reach(differences, level, _unseen(name, pairs), _signed_spread(name, pairs), n - 1)
+    moved = np.mean([_by_mistakes(name, a, b, n, level) for a, b in pairs], axis=0)
+    low, high, chance = value - below, value + above, METRICS[name].raised_by_chance
+    if chance is not None:
+        raised = [chance((a.bins, b.bins), (a.squared, b.squared)) for a, b in pairs]
+        raised_a, raised_b = (np.mean(of, axis=0) for of in zip(*raised, strict=True))
+        # Chance that raised b more than a made the difference too large, so it moves the lower end, and the other way.
+        low, high = low - raised_b, high + raised_a
+    return np.minimum(low, value + moved.min(axis=0)), np.maximum(high, value + moved.max(axis=0))
+
+
+def _by_mistakes(name: str, a: Side, b: Side, n: float, level: float) -> Array:
+    """Return how far mistakes that were not seen may move the difference, `[3 or 4, ...]`: of both, of a, of b alone.
+
+    Where fewer than 5 of n samples are such mistakes, as many more as Clopper and Pearson's upper end allows take the
+    place of samples that both models have right. Calibration errors also allow for fewer. A mistake of one model alone
+    is left out where all answers of the two are alike, and so is the order of their confidences, as before and after a
+    temperature.
+    """
+    if "accuracy" not in a.values or "accuracy" not in b.values:
+        return np.zeros((1, *a.bins.count.shape[:-2]))
+    right_a, right_b = (side.values["accuracy"] > 0.5 for side in (a, b))
+    both = right_a & right_b
+    kinds = (~right_a & ~right_b, ~right_a & right_b, right_a & ~right_b)
+    shares = np.stack([kind.mean(axis=-1).mean(axis=-1) for kind in kinds])
+    least, most = clopper_pearson(shares * n, n, level)
+    more, fewer = (np.where(shares * n < _FEW, room, 0) for room in (most - shares, shares - least))
+    if "nll" in a.values and "nll" in b.values:
+        more[1:] = np.where(_one_order(a, b, both), 0, more[1:])
+    if name in ("nll", "brier"):
+        now_a, now_b = a.values[name], b.values[name]
+        wrong_a, wrong_b = a.if_wrong(name), b.if_wrong(name)
+        moves = (wrong_b - wrong_a, now_b - wrong_a, wrong_b - now_a)
+        count = np.maximum(both.sum(axis=(-2, -1)), 1)
+        return np.stack(
+            [
+                each * np.where(both, move - (now_b - now_a), 0).sum(axis=(-2, -1)) / count
+                for each, move in zip(more, moves, strict=True)
+            ]
+        )
+    of_bins = METRICS[name].of_bins
+    if name == "accuracy" or of_bins is None:
+        return np.zeros_like(more)  # `_reach` counts one more disagreement on either side
+
+    def changed(side: Side, share: Array) -> Array:
+        right = side.bins.correct * (1 - np.minimum(share, 1))[..., None, None]
+        change: Array = (of_bins(replace(side.bins, correct=right)) - of_bins(side.bins)).mean(axis=-1)
+        return change
+
+    # An error falls with mistakes, or rises, up to where the gap is 0: fewer mistakes are another matter than more.
+    none, less = np.zeros_like(more[0]), -fewer[0]
+    each = ((more[0], more[0]), (more[1], none), (none, more[2]), (less, less))
+    return np.stack([changed(b, of_b) - changed(a, of_a) for of_a, of_b in each])
+
+
+def _one_order(a: Side, b: Side, both: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Whether two models are right on the same samples and rank them (nearly) the same by confidence, `[...]`."""
+    x, y = (side.values["nll"].argsort(axis=-1, kind="stable").argsort(axis=-1) for side in (a, b))
+    n = x.shape[-1]
+    alike = ((x - y) ** 2).sum(axis=-1) < 0.1 * (n**3 - n) / 6  # Spearman's correlation is above 0.9
+    vary = np.ptp(a.values["nll"], axis=-1) > 1e-9
+    same = (both == (a.values["accuracy"] > 0.5)) & (both == (b.values["accuracy"] > 0.5))
+    order: NDArray[np.bool_] = (alike & vary).all(axis=-1) & same.all(axis=(-2, -1))
+    return order
 
 
 def _unseen(name: str, pairs: Sequence[tuple[Side, Side]]) -> Array:
@@ -282,10 +378,11 @@ def _signed_spread(name: str, pairs: Sequence[tuple[Side, Side]]) -> Array:
     return spread
 
 
-def _reach(differences: Array, level: float, unseen: Array, least: Array) -> tuple[Array, Array]:
+def _reach(differences: Array, level: float, unseen: Array, least: Array, freedom: float) -> tuple[Array, Array]:
     """Return how far below and above a mean difference its interval reaches, `[...]`, of differences `[..., S, N]`.
 
-    `unseen` is the difference of one more sample where all are 0, `least` the least variance over seeds.
+    `unseen` is the difference of one more sample where all are 0, `least` the least variance over seeds, `freedom` that
+    of Student's quantile.
     """
     n_seeds, n = differences.shape[-2:]
     if n == 1:
@@ -296,7 +393,7 @@ def _reach(differences: Array, level: float, unseen: Array, least: Array) -> tup
     away = mean - mean.mean(axis=-1, keepdims=True)
     spread = (away**2).sum(axis=-1)
     samples, seeds = spread / (n - 1) / n, np.zeros(spread.shape)
-    t = float(stdtrit(n - 1, (1 + level) / 2)) ** 2
+    t = float(stdtrit(freedom, (1 + level) / 2)) ** 2
     bends = [_bend(away, t)]
     if n_seeds > 1:
         # What differs from seed to seed for each sample is in the spread over seeds: it counts once.

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from vicinal._checks import ArgumentError
 from vicinal.metrics.chunks import Floats
-from vicinal.metrics.intervals import Estimate, mean_interval
+from vicinal.metrics.intervals import Estimate, Moments, mean_interval
 from vicinal.metrics.registry import METRICS
 
 if TYPE_CHECKING:
@@ -63,7 +63,12 @@ def _mean(name: str, known: list[Estimate], heads: Mapping[str, Evaluation], lev
     low, high = METRICS[name].limits
     # Where all answers are right the sample says nothing of what a mistake costs: one label of a sample's accuracy.
     mistake = 1 - 1 / len(heads) if METRICS[name].mean_of_correct else None
-    estimate = mean_interval(np.mean(rows, axis=0), level, low=low, high=high, mistake=mistake)
+    values, samples = np.mean(rows, axis=0), next(iter(heads.values())).samples
+    moments = Moments.of(values)
+    if samples is not None and samples.groups is not None:
+        any_wrong = mistake is None or bool(values.min() < 1)
+        moments = moments.thinned(samples.groups.design_effect(values, level, any_wrong=any_wrong))
+    estimate = mean_interval(moments, level, low=low, high=high, mistake=mistake)
     return Estimate(value, estimate.low, estimate.high)
 
 

@@ -29,12 +29,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import digamma, expit, logit
 
-from vicinal._arrays import as_array, as_scores, as_vector, sum_tolerance
+from vicinal._arrays import as_array, as_scores, sum_tolerance
 from vicinal._checks import integer, number
 from vicinal.metrics.chunks import CHUNK, Array
-from vicinal.metrics.intervals import Estimate, clopper_pearson, confidence_level, quantiles, z_of
+from vicinal.metrics.intervals import Estimate, clopper_pearson, confidence_level, quantiles
+from vicinal.metrics.ranking import Counts, ranking_of_counts
 
 
 def max_probability(logits: ArrayLike | None = None, *, probs: ArrayLike | None = None) -> Array:
@@ -97,39 +97,6 @@ def energy(logits: ArrayLike, *, temperature: float = 1.0) -> Array:
     return _by_chunks(free, "logits", logits)
 
 
-def auroc(in_scores: ArrayLike, out_scores: ArrayLike) -> float:
-    r"""Return the area under the ROC curve: the chance that an in-distribution sample scores higher.
-
-    .. math:: P(s_{\text{in}} > s_{\text{out}}) + \tfrac12 P(s_{\text{in}} = s_{\text{out}})
-
-    over all pairs (Mann & Whitney 1947), from ranks; equal scores share the mean of theirs. 0.5 is chance.
-
-    Parameters
-    ----------
-    in_scores, out_scores
-        Finite numbers, `[N]` and `[M]`; higher means more in-distribution.
-
-    >>> auroc([0.9, 0.8, 0.5], [0.5, 0.1])
-    0.9166666666666666
-    """
-    return _Ordered.of(in_scores, out_scores).auroc()
-
-
-def average_precision(positive_scores: ArrayLike, negative_scores: ArrayLike) -> float:
-    r"""Return the area under the precision–recall curve as average precision (AUPR).
-
-    .. math:: \frac1P \sum_{i \in \text{positive}} \frac{\#\{\text{positive} \ge s_i\}}{\#\{\text{all} \ge s_i\}}
-
-    It equals scikit-learn's `average_precision_score`, with ties. It depends on the ratio of the two classes: chance is
-    P / (P + N). With in-distribution positive pass `(in_scores, out_scores)`; with out-of-distribution positive, for
-    which lower scores speak, pass `(-out_scores, -in_scores)`.
-
-    >>> round(average_precision([0.9, 0.8, 0.5], [0.5, 0.1]), 6)
-    0.916667
-    """
-    return _Ordered.of(positive_scores, negative_scores, ("positive_scores", "negative_scores")).average_precision()
-
-
 def fpr_at_tpr(in_scores: ArrayLike, out_scores: ArrayLike, *, tpr: float = 0.95) -> float:
     """Return the share of out-of-distribution samples taken for in-distribution where `tpr` of the latter are.
 
@@ -138,8 +105,8 @@ def fpr_at_tpr(in_scores: ArrayLike, out_scores: ArrayLike, *, tpr: float = 0.95
     >>> fpr_at_tpr([0.9, 0.8, 0.7, 0.6], [0.75, 0.2], tpr=0.75)
     0.5
     """
-    ordered = _Ordered.of(in_scores, out_scores)
-    return float(ordered.fpr(ordered.rank_of(tpr)))
+    ordered = Counts.of(in_scores, out_scores, ("in_scores", "out_scores"))
+    return float(_fpr(ordered, _rank_of(ordered, tpr)))
 
 
 @dataclass(frozen=True)
@@ -215,33 +182,25 @@ def ood_report(
 
     Notes
     -----
-    AUROC has DeLong's interval and AUPR that of the delta method (for sets of these sizes), both on the logit scale.
-    Where the two sets are separated perfectly, samples show no spread: AUROC then has Newcombe's interval, and AUPR
-    reaches down to the value it would have with as many negatives above all positives as the exact interval allows when
-    none is. The bootstrap of `fpr_at_tpr` draws ranks, not samples: the k-th highest of a resample of n has the rank
-    ⌊n·Beta(k, n − k + 1)⌋, which makes it exact at the cost of a few thousand draws; the interval is stretched to
-    contain Clopper and Pearson's, which speaks where the rate is 0.
-
-    References
-    ----------
-    DeLong, DeLong & Clarke-Pearson, "Comparing the areas under two or more correlated receiver operating
-    characteristic curves", Biometrics 1988.
-    Newcombe, "Confidence intervals for an effect size measure based on the Mann-Whitney statistic. Part 2", Statistics
-    in Medicine 2006 (method 5).
+    AUROC and AUPR have the intervals of `vicinal.metrics.ranking`. The bootstrap of `fpr_at_tpr` draws ranks, not
+    samples: the k-th highest of a resample of n has the rank ⌊n·Beta(k, n − k + 1)⌋, which makes it exact at the cost
+    of a few thousand draws; the interval is stretched to contain Clopper and Pearson's, which speaks where the rate is
+    0.
 
     Examples
     --------
     >>> print(ood_report([0.9, 0.8, 0.95, 0.7, 0.85] * 20, [0.4, 0.75, 0.5, 0.6] * 20))
     100 in-distribution, 80 out; 95 % intervals
-    auroc            0.9500 [0.9143, 0.9713]
-    aupr_in          0.9667 [0.9450, 0.9800]
-    aupr_out         0.9500 [0.9186, 0.9697]
+    auroc            0.9500 [0.8955, 0.9777]
+    aupr_in          0.9667 [0.9003, 0.9854]
+    aupr_out         0.9500 [0.8728, 0.9773]
     fpr at 95 % tpr  0.2500 [0.1599, 0.3594]
     """
     level = confidence_level(level)
     n_bins, n_resamples = integer("n_bins", n_bins, low=1), integer("n_resamples", n_resamples, low=1)
-    ordered = _Ordered.of(in_scores, out_scores)
-    turned = ordered.turned()
+    ordered = Counts.of(in_scores, out_scores, ("in_scores", "out_scores"))
+    area, aupr_in = ranking_of_counts([ordered], ordered.n_positive, ordered.n_negative, level)
+    _, aupr_out = ranking_of_counts([ordered.turned()], ordered.n_negative, ordered.n_positive, level)
     from vicinal._random import resampler  # here, since it imports torch, which measuring does without
 
     random = resampler(integer("seed", seed, low=0))
@@ -252,9 +211,9 @@ def ood_report(
         n_out=ordered.n_negative,
         level=level,
         tpr=number("tpr", tpr, above=0, high=1),
-        auroc=_auroc_estimate(ordered, level),
-        aupr_in=_average_precision_estimate(ordered, level),
-        aupr_out=_average_precision_estimate(turned, level),
+        auroc=area,
+        aupr_in=aupr_in,
+        aupr_out=aupr_out,
         fpr_at_tpr=_fpr_estimate(ordered, tpr, level, n_resamples, random),
         edges=edges,
         in_counts=_histogram(ordered.scores, ordered.positive, edges),
@@ -262,159 +221,29 @@ def ood_report(
     )
 
 
-def ranking(
-    positive_scores: ArrayLike, negative_scores: ArrayLike, *, level: float = 0.95
-) -> tuple[Estimate, Estimate]:
-    """Return AUROC and average precision with the intervals of `ood_report`: nothing is drawn for them.
-
-    >>> [round(metric.value, 4) for metric in ranking([0.9, 0.8, 0.5], [0.5, 0.1])]
-    [0.9167, 0.9167]
-    """
-    level = confidence_level(level)
-    ordered = _Ordered.of(positive_scores, negative_scores, ("positive_scores", "negative_scores"))
-    return _auroc_estimate(ordered, level), _average_precision_estimate(ordered, level)
+def _rank_of(counts: Counts, tpr: float) -> int:
+    """Return the least number of positives that is a share `tpr` of them."""
+    wanted = number("tpr", tpr, above=0, high=1) * counts.n_positive
+    return max(1, math.ceil(wanted * (1 - 1e-12)))  # 0.07 · 100 is 7.000000000000001
 
 
-@dataclass(frozen=True, eq=False)
-class _Ordered:
-    """Two sets of scores as counts at each distinct one, rising: all that the metrics depend on."""
-
-    scores: Array
-    positive: NDArray[np.int64]
-    negative: NDArray[np.int64]
-
-    @classmethod
-    def of(
-        cls, positive: ArrayLike, negative: ArrayLike, names: tuple[str, str] = ("in_scores", "out_scores")
-    ) -> _Ordered:
-        a, b = as_vector(names[0], positive), as_vector(names[1], negative)
-        # Both sets at once: a score that occurs in both is one entry, and counts as half a win for each pair.
-        scores, place = np.unique(np.concatenate([a, b]), return_inverse=True)
-        count = [np.bincount(part, minlength=len(scores)) for part in (place[: len(a)], place[len(a) :])]
-        return cls(scores, count[0], count[1])
-
-    def turned(self) -> _Ordered:
-        """Swap the classes and the direction of the score."""
-        return _Ordered(-self.scores[::-1], self.negative[::-1], self.positive[::-1])
-
-    @property
-    def n_positive(self) -> int:
-        return int(self.positive.sum())
-
-    @property
-    def n_negative(self) -> int:
-        return int(self.negative.sum())
-
-    def placements(self) -> tuple[Array, Array]:
-        """Return at each score the share of negatives below it, and of positives above it, halves for equals."""
-        below = (np.cumsum(self.negative) - self.negative / 2) / self.n_negative
-        above = 1 - (np.cumsum(self.positive) - self.positive / 2) / self.n_positive
-        return below, above
-
-    def auroc(self) -> float:
-        # Twice the pairs won, in whole numbers as long as they are exact.
-        below = 2 * np.cumsum(self.negative) - self.negative
-        return float((self.positive.astype(np.float64) @ below) / (2 * self.n_positive * self.n_negative))
-
-    def reached(self) -> tuple[Array, Array]:
-        """Return how many positives, and negatives, have at least each score."""
-        true, false = (np.cumsum(count[::-1])[::-1].astype(np.float64) for count in (self.positive, self.negative))
-        return true, false
-
-    def average_precision(self) -> float:
-        true, false = self.reached()
-        return float(self.positive @ (true / (true + false)) / self.n_positive)
-
-    def rank_of(self, tpr: float) -> int:
-        """Return the least number of positives that is a share `tpr` of them."""
-        wanted = number("tpr", tpr, above=0, high=1) * self.n_positive
-        return max(1, math.ceil(wanted * (1 - 1e-12)))  # 0.07 · 100 is 7.000000000000001
-
-    def fpr(self, rank: Any) -> Array:
-        """Return the share of negatives that reach the score of the positive with this rank from the top."""
-        true, false = self.reached()
-        place = len(true) - 1 - np.searchsorted(true[::-1], rank)
-        share: Array = false[place] / self.n_negative
-        return share
+def _fpr(counts: Counts, rank: Any) -> Array:
+    """Return the share of negatives that reach the score of the positive with this rank from the top."""
+    true, false = (np.cumsum(count[::-1])[::-1] for count in (counts.positive, counts.negative))
+    place = len(true) - 1 - np.searchsorted(true[::-1], rank)
+    share: Array = false[place] / counts.n_negative
+    return share
 
 
-def _auroc_estimate(ordered: _Ordered, level: float) -> Estimate:
-    value, (below, above) = ordered.auroc(), ordered.placements()
-    # DeLong's variance: the placements of either set vary independently, so their variances add up.
-    deviation = math.sqrt(_variance(below, ordered.positive) + _variance(above, ordered.negative))
-    # Perfect separation has no spread of placements, and the logit of 1 is infinite: Newcombe's interval needs neither.
-    if deviation < 1e-12 or min(ordered.n_positive, ordered.n_negative) < 2:
-        return Estimate(value, *_newcombe(value, ordered.n_positive, ordered.n_negative, z_of(level)))
-    return _on_logit_scale(value, deviation, level)
-
-
-def _average_precision_estimate(ordered: _Ordered, level: float) -> Estimate:
-    value = ordered.average_precision()
-    true, false = ordered.reached()
-    total, p, n = true + false, ordered.n_positive, ordered.n_negative
-    precision, share = true / total, ordered.positive / ordered.n_positive
-    # Precision at score x is T/(T + F); a positive at or above x adds to T, a negative to F.
-    gain, loss = np.cumsum(share * false / total**2), np.cumsum(share * true / total**2)
-    of_positive, of_negative = precision + p * gain, -n * loss
-    deviation = math.sqrt(_variance(of_positive, ordered.positive) + _variance(of_negative, ordered.negative))
-    if min(p, n) < 2 or (deviation < 1e-12 and value < 1):
-        return Estimate(value, 0.0, 1.0)  # one sample, or one score for all: nothing is known of the spread
-    if value < 1:
-        return _on_logit_scale(value, deviation, level)
-    # Separated perfectly: any deviation there is, is rounding.
-    intruders = float(clopper_pearson(0, n, level)[1]) * n
-    worst = 1 - intruders * float(digamma(p + intruders + 1) - digamma(intruders + 1)) / p  # mean of j/(j + intruders)
-    return Estimate(value, max(worst, 0.0), 1.0)
-
-
-def _fpr_estimate(
-    ordered: _Ordered, tpr: float, level: float, n_resamples: int, random: np.random.Generator
-) -> Estimate:
-    n, k = ordered.n_positive, ordered.rank_of(tpr)
-    value = float(ordered.fpr(k))
-    # The k-th of n uniform numbers has this Beta distribution: the rank is drawn at once, not n positives a resample.
+def _fpr_estimate(ordered: Counts, tpr: float, level: float, n_resamples: int, random: np.random.Generator) -> Estimate:
+    n, k = ordered.n_positive, _rank_of(ordered, tpr)
+    value = float(_fpr(ordered, k))
     ranks = np.floor(n * random.beta(k, n - k + 1, n_resamples)).clip(0, n - 1) + 1
-    drawn = random.binomial(ordered.n_negative, ordered.fpr(ranks)) / ordered.n_negative
+    drawn = random.binomial(ordered.n_negative, _fpr(ordered, ranks)) / ordered.n_negative
     low, high = quantiles(drawn, level)
     # The resamples of few negatives take few values. Clopper and Pearson's interval is the least that may be claimed.
     least, most = (float(end) for end in clopper_pearson(round(value * ordered.n_negative), ordered.n_negative, level))
     return Estimate(value, min(low, least), max(high, most))
-
-
-def _variance(values: Array, counts: NDArray[np.int64]) -> float:
-    """Return the variance of the mean of values that occur `counts` times; 0 for a single one."""
-    n = int(counts.sum())
-    mean = float(counts @ values) / n
-    return float(counts @ (values - mean) ** 2) / max(n - 1, 1) / n
-
-
-def _on_logit_scale(value: float, deviation: float, level: float) -> Estimate:
-    """Return value ± z·deviation as it looks on the logit scale, which keeps the ends in (0, 1)."""
-    # The derivative of logit is 1 / (v (1 − v)): the delta method on that scale.
-    half = z_of(level) * deviation / (value * (1 - value))
-    return Estimate(value, float(expit(logit(value) - half)), float(expit(logit(value) + half)))
-
-
-def _newcombe(value: float, n_positive: int, n_negative: int, z: float) -> tuple[float, float]:
-    """Return the areas from which `value` is just z standard deviations away (Newcombe's method 5)."""
-    pairs, size = n_positive * n_negative, (n_positive + n_negative) / 2 - 1
-
-    def deviation(area: float) -> float:
-        spread = 1 + size * ((1 - area) / (2 - area) + area / (1 + area))
-        return math.sqrt(area * (1 - area) * spread / pairs)
-
-    def end(limit: float) -> float:
-        # Bisected by hand: at an area of 0 or 1 both sides are 0, a root at which scipy's solvers stop at once.
-        inside, outside = value, limit
-        for _ in range(60):
-            middle = (inside + outside) / 2
-            if abs(middle - value) <= z * deviation(middle):
-                inside = middle
-            else:
-                outside = middle
-        return inside
-
-    return end(0.0), end(1.0)
 
 
 def _histogram(scores: Array, counts: NDArray[np.int64], edges: Array) -> NDArray[np.int64]:

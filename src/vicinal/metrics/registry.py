@@ -41,10 +41,10 @@ from vicinal.metrics.scores import brier_of, mcc_contributions, mcc_estimate, mi
 from vicinal.metrics.smooth import smooth_ece_of
 
 if TYPE_CHECKING:
-    from vicinal.metrics.tally import Evaluation
+    from vicinal.metrics.tally import Evaluation, Samples
 
 #: Labels, predictions, and how many samples have both, `[P]`.
-Pairs: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
+Pairs: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any]]
 Ends: TypeAlias = tuple[float, float]
 #: Of bins, the samples' bins, their confidences and whether they are right: what each adds to a metric, `[..., N]`.
 Contributions: TypeAlias = Callable[[BinSums, NDArray[np.intp], Floats, NDArray[np.bool_]], Array]
@@ -70,6 +70,16 @@ class Sums:
     """The reliability table of some 10,000 bins; None where no metric needs it."""
     numbers: tuple[Floats, Floats] | None = None
     """Of a regression, targets and predictions, `[N]` each."""
+
+    def thinned(self, times: float) -> Sums:
+        """Return what fewer samples of the same kind would give, for intervals of samples in groups."""
+        return replace(
+            self,
+            table=self.table.thinned(times),
+            moments={name: moments.thinned(times) for name, moments in self.moments.items()},
+            pairs=None if self.pairs is None else (*self.pairs[:2], self.pairs[2] / times),
+            fine=None if self.fine is None else self.fine.thinned(times),
+        )
 
     @cached_property
     def errors(self) -> dict[str, Estimate]:
@@ -177,6 +187,16 @@ class Metric:
             return f"{value}{unit}"
         return f"{value}{unit} ({low}{' to ' if estimate.low < 0 else '–'}{high})"
 
+    def of_each(self, table: ReliabilityTable, samples: Samples) -> Array | None:
+        """Return what each sample contributes, `[N]`: the metric is their mean. None where that is not known."""
+        if self.of_pairs is not None:
+            return self.of_pairs(samples.labels, samples.predictions)[1]
+        if self.contributions is not None:
+            index = table.bin_index(samples.confidence)
+            return self.contributions(table.bins, index, samples.confidence, samples.correct)
+        values = samples.values.get(self.name)
+        return None if values is None else values.astype(np.float64)
+
     def unknown(self, sums: Sums) -> str | None:
         """Return why these sums do not tell the metric, None if they do."""
         if self.of_pairs is not None and sums.pairs is None:
@@ -205,8 +225,15 @@ class Metric:
             return self.of_numbers(*sums.numbers, sums.level).value
         raise ValueError(f"{self.name} is not known: {self.unknown(sums)}")
 
-    def estimate(self, sums: Sums) -> Estimate:
-        """Return the metric with its interval."""
+    def estimate(self, sums: Sums, samples: Samples | None = None) -> Estimate:
+        """Return the metric with its interval; with `samples` in groups, that of as many independent ones."""
+        if samples is not None and samples.groups is not None:
+            each = self.of_each(sums.table, samples)
+            if each is None:  # of the bins, but not a mean: the gaps are alike in a group
+                each = (samples.confidence - samples.correct).astype(np.float64)
+            times = samples.groups.design_effect(each, sums.level, any_wrong=not samples.correct.all())
+            thin, value = self.estimate(sums.thinned(times)), self.value(sums)
+            return Estimate(value, min(thin.low, value), max(thin.high, value)) if thin.low == thin.low else thin
         # These two make value and interval together: to ask for the value first would compute it twice.
         if self.of_fine is not None and sums.fine is not None:
             return self.of_fine(sums.fine, sums.level)
@@ -234,7 +261,7 @@ MOST_PAIRED = 2_000
 
 
 def _of_proportion(sums: Sums, value: float) -> Ends:
-    low, high = clopper_pearson(round(value * sums.table.n), sums.table.n, sums.level)
+    low, high = clopper_pearson(value * sums.table.n, sums.table.n, sums.level)
     return float(low), float(high)
 
 

@@ -188,7 +188,7 @@ class ReliabilityTable(Additive):
             self.edges = as_array("edges", edges).astype(np.float64)
             _check_edges(self.edges)
         self._equal_width = bool(np.array_equal(self.edges, np.arange(self.n_bins + 1) / self.n_bins))
-        self.counts: NDArray[np.int64] = np.zeros((self.n_bins, 2), np.int64)
+        self.counts: NDArray[Any] = np.zeros((self.n_bins, 2), np.int64)
         self.sums: Array = np.zeros((self.n_bins, 2))
         self.squares: Array = np.zeros((self.n_bins, 2))
 
@@ -298,7 +298,7 @@ class ReliabilityTable(Additive):
     @property
     def n(self) -> int:
         """The number of samples."""
-        return int(self.counts.sum())
+        return round(float(self.counts.sum()))
 
     @property
     def bins(self) -> BinSums:
@@ -475,6 +475,12 @@ class ReliabilityTable(Additive):
         table = ReliabilityTable(self.n_bins // factor)
         for whole, parts in ((table.counts, self.counts), (table.sums, self.sums), (table.squares, self.squares)):
             whole += parts.reshape(table.n_bins, factor, 2).sum(axis=1)
+        return table
+
+    def thinned(self, times: float) -> ReliabilityTable:
+        """Return the table with all sums divided: what fewer samples with the same means would give."""
+        table = ReliabilityTable(edges=self.edges)
+        table.counts, table.sums, table.squares = self.counts / times, self.sums / times, self.squares / times
         return table
 
     def filled(self) -> BinSums:

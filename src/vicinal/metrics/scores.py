@@ -167,7 +167,7 @@ def mcc_estimate(
     if t.max() == 1 or p.max() == 1:
         return Estimate(value, -1.0, 1.0)
     each = np.ones(len(labels), np.int64) if counts is None else counts
-    n = int(each.sum())
+    n = round(float(each.sum()))
     away = contributions - value
     moments = Moments(n, value, float(each @ away**2), cubes=float(each @ away**3))
     spread = mean_interval(moments, level, low=-1.0, high=1.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from vicinal._checks import TARGET_TYPES, ArgumentError, choice, integer
 from vicinal.metrics.base_rate import BaseRate, base_rate
 from vicinal.metrics.chunks import Chunk, Floats, open_predictions
 from vicinal.metrics.classwise import ClasswiseTable
+from vicinal.metrics.clusters import Groups
 from vicinal.metrics.display import html_table, reliability_svg, side_by_side
 from vicinal.metrics.intervals import Estimate, Moments, confidence_level
 from vicinal.metrics.multilabel import mean_estimates, two_classes
@@ -41,6 +42,8 @@ class Samples:
     """The highest probability."""
     values: Mapping[str, NDArray[Any]]
     """By name of the metric, the sample's number for each metric that is a mean, such as its NLL."""
+    groups: Groups | None = None
+    """Which samples belong together, where that was given."""
 
     @property
     def correct(self) -> NDArray[np.bool_]:
@@ -449,7 +452,13 @@ class Tally(Additive):
         sums = self.sums()
         return {metric.name: metric.value(sums) for metric in self.metrics if metric.unknown(sums) is None}
 
-    def evaluation(self, level: float = 0.95, *, names: Sequence[str] | None = None) -> Evaluation:
+    def evaluation(
+        self,
+        level: float = 0.95,
+        *,
+        names: Sequence[str] | None = None,
+        groups: ArrayLike | Groups | None = None,
+    ) -> Evaluation:
         """Return all metrics with their intervals.
 
         Parameters
@@ -458,15 +467,22 @@ class Tally(Additive):
             Confidence level of the intervals, in (0, 1).
         names
             Of the labels, where there are several; by default `"0"`, `"1"`, ….
+        groups
+            The name or number of each sample's group, `[N]`; see `evaluate`. It needs samples that were kept.
         """
+        together = None if groups is None else Groups.of(groups, self.n)
         if self.heads:
-            return self._evaluation_of_heads(level, names)
-        sums = self.sums(level)
+            return self._evaluation_of_heads(level, names, together)
+        sums, samples = self.sums(level), self.samples
+        if together is not None:
+            if samples is None:
+                raise ValueError("groups need the values of each sample: Tally(keep_samples=True)")
+            samples = replace(samples, groups=together)
         estimates: dict[str, Estimate | None] = {}
         unknown: dict[str, list[str]] = {}
         for metric in self.metrics:
             why = metric.unknown(sums)
-            estimates[metric.name] = metric.estimate(sums) if why is None else None
+            estimates[metric.name] = metric.estimate(sums, samples) if why is None else None
             if why is not None:
                 unknown.setdefault(why, []).append(metric.title)
         return Evaluation(
@@ -481,16 +497,16 @@ class Tally(Additive):
             classwise=self.classwise,
             confusion=self.confusion,
             named_confidence=None if self.confusion is None else _padded(self._named, self.n_classes),
-            samples=self.samples,
+            samples=samples,
             worst=tuple(Mistake(row, str(y), str(z), -minus) for minus, row, y, z in self.mistakes),
             kind=self.kind,
         )
 
-    def _evaluation_of_heads(self, level: float, names: Sequence[str] | None) -> Evaluation:
+    def _evaluation_of_heads(self, level: float, names: Sequence[str] | None, groups: Groups | None) -> Evaluation:
         known = [str(k) for k in range(len(self.heads))] if names is None else [str(name) for name in names]
         if len(known) != len(self.heads) or len(set(known)) != len(known):
             raise ArgumentError("names", names, f"{len(self.heads)} different names, one for each label")
-        heads = {name: head.evaluation(level) for name, head in zip(known, self.heads, strict=True)}
+        heads = {name: head.evaluation(level, groups=groups) for name, head in zip(known, self.heads, strict=True)}
         first, *more = heads.values()
         # The answers to all labels in one table, for a diagram; its errors are not the means over labels.
         table = sum((head.table for head in more), first.table)
@@ -577,6 +593,7 @@ def evaluate(
     n_bins: int = 15,
     metrics: Sequence[str] | None = None,
     level: float = 0.95,
+    groups: ArrayLike | Groups | None = None,
 ) -> Evaluation:
     """Return the accuracy, proper scores and calibration errors of predictions, with intervals.
 
@@ -601,6 +618,9 @@ def evaluate(
         The names of the metrics to measure (see `vicinal.metrics.METRICS`); by default all that are cheap.
     level
         Confidence level of the intervals, in (0, 1).
+    groups
+        The name or number of each sample's group, `[N]`, where samples of a group are alike, such as images of one
+        patient. The intervals then allow for it; see `vicinal.metrics.clusters`.
 
     Examples
     --------
@@ -619,7 +639,7 @@ def evaluate(
     """
     confidence_level(level)
     tally = Tally(n_bins, target_type=target_type, metrics=metrics, keep_samples=True)
-    return tally.update(labels, logits=logits, probs=probs).evaluation(level, names=names)
+    return tally.update(labels, logits=logits, probs=probs).evaluation(level, names=names, groups=groups)
 
 
 def _single_column(name: str, values: ArrayLike) -> Floats:

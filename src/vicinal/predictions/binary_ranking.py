@@ -1,41 +1,129 @@
-"""A predictions file of two classes: how the probability of the second one fits and ranks."""
+"""A predictions file of two classes: how the probability of the second one fits and ranks, in constant memory.
+
+A ranking needs all probabilities in order. Each is kept as one number of 64 bits, the bits of the float (which for
+floats from 0 on are in the order of the values) with the label in place of the sign. A million are sorted at a time and
+put into a temporary file, from which they are merged: sorted in parts, the counts at each score are those of all rows
+sorted at once, so nothing is approximated.
+"""
 
 from __future__ import annotations
 
 import os
+import tempfile
+from collections.abc import Iterator
+from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from vicinal.metrics import BinaryEvaluation, evaluate_binary
+from vicinal.metrics import BinaryEvaluation, ReliabilityTable, evaluate_binary
+from vicinal.metrics.ranking import Counts, ranking_of_counts
+from vicinal.predictions.file_evaluation import group_columns, joined_groups
 from vicinal.predictions.predictions_file import PredictionsFile, as_file
 
-#: A ranking keeps every row in memory, so it is left out above this many.
-_MOST_ROWS = 20_000_000
+#: Rows that are sorted in memory, and that are in memory while they are merged.
+_IN_MEMORY = 2**20
 
 
 def binary_of_file(
-    file: str | os.PathLike[str] | PredictionsFile, *, n_bins: int = 15, level: float = 0.95
+    file: str | os.PathLike[str] | PredictionsFile, *, n_bins: int = 15, level: float = 0.95, group: str | None = None
 ) -> BinaryEvaluation | None:
     """Return how the probability of the second of two classes fits and ranks.
 
-    None where there are more classes, one of them never occurs, only confidences are known, or there are more than 20
-    million rows: a ranking keeps the probability of each.
+    None where there are more classes, one of them never occurs, or only confidences are known. Above a million rows,
+    each takes 8 bytes of a temporary file. With a column of groups, all are in memory.
     """
     opened = as_file(file)
-    if opened.kind == "confidence" or (opened.n_rows or 0) > _MOST_ROWS:
+    if opened.kind == "confidence":
         return None
-    probs: list[NDArray[np.float64]] = []
-    labels: list[NDArray[np.int8]] = []
-    n = 0
-    for chunk in opened.chunks():
-        if len(chunk.classes) != 2 or (n := n + len(chunk)) > _MOST_ROWS:
+    table = ReliabilityTable(n_bins)
+    with tempfile.TemporaryFile() as spilled:
+        keys = _Sorted(spilled)
+        groups, kept = [], []
+        for chunk in opened.chunks(others=group_columns(opened, group)):
+            if len(chunk.classes) != 2:
+                return None
+            if not len(chunk):
+                continue
+            scores, labels = np.asarray(chunk.scores, np.float64), np.asarray(chunk.labels) == 1
+            probs = expit(scores[:, 1] - scores[:, 0]) if opened.kind == "logits" else scores[:, 1]
+            table.update_confidences(probs, labels)
+            keys.add(probs, labels)
+            if group is not None:
+                groups.append(chunk.others[group])
+                kept.append((probs, labels))
+        if not 0 < keys.n_positive < table.n:
             return None
-        scores = np.asarray(chunk.scores, np.float64)
-        probs.append(expit(scores[:, 1] - scores[:, 0]) if opened.kind == "logits" else scores[:, 1])
-        labels.append(np.asarray(chunk.labels).astype(np.int8))
-    y = np.concatenate(labels) if labels else np.zeros(0, np.int8)
-    if not 0 < int(y.sum(dtype=np.int64)) < len(y):
-        return None
-    return evaluate_binary(y, np.concatenate(probs), n_bins=n_bins, level=level)
+        if group is not None:
+            p, y = (np.concatenate(parts) for parts in zip(*kept, strict=True))
+            return evaluate_binary(y, p, n_bins=n_bins, level=level, groups=joined_groups(groups))
+        found = ranking_of_counts(keys.counts(), keys.n_positive, table.n - keys.n_positive, level)
+    return BinaryEvaluation(table, *found, keys.n_positive / table.n)
+
+
+class _Sorted:
+    """Probabilities with their labels, in order, of which few are in memory."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self.file, self.runs = file, 0
+        self.waiting, self.n_waiting = np.empty(_IN_MEMORY, np.uint64), 0
+        self.n_positive = 0
+
+    def add(self, probs: NDArray[np.float64], labels: NDArray[np.bool_]) -> None:
+        """Take in rows; `probs` are in [0, 1]."""
+        self.n_positive += int(labels.sum())
+        keys = ((probs + 0.0).view(np.uint64) << np.uint64(1)) | labels.astype(np.uint64)  # -0.0 + 0.0 is 0.0
+        while len(keys):
+            taken = keys[: _IN_MEMORY - self.n_waiting]
+            self.waiting[self.n_waiting : self.n_waiting + len(taken)] = taken
+            self.n_waiting += len(taken)
+            keys = keys[len(taken) :]
+            if self.n_waiting == _IN_MEMORY:
+                self.waiting.sort()
+                self.file.write(self.waiting.tobytes())
+                self.runs, self.n_waiting = self.runs + 1, 0
+
+    def counts(self) -> Iterator[Counts]:
+        """Yield the counts at each distinct probability, rising, some at a time."""
+        held: Counts | None = None  # the highest probability so far, of which more may come
+        for keys in self._merged():
+            block = _counted(keys)
+            if held is not None and held.scores[0] == block.scores[0]:
+                block.positive[0] += held.positive[0]
+                block.negative[0] += held.negative[0]
+            elif held is not None:
+                yield held
+            if len(block.scores) > 1:
+                yield Counts(block.scores[:-1], block.positive[:-1], block.negative[:-1])
+            held = Counts(block.scores[-1:], block.positive[-1:], block.negative[-1:])
+        if held is not None:
+            yield held
+
+    def _merged(self) -> Iterator[NDArray[np.uint64]]:
+        last = np.sort(self.waiting[: self.n_waiting])
+        size = max(_IN_MEMORY // (self.runs + 1), 256)
+        read = [0] * self.runs
+        parts = [np.zeros(0, np.uint64)] * self.runs + [last]
+        while True:
+            for run, at in enumerate(read):
+                if not len(parts[run]) and at < _IN_MEMORY:
+                    self.file.seek(8 * (run * _IN_MEMORY + at))
+                    parts[run] = np.fromfile(self.file, np.uint64, min(size, _IN_MEMORY - at))
+                    read[run] += len(parts[run])
+            # What is not above the last of every part that goes on is complete.
+            unread = [part[-1] for part, at in zip(parts, read, strict=False) if at < _IN_MEMORY]
+            ends = [int(np.searchsorted(part, min(unread), "right")) if unread else len(part) for part in parts]
+            ready = np.concatenate([part[:end] for part, end in zip(parts, ends, strict=True)])
+            parts = [part[end:] for part, end in zip(parts, ends, strict=True)]
+            if not len(ready):
+                return
+            ready.sort()
+            yield ready
+
+
+def _counted(keys: NDArray[np.uint64]) -> Counts:
+    scores = keys >> np.uint64(1)
+    first = np.flatnonzero(np.diff(scores, prepend=~scores[:1]))
+    positive = np.add.reduceat((keys & np.uint64(1)).astype(np.int64), first)
+    return Counts(scores[first].view(np.float64), positive, np.diff(first, append=len(keys)) - positive)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vicinal._checks import Argument, Sentence, choice
+from vicinal.predictions.file_evaluation import group_columns, joined_groups
 from vicinal.predictions.predictions_file import FileChunk, PredictionsFile, as_file
 from vicinal.predictions.writer import check_output, write
 from vicinal.tables import Columns
@@ -70,6 +71,7 @@ def calibrate_file(
     *,
     calibrator: str | Calibrator = "temperature",
     check: bool = True,
+    group: str | None = None,
     safe_csv: bool = False,
 ) -> Calibrated:
     r"""Fit a calibrator on the predictions of one file, and write those of another with calibrated probabilities.
@@ -96,6 +98,8 @@ def calibrate_file(
     check
         Whether the calibrator must help by cross-validation on `validation` (up to 100,000 rows; with more it is not
         looked at). One that does not is not applied: the probabilities stay as they are, and `notes` say so.
+    group
+        The column of groups of `validation`, where rows of a group are alike: cross-validation keeps each together.
     safe_csv
         See `write`.
 
@@ -125,13 +129,13 @@ def calibrate_file(
         )
     order = _check_pair(held_out, given, method)
     counts = _Counts()
-    logits, labels, least = _collected(held_out, counts)
+    logits, labels, least, groups = _collected(held_out, counts, group)
     note, chosen = None, None
     if method is None:
         chosen = _chosen(logits, labels)
         applied = chosen.calibrator
     else:
-        note = _objection(method, logits, labels) if check and len(labels) <= _CHECKED else None
+        note = _objection(method, logits, labels, groups) if check and len(labels) <= _CHECKED else None
         applied = method.fit(logits, labels) if note is None else _unchanged(logits.shape[1])
     notes = [
         *([] if chosen is None else [str(chosen)]),
@@ -158,11 +162,13 @@ def _unchanged(n_classes: int) -> Calibrator:
     return TemperatureScaling.of(1.0, n_classes)
 
 
-def _objection(method: Calibrator, logits: NDArray[np.floating], labels: NDArray[np.int64]) -> str | None:
+def _objection(
+    method: Calibrator, logits: NDArray[np.floating], labels: NDArray[np.int64], groups: object
+) -> str | None:
     """Return why a calibrator is not applied, None where it helps by cross-validation."""
     from vicinal.calibrators import cross_validate
 
-    tried = cross_validate(method, logits, labels) if len(labels) > 1 else None
+    tried = cross_validate(method, logits, labels, groups=groups) if len(labels) > 1 else None
     if tried is not None and tried.helps:
         return None
     seen = "" if tried is None else f" (NLL {tried.with_it:.4f} with it and {tried.without:.4f} without)"
@@ -222,12 +228,15 @@ def _check_pair(validation: PredictionsFile, file: PredictionsFile, method: Cali
     return np.array([place[name] for name in ours], np.intp)
 
 
-def _collected(file: PredictionsFile, counts: _Counts) -> tuple[NDArray[np.floating], NDArray[np.int64], float]:
-    """Return logits and labels, and what a probability of 0 was taken for."""
+def _collected(
+    file: PredictionsFile, counts: _Counts, group: str | None
+) -> tuple[NDArray[np.floating], NDArray[np.int64], float, object]:
+    """Return logits and labels, what a probability of 0 was taken for, and the groups."""
     from vicinal.calibrators.auto import least_prob
 
-    scores, labels = [], []
-    for chunk in file.chunks():
+    scores, labels, groups = [], [], []
+    for chunk in file.chunks(others=group_columns(file, group)):
+        groups += [] if group is None else [chunk.others[group]]
         counts.spellings = chunk.spellings
         scores.append(_scores(file, chunk, counts))
         labels.append(chunk.labels)
@@ -235,7 +244,8 @@ def _collected(file: PredictionsFile, counts: _Counts) -> tuple[NDArray[np.float
         raise ValueError(f"{str(file.path)!r} has no rows to fit on")
     known = np.concatenate(scores)
     least = 0.0 if file.kind == "logits" else least_prob(known)
-    return _as_logits(file, known, least), np.concatenate([part for part in labels if part is not None]), least
+    truth = np.concatenate([part for part in labels if part is not None])
+    return _as_logits(file, known, least), truth, least, joined_groups(groups) if groups else None
 
 
 def _repaired(

@@ -9,6 +9,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, TypeVar
 
+import numpy as np
+
+from vicinal._checks import ArgumentError
 from vicinal._memory import n_threads
 from vicinal.metrics import METRICS, Evaluation, Mistake, Tally, kernels
 from vicinal.metrics.intervals import confidence_level
@@ -28,6 +31,7 @@ def evaluate_file(
     n_bins: int = 15,
     level: float = 0.95,
     worst: int = 20,
+    group: str | None = None,
     progress: Callable[[int, int | None], object] | None = None,
 ) -> Evaluation:
     r"""Return accuracy, proper scores and calibration errors of a predictions file, with intervals, in one pass.
@@ -45,6 +49,9 @@ def evaluate_file(
         Confidence level of the intervals, in (0, 1).
     worst
         How many of the most confident mistakes to keep.
+    group
+        The column of groups, where rows of a group are alike: intervals then allow for it. Some numbers of each row
+        are held in memory.
     progress
         Called after each chunk with the rows read so far and the number of rows, None where only reading tells it.
 
@@ -62,14 +69,16 @@ def evaluate_file(
     (Mistake(row=2, label='dog', prediction='cat', confidence=0.75),)
     """
     opened, level = as_file(file), confidence_level(level)
-    total = Tally(n_bins, metrics=list(METRICS), fine=True, worst=worst)
+    total = Tally(n_bins, metrics=list(METRICS), fine=True, worst=worst, keep_samples=group is not None)
     names: Sequence[str] = opened.classes or ()
     n_dropped = n_rescaled = 0
+    others, groups = group_columns(opened, group), list[Any]()
     spellings: Mapping[str, Collection[str]] = {}
     if (opened.n_rows or 0) * (opened.n_classes or 1) > _WORTH_COMPILED_LOOPS:
         kernels.load()
-    for chunk, part in _map_ahead(lambda chunk: _counted(opened, chunk, total), opened.unchecked_chunks()):
+    for chunk, part in _map_ahead(lambda chunk: _counted(opened, chunk, total), opened.unchecked_chunks(others=others)):
         total.merge_(part)
+        groups += [] if group is None else [chunk.others[group]]
         spellings = chunk.spellings
         names, n_dropped, n_rescaled = chunk.classes, n_dropped + chunk.n_dropped, n_rescaled + chunk.n_rescaled
         if progress is not None:
@@ -78,7 +87,7 @@ def evaluate_file(
         why = f": all {n_dropped:,} have a missing value" if n_dropped else ""
         raise ValueError(f"{str(opened.path)!r} has no rows to measure{why}")
     total.n_classes = len(names)  # a class may be in the list and in no row
-    measured = total.evaluation(level)
+    measured = total.evaluation(level, groups=None if group is None else joined_groups(groups))
     return replace(
         measured,
         path=opened.path,
@@ -103,6 +112,22 @@ def _counted(file: PredictionsFile, chunk: FileChunk, total: Tally) -> tuple[Fil
     except ValueError:
         file.check(chunk)
         raise
+
+
+def group_columns(file: PredictionsFile, group: str | None) -> list[str]:
+    """Return the column of groups, if one is named, which must be in the file."""
+    if group is not None and group not in file.others:
+        raise ArgumentError("group", group, f"a column beside label and scores: {', '.join(map(repr, file.others))}")
+    return [] if group is None else [group]
+
+
+def joined_groups(parts: Sequence[Any]) -> Any:
+    """Return the group of each row as text; a row without one is a group of its own."""
+    values = np.concatenate([np.asarray(part, object) for part in parts])
+    missing = [value is None or value != value or value == "" for value in values]
+    return np.array(
+        [f"row {k}" if gone else f"is {v}" for k, (v, gone) in enumerate(zip(values, missing, strict=True))]
+    )
 
 
 def _named(mistake: Mistake, classes: Sequence[str]) -> Mistake:

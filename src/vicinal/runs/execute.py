@@ -503,11 +503,14 @@ def _evaluated(
     else:
         calibrators = _fitted(ready, chosen, note, trained.logits, trained.labels, "on the validation set")
         facts |= {"calibration": chosen} if chosen else {}
-        sets["val"] = score("val", trained.logits, trained.labels, calibrators, n_bins)
+        groups = _groups(ready, task.val)
+        sets["val"] = score("val", trained.logits, trained.labels, calibrators, n_bins, groups=groups)
     bundle = _bundle(ready, trained, calibrators)
     # The model can be served from here on, even if the evaluation below is interrupted.
     bundle.save_record(folder.path)
     folder.write_splits(task.positions)
+    if (of_val := _groups(ready, task.val)) is not None and (of_test := _groups(ready, task.test)) is not None:
+        folder.write_groups({"val": of_val, "test": of_test})
     held_out = {"test": _EvalData("test", task.test, None)} if len(task.test) else {}
     for key, extra in {**held_out, **ready.extra_sets}.items():
         # The validation calibrators serve every set that has no development set of its own.
@@ -519,8 +522,15 @@ def _evaluated(
         logits, labels = _predicted(bundle, extra.split, extra.name), torch.tensor(extra.split.labels)
         folder.write_predictions(key, logits, labels)
         with stage("evaluating"):
-            sets[key] = score(extra.name, logits, labels, of_set, n_bins, notes=extra.split.notes)
+            groups = _groups(ready, extra.split) if key == "test" else None
+            sets[key] = score(extra.name, logits, labels, of_set, n_bins, groups=groups, notes=extra.split.notes)
     return bundle, sets
+
+
+def _groups(ready: _Ready, split: Split) -> NDArray[np.int64] | None:
+    """Return the group of each sample of a split, None unless groups were asked for: duplicates are none."""
+    known = ready.task.groups if ready.experiment.data.get("group") is not None else None
+    return None if known is None else np.asarray(known)[split.positions].astype(np.int64)
 
 
 def _head_names(task: Task) -> tuple[str, ...]:

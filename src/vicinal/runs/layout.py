@@ -5,6 +5,7 @@ experiment.json           the options of the experiment, and what the data turne
 splits.json               which samples of the source are in which split
 model.json                with the weights the trained model: see `vicinal.runs.bundle`
 predictions-test.parquet  logits of the test set; predictions-eval-1.parquet of an extra evaluation set
+groups.json               the group of each held-out sample, where samples have groups
 mistakes.json             the most confident mistakes on the test set, and the error slices
 baselines.json            the metrics of baselines on the test set
 evaluation.json           the metrics of each set, before and after the temperature: all is done
@@ -30,6 +31,7 @@ class RunFiles(TrainingFiles):
         super().__init__(path)
         self.experiment = self.path / "experiment.json"
         self.splits = self.path / "splits.json"
+        self.groups = self.path / "groups.json"
         self.model = self.path / "model.json"
         self.mistakes = self.path / "mistakes.json"
         self.baselines = self.path / "baselines.json"

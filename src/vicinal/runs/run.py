@@ -229,12 +229,14 @@ class Run:
             raise KeyError(*missing)
         evaluation = read_json(self.files.evaluation)
         fitted = HeadCalibrators.from_dict(evaluation, len(facts["data"]["classes"]))
+        groups = read_json(self.files.groups) if recorded.data.get("group") is not None else {}
         sets = {
             key: score(
                 entry["name"],
                 *self.predictions(key),
                 HeadCalibrators.from_dict(entry, len(facts["data"]["classes"]), fitted),
                 n_bins,
+                groups=groups.get(key),
                 notes=entry.get("notes", ()),
             )
             for key, entry in evaluation["sets"].items()
@@ -384,6 +386,10 @@ class Run:
     def write_splits(self, splits: Mapping[str, NDArray[np.int64]]) -> None:
         """Keep which samples are in which split."""
         write_arrays(self.files.splits, splits)
+
+    def write_groups(self, groups: Mapping[str, NDArray[np.int64]]) -> None:
+        """Keep the group of each held-out sample."""
+        write_arrays(self.files.groups, groups)
 
     def write_experiment(self, experiment: Experiment, facts: Mapping[str, object]) -> None:
         """Write the options and the facts about the data."""

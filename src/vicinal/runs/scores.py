@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from vicinal.calibrators.two_logits import two_logits
@@ -31,6 +33,8 @@ class Scores:
     """Of the logits as they are."""
     calibrated: Evaluation
     """Of the calibrated logits."""
+    groups: NDArray[np.int64] | None = field(default=None, kw_only=True)
+    """The number of each sample's group, where the run has groups."""
     notes: tuple[str, ...] = field(default=(), kw_only=True)
     """Of an extra evaluation set: which part of it was evaluated, what was left out."""
 
@@ -66,7 +70,7 @@ class Scores:
         before, after = self.uncalibrated.heads[name], self.calibrated.heads[name]
         k, alone = list(self.calibrators.by_head).index(name), self.calibrators.head(name)
         logits, labels = two_logits(self.logits[:, k]), self.labels[:, k]
-        return Scores(self.name, logits, labels, alone, before, after, notes=self.notes)
+        return Scores(self.name, logits, labels, alone, before, after, groups=self.groups, notes=self.notes)
 
     def binary(self, head: str | None = None) -> BinaryEvaluation | None:
         """Return how the probability of the second of two classes, or of a label, fits and ranks.
@@ -78,7 +82,7 @@ class Scores:
         if self.is_multilabel or self.logits.shape[1] != 2 or len(self.labels.unique()) < 2:
             return None
         positive = self.calibrators(self.logits).softmax(dim=1)[:, 1]
-        return evaluate_binary(self.labels, positive, n_bins=self.after.n_bins)
+        return evaluate_binary(self.labels, positive, n_bins=self.after.n_bins, groups=self.groups)
 
     def to_dict(self) -> dict[str, object]:
         """Return the metrics as JSON can hold them."""
@@ -98,15 +102,20 @@ def score(
     calibrators: HeadCalibrators,
     n_bins: int = 15,
     *,
+    groups: ArrayLike | None = None,
     notes: Sequence[str] = (),
 ) -> Scores:
     """Return the metrics of predictions before and after the calibrator of each head."""
+    together = None if groups is None else np.unique(np.asarray(groups), return_inverse=True)[1].astype(np.int64)
+    together = None if together is None or not together.any() else together  # one group says nothing of others
     target_type = "multiclass" if labels.ndim == 1 else "multilabel"
     before, after = (
-        evaluate(labels, logits=z, target_type=target_type, names=list(calibrators.by_head), n_bins=n_bins)
+        evaluate(
+            labels, logits=z, target_type=target_type, names=list(calibrators.by_head), n_bins=n_bins, groups=together
+        )
         for z in (logits, calibrators(logits))
     )
-    return Scores(name, logits, labels, calibrators, before, after, notes=tuple(notes))
+    return Scores(name, logits, labels, calibrators, before, after, groups=together, notes=tuple(notes))
 
 
 def _only(evaluation: Evaluation) -> Evaluation:
