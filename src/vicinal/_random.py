@@ -126,7 +126,8 @@ def uniform_like(t: Tensor, *, generator: torch.Generator | None = None) -> Tens
 def _noise(t: Tensor, fill: Callable[..., Tensor], generator: torch.Generator | None) -> Tensor:
     """Return float64 draws in a float type of `t`, on its device; the host does not wait for the copy."""
     kept = torch.float64 if t.dtype == torch.float64 else torch.float32
-    pinned = t.is_cuda or (t.is_cpu and t.is_pinned())
+    mapped = torch._C._functorch.is_functorch_wrapped_tensor(t)  # vmap cannot ask for the memory
+    pinned = t.is_cuda or (t.is_cpu and not mapped and t.is_pinned())
     noise = torch.empty(t.shape, dtype=kept, device="cpu", pin_memory=pinned)
     flat, size = noise.view(-1), _NOISE_CHUNK
     # A buffer that stays in the cache halves the time. Normal numbers are made 16 at a time, so a rest has as many.

@@ -170,7 +170,7 @@ def paste(a: Tensor, b: Tensor, boxes: Tensor) -> Tensor:
 
 def paste_rows(x: Tensor, partner: Tensor, boxes: Tensor) -> Tensor:
     """Return `x` with each row's box taken from the row `partner` names; `boxes` as in `paste`."""
-    if not _box_by_box(x, boxes) or (boxes.ndim == 2 and x.requires_grad and torch.is_grad_enabled()):
+    if not _box_by_box(x, boxes) or (boxes.ndim == 2 and _is_followed(x)):
         return torch.where(_inside(x, boxes), _picked(x, partner), x)
     if boxes.ndim == 1:
         top, left, bottom, right = boxes.tolist()
@@ -285,6 +285,11 @@ def _check_boxes(x: Tensor, boxes: Tensor) -> None:
 def _box_by_box(x: Tensor, boxes: Tensor) -> bool:
     """Return whether boxes may be read as numbers: on a device, and in a graph, they act by comparison."""
     return x.is_cpu and boxes.is_cpu and not torch.compiler.is_compiling()
+
+
+def _is_followed(x: Tensor) -> bool:
+    """Return whether autograd or a transform such as vmap follows `x`, whose memory is then not ours."""
+    return bool(x.requires_grad and torch.is_grad_enabled()) or bool(torch._C._functorch.is_functorch_wrapped_tensor(x))
 
 
 def _inside(x: Tensor, boxes: Tensor) -> Tensor:

@@ -213,6 +213,16 @@ def test_objectives_inside_transforms_of_functions():
     with pytest.raises(ValueError, match=r"labels must be in \[0, 4\]"):
         each(parameters, x.view(4, 2, *x.shape[1:]), y.view(4, 2) + K)
 
+    for expression in ("CutMix(per_sample=True)", "GaussianVicinity(sigma=0.1)"):
+        objective = vicinal.parse(expression)
+        torch.manual_seed(0)
+        mapped_losses = torch.func.vmap(lambda x, y, o=objective: o(model, x, y), randomness="same")(
+            x.view(4, 2, *x.shape[1:]), y.view(4, 2)
+        )
+        for i in range(4):
+            torch.manual_seed(0)
+            torch.testing.assert_close(mapped_losses[i], objective(model, x[2 * i : 2 * i + 2], y[2 * i : 2 * i + 2]))
+
     got = torch.func.grad(loss)(parameters)
     vicinal.Mixup(alpha=1.0)(model, x, y, generator=torch.Generator().manual_seed(0)).backward()
     for name, p in model.named_parameters():
