@@ -57,8 +57,3 @@ def test_two_samples_are_enough_and_one_is_not():
     cross_validate(TemperatureScaling(), [[0.0, 1.0], [1.0, 0.0]], [0, 1])
     with pytest.raises(ValueError, match="at least 2"):
         cross_validate(TemperatureScaling(), [[0.0, 1.0]], [0])
-
-
-def test_the_identity_changes_nothing():
-    logits, _ = predictions(5, sharpness=1.0)
-    np.testing.assert_array_equal(TemperatureScaling.identity(3)(logits), logits)

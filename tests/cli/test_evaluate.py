@@ -276,7 +276,7 @@ def test_export(trained: Path, tmp_path: Path) -> None:
 def test_compare(table: Path, tmp_path: Path) -> None:
     words = ["compare", table, "--target", "kind", "--out", tmp_path / "runs", "--workers", 1, "--seeds", 2, *TINY]
     said = refused(*words, "--method", "ERM()")
-    assert "name at least two methods: --method 'ERM()' --method 'Mixup(alpha=0.2)'" in said
+    assert "name at least two methods, models or runs: --method 'ERM()' --method 'Mixup(alpha=0.2)'" in said
     two = ["--method", "ERM()", "--method", "Mixup(alpha=1.0)"]
     result = vicinal(*words, *two, "--json").events("result")[0]
     assert Path(result["report"]).exists()

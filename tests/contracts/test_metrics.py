@@ -69,7 +69,7 @@ ELSEWHERE = {
     *("auroc", "average_precision", "energy", "fpr_at_tpr", "ood_report", "risk_threshold"),
     *("equal_mass_edges", "error_estimates", "spearman", "spearman_estimate", "clopper_pearson"),
     *("BaseRate", "BinaryEvaluation", "SetEvaluation", "base_rate", "evaluate_binary", "evaluate_sets"),
-    *("SetTally", "measure"),
+    *("SetTally", "measure", "Slice", "evaluate_slices"),
 }
 
 each = pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS.keys())

@@ -226,7 +226,7 @@ class TestValidation:
         with torch.no_grad():
             expected = float(F.cross_entropy(module(x), y))
         assert float(run.callback_metrics["val_nll/dataloader_idx_1"]) == pytest.approx(expected, rel=1e-5)
-        assert module._tallies[0][0].table.n == N
+        assert module._tallies[0].table.n == N
 
     def test_hooks_of_the_module_it_is_put_before_still_run(self, tmp_path):
         called = []

@@ -70,5 +70,6 @@ def test_failures_are_named_and_text_is_escaped(tmp_path):
     text = write_recipe(page, tmp_path / "page.html").read_text()
     assert "What failed" in text
     assert "&lt;i&gt;no luck&lt;/i&gt;" in text
-    assert "<script>" not in text
+    assert "<script>alert" not in text
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
     assert "A &lt;b&gt;reading&lt;/b&gt;" in text

@@ -87,8 +87,9 @@ def test_the_command_and_the_report_show_them(file: Path, tmp_path: Path) -> Non
     wanted = evaluate_binary(LABELS, PROBS)
     said = vicinal("evaluate", file, "--report", tmp_path / "r.html").out
     assert f"P('1'): AUROC {100 * wanted.auroc.value:.1f} %" in said
-    share = max(LABELS.mean(), 1 - LABELS.mean())
-    assert f"Without a model: always answering '0' is right {100 * share:.1f}" in said
+    share = LABELS.mean()
+    entropy = -share * np.log(share) - (1 - share) * np.log(1 - share)
+    assert f", {entropy:.3f} by the shares of the classes" in said
     page = (tmp_path / "r.html").read_text(encoding="utf-8")
     assert "The probability of 1</h2>" in page
     assert "Reliability of P(positive)" in page

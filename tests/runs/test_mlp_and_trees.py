@@ -162,7 +162,7 @@ def test_where_training_rows_lack_a_class_the_network_is_alone(trained: Any, tab
     """As in a fold of an audit, which has the labels of the run."""
     task = trained.run.task()
     task = dataclasses.replace(task, train=task.train.relabelled([0] * len(task.train)))
-    logits, _ = held_out_logits(asked(table), task, tmp_path / "fold", progress=False)
+    logits = held_out_logits(asked(table), task, tmp_path / "fold", progress=False)
     weights = load_weights(tmp_path / "fold")
     assert float(weights["share"]) == 1
     assert not weights["trees.value"].any()

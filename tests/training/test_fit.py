@@ -952,7 +952,7 @@ def test_a_damaged_checkpoint_is_noticed_and_the_run_ends_the_same(kind, tmp_pat
     flipped = content[:-1] + bytes([content[-1] ^ 1])  # of the last weight: still a file of tensors
     damaged = {"empty": b'{"format": 1}', "flipped": flipped}
     file.write_bytes(damaged.get(kind.split()[-1], content[:40]))
-    with pytest.warns(UserWarning, match=r"the checkpoint cannot be read .*: training starts anew"):
+    with pytest.warns(UserWarning, match=r"the checkpoint cannot be read .*: training starts over"):
         result = fit(network(), ERM(), TRAIN, VAL, out=tmp_path / "b", config=quick())
     assert result.history == expected.history
     assert files_of(tmp_path / "a") == files_of(tmp_path / "b")

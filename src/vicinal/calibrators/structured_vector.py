@@ -57,7 +57,7 @@ class StructuredVectorScaling(Calibrator):
     >>> labels = np.array([0, 0, 1, 1, 1] * 200)  # the first class is right in two of three cases, the second always
     >>> calibrator = StructuredVectorScaling().fit(logits, labels)
     >>> calibrator.predict_proba(logits[[0, 3]]).round(2)
-    array([[0.67, 0.33],
+    array([[0.66, 0.34],
            [0.01, 0.99]])
     """
 

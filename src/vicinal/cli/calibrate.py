@@ -56,7 +56,9 @@ def calibrate(
         save.parent.mkdir(parents=True, exist_ok=True)
         done.calibrator.save(save)
     with console.stage("comparing"):
-        compared = _before_and_after(validation, file, out, reading, done.calibrator if done.applied else None)
+        # A safe CSV has quotation marks before some labels, so it cannot be measured as it is.
+        measured = None if common.safe_csv else out
+        compared = _before_and_after(validation, file, measured, reading, done.calibrator if done.applied else None)
     # What stands for a calibrator that does not help has a temperature of 1, which nobody asked for.
     learned = {name: value for name, value in vars(done.calibrator).items() if done.applied and name == "temperature_"}
     console.event(
@@ -106,7 +108,7 @@ class _Compared:
 
 
 def _before_and_after(
-    validation: Path, file: Path, out: Path, reading: FileOptions, fitted: Calibrator | None
+    validation: Path, file: Path, out: Path | None, reading: FileOptions, fitted: Calibrator | None
 ) -> _Compared:
     """Measure the repaired file where it has labels, else the one that the calibrator was fitted on."""
     from vicinal.predictions import calibrate_file, evaluate_file, open_file
@@ -114,15 +116,16 @@ def _before_and_after(
     opened = open_file(file, **vars(replace(reading, label=None)))
     label = reading.label if reading.label in opened.source.columns else opened.label
     written: dict[str, Any] = {"classes": reading.classes, "missing": reading.missing, "encoding": reading.encoding}
-    if label is not None:
-        evaluations = {"before": evaluate_file(open_file(file, **vars(replace(reading, label=label))))}
-        if fitted is not None:
-            evaluations["after"] = evaluate_file(open_file(out, label=label, **written))
-        return _Compared(str(file), evaluations)
+    where = str(file) if label is not None else f"{validation}, which it was fitted on"
     held_out = open_file(validation, **vars(reading))
-    evaluations = {"before": evaluate_file(held_out)}
-    if fitted is not None:
-        with tempfile.TemporaryDirectory() as folder:
-            done = calibrate_file(held_out, held_out, Path(folder) / "out.npz", calibrator=fitted, check=False)
-            evaluations["after"] = evaluate_file(open_file(done.path, label=held_out.label, **written))
-    return _Compared(f"{validation}, which it was fitted on", evaluations)
+    before = open_file(file, **vars(replace(reading, label=label))) if label is not None else held_out
+    evaluations = {"before": evaluate_file(before)}
+    if fitted is None:
+        return _Compared(where, evaluations)
+    if label is not None and out is not None:
+        evaluations["after"] = evaluate_file(open_file(out, label=label, **written))
+        return _Compared(where, evaluations)
+    with tempfile.TemporaryDirectory() as folder:
+        done = calibrate_file(held_out, before, Path(folder) / "out.npz", calibrator=fitted, check=False)
+        evaluations["after"] = evaluate_file(open_file(done.path, label=before.label, **written))
+    return _Compared(where, evaluations)

@@ -62,7 +62,7 @@ def _open_file(path: Path, options: ReadOptions) -> Opened:
     suffix = path.suffix.lower()
     if suffix == ".npz":
         arrays = read_arrays(path)
-        if arrays and not any(name.startswith("x_") for name in arrays):
+        if arrays and not {"x_train", "y_train"} & arrays.keys():
             return from_arrays(arrays, str(path))
         return named_datasets.from_npz(path)
     for kind in FILE_KINDS.values():

@@ -21,9 +21,11 @@ class Slice:
     """Metrics of a part of the samples. Made by `evaluate_slices`."""
 
     name: str
+    """The column and its value or range."""
     n: int
     """The number of samples."""
     accuracy: Estimate
+    """The share of right predictions."""
     gap: Estimate
     """Mean confidence less accuracy: positive where it is over-confident."""
     nll: Estimate | None
@@ -67,7 +69,7 @@ def evaluate_slices(
     >>> from vicinal.metrics import evaluate
     >>> found = evaluate_slices(evaluate([0, 1] * 50, probs=[[0.9, 0.1]] * 100), ["a", "b"] * 50)
     >>> [(one.name, one.n, one.accuracy.value, one.status) for one in found]
-    [('b', 50, 0.0, 'worse'), ('a', 50, 1.0, '')]
+    [('b', 50, 0.0, 'worse'), ('a', 50, 1.0, 'miscalibrated')]
     """
     samples = evaluation.samples
     if samples is None:

@@ -135,10 +135,15 @@ def label_issues(probs: object, labels: object) -> LabelIssues:
     labels
         Class numbers `[N]`.
 
-    >>> probs = [[0.99, 0.01]] * 95 + [[0.01, 0.99]] * 105
-    >>> issues = label_issues(probs, [0] * 100 + [1] * 100)
-    >>> issues.suspicious.nonzero()[:, 0].tolist(), round(issues.noise.value, 3)
-    ([95, 96, 97, 98, 99], 0.025)
+    A tenth of the labels are flipped here. Confidence that varies is what tells a flipped label from a hard sample:
+
+    >>> random = np.random.default_rng(0)
+    >>> positive = random.beta(0.2, 0.2, 2000)
+    >>> flipped = random.random(2000) < 0.1
+    >>> labels = (random.random(2000) < positive) ^ flipped
+    >>> issues = label_issues(np.stack([1 - positive, positive], axis=1), labels.astype(int))
+    >>> round(issues.noise.value, 2), 0.8 < float(issues.suspicious[flipped].double().mean())
+    (0.12, True)
     """
     p, y = _checked(probs, labels)
     joint, rows, n_classes = confident_joint(p, y), torch.arange(len(y)), p.shape[1]

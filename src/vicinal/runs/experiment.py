@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -194,7 +194,11 @@ class Experiment:
     @classmethod
     def from_dict(cls, record: Mapping[str, object]) -> Experiment:
         """Return what `to_dict` recorded."""
-        return cls(**_known(cls, record))
+        # Run folders outlive versions: the first ones call the extra evaluation sets `also`, each with its number.
+        named = {"eval_data" if name == "also" else name: value for name, value in record.items()}
+        if isinstance(watch := named.get("watch"), Sequence):
+            named["watch"] = tuple(str(name).replace("also-", "eval-") for name in watch)
+        return cls(**_known(cls, named))
 
     def command(self, out: str | Path | None = None) -> str:
         """Return the command that runs it."""

@@ -34,6 +34,7 @@ class Importance:
     """How much a column matters. Made by `permutation_importance`."""
 
     column: str
+    """The name of the column."""
     nll: Estimate | None
     """The increase of the NLL with its interval; None of a column that the model does not read."""
 
