@@ -386,7 +386,7 @@ def test_hostile_input_is_refused_by_name(case, name):
 
 @each
 def test_input_that_is_not_numbers_is_a_type_error(case):
-    for logits in (LABELS[:, None].repeat(1, 3), np.array([["a", "b"]]), None):
+    for logits in (LABELS[:, None].repeat(1, 3) > 0, np.array([["a", "b"]]), None):
         with pytest.raises(TypeError, match="logits"):
             fresh(case).fit(logits, LABELS)
 
