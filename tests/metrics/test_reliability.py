@@ -428,9 +428,11 @@ def test_inputs_are_not_changed():
 
 
 def test_huge_and_far_apart_logits_are_fine():
-    table = ReliabilityTable.from_logits(np.array([[1e308, -1e308], [-1e4, 1e4]]) / 4, [0, 0])
+    table = ReliabilityTable.from_logits(np.array([[1e30, -1e30], [-1e4, 1e4]]) / 4, [0, 0])
     assert table.confidence == 1
     assert table.accuracy == 0.5
+    with pytest.raises(ValueError, match=r"logits must lie within ±1e\+30, got one of size 1e\+160"):
+        ReliabilityTable.from_logits(np.array([[1e160, 0.0]]), [0])
 
 
 @pytest.mark.parametrize("k", [2, 40])
