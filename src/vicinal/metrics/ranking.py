@@ -6,9 +6,9 @@ Both are sums over scores in rising order, so they come block by block: memory h
 sample at x moves the metric by
 
 .. math::
-    \text{AUROC: } &\frac{\#\{\text{neg} < x\}/N - A}{P} \ (\text{pos}), \quad
+    \text{AUROC: } \frac{\#\{\text{neg} < x\}/N - A}{P} \ (\text{pos}), \quad
     \frac{\#\{\text{pos} > x\}/P - A}{N} \ (\text{neg}) \\
-    \text{AP: } &\frac1P \Big(\frac{T(x)}{T(x) + F(x)} - A + \sum_{s_j \le x} \frac{F(s_j)}{(T + F)^2(s_j)}\Big)
+    \text{AP: } \frac1P \Big(\frac{T(x)}{T(x) + F(x)} - A + \sum_{s_j \le x} \frac{F(s_j)}{(T + F)^2(s_j)}\Big)
     \ (\text{pos}), \quad -\frac1P \sum_{s_j \le x} \frac{T(s_j)}{(T + F)^2(s_j)} \ (\text{neg})
 
 over positives j; equal scores count half in AUROC. The sum v of the squares is the variance, that of DeLong for AUROC.
