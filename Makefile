@@ -6,9 +6,10 @@ EXTRAS := train,text,audio,excel,export,integrations,scale,speed,dev
 # Workers have one thread each, so that tests do not depend on how many cores there are. Three keep two cores busy: some
 # tests wait for processes that they start.
 PYTEST_FLAGS ?= -n 3 --dist worksteal
-# (Bytecode is written whatever the shell says: many tests start processes, and each would compile the sources again.)
+# Bytecode is written whatever the shell says: many tests start processes, and each would compile the sources again.
+PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 MPLBACKEND=Agg $(BIN)/python -m pytest
 
-.PHONY: demo test lint bench docs site evidence release-check clean
+.PHONY: demo test test-slow lint bench docs site evidence release-check clean
 
 # The command alone, which is all that the demo needs: torch is most of it.
 .venv/.train: pyproject.toml constraints.txt
@@ -28,7 +29,10 @@ demo: .venv/.train  ## train on embedded data, print the table, write the report
 	$(BIN)/vicinal train digits --train-size 400 --out demo-output/run --report demo-output/report.html
 
 test: lint  ## everything that must hold
-	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 MPLBACKEND=Agg $(BIN)/python -m pytest $(PYTEST_FLAGS)
+	$(PYTEST) $(PYTEST_FLAGS)
+
+test-slow: .venv/.ready  ## the tests that take long, which `test` leaves out
+	$(PYTEST) $(PYTEST_FLAGS) -m slow
 
 lint: .venv/.ready
 	$(BIN)/ruff check .

@@ -7,12 +7,13 @@ recall the share of suspicious ones among the changed.
 
     python -m benchmarks.audit [--only titanic spam] [--noise 0.1] [--rows 2000] [--seed 0]
     python -m benchmarks.audit --rules [--only titanic spam] [--rows 500]
-    python -m benchmarks.audit --simulated
+    python -m benchmarks.audit --simulated [--seeds 20]
     python -m benchmarks.audit --people [--calibrated] [--half dev]
 
 The second compares the rules alone, in a minute: `probes.label_issues` and cleanlab on the same out-of-fold
 probabilities, those of logistic regression, and cleanlab on those of gradient boosting, at three shares of changed
-labels. `--simulated` gives both the true probabilities, and labels drawn from them, unchanged or changed.
+labels. `--simulated` gives both the true probabilities, and labels drawn from them, unchanged or changed, on several
+settings and seeds.
 
 The third is of wrong labels that people gave: in SNLI and MNLI the writer of a sentence says what it is, four others
 judge it, and the majority of five counts. The writer's label, the last letter of a pair's name, is wrong where it is
@@ -62,6 +63,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--noise", type=float, default=0.1, help="share of labels to change")
     parser.add_argument("--rows", type=int, default=2000, help="at most so many rows of a table")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seeds", type=int, default=20, help="draws of each setting of --simulated")
     parser.add_argument("--rules", action="store_true", help="compare the rules alone")
     parser.add_argument("--simulated", action="store_true", help="compare the rules on true probabilities")
     parser.add_argument("--people", action="store_true", help="labels that people gave")
@@ -72,7 +74,7 @@ def main(argv: list[str] | None = None) -> None:
         compare_on_people(Path(os.environ["VICINAL_DATA"]) / "logits" / "nli_baan2022", args.half, args.calibrated)
         return
     if args.simulated:
-        compare_simulated(args.seed)
+        compare_simulated(range(args.seed, args.seed + args.seeds))
         return
     if args.rules:
         compare_rules(args.only, args.rows, args.seed)
@@ -110,7 +112,7 @@ def ours(frame: pd.DataFrame, seed: int) -> np.ndarray[Any, Any]:
         outcome = run(experiment, Path(folder) / "run", progress=False)
         assert outcome is not None
         found = np.zeros(len(frame), bool)
-        found[[sample["index"] for sample in audited(outcome, progress=False).samples]] = True
+        found[[one["index"] for one in audited(outcome, progress=False).samples if one["suspicious"]]] = True
         return found
 
 
@@ -161,29 +163,59 @@ def compare_rules(names: list[str], n_rows: int, seed: int) -> None:
             x = pd.get_dummies(frame.drop(columns="target")).astype(float)
             model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=500))
             probs, labels = out_of_fold(model, x.fillna(x.mean()).fillna(0), frame, seed)
-            found = label_issues(probs, labels).suspicious.numpy(), by_cleanlab(probs, labels), cleanlab(frame, seed)
+            ours = label_issues(labels, probs=probs).suspicious.numpy()
+            found = ours, by_cleanlab(probs, labels), cleanlab(frame, seed)
             scores.append([scored(one, changed) for one in found])
         means = [f"{precision:.2f}, {recall:.2f}" for precision, recall in np.mean(scores, axis=0)]
         print(f"| {100 * noise:g} % | {' | '.join(means)} |", flush=True)
 
 
-def compare_simulated(seed: int) -> None:
-    """Print what both rules claim, and find, of labels drawn from the probabilities they are given."""
-    rng = np.random.default_rng(seed)
-    head = "vicinal: noise | vicinal: claimed, precision, recall | cleanlab: claimed, precision, recall"
-    print(f"| rows; classes; scale of logits | changed | {head} |\n|---|---|---|---|---|")
-    for n, k, scale in ((2000, 2, 2.0), (2000, 4, 2.0), (1000, 3, 5.0), (5000, 10, 3.0)):
-        logits = scale * rng.normal(size=(n, k))
-        probs = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
-        truth = (probs.cumsum(axis=1) < rng.random((n, 1))).sum(axis=1)
+#: Rows, classes and scale of logits: the smaller the scale, the more the classes overlap.
+SETTINGS = ((1000, 2, 1.0), (2000, 2, 2.0), (5000, 2, 1.0), (2000, 4, 2.0), (1000, 3, 5.0), (3000, 10, 3.0))
+
+
+def simulated(
+    n: int, k: int, scale: float, share: float, seed: int
+) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Return probabilities, labels drawn from them of which a share is changed, and which are."""
+    rng = np.random.default_rng([seed, n, k, round(10 * scale), round(100 * share)])
+    logits = scale * rng.normal(size=(n, k))
+    probs = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    truth = np.minimum((probs.cumsum(axis=1) < rng.random((n, 1))).sum(axis=1), k - 1)
+    changed = rng.random(n) < share
+    return probs, np.where(changed, (truth + rng.integers(1, k, n)) % k, truth), changed
+
+
+def compare_simulated(seeds: range) -> None:
+    """Print what both rules claim, and find, of labels drawn from the probabilities they are given, mean over seeds.
+
+    Precision is the mean over draws in which a rule claims something.
+    """
+    head = "draws with a claim | vicinal: claimed, precision, recall | cleanlab: claimed, precision, recall"
+    more = "recall less cleanlab's where we claim (95 % CI) | false alarms: expected, true"
+    print(f"| rows; classes; scale of logits | changed | {head} | {more} |\n|---|---|---|---|---|---|---|")
+    for n, k, scale in SETTINGS:
         for share in (0.0, 0.05, 0.1, 0.2):
-            changed = rng.random(n) < share
-            labels = np.where(changed, (truth + rng.integers(1, k, n)) % k, truth)
-            issues = label_issues(probs, labels)
-            found = [issues.suspicious.numpy(), by_cleanlab(probs, labels)]
-            cells = [f"{one.mean():.3f}, {p:.2f}, {r:.2f}" for one in found for p, r in [scored(one, changed)]]
-            noise = f"{issues.noise.value:.3f} ({issues.noise.low:.3f}–{issues.noise.high:.3f})"
-            print(f"| {n}; {k}; {scale:g} | {100 * share:g} % | {noise} | {' | '.join(cells)} |", flush=True)
+            draws = []
+            for seed in seeds:
+                probs, labels, changed = simulated(n, k, scale, share, seed)
+                issues = label_issues(labels, probs=probs)
+                found = issues.suspicious.numpy(), by_cleanlab(probs, labels)
+                rates = [(one.mean(), *scored(one, changed)) for one in found]
+                draws.append([*rates[0], *rates[1], issues.false_alarms.value, (found[0] & ~changed).sum()])
+            table = np.array(draws, float)
+            some = table[table[:, 0] > 0]
+            mean, claimed = table.mean(axis=0), np.r_[some.mean(axis=0)] if len(some) else np.full(8, np.nan)
+            less = some[:, 2] - some[:, 5]
+            half = 1.96 * less.std(ddof=1) / np.sqrt(len(less)) if len(less) > 1 else np.nan
+            cells = [
+                f"{n}; {k}; {scale:g} | {100 * share:g} % | {len(some)} of {len(table)}",
+                f"{mean[0]:.4f}, {claimed[1]:.3f}, {mean[2]:.3f}",
+                f"{mean[3]:.4f}, {mean[4]:.3f}, {mean[5]:.3f}",
+                f"{less.mean():+.3f} ± {half:.3f}" if share and len(less) > 1 else "–",
+                f"{claimed[6]:.0f}, {claimed[7]:.0f}" if len(some) else "–",
+            ]
+            print(f"| {' | '.join(cells)} |", flush=True)
 
 
 def compare_on_people(folder: Path, half: str, calibrated: bool) -> None:
@@ -200,7 +232,7 @@ def compare_on_people(folder: Path, half: str, calibrated: bool) -> None:
         if calibrated:
             logits = torch.tensor(np.log(np.maximum(probs, 1e-12)))
             probs = TemperatureScaling().fit(logits, torch.tensor(labels))(logits).softmax(dim=1).numpy()
-        wrong, issues, theirs = labels != truth, label_issues(probs, labels), by_cleanlab(probs, labels)
+        wrong, issues, theirs = labels != truth, label_issues(labels, probs=probs), by_cleanlab(probs, labels)
         as_many = np.zeros(len(labels), bool)
         as_many[issues.ranking.numpy()[: theirs.sum()]] = True
         pairs = [scored(one, wrong) for one in (issues.suspicious.numpy(), theirs, as_many)]

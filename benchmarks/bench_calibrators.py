@@ -36,6 +36,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.scores import all_scores
+from benchmarks.timing import marked
 from vicinal import calibrate, evaluate
 from vicinal.calibrators import (
     CALIBRATORS,
@@ -59,12 +60,13 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--classes", type=int, default=1_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--scores", type=Path, default=Path(tempfile.gettempdir()) / "vicinal-scores")
-    parser.add_argument("--seed", type=int, default=1, help="of the parts and models of tables; 0 has published logits")
+    parser.add_argument("--seed", type=int, default=1, help="of the parts and models of tables")
     parser.add_argument("--sets", type=int, default=500, help="at most so many sets; 0 for none")
-    parser.add_argument("--out", type=Path, help="keep results, as JSON lines; sets in it are not measured again")
+    parser.add_argument("--out", type=Path, help="JSON lines of the results; sets in it are not measured again")
     args = parser.parse_args(argv)
     if args.sets:
-        print(quality_table(measured_sets(args.scores, args.seed, args.sets, args.out)))
+        out = args.out or args.scores / f"seed-{args.seed}.jsonl"
+        print(quality_table(measured_sets(args.scores, args.seed, args.sets, out)))
         print()
     logits, labels = planted(args.rows, args.classes)
     print(temperature_table(logits, labels, args.rounds))
@@ -148,10 +150,10 @@ def torch_uncertainty_calibrated(name: str, val: Any, labels: Any, test: Any) ->
         return peer._scale(logits[1]).softmax(dim=1).numpy()
 
 
-def measured_sets(folder: Path, seed: int, most: int, out: Path | None) -> list[dict[str, Any]]:
+def measured_sets(folder: Path, seed: int, most: int, out: Path) -> list[dict[str, Any]]:
     """Return NLL, Brier score, ECE, smooth ECE and seconds of every contender on every set."""
     every = contenders()
-    records = [json.loads(line) for line in out.read_text().splitlines()] if out is not None and out.exists() else []
+    records = [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
     done = {record["set"] for record in records}
     for scores in itertools.islice(all_scores(folder, seed), most):
         if scores.name in done:
@@ -177,9 +179,8 @@ def measured_sets(folder: Path, seed: int, most: int, out: Path | None) -> list[
         gap = losses["vicinal auto"] - losses["vicinal temperature"]
         record["worse than temperature"] = bool(gap.mean() > gap.std() / math.sqrt(len(gap)) > 0)
         records.append(record)
-        if out is not None:
-            with out.open("a") as file:
-                file.write(json.dumps(record) + "\n")
+        with out.open("a") as file:
+            file.write(json.dumps(record) + "\n")
     return records
 
 
@@ -207,7 +208,22 @@ def quality_table(records: list[dict[str, Any]]) -> str:
             f"{gaps.mean() + half:+.4f}) | {means[1]:.4f} | {means[2]:.4f} | {means[3]:.4f} | {seconds:.3f} |"
         )
     worse = sum(r["worse than temperature"] for r in records)
-    lines += ["", f"auto is worse than temperature by more than one standard error in {worse} of {len(records)} sets."]
+    mean = {name: np.mean([r[name]["nll"] for r in records]) for name in names if len(done[name]) == len(records)}
+    nearest = min((name for name in mean if not name.startswith("vicinal")), key=lambda name: mean[name], default="")
+    met = not nearest or mean["vicinal auto"] <= mean[nearest]
+    lines += [
+        "",
+        f"Mean NLL of auto {mean['vicinal auto']:.5f}; of the best peer, {nearest}, {mean.get(nearest, math.nan):.5f} "
+        f"({marked('not above', met)}).",
+        f"auto is worse than temperature by more than one standard error in {worse} of {len(records)} sets "
+        f"({marked('at most 5 %', worse <= 0.05 * len(records))}).",
+    ]
+    both = [r for r in records if "nll" in r.get("probmetrics sms", {})]
+    if times := [r["vicinal sms"]["seconds"] / r["probmetrics sms"]["seconds"] for r in both]:
+        slow = marked("at most 1", statistics.median(times) <= 1)
+        lines.append(
+            f"SMS takes {statistics.median(times):.2f} times probmetrics' time, {max(times):.2f} at most ({slow})."
+        )
     return "\n".join(lines)
 
 

@@ -22,7 +22,7 @@ from benchmarks.timing import goal, interleaved, marked, milliseconds, ratio, sh
 from vicinal import ERM, LogitMix, PuzzleMix
 from vicinal.objectives.puzzle.cut import MaskCosts, mask_costs, mask_energy, solve_masks
 from vicinal.objectives.puzzle.saliency import block_saliency, saliency
-from vicinal.objectives.puzzle.transport import mix_blocks
+from vicinal.objectives.puzzle.transport import mix_blocks, transport_plan
 from vicinal.training import kept_memory
 
 COUNTS = (2, 4, 8, 16)
@@ -34,6 +34,7 @@ def main() -> None:
     print(versions("scipy"), end="\n\n", flush=True)
     print(pipeline(), end="\n\n", flush=True)
     print(solvers(), end="\n\n", flush=True)
+    print(transports(), end="\n\n", flush=True)
     print(training_steps())
 
 
@@ -103,6 +104,71 @@ def pipeline(rounds: int = 7) -> str:
     default, exact = '`solver="fast"` (default)', '`solver="exact"`'
     header = ["blocks", default, "its processor time", "goal", exact, "plain", "plain / default"]
     return table([*header, "goal"], rows)
+
+
+def fixed_rounds(masks: Tensor, share: Tensor, rounds: int, eps: float = 0.8) -> tuple[Tensor, Tensor]:
+    """Return which block each place goes to, -1 for none, and how many blocks still ask after so many rounds.
+
+    The transport without a shape that depends on values, as a GPU would run it without a wait: every block of every
+    image asks in every round, on the dense n² × n² list of its moves, and those that are done ask for nothing.
+    """
+    n_rows, n, _ = masks.shape
+    place = torch.cartesian_prod(torch.arange(n), torch.arange(n)).float()
+    price = eps / (n - 1) ** 2
+    gain = share.view(n_rows, -1, 1) - price * torch.cdist(place, place).square().round()
+    worth = (gain > 0) & (masks.view(n_rows, 1, -1) > 0)
+    gain, target = torch.where(worth, gain, 0).sort(dim=-1, descending=True, stable=True)
+    block = torch.arange(n * n).view(1, -1, 1)
+    bid = torch.where(gain > 0, (gain.view(torch.int32).long() << 32) | (2**31 - 1 - block), 0)
+    move = torch.zeros(n_rows, n * n, 1, dtype=torch.long)
+    best = torch.zeros(n_rows, n * n, dtype=torch.long)
+    for _ in range(rounds):
+        offer = bid.gather(2, move.clamp(max=n * n - 1))[..., 0]
+        wanted = target.gather(2, move.clamp(max=n * n - 1))[..., 0]
+        best = best.scatter_reduce(1, wanted, offer, "amax")
+        lost = (offer > 0) & (best.gather(1, wanted) != offer)
+        move = move + lost[..., None].long()
+    left = ((bid.gather(2, move.clamp(max=n * n - 1))[..., 0] > 0) & lost).sum()
+    return torch.where(best > 0, 2**31 - 1 - (best & (2**32 - 1)), -1), left
+
+
+def transports(batches: int = 8) -> str:
+    """Both ways to transport blocks: on the host, and on the device in as many rounds as these images need."""
+    generator = torch.Generator().manual_seed(0)
+    x, real, partner = digits()
+    rows = []
+    for grid, images in ((8, "32 px"), (16, "64 px")):
+        needed, host, device = [], [], []
+        for _ in range(batches):
+            lam = float(torch.rand((), generator=generator))
+            heavy = torch.randn(real.shape, generator=generator).mul(1.5).exp()
+            for salient in (real, heavy):
+                masks = solve_masks(mask_costs(x, block_saliency(salient, 8), partner, lam))
+                masks = F.interpolate(masks[:, None], size=grid)[:, 0]
+                share = block_saliency(salient, grid)
+                start = time.process_time()
+                plan = transport_plan(masks, share)
+                host.append(time.process_time() - start)
+                rounds = next(r for r in range(1, 10_000) if not fixed_rounds(masks, share, r)[1])
+                needed.append(rounds)
+                start = time.process_time()
+                same = fixed_rounds(masks, share, rounds)[0]
+                device.append(time.process_time() - start)
+                if not torch.equal(torch.where(same >= 0, plan, -1), same):
+                    raise AssertionError("the two ways give different plans")
+        dense = 128 * grid**4 * 8 / 2**20
+        rows.append(
+            [
+                f"{images}, {grid} × {grid}",
+                f"{1000 * statistics.median(host):.3g} ms",
+                f"{statistics.median(needed):.0f} (at most {max(needed)})",
+                f"{1000 * statistics.median(device):.3g} ms",
+                f"{dense:,.0f} MB",
+            ]
+        )
+    rows.append(["224 px, 56 × 56", "", "", "", f"{128 * 56**4 * 8 / 2**20:,.0f} MB"])
+    header = ["blocks of 4 px, B = 128", "on the host", "rounds needed", "fixed rounds, same processor"]
+    return table([*header, "memory of their lists of moves"], rows)
 
 
 def processor_seconds(n: int, rounds: int) -> float:

@@ -22,10 +22,10 @@ from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
-from scipy.special import bdtr, ndtri
+from scipy.special import bdtr, ndtr, ndtri
 
 from benchmarks.timing import table
-from vicinal import evaluate
+from vicinal import compare, evaluate
 from vicinal.metrics import METRICS, BinSums, ReliabilityTable, RiskCoverage, risk_coverage, risk_threshold
 from vicinal.metrics.comparison import Side, difference_ends
 from vicinal.metrics.error_intervals import error_ends
@@ -664,12 +664,101 @@ def rankings(draw: Draw) -> str:
     return summary(seen)
 
 
+#: Of rare mistakes: accuracies, and what the model says of each sample.
+RARE = (0.8, 0.95, 0.98, 0.995, 0.999)
+SAID = (0.9, 0.99, 0.9995)
+
+
+def rare_mistakes(draw: Draw) -> str:
+    """Coverage of `compare` of a model and its softened self, where a sample may hold no mistake."""
+    random, names, heat = draw.generator(10), ("nll", "brier"), 2.0
+    seen: dict[tuple[str, int], list[tuple[float, float, str]]] = {(name, n): [] for name in names for n in SIZES}
+    for accuracy, said in itertools.product(RARE, SAID):
+        # Confidences vary a little, and the chance to be right does not depend on them.
+        grid = np.log(said / (1 - said)) + 0.5 * ndtri((np.arange(2_000) + 0.5) / 2_000)
+        truth = {name: np.mean(_softer(name, grid, accuracy, heat)) for name in names}
+        for n in SIZES:
+
+            def measure(
+                trials: int, n: int = n, grid: Any = grid, accuracy: float = accuracy, truth: Any = truth
+            ) -> Shares:
+                held, length = np.zeros(2), np.zeros(2)
+                for _ in range(trials):
+                    z = random.choice(grid, n)
+                    labels = (random.random(n) >= accuracy).astype(np.int64)  # class 0 is what the model says
+                    logits = np.stack([z, np.zeros(n)], axis=1)
+                    found = compare(evaluate(labels, logits=logits), evaluate(labels, logits=logits / heat))
+                    held += [found[name].low <= truth[name] <= found[name].high for name in names]
+                    length += [found[name].high - found[name].low for name in names]
+                return {name: (held[k] / trials, length[k] / trials) for k, name in enumerate(names)}
+
+            for name, found in settled(measure, fewer_of(draw.trials, n)).items():
+                seen[name, n].append((*found, f"accuracy {accuracy:g}, confidence {said:g}"))
+    return summary(seen)
+
+
+def _softer(name: str, z: Any, accuracy: float, heat: float) -> Any:
+    """Return the expected NLL or Brier score of logits z / heat less that of z, `[...]`."""
+    means = []
+    for scaled in (z / heat, z):
+        right = 1 / (1 + np.exp(-scaled))
+        of = (-np.log(right), -np.log1p(-right)) if name == "nll" else (2 * (1 - right) ** 2, 2 * right**2)
+        means.append(accuracy * of[0] + (1 - accuracy) * of[1])
+    return means[0] - means[1]
+
+
+def grouped(draw: Draw) -> str:
+    """Coverage of metrics of samples in groups, from 10 groups on: half the variance is between groups."""
+    random = draw.generator(11)
+    sizes = ((10, 45), (20, 10), (50, 4), (100, 20), (500, 2))
+    names = ("accuracy", "nll", "brier")
+    rows = []
+    for (n_groups, of_each), even in itertools.product(sizes, (True, False)):
+        held, length = np.zeros(len(names)), np.zeros(len(names))
+        truth = _grouped_truth()
+        trials = max(draw.trials // 4, 50)
+        for _ in range(trials):
+            groups = np.repeat(np.arange(n_groups), of_each)
+            if not even:  # a few large groups
+                groups = np.sort((n_groups * random.random(len(groups)) ** 2).astype(np.int64))
+            logits, labels = _grouped_sample(groups, random)
+            found = evaluate(labels, logits=logits, groups=groups)
+            ends = [found.metrics[name] for name in names]
+            held += [e.low <= true <= e.high for e, true in zip(ends, truth, strict=True)]
+            length += [e.high - e.low for e in ends]
+        shape = f"{n_groups} groups of {of_each}" if even else f"{n_groups} groups, uneven, {of_each} on average"
+        shares = [f"{100 * h / trials:.1f} % ({width / trials:.3f})" for h, width in zip(held, length, strict=True)]
+        rows.append([shape, *shares])
+    return table(["samples", *names], rows)
+
+
+def _grouped_sample(groups: Any, random: Any) -> tuple[Any, Any]:
+    """Return logits of two classes and labels; how hard samples are depends on their group."""
+    hard = random.standard_normal(groups.max() + 1)[groups]
+    z = 2 + random.standard_normal(len(groups))
+    wrong = random.random(len(groups)) < 1 / (1 + np.exp(2 + 1.5 * hard))
+    return np.stack([z, np.zeros(len(groups))], axis=1), wrong.astype(np.int64)
+
+
+def _grouped_truth() -> tuple[float, float, float]:
+    """Return accuracy, NLL and Brier score of the population of `_grouped_sample`."""
+    grid = ndtri((np.arange(20_000) + 0.5) / 20_000)
+    right, wrong = 1 / (1 + np.exp(-(2 + grid))), float(np.mean(1 / (1 + np.exp(2 + 1.5 * grid))))
+    mean = [(-np.log(right), -np.log1p(-right)), (2 * (1 - right) ** 2, 2 * right**2)]
+    nll, brier = (float((1 - wrong) * np.mean(of[0]) + wrong * np.mean(of[1])) for of in mean)
+    first = float(ndtr(2))  # how often the first class is predicted
+    return (1 - wrong) * first + wrong * (1 - first), nll, brier
+
+
 def fewer_of(trials: int, n: int) -> int:
     """Return how many trials of n samples there are: a third as many from 1,000 on."""
     return trials if n < 1_000 else trials // 3
 
 
-PARTS = {part.__name__: part for part in (errors, odd, metrics, rankings, equal_models, differences, thresholds)}
+PARTS = {
+    part.__name__: part
+    for part in (errors, odd, metrics, rankings, equal_models, differences, rare_mistakes, grouped, thresholds)
+}
 
 
 def main() -> None:

@@ -158,7 +158,7 @@ def train(names: list[str]) -> None:
         "| data | test samples | accuracy, % | ECE (15 bins) | … after temperature | temperature | training |\n"
         "|---|---|---|---|---|---|---|\n"
     )
-    commands = "\n```bash\n" + "\n".join(lines) + "\n```\n"
+    commands = "\n```sh\n" + "\n".join(lines) + "\n```\n"
     text = f"{head}<!-- metrics -->\n{columns}{''.join(rows)}{commands}<!-- end -->\n{tail}"
     here.write_text(text, encoding="utf-8")
 
@@ -181,7 +181,7 @@ def compare(names: list[str]) -> None:
         draw(result, folder / f"{name}.png")
         line = shlex.join(["vicinal", *words[1:]])
         text = (
-            f"# {show.title}\n\n{show.about[0].upper()}{show.about[1:]}.\n\n```bash\n{line}\n```\n\n"
+            f"# {show.title}\n\n{show.about[0].upper()}{show.about[1:]}.\n\n```sh\n{line}\n```\n\n"
             f"![Reliability diagrams of the methods, before the temperature, of the first seed]({name}.png)\n\n"
             f"{result['markdown']}\n"
         )

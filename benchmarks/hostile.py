@@ -612,6 +612,103 @@ def scale_cases(run: Path) -> Iterator[Case]:
             yield Case(f"scale of {run.name}: {name} {k}", words, changed_record(run, way, value))
 
 
+def written_cells(draw: random.Random) -> dict[str, Callable[[int], str]]:
+    """Return ways to write a cell of row i: dates, numbers, units and missing markers as people write them."""
+    share, day, far = draw.random() / 4, draw.choice((12, 28)), draw.choice((-999, 9999, -99))
+
+    def date(i: int) -> tuple[int, int, int]:
+        return 2000 + i % 20, 1 + i * 7 % 12, 1 + i * 5 % day
+
+    def some(text: Callable[[int], str], other: str) -> Callable[[int], str]:
+        return lambda i: other if draw.random() < share else text(i)
+
+    ways: dict[str, Callable[[int], str]] = {
+        "day first": lambda i: "{2:02}/{1:02}/{0}".format(*date(i)),
+        "month first": lambda i: "{1:02}/{2:02}/{0}".format(*date(i)),
+        "iso": lambda i: "{}-{:02}-{:02}".format(*date(i)),
+        "compact": lambda i: "{}{:02}{:02}".format(*date(i)),
+        "german": lambda i: f"{i * 37 % 9 + 1}.{i * 13 % 900 + 100},{i % 90 + 10}",
+        "thousands": lambda i: f"{i % 9 + 1}.{i * 13 % 900 + 100}",
+        "unit": lambda i: f"{i * 0.7:.1f} kg",
+        "brackets": lambda i: f"({i % 9 + 1},200)",
+        "multiple": lambda i: f"{i * 0.3:.1f}M",
+        "time": lambda i: f"{i % 24:02}:{i % 60:02}",
+        "sentinel": lambda i: str(far if i % 5 == 0 else i * 3 % 17),
+    }
+    return ways | {
+        f"{name}, some {other!r}": some(ways[name], other) for name in ways for other in ("TBD", "31/12/1999")
+    }
+
+
+def written_labels() -> dict[str, Any]:
+    """Return columns of labels of unusual types, 60 rows each."""
+    import uuid
+
+    import pyarrow as pa
+
+    half = [i % 2 for i in range(60)]
+    ids = [uuid.UUID(int=k + 1).bytes for k in half]
+    return {
+        "bool8": pa.ExtensionArray.from_storage(pa.bool8(), pa.array(half, pa.int8())),
+        "uuid": pa.ExtensionArray.from_storage(pa.uuid(), pa.array(ids, pa.binary(16))),
+        "map": pa.array([[("a", k)] for k in half], pa.map_(pa.string(), pa.int64())),
+        "not UTF-8": pa.array([bytes([254 + k]) for k in half]),
+        "5,000 digits": pa.array(["1" * 4999 + str(k) for k in half]),
+        "1 and 1.0": pa.array([("1", "1.0", "2")[i % 3] for i in range(60)]),
+        "NFC and NFD": pa.array([("caf\u00e9", "cafe\u0301", "tea")[i % 3] for i in range(60)]),
+        "unused category": pa.DictionaryArray.from_arrays(pa.array(half, pa.int8()), pa.array(["a", "b", "never"])),
+        "half floats": pa.array(np.array(half, np.float16)),
+        "decimals": pa.array([str(k) for k in half]).cast(pa.decimal128(5, 2)),
+    }
+
+
+def written_cases(run: Path, draw: random.Random, n: int) -> Iterator[Case]:
+    """Values as people write them, in tables to train on, to predict and to evaluate."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    for k in range(n):
+        ways = written_cells(draw)
+        name, other = draw.sample(sorted(ways), 2)
+        rows = [["a", "b", "label"], *([ways[name](i), ways[other](i), "xy"[i % 2]] for i in range(60))]
+        make = writer("data.csv", text_of(rows, draw.choice(";\t|")).encode())
+        yield Case(f"written {k}: {name}; {other}", TRAIN, make)
+        yield Case(f"written {k}: {name}; {other}, predict", ("predict", str(run), "{file}", "--out", "a.csv"), make)
+    for name, labels in written_labels().items():
+        said = pa.array(np.linspace(0.5, 1, 60))
+        table = pa.table({"x": np.arange(60) % 7, "label": labels, "prediction": labels, "confidence": said})
+        sink = io.BytesIO()
+        pq.write_table(table, sink)
+        make = writer("data.parquet", sink.getvalue())
+        yield Case(f"written label: {name}", (*TRAIN, "--drop", "prediction"), make)
+        yield Case(f"written label: {name}, evaluate", ("evaluate", "{file}", "--json"), make)
+    wide = [[f"c{i}" for i in range(2_000)], *([str(i * j % 7) for i in range(2_000)] for j in range(12))]
+    wide[0][-1], make = "label", writer("data.csv", text_of(wide).encode())
+    yield Case("written: 2,000 columns of 12 rows", TRAIN, make)
+    huge = [["label", "logit_a", "logit_b"], *(["ab"[i % 2], "1e160", str(-i)] for i in range(60))]
+    yield Case("written: logits of 1e160", ("evaluate", "{file}", "--json"), writer("p.csv", text_of(huge).encode()))
+
+    def dangling(folder: Path) -> Path:
+        (folder / "run").symlink_to("nowhere")
+        return writer("data.csv", text_of(good_table()).encode())(folder)
+
+    yield Case("written: a link that leads nowhere as --out", TRAIN, dangling)
+
+    def loud(folder: Path) -> Path:
+        import soundfile
+
+        for name in ("high", "low"):
+            (folder / "sounds" / name).mkdir(parents=True)
+            for i in range(12):
+                wave = np.full(4_000, 1e38 if i == 0 and name == "high" else 0.1 * (i + 1), np.float32)
+                soundfile.write(folder / "sounds" / name / f"{i}.wav", wave, 8_000, subtype="FLOAT")
+        return folder / "sounds"
+
+    yield Case(
+        "written: a sound of 1e38", ("train", "{file}", "--out", "run", "--epochs", "1", "--model", "linear"), loud
+    )
+
+
 def special_cases(run: Path) -> Iterator[Case]:
     good = text_of(good_table()).encode()
 
@@ -1068,6 +1165,7 @@ def main() -> None:
     parser.add_argument("--share", type=float, default=1.0, help="of the cases, drawn by the seed")
     parser.add_argument("--mutations", type=int, default=60)
     parser.add_argument("--bundles", type=int, default=60)
+    parser.add_argument("--written", type=int, default=30, help="tables of dates and numbers as people write them")
     parser.add_argument("--odd", type=int, default=2, help="odd commands for each option of each command")
     options = parser.parse_args()
     warm()
@@ -1091,6 +1189,7 @@ def main() -> None:
             *record_cases(run, draw, options.bundles),
             *record_cases(boosted, draw, options.bundles // 2),
             *scale_cases(run),
+            *written_cases(run, random.Random(options.seed), options.written),
             *special_cases(run),
             *small_disk_cases(run),
             *option_cases(run),

@@ -35,14 +35,15 @@ class CifarResNet18(nn.Module):
 
 def step_with(
     objective: Callable[..., Tensor],
-    x: Tensor,
+    x: object,
     y: Tensor,
     *,
+    make: Callable[[], nn.Module] = CifarResNet18,
     memory_format: torch.memory_format = torch.contiguous_format,
 ) -> Callable[[], None]:
     """Return one SGD step of a network of its own on this batch."""
     torch.manual_seed(0)
-    model = CifarResNet18().to(memory_format=memory_format)
+    model = make().to(memory_format=memory_format)
     optimiser = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
 
     def step() -> None:

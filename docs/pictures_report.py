@@ -1,4 +1,4 @@
-"""Take the screenshot of `docs/report.md`: train on digits, write the report, open it in a headless browser.
+"""Take the screenshot of `docs/concepts/report.md`: train on digits, write the report, open it in a headless browser.
 
 python docs/pictures_report.py
 

@@ -1,4 +1,4 @@
-"""Redraw the pictures of docs/robustness.md: decision boundaries of several methods on 2-D toys.
+"""Redraw the pictures of docs/howto/robustness.md: decision boundaries of several methods on 2-D toys.
 
 python docs/pictures_robustness.py
 """

@@ -1,4 +1,4 @@
-"""What the site shows beside the files of this folder: the cards of the methods, how to contribute, what changed.
+"""Pages of the site that are made when it is built: cards, reference tables, and files from outside this folder.
 
 `mkdocs.yml` names it as a hook; see https://www.mkdocs.org/user-guide/configuration/#hooks.
 """
@@ -6,12 +6,26 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
 CARDS = ROOT / "src" / "vicinal" / "cards"
-PAGES = {"contributing.md": ROOT / "CONTRIBUTING.md", "changelog.md": ROOT / "CHANGELOG.md"}
+PAGES = {
+    "project/contributing.md": ROOT / "CONTRIBUTING.md",
+    "project/changelog.md": ROOT / "CHANGELOG.md",
+    "project/benchmarks.md": ROOT / "benchmarks" / "README.md",
+}
+#: The training sets by whose size the reference shows the training defaults.
+SIZES = (500, 5_000, 100_000)
+
+
+def on_config(config: Any, **_: Any) -> Any:
+    """Let the search work from `file://` by a script of the site, where the offline plugin names one of the network."""
+    config.extra["polyfills"] = ["js/file-worker.js"]
+    return config
 
 
 def on_files(files: Any, *, config: Any, **_: Any) -> Any:
@@ -21,31 +35,54 @@ def on_files(files: Any, *, config: Any, **_: Any) -> Any:
     def add(uri: str, content: str | bytes) -> None:
         files.append(File.generated(config, uri, content=content))
 
-    titles = {}
     for path in sorted(CARDS.glob("*.md")):
-        text = path.read_text(encoding="utf-8")
-        titles[path.name] = re.sub(r"^#+ *", "", text.splitlines()[0])
-        add(f"cards/{path.name}", text)
-    listed = "\n".join(f"- [{title}]({name})" for name, title in titles.items())
-    add("cards/index.md", f"# Methods\n\nOne card a method: `vicinal methods NAME` prints the same.\n\n{listed}\n")
-    for picture in sorted((CARDS / "img").glob("*.png")):
-        add(f"cards/img/{picture.name}", picture.read_bytes())
+        add(f"cards/{path.name}", path.read_text(encoding="utf-8"))
+    add("cards/index.md", card_index())
+    for image in sorted((CARDS / "img").glob("*.png")):
+        add(f"cards/img/{image.name}", image.read_bytes())
     for uri, path in PAGES.items():
         add(uri, path.read_text(encoding="utf-8"))
     return files
 
 
 def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
-    """Let links lead to the pages of the site, and name what the reference of the package shows."""
-    if page.file.src_uri == "api/vicinal.md":
+    """Fill in what is generated, let links lead to pages of the site, and rank guides above evidence in the search."""
+    uri = page.file.src_uri
+    boosts = {"start/": 4, "howto/": 3, "frameworks/": 3, "concepts/": 2, "reference/api/": 0.5, "project/": 0.5}
+    boosts |= {"evidence": 0.3, "gallery": 0.3}
+    page.meta.setdefault("search", {}).setdefault("boost", next((boosts[b] for b in boosts if uri.startswith(b)), 1))
+    if uri == "reference/api/vicinal.md":
         return f"{markdown.rstrip()}\n      members: [{', '.join(public_names())}]\n"
-    if page.file.src_uri == "api/training.md":
-        return f"{markdown.rstrip()}\n\n## Options of `FitConfig`\n\n{training_options()}\n"
-    if page.file.src_uri == "api/data.md":
-        return f"{markdown.rstrip()}\n\n## Options of `load`\n\n{data_options()}\n"
-    if page.file.src_uri in PAGES:
-        return re.sub(r"\]\(docs/", "](", markdown)
-    return markdown.replace("](../CONTRIBUTING.md", "](contributing.md")
+    if uri in PAGES:
+        return re.sub(r"\]\((?:\.\./)?docs/", "](../", markdown)
+    tables = {"cli": command_reference, "networks": network_tables, "training": training_defaults}
+    tables |= {"fit": training_options, "data": data_options}
+    return re.sub(r"^<!-- table: (\w+) -->$", lambda found: tables[found[1]](), markdown, flags=re.MULTILINE)
+
+
+def table(head: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
+    """Return a table in Markdown."""
+    heads = list(head)
+    lines = [heads, ["---"] * len(heads), *([_cell(str(text)) for text in row] for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _cell(text: str) -> str:
+    """Return a text with its bars escaped, but for those of code, which tables leave alone."""
+    return "`".join(part if i % 2 else part.replace("|", "\\|") for i, part in enumerate(text.split("`")))
+
+
+def card_index() -> str:
+    """Return the list of methods: what each is for, and what it costs."""
+    rows = []
+    for path in sorted(CARDS.glob("*.md")):
+        text = path.read_text(encoding="utf-8")
+        title = text.splitlines()[0].removeprefix("# ")
+        data, cost, paper = re.findall(r"^\| (.+) \| (.+) \| (.+) \|$", text, re.MULTILINE)[1]
+        rows.append([f"[{title}]({path.name})", data, cost, paper])
+    told = "One card a method. The command `vicinal methods NAME` prints the same. "
+    told += "[Choose a method](../howto/choose.md) says where to start."
+    return f"# Methods\n\n{told}\n\n{table(['method', 'data', 'cost of a step', 'paper'], rows)}\n"
 
 
 def public_names() -> list[str]:
@@ -60,22 +97,169 @@ def training_options() -> str:
     """Return the options of training as a table, made of the fields that state them."""
     from vicinal.training.config import options
 
-    rows = ["| field | default | what it does |", "| --- | --- | --- |"]
+    rows = []
     for option in options():
         allowed = f" One of {', '.join(f'`{name}`' for name in option.choices)}." if option.choices else ""
         alone = "" if option.in_command else " Python only."
-        rows.append(f"| `{option.name}` | `{option.default!r}` | {option.help}{allowed}{alone} |")
-    return "\n".join(rows)
+        rows.append([f"`{option.name}`", f"`{option.default!r}`", f"{option.help}{allowed}{alone}"])
+    return table(["field", "default", "what it does"], rows)
 
 
 def data_options() -> str:
     """Return the options of `load` as a table, made of the fields that state them."""
-    from dataclasses import fields
-
     from vicinal.data.options import RECORDS
 
-    rows = ["| record | field | default | what it does |", "| --- | --- | --- | --- |"]
-    for record in RECORDS:
-        for one in fields(record):
-            rows.append(f"| `{record.__name__}` | `{one.name}` | `{one.default!r}` | {one.metadata['help']} |")
-    return "\n".join(rows)
+    rows = [
+        [f"`{record.__name__}`", f"`{one.name}`", f"`{one.default!r}`", one.metadata["help"]]
+        for record in RECORDS
+        for one in fields(record)
+    ]
+    return table(["record", "field", "default", "what it does"], rows)
+
+
+def commands() -> dict[str, Any]:
+    """Return the commands by name, as the parser has them."""
+    import typer
+
+    from vicinal.cli.app import app
+
+    return dict(typer.main.get_command(app).commands)
+
+
+def command_reference() -> str:
+    """Return every command with all of its arguments and options, by group, with their defaults."""
+    parts = []
+    for name, command in commands().items():
+        parts.append(f"## vicinal {name}\n\n{command.help}\n")
+        groups: dict[str, list[Any]] = {}
+        for parameter in command.params:
+            groups.setdefault(getattr(parameter, "rich_help_panel", None) or "", []).append(parameter)
+        for title, group in groups.items():
+            heading = f"**{title}**\n\n" if title else ""
+            rows = [[_written(one), _default(one), _help(one)] for one in group]
+            parts.append(heading + table(["option", "default", "what it does"], rows) + "\n")
+    return "\n".join(parts)
+
+
+def _written(parameter: Any) -> str:
+    """Return an option as it is typed, such as `--out RUN`."""
+    argument = not parameter.opts[0].startswith("-")
+    names = [parameter.metavar or parameter.name.upper()] if argument else [*parameter.opts, *parameter.secondary_opts]
+    flag = argument or getattr(parameter, "is_flag", False)
+    value = "" if flag else f" {parameter.metavar or _type_name(parameter)}"
+    return " ".join(f"`{name}{value}`" for name in names)
+
+
+def _type_name(parameter: Any) -> str:
+    kind = str(getattr(parameter.type_descriptor, "annotation", ""))
+    return "NUMBER" if "int" in kind or "float" in kind else "TEXT"
+
+
+def _help(parameter: Any) -> str:
+    return re.sub(r"\s*\[default: [^]]*\]", "", parameter.help or "")
+
+
+def _default(parameter: Any) -> str:
+    """Return the default, from the parser or from the record that states the option."""
+    if parameter.required:
+        return "required"
+    if getattr(parameter, "is_flag", False) and not parameter.default:
+        return "off"
+    value = parameter.default
+    if value is None or value == ():
+        value = stated_defaults().get(parameter.name)
+    by_data = " [by data](models.md#training-defaults)" if parameter.name in varying() else ""
+    return (f"`{_plain(value)}`" if value not in (None, (), "", False) else ("" if by_data else "none")) + by_data
+
+
+def _plain(value: object) -> str:
+    return " ".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
+
+
+def stated_defaults() -> dict[str, object]:
+    """Return the defaults of options that the parser leaves to records: training, data, the experiment."""
+    from vicinal.data.options import command_options
+    from vicinal.runs import Experiment
+    from vicinal.training import FitConfig
+
+    found = {one.name: one.default for one in fields(Experiment) if one.default is not MISSING}
+    found |= {"split_seed" if one.name == "seed" else one.name: one.default for one in command_options()}
+    found |= {one.name: one.default for one in fields(FitConfig)}
+    return found | {"method": "Mixup(alpha=0.2)"}
+
+
+def _networks() -> list[tuple[str, str]]:
+    """Return kinds of data with networks whose training defaults differ."""
+    tabular = ["mlp-and-trees", "mlp", "linear", "ensemble-mlp"]
+    kinds = {
+        "tabular": tabular,
+        "text": ["minilm", "sentencecnn"],
+        "image": ["preactresnet18"],
+        "audio": ["soundresnet"],
+    }
+    return [(kind, name) for kind, names in kinds.items() for name in names]
+
+
+def _differing(kind: str, network: str, n_train: int) -> dict[str, object]:
+    """Return the fields in which the training defaults of a network differ from those of `FitConfig`."""
+    from vicinal.training import FitConfig
+    from vicinal.training.defaults import default_config
+
+    config, plain = default_config(kind, network, {}, seed=0, n_train=n_train), FitConfig()
+    every = {one.name: getattr(config, one.name) for one in fields(config)}
+    return {name: value for name, value in every.items() if value != getattr(plain, name)}
+
+
+def varying() -> set[str]:
+    """Return the training options whose defaults depend on the data."""
+    return {name for kind, network in _networks() for n in SIZES for name in _differing(kind, network, n)}
+
+
+def training_defaults() -> str:
+    """Return the training defaults by network and size of the training set."""
+    rows = []
+    for kind, network in _networks():
+        for n in SIZES:
+            found = _differing(kind, network, n)
+            text = ", ".join(
+                f"`{name} = {value:.3g}`" if isinstance(value, float) else f"`{name} = {value}`"
+                for name, value in found.items()
+            )
+            if rows and rows[-1][1] == f"`{network}`" and rows[-1][3] == text:
+                rows[-1][2] += f", {n:,}"
+            else:
+                rows.append([kind, f"`{network}`", f"{n:,}", text])
+    return table(["data", "network", "training samples", "defaults that differ from `FitConfig`"], rows)
+
+
+def network_tables() -> str:
+    """Return the networks of each kind of data, with their options."""
+    from vicinal.models.specification import FAMILIES
+
+    hidden = {
+        "plain",
+        "numbers",
+        "categories",
+        "exclusive",
+        "checkpoint",
+        "config",
+        "pretrained",
+        "multiple_choice",
+        "padding_id",
+    }
+    parts = []
+    for kind, family in FAMILIES.items():
+        rows = []
+        for name in family.names():
+            options = {k: v for k, v in _signature(family.builder(name)).items() if k not in hidden}
+            text = ", ".join(f"`{option}={value}`" for option, value in options.items())
+            rows.append([f"`{name}`", text or "none"])
+        parts.append(f"### {kind}\n\n{table(['`--model`', 'options and defaults (`--model-option`)'], rows)}\n")
+    return "\n".join(parts)
+
+
+def _signature(builder: Any) -> dict[str, object]:
+    import inspect
+
+    given = inspect.signature(builder).parameters.values()
+    return {one.name: one.default for one in given if one.default is not one.empty}

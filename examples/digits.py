@@ -71,7 +71,7 @@ def main(folder: Path) -> None:
     for name, evaluation in evaluations.items():
         print(f"{name:14}" + "".join(f"{getattr(evaluation, metric)!s:>26}" for metric in metrics))
     print("\n+ T: after temperature scaling. ECE with hardly any OE is under-confidence, which a temperature below one")
-    print("repairs: strong mixing on an easy task lowers the confidence too far (docs/choosing.md).")
+    print("repairs: strong mixing on an easy task lowers the confidence too far (docs/howto/choose.md).")
 
     for name in ("Mixup + T", "LogitMix + T"):
         print(f"\n{name} against ERM + T, paired on the same test images:")

@@ -4,6 +4,7 @@ import gc
 import os
 import signal
 
+import pytest
 from hypothesis import settings
 
 # Importing these registers a device for the whole process, so no doctest may look into them.
@@ -27,3 +28,9 @@ def pytest_collection_finish() -> None:
 
 def pytest_unconfigure() -> None:
     gc.unfreeze()  # extension modules complain at the end of the process about what was not collected
+
+
+@pytest.fixture(autouse=True)
+def no_progress_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine a command may take longer than the time between two lines of progress."""
+    monkeypatch.setattr("vicinal.progress.EVERY", 600.0)

@@ -95,6 +95,7 @@ OBJECTIVES = [
 LOOPED = [
     "Mixup(alpha=1.0)",
     "Mixup(alpha=1.0, partners='same_class')",
+    "LogitMix(CutMix(alpha=1.0, per_sample=True))",
     "GaussianVicinity(sigma=0.1)",
     "Warmup(RandomChoice(Mixup(alpha=1.0), GaussianVicinity(sigma=0.1)), epochs=0.5)",
 ]
@@ -275,14 +276,20 @@ def training() -> dict[str, Any]:
         """The events of the second step, and the loss of whole runs here and there."""
         threads: list[str] = []
 
-        def noted(*args: Any, **kwargs: Any) -> Tensor:
-            threads.append(threading.current_thread().name)
-            return normal_like(*args, **kwargs)
+        def noted(draw: Callable[..., Tensor]) -> Callable[..., Tensor]:
+            def run(*args: Any, **kwargs: Any) -> Tensor:
+                threads.append(threading.current_thread().name)
+                return draw(*args, **kwargs)
+
+            return run
 
         torch.manual_seed(0)
         want, _ = loop(Net(), y, method, device=torch.device("cpu")).run({"method": method}, progress=False)
         device = Device(has_float64=False)
-        with device, patch.object(_random, "normal_like", noted):
+        noise, weights = (
+            patch.object(_random, name, noted(getattr(_random, name))) for name in ("normal_like", "dirichlet")
+        )
+        with device, noise, weights:
             made = loop(on_device(Net()), y, method)
             batches = made._batches()
             made._train_step(batches)
@@ -291,10 +298,9 @@ def training() -> dict[str, Any]:
             events = {"waits": list(device.waits), "copies": list(device.copies)}
             torch.manual_seed(0)
             got, _ = loop(on_device(Net()), y, method).run({"method": method}, progress=False)
-        main = threading.current_thread().name
-        return {**events, "want": [want["last"]["loss"]], "got": [got["last"]["loss"]], "on main": threads.count(main)}
+        drawn = [threads.count(threading.current_thread().name), len(threads)]
+        return {**events, "want": [want["last"]["loss"]], "got": [got["last"]["loss"]], "drawn": drawn}
 
-    normal_like = _random.normal_like
     with Device():
         try:
             loop(on_device(Net()), torch.full_like(y, K)).run({"method": "Mixup"}, progress=False)

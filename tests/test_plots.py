@@ -282,8 +282,8 @@ def test_the_density_of_equal_groups_is_drawn():
     ("draw", "match"),
     [
         (lambda: plots.reliability_diagram(TABLE, level=2), "level must be"),
-        (lambda: plots.reliability_diagram(LOGITS), "table must be a ReliabilityTable, got Tensor"),
-        (lambda: plots.confidence_histogram(None), "table must be a ReliabilityTable, got NoneType"),
+        (lambda: plots.reliability_diagram(LOGITS), "table must be an Evaluation or a ReliabilityTable, got Tensor"),
+        (lambda: plots.confidence_histogram(None), "table must be an Evaluation or a ReliabilityTable, got NoneType"),
         (lambda: plots.accuracy_confidence_density(LABELS), "exactly one of logits= and probs=, got neither"),
         (lambda: plots.accuracy_confidence_density(LABELS, logits=LOGITS, probs=LOGITS), "exactly one of .* got both"),
         (lambda: plots.accuracy_confidence_density(LABELS, probs=LOGITS), "probs must be in"),
@@ -301,14 +301,20 @@ def test_the_density_of_equal_groups_is_drawn():
         (lambda: plots.between_curves({}), "curves is empty"),
         (lambda: plots.between_curves(CURVES, what="loss"), "what must be one of"),
         (lambda: plots.between_curves({"A": curves(gradient="none")}, what="gradient_norm"), "no gradient norm"),
-        (lambda: plots.risk_coverage_curve(TABLE), "curve must be a RiskCoverage, .*got ReliabilityTable"),
+        (
+            lambda: plots.risk_coverage_curve(TABLE),
+            "curve must be an Evaluation or a RiskCoverage, .*got ReliabilityTable",
+        ),
         (lambda: plots.risk_coverage_curve({}), "curve is empty"),
-        (lambda: plots.risk_coverage_curve({"a": None}), "curve must be a RiskCoverage, .*got NoneType"),
+        (
+            lambda: plots.risk_coverage_curve({"a": None}),
+            "curve must be an Evaluation or a RiskCoverage, .*got NoneType",
+        ),
         (lambda: plots.risk_coverage_curve(CURVE, level=2), "level must be"),
         (lambda: plots.accuracy_confidence_scatter({}), "tables is empty"),
         (
             lambda: plots.accuracy_confidence_scatter({"a": CURVE}),
-            "tables must be a ReliabilityTable",
+            "tables must be an Evaluation or a ReliabilityTable",
         ),
         (lambda: plots.accuracy_confidence_rows({}), "predictions is empty"),
         (

@@ -17,6 +17,8 @@ import pytest
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 CONFIG = (ROOT / "mkdocs.yml").read_text()
+#: The pages of packages. Modules of frameworks, which have no list of public names, are on a page of their own.
+API = [page for page in sorted((DOCS / "reference" / "api").glob("*.md")) if page.stem != "integrations"]
 NAMED = re.findall(r":\s([\w/-]+\.md)$", CONFIG, re.MULTILINE)
 
 
@@ -24,13 +26,13 @@ def test_every_page_is_on_the_site() -> None:
     pages = {str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md")}
     # Each recipe and each run of the gallery has a page that its overview leads to.
     own = {page for page in pages if not page.startswith(("evidence/", "gallery/"))}
-    generated = {"cards/index.md", "contributing.md", "changelog.md"}
+    generated = {"cards/index.md", "project/contributing.md", "project/changelog.md", "project/benchmarks.md"}
     assert own | generated == set(NAMED)
     assert len(NAMED) == len(set(NAMED))
 
 
 def test_what_the_reference_names_exists() -> None:
-    for page in sorted((DOCS / "api").glob("*.md")):
+    for page in API:
         modules = _modules(page)
         assert modules
         assert all(module.__all__ for module in modules)
@@ -38,7 +40,7 @@ def test_what_the_reference_names_exists() -> None:
 
 def test_the_reference_shows_every_public_class_and_function() -> None:
     """What griffe cannot see by itself, names that are imported on first use or called like a file, the pages name."""
-    for page in sorted((DOCS / "api").glob("*.md")):
+    for page in API:
         text = page.read_text()
         for module in _modules(page):
             public = {name: getattr(module, name) for name in module.__all__}
@@ -60,7 +62,7 @@ def _modules(page: Path) -> list[ModuleType]:
 
 def test_records_that_explain_fields_at_the_field_explain_all_of_them() -> None:
     """The reference leaves out a field without a docstring of its own."""
-    modules = [module for page in (DOCS / "api").glob("*.md") for module in _modules(page)]
+    modules = [module for page in API for module in _modules(page)]
     names = [getattr(module, name) for module in modules for name in module.__all__]
     explained = 0
     for record in {base for name in names if dataclasses.is_dataclass(name) for base in name.__mro__[:-1]}:
@@ -86,7 +88,7 @@ def test_the_hook_finds_what_it_adds() -> None:
     config = load_config(str(ROOT / "mkdocs.yml"))
     files = config.plugins.on_files(Files([]), config=config)
     added = {file.src_uri for file in files}
-    assert {"cards/index.md", "cards/mixup.md", "contributing.md", "changelog.md"} <= added
+    assert {"cards/index.md", "cards/mixup.md", "project/contributing.md", "project/changelog.md"} <= added
 
 
 def test_every_training_option_is_in_the_reference() -> None:
@@ -134,3 +136,39 @@ def _hook(name: str) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def test_every_option_of_the_command_is_in_the_reference() -> None:
+    hook = _hook("site_pages")
+    text = hook.command_reference()
+    for name, command in hook.commands().items():
+        part = text.split(f"## vicinal {name}\n")[1].split("\n## ")[0]
+        for parameter in command.params:
+            for flag in (*parameter.opts, *parameter.secondary_opts):
+                assert f"`{flag}" in part or f"`{parameter.metavar}`" in part, (name, flag)
+    assert re.search(r"^\| `--epochs \w+` \| `10` \[by data\]", text, re.MULTILINE)
+    assert "| `--method EXPR` | `Mixup(alpha=0.2)` |" in text
+
+
+def test_the_reference_shows_doctests_and_defaults_as_such() -> None:
+    griffe = pytest.importorskip("griffe")
+    extensions = griffe.load_extensions(str(DOCS / "site_docstrings.py"))
+    package = griffe.load("vicinal", search_paths=[ROOT / "src"], extensions=extensions)
+    shown = 0
+    for path in (
+        "losses",
+        "objectives.mixup",
+        "metrics.intervals",
+        "probes.confident_learning",
+        "objectives.guided.aum",
+    ):
+        for member in package[path].members.values():
+            if not member.is_alias and member.docstring and ">>> " in member.docstring.value:
+                sections = griffe.parse_numpy(member.docstring)
+                kinds = [section.kind.value for section in sections]
+                assert "examples" in kinds, member.path
+                others = [str(section.value) for section in sections if section.kind.value != "examples"]
+                assert not any(">>>" in text for text in others), member.path
+                shown += 1
+    assert shown > 10
+    assert str(package["objectives.mixup.Mixup.prob"].value) == "1.0"

@@ -9,8 +9,9 @@ Every public name is imported on first use, so `import vicinal` costs next to no
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from vicinal._lazy import on_first_use
 
 __version__ = "0.1.0.dev0"
 
@@ -70,21 +71,12 @@ _HOMES = {
     "vicinal.training": ["fit"],
     "vicinal.runs.bundle": ["Bundle", "load"],
 }
-_HOME_OF = OBJECTIVES | {name: home for home, names in _HOMES.items() for name in names}
-_MODULES = ["calibrators", "data", "losses", "metrics", "mixing", "models", "plots", "predictions", "probes"]
+_MODULES = ["calibrators", "data", "integrations", "losses", "metrics", "mixing", "models", "plots", "predictions",
+            "probes", "report", "runs", "training"]  # fmt: skip
 
-__all__ = [*_HOME_OF, *_MODULES, "__version__"]
-
-
-def __getattr__(name: str) -> Any:
-    if name in _HOME_OF:
-        value = getattr(importlib.import_module(_HOME_OF[name]), name)
-    elif name in _MODULES:
-        value = importlib.import_module(f"vicinal.{name}")
-    else:
-        raise AttributeError(f"module 'vicinal' has no attribute {name!r}")
-    globals()[name] = value
-    return value
+__all__ = [*OBJECTIVES, *(name for names in _HOMES.values() for name in names), *_MODULES, "__version__"]
+_OF_OBJECTIVES = {home: [name for name in OBJECTIVES if OBJECTIVES[name] == home] for home in OBJECTIVES.values()}
+__getattr__ = on_first_use(__name__, {**_HOMES, **_OF_OBJECTIVES}, _MODULES)
 
 
 def __dir__() -> list[str]:
@@ -94,6 +86,7 @@ def __dir__() -> list[str]:
 if TYPE_CHECKING:
     from vicinal import calibrators as calibrators
     from vicinal import data as data
+    from vicinal import integrations as integrations
     from vicinal import losses as losses
     from vicinal import metrics as metrics
     from vicinal import mixing as mixing
@@ -101,6 +94,9 @@ if TYPE_CHECKING:
     from vicinal import plots as plots
     from vicinal import predictions as predictions
     from vicinal import probes as probes
+    from vicinal import report as report
+    from vicinal import runs as runs
+    from vicinal import training as training
     from vicinal._memory import max_memory as max_memory
     from vicinal.calibrators import BetaCalibration as BetaCalibration
     from vicinal.calibrators import Calibration as Calibration

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import sys
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+#: An array of booleans, integers or floats: numpy has no narrower type for numbers of any kind.
+Values: TypeAlias = "NDArray[Any]"
 
 #: How far the probabilities of one sample may be from summing to one. `sum_tolerance` widens it for bfloat16.
 SUM_TOLERANCE = 1e-3
@@ -24,11 +27,11 @@ SUM_TOLERANCE = 1e-3
 # Arrays
 
 
-def as_array(name: str, value: object) -> NDArray[Any]:
+def as_array(name: str, value: object) -> Values:
     """Return numbers as a numpy array, without a copy where possible; bfloat16, which numpy lacks, becomes float32."""
     if is_tensor(value):
         tensor = value.detach().cpu()
-        moved: NDArray[Any] = (tensor.float() if _is_bfloat16(tensor.dtype) else tensor).numpy()
+        moved: Values = (tensor.float() if _is_bfloat16(tensor.dtype) else tensor).numpy()
         return moved
     if isinstance(value, np.ma.MaskedArray) and np.ma.getmaskarray(value).any():
         n = int(np.ma.getmaskarray(value).sum())
@@ -45,7 +48,7 @@ def as_array(name: str, value: object) -> NDArray[Any]:
     return array
 
 
-def _plain_numbers(name: str, objects: NDArray[Any]) -> NDArray[Any]:
+def _plain_numbers(name: str, objects: Values) -> Values:
     """Return objects that are numbers, as frames with nullable or Arrow columns give them, as integers or floats."""
     whole = True
     for place, each in np.ndenumerate(objects):
@@ -56,13 +59,13 @@ def _plain_numbers(name: str, objects: NDArray[Any]) -> NDArray[Any]:
     return objects.astype(np.int64 if whole and objects.size else np.float64)
 
 
-def as_scores(name: str, value: object) -> NDArray[Any] | Tensor:
+def as_scores(name: str, value: object) -> Values | Tensor:
     """Return logits or probabilities `[N, K]` in the type they have; only bfloat16 stays a tensor."""
     scores: Any = value.detach().cpu() if is_tensor(value) and _is_bfloat16(value.dtype) else as_array(name, value)
     if not is_tensor(scores) and scores.dtype.kind in "iu":
         scores = scores.astype(np.float64)
     _check_matrix(name, scores)
-    kept: NDArray[Any] | Tensor = scores
+    kept: Values | Tensor = scores
     return kept
 
 
@@ -94,9 +97,7 @@ def as_classes(name: str, value: object, *, n_classes: int | None = None) -> NDA
     return labels.astype(np.int64, copy=False)
 
 
-def equal_mass_edges(
-    values: NDArray[Any], n_bins: int, weights: NDArray[np.float64] | None = None
-) -> NDArray[np.float64]:
+def equal_mass_edges(values: Values, n_bins: int, weights: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
     """Return the inner edges of bins (lo, hi] that hold about equally many of the values: strictly increasing.
 
     Edge k is the ⌈k·N / n_bins⌉-th smallest value, the inverse of the empirical distribution function at k / n_bins:

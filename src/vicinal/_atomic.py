@@ -132,6 +132,17 @@ def checksum(path: Path) -> str:
     return f"sha256:{digest.hexdigest()}"
 
 
+def check_listed(path: Path, checksums: Mapping[str, str]) -> Path:
+    """Return the path; a file that is gone or differs from its checksum, if it has one, is a `DamagedFileError`."""
+    if path.name in checksums:
+        if not path.exists():
+            raise DamagedFileError(f"{path} is gone")
+        check_size(path)
+        if checksum(path) != checksums[path.name]:
+            raise DamagedFileError(f"{path} is damaged: its checksum differs")
+    return path
+
+
 def _check_regular(path: Path) -> None:
     """Raise for a pipe or a device, which might never end."""
     if path.exists() and not path.is_file():
@@ -165,8 +176,12 @@ def write_arrays(path: Path, arrays: Mapping[str, NDArray[np.generic]]) -> None:
 def write_json(path: Path, value: Mapping[str, object]) -> None:
     """Write a JSON object with the version of our format, atomically."""
     with replacing(path) as temporary:
-        text = json.dumps({"format": FORMAT, **value}, indent=1, ensure_ascii=False)
-        temporary.write_text(f"{text}\n", encoding="utf-8")
+        temporary.write_bytes(json_bytes(value))
+
+
+def json_bytes(value: Mapping[str, object]) -> bytes:
+    """Return what `write_json` writes."""
+    return f"{json.dumps({'format': FORMAT, **value}, indent=1, ensure_ascii=False)}\n".encode()
 
 
 def read_json(path: Path) -> Json:
@@ -192,15 +207,22 @@ def read_json(path: Path) -> Json:
 
 
 def sealed(record: Mapping[str, object]) -> Json:
-    """Return a record with the checksum of its content, which `check_seal` checks."""
+    """Return a record with the checksum of its content, which `read_sealed` checks."""
     return {**record, _SEAL: _content_checksum(record)}
 
 
-def check_seal(path: Path, record: Mapping[str, object]) -> None:
-    """Raise if the content of a record does not match its checksum; the first records have none."""
-    content = {name: value for name, value in record.items() if name != _SEAL}
-    if _SEAL in record and record[_SEAL] != _content_checksum(content):
+def read_sealed(path: Path, *, required: bool = False) -> Json:
+    """Read a record as `read_json` does; one whose content does not match its checksum is a `DamagedFileError`.
+
+    A record without a checksum is read, unless one is `required`.
+    """
+    record = read_json(path)
+    recorded = record.pop(_SEAL, None)
+    if recorded is None and required:
+        raise DamagedFileError(f"{path} has no checksum: it was changed, or written by an earlier version")
+    if recorded is not None and recorded != _content_checksum(record):
         raise DamagedFileError(f"{path} is damaged: its checksum differs")
+    return record
 
 
 def _content_checksum(record: Mapping[str, object]) -> str:

@@ -12,10 +12,13 @@ import functools
 import importlib
 import math
 import numbers
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
+P = ParamSpec("P")
+R = TypeVar("R")
 _NO_VALUE: object = ...  # pickles to itself
 
 #: What targets are: one of K classes; 0 or 1 from one logit; several of these; a number.
@@ -226,12 +229,34 @@ def nearest_names(name: str, known: Iterable[str], *, n: int = 3, key: Callable[
         return f"; did you mean {' or '.join(map(repr, close))}?"
     if not known:
         return ""
-    shown = ", ".join(repr(other if len(other) <= _LONG else f"{other[:_LONG]}…") for other in known[:20])
+    shown = ", ".join(repr(shortened(other)) for other in known[:20])
     return f"; there are {shown}{', …' if len(known) > 20 else ''}"
+
+
+def scores_by_name(function: Callable[P, R]) -> Callable[P, R]:
+    """Let a function whose scores have names answer `evaluate(labels, probs)` with what to write instead."""
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        if len(args) > 1:
+            name = function.__name__
+            raise TypeError(f"pass the scores by name: {name}(labels, probs=…) or {name}(labels, logits=…)")
+        return function(*args, **kwargs)
+
+    return call
+
+
+def shortened(name: str) -> str:
+    """Return a name, cut where it is too long for a sentence."""
+    return name if len(name) <= _LONG else f"{name[:_LONG]}…"
 
 
 def require(module: str, extra: str) -> Any:
     """Import `module`, or say which extra of vicinal installs it, or why it cannot be loaded though it is installed."""
+    loaded = sys.modules.get(module)  # this is called for every column of a table
+    # Another thread may be half way through the import: `import_module` waits for it.
+    if loaded is not None and not getattr(getattr(loaded, "__spec__", None), "_initializing", False):
+        return loaded
     top = module.partition(".")[0]
     try:
         return importlib.import_module(module)

@@ -43,6 +43,13 @@ def max_memory(size: int | str) -> Iterator[None]:
     size
         In bytes, or as text such as `"64GB"` or `"512MiB"`.
 
+    Returns
+    -------
+    context manager
+        Inside its `with` block the limit holds.
+
+    Examples
+    --------
     >>> with max_memory("64GB"):
     ...     memory_limit()
     64000000000
@@ -166,6 +173,13 @@ def kept_memory() -> Iterator[None]:
     user (`MALLOC_TRIM_THRESHOLD_`, …, `GLIBC_TUNABLES`), are left alone. At the end free memory is returned, and the
     thresholds are those that glibc reaches by itself when large tensors are freed.
 
+    Returns
+    -------
+    context manager
+        Inside its `with` block memory is kept.
+
+    Examples
+    --------
     >>> with kept_memory():
     ...     pass  # for batch in batches: …
     """

@@ -8,11 +8,12 @@ of its own and is left alone: they mean other things on processors of AMD and of
 
 from __future__ import annotations
 
+import functools
 import importlib
+import importlib.metadata
 import os
 import platform
 import sys
-from typing import Any
 
 #: What holds both at AVX2.
 VARIABLES = {"ONEDNN_MAX_CPU_ISA": "AVX2", "ATEN_CPU_CAPABILITY": "avx2"}
@@ -83,8 +84,19 @@ def _without_avx2() -> str:
 def _has_avx2() -> bool:
     """Return whether the processor has what ATen's code for AVX2 needs, by NumPy: torch must not be imported yet."""
     try:
-        module: Any = importlib.import_module("numpy._core._multiarray_umath")
+        module = importlib.import_module("numpy._core._multiarray_umath")
     except ImportError:  # NumPy 1
         module = importlib.import_module("numpy.core._multiarray_umath")
     features: dict[str, bool] = module.__cpu_features__
     return features.get("AVX2", False) and features.get("FMA3", False)
+
+
+@functools.cache
+def _version(package: str) -> str:
+    return importlib.metadata.version(package)  # it reads a file of some thousand lines
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of the libraries that a result depends on."""
+    names = ("vicinal", "torch", "accelerate", "numpy")
+    return {"python": platform.python_version(), "system": sys.platform} | {name: _version(name) for name in names}

@@ -30,8 +30,8 @@ class Step:
     """How much each sample counts, `[B]`; all the same if None."""
     class_weights: Tensor | None = None
     """How much the samples of each class count, `[K]`; all the same if None."""
-    noise: Tensor | None = None
-    """Noise that the loop drew before the step (`Objective.noise_ahead`); drawn in the step if None."""
+    drawn: Any = None
+    """The plan or the noise that the loop drew before the step (`Objective.draw_ahead`); drawn in it if None."""
 
 
 class Plan(Protocol):

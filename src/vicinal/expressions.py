@@ -10,9 +10,11 @@ The text is read with `ast` and never evaluated: names of public objectives, the
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import math
 from collections.abc import Callable
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any, NoReturn
 
 import vicinal
@@ -23,12 +25,36 @@ _MAX_LENGTH = 10_000
 
 
 def objective_names() -> list[str]:
-    """Return the names of all public objectives.
+    """Return the names of all objectives: the public ones, and those that installed packages add.
+
+    A package adds one through the entry point group `vicinal.objectives`. Every process finds it, workers too. A public
+    name cannot be replaced.
 
     >>> "Mixup" in objective_names()
     True
     """
-    return list(vicinal.OBJECTIVES)
+    return [*vicinal.OBJECTIVES, *_installed()]
+
+
+def objective_class(name: str) -> type[Objective]:
+    """Return the class of an objective, by one of `objective_names`."""
+    if name in vicinal.OBJECTIVES:
+        public: type[Objective] = getattr(vicinal, name)
+        return public
+    entry = _installed()[name]
+    found = entry.load()
+    if not (isinstance(found, type) and issubclass(found, Objective)):
+        raise TypeError(
+            f"the entry point {name} = {entry.value} must be a subclass of vicinal.Objective, got {found!r}"
+        )
+    return found
+
+
+@functools.cache
+def _installed() -> dict[str, EntryPoint]:
+    """Return the objectives of installed packages, by their names."""
+    entries = entry_points(group="vicinal.objectives")
+    return {entry.name: entry for entry in entries if entry.name not in vicinal.OBJECTIVES}
 
 
 def parse(text: str) -> Objective:
@@ -39,11 +65,18 @@ def parse(text: str) -> Objective:
     text
         For instance `"LogitMix(Mixup(alpha=3.0))"`.
 
+    Returns
+    -------
+    Objective
+        The objective. Its `repr` parses to an equal one.
+
     Raises
     ------
     ValueError
         If the text is not such an expression; the message points at the place.
 
+    Examples
+    --------
     >>> parse("Mixup(alhpa=0.4)")
     Traceback (most recent call last):
     ...
@@ -132,11 +165,11 @@ class _Builder:
         """Return an objective class, or one of its alternate constructors, with its name."""
         match node:
             case ast.Name(id=name) if name in objective_names():
-                return name, getattr(vicinal, name)
+                return name, objective_class(name)
             case ast.Name(id=name):
                 self._fail(node, f"unknown objective {name!r}{nearest_names(name, objective_names())}")
             case ast.Attribute(value=ast.Name(id=owner), attr=attr) if owner in objective_names():
-                cls = getattr(vicinal, owner)
+                cls = objective_class(owner)
                 others = [
                     n for n in dir(cls) if n[0] != "_" and isinstance(inspect.getattr_static(cls, n), classmethod)
                 ]

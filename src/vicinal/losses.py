@@ -51,6 +51,13 @@ def as_targets(y: Tensor, target_type: str = "multiclass") -> Tensor:
     target_type
         `"multiclass"`, `"binary"`, `"multilabel"` or `"regression"`.
 
+    Returns
+    -------
+    Tensor
+        Classes as they are, numbers as floats `[B]`, and no and yes of each label as floats `[B, L, 2]`.
+
+    Examples
+    --------
     >>> as_targets(torch.tensor([1, 0]), "binary").shape
     torch.Size([2, 1, 2])
     >>> as_targets(torch.tensor([0.0, 1.0]))
@@ -96,6 +103,13 @@ def balanced_weights(labels: Tensor, n_classes: int | None = None) -> Tensor:
 
     Over the samples they average to one. A class without samples has weight 0.
 
+    Returns
+    -------
+    Tensor
+        The weights, float32 `[K]`.
+
+    Examples
+    --------
     >>> balanced_weights(torch.tensor([0, 0, 0, 1]))
     tensor([0.6667, 2.0000])
     """
@@ -112,6 +126,13 @@ def without_class_weights(logits: Tensor, class_weights: Tensor) -> Tensor:
     Training with class weights w learns :math:`p_w(k \mid x) \propto w_k\, p(k \mid x)`: rare classes that were given
     weight are predicted more often than they occur. This is the prior correction that undoes it; calibrate after it.
 
+    Returns
+    -------
+    Tensor
+        The corrected logits, of the shape of `logits`.
+
+    Examples
+    --------
     >>> without_class_weights(torch.tensor([[0.0, 0.0]]), torch.tensor([1.0, 3.0])).softmax(1)
     tensor([[0.7500, 0.2500]])
     """
@@ -124,6 +145,13 @@ def without_class_weights(logits: Tensor, class_weights: Tensor) -> Tensor:
 def weighted_mean(rows: Tensor, weight: Tensor | None) -> Tensor:
     r"""Return :math:`\sum_i w_i \ell_i / \sum_i w_i`, as `torch.nn.functional.cross_entropy` weighs; 0 where all w are.
 
+    Returns
+    -------
+    Tensor
+        The mean, a scalar.
+
+    Examples
+    --------
     >>> weighted_mean(torch.tensor([1.0, 3.0]), torch.tensor([3.0, 1.0]))
     tensor(1.5000)
     """
@@ -146,6 +174,18 @@ def loss(logits: Tensor, y: Tensor, *, label_smoothing: float = 0.0) -> Tensor:
         loss is the mean over labels of the binary cross-entropy.
     label_smoothing
         ε: the label keeps 1 − ε and each other class gets ε/(K − 1).
+
+    Returns
+    -------
+    Tensor
+        The losses `[B]`.
+
+    Examples
+    --------
+    >>> loss(torch.zeros(2, 2), torch.tensor([0, 1]))
+    tensor([0.6931, 0.6931])
+    >>> loss(torch.tensor([1.0, 3.0]), torch.tensor([1.0, 1.0]))
+    tensor([0., 4.])
     """
     check_targets(logits, y, label_smoothing=label_smoothing)
     if _is_regression(y):
@@ -172,6 +212,17 @@ def mixed_loss(logits: Tensor, y: Tensor, weights: Tensor, partners: Tensor, *, 
         `[B, k]`: the share and the row number of each source.
     label_smoothing
         Applied once, to each label before it is mixed.
+
+    Returns
+    -------
+    Tensor
+        The losses `[B]`.
+
+    Examples
+    --------
+    >>> weights, partners = torch.tensor([[0.7, 0.3], [0.7, 0.3]]), torch.tensor([[0, 1], [1, 0]])
+    >>> mixed_loss(torch.tensor([[2.0, 0.0], [0.0, 2.0]]), torch.tensor([0, 1]), weights, partners)
+    tensor([0.7269, 0.7269])
     """
     check_targets(logits, y, label_smoothing=label_smoothing)
     if y.is_floating_point():
@@ -190,6 +241,13 @@ def mixed_cross_entropy(
 
     The two-loader form: `logits` belong to `mix(x_a, x_b, lam)`. One log-softmax serves both labels.
 
+    Returns
+    -------
+    Tensor
+        The losses `[B]`.
+
+    Examples
+    --------
     >>> z = torch.tensor([[0.0, 0.0, 0.0]])
     >>> mixed_cross_entropy(z, torch.tensor([0]), torch.tensor([2]), 0.3)
     tensor([1.0986])
@@ -209,6 +267,13 @@ def mixed_cross_entropy(
 def entropy(logits: Tensor) -> Tensor:
     r"""Return the entropy :math:`-\sum_k p_k \log p_k` of each row's softmax, in nats.
 
+    Returns
+    -------
+    Tensor
+        The entropies `[B]`, in [0, log K].
+
+    Examples
+    --------
     >>> entropy(torch.zeros(1, 2))
     tensor([0.6931])
     """
@@ -219,6 +284,13 @@ def entropy(logits: Tensor) -> Tensor:
 def smooth(targets: Tensor, label_smoothing: float) -> Tensor:
     r"""Return soft targets `[…, K]` smoothed: each label keeps 1 − ε, each other class gets ε/(K − 1).
 
+    Returns
+    -------
+    Tensor
+        The smoothed targets, of the shape of `targets`.
+
+    Examples
+    --------
     >>> smooth(torch.tensor([[1.0, 0.0, 0.0]]), 0.1)
     tensor([[0.9000, 0.0500, 0.0500]])
     """
@@ -229,7 +301,16 @@ def smooth(targets: Tensor, label_smoothing: float) -> Tensor:
 
 
 def check_targets(logits: Tensor, y: Tensor, *, label_smoothing: float = 0.0) -> None:
-    """Refuse targets that do not fit the logits, before a wrong broadcast turns them into a wrong loss."""
+    """Refuse targets that do not fit the logits, before a wrong broadcast turns them into a wrong loss.
+
+    Examples
+    --------
+    >>> check_targets(torch.zeros(2, 3), torch.tensor([0, 2]))
+    >>> check_targets(torch.zeros(2, 3), torch.tensor([0, 3]))
+    Traceback (most recent call last):
+    ...
+    ValueError: labels must be in [0, 2] for 3 logits, got 3
+    """
     if not isinstance(y, Tensor):
         raise TypeError(f"y must be a tensor of labels or targets, got {type(y).__name__}")
     y = getattr(y, _HOST_COPY, y)
@@ -283,7 +364,19 @@ def check_targets(logits: Tensor, y: Tensor, *, label_smoothing: float = 0.0) ->
 
 
 def sent_with_copy(y: Tensor, device: torch.device) -> Tensor:
-    """Return targets of the CPU on a device, with a note of where they came from: there they can be checked at once."""
+    """Return targets of the CPU on a device, with a note of where they came from: there they can be checked at once.
+
+    Returns
+    -------
+    Tensor
+        The same targets on `device`.
+
+    Examples
+    --------
+    >>> y = sent_with_copy(torch.tensor([0, 1]), torch.device("meta"))
+    >>> y.device, on_host(y)
+    (device(type='meta'), tensor([0, 1]))
+    """
     there = y.to(device, non_blocking=True)
     if there is not y:
         setattr(there, _HOST_COPY, y)
@@ -291,7 +384,18 @@ def sent_with_copy(y: Tensor, device: torch.device) -> Tensor:
 
 
 def on_host(y: Tensor) -> Tensor:
-    """Return targets on the CPU; where a loop sent them with a copy, the host need not wait for the device."""
+    """Return targets on the CPU; where a loop sent them with a copy, the host need not wait for the device.
+
+    Returns
+    -------
+    Tensor
+        The same targets on the CPU.
+
+    Examples
+    --------
+    >>> on_host(torch.tensor([0, 1]))
+    tensor([0, 1])
+    """
     held: Tensor = getattr(y, _HOST_COPY, y)
     return held.cpu()
 
@@ -300,12 +404,36 @@ _HOST_COPY = "_vicinal_host_copy"
 
 
 def at_hand(t: Tensor) -> bool:
-    """Return whether the values of `t` can be looked at: not on a device, and not while a graph is traced."""
+    """Return whether the values of `t` can be looked at: not on a device, and not while a graph is traced.
+
+    Returns
+    -------
+    bool
+        True for a tensor on the CPU outside of a traced graph.
+
+    Examples
+    --------
+    >>> at_hand(torch.zeros(2)), at_hand(torch.zeros(2, device="meta"))
+    (True, False)
+    """
     return t.is_cpu and not torch.compiler.is_compiling()
 
 
 def unmapped(t: Tensor) -> Tensor:
-    """Return all values of a tensor inside `torch.func.vmap` and `grad`, where a slice of it has none to look at."""
+    """Return all values of a tensor inside `torch.func.vmap` and `grad`, where a slice of it has none to look at.
+
+    Returns
+    -------
+    Tensor
+        The whole tensor; `t` itself elsewhere.
+
+    Examples
+    --------
+    >>> unmapped(torch.tensor([0, 1]))
+    tensor([0, 1])
+    >>> torch.func.vmap(lambda row: row * len(unmapped(row)))(torch.ones(3))
+    tensor([3., 3., 3.])
+    """
     while torch._C._functorch.is_functorch_wrapped_tensor(t):
         t = torch._C._functorch.get_unwrapped(t)
     return t
@@ -316,6 +444,14 @@ def check_later(ok: Tensor, message: str) -> None:
 
     The check is queued behind what computes `ok`, and part of a traced graph. CUDA reports one that failed at the next
     copy to the host.
+
+    Examples
+    --------
+    >>> check_later(torch.tensor(True), "labels must not be negative")
+    >>> check_later(torch.tensor(False), "labels must not be negative")
+    Traceback (most recent call last):
+    ...
+    RuntimeError: labels must not be negative
     """
     try:
         torch._assert_async(ok, message)

@@ -47,6 +47,11 @@ def mix(a: Tensor, b: Tensor, lam: Tensor | float) -> Tensor:
     lam
         The weight of `a`: a number, or one per row `[B]`.
 
+    Returns
+    -------
+    Tensor
+        The mixture, of the shape and type of `a`.
+
     Notes
     -----
     Computed in float32 (float64 for float64 input) and cast back, so that bfloat16 input is rounded once.
@@ -54,6 +59,11 @@ def mix(a: Tensor, b: Tensor, lam: Tensor | float) -> Tensor:
     References
     ----------
     Zhang et al., "mixup: Beyond Empirical Risk Minimization", ICLR 2018.
+
+    Examples
+    --------
+    >>> mix(torch.tensor([1.0, 0.0]), torch.tensor([0.0, 1.0]), 0.75)
+    tensor([0.7500, 0.2500])
     """
     _check_floating(a)
     _check_floating(b)
@@ -65,6 +75,13 @@ def mix(a: Tensor, b: Tensor, lam: Tensor | float) -> Tensor:
 def mix_rows(x: Tensor, partner: Tensor, lam: Tensor | float) -> Tensor:
     r"""Return :math:`\lambda x + (1-\lambda) x_\pi`: each row mixed with the row `partner` names.
 
+    Returns
+    -------
+    Tensor
+        The mixed rows, of the shape and type of `x`.
+
+    Examples
+    --------
     >>> mix_rows(torch.tensor([0.0, 1.0]), torch.tensor([1, 0]), 0.9)
     tensor([0.1000, 0.9000])
     """
@@ -79,6 +96,13 @@ def mix_rows(x: Tensor, partner: Tensor, lam: Tensor | float) -> Tensor:
 def weighted_rows(x: Tensor, partners: Tensor, weights: Tensor) -> Tensor:
     r"""Return :math:`\sum_k w_k x_{\pi_k}` for `partners` and `weights` of shape `[B, k]`.
 
+    Returns
+    -------
+    Tensor
+        The mixed rows, of the shape and type of `x`.
+
+    Examples
+    --------
     >>> x = torch.tensor([1.0, 2.0, 3.0])
     >>> weighted_rows(x, torch.tensor([[0, 1, 2]]), torch.tensor([[0.5, 0.25, 0.25]]))
     tensor([1.7500])
@@ -97,6 +121,13 @@ def cut_boxes(lam: Tensor, centre_y: Tensor, centre_x: Tensor, *, height: int, w
     rounded down, lies on either side of the centre, so that an odd side loses a pixel (as in the published code). The
     box is clipped to the image; what was clipped is lost, so use `box_share` for the real λ.
 
+    Returns
+    -------
+    Tensor
+        The boxes, int64 `[n, 4]`.
+
+    Examples
+    --------
     >>> lam, centre = torch.tensor([0.75]), torch.tensor([0])
     >>> cut_boxes(lam, centre, centre, height=8, width=8)
     tensor([[0, 0, 2, 2]])
@@ -105,13 +136,31 @@ def cut_boxes(lam: Tensor, centre_y: Tensor, centre_x: Tensor, *, height: int, w
 
 
 def box_share(boxes: Tensor, *, height: int, width: int) -> Tensor:
-    """Return the share of an image `[n]` that each box covers, in float64."""
+    """Return the share of an image `[n]` that each box covers, in float64.
+
+    Returns
+    -------
+    Tensor
+        The shares, float64 `[n]`, in [0, 1].
+
+    Examples
+    --------
+    >>> box_share(torch.tensor([[0, 0, 2, 4]]), height=4, width=4)
+    tensor([0.5000], dtype=torch.float64)
+    """
     return torch.from_numpy(_share(_array(boxes).T, height, width))
 
 
 def cut(lam: Tensor, centre_y: Tensor, centre_x: Tensor, *, height: int, width: int) -> tuple[Tensor, Tensor]:
     """Return the boxes of `cut_boxes` and the real λ, what each box leaves of the image, float32 `[n]`.
 
+    Returns
+    -------
+    tuple[Tensor, Tensor]
+        The boxes, int64 `[n, 4]`, and λ, float32 `[n]`.
+
+    Examples
+    --------
     >>> cut(torch.tensor([0.75]), torch.tensor([4]), torch.tensor([4]), height=8, width=8)
     (tensor([[2, 2, 6, 6]]), tensor([0.7500]))
     """
@@ -150,6 +199,13 @@ def paste(a: Tensor, b: Tensor, boxes: Tensor) -> Tensor:
     boxes
         One box `[4]` for the whole batch, or one per row `[B, 4]`: top, left, bottom, right.
 
+    Returns
+    -------
+    Tensor
+        The composed batch, of the shape and type of `a`.
+
+    Examples
+    --------
     >>> a, b = torch.zeros(1, 1, 2, 2), torch.ones(1, 1, 2, 2)
     >>> paste(a, b, torch.tensor([0, 0, 1, 2]))
     tensor([[[[1., 1.],
@@ -169,7 +225,19 @@ def paste(a: Tensor, b: Tensor, boxes: Tensor) -> Tensor:
 
 
 def paste_rows(x: Tensor, partner: Tensor, boxes: Tensor) -> Tensor:
-    """Return `x` with each row's box taken from the row `partner` names; `boxes` as in `paste`."""
+    """Return `x` with each row's box taken from the row `partner` names; `boxes` as in `paste`.
+
+    Returns
+    -------
+    Tensor
+        The composed batch, of the shape and type of `x`.
+
+    Examples
+    --------
+    >>> x = torch.arange(2.0).reshape(2, 1, 1, 1).expand(2, 1, 1, 2)
+    >>> paste_rows(x, torch.tensor([1, 0]), torch.tensor([0, 0, 1, 1]))[0]
+    tensor([[[1., 0.]]])
+    """
     if not _box_by_box(x, boxes) or (boxes.ndim == 2 and _is_followed(x)):
         return torch.where(_inside(x, boxes), _picked(x, partner), x)
     if boxes.ndim == 1:
@@ -191,6 +259,13 @@ def paste_rows(x: Tensor, partner: Tensor, boxes: Tensor) -> Tensor:
 def sent(plan: R, device: torch.device) -> R:
     """Return a plan that was drawn on the CPU with its tensors on `device`, by one copy that nobody waits for.
 
+    Returns
+    -------
+    plan
+        A plan of the same type, whose tensors are on `device`.
+
+    Examples
+    --------
     >>> sent(PairPlan(torch.tensor([0.5]), torch.tensor([0])), torch.device("cpu")).lam
     tensor([0.5000])
     """
@@ -208,6 +283,16 @@ def move(tensors: Sequence[Tensor], device: torch.device) -> list[Tensor]:
     """Return CPU tensors on another device, of which all travel as one buffer of bytes, pinned for CUDA.
 
     What arrives are views of that buffer: nothing is computed on the device.
+
+    Returns
+    -------
+    list[Tensor]
+        The tensors on `device`, in the order given.
+
+    Examples
+    --------
+    >>> move([torch.tensor([0.5]), torch.tensor([1, 0])], torch.device("cpu"))
+    [tensor([0.5000]), tensor([1, 0])]
     """
     if device.type == "cpu":
         return list(tensors)
@@ -228,7 +313,14 @@ def move(tensors: Sequence[Tensor], device: torch.device) -> list[Tensor]:
 
 @dataclass(frozen=True, eq=False)
 class PairPlan:
-    """Each row mixed with one partner: the plan of Mixup, and what other plans are built on."""
+    """Each row mixed with one partner: the plan of Mixup, and what other plans are built on.
+
+    Examples
+    --------
+    >>> plan = PairPlan(torch.tensor([0.9, 0.9]), torch.tensor([1, 0]))
+    >>> plan.combine(torch.tensor([0.0, 1.0]))
+    tensor([0.1000, 0.9000])
+    """
 
     lam: Tensor
     """The weight of the row itself, float32 `[B]`."""

@@ -19,8 +19,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from vicinal._arrays import as_labels, as_matrix
+from vicinal._atomic import Json
 from vicinal._checks import ArgumentError, choice, integer, number, require
-from vicinal.metrics import Estimate, OODReport, ReliabilityTable, RiskCoverage
+from vicinal.metrics import Estimate, Evaluation, OODReport, ReliabilityTable, RiskCoverage, risk_coverage
 from vicinal.metrics.chunks import open_predictions
 
 # The report of a file of predictions is drawn without torch: only the plots that call a model import it.
@@ -68,7 +69,7 @@ Floats = NDArray[np.float64]
 
 
 def reliability_diagram(
-    table: ReliabilityTable, *, level: float = 0.95, counts: bool = True, ax: Axes | None = None
+    table: Evaluation | ReliabilityTable, *, level: float = 0.95, counts: bool = True, ax: Axes | None = None
 ) -> Axes:
     """Draw the accuracy of each confidence bin against the diagonal a calibrated model would follow.
 
@@ -77,20 +78,33 @@ def reliability_diagram(
 
     Parameters
     ----------
-    table : ReliabilityTable
+    table : Evaluation or ReliabilityTable
         Of equal-width or equal-mass bins.
     level : float
         Confidence level of the intervals; 0 draws none.
     counts : bool
         Draw how the samples are spread over the bins, above the diagram.
 
+    Returns
+    -------
+    Axes
+        The axes that hold the plot.
+
     References
     ----------
     DeGroot & Fienberg (1983), The Comparison and Evaluation of Forecasters; Guo et al. (2017), On Calibration of
     Modern Neural Networks, Figure 1; Clopper & Pearson (1934) for the interval.
+
+    Examples
+    --------
+    >>> import matplotlib.pyplot as plt
+    >>> from vicinal import evaluate
+    >>> ax = reliability_diagram(evaluate([0, 1], probs=[[0.8, 0.2], [0.3, 0.7]]))
+    >>> ax.get_xlabel(), ax.get_ylabel()
+    ('confidence', 'accuracy')
+    >>> plt.close(ax.figure)
     """
-    level = number("level", level, low=0, high=1)
-    _check_table("table", table)
+    level, table = number("level", level, low=0, high=1), _table_of("table", table)
     ax = _axes(ax, (4.2, 4.8 if counts else 4.2))
     filled = table.bin_count > 0
     left, widths = table.edges[:-1][filled], np.diff(table.edges)
@@ -112,7 +126,9 @@ def reliability_diagram(
     return ax
 
 
-def smooth_diagram(table: ReliabilityTable, *, level: float = 0.95, ax: Axes | None = None) -> Axes:
+def smooth_diagram(
+    table: Evaluation | ReliabilityTable, *, level: float = 0.95, ax: Axes | None = None
+) -> Axes:  # fmt: skip
     """Draw the accuracy around each confidence, smoothed as smooth ECE smooths, without bins.
 
     The line is thick where samples are many, and the band is the pointwise normal interval of the smoothed accuracy.
@@ -120,22 +136,36 @@ def smooth_diagram(table: ReliabilityTable, *, level: float = 0.95, ax: Axes | N
 
     Parameters
     ----------
-    table : ReliabilityTable
+    table : Evaluation or ReliabilityTable
         Of many equal-width bins: `ReliabilityTable.from_logits(logits, labels, n_bins=10_000)`.
     level : float
         Confidence level of the intervals; 0 draws no band.
 
+    Returns
+    -------
+    Axes
+        The axes that hold the plot.
+
     References
     ----------
     Błasiok & Nakkiran (2024), Smooth ECE: Principled Reliability Diagrams via Kernel Smoothing.
+
+    Examples
+    --------
+    >>> import matplotlib.pyplot as plt
+    >>> table = ReliabilityTable.from_confidences([0.9, 0.8, 0.7, 0.6], [True, True, False, True], n_bins=10_000)
+    >>> ax = smooth_diagram(table)
+    >>> ax.get_xlabel()
+    'confidence'
+    >>> plt.close(ax.figure)
     """
     from vicinal.metrics.smooth import smooth_band, smooth_curve, smooth_ece_of
 
-    level = number("level", level, low=0, high=1)
-    _check_table("table", table)
+    level, table = number("level", level, low=0, high=1), _table_of("table", table, fine=True)
     estimate, ax = smooth_ece_of(table, level or 0.95), _axes(ax, (4.2, 4.2))
     sigma = max(estimate.value, 1 / len(table.bin_count))
-    t, accuracy, density = smooth_curve(table, sigma)
+    curve = smooth_curve(table, sigma)
+    t, accuracy, density = (values[:: max(1, len(curve[0]) // 200)] for values in curve)  # smooth: more says no more
     shown = density > 0.01 * density.max()
     if level > 0:
         low, high = smooth_band(accuracy, density, table.n, sigma, level)
@@ -163,18 +193,31 @@ def _count_strip(ax: Axes, table: ReliabilityTable) -> None:
     _tidy(strip)
 
 
-def confidence_histogram(table: ReliabilityTable, *, ax: Axes | None = None) -> Axes:
+def confidence_histogram(table: Evaluation | ReliabilityTable, *, ax: Axes | None = None) -> Axes:
     """Draw the share of samples in each confidence bin, with the mean confidence and the accuracy as lines.
 
     The two lines coincide for a model that is calibrated on average; confidence to the right of accuracy is
     over-confidence. Bins of unequal width are drawn as a density (share over width).
 
+    Returns
+    -------
+    Axes
+        The axes that hold the plot.
+
     References
     ----------
     Guo et al. (2017), On Calibration of Modern Neural Networks, Figure 1, top.
+
+    Examples
+    --------
+    >>> import matplotlib.pyplot as plt
+    >>> from vicinal import evaluate
+    >>> ax = confidence_histogram(evaluate([0, 1], probs=[[0.8, 0.2], [0.3, 0.7]]))
+    >>> ax.get_xlabel()
+    'confidence'
+    >>> plt.close(ax.figure)
     """
-    _check_table("table", table)
-    ax = _axes(ax, (4.6, 3.2))
+    table, ax = _table_of("table", table), _axes(ax, (4.6, 3.2))
     widths, share = np.diff(table.edges), table.bin_count / table.n
     equal = np.allclose(widths, widths[0])
     height = share if equal else share / widths
@@ -209,13 +252,27 @@ def accuracy_confidence_density(
     group_size : int
         At most N / 2: a density needs points.
 
+    Returns
+    -------
+    Axes
+        The axes that hold the plot.
+
     References
     ----------
     Thulasidasan et al. (2019), On Mixup Training, Figure 1.
+
+    Examples
+    --------
+    >>> import matplotlib.pyplot as plt
+    >>> random = np.random.default_rng(0)
+    >>> ax = accuracy_confidence_density(random.integers(3, size=90), logits=random.normal(size=(90, 3)), group_size=10)
+    >>> ax.get_xlabel(), ax.get_ylabel()
+    ('confidence', 'accuracy')
+    >>> plt.close(ax.figure)
     """
     accuracy, confidence = group_means(labels, logits=logits, probs=probs, group_size=group_size)
     ax = _axes(ax, (4.2, 4.2))
-    _draw_density(ax, accuracy, confidence, _reach([accuracy, confidence]))
+    draw_density(ax, accuracy, confidence, _reach([accuracy, confidence]))
     note = f"accuracy {100 * accuracy.mean():.1f} %\nmean confidence {100 * confidence.mean():.1f} %"
     _note(ax, note, corner="upper left")
     corner: dict[str, Any] = {"transform": ax.transAxes, "fontsize": "small", "ha": "right", "va": "bottom"}
@@ -243,9 +300,24 @@ def accuracy_confidence_rows(
     axes : rows of matplotlib Axes, optional
         Where to draw; a new figure by default.
 
+    Returns
+    -------
+    list[list[Axes]]
+        The panels, a list for each model.
+
     References
     ----------
     Thulasidasan et al. (2019), On Mixup Training, Figure 1.
+
+    Examples
+    --------
+    >>> import matplotlib.pyplot as plt
+    >>> random = np.random.default_rng(0)
+    >>> predictions = random.integers(3, size=90), random.normal(size=(90, 3))
+    >>> axes = accuracy_confidence_rows({"ERM": {1: predictions, 2: predictions}}, group_size=10)
+    >>> len(axes), len(axes[0])
+    (1, 2)
+    >>> plt.close(axes[0][0].figure)
     """
     runs = _named("predictions", predictions, Mapping, "a mapping from epochs to labels and logits")
     epochs = sorted(set.intersection(*(set(run) for run in runs.values())))
@@ -260,7 +332,7 @@ def accuracy_confidence_rows(
     rows = _panels(axes, len(runs), len(epochs), size=1.9, what="models and epochs")
     for row, name in zip(rows, runs, strict=True):
         for ax, epoch in zip(row, epochs, strict=True):
-            _draw_density(ax, *means[name, epoch], reach)
+            draw_density(ax, *means[name, epoch], reach)
             ax.label_outer()
             if row is rows[0]:
                 ax.set_title(f"epoch {epoch:g}", fontsize="small")
@@ -268,7 +340,7 @@ def accuracy_confidence_rows(
     return rows
 
 
-def _draw_density(ax: Axes, accuracy: Floats, confidence: Floats, reach: tuple[float, float]) -> None:
+def draw_density(ax: Axes, accuracy: Floats, confidence: Floats, reach: tuple[float, float]) -> None:
     """Shade the kernel density of points, and mark their mean."""
     grid = np.linspace(*reach, 200)
     density = _kernel(grid, accuracy) @ _kernel(grid, confidence).T  # rows: accuracy, columns: confidence
@@ -318,7 +390,7 @@ def _mass_levels(density: Floats, masses: tuple[float, ...]) -> list[float]:
 
 
 def accuracy_confidence_scatter(
-    tables: ReliabilityTable | Mapping[str, ReliabilityTable], *, ax: Axes | None = None
+    tables: Evaluation | ReliabilityTable | Mapping[str, Evaluation | ReliabilityTable], *, ax: Axes | None = None
 ) -> Axes:
     """Draw each confidence bin as a point, its accuracy against its mean confidence, for one model or several.
 
@@ -327,16 +399,29 @@ def accuracy_confidence_scatter(
 
     Parameters
     ----------
-    tables : ReliabilityTable, or several by the name of the model
+    tables : Evaluation or ReliabilityTable, or several by the name of the model
         Of any bins; many narrow ones look like the paper's.
+
+    Returns
+    -------
+    Axes
+        The axes that hold the plot.
 
     References
     ----------
     Thulasidasan et al. (2019), On Mixup Training, Figure 2 (a–d).
+
+    Examples
+    --------
+    >>> import matplotlib.pyplot as plt
+    >>> from vicinal import evaluate
+    >>> ax = accuracy_confidence_scatter({"ERM": evaluate([0, 1], probs=[[0.8, 0.2], [0.3, 0.7]])})
+    >>> [text.get_text() for text in ax.get_legend().get_texts()]
+    ['ERM: ECE 25.00 % (15 bins)']
+    >>> plt.close(ax.figure)
     """
-    models = tables if isinstance(tables, Mapping) else {"": tables}
-    for table in _named("tables", models).values():
-        _check_table("tables", table)
+    given = tables if isinstance(tables, Mapping) else {"": tables}
+    models = {name: _table_of("tables", table) for name, table in _named("tables", given).items()}
     ax = _axes(ax, (4.2, 4.2))
     _diagonal(ax)
     for (name, table), colour in zip(models.items(), _colours(models), strict=True):
@@ -360,16 +445,31 @@ def confidence_histograms(confidences: Mapping[str, Any], *, n_bins: int = 20, a
     Parameters
     ----------
     confidences : mapping
-        By the name of the model: the highest probability of each sample, `[N]`, as `max_probability` returns it.
+        By the name of the model: an `Evaluation`, or the highest probability of each sample, `[N]`, as
+        `max_probability` returns it.
     n_bins : int
         Bins over [0, 1].
+
+    Returns
+    -------
+    Axes
+        The axes that hold the plot.
 
     References
     ----------
     Thulasidasan et al. (2019), On Mixup Training, Figure 8.
+
+    Examples
+    --------
+    >>> import matplotlib.pyplot as plt
+    >>> ax = confidence_histograms({"ERM": [0.9, 0.95, 1.0], "Mixup": [0.5, 0.6, 0.7]})
+    >>> ax.get_xlabel()
+    'confidence'
+    >>> plt.close(ax.figure)
     """
     edges = np.linspace(0, 1, integer("n_bins", n_bins, low=1) + 1)
-    models = {name: np.asarray(values, np.float64) for name, values in _named("confidences", confidences).items()}
+    given = {name: _confidences_of(one) for name, one in _named("confidences", confidences).items()}
+    models = {name: np.asarray(values, np.float64) for name, values in given.items()}
     for name, values in models.items():
         if values.ndim != 1 or not len(values) or not ((values >= 0) & (values <= 1)).all():
             raise ValueError(f"confidences must be probabilities [N] for each model, got {name!r}: {values!r}")
@@ -396,9 +496,22 @@ def method_bars(
     name, percent : str, bool
         The label of the axis, and whether it is in per cent.
 
+    Returns
+    -------
+    Axes
+        The axes that hold the plot.
+
     References
     ----------
     Thulasidasan et al. (2019), On Mixup Training, Figures 2 (e, f), 3, 4 and 6.
+
+    Examples
+    --------
+    >>> import matplotlib.pyplot as plt
+    >>> ax = method_bars({"digits": {"ERM": Estimate(0.06, 0.05, 0.08), "Mixup": 0.02}}, name="ECE")
+    >>> ax.get_ylabel()
+    'ECE'
+    >>> plt.close(ax.figure)
     """
     groups = _named("estimates", estimates, Mapping, "a mapping from methods to estimates")
     methods = list(dict.fromkeys(method for group in groups.values() for method in group))
@@ -435,9 +548,22 @@ def alpha_sweep(
     name, percent : str, bool
         The label of the axis, and whether it is in per cent.
 
+    Returns
+    -------
+    Axes
+        The axes that hold the plot.
+
     References
     ----------
     Thulasidasan et al. (2019), On Mixup Training, Figure 2 (h–j).
+
+    Examples
+    --------
+    >>> import matplotlib.pyplot as plt
+    >>> ax = alpha_sweep({"digits": {0: 0.06, 0.2: Estimate(0.02, 0.01, 0.04)}}, name="ECE")
+    >>> ax.get_ylabel()
+    'ECE'
+    >>> plt.close(ax.figure)
     """
     lines = _named("estimates", estimates, Mapping, "a mapping from alpha to estimates")
     alphas = sorted({number("alpha", a, low=0, infinite=True) for line in lines.values() for a in line})
@@ -474,11 +600,25 @@ def training_curves(
     log : bool
         Draw on a logarithmic scale.
 
+    Returns
+    -------
+    Axes
+        The axes that hold the plot.
+
     References
     ----------
     Zhang et al. (2018), mixup, Figure 3; Zhang & Vaidya (2021), MixUp Training Leads to Reduced Overfitting and
     Improved Calibration for the Transformer Architecture, Figure 2; Thulasidasan et al. (2019), On Mixup Training,
     Figure 7.
+
+    Examples
+    --------
+    >>> import matplotlib.pyplot as plt
+    >>> history = [{"epoch": 1, "val_nll": 0.9}, {"epoch": 2, "val_nll": 0.5}]
+    >>> ax = training_curves({"ERM": history})
+    >>> ax.get_xlabel()
+    'epoch'
+    >>> plt.close(ax.figure)
     """
     choice("by", by, ("epoch", "step"))
     curves = {label: _mean_curve(label, histories, name, by) for label, histories in _named("runs", runs).items()}
@@ -521,7 +661,10 @@ def _error_bars(estimates: Iterable[Estimate | float]) -> tuple[Floats, Floats, 
 
 
 def risk_coverage_curve(
-    curve: RiskCoverage | Mapping[str, RiskCoverage], *, level: float = 0.95, ax: Axes | None = None
+    curve: Evaluation | RiskCoverage | Mapping[str, Evaluation | RiskCoverage],
+    *,
+    level: float = 0.95,
+    ax: Axes | None = None,
 ) -> Axes:
     """Draw the share of wrong predictions among the most confident, against how many are accepted.
 
@@ -531,17 +674,32 @@ def risk_coverage_curve(
 
     Parameters
     ----------
-    curve : RiskCoverage, or several by name
-        Of `risk_coverage`. The dashed line is drawn for a single one.
+    curve : Evaluation or RiskCoverage, or several by name
+        Of `evaluate` or of `risk_coverage`. The dashed line is drawn for a single one.
     level : float
         Coverage of AURC's interval in the legend; 0 prints none.
+
+    Returns
+    -------
+    Axes
+        The axes that hold the plot.
 
     References
     ----------
     Geifman, Uziel & El-Yaniv (2019), Bias-Reduced Uncertainty Estimation for Deep Neural Classifiers, Figure 1.
+
+    Examples
+    --------
+    >>> import matplotlib.pyplot as plt
+    >>> ax = risk_coverage_curve(risk_coverage([0.9, 0.8, 0.7, 0.6], [True, True, False, True]))
+    >>> ax.get_xlabel()
+    'coverage'
+    >>> plt.close(ax.figure)
     """
     level = number("level", level, low=0, high=1)
-    curves = _named("curve", curve if isinstance(curve, Mapping) else {"": curve}, RiskCoverage, "a RiskCoverage")
+    given = _named("curve", curve if isinstance(curve, Mapping) else {"": curve})
+    measured = {name: _risk_coverage_of(one) if isinstance(one, Evaluation) else one for name, one in given.items()}
+    curves = _named("curve", measured, RiskCoverage, "an Evaluation or a RiskCoverage")
     ax = _axes(ax, (4.6, 3.4))
     top = 0.0
     for (name, one), colour in zip(curves.items(), _colours(curves), strict=True):
@@ -571,9 +729,21 @@ def score_histogram(report: OODReport, *, ax: Axes | None = None) -> Axes:
 
     Each histogram is of shares, so that sets of any size compare. Higher scores look more in-distribution.
 
+    Returns
+    -------
+    Axes
+        The axes that hold the plot.
+
     References
     ----------
     Thulasidasan et al. (2019), On Mixup Training, Figure 8.
+
+    Examples
+    --------
+    >>> import matplotlib.pyplot as plt
+    >>> from vicinal import ood_report
+    >>> ax = score_histogram(ood_report([0.9, 0.8, 0.7], [0.6, 0.75]))
+    >>> plt.close(ax.figure)
     """
     if not isinstance(report, OODReport):
         raise TypeError(f"report must be an OODReport, got {type(report).__name__}")
@@ -616,9 +786,24 @@ def decision_boundaries(
     axes : sequence of matplotlib Axes, optional
         One for each model; a new figure by default.
 
+    Returns
+    -------
+    list[Axes]
+        The panels, one for each model.
+
     References
     ----------
     Zhang et al. (2018), mixup, Figure 1b; Bang et al. (2022), Logit Mixing Training, Figure 1.
+
+    Examples
+    --------
+    >>> import matplotlib.pyplot as plt
+    >>> import torch
+    >>> points, labels = torch.tensor([[0.0, 0.0], [1.0, 1.0]]), torch.tensor([0, 1])
+    >>> axes = decision_boundaries({"ERM": torch.nn.Linear(2, 2)}, points, labels, resolution=20)
+    >>> axes[0].get_title()
+    'ERM'
+    >>> plt.close(axes[0].figure)
     """
     import torch
 
@@ -684,9 +869,23 @@ def between_curves(curves: Mapping[str, BetweenCurves], *, what: str = "misses",
     what : str
         `"misses"` (the share of predictions that are neither label), `"gradient_norm"` or `"mean_confidence"`.
 
+    Returns
+    -------
+    Axes
+        The axes that hold the plot.
+
     References
     ----------
     Zhang et al. (2018), mixup, Figure 2.
+
+    Examples
+    --------
+    >>> import matplotlib.pyplot as plt
+    >>> import torch
+    >>> from vicinal.probes import between_samples
+    >>> data = torch.rand(8, 2), torch.randint(2, (8,))
+    >>> ax = between_curves({"ERM": between_samples(torch.nn.Linear(2, 2), data, pairs=5)})
+    >>> plt.close(ax.figure)
     """
     names = {"misses": "share of misses", "gradient_norm": "norm of the gradient", "mean_confidence": "mean confidence"}
     choice("what", what, tuple(names))
@@ -712,14 +911,27 @@ def between_curves(curves: Mapping[str, BetweenCurves], *, what: str = "misses",
 # What the plots share
 
 
-def _check_table(argument: str, table: object) -> None:
+def _table_of(argument: str, given: object, *, fine: bool = False) -> ReliabilityTable:
+    """Return the reliability table that was given, or that of an evaluation."""
+    table = (given.fine if fine else given.table) if isinstance(given, Evaluation) else given
     if not isinstance(table, ReliabilityTable):
-        raise TypeError(f"{argument} must be a ReliabilityTable, got {type(table).__name__}")
+        raise TypeError(f"{argument} must be an Evaluation or a ReliabilityTable, got {type(table).__name__}")
     if table.n == 0:
         raise ValueError(f"{argument} is empty: there is nothing to draw")
+    return table
 
 
-def _named(argument: str, values: Mapping[str, object], kind: type = object, what: str = "") -> dict[str, Any]:
+def _confidences_of(given: Any) -> Any:
+    return given.samples.confidence if isinstance(given, Evaluation) and given.samples is not None else given
+
+
+def _risk_coverage_of(evaluation: Evaluation) -> RiskCoverage:
+    if evaluation.samples is None:
+        raise ValueError("curve needs an evaluation that keeps its samples: use evaluate, or pass risk_coverage(…)")
+    return risk_coverage(evaluation.samples.confidence, evaluation.samples.correct)
+
+
+def _named(argument: str, values: Mapping[str, object], kind: type = object, what: str = "") -> Json:
     """Return what is drawn by name: a mapping with at least one entry, all of one kind."""
     if not isinstance(values, Mapping):
         raise TypeError(f"{argument} must be a mapping from names, got {type(values).__name__}")

@@ -1,16 +1,19 @@
-"""Progress on a terminal.
+"""Progress on a terminal, or as an event every few seconds.
 
-Reading, encoding and evaluating announce themselves as stages. They are shown only inside `shown`, so a library call
-prints nothing by itself.
+Reading, encoding and evaluating announce themselves as stages. They are shown only inside `shown` or `reported`, so a
+library call prints nothing by itself.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -19,6 +22,37 @@ if TYPE_CHECKING:
 _SHOWN: ContextVar[bool] = ContextVar("shown", default=False)
 #: The lines on the screen; a stage within a stage is shown below it.
 _LINES: ContextVar[Progress | None] = ContextVar("lines", default=None)
+#: Seconds between two events of `reported`.
+EVERY = 5.0
+
+
+@dataclass
+class Running:
+    """A stage that is under way."""
+
+    title: str
+    total: int | None = None
+    """The number of items, if known."""
+    done: int = 0
+    began: float = field(default_factory=time.monotonic)
+
+    def advance(self, n: int) -> None:
+        """Count items that are done."""
+        self.done += n
+
+    def to_dict(self) -> dict[str, object]:
+        """Return how far it is, as JSON can hold it."""
+        seconds = round(time.monotonic() - self.began, 1)
+        return {"stage": self.title, "done": self.done, "total": self.total, "seconds": seconds}
+
+    def __str__(self) -> str:
+        amount = f": {self.done:,}" if self.done else ""
+        of = f" of {self.total:,}" if self.done and self.total is not None else ""
+        return f"{self.title}{amount}{of}, {time.monotonic() - self.began:.0f} s"
+
+
+#: The stages under way inside `reported`, the innermost last.
+_RUNNING: ContextVar[list[Running] | None] = ContextVar("running", default=None)
 
 
 def on_terminal() -> bool:
@@ -37,6 +71,31 @@ def shown(on: bool = True) -> Iterator[None]:
 
 
 @contextmanager
+def reported(tell: Callable[[Running], None]) -> Iterator[None]:
+    """Call `tell` with the innermost stage within every few seconds, from another thread: some calls take minutes."""
+    if _RUNNING.get() is not None:
+        yield
+        return
+    running: list[Running] = []
+    ended = threading.Event()
+
+    def beat() -> None:
+        while not ended.wait(EVERY):
+            with suppress(IndexError, OSError, ValueError):  # a stage that has just ended; a reader that is gone
+                tell(running[-1])
+
+    token = _RUNNING.set(running)
+    thread = threading.Thread(target=beat, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+        _RUNNING.reset(token)
+
+
+@contextmanager
 def stage(title: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
     """Show a stage and its time; give a function to call with the number of items done since.
 
@@ -51,6 +110,13 @@ def stage(title: str, total: int | None = None) -> Iterator[Callable[[int], None
     ...     for _ in range(3):
     ...         advance(1)
     """
+    if (running := _RUNNING.get()) is not None:
+        running.append(now := Running(title, total))
+        try:
+            yield now.advance
+        finally:
+            running.remove(now)
+        return
     if not _SHOWN.get():
         yield lambda n: None
         return

@@ -89,7 +89,7 @@ def test_too_few_samples_give_every_class():
 def test_metrics_of_sets_by_loops():
     logits, labels = drawn(400)
     sets = LeastAmbiguousSets().fit(logits[:200], labels[:200])(logits[200:])
-    metrics = evaluate_sets(sets, labels[200:])
+    metrics = evaluate_sets(labels[200:], sets=sets)
     hits = [bool(s[y]) for s, y in zip(sets, labels[200:], strict=True)]
     assert metrics.coverage.value == pytest.approx(sum(hits) / 200)
     assert metrics.coverage.low < 0.9 < metrics.coverage.high + 0.1
@@ -98,7 +98,7 @@ def test_metrics_of_sets_by_loops():
     for k in range(4):
         mine = [h for h, y in zip(hits, labels[200:], strict=True) if y == k]
         assert metrics.class_coverage[k].value == pytest.approx(sum(mine) / len(mine))
-    assert evaluate_sets([[True, False]], [0]).class_coverage[1] is None
+    assert evaluate_sets([0], sets=[[True, False]]).class_coverage[1] is None
     assert set(metrics.to_dict()) >= {"coverage", "size", "class_coverage", "class_size"}
 
 
@@ -111,8 +111,8 @@ def test_metrics_of_sets_by_loops():
         (lambda: AdaptiveSets().fit([[1.0, 0.0]], [0])([[1.0, 0.0, 0.0]]), "must have 2 classes"),
         (lambda: AdaptiveSets().fit([[1.0, 0.0]], [0, 1]), "same length"),
         (lambda: AdaptiveSets().fit([[1.0, float("nan")]], [0]), "finite"),
-        (lambda: evaluate_sets([[1, 0]], [0]), "sets must be bools"),
-        (lambda: evaluate_sets([[True, False]], [2]), r"labels must be in \[0, 1\]"),
+        (lambda: evaluate_sets([0], sets=[[1, 0]]), "sets must be bools"),
+        (lambda: evaluate_sets([2], sets=[[True, False]]), r"labels must be in \[0, 1\]"),
     ],
 )
 def test_mistakes_are_named(call, message):
@@ -174,7 +174,7 @@ def test_randomised_sets_cover_exactly_where_plain_ones_cover_too_much(kind):
         sets = kind(coverage=0.7, randomised=randomised).fit(logits[half[0]], labels[half[0]], generator=seeded(1))
         inside = sets(logits[half[1]], generator=seeded(2))
         assert np.array_equal(inside, sets(logits[half[1]], generator=seeded(2)))
-        found = evaluate_sets(inside, labels[half[1]], level=0.999)
+        found = evaluate_sets(labels[half[1]], sets=inside, level=0.999)
         covered[randomised] = found.coverage
         assert (found.empty.value > 0) is randomised
     assert covered[True].low < 0.7 < covered[True].high
@@ -188,7 +188,7 @@ def seeded(seed: int) -> torch.Generator:
 def test_coverage_by_size_by_loops():
     generator = np.random.default_rng(3)
     inside, labels = generator.random((200, 4)) < 0.4, generator.integers(4, size=200)
-    found = evaluate_sets(inside, labels)
+    found = evaluate_sets(labels, sets=inside)
     for size in range(5):
         hits = [bool(inside[i, labels[i]]) for i in range(200) if inside[i].sum() == size]
         assert found.size_n.get(size, 0) == len(hits)
@@ -197,3 +197,21 @@ def test_coverage_by_size_by_loops():
             assert found.size_coverage[size].low <= np.mean(hits) <= found.size_coverage[size].high
     assert sum(found.size_n.values()) == 200
     assert found.to_dict()["size_coverage"]["1"]["n"] == found.size_n[1]
+
+
+def test_a_rare_class_is_covered_within_class_only() -> None:
+    """One threshold for all classes covers 90 % overall, and a rare class that is hard far less."""
+    generator = torch.Generator().manual_seed(0)
+    labels = (torch.rand(8000, generator=generator) < 0.04).long()
+    margin = 1.2 * (2 * labels - 1) - 1.5 + torch.randn(8000, generator=generator)
+    logits = torch.stack([-margin, margin], dim=1)
+    held_out, new = slice(4000), slice(4000, None)
+    covered = {}
+    for by_class in (False, True):
+        sets = LeastAmbiguousSets(coverage=0.9, by_class=by_class).fit(logits[held_out], labels[held_out])
+        covered[by_class] = evaluate_sets(labels[new], sets=sets(logits[new]))
+    assert abs(covered[False].coverage.value - 0.9) < 0.02
+    assert covered[False].class_coverage[1].value < 0.6
+    assert covered[False].worst_class == 1
+    assert covered[True].class_coverage[1].high > 0.9
+    assert abs(covered[True].coverage.value - 0.9) < 0.02

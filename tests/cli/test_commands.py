@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from textwrap import indent
 
 import pytest
 
@@ -18,15 +19,15 @@ from vicinal.cli.app import app
 #: What takes seconds to import.
 SLOW = ("torch", "numpy", "scipy", "pandas", "pyarrow", "sklearn", "torchvision", "transformers", "matplotlib", "PIL")
 
-_LOADED = """
-import json, sys
+_MAIN = """
 from vicinal.cli import main
 try:
     main()
 except SystemExit as ended:
     assert not ended.code, ended.code
-print(json.dumps([name for name in {slow!r} if name in sys.modules]))
 """
+_SAY = "print(json.dumps([name for name in {slow!r} if name in sys.modules]))\n"
+_LOADED = f"import json, sys\n{_MAIN}{_SAY}"
 
 
 @pytest.mark.parametrize("words", [[], ["--help"], ["train", "-h"], ["--version"], ["methods"], ["methods", "Mixup"]])
@@ -38,26 +39,30 @@ def test_help_imports_nothing_slow(words: list[str]) -> None:
     assert json.loads(loaded) == []
 
 
+#: Files of predictions: what is measured of them differs.
+FILES = {
+    "confidences": "label,prediction,confidence\n" + "1,1,0.9\n0,1,0.6\n" * 30,
+    "two": "label,prob_0,prob_1\n" + "1,0.1,0.9\n0,0.4,0.6\n1,0.7,0.3\n" * 20,
+    "three": "label,prob_0,prob_1,prob_2\n" + "1,0.1,0.7,0.2\n0,0.4,0.6,0\n2,0,0,1\n" * 20,
+    "logits-of-two": "label,logit_0,logit_1\n" + "1,0.1,2.9\n0,-0.4,0.6\n1,0.7,0.3\n" * 20,
+    "logits-of-three": "label,logit_0,logit_1,logit_2\n" + "1,1,7,2\n0,4,6,0\n2,0,0,1\n" * 20,
+}
+
+
 @pytest.mark.parametrize("report", [False, True])
-@pytest.mark.parametrize(
-    "lines",
-    [
-        pytest.param("label,prediction,confidence\n" + "1,1,0.9\n0,1,0.6\n" * 30, id="confidences"),
-        pytest.param("label,prob_0,prob_1\n" + "1,0.1,0.9\n0,0.4,0.6\n1,0.7,0.3\n" * 20, id="two classes"),
-        pytest.param("label,prob_0,prob_1,prob_2\n" + "1,0.1,0.7,0.2\n0,0.4,0.6,0\n2,0,0,1\n" * 20, id="three"),
-        pytest.param("label,logit_0,logit_1\n" + "1,0.1,2.9\n0,-0.4,0.6\n1,0.7,0.3\n" * 20, id="logits of two"),
-        pytest.param("label,logit_0,logit_1,logit_2\n" + "1,1,7,2\n0,4,6,0\n2,0,0,1\n" * 20, id="logits of three"),
-    ],
-)
-def test_a_file_is_measured_without_torch(tmp_path: Path, lines: str, report: bool) -> None:
-    path = tmp_path / "said.csv"
-    path.write_text(lines)
-    options = ["--report", str(tmp_path / "report.html")] if report else []
-    call = [sys.executable, "-c", _LOADED.format(slow=SLOW), "evaluate", str(path), *options]
-    done = subprocess.run(call, capture_output=True, text=True, check=True, encoding="utf-8")
+def test_files_are_measured_without_torch(tmp_path: Path, report: bool) -> None:
+    calls = []
+    for name, lines in FILES.items():
+        (tmp_path / f"{name}.csv").write_text(lines)
+        calls.append(["evaluate", f"{name}.csv", *(["--report", f"{name}.html"] if report else [])])
+    # One process for all: what any of them loads is still loaded at the end.
+    each = indent(f"sys.argv = ['vicinal', *words]\n{_MAIN}", "    ")
+    script = f"import json, sys\nfor words in {calls!r}:\n{each}{_SAY}"
+    call = [sys.executable, "-c", script.format(slow=SLOW)]
+    done = subprocess.run(call, capture_output=True, text=True, check=True, encoding="utf-8", cwd=tmp_path)
     needless = {"torch", "sklearn", "transformers", *([] if report else ["matplotlib"])}
     assert needless.isdisjoint(json.loads(done.stdout.splitlines()[-1]))
-    assert (tmp_path / "report.html").exists() == report
+    assert {page.stem for page in tmp_path.glob("*.html")} == (set(FILES) if report else set())
 
 
 def test_every_command_is_in_the_help() -> None:

@@ -47,9 +47,7 @@ def test_a_file(files: tuple[Path, Path], tmp_path: Path) -> None:
     assert "15 bins" in said
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert page.lstrip().lower().startswith("<!doctype html>")
-    assert f"vicinal evaluate {files[1]} --bins 15 --report {tmp_path / 'report.html'}" in text_of(
-        tmp_path / "report.html"
-    )
+    assert f"vicinal evaluate {files[1]} --report {tmp_path / 'report.html'}" in text_of(tmp_path / "report.html")
 
 
 def test_a_report_says_how_to_make_it_again(tmp_path: Path) -> None:
@@ -64,6 +62,21 @@ def test_a_report_says_how_to_make_it_again(tmp_path: Path) -> None:
     assert (tmp_path / "r.html").exists()
 
 
+def test_slices_of_a_file_and_of_a_run(files: tuple[Path, Path], trained: Path, table: Path, tmp_path: Path) -> None:
+    frame = pd.read_csv(files[1]).assign(sex=["f", "m"] * 300)
+    frame.to_csv(tmp_path / "p.csv", index=False)
+    result = vicinal("evaluate", tmp_path / "p.csv", "--report", tmp_path / "p.html", "--json").events("result")[0]
+    assert {one["name"] for one in result["slices"]} == {"sex is 'f'", "sex is 'm'"}
+    assert "Which parts of the data are worse?" in text_of(tmp_path / "p.html")
+    assert "sex is 'f'" in vicinal("evaluate", tmp_path / "p.csv", "--slice", "sex").out
+    assert "--slice must be one of 'sex', got 'age'" in refused("evaluate", tmp_path / "p.csv", "--slice", "age")
+    # The same command again finds a finished run, and slices it by the column that is named now.
+    words = ["train", table, "--target", "kind", "--out", trained, *TINY, "--slice", "colour"]
+    again = vicinal(*words, "--report", tmp_path / "r.html", "--json").events("result")[0]
+    assert {one["name"].partition(" ")[0] for one in again["slices"]} == {"colour"}
+    assert "--slice colour --report" in text_of(tmp_path / "r.html")
+
+
 def test_a_reader_that_has_enough(files: tuple[Path, Path]) -> None:
     """`vicinal evaluate … | head -1` is no mistake, so there is nothing to say."""
     process = started("evaluate", files[0], "--json", cwd=files[0].parent)
@@ -71,7 +84,7 @@ def test_a_reader_that_has_enough(files: tuple[Path, Path]) -> None:
     assert process.stderr is not None
     process.stdout.close()
     assert process.stderr.read() == ""
-    process.wait(60)
+    process.wait(300)
     process.stderr.close()
 
 
@@ -134,7 +147,8 @@ def test_a_run_on_new_data(trained: Path, table: Path, tmp_path: Path) -> None:
     wanted = evaluate(numbers, probs=bundle.predict_proba(known), n_bins=7)
     for metric in ("accuracy", "nll", "ece"):
         assert result["after"][metric]["value"] == pytest.approx(wanted.metrics[metric].value, rel=1e-6)
-    assert result["notes"] == ["left out: 1 samples of 'stranger', which the model does not know"]
+    assert result["notes"][0] == "left out: 1 samples of 'stranger', which the model does not know"
+    assert "of these 39 samples were trained on" in result["notes"][1]
     assert "ECE (7 bins)" in vicinal("evaluate", trained, new, "--bins", 7).out
     assert "--mc-dropout is for the run's own test set: leave DATA out" in refused(
         "evaluate", trained, new, "--mc-dropout", 2
@@ -143,11 +157,17 @@ def test_a_run_on_new_data(trained: Path, table: Path, tmp_path: Path) -> None:
     assert "with --keep LABELS" in refused("evaluate", trained, new, "--report", tmp_path / "page.html")
 
 
-def test_a_run_on_its_own_data_is_said_to_know_them(trained: Path, table: Path) -> None:
+def test_a_run_on_its_own_data_is_said_to_know_them(trained: Path, table: Path, tmp_path: Path) -> None:
     splits = json.loads((trained / "splits.json").read_text())
     n = sum(len(splits[part]) for part in ("train", "val", "test"))
     said = vicinal("evaluate", trained, table)
     assert f"{len(splits['train'])} of these {n} samples were trained on" in said.out + said.err
+    # A part of them in another file, in another order and beside new rows, is recognised by its content.
+    frame, other = pd.read_csv(table), make.people(20).assign(age=lambda frame: frame["age"] + 0.5)
+    some = splits["train"][7:1:-1]
+    pd.concat([other, frame.iloc[some]]).to_csv(tmp_path / "part.csv", index=False)
+    notes = vicinal("evaluate", trained, tmp_path / "part.csv", "--json").events("result")[0]["notes"]
+    assert any(f"{len(some)} of these {20 + len(some)} samples were trained on" in note for note in notes)
 
 
 def test_other_data_and_noise(trained: Path, pictures: Path, table: Path, tmp_path: Path) -> None:
@@ -240,9 +260,14 @@ def test_audit(trained: Path, table: Path, tmp_path: Path) -> None:
     assert f"of {n} labels" in ran.out or f"among {n} labels" in ran.out
     result = vicinal("audit", trained, "--folds", 2, "--top", 5, "--json").events("result")[0]
     assert result["n"] == n
-    assert 0 <= result["false_alarms"] <= result["suspicious"]
+    assert 0 <= result["false_alarms"]["value"] <= result["suspicious"]
     assert 0 <= result["noise"]["low"] <= result["noise"]["value"] <= result["noise"]["high"]
-    assert len(result["samples"]) == min(5, result["suspicious"])
+    # Where no label is suspicious, those that fit least are shown without a claim.
+    assert len(result["samples"]) == min(5, result["suspicious"] or 5)
+    assert [s["suspicious"] for s in result["samples"]] == [
+        i < result["suspicious"] for i in range(len(result["samples"]))
+    ]
+    assert ("Nothing is claimed" in ran.out) == (result["suspicious"] == 0)
     assert out.exists() == (result["suspicious"] > 0)
     if out.exists():
         suspects = pd.read_csv(out)
@@ -276,7 +301,7 @@ def test_export(trained: Path, tmp_path: Path) -> None:
 def test_compare(table: Path, tmp_path: Path) -> None:
     words = ["compare", table, "--target", "kind", "--out", tmp_path / "runs", "--workers", 1, "--seeds", 2, *TINY]
     said = refused(*words, "--method", "ERM()")
-    assert "name at least two methods, models or runs: --method 'ERM()' --method 'Mixup(alpha=0.2)'" in said
+    assert "name at least two methods, models, runs or files: --method 'ERM()' --method 'Mixup(alpha=0.2)'" in said
     two = ["--method", "ERM()", "--method", "Mixup(alpha=1.0)"]
     result = vicinal(*words, *two, "--json").events("result")[0]
     assert Path(result["report"]).exists()
@@ -288,12 +313,52 @@ def test_compare(table: Path, tmp_path: Path) -> None:
     assert f"Chosen by ECE (15 bins) of the validation set: `{chosen['chosen']}`" in chosen["markdown"]
     assert chosen["chosen"] in Path(result["report"]).read_text(encoding="utf-8")
     assert "--choose must be one of 'accuracy'" in refused(*words, *two, "--choose", "loss")
+    said = vicinal(*words, *two, "--parts").out
+    assert "refinement less the first's" in said
+    assert "Calibration and refinement" in Path(result["report"]).read_text(encoding="utf-8")
     # One method that cannot work: the others are reported, and the end is a failure.
     ran = vicinal(*words, *two, "--method", "CutMix(alpha=1.0)", code=1)
     assert "CutMix needs images" in ran.out
     assert "`Mixup(alpha=1.0)`" in ran.out
     assert "ERM(), seed 0, calibrated" in ran.out  # which of the runs stands beside baselines
     assert ran.err == ""
+
+
+def test_compare_takes_models_runs_and_predictions(trained: Path, table: Path, tmp_path: Path) -> None:
+    file = tmp_path / "p.csv"
+    vicinal("predict", trained, table, "--keep", "kind", "--out", file)
+    words = ["compare", table, "--target", "kind", "--out", tmp_path / "runs", "--seeds", 1, "--workers", 1, *TINY]
+    beside = ["--run", trained, "--predictions", file]
+    ran = vicinal(*words, "--model", "mlp", *beside, "--json").events("result")[0]
+    assert ran["methods"] == ["ERM()", str(trained), str(file)]
+    # All rows of the data are in the file, of which those of the test set are compared: the run's own answers.
+    last = ran["after"][2]["difference"]["nll"]
+    run = vicinal("compare", *beside, "--out", tmp_path / "two", "--json").events("result")[0]
+    assert abs(run["after"][1]["difference"]["nll"]["value"]) < 1e-5
+    assert last["low"] < last["value"] < last["high"]
+    page = text_of(tmp_path / "runs" / "report.html")
+    assert f"--predictions {file}" in page
+    assert "Lowest NLL after calibration:" in page
+    assert ran["verdict"].startswith("Lowest NLL after calibration: `")
+    heads = [line for line in ran["markdown"].splitlines() if line.startswith("| method")]
+    assert heads[0].endswith("| training |")
+    frame = pd.read_csv(file)
+    frame.assign(kind=frame["kind"].sample(frac=1, random_state=0).to_numpy()).to_csv(file, index=False)
+    assert "other labels than the test samples of" in refused("compare", *beside, "--out", tmp_path / "three")
+    frame[:30].to_csv(file, index=False)
+    assert "has 30 rows, and it needs those of the" in refused("compare", *beside, "--out", tmp_path / "three")
+    frame.drop(columns="kind").to_csv(file, index=False)
+    assert "needs a column of labels" in refused("compare", *beside, "--out", tmp_path / "three")
+
+
+def test_prediction_files_alone_are_compared(files: tuple[Path, Path], tmp_path: Path) -> None:
+    frame = pd.read_csv(files[1])
+    columns = ["prob_a", "prob_b", "prob_c"]
+    calm = frame[columns] ** (1 / 3)
+    frame.assign(**calm.div(calm.sum(axis=1), axis=0)).to_csv(tmp_path / "calm.csv", index=False)
+    words = ["compare", "--predictions", files[1], "--predictions", tmp_path / "calm.csv", "--out", tmp_path / "runs"]
+    ran = vicinal(*words).out
+    assert f"Lowest NLL after calibration: `{tmp_path / 'calm.csv'}`. Significantly better than `{files[1]}`." in ran
 
 
 def test_words_for_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -157,7 +157,7 @@ def test_a_comparison_writes_nothing_to_a_foreign_folder(table: Path) -> None:
     Path("q").mkdir()
     Path("q/thesis.txt").write_text("mine")
     methods = ("--method", "ERM()", "--method", "Mixup(alpha=0.2)")
-    assert "not a comparison" in refused("compare", table, "--target", "y", *methods, "--out", "q")
+    assert "not a comparison" in refused("compare", table, "--target", "kind", *methods, "--out", "q")
     assert [path.name for path in Path("q").iterdir()] == ["thesis.txt"]
 
 
@@ -226,3 +226,9 @@ def test_safe_csv_in_the_commands() -> None:
     frame = pd.read_csv("o.csv")
     assert set(frame["label"]) == {"'=a", "b"}
     assert set(frame["prediction"]) == {"'=a", "b"}
+
+
+def test_a_link_that_leads_nowhere_is_no_output(tmp_path: Path) -> None:
+    (tmp_path / "link.csv").symlink_to("nowhere.csv")
+    with pytest.raises(ValueError, match=r"--out .*link.csv is a link to 'nowhere.csv', which is not there"):
+        check_outputs({"--out": tmp_path / "link.csv"}, [], overwrite=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -25,7 +26,7 @@ def _running(*words: object, cwd: Path, until: Path) -> Iterator[subprocess.Pope
     """Give a command that has come so far that a file is there; end it whatever happens."""
     process = started(*words, cwd=cwd)
     try:
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 300
         while not until.exists() and process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.01)
         assert process.poll() is None, process.communicate()
@@ -33,6 +34,11 @@ def _running(*words: object, cwd: Path, until: Path) -> Iterator[subprocess.Pope
     finally:
         process.kill()
         process.communicate()
+
+
+signals = pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow)]
+)
 
 
 @pytest.fixture(scope="module")
@@ -43,21 +49,23 @@ def undisturbed(table: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there Ctrl-C cannot be sent to one process")
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@signals
 def test_ctrl_c_and_two_runs_at_once(
     number: signal.Signals, code: int, table: Path, undisturbed: Path, tmp_path: Path
 ) -> None:
     words = ("train", table, "--target", "kind", *LONG)
     out = tmp_path / "run"
     with _running(*words, "--out", out, cwd=tmp_path, until=out / "metrics.jsonl") as process:
+        process.send_signal(signal.SIGSTOP)  # else it might be done before the other has looked
         said = refused(*words, "--out", out)
         assert f"is in use: process {process.pid} on " in said
         assert "wait until it has finished, or choose another folder" in said
         process.send_signal(number)
-        _, err = process.communicate(timeout=60)
+        process.send_signal(signal.SIGCONT)
+        _, err = process.communicate(timeout=200)
     assert process.returncode == code
     assert not list(out.rglob("*.tmp"))
-    assert err.startswith("Stopped: after step ")
+    assert re.match(r"(.*, \d+ s\n)*Stopped: after step ", err)  # after lines of progress, on a busy machine
     assert "start the same run again" in err
     assert "Traceback" not in err
     assert "this run is not finished" in refused("predict", out, table, "--out", tmp_path / "answers.csv")
@@ -68,13 +76,16 @@ def test_ctrl_c_and_two_runs_at_once(
     for name in ("model.safetensors", "metrics.jsonl", "evaluation.json"):
         if name == "evaluation.json":
             found, wanted = (json.loads((run / name).read_text()) for run in (out, undisturbed))
-            assert {**found, "seconds": 0} == {**wanted, "seconds": 0}
+            # Checksums are of files with times: the run's own.
+            own: dict[str, object] = {"seconds": 0, "files": {}, "checksum": ""}
+            assert {**found, **own} == {**wanted, **own}
         else:
             assert (out / name).read_bytes() == (undisturbed / name).read_bytes()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there Ctrl-C cannot be sent to one process")
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@signals
+@pytest.mark.slow
 def test_a_prediction_that_is_ended_leaves_nothing(
     number: signal.Signals, code: int, trained: Path, table: Path, tmp_path: Path
 ) -> None:
@@ -83,14 +94,14 @@ def test_a_prediction_that_is_ended_leaves_nothing(
     (tmp_path / "out").mkdir()
     process = started("predict", trained, "many.csv", "--out", "out/answers.csv", cwd=tmp_path)
     try:
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 300
         while process.poll() is None and time.monotonic() < deadline:
             if any(draft.stat().st_size for draft in (tmp_path / "out").glob(".answers.csv.*.tmp")):
                 break  # in the middle of the file
             time.sleep(0.01)
         assert process.poll() is None
         process.send_signal(number)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=200)
     finally:
         process.kill()
         process.communicate()
@@ -99,6 +110,7 @@ def test_a_prediction_that_is_ended_leaves_nothing(
     assert not list((tmp_path / "out").iterdir())
 
 
+@pytest.mark.slow
 def test_two_processes_do_what_one_does_with_twice_the_accumulation(table: Path, tmp_path: Path) -> None:
     words = ("train", table, "--target", "kind", "--epochs", "3", "--batch-size", "8", "--model-option", "hidden=[4]")
     launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2")

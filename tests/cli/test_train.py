@@ -29,7 +29,7 @@ def _predictions(frame: pd.DataFrame, run: Path) -> np.ndarray:
 
 
 def _said(ran: Ran) -> None:
-    assert ran.err == ""  # no progress in a pipe, no warning
+    assert re.fullmatch(r"(.*, \d+ s\n)*", ran.err)  # no warning; on a busy machine lines of progress
     assert "\x1b" not in ran.out
     assert "ECE (15 bins)" in ran.out
     assert re.search(r"^\W*test\b", ran.out, re.MULTILINE)  # "test, calibrated" too, where calibration changes a metric
@@ -54,7 +54,7 @@ def test_a_table(tmp_path: Path) -> None:
 
     unlabelled = frame.drop(columns="kind")
     unlabelled.to_parquet(folder / "new.parquet")
-    real("predict", "a run", "new.parquet", "--out", "answers é.csv", cwd=folder)
+    vicinal("predict", "a run", "new.parquet", "--out", "answers é.csv", cwd=folder)
     from_csv = _predictions(pd.read_csv(folder / "answers é.csv"), run)
     vicinal("predict", run, folder / "my people.csv", "--out", folder / "answers.parquet", "--batch-size", 7)
     from_parquet = _predictions(pd.read_parquet(folder / "answers.parquet"), run)
@@ -107,6 +107,7 @@ def test_a_folder_of_sounds(tmp_path: Path) -> None:
     assert {Path(name).suffix for name in answers["file"]} == {".wav", ".flac"}
 
 
+@pytest.mark.slow
 def test_a_pretrained_transformer(tmp_path: Path) -> None:
     make.reviews(24).to_csv(tmp_path / "reviews.csv", index=False)
     options = ["--model", "minilm", "--steps", "2", "--batch-size", "4", "--max-length", "12"]

@@ -44,7 +44,7 @@ METRICS: dict[str, Callable[..., float]] = {
         f"ReliabilityTable.{name}": lambda labels, name=name, **held: getattr(
             ReliabilityTable().update(labels, **held), name
         )()
-        for name in ("ece", "mce", "oe", "rms", "rms_debiased")
+        for name in ("ece", "ece_debiased", "mce", "oe", "rms", "rms_debiased")
     },
     **{
         f"evaluate.{name}": lambda labels, name=name, **held: (
@@ -141,7 +141,7 @@ HOSTILE = {
     "inf": ({"logits": LOGITS.where(LOGITS.max() != LOGITS, torch.inf)}, LABELS, "logits must be finite"),
     "not probabilities": ({"probs": LOGITS}, LABELS, r"probs must be in \[0, 1\]"),
     "sums": ({"probs": LOGITS.softmax(1) / 2}, LABELS, "probs must sum to one"),
-    "1-d": ({"probs": LOGITS.softmax(1)[:, 0]}, LABELS, r"probs must have shape \[N, K\]"),
+    "3-d": ({"probs": LOGITS.softmax(1)[None]}, LABELS, r"probs must have shape \[N, K\]"),
     "empty": ({"logits": LOGITS[:0]}, LABELS[:0], "logits is empty"),
     "lengths": ({"logits": LOGITS}, LABELS[1:], "the same length, got 59 and 60"),
     "label too high": ({"logits": LOGITS}, LABELS + K, r"labels must be in \[0, 5\]"),

@@ -11,8 +11,8 @@ import torch
 
 from tests.data import make
 from vicinal import CutMix, LogitMix, Mixup, data
-from vicinal.data import AudioPreprocessing, Preprocessing
-from vicinal.data.audio import mel_filters, read_sound
+from vicinal.data import Preprocessing
+from vicinal.data.audio import AudioPreprocessing, mel_filters, read_sound
 
 
 def test_a_folder_of_sounds(tmp_path):
@@ -185,3 +185,11 @@ def test_a_folder_with_the_name_of_a_data_set_is_pointed_out(tmp_path, monkeypat
     with pytest.raises(ValueError, match=r"for the file or folder of that name pass './fsdd'"):
         data.load("fsdd", data.SplitOptions(val=0.2, test=0.2))
     assert data.load("./fsdd", data.SplitOptions(val=0.2, test=0.2)).classes == ("high", "low")
+
+
+@pytest.mark.parametrize("size", [1e38, 3e9])
+def test_a_sound_of_huge_samples_is_a_bad_file(tmp_path, size):
+    wave = np.where(np.arange(8_000) % 2, size, -size).astype(np.float32)
+    soundfile.write(tmp_path / "loud.wav", wave, 16_000, subtype="FLOAT")
+    with pytest.raises(ValueError, match=r"its samples reach .*, and those of a sound are at most 1 in size"):
+        read_sound(tmp_path / "loud.wav")

@@ -14,8 +14,8 @@ from PIL import Image, ImageFile
 from tests.data import make
 from vicinal import data
 from vicinal._checks import Argument
-from vicinal.data import ImagePreprocessing, Preprocessing
-from vicinal.data.image import crop_and_flip, open_image, resized_crop_box
+from vicinal.data import Preprocessing
+from vicinal.data.image import ImagePreprocessing, crop_and_flip, open_image, resized_crop_box
 
 
 def through_json(preprocessing: Preprocessing) -> Preprocessing:

@@ -269,3 +269,14 @@ def test_fewer_held_out_samples():
     assert data.load(distinct, data.SplitOptions(val=12, test=12, max_held_out=12)).splits == whole.splits
     with pytest.raises(ValueError, match=r"max_held_out must be at least 2, .*got 1"):
         data.load(distinct, data.SplitOptions(max_held_out=1))
+
+
+def test_an_oracle_chooses_on_the_test_set():
+    """`val="test"` trains on all that is not tested, and a note calls it an oracle; the command has no such value."""
+    whole = data.load("digits", data.SplitOptions(val=0))
+    task = data.load("digits", data.SplitOptions(val="test"))
+    assert task.splits == {**whole.splits, "val": whole.splits["test"]}
+    assert any("oracle: the test set is the validation set too" in note for note in task.notes)
+    assert data.load("digits", splits=task.splits).splits == task.splits
+    with pytest.raises(ValueError, match="val must be"):
+        data.SplitOptions(val="train")

@@ -93,7 +93,7 @@ def test_logits_are_those_of_the_answers(checkpoint):
         assert objective(model.train(), x, y).isfinite()
 
 
-def test_the_command_trains_predicts_evaluates_reports_and_exports(tmp_path, checkpoint):
+def test_the_command_trains_predicts_evaluates_and_reports(tmp_path, checkpoint):
     frame = rows(90)[["context", "endings", "label"]]
     frame.to_json(tmp_path / "a.jsonl", orient="records", lines=True)
     run, columns = tmp_path / "run", ["--text", "context", "--choice", "endings"]
@@ -110,8 +110,15 @@ def test_the_command_trains_predicts_evaluates_reports_and_exports(tmp_path, che
     probs = bundle.predict_proba([("the film was", ["bad", "good and fine", "dull"])])
     assert probs.shape == (1, 3)
     assert probs.argmax() == 1
+
+
+@pytest.mark.slow
+def test_a_trained_model_is_written_as_onnx(tmp_path, checkpoint):
     pytest.importorskip("onnxruntime")
-    assert bundle.to_onnx(tmp_path / "model.onnx") < 1e-4
+    rows(40)[["context", "endings", "label"]].to_json(tmp_path / "a.jsonl", orient="records", lines=True)
+    options = ["--text", "context", "--choice", "endings", "--model", checkpoint, "--epochs", "1", "--method", "ERM()"]
+    vicinal("train", tmp_path / "a.jsonl", *options, "--out", tmp_path / "run")
+    assert library.load(tmp_path / "run").to_onnx(tmp_path / "model.onnx") < 1e-4
 
 
 def test_mistakes_are_named(checkpoint):

@@ -201,6 +201,50 @@ def test_qqp_in_three_formats(root):
     assert opened("qqp")[0][0] == {"sentence1": "Why\n?", "sentence2": 'A "b" ?', "label": "1"}
 
 
+def test_qqp_of_glue_has_a_test_file_without_labels(root):
+    head = ("id", "qid1", "qid2", "question1", "question2", "is_duplicate")
+    rows = [(k, k, k, f"Why {k} ?", f"How {k} ?", k % 2) for k in range(20)]
+    write(root / "QQP/train.tsv", lines([head, *rows, (20, 1, 2, "a line cut short")]))
+    write(root / "QQP/dev.tsv", lines([head, *rows[:6]]))
+    write(root / "QQP/test.tsv", lines([("id", "question1", "question2"), *((k, "Why ?", "How ?") for k in range(9))]))
+    task = data.load("qqp", data.TextOptions(tokenizer="words"))
+    assert len(task.test) == 6  # the development set, whose labels are known
+    assert len(task.train) + len(task.val) == 20
+    assert any("left out: 10 rows without a label" in note for note in task.notes)
+    assert any("the development set is the test set" in note for note in task.notes)
+
+
+def test_splits_of_desai_and_durrett(root):
+    """Their files where they are there, else halves of the development sets."""
+    row = {"ctx": "A man. he", "ctx_a": "A man.", "ctx_b": "he", "endings": ["a", "b", "c", "d"], "label": 3}
+    write(root / "hellaswag/hellaswag_train.jsonl", jsonl([row]))
+    write(root / "hellaswag/hellaswag_val.jsonl", jsonl([{**row, "label": k % 2} for k in range(8)]))
+    rows, parts = opened("hellaswag:desai")
+    assert rows[0] == {"context": "A man.", "endings": ["he a", "he b", "he c", "he d"], "label": "3"}
+    assert Counter(parts) == {"train": 1, "val": 4, "test": 4}
+    assert any("calibration_data/HellaSWAG is not there: half" in note for note in from_name("hellaswag:desai").notes)
+    head = ",video-id,fold-ind,startphrase,sent1,sent2,gold-source,ending0,ending1,ending2,ending3,label\n"
+    pairs = lines(
+        [("index", "sentence1", "sentence2", "label1", "gold_label"), (0, "A man.", "He.", "neutral", "neutral")]
+    )
+    questions = lines(
+        [("id", "qid1", "qid2", "question1", "question2", "is_duplicate"), (0, 1, 2, "Why ?", "How ?", 0)]
+    )
+    home = root / "calibration_data"
+    for part in ("train", "dev", "test"):
+        write(home / f"SWAG/{part}.txt", head + '0,v,1,"She, then",She,then,gold,a,b,c,d,2\n')
+        write(home / f"HellaSWAG/{part}.txt", jsonl([row]))
+        write(home / f"SNLI/{part}.txt", pairs)
+        write(home / f"MNLI/{part}.txt", pairs)
+        write(home / f"QQP/{part}.txt", questions)
+        write(home / f"TwitterPPDB/{part}.txt", lines([("tweet", "other", "(5, 6)", "http://t.co/x")]))
+    for name in ("snli", "mnli", "qqp", "twitterppdb", "swag", "hellaswag"):
+        rows, parts = opened(f"{name}:desai")
+        assert parts == ["train", "val", "test"]
+        assert len(rows) == 3
+    assert opened("swag:desai")[0][0] == {"context": "She", "endings": [f"then {e}" for e in "abcd"], "label": "2"}
+
+
 def test_twitterppdb_counts_votes(root):
     rows = [(f"tweet {k}", f"other {k}", f"({k}, 6)", "http://t.co/x") for k in range(7)]
     write(root / "TwitterPPDB/Twitter_URL_Corpus_train.txt", lines(rows))
@@ -370,6 +414,26 @@ def test_speech_commands_come_with_lists(root):
         assert [len(task.train), len(task.val), len(task.test)] == [8, 2, 2]
         assert {task.test.original(i).rsplit("/", 1)[1] for i in range(2)} == {"1_nohash_0.wav"}
     assert "1 files of validation_list.txt" in " ".join(task.notes)
+
+
+def test_imagenets_val_is_the_test_set(root):
+    """A user's folder of the same shape keeps `val` for validation, and a note says where the test set comes from."""
+    image = io.BytesIO()
+    Image.new("RGB", (40, 40), "red").save(image, "JPEG")
+    for home, classes in ((root / "imagenet", ("n01440764", "n01443537")), (root / "mine", ("cat", "dog"))):
+        for part, n in (("train", 8), ("val", 3)):
+            for name in classes:
+                for k in range(n):
+                    write(home / part / name / f"{part}_{k}.JPEG", image.getvalue())
+    for source in ("imagenet", str(root / "imagenet")):
+        task = data.load(source, data.SplitOptions(val=0))
+        assert [len(task.train), len(task.val), len(task.test)] == [16, 0, 6]
+        assert all("/val/" in str(task.test.original(i)) for i in range(6))
+        assert any("ImageNet's val is the test set here" in note for note in task.notes)
+    task = data.load(root / "mine", data.SplitOptions(test=4))
+    assert [len(task.train), len(task.val), len(task.test)] == [12, 6, 4]
+    assert all("/val/" in str(task.val.original(i)) for i in range(6))
+    assert any("no test part: it is drawn from the training part" in note for note in task.notes)
 
 
 def test_tiny_imagenet_as_published(root):

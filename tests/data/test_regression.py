@@ -9,6 +9,7 @@ import torch
 
 from tests.data.checkpoints import save_tiny
 from vicinal import SequenceMixup, data, models
+from vicinal.data.regression import load_scores
 from vicinal.training import FitConfig, fit
 
 pytest.importorskip("transformers")
@@ -31,7 +32,7 @@ def write_stsb(root, n=48):
 def test_stsb_is_regression_through_fit(tmp_path):
     write_stsb(tmp_path)
     checkpoint = save_tiny(tmp_path / "bert")
-    sets = data.load_scores(
+    sets = load_scores(
         "glue:stsb",
         data.ReadOptions(data_root=tmp_path),
         data.TextOptions(tokenizer=checkpoint),
@@ -62,14 +63,14 @@ def test_stsb_is_regression_through_fit(tmp_path):
 def test_splits_are_drawn_once_and_mistakes_are_named(tmp_path):
     write_stsb(tmp_path)
     options = data.ReadOptions(data_root=tmp_path), data.TextOptions(tokenizer="words")
-    first, again = (data.load_scores("glue:stsb", *options, data.SplitOptions(seed=1)) for _ in range(2))
+    first, again = (load_scores("glue:stsb", *options, data.SplitOptions(seed=1)) for _ in range(2))
     assert first.val.texts == again.val.texts
-    other = data.load_scores("glue:stsb", *options, data.SplitOptions(seed=2))
+    other = load_scores("glue:stsb", *options, data.SplitOptions(seed=2))
     assert len(other.val) == len(first.val)
     frame = pd.DataFrame({"text": ["a", "b", "c"], "score": [1.0, 2.0, None]})
     with pytest.raises(ValueError, match=r"target must be a column of finite numbers, got 'score'"):
-        data.load_scores(frame, data.TextOptions(text="text", tokenizer="words"), target="score")
+        load_scores(frame, data.TextOptions(text="text", tokenizer="words"), target="score")
     with pytest.raises(ValueError, match=r"source must be a table"):
-        data.load_scores(frame, data.TextOptions(tokenizer="words"))
+        load_scores(frame, data.TextOptions(tokenizer="words"))
     with pytest.raises(ValueError, match="must hold a number in every row"):
-        data.load_scores(frame, data.TextOptions(text="score", tokenizer="words"), target="text")
+        load_scores(frame, data.TextOptions(text="score", tokenizer="words"), target="text")

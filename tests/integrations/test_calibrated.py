@@ -84,5 +84,10 @@ def test_scorers_by_hand():
     twice = scorer("ece")(model, np.repeat(X, weight, axis=0), np.repeat(y, weight))
     assert scorer("ece")(model, X, y, sample_weight=weight) == pytest.approx(twice)
     assert (cross_val_score(model, X, y, scoring=scorer("ece")) <= 0).all()
+    some = y != 1  # a fold may lack a class, whose column is still there
+    assert scorer("nll")(model, X[some], y[some]) == pytest.approx(np.log(probs[some, y[some]]).mean())
+    with pytest.raises(ValueError, match="y must hold classes that the estimator was trained on, got 7"):
+        scorer("nll")(model, X, np.full(len(y), 7))
+    assert pickle.loads(pickle.dumps(scorer("ece")))(model, X, y) == scorer("ece")(model, X, y)
     with pytest.raises(ValueError, match="name"):
         scorer("accuracy")

@@ -615,12 +615,17 @@ class TestRealFineTuning:
     @pytest.mark.parametrize(
         "expression",
         [
-            "ERM()",
-            "SequenceMixup.input(alpha=0.4)",
             "SequenceMixup.cls(alpha=0.4)",
-            "SequenceMixup.manifold(layers=[0, 3, 6], alpha=0.4)",
-            "LogitMix(SequenceMixup.manifold(layers=[2, 4], alpha=1.0), weight=0.1)",
             "GuidedMixup(pool='batch')",
+            *(
+                pytest.param(text, marks=pytest.mark.slow)
+                for text in (
+                    "ERM()",
+                    "SequenceMixup.input(alpha=0.4)",
+                    "SequenceMixup.manifold(layers=[0, 3, 6], alpha=0.4)",
+                    "LogitMix(SequenceMixup.manifold(layers=[2, 4], alpha=1.0), weight=0.1)",
+                )
+            ),
         ],
     )
     def test_learns(self, tmp_path, minilm, expression):
@@ -747,6 +752,7 @@ def _rank(rank: int, folder: str, port: int) -> None:
     Path(folder, f"{rank}.json").write_text(json.dumps({"drawn": drawn, "norm": norm}))
 
 
+@pytest.mark.slow
 def test_each_process_draws_its_own_lambda(tmp_path):
     in_processes(2, _rank, str(tmp_path), free_port())
     first, second = (json.loads((tmp_path / f"{rank}.json").read_text()) for rank in (0, 1))

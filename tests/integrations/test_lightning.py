@@ -309,6 +309,7 @@ class TestTracking:
         assert batches[:3] != batches[3:], "each epoch has its own order"
 
     @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # the compiler's
+    @pytest.mark.slow
     def test_two_stages_of_a_compiled_module(self, tmp_path):
         weights = []
         for compiled in (False, True):

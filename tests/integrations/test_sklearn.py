@@ -39,17 +39,22 @@ UNEQUAL = {
 }
 
 
+@parametrize_with_checks([MixupClassifier(max_iter=25)], expected_failed_checks=lambda estimator: UNEQUAL)
+def test_scikit_learns_checks(estimator, check):
+    """All but those of equal weights. scikit-learn itself skips its array-API check unless SCIPY_ARRAY_API is set."""
+    check(estimator)
+
+
+@pytest.mark.slow
 @parametrize_with_checks(
-    [MixupClassifier(max_iter=25), MixupClassifier(calibrate=True, max_iter=25)],
-    expected_failed_checks=lambda estimator: UNEQUAL,
+    [MixupClassifier(calibrate=True, max_iter=25)], expected_failed_checks=lambda estimator: UNEQUAL
 )
 @pytest.mark.filterwarnings(
     # The checks fit a dozen rows: their slices are too small to fit a temperature, and we say so.
     "ignore:all .* held-out samples are classified correctly:UserWarning",
     "ignore:the temperature stopped at:UserWarning",
 )
-def test_scikit_learns_checks(estimator, check):
-    """All but those of equal weights. scikit-learn itself skips its array-API check unless SCIPY_ARRAY_API is set."""
+def test_scikit_learns_checks_of_a_calibrated_one(estimator, check):
     check(estimator)
 
 
@@ -360,6 +365,28 @@ def test_pieces_are_learned_one_after_the_other():
         model.partial_fit(X, y, classes=["a", "b"])
     with pytest.raises(AttributeError, match="no attribute 'partial_fit'"):
         MixupClassifier(calibrate=True).partial_fit(X, y, classes=["a", "b", "c"])
+
+
+def test_the_steps_of_adam_continue_over_pieces(iris):
+    X, y = iris
+    model = MixupClassifier(objective="ERM()", hidden_layer_sizes=(), batch_size=50, random_state=0)
+    for piece in range(3):
+        model.partial_fit(X[piece::3], y[piece::3], classes=np.unique(y))
+    # The same steps with torch's own Adam. A piece is one batch, and the loss has no draws, so their order is free.
+    slow = MixupClassifier(objective="ERM()", hidden_layer_sizes=(), batch_size=50, random_state=0)
+    slow._check_params()
+    slow.classes_, start = np.unique(y), torch.Generator().manual_seed(slow._seed())
+    slow._begin(X[::3], start)
+    network = slow.network_.float()
+    adam = torch.optim.Adam(network.parameters(), lr=0.001)
+    for piece in range(3):
+        rows = torch.from_numpy((X[piece::3] - slow.mean_) / slow.scale_).float()
+        codes = torch.from_numpy(np.searchsorted(slow.classes_, y[piece::3]))
+        adam.zero_grad()
+        torch.nn.functional.cross_entropy(network(rows), codes).backward()
+        adam.step()
+    for name, weight in network.state_dict().items():
+        torch.testing.assert_close(model.network_.state_dict()[name].float(), weight, rtol=0, atol=1e-6)
 
 
 def test_several_labels_a_row_are_refused_with_what_takes_them(iris):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from fractions import Fraction
 
 import numpy as np
@@ -35,7 +36,7 @@ def bins(confidence, correct, edges):
 
 def errors(confidence, correct, edges) -> dict[str, float]:
     total = len(confidence)
-    ece = mce = oe = square = debiased = 0.0
+    ece = mce = oe = square = debiased = unchanced = 0.0
     for samples in bins(confidence, correct, edges):
         n = len(samples)
         if n == 0:
@@ -48,7 +49,14 @@ def errors(confidence, correct, edges) -> dict[str, float]:
         square += n / total * (conf - acc) ** 2
         if n > 1:
             debiased += n / total * ((conf - acc) ** 2 - acc * (1 - acc) / (n - 1))
-    return {"ece": ece, "mce": mce, "oe": oe, "rms": math.sqrt(square), "rms_debiased": math.sqrt(max(debiased, 0))}
+            part, sigma = n / total * abs(conf - acc), n / total * math.sqrt(acc * (1 - acc) / (n - 1))
+            below = 0.0  # E max(-X, 0), where E|X| = E X + 2 E max(-X, 0)
+            if sigma:
+                normal = statistics.NormalDist(part, sigma)
+                below = sigma**2 * normal.pdf(0) - part * normal.cdf(0)
+            unchanced += part - (1 + math.sqrt(2)) * 2 * below
+    rms = {"rms": math.sqrt(square), "rms_debiased": math.sqrt(max(debiased, 0))}
+    return {"ece": ece, "ece_debiased": max(unchanced, 0), "mce": mce, "oe": oe, **rms}
 
 
 def classwise_ece(probs, labels, edges) -> float:

@@ -70,9 +70,10 @@ def test_a_comparison_of_equal_models_in_groups_finds_no_winner():
         groups, labels, logits = sample(random, size=12)
         # Either model is off in other groups, by as much.
         pair = [logits + 1.5 * random.standard_normal((10, 2))[groups] for _ in range(2)]
-        a, b = (evaluate(labels, logits=z, groups=groups) for z in pair)
+        measured = {"labels": labels, "metrics": ["accuracy", "nll", "ece"]}
+        a, b = (evaluate(**measured, logits=z, groups=groups) for z in pair)
         false += compare(a, b)["nll"].better is not None
-        alone += compare(*(evaluate(labels, logits=z) for z in pair))["nll"].better is not None
+        alone += compare(*(evaluate(**measured, logits=z) for z in pair))["nll"].better is not None
     assert alone > 0.2 * trials
     assert false <= 4  # of 30: 5 % and two standard errors
 

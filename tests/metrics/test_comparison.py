@@ -80,7 +80,7 @@ def test_it_is_what_resampling_the_pairs_converges_to():
     logits_a, logits_b = model(1, 0.7, 1), model(1, 1, 2)
     for _ in range(300):
         pick = random.integers(600, size=600)
-        x, y = (evaluate(labels[pick], logits=z[pick]) for z in (logits_a, logits_b))
+        x, y = (evaluate(labels[pick], logits=z[pick], metrics=names) for z in (logits_a, logits_b))
         for name in names:
             drawn[name].append(getattr(y, name).value - getattr(x, name).value)
     result = compare(a, b)
@@ -226,7 +226,8 @@ def test_the_interval_covers_a_true_difference():
     full = compare(*(evaluate(labels, logits=model(1, t, s)) for t, s in ((0.7, 1), (1.0, 2))))
     for seed in range(100):
         labels, model = task(500, seed=seed)
-        result = compare(*(evaluate(labels, logits=model(1, t, s + seed)) for t, s in ((0.7, 1001), (1.0, 2002))))
+        both = (model(1, t, s + seed) for t, s in ((0.7, 1001), (1.0, 2002)))
+        result = compare(*(evaluate(labels, logits=logits, metrics=list(hits)) for logits in both))
         for name in hits:
             hits[name] += result[name].low <= full[name].value <= result[name].high
     assert min(hits.values()) >= 88, hits
@@ -253,7 +254,7 @@ def test_seeds_interval_covers_the_mean_over_samples_and_seeds():
     for trial in range(150):
         labels, model = task(200, seed=trial)
         runs = [
-            [evaluate(labels, logits=model(1, t, int(random.integers(10**9)))) for t in ts]
+            [evaluate(labels, logits=model(1, t, int(random.integers(10**9))), metrics=["accuracy", "nll"]) for t in ts]
             for ts in np.exp(0.4 * random.standard_normal((2, 3)))
         ]
         nll = compare(*runs)["nll"]
@@ -373,9 +374,25 @@ def test_a_model_and_its_softened_self_differ_by_mistakes_that_may_be_unseen(acc
     held, wrong_side = dict.fromkeys(truth, 0), 0
     for _ in range(trials):
         labels = (random.random(n) > accuracy).astype(int)
-        found = compare(evaluate(labels, probs=np.tile(sharp, (n, 1))), evaluate(labels, probs=np.tile(soft, (n, 1))))
+        both = (np.tile(probs, (n, 1)) for probs in (sharp, soft))
+        found = compare(*(evaluate(labels, probs=probs, metrics=["accuracy", *truth]) for probs in both))
         for name, true in truth.items():
             held[name] += found[name].low - 1e-12 <= true <= found[name].high + 1e-12
         wrong_side += found["nll"].better == ("a" if truth["nll"] < 0 else "b")
     assert min(held.values()) >= 0.91 * trials, held  # 120 trials: 0.95 less two standard errors
     assert wrong_side <= 0.05 * trials
+
+
+@pytest.mark.parametrize("metric", ["nll", "brier", "ece"])
+def test_mistakes_not_seen_are_allowed_for_whatever_else_is_measured(metric):
+    """The interval of a metric is the same alone and beside all others: rare mistakes count in either."""
+    random = np.random.default_rng(5)
+    confidence = 1 - random.uniform(1e-4, 1e-2, 60)
+    probs = np.stack([confidence, 1 - confidence], axis=1)
+    softened = 0.9 * probs + 0.05
+    labels = np.zeros(60, int)
+    alone = compare(*(evaluate(labels, probs=p, metrics=[metric]) for p in (probs, softened)))
+    among = compare(*(evaluate(labels, probs=p) for p in (probs, softened)))
+    assert list(alone.differences) == [metric]
+    ends = [(c.differences[metric].low, c.differences[metric].high) for c in (alone, among)]
+    assert ends[0] == pytest.approx(ends[1], abs=1e-9)

@@ -144,7 +144,7 @@ def test_estimates_hold_their_values_and_stream():
     whole = ReliabilityTable.from_confidences(confidence, correct)
     parts = sum(ReliabilityTable.from_confidences(confidence[i::3], correct[i::3]) for i in range(3))
     estimates = error_estimates(whole)
-    assert list(estimates) == ["ece", "oe", "mce", "rms", "rms_debiased"]
+    assert list(estimates) == ["ece", "oe", "mce", "rms", "ece_debiased", "rms_debiased"]
     for name, estimate in estimates.items():
         assert estimate.value == getattr(whole, name)()
         assert 0 <= estimate.low <= estimate.value <= estimate.high <= 1

@@ -24,7 +24,7 @@ from vicinal.metrics.reliability import (
 
 from . import reference
 
-METRICS = ("ece", "mce", "oe", "rms", "rms_debiased")
+METRICS = ("ece", "ece_debiased", "mce", "oe", "rms", "rms_debiased")
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
@@ -576,3 +576,16 @@ def test_float32_logits_are_counted_as_float64_ones(n_bins, n_classes):
     np.testing.assert_allclose(quick.squares, exact.squares, rtol=2e-7)
     parts = [ReliabilityTable(n_bins).update(labels[i::7], logits=logits[i::7]) for i in range(7)]
     assert np.array_equal(sum(parts, ReliabilityTable(n_bins)).counts, quick.counts)
+
+
+def test_the_debiased_error_of_few_samples_is_near_the_truth():
+    """On 200 samples of a model with a true ECE of 1.4 % the plain one is twice as large."""
+    random = np.random.default_rng(3)
+    plain, debiased = [], []
+    for _ in range(200):
+        confidence = 1 - random.beta(1, 8, 200) / 2
+        table = ReliabilityTable.from_confidences(confidence, random.random(200) < confidence - 0.014)
+        plain.append(table.ece())
+        debiased.append(table.ece_debiased())
+    assert np.mean(plain) > 0.027
+    assert 0.009 < np.mean(debiased) < 0.018

@@ -154,7 +154,15 @@ def test_densenet_counts_by_hand():
     assert n_parameters(on_meta("densenet-bc-190", depth=22, growth=12)) == densenet_by_hand(22, 12, 10)
 
 
-@pytest.mark.parametrize("shape", [(1, 28, 28), (3, 64, 48), (1, 96, 96), (3, 224, 224)], ids=str)
+@pytest.mark.parametrize(
+    "shape",
+    [
+        (1, 28, 28),
+        *(pytest.param(shape, marks=pytest.mark.slow) for shape in ((3, 64, 48), (1, 96, 96))),
+        pytest.param((3, 224, 224), marks=pytest.mark.slow),
+    ],
+    ids=str,
+)
 @pytest.mark.parametrize("name", models.names("image"))
 def test_every_network_takes_every_size(name, shape):
     model = on_meta(name, shape, 5, **({"depth": 22} if name == "densenet-bc-190" else {}))

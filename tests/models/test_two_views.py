@@ -167,4 +167,9 @@ def test_the_share_is_served_everywhere(tmp_path: Path) -> None:
     nll = float(torch.nn.functional.cross_entropy(logits.double(), labels))
     assert best["val_nll"] == pytest.approx(nll, abs=1e-6)
     assert outcome.test.after.accuracy.value > 0.9
-    assert bundle.to_onnx(tmp_path / "model.onnx") < 1e-4
+
+
+@pytest.mark.slow
+def test_it_is_written_as_onnx(tmp_path: Path) -> None:
+    run(rows_with_a_tail(tmp_path / "rows.csv"), tmp_path / "run", progress=False)
+    assert load(tmp_path / "run").to_onnx(tmp_path / "model.onnx") < 1e-4

@@ -27,7 +27,7 @@ class Spy(Objective):
 
 def test_a_call_is_bundled_as_one_step():
     spy, x, generator = Spy(), torch.arange(3), torch.Generator()
-    assert spy(None, x, x, index=x, epoch=1.5, generator=generator) == 9
+    assert spy(torch.sum, x, x, index=x, epoch=1.5, generator=generator) == 9
     assert spy.terms(None, x, x, epoch=2) == {"a": 3, "b": 6}
     assert [(s.index is x, s.epoch, s.generator is generator) for s in spy.steps] == [
         (True, 1.5, True),

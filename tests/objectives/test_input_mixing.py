@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import replace
 from typing import NamedTuple
@@ -138,7 +139,7 @@ def test_erm_against_its_equation():
 @pytest.mark.parametrize("objective", INPUT_MIXERS, ids=repr)
 def test_alpha_zero_is_plain_training(objective):
     model, (x, y) = linear(), images(5)
-    off = type(objective)(**{**{f: getattr(objective, f) for f in objective.__dataclass_fields__}, "alpha": 0})
+    off = type(objective)(**{**{f.name: getattr(objective, f.name) for f in dataclasses.fields(objective)}, "alpha": 0})
     plain = ERM()(model, x, y)
     for variant in (off, LogitMix(off), RegMixup(off)):
         torch.testing.assert_close(variant(model, x, y, generator=seeded()), plain)
@@ -420,3 +421,25 @@ def test_auxiliary_heads_are_refused():
         with pytest.raises(ValueError, match=r"returns aux_logits beside its logits.*aux_logits=False"):
             objective(model, x, y)
     assert ERM()(model.eval(), x, y).isfinite()
+
+
+@pytest.mark.parametrize("objective", [*SEVERAL, GaussianVicinity(sigma=0.0, inputs=NAMES)], ids=repr)
+@pytest.mark.parametrize("n", [1, 5])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_named_inputs_keep_the_contract_of_objectives(objective, n, dtype):
+    torch.manual_seed(0)
+    model, (x, y) = ImageAndTable().to(dtype), several(n)
+    if isinstance(objective, PuzzleMix):
+        x = {**x, "image": torch.rand(n, 1, 4, 4), "depth": torch.rand(n, 2, 4, 4)}
+        model.image = nn.Linear(16, K, dtype=dtype)
+    x = {name: t.to(dtype) if t.is_floating_point() else t for name, t in x.items()}
+    model.eval()
+    loss = objective(model, x, y, generator=seeded())
+    assert loss.ndim == 0
+    assert loss.isfinite()
+    assert not model.training
+    assert all(seen.dtype == dtype for seen in model.seen.values())
+    # Nothing mixed, or no noise, is plain training.
+    off = replace(objective, alpha=0) if hasattr(objective, "alpha") else objective
+    if not isinstance(off, ResizeMix):
+        torch.testing.assert_close(off(model, x, y, generator=seeded()), ERM()(model, x, y))

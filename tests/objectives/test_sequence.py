@@ -583,12 +583,15 @@ def test_gradient_checkpointing(kind, use_reentrant):
         torch.testing.assert_close(grads, expected)
 
 
-def test_a_compiled_model_that_was_warm_before():
+@pytest.mark.parametrize(
+    "objectives", [MACHINERY[1:2], pytest.param(MACHINERY, marks=pytest.mark.slow)], ids=["a layer", "all"]
+)
+def test_a_compiled_model_that_was_warm_before(objectives):
     torch._dynamo.reset()
     model, x = make("Bert", num_hidden_layers=1), tokenised()
     compiled = torch.compile(copy.deepcopy(model), backend="aot_eager")
     compiled(**x).logits.sum().backward()
-    for objective in MACHINERY:
+    for objective in objectives:
         for seed in range(2):
             loss, expected = loss_and_gradients(objective, model, x, LABELS, seed)
             other, grads = loss_and_gradients(objective, compiled, x, LABELS, seed)
@@ -596,6 +599,7 @@ def test_a_compiled_model_that_was_warm_before():
             torch.testing.assert_close(grads, expected)
 
 
+@pytest.mark.slow
 def test_a_compiled_model_is_not_compiled_in_every_step():
     torch._dynamo.reset()
     compiled, x = torch.compile(make("Bert", num_hidden_layers=1), backend="aot_eager"), tokenised()
@@ -968,10 +972,10 @@ def minilm():
 @pytest.mark.parametrize(
     "text",
     [
-        "SequenceMixup.input()",
-        "SequenceMixup.cls()",
         "SequenceMixup.manifold(layers=[0, 2, 4, 6, 'head'])",
-        "LogitMix(SequenceMixup.manifold(layers=[3], alpha=3.0))",
+        pytest.param("SequenceMixup.input()", marks=pytest.mark.slow),
+        pytest.param("SequenceMixup.cls()", marks=pytest.mark.slow),
+        pytest.param("LogitMix(SequenceMixup.manifold(layers=[3], alpha=3.0))", marks=pytest.mark.slow),
     ],
 )
 def test_fine_tuning_a_real_transformer_learns_two_topics(minilm, text):

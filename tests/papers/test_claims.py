@@ -605,6 +605,7 @@ def test_a_record_is_read_as_it_was_written():
             assert isinstance(again.values, tuple)
 
 
+@pytest.mark.slow
 def test_where_nothing_differs_few_families_say_something_at_any_look():
     rng = np.random.default_rng(2)
     names = [f"cell{i}" for i in range(6)]

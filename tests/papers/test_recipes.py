@@ -11,7 +11,7 @@ import vicinal
 from vicinal import models
 from vicinal.expressions import parse
 from vicinal.papers import PAPERS, SCALES, get, images, names
-from vicinal.papers.claims import FIRST_SEED, Claim
+from vicinal.papers.claims import FIRST_SEED, LATER_SEED, Claim
 from vicinal.papers.execute import described
 
 #: Tables of the papers whose numbers are in print, not in an image.
@@ -81,7 +81,7 @@ def test_claims_speak_of_cells_and_methods_parse(name, scale):
         if isinstance(claim, Claim):
             assert (claim.margin != 0.01) == bool(claim.reason), claim.text
             assert claim.threshold == 0 or claim.kind == "above", claim.text
-    assert recipe.scales[scale].seeds[0] == FIRST_SEED
+    assert recipe.scales[scale].seeds[0] == (LATER_SEED if name in ("z18-sec5", "t19-hull") else FIRST_SEED)
     for cell in cells:
         for experiment in cell.trainings:
             parse(experiment.method)

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -19,7 +20,7 @@ from vicinal.metrics import Mistake, RiskCoverage, classwise_ece, tally
 from vicinal.predictions import evaluate_file, open_file
 from vicinal.predictions import predictions_file as file_module
 
-METRICS = ("accuracy", "mcc", "nll", "brier", "ece", "oe", "mce", "rms", "rms_debiased")
+METRICS = ("accuracy", "mcc", "nll", "brier", "ece", "ece_debiased", "oe", "mce", "rms", "rms_debiased")
 
 
 def same(found, expected, metrics=METRICS):
@@ -261,3 +262,20 @@ def test_a_file_is_measured_without_torch_and_pandas(tmp_path, name):
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.split() == ["20", "[]"]
+
+
+def test_slices_of_a_file_are_those_of_its_columns(tmp_path, small_chunks):
+    _, probs, labels = classifier(300, 2)
+    path = save(tmp_path / "p.csv", labels, probs)
+    frame = pd.read_csv(path).assign(city=["Rome", "Oslo", None] * 100, age=range(300), one="same")
+    frame.to_csv(path, index=False)
+    known = {"city": frame["city"], "age": frame["age"]}
+    wanted = vicinal.evaluate(labels, probs=probs, slices=known).slices
+    found = evaluate_file(path, slices=None).slices  # one value for all rows is no slice
+    assert {one.name: one.n for one in found} == {one.name: one.n for one in wanted}
+    assert len(found) == 7
+    assert {one.name: one.nll.low for one in found} == pytest.approx({one.name: one.nll.low for one in wanted})
+    assert [one.name for one in evaluate_file(path, slices=["one"]).slices] == ["one is 'same'"]
+    assert evaluate_file(path).slices == ()
+    with pytest.raises(ValueError, match="slice must be one of 'city', 'age', 'one'"):
+        evaluate_file(path, slices=["town"])

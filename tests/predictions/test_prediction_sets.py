@@ -7,8 +7,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 from tests.cli.running import refused, text_of, vicinal
+from vicinal.calibrators import loss_parts
 from vicinal.calibrators.conformal import kinds_of_sets
 from vicinal.metrics import SetTally, evaluate_sets
 from vicinal.predictions import open_file, sets_of_file
@@ -32,8 +34,9 @@ def test_one_half_fits_and_the_other_is_measured(rows, file, monkeypatch):
     monkeypatch.setattr("vicinal.predictions.predictions_file._rows_at_once", lambda n: rows)
     measured = sets_of_file(file, 0.8)
     for name, kind in kinds_of_sets(0.8).items():
-        fitted = kind.fit(np.log(PROBS[::2]), LABELS[::2])
-        wanted = evaluate_sets(fitted(np.log(PROBS[1::2])), LABELS[1::2])
+        generator = torch.Generator().manual_seed(0)
+        fitted = kind.fit(np.log(PROBS[::2]), LABELS[::2], generator=generator)
+        wanted = evaluate_sets(LABELS[1::2], sets=fitted(np.log(PROBS[1::2]), generator=generator))
         assert measured[name].coverage == wanted.coverage
         assert measured[name].class_coverage == wanted.class_coverage
         assert measured[name].size.value == pytest.approx(wanted.size.value)
@@ -42,13 +45,28 @@ def test_one_half_fits_and_the_other_is_measured(rows, file, monkeypatch):
     assert sum(measured["adaptive"].class_n) == measured["adaptive"].n == 200
 
 
+def test_calibration_and_refinement_of_a_file(file, tmp_path):
+    wanted, page = loss_parts(LABELS, probs=PROBS), tmp_path / "page.html"
+    parts = vicinal("evaluate", file, "--parts", "--report", page, "--json").events("result")[0]["parts"]
+    for name, each in wanted.items():
+        for part in ("loss", "calibration", "refinement"):
+            assert parts[name][part]["value"] == pytest.approx(getattr(each, part).value, abs=1e-9)
+    text = page.read_text(encoding="utf-8")
+    assert f"{wanted['nll'].refinement.value:.3f}" in text
+    assert "--parts" in text  # the command that makes it again
+    assert "Smooth reliability" in text
+    confidences = pd.DataFrame({"label": [0, 1], "prediction": [0, 1], "confidence": [0.9, 0.8]})
+    confidences.to_csv(tmp_path / "c.csv", index=False)
+    assert "need the scores of all classes" in refused("evaluate", tmp_path / "c.csv", "--parts")
+
+
 def test_sets_add_up_to_the_whole():
     inside = RNG.random((50, 3)) < 0.6
     labels = RNG.integers(0, 3, 50)
     tally = SetTally(3)
     for start in (0, 13, 40):
         tally.update(inside[start : {0: 13, 13: 40, 40: 50}[start]], labels[start : {0: 13, 13: 40, 40: 50}[start]])
-    whole, parts = evaluate_sets(inside, labels), tally.evaluation()
+    whole, parts = evaluate_sets(labels, sets=inside), tally.evaluation()
     assert whole.coverage == parts.coverage
     assert whole.size.low == pytest.approx(parts.size.low)
     hit = inside[np.arange(50), labels]

@@ -96,7 +96,7 @@ def test_the_errors_are_those_of_a_loop(n, k, seed):
     random = np.random.default_rng(seed)
     true, guess = random.integers(k, size=n), random.integers(k, size=n)
     trained, mask = corrupt_labels(true, 0.5, k, generator=seeded(seed))
-    found = noise_errors(guess, true, trained, mask)
+    found = noise_errors(true, trained, mask, predictions=guess)
     sums = {"real": [], "corrupted": [], "recovered": []}
     for i in range(n):
         if mask[i]:
@@ -118,18 +118,18 @@ def test_the_errors_are_those_of_a_loop(n, k, seed):
 
 def test_a_model_that_ignores_the_noise_errs_on_the_wrong_labels_only():
     trained, mask = corrupt_labels(labels(), 0.5, K, generator=seeded())
-    found = noise_errors(labels(), labels(), trained, mask)
+    found = noise_errors(labels(), trained, mask, predictions=labels())
     assert found.real.value == found.recovered.value == 0
     assert found.corrupted.low < (K - 1) / K < found.corrupted.high
 
 
 def test_a_mask_of_other_labels_is_noticed():
     with pytest.raises(ValueError, match="the mask is not that of these labels"):
-        noise_errors([0, 1], [0, 1], [1, 1], [False, True])
+        noise_errors([0, 1], [1, 1], [False, True], predictions=[0, 1])
     with pytest.raises(ValueError, match="mask must be bool"):
-        noise_errors([0, 1], [0, 1], [0, 1], [0, 1])
+        noise_errors([0, 1], [0, 1], [0, 1], predictions=[0, 1])
     with pytest.raises(ValueError, match=r"the same length, got predictions \[1\], labels \[2\]"):
-        noise_errors([0], [0, 1], [0, 1], [False, False])
+        noise_errors([0, 1], [0, 1], [False, False], predictions=[0])
 
 
 def test_best_and_last():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import dataclasses
 import hashlib
+import math
 import re
 import zlib
 from html.parser import HTMLParser
@@ -14,14 +15,18 @@ import numpy as np
 import pytest
 import torch
 from markupsafe import Markup
+from scipy.stats import t
 
 from tests.report.results import PIXEL, SCRIPT, outcome, scored
 from vicinal._atomic import DamagedFileError
+from vicinal.calibrators.parts import refined_losses
 from vicinal.metrics.ood import ood_report
 from vicinal.predictions import evaluate_file
 from vicinal.probes import Attack, attack_errors, between_samples
-from vicinal.report import sections, write_comparison, write_predictions, write_run
+from vicinal.report import ReportExtras, sections, write_comparison, write_predictions, write_run
+from vicinal.report.formatting import from_here
 from vicinal.report.plots import Drawing, Sheet
+from vicinal.runs.grid_parts import grid_parts
 from vicinal.runs.summary_table import GridResult
 
 VOID = {"meta", "img", "br", "hr", "input", "link"}
@@ -102,7 +107,7 @@ def read(path) -> Page:
 def no_figures(monkeypatch):
     """Leave the drawings empty, where they have no part in the test."""
 
-    def draw(self, paint, size, title, caption):
+    def draw(self, paint, size, title, caption, hover=()):
         return Drawing(Markup('<svg aria-label="x"></svg>'), title, caption)
 
     monkeypatch.setattr(Sheet, "draw", draw)
@@ -144,27 +149,29 @@ def test_the_report_holds_everything(tmp_path):
     path = write_run(
         run,
         tmp_path / "deep" / "report.html",
-        mc_dropout=run.test.before,
-        between=between_samples(model, (x, y), pairs=5),
-        ood=[("noise", ood_report([0.9, 0.8, 0.95], [0.4, 0.85]))],
-        attacks=[("fgsm:4/255", attack_errors(model, (x, y), Attack("fgsm", 4 / 255)))],
-        audit=[{"label": "class 0", "aum": -1.5, "threshold": -0.5, "picture": PIXEL, "origin": "a.png"}],
+        ReportExtras(
+            mc_dropout=run.test.before,
+            between=between_samples(model, (x, y), pairs=5),
+            ood=[("noise", ood_report([0.9, 0.8, 0.95], [0.4, 0.85]))],
+            attacks=[("fgsm:4/255", attack_errors(model, (x, y), Attack("fgsm", 4 / 255)))],
+            audit=[{"label": "class 0", "aum": -1.5, "threshold": -0.5, "picture": PIXEL, "origin": "a.png"}],
+        ),
     )
     assert path == tmp_path / "deep" / "report.html"
     page = read(path)
-    assert page.tags.count("svg") == 5 + 4 + 2 + 1 + 1 + 3  # main, other, learning, risk, OOD, between
+    assert page.tags.count("svg") == 7 + 7 + 2 + 1 + 1 + 3  # main, other, learning, risk, OOD, between
     for expected in (
         "made up, 4 classes",
         "ERM()",
         "it says",
         "before calibration",
-        "confidence 97.0 %",
+        "class 1 class 2 97.0 %",
         "age 31.5",
         "Extra evaluation set: another.csv",
         "AUROC",
         "fgsm:4/255",
         "Training error, corrupted labels",
-        "AUM −1.5, threshold −0.5",
+        "−1.5 −0.5",
         "with MC dropout",
         "5 random pairs of training samples",
         run.experiment.command(run.out),
@@ -180,7 +187,7 @@ def test_sections_appear_only_when_asked_for(no_figures, tmp_path):
     page = read(write_run(usual(tmp_path), tmp_path / "r.html"))
     for id in ("ood", "attacks", "between", "noise", "audit", "mistakes", "eval-1"):
         assert id not in page.ids
-    page = read(write_run(usual(tmp_path), tmp_path / "r.html", audit=[]))
+    page = read(write_run(usual(tmp_path), tmp_path / "r.html", ReportExtras(audit=[])))
     assert "No sample looks mislabelled" in page.text
 
 
@@ -208,7 +215,9 @@ def test_what_users_wrote_is_escaped(tmp_path):
     run = outcome(tmp_path / "run", sets, classes=names, mistakes=mistakes, notes=[SCRIPT])
     run.facts["data"]["notes"] = [SCRIPT]
     report = ood_report([0.9, 0.8], [0.3, 0.4])
-    path = write_run(run, tmp_path / "r.html", ood=[(SCRIPT, report)], audit=[{"label": SCRIPT, "text": SCRIPT}])
+    path = write_run(
+        run, tmp_path / "r.html", ReportExtras(ood=[(SCRIPT, report)], audit=[{"label": SCRIPT, "text": SCRIPT}])
+    )
     text = path.read_text(encoding="utf-8")
     page = read(path)  # also: no script but the report's own, and every address is in the file
     assert SCRIPT not in text
@@ -216,14 +225,14 @@ def test_what_users_wrote_is_escaped(tmp_path):
     assert names[1] in page.text
     assert names[2] in page.text
     assert "example.org" not in text
-    assert "confidence over 99.9 %" in page.text
+    assert f"{names[1]} over 99.9 %" in page.text
     assert "under 0.1 %" in page.text
     assert page.tags.count("b") == text.count("<b>")
 
 
 def test_names_that_are_no_text_do_not_stop_it(no_figures, tmp_path):
     odd = [{"label": "a", "prediction": "b", "confidence": 0.9, "origin": "caf\udce9.png"}]
-    assert "caf?.png" in read(write_run(usual(tmp_path), tmp_path / "r.html", audit=odd)).text
+    assert "caf?.png" in read(write_run(usual(tmp_path), tmp_path / "r.html", ReportExtras(audit=odd))).text
 
 
 @pytest.mark.parametrize(
@@ -259,7 +268,7 @@ def test_many_classes(no_figures, tmp_path, k):
     sets = {"val": scored("val", 500, k), "test": scored("test", 2 * k, k)}
     path = write_run(outcome(tmp_path / "run", sets), tmp_path / "r.html")
     page = read(path)
-    assert f"The 20 least often found of {k} classes" in page.text
+    assert f"The 20 with the lowest recall of {k} classes" in page.text
     assert f"All {k} classes" in page.text
     assert page.tags.count("details") == 5  # of classes, of their prediction sets, of bins
     assert path.stat().st_size < 1_500_000
@@ -294,7 +303,8 @@ def test_a_note_of_the_run_stands_at_the_top(no_figures, tmp_path):
     assert "Temperature left at 1" in read(write_run(run, tmp_path / "r.html")).text
 
 
-def test_the_same_outcome_gives_the_same_bytes_in_any_style(tmp_path):
+def test_the_same_outcome_gives_the_same_bytes_in_any_style(tmp_path, monkeypatch):
+    monkeypatch.setattr("vicinal.report.page.now", lambda: "2026-11-18 09:00 UTC")
     run = usual(tmp_path)
     plain = write_run(run, tmp_path / "a.html").read_bytes()
     with matplotlib.rc_context({"font.size": 30, "axes.facecolor": "black", "svg.fonttype": "path"}):
@@ -323,7 +333,7 @@ def test_predictions_file(tmp_path):
     page = read(path)
     assert "it says" in page.text
     assert f"{made.after.nll.value:.4f}" in page.text
-    assert page.tags.count("svg") == 3
+    assert page.tags.count("svg") == 4
     assert SCRIPT not in path.read_text(encoding="utf-8")
     assert SCRIPT in page.text
     worst = evaluation.worst[0]
@@ -377,6 +387,26 @@ def test_comparison(tmp_path):
     assert f"{100 * result.rows()[1]['ece']['value']:.1f} %" in page.text
 
 
+def test_calibration_and_refinement_of_a_comparison(tmp_path):
+    result = grid(tmp_path)
+    parts = grid_parts(result, method="temperature")
+    first, second, third = parts
+    assert (first.n_seeds, third.n_seeds, first.difference) == (2, 1, None)
+    # Slowly: the refined losses of the seeds that both have, sample by sample.
+    left = {
+        cell: refined_losses(one.test.labels, logits=one.test.logits, method="temperature")["nll"][1]
+        for cell, one in result.results.items()
+    }
+    gaps = [float(left["Mixup(alpha=0.2)", s][i] - left["ERM()", s][i]) for s in (0, 1) for i in range(400)]
+    assert second.difference.value == pytest.approx(sum(gaps) / 800)
+    assert first.nll.calibration.low > 0.1 > second.nll.calibration.high  # the first is made too confident
+    assert abs(second.difference.value) < 0.01  # and nothing else
+    assert first.nll.loss.value == pytest.approx(first.nll.calibration.value + first.nll.refinement.value)
+    page = read(write_comparison(result, tmp_path / "c.html", parts=parts))
+    assert "parts" in page.ids
+    assert f"{first.nll.refinement.value:.4f}" in page.text
+
+
 def test_comparison_on_further_sets_and_what_is_chosen(tmp_path):
     outcomes = {}
     for sharpness, method in ((4.0, "ERM()"), (1.0, "Mixup(alpha=0.2)")):
@@ -407,6 +437,32 @@ def test_one_method_one_seed(no_figures, tmp_path):
     assert "Differences" not in page.text
 
 
+@pytest.mark.parametrize(
+    ("n", "sharpness", "hint"),
+    [
+        (4000, (1.0, 1.9, 1.05), "About {seeds} seeds would decide the NLL."),
+        (60, (1.02, 1.03, 1.02), "More test samples, not seeds, would decide the NLL."),
+        (4000, (3.0, 3.1, 3.05), ""),
+    ],
+)
+def test_a_hint_says_what_would_decide(no_figures, tmp_path, n, sharpness, hint):
+    made = {}
+    for seed, at in enumerate(sharpness):
+        for method, sharp in (("ERM()", 1.0), ("Mixup(alpha=0.2)", at)):
+            made[method, seed] = outcome(tmp_path / f"{method}{seed}", {"test": scored("test", n, 3, sharpness=sharp)})
+    result = GridResult(tmp_path, ("ERM()", "Mixup(alpha=0.2)"), (0, 1, 2), made, {})
+    page = read(write_comparison(result, tmp_path / "c.html", command="vicinal compare made-up.csv"))
+    nll = [made["Mixup(alpha=0.2)", s].test.after.nll.value - made["ERM()", 0].test.after.nll.value for s in range(3)]
+    said = re.search(r"About (\d+) seeds", page.text)
+    if said is not None:
+        # By Student's interval over seeds alone, which have nearly all of the spread here.
+        halves = {s: t.ppf(0.975, s - 1) * np.std(nll, ddof=1) / math.sqrt(s) for s in range(2, 99)}
+        assert abs(int(said[1]) - next(s for s, half in halves.items() if half < np.mean(nll))) <= 2
+    assert hint.format(seeds="" if said is None else said[1]) in page.text
+    assert bool(hint) == ("would decide" in page.text)
+    assert "vicinal compare made-up.csv" in page.text
+
+
 def test_the_pixel_is_a_picture():
     data = base64.b64decode(PIXEL.partition(",")[2])
     assert data.startswith(b"\x89PNG")
@@ -434,6 +490,12 @@ def test_what_mistakes_share_is_told(no_figures, tmp_path):
     assert "&lt;b&gt;age&lt;/b&gt;" in page
     assert "50.0\xa0%" in page
     assert "5.0\xa0%" in page
-    made.run.write_mistakes("tabular", [], [{"property": 3}])
-    with pytest.raises(DamagedFileError, match="is damaged"):
+    made.run.files.mistakes.write_text("{")
+    with pytest.raises(DamagedFileError):
         made.run.error_slices()
+
+
+def test_paths_below_the_working_directory_are_relative(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert from_here(f"vicinal train {tmp_path}/a.csv --out {tmp_path}/runs/b") == "vicinal train a.csv --out runs/b"
+    assert from_here("/elsewhere/a.csv") == "/elsewhere/a.csv"

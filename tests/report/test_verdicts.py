@@ -94,6 +94,7 @@ def test_a_class_that_is_off_is_not_hidden_by_a_green_headline():
         "Over-confident in 'b': answers with this class say 88.5 % and are right 60.9 % of the time (n = 110)."
     )
     assert "Calibrate its classes" in found.next_step
+    assert "Well calibrated overall (n = 18,110)" in str(found)
 
 
 def rare(n: int = 4000, seed: int = 0):
@@ -193,7 +194,7 @@ def test_numbers_in_print():
     assert number(math.inf) == "∞"
     assert number(-math.inf) == "−∞"
     assert number(math.nan) == "–"
-    assert with_interval(Estimate(0.1, -0.2, 0.3), share=False) == ("0.1000", "-0.2000 to 0.3000")
+    assert with_interval(Estimate(0.1, -0.2, 0.3), share=False) == ("0.1000", "−0.2000 to 0.3000")
     assert said(with_interval(Estimate(0.5, 0.0, 1.0), share=True)[1]) == "0–100 %"
 
 

@@ -129,6 +129,35 @@ def test_simpler_models_are_compared_sample_by_sample(tmp_path):
     kept = json.loads(outcome.run.files.baselines.read_text())
     for metrics in kept["models"].values():
         del metrics["nll_difference"]
+    del kept["checksum"]  # as that version wrote it
     outcome.run.files.baselines.write_text(json.dumps(kept))
     measure_baselines(outcome)
     assert outcome.run.baselines()["majority class"]["nll_difference"] == less
+
+
+def test_groups_widen_the_intervals_of_baselines_and_of_new_data(tmp_path) -> None:
+    """Twenty patients of fifteen rows, whose label is the patient's: rows say as much as patients do."""
+    random = np.random.default_rng(0)
+    who = np.arange(300) % 20
+    frame = pd.DataFrame({"patient": [f"p{i}" for i in who], "x": random.normal(size=20)[who], "y": who % 2})
+    frame["z"] = random.normal(size=300)
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    (frame + frame.assign(x=0, z=1, y=0, patient="n")).to_csv(tmp_path / "new.csv", index=False)
+    runs = {}
+    for group in (None, "patient"):
+        data = {"target": "y", "drop": ["patient"]} if group is None else {"target": "y", "group": group}
+        training = {"epochs": 1}
+        asked = Experiment(source=str(tmp_path / "t.csv"), data=data, model="linear", training=training)
+        runs[group] = run(asked, tmp_path / f"run-{group}", progress=False)
+        measure_baselines(runs[group])
+
+    def width(estimate: Estimate) -> float:
+        return estimate.high - estimate.low
+
+    plain, grouped = runs[None], runs["patient"]
+    of = {name: result.run.baselines()["majority class"]["nll"] for name, result in runs.items()}
+    assert width(of["patient"]) > 1.5 * width(of[None])
+    new = {name: result.run.on_new_data(str(tmp_path / "new.csv")).after for name, result in runs.items()}
+    assert width(new["patient"].accuracy) > 1.5 * width(new[None].accuracy)
+    assert plain.test.groups is None
+    assert grouped.test.groups is not None

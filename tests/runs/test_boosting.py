@@ -12,15 +12,14 @@ import torch
 
 from tests.cli.running import refused, vicinal
 from vicinal import load
-from vicinal._atomic import read_json, sealed, write_json
+from vicinal._atomic import read_sealed, sealed, write_json
 from vicinal.models import Boosted
 from vicinal.runs import Experiment, Run, audited, audited_by_aum, run
 
 
 def test_a_thousand_million_members_are_not_built(outcome: Any, tmp_path: Path) -> None:
     run = load(outcome.out).save(tmp_path / "copy")
-    record = read_json(run / "model.json")
-    del record["checksum"]
+    record = read_sealed(run / "model.json")
     record["network"]["members"] = 10**9
     write_json(run / "model.json", sealed(record))
     with pytest.raises(ValueError, match=r"asks for 1,000,000,000 networks, and model\.safetensors holds"):

@@ -100,7 +100,7 @@ def test_each_label_has_a_calibrator_of_its_own(method, table, tmp_path):
     np.testing.assert_array_equal(bundle.predict(frame), bundle.predict_proba(frame) > 0.5)
 
 
-def test_the_command_trains_reports_predicts_evaluates_and_exports(table, tmp_path):
+def test_the_command_trains_reports_predicts_and_evaluates(table, tmp_path):
     run, page = tmp_path / "run", tmp_path / "page.html"
     words = ("train", table, "--target", "kind", "--drop", "wet", "--drop", "cold", "--epochs", 1, "--model", "mlp")
     said = command(*words, "--calibrate", "svs", "--out", run, "--report", page).out
@@ -115,17 +115,23 @@ def test_the_command_trains_reports_predicts_evaluates_and_exports(table, tmp_pa
     parts = loss_parts(labels, logits=logits)
     assert measured["nll"]["refinement"]["value"] == pytest.approx(parts["nll"].refinement.value)
     assert measured["brier"]["calibration"]["low"] == pytest.approx(parts["brier"].calibration.low)
-    assert "refinement" in command("evaluate", run, "--parts").out
     assert "--calibrate svs" in Run(run).result().experiment.command()
+    assert "--calibrate must be one of 'auto', 'none', 'temperature'" in refused(*words, "--calibrate", "platt")
+    assert "--temperature grid" in refused(*words, "--calibrate", "sms", "--temperature", "grid")
+
+
+@pytest.mark.slow
+def test_the_command_exports_and_shows_parts(table, tmp_path):
     pytest.importorskip("onnxscript")
     pytest.importorskip("onnxruntime")
-    assert "differ by" in command("export", run, "--out", tmp_path / "model.onnx").out
+    words = ("train", table, "--target", "kind", "--drop", "wet", "--drop", "cold", "--epochs", 1, "--model", "mlp")
+    command(*words, "--calibrate", "svs", "--out", tmp_path / "run")
+    assert "refinement" in command("evaluate", tmp_path / "run", "--parts").out
+    assert "differ by" in command("export", tmp_path / "run", "--out", tmp_path / "model.onnx").out
     command(*words, "--calibrate", "isotonic", "--out", tmp_path / "other")
     error = refused("export", tmp_path / "other", "--out", tmp_path / "none.onnx")
     assert "IsotonicCalibration cannot be written as ONNX: train with --calibrate temperature, svs," in error
     assert not (tmp_path / "none.onnx").exists()
-    assert "--calibrate must be one of 'auto', 'none', 'temperature'" in refused(*words, "--calibrate", "platt")
-    assert "--temperature grid" in refused(*words, "--calibrate", "sms", "--temperature", "grid")
 
 
 @pytest.mark.parametrize("name", ["temperature", "svs", "sms", "vector", "quadratic"])

@@ -111,6 +111,7 @@ def train_two_members(rank: int, table: Path, out: Path, port: int) -> None:
     vicinal("train", table, "--target", "kind", "--model", "mlp", "--epochs", 1, "--ensemble", 2, "--out", out)
 
 
+@pytest.mark.slow
 def test_two_processes_train_an_ensemble_together(table: Path, tmp_path: Path) -> None:
     """Each trained alone where there is no GPU, and the second found the folder in use."""
     in_processes(2, train_two_members, table, tmp_path / "run", free_port())

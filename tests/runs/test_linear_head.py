@@ -77,6 +77,7 @@ def test_the_same_again_and_from_the_middle(fast: Any, texts: Path) -> None:
     assert torch.equal(resumed.test.logits, fast.test.logits)
 
 
+@pytest.mark.slow
 def test_it_is_written_as_onnx(fast: Any, tmp_path: Path) -> None:
     for name in ("onnxscript", "onnxruntime"):
         pytest.importorskip(name)

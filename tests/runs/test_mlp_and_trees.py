@@ -80,10 +80,14 @@ def test_what_is_served_is_what_was_measured(trained: Any, table: Path, tmp_path
     task = trained.run.task()
     assert torch.equal(bundle.logits(task.val), trained.sets["val"].logits)
     assert torch.equal(bundle.logits(task.test), trained.test.logits)
-    assert bundle.to_onnx(tmp_path / "model.onnx") < 1e-4
     vicinal("predict", trained.out, table, "--out", tmp_path / "answers.csv")
     answers = pd.read_csv(tmp_path / "answers.csv")
     np.testing.assert_allclose(answers[["prob_no", "prob_yes"]], bundle.predict_proba(table), atol=1e-6)
+
+
+@pytest.mark.slow
+def test_it_is_written_as_onnx(trained: Any, tmp_path: Path) -> None:
+    assert load(trained.out).to_onnx(tmp_path / "model.onnx") < 1e-4
 
 
 def test_the_network_is_the_one_that_is_trained_alone(trained: Any, table: Path, tmp_path: Path) -> None:
@@ -131,6 +135,7 @@ def train_together(rank: int, table: Path, out: Path, port: int) -> None:
     vicinal("train", table, "--target", "y", "--epochs", 1, *options, "--out", out)
 
 
+@pytest.mark.slow
 def test_two_processes(table: Path, tmp_path: Path) -> None:
     in_processes(2, train_together, table, tmp_path / "run", free_port())
     module = load(tmp_path / "run").module

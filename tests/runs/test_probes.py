@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import random
 import shutil
 from pathlib import Path
@@ -13,6 +12,7 @@ import torch
 
 from tests.data import make
 from vicinal import _random
+from vicinal._atomic import read_sealed, sealed, write_json
 from vicinal.metrics import evaluate
 from vicinal.probes import attack_errors, between_samples, gaussian_like, parse_attack
 from vicinal.probes.uncertainty import MCDropout
@@ -189,10 +189,8 @@ def test_what_cannot_be_probed(digits: Any, table: Any, tmp_path: Path) -> None:
 def test_an_attacking_run_must_have_the_same_classes(digits: Any, tmp_path: Path) -> None:
     other = tmp_path / "other"
     shutil.copytree(digits.out, other)
-    record = json.loads((other / "model.json").read_text())
-    record["classes"] = record["classes"][::-1]
-    del record["checksum"]
-    (other / "model.json").write_text(json.dumps(record))
+    record = read_sealed(other / "model.json")
+    write_json(other / "model.json", sealed({**record, "classes": record["classes"][::-1]}))
     with pytest.raises(ValueError, match="has other classes"):
         attacks_on(digits, ["fgsm:1/255"], source=str(other))
 

@@ -14,14 +14,17 @@ import torch
 
 import vicinal as library
 from tests.data import make
+from vicinal._atomic import DamagedFileError, checksum, read_sealed, sealed, write_json
 from vicinal.calibrators import TemperatureScaling, cross_validate
 from vicinal.expressions import parse
 from vicinal.metrics import evaluate
+from vicinal.objectives.erm import ERM
+from vicinal.objectives.sequence import mixed_at_embeddings
 from vicinal.runs import EvalSet, Experiment, Run, measure_baselines, run
 from vicinal.runs.baselines import ALWAYS
-from vicinal.runs.defaults import default_config, default_options, mixed_at_embeddings
 from vicinal.runs.mistakes import confident_mistakes, shown
-from vicinal.training import FitConfig, load_weights, read_predictions
+from vicinal.training import FitConfig, fit, load_weights, read_predictions
+from vicinal.training.defaults import default_config, default_options
 
 TINY = {"epochs": 2, "batch_size": 16}
 
@@ -47,10 +50,10 @@ def test_rows_of_a_run_are_encoded_as_they_were(table: Path, done: Any, tmp_path
     """Another version may fit columns otherwise, and the network would not take their features."""
     shutil.copytree(done.out, tmp_path / "earlier")
     path = tmp_path / "earlier" / "model.json"
-    record = json.loads(path.read_text(encoding="utf-8"))
+    record = read_sealed(path)
     age = next(column for column in record["preprocessing"]["columns"] if column["name"] == "age")
     age["mean"] = 0.0
-    path.write_text(json.dumps(record), encoding="utf-8")
+    write_json(path, sealed(record))
     earlier, now = Run(tmp_path / "earlier").task(), done.run.task()
     assert earlier.preprocessing.to_dict() == record["preprocessing"]
     assert earlier.splits == now.splits
@@ -348,9 +351,16 @@ def test_the_temperature_is_fitted_on_the_logits_that_are_served(precision: str,
 # Runs of the first version
 
 
-def test_a_run_written_by_the_first_version_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_earlier_run_is_read_once_its_record_has_a_checksum(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copytree(Path(__file__).parent / "written_by_0_1", tmp_path / "old")
     monkeypatch.chdir(tmp_path / "old")
+    with pytest.raises(DamagedFileError, match=r"model\.json has no checksum: .*; run its training command again"):
+        library.load("run")
+    write_json(Path("run/model.json"), sealed(read_sealed(Path("run/model.json")) | {"weights": "sha256:0"}))
+    with pytest.raises(DamagedFileError, match="its checksum differs"):
+        library.load("run")
+    weights = checksum(Path("run/model.safetensors"))
+    write_json(Path("run/model.json"), sealed(read_sealed(Path("run/model.json")) | {"weights": weights}))
     outcome = Run("run").result()
     recorded = json.loads(Path("run/evaluation.json").read_text())
     assert outcome.temperature == recorded["temperature"]
@@ -406,7 +416,9 @@ def test_what_is_damaged_in_a_finished_run_is_made_anew(done, table: Path, tmp_p
     if content is not None:
         path.write_bytes(content)
     said: list[str] = []
-    outcome = run(done.experiment, folder, progress=False, on_note=said.append)
+    again = name == "predictions.parquet"
+    with pytest.warns(UserWarning, match="the checkpoint") if again else contextlib.nullcontext():
+        outcome = run(done.experiment, folder, progress=False, on_note=said.append)
     assert any(name in note for note in said)
     assert outcome.test.after.accuracy == done.test.after.accuracy
     assert path.read_bytes() == before[name] or name.endswith(".json")
@@ -455,12 +467,55 @@ def test_damaged_metrics_of_simpler_models_are_measured_again(done, tmp_path: Pa
     assert set(damaged.baselines()) == set(ALWAYS)
 
 
-def test_damaged_metrics_are_named(done, tmp_path: Path) -> None:
-    shutil.copytree(done.out, tmp_path / "run")
-    with open(tmp_path / "run" / "metrics.jsonl", "a") as file:
-        file.write('{"loss": ')
-    with pytest.raises(ValueError, match=r"metrics\.jsonl is damaged"):
-        Run(tmp_path / "run").result()
+USES = {
+    "config.json": lambda run: run.network,
+    "experiment.json": lambda run: run.bundle(),
+    "splits.json": lambda run: run.task(),
+    "mistakes.json": lambda run: (run.mistakes(), run.error_slices(), run.slices()),
+    "predictions.parquet": lambda run: run.predictions("val"),
+    "predictions-test.parquet": lambda run: run.predictions("test"),
+    "metrics.jsonl": lambda run: run.result(),
+    "evaluation.json": lambda run: run.is_multilabel,
+    "result.json": lambda run: run.result(),
+}
+
+
+@pytest.mark.parametrize("name", USES)
+def test_one_changed_digit_is_noticed_where_it_is_used_and_made_again(done, tmp_path: Path, name: str) -> None:
+    """A digit leaves valid JSON, and a byte of Parquet's data leaves a file that is read: only a checksum differs."""
+    folder = tmp_path / "run"
+    shutil.copytree(done.out, folder)
+    path, whole = folder / name, (folder / name).read_bytes()
+    at = next(i for i in range(len(whole) // 3, len(whole)) if whole[i : i + 1].isdigit())
+    path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+    uses = [lambda run: run.result()] * (name not in ("config.json", "splits.json", "mistakes.json"))
+    for use in (USES[name], *uses):
+        with pytest.raises(DamagedFileError, match=rf"{name} is damaged: its checksum differs; ") as error:
+            use(Run(folder))
+        assert (f"`{done.experiment.command(folder)}`" in str(error.value)) == (name != "experiment.json")
+    if name == "metrics.jsonl":
+        with pytest.raises(DamagedFileError, match="Only training writes it: remove"):
+            run(done.experiment, folder, progress=False)
+        return
+    again = name in ("predictions.parquet", "result.json")
+    with pytest.warns(UserWarning, match="the checkpoint") if again else contextlib.nullcontext():
+        run(done.experiment, folder, progress=False)
+    assert path.read_bytes() == whole or name in ("evaluation.json", "result.json")  # these have timings
+    said: list[str] = []
+    run(done.experiment, folder, progress=False, on_note=said.append)
+    assert said == [f"{folder} is finished: nothing to do"]
+
+
+def test_a_damaged_config_that_other_options_would_write_is_refused(tmp_path: Path) -> None:
+    x, y = torch.randn(20, 3), torch.arange(20) % 2
+    data = torch.utils.data.TensorDataset(x, y)
+    settings = FitConfig(epochs=1)
+    fit(torch.nn.Linear(3, 2), ERM(), data, out=tmp_path / "run", config=settings, progress=False)
+    (tmp_path / "run" / "config.json").unlink()
+    with pytest.raises(DamagedFileError, match="these options do not give it again"):
+        fit(torch.nn.Linear(3, 2), ERM(), data, out=tmp_path / "run", config=FitConfig(epochs=2), progress=False)
+    fit(torch.nn.Linear(3, 2), ERM(), data, out=tmp_path / "run", config=settings, progress=False)
+    assert (tmp_path / "run" / "config.json").exists()
 
 
 def test_weights_that_are_gone_are_noticed(table: Path, tmp_path: Path) -> None:
@@ -486,6 +541,13 @@ def test_a_folder_of_something_else_is_refused_before_any_work(tmp_path: Path) -
 
 
 # Mistakes
+
+
+def test_a_link_that_leads_nowhere_is_refused_before_any_work(table: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("nowhere")
+    with pytest.raises(FileNotFoundError, match=r"out='.*link' is a link to 'nowhere', which is not there: create it"):
+        run(_experiment(table), tmp_path / "link", progress=False)
+    assert not (tmp_path / "nowhere").exists()
 
 
 def test_the_most_confident_mistakes_come_first() -> None:

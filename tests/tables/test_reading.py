@@ -255,7 +255,7 @@ class TestHostileFiles:
         with pytest.raises(ValueError, match=r"a row of the array 'probs'.* takes 268.5 MB of memory, and 134"):
             open_table(path, arrays_too=True)
 
-    @pytest.mark.timeout(60)
+    @pytest.mark.timeout(300)
     def test_zeros_are_no_compressed_file(self, tmp_path):
         for suffix in ("gz", "bz2", "xz", "zip"):
             path = tmp_path / f"a.csv.{suffix}"

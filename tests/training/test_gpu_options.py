@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from torch.utils.data import TensorDataset
 
 from vicinal import Objective, parse
 from vicinal.training import FitConfig, fit
+from vicinal.training.predicting import AtPrecision
 
 
 def trained(method: str | Objective = "Mixup(alpha=1.0)", **options: Any) -> nn.Module:
@@ -44,6 +46,23 @@ def test_products_are_rounded_while_it_trains_unless_full_precision_is_asked_for
     assert objective.seen == {(not full_float32, not full_float32)}
     assert not torch.backends.cuda.matmul.allow_tf32
     assert torch.backends.cudnn.allow_tf32  # torch's own defaults again
+
+
+@pytest.mark.parametrize("full_float32", [False, True])
+def test_a_trained_network_multiplies_on_a_gpu_as_it_was_trained(full_float32):
+    seen = []
+
+    class OnGpu(nn.Module):
+        def parameters(self, recurse: bool = True) -> Any:
+            yield SimpleNamespace(device=torch.device("cuda"))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            seen.append((torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32))
+            return x
+
+    AtPrecision(OnGpu(), "no", full_float32=full_float32)(torch.ones(2, 3))
+    assert seen == [(not full_float32, not full_float32)]
+    assert not torch.backends.cuda.matmul.allow_tf32
 
 
 @pytest.mark.skipif(not hasattr(torch.backends.cuda.matmul, "fp32_precision"), reason="an older torch")
@@ -81,3 +100,10 @@ def test_the_device_is_chosen_by_its_name():
         ValueError, match=f"device='{missing}' is not there: torch sees {torch.cuda.device_count()} of that kind"
     ):
         trained(device=missing)
+
+
+@pytest.mark.parametrize(("optimizer", "precision", "fused"), [("sgd", "no", True), ("adamw", "bf16", True),
+                                                               ("adam", "fp16", False)])  # fmt: skip
+def test_optimizers_are_fused_where_loss_scaling_allows_it(optimizer, precision, fused):
+    made = FitConfig(optimizer=optimizer, mixed_precision=precision).make_optimizer(torch.nn.Linear(2, 2).parameters())
+    assert made.defaults["fused"] is fused

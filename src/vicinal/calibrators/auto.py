@@ -31,17 +31,17 @@ histogram     `HistogramBinning`                                     on request
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from vicinal._arrays import as_array, as_classes, as_scores
-from vicinal._checks import ArgumentError, choice
+from vicinal._atomic import Json
+from vicinal._checks import ArgumentError, choice, scores_by_name
 from vicinal.calibrators.base import Calibrator, Floats, Labels, Logits, as_weights
 from vicinal.calibrators.beta import BetaCalibration
 from vicinal.calibrators.dirichlet import DirichletCalibration
@@ -51,7 +51,7 @@ from vicinal.calibrators.quadratic import QuadraticScaling
 from vicinal.calibrators.structured_matrix import StructuredMatrixScaling
 from vicinal.calibrators.structured_vector import StructuredVectorScaling
 from vicinal.calibrators.temperature import TemperatureScaling
-from vicinal.calibrators.validation import held_out_nll
+from vicinal.calibrators.validation import FEW, cross_validate, held_out_nll
 from vicinal.calibrators.vector import VectorScaling
 from vicinal.calibrators.venn_abers import VennAbersCalibration
 
@@ -82,7 +82,16 @@ LEAST_PROB = 1e-6
 
 @dataclass(frozen=True)
 class Candidate:
-    """What a calibrator would give by cross-validation."""
+    """What a calibrator would give by cross-validation.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> logits = 3 * np.random.default_rng(0).normal(size=(100, 2))
+    >>> fitted = calibrate(logits.argmax(axis=1), logits=logits, folds=2)
+    >>> [candidate.name for candidate in fitted.tried][:2]
+    ['none', 'temperature']
+    """
 
     name: str
     """Its name in `CALIBRATORS`, or `"none"`."""
@@ -110,6 +119,12 @@ class Calibration:
     """A fitted calibrator, and why it was taken.
 
     Call it on logits for calibrated logits, as a calibrator; `predict_proba` takes logits or probabilities.
+
+    Examples
+    --------
+    >>> fitted = calibrate([0, 1] * 20, logits=[[4.0, 0.0]] * 40, method="temperature")
+    >>> fitted.name, fitted.n, fitted.predict_proba(logits=[[4.0, 0.0]]).round(2).tolist()
+    ('temperature', 40, [[0.52, 0.48]])
     """
 
     calibrator: Calibrator
@@ -143,6 +158,8 @@ class Calibration:
         best = min(self.tried, key=lambda one: one.nll)
         taken = next(one for one in self.tried if one.name == self.name)
         held_out = f"NLL {taken.nll:.4f} by cross-validation on {self.n:,} samples"
+        if self.name == "none" and self.n < FEW:
+            return f"none: so few samples do not show that another would help, {held_out}"
         if taken is best:
             return f"{self.name}: the best of {len(self.tried)} candidates, {held_out}"
         reason = "within one standard error of" if self.name == "temperature" else "a temperature hurts, and so does"
@@ -167,7 +184,7 @@ class Calibration:
                 lines.append(f"{one.name:<{wide}}{nll:<26}{one.behind:.4f} [{low:.4f}, {high:.4f}]{mark}")
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Return what was taken and what was tried as JSON can hold it."""
         return {
             "name": self.name,
@@ -177,6 +194,7 @@ class Calibration:
         }
 
 
+@scores_by_name
 def calibrate(
     labels: ArrayLike,
     *,
@@ -185,6 +203,7 @@ def calibrate(
     method: str | Calibrator = "auto",
     sample_weight: ArrayLike | None = None,
     folds: int | None = None,
+    groups: ArrayLike | None = None,
 ) -> Calibration:
     """Fit a calibrator to held-out predictions; by default the one that cross-validation chooses.
 
@@ -200,6 +219,13 @@ def calibrate(
         How many samples each row counts as, `[N]`.
     folds
         Of the cross-validation; 10 for up to 2,000 samples and 5 for more if not given.
+    groups
+        The group of each sample, `[N]`; a group is never divided between folds, and counts as one in standard errors.
+
+    Returns
+    -------
+    Calibration
+        The fitted calibrator, with what each candidate would give.
 
     Examples
     --------
@@ -224,8 +250,12 @@ def calibrate(
     else:
         name = choice("method", method, ("auto", "none", *CALIBRATORS))
         if name == "auto":
-            tried = candidates(z, y, w, folds=folds)
+            together = None if groups is None else np.unique(np.asarray(groups), return_inverse=True)[1]
+            tried = candidates(z, y, w, folds=folds, groups=together)
             name = _taken(tried)
+            if name != "none" and len(y) < FEW:
+                of_few = cross_validate(named(name, z.shape[1]), z, y, sample_weight=w, groups=together)
+                name = name if of_few.helps else "none"
         calibrator = named(name, z.shape[1])
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -242,38 +272,50 @@ def named(name: str, n_classes: int) -> Calibrator:
     return CALIBRATORS[choice("calibrator", name, tuple(CALIBRATORS))]()
 
 
-def candidates(logits: Logits, labels: Labels, weights: Floats, *, folds: int | None = None) -> tuple[Candidate, ...]:
+def candidates(
+    logits: Logits,
+    labels: Labels,
+    weights: Floats,
+    *,
+    folds: int | None = None,
+    groups: NDArray[np.intp] | None = None,
+) -> tuple[Candidate, ...]:
     """Return what each candidate of `auto` would give by cross-validation, in the order of simplicity."""
     every = -(-logits.size // _ENOUGH)
+    together = None if groups is None else groups[::every]
     z, y, w = logits[::every], labels[::every], weights[::every]
     k = z.shape[1]
     suits = {"sms": 2 < k <= StructuredMatrixScaling().max_classes, "quadratic": k == 2}
     names = ["none", *(name for name in _TRIED if suits.get(name, True))] if len(y) > 1 else ["none"]
     folds = folds or (10 if len(y) <= _FEW else 5)
-    losses = {name: held_out_nll(None if name == "none" else named(name, k), z, y, w, folds=folds) for name in names}
-    return _compared(losses, w)
+    losses = {
+        name: held_out_nll(None if name == "none" else named(name, k), z, y, w, folds=folds, groups=together)
+        for name in names
+    }
+    return _compared(losses, w, together)
 
 
-def _compared(losses: Mapping[str, Floats], weights: Floats) -> tuple[Candidate, ...]:
+def _compared(losses: Mapping[str, Floats], weights: Floats, groups: NDArray[np.intp] | None) -> tuple[Candidate, ...]:
     share = weights / weights.sum()
     means = {name: float(share @ each) for name, each in losses.items()}
     best = min(means, key=lambda name: means[name])
 
     def less(name: str, other: str) -> tuple[float, float]:
-        return means[name] - means[other], _standard_error(losses[name] - losses[other], share)
+        return means[name] - means[other], _standard_error(losses[name] - losses[other], share, groups)
 
     found = []
     for name, each in losses.items():
-        half = _Z * _standard_error(each, share)
+        half = _Z * _standard_error(each, share, groups)
         interval = max(means[name] - half, 0.0), means[name] + half
         plain = "temperature" if "temperature" in losses else best
         found.append(Candidate(name, means[name], interval, *less(name, best), *less(name, plain)))
     return tuple(found)
 
 
-def _standard_error(values: Floats, share: Floats) -> float:
-    """Return that of the weighted mean of values `[N]`."""
-    return math.sqrt(float(share**2 @ (values - share @ values) ** 2))
+def _standard_error(values: Floats, share: Floats, groups: NDArray[np.intp] | None = None) -> float:
+    """Return that of the weighted mean of values `[N]`, which vary together within a group."""
+    parts = share * (values - share @ values)
+    return float(np.linalg.norm(parts if groups is None else np.bincount(groups, parts)))
 
 
 def _taken(tried: Sequence[Candidate]) -> str:

@@ -6,17 +6,18 @@ import abc
 import dataclasses
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from vicinal._arrays import as_array, as_classes, as_scores, as_vector, is_tensor
-from vicinal._atomic import replacing
-from vicinal._checks import freeze, integer, nearest_names
+from vicinal._arrays import Values, as_array, as_classes, as_scores, as_vector, is_tensor
+from vicinal._atomic import Json, replacing
+from vicinal._checks import freeze, integer, nearest_names, number
 from vicinal._memory import n_threads
 
 if TYPE_CHECKING:
@@ -34,6 +35,17 @@ _LARGEST_LOGIT = 1e30
 #: Version of the saved form.
 _FORMAT = 1
 
+_positive, _count = partial(number, above=0), partial(integer, low=1)
+#: Hyper-parameters that several calibrators have, and what they may be.
+_CHECKS: dict[str, Callable[[str, object], object]] = {
+    "penalty": _positive,
+    "off_diagonal": _positive,
+    "intercept": _positive,
+    "tol": _positive,
+    "max_iter": _count,
+    "max_classes": _count,
+}
+
 Self = TypeVar("Self", bound="Calibrator")
 T = TypeVar("T")
 
@@ -48,11 +60,24 @@ class Calibrator(abc.ABC):
 
     A subclass is a frozen dataclass. Its fields are the hyper-parameters and, with `init=False` and a name that
     ends in an underscore, what is learned; its methods are `_solve` (logits, labels and weights to the learned values),
-    `_calibrate` (logits to logits) and `_restore` (what JSON gave back to the learned values). Weights are always an
-    array, of ones unless given.
+    `_calibrate` (logits to logits) and `_shapes` (of the learned arrays) or, where that is not all to check, `_restore`
+    (what JSON gave back to the learned values). Weights are always an array, of ones unless given.
+
+    Examples
+    --------
+    >>> from vicinal.calibrators import TemperatureScaling
+    >>> calibrator = TemperatureScaling().fit([[0.0, 2.0]] * 4, [1, 1, 1, 0])
+    >>> isinstance(calibrator, Calibrator), calibrator([[0.0, 2.0]]).round(2).tolist()  # log 3: right in three of four
+    (True, [[0.0, 1.1]])
     """
 
     n_classes_: int
+
+    def __post_init__(self) -> None:
+        """Check the hyper-parameters that several calibrators have."""
+        freeze(
+            self, **{name: check(name, getattr(self, name)) for name, check in _CHECKS.items() if hasattr(self, name)}
+        )
 
     def fit(self: Self, logits: ArrayLike, labels: ArrayLike, *, sample_weight: ArrayLike | None = None) -> Self:
         """Learn from held-out predictions, not from those the model was trained on.
@@ -122,7 +147,7 @@ class Calibrator(abc.ABC):
         }
 
     @classmethod
-    def from_state_dict(cls: type[Self], state: Mapping[str, Any]) -> Self:
+    def from_state_dict(cls: type[Self], state: Json) -> Self:
         """Rebuild what `state_dict` described; on `Calibrator` itself, any calibrator."""
         known = {kind.__name__: kind for kind in _concrete(cls)}
         try:
@@ -171,12 +196,20 @@ class Calibrator(abc.ABC):
     def _calibrate(self, logits: Logits) -> Logits:
         """Return calibrated logits for a chunk of rows."""
 
-    @abc.abstractmethod
+    def _shapes(self, n_classes: int) -> dict[str, tuple[int, ...]]:
+        """Return the shapes of the learned arrays; other learned values are positive numbers."""
+        return {}
+
     def _restore(self, n_classes: int, **learned: object) -> dict[str, object]:
         """Return the learned attributes from what JSON gave back, checked."""
+        shapes = self._shapes(n_classes)
+        return {
+            name: learned_array(name, value, shapes[name]) if name in shapes else number(name, value, above=0)
+            for name, value in learned.items()
+        }
 
 
-def map_rows(function: Callable[..., T], matrix: Logits, *others: NDArray[Any]) -> list[T]:
+def map_rows(function: Callable[..., T], matrix: Logits, *others: Values) -> list[T]:
     """Return `function` of each run of rows of `[N, K]` and of the same rows of the others, in order.
 
     Runs are small and numpy's, spread over threads when there are many: their temporaries stay in the cache, and

@@ -19,22 +19,13 @@ data that can be separated have no minimum.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vicinal._checks import freeze, integer, number
-from vicinal.calibrators.base import (
-    Calibrator,
-    Floats,
-    Labels,
-    Logits,
-    class_log_odds,
-    joined_log_odds,
-    learned_array,
-)
-from vicinal.calibrators.logistic import fit_logistic, logistic_nll
+from vicinal.calibrators.base import Calibrator, Floats, Labels, Logits, class_log_odds, joined_log_odds
+from vicinal.calibrators.logistic import fit_each, fit_logistic, logistic_nll
 
 
 @final
@@ -76,19 +67,8 @@ class BetaCalibration(Calibrator):
 
     coefficients_: Floats = field(init=False, repr=False)
 
-    def __post_init__(self) -> None:
-        freeze(
-            self,
-            penalty=number("penalty", self.penalty, above=0),
-            tol=number("tol", self.tol, above=0),
-            max_iter=integer("max_iter", self.max_iter, low=1),
-        )
-
     def _solve(self, logits: Logits, labels: Labels, weights: Floats) -> dict[str, object]:
-        odds = class_log_odds(logits)
-        classes = [1] if len(odds) == 1 else range(len(odds))
-        fits = [self._fit(x, labels == k, weights) for k, x in zip(classes, odds, strict=True)]
-        return {"coefficients_": np.stack(fits)}
+        return {"coefficients_": fit_each(self._fit, class_log_odds(logits), labels, weights)}
 
     def _fit(self, x: Floats, is_class: NDArray[np.bool_], weights: Floats) -> Floats:
         wide = np.concatenate([_features(x), np.ones((len(x), 1))], axis=1)
@@ -117,11 +97,13 @@ class BetaCalibration(Calibrator):
         return joined_log_odds(a * features[..., 0] + b * features[..., 1] + c)
 
     def _restore(self, n_classes: int, **learned: object) -> dict[str, object]:
-        m = 1 if n_classes == 2 else n_classes
-        coefficients = learned_array("coefficients_", learned["coefficients_"], (m, 3))
-        if (coefficients[:, :2] < 0).any():
+        restored: dict[str, Any] = super()._restore(n_classes, **learned)
+        if (restored["coefficients_"][:, :2] < 0).any():
             raise ValueError("coefficients_ must have a and b of at least 0")
-        return {"coefficients_": coefficients}
+        return restored
+
+    def _shapes(self, n_classes: int) -> dict[str, tuple[int, ...]]:
+        return {"coefficients_": (1 if n_classes == 2 else n_classes, 3)}
 
 
 def _features(odds: Floats) -> Floats:

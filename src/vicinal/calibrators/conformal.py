@@ -27,7 +27,9 @@ from __future__ import annotations
 
 import abc
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -126,6 +128,8 @@ class LeastAmbiguousSets(PredictionSets):
     thresholds_ : float64 array of shape `[K]`
         A class is in the set where its probability is at least one minus this.
 
+    Examples
+    --------
     >>> logits, labels = [[2.0, 0.0], [1.0, 0.0], [0.0, 3.0], [0.0, 0.5]], [0, 0, 1, 1]
     >>> LeastAmbiguousSets(coverage=0.75).fit(logits, labels)([[3.0, 0.0], [0.1, 0.0]])
     array([[ True, False],
@@ -171,6 +175,8 @@ class AdaptiveSets(_RankedSets):
     thresholds_ : float64 array of shape `[K]`
         A class is in the set where the classes before it hold at most this.
 
+    Examples
+    --------
     >>> logits, labels = [[2.0, 0.0], [1.0, 0.0], [0.0, 3.0], [0.5, 0.0]], [0, 0, 1, 1]
     >>> AdaptiveSets(coverage=0.75).fit(logits, labels)([[3.0, 0.0], [0.1, 0.0]])
     array([[ True, False],
@@ -204,6 +210,8 @@ class RegularisedSets(_RankedSets):
     free
         How many classes cost nothing; the most probable has rank 1.
 
+    Examples
+    --------
     >>> logits, labels = [[2.0, 0.0], [1.0, 0.0], [0.0, 3.0], [0.5, 0.0]], [0, 0, 1, 1]
     >>> RegularisedSets(coverage=0.75).fit(logits, labels)([[3.0, 0.0], [0.1, 0.0]])
     array([[ True, False],
@@ -234,11 +242,21 @@ def _before(probs: Floats, uniform: Floats | None) -> tuple[Floats, NDArray[np.i
     return before if uniform is None else before + uniform[:, None] * probs, rank
 
 
+#: The kinds of sets by the names that the command takes.
+SETS: dict[str, Callable[..., PredictionSets]] = {
+    "least-ambiguous": LeastAmbiguousSets,
+    "adaptive": AdaptiveSets,
+    "adaptive-randomised": partial(AdaptiveSets, randomised=True),
+    "regularised": RegularisedSets,
+}
+
+
 def kinds_of_sets(coverage: float) -> dict[str, PredictionSets]:
-    """Return the kinds of sets, not fitted yet, by what a table calls them."""
+    """Return the kinds of sets that are measured, not fitted yet, by what a table calls them."""
     return {
         "least ambiguous": LeastAmbiguousSets(coverage=coverage),
         "adaptive": AdaptiveSets(coverage=coverage),
+        "adaptive, randomised": AdaptiveSets(coverage=coverage, randomised=True),
         "least ambiguous, within each class": LeastAmbiguousSets(coverage=coverage, by_class=True),
     }
 

@@ -21,8 +21,7 @@ from typing import final
 import numpy as np
 from scipy.special import log_softmax
 
-from vicinal._checks import freeze, integer, number
-from vicinal.calibrators.base import Calibrator, Floats, Labels, Logits, learned_array
+from vicinal.calibrators.base import Calibrator, Floats, Labels, Logits
 from vicinal.calibrators.newton import fit_matrix, thinned
 
 #: Logarithms of probabilities are raised to this: one of exp(-700) would rule the fit alone.
@@ -71,15 +70,6 @@ class DirichletCalibration(Calibrator):
     matrix_: Floats = field(init=False, repr=False)
     bias_: Floats = field(init=False, repr=False)
 
-    def __post_init__(self) -> None:
-        freeze(
-            self,
-            off_diagonal=number("off_diagonal", self.off_diagonal, above=0),
-            intercept=number("intercept", self.intercept, above=0),
-            tol=number("tol", self.tol, above=0),
-            max_iter=integer("max_iter", self.max_iter, low=1),
-        )
-
     def _solve(self, logits: Logits, labels: Labels, weights: Floats) -> dict[str, object]:
         z, y, w = thinned(logits, labels, weights)
         k = z.shape[1]
@@ -93,11 +83,8 @@ class DirichletCalibration(Calibrator):
         mapped: Floats = np.einsum("nk,jk->nj", _log_probs(logits), self.matrix_)
         return mapped + self.bias_
 
-    def _restore(self, n_classes: int, **learned: object) -> dict[str, object]:
-        return {
-            "matrix_": learned_array("matrix_", learned["matrix_"], (n_classes, n_classes)),
-            "bias_": learned_array("bias_", learned["bias_"], (n_classes,)),
-        }
+    def _shapes(self, n_classes: int) -> dict[str, tuple[int, ...]]:
+        return {"matrix_": (n_classes, n_classes), "bias_": (n_classes,)}
 
 
 def _log_probs(logits: Logits) -> Floats:

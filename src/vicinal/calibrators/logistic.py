@@ -7,11 +7,13 @@ r"""Logistic regression on a few features, by Newton's method: the solver of qua
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from vicinal.calibrators.base import Floats
+from vicinal.calibrators.base import Floats, Labels
 from vicinal.calibrators.newton import Local, newton_cg
 
 
@@ -42,6 +44,14 @@ def fit_logistic(
         return Local(value, gradient, hessian=hessian)
 
     return newton_cg(loss, np.zeros(features.shape[1]), tol=tol, max_iter=max_iter)
+
+
+def fit_each(
+    fit: Callable[[Floats, NDArray[np.bool_], Floats], Floats], odds: Floats, labels: Labels, weights: Floats
+) -> Floats:
+    """Return what `fit` finds for each row of `class_log_odds`, `[M, D]`: of two classes the second, else each."""
+    classes = [1] if len(odds) == 1 else range(len(odds))
+    return np.stack([fit(x, labels == k, weights) for k, x in zip(classes, odds, strict=True)])
 
 
 def logistic_nll(odds: Floats, is_class: NDArray[np.bool_], weights: Floats) -> float:

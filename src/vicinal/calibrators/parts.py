@@ -39,11 +39,22 @@ from vicinal.metrics.intervals import Estimate, z_of
 
 @dataclass(frozen=True)
 class LossParts:
-    """The two parts of a loss, with 95 % intervals; they add up to `loss`."""
+    """The two parts of a loss, with 95 % intervals; they add up to `loss`.
+
+    Examples
+    --------
+    >>> part = loss_parts([0, 1] * 20, probs=[[0.9, 0.1]] * 40, method="temperature")["nll"]
+    >>> round(part.loss.value, 3), round(part.calibration.value, 3), round(part.refinement.value, 3)
+    (1.204, 0.509, 0.695)
+    """
 
     loss: Estimate
     calibration: Estimate
     refinement: Estimate
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the three with their intervals as JSON can hold them."""
+        return {name: part.to_dict() for name, part in vars(self).items()}
 
 
 def loss_parts(
@@ -70,6 +81,13 @@ def loss_parts(
     level
         Confidence level of the intervals.
 
+    Returns
+    -------
+    dict[str, LossParts]
+        The loss, its calibration part and its refinement part, with intervals.
+
+    Examples
+    --------
     >>> generator = np.random.default_rng(0)
     >>> logits = generator.normal(size=(2_000, 3))
     >>> labels = (logits + generator.gumbel(size=logits.shape)).argmax(axis=1)
@@ -79,6 +97,23 @@ def loss_parts(
     >>> abs(bold.refinement.value - good.refinement.value) < 1e-3  # a temperature restores it
     True
     """
+    quantile = z_of(level)
+    found = {}
+    for name, (each, left) in refined_losses(labels, logits=logits, probs=probs, method=method, folds=folds).items():
+        parts = (_mean(values, quantile) for values in (each, each - left, left))
+        found[name] = LossParts(*parts)
+    return found
+
+
+def refined_losses(
+    labels: ArrayLike,
+    *,
+    logits: ArrayLike | None = None,
+    probs: ArrayLike | None = None,
+    method: str = "auto",
+    folds: int = 5,
+) -> dict[str, tuple[Floats, Floats]]:
+    """Return the losses of each sample `[N]` before and after a calibrator that was fitted without its fold."""
     if (logits is None) == (probs is None):
         raise ValueError("pass exactly one of logits= and probs=")
     given = as_scores("logits", logits) if probs is None else logits_of_probs(probs)
@@ -91,13 +126,8 @@ def loss_parts(
     for number in range(fold.max() + 1):
         inside = fold == number
         after[inside] = calibrate(y[~inside], logits=z[~inside], method=method).predict_proba(logits=z[inside])
-    before, quantile = softmax(z, axis=1), z_of(level)
-    found = {}
-    for name, loss in (("nll", _nll), ("brier", _brier)):
-        each, left = loss(before, y), loss(after, y)
-        parts = (_mean(values, quantile) for values in (each, each - left, left))
-        found[name] = LossParts(*parts)
-    return found
+    before = softmax(z, axis=1)
+    return {name: (loss(before, y), loss(after, y)) for name, loss in (("nll", _nll), ("brier", _brier))}
 
 
 def _nll(probs: Floats, labels: Labels) -> Floats:

@@ -20,22 +20,13 @@ straight ends, are ours.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vicinal._checks import freeze, integer, number
-from vicinal.calibrators.base import (
-    Calibrator,
-    Floats,
-    Labels,
-    Logits,
-    class_log_odds,
-    joined_log_odds,
-    learned_array,
-)
-from vicinal.calibrators.logistic import fit_logistic
+from vicinal.calibrators.base import Calibrator, Floats, Labels, Logits, class_log_odds, joined_log_odds
+from vicinal.calibrators.logistic import fit_each, fit_logistic
 from vicinal.calibrators.temperature import TemperatureScaling
 
 
@@ -84,21 +75,15 @@ class QuadraticScaling(Calibrator):
     coefficients_: Floats = field(init=False, repr=False)
     range_: Floats = field(init=False, repr=False)
 
-    def __post_init__(self) -> None:
-        freeze(
-            self,
-            penalty=number("penalty", self.penalty, above=0),
-            tol=number("tol", self.tol, above=0),
-            max_iter=integer("max_iter", self.max_iter, low=1),
-        )
-
     def _solve(self, logits: Logits, labels: Labels, weights: Floats) -> dict[str, object]:
         temperature = TemperatureScaling().fit(logits, labels, sample_weight=weights).temperature_
         odds = class_log_odds(logits.astype(np.float64) / temperature)
-        classes = [1] if len(odds) == 1 else range(len(odds))
-        fits = [self._fit(x, labels == k, weights) for k, x in zip(classes, odds, strict=True)]
         ends = np.stack([odds.min(axis=1), odds.max(axis=1)], axis=1)
-        return {"temperature_": temperature, "coefficients_": np.stack(fits), "range_": ends}
+        return {
+            "temperature_": temperature,
+            "coefficients_": fit_each(self._fit, odds, labels, weights),
+            "range_": ends,
+        }
 
     def _fit(self, x: Floats, is_class: NDArray[np.bool_], weights: Floats) -> Floats:
         scale = max(float(np.sqrt(np.average(x**2, weights=weights))), 1e-300)
@@ -114,12 +99,11 @@ class QuadraticScaling(Calibrator):
         return joined_log_odds(a + b * inside + c * inside**2 + (odds - inside) * np.maximum(b + 2 * c * inside, 0))
 
     def _restore(self, n_classes: int, **learned: object) -> dict[str, object]:
-        m = 1 if n_classes == 2 else n_classes
-        ends = learned_array("range_", learned["range_"], (m, 2))
-        if (ends[:, 0] > ends[:, 1]).any():
+        restored: dict[str, Any] = super()._restore(n_classes, **learned)
+        if (restored["range_"][:, 0] > restored["range_"][:, 1]).any():
             raise ValueError("range_ must hold a lower and a higher end for each class")
-        return {
-            "temperature_": number("temperature_", learned["temperature_"], above=0),
-            "coefficients_": learned_array("coefficients_", learned["coefficients_"], (m, 3)),
-            "range_": ends,
-        }
+        return restored
+
+    def _shapes(self, n_classes: int) -> dict[str, tuple[int, ...]]:
+        m = 1 if n_classes == 2 else n_classes
+        return {"coefficients_": (m, 3), "range_": (m, 2)}

@@ -24,8 +24,7 @@ from typing import final
 
 import numpy as np
 
-from vicinal._checks import freeze, integer, number
-from vicinal.calibrators.base import Calibrator, Floats, Labels, Logits, learned_array
+from vicinal.calibrators.base import Calibrator, Floats, Labels, Logits
 from vicinal.calibrators.newton import fit_matrix, fit_vector, scaled_log_probs, thinned
 from vicinal.calibrators.temperature import TemperatureScaling
 
@@ -80,15 +79,6 @@ class StructuredMatrixScaling(Calibrator):
     matrix_: Floats = field(init=False, repr=False)
     bias_: Floats = field(init=False, repr=False)
 
-    def __post_init__(self) -> None:
-        freeze(
-            self,
-            penalty=number("penalty", self.penalty, above=0),
-            max_classes=integer("max_classes", self.max_classes, low=1),
-            tol=number("tol", self.tol, above=0),
-            max_iter=integer("max_iter", self.max_iter, low=1),
-        )
-
     def _solve(self, logits: Logits, labels: Labels, weights: Floats) -> dict[str, object]:
         temperature = TemperatureScaling().fit(logits, labels, sample_weight=weights).temperature_
         k, n = logits.shape[1], float(weights.sum())
@@ -115,10 +105,6 @@ class StructuredMatrixScaling(Calibrator):
         mapped: Floats = np.einsum("nk,jk->nj", x, self.matrix_)
         return mapped + self.bias_
 
-    def _restore(self, n_classes: int, **learned: object) -> dict[str, object]:
+    def _shapes(self, n_classes: int) -> dict[str, tuple[int, ...]]:
         shape = (n_classes,) if n_classes > self.max_classes else (n_classes, n_classes)
-        return {
-            "temperature_": number("temperature_", learned["temperature_"], above=0),
-            "matrix_": learned_array("matrix_", learned["matrix_"], shape),
-            "bias_": learned_array("bias_", learned["bias_"], (n_classes,)),
-        }
+        return {"matrix_": shape, "bias_": (n_classes,)}

@@ -21,8 +21,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import final
 
-from vicinal._checks import freeze, integer, number
-from vicinal.calibrators.base import Calibrator, Floats, Labels, Logits, learned_array
+from vicinal.calibrators.base import Calibrator, Floats, Labels, Logits
 from vicinal.calibrators.newton import fit_vector, scaled_log_probs, thinned
 from vicinal.calibrators.temperature import TemperatureScaling
 
@@ -69,14 +68,6 @@ class StructuredVectorScaling(Calibrator):
     scale_: Floats = field(init=False, repr=False)
     bias_: Floats = field(init=False, repr=False)
 
-    def __post_init__(self) -> None:
-        freeze(
-            self,
-            penalty=number("penalty", self.penalty, above=0),
-            tol=number("tol", self.tol, above=0),
-            max_iter=integer("max_iter", self.max_iter, low=1),
-        )
-
     def _solve(self, logits: Logits, labels: Labels, weights: Floats) -> dict[str, object]:
         temperature = TemperatureScaling().fit(logits, labels, sample_weight=weights).temperature_
         strength = self.penalty * logits.shape[1] / float(weights.sum())
@@ -87,8 +78,5 @@ class StructuredVectorScaling(Calibrator):
     def _calibrate(self, logits: Logits) -> Logits:
         return scaled_log_probs(logits, self.temperature_) * self.scale_ + self.bias_
 
-    def _restore(self, n_classes: int, **learned: object) -> dict[str, object]:
-        return {
-            "temperature_": number("temperature_", learned["temperature_"], above=0),
-            **{name: learned_array(name, learned[name], (n_classes,)) for name in ("scale_", "bias_")},
-        }
+    def _shapes(self, n_classes: int) -> dict[str, tuple[int, ...]]:
+        return {"scale_": (n_classes,), "bias_": (n_classes,)}

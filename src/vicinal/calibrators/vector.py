@@ -20,7 +20,6 @@ from typing import final
 import numpy as np
 from scipy.optimize import minimize
 
-from vicinal._checks import freeze, integer, number
 from vicinal.calibrators.base import Calibrator, Floats, Labels, Logits, map_rows
 
 
@@ -64,10 +63,6 @@ class VectorScaling(Calibrator):
     scale_: Floats = field(init=False, repr=False)
     bias_: Floats = field(init=False, repr=False)
 
-    def __post_init__(self) -> None:
-        tol, max_iter = number("tol", self.tol, above=0), integer("max_iter", self.max_iter, low=1)
-        freeze(self, tol=tol, max_iter=max_iter)
-
     def _solve(self, logits: Logits, labels: Labels, weights: Floats) -> dict[str, object]:
         scale, bias = lbfgs_nll(logits, labels, weights, tol=self.tol, max_iter=self.max_iter)
         return {"scale_": scale, "bias_": bias}
@@ -76,11 +71,8 @@ class VectorScaling(Calibrator):
         scaled: Logits = logits * self.scale_ + self.bias_
         return scaled
 
-    def _restore(self, n_classes: int, **learned: object) -> dict[str, object]:
-        arrays = {name: np.asarray(value, dtype=np.float64) for name, value in learned.items()}
-        if not all(a.shape == (n_classes,) and np.isfinite(a).all() for a in arrays.values()):
-            raise ValueError(f"scale_ and bias_ must be {n_classes} finite numbers each")
-        return dict(arrays)
+    def _shapes(self, n_classes: int) -> dict[str, tuple[int, ...]]:
+        return {"scale_": (n_classes,), "bias_": (n_classes,)}
 
 
 def lbfgs_nll(logits: Logits, labels: Labels, weights: Floats, *, tol: float, max_iter: int) -> tuple[Floats, Floats]:

@@ -13,8 +13,8 @@ from vicinal.cli.compare import compare
 from vicinal.cli.doctor import doctor
 from vicinal.cli.evaluate import evaluate
 from vicinal.cli.export import export
+from vicinal.cli.help import SharedCommand
 from vicinal.cli.methods import methods
-from vicinal.cli.options import SharedCommand
 from vicinal.cli.predict import predict
 from vicinal.cli.reproduce import reproduce
 from vicinal.cli.train import train

@@ -10,6 +10,7 @@ import typer
 
 from vicinal.cli.console import Console
 from vicinal.cli.errors import handle_errors
+from vicinal.cli.help import command_line
 from vicinal.cli.options import CsvCommon, Report, takes_records
 from vicinal.cli.outputs import check_outputs, check_report
 
@@ -82,9 +83,10 @@ def audit(
         written = None if out is None else (out, common.safe_csv)
         summary, samples = _by_cross_validation(result, method, n, written, console)
     if report is not None:
-        from vicinal.report import write_run
+        from vicinal.report import ReportExtras, write_run
 
-        write_run(result, report, audit=samples, audit_summary=summary)
+        extras = ReportExtras(audit=samples, audit_summary=summary, command=command_line())
+        write_run(result, report, extras)
         console.say(f"report: {report}")
 
 
@@ -97,12 +99,13 @@ def _by_cross_validation(
     with console.stages():
         progress = not console.as_json
         audit = audited(result, n_folds=method.n_folds, progress=progress, on_note=console.note)
-    suspicious, shown = len(audit.samples), audit.samples[:n]
+    suspicious, shown = int(audit.issues.suspicious.sum()), audit.samples[:n]
     facts: dict[str, object] = {"n": len(audit.labels), "suspicious": suspicious}
-    facts |= {"false_alarms": audit.issues.false_alarms, "noise": audit.issues.noise.to_dict()}
+    facts |= {"false_alarms": audit.issues.false_alarms.to_dict(), "noise": audit.issues.noise.to_dict()}
     facts["samples"] = [_plain(s) for s in shown]
     console.event("result", facts)
-    console.say(str(audit.issues))
+    summary = str(audit.issues) if suspicious else f"{audit.issues} Nothing is claimed. These labels fit least:"
+    console.say(summary)
     rows = [
         [
             str(s["index"]),
@@ -123,7 +126,7 @@ def _by_cross_validation(
             write(out, audit.classes, audit.suspects(), safe_csv=safe_csv)
         said = f"{suspicious} suspicious samples with reasons: {out}"
         console.say(said if suspicious else f"no sample is suspicious: {out} is not written")
-    return str(audit.issues), shown
+    return summary, shown
 
 
 def _by_aum(result: RunResult, percentile: float, n: int, console: Console) -> tuple[str, list[Json]]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import tempfile
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,6 +20,20 @@ if TYPE_CHECKING:
     from vicinal.metrics import Evaluation
 
 
+@dataclass(frozen=True)
+class _Fitted:
+    """How to calibrate."""
+
+    calibrator: Annotated[
+        str, typer.Option(metavar="auto|temperature|svs|sms|quadratic|isotonic|…", help="How to calibrate.")
+    ] = "temperature"
+    check: Annotated[bool, typer.Option(help="Apply it only if it helps by cross-validation on the first file.")] = True
+    group: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="Groups of rows that are alike: the check keeps each together.")
+    ] = None
+    save: Annotated[Path | None, typer.Option(metavar="FILE", help="Keep the fitted calibrator, as JSON.")] = None
+
+
 @handle_errors
 @takes_records
 def calibrate(
@@ -27,30 +42,27 @@ def calibrate(
     ],
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The predictions to repair; they need no labels.")],
     out: Predictions,
-    calibrator: Annotated[
-        str, typer.Option(metavar="auto|temperature|svs|sms|quadratic|isotonic|…", help="How to calibrate.")
-    ] = "temperature",
-    check: Annotated[
-        bool, typer.Option(help="Apply it only if it helps by cross-validation on the first file.")
-    ] = True,
-    group: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="Groups of rows that are alike: the check keeps each together.")
-    ] = None,
-    save: Annotated[Path | None, typer.Option(metavar="FILE", help="Keep the fitted calibrator, as JSON.")] = None,
     *,
+    fitting: _Fitted,
     reading: FileOptions,
     common: CsvCommon,
 ) -> None:
     """Repair probabilities: fit on the first file, apply to the second."""
     from vicinal.predictions import calibrate_file, open_file
 
-    console = Console(as_json=common.as_json)
+    console, save = Console(as_json=common.as_json), fitting.save
     check_outputs({"--out": out, "--save": save}, [validation, file], overwrite=common.overwrite)
     fitted_on = open_file(validation, **vars(reading))
     # Labels of the second file, if it has any, are kept as any other column is.
     repaired = open_file(file, **vars(replace(reading, label=None)))
     done = calibrate_file(
-        fitted_on, repaired, out, calibrator=calibrator, check=check, group=group, safe_csv=common.safe_csv
+        fitted_on,
+        repaired,
+        out,
+        calibrator=fitting.calibrator,
+        check=fitting.check,
+        group=fitting.group,
+        safe_csv=common.safe_csv,
     )
     if save is not None:
         save.parent.mkdir(parents=True, exist_ok=True)
@@ -115,7 +127,7 @@ def _before_and_after(
 
     opened = open_file(file, **vars(replace(reading, label=None)))
     label = reading.label if reading.label in opened.source.columns else opened.label
-    written: dict[str, Any] = {"classes": reading.classes, "missing": reading.missing, "encoding": reading.encoding}
+    reopen = partial(open_file, classes=reading.classes, missing=reading.missing, encoding=reading.encoding)
     where = str(file) if label is not None else f"{validation}, which it was fitted on"
     held_out = open_file(validation, **vars(reading))
     before = open_file(file, **vars(replace(reading, label=label))) if label is not None else held_out
@@ -123,9 +135,9 @@ def _before_and_after(
     if fitted is None:
         return _Compared(where, evaluations)
     if label is not None and out is not None:
-        evaluations["after"] = evaluate_file(open_file(out, label=label, **written))
+        evaluations["after"] = evaluate_file(reopen(out, label=label))
         return _Compared(where, evaluations)
     with tempfile.TemporaryDirectory() as folder:
         done = calibrate_file(held_out, before, Path(folder) / "out.npz", calibrator=fitted, check=False)
-        evaluations["after"] = evaluate_file(open_file(done.path, label=before.label, **written))
+        evaluations["after"] = evaluate_file(reopen(done.path, label=before.label))
     return _Compared(where, evaluations)

@@ -75,12 +75,21 @@ class Console:
         _rich().print(Markdown(text))
 
     def stages(self) -> AbstractContextManager[None]:
-        """Let the stages of the work within show themselves, on a terminal only."""
-        return progress.shown(self._shown and not self.as_json)
+        """Let the stages of the work within show themselves: drawn on a terminal, else a line every few seconds."""
+        if self._shown and (self.as_json or not progress.on_terminal()):
+            return progress.reported(self._report)
+        return progress.shown(self._shown)
+
+    def _report(self, running: progress.Running) -> None:
+        if self.as_json:
+            self.event("progress", running.to_dict())
+        else:
+            sys.stderr.write(f"{running}\n")
+            sys.stderr.flush()
 
     @contextmanager
     def stage(self, title: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
-        """Show what is being done, on a terminal only; give a function to call with how many more are done."""
+        """Show what is being done; give a function to call with how many more are done."""
         with self.stages(), progress.stage(title, total) as advance:
             yield advance
 

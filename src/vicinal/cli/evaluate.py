@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,11 +13,13 @@ from typer.models import OptionInfo
 from vicinal._checks import Argument, Sentence
 from vicinal.cli.console import Console, percent
 from vicinal.cli.errors import handle_errors
-from vicinal.cli.options import Common, FileOptions, Report, Written, takes_records
+from vicinal.cli.help import command_line
+from vicinal.cli.options import Common, FileOptions, Report, Slices, Written, takes_records, use_device
 from vicinal.cli.outputs import check_report
-from vicinal.cli.train import show_binary, show_labels_scored, show_result, show_scored
+from vicinal.cli.train import show_binary, show_labels_scored, show_result, show_scored, show_slices
 
 if TYPE_CHECKING:
+    from vicinal.calibrators import LossParts
     from vicinal.metrics import Evaluation, SetEvaluation, Slice
     from vicinal.probes import AttackErrors, BetweenCurves
     from vicinal.runs import Importance, RunResult
@@ -47,9 +48,7 @@ class _Probes:
         _of_run("Attack the test images: fgsm:4/255, ifgsm:4/255:10; may be repeated.", "NAME:EPSILON[:STEPS]"),
     ] = None
     attack_from: Annotated[Path | None, _of_run("Use this run's gradients: a black-box attack.", "RUN")] = None
-    slice: Annotated[
-        list[str] | None, _of_run("Measure the test set by this column's values; may be repeated.", "COLUMN")
-    ] = None
+    slice: Slices = None
     mc_dropout: Annotated[int | None, _of_run("Evaluate with dropout on, too, this many times.", "PASSES")] = None
     between: Annotated[int | None, _of_run("Look between so many pairs of training samples.", "PAIRS")] = None
     sets: Annotated[
@@ -64,11 +63,27 @@ class _Probes:
         bool,
         typer.Option(
             "--parts",
-            help="Divide NLL and Brier score of the test set into calibration and refinement; takes some 150 fits.",
-            rich_help_panel="Run",
+            help="Divide NLL and Brier score of a run's test set, or of a file, into calibration and refinement; takes "
+            "some 150 fits.",
         ),
     ] = False
     data_root: Annotated[str | None, _of_run("Where named data sets are.", "FOLDER")] = None
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """How to measure, and where to show it."""
+
+    report: Report = None
+    bins: Annotated[int, typer.Option(help="Bins of the calibration errors.")] = 15
+    device: Annotated[
+        str | None,
+        typer.Option(help="Where a run is measured: cpu, cuda, …; by default on the device that trained it."),
+    ] = None
+    group: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="The column of groups of rows that are alike: intervals allow for it."),
+    ] = None
 
 
 @handle_errors
@@ -82,13 +97,8 @@ def evaluate(
         str | None,
         typer.Argument(metavar="[DATA]", help="Of a run: labelled data, as for `vicinal train`, to measure it on."),
     ] = None,
-    report: Report = None,
-    bins: Annotated[int, typer.Option(help="Bins of the calibration errors.")] = 15,
-    group: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMN", help="The column of groups of rows that are alike: intervals allow for it."),
-    ] = None,
     *,
+    measured: _Measured,
     file: FileOptions,
     probes: _Probes,
     written: Written,
@@ -99,6 +109,8 @@ def evaluate(
     With DATA, a run is measured on these samples instead of its own: new ones, with labels, read as its training data.
     """
     console, sources = Console(as_json=common.as_json), (data, probes.attack_from)
+    report, bins, group = measured.report, measured.bins, measured.group
+    use_device(measured.device)
     inputs = [what, *(probes.ood or ()), *(source for source in sources if source is not None)]
     check_report(report, inputs, overwrite=common.overwrite, data_root=probes.data_root)
     if data is None:
@@ -118,8 +130,10 @@ def evaluate(
             return
         _evaluate_run(console, what, report, bins, probes)
     else:
-        _refuse(replace(probes, sets=None), f"needs a run's folder: {str(what)!r} has no model")
-        _evaluate_file(console, what, report, bins, file, probes.sets, group)
+        _refuse(
+            replace(probes, sets=None, slice=None, parts=False), f"needs a run's folder: {str(what)!r} has no model"
+        )
+        _evaluate_file(console, what, measured, file, probes)
 
 
 def _is_run(path: Path) -> bool:
@@ -182,9 +196,9 @@ def _evaluate_labels(console: Console, run: Path, report: Path | None, bins: int
     console.event("result", result.to_dict())
     show_result(console, result)
     if report is not None:
-        from vicinal.report import write_run
+        from vicinal.report import ReportExtras, write_run
 
-        write_run(result, report)
+        write_run(result, report, ReportExtras(command=command_line()))
         console.say(f"report: {report}")
 
 
@@ -198,16 +212,15 @@ def _refuse(given: FileOptions | _Probes | Written, why: str) -> None:
 def _evaluate_file(
     console: Console,
     path: Path,
-    report: Path | None,
-    bins: int,
+    measured: _Measured,
     columns: FileOptions,
-    coverage: float | None,
-    group: str | None,
+    asked: _Probes,
 ) -> None:
-    from vicinal.predictions import binary_of_file, evaluate_file, open_file, sets_of_file
+    from vicinal.predictions import binary_of_file, evaluate_file, open_file, parts_of_file, sets_of_file
     from vicinal.report.verdicts import judge
 
-    reading = vars(columns)
+    reading, coverage = vars(columns), asked.sets
+    report, bins, group = measured.report, measured.bins, measured.group
     # Each measurement reads the file again: its rows are never in memory at once.
     file = open_file(path, **reading)
     with console.stage("rows", file.n_rows) as advance:
@@ -218,20 +231,24 @@ def _evaluate_file(
             advance(n - seen)
             seen = n
 
-        evaluation = evaluate_file(file, n_bins=bins, group=group, progress=move)
+        evaluation = evaluate_file(file, n_bins=bins, group=group, slices=asked.slice, progress=move)
     with console.stage("two classes"):
         binary = (
             binary_of_file(open_file(path, **reading), n_bins=bins, group=group) if evaluation.n_classes == 2 else None
         )
     with console.stage("prediction sets"):
         sets = {} if coverage is None else sets_of_file(open_file(path, **reading), coverage)
+    with console.stage("calibration and refinement"):
+        parts = parts_of_file(open_file(path, **reading)) if asked.parts else {}
     ranked = {} if binary is None else {"binary": {"positive": evaluation.classes[1], **binary.to_dict()}}
     verdict = judge(evaluation, binary=binary)
     facts = {**evaluation.to_dict(), **ranked, "verdict": verdict.to_dict(), **_sets_facts(coverage, sets)}
-    console.event("result", facts)
+    console.event("result", facts | _parts_facts(parts))
     console.say(str(evaluation))
+    show_parts(console, parts, "the file, as it is")
     if binary is not None:
         show_binary(console, binary, evaluation.classes[1], "")
+    show_slices(console, evaluation.slices, bool(asked.slice))
     _show_sets(console, coverage, sets, evaluation.classes)
     console.say(f"\n{verdict}")
     if report is not None:
@@ -241,9 +258,10 @@ def _evaluate_file(
         write_predictions(
             evaluation,
             report,
-            command=_command(path, bins, columns, report, coverage, group),
+            command=command_line(),
             sets=shown,
             binary=binary,
+            parts=parts,
         )
         console.say(f"report: {report}")
 
@@ -254,19 +272,17 @@ def _sets_facts(coverage: float | None, sets: dict[str, SetEvaluation]) -> dict[
     return {"prediction_sets": {"coverage_asked": coverage, **measured}} if sets else {}
 
 
-def _command(
-    file: Path, bins: int, columns: FileOptions, report: Path, coverage: float | None, group: str | None
-) -> str:
-    """Return the command line that makes this report again."""
-    words = ["vicinal", "evaluate", str(file), "--bins", str(bins)]
-    for name, value in vars(columns).items():
-        if value is True:
-            words.append(f"--{name}")
-        elif value and (name, value) != ("missing", "error"):
-            words += [word for each in ([value] if isinstance(value, str) else value) for word in (f"--{name}", each)]
-    words += [] if coverage is None else ["--sets", f"{coverage:g}"]
-    words += [] if group is None else ["--group", group]
-    return shlex.join([*words, "--report", str(report)])
+def _parts_facts(parts: Mapping[str, LossParts]) -> dict[str, object]:
+    return {"parts": {name: each.to_dict() for name, each in parts.items()}} if parts else {}
+
+
+def show_parts(console: Console, parts: Mapping[str, LossParts], of: str) -> None:
+    """Show calibration and refinement of NLL and Brier score, where they were measured."""
+    from vicinal.metrics import METRICS
+
+    rows = [[METRICS[name].title, *map(str, vars(each).values())] for name, each in parts.items()]
+    if rows:
+        console.table(f"parts of the loss, {of}", ["", "loss", "calibration", "refinement"], rows)
 
 
 @dataclass(frozen=True)
@@ -279,6 +295,7 @@ class _Answers:
     between: BetweenCurves | None
     sets: dict[str, SetEvaluation]
     slices: list[Slice] | None
+    parts: dict[str, LossParts]
 
 
 def _evaluate_run(console: Console, run: Path, report: Path | None, bins: int, asked: _Probes) -> None:
@@ -296,35 +313,31 @@ def _evaluate_run(console: Console, run: Path, report: Path | None, bins: int, a
         facts["mc_dropout"] = {"passes": asked.mc_dropout, **answers.mc_dropout.to_dict()}
     if answers.between is not None:
         facts["between"] = answers.between.to_dict()
-    if asked.parts:
-        from vicinal.calibrators import loss_parts
-
-        with console.stage("calibration and refinement"):
-            parts = loss_parts(result.test.labels, logits=result.test.logits)
-        facts["parts"] = {name: {part: e.to_dict() for part, e in vars(each).items()} for name, each in parts.items()}
     if answers.slices is not None:
         facts["slices"] = [one.to_dict() for one in answers.slices]
     facts |= {"verdict": judge_run(result).to_dict(), **_sets_facts(asked.sets, answers.sets)}
+    facts |= _parts_facts(answers.parts)
     console.event("result", {**result.to_dict(), **facts})
-    show_result(console, result)
-    if asked.parts:
-        rows = [
-            [{"nll": "NLL", "brier": "Brier score"}[name], *map(str, vars(each).values())]
-            for name, each in parts.items()
-        ]
-        console.table("test set, before calibration", ["", "loss", "calibration", "refinement"], rows)
+    show_result(console, result, answers.slices)
+    show_parts(console, answers.parts, "test set, before calibration")
     _show_answers(console, asked, answers)
-    _show_slices(console, answers.slices)
     _show_sets(console, asked.sets, answers.sets, result.facts["data"]["classes"])
     if report is not None:
-        from vicinal.report import write_run
+        from vicinal.report import ReportExtras, write_run
 
-        shown = {**vars(answers), "ood": [(r.name, r.report) for r in answers.ood]}
-        shown["sets"] = None if asked.sets is None else (asked.sets, answers.sets)
-        with console.stage("importance of columns"):
-            shown["importance"] = _importance(console, result)
+        extras = ReportExtras(
+            ood=[(r.name, r.report) for r in answers.ood],
+            attacks=answers.attacks,
+            mc_dropout=answers.mc_dropout,
+            between=answers.between,
+            slices=answers.slices,
+            importance=_importance(console, result),
+            sets=None if asked.sets is None else (asked.sets, answers.sets),
+            command=command_line(),
+            parts=answers.parts,
+        )
         with console.stage("writing the report"):
-            write_run(result, report, **shown)
+            write_run(result, report, extras)
         console.say(f"report: {report}")
 
 
@@ -333,7 +346,8 @@ def _importance(console: Console, result: RunResult) -> list[Importance]:
     from vicinal.runs import permutation_importance
 
     try:
-        return permutation_importance(result)
+        with console.stage("importance of columns"):
+            return permutation_importance(result)
     except (OSError, ValueError) as error:
         console.note(f"the report goes without the importance of columns: {error}")
         return []
@@ -342,6 +356,7 @@ def _importance(console: Console, result: RunResult) -> list[Importance]:
 def _answers(console: Console, result: RunResult, asked: _Probes) -> _Answers:
     """Measure what is asked for; each shows itself while it takes its time."""
     from vicinal import runs
+    from vicinal.calibrators import loss_parts
 
     source = None if asked.attack_from is None else str(asked.attack_from)
     with console.stage("other data"):
@@ -356,7 +371,9 @@ def _answers(console: Console, result: RunResult, asked: _Probes) -> _Answers:
         sets = {} if asked.sets is None else runs.prediction_sets(result, asked.sets)
     with console.stage("slices"):
         slices = result.run.slices(asked.slice, n_bins=result.test.after.n_bins) if asked.slice else None
-    return _Answers(ood, attacks, dropout, between, sets, slices)
+    with console.stage("calibration and refinement"):
+        parts = loss_parts(result.test.labels, logits=result.test.logits) if asked.parts else {}
+    return _Answers(ood, attacks, dropout, between, sets, slices, parts)
 
 
 def _foreign(result: RunResult, asked: _Probes) -> list[OODResult]:
@@ -364,8 +381,7 @@ def _foreign(result: RunResult, asked: _Probes) -> list[OODResult]:
 
     if not asked.ood:
         return []
-    how: dict[str, Any] = {"score": asked.ood_score, "passes": asked.mc_dropout, "data_root": asked.data_root}
-    return ood_reports(result, asked.ood, **how)
+    return ood_reports(result, asked.ood, score=asked.ood_score, passes=asked.mc_dropout, data_root=asked.data_root)
 
 
 def _show_answers(console: Console, asked: _Probes, answers: _Answers) -> None:
@@ -396,22 +412,16 @@ def _show_answers(console: Console, asked: _Probes, answers: _Answers) -> None:
         console.table(title, ["share of the first", "neither class", "mean confidence"], rows)
 
 
-def _show_slices(console: Console, slices: Sequence[Slice] | None) -> None:
-    rows = [
-        [s.name, f"{s.n:,}", percent(s.accuracy), f"{100 * s.gap.value:+.1f}", str(s.nll), s.status or "no"]
-        for s in slices or ()
-    ]
-    if rows:
-        console.table("slices, the worst first", ["", "n", "accuracy", "gap, points", "NLL", "significant"], rows)
-
-
 def _show_sets(
     console: Console, coverage: float | None, sets: dict[str, SetEvaluation], classes: Sequence[str]
 ) -> None:
     for name, metrics in sets.items():
         rows = [["all", f"{metrics.n:,}", percent(metrics.coverage), str(metrics.size)]]
         of_classes = zip(classes, metrics.class_n, metrics.class_coverage, metrics.class_size, strict=True)
-        rows += [[label, f"{n:,}", percent(c), str(s)] for label, n, c, s in of_classes if c is not None]
+        known = [(label, n, c, s) for label, n, c, s in of_classes if c is not None]
+        # The lowest coverage first: the worst class stands beside the overall coverage.
+        known.sort(key=lambda row: row[2].value)
+        rows += [[label, f"{n:,}", percent(c), str(s)] for label, n, c, s in known]
         title = f"prediction sets of {100 * (coverage or 0):g} % coverage, {name}"
         console.table(title, ["class", "n", "coverage", "size"], rows)
         by_size = [[f"{size}", f"{metrics.size_n[size]:,}", percent(c)] for size, c in metrics.size_coverage.items()]

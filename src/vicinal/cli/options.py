@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
 import re
 from collections.abc import Callable
 from dataclasses import Field, dataclass, fields, is_dataclass
@@ -15,13 +16,14 @@ from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 import typer
-from typer.core import TyperCommand
 from typer.models import OptionInfo
 
+from vicinal._atomic import Json
 from vicinal._checks import Argument, Sentence
 from vicinal._portable import make_portable
 from vicinal.data.options import command_options
-from vicinal.training.config import options
+from vicinal.training.config import check_options, options
+from vicinal.training.defaults import defaults_by_kind
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object a line, for machines.")]
 Report = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the report here, as HTML.")]
@@ -68,7 +70,7 @@ class Written:
     day_first: Annotated[bool | None, _written("day_first")] = None
     missing_values: Annotated[list[str] | None, _written("missing_values")] = None
 
-    def options(self) -> dict[str, Any]:
+    def options(self) -> Json:
         """Return the options as `ReadOptions` takes them."""
         return {**vars(self), "missing_values": tuple(self.missing_values or ())}
 
@@ -103,6 +105,14 @@ class PoolOptions:
     ] = "loky"
     address: Annotated[str | None, typer.Option(help="Address of the cluster: auto, or HOST:PORT.")] = None
     threads: Annotated[int, typer.Option(help="Threads of each training.")] = 1
+    gpus: Annotated[float, typer.Option(help="GPUs of each training, here or on Ray; a fraction shares one.")] = 0.0
+
+
+#: Columns to measure slices by.
+Slices = Annotated[
+    list[str] | None,
+    typer.Option(metavar="COLUMN", help="Measure slices by this column alone; may be repeated. Default: all columns."),
+]
 
 
 @dataclass(frozen=True)
@@ -139,6 +149,15 @@ def share_or_number(name: str, text: str) -> float | int:
         raise typer.BadParameter(
             f"must be a share such as 0.15, or a number such as 300, got {text!r}", param_hint=flag
         ) from None
+
+
+def use_device(name: str | None) -> None:
+    """Measure runs on this device, in this process and those that it starts, if it is there."""
+    if name is not None:
+        from vicinal.training.config import device_name
+        from vicinal.training.environment import chosen_device
+
+        os.environ["VICINAL_DEVICE"] = str(chosen_device(device_name("device", name)))
 
 
 def hold_portable(asked: bool) -> None:
@@ -188,12 +207,34 @@ _MODEL = [
     _Option("fast", bool, "Leave a pretrained network as it is, and train a linear head on its features."),
     _Option("ensemble", int, "Train so many networks, and serve their mean with one temperature.", "NUMBER"),
 ]
+
+_PRINTED_KINDS = {"tabular": "tables", "image": "images", "text": "texts", "audio": "sounds"}
+_DEFAULTS = defaults_by_kind()
+
+
+def _default_of(name: str) -> str:
+    """Return the default of a training option as the help shows it, by the kind of data where kinds differ."""
+    of = {kind: value for kind, value in _DEFAULTS[name].items() if value is not None and value != []}
+    if not any(of.values()):
+        return ""
+    if isinstance(of.get("tabular"), bool):
+        return f"  [default: on for {', '.join(_PRINTED_KINDS[kind] for kind, value in of.items() if value)}]"
+    values = {kind: f"{value:g}" if isinstance(value, float) else _printed(value) for kind, value in of.items()}
+    if len(values) == len(_PRINTED_KINDS) and len(set(values.values())) == 1:
+        return f"  [default: {values['tabular']}]"
+    return f"  [default: {', '.join(f'{value} for {_PRINTED_KINDS[kind]}' for kind, value in values.items())}]"
+
+
+def _printed(value: object) -> str:
+    return " and ".join(map(_printed, value)) if isinstance(value, list) else str(value)
+
+
 #: `FitConfig` states each of them: default, check and help.
 _TRAINING = [
     _Option(
         stated.name,
         list[stated.kind] if stated.repeated else stated.kind,  # type: ignore[name-defined]  # known when it runs
-        stated.help + (" May be repeated." if stated.repeated else ""),
+        stated.help + (" May be repeated." if stated.repeated else "") + _default_of(stated.name),
         "|".join(stated.choices) or stated.metavar,
     )
     for stated in options()
@@ -220,6 +261,10 @@ _PANELS = (
     ("Evaluation", _EVALUATION),
 )
 
+#: Options that name columns of the data.
+_COLUMNS = ("target", "group", "time", "drop", "text", "choice")
+#: Files whose header is read without the rest.
+_CHEAP_HEADERS = (".csv", ".tsv", ".parquet")
 _NAMES = tuple(option.name for _, options in _PANELS for option in options)
 
 
@@ -247,6 +292,23 @@ class Given:
         extra = [str(entry[name]) for entry in self.eval_data for name in ("source", "development") if name in entry]
         start = (self.model, self.pretrained, self.model_options.get("vectors"))
         return [data, *extra, *(str(name) for name in start if name is not None)]
+
+    def check(self, data: str) -> None:
+        """Check options and names of columns before torch is imported and `data` are read, which takes seconds."""
+        check_options(self.training)
+        for one in command_options():
+            if self.data.get(one.name) is not None:
+                one.metadata["check"](one.name, self.data[one.name])
+        path = Path(data).expanduser()
+        if not path.is_file() or path.suffix.lower() not in _CHEAP_HEADERS:
+            return
+        from vicinal.tables import open_table  # numpy: not for `--help`
+
+        table = open_table(path, encoding=self.data.get("encoding"), header=self.data.get("header", True))
+        for argument in _COLUMNS:
+            names = self.data.get(argument) or ()
+            for name in [names] if isinstance(names, str) else names:
+                table.require_column(name, argument)
 
 
 def takes_records(command: Callable[..., None]) -> Callable[..., None]:
@@ -283,19 +345,6 @@ def _parameters_of(record: type) -> list[inspect.Parameter]:
     return [inspect.Parameter(f.name, kind, default=f.default, annotation=hints[f.name]) for f in fields(record)]
 
 
-class SharedCommand(TyperCommand):
-    """A command in which `--pretrained` may stand without a value."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Give it the value that stands for published weights, where another option or nothing follows it."""
-        complete: list[str] = []
-        for i, word in enumerate(args, 1):
-            complete.append(word)
-            if word == "--pretrained" and (i == len(args) or args[i].startswith("--")):
-                complete.append("default")
-        return super().parse_args(ctx, complete)
-
-
 def flags_of(command: Callable[..., None]) -> dict[str, str]:
     """Return the options of a command, by the names that they have in Python."""
     flags: dict[str, str] = {}
@@ -312,6 +361,10 @@ def _flag(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
+#: What stands for a value in the help, where its option says nothing else.
+_METAVARS: dict[Any, str] = {int: "N", list[int]: "N", float: "X", list[float]: "X"}
+
+
 def _parameter(option: _Option, panel: str) -> inspect.Parameter:
     flag = _flag(option.name)
     settings: dict[str, Any] = {"help": option.help, "rich_help_panel": panel, "show_default": False}
@@ -320,8 +373,7 @@ def _parameter(option: _Option, panel: str) -> inspect.Parameter:
         # typer cannot read "a share or a number": `_collected` parses the text.
         kind = str
         settings["metavar"] = "SHARE|NUMBER"
-    if option.metavar is not None:
-        settings["metavar"] = option.metavar
+    settings["metavar"] = option.metavar or settings.get("metavar") or _METAVARS.get(kind)
     names = [f"{flag}/--no-{flag[2:]}"] if kind is bool else [flag]
     annotation = Annotated[kind | None, typer.Option(*names, **settings)]
     return inspect.Parameter(option.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
@@ -357,7 +409,7 @@ def _collected(values: dict[str, Any]) -> Given:
 
 def _eval_sets(given: dict[str, Any]) -> tuple[dict[str, object], ...]:
     """Return the extra evaluation sets with their maps: those after `2:` are of the second, the others of all."""
-    sets: list[dict[str, Any]] = [{"source": source} for source in given.get("eval_data", ())]
+    sets: list[Json] = [{"source": source} for source in given.get("eval_data", ())]
     for option, field in (("map", "columns"), ("map_class", "class_names"), ("eval_development", "development")):
         for text in given.get(option, ()):
             numbered = re.match(r"(\d+):", text)

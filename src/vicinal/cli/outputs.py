@@ -70,6 +70,8 @@ def _check_place(option: str, path: Path) -> None:
         raise ValueError(f"{option} must be a file to write, and {str(path)!r} is a folder")
     if path.exists() and not path.is_file():
         raise ValueError(f"{option} must be a file to write, and {str(path)!r} is a device or a pipe")
+    if path.is_symlink() and not path.exists():
+        raise ValueError(f"{option} {shlex.quote(str(path))} is a link to {os.readlink(path)!r}, which is not there")
     # The first folder that exists: the others are made when the file is written.
     above = next(folder for folder in path.absolute().parents if folder.exists())
     if not above.is_dir():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from vicinal._checks import Argument, ArgumentError, Sentence, integer, number
+from vicinal._checks import Argument, ArgumentError, Sentence, choice, integer, number
 from vicinal.cli.console import Console
 from vicinal.cli.errors import handle_errors
 from vicinal.cli.options import CsvCommon, Predictions, Written, share_or_number, takes_records
@@ -19,7 +20,7 @@ from vicinal.cli.outputs import check_outputs
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from vicinal.calibrators.conformal import LeastAmbiguousSets
+    from vicinal.calibrators.conformal import PredictionSets
     from vicinal.data import Stream
     from vicinal.metrics.selective import RiskThreshold
     from vicinal.runs.bundle import Bundle
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 ABSTAIN = "abstain"
 #: Numbers to write at a time, about.
 _GATHERED = 2**17
+#: The kinds of prediction sets; `vicinal.calibrators.conformal.SETS` has them, and costs the import of torch.
+SET_KINDS = ("least-ambiguous", "adaptive", "adaptive-randomised", "regularised")
 #: The columns of the file, beside the probabilities.
 _WRITTEN = ("row", "answer", "set", "prediction", "confidence")
 
@@ -48,6 +51,14 @@ class _Answers:
             help="Add each row's prediction set, which holds the true class with this probability: 0.9.",
         ),
     ] = None
+    sets_kind: Annotated[
+        str,
+        typer.Option(
+            metavar="|".join(SET_KINDS),
+            help="With --sets: the smallest sets, larger ones for harder rows, those with a random last class and "
+            "exact coverage, or those that are rarely large (RAPS).",
+        ),
+    ] = SET_KINDS[0]
     within_class: Annotated[
         bool, typer.Option("--within-class", help="With --sets: hold the coverage in each class, rare ones too.")
     ] = False
@@ -59,10 +70,14 @@ class _Answers:
 
 @dataclass(frozen=True)
 class _Reading:
-    """How the data are read."""
+    """How the data are read, and where predictions are computed."""
 
     batch_size: Annotated[
         int | None, typer.Option(help="Samples at a time; by default as many as in the run's evaluation.")
+    ] = None
+    device: Annotated[
+        str | None,
+        typer.Option(help="Where to compute: cpu, cuda, cuda:1, mps; by default the GPU where there is one."),
     ] = None
     max_bad: Annotated[
         str, typer.Option(metavar="SHARE|NUMBER", help="Skip at most so many unreadable rows or files.")
@@ -95,6 +110,8 @@ def predict(
     import vicinal
     from vicinal.predictions import write
     from vicinal.predictions.writer import check_output
+    from vicinal.training.config import device_name
+    from vicinal.training.environment import chosen_device
 
     check_output(out)
     check_outputs({"--out": out}, [run, data], overwrite=common.overwrite, data_root=reading.data_root)
@@ -104,9 +121,10 @@ def predict(
         raise ArgumentError("level", answers.level, "a number in (0, 1)")
     how = {name: getattr(reading, name) for name in ("encoding", "header", "data_root", "batch_size")}
     how |= {"max_bad": share_or_number("max_bad", reading.max_bad), **written.options()}
+    device = chosen_device(reading.device and device_name("device", reading.device))
     console = Console(as_json=common.as_json)
     with console.stage("loading the model"):
-        bundle = vicinal.load(run, max_pixels=reading.max_pixels)
+        bundle = vicinal.load(run, device=device, max_pixels=reading.max_pixels)
     rule, sets = _decision_rules(bundle, run, answers)
     with console.stage("opening the data"):
         blocks = bundle.stream(data, keep=_kept(answers.keep or []), **how)
@@ -123,16 +141,14 @@ def predict(
     if rule is not None:
         console.say(answered.sentence(n, rule))
     if sets is not None:
-        if few := [name for name, end in zip(bundle.classes, sets.thresholds_, strict=True) if end > 1]:
+        if few := [name for name, end in zip(bundle.classes, sets.thresholds_, strict=True) if end == math.inf]:
             console.say(f"in every set, for lack of held-out samples: {', '.join(map(repr, few))}")
         console.say(
             f"prediction sets of {100 * sets.coverage:g} % coverage hold {answered.in_sets / n:.2f} classes on average"
         )
 
 
-def _decision_rules(
-    bundle: Bundle, run: Path, answers: _Answers
-) -> tuple[RiskThreshold | None, LeastAmbiguousSets | None]:
+def _decision_rules(bundle: Bundle, run: Path, answers: _Answers) -> tuple[RiskThreshold | None, PredictionSets | None]:
     """Return the threshold of --max-risk and the prediction sets of --sets, where they are asked for."""
     for option in ("max_risk", "sets"):
         if bundle.is_multilabel and getattr(answers, option) is not None:
@@ -140,12 +156,13 @@ def _decision_rules(
             raise ValueError(
                 Sentence(Argument(option), f" needs classes, and {str(run)!r} has several targets: {instead}")
             )
-    if answers.within_class and answers.sets is None:
-        raise ValueError(Sentence(Argument("within_class"), " needs ", Argument("sets")))
+    for option, default in (("within_class", False), ("sets_kind", SET_KINDS[0])):
+        if getattr(answers, option) != default and answers.sets is None:
+            raise ValueError(Sentence(Argument(option), " needs ", Argument("sets")))
     rule = None if answers.max_risk is None else _rule(bundle, run, answers.max_risk, answers.level)
     if rule is not None and ABSTAIN in bundle.classes:
         raise ValueError(f"a class is called {ABSTAIN!r}, which is what --max-risk writes where it gives no answer")
-    return rule, None if answers.sets is None else _sets(bundle, run, answers.sets, answers.within_class)
+    return rule, None if answers.sets is None else _sets(bundle, run, answers)
 
 
 def _kept(names: list[str]) -> list[str]:
@@ -202,16 +219,20 @@ def _rule(bundle: Bundle, run: Path, max_risk: float, level: float) -> RiskThres
     return risk_threshold(confidence, predicted == result.test.labels, max_risk, level=level)
 
 
-def _sets(bundle: Bundle, run: Path, coverage: float, within_class: bool) -> LeastAmbiguousSets:
+def _sets(bundle: Bundle, run: Path, answers: _Answers) -> PredictionSets:
     """Return sets fitted on the test set, which neither training nor calibration has seen."""
-    from vicinal.calibrators.conformal import LeastAmbiguousSets
+    import torch
+
+    from vicinal.calibrators.conformal import SETS
     from vicinal.runs import Run
 
-    fitted = LeastAmbiguousSets(coverage=coverage, by_class=within_class)
+    kind = SETS[choice("sets_kind", answers.sets_kind, SET_KINDS)]
+    fitted = kind(coverage=answers.sets, by_class=answers.within_class)
     result = Run(run).result() if Run(run).is_finished else None
     if result is None or "test" not in result.sets:
         raise ValueError(f"--sets needs the held-out predictions of a run, and {str(run)!r} has none")
-    return fitted.fit(bundle.calibrators(result.test.logits), result.test.labels)
+    generator = torch.Generator().manual_seed(0)
+    return fitted.fit(bundle.calibrators(result.test.logits), result.test.labels, generator=generator)
 
 
 def _chunks(
@@ -219,13 +240,15 @@ def _chunks(
     blocks: Stream,
     batch_size: int | None,
     rule: RiskThreshold | None,
-    sets: LeastAmbiguousSets | None,
+    sets: PredictionSets | None,
     answered: _Counter,
     advance: Any,
 ) -> Iterator[tuple[dict[str, object], object]]:
     """Yield the columns to keep and the probabilities, some batches at a time."""
     import numpy as np
+    import torch
 
+    generator = torch.Generator().manual_seed(1)  # another one than the threshold's
     names = np.array(bundle.classes, dtype=object)
     origin = "file" if bundle.preprocessing.kind in ("image", "audio") else None
     for rows, split in blocks:
@@ -245,7 +268,7 @@ def _chunks(
                 answered.n += int(above.sum())
                 columns["answer"] = np.where(above, names[probs.argmax(axis=1)], ABSTAIN).tolist()
             if sets is not None:
-                inside = sets(bundle.calibrators(logits))
+                inside = sets(bundle.calibrators(logits), generator=generator)
                 answered.in_sets += int(inside.sum())
                 columns["set"] = [json.dumps(names[row].tolist(), ensure_ascii=False) for row in inside]
             yield columns, probs

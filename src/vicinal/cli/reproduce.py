@@ -13,7 +13,7 @@ import typer
 from vicinal._portable import make_portable
 from vicinal.cli.console import Console
 from vicinal.cli.errors import handle_errors
-from vicinal.cli.options import MOST_SEEDS, Common, PoolOptions, takes_records
+from vicinal.cli.options import MOST_SEEDS, Common, PoolOptions, takes_records, use_device
 from vicinal.cli.outputs import check_outputs
 
 if TYPE_CHECKING:
@@ -42,6 +42,12 @@ class _Wanted:
         list[str] | None, typer.Option(metavar="TEXT", help="Only rows whose name holds this; may be repeated.")
     ] = None
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List the cells and what they cost; run nothing.")] = False
+    check: Annotated[
+        bool, typer.Option("--check", help="List data, weights, disk and GPU hours that are needed; run nothing.")
+    ] = False
+    allow_slices: Annotated[
+        bool, typer.Option("--allow-slices", help="At paper scale take data sets with too few samples; results say so.")
+    ] = False
 
 
 @dataclass(frozen=True)
@@ -54,16 +60,32 @@ class _Evidence:
             metavar="FOLDER", help="Finished results by scale (FOLDER/cpu/NAME.json), for the list and --pages."
         ),
     ] = None
+    coverage: Annotated[
+        bool,
+        typer.Option(
+            "--coverage", help="List every row, column and panel of the papers with the recipe that covers it."
+        ),
+    ] = False
     pages: Annotated[
         Path | None, typer.Option(metavar="DOCS", help="Write the evidence pages into this folder, from --results.")
     ] = None
 
 
 @dataclass(frozen=True)
-class _Pool(PoolOptions):
-    """Where cells run: two at a time on this machine unless given."""
+class _Hardware:
+    """How cells are trained and measured; those that change digits are for the paper scale."""
 
-    gpus: Annotated[float, typer.Option(help="GPUs that a cell takes on a Ray cluster.")] = 0.0
+    device: Annotated[str | None, typer.Option(help="Where to train and measure: cpu, cuda, cuda:1, mps.")] = None
+    gpu_memory: Annotated[
+        int | None, typer.Option(metavar="GB", help="Cut batches into micro-batches for 24 or 80 GB, by accumulation.")
+    ] = None
+    mixed_precision: Annotated[str | None, typer.Option(metavar="no|bf16|fp16", help="Compute in half precision.")] = (
+        None
+    )
+    accumulation: Annotated[int | None, typer.Option(min=1, help="Micro-batches per step and process.")] = None
+    num_workers: Annotated[int | None, typer.Option(min=0, help="Processes that load data, of each training.")] = None
+    compile: Annotated[bool, typer.Option("--compile", help="Compile networks with torch.compile.")] = False
+    channels_last: Annotated[bool, typer.Option("--channels-last", help="Images with their channels last.")] = False
 
 
 @handle_errors
@@ -85,7 +107,8 @@ def reproduce(
     *,
     wanted: _Wanted,
     evidence: _Evidence,
-    where: _Pool,
+    where: PoolOptions,
+    hardware: _Hardware,
     common: Common,
 ) -> None:
     """Run tables and figures of the papers again, beside the papers' numbers, with a verdict on every claim.
@@ -100,25 +123,33 @@ def reproduce(
     console = Console(as_json=common.as_json)
     if evidence.pages is not None:
         return _write_pages(evidence.pages, evidence.results, console)
+    if evidence.coverage:
+        return _coverage(console)
     if not recipes and wanted.until is None:
         return _list(evidence.results, console)
     if data_root is not None:
         os.environ["VICINAL_DATA"] = str(data_root.expanduser().resolve())
     folder = out or Path("reproduced") / scale
     asked = _asked(recipes or ["all"], scale)
-    if not wanted.dry_run:
+    if not (wanted.dry_run or wanted.check):
         for name in asked:  # cells are added to a result of ours
             check_outputs({"--out": folder / f"{name}.json"}, [], overwrite=common.overwrite)
-    plans = [_plan(name, scale, folder, wanted) for name in asked]
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and (scale != "paper" or hardware.gpu_memory is None):
+        raise ValueError("several processes divide the paper's batch: pass --scale paper and --gpu-memory 24 or 80")
+    use_device(hardware.device)
+    plans = [_plan(name, scale, folder, wanted, hardware) for name in asked]
     if wanted.dry_run:
         return _dry(plans, console)
+    if wanted.check:
+        return _check(plans, console)
     if not_portable is not None:
         console.note(not_portable)
     for plan in plans:
         check_outputs({"--out": plan.report}, [], overwrite=common.overwrite)
-    execute.check_data(plans)
+    plans = execute.check_data(plans, allow_slices=wanted.allow_slices)
     here = where.backend == "loky" and where.workers is None
-    pool = Pool(**vars(replace(where, workers=2) if here else where))
+    one = "WORLD_SIZE" in os.environ or where.gpus  # torchrun's processes share a training
+    pool = Pool(**vars(replace(where, workers=1 if one else 2) if here else where))
     if wanted.until is not None:
         return _until(wanted, asked, scale, folder, pool, console)
     clock = execute.Clock(execute.jobs_left(plans))
@@ -126,7 +157,8 @@ def reproduce(
     for plan in plans:
         result = execute.reproduce(plan, pool, progress=not common.as_json, clock=clock, on_job=console.note)
         failed |= bool(result.failures)
-        _show(plan, result, console)
+        if execute.is_first_process():
+            _show(plan, result, console)
     if failed:
         raise typer.Exit(1)
 
@@ -139,15 +171,19 @@ def _asked(recipes: Sequence[str], scale: str) -> tuple[str, ...]:
     return names() if "all" in recipes else tuple(dict.fromkeys(recipes))
 
 
-def _plan(name: str, scale: str, out: Path, wanted: _Wanted) -> Plan:
+def _plan(name: str, scale: str, out: Path, wanted: _Wanted, hardware: _Hardware) -> Plan:
     from vicinal.papers import execute, get
+    from vicinal.papers.hardware import Hardware
 
-    seeds = _seeds(wanted.seeds)
+    first = get(name).scales[scale].seeds[0]
+    seeds = _seeds(wanted.seeds, first)
     if wanted.more_seeds is not None:
         if seeds is not None:
             raise typer.BadParameter("give --seeds or --more-seeds, not both")
-        seeds = execute.further_seeds(name, out, wanted.more_seeds)
-    return execute.plan(name, get(name), scale, out, seeds=seeds, only=wanted.only or ())
+        seeds = execute.further_seeds(name, out, wanted.more_seeds, first)
+    given = {name: value for name, value in vars(hardware).items() if value not in (None, False)}
+    recipe = Hardware(**given).of(get(name), scale) if given else get(name)
+    return execute.plan(name, recipe, scale, out, seeds=seeds, only=wanted.only or ())
 
 
 def _until(wanted: _Wanted, recipes: Sequence[str], scale: str, out: Path, pool: Pool, console: Console) -> None:
@@ -181,6 +217,28 @@ def _list(results: Path | None, console: Console) -> None:
     console.table(title, heads, rows, numbers=False)
 
 
+def _coverage(console: Console) -> None:
+    """Show every row of every table with its columns, and every panel: the recipe that covers it, or why none does."""
+    from vicinal.papers import coverage
+
+    every = coverage.parts()
+    missing = set(coverage.uncovered(every))
+    rows: dict[tuple[str, ...], list[str]] = {}
+    for part in every:
+        covered = "" if part in missing else part.recipe
+        reason = part.reason or ("" if covered else f"{part.recipe} has no such cell at paper scale")
+        console.event("part", {**part._asdict(), "recipe": covered, "reason": reason})
+        rows.setdefault((part.paper, part.place, part.row, covered or reason), []).append(part.column)
+    shown = [[f"{paper} {place}", row, ", ".join(columns), by] for (paper, place, row, by), columns in rows.items()]
+    console.table(
+        "What of the papers is covered", ["place", "row", "columns", "recipe, or why not"], shown, numbers=False
+    )
+    named, reasons = sum(bool(part.recipe) for part in every), sum(bool(part.reason) for part in every)
+    console.say(
+        f"{len(every):,} parts: {named - len(missing):,} covered, {reasons} with a reason, {len(missing)} missing"
+    )
+
+
 def _dry(plans: Sequence[Plan], console: Console) -> None:
     from vicinal.papers.execute import duration
 
@@ -195,6 +253,31 @@ def _dry(plans: Sequence[Plan], console: Console) -> None:
         )
         for job in wanted.cells.values():
             console.say(f"  {job.cell.name}, seed {job.cell.seed}")
+
+
+def _check(plans: Sequence[Plan], console: Console) -> None:
+    """List all that recipes need, whether it is there, its size, and where to get it."""
+    from vicinal.papers.execute import duration
+    from vicinal.papers.sources import Source, is_there, needs
+
+    total: dict[str, Source] = {}
+    for wanted in plans:
+        found = needs(wanted.recipe, wanted.scale)
+        total |= found
+        hours = wanted.minutes / 60
+        disk = sum(source.gigabytes for source in found.values())
+        sources = {name: {**source._asdict(), "there": is_there(name)} for name, source in found.items()}
+        facts = {"recipe": wanted.name, "scale": wanted.scale, "hours": hours, "gigabytes": disk}
+        console.event("needs", {**facts, "trainings": len(wanted.trainings), "sources": sources})
+        time = f"{hours:,.1f} GPU hours" if wanted.scale == "paper" else duration(60 * wanted.minutes)
+        console.say(
+            f"{wanted.name}: {len(wanted.trainings)} trainings, about {time}; data and weights of {disk:.1f} GB"
+        )
+    rows = [
+        [source.title, "yes" if is_there(name) else "no", f"{source.gigabytes:g} GB", source.form, source.url]
+        for name, source in total.items()
+    ]
+    console.table("Data and weights", ["", "there", "size", "below the data root", "from"], rows, numbers=False)
 
 
 def _show(wanted: Plan, result: Result, console: Console) -> None:
@@ -229,16 +312,14 @@ def _existing(results: Path) -> Path:
     return results
 
 
-def _seeds(text: str | None) -> Sequence[int] | None:
-    """Return `5` as the first five seeds, from 1000 on, and `1010-1014` as those from 1010 to 1014."""
+def _seeds(text: str | None, begin: int) -> Sequence[int] | None:
+    """Return `5` as the first five seeds of a recipe, and `1010-1014` as those from 1010 to 1014."""
     if text is None:
         return None
     first, dash, last = text.partition("-")
     if not (first.isdecimal() and (last.isdecimal() if dash else True)):
         raise typer.BadParameter(f"must be a number such as 5, or a range such as 1010-1014, got {text!r}")
-    from vicinal.papers.claims import FIRST_SEED
-
-    wanted = range(int(first), int(last) + 1) if dash else range(FIRST_SEED, FIRST_SEED + int(first))
+    wanted = range(int(first), int(last) + 1) if dash else range(begin, begin + int(first))
     if not wanted or wanted[-1] - wanted[0] >= MOST_SEEDS:
         raise typer.BadParameter(f"must name 1 to {MOST_SEEDS:,} seeds, got {text!r}")
     return wanted

@@ -13,11 +13,21 @@ import typer
 from vicinal._checks import Argument, Sentence
 from vicinal.cli.console import Console, percent
 from vicinal.cli.errors import handle_errors
-from vicinal.cli.options import Baselines, Bins, Given, Report, TrainCommon, hold_portable, takes_records
+from vicinal.cli.help import command_line
+from vicinal.cli.options import (
+    Baselines,
+    Bins,
+    Given,
+    Report,
+    Slices,
+    TrainCommon,
+    hold_portable,
+    takes_records,
+)
 from vicinal.cli.outputs import check_report
 
 if TYPE_CHECKING:
-    from vicinal.metrics import BinaryEvaluation
+    from vicinal.metrics import BinaryEvaluation, Slice
     from vicinal.runs import RunResult, Scores
 
 
@@ -28,6 +38,7 @@ class _Shown:
     bins: Bins = 15
     baselines: Baselines = False
     report: Report = None
+    slice: Slices = None
 
 
 @handle_errors
@@ -64,6 +75,7 @@ def train(
     Run the same command again to resume a stopped run.
     """
     hold_portable(common.portable)
+    given.check(data)
     console, report = Console(as_json=common.as_json), shown.report
     with console.stage("starting"):
         from vicinal.runs import Experiment, measure_baselines, run
@@ -76,13 +88,15 @@ def train(
     folder = out or Path("runs") / folder_name(experiment)
     how: dict[str, Any] = {"n_bins": shown.bins, "progress": not common.as_json, "on_note": console.note}
     how["on_metrics"] = lambda line: console.event("metrics", line)
-    if experiment.is_multilabel and shown.baselines:
-        alone = " needs classes, and this target is several columns: train with one of them"
-        raise ValueError(Sentence(Argument("baselines"), alone))
-    result = run(experiment, folder, **how)
+    for name in ("baselines", "slice"):
+        if experiment.is_multilabel and getattr(shown, name):
+            alone = " needs classes, and this target is several columns: train with one of them"
+            raise ValueError(Sentence(Argument(name), alone))
+    with console.stages():
+        result = run(experiment, folder, **how)
     if result is None:  # another process than the first
         return
-    facts = {"out": str(folder), **result.to_dict()}
+    facts, slices = {"out": str(folder), **result.to_dict()}, None
     if result.is_multilabel:
         console.event("result", facts)
     else:
@@ -90,23 +104,25 @@ def train(
             measure_baselines(result, BASELINES if shown.baselines else ALWAYS)
         from vicinal.report.verdicts import judge_run
 
-        verdict = judge_run(result).to_dict()
-        console.event("result", {**facts, "baselines": plain_baselines(result), "verdict": verdict})
-    show_result(console, result)
+        slices = result.run.slices(shown.slice or (), n_bins=shown.bins)
+        more = {"verdict": judge_run(result).to_dict(), "slices": [one.to_dict() for one in slices]}
+        console.event("result", {**facts, "baselines": plain_baselines(result), **more})
+    show_result(console, result, slices if shown.slice else None)
     console.say(f"model: {folder} ({shlex.join(['vicinal', 'predict', str(folder)])} DATA --out FILE)")
     if report is not None:
-        from vicinal.report import write_run
+        from vicinal.report import ReportExtras, write_run
         from vicinal.runs import permutation_importance
 
         with console.stage("importance of columns"):
             importance = permutation_importance(result)
         with console.stage("writing the report"):
-            write_run(result, report, importance=importance)
+            extras = ReportExtras(importance=importance, slices=slices, command=command_line())
+            write_run(result, report, extras)
         console.say(f"report: {report}")
 
 
-def show_result(console: Console, result: RunResult) -> None:
-    """Show the metrics of a run, and the baselines beside those of classes."""
+def show_result(console: Console, result: RunResult, named: Sequence[Slice] | None = None) -> None:
+    """Show the metrics of a run, beside those of classes baselines and slices: `named` ones, or the worst."""
     if result.is_multilabel:
         _show_heads(console, result)
     else:
@@ -114,7 +130,24 @@ def show_result(console: Console, result: RunResult) -> None:
 
         _show_classes(console, result)
         show_baselines(console, result)
+        show_slices(console, result.run.slices() if named is None else named, named is not None)
         console.say(f"\n{judge_run(result)}")
+
+
+#: Slices that are shown where no column was named.
+_WORST_SLICES = 3
+
+
+def show_slices(console: Console, slices: Sequence[Slice], named: bool) -> None:
+    """Show slices, the worst first: all of columns that were named, else the worst of those that are significant."""
+    shown = slices if named else [one for one in slices if one.status][:_WORST_SLICES]
+    rows = [
+        [s.name, f"{s.n:,}", percent(s.accuracy), f"{100 * s.gap.value:+.1f}", str(s.nll or "–"), s.status or "no"]
+        for s in shown
+    ]
+    if rows:
+        title = f"the worst of {len(slices)} slices" if len(rows) < len(slices) else "slices, the worst first"
+        console.table(title, ["", "n", "accuracy", "gap, points", "NLL", "significant"], rows)
 
 
 def _show_heads(console: Console, result: RunResult) -> None:

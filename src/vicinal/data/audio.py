@@ -45,6 +45,8 @@ AUGMENTATIONS = ("standard", "specaugment", "none")
 _MASKS, _MASK_SHARE = 2, 0.2
 #: Samples of each channel that are read at a time, and the default memory limit of a sound in bytes.
 _BLOCK, _LARGEST = 2**16, 2**31
+#: Float samples may be unscaled integers of 32 bits; larger ones overflow in a spectrogram.
+_LOUDEST = 2.0**31
 #: Bytes of `resample_poly`'s filter for each step of the larger rate.
 _FILTER = 20 * 8
 
@@ -150,6 +152,8 @@ def read_sound(path: str | Path, rate: int = 16_000) -> NDArray[np.float32]:
     mono = np.concatenate(parts)
     if not np.isfinite(mono).all():
         raise ValueError("it holds NaN or infinite samples")
+    if (loudest := float(np.abs(mono).max(initial=0))) > _LOUDEST:
+        raise ValueError(f"its samples reach {loudest:.3g}, and those of a sound are at most 1 in size")
     if file_rate != rate:
         from scipy.signal import resample_poly  # takes a second to import, which only sounds are worth
 

@@ -32,11 +32,12 @@ import reprlib
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Protocol, TypeAlias
+from typing import ClassVar, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vicinal._atomic import Json
 from vicinal._checks import ArgumentError, flag, number
 from vicinal.data.class_folders import listed
 from vicinal.data.dates import PARTS, date_parts
@@ -202,7 +203,7 @@ class Number:
         }
 
     @classmethod
-    def from_dict(cls, record: Mapping[str, Any]) -> Number:
+    def from_dict(cls, record: Json) -> Number:
         """Return what `to_dict` recorded, checked: a damaged model file must not give wrong features."""
         mean, std = number("mean", record["mean"]), number("std", record["std"], above=0)
         edges, ranks = (_finite(record.get(name, ())) for name in ("edges", "ranks"))
@@ -232,7 +233,7 @@ def _finite(values: object) -> Floats:
     return array if np.isfinite(array).all() else np.array(np.nan)
 
 
-def _range(record: Mapping[str, Any], name: str) -> tuple[float, float] | None:
+def _range(record: Json, name: str) -> tuple[float, float] | None:
     """Return two numbers of a record, None where they are not there."""
     if name not in record:
         return None
@@ -373,7 +374,7 @@ def _spelled(name: str, known: Mapping[str, int]) -> str:
 Column: TypeAlias = Number | Date | Category | Text
 
 
-def column_from(record: Mapping[str, Any]) -> Column:
+def column_from(record: Json) -> Column:
     """Return the column that a `to_dict` recorded."""
     name, missing = record["name"], record["missing"]
     if "mean" in record:

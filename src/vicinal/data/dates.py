@@ -159,7 +159,9 @@ def valid_compact(values: Floats) -> Mask:
     >>> valid_compact(np.array([20200131.0, 20201301.0, 7.0])).tolist()
     [True, False, False]
     """
-    inside = (values >= 19000101) & (values <= 20991231) & (values % 1 == 0)
+    inside: Mask = (values >= 19000101) & (values <= 20991231) & (values % 1 == 0)
+    if not inside.any():
+        return inside
     days = np.where(inside, values, 19000101).astype(np.int64)
     year, month, day = days // 10000, days // 100 % 100, days % 100
     good = inside & (month >= 1) & (month <= 12) & (day >= 1)

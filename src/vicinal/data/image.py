@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vicinal import _random
+from vicinal._atomic import Json
 from vicinal._checks import Argument, Sentence, integer, number, require
 from vicinal._random import permutation, seed_from
 from vicinal._typing import Batch
@@ -182,7 +183,7 @@ class ImagePreprocessing(Preprocessing):
         }
 
     @classmethod
-    def _from_fields(cls, record: Mapping[str, Any]) -> ImagePreprocessing:
+    def _from_fields(cls, record: Json) -> ImagePreprocessing:
         channels, height, width = (integer(name, record[name], low=1) for name in ("channels", "height", "width"))
         if channels not in (1, 3):
             raise ValueError(f"images must have 1 or 3 channels, got {channels}")

@@ -124,6 +124,12 @@ class Kind(ABC, Generic[Source, Reader]):
     """A kind of data: how it is opened, fitted, read, shown, and what it is compared with.
 
     `Source` is what `open` takes: the files of a folder, arrays, or a scanned table.
+
+    Examples
+    --------
+    >>> from vicinal.data.registry import KINDS
+    >>> {name: kind.augmentations for name, kind in KINDS.items()}
+    {'tabular': (), 'text': (), 'image': ('standard', 'crop', 'none'), 'audio': ('standard', 'specaugment', 'none')}
     """
 
     name: ClassVar[str]

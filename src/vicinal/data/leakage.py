@@ -8,7 +8,6 @@ tells each class from the others, and the score is the mean AUROC over classes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +28,7 @@ _GROUPS = 64
 
 
 def leaking_columns(
-    columns: Sequence[Column], features: Tensor, labels: NDArray[np.int64], train: NDArray[Any]
+    columns: Sequence[Column], features: Tensor, labels: NDArray[np.int64], train: NDArray[np.generic]
 ) -> dict[str, float]:
     """Return the columns that leak the target, with their AUROC.
 

@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vicinal._checks import Argument, ArgumentError, ArgumentTypeError, Sentence, choice, nearest_names
+from vicinal._arrays import Values
+from vicinal._atomic import Json
+from vicinal._checks import Argument, ArgumentError, ArgumentTypeError, Sentence, choice, nearest_names, shortened
 from vicinal.data.class_folders import listed
 from vicinal.data.kind import Kind, NewData, Request, Samples
 from vicinal.data.multilabel import combined, combined_name, label_matrix, label_notes, refuse_constant
 from vicinal.data.multiple_choice import from_choices, refuse_lists
-from vicinal.data.options import Options, ReadOptions, SplitOptions, TableOptions, TextOptions, records_from
+from vicinal.data.options import TEST, Options, ReadOptions, SplitOptions, TableOptions, TextOptions, records_from
 from vicinal.data.preprocessing import Preprocessing, TablePreprocessing
 from vicinal.data.published_tables import NamedTable
 from vicinal.data.registry import KINDS
@@ -32,7 +34,7 @@ from vicinal.data.splitting import (
     split_positions,
     stratified_subset,
 )
-from vicinal.data.table_samples import ScannedTable
+from vicinal.data.table_samples import ScannedTable, row_groups
 from vicinal.data.task import Split, Task
 from vicinal.progress import stage
 from vicinal.tables import Table
@@ -80,6 +82,13 @@ def load(
         A `Task.preprocessing` to use again: it encodes the rows of a table, and gives the size of images. Other kinds
         of data are fitted again.
 
+    Returns
+    -------
+    Task
+        The splits, the classes and the fitted preprocessing.
+
+    Examples
+    --------
     >>> task = load("digits")
     >>> task.kind, len(task.classes), {name: len(part) for name, part in task.splits.items()}
     ('image', 10, {'train': 1259, 'val': 269, 'test': 269})
@@ -142,13 +151,20 @@ def load(
 
 def load_from_config(
     source: object,
-    config: Mapping[str, Any],
+    config: Json,
     *,
     splits: Mapping[str, Sequence[int]] | None = None,
     fitted: Preprocessing | None = None,
 ) -> Task:
     """Load with options as config.json and the command have them: one flat mapping.
 
+    Returns
+    -------
+    Task
+        As from `load`.
+
+    Examples
+    --------
     >>> len(load_from_config("digits", {"train_size": 100}).train)
     100
     """
@@ -260,6 +276,7 @@ def read(
     columns: Mapping[str, str] | None = None,
     class_names: Mapping[str, str] | None = None,
     part: str | None = None,
+    group: str | None = None,
 ) -> Split:
     """Read new data as a model's fitted preprocessing prescribes, to predict or to evaluate.
 
@@ -287,6 +304,21 @@ def read(
     part
         `"train"`, `"val"` or `"test"`: that part alone, where the source is split already, which `notes` then say. For
         a missing test part the validation part stands, and for a missing validation part the training part.
+    group
+        The column of groups, where the table has it: they are in `groups` of the split.
+
+    Returns
+    -------
+    Split
+        The samples, with labels if `classes` or `labels` is given.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> frame = pd.DataFrame({"x": [0.5, 1.5, 2.5, 3.5] * 5, "y": ["a", "b"] * 10})
+    >>> new = read(frame[["x"]], load(frame, target="y").preprocessing)
+    >>> len(new), new[0][0].shape
+    (20, torch.Size([1]))
     """
     if labels and class_names:
         raise ValueError(Sentence(Argument("class_names", class_names), " needs classes, and the model has labels"))
@@ -313,7 +345,10 @@ def read(
     elif classes is not None:
         answers, chosen = _known_classes(new, chosen, classes, class_names or {}, str(source))
     content = opened.fingerprint() if isinstance(opened, Table) and classes is not None else ""
-    return Split(preprocessing, new.items, new.origins, answers, chosen, notes=notes, fingerprint=content)
+    split = Split(preprocessing, new.items, new.origins, answers, chosen, notes=notes, fingerprint=content)
+    if isinstance(opened, Table) and group in opened.columns:
+        split.groups = row_groups(opened, str(group), len(new.items))[split.positions]
+    return split
 
 
 def adapted(opened: Opened, preprocessing: Preprocessing, how: ReadOptions) -> tuple[Opened, Preprocessing, list[str]]:
@@ -417,7 +452,7 @@ def _encoded(samples: Samples, rare: str | None) -> tuple[tuple[str, ...], Label
                 " to keep such samples in the training set",
             )
         )
-    shown = ", ".join(f"{name!r} {count_of[name]}" for name in classes[:10])
+    shown = ", ".join(f"{shortened(name)!r} {count_of[name]}" for name in classes[:10])
     notes = [f"{len(classes)} classes: {shown}{', …' if len(classes) > 10 else ''}"]
     if single and samples.parts is None:
         have = "have one sample each" if len(single) > 1 else "has one sample"
@@ -442,12 +477,13 @@ def _split(
 ) -> tuple[dict[str, Positions], list[str]]:
     """Return the positions of each split: saved ones, the source's own, or drawn ones."""
     usable = labels >= 0
-    val, test, seed = options.val, options.test, options.seed
+    test, seed, oracle = options.test, options.seed, options.val == TEST
+    val = 0.0 if isinstance(options.val, str) else options.val
     if saved is not None:
         return _saved(saved, usable), ["splits: as saved"]
 
     def drawn(among: Positions, val: float | int, test: float | int) -> dict[str, Positions]:
-        def of(values: NDArray[Any]) -> NDArray[Any]:
+        def of(values: Values) -> Values:
             return values if len(among) == len(labels) else values[among]  # the whole array needs no copy
 
         if samples.order is not None:
@@ -458,11 +494,19 @@ def _split(
             parts = split_positions(of(labels), val=val, test=test, seed=seed)
         return parts if len(among) == len(labels) else {name: among[part] for name, part in parts.items()}
 
+    def chosen_by(
+        parts: dict[str, Positions], oracle: bool, notes: list[str]
+    ) -> tuple[dict[str, Positions], list[str]]:
+        if not oracle:
+            return parts, notes
+        return {**parts, "val": parts["test"]}, [*notes, "oracle: the test set is the validation set too"]
+
     if samples.parts is None:
         parts = drawn(as_positions(np.flatnonzero(usable)), val, test)
         sizes = ", ".join(f"{name} {len(parts[name])}" for name in PARTS)
         how = "stratified" if samples.groups is None else "stratified, groups together"
-        return parts, [f"splits: {sizes}; {'by time' if samples.order is not None else f'{how}, seed {seed}'}"]
+        how = "by time" if samples.order is not None else f"{how}, seed {seed}"
+        return chosen_by(parts, oracle, [f"splits: {sizes}; {how}"])
     given = {name: as_positions(np.flatnonzero(usable & (samples.parts == k))) for k, name in enumerate(PARTS)}
     if not len(given["train"]):
         raise ValueError("the training split holds nothing that could be read")
@@ -470,12 +514,16 @@ def _split(
     parts = drawn(given["train"], 0.0 if len(given["val"]) else val, 0.0 if len(given["test"]) else test)
     parts |= {name: given[name] for name in ("val", "test") if len(given[name])}
     sizes = ", ".join(f"{name} {len(parts[name])}{'' if len(given[name]) else ' (from train)'}" for name in PARTS)
-    return parts, [f"splits: {sizes}; the source's own"]
+    notes = [f"splits: {sizes}; the source's own"]
+    if len(given["val"]) and not len(given["test"]) and len(parts["test"]):
+        notes.append("the source has no test part: it is drawn from the training part; the validation part stays one")
+    return chosen_by(parts, oracle and not len(given["val"]), notes)
 
 
 def _saved(splits: Mapping[str, Sequence[int]], usable: NDArray[np.bool_]) -> dict[str, Positions]:
     parts = {name: as_positions(np.array(splits.get(name, ()), np.int64)) for name in PARTS}
-    every = np.concatenate(list(parts.values()))
+    oracle = np.array_equal(parts["val"], parts["test"])  # `val="test"`
+    every = np.concatenate([part for name, part in parts.items() if name != "val" or not oracle])
     if set(splits) - set(PARTS) or not len(parts["train"]):
         raise ValueError(f"splits must hold 'train', 'val' and 'test', got {sorted(splits)}")
     n = len(usable)

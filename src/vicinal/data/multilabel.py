@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,9 @@ from vicinal._checks import Argument, Sentence, require
 from vicinal.tables import BadRow, Chunk, Column, Table
 from vicinal.tables.base import DerivedTable
 from vicinal.tables.column_values import distinct, names_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 #: Cells that mean 0 and 1.
 _WRITTEN = {"0": "0", "0.0": "0", "false": "0", "no": "0", "1": "1", "1.0": "1", "true": "1", "yes": "1"}
@@ -97,7 +100,7 @@ def _bits(values: object, name: str, table: str) -> NDArray[np.str_]:
     return np.array([*written, ""])[place]
 
 
-def _joined(columns: Sequence[NDArray[np.str_]]) -> Any:
+def _joined(columns: Sequence[NDArray[np.str_]]) -> pa.Array:
     pa = require("pyarrow", "train")
     missing = np.any([column == "" for column in columns], axis=0)
     joined = columns[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from vicinal.data.table_scan import names_and_parts
 from vicinal.data.text import answers_of, fit_text, list_in, texts_of
 from vicinal.tables import BadRow, Table
 from vicinal.tables.column_values import is_text
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 def from_choices(table: Table, request: Request) -> Samples:
@@ -67,7 +70,7 @@ def refuse_lists(table: Table, request: Request) -> None:
     """Raise where a text would be a printed list: its entries are answers to choose from."""
     if request.kind == "tabular":
         return
-    drop = request.options(TableOptions).drop
+    drop = (*request.options(TableOptions).drop, request.target)
     named = request.options(TextOptions).columns or tuple(table.columns)
     for name in _columns_of_lists(table, [name for name in named if name in table.columns and name not in drop]):
         where = f"the column {name!r} of {table.name!r} holds lists: pass "
@@ -83,11 +86,12 @@ def _columns_of_lists(table: Table, names: Sequence[str]) -> list[str]:
     return [name for name in names if first is not None and _are_lists(first[name])]
 
 
-def _are_lists(column: Any) -> bool:
+def _are_lists(column: pa.Array) -> bool:
     if not (is_text(column) or column.type.num_fields):  # numbers, of which a table may have thousands of columns
         return False
-    cells = [cell for cell in column.to_pylist() if list_in(cell) is not None or str(cell or "").strip()]
-    return bool(cells) and all(list_in(cell) is not None for cell in cells)
+    filled = (cell for cell in column.to_pylist() if list_in(cell) is not None or str(cell or "").strip())
+    first = next(filled, None)  # of most columns one cell is enough to know
+    return list_in(first) is not None and all(list_in(cell) is not None for cell in filled)
 
 
 def _columns(table: Table, options: TextOptions) -> tuple[list[str], tuple[str, ...]]:

@@ -13,7 +13,6 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -249,7 +248,10 @@ def _from_torchvision(name: str, entry: _Named, data_root: str | Path | None) ->
 
 
 def _from_arrays(
-    name: str, data: Mapping[str, tuple[NDArray[Any], NDArray[Any]]], classes: Sequence[str] | None, augment: str
+    name: str,
+    data: Mapping[str, tuple[NDArray[np.generic], NDArray[np.generic]]],
+    classes: Sequence[str] | None,
+    augment: str,
 ) -> Arrays:
     """Return checked arrays as one: uint8 images NHW or NHWC, integer labels."""
     images, labels, parts = [], [], []

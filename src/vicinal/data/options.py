@@ -11,6 +11,7 @@ from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
+from vicinal._atomic import Json
 from vicinal._checks import ArgumentError, ArgumentTypeError, choice, flag, integer, nearest_names, number
 
 #: How numbers of a table are encoded: standardised; with piecewise-linear features; with these and ranks.
@@ -50,6 +51,14 @@ def _as_is(name: str, value: Any) -> Any:
 def _share(name: str, value: Any) -> float | int:
     share_of(name, value, 1)
     return value  # type: ignore[no-any-return]
+
+
+#: `val=TEST`: the test set is the validation set too, as where a paper chose its epoch on the test set.
+TEST = "test"
+
+
+def _share_or_test(name: str, value: Any) -> float | int | str:
+    return TEST if value == TEST else _share(name, value)
 
 
 def _limit(name: str, value: Any) -> float | int:
@@ -106,7 +115,7 @@ class Options:
                 object.__setattr__(self, one.name, one.metadata["check"](one.name, value))
 
     @classmethod
-    def pop_from(cls: type[Record], config: dict[str, Any]) -> Record:
+    def pop_from(cls: type[Record], config: Json) -> Record:
         """Return the record that a flat mapping sets, and take its options out of the mapping."""
         return cls(**{one.name: config.pop(one.name) for one in fields(cls) if one.name in config})
 
@@ -121,7 +130,13 @@ class Options:
 
 @dataclass(frozen=True, kw_only=True)
 class ReadOptions(Options):
-    """How files are found and read: what `load`, `read` and `stream` share."""
+    """How files are found and read: what `load`, `read` and `stream` share.
+
+    Examples
+    --------
+    >>> ReadOptions(missing_values=["-999"], decimal=",").missing_values
+    ('-999',)
+    """
 
     max_bad: float | int = option(0.05, "Share (or number) of bad rows or files to skip.", _limit, cli="share")
     encoding: str | None = option(None, "Encoding of a text file, such as latin-1.")
@@ -143,9 +158,21 @@ class ReadOptions(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class SplitOptions(Options):
-    """How samples are split into train, val and test, and how many are used."""
+    """How samples are split into train, val and test, and how many are used.
 
-    val: float | int = option(0.15, "Share (or number) of samples to select and calibrate on.", _share, cli="share")
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from vicinal.data import load
+    >>> frame = pd.DataFrame({"x": [i / 7 for i in range(40)], "y": ["a", "b"] * 20})
+    >>> task = load(frame, SplitOptions(val=8, test=0.2), target="y")
+    >>> len(task.train), len(task.val), len(task.test)
+    (24, 8, 8)
+    """
+
+    val: float | int | str = option(
+        0.15, "Share (or number) of samples to select and calibrate on.", _share_or_test, cli="share"
+    )
     test: float | int = option(0.15, "Share (or number) of samples to evaluate on.", _share, cli="share")
     seed: int = option(0, "Random seed of the split.", lambda name, value: integer(name, value), cli=int)
     train_size: int | None = option(None, "Train on this many samples only.", _at_least(1), cli=int)
@@ -173,7 +200,13 @@ class SplitOptions(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class TableOptions(Options):
-    """How the columns of a table become features."""
+    """How the columns of a table become features.
+
+    Examples
+    --------
+    >>> TableOptions(drop=["id"]).drop
+    ('id',)
+    """
 
     drop: Sequence[str] = option(
         (), "Column of a table not to learn from. May be repeated.", _names, metavar="COLUMN", cli=list[str]
@@ -185,7 +218,13 @@ class TableOptions(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class TextOptions(Options):
-    """Which columns hold texts, and how they become tokens."""
+    """Which columns hold texts, and how they become tokens.
+
+    Examples
+    --------
+    >>> TextOptions(text=["premise", "hypothesis"], max_length=64).max_length
+    64
+    """
 
     text: str | Sequence[str] | None = option(
         None, "Column that holds the text. Give it twice for pairs of texts.", metavar="COLUMN", cli=list[str]
@@ -206,7 +245,13 @@ class TextOptions(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class ImageOptions(Options):
-    """How images are read."""
+    """How images are read.
+
+    Examples
+    --------
+    >>> ImageOptions(image_size=64).image_size
+    64
+    """
 
     image_size: int | None = option(
         None, "Side of the images in pixels. Default: their own up to 128, else 224.", _at_least(8), cli=int
@@ -219,7 +264,13 @@ class ImageOptions(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class AudioOptions(Options):
-    """How sounds are read."""
+    """How sounds are read.
+
+    Examples
+    --------
+    >>> AudioOptions(seconds=2, front_end="mel").front_end
+    'mel'
+    """
 
     seconds: float = option(1.0, "Length of a sound.", lambda name, value: number(name, value, above=0), cli=float)
     front_end: str = option(

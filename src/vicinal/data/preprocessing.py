@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from vicinal._atomic import Json
 from vicinal._checks import nearest_names
 from vicinal._typing import Batch
 from vicinal.data.options import ReadOptions
@@ -24,6 +25,15 @@ class Preprocessing(ABC):
 
     `preprocessing(item)` is the model input of one sample; `vicinal.data.read(source, preprocessing)` reads a whole new
     source with it.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from vicinal.data import load
+    >>> frame = pd.DataFrame({"x": [0.5, 1.5, 2.5, 3.5] * 5, "y": ["a", "b"] * 10})
+    >>> record = load(frame, target="y").preprocessing.to_dict()
+    >>> Preprocessing.from_dict(record)({"x": 2.0}).shape
+    torch.Size([1])
     """
 
     kind: ClassVar[str]
@@ -44,7 +54,7 @@ class Preprocessing(ABC):
 
     @final
     @property
-    def spec(self) -> dict[str, Any]:
+    def spec(self) -> Json:
         """What is not the default of `inputs`, for `models.build(**preprocessing.spec, n_classes=…)`."""
         inputs = self.inputs(2)
         given = {one.name: getattr(inputs, one.name) for one in fields(inputs)}
@@ -65,7 +75,7 @@ class Preprocessing(ABC):
         return {one.name: getattr(self, one.name) for one in fields(record)}
 
     @classmethod
-    def _from_fields(cls, record: Mapping[str, Any]) -> Preprocessing:
+    def _from_fields(cls, record: Json) -> Preprocessing:
         """Return what `_fields` recorded."""
         return cls(**record)
 

@@ -15,12 +15,15 @@ from vicinal.data.class_folders import Folder
 
 #: What the folder of each collection is called, below the data root.
 FOLDERS = {
+    "imagenet": ("imagenet", "ImageNet", "ILSVRC2012", "ILSVRC/Data/CLS-LOC"),
     "tinyimagenet": ("tiny-imagenet-200", "tinyimagenet"),
     "speechcommands": ("speech_commands_v0.01", "speech_commands_v0.02", "speech_commands", "speechcommands"),
     "fsdd": ("fsdd", "free-spoken-digit-dataset"),
     "fsdd:takes": ("fsdd", "free-spoken-digit-dataset"),
 }
 
+#: What ImageNet's class folders are called.
+_SYNSET = re.compile(r"n\d{8}")
 _RECORDING = re.compile(r"(\d)_([a-z]+)_(\d+)\.wav")
 #: Held-out speakers: the last two of the six by name.
 _SPEAKERS = {"theo": "val", "yweweler": "test"}
@@ -47,13 +50,19 @@ def with_published_split(folder: Folder) -> Folder:
 
     Speech Commands: `validation_list.txt` and `testing_list.txt` name files, all others are for training; the folder
     of background noise is no class. Tiny ImageNet: `val/val_annotations.txt` has the class of each file of `val`, which
-    is the test set here, since labels of its test set were not published.
+    is the test set here, since labels of its test set were not published. ImageNet, known by the names of its classes
+    such as n01440764: `val` is the test set for the same reason. In any other folder `val` stays the validation set.
     """
     root = folder.root
     if folder.kind == "audio" and (root / "validation_list.txt").is_file() and (root / "testing_list.txt").is_file():
         return _speech_commands(folder)
     if folder.kind == "image" and (root / "val" / "val_annotations.txt").is_file():
         return _tiny_imagenet(folder)
+    synsets = all(_SYNSET.fullmatch(name) for name in set(folder.classes or ()))
+    if folder.kind == "image" and synsets and set(folder.parts or ()) == {"train", "val"}:
+        note = "ImageNet's val is the test set here: labels of its test set were not published"
+        parts = ["test" if part == "val" else part for part in folder.parts or ()]
+        return replace(folder, parts=parts, notes=[*folder.notes, note])
     return folder
 
 

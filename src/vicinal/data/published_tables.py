@@ -68,6 +68,10 @@ class Published:
     """Keep one of each set of equal rows."""
     dev_share: float = 0.0
     """The share of the published test set that is used for validation instead."""
+    ragged: bool = False
+    """Leave out lines of too few columns, as other readers of these files do."""
+    halved: str = ""
+    """If none of its files are there: the data set whose development set is halved in their place."""
     note: str = ""
 
 
@@ -75,6 +79,9 @@ def read_published(name: str, roots: Sequence[Path]) -> NamedTable:
     """Return a data set by its name, from the first folder below `roots` that holds its files."""
     entry = PUBLISHED[name]
     parts = _locate(entry, roots)
+    if not parts and entry.halved:
+        entry = _halved(entry)
+        parts = _locate(entry, roots)
     if not parts:
         wanted = " and ".join(patterns[0] for patterns in entry.files.values())
         where = ", ".join(str(root) for root in roots) or "no folder (pass data_root= or set VICINAL_DATA)"
@@ -88,6 +95,9 @@ def read_published(name: str, roots: Sequence[Path]) -> NamedTable:
     notes = [entry.note] if entry.note else []
     if len(labelled) < len(published):
         notes.append(f"left out: {len(published) - len(labelled)} rows without a label")
+    if "test" in parts and "val" in parts and "test" not in {part for part, _ in labelled}:
+        labelled = [("test" if part == "val" else part, row) for part, row in labelled]
+        notes.append(f"{name}: no test row has a label, so that the development set is the test set")
     if entry.distinct:
         first: dict[tuple[object, ...], tuple[str, Row]] = {}
         for part, row in labelled:
@@ -144,7 +154,7 @@ def _rows(name: str, entry: Published, digest: hashlib._Hash) -> Iterator[Row]:
     if entry.read is not None:
         yield from entry.read(text, path, entry)
     elif path.suffix == ".jsonl":
-        yield from (json.loads(line) for line in text.split("\n") if line.strip())
+        yield from _json_lines(text, path, entry)
     else:
         yield from _separated(text, path, entry)
 
@@ -162,7 +172,7 @@ def _separated(text: str, path: Path, entry: Published) -> Iterator[Row]:
         names = header or next((names for names in entry.columns if len(names) == len(row)), None)
         if k == 0 and (names is None or _names_target(row, names, entry.target)):
             header = [cell.strip() for cell in row]
-        elif names is None or len(row) < len(names):
+        elif names is None or (len(row) < len(names) and not entry.ragged):
             raise ValueError(f"row {k + 1} of {path.name!r} has {len(row)} fields, which is not its format: {row[:5]}")
         else:
             yield dict(zip(names, row, strict=False))
@@ -171,6 +181,14 @@ def _separated(text: str, path: Path, entry: Published) -> Iterator[Row]:
 def _names_target(row: Sequence[str], names: Sequence[str], target: str) -> bool:
     """Return whether a row is a header: in the column of classes it has that column's name."""
     return target in names and row[names.index(target)].strip().lower() == target.lower()
+
+
+def _halved(wanted: Published) -> Published:
+    """Return the published set that stands for a split of it: half of its development set is the test set."""
+    entry = PUBLISHED[wanted.halved]
+    files = {"train": entry.files["train"], "test": entry.files.get("val", entry.files["test"])}
+    note = f"{wanted.folders[0]} is not there: half of each class of the development set is the test set, seed 0"
+    return replace(entry, files=files, row=wanted.row, dev_share=0.5, note=note)
 
 
 def _with_development(parts: list[str], labels: Sequence[Any], share: float) -> list[str]:
@@ -220,7 +238,7 @@ def _by_file(text: str, path: Path, entry: Published) -> Iterator[Row]:
 def _review(text: str, path: Path, entry: Published) -> Iterator[Row]:
     """Yield the reviews of JSON lines, or the one that fills a file, in the folder of its class."""
     if path.suffix == ".jsonl":
-        yield from (json.loads(line) for line in text.split("\n") if line.strip())
+        yield from _json_lines(text, path, entry)
     else:
         yield {"text": text, "label": path.parent.name}
 
@@ -246,11 +264,14 @@ def _inference(row: Row) -> Row | None:
     return None if label == "-" else {"premise": premise, "hypothesis": hypothesis, "label": label}
 
 
-def _pair(row: Row) -> Row:
-    first = next(row[name] for name in ("sentence1", "question1", "#1 String", "question") if name in row)
-    second = next(row[name] for name in ("sentence2", "question2", "#2 String", "sentence") if name in row)
-    label = next(row[name] for name in ("label", "is_duplicate", "Quality", "score") if name in row)
-    return {"sentence1": first, "sentence2": second, "label": label}
+def _pair(row: Row) -> Row | None:
+    names = {
+        "sentence1": ("sentence1", "question1", "#1 String", "question"),
+        "sentence2": ("sentence2", "question2", "#2 String", "sentence"),
+        "label": ("label", "is_duplicate", "Quality", "score"),
+    }
+    pair = {to: next((row[name] for name in of if name in row), None) for to, of in names.items()}
+    return None if None in pair.values() else pair
 
 
 def _tweets(row: Row) -> Row | None:
@@ -270,6 +291,25 @@ def _ending(row: Row) -> Row | None:
     label = next((row[name] for name in ("label", "answer", "gold") if name in row), "")
     endings = [row[f"ending{k}"] for k in range(4)] if endings is None else endings
     return {"context": context, "endings": endings, "label": str(label)} if str(label) else None
+
+
+def _ending_of_two(row: Row) -> Row | None:
+    """Return a situation as Desai & Durrett split it: the first sentence, and the second with each ending."""
+    read = _ending(row)
+    first, second = (row.get(one, row.get(other)) for one, other in (("sent1", "ctx_a"), ("sent2", "ctx_b")))
+    if read is None or first is None:
+        return read
+    return {**read, "context": first, "endings": [f"{second or ''} {end}".strip() for end in read["endings"]]}
+
+
+def _commas(text: str, path: Path, entry: Published) -> Iterator[Row]:
+    """Yield the rows of a file of commas, whatever it is called."""
+    yield from csv.DictReader(io.StringIO(text, newline=""))
+
+
+def _json_lines(text: str, path: Path, entry: Published) -> Iterator[Row]:
+    """Yield the lines of a file of JSON lines, whatever it is called."""
+    yield from (json.loads(line) for line in text.split("\n") if line.strip())
 
 
 # Where they are
@@ -329,7 +369,16 @@ _QQP = Published(
     _pair,
     columns=(("label", "sentence1", "sentence2", "id"),),
     text=_PAIRS,
+    ragged=True,
 )
+
+
+def _desai(folder: str, of: Published, halved: str, **changes: Any) -> Published:
+    """Return the splits that Desai & Durrett (2020) published, which P22 follows, or halves of development sets."""
+    places = tuple(f"{top}/{folder}" for top in ("calibration_data", "desai"))
+    files = {part: (f"{name}.txt*",) for part, name in (("train", "train"), ("val", "dev"), ("test", "test"))}
+    return replace(of, folders=places, files=files, halved=halved, **{"ragged": True, **changes})
+
 
 #: Every table and text by its name.
 PUBLISHED: dict[str, Published] = {
@@ -408,3 +457,11 @@ PUBLISHED: dict[str, Published] = {
     "glue:rte": _glue("RTE", _PAIRS, _pair),
     "glue:wnli": _glue("WNLI", _PAIRS, _pair),
 }  # fmt: skip
+PUBLISHED |= {
+    "snli:desai": _desai("SNLI", PUBLISHED["snli"], "snli"),
+    "mnli:desai": _desai("MNLI", PUBLISHED["mnli"], "mnli"),
+    "qqp:desai": _desai("QQP", _QQP, "qqp"),
+    "twitterppdb:desai": _desai("TwitterPPDB", PUBLISHED["twitterppdb"], "twitterppdb"),
+    "swag:desai": _desai("SWAG", PUBLISHED["swag"], "swag", row=_ending_of_two, read=_commas),
+    "hellaswag:desai": _desai("HellaSWAG", PUBLISHED["hellaswag"], "hellaswag", row=_ending_of_two, read=_json_lines),
+}

@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -23,6 +22,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from vicinal import _random
+from vicinal._atomic import Json
 from vicinal._checks import ArgumentError
 from vicinal._typing import Batch
 from vicinal.data.options import Options, ReadOptions, SplitOptions, TextOptions, share_of
@@ -56,7 +56,7 @@ class ScoredTexts:
     notes: tuple[str, ...] = ()
 
     @property
-    def spec(self) -> dict[str, Any]:
+    def spec(self) -> Json:
         """What `models.build` needs to know: a network of one output."""
         return {"n_classes": 1, **self.preprocessing.spec}
 
@@ -115,7 +115,11 @@ def _parts(given: Sequence[str], split: SplitOptions) -> dict[str, list[int]]:
     order = [parts["train"][i] for i in _random.permutation(len(parts["train"]), generator=generator).tolist()]
     n = len(order)
     for name, value in (("test", split.test), ("val", split.val)):
-        if not parts[name]:
+        if parts[name]:
+            continue
+        if isinstance(value, str):  # the test set chooses
+            parts[name] = parts["test"]
+        else:
             size = round(share_of(name, value, n) * n)
             parts[name], order = sorted(order[:size]), order[size:]
     if not order:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 from vicinal._checks import ArgumentTypeError
 from vicinal.data import class_folders, named_datasets
@@ -16,6 +16,9 @@ from vicinal.data.table_samples import open_split_tables, split_tables
 from vicinal.tables import Table, from_frame, is_pattern, is_table, open_table, read_arrays
 from vicinal.tables.file_access import regular
 from vicinal.tables.in_memory import from_arrays, from_arrow
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 #: What a source turns out to be. Tables hold rows or texts; a folder and arrays say their kind.
 Opened: TypeAlias = Table | Folder | Arrays
@@ -36,7 +39,7 @@ def open_data(source: object, kind: str | None, options: ReadOptions, target: st
         The column of the class, whose names a Hugging Face data set keeps elsewhere.
     """
     if hasattr(source, "columns") and hasattr(source, "iloc"):
-        return from_frame(source)
+        return from_frame(cast("pd.DataFrame", source))
     if hasattr(source, "__arrow_c_stream__"):
         return from_arrow(source)
     if not isinstance(source, (str, Path)) or not str(source):

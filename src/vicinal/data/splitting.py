@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -15,10 +15,10 @@ from vicinal._random import permutation, seed_from
 from vicinal.data.options import share_of
 
 #: Class numbers, in the smallest type that holds them: with a hundred million rows every byte counts.
-Labels: TypeAlias = NDArray[np.signedinteger[Any]]
+Labels: TypeAlias = NDArray[np.signedinteger]
 #: Places of samples in their source, of 4 bytes where these are enough.
-Positions: TypeAlias = NDArray[np.signedinteger[Any]]
-_Numbers = Sequence[int] | NDArray[np.signedinteger[Any]]
+Positions: TypeAlias = NDArray[np.signedinteger]
+_Numbers = Sequence[int] | NDArray[np.signedinteger]
 
 #: The splits, in the order in which everything lists them.
 PARTS = ("train", "val", "test")
@@ -31,7 +31,7 @@ _NEARLY, _FEWEST_DUE, _ROUNDS = 0.98, 20, 12
 _ROWS = 2**17
 
 
-def smallest_type(n: int) -> np.dtype[np.signedinteger[Any]]:
+def smallest_type(n: int) -> np.dtype[np.signedinteger]:
     """Return the smallest type of integers that holds -1 … n-1.
 
     >>> [smallest_type(n).name for n in (2, 128, 129, 100_000)]
@@ -40,7 +40,7 @@ def smallest_type(n: int) -> np.dtype[np.signedinteger[Any]]:
     return np.min_scalar_type(-max(n, 1))
 
 
-def position_type(n: int) -> np.dtype[np.signedinteger[Any]]:
+def position_type(n: int) -> np.dtype[np.signedinteger]:
     """Return the type of the places of `n` samples."""
     return np.dtype(np.int32 if n < 2**31 else np.int64)
 
@@ -77,6 +77,13 @@ def stratified_split(labels: _Numbers, *, val: float | int, test: float | int, s
     seed
         Random seed.
 
+    Returns
+    -------
+    dict[str, list[int]]
+        The positions of `"train"`, `"val"` and `"test"`.
+
+    Examples
+    --------
     >>> {name: len(part) for name, part in stratified_split([0] * 10 + [1] * 10, val=0.2, test=0.2).items()}
     {'train': 12, 'val': 4, 'test': 4}
     """
@@ -107,7 +114,7 @@ def _check_shares(val_share: float, test_share: float, **given: float | int) -> 
 
 
 def grouped_split(
-    labels: _Numbers, groups: NDArray[Any] | Sequence[int], *, val: float | int, test: float | int, seed: int = 0
+    labels: _Numbers, groups: NDArray[np.generic] | Sequence[int], *, val: float | int, test: float | int, seed: int = 0
 ) -> dict[str, Positions]:
     """Split positions 0 … n-1 into train, val and test with each group on one side.
 
@@ -208,7 +215,7 @@ def _keep_a_group_in_each(part_of_group: NDArray[np.int8], members: Positions, v
             part_of_group[members[np.flatnonzero(here == counts.argmax())[-1]]] = k
 
 
-def _numbered(groups: NDArray[Any]) -> tuple[Positions, Positions]:
+def _numbered(groups: NDArray[np.generic]) -> tuple[Positions, Positions]:
     """Return groups as numbers in the order in which they come, `[n]`, and the first sample of each.
 
     So a split does not depend on the names of groups: they may be hashes, which differ between processes.
@@ -244,7 +251,7 @@ def _majority_class(labels: Labels, group: Positions, first: Positions) -> Label
 
 
 def fold_numbers(
-    labels: _Numbers, n: int, *, groups: NDArray[Any] | Sequence[int] | None = None, seed: int = 0
+    labels: _Numbers, n: int, *, groups: NDArray[np.generic] | Sequence[int] | None = None, seed: int = 0
 ) -> Positions:
     """Return which of `n` folds each sample is in, 0 … n-1: every class in the same proportions, each group in one.
 
@@ -304,6 +311,13 @@ def ordered_split(
 def stratified_subset(labels: _Numbers, size: int, *, seed: int = 0) -> list[int]:
     """Return `size` positions of 0 … n-1, with every class in its proportion and at least once.
 
+    Returns
+    -------
+    list[int]
+        The positions, in rising order.
+
+    Examples
+    --------
     >>> stratified_subset([0, 0, 0, 0, 1, 1], 3)
     [2, 3, 5]
     """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -19,6 +19,9 @@ from vicinal.data.sources import open_data
 from vicinal.data.task import Items, Split
 from vicinal.tables import BadRow, Columns, Table
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 #: Rows of a block, about.
 _ROWS = 2**16
 
@@ -32,6 +35,15 @@ class Stream:
         How many there are, None where only reading shows it.
     notes
         What was ignored or skipped, complete once all blocks were read.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from vicinal.data import load
+    >>> frame = pd.DataFrame({"x": [0.5, 1.5, 2.5, 3.5] * 5, "y": ["a", "b"] * 10})
+    >>> new = stream(frame[["x"]], load(frame, target="y").preprocessing, batch_size=8)
+    >>> new.n_rows, [positions.tolist()[:3] for positions, _ in new]
+    (20, [[0, 1, 2]])
     """
 
     def __init__(
@@ -78,6 +90,20 @@ def stream(
         Every block but the last holds a multiple of it: batches are those of all rows at once.
     keep
         Columns of a table, such as an identifier, that `Stream.kept` gives back.
+
+    Returns
+    -------
+    Stream
+        The blocks, in order.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from vicinal.data import load
+    >>> frame = pd.DataFrame({"x": [0.5, 1.5, 2.5, 3.5] * 5, "y": ["a", "b"] * 10})
+    >>> blocks = stream(frame[["x"]], load(frame, target="y").preprocessing, batch_size=8)
+    >>> [len(split) for _, split in blocks]
+    [20]
     """
     options = options or ReadOptions()
     opened = open_data(source, preprocessing.kind, options, getattr(preprocessing, "target", None))
@@ -106,7 +132,7 @@ class _Columns:
                 raise ValueError(Sentence(Argument("keep", name), f": {table.name!r} has no such column{known}"))
         self._chunks = table.chunks(list(names), bad=[])
         self._rows = np.zeros(0, np.int64)
-        self._cells: dict[str, list[Any]] = {name: [] for name in names}
+        self._cells: dict[str, list[pa.Array]] = {name: [] for name in names}
 
     def take(self, rows: NDArray[np.int64]) -> Columns:
         """Return the cells of rows, numbered from 1 and rising."""
@@ -126,7 +152,7 @@ class _Columns:
         return {name: column.take(pa.array(at)) for name, column in columns.items()}
 
 
-def _one_column(pieces: list[Any]) -> Any:
+def _one_column(pieces: list[pa.Array]) -> pa.Array:
     """Return the pieces of a column as one array, of text where files have it in several types."""
     pa = require("pyarrow", "train")
     plain = [piece.dictionary_decode() if pa.types.is_dictionary(piece.type) else piece for piece in pieces]

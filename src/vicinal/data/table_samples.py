@@ -275,7 +275,7 @@ def _splitting(source: ScannedTable, labels: Labels, hashes: NDArray[np.int64], 
     table, scan, split = source.table, source.scan, source.request.options(SplitOptions)
     usable = labels >= 0
     if split.group is not None:
-        groups = _groups(table, split.group, scan.n_rows)
+        groups = row_groups(table, split.group, scan.n_rows)
         n_groups = len(np.unique(groups[usable]))
         return _Splitting(groups, None, [f"{n_groups} groups by {split.group!r}, each on one side of the split"])
     if split.time is not None:
@@ -324,7 +324,7 @@ def _parts(hashes: NDArray[np.int64], usable: NDArray[np.bool_]) -> Iterator[NDA
         yield usable & (hashes >= low) & (hashes <= low + step - 1)
 
 
-def _groups(table: Table, column: str, n: int) -> Positions:
+def row_groups(table: Table, column: str, n: int) -> Positions:
     """Return the number of each row's group; a row without one is a group of its own."""
     codes: dict[str, int] = {}
     # Numbers of groups come after those of rows, of which one without a group keeps its own.

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vicinal._atomic import Json
 from vicinal._checks import Argument, Sentence, require
 from vicinal.data.class_folders import listed
 from vicinal.data.dates import DateEvidence, day_first_of, order_notes, valid_compact
@@ -18,7 +19,19 @@ from vicinal.data.splitting import Labels, part_numbers, smallest_type
 from vicinal.tables import BadRow, Chunk, Table
 from vicinal.tables.column_values import MISSING, distinct, is_text, merged_notes, names_of
 from vicinal.tables.number_cache import NumberCache
-from vicinal.tables.number_format import MARKERS, VARIED, Evidence, NumberFormat, assumed, decide, read_numbers
+from vicinal.tables.number_format import (
+    MARKERS,
+    VARIED,
+    Evidence,
+    NumberFormat,
+    Numbers,
+    assumed,
+    decide,
+    read_numbers,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 #: A categorical column keeps this many values, the most frequent ones.
 MAX_VALUES = 100
@@ -79,22 +92,28 @@ class Summary:
     """How many filled cells the different values are of."""
     evidence: Evidence = field(default_factory=Evidence)
     dates: DateEvidence = field(default_factory=DateEvidence)
-    _ids: list[NDArray[Any]] | None = field(default_factory=list)
+    _ids: list[NDArray[np.generic]] | None = field(default_factory=list)
     _written: set[str] = field(default_factory=set)
     _step: float | None = None
     _last: float | None = None
 
-    def add(self, column: Any) -> tuple[Hashes, NDArray[np.float64] | None]:
+    def read(self, column: pa.Array) -> Numbers | None:
+        """Return the next rows as numbers, and count what they tell of their format; None where their type tells."""
+        self.fixed_kind = self.fixed_kind or _kind_of_type(column)
+        return None if self.fixed_kind is not None else read_numbers(column, self.format, self.evidence)
+
+    def add(self, column: pa.Array, known: Numbers | None = None) -> tuple[Hashes, NDArray[np.float64] | None]:
         """Take the next rows, and return a hash of each cell: equal cells have equal ones.
 
-        Where the column seems to be of numbers, and these rows hold nothing else, they are returned beside it.
+        Where the column seems to be of numbers, and these rows hold nothing else, they are returned beside it. `known`
+        is what `read` returned for them, if it was called.
         """
         self.n += len(column)
-        self.fixed_kind = self.fixed_kind or _kind_of_type(column)
-        if self.fixed_kind is not None:
+        known = known or self.read(column)
+        if known is None:
             self.dates.times += len(column) * require("pyarrow", "train").types.is_time(column.type)
             return _hashes(column), None
-        values, odd, _ = read_numbers(column, self.format, self.evidence)
+        values, odd, _ = known
         filled = odd | ~np.isnan(values)
         self.filled += int(filled.sum())
         self._add_numbers(values)
@@ -117,7 +136,7 @@ class Summary:
             return np.where(odd, self._count(column), hashes), None
         return hashes, values
 
-    def _add_texts(self, column: Any, odd: NDArray[np.bool_]) -> None:
+    def _add_texts(self, column: pa.Array, odd: NDArray[np.bool_]) -> None:
         """Look for dates among the cells that are no numbers, until it is plain that there are none."""
         if len(self.dates.others) > _FEW_TEXTS and not self.dates.n:
             return
@@ -281,7 +300,7 @@ class Scan:
         """Return the table with numbers parsed once, if they were read as they are now."""
         return self.parsing.table(names, {**kinds, **dict.fromkeys(self.reread, "read again")}, self.bad)
 
-    def format(self, name: str) -> dict[str, Any]:
+    def format(self, name: str) -> Json:
         """Return how a column is written, as `column_fit` takes it."""
         summary = self.summaries[name]
         times = 2 * summary.dates.times > (summary.dates.n or summary.n)
@@ -358,12 +377,18 @@ def scan_table(table: Table, target: str, skip: Sequence[str] = (), how: ReadOpt
             continue
         if not summaries:  # what the first rows tell of formats holds until all rows are counted
             semicolons = chunk.decimal_comma
-            formats = _decided({name: Summary(name) for name in columns}, how, semicolons, chunk)
-            summaries = {name: Summary(name, formats[name]) for name in columns}
+            first = {name: Summary(name) for name in columns}
+            read = {name: first[name].read(chunk[name]) for name in columns}
+            formats = _decided(first, how, semicolons)
+            summaries = {
+                name: one if one.format == formats[name] else Summary(name, formats[name])
+                for name, one in first.items()
+            }
         hashes = np.zeros(len(chunk), np.uint64)
         numbers: dict[str, NDArray[np.float64] | None] = {}
         for name in columns:
-            of_cells, numbers[name] = summaries[name].add(chunk[name])
+            known = read.pop(name, None) if summaries[name] is first[name] else None
+            of_cells, numbers[name] = summaries[name].add(chunk[name], known)
             # A row's hash depends on the order of its cells: without the shift and the product, rows that have the
             # same values in other columns would count as duplicates.
             hashes = (hashes ^ (hashes >> np.uint64(29))) * _GOLDEN + _mixed_hashes(of_cells)
@@ -391,15 +416,9 @@ def scan_table(table: Table, target: str, skip: Sequence[str] = (), how: ReadOpt
     )  # fmt: skip
 
 
-def _decided(
-    summaries: Mapping[str, Summary], how: ReadOptions, semicolons: bool, chunk: Chunk | None = None
-) -> dict[str, NumberFormat]:
-    """Return the format of each column, by its evidence so far, or by that of one chunk."""
+def _decided(summaries: Mapping[str, Summary], how: ReadOptions, semicolons: bool) -> dict[str, NumberFormat]:
+    """Return the format of each column, by its evidence so far."""
     evidence = {name: summary.evidence for name, summary in summaries.items()}
-    if chunk is not None:
-        for name, one in evidence.items():
-            if is_text(chunk[name]):
-                read_numbers(chunk[name], None, one)
     return decide(evidence, decimal=how.decimal, thousands=how.thousands, semicolons=semicolons)
 
 
@@ -518,7 +537,7 @@ def columns_of(
     return [name for name, kind in kinds.items() if kind in used], notes
 
 
-def _kind_of_type(column: Any) -> str | None:
+def _kind_of_type(column: pa.Array) -> str | None:
     """Return the kind of a column whose type leaves no doubt."""
     types = require("pyarrow", "train").types
     kind = column.type.value_type if types.is_dictionary(column.type) else column.type
@@ -527,7 +546,7 @@ def _kind_of_type(column: Any) -> str | None:
     return "nested" if types.is_nested(kind) or types.is_binary(kind) or types.is_large_binary(kind) else None
 
 
-def _hashes(column: Any) -> Hashes:
+def _hashes(column: pa.Array) -> Hashes:
     if require("pyarrow", "train").types.is_nested(column.type):
         names = [str(value) for value in column.to_pylist()]
         return np.array([hash(name) & 0xFFFF_FFFF_FFFF_FFFF for name in names], np.uint64)

@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from vicinal._atomic import Json
 from vicinal._checks import Argument, Sentence, joined, nearest_names, require
 from vicinal._typing import Batch
 from vicinal.data.class_folders import listed
@@ -277,7 +278,7 @@ class TabularPreprocessing(TablePreprocessing):
         return {**record, **({"missing_values": list(self.missing_values)} if self.missing_values else {})}
 
     @classmethod
-    def _from_fields(cls, record: Mapping[str, Any]) -> TabularPreprocessing:
+    def _from_fields(cls, record: Json) -> TabularPreprocessing:
         columns = tuple(column_from(column) for column in record["columns"])
         return cls(columns, record["target"], tuple(record["ignored"]), tuple(record.get("missing_values", ())))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Dataset
 
+from vicinal._atomic import Json
 from vicinal._random import seed_from
 from vicinal._typing import Batch
 from vicinal.data.preprocessing import Preprocessing
@@ -50,6 +52,16 @@ class Split(Dataset[tuple[Batch, Any]]):
         What was ignored or skipped in reading, one sentence each.
     fingerprint
         The hash of a table's content, where it is one.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from vicinal.data import load
+    >>> frame = pd.DataFrame({"x": [0.5, 1.5, 2.5, 3.5] * 5, "y": ["a", "b"] * 10})
+    >>> split = load(frame, target="y").train
+    >>> x, y = split[0]
+    >>> x.shape, y
+    (torch.Size([1]), 0)
     """
 
     def __init__(
@@ -70,6 +82,8 @@ class Split(Dataset[tuple[Batch, Any]]):
         self._labels = None if labels is None else np.asarray(labels)[self.positions]
         self.augment, self.epoch, self.seed, self.notes = augment, 0, seed, tuple(notes)
         self._items, self._origins, self.fingerprint = items, origins, fingerprint
+        #: The number of each sample's group, `[len(self)]`, where new data have groups.
+        self.groups: Positions | None = None
 
     @cached_property
     def indices(self) -> list[int]:
@@ -136,6 +150,18 @@ class Split(Dataset[tuple[Batch, Any]]):
             return self._origins.fetch(places)
         return [self._origins[i] for i in places]
 
+    def digests(self) -> NDArray[np.uint64] | None:
+        """Return a hash of the input and the label of each row or text, None for other kinds of data."""
+        if not (self.is_encoded or self.preprocessing.has_tokens):
+            return None
+        found = np.empty(len(self), np.uint64)
+        for i, place in enumerate(self.positions.tolist()):
+            item = self._items[place]
+            content = item.numpy().tobytes() if isinstance(item, Tensor) else repr(item).encode()
+            label = b"" if self._labels is None else repr(self._labels[i].tolist()).encode()
+            found[i] = int.from_bytes(hashlib.blake2b(content + label, digest_size=8).digest(), "little")
+        return found
+
     def features(self) -> NDArray[np.float64]:
         """Return encoded rows of a table as one array `[len(self), D]`."""
         if not isinstance(self._items, Tensor):
@@ -176,6 +202,15 @@ class Task:
     """Data to train a classifier on.
 
     `summary` is the record that a run keeps.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from vicinal.data import load
+    >>> frame = pd.DataFrame({"x": [0.5, 1.5, 2.5, 3.5] * 5, "y": ["a", "b"] * 10})
+    >>> task = load(frame, target="y")
+    >>> task.kind, task.classes, task.target_type
+    ('tabular', ('a', 'b'), 'multiclass')
     """
 
     name: str
@@ -204,7 +239,7 @@ class Task:
     """`"multiclass"`, or `"multilabel"` where a sample has 0 or 1 for each of `classes`."""
 
     @property
-    def spec(self) -> dict[str, Any]:
+    def spec(self) -> Json:
         """The arguments of `models.build`: `models.build(**task.spec)` is the default network for this task."""
         several = {"exclusive": False} if self.target_type == "multilabel" else {}
         return {"n_classes": len(self.classes), **self.preprocessing.spec, **several}

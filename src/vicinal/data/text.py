@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from vicinal._atomic import Json
 from vicinal._checks import Argument, Sentence, nearest_names, require
 from vicinal._typing import Batch
 from vicinal.data.class_folders import listed
@@ -143,7 +144,7 @@ class TextPreprocessing(TablePreprocessing):
         }
 
     @classmethod
-    def _from_fields(cls, record: Mapping[str, Any]) -> TextPreprocessing:
+    def _from_fields(cls, record: Json) -> TextPreprocessing:
         tokens = record["tokenizer"]
         tokenizer = Words(tuple(tokens["words"])) if "words" in tokens else Subwords.from_dict(tokens)
         answers = tuple(record.get("choice", ())), record.get("n_choices", 0)

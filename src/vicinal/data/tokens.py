@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from importlib.util import find_spec
@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from vicinal._atomic import Json
 from vicinal._checks import Argument, Sentence, first_line, require
 from vicinal.data.word_vectors import read_vectors
 
@@ -196,7 +197,13 @@ class Subwords:
         # Setting it again for each text would cost as much as tokenising.
         if (self._tokenizer.truncation or {}).get("max_length") != max_length:
             self._tokenizer.enable_truncation(max_length)
-        encoded = self._tokenizer.encode(*texts)
+        try:
+            encoded = self._tokenizer.encode(*texts)
+        except BaseException as error:
+            # A pattern that backtracks without end is a panic of the library, which is no `Exception`.
+            if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+                raise
+            raise ValueError(f"the tokenizer {self.name!r} cannot split a text: {first_line(error)}") from error
         fields = {
             "input_ids": encoded.ids,
             "token_type_ids": encoded.type_ids,
@@ -209,7 +216,7 @@ class Subwords:
         return {**asdict(self), "special": dict(self.special), "inputs": list(self.inputs)}
 
     @classmethod
-    def from_dict(cls, record: Mapping[str, Any]) -> Subwords:
+    def from_dict(cls, record: Json) -> Subwords:
         """Return what `to_dict` recorded."""
         special = tuple(sorted(record["special"].items()))
         return cls(record["name"], record["definition"], special, tuple(record["inputs"]), record["side"])

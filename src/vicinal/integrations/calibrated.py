@@ -24,7 +24,6 @@ from vicinal.metrics.smooth import smooth_ece
 require("sklearn", "train")
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone  # noqa: E402
 from sklearn.linear_model import LogisticRegression  # noqa: E402
-from sklearn.metrics import make_scorer  # noqa: E402
 from sklearn.model_selection import check_cv  # noqa: E402
 from sklearn.utils import _safe_indexing, get_tags, indexable  # noqa: E402
 from sklearn.utils.metaestimators import available_if  # noqa: E402
@@ -89,6 +88,14 @@ class Calibrated(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: i
         The fitted calibrator; `print` it for what was tried.
     classes_ : array
         The labels.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> X, y = load_iris(return_X_y=True)
+    >>> Calibrated(GaussianNB(), method="temperature", cv=2).fit(X, y).predict_proba(X[:2]).shape
+    (2, 3)
     """
 
     def __init__(self, estimator: Classifier | None = None, *, method: str = "auto", cv: object = 5) -> None:
@@ -207,6 +214,13 @@ def scorer(name: str) -> Callable[..., float]:
 
     It takes `sample_weight`, and scores the probabilities of a classifier.
 
+    Returns
+    -------
+    callable
+        The scorer: `scorer(estimator, X, y)` is the negated metric, so that higher is better.
+
+    Examples
+    --------
     >>> from sklearn.datasets import load_iris
     >>> from sklearn.model_selection import cross_val_score
     >>> from sklearn.naive_bayes import GaussianNB
@@ -214,27 +228,25 @@ def scorer(name: str) -> Callable[..., float]:
     >>> bool((cross_val_score(Calibrated(GaussianNB(), method="temperature"), X, y, scoring=scorer("nll")) < 0).all())
     True
     """
-    score = {"nll": _nll, "ece": _ece, "smooth_ece": _smooth}[choice("name", name, ("nll", "ece", "smooth_ece"))]
-    made: Callable[..., float] = make_scorer(_Score(score), response_method="predict_proba", greater_is_better=False)
-    return made
+    return _Scorer(choice("name", name, tuple(_SCORES)))
 
 
-class _Score:
-    """A score of labels and probabilities; a class, so that scorers can be pickled."""
+class _Scorer(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+    """A scorer that knows the classes of the classifier: a fold may lack one. As an estimator it routes weights."""
 
-    def __init__(self, function: Callable[[Codes, Floats, Floats], float]) -> None:
-        self.function, self.__name__ = function, function.__name__  # a scorer prints as the name of its function
+    def __init__(self, name: str) -> None:
+        self.name = name
 
-    def __call__(self, y_true: ArrayLike, y_score: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
-        probs = np.asarray(y_score, dtype=np.float64)
-        # Of two classes scikit-learn hands over the probability of the second alone.
-        probs = np.stack([1 - probs, probs], axis=1) if probs.ndim == 1 else probs
-        # Sorted, as the columns of every classifier are. A class that is missing here would shift the others.
-        classes, codes = np.unique(np.asarray(y_true), return_inverse=True)
-        if len(classes) > probs.shape[1]:
-            raise ValueError(f"y_true holds {len(classes)} classes, and there are probabilities of {probs.shape[1]}")
+    def score(self, estimator: Classifier, X: object, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """Return the score of the estimator's probabilities, negated: higher is better."""
+        labels, classes = np.asarray(y), np.asarray(estimator.classes_)
+        codes = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
+        if unknown := sorted({str(label) for label in labels[classes[codes] != labels]}):
+            raise ValueError(f"y must hold classes that the estimator was trained on, got {', '.join(unknown)}")
         weight = np.ones(len(codes)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
-        return float(self.function(codes, probs, weight))
+        return -_SCORES[self.name](codes, np.asarray(estimator.predict_proba(X), dtype=np.float64), weight)
+
+    __call__ = score
 
 
 def _nll(codes: Codes, probs: Floats, weight: Floats) -> float:
@@ -249,5 +261,8 @@ def _ece(codes: Codes, probs: Floats, weight: Floats) -> float:
     return float(np.abs(gaps).sum() / weight.sum())
 
 
-def _smooth(codes: Codes, probs: Floats, weight: Floats) -> float:
+def _smooth_ece(codes: Codes, probs: Floats, weight: Floats) -> float:
     return smooth_ece(probs.max(axis=1), probs.argmax(axis=1) == codes, sample_weight=weight).value
+
+
+_SCORES: dict[str, Callable[[Codes, Floats, Floats], float]] = {"nll": _nll, "ece": _ece, "smooth_ece": _smooth_ece}

@@ -63,6 +63,15 @@ class MixupTrainerMixin(_AnyTrainer):
     objective_init
         Makes the objective of each trial of `hyperparameter_search`, as `model_init` makes its model: a function of the
         trial, such as `lambda trial: Mixup(alpha=trial.suggest_float("alpha", 0.1, 1.0))`.
+
+    Examples
+    --------
+    >>> class MyTrainer(Trainer):
+    ...     "A trainer of your own."
+    >>> class MyMixupTrainer(MixupTrainerMixin, MyTrainer):
+    ...     "The same with an objective."
+    >>> issubclass(MyMixupTrainer, Trainer)
+    True
     """
 
     #: An objective returns the mean of its micro-batch, so the Trainer has to divide by the accumulation steps. Left
@@ -267,12 +276,25 @@ class MixupTrainer(MixupTrainerMixin, Trainer):
     objective_init
         Makes the objective of each trial of a hyper-parameter search.
 
+    Notes
+    -----
     The two stages of Park & Caragea (that the second starts from the initial weights again is our reading)::
 
         aum = GuidedMixup().tracker(len(train))
         MixupTrainer(model, args, train_dataset=train, objective=ERM(), aum=aum).train()
         guided = GuidedMixup().bind(aum, dataset=train, collate_fn=collator)
         MixupTrainer(fresh_model, args, train_dataset=train, objective=guided).train()
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from transformers import TrainingArguments
+    >>> from vicinal import Mixup
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     args = TrainingArguments(folder, report_to=[])
+    ...     trainer = MixupTrainer(nn.Linear(4, 2), args, objective=Mixup(alpha=0.2))
+    >>> trainer.training_objective.alpha
+    0.2
     """
 
 
@@ -290,6 +312,14 @@ class RunningMetrics:
         `[N, K]`, whose largest class counts as the label, with the cross-entropy to the targets beside the metrics.
         `"multilabel"` and `"binary"`: 0 and 1 with a logit each; the metrics are means over labels. `"regression"`:
         numbers; the metrics are the squared error and Spearman's correlation.
+
+    Examples
+    --------
+    >>> metrics = RunningMetrics(n_bins=10)
+    >>> metrics(EvalPrediction(torch.tensor([[2.0, 0.0]]), torch.tensor([0])), compute_result=False)
+    {}
+    >>> metrics(EvalPrediction(torch.tensor([[0.0, 2.0]]), torch.tensor([0])), compute_result=True)["accuracy"]
+    0.5
     """
 
     def __init__(self, *, n_bins: int = 15, target_type: str = "multiclass") -> None:
@@ -342,6 +372,13 @@ def compute_metrics(
     n_bins, target_type
         As in `RunningMetrics`.
 
+    Returns
+    -------
+    dict[str, float]
+        The metrics by name, with the number of bins.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> metrics = compute_metrics(EvalPrediction(np.array([[2.0, 0.0], [0.0, 0.0]]), np.array([0, 1])))
     >>> {name: round(value, 3) for name, value in metrics.items()}

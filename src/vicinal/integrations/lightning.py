@@ -32,6 +32,7 @@ from torch.utils.data.distributed import DistributedSampler
 
 import vicinal
 from vicinal import _random
+from vicinal._atomic import Json
 from vicinal._checks import require
 from vicinal._typing import Batch
 from vicinal.expressions import parse
@@ -78,6 +79,20 @@ class MixupMixin(_AnyModule):
     target_type
         What the labels are, as in the call of an objective: `"multiclass"`, `"binary"`, `"multilabel"` or
         `"regression"`.
+
+    Examples
+    --------
+    >>> class Classifier(MixupMixin, LightningModule):
+    ...     objective = "Mixup(alpha=0.4)"
+    ...
+    ...     def __init__(self):
+    ...         super().__init__()
+    ...         self.net = torch.nn.Linear(4, 2)
+    ...
+    ...     def forward(self, x):
+    ...         return self.net(x)
+    >>> Classifier()(torch.zeros(3, 4)).shape
+    torch.Size([3, 2])
     """
 
     objective: Objective | Callable[..., Tensor] | str
@@ -163,7 +178,7 @@ class MixupMixin(_AnyModule):
         # Under a key of our own: Lightning's keys are its own business, and another plug-in may add some.
         checkpoint["vicinal"] = {self._state_name(): state, "random": _random.global_states()}
 
-    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+    def on_load_checkpoint(self, checkpoint: Json) -> None:
         """Restore what was saved."""
         super().on_load_checkpoint(checkpoint)
         objective, name = self._tracked(), self._state_name()

@@ -20,10 +20,10 @@ import dataclasses
 import math
 import warnings
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -48,6 +48,34 @@ from sklearn.utils.class_weight import compute_sample_weight  # noqa: E402
 from sklearn.utils.metaestimators import available_if  # noqa: E402
 from sklearn.utils.multiclass import check_classification_targets  # noqa: E402
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data  # noqa: E402
+
+#: First and second moments and the steps of Adam, by the number of the parameter.
+Moments: TypeAlias = dict[int, dict[str, Tensor]]
+
+
+class _Continued(FitConfig):
+    """A training whose optimizer continues where that of an earlier one ended."""
+
+    # No fields: what was learned before is no option of the training.
+    _earlier: Moments
+    _optimizer: torch.optim.Optimizer
+
+    def after(self, earlier: Moments) -> _Continued:
+        """Take over the moments of an earlier training; none are those of a first one."""
+        object.__setattr__(self, "_earlier", earlier)
+        return self
+
+    def make_optimizer(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+        """Return the optimizer with the earlier moments, and the settings of this configuration."""
+        made = super().make_optimizer(parameters)
+        made.load_state_dict({**made.state_dict(), "state": getattr(self, "_earlier", {})})
+        object.__setattr__(self, "_optimizer", made)
+        return made
+
+    def moments(self) -> Moments:
+        """Return the moments after training, on the CPU."""
+        state = self._optimizer.state_dict()["state"]
+        return {k: {name: value.cpu() for name, value in one.items()} for k, one in state.items()}
 
 
 class MixupClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -252,8 +280,7 @@ class MixupClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
     ) -> MixupClassifier:
         """Train for one epoch on these rows, after what was learned before: data that come in pieces.
 
-        Adam starts afresh with each piece, so pieces of some hundred rows learn better than those of a few. With an
-        integer `random_state` the same pieces give the same weights.
+        The steps of Adam continue. With an integer `random_state` the same pieces give the same weights.
 
         Parameters
         ----------
@@ -290,7 +317,7 @@ class MixupClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         seed = _random.seed_from("piece", seed, self.n_iter_)
         train = self._rows(X, np.searchsorted(self.classes_, labels), counting)
         counted = None if weight is None else weight[torch.from_numpy(counting)]
-        self._train(train, None, counted, epochs=1, seed=seed)
+        self._train(train, None, counted, epochs=1, seed=seed, adam=self._adam)
         return self
 
     def _seed(self) -> int:
@@ -303,6 +330,7 @@ class MixupClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         self.scale_ = np.where(scale > 0, scale, 1.0)
         sizes = [X.shape[1], *self.hidden_layer_sizes, len(self.classes_)]
         self.network_ = _network(sizes, generator).double()
+        self._adam: Moments = {}
 
     def _rows(self, X: NDArray[np.float64], codes: NDArray[np.intp], which: NDArray[np.intp]) -> TensorDataset:
         """Return some rows, standardised, and their class numbers."""
@@ -348,11 +376,18 @@ class MixupClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         return torch.from_numpy(weight * compute_sample_weight(self.class_weight, y)).float()
 
     def _train(
-        self, train: TensorDataset, val: TensorDataset | None, weight: Tensor | None, *, epochs: int, seed: int
+        self,
+        train: TensorDataset,
+        val: TensorDataset | None,
+        weight: Tensor | None,
+        *,
+        epochs: int,
+        seed: int,
+        adam: Moments | None = None,
     ) -> None:
-        """Train the network, and add the losses of each epoch to the curves."""
+        """Train the network, from these moments of Adam, and add the losses of each epoch to the curves."""
         size = int(self.batch_size) if self.batch_size != "auto" else min(max(16, len(train) // 100), 256)
-        config = FitConfig(
+        config = _Continued(
             epochs=epochs,
             batch_size=size,
             optimizer="adam",
@@ -360,7 +395,7 @@ class MixupClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
             patience=None if val is None else self.n_iter_no_change,
             device=self.device,
             seed=seed,
-        )
+        ).after(adam or {})
         # Trained in float32 and kept in float64: a float32 product of matrices rounds a row by the rows beside it, and
         # scikit-learn asks that a prediction does not depend on them.
         network = self.network_.float()
@@ -372,6 +407,7 @@ class MixupClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         except FloatingPointError as error:
             raise ValueError(f"training diverged: lower learning_rate_init={self.learning_rate_init:g}") from error
         self.network_ = network.cpu().double()
+        self._adam = config.moments()
         self.loss_curve_ += [line["loss"] for line in result.history]
         self.validation_curve_ += [line["val_nll"] for line in result.history if "val_nll" in line]
         self.n_iter_ = len(self.loss_curve_)
@@ -426,6 +462,13 @@ def calibrated(
         Probabilities below it count as it: a random forest says 0 where no tree has seen the class, whose logarithm
         no calibrator could repair.
 
+    Returns
+    -------
+    CalibratedEstimator
+        The classifier with the fitted calibrator after it.
+
+    Examples
+    --------
     >>> from sklearn.datasets import load_iris
     >>> from sklearn.ensemble import RandomForestClassifier
     >>> from vicinal.calibrators import VectorScaling
@@ -447,7 +490,17 @@ def calibrated(
 
 
 class CalibratedEstimator:
-    """A fitted classifier with a calibrator after it. Made by `calibrated`."""
+    """A fitted classifier with a calibrator after it. Made by `calibrated`.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = calibrated(GaussianNB().fit(X[::2], y[::2]), X[1::2], y[1::2])
+    >>> model.predict(X[:2]).tolist(), model.predict_proba(X[:2]).shape
+    ([0, 0], (2, 3))
+    """
 
     def __init__(self, estimator: Classifier, calibrator: Calibrator, floor: float) -> None:
         check_is_fitted(estimator)

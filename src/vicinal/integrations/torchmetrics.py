@@ -48,6 +48,8 @@ class ReliabilityMetric(Metric):
     **kwargs
         What every `Metric` takes.
 
+    Examples
+    --------
     >>> metric = ReliabilityMetric(n_bins=10)
     >>> metric.update(torch.tensor([0, 1]), logits=torch.tensor([[2.0, 0.0], [3.0, 0.0]]))
     >>> metric.compute()
@@ -191,6 +193,8 @@ class _BinMetric(ReliabilityMetric):
 class ECE(_BinMetric):
     """Expected calibration error: the mean gap between confidence and accuracy over bins of confidence.
 
+    Examples
+    --------
     >>> metric = ECE(n_bins=10)
     >>> metric(torch.tensor([0, 0]), probs=torch.tensor([[1.0, 0.0], [0.2, 0.8]]))
     tensor(0.4000, dtype=torch.float64)
@@ -202,6 +206,8 @@ class ECE(_BinMetric):
 class OE(_BinMetric):
     """Overconfidence error (Thulasidasan et al. 2019): gaps of overconfident bins only, weighted by confidence.
 
+    Examples
+    --------
     >>> metric = OE(n_bins=10)
     >>> metric(torch.tensor([0, 0]), probs=torch.tensor([[1.0, 0.0], [0.2, 0.8]]))
     tensor(0.3200, dtype=torch.float64)

@@ -14,7 +14,14 @@ import numpy as np
 
 @dataclass(frozen=True)
 class BaseRate:
-    """The most frequent class of some samples, its share, and the NLL of answering with the shares of all classes."""
+    """The most frequent class of some samples, its share, and the NLL of answering with the shares of all classes.
+
+    Examples
+    --------
+    >>> from vicinal.metrics import base_rate
+    >>> base_rate([1, 3]).majority
+    1
+    """
 
     majority: int
     share: float
@@ -24,6 +31,13 @@ class BaseRate:
 def base_rate(counts: object) -> BaseRate:
     """Return the majority baseline on samples of which so many have each class, `[K]`.
 
+    Returns
+    -------
+    BaseRate
+        The majority class, its share and the NLL.
+
+    Examples
+    --------
     >>> base_rate([3, 1])
     BaseRate(majority=0, share=0.75, nll=0.5623351446188083)
     """

@@ -23,7 +23,15 @@ FINE_BINS = 10_000
 
 @dataclass(frozen=True, eq=False)
 class BinaryEvaluation:
-    """How P(positive) fits and ranks."""
+    """How P(positive) fits and ranks.
+
+    Examples
+    --------
+    >>> from vicinal.metrics import evaluate_binary
+    >>> result = evaluate_binary([0, 1, 0, 1], [0.1, 0.8, 0.4, 0.3])
+    >>> result.base_rate, result.auroc.value
+    (0.5, 0.75)
+    """
 
     table: ReliabilityTable
     """The reliability table of P(positive): how often samples with about this probability are positive."""
@@ -65,6 +73,13 @@ def evaluate_binary(
     groups
         The group of each, `[N]`, where samples of a group are alike; see `evaluate`.
 
+    Returns
+    -------
+    BinaryEvaluation
+        The reliability table, AUROC and average precision, with intervals.
+
+    Examples
+    --------
     >>> evaluate_binary([0, 1, 0, 1], [0.1, 0.8, 0.4, 0.3]).auroc.value
     0.75
     """

@@ -7,7 +7,7 @@ operation when the machine is busy.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,7 +16,8 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from vicinal._arrays import as_array, as_classes, as_scores, sum_tolerance
+from vicinal._arrays import Values, as_array, as_classes, as_scores, is_tensor, sum_tolerance
+from vicinal._checks import ArgumentError
 from vicinal._memory import n_threads
 from vicinal.metrics import kernels
 
@@ -96,7 +97,7 @@ class Chunk:
 class Predictions:
     """Labels `[N]` with logits or probabilities `[N, K]`, whose values are checked as they are read."""
 
-    labels: NDArray[Any]
+    labels: Values
     scores: Any  # an array, or a tensor of bfloat16, which numpy lacks
     holds_logits: bool
 
@@ -164,6 +165,40 @@ def open_predictions(labels: ArrayLike, logits: ArrayLike | None = None, probs: 
     return Predictions(numbers, scores, holds_logits=probs is None)
 
 
+def class_numbers(labels: ArrayLike, classes: Sequence[object] | None, scores: object) -> ArrayLike:
+    """Return labels as class numbers: names become their place in `classes`, or in sorted order; numbers stay.
+
+    >>> class_numbers(["no", "yes", "no"], None, [[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]]).tolist()
+    [0, 1, 0]
+    """
+    array = np.asarray(labels) if not is_tensor(labels) else None
+    named = array is not None and (
+        array.dtype.kind in "US" or (array.dtype == object and isinstance(array.flat[0], str))
+    )
+    if array is None or not array.size or not (named or classes is not None):
+        return labels
+    values, n_classes = array.tolist(), as_scores("scores", scores).shape[1]
+    order = sorted(set(values)) if classes is None else list(classes)
+    if len(order) != n_classes:
+        found = f"{len(order)}: {', '.join(map(str, order[:5]))}{', …' if len(order) > 5 else ''}"
+        raise ValueError(
+            f"labels name other classes than the {n_classes} columns of the scores, {found}; pass classes="
+        )
+    place = {name: i for i, name in enumerate(order)}
+    if unknown := next((name for name in values if name not in place), None):
+        raise ArgumentError("labels", unknown, f"one of the classes {', '.join(map(str, order))}")
+    return np.array([place[name] for name in values])
+
+
+def two_columns(scores: ArrayLike, *, are_probs: bool) -> ArrayLike:
+    """Return scores of the second of two classes `[N]` as two columns; a matrix stays as it is."""
+    array = as_array("probs" if are_probs else "logits", scores)
+    if array.ndim != 1:
+        return scores
+    array = array.astype(np.float64)
+    return np.stack([1 - array if are_probs else np.zeros_like(array), array], axis=1)
+
+
 def _read_probs(
     probs: Floats, labels: NDArray[np.int64], tolerance: float
 ) -> tuple[Floats, NDArray[np.bool_], NDArray[np.int64] | None]:
@@ -201,7 +236,7 @@ def _read_logits(logits: Floats, labels: NDArray[np.int64]) -> tuple[Array, NDAr
     work -= np.expand_dims(top, axis)
     np.exp(work, out=work)
     confidence: Array = 1 / _exact_order_sum(work, axis)
-    exp: NDArray[Any] = work.T if axis == 0 else work
+    exp: Values = work.T if axis == 0 else work
     return confidence, correct, exp
 
 
@@ -247,10 +282,10 @@ def _laid_out(scores: Floats) -> tuple[Floats, int]:
     return (np.ascontiguousarray(scores.T), 0) if few else (np.ascontiguousarray(scores), 1)
 
 
-def _highest(work: NDArray[Any], axis: int) -> NDArray[Any]:
+def _highest(work: Values, axis: int) -> Values:
     """Return the maximum over classes; of short rows one by one numpy's `max` takes twice as long as `reduceat`."""
     if axis == 0:
-        highest: NDArray[Any] = work.max(axis=0)
+        highest: Values = work.max(axis=0)
         return highest
     return np.maximum.reduceat(work.reshape(-1), np.arange(0, work.size, work.shape[1]))
 

@@ -3,11 +3,11 @@ r"""Classwise calibration: the probability of *every* class is checked, not only
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from vicinal._arrays import Values
 from vicinal._checks import ArgumentError, integer
 from vicinal.metrics import kernels
 from vicinal.metrics.chunks import Array, Chunk, Floats, open_predictions
@@ -32,6 +32,11 @@ def classwise_ece(
     where bin b of class k holds the :math:`n_{kb}` samples whose probability of k falls in it, with mean
     probability :math:`\bar p_{kb}`, of which the fraction :math:`\bar y_{kb}` has label k. Bins are
     those of `ReliabilityTable`.
+
+    Returns
+    -------
+    float
+        The error, in [0, 1]; 0 is best.
 
     References
     ----------
@@ -133,17 +138,17 @@ class ClasswiseTable(Additive):
         """Add samples that are already checked."""
         probs: Floats = chunk.scores if chunk.exp is None else chunk.probs()
         compiled = kernels.loaded()
-        parts: tuple[NDArray[Any], ...]
+        parts: tuple[Values, ...]
         if compiled and self._bins.exact_product(probs.dtype):
             parts = compiled.add_classes(probs, chunk.labels, self.n_bins)
         else:
             parts = self._cells(probs, chunk.labels)
-        totals: tuple[NDArray[Any], ...] = (self.counts, self.sums, self.correct)
+        totals: tuple[Values, ...] = (self.counts, self.sums, self.correct)
         for total, cells in zip(totals, parts, strict=True):
             cells[:, 1] += cells[:, 0]  # probability 0 belongs to the first bin
             total += cells[:, 1:]
 
-    def _cells(self, probs: Floats, labels: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    def _cells(self, probs: Floats, labels: NDArray[np.int64]) -> tuple[Values, Values, Values]:
         """Return counts, sums, and how often the label is the class, by class and edges below, `[K, n_bins + 1]`."""
         flat, shape = probs.ravel(), (self.n_classes, self.n_bins + 1)
         cell = self._bins.edges_below(flat).reshape(probs.shape)

@@ -32,6 +32,15 @@ class Difference:
         b − a, with the ends of its confidence interval.
     better
         `"a"`, `"b"`, or `None` where the interval contains 0: the difference is not significant.
+
+    Examples
+    --------
+    >>> from vicinal import compare, evaluate
+    >>> a = evaluate([0, 1] * 50, probs=[[0.6, 0.4]] * 100)
+    >>> b = evaluate([0, 1] * 50, probs=[[0.9, 0.1], [0.1, 0.9]] * 50)
+    >>> difference = compare(a, b).differences["nll"]
+    >>> difference.better, difference.high < 0
+    ('b', True)
     """
 
     a: float
@@ -56,6 +65,14 @@ class Comparison:
         By name of the metric.
     names
         What the models are called in print.
+
+    Examples
+    --------
+    >>> from vicinal import compare, evaluate
+    >>> a = evaluate([0, 1] * 50, probs=[[0.6, 0.4]] * 100)
+    >>> b = evaluate([0, 1] * 50, probs=[[0.9, 0.1], [0.1, 0.9]] * 50)
+    >>> compare(a, b).differences["accuracy"].value
+    0.5
     """
 
     n: int
@@ -161,6 +178,11 @@ def compare(
     names
         What to call the models in print.
 
+    Returns
+    -------
+    Comparison
+        The paired difference b − a of each metric, with its interval.
+
     Examples
     --------
     >>> from vicinal.metrics import evaluate
@@ -180,8 +202,9 @@ def compare(
         _check_same_samples(of_a, of_b)
     # One pair of sides for classes, one for each of several labels: all that follows takes means over these pairs.
     pairs = [(Side.of(of_a), Side.of(of_b)) for of_a, of_b in questions]
-    common = [name for name in pairs[0][0].values if all(name in side.values for pair in pairs for side in pair)]
-    every = (_samples(run).groups for sides in questions for side in sides for run in side)
+    every_run = [run for sides in questions for side in sides for run in side]
+    common = [name for name in pairs[0][0].values if all(run.metrics.get(name) is not None for run in every_run)]
+    every = (_samples(run).groups for run in every_run)
     groups = next((each for each in every if each is not None), None)
     differences = {name: _difference(name, pairs, level, groups) for name in common}
     return Comparison(runs_a[0].n, len(runs_a), runs_a[0].n_bins, level, differences, (str(names[0]), str(names[1])))
@@ -203,12 +226,19 @@ class Side:
     bins: BinSums
     squared: Array
     n_classes: int = 2
+    left: Array | None = None
+    """What the confidence of each sample leaves to the other classes, `[..., S, N]`, where the NLL is not known."""
 
     @property
     def gaps(self) -> Array:
         """What each sample of the first run contributes to ECE, or to accuracy, `[N]`."""
         each: Array = self.values["ece" if "ece" in self.values else "accuracy"][0]
         return each
+
+    @property
+    def doubt(self) -> Array | None:
+        """Numbers that rise as the confidence of a right answer falls, `[..., S, N]`; None where none are known."""
+        return self.values.get("nll", self.left)
 
     def thinned(self, times: float) -> Side:
         """Return the same with the sums of the bins divided: as many independent samples as groups are worth."""
@@ -220,8 +250,8 @@ class Side:
 
         What the answer leaves over is spread evenly on the other classes. A right answer has the probability exp(−NLL).
         """
-        nll, others = self.values["nll"], max(self.n_classes - 1, 1)
-        left = np.maximum(-np.expm1(-nll), 1e-12)
+        others = max(self.n_classes - 1, 1)
+        left = np.maximum(-np.expm1(-self.values["nll"]) if self.left is None else self.left, 1e-12)
         if name == "nll":
             wrong: Array = -np.log(left / others)
         else:
@@ -230,7 +260,10 @@ class Side:
 
     @classmethod
     def of(cls, runs: list[Evaluation]) -> Side:
-        """Return the runs of a model side by side, with the metrics that all of them have."""
+        """Return the runs of a model side by side, with the metrics that all of them have.
+
+        Right and wrong answers are among them in any case: all intervals allow for mistakes that were not seen.
+        """
         tables, samples = [run.table for run in runs], [_samples(run) for run in runs]
         count, confidence, correct = (
             np.stack([getattr(table.bins, name) for table in tables]) for name in ("count", "confidence", "correct")
@@ -238,14 +271,15 @@ class Side:
         names = [
             name
             for name, metric in METRICS.items()
-            if metric.compared and all(run.metrics.get(name) is not None for run in runs)
+            if metric.compared and (name == "accuracy" or all(run.metrics.get(name) is not None for run in runs))
         ]
         values = {
             name: np.stack([_known(METRICS[name], table, each) for table, each in zip(tables, samples, strict=True)])
             for name in names
         }
         squared = np.stack([squared_gaps(table) for table in tables])
-        return cls(values, BinSums(count, confidence, correct), squared, runs[0].n_classes)
+        left = None if "nll" in values else np.stack([1 - each.confidence.astype(np.float64) for each in samples])
+        return cls(values, BinSums(count, confidence, correct), squared, runs[0].n_classes, left)
 
 
 def _known(metric: Metric, table: ReliabilityTable, samples: Samples) -> Array:
@@ -317,7 +351,7 @@ def _by_mistakes(name: str, a: Side, b: Side, n: float, level: float) -> Array:
     shares = np.stack([kind.mean(axis=-1).mean(axis=-1) for kind in kinds])
     least, most = clopper_pearson(shares * n, n, level)
     more, fewer = (np.where(shares * n < _FEW, room, 0) for room in (most - shares, shares - least))
-    if "nll" in a.values and "nll" in b.values:
+    if a.doubt is not None and b.doubt is not None:
         more[1:] = np.where(_one_order(a, b, both), 0, more[1:])
     if name in ("nll", "brier"):
         now_a, now_b = a.values[name], b.values[name]
@@ -347,10 +381,11 @@ def _by_mistakes(name: str, a: Side, b: Side, n: float, level: float) -> Array:
 
 def _one_order(a: Side, b: Side, both: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Whether two models are right on the same samples and rank them (nearly) the same by confidence, `[...]`."""
-    x, y = (side.values["nll"].argsort(axis=-1, kind="stable").argsort(axis=-1) for side in (a, b))
+    doubts = [side.doubt for side in (a, b) if side.doubt is not None]
+    x, y = (doubt.argsort(axis=-1, kind="stable").argsort(axis=-1) for doubt in doubts)
     n = x.shape[-1]
     alike = ((x - y) ** 2).sum(axis=-1) < 0.1 * (n**3 - n) / 6  # Spearman's correlation is above 0.9
-    vary = np.ptp(a.values["nll"], axis=-1) > 1e-9
+    vary = np.ptp(doubts[0], axis=-1) > 1e-9
     same = (both == (a.values["accuracy"] > 0.5)) & (both == (b.values["accuracy"] > 0.5))
     order: NDArray[np.bool_] = (alike & vary).all(axis=-1) & same.all(axis=(-2, -1))
     return order

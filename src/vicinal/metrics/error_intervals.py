@@ -54,13 +54,14 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import numpy as np
-from scipy.special import betaincinv, chndtrinc, ndtr, stdtrit
+from scipy.special import betaincinv, chndtrinc, stdtrit
 
 from vicinal.metrics.chunks import Array
 from vicinal.metrics.intervals import Estimate, confidence_level, z_of
 from vicinal.metrics.reliability import (
     BinSums,
     ReliabilityTable,
+    added_by_chance,
     calibration_mse,
     expected_error,
     maximum_error,
@@ -73,11 +74,18 @@ ChanceGaps: TypeAlias = Callable[[Sequence[BinSums], Sequence[Array]], tuple[Arr
 
 
 def error_estimates(table: ReliabilityTable, level: float = 0.95) -> dict[str, Estimate]:
-    """Return ECE, OE, MCE, RMS error and its bias-corrected form with their intervals, from a table alone.
+    """Return ECE, OE, MCE, RMS error and the bias-corrected ECE and RMS with their intervals, from a table alone.
 
     So a stream too large to keep has intervals as well; they take the same time for ten samples as for a billion. See
     `vicinal.metrics.error_intervals` for what they are intervals of, and why they hold.
 
+    Returns
+    -------
+    dict[str, Estimate]
+        The errors by the names that they have in `METRICS`.
+
+    Examples
+    --------
     >>> table = ReliabilityTable.from_confidences([0.9] * 1000, [True] * 800 + [False] * 200)
     >>> print(error_estimates(table)["ece"])
     0.1000 [0.0747, 0.1268]
@@ -90,8 +98,10 @@ def error_estimates(table: ReliabilityTable, level: float = 0.95) -> dict[str, E
         for name, value in values.items()
     }
     # Both estimate the same error; the interval has its bias removed already.
-    rms, debiased = estimates["rms"], table.rms_debiased()
-    return {**estimates, "rms_debiased": Estimate(debiased, min(rms.low, debiased), max(rms.high, debiased))}
+    for name, debiased in (("ece", table.ece_debiased()), ("rms", table.rms_debiased())):
+        of = estimates[name]
+        estimates[f"{name}_debiased"] = Estimate(debiased, min(of.low, debiased), max(of.high, debiased))
+    return estimates
 
 
 def squared_gaps(table: ReliabilityTable) -> Array:
@@ -132,11 +142,8 @@ def error_ends(bins: BinSums, squared: Array, level: float) -> dict[str, tuple[A
 
 def chance_gaps(bins: BinSums, squared: Array) -> Array:
     r"""Return :math:`(1 + \sqrt 2)\,B_\sigma(G)`, what chance may add to each bin's part of ECE, `[..., n_bins]`."""
-    sigma = part_deviation(bins, squared)
-    t = np.abs(bins.confidence - bins.correct) / bins.count.sum(axis=-1)[..., None] / np.where(sigma > 0, sigma, 1)
-    density = np.exp(-(t**2) / 2) / math.sqrt(2 * math.pi)
-    added: Array = (1 + math.sqrt(2)) * 2 * sigma * (density - t * ndtr(-t))
-    return added
+    part = (bins.confidence - bins.correct) / bins.count.sum(axis=-1)[..., None]
+    return (1 + math.sqrt(2)) * added_by_chance(part, part_deviation(bins, squared))
 
 
 def part_deviation(bins: BinSums, squared: Array) -> Array:

@@ -18,6 +18,8 @@ from vicinal.metrics.chunks import Array
 class Estimate:
     """A metric with the ends of its confidence interval.
 
+    Examples
+    --------
     >>> print(Estimate(0.9, 0.85, 0.94))
     0.9000 [0.8500, 0.9400]
     >>> float(Estimate(0.9, 0.85, 0.94))
@@ -30,6 +32,10 @@ class Estimate:
 
     def __float__(self) -> float:
         return self.value
+
+    def __format__(self, spec: str) -> str:
+        """Return the value by the given format, as in `f"{evaluation.ece:.3f}"`; without one, all three numbers."""
+        return format(self.value, spec) if spec else str(self)
 
     def __str__(self) -> str:
         if math.isnan(self.low):  # its interval is not known
@@ -57,6 +63,13 @@ def clopper_pearson(successes: ArrayLike, n: ArrayLike, level: float = 0.95) -> 
     It covers at least its level whatever the proportion is, unlike Wilson's, which at 95 % covers 84 to 90 % of
     proportions near 0 and 1; for that it is longer, by 5 % at 100 samples and 2 % at 1,000.
 
+    Returns
+    -------
+    tuple[ndarray, ndarray]
+        The lower and the upper ends, float64, of the shape of the arguments.
+
+    Examples
+    --------
     >>> low, high = clopper_pearson(10, 10)
     >>> round(float(low), 4), float(high)
     (0.6915, 1.0)

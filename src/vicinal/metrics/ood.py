@@ -25,7 +25,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -45,6 +44,13 @@ def max_probability(logits: ArrayLike | None = None, *, probs: ArrayLike | None 
     logits, probs
         `[N, K]`: exactly one of the two, here and in the other scores.
 
+    Returns
+    -------
+    ndarray
+        The scores, float64 `[N]`, in [1/K, 1].
+
+    Examples
+    --------
     >>> max_probability(probs=[[0.7, 0.2, 0.1]])
     array([0.7])
     """
@@ -54,6 +60,13 @@ def max_probability(logits: ArrayLike | None = None, *, probs: ArrayLike | None 
 def negative_entropy(logits: ArrayLike | None = None, *, probs: ArrayLike | None = None) -> Array:
     """Return Σ p log p (in nats, at most 0) of each sample, `[N]`; higher is more in-distribution.
 
+    Returns
+    -------
+    ndarray
+        The scores, float64 `[N]`, in [−log K, 0].
+
+    Examples
+    --------
     >>> negative_entropy(probs=[[0.5, 0.5], [1.0, 0.0]]).round(4) + 0.0
     array([-0.6931,  0.    ])
     """
@@ -63,6 +76,13 @@ def negative_entropy(logits: ArrayLike | None = None, *, probs: ArrayLike | None
 def margin(logits: ArrayLike | None = None, *, probs: ArrayLike | None = None) -> Array:
     """Return the highest probability less the second highest of each sample, `[N]`; higher is more in-distribution.
 
+    Returns
+    -------
+    ndarray
+        The scores, float64 `[N]`, in [0, 1].
+
+    Examples
+    --------
     >>> margin(probs=[[0.7, 0.2, 0.1]]).round(4)
     array([0.5])
     """
@@ -84,6 +104,13 @@ def energy(logits: ArrayLike, *, temperature: float = 1.0) -> Array:
     them: it changes when a constant is added to a row, and at T = 1 it is 0 for every row of log-probabilities, such as
     `MCDropout` and `Ensemble` return.
 
+    Returns
+    -------
+    ndarray
+        The scores, float64 `[N]`, of any sign.
+
+    Examples
+    --------
     >>> energy([[0.0, 0.0]]).round(4)
     array([0.6931])
     """
@@ -102,6 +129,13 @@ def fpr_at_tpr(in_scores: ArrayLike, out_scores: ArrayLike, *, tpr: float = 0.95
 
     The threshold is the highest score that at least the share `tpr` of in-distribution samples reach.
 
+    Returns
+    -------
+    float
+        The false positive rate, in [0, 1]; lower is better.
+
+    Examples
+    --------
     >>> fpr_at_tpr([0.9, 0.8, 0.7, 0.6], [0.75, 0.2], tpr=0.75)
     0.5
     """
@@ -111,7 +145,15 @@ def fpr_at_tpr(in_scores: ArrayLike, out_scores: ArrayLike, *, tpr: float = 0.95
 
 @dataclass(frozen=True)
 class OODReport:
-    """How well a score separates two sets of samples, each metric an `Estimate`. Made by `ood_report`."""
+    """How well a score separates two sets of samples, each metric an `Estimate`. Made by `ood_report`.
+
+    Examples
+    --------
+    >>> from vicinal import ood_report
+    >>> report = ood_report([0.9, 0.8, 0.7], [0.6, 0.75])
+    >>> report.n_in, report.n_out, round(report.auroc.value, 3)
+    (3, 2, 0.833)
+    """
 
     n_in: int
     """Samples in distribution."""
@@ -180,6 +222,11 @@ def ood_report(
     n_resamples, seed
         Of the bootstrap for `fpr_at_tpr`; the other intervals are in closed form.
 
+    Returns
+    -------
+    OODReport
+        The metrics, each an `Estimate`, and both histograms.
+
     Notes
     -----
     AUROC and AUPR have the intervals of `vicinal.metrics.ranking`. The bootstrap of `fpr_at_tpr` draws ranks, not
@@ -227,7 +274,7 @@ def _rank_of(counts: Counts, tpr: float) -> int:
     return max(1, math.ceil(wanted * (1 - 1e-12)))  # 0.07 · 100 is 7.000000000000001
 
 
-def _fpr(counts: Counts, rank: Any) -> Array:
+def _fpr(counts: Counts, rank: Array | int) -> Array:
     """Return the share of negatives that reach the score of the positive with this rank from the top."""
     true, false = (np.cumsum(count[::-1])[::-1] for count in (counts.positive, counts.negative))
     place = len(true) - 1 - np.searchsorted(true[::-1], rank)

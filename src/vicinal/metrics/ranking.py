@@ -92,6 +92,13 @@ def auroc(in_scores: ArrayLike, out_scores: ArrayLike) -> float:
     in_scores, out_scores
         Finite numbers, `[N]` and `[M]`; higher means more in-distribution.
 
+    Returns
+    -------
+    float
+        The area, in [0, 1].
+
+    Examples
+    --------
     >>> auroc([0.9, 0.8, 0.5], [0.5, 0.1])
     0.9166666666666666
     """
@@ -107,6 +114,13 @@ def average_precision(positive_scores: ArrayLike, negative_scores: ArrayLike) ->
     P / (P + N). With in-distribution positive pass `(in_scores, out_scores)`; with out-of-distribution positive, for
     which lower scores speak, pass `(-out_scores, -in_scores)`.
 
+    Returns
+    -------
+    float
+        The area, in (0, 1].
+
+    Examples
+    --------
     >>> round(average_precision([0.9, 0.8, 0.5], [0.5, 0.1]), 6)
     0.916667
     """

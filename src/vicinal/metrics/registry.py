@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from vicinal._arrays import Values
 from vicinal._checks import ArgumentError
 from vicinal.metrics.chunks import Array, Chunk, Floats
 from vicinal.metrics.classwise import ClasswiseTable
@@ -34,6 +35,7 @@ from vicinal.metrics.reliability import (
     calibration_mse,
     calibration_mse_debiased,
     expected_error,
+    expected_error_debiased,
     maximum_error,
     overconfidence_error,
 )
@@ -44,7 +46,7 @@ if TYPE_CHECKING:
     from vicinal.metrics.tally import Evaluation, Samples
 
 #: Labels, predictions, and how many samples have both, `[P]`.
-Pairs: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any]]
+Pairs: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64], Values]
 Ends: TypeAlias = tuple[float, float]
 #: Of bins, the samples' bins, their confidences and whether they are right: what each adds to a metric, `[..., N]`.
 Contributions: TypeAlias = Callable[[BinSums, NDArray[np.intp], Floats, NDArray[np.bool_]], Array]
@@ -89,7 +91,14 @@ class Sums:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Metric:
-    """A metric. Exactly one of `per_sample` and the `of_` fields says what it is."""
+    """A metric. Exactly one of `per_sample` and the `of_` fields says what it is.
+
+    Examples
+    --------
+    >>> from vicinal.metrics import METRICS
+    >>> METRICS["ece"].title, METRICS["ece"].limits, METRICS["ece"].higher_is_better
+    ('ECE', (0.0, 1.0), False)
+    """
 
     name: str
     """In Python, JSON files and the command: `"ece"`."""
@@ -107,6 +116,8 @@ class Metric:
     """Whether it depends on the number of bins, which is then printed with it."""
     column: bool | Callable[[Evaluation], bool] = False
     """Whether it has a column in tables of methods and runs: always, never, or where this says so of an evaluation."""
+    column_below: int = 0
+    """It has a column, too, in tables of evaluations of fewer samples than this."""
     brief: bool = False
     """Whether it has one in tables with room for few."""
     headline: bool = False
@@ -439,6 +450,14 @@ METRICS: dict[str, Metric] = {
             brief=True,
             headline=True,
         ),
+        # A calibrated model has an ECE of 3 to 6 % on 200 samples, and of 1 to 3 % on 1,000, by chance alone.
+        _error(
+            "ece_debiased",
+            "ECE, debiased",
+            "ECE without what chance alone contributes",
+            expected_error_debiased,
+            column_below=1_000,
+        ),
         _error(
             "oe",
             "OE",
@@ -529,5 +548,9 @@ def columns(evaluation: Evaluation, asked: Sequence[str] = ()) -> list[Metric]:
         metric
         for name, metric in METRICS.items()
         if evaluation.metrics.get(name) is not None
-        and (name in asked or (metric.column(evaluation) if callable(metric.column) else metric.column))
+        and (
+            name in asked
+            or evaluation.n < metric.column_below
+            or (metric.column(evaluation) if callable(metric.column) else metric.column)
+        )
     ]

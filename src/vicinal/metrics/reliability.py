@@ -13,6 +13,7 @@ belongs to the ninth. Neither is ever multiplied and rounded into another bin.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from copy import copy
@@ -21,8 +22,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtr
 
-from vicinal._arrays import as_array
+from vicinal._arrays import Values, as_array
 from vicinal._arrays import equal_mass_edges as inner_edges
 from vicinal._checks import ArgumentError, integer, require
 from vicinal.metrics import kernels
@@ -38,7 +40,15 @@ _EXACT_BINS = 2**29
 
 @dataclass(frozen=True, eq=False)
 class BinSums:
-    """What is summed in each bin, `[..., n_bins]` each; leading axes (such as resamples) are free."""
+    """What is summed in each bin, `[..., n_bins]` each; leading axes (such as resamples) are free.
+
+    Examples
+    --------
+    >>> from vicinal.metrics import ReliabilityTable
+    >>> bins = ReliabilityTable.from_confidences([0.9, 0.8, 0.3], [True, False, False], n_bins=2).bins
+    >>> bins.count.tolist(), bins.correct.tolist()
+    ([1.0, 2.0], [0.0, 1.0])
+    """
 
     count: Array
     """The number of samples."""
@@ -51,6 +61,29 @@ class BinSums:
 def expected_error(bins: BinSums) -> Array:
     r"""ECE: :math:`\sum_b \frac{n_b}{n} |\bar c_b - \bar a_b|` (Naeini et al. 2015; Guo et al. 2017), `[...]`."""
     return _per_sample(np.abs(bins.confidence - bins.correct), bins)
+
+
+def expected_error_debiased(bins: BinSums) -> Array:
+    r"""ECE less what chance alone contributes, and at least 0, `[...]`.
+
+    With :math:`G_b` a bin's part of ECE and :math:`\sigma_b` its standard deviation, from :math:`\bar a_b
+    (1 - \bar a_b) / (n_b - 1)`, it is :math:`\sum_b |G_b| - (1 + \sqrt 2) B_{\sigma_b}(G_b)`; see `added_by_chance`.
+    The sum is unbiased for a calibrated model and where gaps are clear, and not too high on average in between. A bin
+    with one sample, whose variance is unknown, contributes nothing.
+    """
+    n, count = bins.count.sum(axis=-1)[..., None], _at_least_one(bins.count)
+    part, accuracy = np.abs(bins.confidence - bins.correct) / n, bins.correct / count
+    deviation = bins.count * np.sqrt(accuracy * (1 - accuracy) / _at_least_one(bins.count - 1)) / n
+    known = np.where(bins.count >= 2, part - (1 + math.sqrt(2)) * added_by_chance(part, deviation), 0)
+    debiased: Array = np.maximum(known.sum(axis=-1), 0)
+    return debiased
+
+
+def added_by_chance(part: Array, deviation: Array) -> Array:
+    r"""Return :math:`B_\sigma(G) = E|G + \sigma\varepsilon| - |G| = 2\sigma(\varphi(t) - t\Phi(-t))`, t = |G|/σ."""
+    t = np.abs(part) / np.where(deviation > 0, deviation, 1)
+    added: Array = 2 * deviation * (np.exp(-(t**2) / 2) / math.sqrt(2 * math.pi) - t * ndtr(-t))
+    return added
 
 
 def maximum_error(bins: BinSums) -> Array:
@@ -188,7 +221,7 @@ class ReliabilityTable(Additive):
             self.edges = as_array("edges", edges).astype(np.float64)
             _check_edges(self.edges)
         self._equal_width = bool(np.array_equal(self.edges, np.arange(self.n_bins + 1) / self.n_bins))
-        self.counts: NDArray[Any] = np.zeros((self.n_bins, 2), np.int64)
+        self.counts: Values = np.zeros((self.n_bins, 2), np.int64)
         self.sums: Array = np.zeros((self.n_bins, 2))
         self.squares: Array = np.zeros((self.n_bins, 2))
 
@@ -345,6 +378,10 @@ class ReliabilityTable(Additive):
         """
         return float(expected_error(self.filled()))
 
+    def ece_debiased(self) -> float:
+        """Return `ece` without what chance contributes, 0 where that is all of it; see `expected_error_debiased`."""
+        return float(expected_error_debiased(self.filled()))
+
     def mce(self) -> float:
         """Return the maximum calibration error: the largest gap of any bin that holds a sample."""
         return float(maximum_error(self.filled()))
@@ -426,7 +463,7 @@ class ReliabilityTable(Additive):
             below -= (wide <= self.edges[place - 1]) & (place > 0)
         return below
 
-    def exact_product(self, dtype: np.dtype[Any]) -> bool:
+    def exact_product(self, dtype: np.dtype[np.generic]) -> bool:
         """Return whether the bin of such confidences is ⌈confidence · n_bins⌉, computed in float64."""
         return self._equal_width and dtype == np.float32 and self.n_bins < _EXACT_BINS
 

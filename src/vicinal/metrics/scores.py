@@ -12,12 +12,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from vicinal._arrays import as_array, as_classes, as_vector
-from vicinal._checks import integer
+from vicinal._checks import integer, scores_by_name
 from vicinal.metrics import kernels
 from vicinal.metrics.chunks import Array, Chunk, Predictions, open_predictions
 from vicinal.metrics.intervals import Estimate, Moments, clopper_pearson, mean_interval, z_of
 
 
+@scores_by_name
 def accuracy(
     labels: ArrayLike,
     *,
@@ -29,6 +30,11 @@ def accuracy(
 
     Beside the labels, class numbers `[N]`, exactly one is given of `logits` and `probs` `[N, K]`, and `predictions`,
     the class numbers that were predicted.
+
+    Returns
+    -------
+    float
+        The accuracy, in [0, 1].
 
     Examples
     --------
@@ -44,6 +50,13 @@ def accuracy(
 def top_k(labels: ArrayLike, k: int, *, logits: ArrayLike | None = None, probs: ArrayLike | None = None) -> float:
     """Return the fraction of samples whose label is among the k highest scores; the first win among equals.
 
+    Returns
+    -------
+    float
+        The top-k accuracy, in [0, 1].
+
+    Examples
+    --------
     >>> top_k([2, 0], 2, probs=[[0.5, 0.2, 0.3], [0.2, 0.5, 0.3]])
     0.5
     """
@@ -54,29 +67,46 @@ def top_k(labels: ArrayLike, k: int, *, logits: ArrayLike | None = None, probs: 
     return 1 - _mean(given, lambda chunk: misses(chunk, k))
 
 
+@scores_by_name
 def nll(labels: ArrayLike, *, logits: ArrayLike | None = None, probs: ArrayLike | None = None) -> float:
     r"""Return the mean negative log-likelihood :math:`-\frac1N \sum_i \log p_{i, y_i}` (log loss).
 
     It is infinite where a label has probability 0: nothing is clipped. Probabilities in float32 underflow to 0,
     so prefer logits, which do not.
 
+    Returns
+    -------
+    float
+        The NLL in nats, at least 0; lower is better.
+
+    Examples
+    --------
     >>> round(nll([0, 1], probs=[[0.5, 0.5], [0.5, 0.5]]), 6)
     0.693147
     """
     return _mean(open_predictions(labels, logits, probs), nll_of)
 
 
+@scores_by_name
 def brier(labels: ArrayLike, *, logits: ArrayLike | None = None, probs: ArrayLike | None = None) -> float:
     r"""Return the Brier score :math:`\frac1N \sum_i \sum_k (p_{ik} - [y_i = k])^2`, in [0, 2].
 
     This is Brier's own definition (1950), summed over classes; for two classes some halve it.
 
+    Returns
+    -------
+    float
+        The Brier score; lower is better.
+
+    Examples
+    --------
     >>> brier([0, 1], probs=[[0.5, 0.5], [0.5, 0.5]])
     0.5
     """
     return _mean(open_predictions(labels, logits, probs), brier_of)
 
 
+@scores_by_name
 def mcc(
     labels: ArrayLike,
     *,
@@ -91,6 +121,11 @@ def mcc(
     .. math:: \frac{a - \sum_k p_k t_k}{\sqrt{(1 - \sum_k p_k^2)(1 - \sum_k t_k^2)}}
 
     It is 0 where labels or predictions are all of one class, as in scikit-learn. The arguments are `accuracy`'s.
+
+    Returns
+    -------
+    float
+        The coefficient, in [-1, 1]; 1 is best.
 
     References
     ----------
@@ -116,6 +151,13 @@ def spearman(targets: ArrayLike, predictions: ArrayLike) -> float:
     Equal values share the mean of their ranks. Where all targets or all predictions are equal, a correlation does
     not exist, and the result is NaN.
 
+    Returns
+    -------
+    float
+        The correlation, in [-1, 1], or NaN.
+
+    Examples
+    --------
     >>> round(spearman([1.0, 2.0, 3.0, 4.0], [0.1, 0.2, 0.4, 0.3]), 6)
     0.8
     """
@@ -132,6 +174,11 @@ def spearman_estimate(targets: ArrayLike, predictions: ArrayLike, *, level: floa
     .. math:: \tanh\left(\operatorname{artanh} r \pm z\sqrt{(1 + r^2/2)/(n - 3)}\right)
 
     The interval is [-1, 1] where nothing is known: fewer than four samples, or a correlation that does not exist.
+
+    Returns
+    -------
+    Estimate
+        The correlation, with the ends of its interval.
 
     References
     ----------

@@ -48,6 +48,11 @@ def risk_coverage(confidence: ArrayLike, correct: ArrayLike) -> RiskCoverage:
     correct
         True or False (1 or 0) each.
 
+    Returns
+    -------
+    RiskCoverage
+        The curve, with `coverage`, `risk`, `thresholds` and the area below it.
+
     Examples
     --------
     >>> curve = risk_coverage([0.9, 0.8, 0.8, 0.6], [True, True, False, False])
@@ -78,6 +83,13 @@ class RiskCoverage:
         The distinct ones that occur, falling, `[G]`.
     counts, errors
         Samples at each, and how many of them are wrong, `[G]`.
+
+    Examples
+    --------
+    >>> from vicinal import risk_coverage
+    >>> curve = risk_coverage([0.9, 0.8, 0.6, 0.5], [True, True, False, True])
+    >>> curve.confidences.tolist(), curve.errors.tolist()
+    ([0.9, 0.8, 0.6, 0.5], [0, 0, 1, 0])
     """
 
     confidences: Array
@@ -275,6 +287,13 @@ class RiskThreshold:
         What the risk on new data stays below, with probability `level`; NaN where none is accepted.
     n, max_risk, level
         Held-out samples, and what was asked.
+
+    Examples
+    --------
+    >>> from vicinal import risk_threshold
+    >>> rule = risk_threshold(np.arange(1000) / 1000, np.arange(1000) > 300, max_risk=0.05)
+    >>> rule.threshold, rule.coverage, rule.upper_bound < 0.05
+    (0.274, 0.725, True)
     """
 
     threshold: float
@@ -348,6 +367,11 @@ def risk_threshold(
     n_rules
         m: coverage comes in steps of 1/m. To guarantee a risk r at all takes log(1/δ) / r accepted samples
         without an error: 59 for r = 0.05, 299 for r = 0.01.
+
+    Returns
+    -------
+    RiskThreshold
+        The threshold, with the coverage and the risk that it has on the held-out samples.
 
     References
     ----------

@@ -13,7 +13,15 @@ from vicinal.metrics.intervals import Estimate, Moments, clopper_pearson, mean_i
 
 @dataclass(frozen=True)
 class SetEvaluation:
-    """The metrics of prediction sets. Made by `evaluate_sets`."""
+    """The metrics of prediction sets. Made by `evaluate_sets`.
+
+    Examples
+    --------
+    >>> from vicinal.metrics import evaluate_sets
+    >>> result = evaluate_sets([0, 1, 0], sets=[[True, False], [True, True], [False, True]])
+    >>> result.n, result.size_n
+    (3, {1: 2, 2: 1})
+    """
 
     n: int
     """The number of sets."""
@@ -56,19 +64,26 @@ class SetEvaluation:
         return {"n": self.n, "level": self.level, **one, **by_class, **plain}
 
 
-def evaluate_sets(sets: object, labels: object, *, level: float = 0.95) -> SetEvaluation:
+def evaluate_sets(labels: object, *, sets: object, level: float = 0.95) -> SetEvaluation:
     """Measure prediction sets on samples that they were not fitted on.
 
     Parameters
     ----------
-    sets
-        Which classes are in each set, bool `[N, K]`: what `LeastAmbiguousSets` and `AdaptiveSets` return.
     labels
         The true classes `[N]`.
+    sets
+        Which classes are in each set, bool `[N, K]`: what `LeastAmbiguousSets` and `AdaptiveSets` return.
     level
         Confidence level of the intervals.
 
-    >>> metrics = evaluate_sets([[True, False], [True, True], [False, True]], [0, 1, 0])
+    Returns
+    -------
+    SetEvaluation
+        Set coverage and size, over all samples and for each class, with intervals.
+
+    Examples
+    --------
+    >>> metrics = evaluate_sets([0, 1, 0], sets=[[True, False], [True, True], [False, True]])
     >>> round(metrics.coverage.value, 3), round(metrics.size.value, 3), round(metrics.single.value, 3)
     (0.667, 1.333, 0.667)
     """
@@ -85,6 +100,12 @@ class SetTally:
     ----------
     n_classes
         K.
+
+    Examples
+    --------
+    >>> tally = SetTally(2).update([[True, False]], [0]).update([[True, True]], [1])
+    >>> tally.evaluation().size.value
+    1.5
     """
 
     def __init__(self, n_classes: int) -> None:

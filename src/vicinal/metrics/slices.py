@@ -3,22 +3,40 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from vicinal.metrics.intervals import Estimate, clopper_pearson, confidence_level, mean_interval, z_of
-from vicinal.metrics.tally import Evaluation, Samples
+
+if TYPE_CHECKING:
+    from vicinal.metrics.tally import Evaluation, Samples
 
 #: A gap between confidence and accuracy that nobody would act on.
 _SMALL = 0.01
+#: Values of one column that are looked at, the most frequent ones; parts that the range of a number is cut into.
+_VALUES, _PARTS = 30, 4
+#: Mean words of a cell from which on a column of different texts is sliced by their length.
+_WORDS = 3
+#: Samples of a slice that is looked for, at least: fewer show nothing.
+FEWEST = 10
 
 
 @dataclass(frozen=True)
 class Slice:
-    """Metrics of a part of the samples. Made by `evaluate_slices`."""
+    """Metrics of a part of the samples. Made by `evaluate_slices`.
+
+    Examples
+    --------
+    >>> from vicinal.metrics import evaluate, evaluate_slices
+    >>> worst = evaluate_slices(evaluate([0, 1] * 50, probs=[[0.9, 0.1]] * 100), ["a", "b"] * 50)[0]
+    >>> worst.name, worst.accuracy.value, round(worst.gap.value, 3)
+    ('b', 0.0, 0.9)
+    """
 
     name: str
     """The column and its value or range."""
@@ -53,29 +71,36 @@ def evaluate_slices(
 ) -> list[Slice]:
     """Return the metrics of slices, the worst first.
 
-    All intervals together hold with probability `level` (Bonferroni over the slices).
+    The intervals of accuracy, gap and NLL are corrected for the number of slices and metrics together (Bonferroni).
 
     Parameters
     ----------
     evaluation
         Of all samples, as `evaluate` returns it.
     slices
-        A value of each sample `[N]`, such as a column, or by name which samples are in a slice, bool `[N]` each.
+        A value of each sample `[N]`. Or columns `[N]` by name: one of bools is a slice, any other is cut into slices by
+        `column_slices`.
     level
         Confidence level of all intervals together.
+
+    Returns
+    -------
+    list[Slice]
+        The slices, the worst first.
 
     Examples
     --------
     >>> from vicinal.metrics import evaluate
     >>> found = evaluate_slices(evaluate([0, 1] * 50, probs=[[0.9, 0.1]] * 100), ["a", "b"] * 50)
     >>> [(one.name, one.n, one.accuracy.value, one.status) for one in found]
-    [('b', 50, 0.0, 'worse'), ('a', 50, 1.0, 'miscalibrated')]
+    [('b', 50, 0.0, 'worse'), ('a', 50, 1.0, '')]
     """
     samples = evaluation.samples
     if samples is None:
         raise ValueError("slices need the values of each sample: evaluate with vicinal.evaluate")
     masks = _masks(slices, evaluation.n)
-    corrected = 1 - (1 - confidence_level(level)) / max(len(masks), 1)
+    n_metrics = 3 if "nll" in samples.values else 2
+    corrected = 1 - (1 - confidence_level(level)) / max(n_metrics * len(masks), 1)
     found = [_slice(name, mask, evaluation, samples, corrected) for name, mask in masks.items()]
 
     def badness(one: Slice) -> tuple[bool, float]:
@@ -85,15 +110,60 @@ def evaluate_slices(
 
 
 def _masks(slices: Mapping[str, ArrayLike] | ArrayLike, n: int) -> dict[str, NDArray[np.bool_]]:
-    if isinstance(slices, Mapping):
-        masks = {str(name): np.asarray(mask) for name, mask in slices.items()}
-    else:
-        values = np.asarray(slices).astype(str)
-        masks = {name: values == name for name in np.unique(values).tolist()}
-    for name, mask in masks.items():
-        if mask.shape != (n,) or mask.dtype != np.bool_:
-            raise ValueError(f"slice {name!r} must be {n} bools, one for each sample, got {mask.dtype} {mask.shape}")
+    columns = slices if isinstance(slices, Mapping) else {"": slices}
+    masks: dict[str, NDArray[np.bool_]] = {}
+    for name, column in columns.items():
+        values = np.asarray(column)
+        if values.shape != (n,):
+            raise ValueError(f"slice {name!r} must be {n} values, one for each sample, got shape {list(values.shape)}")
+        if not isinstance(slices, Mapping):
+            texts = values.astype(str)
+            masks = {value: texts == value for value in np.unique(texts).tolist()}
+        else:
+            masks |= {str(name): values} if values.dtype == np.bool_ else dict(column_slices(str(name), values))
     return {name: mask for name, mask in masks.items() if mask.any()}
+
+
+def column_slices(name: str, cells: Sequence[object] | NDArray[Any]) -> Iterator[tuple[str, NDArray[np.bool_]]]:
+    """Yield the slices of a column by name, and which rows are in each.
+
+    They are the quartiles of numbers, the quartiles of the number of words of texts that differ, and the 30 most
+    frequent values of anything else. Missing values are a slice of their own.
+
+    >>> [(name, int(rows.sum())) for name, rows in column_slices("age", [*range(20), None])][:3]
+    [('age missing', 1), ('age from 0 to 4.75', 5), ('age above 4.75 to 9.5', 5)]
+    """
+    missing = np.array([cell is None or cell != cell or cell == "" for cell in cells], np.bool_)
+    if missing.any():
+        yield f"{name} missing", missing
+    numbers = np.array([_number(cell) for cell in cells])
+    known = np.isfinite(numbers)
+    if known.sum() and not (~known & ~missing).any() and len(np.unique(numbers[known])) > 2 * _PARTS:
+        yield from _quartiles(name, numbers, known)
+        return
+    texts = np.array([str(cell) for cell in cells], dtype=object)
+    values, counts = np.unique(texts[~missing].astype(str), return_counts=True)
+    words = np.array([len(text.split()) for text in texts])
+    if len(values) > max(_VALUES, (~missing).sum() / 2) and words[~missing].mean() >= _WORDS:
+        yield from _quartiles(f"words in {name}", words, ~missing)
+        return
+    for value in values[np.argsort(-counts, kind="stable")[:_VALUES]].tolist():
+        yield f"{name} is {value!r}", (texts == value) & ~missing
+
+
+def _quartiles(name: str, numbers: NDArray[Any], known: NDArray[np.bool_]) -> Iterator[tuple[str, NDArray[np.bool_]]]:
+    edges = np.unique(np.quantile(numbers[known], np.linspace(0, 1, _PARTS + 1)))
+    for k, (low, high) in enumerate(pairwise(edges.tolist())):
+        inside = (numbers > low if k else numbers >= low) & (numbers <= high) & known
+        yield f"{name} {'above' if k else 'from'} {low:.6g} to {high:.6g}", inside
+
+
+def _number(cell: Any) -> float:
+    """Return a cell that is a number, or looks like one; NaN otherwise."""
+    try:
+        return np.nan if cell is None or isinstance(cell, bool) else float(cell)
+    except (TypeError, ValueError):
+        return np.nan
 
 
 def _slice(name: str, mask: NDArray[np.bool_], evaluation: Evaluation, samples: Samples, level: float) -> Slice:

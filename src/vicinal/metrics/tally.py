@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from vicinal._arrays import as_array, as_classes, as_vector
-from vicinal._checks import TARGET_TYPES, ArgumentError, choice, integer
+from vicinal._arrays import Values, as_array, as_classes, as_vector
+from vicinal._checks import TARGET_TYPES, ArgumentError, choice, integer, scores_by_name
 from vicinal.metrics.base_rate import BaseRate, base_rate
-from vicinal.metrics.chunks import Chunk, Floats, open_predictions
+from vicinal.metrics.chunks import Chunk, Floats, class_numbers, open_predictions, two_columns
 from vicinal.metrics.classwise import ClasswiseTable
 from vicinal.metrics.clusters import Groups
 from vicinal.metrics.display import html_table, reliability_svg, side_by_side
@@ -23,16 +23,27 @@ from vicinal.metrics.intervals import Estimate, Moments, confidence_level
 from vicinal.metrics.multilabel import mean_estimates, two_classes
 from vicinal.metrics.registry import METRICS, MOST_PAIRED, Metric, Pairs, Sums, brief, metrics_named, watched
 from vicinal.metrics.reliability import Additive, ReliabilityTable, checked_confidences
+from vicinal.metrics.slices import Slice, evaluate_slices
 
 #: A fine table has at least so many bins: a multiple of the bins that are asked for, which are sums of them.
 FINE_BINS = 10_000
 #: Pairs of label and prediction that may wait before they are added to the confusion matrix.
 _WAITING = 2**20
+#: Groups whose metrics are shown one by one; more are clusters, such as patients.
+_SHOWN_GROUPS = 100
 
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """What a paired comparison needs of each sample, `[N]` each."""
+    """What a paired comparison needs of each sample, `[N]` each.
+
+    Examples
+    --------
+    >>> from vicinal import evaluate
+    >>> samples = evaluate([0, 1], probs=[[0.75, 0.25], [0.5, 0.5]]).samples
+    >>> samples.predictions.tolist(), samples.confidence.tolist()
+    ([0, 0], [0.75, 0.5])
+    """
 
     labels: NDArray[np.int64]
     """The class."""
@@ -40,7 +51,7 @@ class Samples:
     """The first of the classes with the highest score."""
     confidence: Floats
     """The highest probability."""
-    values: Mapping[str, NDArray[Any]]
+    values: Mapping[str, Values]
     """By name of the metric, the sample's number for each metric that is a mean, such as its NLL."""
     groups: Groups | None = None
     """Which samples belong together, where that was given."""
@@ -54,7 +65,14 @@ class Samples:
 
 @dataclass(frozen=True)
 class Mistake:
-    """A wrong prediction: its row (from 1), the true and the predicted class, the confidence."""
+    """A wrong prediction: its row (from 1), the true and the predicted class, the confidence.
+
+    Examples
+    --------
+    >>> tally = Tally(worst=5).update([0, 1], probs=[[0.1, 0.9], [0.2, 0.8]])
+    >>> tally.evaluation().worst
+    (Mistake(row=1, label='0', prediction='1', confidence=0.9),)
+    """
 
     row: int
     label: str
@@ -69,6 +87,13 @@ class Evaluation:
     Each metric of `vicinal.metrics.METRICS` that was measured is an attribute: `evaluation.ece` is an `Estimate`
     (value, low, high), or None where `notes` says why it is unknown. With several labels it is the mean over labels,
     and `heads` has the evaluation of each.
+
+    Examples
+    --------
+    >>> from vicinal import evaluate
+    >>> result = evaluate([0, 1, 1, 0], probs=[[0.9, 0.1], [0.2, 0.8], [0.6, 0.4], [0.7, 0.3]])
+    >>> result.n, result.accuracy.value, result.confusion.tolist()
+    (4, 0.75, [[2, 0], [1, 1]])
     """
 
     n: int
@@ -106,6 +131,8 @@ class Evaluation:
     """What the file holds: probs, logits or confidence."""
     heads: Mapping[str, Evaluation] = field(default_factory=dict, repr=False)
     """Of several labels, the evaluation of each by its name, of the classes no and yes; of classes it is empty."""
+    slices: tuple[Slice, ...] = field(default=(), repr=False, compare=False)
+    """The metrics of slices or groups, the worst first, where they were asked for."""
 
     def __getattr__(self, name: str) -> Estimate:
         metrics = self.__dict__.get("metrics", {})
@@ -137,7 +164,8 @@ class Evaluation:
             means = {name: None if metric is None else metric.to_dict() for name, metric in self.metrics.items()}
             return {"mean": means, "labels": {name: head.to_dict() for name, head in self.heads.items()}}
         sizes = {"n": self.n, "n_classes": self.n_classes, "n_bins": self.n_bins, "level": self.level}
-        metrics = {name: None if metric is None else metric.to_dict() for name, metric in self.metrics.items()}
+        metrics: dict[str, object] = {name: None if e is None else e.to_dict() for name, e in self.metrics.items()}
+        metrics |= {"slices": [one.to_dict() for one in self.slices]} if self.slices else {}
         if self.path is None:
             return {**sizes, **metrics}
         return {
@@ -576,6 +604,13 @@ class Tally(Additive):
 def measure(labels: ArrayLike, *, logits: ArrayLike, target_type: str, n_bins: int = 15) -> dict[str, float]:
     """Return the metrics to watch while a model trains, without intervals, for any target type; see `Tally`.
 
+    Returns
+    -------
+    dict[str, float]
+        The value of each metric by name.
+
+    Examples
+    --------
     >>> measure([[1, 0], [0, 1]], logits=[[2.0, -1.0], [-3.0, -0.5]], target_type="multilabel")["accuracy"]
     0.75
     """
@@ -583,17 +618,20 @@ def measure(labels: ArrayLike, *, logits: ArrayLike, target_type: str, n_bins: i
     return tally.update(labels, logits=logits).values()
 
 
+@scores_by_name
 def evaluate(
     labels: ArrayLike,
     *,
     logits: ArrayLike | None = None,
     probs: ArrayLike | None = None,
     target_type: str = "multiclass",
+    classes: Sequence[object] | None = None,
     names: Sequence[str] | None = None,
     n_bins: int = 15,
     metrics: Sequence[str] | None = None,
     level: float = 0.95,
     groups: ArrayLike | Groups | None = None,
+    slices: Mapping[str, ArrayLike] | ArrayLike | None = None,
 ) -> Evaluation:
     """Return the accuracy, proper scores and calibration errors of predictions, with intervals.
 
@@ -604,12 +642,16 @@ def evaluate(
     Parameters
     ----------
     labels
-        Class numbers `[N]`, or what `target_type` says.
+        Class numbers or names `[N]`, or what `target_type` says.
     logits, probs
-        Scores `[N, K]`, exactly one of the two; numpy, torch or lists, of any float type.
+        Scores `[N, K]`, exactly one of the two; numpy, torch or lists, of any float type. For two classes those of the
+        second, `[N]`, are enough.
     target_type
         `"multiclass"`; `"multilabel"` for 0 and 1 of each label `[N, L]`, with a logit or a probability of 1 each;
         `"binary"` for one of them; `"regression"` for numbers, with predictions as `logits`.
+    classes
+        The class of each column of the scores, where labels are names; by default all labels in sorted order, as
+        scikit-learn's `classes_`.
     names
         Of the labels, where there are several; by default `"0"`, `"1"`, ….
     n_bins
@@ -620,10 +662,20 @@ def evaluate(
         Confidence level of the intervals, in (0, 1).
     groups
         The name or number of each sample's group, `[N]`, where samples of a group are alike, such as images of one
-        patient. The intervals then allow for it; see `vicinal.metrics.clusters`.
+        patient. The intervals then allow for it; see `vicinal.metrics.clusters`. Up to 100 groups are slices, too.
+    slices
+        Columns to slice by, which leave the other intervals as they are: values `[N]`, or several columns by name. The
+        result's `slices` has accuracy, gap and NLL of each slice, the worst first; see `evaluate_slices`.
+
+    Returns
+    -------
+    Evaluation
+        Each metric is an attribute, an `Estimate` with `value`, `low` and `high`.
 
     Examples
     --------
+    >>> f"{evaluate(['no', 'yes', 'yes'], probs=[0.1, 0.8, 0.6]).accuracy:.2f}"
+    '1.00'
     >>> both = [[0.9, 0.2], [0.4, 0.6]]
     >>> found = evaluate([[1, 0], [0, 0]], probs=both, target_type="multilabel", names=["wet", "cold"])
     >>> found.heads["wet"].accuracy.value, found.accuracy.value
@@ -638,8 +690,15 @@ def evaluate(
     ece      0.3000 [0.0000, 0.6865]
     """
     confidence_level(level)
+    if target_type == "multiclass" and (logits is None) != (probs is None):
+        logits = None if logits is None else two_columns(logits, are_probs=False)
+        probs = None if probs is None else two_columns(probs, are_probs=True)
+        labels = class_numbers(labels, classes, logits if probs is None else probs)
     tally = Tally(n_bins, target_type=target_type, metrics=metrics, keep_samples=True)
-    return tally.update(labels, logits=logits, probs=probs).evaluation(level, names=names, groups=groups)
+    found = tally.update(labels, logits=logits, probs=probs).evaluation(level, names=names, groups=groups)
+    if slices is None and found.samples is not None and groups is not None and not isinstance(groups, Groups):
+        slices = groups if len(np.unique(np.asarray(groups))) <= _SHOWN_GROUPS else None
+    return found if slices is None else replace(found, slices=tuple(evaluate_slices(found, slices, level=level)))
 
 
 def _single_column(name: str, values: ArrayLike) -> Floats:

@@ -48,6 +48,8 @@ class Boosted(nn.Module):
     categories
         Ranges (start, stop) of places that hold zeros and at most a one: trees see which, from 1, or 0 for none.
 
+    Examples
+    --------
     >>> Boosted(8, 3, iterations=5)(torch.randn(4, 8)).shape
     torch.Size([4, 3])
     """

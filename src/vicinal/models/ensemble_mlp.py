@@ -46,6 +46,8 @@ class EnsembleMLP(nn.Module):
     exclusive
         Whether the outputs are classes, of which one holds; else each is a label of its own, with a mean of its own.
 
+    Examples
+    --------
     >>> EnsembleMLP(8, 3)(torch.randn(5, 8)).shape
     torch.Size([5, 3])
     """

@@ -35,6 +35,8 @@ class LeNet(nn.Module):
     dropout
         The share of maps and of hidden units that is dropped.
 
+    Examples
+    --------
     >>> LeNet((1, 160, 101), 30)(torch.randn(2, 1, 160, 101)).shape
     torch.Size([2, 30])
     """

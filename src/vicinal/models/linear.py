@@ -11,6 +11,8 @@ from vicinal._checks import integer
 class Linear(nn.Module):
     """Logistic regression: features `[B, …]`, which are flattened, to logits `[B, n_classes]`.
 
+    Examples
+    --------
     >>> Linear(8, 3)(torch.randn(4, 8)).shape
     torch.Size([4, 3])
     """

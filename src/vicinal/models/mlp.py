@@ -23,6 +23,8 @@ class MLP(nn.Module):
     dropout
         The share of hidden units that is dropped after each ReLU.
 
+    Examples
+    --------
     >>> MLP(8, 3)(torch.randn(4, 8)).shape
     torch.Size([4, 3])
     """

@@ -44,6 +44,8 @@ class MLPAndTrees(nn.Module):
     share
         w, how much the perceptrons count; 1, all, before there are trees. Saved with the weights.
 
+    Examples
+    --------
     >>> MLPAndTrees(8, 3).eval()(torch.randn(5, 8)).shape
     torch.Size([5, 3])
     """

@@ -15,6 +15,7 @@ from typing import Any
 
 from torch import nn
 
+from vicinal._atomic import Json
 from vicinal._checks import integer, nearest_names, number, require
 from vicinal.models.lenet import LeNet
 from vicinal.models.mlp import MLP
@@ -67,7 +68,7 @@ def preactresnet(blocks: Sequence[int]) -> Callable[..., nn.Module]:
     return build
 
 
-def _doubling(width: int, shape: Sequence[int]) -> dict[str, Any]:
+def _doubling(width: int, shape: Sequence[int]) -> Json:
     """Return the widths of four stages, each twice as wide as the one before."""
     return {"widths": (width, 2 * width, 4 * width, 8 * width), "stem_width": width, "in_channels": shape[0]}
 

@@ -92,6 +92,8 @@ class PreActResNet(nn.Module):
     large
         Begin with a 7×7 convolution and a pooling that quarter the size, for images above 64 px.
 
+    Examples
+    --------
     >>> import torch
     >>> PreActResNet(10, blocks=(2, 2, 2, 2), widths=(8, 16, 32, 64), stem_width=8)(torch.randn(2, 3, 32, 32)).shape
     torch.Size([2, 10])

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -37,6 +36,20 @@ def pretrained_weights(name: str, source: str) -> dict[str, Tensor]:
     """Return pretrained weights of a network by name, on the CPU.
 
     `source` is `"default"` for those of torchvision or timm, or a file: `.safetensors`, or what `torch.save` wrote.
+
+    Returns
+    -------
+    dict[str, Tensor]
+        The weights by name.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     torch.save(nn.Linear(2, 3).state_dict(), f"{folder}/weights.pt")
+    ...     weights = pretrained_weights("resnet18", f"{folder}/weights.pt")
+    >>> {name: list(tensor.shape) for name, tensor in weights.items()}
+    {'weight': [3, 2], 'bias': [3]}
     """
     if source != DEFAULT:
         return _from_file(Path(source).expanduser())
@@ -72,6 +85,17 @@ def load_pretrained(model: nn.Module, weights: Mapping[str, Tensor], source: str
     sum of that for red, green and blue, which is what a grey image as three equal channels would give. Any other shape
     that differs is an error; weights that are missing or that the network does not have are named. `source` is what the
     sentence calls the weights.
+
+    Returns
+    -------
+    str
+        What was taken, in a sentence.
+
+    Examples
+    --------
+    >>> donor, model = nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 5)), nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 2))
+    >>> load_pretrained(model, donor.state_dict(), "the donor")
+    'pretrained: 2 of 4 arrays of weights from the donor; new, since the classes are others: 1.weight, 1.bias'
     """
     state = model.state_dict()
     given = {name.removeprefix("module."): t for name, t in weights.items()}  # of DistributedDataParallel
@@ -121,7 +145,7 @@ def _published(name: str) -> dict[str, Tensor]:
     if name.startswith("timm:"):
         model: nn.Module = require("timm", "timm").create_model(name.removeprefix("timm:"), pretrained=True)
         return model.state_dict()
-    chosen: Any = require("torchvision.models", "train").get_model_weights(_TORCHVISION[name]).DEFAULT
+    chosen = require("torchvision.models", "train").get_model_weights(_TORCHVISION[name]).DEFAULT
     weights: dict[str, Tensor] = chosen.get_state_dict(progress=False, check_hash=True, weights_only=True)
     return weights
 

@@ -52,6 +52,8 @@ class SentenceCNN(nn.Module):
     padding_id
         The token whose vector is zero and stays so.
 
+    Examples
+    --------
     >>> model = SentenceCNN(1000, 2, dim=50)
     >>> model(torch.randint(1000, (4, 12))).shape
     torch.Size([4, 2])

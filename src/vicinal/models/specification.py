@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
 from typing import Any, ClassVar, TypeAlias
 
 from torch import nn
 
+from vicinal._atomic import Json
 from vicinal._checks import ArgumentError, choice, freeze, integer, nearest_names
 from vicinal.models.averaged import Averaged
 from vicinal.models.boosted import Boosted
@@ -90,6 +93,8 @@ class ModelSpec:
     members
         How many such networks answer together, each with weights of its own.
 
+    Examples
+    --------
     >>> spec = specify("mlp", kind="tabular", n_classes=3, input_shape=(8,))
     >>> spec
     ModelSpec(name='mlp', kind='tabular', n_classes=3, input_shape=(8,), options={'hidden': [128, 128], 'dropout': 0.0})
@@ -140,7 +145,7 @@ class ModelSpec:
         }
 
     @classmethod
-    def from_dict(cls, record: Mapping[str, Any]) -> ModelSpec:
+    def from_dict(cls, record: Json) -> ModelSpec:
         """Return what `to_dict` recorded."""
         return cls(**record)
 
@@ -319,12 +324,34 @@ _FACTS = frozenset(one.name for one in fields(Inputs))
 def names(kind: str | None = None) -> list[str]:
     """Return the names of the networks for a kind of data, or of all.
 
+    Returns
+    -------
+    list[str]
+        The names that `build` takes.
+
+    Examples
+    --------
     >>> names("text")
     ['minilm', 'sentencecnn']
     """
     if kind is None:
         return sorted({*NETWORKS, *FAMILIES["text"].names()})
     return FAMILIES[choice("kind", kind, KINDS)].names()
+
+
+def check_spelling(name: str | None) -> None:
+    """Refuse a name that is no network's but almost. Any other may be a checkpoint, which the kind of data decides.
+
+    >>> check_spelling("resnet81")
+    Traceback (most recent call last):
+    ...
+    ValueError: there is no network 'resnet81'; did you mean 'resnet18' or 'resnet101' or 'resnext101'?
+    """
+    known = sorted({each for family in FAMILIES.values() for each in family.names()})
+    if name is None or name in known or any(mark in name for mark in ":/\\") or Path(name).exists():
+        return
+    if difflib.get_close_matches(name, known, n=1, cutoff=0.8):
+        raise ValueError(f"there is no network {name!r}{nearest_names(name, known)}")
 
 
 def features_of(name: str | None) -> str:
@@ -351,6 +378,13 @@ def front_end_of(name: str | None) -> str:
 def tokenizer_of(name: str | None) -> str | None:
     """Return what `data.load` takes as `tokenizer` for this text network; None leaves the choice to it.
 
+    Returns
+    -------
+    str or None
+        The name of the tokenizer.
+
+    Examples
+    --------
     >>> tokenizer_of("sentencecnn"), tokenizer_of("hf:google-bert/bert-base-uncased")
     ('words', 'google-bert/bert-base-uncased')
     """
@@ -380,6 +414,13 @@ def specify(
     about
         The other fields of `Task.spec` (see `Inputs`), and the options of the network, such as `width=16`.
 
+    Returns
+    -------
+    ModelSpec
+        The record, which JSON can hold and which builds the network.
+
+    Examples
+    --------
     >>> specify(kind="image", n_classes=10, input_shape=(3, 32, 32)).name
     'preactresnet18'
     """
@@ -393,6 +434,13 @@ def specify(
 def build(name: str | None = None, **about: Any) -> nn.Module:
     """Return a network for data of some kind: `specify(…).build()`, which has the same arguments.
 
+    Returns
+    -------
+    nn.Module
+        The network, with new weights.
+
+    Examples
+    --------
     >>> model = build("resnet18", kind="image", n_classes=10, input_shape=(1, 28, 28))
     >>> sum(p.numel() for p in model.parameters())
     11172810

@@ -29,6 +29,8 @@ class Spectrogram(nn.Module):
     n_fft, hop
         The length of a window, and how far the next one begins, in samples.
 
+    Examples
+    --------
     >>> Spectrogram()(torch.randn(2, 16_000)).shape
     torch.Size([2, 1, 160, 101])
     """

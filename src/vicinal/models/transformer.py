@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from types import ModuleType
 
 from torch import nn
 
@@ -116,7 +116,7 @@ def _explained(checkpoint: str) -> Iterator[None]:
 
 
 @contextmanager
-def _quietly(transformers: Any) -> Iterator[None]:
+def _quietly(transformers: ModuleType) -> Iterator[None]:
     """Silence the report that the head is new: it is meant to be."""
     logging = transformers.logging
     before, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
@@ -16,6 +16,9 @@ from vicinal.metrics import Tally
 from vicinal.metrics.registry import watched
 from vicinal.models.boosted import Boosted
 from vicinal.progress import stage
+
+if TYPE_CHECKING:
+    from sklearn.ensemble import HistGradientBoostingClassifier
 
 #: Above twice this many rows, only every second, fourth, … of each class is fitted to.
 _MOST_ROWS = 2**20
@@ -92,7 +95,7 @@ def grow(trees: Boosted, train: Seen, val: Seen | None, *, seed: int = 0) -> lis
     return history
 
 
-def _fitted(trees: Boosted, train: Seen, seed: int) -> Any:
+def _fitted(trees: Boosted, train: Seen, seed: int) -> HistGradientBoostingClassifier:
     estimator = require("sklearn.ensemble", "train").HistGradientBoostingClassifier(
         max_iter=trees.iterations,
         learning_rate=trees.rate,
@@ -106,7 +109,7 @@ def _fitted(trees: Boosted, train: Seen, seed: int) -> Any:
     return estimator.fit(train.x, train.labels, sample_weight=None if same else train.weight)
 
 
-def _history(fitted: Any, train: Seen, val: Seen | None) -> list[Json]:
+def _history(fitted: HistGradientBoostingClassifier, train: Seen, val: Seen | None) -> list[Json]:
     """Return the metrics after each tree."""
     # The curve of the training loss is for looking at: some thousand rows are enough.
     step = -(-len(train.labels) // _SHOWN)
@@ -123,7 +126,7 @@ def _history(fitted: Any, train: Seen, val: Seen | None) -> list[Json]:
     return history
 
 
-def _check(trees: Boosted, fitted: Any, x: NDArray[np.float32], n_trees: int) -> None:
+def _check(trees: Boosted, fitted: HistGradientBoostingClassifier, x: NDArray[np.float32], n_trees: int) -> None:
     """Compare our answers with scikit-learn's: where it keeps its trees is not guaranteed."""
     theirs = next(probs for k, probs in enumerate(fitted.staged_predict_proba(x), start=1) if k == n_trees)
     columns = torch.from_numpy(x.T.copy()).to(trees.baseline.device)

@@ -53,6 +53,8 @@ class TwoViewMLP(nn.Module):
     share
         w, how much the first counts, between 0 and 1; saved with the weights.
 
+    Examples
+    --------
     >>> TwoViewMLP(8, 3, plain=[0, 4])(torch.randn(5, 8)).shape
     torch.Size([5, 3])
     """

@@ -55,6 +55,8 @@ class VGG(nn.Module):
     stages
         How many of the five stages there are.
 
+    Examples
+    --------
     >>> VGG((3, 32, 32), 10, width=8)(torch.randn(2, 3, 32, 32)).shape
     torch.Size([2, 10])
     """

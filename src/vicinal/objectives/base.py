@@ -6,15 +6,17 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast, final
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
 from vicinal import losses
+from vicinal._atomic import Json
 from vicinal._checks import ArgumentError, flag, number
 from vicinal._typing import Batch, Model, Plan, Step
+from vicinal.mixing import sent
 from vicinal.objectives.forward import (
     call,
     check_even,
@@ -38,6 +40,14 @@ class Objective(ABC):
 
     A method writes `compute_terms`. One that keeps training state says so in the methods of the second half, which
     training loops call on every objective.
+
+    Examples
+    --------
+    >>> from vicinal import Mixup
+    >>> objective = Mixup(alpha=0.2)
+    >>> loss = objective(torch.nn.Linear(4, 2), torch.randn(8, 4), torch.tensor([0, 1] * 4))
+    >>> isinstance(objective, Objective), loss.shape
+    (True, torch.Size([]))
     """
 
     @abstractmethod
@@ -49,7 +59,7 @@ class Objective(ABC):
         self,
         model: Model,
         x: Batch,
-        y: Tensor,
+        y: Tensor | None = None,  # required; missing in the call `objective(model(x), y)`, which gets a hint
         *,
         index: Tensor | None = None,
         epoch: float | None = None,
@@ -83,6 +93,8 @@ class Objective(ABC):
             `"multiclass"`; `"binary"` for 0 and 1 `[B]` with one logit; `"multilabel"` for 0 and 1 `[B, L]` with one
             logit each, both by binary cross-entropy; `"regression"` for numbers `[B]`, by squared error.
         """
+        if y is None or not callable(model):
+            raise TypeError("pass the model, not its output: objective(model, x, y)")
         given = {"index": index, "epoch": epoch, "generator": generator}
         return total(
             self.terms(model, x, y, weight=weight, class_weights=class_weights, target_type=target_type, **given)
@@ -101,7 +113,7 @@ class Objective(ABC):
         **step: Any,
     ) -> dict[str, Tensor]:
         """Return the terms whose sum is the loss, for logging; the arguments are those of a call."""
-        targets = self._targets(plain(y), target_type)
+        targets = self.targets(plain(y), target_type)
         step["weight"] = None if weight is None else _sample_weights(weight, y)
         step["class_weights"] = None if class_weights is None else _class_weights(class_weights, targets, target_type)
         given = Step(**step)
@@ -109,7 +121,8 @@ class Objective(ABC):
             check_even(model, lambda sharded: self.forwards(given, sharded=sharded))
         return self.compute_terms(model, plain(x), targets, given)
 
-    def _targets(self, y: Tensor, target_type: str) -> Tensor:
+    def targets(self, y: Tensor, target_type: str) -> Tensor:
+        """Return the targets in the form that losses and draws take."""
         return losses.as_targets(y, target_type)
 
     def forwards(self, step: Step, *, sharded: bool) -> set[int]:
@@ -119,11 +132,10 @@ class Objective(ABC):
         """
         return {1}
 
-    def noise_ahead(self, x: Batch, step: Step) -> Callable[[], Tensor] | None:
-        """Return what draws the noise of this step, of as many numbers as the batch, on any thread; None: no noise.
+    def draw_ahead(self, x: Batch, y: Tensor, step: Step) -> Callable[[], object] | None:
+        """Return what draws the plan or the noise of this step, on any thread; None: it is drawn in the step.
 
-        A loop calls it with the batch on the CPU and passes the noise on in the step. Other draws are few numbers,
-        which the host makes while the device computes the steps before.
+        A loop calls it with the batch on the CPU and passes what is drawn on in the step.
         """
         return None
 
@@ -170,6 +182,9 @@ class MixingObjective(Objective, Generic[P]):
     """An objective made of three public steps: draw a plan, forward the mixed batch, take the loss."""
 
     label_smoothing: float
+    draws_ahead: ClassVar[bool] = False
+    """Whether `draw` looks at the shapes and the labels of a batch alone, so that a loop may call it before the step,
+    with None for the model."""
 
     @abstractmethod
     def draw(self, model: Model, x: Batch, y: Tensor, *, generator: torch.Generator | None = None) -> P:
@@ -185,10 +200,20 @@ class MixingObjective(Objective, Generic[P]):
         return losses.mixed_loss(logits, y, labels.weights, labels.partners, label_smoothing=self.label_smoothing)
 
     @final
-    @untraced
     def planned(self, model: Model, x: Batch, y: Tensor, step: Step) -> P:
-        """Return the plan of this step, drawn outside of compiled graphs."""
+        """Return the plan of this step: the one that was drawn ahead, or one drawn outside of compiled graphs."""
+        if step.drawn is not None:
+            return cast(P, sent(step.drawn, y.device))
+        return self._draw_untraced(model, x, y, step)
+
+    @untraced
+    def _draw_untraced(self, model: Model, x: Batch, y: Tensor, step: Step) -> P:
         return self.draw(model, x, y, generator=step.generator)
+
+    def draw_ahead(self, x: Batch, y: Tensor, step: Step) -> Callable[[], object] | None:
+        """Return what draws the plan, if that needs no model."""
+        none: Any = None
+        return partial(self.draw, none, x, y, generator=step.generator) if self.draws_ahead else None
 
     def labels_plan(self, plan: P) -> Plan:
         """Return the plan by which labels and the weights of samples are mixed, where it is not that of the inputs."""
@@ -248,6 +273,11 @@ class BesideClean(Objective):
         return mean_loss(losses.loss(logits, y, label_smoothing=self.base.label_smoothing), logits, y, step)
 
     @final
+    def draw_ahead(self, x: Batch, y: Tensor, step: Step) -> Callable[[], object] | None:
+        """Return what draws the plan of the base."""
+        return self.base.draw_ahead(x, y, step)
+
+    @final
     def forwards(self, step: Step, *, sharded: bool) -> set[int]:
         """Return how often the model may run in a step: a batch that is left unmixed needs one forward."""
         prob = getattr(self.base, "prob", 1.0) if getattr(self.base, "alpha", 1.0) else 0.0
@@ -299,7 +329,7 @@ class _Function(Objective):
             "loss": self.function(model, x, y, index=step.index, epoch=step.epoch, generator=step.generator, **given)
         }
 
-    def _targets(self, y: Tensor, target_type: str) -> Tensor:
+    def targets(self, y: Tensor, target_type: str) -> Tensor:
         return y  # the function's own business
 
     def __repr__(self) -> str:
@@ -335,7 +365,7 @@ def check_mixing(base: object, composite: str) -> MixingObjective[Any]:
     )
 
 
-def checked_fields(objective: object) -> dict[str, Any]:
+def checked_fields(objective: object) -> Json:
     """Return, checked, those of the fields that objectives have in common which this one has."""
     checks: dict[str, Callable[[str, object], object]] = {
         "alpha": partial(number, low=0, infinite=True),

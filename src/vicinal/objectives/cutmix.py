@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -61,6 +62,8 @@ class CutMix(InputMixing[BoxPlan]):
         Of a mapping with several floating tensors, all their names, images first: they are mixed with one plan. Those
         that have another height and width than the first are mixed by λ.
 
+    Examples
+    --------
     >>> objective = CutMix(alpha=1.0)
     >>> model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10))
     >>> loss = objective(model, torch.randn(8, 1, 8, 8), torch.randint(10, (8,)))
@@ -72,6 +75,7 @@ class CutMix(InputMixing[BoxPlan]):
     correct_area: bool = True
     label_smoothing: float = 0.0
     inputs: Sequence[str] = added_field(())
+    draws_ahead: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         freeze(self, **checked_fields(self), correct_area=flag("correct_area", self.correct_area))

@@ -38,6 +38,8 @@ class ERM(Objective):
     confidence_penalty
         β ≥ 0, the weight of the entropy that is rewarded (Thulasidasan et al.: 0.1).
 
+    Examples
+    --------
     >>> objective = ERM(label_smoothing=0.1)
     >>> model = torch.nn.Linear(4, 3)
     >>> objective(model, torch.randn(8, 4), torch.randint(3, (8,))).shape

@@ -44,6 +44,8 @@ class Focal(Objective):
     threshold
         The probability in [0, 1] that divides the two.
 
+    Examples
+    --------
     >>> objective = Focal()  # FLSD-53
     >>> model = torch.nn.Linear(4, 3)
     >>> objective(model, torch.randn(8, 4), torch.randint(3, (8,))).shape

@@ -37,6 +37,8 @@ class GaussianVicinity(Objective):
     inputs
         Of a mapping with several floating tensors, all their names: each gets noise of its own.
 
+    Examples
+    --------
     >>> import torch
     >>> objective = GaussianVicinity(sigma=0.1)
     >>> loss = objective(torch.nn.Linear(4, 3), torch.randn(8, 4), torch.randint(3, (8,)))
@@ -53,13 +55,13 @@ class GaussianVicinity(Objective):
         """Return the mean loss of the noisy batch."""
 
         def add_noise(t: Tensor) -> Tensor:
-            noise = _drawn(t, step) if step.noise is None else step.noise.to(t.device, non_blocking=True)
+            noise = _drawn(t, step) if step.drawn is None else step.drawn.to(t.device, non_blocking=True)
             return laid_out_like(t, (t + self.sigma * noise).to(t.dtype))
 
         logits = call(model, map_floating(x, add_noise, self.inputs))
         return {"loss": mean_loss(losses.loss(logits, y, label_smoothing=self.label_smoothing), logits, y, step)}
 
-    def noise_ahead(self, x: Batch, step: Step) -> Callable[[], Tensor] | None:
+    def draw_ahead(self, x: Batch, y: Tensor, step: Step) -> Callable[[], object] | None:
         """Return what draws the noise of this step; several inputs draw theirs in it."""
         return None if self.inputs else partial(_random.normal_like, mixed_input(x), generator=step.generator)
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -63,6 +64,8 @@ class KMixup(InputMixing[GroupPlan]):
     inputs
         Of a mapping with several floating tensors, all their names: they are mixed with one plan.
 
+    Examples
+    --------
     >>> objective = KMixup(alpha=1.0, k=3)
     >>> loss = objective(torch.nn.Linear(4, 3), torch.randn(8, 4), torch.randint(3, (8,)))
     """
@@ -73,6 +76,7 @@ class KMixup(InputMixing[GroupPlan]):
     label_smoothing: float = 0.0
     prob: float = added_field(1.0)
     inputs: Sequence[str] = added_field(())
+    draws_ahead: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         freeze(self, **checked_fields(self), k=integer("k", self.k, low=2))

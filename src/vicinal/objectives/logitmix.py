@@ -90,6 +90,8 @@ class LogitMix(BesideClean):
     split_forward
         Run the clean and the mixed batch through the model one after the other.
 
+    Examples
+    --------
     >>> from vicinal import CutMix, Mixup
     >>> objective = LogitMix(Mixup(alpha=3.0))
     >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))

@@ -92,6 +92,8 @@ class ManifoldMixup(MixingObjective[LayerPlan]):
     inputs
         Of a mapping with several floating tensors, all their names: `"input"` mixes them with one plan.
 
+    Examples
+    --------
     >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
     >>> objective = ManifoldMixup(alpha=2.0, layers=["input", "1"])
     >>> loss = objective(model, torch.randn(8, 4), torch.randint(3, (8,)))

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -55,6 +56,8 @@ class Mixup(InputMixing[PairPlan]):
     inputs
         Of a mapping with several floating tensors, all their names: they are mixed with one plan.
 
+    Examples
+    --------
     >>> objective = Mixup(alpha=0.4)
     >>> objective
     Mixup(alpha=0.4, labels='soft', partners='any', per_sample=False, label_smoothing=0.0)
@@ -69,6 +72,7 @@ class Mixup(InputMixing[PairPlan]):
     label_smoothing: float = 0.0
     prob: float = added_field(1.0)
     inputs: Sequence[str] = added_field(())
+    draws_ahead: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         freeze(

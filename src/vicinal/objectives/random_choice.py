@@ -33,6 +33,8 @@ class RandomChoice(Objective):
     probs
         The probability of each; all the same if not given.
 
+    Examples
+    --------
     >>> import torch
     >>> from vicinal import CutMix, Mixup
     >>> objective = RandomChoice(Mixup(alpha=0.8), CutMix(alpha=1.0), probs=[0.5, 0.5])
@@ -59,9 +61,9 @@ class RandomChoice(Objective):
         """Return the terms of the objective that was drawn."""
         return self._chosen(step).compute_terms(model, x, y, step)
 
-    def noise_ahead(self, x: Batch, step: Step) -> Callable[[], Tensor] | None:
-        """Return what draws the noise of the objective that is drawn."""
-        return self._chosen(step).noise_ahead(x, step)
+    def draw_ahead(self, x: Batch, y: Tensor, step: Step) -> Callable[[], object] | None:
+        """Return what draws for the objective that is drawn."""
+        return self._chosen(step).draw_ahead(x, y, step)
 
     @untraced
     def _chosen(self, step: Step) -> Objective:

@@ -37,6 +37,8 @@ class RegMixup(BesideClean):
         Run the clean and the mixed batch through the model one after the other, so that each has its own
         BatchNorm statistics.
 
+    Examples
+    --------
     >>> from vicinal import Mixup
     >>> objective = RegMixup(Mixup(alpha=10.0))
     >>> model = torch.nn.Linear(4, 3)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -51,6 +52,8 @@ class ResizeMix(InputMixing[ResizePlan]):
         Of a mapping with several floating tensors, all their names, images first: they are mixed with one plan. Those
         that have another height and width than the first are mixed by λ.
 
+    Examples
+    --------
     >>> ResizeMix()
     ResizeMix(smallest=0.1, largest=0.8, label_smoothing=0.0)
     """
@@ -59,6 +62,7 @@ class ResizeMix(InputMixing[ResizePlan]):
     largest: float = 0.8
     label_smoothing: float = 0.0
     inputs: Sequence[str] = added_field(())
+    draws_ahead: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         smallest = number("smallest", self.smallest, low=0, high=1)

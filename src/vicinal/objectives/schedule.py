@@ -58,9 +58,9 @@ class _Windowed(Objective):
         return self.objective.forwards(step, sharded=sharded) if inside else {1}
 
     @final
-    def noise_ahead(self, x: Batch, step: Step) -> Callable[[], Tensor] | None:
-        """Return what draws the objective's noise, inside its window."""
-        return self.objective.noise_ahead(x, step) if step.epoch is not None and self._inside(step.epoch) else None
+    def draw_ahead(self, x: Batch, y: Tensor, step: Step) -> Callable[[], object] | None:
+        """Return what draws for the objective, inside its window."""
+        return self.objective.draw_ahead(x, y, step) if step.epoch is not None and self._inside(step.epoch) else None
 
     def _inside(self, epoch: float) -> bool:
         start, stop = self._window()
@@ -116,6 +116,8 @@ class Warmup(_Windowed):
     epochs
         Its length; fractions are allowed. Zhang et al. use 5 on speech commands.
 
+    Examples
+    --------
     >>> import torch
     >>> from vicinal import Mixup
     >>> objective = Warmup(Mixup(alpha=0.1), epochs=5)
@@ -144,6 +146,8 @@ class During(_Windowed):
     start, stop
         The window in epochs; `stop` may be `inf`.
 
+    Examples
+    --------
     >>> import torch
     >>> from vicinal import Mixup
     >>> objective = During(Mixup(alpha=1.0), start=2, stop=4)

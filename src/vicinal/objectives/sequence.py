@@ -20,8 +20,10 @@ dropout; no model is rewritten.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -30,8 +32,9 @@ from vicinal import _random
 from vicinal._checks import ArgumentError, added_field, choice, freeze, integer
 from vicinal._typing import Batch, Model
 from vicinal.mixing import PairPlan, sent
-from vicinal.objectives.base import MixingObjective, checked_fields
+from vicinal.objectives.base import MixingObjective, Objective, checked_fields
 from vicinal.objectives.forward import call, check_head, joined, mixed_at, mixed_second_half, row_axes
+from vicinal.objectives.mixup import Mixup
 from vicinal.objectives.transformers import (
     counted_positions,
     embeddings_name,
@@ -142,6 +145,8 @@ class SequenceMixup(MixingObjective[SequencePlan]):
     prob
         The share of batches (of samples with `per_sample`) that is mixed.
 
+    Examples
+    --------
     >>> class Bag(torch.nn.Module):
     ...     def __init__(self):
     ...         super().__init__()
@@ -475,3 +480,27 @@ def _check_scope(scope: int | str, pad: int | str) -> int | str:
     if pad == "none" and scope != "pair":
         raise ArgumentError("scope", scope, "'pair' where pad='none' writes no tokens")
     return scope
+
+
+def mixed_at_embeddings(objective: Objective) -> Objective:
+    """Return the objective for token ids: what mixes inputs mixes their embeddings.
+
+    Token ids cannot be averaged. Thulasidasan et al. (2019, Section 4) and Zhang & Vaidya (2021, Section 3.5.2) mix
+    the embeddings instead, so `Mixup` becomes `SequenceMixup.input`, in composites too; anything else is left as it is.
+
+    >>> mixed_at_embeddings(Mixup(alpha=0.2)) == SequenceMixup.input(alpha=0.2)
+    True
+    """
+    if isinstance(objective, Mixup):
+        if (objective.labels, objective.partners) != ("soft", "any"):
+            raise ValueError(
+                f"labels={objective.labels!r}, partners={objective.partners!r}: texts are mixed at their embeddings, "
+                "by SequenceMixup, which has neither; leave them out"
+            )
+        return SequenceMixup.input(
+            alpha=objective.alpha, per_sample=objective.per_sample, label_smoothing=objective.label_smoothing
+        )
+    record: Any = objective  # every objective is a dataclass, but its base class cannot say so
+    parts = {f.name: getattr(record, f.name) for f in dataclasses.fields(record)}
+    mixed = {name: mixed_at_embeddings(part) for name, part in parts.items() if isinstance(part, Objective)}
+    return dataclasses.replace(record, **mixed) if mixed else objective

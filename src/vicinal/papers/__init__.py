@@ -11,9 +11,10 @@ from __future__ import annotations
 import functools
 import importlib
 import pkgutil
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from vicinal._checks import nearest_names
+from vicinal._lazy import on_first_use
 
 if TYPE_CHECKING:
     from vicinal.papers.base import PAPERS, SCALES, Recipe, Scale
@@ -22,20 +23,9 @@ if TYPE_CHECKING:
 
 __all__ = ["PAPERS", "SCALES", "Judged", "Recipe", "Result", "Scale", "get", "names"]
 
-_HOMES = {
-    "PAPERS": "base",
-    "SCALES": "base",
-    "Recipe": "base",
-    "Scale": "base",
-    "Judged": "claims",
-    "Result": "results",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'vicinal.papers' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"vicinal.papers.{_HOMES[name]}"), name)
+__getattr__ = on_first_use(
+    __name__, {".base": ["PAPERS", "SCALES", "Recipe", "Scale"], ".claims": ["Judged"], ".results": ["Result"]}
+)
 
 
 @functools.cache

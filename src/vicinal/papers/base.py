@@ -57,8 +57,6 @@ class Data:
     """Fields of `FitConfig` in which training on these data differs from the scale's."""
     corrupt: float = 0.0
     """The share of training labels that are randomly relabelled."""
-    where: str = ""
-    """Where to get the data and in which form, if `vicinal.data.load` does not know them by name."""
 
 
 @dataclass(frozen=True)
@@ -112,6 +110,7 @@ def three_scales(
     seeds: Each[int],
     minutes: Each[float],
     looks: Sequence[int] | Sequence[Sequence[int]] = LOOKS,
+    first: int = FIRST_SEED,
     data: Each[Mapping[str, Data]] = NOTHING,
     networks: Each[Mapping[str, Network]] = NOTHING,
     networks_of: Each[Mapping[str, Sequence[str]]] = NOTHING,
@@ -121,7 +120,8 @@ def three_scales(
 ) -> dict[str, Scale]:
     """Return the three scales of a recipe, side by side: a tuple has what is each scale's own.
 
-    `seeds` are numbers of seeds, the first of which is `FIRST_SEED`. `looks` are those of all scales, or a sequence of
+    `seeds` are numbers of seeds, of which `first` is the first: a recipe that was declared after results of its cells
+    were known begins with seeds that no result has. `looks` are those of all scales, or a sequence of
     three.
 
     >>> of = three_scales(seeds=(3, 5, 1), minutes=(1, 10, 600), data={"Iris": Data("iris")})
@@ -130,7 +130,7 @@ def three_scales(
     """
     return {
         scale: Scale(
-            seeds=range(FIRST_SEED, FIRST_SEED + _of(seeds, i)),
+            seeds=range(first, first + _of(seeds, i)),
             looks=_looks(looks, i),
             minutes=_of(minutes, i),
             data=_of(data, i),
@@ -168,6 +168,41 @@ class Cell:
     def name(self) -> str:
         """The row."""
         return " · ".join(self.key)
+
+
+class Reported(float):
+    """A number of a paper with the deviation that is printed beside it.
+
+    >>> Reported(91.8, 0.1) - 90, Reported(91.8, 0.1)
+    (1.7999999999999972, 91.8 ± 0.1)
+    """
+
+    deviation: float
+
+    def __new__(cls, value: float, deviation: float) -> Reported:
+        """Return the number with its deviation."""
+        made = super().__new__(cls, value)
+        made.deviation = deviation
+        return made
+
+    def __repr__(self) -> str:
+        return f"{float(self):.12g} ± {self.deviation:g}"
+
+
+def reported(text: str) -> float:
+    """Return a number as a paper prints it, `2.54` or `2.54±0.8`."""
+    value, _, deviation = text.partition("±")
+    return Reported(float(value), float(deviation)) if deviation else float(value)
+
+
+def three(text: str) -> tuple[float, float, float]:
+    """Return three numbers of a row as a paper prints them.
+
+    >>> three("91.8±0.1 61±8 7.7")
+    (91.8 ± 0.1, 61 ± 8, 7.7)
+    """
+    first, second, third = map(reported, text.split())
+    return first, second, third
 
 
 class Printed(NamedTuple):
@@ -216,8 +251,8 @@ class Recipe:
     """What the paper says, for the data and networks of a scale."""
     columns: Mapping[str, str]
     """The metrics of the printed table, by their titles there; `%` in a title means a share times 100."""
-    methods: Mapping[str, Method] | Callable[[str, Scale], Mapping[str, Method]] = field(default_factory=dict)
-    """By the names that rows have: for all data, or a function of the data's name and the scale."""
+    methods: Mapping[str, Method] | Callable[[Pair, Scale], Mapping[str, Method]] = field(default_factory=dict)
+    """By the names that rows have: for all data and networks, or a function of both and the scale."""
     published: Mapping[str, Mapping[str, float | str]] = field(default_factory=dict)
     """The paper's numbers: a row's name, then metrics by name, as printed there."""
     printed: Callable[[Key], Mapping[str, Printed]] | None = None
@@ -227,6 +262,8 @@ class Recipe:
     """Options of data and training in which the paper differs from the `paper` scale: see `deviations`."""
     draw: Callable[[Result], Figure] | None = None
     """Plots a result, which may have some of the rows and other seeds only."""
+    curves: Sequence[str] = ()
+    """Curves that a cell keeps at paper scale, which `draw` shows."""
     trainings: Callable[[Experiment], tuple[Experiment, ...]] | None = None
     """Of a cell, if it needs others than its own row's: a function of the row's experiment, which comes first."""
     cells: Callable[[Scale], Iterable[tuple[Key, Settings]]] | None = None
@@ -250,16 +287,16 @@ class Recipe:
     def rows_of_seed(self, at: Scale, seed: int) -> Iterator[Cell]:
         """Yield the cells of a scale with one seed."""
         for on in at.pairs():
-            for name, method in self.methods_of(on.data, at).items():
+            for name, method in self.methods_of(on, at).items():
                 one = experiment(at, on, method, seed)
                 trainings = (one,) if self.trainings is None else self.trainings(one)
                 yield Cell(on.cell(name), seed, self.measure, dict(at.settings), trainings)
         for key, settings in () if self.cells is None else self.cells(at):
             yield Cell(key, seed, self.measure, {**at.settings, **settings})
 
-    def methods_of(self, data: str, at: Scale) -> Mapping[str, Method]:
-        """Return the methods that are trained on a data set at a scale, those that examine a verdict last."""
-        return {**(self.methods(data, at) if callable(self.methods) else self.methods), **self.further}
+    def methods_of(self, on: Pair, at: Scale) -> Mapping[str, Method]:
+        """Return the methods of a data set with a network at a scale, those that examine a verdict last."""
+        return {**(self.methods(on, at) if callable(self.methods) else self.methods), **self.further}
 
 
 def experiment(at: Scale, on: Pair, method: Method, seed: int) -> Experiment:

@@ -54,12 +54,13 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar, NamedTuple, TypeAlias
+from typing import ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaincinv, ndtri, stdtrit
 
+from vicinal._atomic import Json
 from vicinal._checks import ArgumentError, choice, integer, number
 from vicinal.metrics import Estimate
 
@@ -81,6 +82,8 @@ MARGIN = 0.01
 LOOKS = (5, 10, 20, 40)
 #: The first of the seeds that count. Those below it are for pilots.
 FIRST_SEED = 1000
+#: The first seed of recipes that were declared after results of some of their cells were known.
+LATER_SEED = 2000
 #: The metric that a baseline's over-confidence is read from: mean confidence minus accuracy.
 GAP = "gap"
 #: The chance of a decision that `Judged.needs_seeds` asks for.
@@ -368,7 +371,7 @@ class Judged:
         return record | {"values": [value if value is None else _rounded(value) for value in self.values]}
 
     @classmethod
-    def from_dict(cls, record: Mapping[str, Any]) -> Judged:
+    def from_dict(cls, record: Json) -> Judged:
         """Return what `to_dict` recorded."""
         return cls(**{**record, "values": tuple(record["values"])})
 

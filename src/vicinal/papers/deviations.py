@@ -10,6 +10,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
+from vicinal._atomic import Json
+from vicinal.data.options import TEST
 from vicinal.data.published_tables import PUBLISHED
 from vicinal.papers.base import Recipe, Scale, experiment
 from vicinal.papers.claims import FIRST_SEED, Pair
@@ -27,14 +29,14 @@ class Deviation(NamedTuple):
     paper: str
 
 
-def _samples(value: Any) -> str:
+def _samples(value: object) -> str:
     """Return a number or a share of samples."""
     if value is None:
         return "all"
     return "none" if value == 0 else f"{100 * value:g} %" if isinstance(value, float) else f"{value:,}"
 
 
-def _or_none(value: Any) -> str:
+def _or_none(value: object) -> str:
     return f"{value:g}" if value else "none"
 
 
@@ -44,12 +46,17 @@ def _schedule(of: _Options) -> str:
     return f"× {of['factor']:g} after {_listed([f'{epoch:g}' for epoch in of['milestones']])}"
 
 
+def _selected(of: _Options) -> str:
+    chosen = _SELECTED.get(of["select"], str(of["select"]))
+    return chosen if of["val"] != TEST or of["select"] == "last" else f"{chosen.replace('validation', 'test')} (oracle)"
+
+
 _SELECTED = {"last": "last", "accuracy": "best validation accuracy", "nll": "best validation NLL", "mcc": "best MCC"}
 
 #: What is compared, and how it is written. An empty text stands for an option that means nothing there.
 _FIELDS: Mapping[str, Callable[[_Options], str]] = {
     "training samples": lambda of: _samples(of["train_size"]),
-    "samples held out for validation": lambda of: _samples(of["val"]),
+    "samples held out for validation": lambda of: "none" if of["val"] == TEST else _samples(of["val"]),
     "test samples at most": lambda of: _samples(of["max_held_out"]),
     "augmentation": lambda of: (of["augment"] or "standard") if of["kind"] == "image" else "",
     "tokens of a text at most": lambda of: f"{of['max_length']:,}" if of["kind"] == "text" else "",
@@ -62,7 +69,7 @@ _FIELDS: Mapping[str, Callable[[_Options], str]] = {
     "Nesterov momentum": lambda of: ("yes" if of["nesterov"] else "no") if of["optimizer"] == "sgd" else "",
     "weight decay": lambda of: _or_none(of["weight_decay"]),
     "gradient clipping": lambda of: _or_none(of["clip_norm"]),
-    "epoch that is measured": lambda of: _SELECTED.get(of["select"], str(of["select"])) if of["selects"] else "",
+    "epoch that is measured": lambda of: _selected(of) if of["selects"] else "",
 }
 #: Parts of the names of networks by the kind of their data.
 _KINDS = {
@@ -99,7 +106,7 @@ def seed_varies(at: Scale) -> str:
     drawn = ["weights", "batch order", "mixing"] if options else ["all random numbers of the measurement"]
     subsets = [
         ("the training subset", any(of.get("train_size") for of in options)),
-        ("the validation samples", any(of.get("val", 0.15) for of in options)),
+        ("the validation samples", any(of.get("val", 0.15) not in (0, TEST) for of in options)),
         ("the test subset", any(of.get("max_held_out") for of in options)),
         ("the test split", any(_split_is_drawn(of.source) for of in at.data.values())),
     ]
@@ -121,8 +128,8 @@ def _options(recipe: Recipe, at: Scale, changes: Mapping[str, object]) -> dict[P
     """Return every resolved option of the training on each data set with each network."""
     found: dict[Pair, _Options] = {}
     for on in at.pairs():
-        method = next(iter(recipe.methods_of(on.data, at).values()))
-        record: dict[str, Any] = training_record(experiment(at, on, method, FIRST_SEED))
+        method = next(iter(recipe.methods_of(on, at).values()))
+        record: Json = training_record(experiment(at, on, method, FIRST_SEED))
         name = record["network"]["name"]
         kind = next((kind for kind, parts in _KINDS.items() if any(part in name for part in parts)), "")
         selects = recipe.measure.__name__ not in _LAST
@@ -162,7 +169,7 @@ def _networks(at: Scale) -> str:
 
 def _methods(recipe: Recipe, at: Scale) -> dict[str, None]:
     """Return the rows of a scale in order. Layers are left out, since they follow from the network."""
-    rows = [row for data in at.data for row in recipe.methods_of(data, at) if row not in recipe.further]
+    rows = [row for on in at.pairs() for row in recipe.methods_of(on, at) if row not in recipe.further]
     return dict.fromkeys(re.sub(r", layers=[\[(][^\])]*[\])]", "", row) for row in rows)
 
 

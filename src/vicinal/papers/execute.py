@@ -17,17 +17,18 @@ import json
 import os
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from vicinal import _random, data
 from vicinal._atomic import FORMAT, read_json, write_json
-from vicinal._checks import ArgumentError, nearest_names
+from vicinal._checks import Argument, ArgumentError, Sentence, nearest_names
 from vicinal.papers.base import Cell, Method, Recipe, Scale
 from vicinal.papers.claims import FIRST_SEED, Key
 from vicinal.papers.keys import cell_key, check_trained, training_key
 from vicinal.papers.results import DECIDING, CellRecord, Result, commit, environment, packed
+from vicinal.papers.sources import source_of
 from vicinal.papers.trained import Trained, TrainingJob
 from vicinal.runs import Experiment
 from vicinal.runs.experiment import folder_name
@@ -82,6 +83,8 @@ class Plan:
     out: Path
     kept: Sequence[CellRecord] = ()
     """What the result in `out` holds already. It stays, whatever is run."""
+    slices: Mapping[str, str] = field(default_factory=dict)
+    """Data sets with fewer samples than were published, which were allowed."""
 
     @property
     def file(self) -> Path:
@@ -165,12 +168,12 @@ def plan(
     return Plan(recipe, name, scale, jobs, trainings, out, kept)
 
 
-def further_seeds(name: str, out: Path, n: int) -> range:
+def further_seeds(name: str, out: Path, n: int, first: int = FIRST_SEED) -> range:
     """Return the next n seeds after those of the result that is there."""
     path = out / f"{name}.json"
     result = _read(path, path.stat().st_mtime_ns) if path.exists() else None
-    first = FIRST_SEED if result is None else max(result.seeds) + 1
-    return range(first, first + n)
+    start = first if result is None else max(result.seeds) + 1
+    return range(start, start + n)
 
 
 def _kept(name: str, recipe: Recipe, scale: str, out: Path) -> Sequence[CellRecord]:
@@ -248,6 +251,8 @@ def reproduce(
         return run_jobs(timed, pool, progress=progress, on_job=on_end)
 
     _, failed = run(wanted.trainings)
+    if not is_first_process():  # the first one measures and writes
+        return _merged(wanted, {}, failed)
     ready = {
         key: job
         for key, job in wanted.cells.items()
@@ -268,7 +273,10 @@ def _merged(wanted: Plan, records: Mapping[str, CellRecord], failures: Mapping[s
         recipe=wanted.name,
         scale=wanted.scale,
         seeds=seeds,
-        settings=described(wanted.recipe, wanted.scale),
+        settings={
+            **described(wanted.recipe, wanted.scale),
+            **({"slices": dict(wanted.slices)} if wanted.slices else {}),
+        },
         cells=[cells[row] for row in rows if row in cells],
         verdicts=(),
         environment=environment(),
@@ -308,9 +316,13 @@ def _is_late(error: str | None) -> bool:
     return error is not None and _LATE in error
 
 
-def check_data(plans: Sequence[Plan]) -> None:
-    """Load every data set that is needed, so that what is missing is said before anything runs."""
-    seen = set()
+def check_data(plans: Sequence[Plan], *, allow_slices: bool = False) -> list[Plan]:
+    """Load every data set that is needed, so that what is missing is said before anything runs.
+
+    At paper scale a data set with fewer samples than were published is refused, unless slices are allowed: the plans
+    that are returned then name them.
+    """
+    seen, slices = set(), dict[str, str]()
     for wanted in plans:
         at = wanted.recipe.scales[wanted.scale]
         if not wanted.left:
@@ -325,10 +337,29 @@ def check_data(plans: Sequence[Plan]) -> None:
                 name: of.options[name] for name in ("data_root", "header", "encoding", "target") if name in of.options
             }
             try:
-                data.load_from_config(of.source, {"rare": "train", "tokenizer": "words", **options})
+                task = data.load_from_config(of.source, {"rare": "train", "tokenizer": "words", **options})
             except (OSError, ValueError, ImportError) as error:
-                form = f", {of.where}" if of.where else ""
+                known = source_of(of.source)
+                form = f", {known.form}, from {known.url}" if known is not None and known.form else ""
                 raise FileNotFoundError(f"{wanted.name} needs {of.source}{form}: {error}") from error
+            there, published = sum(map(len, task.splits.values())), getattr(source_of(of.source), "samples", 0)
+            if wanted.scale == "paper" and there < WHOLE * published:
+                slices[of.source] = f"{there:,} of {published:,} samples"
+                if not allow_slices:
+                    cut = (
+                        f"{of.source} has {slices[of.source]}, which is not the paper's data: get all of them, or pass "
+                    )
+                    raise ValueError(Sentence(cut, Argument("allow_slices")))
+    return [dataclasses.replace(wanted, slices=slices) if slices else wanted for wanted in plans]
+
+
+#: A data set with less than this share of the published samples is a slice; a few files are often broken.
+WHOLE = 0.97
+
+
+def is_first_process() -> bool:
+    """Return whether this is the only process, or the first of those that torchrun started."""
+    return os.environ.get("RANK", "0") == "0"
 
 
 def described(recipe: Recipe, scale: str) -> dict[str, object]:
@@ -344,11 +375,12 @@ def described(recipe: Recipe, scale: str) -> dict[str, object]:
 def _methods(recipe: Recipe, at: Scale) -> dict[str, object]:
     """Return the methods of each data set that the names of their rows do not say by themselves."""
     methods: dict[str, Any] = {}
-    for data_name in at.data:
-        for name, method in recipe.methods_of(data_name, at).items():
+    for on in at.pairs():
+        for name, method in recipe.methods_of(on, at).items():
             if method != Method(name):
                 said = {part: value for part, value in dataclasses.asdict(method).items() if value}
-                methods.setdefault(data_name, {})[name] = said
+                if methods.setdefault(on.data, {}).setdefault(name, said) != said:  # other networks have another
+                    methods[on.data][f"{name}, {on.network}"] = said
     return methods
 
 

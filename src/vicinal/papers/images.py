@@ -14,6 +14,9 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from torch import Tensor
+
+from vicinal.metrics import evaluate, top_k
 from vicinal.papers.base import NOTHING, Data, Each, Network, Recipe, Scale, Settings, three_scales, where_printed
 from vicinal.papers.claims import FIRST_SEED, Contrast, pooled
 from vicinal.papers.plots import bars
@@ -53,21 +56,19 @@ NIGHT_CIFAR10_PILOT = "The night cell was sized by the time of a step, 0.27 s on
 #: Of one training on two cores: half of its processor minutes.
 NIGHT_CIFAR10_MINUTES = 10.5
 
-#: The papers train on all images. Z18's public code has no Nesterov momentum.
-ALL_TRAINED: Settings = {"val": 0}
-Z18_ORIGINAL: Settings = {**ALL_TRAINED, "nesterov": False}
-
-#: Z18 Section 3.2: 200 epochs from 0.1, divided by 10 after 100 and 150, batches of 128, weight decay 1e-4.
+#: Z18 Section 3.2: 200 epochs from 0.1, divided by 10 after 100 and 150, batches of 128, weight decay 1e-4. The
+#: authors' public code has no Nesterov momentum.
 CIFAR: Settings = {
     "epochs": 200,
     "batch_size": 128,
     "optimizer": "sgd",
     "lr": 0.1,
+    "nesterov": False,
     "schedule": "milestones",
     "milestones": [100, 150],
     "factor": 0.1,
     "weight_decay": 1e-4,
-    "select": "accuracy",
+    "select": "last",
 }
 
 #: T19 Section 3.1: 200 epochs of Nesterov from 0.1, halved at 2, 60, 120 and 160, weight decay 5e-4.
@@ -107,14 +108,13 @@ L22_TRAINING: Settings = {
     "milestones": [150, 225],
     "factor": 0.1,
     "weight_decay": 1e-4,
-    "select": "accuracy",
+    "select": "last",
 }
 
-IMAGENET = {
-    "ImageNet": Data(
-        "imagenet", where="a folder imagenet with train/ and val/ of class folders, as torchvision's ImageNet has them"
-    )
-}
+#: All training images are trained on. The test set is ImageNet's val/.
+IMAGENET = {"ImageNet": Data("imagenet", {"val": 0})}
+#: `val="test"`: the test set chooses the epoch, or when to stop, as in T19. Such an epoch is called an oracle's.
+ORACLE = "test"
 
 
 def imagenet(epochs: int) -> dict[str, object]:
@@ -135,11 +135,11 @@ def imagenet(epochs: int) -> dict[str, object]:
     }
 
 
-def on_imagenet(*, minutes: float, networks: Mapping[str, Network], about: str, **parts: Settings) -> Scale:
+def on_imagenet(*, minutes: float, networks: Mapping[str, Network], about: str, **parts: Any) -> Scale:
     """Return a scale of five runs on ImageNet, of 90 epochs unless `parts` say otherwise."""
-    defaults: dict[str, Any] = {"training": imagenet(90), **parts}
+    defaults: Settings = {"training": imagenet(90), "data": IMAGENET, **parts}
     seeds = range(FIRST_SEED, FIRST_SEED + 5)
-    return Scale(seeds=seeds, minutes=minutes, data=IMAGENET, networks=networks, about=about, **defaults)
+    return Scale(seeds=seeds, minutes=minutes, networks=networks, about=about, **defaults)
 
 
 #: What was looked at before the sizes and rates were fixed.
@@ -158,6 +158,11 @@ ABOUT = (
 )
 
 
+#: Of the paper scale, by what chooses the epoch.
+_PAPER_ABOUT = {
+    0: "The paper's own setting: all training images, the last epoch.",
+    ORACLE: "The paper's own setting: all training images; the best epoch is an oracle's, chosen on the test set.",
+}
 #: Printed names; training and validation images at cpu scale. An epoch chosen on fewer images is mostly noise.
 _SETS = {
     "cifar10": ("CIFAR-10", 1000, 2000),
@@ -176,13 +181,12 @@ def small(*sources: str, factor: int = 1) -> dict[str, Data]:
     return subsets
 
 
-def whole(*sources: str, val: float | int = 5000) -> dict[str, Data]:
-    """Return data sets as published, with the standard augmentation."""
-    # STL-10 has 5,000 training images in all.
-    return {_SETS[source][0]: Data(source, {"val": 500 if source == "stl10" else val}) for source in sources}
+def whole(*sources: str, val: int | str = 0) -> dict[str, Data]:
+    """Return data sets as published, with the standard augmentation; all training images are trained on."""
+    return {_SETS[source][0]: Data(source, {"val": val}) for source in sources}
 
 
-def night_cifar10() -> dict[str, Any]:
+def night_cifar10() -> Settings:
     """Return data, networks and training of a scale that has the night cell."""
     return {"data": NIGHT_CIFAR10, "networks": NIGHT, "training": NIGHT_CIFAR10_TRAINING}
 
@@ -206,19 +210,22 @@ def scales(
     paper: Mapping[str, Network],
     paper_data: Sequence[str] | None = None,
     paper_training: Settings = CIFAR,
+    paper_val: int | str = 0,
     paper_networks_of: Mapping[str, Sequence[str]] = NOTHING,
     settings: Each[Settings] = NOTHING,
+    first: int = FIRST_SEED,
 ) -> dict[str, Scale]:
     """Return the scales of a recipe on small images: the common cell, a larger one, and the paper's own setting."""
     return three_scales(
         seeds=seeds,
+        first=first,
         minutes=minutes,
-        data=(small(*sources), small(*sources, factor=4), whole(*(paper_data or sources))),
+        data=(small(*sources), small(*sources, factor=4), whole(*(paper_data or sources), val=paper_val)),
         networks=(TINY, NIGHT, paper),
         networks_of=({}, {}, paper_networks_of),
         training=(TRAINING, NIGHT_TRAINING, paper_training),
         settings=settings,
-        about=(ABOUT, NIGHT_ABOUT, "The paper's own setting."),
+        about=(ABOUT, NIGHT_ABOUT, _PAPER_ABOUT[paper_val]),
     )
 
 
@@ -233,20 +240,22 @@ def t19_scales(*, minutes: tuple[float, float, float]) -> dict[str, Scale]:
         paper_data=T19_SETS,
         paper_networks_of=T19_NETWORKS_OF,
         paper_training=T19_TRAINING,
+        paper_val=ORACLE,
+        settings=({}, {}, {MANY_BINS: 100}),
     )
 
 
 def l22_scales(*, seeds: int, minutes: tuple[float, float, float], paper: Mapping[str, Network]) -> dict[str, Scale]:
     """Return the scales of L22's recipes, with ten bins: CIFAR-10 at cpu scale, and CIFAR-100 as in the paper above."""
-    shared: dict[str, Any] = {"paper": paper, "paper_training": L22_TRAINING, "settings": {"n_bins": 10}}
+    shared: Settings = {"paper": paper, "paper_training": L22_TRAINING, "settings": {"n_bins": 10}}
     few, many = (scales(source, seeds=seeds, minutes=minutes, **shared) for source in ("cifar10", "cifar100"))
     replaced = f"CIFAR-10 in place of CIFAR-100, of which 2,000 images leave an error of 89 %. {ABOUT}; the last epoch."
-    larger: dict[str, Any] = {"data": small("cifar100", factor=2), "networks": TINY, "training": TRAINING}
+    larger: Settings = {"data": small("cifar100", factor=2), "networks": TINY, "training": TRAINING}
     return {
         "cpu": dataclasses.replace(few["cpu"], about=replaced),
         "night": dataclasses.replace(many["night"], **larger, about="CIFAR-100, 4,000 images; else as at cpu scale."),
         "paper": dataclasses.replace(
-            many["paper"], about="The paper's network and CutMix's training, of its last epoch; 5,000 images held out."
+            many["paper"], about="The paper's network and CutMix's training, of its last epoch."
         ),
     }
 
@@ -270,29 +279,47 @@ def both_epochs(trained: Sequence[Trained], settings: Settings, seed: int) -> Me
     measured: Measured = {}
     if run.result.experiment.training.get("select") != "last":
         measured = {f"best {name}": value for name, value in metrics_of(run.test(n_bins=n_bins)).items()}
-    return {**metrics_of(run.test_of_last(n_bins=n_bins)), **measured}
+        if MANY_BINS in settings:
+            measured |= {f"best {name}": value for name, value in many_bins(*run.test_logits(), settings).items()}
+    measured |= metrics_of(run.test_of_last(n_bins=n_bins))
+    return {**measured, **(many_bins(*run.last_logits, settings) if MANY_BINS in settings else {})}
+
+
+#: The setting of as many bins as T19's authors' code has, 100. Its scatter plots show them.
+MANY_BINS = "many bins"
+
+
+def many_bins(logits: Tensor, labels: Tensor, settings: Settings) -> Measured:
+    """Return ECE and OE of many bins, and confidence, accuracy and share of each bin that is not empty."""
+    evaluation = evaluate(labels, logits=logits, n_bins=settings[MANY_BINS])
+    table = evaluation.table
+    filled = table.bin_count > 0
+    rows = (table.bin_confidence, table.bin_accuracy, table.bin_count / table.n)
+    found: Measured = {"ece 100": evaluation.ece, "oe 100": evaluation.oe}
+    return {**found, "bins": [values[filled].tolist() for values in rows]}
 
 
 def last_epoch(trained: Sequence[Trained], settings: Settings, seed: int) -> Measured:
     """Measure the last epoch on the test set, and the validation error of every epoch."""
-    metrics = metrics_of(trained[0].test_of_last(n_bins=settings.get("n_bins", 15)))
+    metrics: Measured = {**metrics_of(trained[0].test_of_last(n_bins=settings.get("n_bins", 15)))}
+    if settings.get("top-5"):
+        logits, labels = trained[0].last_logits
+        metrics["top-5"] = 1 - top_k(labels, 5, logits=logits)
     return {**metrics, "course": [1 - line["val_accuracy"] for line in trained[0].history if "val_accuracy" in line]}
 
 
 def z18_table(**parts: Any) -> Recipe:
     """Return a recipe of Z18 about the errors of the last epoch, which `parts` make up or change."""
     drawn = bars({"error": "error (%)"})
-    return Recipe(
-        **{"measure": last_epoch, "columns": ERRORS, "draw": drawn, "pilot": PILOT, "original": Z18_ORIGINAL, **parts}
-    )
+    return Recipe(**{"measure": last_epoch, "columns": ERRORS, "draw": drawn, "pilot": PILOT, **parts})
 
 
 def t19_figure(**parts: Any) -> Recipe:
     """Return a recipe of T19 about calibration, of the last and of the best epoch, which `parts` make up or change."""
-    drawn = bars({"ece": "ECE (%)", "oe": "OE (%)"})
+    drawn = bars({"ece": "ECE (%)", "oe": "OE (%)"}, scatter="bins")
     best = {f"best {name}": f"{title.partition(' (')[0]} of the best epoch (%)" for name, title in _BEST.items()}
-    columns = {**COLUMNS, **best}
-    defaults = {"measure": both_epochs, "columns": columns, "draw": drawn, "pilot": PILOT, "original": ALL_TRAINED}
+    columns = {**COLUMNS, **best, "ece 100": "ECE (%), 100 bins", "oe 100": "OE (%), 100 bins"}
+    defaults = {"measure": both_epochs, "columns": columns, "draw": drawn, "pilot": PILOT, "curves": ("bins",)}
     return Recipe(**{**defaults, **parts})
 
 
@@ -314,5 +341,5 @@ def l22_table(**parts: Any) -> Recipe:
     """Return a recipe of L22 about the last epoch, measured with ten bins, which `parts` make up or change."""
     columns = {name: title.replace("15 bins", "10 bins") for name, title in COLUMNS.items()}
     drawn = bars({"error": "error (%)", "ece": "ECE (%)"})
-    defaults = {"measure": last_epoch, "columns": columns, "draw": drawn, "pilot": PILOT, "original": ALL_TRAINED}
+    defaults = {"measure": last_epoch, "columns": columns, "draw": drawn, "pilot": PILOT}
     return Recipe(**{**defaults, "printed": where_printed(lambda key: key[-1], L22_COLUMNS), **parts})

@@ -13,12 +13,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from vicinal.expressions import parse
 from vicinal.papers.base import Cell
 from vicinal.runs import Experiment
-from vicinal.runs.defaults import default_config
+from vicinal.training.defaults import default_config
 
 #: The form of the records.
 VERSION = 1
@@ -133,10 +133,12 @@ MEASURES = {
     "images.both_epochs": "last and selected epoch",
     "l22_fig1.measure": "spirals",
     "l22_tab3.measure": "score",
+    "l22_tab4.measure": "last epoch",
     "p22_vanilla.measure": "stored logits",
     "t19_fig1.measure": "course of the gap",
     "t19_fig5.measure": "label entropy",
     "t19_fig7.measure": "course of the ECE",
+    "t19_hull.measure": "outside the hull",
     "t19_tab1_fig8.measure": "detection",
     "texts.in_both_domains": "both domains",
     "w21_tab4_fig2.measure": "course of the loss",
@@ -145,6 +147,7 @@ MEASURES = {
     "z18_fig2.measure": "between samples",
     "z18_fig4.measure": "speakers",
     "z18_fig5.measure": "GAN",
+    "z18_sec5.measure": "errors of training and test",
     "z18_tab2.measure": "memorisation",
     "z18_tab3.measure": "attacks",
 }
@@ -202,7 +205,7 @@ def cell_record(cell: Cell) -> dict[str, object]:
     }
 
 
-def _measure_name(measure: Callable[..., Any]) -> str:
+def _measure_name(measure: Callable[..., object]) -> str:
     code = f"{measure.__module__.rpartition('.')[2]}.{measure.__qualname__}"
     return MEASURES.get(code, code)
 

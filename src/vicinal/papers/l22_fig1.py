@@ -60,6 +60,7 @@ RECIPE = Recipe(
     cells=cells,
     measure=measure,
     claims=claims,
+    curves=("map",),
     columns={
         "confidence": "confidence on training points (%)",
         "band": "between 0.3 and 0.7 (% of the square)",

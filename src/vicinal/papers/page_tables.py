@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from vicinal.metrics import Estimate
-from vicinal.papers.base import Recipe
+from vicinal.papers.base import Recipe, Reported
 from vicinal.papers.claims import UNDECIDED, Judged
 from vicinal.papers.results import Result
 from vicinal.papers.scheduling import Cost, claim_costs
@@ -20,17 +20,21 @@ def beside(recipe: Recipe, result: Result) -> tuple[list[str], list[list[str]]]:
     papers = {key: paper_values(recipe, key) for key in result.keys}
     with_paper = {name for values in papers.values() for name, (_, number) in values.items() if number is not None}
     heads = ["here", *(["in the paper"] if with_paper else [])]
-    for name, title in recipe.columns.items():
+    measured = {name for key in result.keys for name in recipe.columns if result.estimate(key, name) is not None}
+    columns = {name: title for name, title in recipe.columns.items() if name in measured}
+    for name, title in columns.items():
         heads += [f"{title}: paper", "here"] if name in with_paper else [title]
     rows = []
     for key in result.keys:
         row = [" · ".join(key)]
         if with_paper:
             row.append("; ".join(dict.fromkeys(place for place, number in papers[key].values() if number is not None)))
-        for name, title in recipe.columns.items():
+        for name, title in columns.items():
             if name in with_paper:
                 number = papers[key].get(name, ("", None))[1]
-                row.append("" if number is None else f"{_factor(title) * number:.4g}")
+                row.append(
+                    "" if number is None else f"{_factor(title) * number:.4g}{_deviation(recipe, key, name, title)}"
+                )
             row.append(_shown(result.estimate(key, name), title))
         rows.append(row)
     return heads, rows
@@ -43,6 +47,15 @@ def paper_values(recipe: Recipe, key: tuple[str, ...]) -> dict[str, tuple[str, f
         number = recipe.published.get(place.row, {}).get(place.column)
         found[name] = place.row, place.value(number) if isinstance(number, (int, float)) else None
     return found
+
+
+def _deviation(recipe: Recipe, key: tuple[str, ...], name: str, title: str) -> str:
+    """Return the deviation that the paper prints beside a number, in the unit of a column."""
+    place = recipe.printed(key)[name] if recipe.printed is not None else None
+    number = None if place is None else recipe.published[place.row].get(place.column)
+    if place is None or not isinstance(number, Reported):
+        return ""
+    return f" ± {_factor(title) * abs(place.value(number.deviation) - place.value(0)):.2g}"
 
 
 def published_rows(recipe: Recipe) -> tuple[list[str], list[list[str]]]:

@@ -28,6 +28,7 @@ from vicinal.papers.deviations import deviations, seed_varies
 from vicinal.papers.overview import PLOT, overview, primaries
 from vicinal.papers.page_tables import beside, claims_table, hours, markdown, paper_values, published_rows
 from vicinal.papers.plots import forest, has_line
+from vicinal.papers.sources import SOURCES, needs
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -80,6 +81,29 @@ def stale(results: Path, docs: Path) -> list[str]:
     ]
     wrong += [name for name, (digest, _) in plots.items() if _digest_in(docs / name) != digest]
     return sorted({*wrong, *_left_over(docs, {*texts, *plots})})
+
+
+def sources_page() -> str:
+    """Return the page of all data and weights: size, place, and the recipes that need them at paper scale."""
+    users: dict[str, list[str]] = {}
+    for name in names():
+        for source in needs(get(name), "paper").values():
+            users.setdefault(source.title, []).append(name)
+    rows = [
+        [of.title, f"{of.gigabytes:g} GB", f"`{of.form}`" if of.form else "downloaded by itself", of.url,
+         ", ".join(f"`{name}`" for name in users.get(of.title, []))]
+        for of in SOURCES.values()
+    ]  # fmt: skip
+    return SOURCES_PAGE + markdown(["", "size", "below the data root", "from", "recipes at paper scale"], rows) + "\n"
+
+
+SOURCES_PAGE = """# Data and weights of the papers
+
+This page is generated from `papers/sources.tsv`. The data root is the folder in `VICINAL_DATA` or `--data-root`.
+`vicinal reproduce NAME --scale paper --check` says what a recipe needs and what is there, before anything is trained.
+A data set with fewer samples than were published is refused at paper scale. `--allow-slices` takes it and records it.
+
+"""
 
 
 def plot_png(recipe: Recipe, result: Result) -> bytes:
@@ -163,7 +187,7 @@ def _left_over(docs: Path, kept: set[str]) -> list[str]:
 
 
 def _texts(every: Mapping[tuple[str, str], Result]) -> dict[str, str]:
-    texts = {"evidence.md": overview(every)}
+    texts = {"evidence.md": overview(every), "sources.md": sources_page()}
     for name in names():
         texts[f"evidence/{name}.md"] = page(
             name, {scale: every[name, scale] for scale in SCALES if (name, scale) in every}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -43,14 +44,25 @@ def panels(
     return drawn, axes[:n]
 
 
-def bars(metrics: Mapping[str, str]) -> Callable[[Result], Figure]:
-    """Return a plot with a panel for each metric, a group for each data set and network, a bar for each method."""
+def bars(metrics: Mapping[str, str], *, scatter: str = "") -> Callable[[Result], Figure]:
+    """Return a plot with a panel for each metric, a group for each data set and network, a bar for each method.
+
+    `scatter` names a curve of confidence, accuracy and share of bins: cells that have it get a panel each.
+    """
 
     def draw(result: Result) -> Figure:
         groups = list(dict.fromkeys(key[:-1] for key in result.keys))
         methods = list(dict.fromkeys(key[-1] for key in result.keys))
         width = max(4.2, 1.2 + 0.25 * len(groups) * (len(methods) + 1))
-        drawn, axes = panels(len(metrics), size=(width, 3.0), across=1 if width > 7 else 2)
+        clouds = [key for key in result.keys if scatter and result.first(key, scatter)]
+        drawn, every = panels(len(metrics) + len(clouds), size=(width, 3.0), across=1 if width > 7 else 2)
+        axes = every[: len(metrics)]
+        for ax, key in zip(every[len(metrics) :], clouds, strict=True):
+            confidence, accuracy, share = (np.asarray(values) for values in result.first(key, scatter))
+            ax.plot([0, 1], [0, 1], color="#8A8A8A", lw=1)
+            ax.scatter(confidence, accuracy, s=600 * share + 4, color=COLOURS[0], alpha=0.6, lw=0)
+            ax.set(xlabel="confidence", ylabel="accuracy", title=" · ".join(key), xlim=(0, 1), ylim=(0, 1))
+            ax.title.set_fontsize("small")
         for ax, (name, title) in zip(axes, metrics.items(), strict=True):
             rows = {
                 _short(group): {key[-1]: estimate for key in result.keys if key[:-1] == group
@@ -70,23 +82,25 @@ def bars(metrics: Mapping[str, str]) -> Callable[[Result], Figure]:
     return draw
 
 
-def curves(
-    name: str, *, x: Sequence[float] | None = None, xlabel: str = "epoch", ylabel: str = "", factor: float = 100.0
-) -> Callable[[Result], Figure]:
-    """Return a plot with a panel for each data set and network, a curve for each method: mean and range of seeds."""
+def curves(metrics: Mapping[str, tuple[str, float]], *, xlabel: str = "epoch") -> Callable[[Result], Figure]:
+    """Return a plot with a panel for each data set and network, a curve for each method: mean and range of seeds.
+
+    `metrics` are names of curves, each with its title and the factor that it is drawn with.
+    """
 
     def draw(result: Result) -> Figure:
         groups = list(dict.fromkeys(key[:-1] for key in result.keys))
-        drawn, axes = panels(len(groups), share=True)
-        for ax, group in zip(axes, groups, strict=True):
+        drawn, axes = panels(len(groups) * len(metrics), share=len(metrics) == 1)
+        for ax, (group, name) in zip(axes, itertools.product(groups, metrics), strict=True):
+            title, factor = metrics[name]
             for m, key in enumerate(key for key in result.keys if key[:-1] == group):
                 lines = factor * result.curve(key, name)
                 if not lines.size:
                     continue
-                at = np.arange(1, lines.shape[1] + 1) if x is None else np.asarray(x)
+                at = np.arange(1, lines.shape[1] + 1)
                 ax.plot(at, lines.mean(axis=0), color=COLOURS[m % 7], lw=1.6, label=key[-1])
                 ax.fill_between(at, lines.min(axis=0), lines.max(axis=0), color=COLOURS[m % 7], alpha=0.15, lw=0)
-            ax.set(xlabel=xlabel, ylabel=ylabel, title=_short(group))
+            ax.set(xlabel=xlabel, ylabel=title, title=_short(group))
         _one_legend(drawn, axes)
         return drawn
 

@@ -14,11 +14,11 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from vicinal._atomic import FORMAT, read_json, replacing
+from vicinal._atomic import FORMAT, Json, read_json, replacing
 from vicinal._portable import PORTABLE, cpu_capability
 from vicinal.metrics import Estimate
 from vicinal.metrics.intervals import over_seeds
-from vicinal.papers.claims import LOOKS, AtLeast, Claim, Judged, Key, Metrics, judge
+from vicinal.papers.claims import FIRST_SEED, LOOKS, AtLeast, Claim, Judged, Key, Metrics, judge
 
 #: What a plot shows: numbers, or rows of them, as deep as need be.
 Curve: TypeAlias = "Sequence[float | Curve]"
@@ -59,7 +59,7 @@ class CellRecord:
         return record | ({"curves": dict(self.curves)} if self.curves else {})
 
     @classmethod
-    def from_dict(cls, record: Mapping[str, Any]) -> CellRecord:
+    def from_dict(cls, record: Json) -> CellRecord:
         """Return what `to_dict` recorded."""
         metrics = {
             name: Estimate(*value) if isinstance(value, list) else Estimate(value, value, value)
@@ -130,7 +130,9 @@ class Result:
 
     def judged(self, claims: Iterable[Claim | AtLeast]) -> list[Judged]:
         """Return the verdicts of claims."""
-        return judge(list(claims), self.metrics, looks=self.looks)
+        # Recipes that were declared later begin with a thousand of their own, which no earlier result has.
+        first = max(FIRST_SEED, min(self.seeds, default=0) // FIRST_SEED * FIRST_SEED)
+        return judge(list(claims), self.metrics, looks=self.looks, first_seed=first)
 
     @property
     def metrics(self) -> Metrics:

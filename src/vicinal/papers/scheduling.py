@@ -19,7 +19,7 @@ import numpy as np
 
 from vicinal.papers import get
 from vicinal.papers.base import Recipe, Scale
-from vicinal.papers.claims import FIRST_SEED, NOT_TESTED, UNDECIDED, AtLeast, Claim, Judged, Key, Sample, samples
+from vicinal.papers.claims import NOT_TESTED, UNDECIDED, AtLeast, Claim, Judged, Key, Sample, samples
 from vicinal.papers.execute import plan, reproduce
 from vicinal.papers.results import Result
 from vicinal.runs.scheduler import Pool
@@ -111,7 +111,7 @@ class _State:
 
     def chance(self, claim: Claim | AtLeast, one: Judged, look: int) -> float:
         """Return how likely a look is to decide a claim, by its seeds so far."""
-        known = samples(claim, {} if self.result is None else self.result.metrics)
+        known = samples(claim, {} if self.result is None else self.result.metrics, first_seed=self.at.seeds[0])
         return claim.chance(known or [Sample(2, _PILOT_EFFECT, 1.0)] * len(claim.contrasts), look, one.level)
 
     def seconds(self, key: Key) -> float:
@@ -120,12 +120,12 @@ class _State:
         own = [cell.seconds for cell in cells if cell.key == key]
         if own or cells:
             return float(np.mean(own or [cell.seconds for cell in cells]))
-        rows = {cell.key for cell in self.recipe.rows_of_seed(self.at, FIRST_SEED)}
+        rows = {cell.key for cell in self.recipe.rows_of_seed(self.at, self.at.seeds[0])}
         return 2 * 60 * self.at.minutes / (len(rows) * len(self.at.seeds))  # of two processes
 
     def missing(self, rows: Collection[Key], look: int) -> list[tuple[Key, int]]:
         there = set() if self.result is None else {(cell.key, cell.seed) for cell in self.result.cells}
-        seeds = range(FIRST_SEED, FIRST_SEED + look)
+        seeds = range(self.at.seeds[0], self.at.seeds[0] + look)
         return [(key, seed) for seed in seeds for key in rows if (key, seed) not in there]
 
     def cost(self, claim: Claim | AtLeast, one: Judged) -> Cost:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from vicinal.metrics import evaluate
 from vicinal.papers import images
 from vicinal.papers.base import Network, Place, Recipe, Scale, Settings, methods
 from vicinal.papers.claims import Claim
-from vicinal.papers.plots import COLOURS, panels
+from vicinal.papers.plots import panels
 from vicinal.papers.trained import metrics_of
-from vicinal.plots import group_means
+from vicinal.plots import draw_density, group_means
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -57,11 +59,9 @@ def draw(result: Result) -> Figure:
     for row, key in enumerate(result.keys):
         for column, epoch in enumerate(epochs):
             ax = axes[row * len(epochs) + column]
-            for cell in result.of(key):
-                accuracy, confidence = cell.curves[f"groups {epoch}"]
-                ax.plot(confidence, accuracy, ".", ms=4, alpha=0.6, color=COLOURS[row])
-            ax.plot([0, 1], [0, 1], color="#8A8A8A", lw=1)
-            ax.set(xlim=(0, 1), ylim=(0, 1), xlabel="confidence", ylabel="accuracy", title=f"{key[-1]}, epoch {epoch}")
+            accuracy, confidence = np.concatenate([cell.curves[f"groups {epoch}"] for cell in result.of(key)], axis=1)
+            draw_density(ax, accuracy, confidence, (0.0, 1.0))
+            ax.set(xlabel="confidence", ylabel="accuracy", title=f"{key[-1]}, epoch {epoch}")
             ax.title.set_fontsize("small")
     return drawn
 
@@ -71,12 +71,14 @@ RECIPE = Recipe(
     methods=methods(ERM, MIXUP),
     measure=measure,
     claims=claims,
+    curves=tuple(f"groups {epoch}" for epoch in (1, 60, 120, 200)),
     columns={"gap": "confidence − accuracy at the end (%)"},
     scales=images.scales(
         "cifar100",
         seeds=5,
         minutes=(6, 190, 7_500),
         paper={"VGG-16": Network("vgg16")},
+        paper_val=images.ORACLE,
         paper_training={**images.T19_TRAINING, "keep_predictions_at": [1, 60, 120, 200]},
         settings=(
             {"epochs": [1, 5, 10, 20], "group": 50},
@@ -84,11 +86,9 @@ RECIPE = Recipe(
             {"epochs": [1, 60, 120, 200], "group": 100},
         ),
     ),
-    original=images.ALL_TRAINED,
     draw=draw,
     reading=(
-        "A dot is a group of samples of the validation set; the paper draws the density of such dots. α is not given "
-        "for this figure; 0.4 is used.",
+        "The density is that of groups of samples of the validation set. α is not given for this figure; 0.4 is used.",
     ),
     pilot=images.PILOT,
 )

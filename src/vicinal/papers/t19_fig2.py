@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from vicinal.papers import images
 from vicinal.papers.base import Method, Place, Scale
 from vicinal.papers.base import methods as by_expression
-from vicinal.papers.claims import Claim
+from vicinal.papers.claims import Claim, Pair
 
 ERM, MIXUP = "ERM()", "Mixup(alpha=0.4)"
 SMOOTHING = {
@@ -18,7 +18,7 @@ SMOOTHING = {
 ERRORS = {"ece": "ECE", "oe": "OE"}
 
 
-def methods(data: str, at: Scale) -> dict[str, Method]:
+def methods(on: Pair, at: Scale) -> dict[str, Method]:
     return by_expression(ERM, MIXUP) if images.is_night_cifar10(at) else by_expression(ERM, MIXUP, *SMOOTHING.values())
 
 

@@ -48,7 +48,8 @@ def claims(at: Scale) -> Iterable[Claim]:
 
 SCALES = images.at_night(
     images.scales("cifar10", seeds=5, minutes=(0, 0, 20_000), paper=images.T19_NETWORKS,
-                  paper_training=images.T19_TRAINING),
+                  paper_training=images.T19_TRAINING, paper_val=images.ORACLE,
+                  settings=({}, {}, {images.MANY_BINS: 100})),
     methods=len(ALPHAS),
 )  # fmt: skip
 ABOUT = images.NIGHT_CIFAR10_ABOUT.replace("; the methods of the primary claims only", "")
@@ -57,7 +58,7 @@ RECIPE = images.t19_figure(
     place=Place("T19", "Figure 2h–j", "ECE, overconfidence and accuracy by α"),
     methods=methods(*ALPHAS),
     claims=claims,
-    columns=images.COLUMNS,
+    columns={**images.COLUMNS, "ece 100": "ECE (%), 100 bins", "oe 100": "OE (%), 100 bins"},
     scales={**SCALES, **dict.fromkeys(("cpu", "night"), dataclasses.replace(SCALES["night"], about=ABOUT))},
     draw=sweep({"ece": "ECE (%)", "oe": "OE (%)", "error": "error (%)"}, ALPHAS),
     reading=(

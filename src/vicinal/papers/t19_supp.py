@@ -25,7 +25,13 @@ RECIPE = images.t19_figure(
     methods=methods(ERM, MIXUP, MANIFOLD),
     claims=claims,
     scales=images.scales(
-        "cifar10", seeds=5, minutes=(6, 160, 10_000), paper=RESNET, paper_training=images.T19_TRAINING
+        "cifar10",
+        seeds=5,
+        minutes=(6, 160, 10_000),
+        paper=RESNET,
+        paper_training=images.T19_TRAINING,
+        paper_val=images.ORACLE,
+        settings=({}, {}, {images.MANY_BINS: 100}),
     ),
     reading=(
         "The paper's text refers to its supplement, which is not at hand; α = 2 and the first layers are those of "

@@ -134,6 +134,7 @@ RECIPE = Recipe(
     measure=measure,
     check=check,
     claims=claims,
+    curves=("other scores", "noise scores", "other scores after temperature", "noise scores after temperature"),
     columns={
         "other": "AUROC, other images (%)",
         "other after temperature": "… after temperature (%)",
@@ -174,7 +175,7 @@ RECIPE = Recipe(
             "STL-10's.",
         ),
     },
-    original=images.ALL_TRAINED,
+    original={"val": 0},
     printed=row_printed,
     draw=draw,
     reading=(

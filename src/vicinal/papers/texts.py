@@ -11,8 +11,10 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
+from vicinal.calibrators import TemperatureScaling
 from vicinal.data import stratified_subset
 from vicinal.metrics import evaluate
 from vicinal.papers import images
@@ -36,6 +38,16 @@ ROBERTA = {
 
 #: The papers mix texts of any lengths.
 ANY_LENGTHS = {"group_by_length": False}
+#: W21 (Table 6) and L22 give rate, batch size and epochs, and nothing of the rest: AdamW without schedule, warm-up,
+#: weight decay or clipping.
+GIVEN_ONLY: Settings = {
+    "optimizer": "adamw",
+    "schedule": "constant",
+    "warmup_epochs": 0,
+    "weight_decay": 0.0,
+    "clip_norm": 0,
+    **ANY_LENGTHS,
+}
 
 TRAINING: Settings = {
     "batch_size": 16,
@@ -94,8 +106,6 @@ def w21_methods(alpha: float, layers: int) -> dict[str, Method]:
 
 Scores = Mapping[str, Mapping[str, tuple[float, float, float]]]
 FORMS = (CLS, INPUT, MANIFOLD)
-#: The papers give rate, batch size and epochs (W21 Table 6), and nothing of the rest.
-GIVEN_ONLY: Settings = {"schedule": "constant", "warmup_epochs": 0, "weight_decay": 0, "clip_norm": None}
 #: Where W21 prints metrics.
 W21_COLUMNS = {"error": ("accuracy", "accuracy"), "nll": ("loss", "× 100"), "ece": ("ECE", "%")}
 #: What W21 compares, as here: the printed name, the place in its tables, and the unit.
@@ -147,20 +157,29 @@ def w21_claims(paper: Scores) -> Callable[[Scale], Iterable[Claim]]:
     return claims
 
 
+@dataclasses.dataclass(frozen=True)
+class Below:
+    """A scale below the paper's: MiniLM on fewer or shorter texts."""
+
+    data: Mapping[str, Data]
+    training: Settings
+    """In what it differs from `TRAINING`."""
+    minutes: float
+    about: str
+    """What differs from the paper."""
+    seeds: int = 5
+    looks: Sequence[int] = LOOKS
+
+
 def w21_table(
     *,
     source: str,
     paper: Scores,
-    minutes: tuple[float, float, float],
-    here: Settings,
-    steps: int,
-    night: Mapping[str, Data],
-    night_training: Settings,
+    cpu: Below,
+    night: Below,
+    minutes: float,
     rate: float,
     chosen_on: str,
-    about: tuple[str, str],
-    seeds: tuple[int, int, int] = (5, 5, 5),
-    looks: Sequence[Sequence[int]] = (LOOKS, LOOKS, LOOKS),
     **parts: Any,
 ) -> Recipe:
     """Return the recipe of Table 2 or 3: MiniLM on 32 examples and, at paper scale, BERT on 32 and on all.
@@ -171,14 +190,11 @@ def w21_table(
         The data set's name.
     paper
         Accuracy, loss and ECE (all times 100) of each method, with 32 examples and with all.
-    here, steps
-        At cpu scale: options of the data, and how long MiniLM is trained.
-    night, night_training
-        The data of the night scale, and in what its training differs from `TRAINING`.
-    rate, chosen_on
-        The learning rate (Table 6), and on what of the test set the best epoch is chosen.
-    about
-        What differs from the paper below its scale.
+    cpu, night
+        The scales below the paper's.
+    minutes, rate, chosen_on
+        At its scale: how long it takes, the learning rate (Table 6), and on what of the test set the best epoch is
+        chosen.
     parts
         Of the recipe.
     """
@@ -189,24 +205,23 @@ def w21_table(
     }
     best = f"BERT-base, 10 epochs at {printed}, the epoch with the best accuracy on {chosen_on} of the test set."
     scales = three_scales(
-        seeds=seeds,
-        looks=looks,
-        minutes=minutes,
-        data=({short: Data(source, {**SUBSET, "val": 0, **here})}, night, published),
+        seeds=(cpu.seeds, night.seeds, 5),
+        looks=(cpu.looks, night.looks, LOOKS),
+        minutes=(cpu.minutes, night.minutes, minutes),
+        data=(cpu.data, night.data, published),
         networks=(MINILM, MINILM, BERT),
         training=(
-            {**TRAINING, "steps": steps},
-            {**TRAINING, **night_training},
-            {"epochs": 10, "batch_size": 16, "lr": rate, "select": "accuracy", **ANY_LENGTHS},
+            {**TRAINING, **cpu.training},
+            {**TRAINING, **night.training},
+            {"epochs": 10, "batch_size": 16, "lr": rate, "select": "accuracy", **GIVEN_ONLY},
         ),
         settings=({"layers": 6}, {"layers": 6}, {"layers": 12}),
-        about=(*about, best),
+        about=(cpu.about, night.about, best),
     )
     defaults = {
-        "methods": lambda data, at: w21_methods(1.0, at.settings["layers"]),
+        "methods": lambda on, at: w21_methods(1.0, at.settings["layers"]),
         "measure": images.selected,
         "claims": w21_claims(paper),
-        "original": GIVEN_ONLY,
         "printed": where_printed(lambda key: f"{key[0]}, {key[-1]}", W21_COLUMNS),
         "columns": COLUMNS,
         "draw": bars({"nll": "NLL", "ece": "ECE (%)", "error": "error (%)"}),
@@ -228,6 +243,7 @@ BOTH_DOMAINS = {
     "after smoothed": "… of smoothed targets (%)",
     "other error": "error, other domain (%)",
     "other ece": "ECE, other domain (%)",
+    "other after": "ECE after a temperature, other domain (%)",
 }
 
 
@@ -258,6 +274,13 @@ def in_both_domains(trained: Sequence[Trained], settings: Settings, seed: int) -
         other = run.bundle.read(settings["other"][source], labelled=True, part="test")
         classes = torch.tensor(other.labels)
         rows = stratified_subset(classes.tolist(), min(settings["n_other"], len(other)), seed=seed)
-        outside = metrics_of(evaluate(classes[rows], logits=logits_of(run.bundle, Part(other, rows)), n_bins=10))
+        logits, classes = logits_of(run.bundle, Part(other, rows)), classes[rows]
+        outside = metrics_of(evaluate(classes, logits=logits, n_bins=10))
         measured |= {f"other {name}": outside[name] for name in ("error", "ece", "gap")}
+        if settings.get("other temperature"):
+            development = run.bundle.read(settings["other"][source], labelled=True, part="val")
+            fitted = TemperatureScaling(search="grid").fit(
+                logits_of(run.bundle, development).double().numpy(), np.array(development.labels)
+            )
+            measured["other after"] = evaluate(classes, logits=logits / fitted.temperature_, n_bins=10).ece
     return measured

@@ -18,10 +18,10 @@ from vicinal._atomic import Json, read_json, write_json
 from vicinal.data import Split, Task
 from vicinal.metrics import Estimate, Evaluation, evaluate
 from vicinal.runs import Bundle, Experiment, Run, RunResult, run
-from vicinal.runs.defaults import default_config
 from vicinal.runs.execute import specified
 from vicinal.runs.run import load_task
 from vicinal.training import fit, load_weights, read_predictions
+from vicinal.training.defaults import default_config
 
 
 class TrainingJob:
@@ -113,10 +113,15 @@ class Trained:
         self.bundle.module.load_state_dict(load_weights(self.folder, last=True))
         return self.bundle
 
+    @functools.cached_property
+    def last_logits(self) -> tuple[Tensor, Tensor]:
+        """Logits and labels of the test set, of the last weights."""
+        return logits_of(self.last(), self.task.test), torch.tensor(self.task.test.labels)
+
     def test_of_last(self, *, n_bins: int = 15) -> Evaluation:
         """Return the metrics of the last weights on the test set."""
-        test = self.task.test
-        return evaluate(torch.tensor(test.labels), logits=logits_of(self.last(), test), n_bins=n_bins)
+        logits, labels = self.last_logits
+        return evaluate(labels, logits=logits, n_bins=n_bins)
 
     @property
     def label_noise(self) -> Json:
@@ -142,24 +147,26 @@ def metrics_of(evaluation: Evaluation) -> dict[str, Estimate]:
     }
 
 
-def trained_with(experiment: Experiment, *, objective: Callable[[Split], Any]) -> Evaluation:
+def trained_with(experiment: Experiment, *, objective: Callable[[Split], Any], n_bins: int = 15) -> Evaluation:
     """Train as `vicinal.runs.run` does, with an objective of one's own; return the test set's metrics.
 
     `objective` makes it, which no expression names, given the training set.
     """
     task = load_task(experiment)
     spec, vectors = specified(experiment, task)
-    config = default_config(task.kind, spec.name, experiment.training, seed=experiment.seed)
+    validated = len(task.val) > 0
+    config = default_config(task.kind, spec.name, experiment.training, seed=experiment.seed, validated=validated)
     config = dataclasses.replace(config, keep_predictions_at=())
     with _random.restored_globals():
         _random.seed_globals(_random.seed_from("weights", experiment.seed))
         model = spec.build(vectors=vectors)
-    fit(model, objective(task.train), task.train, task.val, config=config, collate_fn=task.collate_fn, progress=False)
+    val = task.val if validated else None
+    fit(model, objective(task.train), task.train, val, config=config, collate_fn=task.collate_fn, progress=False)
     layout = config.channels_last
     bundle = Bundle(
         module=model, spec=spec, preprocessing=task.preprocessing, classes=task.classes, channels_last=layout
     )
-    return evaluate(torch.tensor(task.test.labels), logits=logits_of(bundle, task.test))
+    return evaluate(torch.tensor(task.test.labels), logits=logits_of(bundle, task.test), n_bins=n_bins)
 
 
 class Part(Subset[Any]):

@@ -45,6 +45,7 @@ RECIPE = Recipe(
     cells=cells,
     measure=measure,
     claims=claims,
+    curves=("map",),
     columns={"band": "band (% of the square)", "error": "training error (%)"},
     scales=toy_perceptron.scales(minutes=(1, 5), points=(600, 2000), epochs=(60, 200)),
     draw=toy_perceptron.maps(EXTENT, size=(3.4, 3.2)),

@@ -75,6 +75,7 @@ RECIPE = Recipe(
     methods=methods(ERM, MIXUP),
     measure=measure,
     claims=claims,
+    curves=("misses at λ", "norm at λ"),
     columns={"misses": "misses (%)", "norm": "gradient norm"},
     scales={
         scale: dataclasses.replace(at, training={**at.training, "epochs": 60, "keep_predictions_at": []}, about=LONGER)
@@ -85,7 +86,6 @@ RECIPE = Recipe(
         ).items()
     },
     draw=draw,
-    original=images.Z18_ORIGINAL,
     reading=(
         "A miss is a prediction that is neither label of the pair. The paper does not say which norm of which gradient "
         "it shows: here it is the Frobenius norm of the logits' Jacobian, averaged over λ = 0, 0.1, …, 1 and pairs.",

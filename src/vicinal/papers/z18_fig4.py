@@ -45,6 +45,8 @@ def claims(at: Scale) -> Iterable[Claim]:
 def measure(trained: Sequence[Trained], settings: Settings, seed: int) -> Measured:
     """Measure on the test set and, of speakers that training heard, on the recordings that it did not use."""
     measured = images.selected(trained, settings, seed)
+    if settings.get("validation"):
+        measured["validation"] = metrics_of(trained[0].result.sets["val"].before)["error"]
     if settings.get("heard"):
         run = trained[0]
         every = run.bundle.read(run.result.experiment.source, labelled=True, part="train")
@@ -80,7 +82,13 @@ RECIPE = Recipe(
     methods=methods(ERM, *MIXED.values()),
     measure=measure,
     claims=claims,
-    columns={"error": "error (%)", "heard": "error, speakers heard (%)", "nll": "NLL", "ece": "ECE (%), 15 bins"},
+    columns={
+        "error": "error (%)",
+        "validation": "validation error (%)",
+        "heard": "error, speakers heard (%)",
+        "nll": "NLL",
+        "ece": "ECE (%), 15 bins",
+    },
     published={
         "LeNet": {"ERM": 10.3, "mixup α = 0.1": 10.8, "mixup α = 0.2": 11.3},
         "VGG-11": {"ERM": 4.6, "mixup α = 0.1": 3.8, "mixup α = 0.2": 3.4},
@@ -97,14 +105,17 @@ RECIPE = Recipe(
         ),
         networks=(networks(width=8), networks(width=16), networks()),
         training=TRAINING,
-        settings=({"heard": True}, {}, {}),
+        settings=({"heard": True}, {}, {"validation": True}),
         about=(
             "Spoken digits with a speaker held out, 600 recordings of half a second; VGG-11 of width 8.",
             "All recordings of the other speakers; VGG-11 of width 16.",
             "65,000 utterances of 30 words, with the published lists of the validation and test sets.",
         ),
     ),
-    printed=lambda key: {"error": Printed(key[1], COLUMN[key[-1]])},
+    printed=lambda key: {
+        "error": Printed(key[1], COLUMN[key[-1]]),
+        "validation": Printed(f"{key[1]}, validation", COLUMN[key[-1]]),
+    },
     draw=bars({"error": "error (%)"}),
     reading=(
         "Spectrograms are mixed, after five epochs without. That LeNet does not improve is read as: by no more than "

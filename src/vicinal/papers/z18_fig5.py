@@ -88,13 +88,14 @@ def draw(result: Result) -> Figure:
 
 
 SMALL = {"panels": [10, 100, 1000, 3000], "width": 256}
-PUBLISHED = {"panels": [10, 100, 1000, 10_000, 20_000], "width": 512}
+PUBLISHED: Settings = {"panels": [10, 100, 1000, 10_000, 20_000], "width": 512}
 
 RECIPE = Recipe(
     place=Place("Z18", "Figure 5", "Effect of mixup on the training of GANs"),
     cells=cells,
     measure=measure,
     claims=claims,
+    curves=tuple(f"samples {i}" for i in PUBLISHED["panels"]),
     columns={"modes": "modes covered", "covered": "modes covered (%)", "good": "good samples (%)"},
     scales=three_scales(
         seeds=5,

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from vicinal.metrics import BinaryEvaluation, ReliabilityTable, evaluate_binary
+from vicinal.metrics.binary import FINE_BINS
 from vicinal.metrics.ranking import Counts, ranking_of_counts
 from vicinal.predictions.file_evaluation import group_columns, joined_groups
 from vicinal.predictions.predictions_file import PredictionsFile, as_file
@@ -29,15 +30,30 @@ _IN_MEMORY = 2**20
 def binary_of_file(
     file: str | os.PathLike[str] | PredictionsFile, *, n_bins: int = 15, level: float = 0.95, group: str | None = None
 ) -> BinaryEvaluation | None:
-    """Return how the probability of the second of two classes fits and ranks.
+    r"""Return how the probability of the second of two classes fits and ranks.
 
     None where there are more classes, one of them never occurs, or only confidences are known. Above a million rows,
     each takes 8 bytes of a temporary file. With a column of groups, all are in memory.
+
+    Returns
+    -------
+    BinaryEvaluation or None
+        The reliability table of the second class, AUROC and average precision.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "predictions.csv"
+    ...     _ = path.write_text("label,prob_dog,prob_cat\ncat,0.25,0.75\ndog,0.2,0.8\ncat,0.1,0.9\ndog,0.6,0.4\n")
+    ...     binary_of_file(path).auroc.value
+    0.75
     """
     opened = as_file(file)
     if opened.kind == "confidence":
         return None
-    table = ReliabilityTable(n_bins)
+    table, fine = ReliabilityTable(n_bins), ReliabilityTable(FINE_BINS)
     with tempfile.TemporaryFile() as spilled:
         keys = _Sorted(spilled)
         groups, kept = [], []
@@ -49,6 +65,7 @@ def binary_of_file(
             scores, labels = np.asarray(chunk.scores, np.float64), np.asarray(chunk.labels) == 1
             probs = expit(scores[:, 1] - scores[:, 0]) if opened.kind == "logits" else scores[:, 1]
             table.update_confidences(probs, labels)
+            fine.update_confidences(probs, labels)
             keys.add(probs, labels)
             if group is not None:
                 groups.append(chunk.others[group])
@@ -59,7 +76,7 @@ def binary_of_file(
             p, y = (np.concatenate(parts) for parts in zip(*kept, strict=True))
             return evaluate_binary(y, p, n_bins=n_bins, level=level, groups=joined_groups(groups))
         found = ranking_of_counts(keys.counts(), keys.n_positive, table.n - keys.n_positive, level)
-    return BinaryEvaluation(table, *found, keys.n_positive / table.n)
+    return BinaryEvaluation(table, *found, keys.n_positive / table.n, fine)
 
 
 class _Sorted:

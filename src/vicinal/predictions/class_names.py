@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vicinal._checks import Argument, Sentence, nearest_names
 from vicinal.tables.column_values import MISSING, as_numpy, distinct, name_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 #: The code of a missing value.
 ABSENT = -1
@@ -63,7 +66,7 @@ class ClassCodes:
         if self._by_position:
             self._table[: len(self.names)] = np.arange(min(len(self.names), _TABLE))
 
-    def encode(self, column: Any, *, what: str, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    def encode(self, column: pa.Array, *, what: str, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the number of each value's class, `ABSENT` where there is none.
 
         Parameters
@@ -183,7 +186,7 @@ def whole(name: str) -> int | None:
     return int(name) if re.fullmatch(r"0|-?[1-9][0-9]{0,17}", name) else None
 
 
-def checked_names(names: Any) -> tuple[str, ...]:
+def checked_names(names: Sequence[object]) -> tuple[str, ...]:
     """Return `classes=` as distinct names."""
     if isinstance(names, str) or not all(isinstance(name, str | int | np.integer) for name in names):
         raise TypeError(f"classes must be a list of names, got {names!r}")

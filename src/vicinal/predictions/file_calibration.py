@@ -19,7 +19,7 @@ from vicinal.tables import Columns
 from vicinal.tables.column_values import merged_notes
 
 if TYPE_CHECKING:
-    from vicinal.calibrators import Calibration
+    from vicinal.calibrators import Calibration, LossParts
     from vicinal.calibrators.base import Calibrator
 
 #: A calibrator is cross-validated on up to this many rows: with more it cannot overfit.
@@ -28,7 +28,7 @@ _CHECKED = 100_000
 
 @dataclass(frozen=True, eq=False)
 class Calibrated:
-    """What `calibrate_file` did.
+    r"""What `calibrate_file` did.
 
     Attributes
     ----------
@@ -44,6 +44,16 @@ class Calibrated:
         Whether the calibrator asked for was applied.
     choice
         With `"auto"`, what was tried, what was taken, and why.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "validation.csv"
+    ...     _ = path.write_text("label,prob_a,prob_b\n" + "a,0.9,0.1\na,0.9,0.1\nb,0.9,0.1\nb,0.1,0.9\n" * 9)
+    ...     done = calibrate_file(path, path, Path(folder) / "out.csv")
+    >>> done.applied, done.n_fitted, done.n_rows
+    (True, 36, 36)
     """
 
     path: Path
@@ -103,6 +113,11 @@ def calibrate_file(
     safe_csv
         See `write`.
 
+    Returns
+    -------
+    Calibrated
+        The file that was written, and the fitted calibrator.
+
     Examples
     --------
     >>> import tempfile
@@ -132,7 +147,7 @@ def calibrate_file(
     logits, labels, least, groups = _collected(held_out, counts, group)
     note, chosen = None, None
     if method is None:
-        chosen = _chosen(logits, labels)
+        chosen = _chosen(logits, labels, groups)
         applied = chosen.calibrator
     else:
         note = _objection(method, logits, labels, groups) if check and len(labels) <= _CHECKED else None
@@ -194,10 +209,10 @@ def _method(value: object) -> Calibrator:
     return value if isinstance(value, Calibrator) else CALIBRATORS[choice("calibrator", value, tuple(CALIBRATORS))]()
 
 
-def _chosen(logits: NDArray[np.floating], labels: NDArray[np.int64]) -> Calibration:
+def _chosen(logits: NDArray[np.floating], labels: NDArray[np.int64], groups: object) -> Calibration:
     from vicinal.calibrators import calibrate
 
-    return calibrate(labels, logits=logits)
+    return calibrate(labels, logits=logits, groups=None if groups is None else np.asarray(groups))
 
 
 def _check_pair(validation: PredictionsFile, file: PredictionsFile, method: Calibrator | None) -> NDArray[np.intp]:
@@ -226,6 +241,42 @@ def _check_pair(validation: PredictionsFile, file: PredictionsFile, method: Cali
         )
     place = {name: i for i, name in enumerate(theirs)}
     return np.array([place[name] for name in ours], np.intp)
+
+
+def parts_of_file(file: str | os.PathLike[str] | PredictionsFile) -> dict[str, LossParts]:
+    r"""Return calibration and refinement of a predictions file, as `vicinal.calibrators.loss_parts` does.
+
+    The scores of all classes are held in memory, as those that a calibrator is fitted on. Of more than 100,000 rows
+    every second, third, … is taken.
+
+    Parameters
+    ----------
+    file
+        A predictions file with the scores of all classes.
+
+    Returns
+    -------
+    dict[str, LossParts]
+        The parts of NLL and Brier score.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "answers.csv"
+    ...     _ = path.write_text("label,prob_0,prob_1\n" + "0,0.9,0.1\n1,0.3,0.7\n1,0.6,0.4\n" * 20)
+    ...     sorted(parts_of_file(path))
+    ['brier', 'nll']
+    """
+    from vicinal.calibrators import loss_parts
+
+    opened = as_file(file)
+    if opened.kind == "confidence":
+        raise ValueError(f"calibration parts need the scores of all classes, and {str(opened.path)!r} has one a row")
+    logits, labels, _, _ = _collected(opened, _Counts(), None)
+    every = -(-len(labels) // _CHECKED)
+    return loss_parts(labels[::every], logits=logits[::every])
 
 
 def _collected(

@@ -11,15 +11,18 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from vicinal._checks import ArgumentError
+from vicinal._checks import ArgumentError, choice
 from vicinal._memory import n_threads
-from vicinal.metrics import METRICS, Evaluation, Mistake, Tally, kernels
+from vicinal.metrics import METRICS, Evaluation, Mistake, Tally, evaluate_slices, kernels
 from vicinal.metrics.intervals import confidence_level
+from vicinal.metrics.slices import FEWEST, column_slices
 from vicinal.predictions.predictions_file import FileChunk, PredictionsFile, as_file
 from vicinal.tables.column_values import merged_notes
 
 #: Numbers in a file from which on compiled loops save more than the second that it takes to load them.
 _WORTH_COMPILED_LOOPS = 2**26
+#: Bytes of a file up to which all its columns are sliced by, since they are held in memory.
+_MOST_SLICED = 2**26
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -32,6 +35,7 @@ def evaluate_file(
     level: float = 0.95,
     worst: int = 20,
     group: str | None = None,
+    slices: Sequence[str] | None = (),
     progress: Callable[[int, int | None], object] | None = None,
 ) -> Evaluation:
     r"""Return accuracy, proper scores and calibration errors of a predictions file, with intervals, in one pass.
@@ -52,8 +56,16 @@ def evaluate_file(
     group
         The column of groups, where rows of a group are alike: intervals then allow for it. Some numbers of each row
         are held in memory.
+    slices
+        Columns to slice by, which are held in memory; None for all columns of a file of at most 64 MB. The result's
+        `slices` has the metrics of each value, of quartiles of numbers and of lengths of texts, the worst first.
     progress
         Called after each chunk with the rows read so far and the number of rows, None where only reading tells it.
+
+    Returns
+    -------
+    Evaluation
+        The metrics, the confusion matrix and the worst mistakes.
 
     Examples
     --------
@@ -69,16 +81,21 @@ def evaluate_file(
     (Mistake(row=2, label='dog', prediction='cat', confidence=0.75),)
     """
     opened, level = as_file(file), confidence_level(level)
-    total = Tally(n_bins, metrics=list(METRICS), fine=True, worst=worst, keep_samples=group is not None)
+    sliced = slice_columns(opened, slices)
+    keep = group is not None or bool(sliced)
+    total = Tally(n_bins, metrics=list(METRICS), fine=True, worst=worst, keep_samples=keep)
     names: Sequence[str] = opened.classes or ()
     n_dropped = n_rescaled = 0
-    others, groups = group_columns(opened, group), list[Any]()
+    others, groups = [*group_columns(opened, group), *sliced], list[Any]()
+    columns: dict[str, list[Any]] = {name: [] for name in sliced}
     spellings: Mapping[str, Collection[str]] = {}
     if (opened.n_rows or 0) * (opened.n_classes or 1) > _WORTH_COMPILED_LOOPS:
         kernels.load()
     for chunk, part in _map_ahead(lambda chunk: _counted(opened, chunk, total), opened.unchecked_chunks(others=others)):
         total.merge_(part)
         groups += [] if group is None else [chunk.others[group]]
+        for name, cells in columns.items():
+            cells.append(np.asarray(chunk.others[name], object))
         spellings = chunk.spellings
         names, n_dropped, n_rescaled = chunk.classes, n_dropped + chunk.n_dropped, n_rescaled + chunk.n_rescaled
         if progress is not None:
@@ -88,11 +105,14 @@ def evaluate_file(
         raise ValueError(f"{str(opened.path)!r} has no rows to measure{why}")
     total.n_classes = len(names)  # a class may be in the list and in no row
     measured = total.evaluation(level, groups=None if group is None else joined_groups(groups))
+    masks = dict(_slices_of(columns, all_of_them=slices is not None))
+    found = tuple(evaluate_slices(measured, masks, level=level)) if masks else ()
     return replace(
         measured,
         path=opened.path,
         kind=opened.kind,
         classes=tuple(names),
+        slices=found,
         worst=tuple(_named(mistake, names) for mistake in measured.worst),
         notes=(*opened.notes, *merged_notes(spellings), *_notes(opened, measured, n_dropped, n_rescaled)),
     )
@@ -112,6 +132,25 @@ def _counted(file: PredictionsFile, chunk: FileChunk, total: Tally) -> tuple[Fil
     except ValueError:
         file.check(chunk)
         raise
+
+
+def slice_columns(file: PredictionsFile, slices: Sequence[str] | None) -> list[str]:
+    """Return the columns to slice by, which must be in the file; None for all of a small file."""
+    if slices is None:
+        size = sum(path.stat().st_size for path in [file.path] if path.is_file())
+        others = [name for name in file.others if name not in ("prediction", "confidence")]
+        return others if 0 < size <= _MOST_SLICED else []
+    for name in slices:
+        choice("slice", name, file.others)
+    return list(slices)
+
+
+def _slices_of(columns: Mapping[str, list[Any]], *, all_of_them: bool) -> Iterator[tuple[str, Any]]:
+    """Yield slices by name, and which rows are in them; small ones only of columns that were named."""
+    for name, parts in columns.items():
+        for label, rows in column_slices(name, np.concatenate(parts)):
+            if all_of_them or FEWEST <= int(rows.sum()) < len(rows):
+                yield label, rows
 
 
 def group_columns(file: PredictionsFile, group: str | None) -> list[str]:

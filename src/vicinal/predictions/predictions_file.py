@@ -75,7 +75,7 @@ class FileChunk:
 
 @dataclass(frozen=True, eq=False)
 class PredictionsFile:
-    """A predictions file whose columns are understood; made by `open_file`. Its rows are read by `chunks`.
+    r"""A predictions file whose columns are understood; made by `open_file`. Its rows are read by `chunks`.
 
     Attributes
     ----------
@@ -98,6 +98,16 @@ class PredictionsFile:
         What was decided, in sentences.
     missing, normalise
         As in `open_file`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "predictions.csv"
+    ...     _ = path.write_text("label,prob_dog,prob_cat\ncat,0.25,0.75\n")
+    ...     file = open_file(path)
+    >>> file.kind, file.label, file.columns
+    ('probs', 'label', ('prob_dog', 'prob_cat'))
     """
 
     path: Path
@@ -355,6 +365,11 @@ def open_file(
         `"error"`, or `"drop"` to leave out rows in which a value is missing.
     normalise
         Whether to divide each row's probabilities by their sum.
+
+    Returns
+    -------
+    PredictionsFile
+        The file, with its columns, classes and notes.
 
     Examples
     --------

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from vicinal._checks import Argument, ArgumentError, ArgumentTypeError, Sentence
 from vicinal.predictions.class_names import whole
@@ -250,7 +249,7 @@ def _width(table: Table, name: str) -> int | None:
         return width
     # Parquet does not store the length of lists: the first one that is there shows it.
     for chunk in table.chunks([name], 1024):
-        lists: list[Any] = chunk[name].to_pylist()
+        lists = chunk[name].to_pylist()
         for value in lists:
             if value is not None:
                 return len(value)

@@ -12,16 +12,20 @@ import zipfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vicinal._arrays import Values
 from vicinal._atomic import parts_of, replacing
 from vicinal._checks import require
 from vicinal.predictions.class_names import checked_names, whole
 from vicinal.tables import Columns
 from vicinal.tables.column_values import name_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 #: Suffixes that can be written. The first of a file's name that is among them counts.
 _FORMS = (".csv", ".csv.gz", ".tsv", ".parquet", ".pq", ".npz")
@@ -64,6 +68,11 @@ def write(
     exclusive
         False for multi-label predictions: `prediction` is then a JSON list of the labels whose probability is above
         one half, and there is no `confidence`.
+
+    Returns
+    -------
+    int
+        The number of rows.
 
     Examples
     --------
@@ -175,7 +184,7 @@ class _CsvSink:
         text.write_csv(table, self.file, text.WriteOptions(include_header=False, delimiter=self.separator))
 
 
-def _without_formulas(table: Any) -> Any:
+def _without_formulas(table: pa.Table) -> pa.Table:
     """Return the table with ' before every text that a spreadsheet would compute, in names of columns too."""
     pa, compute = require("pyarrow", "train"), require("pyarrow.compute", "train")
     columns = []
@@ -195,7 +204,7 @@ class _ParquetSink:
     def __init__(self, path: Path, names: Sequence[str]) -> None:
         self.path, self.names = path, names
         self.writer: Any = None
-        self.waiting: list[Any] = []
+        self.waiting: list[pa.Table] = []
         self.n_waiting = 0
 
     def add(self, columns: Columns, probs: NDArray[np.floating]) -> None:
@@ -225,7 +234,7 @@ class _NpzSink:
 
     def __init__(self, folder: Path, names: Sequence[str]) -> None:
         self.folder, self.names = folder, names
-        self.types: dict[str, np.dtype[Any]] = {}
+        self.types: dict[str, np.dtype[np.generic]] = {}
         self.order: list[str] = []
         self.large: set[str] = set()
         """Columns with integers that no float holds."""
@@ -267,7 +276,7 @@ def _pieces(path: Path) -> Iterator[NDArray[np.floating]]:
             yield np.load(file, allow_pickle=False)
 
 
-def _npy_header(out: IO[bytes], shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+def _npy_header(out: IO[bytes], shape: tuple[int, ...], dtype: np.dtype[np.generic]) -> None:
     described = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
     np.lib.format.write_array_header_1_0(out, described)
 
@@ -289,12 +298,12 @@ def _numpy(name: str, values: object) -> NDArray[np.floating]:
     return array
 
 
-def _texts(numbers: Sequence[Any]) -> NDArray[Any]:
+def _texts(numbers: Sequence[object]) -> Values:
     """Return numbers as text, `""` where there is none."""
     return np.array(["" if n is None or n != n else name_of(n) for n in numbers], dtype=str)
 
 
-def _arrow(columns: Columns, probs: NDArray[np.floating], names: Sequence[str]) -> Any:
+def _arrow(columns: Columns, probs: NDArray[np.floating], names: Sequence[str]) -> pa.Table:
     pa = require("pyarrow", "train")
     values_of = dict(columns)
     values_of |= {f"prob_{name}": np.ascontiguousarray(probs[:, k]) for k, name in enumerate(names)}

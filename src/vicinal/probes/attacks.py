@@ -73,6 +73,8 @@ def fgsm(
         It has the shape, type and device of `x`, and is `x` for ε = 0. No entry is farther than ε from that of `x`, or
         outside `clip`, by more than the rounding of float32. Half precision is rounded inwards.
 
+    Examples
+    --------
     >>> model = torch.nn.Linear(2, 2, bias=False)
     >>> _ = torch.nn.init.eye_(model.weight)
     >>> fgsm(model, torch.tensor([[0.5, 0.95]]), torch.tensor([0]), epsilon=0.1)
@@ -96,6 +98,18 @@ def ifgsm(
 
     The arguments are those of `fgsm`, which it is for one step; each step has size ε/steps, and every intermediate
     point stays in the ball and in the range.
+
+    Returns
+    -------
+    Tensor
+        The attacked inputs, of the shape, type and device of `x`.
+
+    Examples
+    --------
+    >>> model = torch.nn.Linear(2, 2, bias=False)
+    >>> _ = torch.nn.init.eye_(model.weight)
+    >>> ifgsm(model, torch.tensor([[0.5, 0.4]]), torch.tensor([0]), epsilon=0.1, steps=2)
+    tensor([[0.4000, 0.5000]])
     """
     return _attacked(model, x, y, epsilon, integer("steps", steps, low=1), mean, std, clip)
 
@@ -113,6 +127,8 @@ class Attack:
     steps
         1 for FGSM.
 
+    Examples
+    --------
     >>> str(Attack("ifgsm", 4 / 255, 10))
     'ifgsm:4/255:10'
     """
@@ -154,6 +170,13 @@ class Attack:
 def parse_attack(text: str) -> Attack:
     """Return the attack that a text such as `fgsm:4/255`, `fgsm:0.1` or `ifgsm:4/255:10` names; I-FGSM has 10 steps.
 
+    Returns
+    -------
+    Attack
+        The attack, with its ε and its number of steps.
+
+    Examples
+    --------
     >>> parse_attack("fgsm:4/255")
     Attack(name='fgsm', epsilon=0.01568627450980392, steps=1)
     >>> parse_attack("fgms:4/255")
@@ -184,7 +207,16 @@ def parse_attack(text: str) -> Attack:
 
 @dataclass(frozen=True)
 class AttackErrors:
-    """Errors of a model without and under attack. Made by `attack_errors`."""
+    """Errors of a model without and under attack. Made by `attack_errors`.
+
+    Examples
+    --------
+    >>> _ = torch.manual_seed(0)
+    >>> data = torch.rand(8, 2), torch.randint(2, (8,))
+    >>> errors = attack_errors(torch.nn.Linear(2, 2), data, Attack("fgsm", 0.1), top=[1])
+    >>> errors.n, errors.black_box, errors.clean[1].value <= errors.attacked[1].value
+    (8, False, True)
+    """
 
     attack: Attack
     """What was done."""
@@ -248,6 +280,13 @@ def attack_errors(
     level
         Confidence level of the intervals.
 
+    Returns
+    -------
+    AttackErrors
+        The top-k errors without and under attack, by k.
+
+    Examples
+    --------
     >>> model = torch.nn.Linear(2, 2, bias=False)
     >>> _ = torch.nn.init.eye_(model.weight)
     >>> x, y = torch.tensor([[0.5, 0.4], [0.9, 0.1]]), torch.tensor([0, 0])

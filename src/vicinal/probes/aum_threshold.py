@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -47,6 +46,8 @@ def threshold_samples(
     first, second
         bool masks `[N]`.
 
+    Examples
+    --------
     >>> first, second = threshold_samples([0, 1, 2] * 4, 3)
     >>> int(first.sum()), int(second.sum()), bool((first & second).any())
     (3, 3, False)
@@ -75,6 +76,13 @@ def suspects(aum: object, is_threshold: object, *, percentile: float = 99.0) -> 
     percentile
         The percentile of the threshold samples' AUM, in [0, 100], interpolated; the paper's is 99.
 
+    Returns
+    -------
+    tuple[Tensor, float]
+        Which samples are suspected, bool `[N]`, and the threshold.
+
+    Examples
+    --------
     >>> suspects([-5.0, -4.0, -3.0, -4.5, 2.0], [True, True, True, False, False], percentile=100)
     (tensor([False, False, False,  True, False]), -3.0)
     """
@@ -104,6 +112,13 @@ class Audit:
         Whether the AUM is not above the threshold of its run, bool `[N]`.
     percentile
         The percentile of the threshold samples that is the threshold.
+
+    Examples
+    --------
+    >>> aum, run = torch.tensor([2.0, -4.0]), torch.tensor([0, 0])
+    >>> audit = Audit(aum, run, (-3.0, -3.0), torch.tensor([False, True]), 99.0)
+    >>> audit.ranking.tolist()
+    [1, 0]
     """
 
     aum: Tensor
@@ -132,7 +147,7 @@ class Audit:
 
 
 def find_mislabelled(
-    train: Callable[[Tensor, int, int], Any],
+    train: Callable[[Tensor, int, int], object],
     labels: object,
     n_classes: int,
     *,
@@ -158,6 +173,13 @@ def find_mislabelled(
     generator
         Draws the threshold samples; torch's global generator if not given.
 
+    Returns
+    -------
+    Audit
+        The AUM of every sample, both thresholds and which samples are suspicious.
+
+    Examples
+    --------
     >>> def train(labels, n_outputs, run):  # a network to which the last sample's label makes no sense
     ...     margins = torch.where(labels == 2, -3.0, 2.0)
     ...     margins[-1] = -4.0

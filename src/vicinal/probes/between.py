@@ -53,7 +53,15 @@ class Curve:
 
 @dataclass(frozen=True, eq=False)
 class BetweenCurves:
-    """What a model does along segments between samples. Made by `between_samples`."""
+    """What a model does along segments between samples. Made by `between_samples`.
+
+    Examples
+    --------
+    >>> data = torch.rand(8, 2), torch.randint(2, (8,))
+    >>> curves = between_samples(torch.nn.Linear(2, 2), data, pairs=5, lambdas=[0, 0.5, 1], gradient="none")
+    >>> curves.n_pairs, curves.lambdas.tolist(), curves.gradient_norm
+    (5, [0.0, 0.5, 1.0], None)
+    """
 
     n_pairs: int
     """How many segments."""
@@ -118,6 +126,13 @@ def between_samples(
     generator
         Where the pairs come from; torch's global generator if not given.
 
+    Returns
+    -------
+    BetweenCurves
+        The curves over λ, each with its intervals.
+
+    Examples
+    --------
     >>> model = torch.nn.Linear(2, 3)
     >>> curves = between_samples(model, (torch.randn(20, 2), torch.randint(3, (20,))), pairs=7)
     >>> curves.lambdas.shape, curves.misses.value.shape

@@ -16,18 +16,20 @@ right with the calibrated probability of its class, and changed with probability
 .. math:: P(y \mid x) = (1 - \varepsilon)\, q_y + \varepsilon\, \frac{1 - q_y}{K - 1}, \qquad
     q = \mathrm{softmax}(\log \hat p / T)
 
-T and ε have the largest likelihood, and ε has the interval of the profile likelihood. Class overlap moves T alone, so ε
-is the noise beyond overlap. Where ε = 0 is not rejected (one-sided, 1 %), no label is suspicious. Elsewhere as many
-are as the counts say, those with the highest probability of a wrong label by the second model,
+T and ε have the largest likelihood, with log T ~ N(0, 0.25²), since probabilities of held-out samples are about
+calibrated. ε has the interval of the profile likelihood. Class overlap moves T alone, so ε is the noise beyond overlap.
+Where ε = 0 is not rejected (one-sided, 1 %), no label is suspicious. Elsewhere those that the counts take are, or as
+many with the highest probability of a wrong label by the second model, if it expects more wrong ones among them by two
+standard deviations:
 
 .. math:: w = \varepsilon\, \frac{1 - q_y}{K - 1} \Big/ P(y \mid x)
 
-The sum of 1 − w over the suspicious labels is the expected number of false alarms.
+The sum of 1 − w over the suspicious labels is the expected number of false alarms; the ends of ε's interval give its.
 
 References
 ----------
 Northcutt, Jiang & Chuang, "Confident Learning: Estimating Uncertainty in Dataset Labels", JAIR 2021, Sections 3.1 and
-3.2 ("prune by noise rate"). They rank by the margin of each pair of classes, which w replaces here.
+3.2 ("prune by noise rate").
 """
 
 from __future__ import annotations
@@ -45,6 +47,10 @@ from vicinal.metrics import Estimate
 
 #: Twice the difference of log likelihoods that rejects ε = 0, one-sided at 1 %, and that bounds a 95 % interval.
 _REJECTS, _INTERVAL = 5.412, 3.841
+#: Standard deviation of log T before anything is seen. Where classes overlap, labels alone do not separate T and ε.
+_SPREAD = 0.25
+#: Standard deviations by which the second model must expect more wrong labels to replace the choice of the counts.
+_CLEARLY = 2.0
 #: The largest ε: with two classes, more than half wrong labels are the other way round.
 _LARGEST = 0.45
 
@@ -53,7 +59,14 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class LabelIssues:
-    """Which labels look wrong. Made by `label_issues`."""
+    """Which labels look wrong. Made by `label_issues`.
+
+    Examples
+    --------
+    >>> issues = label_issues([0, 0, 1, 1], probs=[[0.9, 0.1], [0.2, 0.8], [0.3, 0.7], [0.1, 0.9]])
+    >>> issues.prediction.tolist()
+    [0, 1, 1, 1]
+    """
 
     suspicious: Tensor
     """Which samples, bool `[N]`."""
@@ -69,9 +82,16 @@ class LabelIssues:
     """The probability that each label is wrong, float64 `[N]`."""
 
     @property
-    def false_alarms(self) -> float:
-        """The expected number of right labels among the suspicious ones."""
-        return float((1 - self.wrong[self.suspicious]).sum())
+    def false_alarms(self) -> Estimate:
+        """The expected number of right labels among the suspicious ones, with the ends that those of ε give."""
+        wrong = self.wrong[self.suspicious]
+
+        def expected(noise: float) -> float:
+            # The odds of a wrong label are those of ε times what the sample shows.
+            scale = noise / (1 - noise) * (1 - self.noise.value) / max(self.noise.value, 1e-12)
+            return float(((1 - wrong) / (1 - wrong + wrong * scale)).sum())
+
+        return Estimate(*(expected(noise) for noise in (self.noise.value, self.noise.high, self.noise.low)))
 
     @property
     def ranking(self) -> Tensor:
@@ -87,25 +107,34 @@ class LabelIssues:
         noise = f"{100 * self.noise.value:.1f} % of labels (95 % CI {low:.1f}–{high:.1f} %)"
         if not flagged:
             return f"No label noise beyond class overlap is significant among {n:,} labels: {noise}."
+        expected = self.false_alarms
+        alarms = f"about {expected.value:.0f} (95 % CI {expected.low:.0f}–{expected.high:.0f})"
         return (
-            f"{flagged:,} of {n:,} labels ({100 * flagged / n:.1f} %) look wrong; about {self.false_alarms:.0f} of "
-            f"them are expected to be false alarms. Label noise beyond class overlap: {noise}."
+            f"{flagged:,} of {n:,} labels ({100 * flagged / n:.1f} %) look wrong; {alarms} of them are expected to be "
+            f"false alarms. Label noise beyond class overlap: {noise}."
         )
 
 
-def confident_joint(probs: object, labels: object) -> Tensor:
+def confident_joint(labels: object, *, probs: object) -> Tensor:
     r"""Return :math:`C_{ij}` with each row scaled to the number of samples labelled i, float64 `[K, K]`.
 
     A class in which no sample is confident is taken to be right: its row is on the diagonal.
 
     Parameters
     ----------
-    probs
-        Out-of-sample probabilities, `[N, K]`.
     labels
         Class numbers `[N]`.
+    probs
+        Out-of-sample probabilities, `[N, K]`.
 
-    >>> confident_joint([[0.9, 0.1], [0.8, 0.2], [0.2, 0.8], [0.1, 0.9]], [0, 0, 1, 0])
+    Returns
+    -------
+    Tensor
+        The joint counts, float64 `[K, K]`. Rows are labels and columns are classes.
+
+    Examples
+    --------
+    >>> confident_joint([0, 0, 1, 0], probs=[[0.9, 0.1], [0.8, 0.2], [0.2, 0.8], [0.1, 0.9]])
     tensor([[2., 1.],
             [0., 1.]], dtype=torch.float64)
     """
@@ -125,28 +154,35 @@ def confident_joint(probs: object, labels: object) -> Tensor:
     return joint * (counts / joint.sum(dim=1))[:, None]
 
 
-def label_issues(probs: object, labels: object) -> LabelIssues:
+def label_issues(labels: object, *, probs: object) -> LabelIssues:
     """Return which labels look wrong by probabilities of models that were trained without the sample.
 
     Parameters
     ----------
-    probs
-        Out-of-sample probabilities, `[N, K]`, such as those of cross-validation.
     labels
         Class numbers `[N]`.
+    probs
+        Out-of-sample probabilities, `[N, K]`, such as those of cross-validation.
 
+    Returns
+    -------
+    LabelIssues
+        Which labels look wrong, their margins, and the share of wrong labels.
+
+    Examples
+    --------
     A tenth of the labels are flipped here. Confidence that varies is what tells a flipped label from a hard sample:
 
     >>> random = np.random.default_rng(0)
     >>> positive = random.beta(0.2, 0.2, 2000)
     >>> flipped = random.random(2000) < 0.1
     >>> labels = (random.random(2000) < positive) ^ flipped
-    >>> issues = label_issues(np.stack([1 - positive, positive], axis=1), labels.astype(int))
+    >>> issues = label_issues(labels.astype(int), probs=np.stack([1 - positive, positive], axis=1))
     >>> round(issues.noise.value, 2), 0.8 < float(issues.suspicious[flipped].double().mean())
-    (0.12, True)
+    (0.11, True)
     """
     p, y = _checked(probs, labels)
-    joint, rows, n_classes = confident_joint(p, y), torch.arange(len(y)), p.shape[1]
+    joint, rows, n_classes = confident_joint(y, probs=p), torch.arange(len(y)), p.shape[1]
     noise, rejected, q = _fitted(p.numpy(), y.numpy())
     flip = noise.value * (1 - q) / (n_classes - 1)
     wrong = torch.from_numpy(flip / np.maximum((1 - noise.value) * q + flip, 1e-300))
@@ -155,19 +191,28 @@ def label_issues(probs: object, labels: object) -> LabelIssues:
     others[rows, y] = -1.0
     suspicious = torch.zeros(len(y), dtype=torch.bool)
     if rejected:
-        n = int((_pruned(p, y, joint) & (prediction != y)).sum())
+        suspicious = _pruned(p, y, joint) & (prediction != y)
         order = torch.where(prediction != y, wrong, -1.0).argsort(descending=True, stable=True)
-        suspicious[order[:n]] = True
+        ranked = torch.zeros(len(y), dtype=torch.bool)
+        ranked[order[: int(suspicious.sum())]] = True
+        gained, lost = wrong[ranked & ~suspicious], wrong[suspicious & ~ranked]
+        spread = math.sqrt(float((gained * (1 - gained)).sum() + (lost * (1 - lost)).sum()))
+        if float(gained.sum() - lost.sum()) > _CLEARLY * spread:
+            suspicious = ranked
     return LabelIssues(suspicious, prediction, others.amax(dim=1) - p[rows, y], joint, noise, wrong)
 
 
 def _pruned(p: Tensor, y: Tensor, joint: Tensor) -> Tensor:
     """Return the samples with the largest margins of each pair of classes, as many as the counts say; bool `[N]`."""
     pruned = torch.zeros(len(y), dtype=torch.bool)
-    for i, j in (joint - joint.diagonal().diag()).round().nonzero().tolist():
+    for i, row in enumerate(joint.floor()):
+        # Whole numbers with the same sum: the largest remainders are rounded up.
+        short = round(float(joint[i].sum() - row.sum()))
+        row[(joint[i] - row).argsort(descending=True, stable=True)[:short]] += 1
         members = (y == i).nonzero()[:, 0]
-        largest = (p[members, j] - p[members, i]).topk(min(round(float(joint[i, j])), len(members)))
-        pruned[members[largest.indices]] = True
+        for j in [int(j) for j in row.nonzero()[:, 0] if j != i]:
+            largest = (p[members, j] - p[members, i]).topk(min(int(row[j]), len(members)))
+            pruned[members[largest.indices]] = True
     return pruned
 
 
@@ -190,7 +235,8 @@ def _fitted(p: Floats, y: NDArray[np.int64]) -> tuple[Estimate, bool, Floats]:
 
         def cost(log_t: float) -> float:
             q = of_label(log_t)
-            return -float(np.log(np.maximum((1 - noise) * q + noise * (1 - q) / (k - 1), 1e-300)).sum())
+            likelihood = np.log(np.maximum((1 - noise) * q + noise * (1 - q) / (k - 1), 1e-300)).sum()
+            return log_t**2 / (2 * _SPREAD**2) - float(likelihood)
 
         found = minimize_scalar(cost, bounds=(-3.0, 3.0), method="bounded", options={"xatol": 1e-4})
         return float(found.fun), float(found.x)

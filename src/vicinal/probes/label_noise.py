@@ -55,6 +55,8 @@ def corrupt_labels(
         New int64 labels `[N]`, and which of them were **redrawn**, bool `[N]` (`new != labels` tells which were
         changed); both on the device of `labels`.
 
+    Examples
+    --------
     >>> new, mask = corrupt_labels([0, 1, 2, 0], 1.0, 3, include_true=False)
     >>> mask.all(), (new != torch.tensor([0, 1, 2, 0])).all()
     (tensor(True), tensor(True))
@@ -76,7 +78,14 @@ def corrupt_labels(
 
 @dataclass(frozen=True)
 class NoiseErrors:
-    """Training errors under label noise, each an `Estimate` (value, low, high; NaN where there are no samples)."""
+    """Training errors under label noise, each an `Estimate` (value, low, high; NaN where there are no samples).
+
+    Examples
+    --------
+    >>> errors = noise_errors([0, 1, 0], [0, 1, 1], [False, False, True], predictions=[0, 1, 0])
+    >>> errors.real.value, errors.corrupted.value
+    (0.0, 1.0)
+    """
 
     real: Estimate
     """On the samples whose label was kept."""
@@ -92,23 +101,30 @@ class NoiseErrors:
 
 
 def noise_errors(
-    predictions: object, labels: object, corrupted: object, mask: object, *, level: float = 0.95
+    labels: object, corrupted: object, mask: object, *, predictions: object, level: float = 0.95
 ) -> NoiseErrors:
     """Return the training errors on real and on corrupted labels (Zhang et al. 2018, Table 2), with exact intervals.
 
     Parameters
     ----------
-    predictions
-        Predicted class numbers `[N]` of the training samples.
     labels, corrupted
         The true labels `[N]`, and those that were trained on.
     mask
-        Which labels were redrawn, bool `[N]`: what `corrupt_labels` returned.
+        Which labels were randomly relabelled, bool `[N]`: what `corrupt_labels` returned.
+    predictions
+        Predicted class numbers `[N]` of the training samples.
     level
         Coverage of the intervals.
 
+    Returns
+    -------
+    NoiseErrors
+        The errors on real and on corrupted labels, and on the true labels of corrupted samples.
+
+    Examples
+    --------
     >>> mask = [False, False, True, True]
-    >>> errors = noise_errors([0, 1, 1, 0], labels=[0, 1, 0, 0], corrupted=[0, 1, 1, 1], mask=mask)
+    >>> errors = noise_errors([0, 1, 0, 0], [0, 1, 1, 1], mask, predictions=[0, 1, 1, 0])
     >>> errors.real.value, errors.corrupted.value, errors.recovered.value
     (0.0, 0.5, 0.5)
     """
@@ -134,7 +150,13 @@ def noise_errors(
 
 @dataclass(frozen=True)
 class BestAndLast:
-    """The lowest and the last of a run's test errors. The lowest is chosen by the test set itself: an oracle's."""
+    """The lowest and the last of a run's test errors. The lowest is chosen by the test set itself: an oracle's.
+
+    Examples
+    --------
+    >>> best_and_last([0.5, 0.2, 0.3]).best_at
+    1
+    """
 
     best: float
     best_at: int
@@ -144,6 +166,13 @@ class BestAndLast:
 def best_and_last(errors: Iterable[float]) -> BestAndLast:
     """Return the best and the last of the test errors of a run's epochs (Zhang et al. 2018, Table 2).
 
+    Returns
+    -------
+    BestAndLast
+        The lowest error, the position at which it occurs, and the last error.
+
+    Examples
+    --------
     >>> best_and_last([0.5, 0.2, 0.3])
     BestAndLast(best=0.2, best_at=1, last=0.3)
     """

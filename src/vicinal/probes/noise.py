@@ -77,6 +77,12 @@ class GaussianNoise(Dataset[Tensor]):
     ----------
     mean, std
         Of each entry of the first dimension, or of everything, in float64, `[C]` or `[1]`.
+
+    Examples
+    --------
+    >>> noise = gaussian_like(torch.rand(10, 3, 4, 4), 5)
+    >>> len(noise), noise[0].shape, torch.equal(noise[0], noise[0])
+    (5, torch.Size([3, 4, 4]), True)
     """
 
     def __init__(self, n: int, shape: torch.Size, dtype: torch.dtype, mean: Tensor, std: Tensor, seed: int) -> None:

@@ -6,24 +6,22 @@ Pages are imported when asked for: `verdicts` alone, which `vicinal evaluate` pr
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from vicinal._lazy import on_first_use
 
 if TYPE_CHECKING:
     from vicinal.report.comparison import write_comparison
     from vicinal.report.predictions import write_predictions
-    from vicinal.report.run import write_run
+    from vicinal.report.run import ReportExtras, write_run
 
-__all__ = ["write_run", "write_predictions", "write_comparison"]
+__all__ = ["write_run", "ReportExtras", "write_predictions", "write_comparison"]
 
-_HOMES = {
-    "write_comparison": "comparison",
-    "write_predictions": "predictions",
-    "write_run": "run",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'vicinal.report' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"vicinal.report.{_HOMES[name]}"), name)
+__getattr__ = on_first_use(
+    __name__,
+    {
+        ".comparison": ["write_comparison"],
+        ".predictions": ["write_predictions"],
+        ".run": ["ReportExtras", "write_run"],
+    },
+)

@@ -2,35 +2,54 @@
 
 from __future__ import annotations
 
-import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
+from vicinal._atomic import Json
+from vicinal._portable import versions
 from vicinal.metrics import METRICS, Estimate, ReliabilityTable
 from vicinal.report import sections
-from vicinal.report.formatting import count, percent
+from vicinal.report.formatting import count, from_here, percent
 from vicinal.report.page import write_page
 from vicinal.report.plots import Drawing, Sheet
+from vicinal.report.run import model_name
+from vicinal.runs.grid_parts import MethodParts
 from vicinal.runs.summary_table import GridResult
 
-#: A hint that names more seeds than this helps nobody.
-_MOST_SEEDS = 200
 
-
-def write_comparison(result: GridResult, path: str | os.PathLike[str], *, choose: str | None = None) -> Path:
+def write_comparison(
+    result: GridResult,
+    path: str | os.PathLike[str],
+    *,
+    choose: str | None = None,
+    command: str | None = None,
+    parts: Sequence[MethodParts] = (),
+) -> Path:
     """Write the report of what `vicinal.runs.grid.run_grid` returned to an HTML file, and return its path.
 
-    `choose` names a figure: the report says which method it chooses on the validation set.
+    `choose` names a metric: the report says which method it chooses on the validation set. `command` is the one that
+    writes this report again. `parts` are those of the NLL, as `vicinal.runs.grid_parts` returns them.
+
+    Returns
+    -------
+    Path
+        The HTML file.
+
+    Examples
+    --------
+    >>> from vicinal.runs import Experiment, run_grid
+    >>> base = Experiment(source="digits", model_options={"width": 4}, training={"epochs": 1})
+    >>> grid = run_grid(base, ["ERM()", "Mixup(alpha=0.2)"], [0, 1], "runs/grid", progress=False)  # doctest: +SKIP
+    >>> write_comparison(grid, "comparison.html", choose="nll")  # doctest: +SKIP
     """
     sheet = Sheet()
-    some = next(iter(result.results.values()), None)
+    (name, _), some = next(iter(result.results.items()), (("", 0), None))
     sets = [] if some is None else ["test", *result.extra_sets]
-    parts = [_part(sheet, result, on, after) for on in sets for after in (True, False)]
+    shown = [_part(sheet, result, on, after) for on in sets for after in (True, False)]
     for number, label in enumerate(result.labels):
         alone = _part(sheet, result.of_label(label), "test", True)
-        parts.append({**alone, "id": f"label-{number}", "name": f"The label {label!r} alone, calibrated"})
+        shown.append({**alone, "id": f"label-{number}", "name": f"The label {label!r} alone, calibrated"})
     cells = len(result.methods) * len(result.seeds)
     context: dict[str, object] = {
         "title": "Comparison" if some is None else f"{some.facts['data']['name']}: comparison",
@@ -39,19 +58,41 @@ def write_comparison(result: GridResult, path: str | os.PathLike[str], *, choose
         + ("" if some is None else f", {count(some.test.calibrated.n, 'test sample')}")
         + (f", means over {count(len(result.labels), 'label')}" if result.labels else ""),
         "first": result.methods[0],
-        "parts": parts,
+        "parts": shown,
+        "loss_parts": _loss_parts(parts),
         "baselines": None
         if some is None or some.is_multilabel
-        else sections.baselines_section(some.test.after, some.run.baselines()),
+        else sections.baselines_section(some.test.after, some.run.baselines(), name),
         "chosen": None if choose is None or some is None else _chosen(result, choose),
         "failures": [{"method": m, "seed": s, "error": error} for (m, s), error in result.failures.items()],
         "n_cells": cells,
-        "label_noise": _label_noise(result) if parts else None,
-        "folder": str(result.out),
-        "commands": [outcome.experiment.command(outcome.out) for outcome in result.results.values()],
-        "network": None if some is None else f"{some.facts['network']['name']}, {some.facts['weights']:,} weights",
+        "label_noise": _label_noise(result) if shown else None,
+        "folder": from_here(str(result.out)),
+        "verdict": result.verdict() if shown else "",
+        "command": None if command is None else from_here(command),
+        "commands": [
+            from_here(r.experiment.command(r.out)) for r in result.results.values() if r.fit["seconds"] is not None
+        ],
+        "versions": ", ".join(f"{name} {version}" for name, version in versions().items()),
+        "networks": sorted({model_name(each) for each in result.results.values()}),
     }
     return write_page("comparison.html.j2", context, path)
+
+
+def _loss_parts(parts: Sequence[MethodParts]) -> dict[str, object] | None:
+    nll = METRICS["nll"]
+    rows = [
+        {
+            "name": one.method,
+            "about": "",
+            "cells": [
+                *(sections.metric_text(nll, part) for part in (one.nll.loss, one.nll.calibration, one.nll.refinement)),
+                ("", "") if one.difference is None else sections.metric_text(nll, one.difference),
+            ],
+        }
+        for one in parts
+    ]
+    return {"columns": ["NLL", "calibration", "refinement", "… less the first's"], "rows": rows} if rows else None
 
 
 def _chosen(result: GridResult, by: str) -> dict[str, str]:
@@ -61,8 +102,7 @@ def _chosen(result: GridResult, by: str) -> dict[str, str]:
 
 def _part(sheet: Sheet, result: GridResult, on: str, after: bool) -> dict[str, object]:
     """Return the figures, differences and diagrams of a set, before or after calibration."""
-    rows = [row for row in result.rows(after=after, on=on) if row["n_seeds"]]
-    rows.sort(key=lambda row: math.inf if row["nll"]["value"] is None else row["nll"]["value"])  # the best first
+    rows = result.ranked(after=after, on=on)
     bins, shown = rows[0]["n_bins"], result.columns(after=after, on=on)
     when = "after" if after else "before"
     others = [row for row in rows if row["difference"] is not None]
@@ -78,7 +118,7 @@ def _part(sheet: Sheet, result: GridResult, on: str, after: bool) -> dict[str, o
                 "seeds": f"{row['n_seeds']} of {len(result.seeds)}",
                 "cells": [sections.metric_text(figure, Estimate.from_dict(row[figure.name])) for figure in shown],
                 "calibrator": row["calibrator"],
-                "seconds": _seconds(result, row["method"]),
+                "seconds": "–" if (s := result.seconds(row["method"])) is None else f"{s:,.0f}\u00a0s",
             }
             for row in rows
         ],
@@ -96,7 +136,7 @@ def _part(sheet: Sheet, result: GridResult, on: str, after: bool) -> dict[str, o
     }
 
 
-def _diagram(sheet: Sheet, result: GridResult, row: Mapping[str, Any], on: str, after: bool) -> Drawing:
+def _diagram(sheet: Sheet, result: GridResult, row: Json, on: str, after: bool) -> Drawing:
     """Return the reliability diagram of a method over all its seeds."""
     tables = [
         (outcome.sets[on].calibrated if after else outcome.sets[on].uncalibrated).table
@@ -112,7 +152,7 @@ def _diagram(sheet: Sheet, result: GridResult, row: Mapping[str, Any], on: str, 
     return sheet.reliability(pooled, row["method"], caption, intervals=len(tables) == 1)
 
 
-def _difference(row: Mapping[str, Any], name: str) -> dict[str, str]:
+def _difference(row: Json, name: str) -> dict[str, str]:
     """Return a paired difference in print, and what it says of the method."""
     entry, percent = row["difference"][name], METRICS[name].percent
     value, low, high = ("∞" if entry[end] is None else _signed(entry[end], percent) for end in ("value", "low", "high"))
@@ -121,29 +161,12 @@ def _difference(row: Mapping[str, Any], name: str) -> dict[str, str]:
     return {"value": value + ("\u00a0points" if percent else ""), "interval": f"{low} to {high}", "verdict": verdict}
 
 
-def _seconds(result: GridResult, method: str) -> str:
-    """Return the mean time of training."""
-    times = [each.fit["seconds"] for (name, _), each in result.results.items() if name == method]
-    return f"{sum(times) / len(times):,.0f}\u00a0s" if times else "–"
-
-
-def _needed(row: Mapping[str, Any]) -> str:
-    """Say how many seeds would decide the difference of the NLL, if it stays what it is."""
-    entry, n = row["difference"].get("nll"), row["difference"]["n_seeds"]
-    if entry is None or entry["better"] is not None or None in (entry["value"], entry["low"]) or n < 2:
-        return ""
-    half, size = entry["value"] - entry["low"], abs(entry["value"])
-    if size < 1e-9 or (seeds := math.ceil(n * (half / size) ** 2)) > _MOST_SEEDS:
-        return "; no practical number of seeds would decide the NLL"
-    return f"; about {seeds} seeds would decide the NLL"
-
-
 def _signed(value: float, share: bool) -> str:
     shown = f"{100 * value:+.2f}" if share else f"{value:+.4f}"
     return shown.replace("-", "−")
 
 
-def _sentence(row: Mapping[str, object], compared: Sequence[str]) -> dict[str, object]:
+def _sentence(row: Json, compared: Sequence[str]) -> dict[str, object]:
     """Return on which figures a method is better, worse, or neither, in words."""
     verdicts = {name: _difference(row, name)["verdict"] for name in compared}
     said = []
@@ -152,7 +175,7 @@ def _sentence(row: Mapping[str, object], compared: Sequence[str]) -> dict[str, o
         if names:
             on = " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else names[0]
             said.append({"verdict": verdict, "text": f"{verdict} on {on}"})
-    return {"method": row["method"], "said": said, "needed": _needed(row)}
+    return {"method": row["method"], "said": said, "hint": row["difference"]["hint"]}
 
 
 def _label_noise(result: GridResult) -> dict[str, object] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 
 from vicinal.metrics import Estimate
 from vicinal.metrics.selective import RiskThreshold
@@ -23,7 +24,15 @@ def percent(share: float, decimals: int = 1) -> str:
 
 def number(value: float) -> str:
     """Return a number with four decimals, or the sign of infinity."""
-    return f"{value:.4f}" if math.isfinite(value) else "–" if math.isnan(value) else "∞" if value > 0 else "−∞"
+    return (
+        f"{value:.4f}".replace("-", "−")
+        if math.isfinite(value)
+        else "–"
+        if math.isnan(value)
+        else "∞"
+        if value > 0
+        else "−∞"
+    )
 
 
 def count(n: int, one: str, many: str | None = None) -> str:
@@ -68,3 +77,8 @@ def threshold(chosen: RiskThreshold) -> str:
         return "any confidence"
     decimals = 2 if chosen.threshold < 0.999 else 4
     return f"{math.ceil(100 * chosen.threshold * 10**decimals - 1e-9) / 10**decimals:.{decimals}f}{_NBSP}%"
+
+
+def from_here(text: str) -> str:
+    """Return paths below the working directory relative to it: a report is read elsewhere, too."""
+    return text.replace(f"{os.getcwd()}{os.sep}", "")

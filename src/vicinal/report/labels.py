@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from vicinal.metrics import Evaluation, Metric
 from vicinal.metrics.registry import brief
 from vicinal.report import sections
 from vicinal.report.formatting import count, percent, with_interval
 from vicinal.report.page import contents
-from vicinal.report.plots import Sheet
+from vicinal.report.plots import Drawing, Sheet
 from vicinal.runs import RunResult, Scores
 
 #: Labels whose reliability is drawn.
@@ -69,7 +68,7 @@ def _label(scored: Scores, k: int, name: str, evaluation: Evaluation, shown: lis
     return {"name": name, "about": "", "cells": cells}
 
 
-def _drawings(sheet: Sheet, scored: Scores) -> list[Any]:
+def _drawings(sheet: Sheet, scored: Scores) -> list[Drawing]:
     drawings = []
     for name in list(scored.heads)[:_DRAWN]:
         if (binary := scored.binary(name)) is not None:

@@ -7,17 +7,23 @@ import hashlib
 import os
 import re
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from vicinal import __version__
-from vicinal._atomic import replacing
+from vicinal._atomic import Json, replacing
 from vicinal._checks import require
 
 
 def contents(sections: Iterable[tuple[str, str, object]]) -> list[tuple[str, str]]:
     """Return the identifiers and titles of the sections that there is something to put in."""
     return [(identifier, title) for identifier, title, content in sections if content]
+
+
+def now() -> str:
+    """Return the date and time in print."""
+    return f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def write_page(
@@ -34,7 +40,7 @@ def write_page(
     )
     environment.filters["unbroken"] = _unbroken
     script = _script(environment)
-    text = environment.get_template(template).render(version=__version__, script=script, **context)
+    text = environment.get_template(template).render(version=__version__, script=script, now=now(), **context)
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     with replacing(target) as temporary:
@@ -43,7 +49,7 @@ def write_page(
     return target
 
 
-def _script(environment: Any) -> dict[str, Any]:
+def _script(environment: Any) -> Json:
     """Return the one script that a page holds, and its hash: the page's policy lets no other run."""
     text = environment.loader.get_source(environment, "page.js")[0]
     digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

@@ -16,15 +16,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vicinal import plots
+from vicinal._arrays import Values
 from vicinal._checks import require
-from vicinal.metrics import BinaryEvaluation, ReliabilityTable
+from vicinal.metrics import BinaryEvaluation, Estimate, Evaluation, ReliabilityTable
 from vicinal.metrics.selective import RiskCoverage
 from vicinal.report import verdicts
-from vicinal.report.formatting import with_interval
+from vicinal.report.formatting import count, percent, with_interval
 
 if TYPE_CHECKING:
     from markupsafe import Markup
     from matplotlib.axes import Axes
+    from matplotlib.ticker import FuncFormatter
 
 _BLUE, _RED, _INK, _GREY = "#0072B2", "#D55E00", "#222222", "#8A8A8A"
 
@@ -52,6 +54,10 @@ _LEGEND: dict[str, object] = {
     "handletextpad": 0.5,
     "columnspacing": 1.1,
 }
+#: The width of a bin that has room for a count.
+_READABLE = 0.02
+#: How the count of a bin is written: within narrow bins of a small figure.
+_COUNTS: dict[str, Any] = {"ha": "center", "va": "bottom", "fontsize": 6.5, "color": _INK}
 #: A curve with more points than this is thinned: no screen shows more.
 _POINTS = 400
 
@@ -65,13 +71,24 @@ class Drawing:
     caption: str
 
 
+#: How the name of a part begins that shows the rest of its name under the pointer.
+_HOVER = "hover:"
+
+
 class Sheet:
     """Draws the figures of one page; each gets a number, which its names begin with."""
 
     def __init__(self) -> None:
         self.n = 0
 
-    def draw(self, paint: Callable[[Axes], object], size: tuple[float, float], title: str, caption: str) -> Drawing:
+    def draw(
+        self,
+        paint: Callable[[Axes], object],
+        size: tuple[float, float],
+        title: str,
+        caption: str,
+        hover: Sequence[tuple[float, float, str]] = (),
+    ) -> Drawing:
         """Return a figure.
 
         Parameters
@@ -84,11 +101,16 @@ class Sheet:
             What it shows, in a few words; with the caption it is what a screen reader says.
         caption
             What to see in it.
+        hover
+            From and to where on the x axis the pointer shows which text.
         """
         figures, style = require("matplotlib.figure", "train"), require("matplotlib.style", "train")
         with style.context(["default", _STYLE]):
             figure = figures.Figure(figsize=size, layout="constrained")
-            paint(figure.subplots())
+            axes = figure.subplots()
+            paint(axes)
+            for low, high, text in hover:
+                axes.axvspan(low, high, alpha=0, lw=0, gid=_HOVER + text)
             buffer = io.StringIO()
             figure.savefig(buffer, format="svg", metadata=_METADATA, transparent=True)
         self.n += 1
@@ -103,6 +125,12 @@ class Sheet:
 
         def paint(ax: Axes) -> None:
             plots.reliability_diagram(table, level=0, counts=False, ax=ax)
+            for note in list(ax.texts):  # the caption has the ECE
+                note.remove()
+            # The samples of each bin stand at its foot, where it is wide enough to read them.
+            for b in np.flatnonzero((table.bin_count > 0) & (np.diff(table.edges) > _READABLE)):
+                middle = (table.edges[b] + table.edges[b + 1]) / 2
+                ax.text(middle, 0.012, _short_count(int(table.bin_count[b])), rotation=90, **_COUNTS)
             for patch in ax.patches:  # hatches in the colour of their ground are lost in an SVG
                 patch.set_hatch("")
             if intervals:
@@ -111,10 +139,18 @@ class Sheet:
                 low, high = (end[filled] for end in table.bin_interval())
                 ends = np.maximum([accuracy - low, high - accuracy], 0)
                 ax.errorbar(middle, accuracy, ends, fmt="_", ms=5, color=_INK, lw=1, label="95 % interval")
-            else:
-                for note in list(ax.texts):  # the ECE and the size of all runs together are those of no run
-                    note.remove()
             ax.legend(**{**_LEGEND, "ncols": 2})  # beside the bars, not over them
+
+        return self.draw(paint, (4.1, 4.4), title, caption, _bins(table))
+
+    def smooth(self, evaluation: Evaluation, title: str, caption: str = "") -> Drawing:
+        """Draw the reliability diagram without bins."""
+
+        def paint(ax: Axes) -> None:
+            plots.smooth_diagram(evaluation, ax=ax)
+            for note in list(ax.texts):  # the caption has the value
+                note.remove()
+            ax.legend(**{**_LEGEND, "ncols": 2})
 
         return self.draw(paint, (4.1, 4.4), title, caption)
 
@@ -125,7 +161,7 @@ class Sheet:
             plots.confidence_histogram(table, ax=ax)
             ax.legend(**_LEGEND)  # narrower than its own, which a small figure would cut off
 
-        return self.draw(paint, (4.1, 2.7), title, caption)
+        return self.draw(paint, (4.1, 2.7), title, caption, _bins(table))
 
     def lines(
         self,
@@ -204,7 +240,7 @@ class Sheet:
             paint, (4.1, 3.6), "Precision and recall", f"AP {value} ({interval}); without a model, the dashed line."
         )
 
-    def two_histograms(self, edges: Any, known: Any, foreign: Any, title: str, caption: str) -> Drawing:
+    def two_histograms(self, edges: Values, known: Values, foreign: Values, title: str, caption: str) -> Drawing:
         """Draw the scores of familiar and of foreign samples over each other."""
 
         def paint(ax: Axes) -> None:
@@ -216,6 +252,23 @@ class Sheet:
             _finish(ax, share=True)
 
         return self.draw(paint, (4.6, 2.9), title, caption)
+
+
+def _bins(table: ReliabilityTable) -> list[tuple[float, float, str]]:
+    """Return what each filled bin holds, for the pointer."""
+    low, high = table.bin_interval()
+    found = []
+    for b in np.flatnonzero(table.bin_count):
+        start, stop, n = float(table.edges[b]), float(table.edges[b + 1]), int(table.bin_count[b])
+        right = with_interval(Estimate(float(table.bin_accuracy[b]), float(low[b]), float(high[b])), share=True)
+        said = f"{100 * start:.3g}–{100 * stop:.3g}\u00a0%: {count(n, 'sample')}, mean"
+        said += f" {percent(float(table.bin_confidence[b]))}, observed {right[0]} ({right[1]})"
+        found.append((start, stop, said))
+    return found
+
+
+def _short_count(n: int) -> str:
+    return str(n) if n < 10_000 else f"{n / 1000:.0f}k" if n < 1_000_000 else f"{n / 1e6:.0f}M"
 
 
 def _fine(binary: BinaryEvaluation) -> ReliabilityTable:
@@ -247,8 +300,9 @@ def _finish(ax: Axes, *, share: bool) -> None:
         ax.legend(**_LEGEND)
 
 
-def _percent_ticks() -> Any:
-    return require("matplotlib.ticker", "train").FuncFormatter(lambda share, _: f"{100 * share:.3g} %")
+def _percent_ticks() -> FuncFormatter:
+    ticks: FuncFormatter = require("matplotlib.ticker", "train").FuncFormatter(lambda x, _: f"{100 * x:.3g} %")
+    return ticks
 
 
 def _thinned(x: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -269,6 +323,7 @@ def _inline(text: str, prefix: str, label: str) -> Markup:
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>|<!--.*?-->", "", text, flags=re.DOTALL)
     text = re.sub(r"<defs>\s*</defs>", "", text)
+    text = re.sub(rf'<g id="{_HOVER}([^"]*)">', r"<g><title>\1</title>", text)
     used = set(re.findall(r"url\(#([^)]+)\)|href=\"#([^\"]+)\"", text))
     names = {one or other for one, other in used}
 

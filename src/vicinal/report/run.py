@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from vicinal._atomic import Json
+from vicinal.calibrators import LossParts
 from vicinal.metrics import ClasswiseTable, Evaluation, Samples, SetEvaluation, Slice
 from vicinal.metrics.ood import OODReport
 from vicinal.metrics.selective import RiskCoverage, risk_coverage
 from vicinal.probes import AttackErrors, BetweenCurves
 from vicinal.report import sections, verdicts
-from vicinal.report.formatting import count, percent
+from vicinal.report.formatting import count, from_here, percent
 from vicinal.report.labels import labels_contents, labels_page
 from vicinal.report.page import contents, write_page
 from vicinal.report.plots import Sheet
@@ -35,52 +37,68 @@ _AUM = (
 _LONG = 60
 
 
-def write_run(
-    result: RunResult,
-    path: str | os.PathLike[str],
-    *,
-    ood: Iterable[tuple[str, OODReport]] = (),
-    attacks: Iterable[tuple[str, AttackErrors]] = (),
-    mc_dropout: Evaluation | None = None,
-    between: BetweenCurves | None = None,
-    audit: Sequence[Mapping[str, object]] | None = None,
-    audit_summary: str = "",
-    slices: Sequence[Slice] | None = None,
-    importance: Sequence[Importance] = (),
-    sets: tuple[float, Mapping[str, SetEvaluation]] | None = None,
-) -> Path:
+@dataclass(frozen=True, kw_only=True)
+class ReportExtras:
+    """What a report shows beside the run itself.
+
+    Examples
+    --------
+    >>> from vicinal.metrics import ood_report
+    >>> extras = ReportExtras(ood=[("noise", ood_report([0.9, 0.8, 0.7], [0.6, 0.5]))])
+    >>> extras.ood[0][0], extras.audit
+    ('noise', None)
+    """
+
+    command: str | None = None
+    """The command that writes this report again; by default the one that trains the run."""
+    ood: Sequence[tuple[str, OODReport]] = ()
+    """Names of other data and how well the model tells them from its own."""
+    attacks: Sequence[tuple[str, AttackErrors]] = ()
+    """Names of attacks and the errors under them."""
+    mc_dropout: Evaluation | None = None
+    """The metrics of the test set with dropout on, averaged over passes."""
+    between: BetweenCurves | None = None
+    """What the network does between training samples."""
+    audit: Sequence[Json] | None = None
+    """Training samples that look mislabelled, the most suspicious first.
+
+    They are as `mistakes.json` has samples, with `aum` and `threshold` in addition. An empty list says that none does.
+    """
+    audit_summary: str = ""
+    """How many labels look wrong, and how many false alarms are expected among them."""
+    slices: Sequence[Slice] | None = None
+    """Those of columns that were named in advance; by default all that training measured."""
+    importance: Sequence[Importance] = ()
+    """Of the columns of a table, as `vicinal.runs.permutation_importance` returns it."""
+    sets: tuple[float, Mapping[str, SetEvaluation]] | None = None
+    """The coverage asked of prediction sets, and their metrics, as `vicinal.runs.prediction_sets` measures.
+
+    Sets of 90 % if not given.
+    """
+    parts: Mapping[str, LossParts] = field(default_factory=dict)
+    """Calibration and refinement of the test set before calibration, as `vicinal.calibrators.loss_parts` returns."""
+
+
+def write_run(result: RunResult, path: str | os.PathLike[str], extras: ReportExtras | None = None) -> Path:
     """Write the report of what `vicinal.runs.run` returned to an HTML file, and return its path.
 
-    Parameters
-    ----------
-    ood
-        Names of other data and how well the model tells them from its own.
-    attacks
-        Names of attacks and the errors under them.
-    mc_dropout
-        The figures of the test set with dropout on, averaged over passes.
-    between
-        What the network does between training samples.
-    audit
-        Training samples that look mislabelled, the most suspicious first, as `mistakes.json` has samples, with `aum`
-        and `threshold` in addition. An empty list says that none does.
-    audit_summary
-        How many labels look wrong, and how many false alarms are expected among them.
-    slices
-        Those of columns that were named in advance; by default all that training measured.
-    importance
-        Of the columns of a table, as `vicinal.runs.permutation_importance` returns it.
-    sets
-        The coverage that was asked of prediction sets, and how they fared, as `vicinal.runs.prediction_sets` measures;
-        those of 90 % if not given.
+    Returns
+    -------
+    Path
+        The HTML file.
+
+    Examples
+    --------
+    >>> from vicinal.runs import Run
+    >>> write_run(Run("runs/digits").result(), "report.html")  # doctest: +SKIP
     """
-    sheet = Sheet()
+    sheet, extras = Sheet(), extras or ReportExtras()
     experiment, data = result.experiment, result.facts["data"]
     shared: dict[str, object] = {
         "title": f"{data['name']}: {experiment.method}",
-        "method": f"{_model(result)}, trained by {experiment.method}",
+        "method": f"{model_name(result)}, trained by {experiment.method}",
         "facts": facts_of(result),
-        "command": experiment.command(result.out),
+        "command": from_here(extras.command or experiment.command(result.out)),
         "provenance": _provenance(result),
     }
     if result.is_multilabel:
@@ -88,9 +106,17 @@ def write_run(
         shared["curves"] = sections.learning_curves(sheet, result.history, result.fit)
         shared["sections"] = labels_contents({**shared, **page})
         return write_page("labels.html.j2", {**shared, **page}, path)
+    context = {**shared, **_measured(sheet, result, extras)}
+    context["sections"] = _contents(context)
+    return write_page("run.html.j2", context, path)
+
+
+def _measured(sheet: Sheet, result: RunResult, extras: ReportExtras) -> dict[str, object]:
+    """Return what the report of one target says: the main set first, then other sets, then what was asked for."""
+    data = result.facts["data"]
     classes = [str(name) for name in data["classes"]]
     key = next((name for name in ("test", "val") if name in result.sets), None)
-    more = {} if mc_dropout is None else {"with MC dropout": mc_dropout}
+    more = {} if extras.mc_dropout is None else {"with MC dropout": extras.mc_dropout}
     main = None if key is None else _set_section(sheet, result.sets[key], _of(key, result.sets[key]), classes, more)
     further = [
         {
@@ -103,7 +129,6 @@ def write_run(
         if name not in ("val", "test")
     ]
     context: dict[str, object] = {
-        **shared,
         "heading": f"{data['name']}, {count(len(classes), 'class', 'classes')}",
         "verdict": verdicts.judge_run(result),
         "main": main,
@@ -112,28 +137,28 @@ def write_run(
         "warnings": _warnings(result, key),
         "notes": data.get("notes", []),
         "curves": sections.learning_curves(sheet, result.history, result.fit),
-        "ood": sections.ood_section(sheet, ood),
-        "attacks": sections.attack_table(attacks),
-        "between": None if between is None else sections.between_section(sheet, between),
-        "audit": None if audit is None else sections.cards(audit),
-        "audit_head": _audit_head(audit or (), audit_summary),
+        "ood": sections.ood_section(sheet, extras.ood),
+        "attacks": sections.attack_table(extras.attacks),
+        "between": None if extras.between is None else sections.between_section(sheet, extras.between),
+        "audit": None if extras.audit is None else sections.sample_rows(extras.audit),
+        "audit_head": _audit_head(extras.audit or (), extras.audit_summary),
         "label_noise": result.label_noise and sections.label_noise_table(result.label_noise, data["sizes"]),
         "baselines": sections.baselines_section(result.test.after, result.run.baselines()) if key == "test" else None,
-        "sets": _sets(result, sets, classes),
+        "sets": _sets(result, extras.sets, classes),
+        "parts": sections.parts_table(extras.parts),
         **dict.fromkeys(("binary", "risk", "classes", "confusion", "mistakes")),
         "shared": [],
-        "slices": [],
+        "slices": None,
         "importance": None,
         "mistakes_head": "",
         "tiles": [],
     }
     if main is not None and key is not None:
-        context |= _about(sheet, result, key, classes, slices)
+        context |= _about(sheet, result, key, classes, extras.slices)
         after = result.sets[key].after
         gained = 0.0 if after.base_rate is None else after.base_rate.nll - after.nll.value
-        context["importance"] = sections.importance_section(importance, gained)
-    context["sections"] = _contents(context)
-    return write_page("run.html.j2", context, path)
+        context["importance"] = sections.importance_section(extras.importance, gained)
+    return context
 
 
 def _audit_head(audit: Sequence[Mapping[str, object]], summary: str) -> str:
@@ -155,7 +180,7 @@ def _sets(
     return None if given is None else sections.sets_section(*given, classes)
 
 
-def _contents(context: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _contents(context: Json) -> list[tuple[str, str]]:
     return contents(
         [
             ("metrics", "Metrics", context["main"]),
@@ -194,7 +219,7 @@ def _set_section(
         "table": sections.metrics_table({**({} if same else {"before": before}), "after": after, **(more or {})}),
         "drawings": sections.reliability_pair(
             sheet,
-            {"": after.table} if same else {"before calibration": before.table, "after calibration": after.table},
+            {"": after} if same else {"before calibration": before, "after calibration": after},
         ),
         "same": same,
         "bins": sections.bins_section(sheet, after),
@@ -242,7 +267,7 @@ def _about(
         about["slices"] = sections.slices_section(result.run.slices() if slices is None else slices)
     if key == "test" and result.run.files.mistakes.exists():
         about["shared"] = sections.error_slices_section(result.run.error_slices())
-        shown = sections.cards(result.run.mistakes())
+        shown = sections.sample_rows(result.run.mistakes())
         wrong = count(int((~correct).sum()), "mistake")
         of = f"{wrong} on {_of(key, scored)}"
         about["mistakes"] = shown
@@ -322,7 +347,7 @@ def facts_of(result: RunResult) -> list[tuple[str, str, bool]]:
     ]
 
 
-def _model(result: RunResult) -> str:
+def model_name(result: RunResult) -> str:
     """Return the model that answers: the network, and trees with their shares."""
     network = str(result.facts["network"]["name"])
     if "share" not in result.facts:
@@ -336,7 +361,7 @@ def _provenance(result: RunResult) -> list[tuple[str, str]]:
     done = result.run.files.evaluation
     versions = ", ".join(f"{name} {version}" for name, version in result.fit.get("versions", {}).items())
     return [
-        ("Run folder", str(result.out)),
+        ("Run folder", from_here(str(result.out))),
         ("Data", str(result.facts["data"].get("fingerprint", "unknown"))),
         ("Versions", versions),
         *(

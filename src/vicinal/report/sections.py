@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vicinal import plots
+from vicinal._atomic import Json
 from vicinal.metrics import (
     METRICS,
     BinaryEvaluation,
@@ -32,12 +33,13 @@ from vicinal.report.plots import Sheet
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from vicinal.calibrators import LossParts
     from vicinal.probes import AttackErrors, BetweenCurves
     from vicinal.runs import Importance
 
 #: Classes shown at once; with more, the worst of them.
 SHOWN_CLASSES = 20
-_SHOWN_CELLS = 12
+_SHOWN_CELLS = 4
 
 
 def metric_name(metric: Metric, n_bins: int) -> str:
@@ -78,7 +80,7 @@ def tiles(evaluation: Evaluation, *extra: tuple[str, str, str]) -> list[tuple[st
 def sets_section(asked: float, sets: Mapping[str, SetEvaluation], classes: Sequence[str]) -> dict[str, object]:
     """Return how often prediction sets hold the true class and how large they are: of each kind, and by class."""
     names = {"coverage": True, "size": False, "single": True, "empty": True}
-    rows: list[dict[str, Any]] = [
+    rows: list[Json] = [
         {"name": kind, "about": "", "cells": [with_interval(getattr(e, n), share=s) for n, s in names.items()]}
         for kind, e in sets.items()
     ]
@@ -131,13 +133,13 @@ def _short(name: str, most: int = 16) -> str:
 
 
 def baselines_section(
-    evaluation: Evaluation, simpler: Mapping[str, Mapping[str, Estimate | None]]
+    evaluation: Evaluation, simpler: Mapping[str, Mapping[str, Estimate | None]], name: str = "this model"
 ) -> dict[str, object] | None:
-    """Return the figures of the model beside those of baselines on the same samples; None without any."""
+    """Return the metrics of the model beside those of baselines on the same samples; None without any."""
     if not simpler:
         return None
     shown = brief(evaluation.metrics)
-    models = {"this model, calibrated": evaluation.metrics, **simpler}
+    models = {f"{name}, calibrated": evaluation.metrics, **simpler}
     rows = [
         {"name": name, "about": "", "cells": [metric_text(f, figures.get(f.name)) for f in shown]}
         for name, figures in models.items()
@@ -224,7 +226,7 @@ def threshold_counts(fine: ReliabilityTable) -> dict[str, object]:
 # Learning
 
 
-def learning_curves(sheet: Sheet, history: Sequence[Mapping[str, Any]], fit: Mapping[str, Any]) -> list[Any]:
+def learning_curves(sheet: Sheet, history: Sequence[Json], fit: Json) -> list[Any]:
     """Return the curves of loss and, where there was a validation set, of ECE and error."""
     if not history:
         return []
@@ -405,7 +407,7 @@ def confusion_section(
     return {"classes": list(classes), "rows": rows, "listed": listed}
 
 
-def error_slices_section(shared: Iterable[Mapping[str, Any]]) -> list[dict[str, object]]:
+def error_slices_section(shared: Iterable[Json]) -> list[dict[str, object]]:
     """Return what mistakes share: the property, how often it is wrong there, with an interval, and elsewhere."""
     rows = []
     for entry in shared:
@@ -417,9 +419,13 @@ def error_slices_section(shared: Iterable[Mapping[str, Any]]) -> list[dict[str, 
     return rows
 
 
-def slices_section(slices: Sequence[Slice]) -> list[dict[str, object]]:
-    """Return the slices as they are shown, the worst first; the gap in points with its sign."""
-    return [
+#: Slices that are shown at most, the worst ones.
+_SHOWN_SLICES = 300
+
+
+def slices_section(slices: Sequence[Slice]) -> dict[str, object] | None:
+    """Return the slices as they are shown, the worst first; the gap in points with its sign. None without any."""
+    rows = [
         {
             "name": one.name,
             "n": f"{one.n:,}",
@@ -428,8 +434,9 @@ def slices_section(slices: Sequence[Slice]) -> list[dict[str, object]]:
             "nll": ("–", "") if one.nll is None else with_interval(one.nll, share=False),
             "status": one.status,
         }
-        for one in slices
+        for one in slices[:_SHOWN_SLICES]
     ]
+    return {"rows": rows, "n": len(slices), "off": sum(bool(one.status) for one in slices)} if rows else None
 
 
 def _points(share: float) -> str:
@@ -474,34 +481,33 @@ def importance_section(found: Sequence[Importance], useful: float) -> dict[str, 
 # Samples to look at
 
 
-def cards(entries: Iterable[Mapping[str, Any]]) -> list[dict[str, object]]:
+def sample_rows(entries: Iterable[Json]) -> list[dict[str, object]]:
     """Return what to show of samples: those of mistakes.json, or suspicious ones.
 
-    Each entry has `label`, and some of `prediction`, `confidence`, `label_probability`, `aum`, `threshold`, `index`,
-    `origin`, `text` (a text or several), `row` (a mapping) and `picture` (a data address of an image).
+    Each entry has `label`, and some of `prediction`, `confidence`, `label_probability`, `wrong_probability`, `aum`,
+    `threshold`, `index`, `origin`, `text` (a text or several), `row` (a mapping) and `picture` (a data address of an
+    image).
     """
     shown = []
     for entry in entries:
         text = entry.get("text", [])
         row = [(str(name), "–" if value is None else _cell(value)) for name, value in entry.get("row", {}).items()]
         picture = entry.get("picture")
-        shown.append(
-            {
-                "label": str(entry["label"]),
-                "prediction": None if entry.get("prediction") is None else str(entry["prediction"]),
-                "confidence": _probability(entry.get("confidence")),
-                "label_probability": _probability(entry.get("label_probability")),
-                "aum": _margin(entry.get("aum")),
-                "threshold": _margin(entry.get("threshold")),
-                "index": entry.get("index"),
-                "origin": entry.get("origin"),
-                "texts": [text] if isinstance(text, str) else [str(part) for part in text],
-                "cells": row[:_SHOWN_CELLS],
-                "more_cells": row[_SHOWN_CELLS:],
-                # Nothing but an image that is in the file already: a report fetches nothing.
-                "picture": picture if str(picture).startswith("data:image/") else None,
-            }
-        )
+        one: dict[str, object] = {
+            "label": str(entry["label"]),
+            "prediction": None if entry.get("prediction") is None else str(entry["prediction"]),
+            "confidence": _probability(entry.get("confidence")),
+            "label_probability": _probability(entry.get("label_probability")),
+            "where": entry.get("origin") or entry.get("index", "–"),
+            "texts": [text] if isinstance(text, str) else [str(part) for part in text],
+            "cells": row[:_SHOWN_CELLS],
+            "more_cells": row[_SHOWN_CELLS:],
+            # Nothing but an image that is in the file already: a report fetches nothing.
+            "picture": picture if str(picture).startswith("data:image/") else None,
+        }
+        one |= {name: _margin(entry[name]) for name in ("aum", "threshold") if name in entry}
+        one |= {"wrong": _probability(entry["wrong_probability"])} if "wrong_probability" in entry else {}
+        shown.append(one)
     return shown
 
 
@@ -626,10 +632,21 @@ def label_noise_table(errors: Mapping[str, Any], sizes: Mapping[str, int]) -> di
 
 
 def bins_section(sheet: Sheet, evaluation: Evaluation) -> dict[str, object]:
-    """Return the filled bins with their counts, and the diagram of bins that hold as many samples each."""
-    table = evaluation.table
+    """Return the filled bins with their counts, and the same of bins that hold as many samples each."""
+    table, samples = evaluation.table, evaluation.samples
+    section: dict[str, object] = {"rows": _bin_rows(table), "equal_mass": None}
+    if samples is not None and evaluation.n >= table.n_bins:
+        of = samples.confidence, samples.correct
+        even = ReliabilityTable.from_confidences(*of, n_bins=table.n_bins, equal_mass=True)
+        text = f"ECE {percent(even.ece(), 2)} ({even.n_bins}\u00a0bins of equal mass)."
+        section |= {"equal_mass": sheet.reliability(even, "Reliability, equal-mass bins", text)}
+        section |= {"mass_rows": _bin_rows(even)}
+    return section
+
+
+def _bin_rows(table: ReliabilityTable) -> list[dict[str, object]]:
     low, high = table.bin_interval()
-    rows = [
+    return [
         {
             "range": f"{100 * table.edges[b]:.3g}–{100 * table.edges[b + 1]:.3g}\u00a0%",
             "n": f"{table.bin_count[b]:,}",
@@ -639,17 +656,34 @@ def bins_section(sheet: Sheet, evaluation: Evaluation) -> dict[str, object]:
         }
         for b in np.flatnonzero(table.bin_count)
     ]
-    samples, drawing = evaluation.samples, None
-    if samples is not None and evaluation.n >= table.n_bins:
-        of = samples.confidence, samples.correct
-        even = ReliabilityTable.from_confidences(*of, n_bins=table.n_bins, equal_mass=True)
-        text = f"ECE {percent(even.ece(), 2)} ({even.n_bins}\u00a0bins of equal mass)."
-        drawing = sheet.reliability(even, "Reliability, equal-mass bins", text)
-    return {"rows": rows, "equal_mass": drawing}
 
 
-def reliability_pair(sheet: Sheet, tables: Mapping[str, ReliabilityTable]) -> list[object]:
-    """Return reliability diagrams and, under them, confidence histograms, one of each for each table."""
+def parts_table(parts: Mapping[str, LossParts]) -> dict[str, object] | None:
+    """Return calibration and refinement of each loss, as a table of estimates; None where they were not measured."""
+    rows = [
+        {
+            "name": METRICS[name].title,
+            "about": "",
+            "cells": [metric_text(METRICS[name], part) for part in (each.loss, each.calibration, each.refinement)],
+        }
+        for name, each in parts.items()
+    ]
+    return {"columns": ["loss", "calibration", "refinement"], "rows": rows} if rows else None
+
+
+def reliability_pair(sheet: Sheet, evaluations: Mapping[str, Evaluation]) -> list[object]:
+    """Return reliability diagrams, smooth ones and confidence histograms, one of each for each evaluation."""
+    tables = {name: evaluation.table for name, evaluation in evaluations.items()}
+    smooth = [
+        sheet.smooth(
+            evaluation,
+            f"Smooth reliability {name}",
+            f"The same without bins: accuracy around each confidence, with 95\u00a0% intervals. "
+            f"Smooth ECE (no bins) {percent(estimate.value, 2)}.",
+        )
+        for name, evaluation in evaluations.items()
+        if (estimate := evaluation.metrics.get("smooth_ece")) is not None
+    ]
     diagrams = [
         sheet.reliability(
             table,
@@ -667,4 +701,4 @@ def reliability_pair(sheet: Sheet, tables: Mapping[str, ReliabilityTable]) -> li
         )
         for name, table in tables.items()
     ]
-    return [*diagrams, *histograms]
+    return [*diagrams, *smooth, *histograms]

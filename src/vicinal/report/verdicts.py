@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -140,6 +140,8 @@ def judge(
         tone, sentence = ("useless" if useful.status == "useless" else "unknown"), useful.sentence
     elif calibration.status == "fits" and by_class.status == "off":
         tone, sentence = "uneven", by_class.sentence
+        # Beside a class that is off, "well calibrated" alone would contradict the headline.
+        calibration = replace(calibration, sentence=calibration.sentence.replace(" (n", " overall (n", 1))
     else:
         tone, sentence = calibration.status, calibration.sentence
     step = _next_step(evaluation, calibration, useful, by_class, against)
@@ -257,7 +259,7 @@ def _usefulness(
     ranks = auroc is not None and auroc.low > 0.5
     worse = nll is not None and (nll.low > 0 or math.isinf(nll.value))
     if not worse and (ranks or any(each is not None and each.high < -_NOTHING for each in (nll, brier))):
-        few = "" if accuracy.low > base.share else f" Accuracy does not show it: {always} too."
+        few = "" if accuracy.low > base.share else f" Accuracy does not show it: {always}."
         few = few.replace(", which is right", " is right") if nll is not None or ranks else ""
         return Finding("useful", f"Useful: {facts}.{few}")
     if worse and (ranks or accuracy.low > base.share):

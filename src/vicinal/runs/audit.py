@@ -11,20 +11,23 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vicinal import _random
-from vicinal._atomic import Json, write_json
+from vicinal._atomic import Json, sealed, write_json
 from vicinal._checks import Argument, Sentence, integer
 from vicinal.data import Split, Task
 from vicinal.data.splitting import fold_numbers, grouped_split, split_positions
 from vicinal.objectives.guided.aum import AUM
 from vicinal.probes.aum_threshold import Audit, find_mislabelled
 from vicinal.probes.confident_learning import LabelIssues, label_issues
-from vicinal.runs.defaults import default_config
 from vicinal.runs.execute import held_out_logits
 from vicinal.runs.mistakes import shown
 from vicinal.runs.run import RunResult, load_task
 from vicinal.training import AUMRecorder, fit
+from vicinal.training.defaults import default_config
 
 Say = Callable[[str], None]
+
+#: Samples that are shown where no label is suspicious.
+_LOOK = 20
 
 #: The share of a fold's training samples that says when to stop and what temperature suits.
 _VALIDATION = 0.15
@@ -32,7 +35,16 @@ _VALIDATION = 0.15
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class CrossAudit:
-    """What cross-validation says about the labels of a run."""
+    """What cross-validation says about the labels of a run.
+
+    Examples
+    --------
+    >>> from vicinal.probes import label_issues
+    >>> probs, labels = np.array([[0.9, 0.1], [0.2, 0.8], [0.3, 0.7]]), np.array([0, 0, 1])
+    >>> audit = CrossAudit(label_issues(labels, probs=probs), probs, labels, [], ("cat", "dog"))
+    >>> audit.issues.prediction.tolist()
+    [0, 1, 1]
+    """
 
     issues: LabelIssues
     """Which labels look wrong."""
@@ -70,8 +82,19 @@ def audited(
     own calibrator; `label_issues` judges them. The trainings are kept in the run's folder `audit`,
     so an audit that was stopped resumes.
 
-    Shown are the n most suspicious samples; if n is not given, all suspicious ones. `progress` and `on_note` are as in
+    Shown are the n most suspicious samples; if n is not given, all suspicious ones, or the 20 labels that fit least
+    where none is. `progress` and `on_note` are as in
     `vicinal.runs.run`.
+
+    Returns
+    -------
+    CrossAudit
+        Which labels look wrong, with the probabilities of every sample.
+
+    Examples
+    --------
+    >>> result = Run("runs/digits").result()  # doctest: +SKIP
+    >>> audited(result, n_folds=2, progress=False).issues.noise  # doctest: +SKIP
     """
     integer("n_folds", n_folds, low=2)
     if n is not None:
@@ -87,14 +110,14 @@ def audited(
         left_out = folds == fold
         say(f"training {fold + 1} of {n_folds}: without {int(left_out.sum())} samples, which it then judges")
         probs[left_out] = _out_of_fold(result, places, labels, groups, left_out, fold, progress)
-    issues = label_issues(probs, labels)
+    issues = label_issues(labels, probs=probs)
     ranking = issues.ranking.tolist()
-    chosen = ranking[: int(issues.suspicious.sum()) if n is None else n]
+    chosen = ranking[: (int(issues.suspicious.sum()) or _LOOK) if n is None else n]
     samples = _shown(task, parts, issues, probs, labels, chosen)
     counts: Json = {"suspicious": int(issues.suspicious.sum()), "n": len(labels), "folds": n_folds}
-    counts |= {"false_alarms": issues.false_alarms, "noise": issues.noise.to_dict()}
+    counts |= {"false_alarms": issues.false_alarms.to_dict(), "noise": issues.noise.to_dict()}
     kept = [{name: value for name, value in sample.items() if name != "row_of_probs"} for sample in samples]
-    write_json(result.run.files.audit_record, {**counts, "samples": kept})
+    write_json(result.run.files.audit_record, sealed({**counts, "samples": kept}))
     return CrossAudit(issues, probs, labels, samples, task.classes)
 
 
@@ -180,6 +203,16 @@ def audited_by_aum(
 
     Suspicious is a sample whose margin is at most this percentile of those samples' margins; the n most suspicious are
     returned. `progress` and `on_note` are as in `vicinal.runs.run`.
+
+    Returns
+    -------
+    tuple[Audit, list[dict]]
+        The audit, and the samples to be shown.
+
+    Examples
+    --------
+    >>> result = Run("runs/digits").result()  # doctest: +SKIP
+    >>> audit, samples = audited_by_aum(result, n=10, progress=False)  # doctest: +SKIP
     """
     integer("n", n, low=1)
     files, spec, task = result.run.files, result.run.bundle().spec, result.run.task()
@@ -224,5 +257,5 @@ def audited_by_aum(
         for i, original in zip(worst, task.train.originals(worst), strict=True)
     ]
     counts = {"suspicious": int(audit.suspicious.sum()), "n": len(labels), "percentile": audit.percentile}
-    write_json(files.audit_record, {**counts, "samples": samples})
+    write_json(files.audit_record, sealed({**counts, "samples": samples}))
     return audit, samples

@@ -17,9 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vicinal._checks import choice, require
-from vicinal.data import Split, TabularPreprocessing, Task
+from vicinal.data import Split, Task
 from vicinal.data.column_encoders import Category, Date, Number
 from vicinal.data.registry import KINDS
+from vicinal.data.tabular import TabularPreprocessing
 from vicinal.data.text_columns import Text
 from vicinal.metrics import Evaluation, evaluate
 from vicinal.progress import stage
@@ -37,17 +38,34 @@ _MOST_ROWS, _MOST_CLASSES = 20_000, 100
 Floats = NDArray[np.float64]
 
 
-def baselines(task: Task, names: Sequence[str] = ALWAYS, *, n_bins: int = 15) -> dict[str, Evaluation]:
+def baselines(
+    task: Task, names: Sequence[str] = ALWAYS, *, n_bins: int = 15, groups: NDArray[np.int64] | None = None
+) -> dict[str, Evaluation]:
     """Return the metrics of some of `BASELINES` on the test set of a task, by name.
 
-    Those that do not fit this kind of data are left out: trees are for rows of a table.
+    Those that do not fit this kind of data are left out: trees are for rows of a table. Intervals allow for `groups` of
+    test samples, `[N]`.
+
+    Returns
+    -------
+    dict[str, Evaluation]
+        The metrics of each baseline on the test set.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from vicinal.data import load
+    >>> frame = pd.DataFrame({"x": [i / 7 for i in range(40)], "y": ["a", "a", "b"] * 13 + ["a"]})
+    >>> found = baselines(load(frame, target="y"), ["majority class"])
+    >>> round(found["majority class"].accuracy.value, 3)
+    0.667
     """
     evaluations = {}
     for name in names:
         with stage(name):
             probs = _probs(choice("names", name, BASELINES), task)
         if probs is not None:
-            evaluations[name] = evaluate(_labels(task.test), probs=probs, n_bins=n_bins)
+            evaluations[name] = evaluate(_labels(task.test), probs=probs, n_bins=n_bins, groups=groups)
     return evaluations
 
 
@@ -55,12 +73,19 @@ def measure_baselines(result: RunResult, names: Sequence[str] = ALWAYS) -> None:
     """Measure baselines on the split of a run that has a test set, and keep their metrics in its folder.
 
     With them goes the difference to the run, sample by sample. Those that are kept already are not measured again.
+
+    Examples
+    --------
+    >>> result = Run("runs/digits").result()  # doctest: +SKIP
+    >>> measure_baselines(result)  # doctest: +SKIP
+    >>> result.run.baselines()  # doctest: +SKIP
     """
     kept = result.run.baselines()
     missing = [name for name in names if "nll_difference" not in kept.get(name, {})]
     if missing and "test" in result.sets:
         after = result.test.after
-        result.run.write_baselines(baselines(result.run.task(), missing, n_bins=after.n_bins), after)
+        groups = result.test.groups
+        result.run.write_baselines(baselines(result.run.task(), missing, n_bins=after.n_bins, groups=groups), after)
 
 
 def _probs(name: str, task: Task) -> Floats | None:

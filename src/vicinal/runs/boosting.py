@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from vicinal._checks import Argument, Sentence, require
+from vicinal._portable import versions
 from vicinal.data import Split, Task
 from vicinal.models import Boosted, MLPAndTrees
 from vicinal.models.tree_fitting import gather, grow
@@ -23,7 +24,7 @@ from vicinal.runs.experiment import Experiment
 from vicinal.training import FitConfig, FitResult
 from vicinal.training.batches import KeyedDataset, evaluation_batches
 from vicinal.training.config import MECHANICAL
-from vicinal.training.environment import joined_process, versions
+from vicinal.training.environment import joined_process
 from vicinal.training.folder import TrainingFolder
 from vicinal.training.predicting import iter_logits
 
@@ -77,7 +78,7 @@ def boosted(
             "seconds": round(time.perf_counter() - began, 3),
             "about": dict(about),
         }
-        if (done := folder.result()) is None:
+        if (done := folder.result(rewrites_metrics=True)) is None:
             done = folder.finish(model.state_dict(), predictions, info, kept)
     return FitResult.of(model, done, kept, predictions, folder)
 

@@ -31,9 +31,8 @@ from vicinal import _random, data
 from vicinal._atomic import (
     DamagedFileError,
     Json,
-    check_seal,
     checksum,
-    read_json,
+    read_sealed,
     read_tensors,
     replacing,
     sealed,
@@ -42,16 +41,11 @@ from vicinal._atomic import (
 )
 from vicinal._checks import choice, flag, freeze, integer, nearest_names, number, require
 from vicinal._typing import Batch
-from vicinal.data import (
-    ImagePreprocessing,
-    Preprocessing,
-    ReadOptions,
-    Split,
-    Stream,
-    TabularPreprocessing,
-    TextPreprocessing,
-)
+from vicinal.data import Preprocessing, ReadOptions, Split, Stream
+from vicinal.data.image import ImagePreprocessing
 from vicinal.data.options import MOST_PIXELS
+from vicinal.data.tabular import TabularPreprocessing
+from vicinal.data.text import TextPreprocessing
 from vicinal.metrics import Evaluation
 from vicinal.models import ModelSpec
 from vicinal.objectives.forward import call
@@ -67,11 +61,25 @@ from vicinal.training.predicting import AtPrecision, channels_last_, iter_logits
 _ONNX_TOLERANCE = 1e-4
 #: A lower temperature would turn logits into infinities, and probabilities into NaN.
 _COLDEST = 1e-100
+#: Settings of the network that its record has only where they are set.
+_WHERE_SET = ("channels_last", "full_float32")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Bundle:
-    """A trained classifier that takes raw new data and returns calibrated probabilities."""
+    """A trained classifier that takes raw new data and returns calibrated probabilities.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from vicinal import data, models
+    >>> frame = pd.DataFrame({"x": [0.5, 1.5, 2.5, 3.5] * 5, "y": ["a", "b"] * 10})
+    >>> task = data.load(frame, target="y")
+    >>> spec = models.specify("linear", **task.spec)
+    >>> bundle = Bundle(module=spec.build(), spec=spec, preprocessing=task.preprocessing, classes=task.classes)
+    >>> bundle.predict_proba(frame[["x"]]).shape
+    (20, 2)
+    """
 
     module: nn.Module = field(repr=False)
     """The network, in eval mode; its outputs are logits."""
@@ -92,6 +100,8 @@ class Bundle:
     """`"no"`, `"bf16"` or `"fp16"`: what it computes in, which is what the calibrator was fitted in."""
     channels_last: bool = False
     """Whether images, and the weights of convolutions, have this memory format, as when the calibrator was fitted."""
+    full_float32: bool = False
+    """Whether CUDA multiplies float32 in full precision, as when the calibrator was fitted; else it rounds to TF32."""
     batch_size: int = 256
     """Samples at a time, as when the calibrator was fitted: sums of floats depend a little on the shape of a batch."""
     method: str = ""
@@ -111,6 +121,7 @@ class Bundle:
             target_type=choice("target_type", self.target_type, ("multiclass", "multilabel")),
             precision=choice("precision", self.precision, ("no", "bf16", "fp16")),
             channels_last=flag("channels_last", self.channels_last),
+            full_float32=flag("full_float32", self.full_float32),
             batch_size=integer("batch_size", self.batch_size, low=1),
         )
         for temperature in self.calibrators.temperatures.values():
@@ -138,7 +149,8 @@ class Bundle:
     @property
     def network(self) -> nn.Module:
         """The module at its precision: what to call, attack or look into, for the logits that are served."""
-        return AtPrecision(self.module, self.precision, channels_last=self.channels_last)
+        how = {name: getattr(self, name) for name in _WHERE_SET}
+        return AtPrecision(self.module, self.precision, **how)
 
     # Predicting
 
@@ -155,7 +167,7 @@ class Bundle:
         """
         return self.calibrated(self.logits(source, batch_size=batch_size)).numpy()
 
-    def predict(self, source: object, *, batch_size: int | None = None) -> NDArray[Any]:
+    def predict(self, source: object, *, batch_size: int | None = None) -> NDArray[np.generic]:
         """Return the name of the most probable class of each sample, `[N]`; of labels, whether each holds, `[N, L]`."""
         if self.is_multilabel:
             return (self.calibrators(self.logits(source, batch_size=batch_size)) > 0).numpy()
@@ -265,7 +277,7 @@ class Bundle:
             "classes": list(self.classes),
             **self.calibrators.to_dict(),
             "precision": self.precision,
-            **({"channels_last": True} if self.channels_last else {}),
+            **{name: True for name in _WHERE_SET if getattr(self, name)},
             "batch_size": self.batch_size,
             "method": self.method,
             "fingerprint": self.fingerprint,
@@ -284,8 +296,7 @@ class Bundle:
         files, record = _record(Path(folder))
         writer = f"vicinal {record['versions'].get('vicinal', '?')}"
         try:
-            # The first runs have no checksum, and computed in float32 whatever precision they were trained in.
-            weights = read_tensors(files.weights, expected=record.get("weights"))[0]
+            weights = read_tensors(files.weights, expected=record["weights"])[0]
         except DamagedFileError as error:
             raise DamagedFileError(
                 f"{error}; start the run again and it restores them, or copy them from where they are whole"
@@ -322,7 +333,7 @@ class Bundle:
             calibrators=calibrators,
             target_type="multilabel" if calibrators.is_multilabel else "multiclass",
             precision=record.get("precision", "no"),
-            channels_last=record.get("channels_last", False),
+            **{name: record.get(name, False) for name in _WHERE_SET},
             batch_size=record.get("batch_size", 256),
             method=record.get("method", ""),
             fingerprint=record.get("fingerprint", ""),
@@ -437,6 +448,16 @@ def load(run: str | os.PathLike[str], *, device: str | torch.device = "cpu", max
         Where to put it.
     max_pixels
         An image file that claims more is not read, and a model of larger images is refused.
+
+    Returns
+    -------
+    Bundle
+        The model, in eval mode, with its preprocessing and its calibrator.
+
+    Examples
+    --------
+    >>> model = load("runs/digits")  # doctest: +SKIP
+    >>> model.predict_proba("digits").shape  # doctest: +SKIP
     """
     return Bundle.load(run, device=device, max_pixels=max_pixels)
 
@@ -497,8 +518,12 @@ def _record(path: Path) -> tuple[RunFiles, Json]:
 
 def read_record(files: RunFiles) -> Json:
     """Return the record of a saved model; a changed one is a `DamagedFileError`."""
-    record = read_json(files.model)
-    missing = [name for name in ("classes", "network", "preprocessing") if name not in record]
+    try:
+        record = read_sealed(files.model, required=True)
+    except DamagedFileError as error:
+        again = "run its training command again" if files.config.exists() else "save the model again"
+        raise DamagedFileError(f"{error}; {again} to write it again") from error
+    missing = [name for name in ("classes", "network", "preprocessing", "weights") if name not in record]
     missing += [] if {"temperature", "temperatures", "calibrators"} & record.keys() else ["temperature"]
     if missing:
         raise DamagedFileError(f"{files.model} lacks {', '.join(map(repr, missing))}: it is incomplete")
@@ -506,5 +531,4 @@ def read_record(files: RunFiles) -> Json:
         if not isinstance(record.get(name, kind()), kind):
             what = "an object" if kind is dict else "a list"
             raise DamagedFileError(f"{files.model}: {name!r} must be {what}, got {record[name]!r}")
-    check_seal(files.model, record)
     return {"versions": {}, **record}

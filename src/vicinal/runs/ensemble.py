@@ -50,7 +50,7 @@ def ensemble(
             "about": dict(about),
         }
         # The members are trained in any case: a damaged result is written again from them.
-        if (done := folder.result()) is None:
+        if (done := folder.result(rewrites_metrics=True)) is None:
             done = folder.finish(model.state_dict(), predictions, info, first.history)
     return FitResult.of(model, done, first.history, predictions, folder)
 

@@ -12,19 +12,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vicinal._checks import Argument, Sentence, choice
-from vicinal.data import Split, TabularPreprocessing
+from vicinal.data import Split
+from vicinal.data.tabular import TabularPreprocessing
+from vicinal.metrics.slices import FEWEST, column_slices
 
-#: A property of fewer samples is not tested; of more samples than the second number a part is taken.
-_FEWEST, _MOST = 10, 20_000
-#: Values of one column that are looked at, the most frequent ones; parts that the range of a number is cut into.
-_VALUES, _PARTS = 30, 4
+#: Of more samples a part is taken.
+_MOST = 20_000
 _LEVEL = 0.05
 #: Slices of more test samples are measured on request only, since all rows are read.
 MOST_SLICED = 100_000
@@ -39,7 +38,7 @@ def error_slices(split: Split, wrong: Sequence[bool] | NDArray[np.bool_], *, n: 
     errors = np.asarray(wrong, np.bool_)[:: step or 1]
     if not errors.any() or errors.all():
         return []
-    looked_at = [(name, has) for name, has in _properties(split, every) if _FEWEST <= int(has.sum()) < len(errors)]
+    looked_at = [(name, has) for name, has in _properties(split, every) if FEWEST <= int(has.sum()) < len(errors)]
     if not looked_at:
         return []
     from scipy.stats import hypergeom  # half a second of imports, which most commands do without
@@ -62,19 +61,19 @@ def slice_masks(split: Split, columns: Sequence[str] = ()) -> dict[str, NDArray[
     """
     if split.preprocessing.kind == "text" and not columns:
         lengths = [len((t if isinstance(t, str) else " ".join(t)).split()) for t in split.originals(range(len(split)))]
-        pairs = list(_values("number of words", lengths))
+        pairs = list(column_slices("number of words", lengths))
     elif isinstance(split.preprocessing, TabularPreprocessing):
         known = [column.name for column in split.preprocessing.columns]
         rows = split.originals(range(len(split)))
         seen = rows[0].keys() if len(rows) and isinstance(rows[0], Mapping) else known
         for name in columns:
             choice("slice", name, tuple(seen))
-        pairs = [pair for name in columns or known for pair in _values(name, [row.get(name) for row in rows])]
+        pairs = [pair for name in columns or known for pair in column_slices(name, [row.get(name) for row in rows])]
     elif columns:
         raise ValueError(Sentence(Argument("slice"), " needs rows of a table: these data have no columns"))
     else:
         return {}
-    return {name: mask for name, mask in pairs if columns or _FEWEST <= int(mask.sum()) < len(mask)}
+    return {name: mask for name, mask in pairs if columns or FEWEST <= int(mask.sum()) < len(mask)}
 
 
 def _properties(split: Split, every: range) -> Iterator[tuple[str, NDArray[np.bool_]]]:
@@ -84,7 +83,7 @@ def _properties(split: Split, every: range) -> Iterator[tuple[str, NDArray[np.bo
     elif isinstance(split.preprocessing, TabularPreprocessing):
         rows = split.originals(every)
         for column in split.preprocessing.columns:
-            yield from _values(column.name, [row.get(column.name) for row in rows if isinstance(row, Mapping)])
+            yield from column_slices(column.name, [row.get(column.name) for row in rows if isinstance(row, Mapping)])
 
 
 def _words(texts: Sequence[Any]) -> Iterator[tuple[str, NDArray[np.bool_]]]:
@@ -95,7 +94,7 @@ def _words(texts: Sequence[Any]) -> Iterator[tuple[str, NDArray[np.bool_]]]:
         for word in {match.lower() for match in _WORD.findall(text)}:
             places.setdefault(word, []).append(i)
     for word, where in places.items():
-        if len(where) >= _FEWEST:
+        if len(where) >= FEWEST:
             has = np.zeros(len(joined), np.bool_)
             has[where] = True
             yield f"the word “{word}”", has
@@ -103,30 +102,3 @@ def _words(texts: Sequence[Any]) -> Iterator[tuple[str, NDArray[np.bool_]]]:
     short, long = np.quantile(lengths, [0.25, 0.75])
     yield f"at most {short:.0f} words", lengths <= short
     yield f"at least {long:.0f} words", lengths >= long
-
-
-def _values(name: str, cells: Sequence[object]) -> Iterator[tuple[str, NDArray[np.bool_]]]:
-    """Yield the values of a column, or of numbers quarters of their range, and which rows have them."""
-    missing = np.array([cell is None or cell != cell or cell == "" for cell in cells], np.bool_)
-    if missing.any():
-        yield f"{name} missing", missing
-    numbers = np.array([_number(cell) for cell in cells])
-    known = np.isfinite(numbers)
-    if known.sum() and not (~known & ~missing).any() and len(np.unique(numbers[known])) > 2 * _PARTS:
-        edges = np.unique(np.quantile(numbers[known], np.linspace(0, 1, _PARTS + 1)))
-        for k, (low, high) in enumerate(pairwise(edges.tolist())):
-            inside = (numbers > low if k else numbers >= low) & (numbers <= high)
-            yield f"{name} {'above' if k else 'from'} {low:.6g} to {high:.6g}", inside
-        return
-    texts = np.array([str(cell) for cell in cells], dtype=object)
-    values, counts = np.unique(texts[~missing].astype(str), return_counts=True)
-    for value in values[np.argsort(-counts, kind="stable")[:_VALUES]].tolist():
-        yield f"{name} is {value!r}", (texts == value) & ~missing
-
-
-def _number(cell: Any) -> float:
-    """Return a cell that is a number, or looks like one; NaN otherwise."""
-    try:
-        return np.nan if cell is None or isinstance(cell, bool) else float(cell)
-    except (TypeError, ValueError):
-        return np.nan

@@ -25,20 +25,23 @@ from vicinal._checks import Argument, ArgumentError, Sentence, message_of, neare
 from vicinal._memory import check_size
 from vicinal.calibrators import Calibrator, TemperatureScaling, calibrate, cross_validate
 from vicinal.calibrators.two_logits import two_logits
-from vicinal.data import ReadOptions, Split, Task, TextPreprocessing, Words
+from vicinal.data import ReadOptions, Split, Task
 from vicinal.data.class_folders import find
 from vicinal.data.named_datasets import roots
 from vicinal.data.registry import KINDS
+from vicinal.data.text import TextPreprocessing
+from vicinal.data.tokens import Words
 from vicinal.expressions import parse
 from vicinal.metrics import evaluate_slices
 from vicinal.models import ModelSpec
+from vicinal.models.specification import check_spelling
 from vicinal.objectives.base import Objective
+from vicinal.objectives.sequence import mixed_at_embeddings
 from vicinal.probes.label_noise import noise_errors
 from vicinal.progress import shown, stage
 from vicinal.runs.boosting import boosted, check_trees, network_share, training_summary
 from vicinal.runs.bundle import Bundle
 from vicinal.runs.calibration import ONLY_HEAD, HeadCalibrators
-from vicinal.runs.defaults import default_config, default_options, mixed_at_embeddings
 from vicinal.runs.ensemble import ensemble, member_seeds
 from vicinal.runs.error_slices import MOST_SLICED, error_slices, slice_masks
 from vicinal.runs.experiment import EvalSet, Experiment
@@ -48,6 +51,7 @@ from vicinal.runs.run import Run, RunResult, corrupted, load_task
 from vicinal.runs.scores import Scores, score
 from vicinal.training import FitConfig, FitResult, fit, load_weights
 from vicinal.training.batches import MapDataset
+from vicinal.training.defaults import default_config, default_options
 from vicinal.training.environment import joined_process
 from vicinal.training.folder import refuse_foreign
 
@@ -91,6 +95,12 @@ def run(
     -------
     RunResult
         None in every process but the first, where there are several.
+
+    Examples
+    --------
+    >>> experiment = Experiment(source="digits", model_options={"width": 4}, training={"epochs": 1})
+    >>> result = run(experiment, "runs/digits", progress=False)  # doctest: +SKIP
+    >>> print(result.sets["test"].after.accuracy)  # doctest: +SKIP
     """
     folder, say = Run(out), on_note or (lambda note: None)
     if experiment.is_multilabel:
@@ -124,24 +134,12 @@ def _finished(folder: Run, experiment: Experiment, n_bins: int, say: Say) -> Run
         result, damage = folder.result(experiment, n_bins=n_bins), folder.damage()
     except DamagedFileError as error:
         say(message_of(error))
-        _end_again(folder)
         return None
     if damage is None:
         say(f"{folder.path} is finished: nothing to do")
         return result
     say(f"{damage}; the run resumes from its checkpoint")
     return None
-
-
-def _end_again(folder: Run) -> None:
-    """Remove result.json if the validation predictions are damaged.
-
-    Training then ends again from its checkpoint, which writes both.
-    """
-    try:
-        folder.predictions()
-    except DamagedFileError:
-        folder.files.result.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -277,8 +275,9 @@ def _digest(value: object) -> str:
 
 def _prepare(experiment: Experiment, say: Say) -> _Ready:
     """Read the data and build the network, so that mistakes are found before hours of training."""
-    # A typing error in the method is found before the data are read.
+    # A typing error in the method or the network is found before the data are read.
     parse(experiment.method)
+    check_spelling(experiment.model)
     task = load_task(experiment)
     if task.kind == "text" and experiment.model is not None and models.tokenizer_of(experiment.model) is None:
         known = nearest_names(experiment.model, models.names("text"))
@@ -448,6 +447,8 @@ def _built(spec: ModelSpec, experiment: Experiment, vectors: NDArray[np.float64]
 def _check_folder(folder: Run) -> None:
     """Refuse a run folder that cannot be written to, or holds something else, before any work is done."""
     out, given = folder.path.absolute(), Argument("out", str(folder.path))
+    if out.is_symlink() and not out.exists():
+        raise FileNotFoundError(Sentence(given, f" is a link to {os.readlink(out)!r}, which is not there: create it"))
     there = next(path for path in (out, *out.parents) if path.exists())
     if not there.is_dir():
         raise NotADirectoryError(Sentence(given, f" must be a folder, but {str(there)!r} is a file"))
@@ -501,14 +502,15 @@ def _evaluated(
     if trained.logits is None or trained.labels is None:
         note("there is no validation set: the probabilities are not calibrated (temperature 1)")
     else:
-        calibrators = _fitted(ready, chosen, note, trained.logits, trained.labels, "on the validation set")
-        facts |= {"calibration": chosen} if chosen else {}
         groups = _groups(ready, task.val)
+        calibrators = _fitted(ready, chosen, note, trained.logits, trained.labels, "on the validation set", groups)
+        facts |= {"calibration": chosen} if chosen else {}
         sets["val"] = score("val", trained.logits, trained.labels, calibrators, n_bins, groups=groups)
     bundle = _bundle(ready, trained, calibrators)
     # The model can be served from here on, even if the evaluation below is interrupted.
     bundle.save_record(folder.path)
     folder.write_splits(task.positions)
+    folder.write_digests(task.train)
     if (of_val := _groups(ready, task.val)) is not None and (of_test := _groups(ready, task.test)) is not None:
         folder.write_groups({"val": of_val, "test": of_test})
     held_out = {"test": _EvalData("test", task.test, None)} if len(task.test) else {}
@@ -543,7 +545,13 @@ def _uncalibrated(task: Task) -> HeadCalibrators:
 
 
 def _fitted(
-    ready: _Ready, chosen: dict[str, Json], note: Say, logits: Tensor, labels: Tensor, where: str
+    ready: _Ready,
+    chosen: dict[str, Json],
+    note: Say,
+    logits: Tensor,
+    labels: Tensor,
+    where: str,
+    groups: NDArray[np.int64] | None = None,
 ) -> HeadCalibrators:
     """Return the calibrator of each head, fitted on held-out samples; `chosen` gets what was tried, and why."""
     fitted: dict[str, Calibrator] = {}
@@ -551,10 +559,10 @@ def _fitted(
         alone = (logits, labels) if labels.ndim == 1 else (two_logits(logits[:, k]), labels[:, k])
         of = where if labels.ndim == 1 else f"of {name!r} {where}"
         if ready.experiment.calibrate == "temperature":
-            temperature = _temperature(ready.experiment, note, *alone, of)
+            temperature = _temperature(ready.experiment, note, *alone, of, groups)
             fitted[name] = TemperatureScaling.of(temperature, alone[0].shape[1])
             continue
-        made = calibrate(alone[1], logits=alone[0], method=ready.experiment.calibrate)
+        made = calibrate(alone[1], logits=alone[0], method=ready.experiment.calibrate, groups=groups)
         chosen[name], fitted[name] = made.to_dict(), made.calibrator
         for sentence in made.sentences:
             note(f"calibrator {of}: {sentence}")
@@ -571,6 +579,7 @@ def _bundle(ready: _Ready, trained: FitResult, calibrators: HeadCalibrators) -> 
         target_type=ready.task.target_type,
         precision=ready.config.mixed_precision,
         channels_last=ready.config.channels_last,
+        full_float32=ready.config.full_float32,
         batch_size=ready.config.evaluation_batch_size,
         method=trained.info["method"],
         fingerprint=ready.task.fingerprint,
@@ -584,7 +593,9 @@ def _predicted(bundle: Bundle, split: Split, name: str) -> Tensor:
         return torch.cat(list(bundle.iter_logits(split, progress=advance)))
 
 
-def _temperature(experiment: Experiment, note: Say, logits: Tensor, labels: Tensor, where: str) -> float:
+def _temperature(
+    experiment: Experiment, note: Say, logits: Tensor, labels: Tensor, where: str, groups: NDArray[np.int64] | None
+) -> float:
     """Return the temperature fitted on held-out samples, or 1 if it does not help; warnings become notes."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")  # by default Python repeats no warning, and later heads would lose theirs
@@ -592,7 +603,7 @@ def _temperature(experiment: Experiment, note: Say, logits: Tensor, labels: Tens
     temperature: float = calibrator.temperature_
     # The grid is a published procedure, which is applied as it was published.
     if experiment.temperature == "newton" and temperature != 1 and len(labels) < _CHECKED:
-        tried = cross_validate(calibrator, logits, labels) if len(labels) > 1 else None
+        tried = cross_validate(calibrator, logits, labels, groups=groups) if len(labels) > 1 else None
         if tried is None or not tried.helps:
             seen = "" if tried is None else f" (NLL {tried.with_it:.3f} with it and {tried.without:.3f} without)"
             note(
@@ -613,7 +624,7 @@ def _noise_errors(bundle: Bundle, task: Task, out: Path, labels: Tensor, mask: T
     selected = {name: t.clone() for name, t in bundle.module.state_dict().items()}  # loading overwrites in place
     for which, weights in (("best", selected), ("last", load_weights(out, last=True))):
         bundle.module.load_state_dict(weights)
-        errors = noise_errors(bundle.logits(plain).argmax(dim=1), real, labels, mask)
+        errors = noise_errors(real, labels, mask, predictions=bundle.logits(plain).argmax(dim=1))
         known = {name: error.value for name, error in vars(errors).items() if not math.isnan(error.value)}
         noise[which] = {f"train_{name}": error for name, error in known.items()}
         if len(task.test):

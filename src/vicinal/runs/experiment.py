@@ -32,6 +32,8 @@ class EvalSet:
         Labelled data of the same domain to fit the set's own temperature on. Data that are already split give their
         validation part. Without it the set has the temperature of the run.
 
+    Examples
+    --------
     >>> EvalSet(source="qqp.csv", columns={"q1": "premise"}).to_plain()
     {'source': 'qqp.csv', 'columns': {'q1': 'premise'}}
     """
@@ -111,6 +113,8 @@ class Experiment:
     seed
         Random seed for weights, batch order and mixing. The split has its own: `data["seed"]`, 0 by default.
 
+    Examples
+    --------
     >>> Experiment(source="digits", training={"epochs": 3}, seed=1).command()
     "vicinal train digits --method 'Mixup(alpha=0.2)' --epochs 3 --seed 1"
     """
@@ -262,6 +266,8 @@ def _option(name: str, value: object) -> list[str]:
     flag = f"--{name.replace('_', '-')}"
     if isinstance(value, bool):
         return [flag if value else f"--no-{flag[2:]}"]
+    if name == "stop_at" and isinstance(value, list | tuple):
+        return [flag, "=".join(map(str, value))]
     if isinstance(value, list | tuple):
         return [word for one in value for word in (flag, str(one))]
     return [flag, str(value)]

@@ -77,10 +77,21 @@ def run_grid(
         Called after each cell, the skipped ones first, with the method, the seed, and the `RunResult` or else what went
         wrong; not from the main thread if cells run elsewhere.
 
+    Returns
+    -------
+    GridResult
+        The results of all cells, the failures and the comparisons.
+
     Raises
     ------
     KeyboardInterrupt
         If interrupted; the message says what is done and how to resume.
+
+    Examples
+    --------
+    >>> base = Experiment(source="digits", model_options={"width": 4}, training={"epochs": 1})
+    >>> grid = run_grid(base, ["ERM()", "Mixup(alpha=0.2)"], [0, 1], "runs/grid", progress=False)  # doctest: +SKIP
+    >>> print(grid.comparison("Mixup(alpha=0.2)"))  # doctest: +SKIP
     """
     asked = _distinct_methods(methods)
     seeds = _distinct_seeds(seeds)
@@ -243,10 +254,21 @@ def _nothing_begun(out: Path) -> bool:
 
 
 def merged(out: Path, grids: Mapping[str, GridResult], runs: Mapping[str, RunResult]) -> GridResult:
-    """Return grids of several models, and finished runs, as one comparison on the same split.
+    """Return grids of several models, finished runs and predictions as one comparison on the same split.
 
     `grids` are by name of the model, which stands before each method; one without a name stays as it is. A finished run
     counts as the first seed of a method that has its name.
+
+    Returns
+    -------
+    GridResult
+        The comparison of all of them.
+
+    Examples
+    --------
+    >>> base = Experiment(source="digits", model="linear", training={"epochs": 1})
+    >>> grid = run_grid(base, ["ERM()"], [0], "runs/linear", progress=False)  # doctest: +SKIP
+    >>> merged(Path("runs/all"), {"linear": grid}, {}).methods  # doctest: +SKIP
     """
     results: dict[Key, RunResult] = {}
     failures: dict[Key, str] = {}

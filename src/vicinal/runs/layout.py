@@ -3,6 +3,7 @@
 run/
 experiment.json           the options of the experiment, and what the data turned out to be
 splits.json               which samples of the source are in which split
+train-digests.npy         a hash of each training row or text, to recognise it in new data
 model.json                with the weights the trained model: see `vicinal.runs.bundle`
 predictions-test.parquet  logits of the test set; predictions-eval-1.parquet of an extra evaluation set
 groups.json               the group of each held-out sample, where samples have groups
@@ -31,6 +32,7 @@ class RunFiles(TrainingFiles):
         super().__init__(path)
         self.experiment = self.path / "experiment.json"
         self.splits = self.path / "splits.json"
+        self.digests = self.path / "train-digests.npy"
         self.groups = self.path / "groups.json"
         self.model = self.path / "model.json"
         self.mistakes = self.path / "mistakes.json"

@@ -48,12 +48,13 @@ def fit_frozen(
     with folder.locked():
         folder.check_in({"frozen": True, "config": config.resume_key(), "about": dict(about)})
         process.wait_for_everyone()
-        if (done := folder.result()) is not None:
+        if (done := folder.result(rewrites_metrics=True)) is not None:
             return finished(network, folder, done)
         how: dict[str, Any] = {
             "precision": config.mixed_precision,
             "device": process.device,
             "channels_last": config.channels_last,
+            "full_float32": config.full_float32,
             "collate_fn": train.collate_fn,
             "num_workers": config.num_workers,
         }
@@ -73,7 +74,7 @@ def fit_frozen(
         put_head(network, trained.model, scale)
         predictions = None
         if held_out is not None:
-            parts = {name: how[name] for name in ("precision", "device")}
+            parts = {name: how[name] for name in ("precision", "device", "full_float32")}
             predictions = {"logits": logits_of_features(network, held_out[0], **parts), "labels": held_out[1]}
         info = {name: value for name, value in trained.info.items() if name != "weights"} | {"about": dict(about)}
         done = folder.finish(network.state_dict(), predictions, info, trained.history)

@@ -18,7 +18,8 @@ from torch.utils.data import DataLoader
 from vicinal import _random
 from vicinal._checks import Argument, Sentence, choice
 from vicinal.calibrators.conformal import kinds_of_sets
-from vicinal.data import ImagePreprocessing, Task
+from vicinal.data import Task
+from vicinal.data.image import ImagePreprocessing
 from vicinal.metrics import Evaluation, SetEvaluation, evaluate, evaluate_sets, ood
 from vicinal.metrics.ood import OODReport, ood_report
 from vicinal.probes.attacks import AttackErrors, attack_errors, parse_attack
@@ -45,20 +46,39 @@ def prediction_sets(result: RunResult, coverage: float) -> dict[str, SetEvaluati
 
     The validation set chose the weights and the calibrator, so the guarantee is not exact here: what is measured shows
     whether that matters.
+
+    Returns
+    -------
+    dict[str, SetEvaluation]
+        The metrics of each kind of prediction sets.
+
+    Examples
+    --------
+    >>> result = Run("runs/digits").result()  # doctest: +SKIP
+    >>> {name: sets.size.value for name, sets in prediction_sets(result, 0.9).items()}  # doctest: +SKIP
     """
     if "val" not in result.sets or "test" not in result.sets:
         raise ValueError(Sentence(Argument("sets"), " needs a validation and a test set"))
     val, test = (result.sets[name] for name in ("val", "test"))
-    scaled = result.calibrators
+    scaled, how = result.calibrators, {"generator": torch.Generator().manual_seed(0)}
     return {
-        name: evaluate_sets(kind.fit(scaled(val.logits), val.labels)(scaled(test.logits)), test.labels)
+        name: evaluate_sets(
+            test.labels, sets=kind.fit(scaled(val.logits), val.labels, **how)(scaled(test.logits), **how)
+        )
         for name, kind in kinds_of_sets(coverage).items()
     }
 
 
 @dataclass(frozen=True)
 class OODResult:
-    """How well a run tells its test set from other data, in one way of looking at its logits."""
+    """How well a run tells its test set from other data, in one way of looking at its logits.
+
+    Examples
+    --------
+    >>> from vicinal.metrics import ood_report
+    >>> OODResult("noise", "plain", ood_report([0.9, 0.8, 0.7], [0.6, 0.5])).report.auroc.value
+    1.0
+    """
 
     source: str
     """The other data, or `"noise"`."""
@@ -103,6 +123,16 @@ def ood_reports(
         calibrator, which was fitted to one pass without dropout. Not at all if not given.
     options
         Of `vicinal.data.read`.
+
+    Returns
+    -------
+    list[OODResult]
+        The reports of each source in each way, in that order.
+
+    Examples
+    --------
+    >>> result = Run("runs/digits").result()  # doctest: +SKIP
+    >>> ood_reports(result, ["noise"])[0].report.auroc  # doctest: +SKIP
     """
     scored = OOD_SCORES[choice("score", score, tuple(OOD_SCORES))]
     if passes is not None and score == "energy":
@@ -159,6 +189,16 @@ def attacks_on(
 
     Attacks are written `"fgsm:4/255"` or `"ifgsm:4/255:10"`, with ε in units of pixels in [0, 1]. With `source`,
     another run whose gradients are used, it is a black-box attack.
+
+    Returns
+    -------
+    list[tuple[str, AttackErrors]]
+        The name of each attack and the errors under it.
+
+    Examples
+    --------
+    >>> result = Run("runs/digits").result()  # doctest: +SKIP
+    >>> attacks_on(result, ["fgsm:4/255"])[0][1].attacked[1]  # doctest: +SKIP
     """
     wanted = [parse_attack(text) for text in attacks]
     bundle, task = result.run.bundle(), result.run.task()
@@ -190,6 +230,16 @@ def with_mc_dropout(result: RunResult, passes: int = 10) -> Evaluation:
     """Return the metrics of a run on its test set with dropout on, averaged over several passes.
 
     The calibrator is left out: it was fitted to one pass without dropout.
+
+    Returns
+    -------
+    Evaluation
+        The metrics of the averaged probabilities.
+
+    Examples
+    --------
+    >>> result = Run("runs/table").result()  # doctest: +SKIP
+    >>> with_mc_dropout(result, passes=5).nll  # doctest: +SKIP
     """
     bundle, task = result.run.bundle(), result.run.task()
     logits = _mc_logits(bundle, task.test, passes)
@@ -198,7 +248,18 @@ def with_mc_dropout(result: RunResult, passes: int = 10) -> Evaluation:
 
 @_random.restored_globals()
 def between(result: RunResult, pairs: int = 200) -> BetweenCurves:
-    """Return what a run's network does along segments between training samples, and half as far beyond them."""
+    """Return what a run's network does along segments between training samples, and half as far beyond them.
+
+    Returns
+    -------
+    BetweenCurves
+        The curves over λ from −0.5 to 1.5.
+
+    Examples
+    --------
+    >>> result = Run("runs/digits").result()  # doctest: +SKIP
+    >>> between(result, pairs=20).misses.value  # doctest: +SKIP
+    """
     bundle, task = result.run.bundle(), result.run.task()
     if task.kind == "text":
         raise ValueError("between texts there is nothing: this needs inputs that are numbers")

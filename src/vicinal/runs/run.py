@@ -6,6 +6,7 @@ a run of an experiment.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import warnings
@@ -20,7 +21,18 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vicinal import _random, data, models
-from vicinal._atomic import DamagedFileError, Json, read_json, write_arrays, write_json
+from vicinal._atomic import (
+    DamagedFileError,
+    Json,
+    check_listed,
+    checksum,
+    read_json,
+    read_sealed,
+    replacing,
+    sealed,
+    write_arrays,
+    write_json,
+)
 from vicinal._checks import Argument, Sentence
 from vicinal.data import Preprocessing, Split, Task
 from vicinal.data.options import MOST_PIXELS
@@ -35,14 +47,25 @@ from vicinal.runs.experiment import Experiment
 from vicinal.runs.layout import RunFiles
 from vicinal.runs.scores import Scores, score
 from vicinal.training import read_predictions
-from vicinal.training.folder import read_history, weights_damage, write_logits
+from vicinal.training.config import device_name
+from vicinal.training.environment import chosen_device
+from vicinal.training.folder import checksums_of, read_history, weights_damage, write_logits
 
 T = TypeVar("T")
+
+#: More training samples are not hashed: it takes two seconds for a million.
+_MOST_DIGESTS = 1_000_000
 
 
 @dataclass(frozen=True, eq=False)
 class RunResult:
-    """What a run produced."""
+    """What a run produced.
+
+    Examples
+    --------
+    >>> result = Run("runs/digits").result()  # doctest: +SKIP
+    >>> result.sets["test"].after.ece, result.history[-1]["val_nll"]  # doctest: +SKIP
+    """
 
     experiment: Experiment
     """The options of the run."""
@@ -144,6 +167,12 @@ class Run:
     ----------
     path
         The folder that `vicinal train` or `vicinal.runs.run` writes.
+
+    Examples
+    --------
+    >>> Run("no-such-folder").is_finished
+    False
+    >>> Run("runs/digits").result().temperature  # doctest: +SKIP
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -162,7 +191,7 @@ class Run:
         """The name of the network, None before training. The experiment names it only if the user did."""
         if not self.files.config.exists():
             return None
-        recorded = read_json(self.files.config).get("about", {}).get("network", {})
+        recorded = self._read(self.files.config).get("about", {}).get("network", {})
         return None if "name" not in recorded else str(recorded["name"])
 
     def result(self, experiment: Experiment | None = None, *, n_bins: int = 15) -> RunResult:
@@ -181,7 +210,7 @@ class Run:
     @property
     def is_multilabel(self) -> bool:
         """Whether its target is several columns of 0 and 1."""
-        return self.is_finished and HeadCalibrators.from_dict(read_json(self.files.evaluation)).is_multilabel
+        return self.is_finished and HeadCalibrators.from_dict(self._whole(self._evaluation)).is_multilabel
 
     def _recorded(self, experiment: Experiment | None) -> tuple[Experiment, dict[str, object]]:
         """Return the experiment of a finished run, and the other facts of experiment.json."""
@@ -205,7 +234,10 @@ class Run:
 
     def _whole(self, read: Callable[[], T]) -> T:
         """Return what `read` returns; a damaged file is an error that says what to do."""
-        advice = "run the same training command again to evaluate it again"
+        command = "the same training command"
+        with contextlib.suppress(ValueError, LookupError, TypeError, AttributeError, OSError):
+            command = f"`{self._experiment()[0].command(self.path)}`"
+        advice = f"run {command} to make it again"
         try:
             return read()
         except DamagedFileError as error:
@@ -218,18 +250,18 @@ class Run:
 
     def _experiment(self) -> tuple[Experiment, Json]:
         """Return the experiment of experiment.json, and the other facts."""
-        facts = read_json(self.files.experiment)
+        facts = read_sealed(self.files.experiment)
         return Experiment.from_dict(facts.pop("asked")), facts
 
     def _result(self, recorded: Experiment, facts: Json, n_bins: int) -> RunResult:
-        fit = read_json(self.files.result)
+        fit = read_sealed(self.files.result)
         history = list(read_history(self.files))
         # Later steps take these for granted; missing here, the file is damaged, and `_whole` says so.
         if missing := [name for name in ("method", "seconds", "about") if name not in fit]:
             raise KeyError(*missing)
-        evaluation = read_json(self.files.evaluation)
+        evaluation, checksums = self._evaluation(), self._checksums()
         fitted = HeadCalibrators.from_dict(evaluation, len(facts["data"]["classes"]))
-        groups = read_json(self.files.groups) if recorded.data.get("group") is not None else {}
+        groups = read_json(check_listed(self.files.groups, checksums)) if recorded.data.get("group") is not None else {}
         sets = {
             key: score(
                 entry["name"],
@@ -252,33 +284,41 @@ class Run:
             if not path.exists():
                 raise DamagedFileError(f"{path} is gone")
         read_record(self.files)
-        return weights_damage(self.files, read_json(self.files.result))
+        checksums = self._checksums()
+        for name in checksums:
+            check_listed(self.path / name, checksums)
+        return weights_damage(self.files, read_sealed(self.files.result))
+
+    def _evaluation(self) -> Json:
+        return read_sealed(self.files.evaluation)
+
+    def _checksums(self) -> dict[str, str]:
+        """Return the checksums of the files of a finished run by name."""
+        listed = self._evaluation().get("files", {}) if self.is_finished else {}
+        return {**checksums_of(self.files), **(listed if isinstance(listed, dict) else {})}
+
+    def _read(self, path: Path) -> Json:
+        """Return a record of this run; one that differs from its checksum is an error that says what to do."""
+        return self._whole(lambda: read_json(check_listed(path, self._checksums())))
 
     def predictions(self, key: str = "val") -> tuple[Tensor, Tensor]:
         """Return the logits, before calibration, and the labels of a set: `"val"`, `"test"` or `"eval-1"`."""
-        return read_predictions(self.files.predictions(key))
+        path = self.files.predictions(key)
+        return self._whole(lambda: read_predictions(check_listed(path, self._checksums())))
 
-    def mistakes(self) -> list[dict[str, object]]:
+    def mistakes(self) -> list[Json]:
         """Return the most confident mistakes on the test set; none where there is no test set."""
-        path = self.files.mistakes
-        if not path.exists():
-            return []
-        mistakes = read_json(path).get("mistakes")
-        if not isinstance(mistakes, list) or not all(map(_is_mistake, mistakes)):
-            raise DamagedFileError(f"{path} is damaged: remove it, and the report goes without")
-        return mistakes
+        return self._of_mistakes("mistakes")
 
     def error_slices(self) -> list[Json]:
         """Return the error slices of the test set; none where they are not known."""
-        path = self.files.mistakes
-        shared = read_json(path).get("shared", []) if path.exists() else []
-        numbers = ("n", "wrong", "n_elsewhere", "wrong_elsewhere")
-        if not isinstance(shared, list) or not all(
-            isinstance(e, dict) and isinstance(e.get("property"), str) and all(type(e.get(x)) is int for x in numbers)
-            for e in shared
-        ):
-            raise DamagedFileError(f"{path} is damaged: remove it, and the report goes without")
-        return shared
+        return self._of_mistakes("shared")
+
+    def _of_mistakes(self, name: str) -> list[Json]:
+        """Return a list of mistakes.json; an empty one for labels, and for a run without a test set."""
+        path, listed = self.files.mistakes, self._checksums()
+        entries: list[Json] = self._read(path).get(name, []) if path.exists() or path.name in listed else []
+        return entries
 
     def slices(self, columns: Sequence[str] = (), *, n_bins: int = 15) -> list[Slice]:
         """Return the metrics of slices of the test set, the worst first.
@@ -288,11 +328,7 @@ class Run:
         """
         if columns:
             return evaluate_slices(self.result(n_bins=n_bins).test.after, slice_masks(self.task().test, columns))
-        path = self.files.mistakes
-        try:
-            return [Slice.from_dict(one) for one in (read_json(path).get("slices", []) if path.exists() else [])]
-        except (KeyError, TypeError, ValueError, AttributeError):
-            raise DamagedFileError(f"{path} is damaged: remove it, and the report goes without") from None
+        return [Slice.from_dict(one) for one in self._of_mistakes("slices")]
 
     def baselines(self) -> dict[str, dict[str, Estimate | None]]:
         """Return the metrics of baselines on the test set by name, those that were measured.
@@ -308,7 +344,7 @@ class Run:
         """Return the record of baselines; a damaged file counts as none, with a warning."""
         path = self.files.baselines
         try:
-            saved = read_json(path)["models"] if path.exists() else {}
+            saved = read_sealed(path)["models"] if path.exists() else {}
             return {str(name): dict(metrics) for name, metrics in saved.items()}
         except (DamagedFileError, KeyError, TypeError, ValueError, AttributeError):
             warnings.warn(f"{path} is damaged and ignored", stacklevel=4)
@@ -317,7 +353,7 @@ class Run:
     # The model and the data
 
     def on_new_data(
-        self, source: str, *, n_bins: int = 15, device: str | torch.device = "cpu", **options: object
+        self, source: str, *, n_bins: int = 15, device: str | torch.device | None = None, **options: object
     ) -> Scores:
         """Return the predictions of the trained model on new labelled data, and their metrics.
 
@@ -333,39 +369,52 @@ class Run:
             Of `vicinal.data.read`: `max_bad`, `encoding`, `header`, `data_root`.
         """
         bundle = self.bundle(device=device)
-        split = bundle.read(source, labelled=True, **options)
+        split = bundle.read(source, labelled=True, group=self._recorded(None)[0].data.get("group"), **options)
         logits, labels = bundle.logits(split), torch.tensor(split.labels)
-        notes = (*split.notes, *self._trained_on(source, split.positions, split.fingerprint))
-        return score(source, logits, labels, bundle.calibrators, n_bins, notes=notes)
+        notes = (*split.notes, *self._trained_on(source, split))
+        return score(source, logits, labels, bundle.calibrators, n_bins, groups=split.groups, notes=notes)
 
-    def _trained_on(self, source: str, positions: NDArray[np.int64], fingerprint: str) -> list[str]:
-        """Return a note if the model was trained on some of these samples."""
-        recorded, known = self._recorded(None)[0].source, read_json(self.files.model)["fingerprint"]
+    def _trained_on(self, source: str, split: Split) -> list[str]:
+        """Return a note if the model was trained on some of these samples: by their places, or by their content."""
+        recorded, known = self._recorded(None)[0].source, read_record(self.files)["fingerprint"]
         same = str(source) == recorded or Path(source).expanduser().absolute() == Path(recorded).expanduser().absolute()
-        if not same and fingerprint != known:
+        if same or split.fingerprint == known:
+            trained = np.isin(split.positions, self._read(self.files.splits)["train"])
+        elif self.files.digests.exists() and (digests := split.digests()) is not None:
+            path = self.files.digests
+            trained = np.isin(digests, self._whole(lambda: np.load(check_listed(path, self._checksums()))))
+        else:
             return []
-        seen = int(np.isin(positions, read_json(self.files.splits)["train"]).sum())
-        if not seen:
+        if not (seen := int(trained.sum())):
             return []
         return [
-            f"{seen:,} of these {len(positions):,} samples were trained on, so the metrics are too good to be true of "
+            f"{seen:,} of these {len(split):,} samples were trained on, so the metrics are too good to be true of "
             "new ones: without DATA the run is measured on its held-out test set"
         ]
 
-    def bundle(self, *, device: str | torch.device = "cpu") -> Bundle:
-        """Return the trained model."""
-        asked = read_json(self.files.experiment).get("asked", {}) if self.files.experiment.exists() else {}
-        most = asked.get("data", {}).get("max_pixels", MOST_PIXELS)
-        return Bundle.load(self.path, device=device, max_pixels=most)
+    @property
+    def device(self) -> torch.device:
+        """Where the run is measured: the device that trained it, or the one that VICINAL_DEVICE names."""
+        if asked := os.environ.get("VICINAL_DEVICE"):
+            return chosen_device(device_name("device", asked))
+        trained_on = read_json(self.files.result).get("device", "cpu") if self.files.result.exists() else "cpu"
+        # A run that was trained on a GPU elsewhere is measured on what is here.
+        return torch.device("cpu") if trained_on == "cpu" else chosen_device(None)
+
+    def bundle(self, *, device: str | torch.device | None = None) -> Bundle:
+        """Return the trained model, by default on the device that trained it."""
+        asked = self._whole(self._experiment)[0].data if self.files.experiment.exists() else {}
+        most = int(str(asked.get("max_pixels", MOST_PIXELS)))
+        return Bundle.load(self.path, device=device or self.device, max_pixels=most)
 
     def task(self) -> Task:
         """Return the data with the splits of the run; missing or changed data are an error."""
-        experiment, record = self._recorded(None)[0], read_json(self.files.model)
+        experiment, record = self._recorded(None)[0], read_record(self.files)
         fingerprint, fitted = record["fingerprint"], Preprocessing.from_dict(record["preprocessing"])
         try:
             # The fitted encoding is taken from the run: another version of the library may fit columns differently.
             named = dataclasses.replace(experiment, model=self.network)
-            task = load_task(named, splits=read_json(self.files.splits), fitted=fitted)
+            task = load_task(named, splits=self._read(self.files.splits), fitted=fitted)
         except FileNotFoundError as error:
             raise FileNotFoundError(
                 f"{error}. {str(self.path)!r} was trained on it: work in the folder in which the run was started"
@@ -387,13 +436,19 @@ class Run:
         """Keep which samples are in which split."""
         write_arrays(self.files.splits, splits)
 
+    def write_digests(self, train: Split) -> None:
+        """Keep a hash of each training row or text, up to a million of them."""
+        if len(train) <= _MOST_DIGESTS and (digests := train.digests()) is not None:
+            with replacing(self.files.digests) as temporary, temporary.open("wb") as file:
+                np.save(file, digests)
+
     def write_groups(self, groups: Mapping[str, NDArray[np.int64]]) -> None:
         """Keep the group of each held-out sample."""
         write_arrays(self.files.groups, groups)
 
     def write_experiment(self, experiment: Experiment, facts: Mapping[str, object]) -> None:
         """Write the options and the facts about the data."""
-        write_json(self.files.experiment, {"asked": experiment.to_dict(), **facts})
+        write_json(self.files.experiment, sealed({"asked": experiment.to_dict(), **facts}))
 
     def write_mistakes(
         self,
@@ -413,18 +468,15 @@ class Run:
             less = compare(evaluation, beside)["nll"]
             of = {**evaluation.metrics, "nll_difference": Estimate(less.value, less.low, less.high)}
             metrics[name] = {metric: None if e is None else e.to_dict() for metric, e in of.items()}
-        write_json(self.files.baselines, {"models": {**self._baselines(), **metrics}})
+        write_json(self.files.baselines, sealed({"models": {**self._baselines(), **metrics}}))
 
     def write_evaluation(self, result: RunResult) -> None:
-        """Keep the metrics; the run is finished from here on."""
-        write_json(self.files.evaluation, result.to_dict())
-
-
-def _is_mistake(entry: object) -> bool:
-    if not isinstance(entry, dict) or not isinstance(entry.get("label"), str):
-        return False
-    numbers = [entry.get(name, 0.0) for name in ("confidence", "label_probability")]
-    return isinstance(entry.get("row", {}), dict) and all(isinstance(number, float | int) for number in numbers)
+        """Keep the metrics and the checksums of all files; the run is finished from here on."""
+        files, known = self.files, checksums_of(self.files)
+        mine = (files.splits, files.digests, files.groups, files.mistakes, files.result)
+        predicted = self.path.glob("predictions-*.parquet")
+        listed = {p.name: checksum(p) for p in (*mine, *sorted(predicted)) if p.exists() and p.name not in known}
+        write_json(files.evaluation, sealed({**result.to_dict(), "files": listed}))
 
 
 def load_task(

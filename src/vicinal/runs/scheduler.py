@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import multiprocessing
 import os
 import socket
 import sys
@@ -16,10 +17,11 @@ import time
 import traceback
 import warnings
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Generic, Protocol, TypeVar
 from urllib.parse import urlsplit
 
@@ -93,7 +95,12 @@ class Pool:
     threads
         Threads of torch in each job, and cores that a job takes on a Ray cluster.
     gpus
-        GPUs that a job takes on a Ray cluster; a fraction shares one. With 0 Ray hides them.
+        GPUs that a job takes, on a Ray cluster or of this machine; a fraction shares one. With 0 Ray hides them.
+
+    Examples
+    --------
+    >>> Pool(workers=1).backend
+    'loky'
     """
 
     workers: int | None = None
@@ -183,9 +190,43 @@ def _checked_workers(workers: int | None, backend: str, address: str | None, thr
         # joblib would run a single one in this process.
         rule = " must be at least 2 on a Dask cluster, or left out for all it has room for, got 1"
         raise ValueError(Sentence(Argument("workers"), rule))
-    if gpus and backend != "ray":
-        raise ValueError(f"gpus is what a cell takes on a Ray cluster, got {gpus:g} with backend={backend!r}")
+    if gpus and backend == "dask":
+        rule = " is for processes of this machine and for Ray: Dask gives GPUs to its workers when they start"
+        raise ValueError(Sentence(Argument("gpus", gpus), rule))
+    if gpus and backend == "loky" and workers is not None:
+        n_there = torch.cuda.device_count()
+        if workers * gpus > n_there:
+            few = f" must be at most the {n_there} GPUs of this machine, got {workers} × {gpus:g}"
+            raise ValueError(Sentence(Argument("workers"), " × ", Argument("gpus"), few))
     return workers
+
+
+def visible_gpus(worker: int, gpus: float, visible: Sequence[str]) -> str:
+    """Return which of the visible GPUs a worker has, as CUDA_VISIBLE_DEVICES names them.
+
+    >>> [visible_gpus(k, 2, ["0", "1", "2", "3"]) for k in range(3)]
+    ['0,1', '2,3', '0,1']
+    >>> [visible_gpus(k, 0.5, ["4", "5"]) for k in range(4)]
+    ['4', '4', '5', '5']
+    """
+    each = max(int(gpus), 1)
+    first = int(worker * (gpus if gpus < 1 else each)) % (len(visible) // each * each)
+    return ",".join(visible[first : first + each])
+
+
+def _take_gpus(gpus: float) -> None:
+    """Show this worker its GPUs alone, before it uses one; a worker that has some keeps them."""
+    if not gpus or torch.cuda.is_initialized() or _TAKEN in os.environ:
+        return
+    visible = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
+    visible = visible or [str(k) for k in range(torch.cuda.device_count())]
+    number = multiprocessing.current_process().name.rpartition("-")[2]
+    os.environ["CUDA_VISIBLE_DEVICES"] = visible_gpus(int(number) if number.isdecimal() else 0, gpus, visible)
+    os.environ[_TAKEN] = "1"
+
+
+#: Set in a worker that has its GPUs.
+_TAKEN = "VICINAL_GPUS_TAKEN"
 
 
 def _ray_address(address: str | None) -> str | None:
@@ -234,8 +275,9 @@ def _run_job(
     driver: int | None = None,
     settings: Mapping[str, str],
     portable: bool = False,
+    gpus: float = 0,
 ) -> str | None:
-    """Run a job in this process; return its error, or None.
+    """Run a job in this process, a worker with so many GPUs of this machine; return its error, or None.
 
     With `portable` a process is refused whose digits are not: its results could not stand beside the others.
     """
@@ -244,6 +286,7 @@ def _run_job(
     if portable and (reason := _portable.shortfall()) is not None:
         return _fail(job, RuntimeError(reason))
     os.environ.update(settings)
+    _take_gpus(gpus)
     # Threads of Dask share one process. Two trainings in it would mix their random states.
     with _ONE_AT_A_TIME:
         before = torch.get_num_threads()
@@ -358,7 +401,7 @@ class _Jobs(Generic[K, T]):
         task = joblib.delayed(_run_job)
         options: dict[str, object] = {"settings": _settings(), "portable": _portable.is_asked()}
         if pool.backend == "loky":
-            options["driver"] = os.getpid()
+            options |= {"driver": os.getpid(), "gpus": pool.gpus}
         host = {} if pool.address is None else {"scheduler_host": pool.address}
         # joblib reads -1 as "all workers of the cluster".
         n_jobs = -1 if pool.workers is None else pool.workers
@@ -493,7 +536,9 @@ class _Jobs(Generic[K, T]):
 
 def _settings() -> dict[str, str]:
     """Return the environment variables that jobs elsewhere need too."""
-    settings = {name: given for name in ("VICINAL_DATA", MAX_MEMORY) if (given := os.environ.get(name))}
+    settings = {
+        name: given for name in ("VICINAL_DATA", "VICINAL_DEVICE", MAX_MEMORY) if (given := os.environ.get(name))
+    }
     if "VICINAL_DATA" in settings:
         settings["VICINAL_DATA"] = str(Path(settings["VICINAL_DATA"]).expanduser().resolve())
     return settings
@@ -529,7 +574,7 @@ class _Patience:
 
 
 @contextmanager
-def _ray(pool: Pool) -> Iterator[Any]:
+def _ray(pool: Pool) -> Iterator[ModuleType]:
     """Give Ray, connected to the cluster; a connection that it made is closed at the end."""
     ray = require("ray", "scale")
     connected = ray.is_initialized()
@@ -549,7 +594,7 @@ def _ray(pool: Pool) -> Iterator[Any]:
             ray.shutdown()
 
 
-def _free_slots(ray: Any, pool: Pool) -> int:
+def _free_slots(ray: ModuleType, pool: Pool) -> int:
     """Return how many jobs fit on the nodes that are alive. A job runs on one node."""
     slots = 0
     for node in ray.nodes():

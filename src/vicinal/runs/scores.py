@@ -19,7 +19,16 @@ from vicinal.runs.calibration import ONLY_HEAD, HeadCalibrators
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """Predictions on one set of samples, and their metrics."""
+    """Predictions on one set of samples, and their metrics.
+
+    Examples
+    --------
+    >>> import torch
+    >>> fitted = HeadCalibrators.of_temperatures({ONLY_HEAD: 2.0}, 2)
+    >>> scores = score("test", torch.tensor([[4.0, 0.0], [0.0, 4.0]]), torch.tensor([0, 1]), fitted)
+    >>> round(scores.before.nll.value, 3), round(scores.after.nll.value, 3)
+    (0.018, 0.127)
+    """
 
     name: str
     """`"val"`, `"test"`, or the source of an extra evaluation set."""

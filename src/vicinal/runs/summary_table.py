@@ -7,10 +7,11 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from scipy.special import stdtrit
 
+from vicinal._atomic import Json
 from vicinal._checks import ArgumentError, choice, nearest_names
 from vicinal.metrics import METRICS, Comparison, Estimate, Evaluation, Metric, compare
 from vicinal.metrics.intervals import over_seeds
@@ -20,6 +21,9 @@ from vicinal.runs.run import RunResult
 
 #: A cell: the method as asked for, and the seed.
 Key = tuple[str, int]
+
+#: A hint that names more seeds than this helps nobody.
+_MOST_SEEDS = 200
 
 _SAMPLES = {"test": "test samples", "val": "validation samples"}
 
@@ -37,6 +41,12 @@ class GridResult:
 
     Metrics are those of the test set, before the temperature or, with `after=True`, after it. With several labels they
     are means over labels; `of_label` returns those of one.
+
+    Examples
+    --------
+    >>> result = GridResult(Path("grid"), ("ERM()",), (0,), {}, {("ERM()", 0): "out of memory"})
+    >>> result.failures["ERM()", 0]
+    'out of memory'
     """
 
     out: Path
@@ -90,7 +100,7 @@ class GridResult:
         a, b = ([of[seed] for seed in shared] for of in (of_against, of_method))
         return compare(a, b, names=(against, method))
 
-    def rows(self, *, after: bool = False, on: str = "test") -> list[dict[str, Any]]:
+    def rows(self, *, after: bool = False, on: str = "test") -> list[Json]:
         r"""Return a row of plain numbers for each method.
 
         Each metric has its mean over seeds as `value`, and `low` and `high`, the ends of an interval for other samples
@@ -169,9 +179,17 @@ class GridResult:
         return (max if metric.higher_is_better else min)(means, key=means.__getitem__)
 
     def table(
-        self, *, after: bool = False, metrics: Sequence[str] = (), spread: str = "interval", choose: str | None = None
+        self,
+        *,
+        after: bool = False,
+        metrics: Sequence[str] = (),
+        spread: str = "interval",
+        choose: str | None = None,
+        times: bool = False,
     ) -> str:
         """Return the rows as Markdown: metrics, differences, extra evaluation sets, label-noise errors, what failed.
+
+        The lowest NLL comes first.
 
         Parameters
         ----------
@@ -184,9 +202,11 @@ class GridResult:
             standard error, `"se"`. The last two ignore the choice of samples. Differences always have intervals.
         choose
             The name of a metric: show the validation set too, and which method this metric selects on it.
+        times
+            Show the mean time of training.
         """
         choice("spread", spread, tuple(_SPREADS))
-        parts = self._tables("test", after, metrics, spread)
+        parts = self._tables("test", after, metrics, spread, times)
         for label in self.labels:
             _, *tables = self.of_label(label)._tables("test", after, metrics, spread)
             parts += [f"The label {label!r} alone", *tables]
@@ -210,9 +230,32 @@ class GridResult:
         alone = self.of_label(label)
         return {"before": alone.rows(), "after": alone.rows(after=True)}
 
-    def _tables(self, on: str, after: bool, metrics: Sequence[str], spread: str) -> list[str]:
-        """Return the metrics and differences on one set, each after a line that says what they are."""
+    def ranked(self, *, after: bool = False, on: str = "test") -> list[Json]:
+        """Return the rows of the methods that have runs, the lowest NLL first."""
         known = [row for row in self.rows(after=after, on=on) if row["n_seeds"]]
+        return sorted(known, key=lambda row: math.inf if row["nll"]["value"] is None else row["nll"]["value"])
+
+    def verdict(self, *, after: bool = True) -> str:
+        """Say which method has the lowest NLL on the test set, and which of the others are significantly worse."""
+        best, *others = [row["method"] for row in self.ranked(after=after)] or [""]
+        if not others:
+            return ""
+        found = {name: self.comparison(best, name, after=after) for name in others}
+        worse = [_code(name) for name, each in found.items() if each is not None and each["nll"].better == "b"]
+        rest = [_code(name) for name in others if _code(name) not in worse]
+        when = "after" if after else "before"
+        said = f"Lowest NLL {when} calibration: {_code(best)}."
+        said += f" Significantly better than {', '.join(worse)}." if worse else ""
+        return said + (f" No significant difference to {', '.join(rest)}." if rest else "")
+
+    def seconds(self, method: str) -> float | None:
+        """Return the mean time of training a method; None where it is unknown, as of predictions."""
+        times = [each.fit["seconds"] for (name, _), each in self.results.items() if name == method]
+        return None if not times or None in times else float(np.mean(times))
+
+    def _tables(self, on: str, after: bool, metrics: Sequence[str], spread: str, times: bool = False) -> list[str]:
+        """Return the metrics and differences on one set, each after a line that says what they are."""
+        known = self.ranked(after=after, on=on)
         if not known:
             return []
         shown = self.columns(metrics, after=after, on=on)
@@ -223,7 +266,7 @@ class GridResult:
             f"{known[0]['n']:,} {samples}, {self._counted()}, {'after' if after else 'before'} the temperature; "
             f"{beside}",
             *([f"Of {self.extra_sets[on]}: {'; '.join(notes)}"] if notes else []),
-            self._metrics_table(known, shown, spread),
+            self._metrics_table(known, shown, spread, times),
         ]
         others = [row for row in known if row["difference"] is not None]
         if others:
@@ -232,6 +275,12 @@ class GridResult:
                 "is given, the difference is not significant"
             )
             parts.append(_differences_table(others, [metric for metric in shown if metric.compared]))
+            hints = [f"- {_code(row['method'])}: {row['difference']['hint']}" for row in others]
+            parts += (
+                ["\n".join(hint for hint in hints if not hint.endswith(": "))]
+                if any(row["difference"]["hint"] for row in others)
+                else []
+            )
         return parts
 
     def _counted(self) -> str:
@@ -270,23 +319,51 @@ class GridResult:
                 mean = over_seeds(estimates, first.level, limits=METRICS[name].limits)
                 row[name] = {**mean.to_dict(), **_spreads([estimate.value for estimate in estimates])}
         comparison = None if method == self.methods[0] else self.comparison(method, after=after, on=on)
-        row["difference"] = None if comparison is None else _differences(comparison)
+        row["difference"] = (
+            None if comparison is None else _differences(comparison) | {"hint": self._hint(comparison, after, on)}
+        )
         noisy = [result.label_noise for result in results if result.label_noise is not None]
         if noisy and on == "test":
             row["label_noise"] = {which: _means([noise[which] for noise in noisy]) for which in ("best", "last")}
         return row
 
-    def _metrics_table(self, rows: list[dict[str, Any]], shown: list[Metric], spread: str) -> str:
+    def _hint(self, comparison: Comparison, after: bool, on: str) -> str:
+        """Say how many seeds would decide the NLL if means and spreads stay as they are; "" where it is decided."""
+        if "nll" not in comparison.differences or (d := comparison["nll"]).better is not None:
+            return ""
+        if not all(map(math.isfinite, (d.value, d.low, d.high))):
+            return ""
+        a, b = (self._evaluations(name, after, on) for name in comparison.names)
+        of_seeds = [b[seed].nll.value - a[seed].nll.value for seed in a if seed in b]
+        # The end that is nearer to 0 decides. Of its distance the seeds have a part, and samples the rest.
+        reach = (d.value - d.low if d.value > 0 else d.high - d.value) ** 2
+        spread, n = float(np.var(of_seeds, ddof=1)) if len(of_seeds) > 1 else 0.0, len(of_seeds)
+        by_seeds = {s: float(stdtrit(s - 1, (1 + comparison.level) / 2)) ** 2 / s for s in range(2, _MOST_SEEDS + 1)}
+        samples = max(reach - by_seeds.get(n, 0.0) * spread, 0.0)
+        if samples >= d.value**2:
+            return "more test samples, not seeds, would decide the NLL"
+        if n < 2:
+            return "one seed does not show how seeds differ: train with more"
+        enough = [s for s, part in by_seeds.items() if samples + part * spread < d.value**2]
+        return f"about {enough[0]} seeds would decide the NLL" if enough else "no practical number of seeds would do"
+
+    def _metrics_table(self, rows: list[Json], shown: list[Metric], spread: str, times: bool) -> str:
         lines = [
             [
                 _code(row["method"]),
                 f"{row['n_seeds']} of {len(self.seeds)}",
                 *(_estimate(row[metric.name], spread=spread) for metric in shown),
                 row["calibrator"],
+                *([_time(self.seconds(row["method"]))] if times else []),
             ]
             for row in rows
         ]
-        return _markdown(["method", "seeds", *_headings(rows, shown), "calibrator"], lines)
+        last = ["calibrator", *(["training"] if times else [])]
+        return _markdown(["method", "seeds", *_headings(rows, shown), *last], lines)
+
+
+def _time(seconds: float | None) -> str:
+    return "–" if seconds is None else f"{seconds:,.0f} s"
 
 
 def _calibrators(fitted: Sequence[HeadCalibrators]) -> str:
@@ -324,7 +401,7 @@ def _differences(comparison: Comparison) -> dict[str, object]:
 # Markdown
 
 
-def _differences_table(rows: list[dict[str, Any]], shown: list[Metric]) -> str:
+def _differences_table(rows: list[Json], shown: list[Metric]) -> str:
     lines = []
     for row in rows:
         difference, texts = row["difference"], []
@@ -336,11 +413,11 @@ def _differences_table(rows: list[dict[str, Any]], shown: list[Metric]) -> str:
     return _markdown(["method", "seeds", *_headings(rows, shown)], lines)
 
 
-def _headings(rows: list[dict[str, Any]], shown: list[Metric]) -> list[str]:
+def _headings(rows: list[Json], shown: list[Metric]) -> list[str]:
     return [metric.heading(rows[0]["n_bins"]) for metric in shown]
 
 
-def _noise_table(rows: list[dict[str, Any]]) -> str:
+def _noise_table(rows: list[Json]) -> str:
     names = {"test": "test", "train_real": "training, real labels", "train_corrupted": "training, corrupted labels"}
     shown = [name for name in names if name in rows[0]["label_noise"]["best"]]
     heads = [f"{names[name]}, {which}" for name in shown for which in ("kept", "last")]

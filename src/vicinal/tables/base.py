@@ -6,15 +6,18 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vicinal._checks import Argument, Sentence, nearest_names
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 #: Columns by name, each a numpy or a pyarrow array, of as many rows.
-Columns = Mapping[str, Any]
+Columns = Mapping[str, "pa.Array"]
 
 #: Default number of rows at a time.
 ROWS = 2**16
@@ -24,7 +27,14 @@ LARGEST_ROW = 2**27
 
 @dataclass(frozen=True)
 class Column:
-    """What is known of a column before its rows are read."""
+    """What is known of a column before its rows are read.
+
+    Examples
+    --------
+    >>> from vicinal.tables import from_rows
+    >>> from_rows([{"x": 1}, {"x": 2}]).columns["x"].n_rows
+    2
+    """
 
     nested: bool = False
     """Whether each row holds a list."""
@@ -38,6 +48,8 @@ class Column:
 class BadRow:
     """A row that cannot be read, such as one with too many cells.
 
+    Examples
+    --------
     >>> print(BadRow(3, "no object"))
     row 3 (no object)
     """
@@ -51,7 +63,15 @@ class BadRow:
 
 @dataclass(frozen=True, eq=False)
 class Chunk:
-    """Some rows of a table."""
+    """Some rows of a table.
+
+    Examples
+    --------
+    >>> from vicinal.tables import from_rows
+    >>> chunk = next(from_rows([{"x": 1}, {"x": 2}]).chunks())
+    >>> chunk["x"].to_pylist(), chunk.rows.tolist()
+    ([1, 2], [1, 2])
+    """
 
     columns: Columns
     """The cells by the name of the column, as pyarrow arrays."""
@@ -69,7 +89,7 @@ class Chunk:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def __getitem__(self, name: str) -> Any:
+    def __getitem__(self, name: str) -> pa.Array:
         return self.columns[name]
 
     def slices(self, rows: int) -> Iterator[Chunk]:
@@ -86,7 +106,15 @@ class Chunk:
 
 @dataclass(frozen=True, eq=False)
 class Table(ABC):
-    """A table whose columns are known and whose rows are read when asked for."""
+    """A table whose columns are known and whose rows are read when asked for.
+
+    Examples
+    --------
+    >>> from vicinal.tables import from_rows
+    >>> table = from_rows([{"x": 1}, {"x": 2}])
+    >>> isinstance(table, Table), list(table.columns), table.name
+    (True, ['x'], 'the rows')
+    """
 
     path: Path
     """The file, or the folder or pattern of several."""
@@ -156,7 +184,7 @@ class Table(ABC):
             Sentence(Argument(argument, name), f" is no column of {str(self.path)!r}{hint}", *self.header_hint())
         )
 
-    def header_hint(self) -> tuple[Any, ...]:
+    def header_hint(self) -> tuple[str | Argument, ...]:
         """Return the end of an error about columns, where some are called like numbers."""
         if not any(is_number(name) for name in self.columns) or "1" in self.columns:
             return ()

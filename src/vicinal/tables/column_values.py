@@ -9,12 +9,16 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vicinal._arrays import Values
 from vicinal._checks import require
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 #: The largest number of float32.
 LARGEST = float(np.finfo(np.float32).max)
@@ -34,7 +38,7 @@ _DECIMAL_COMMA = r"^(\s*[+-]?[0-9]*),([0-9]*\s*)$"
 Floats = NDArray[np.floating]
 
 
-def numbers(column: Any, *, decimal_comma: bool = False) -> tuple[Floats, NDArray[np.bool_]]:
+def numbers(column: pa.Array, *, decimal_comma: bool = False) -> tuple[Floats, NDArray[np.bool_]]:
     """Return a column as floats `[M]`, NaN where it is missing or no number, and a mask of the cells that are none.
 
     float32 stays float32; all else is float64. Scores are read like this; `read_numbers` reads what people write.
@@ -57,7 +61,7 @@ def numbers(column: Any, *, decimal_comma: bool = False) -> tuple[Floats, NDArra
     return _parsed(column.dictionary_decode() if hasattr(column, "dictionary") else column, decimal_comma)
 
 
-def typed_numbers(column: Any) -> tuple[Floats, NDArray[np.bool_]]:
+def typed_numbers(column: pa.Array) -> tuple[Floats, NDArray[np.bool_]]:
     """Return what `numbers` does of a column that is no text."""
     if isinstance(column, np.ndarray) and column.dtype.kind in "fiu":
         return _floats(column), np.zeros(len(column), np.bool_)
@@ -76,7 +80,7 @@ def typed_numbers(column: Any) -> tuple[Floats, NDArray[np.bool_]]:
     return np.full(len(column), np.nan), column.is_valid().to_numpy(zero_copy_only=False)
 
 
-def strict_numbers(column: Any, rows: NDArray[np.int64], *, what: str, decimal_comma: bool = False) -> Floats:
+def strict_numbers(column: pa.Array, rows: NDArray[np.int64], *, what: str, decimal_comma: bool = False) -> Floats:
     """Return a column as floats `[M]`, NaN where it is missing; a cell that is no number is an error with its row.
 
     Parameters
@@ -103,7 +107,7 @@ def strict_numbers(column: Any, rows: NDArray[np.int64], *, what: str, decimal_c
     return values
 
 
-def matrix(column: Any, rows: NDArray[np.int64], *, width: int, what: str) -> Floats:
+def matrix(column: pa.Array, rows: NDArray[np.int64], *, width: int, what: str) -> Floats:
     """Return a column of lists as a matrix `[M, width]`, a row of NaN where a list is missing."""
     if isinstance(column, np.ndarray):
         if column.dtype.kind not in "fiub":
@@ -126,7 +130,7 @@ def matrix(column: Any, rows: NDArray[np.int64], *, width: int, what: str) -> Fl
     return result
 
 
-def distinct(column: Any) -> tuple[NDArray[np.intp], list[Any]]:
+def distinct(column: pa.Array | Values) -> tuple[NDArray[np.intp], list[Any]]:
     """Return each value's place among the distinct ones, -1 where it is missing, and the distinct ones.
 
     >>> place, values = distinct(np.array(["b", "a", "b"]))
@@ -137,6 +141,8 @@ def distinct(column: Any) -> tuple[NDArray[np.intp], list[Any]]:
         values, place = np.unique(column, return_inverse=True)
         return place, values.tolist()
     pa = require("pyarrow", "train")
+    if pa.types.is_nested(column.type):
+        raise ValueError(f"a label or category must be one value, got a column of type {column.type}")
     if not pa.types.is_dictionary(column.type):
         column = column.dictionary_encode()
     indices = column.indices
@@ -146,19 +152,20 @@ def distinct(column: Any) -> tuple[NDArray[np.intp], list[Any]]:
 
 
 def name_of(value: object) -> str:
-    """Return a value as the name of a class or category, by the one rule for all commands; `""` where it is None.
+    r"""Return a value as the name of a class or category, by the one rule for all commands; `""` where it is None.
 
     Spaces at the ends do not count. A whole number has no decimals, as a number and as text: a file with a missing
-    label holds `1.0` where another holds `1`. Letters are composed (NFC), and bytes are UTF-8.
+    label holds `1.0` where another holds `1`. Letters are composed (NFC), and bytes are UTF-8; others are written as
+    in Python, so that different bytes stay different names.
 
-    >>> [name_of(value) for value in (1.0, "1.0", "a ", True, "cafe\u0301", b"high", None)]
-    ['1', '1', 'a', 'True', 'café', 'high', '']
+    >>> [name_of(value) for value in (1.0, "1.0", "a ", True, "cafe\u0301", b"high", b"\xff", None)]
+    ['1', '1', 'a', 'True', 'café', 'high', '\\xff', '']
     """
     if value is None:
         return ""
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
-    text = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+    text = value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
     name = unicodedata.normalize("NFC", text).strip()
     if _WHOLE.fullmatch(name):
         name = name.partition(".")[0]
@@ -186,9 +193,17 @@ def merged_notes(spellings: Mapping[str, Collection[str]]) -> list[str]:
     return [*notes[:3], *rest]
 
 
-def as_text(column: Any) -> Any:
-    """Return a pyarrow column of bytes as text, if it is UTF-8; any other as it is."""
+def as_text(column: pa.Array) -> pa.Array:
+    """Return a pyarrow column of bytes as text, if it is UTF-8, and an extension type as what it stores.
+
+    Any other is returned as it is. A UUID becomes its text, and bool8 true and false.
+    """
     pa = require("pyarrow", "train")
+    if isinstance(column.type, pa.BaseExtensionType):
+        name = getattr(column.type, "extension_name", "")
+        if name == "arrow.uuid":
+            return pa.array([None if value is None else str(value) for value in column.to_pylist()], pa.string())
+        column = column.storage.cast(pa.bool_()) if name == "arrow.bool8" else column.storage
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     if not (pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind)):
         return column
@@ -199,32 +214,32 @@ def as_text(column: Any) -> Any:
         return column
 
 
-def is_text(column: Any) -> bool:
+def is_text(column: pa.Array) -> bool:
     """Return whether a pyarrow column holds text."""
     types = require("pyarrow", "train").types
     kind = column.type.value_type if types.is_dictionary(column.type) else column.type
     return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
 
 
-def as_numpy(column: Any) -> NDArray[Any]:
+def as_numpy(column: pa.Array) -> Values:
     """Return a pyarrow column as numpy's; whole and floating numbers without gaps are its own memory.
 
     `to_numpy` would import pandas, which takes longer than all else with a small file.
     """
     kind = _NUMBERS.get(str(column.type))
     if kind is None or column.null_count or not len(column):
-        given: NDArray[Any] = column.to_numpy(zero_copy_only=False)
+        given: Values = column.to_numpy(zero_copy_only=False)
         return given
     return np.frombuffer(column.buffers()[1], kind, len(column), column.offset * kind.itemsize)
 
 
-def _floats(values: NDArray[Any]) -> Floats:
+def _floats(values: Values) -> Floats:
     if values.dtype.kind == "f" and values.dtype.itemsize in (4, 8) and values.dtype.isnative:
         return values
     return values.astype(np.float32 if values.dtype.str[1:] == "f4" else np.float64)
 
 
-def _parsed(cells: Any, decimal_comma: bool) -> tuple[Floats, NDArray[np.bool_]]:
+def _parsed(cells: pa.Array, decimal_comma: bool) -> tuple[Floats, NDArray[np.bool_]]:
     """Return text as float64: where the first cells are numbers the whole column at once, else each different value."""
     pa, compute = require("pyarrow", "train"), require("pyarrow.compute", "train")
     if decimal_comma:
@@ -244,7 +259,7 @@ def _parsed(cells: Any, decimal_comma: bool) -> tuple[Floats, NDArray[np.bool_]]
     return np.array([value for value, _ in known])[place], np.array([odd for _, odd in known])[place]
 
 
-def _without_missing(cells: Any) -> Any:
+def _without_missing(cells: pa.Array) -> pa.Array:
     pa, compute = require("pyarrow", "train"), require("pyarrow.compute", "train")
     cells = compute.utf8_trim_whitespace(cells)
     missing = compute.is_in(cells, pa.array(sorted(MISSING), cells.type))

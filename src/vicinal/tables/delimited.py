@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,10 @@ from vicinal.tables.file_access import (
     unpacked,
     wrong_encoding,
 )
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.csv as pa_csv
 
 #: Suffixes, and the separator where the suffix fixes it.
 SUFFIXES: Mapping[str, str | None] = {".csv": None, ".data": None, ".txt": None, ".tsv": "\t", ".tab": "\t"}
@@ -89,11 +93,11 @@ class Delimited(Table):
         """Return a hash of the uncompressed content."""
         return content_fingerprint(self.path, SUFFIXES)
 
-    def _batches(self, wanted: list[str], skipped: list[BadRow], *, strict: bool) -> Iterator[Any]:
+    def _batches(self, wanted: list[str], skipped: list[BadRow], *, strict: bool) -> Iterator[pa.RecordBatch]:
         """Yield pyarrow's record batches; rows with another number of cells are skipped, or the first is an error."""
         text = require("pyarrow.csv", "train")
 
-        def wrong_row(row: Any) -> str:
+        def wrong_row(row: pa_csv.InvalidRow) -> str:
             # pyarrow counts the line of names as the first row.
             reason = f"Expected {row.expected_columns} columns, got {row.actual_columns}"
             skipped.append(BadRow(row.number - self.header - self.skipped_lines, reason))
@@ -139,7 +143,7 @@ class Delimited(Table):
                 raise ValueError(f"{str(self.path)!r} cannot be read as a table: {said}") from error
             raise
 
-    def _check_end(self, batch: Any, last: str) -> None:
+    def _check_end(self, batch: pa.RecordBatch, last: str) -> None:
         """Raise if the last cell is all that follows a quotation mark: pyarrow closes it where the file ends."""
         cell = batch.column(last)[-1].as_py() if batch is not None and batch.num_rows and self.quotes else ""
         if "\n" in cell and cell.endswith("\n") and not _ends_in_quote(self.path):

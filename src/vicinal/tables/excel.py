@@ -7,12 +7,15 @@ from collections import Counter
 from datetime import date, datetime
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from vicinal._checks import require
 from vicinal._memory import TooLargeError, beyond_memory, check_memory, memory_limit
 from vicinal.tables.file_access import readable_errors
 from vicinal.tables.in_memory import InMemory, from_rows
+
+if TYPE_CHECKING:
+    from openpyxl.worksheet._read_only import ReadOnlyWorksheet
 
 SUFFIXES = (".xlsx", ".xlsm")
 #: The most rows of an Excel sheet. A damaged file can claim more.
@@ -47,7 +50,7 @@ def open_excel(path: Path, *, header: bool = True) -> InMemory:
     return from_rows(cells, str(path), path.read_bytes(), notes=notes)
 
 
-def _first_sheet(path: Path) -> tuple[str, list[tuple[Any, ...]], list[str]]:
+def _first_sheet(path: Path) -> tuple[str, list[tuple[object, ...]], list[str]]:
     """Return the name of the first sheet, its rows that hold anything, and the names of the others."""
     openpyxl = require("openpyxl", "excel")
     broken = f"{str(path)!r} is no readable Excel workbook"
@@ -69,7 +72,7 @@ def _first_sheet(path: Path) -> tuple[str, list[tuple[Any, ...]], list[str]]:
     return sheet.title, rows, others
 
 
-def _filled_rows(sheet: Any, path: Path) -> list[tuple[object, ...]]:
+def _filled_rows(sheet: ReadOnlyWorksheet, path: Path) -> list[tuple[object, ...]]:
     """Return the rows that hold anything, unless they are more than a workbook has or than memory holds."""
     rows, cells, most = [], 0, memory_limit() // _CELL
     for number, row in enumerate(sheet.iter_rows(values_only=True)):

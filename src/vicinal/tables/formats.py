@@ -13,14 +13,25 @@ _SUFFIXES = {*delimited.SUFFIXES, *json_lines.SUFFIXES, *parquet.SUFFIXES, *exce
 
 
 def is_table(path: Path) -> bool:
-    """Return whether a file's name says that it is a table."""
+    """Return whether a file's name says that it is a table.
+
+    Returns
+    -------
+    bool
+        True for a suffix that `open_table` knows.
+
+    Examples
+    --------
+    >>> is_table(Path("data.csv.gz")), is_table(Path("photo.png"))
+    (True, False)
+    """
     return suffix_of(path) in _SUFFIXES
 
 
 def open_table(
     path: str | os.PathLike[str], *, encoding: str | None = None, header: bool = True, arrays_too: bool = False
 ) -> Table:
-    """Open a table; its rows are read when asked for.
+    r"""Open a table; its rows are read when asked for.
 
     Parameters
     ----------
@@ -33,6 +44,22 @@ def open_table(
         Whether the first line of a CSV file names the columns; else they are called "1", "2", ….
     arrays_too
         Whether NPZ files are tables too.
+
+    Returns
+    -------
+    Table
+        The table, with the names of its columns; its rows are not read yet.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "data.csv"
+    ...     _ = path.write_text("x,y\n1,a\n2,b\n")
+    ...     table = open_table(path)
+    ...     rows = [len(chunk) for chunk in table.chunks()]
+    >>> list(table.columns), rows
+    (['x', 'y'], [2])
     """
     place = Path(path).expanduser()
 

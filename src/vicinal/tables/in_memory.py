@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vicinal._checks import require
 from vicinal._memory import check_memory
 from vicinal.tables.base import ROWS, BadRow, Chunk, Column, Columns, Table
 from vicinal.tables.column_values import as_text, names_of
 from vicinal.tables.file_access import fingerprint
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
 
 #: Above this many cells at least one in `_FULL` must hold a value. Rows with keys of their own would make columns
 #: without end.
@@ -55,7 +60,7 @@ class InMemory(Table):
 
 
 def from_frame(
-    frame: Any, name: str = "the table", *, parts: Sequence[str] | None = None, notes: Sequence[str] = ()
+    frame: pd.DataFrame, name: str = "the table", *, parts: Sequence[str] | None = None, notes: Sequence[str] = ()
 ) -> InMemory:
     """Return a pandas DataFrame as a table.
 
@@ -69,6 +74,18 @@ def from_frame(
         Which part (train, val, test) each row belongs to.
     notes
         Sentences for the user.
+
+    Returns
+    -------
+    InMemory
+        The table, whose rows stay in memory.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> table = from_frame(pd.DataFrame({"x": [1, 2], "y": ["a", "b"]}))
+    >>> list(table.columns), len(next(table.chunks()))
+    (['x', 'y'], 2)
     """
     pandas = require("pandas", "train")
     frame = frame.reset_index(drop=True)
@@ -82,7 +99,7 @@ def from_frame(
     return _in_memory(values, len(frame), name, json.dumps(names).encode() + hashed, parts, notes)
 
 
-def from_arrow(source: Any, name: str = "the table") -> InMemory:
+def from_arrow(source: object, name: str = "the table") -> InMemory:
     """Return a table of pyarrow, polars or whatever else hands out Arrow columns (`__arrow_c_stream__`)."""
     pa = require("pyarrow", "train")
     table = pa.table(source)
@@ -92,7 +109,7 @@ def from_arrow(source: Any, name: str = "the table") -> InMemory:
     return _in_memory(values, table.num_rows, name, repr(table.to_pydict()).encode(), None, ())
 
 
-def from_arrays(arrays: Mapping[str, Any], name: str) -> InMemory:
+def from_arrays(arrays: Mapping[str, NDArray[np.generic]], name: str) -> InMemory:
     """Return arrays of one dimension and the same length as the columns of a table."""
     lengths = {label: array.shape for label, array in arrays.items()}
     if len(set(lengths.values())) != 1 or any(len(shape) != 1 for shape in lengths.values()):
@@ -103,7 +120,7 @@ def from_arrays(arrays: Mapping[str, Any], name: str) -> InMemory:
     return _in_memory(values, len(next(iter(arrays.values()))), name, content, None, ())
 
 
-def _plain_text(column: Any) -> Any:
+def _plain_text(column: pa.Array) -> pa.Array:
     """Return text of other layouts, and categories of it, as plain text."""
     pa = require("pyarrow", "train")
     if pa.types.is_dictionary(column.type):
@@ -130,6 +147,17 @@ def from_rows(
         What its fingerprint is made of.
     name, parts, notes
         As in `from_frame`.
+
+    Returns
+    -------
+    InMemory
+        The table.
+
+    Examples
+    --------
+    >>> table = from_rows([{"x": 1, "y": "a"}, {"x": 2}])
+    >>> next(table.chunks())["y"].to_pylist()
+    ['a', None]
     """
     labels = dict.fromkeys(chain.from_iterable(rows))
     refuse_scattered(name, len(rows), len(labels), sum(map(len, rows)))
@@ -170,7 +198,7 @@ def _in_memory(
     )
 
 
-def column_of(values: Any) -> Any:
+def column_of(values: Iterable[object]) -> pa.Array:
     """Return Python values or a pandas series as a pyarrow array; values of several types become their names."""
     pa = require("pyarrow", "train")
     if isinstance(values, np.ma.MaskedArray):

@@ -13,9 +13,10 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vicinal._checks import require
 from vicinal._memory import beyond_memory, memory_limit
@@ -23,12 +24,17 @@ from vicinal.tables.base import LARGEST_ROW, ROWS, BadRow, Chunk, Column, Column
 from vicinal.tables.file_access import content_fingerprint, known_encoding, readable_errors, unpacked, wrong_encoding
 from vicinal.tables.in_memory import column_of, refuse_scattered
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 SUFFIXES = (".jsonl", ".ndjson")
 _BLOCK = 2**22
 #: Up to here every integer is a double.
 _EXACT = 2.0**53
 #: So many lines of a block are checked before it is parsed.
 _LOOK = 200
+#: Python refuses to convert more digits, whose time grows with their square.
+_MOST_DIGITS = 4300
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +79,7 @@ def open_json_lines(path: Path, *, encoding: str | None) -> JsonLines:
     return JsonLines(path, columns, encoding=codec)
 
 
-def _blocks(path: Path, encoding: str, skipped: list[BadRow]) -> Iterator[tuple[Columns, Any]]:
+def _blocks(path: Path, encoding: str, skipped: list[BadRow]) -> Iterator[tuple[Columns, NDArray[np.int64]]]:
     """Yield the columns of some lines, and the numbers of their rows."""
     first = 1
     with readable_errors(path, "JSON-lines"), unpacked(path, SUFFIXES) as stream:
@@ -157,18 +163,23 @@ def _by_arrow(content: bytes) -> Columns:
     return {name: table.column(name).combine_chunks() for name in names}
 
 
-def _holds_large(column: Any) -> bool:
+def _holds_large(column: pa.Array) -> bool:
     """Return whether some numbers are beyond 2^53, where doubles skip integers."""
     compute = require("pyarrow.compute", "train")
     return bool(compute.any(compute.greater_equal(compute.abs(column), _EXACT)).as_py())
 
 
-def _by_line(lines: Sequence[bytes], first: int, skipped: list[BadRow]) -> tuple[Columns, Any]:
+def _whole(digits: str) -> int | str:
+    """Return a whole number, as text where it has more digits than Python converts."""
+    return int(digits) if len(digits) <= _MOST_DIGITS else digits
+
+
+def _by_line(lines: Sequence[bytes], first: int, skipped: list[BadRow]) -> tuple[Columns, NDArray[np.int64]]:
     rows: list[dict[str, object]] = []
     numbers: list[int] = []
     for number, line in enumerate(lines, start=first):
         try:
-            row = json.loads(line.decode("utf-8-sig"))
+            row = json.loads(line.decode("utf-8-sig"), parse_int=_whole)
         except json.JSONDecodeError as error:
             skipped.append(BadRow(number, error.msg))
             continue

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 from vicinal._checks import require
 from vicinal.tables.base import ROWS, BadRow, Chunk, DerivedTable, Table
 from vicinal.tables.column_values import is_text
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +34,7 @@ def without_markers(table: Table, markers: Sequence[str]) -> Table:
     return _WithoutMarkers(table.path, table.columns, **known, table=table, markers=tuple(markers))  # type: ignore[arg-type]  # by name
 
 
-def _cleared(column: Any, markers: Sequence[str]) -> Any:
+def _cleared(column: pa.Array, markers: Sequence[str]) -> pa.Array:
     pa, compute = require("pyarrow", "train"), require("pyarrow.compute", "train")
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
@@ -46,7 +49,7 @@ def _cleared(column: Any, markers: Sequence[str]) -> Any:
     return compute.if_else(compute.is_in(cells, wanted), pa.scalar(None, column.type), column)
 
 
-def _as_type(marker: str, kind: Any) -> list[Any]:
+def _as_type(marker: str, kind: pa.DataType) -> list[pa.Scalar]:
     """Return a marker as a number of this type, none where it is none."""
     pa = require("pyarrow", "train")
     for text in (marker, marker.removesuffix(".0")):

@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,7 +73,22 @@ def open_npz(path: Path) -> Npz:
 
 
 def read_arrays(path: Path) -> dict[str, NDArray[np.generic]]:
-    """Return all arrays of an NPZ file whole, if the machine's memory holds them."""
+    """Return all arrays of an NPZ file whole, if the machine's memory holds them.
+
+    Returns
+    -------
+    dict[str, ndarray]
+        The arrays by name.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.savez(Path(folder) / "data.npz", x=[[1, 2]], y=[0])
+    ...     arrays = read_arrays(Path(folder) / "data.npz")
+    >>> arrays["x"].shape, arrays["y"].tolist()
+    ((1, 2), [0])
+    """
     with readable_errors(path, "NPZ"), zipfile.ZipFile(path) as archive:
         # All headers are checked before the first array is allocated.
         headers = {name: _checked_header(archive, name) for name in _members(archive)}
@@ -118,7 +133,7 @@ def _rows_of(archive: zipfile.ZipFile, name: str, rows: int) -> Iterator[NDArray
             yield np.frombuffer(content, dtype).reshape(part)
 
 
-def _checked_header(archive: zipfile.ZipFile, name: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+def _checked_header(archive: zipfile.ZipFile, name: str) -> tuple[tuple[int, ...], bool, np.dtype[np.generic]]:
     """Return shape, whether columns come first, and dtype, if the archive can hold that many values."""
     entry = archive.getinfo(f"{name}.npy")
     with archive.open(entry) as file:
@@ -135,7 +150,7 @@ def _checked_header(archive: zipfile.ZipFile, name: str) -> tuple[tuple[int, ...
     return shape, by_column, dtype
 
 
-def _header(file: IO[bytes], name: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+def _header(file: IO[bytes], name: str) -> tuple[tuple[int, ...], bool, np.dtype[np.generic]]:
     """Return shape, whether columns come first, and dtype."""
     try:
         version = np.lib.format.read_magic(file)

@@ -10,7 +10,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,9 @@ from numpy.typing import NDArray
 from vicinal._checks import require
 from vicinal._memory import Scratch
 from vicinal.tables.base import ROWS, BadRow, Chunk, Table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 #: Tables of fewer bytes are parsed again instead: that takes no time.
 _SMALL = 2**24
@@ -30,7 +33,7 @@ class _Piece(NamedTuple):
 
     start: int
     size: int
-    schema: Any
+    schema: pa.Schema
     chunk: Chunk
 
 

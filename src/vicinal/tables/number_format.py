@@ -13,13 +13,17 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vicinal._atomic import Json
 from vicinal._checks import Argument, ArgumentError, Sentence, require
 from vicinal.tables.column_values import LARGEST, MISSING, as_numpy, distinct, is_text, typed_numbers
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 #: What may stand before decimals, and between thousands.
 DECIMALS, THOUSANDS = (".", ","), (",", ".", " ", "'")
@@ -96,7 +100,7 @@ class NumberFormat:
         return {"decimal": self.decimal, **{name: value for name, value in given.items() if value}}
 
     @classmethod
-    def from_dict(cls, record: Mapping[str, Any]) -> NumberFormat:
+    def from_dict(cls, record: Json) -> NumberFormat:
         """Return what `to_dict` recorded, checked: a damaged model file must not give wrong numbers."""
         decimal, thousands, unit = record["decimal"], record.get("thousands"), record.get("unit", "")
         if decimal not in DECIMALS or thousands not in (None, *THOUSANDS) or not isinstance(unit, str):
@@ -182,14 +186,15 @@ class Evidence:
         if not len(values):
             return
         if len(self.distinct) < VARIED:
-            self.distinct.update(np.unique(values[: 4 * VARIED]).tolist())
+            self.distinct.update(values[: 4 * VARIED].tolist())
         self.fractions = self.fractions or bool((values % 1).any())
-        special = np.isin(values, _SENTINELS)
-        if special.any():
+        low, high = float(values.min()), float(values.max())
+        if low <= -_SENTINELS[1] or high >= _SENTINELS[1]:
+            special = np.isin(values, _SENTINELS)
             self.sentinels.update(values[special].tolist())
             values = values[~special]
-        if len(values):
-            self.low, self.high = min(self.low, float(values.min())), max(self.high, float(values.max()))
+            low, high = float(values.min(initial=np.inf)), float(values.max(initial=-np.inf))
+        self.low, self.high = min(self.low, low), max(self.high, high)
 
     def add_cell(self, text: str, cell: _Cell | None, n: int) -> None:
         """Take a cell that occurs `n` times."""
@@ -216,7 +221,7 @@ class Evidence:
         self.examples.setdefault(form, text)
 
 
-def read_numbers(column: Any, form: NumberFormat | None = None, evidence: Evidence | None = None) -> Numbers:
+def read_numbers(column: pa.Array, form: NumberFormat | None = None, evidence: Evidence | None = None) -> Numbers:
     """Return a column as numbers in one format, and add what it tells of its format to `evidence`.
 
     Finite is what float32, which networks compute in, can hold: 1e39 is not. Numbers and dates that a file holds as
@@ -253,7 +258,7 @@ def read_numbers(column: Any, form: NumberFormat | None = None, evidence: Eviden
     return Numbers(values, odd, contrary)
 
 
-def _parsed(column: Any, form: NumberFormat, evidence: Evidence | None) -> tuple[Floats, Mask, Mask]:
+def _parsed(column: pa.Array, form: NumberFormat, evidence: Evidence | None) -> tuple[Floats, Mask, Mask]:
     """Return text as numbers: plain cells all at once, and each different one of the others by itself."""
     pa, compute = require("pyarrow", "train"), require("pyarrow.compute", "train")
     nothing = np.zeros(len(column), np.bool_)
@@ -293,7 +298,7 @@ def _parsed(column: Any, form: NumberFormat, evidence: Evidence | None) -> tuple
 
 def _by_cell(
     place: NDArray[np.intp],
-    different: list[Any],
+    different: list[pa.Array],
     counts: NDArray[np.intp],
     form: NumberFormat,
     evidence: Evidence | None,
@@ -382,7 +387,7 @@ def _scale(money: str | None, tail: str, spaced: bool) -> tuple[float | None, st
     return 1.0, name.casefold() if len(name) > 1 else name
 
 
-def _count_plain(text: Any, values: Floats, evidence: Evidence | None, decimal: str = ".") -> None:
+def _count_plain(text: pa.Array, values: Floats, evidence: Evidence | None, decimal: str = ".") -> None:
     """Count cells without signs and units, as few of them as are needed to know the decimal mark."""
     if evidence is None:
         return

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,6 +15,11 @@ from vicinal._memory import check_memory, memory_limit
 from vicinal.tables.base import LARGEST_ROW, ROWS, BadRow, Chunk, Column, Table
 from vicinal.tables.column_values import as_text
 from vicinal.tables.file_access import content_fingerprint, readable_errors
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+    from pyarrow import DataType
 
 SUFFIXES = (".parquet", ".pq")
 #: Buffer size of a column, in bytes.
@@ -49,7 +54,7 @@ class Parquet(Table):
         return content_fingerprint(self.path, SUFFIXES)
 
 
-def _few_rows(file: Any, path: Path, rows: int) -> int:
+def _few_rows(file: pq.ParquetFile, path: Path, rows: int) -> int:
     """Return how many rows to read at a time, fewer where rows hold long lists; too long lists are refused."""
     groups = [file.metadata.row_group(k) for k in range(file.metadata.num_row_groups)]
     values = max(
@@ -60,7 +65,7 @@ def _few_rows(file: Any, path: Path, rows: int) -> int:
     return max(min(rows, int(_AT_ONCE / (8 * max(values, 1)))), 1)
 
 
-def _check_cells(batch: Any, path: Path) -> None:
+def _check_cells(batch: pa.RecordBatch, path: Path) -> None:
     """Refuse texts that take more memory than a row may."""
     if batch.nbytes <= memory_limit(LARGEST_ROW):
         return
@@ -79,7 +84,7 @@ def open_parquet(path: Path) -> Parquet:
     names = list(schema.names)
     repeated = tuple(sorted(name for name, n in Counter(names).items() if n > 1))
 
-    def column(kind: Any) -> Column:
+    def column(kind: DataType) -> Column:
         if pa.types.is_fixed_size_list(kind):
             return Column(True, int(kind.list_size), n_rows)
         lists = pa.types.is_list(kind) or pa.types.is_large_list(kind)

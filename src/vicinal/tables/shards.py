@@ -62,7 +62,18 @@ class Shards(Table):
 
 
 def is_pattern(path: Path) -> bool:
-    """Return whether a path is a pattern: it has wildcards, and no such file exists."""
+    """Return whether a path is a pattern: it has wildcards, and no such file exists.
+
+    Returns
+    -------
+    bool
+        True for a pattern such as `part-*.csv`.
+
+    Examples
+    --------
+    >>> is_pattern(Path("part-*.csv")), is_pattern(Path("part-1.csv"))
+    (True, False)
+    """
     return glob.has_magic(str(path)) and not path.exists()
 
 

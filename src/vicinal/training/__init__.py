@@ -9,8 +9,9 @@ Names are imported on first use: `config`, from which the command makes its opti
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING
+
+from vicinal._lazy import on_first_use
 
 if TYPE_CHECKING:
     from vicinal._memory import kept_memory
@@ -21,18 +22,13 @@ if TYPE_CHECKING:
 
 __all__ = ["fit", "FitConfig", "FitResult", "AUMRecorder", "kept_memory", "load_weights", "read_predictions"]
 
-_HOMES = {
-    "AUMRecorder": "vicinal.objectives.guided.aum",
-    "FitConfig": "vicinal.training.config",
-    "FitResult": "vicinal.training.fitting",
-    "fit": "vicinal.training.fitting",
-    "kept_memory": "vicinal._memory",
-    "load_weights": "vicinal.training.folder",
-    "read_predictions": "vicinal.training.folder",
-}
-
-
-def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'vicinal.training' has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOMES[name]), name)
+__getattr__ = on_first_use(
+    __name__,
+    {
+        ".config": ["FitConfig"],
+        ".fitting": ["FitResult", "fit"],
+        ".folder": ["load_weights", "read_predictions"],
+        "vicinal._memory": ["kept_memory"],
+        "vicinal.objectives.guided.aum": ["AUMRecorder"],
+    },
+)

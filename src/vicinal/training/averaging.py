@@ -19,13 +19,14 @@ Polyak & Juditsky, "Acceleration of Stochastic Approximation by Averaging", 1992
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import torch
 from torch import Tensor, nn
 
+from vicinal._atomic import Json
 from vicinal.training.config import FitConfig
 
 #: Yields the number of rows of each training batch, and what calls the module with it.
@@ -81,11 +82,11 @@ class AveragedWeights:
             weight.copy_(mean)
         recompute_batch_norm(module, batches)
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> Json:
         """Return the average, to be saved with a checkpoint."""
         return {"n": self.n, "mean": {str(number): t for number, t in enumerate(self.mean)}}
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state: Json) -> None:
         """Restore what `state_dict` returned."""
         self.n = int(state["n"])
         saved = [state["mean"][str(number)] for number in range(len(state["mean"]))]

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from vicinal._atomic import Json
 from vicinal._checks import (
     Argument,
     ArgumentError,
@@ -109,13 +110,22 @@ def _betas(name: str, value: object) -> tuple[float, ...]:
 def _stop_at(name: str, value: object) -> tuple[str, float]:
     from vicinal.metrics.registry import watched
 
-    pair = _several(name, value)
+    pair = value.split("=") if isinstance(value, str) else _several(name, value)
     if len(pair) != 2:
-        raise ArgumentError(name, value, "a metric and a value, such as ('accuracy', 0.9)")
-    return choice(name, pair[0], tuple(watched())), number(name, pair[1])
+        raise ArgumentError(name, value, "a metric and a value, such as ('accuracy', 0.9) or 'accuracy=0.9'")
+    return choice(name, pair[0], tuple(watched())), number(name, _as_number(pair[1]))
 
 
-def _device(name: str, value: object) -> str:
+def _as_number(value: object) -> object:
+    """Return a text of the command line as the number it stands for, if it does."""
+    try:
+        return float(value) if isinstance(value, str) else value
+    except ValueError:
+        return value
+
+
+def device_name(name: str, value: object) -> str:
+    """Return the name of a device, checked."""
     import torch
 
     try:
@@ -133,6 +143,8 @@ _at_least_0 = partial(number, low=0)
 class FitConfig:
     """How `fit` trains. Each field is an option of `vicinal train` too, unless it says otherwise.
 
+    Examples
+    --------
     >>> FitConfig(epochs=200, optimizer="sgd", nesterov=True, schedule="milestones", milestones=(100, 150)).lr
     0.1
     >>> FitConfig(optimizer="lamb")
@@ -151,7 +163,7 @@ class FitConfig:
     group_by_length: bool = _option(
         False,
         flag,
-        "Make batches of texts of similar length, which leaves little padding (default for transformers). In Python "
+        "Make batches of texts of similar length, which leaves little padding. In Python "
         "the training set needs `lengths`, an integer for each sample.",
     )
     accumulation: int = _option(
@@ -161,7 +173,7 @@ class FitConfig:
     lr: float | None = _option(
         None,
         _unless_none(_positive),
-        "Learning rate; by default 0.1 for SGD, 0.001 for Adam and AdamW, 1.0 for Adadelta.",
+        "Learning rate. Another optimizer brings its own: 0.1 for SGD, 0.001 for Adam and AdamW, 1.0 for Adadelta.",
     )
     momentum: float = _option(0.9, _at_least_0, "Momentum of SGD.")
     nesterov: bool = _option(False, flag, "Nesterov's momentum, for SGD.")
@@ -186,7 +198,11 @@ class FitConfig:
     warmup_start: float | None = _option(
         None, _unless_none(_at_least_0), "The rate of the first step of the warm-up; by default one step above 0."
     )
-    clip_norm: float | None = _option(None, _unless_none(_positive), "Scale the gradient down to at most this norm.")
+    clip_norm: float | None = _option(
+        None,
+        lambda name, value: None if value is None else _at_least_0(name, value) or None,
+        "Scale the gradient down to at most this norm; 0 for no limit.",
+    )
     ema: float | None = _option(
         None,
         _unless_none(partial(number, above=0, high=1)),
@@ -218,7 +234,7 @@ class FitConfig:
     )
     device: str | None = _option(
         None,
-        _unless_none(_device),
+        _unless_none(device_name),
         "Where to train: cpu, cuda, cuda:1, mps; by default the GPU where there is one. Not with several processes, "
         "which have a GPU each.",
         metavar="DEVICE",
@@ -237,8 +253,8 @@ class FitConfig:
     stop_at: tuple[str, float] | None = _option(
         None,
         _unless_none(_stop_at),
-        "A validation metric and the value at which to stop, such as ('accuracy', 0.9).",
-        in_command=False,
+        "A validation metric and the value at which to stop, such as accuracy=0.9 or top5_error=0.07.",
+        metavar="METRIC=VALUE",
     )
     eval_every: int = _option(1, _count, "Evaluate every so many epochs, and at the end.")
     eval_every_steps: int | None = _option(None, _unless_none(_count), "Evaluate every so many steps instead.")
@@ -317,7 +333,7 @@ class FitConfig:
         return {name: list(v) if isinstance(v, tuple) else v for name, v in dataclasses.asdict(self).items()}
 
     @classmethod
-    def from_dict(cls, fields: Mapping[str, Any]) -> FitConfig:
+    def from_dict(cls, fields: Json) -> FitConfig:
         """Build the configuration that `to_dict` wrote.
 
         >>> FitConfig.from_dict(FitConfig(epochs=3).to_dict()) == FitConfig(epochs=3)
@@ -412,6 +428,19 @@ class FitConfig:
                 return torch.optim.Adadelta(trained, rho=self.rho, **common)
 
 
+def check_options(given: Mapping[str, object]) -> None:
+    """Check values of options one by one, before it is known on what they are trained.
+
+    >>> check_options({"epochs": 0})
+    Traceback (most recent call last):
+    ...
+    vicinal._checks.ArgumentError: epochs must be an integer of at least 1, got 0
+    """
+    checks = {field.name: field.metadata["check"] for field in dataclasses.fields(FitConfig)}
+    for name, value in given.items():
+        checks[name](name, value)
+
+
 def options() -> list[Option]:
     """Return the options that the fields of `FitConfig` state, in their order.
 
@@ -428,7 +457,8 @@ def _stated(field: dataclasses.Field[object], hint: object) -> Option:
     (plain,) = [kind for kind in (typing.get_args(hint) or (hint,)) if kind is not type(None)][:1]
     if typing.get_origin(hint) is tuple:
         plain = hint
-    repeated = typing.get_origin(plain) is tuple
-    kind = typing.get_args(plain)[0] if repeated else plain
+    parts = typing.get_args(plain) if typing.get_origin(plain) is tuple else ()
+    repeated = Ellipsis in parts
+    kind = parts[0] if repeated else str if parts else plain  # a pair is one text
     stated = {name: value for name, value in field.metadata.items() if name != "check"}
     return Option(field.name, kind, repeated, field.default, **stated)

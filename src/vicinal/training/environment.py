@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import importlib.metadata
 import importlib.util
 import os
-import platform
 import signal
 import sys
 import threading
@@ -25,6 +23,7 @@ from vicinal._typing import Model
 from vicinal.objectives.forward import unwrap
 from vicinal.training.config import FitConfig
 from vicinal.training.layout import TrainingFiles
+from vicinal.training.predicting import float32_products
 
 #: Seconds after which a message says that other processes are waited for.
 _SILENCE = 5.0
@@ -150,7 +149,7 @@ def accelerator(config: FitConfig, out: Path | None) -> Iterator[Accelerator]:
                     Argument("device", config.device), f" is not what Accelerate chose, {made.device}: leave it out"
                 )
             )
-        with _rounded_products(config):
+        with float32_products(full=config.full_float32):
             yield made
     finally:
         for tracker in made.trackers:
@@ -170,36 +169,22 @@ def _choose(device: str | None) -> bool:
         return True
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise ValueError(Sentence(Argument("device", device), " is for one process: several have a GPU each"))
-    module = getattr(torch, asked.type, None)
-    n_there = module.device_count() if module is not None and module.is_available() else 0
-    if (asked.index or 0) >= n_there:
-        raise ValueError(Sentence(Argument("device", device), f" is not there: torch sees {n_there} of that kind"))
+    chosen_device(device)
     if asked.index is not None:
-        module.set_device(asked.index)  # type: ignore[union-attr]  # there is one
+        getattr(torch, asked.type).set_device(asked.index)
     return False
 
 
-@contextmanager
-def _rounded_products(config: FitConfig) -> Iterator[None]:
-    """Let CUDA round the factors of float32 products to TF32, unless full precision is asked for."""
-    places: tuple[Any, ...] = (torch.backends.cuda.matmul, torch.backends.cudnn)
-    # Switches of the whole process: they are given back as they were.
-    before = [_is_rounded(place) for place in places]
-    try:
-        for place in places:
-            place.allow_tf32 = not config.full_float32
-        yield
-    finally:
-        for place, value in zip(places, before, strict=True):
-            place.allow_tf32 = value
-
-
-def _is_rounded(place: Any) -> bool:
-    """Return whether products are rounded to TF32, by whichever of torch's two settings."""
-    try:
-        return bool(place.allow_tf32)
-    except RuntimeError:  # set by `fp32_precision`, after which torch refuses to read the other one
-        return bool(getattr(place, "conv", place).fp32_precision == "tf32")
+def chosen_device(name: str | None) -> torch.device:
+    """Return the device of this name, if it is there; by default the GPU where there is one."""
+    if name is None:
+        return torch.device("cpu") if only_cpu() else torch.accelerator.current_accelerator() or torch.device("cpu")
+    asked = torch.device(name)
+    module = getattr(torch, asked.type, None)
+    n_there = module.device_count() if module is not None and module.is_available() else 0
+    if (asked.index or 0) >= n_there:
+        raise ValueError(Sentence(Argument("device", name), f" is not there: torch sees {n_there} of that kind"))
+    return asked
 
 
 def only_cpu() -> bool:
@@ -279,14 +264,3 @@ def interruptions(*, watched: bool) -> Iterator[list[int]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-@functools.cache
-def _version(package: str) -> str:
-    return importlib.metadata.version(package)  # it reads a file of some thousand lines
-
-
-def versions() -> dict[str, str]:
-    """Return the versions of the libraries that a result depends on."""
-    names = ("vicinal", "torch", "accelerate", "numpy")
-    return {"python": platform.python_version(), "system": sys.platform} | {name: _version(name) for name in names}

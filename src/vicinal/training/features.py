@@ -38,6 +38,7 @@ def compute_features(
     precision: str,
     device: torch.device,
     channels_last: bool = False,
+    full_float32: bool = False,
     collate_fn: Collate | None,
     batch_size: int | None = None,
     num_workers: int = 0,
@@ -56,6 +57,8 @@ def compute_features(
         Where to compute.
     channels_last
         Whether images, and the weights of the network, have this memory format.
+    full_float32
+        Whether CUDA multiplies float32 in full precision.
     collate_fn
         Makes a batch of samples.
     batch_size
@@ -78,7 +81,7 @@ def compute_features(
     batches = listed_batches(keyed, order.split(batch_size or _BATCH), num_workers=num_workers)
     network.eval()
     features, labels = [], []
-    served = AtPrecision(network, precision, channels_last=channels_last)
+    served = AtPrecision(network, precision, channels_last=channels_last, full_float32=full_float32)
     with stage("features", len(dataset)) as advance:
         for reached, y in _iter_features(network, served, batches, device):
             features.append(reached.cpu())
@@ -128,8 +131,8 @@ def put_head(network: nn.Module, trained: nn.Linear, scale: Standardised) -> Non
 
 @torch.no_grad()
 def logits_of_features(
-    network: nn.Module, features: Sequence[Tensor], *, precision: str, device: torch.device
+    network: nn.Module, features: Sequence[Tensor], *, precision: str, device: torch.device, full_float32: bool = False
 ) -> Tensor:
     """Return the logits of features by batch: those that the network gives of the samples, in the same batches."""
-    head = AtPrecision(head_of(network), precision)
+    head = AtPrecision(head_of(network), precision, full_float32=full_float32)
     return torch.cat([head(part.to(device)).cpu() for part in features])

@@ -26,14 +26,23 @@ from vicinal.objectives.guided.aum import AUM, AUMRecorder
 from vicinal.training.batches import Collate, MapDataset
 from vicinal.training.config import FitConfig
 from vicinal.training.environment import Process, accelerator, check_layout, joined_process, prepared, warn_if_slow
-from vicinal.training.folder import TrainingFolder, load_weights, read_predictions
+from vicinal.training.folder import TrainingFolder, checksums_of, load_weights, read_predictions
 from vicinal.training.loop import Loop, Supervision, TrainingData
 from vicinal.training.predicting import channels_last_
 
 
 @dataclass(frozen=True, eq=False)
 class FitResult:
-    """The result of a training."""
+    """The result of a training.
+
+    Examples
+    --------
+    >>> from vicinal import ERM
+    >>> data = torch.utils.data.TensorDataset(torch.randn(8, 4), torch.tensor([0, 1] * 4))
+    >>> result = fit(torch.nn.Linear(4, 2), ERM(), data, data, config=FitConfig(epochs=1, batch_size=4))
+    >>> result.last["step"], result.logits.shape, result.out
+    (2, torch.Size([8, 2]), None)
+    """
 
     model: nn.Module
     """The model with the selected weights, in eval mode."""
@@ -130,6 +139,11 @@ def fit(
     on_metrics
         Called with each new line of metrics.jsonl.
 
+    Returns
+    -------
+    FitResult
+        The model with the selected weights, the metrics and the validation logits.
+
     Notes
     -----
     Several processes: start the script with `torchrun --nproc_per_node N` or `accelerate launch`. They do what one
@@ -137,6 +151,8 @@ def fit(
     which are those of the first process. Bit-identical resumption holds on the CPU and where the kernels of the GPU
     are deterministic.
 
+    Examples
+    --------
     >>> from vicinal import Mixup
     >>> x = torch.randn(64, 4, generator=torch.Generator().manual_seed(0))
     >>> data = torch.utils.data.TensorDataset(x, (x[:, 0] > 0).long())
@@ -214,7 +230,9 @@ def _first_stage(
         write_tensors(stage.initial_weights, module.state_dict())
     process.wait_for_everyone()
     # From the file on all ranks, the first included: both stages then begin with the same bits.
-    module.load_state_dict(read_tensors(stage.initial_weights)[0])
+    module.load_state_dict(
+        read_tensors(stage.initial_weights, expected=checksums_of(stage).get(stage.initial_weights.name))[0]
+    )
     plainly(copy.deepcopy(module), AUMRecorder(tracker), out=stage.path)
 
 

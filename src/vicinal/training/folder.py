@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import json
 import os
 import shutil
@@ -20,12 +21,16 @@ from torch import Tensor
 from vicinal._atomic import (
     DamagedFileError,
     Json,
+    check_listed,
     checksum,
     is_draft,
+    json_bytes,
     read_json,
+    read_sealed,
     read_tensors,
     remove_leftovers,
     replacing,
+    sealed,
     sync,
     write_json,
     write_tensors,
@@ -79,6 +84,8 @@ def foreign_entries(path: Path, *ours: Path) -> list[str]:
 
 def refuse_foreign(files: TrainingFiles) -> None:
     """Raise if a folder holds something other than a run, which must not be overwritten."""
+    if files.config.name in checksums_of(files):  # a finished run, whose config.json may be damaged
+        return
     if files.config.exists():
         if "about" not in read_json(files.config):
             raise ValueError(f"{files.config} is not that of a run: choose a new or an empty folder")
@@ -121,7 +128,14 @@ class TrainingFolder:
             return
         # A folder that holds something else is never written to, however empty it looks.
         refuse_foreign(self.files)
-        if not self.files.config.exists():
+        recorded = checksums_of(self.files).get(self.files.config.name)
+        if not self.files.config.exists() or recorded not in (None, checksum(self.files.config)):
+            content = f"sha256:{hashlib.sha256(json_bytes(description)).hexdigest()}"
+            if recorded not in (None, content):
+                raise DamagedFileError(
+                    f"{self.files.config} is damaged, and these options do not give it again: run the command of this "
+                    f"training, or remove {self.path} to start over"
+                )
             write_json(self.files.config, description)
             return
         # Flattened, so that the message can name the one setting that differs.
@@ -152,21 +166,36 @@ class TrainingFolder:
             return False
         return not files.checkpoint_record.exists() or read_json(files.checkpoint_record).get("step") == 0
 
-    def result(self) -> dict[str, object] | None:
+    def result(self, *, rewrites_metrics: bool = False) -> dict[str, object] | None:
         """Return the result of a finished run, else None.
 
-        If it or the weights are missing or damaged, the run is not finished any more: the checkpoint has them.
+        If it, the weights or predictions are missing or damaged, the run is not finished any more: the checkpoint has
+        them. Damaged metrics are an error, unless the caller writes them again.
         """
         if self.path is None or not self.files.result.exists():
             return None
         try:
-            result = read_json(self.files.result)
+            result = read_sealed(self.files.result)
         except DamagedFileError:
             result = {}
         if not {"method", "best", "last"} <= result.keys():
             warnings.warn(f"{self.files.result} is incomplete: the end is taken from the checkpoint", stacklevel=4)
             return None
-        if (damage := weights_damage(self.files, result)) is None:
+        try:
+            check_listed(self.files.metrics, checksums_of(self.files))
+        except DamagedFileError as error:
+            if rewrites_metrics:
+                return None
+            raise DamagedFileError(
+                f"{error}. Only training writes it: remove {self.path}, and run the same command again"
+            ) from error
+        damage = weights_damage(self.files, result)
+        for path in (self.files.predictions(),) if damage is None else ():
+            try:
+                check_listed(path, checksums_of(self.files))
+            except DamagedFileError as error:
+                damage = str(error)
+        if damage is None:
             return result
         warnings.warn(f"{damage}: they are taken from the checkpoint again", stacklevel=4)
         return None
@@ -201,7 +230,7 @@ class TrainingFolder:
         """Return the last saved state, or None; a damaged file is a `DamagedFileError`."""
         if self.path is None or not self.files.checkpoint_record.exists():
             return None
-        record = read_json(self.files.checkpoint_record)
+        record = read_sealed(self.files.checkpoint_record)
         try:
             self._committed = record["step"]
             names, sums = record["files"], record.get("checksums", {})
@@ -288,7 +317,7 @@ class TrainingFolder:
             "files": names,
             "checksums": {name: checksum(folder / name) for name in names.values()},
         }
-        write_json(self.files.checkpoint_record, record)
+        write_json(self.files.checkpoint_record, sealed(record))
         for path in folder.iterdir():
             if path.name not in names.values() and path != self.files.checkpoint_record:
                 path.unlink()
@@ -304,7 +333,7 @@ class TrainingFolder:
     ) -> dict[str, object]:
         """Write the selected weights and their predictions, then the result, which marks the run as finished.
 
-        Returns the result as it is written, with the checksum of the weights. A `history` that was not appended line by
+        Returns the result as it is written, with the checksums of the files. A `history` that was not appended line by
         line is written in place of the metrics.
         """
         if not self.writes:
@@ -314,12 +343,15 @@ class TrainingFolder:
             for line in history:
                 self.append(line)
         with self._explained("the result"):
-            # result.json last: it marks the training as finished, and holds the checksum of the weights.
+            # result.json last: it marks the training as finished, and holds the checksums of the other files.
             write_tensors(self.files.weights, weights)
             if predictions is not None:
                 self.keep_predictions(predictions)
-            result = {**result, "weights": checksum(self.files.weights)}
-            write_json(self.files.result, result)
+            files = self.files
+            written = (files.config, files.metrics, files.initial_weights, *files.kept_predictions())
+            listed = {path.name: checksum(path) for path in written if path.exists()}
+            result = {**result, "weights": checksum(files.weights), "files": listed}
+            write_json(files.result, sealed(result))
         return result
 
     def keep_predictions(self, predictions: Mapping[str, Tensor], key: str = "val") -> None:
@@ -350,12 +382,20 @@ class TrainingFolder:
 
 def read_history(files: TrainingFiles) -> list[dict[str, object]]:
     """Return the lines of a run's metrics."""
-    if not files.metrics.exists():
+    if not check_listed(files.metrics, checksums_of(files)).exists():
         return []
     try:
         return [json.loads(line) for line in files.metrics.read_text(encoding="utf-8").splitlines()]
     except ValueError as error:
         raise DamagedFileError(f"{files.metrics} is damaged: {error}") from error
+
+
+def checksums_of(files: TrainingFiles) -> dict[str, str]:
+    """Return the checksums of the files of a finished training by name; none if it is not finished, or damaged."""
+    with contextlib.suppress(DamagedFileError):
+        listed = read_sealed(files.result).get("files") if files.result.exists() else None
+        return listed if isinstance(listed, dict) else {}
+    return {}
 
 
 def weights_damage(files: TrainingFiles, result: Mapping[str, object]) -> str | None:
@@ -377,6 +417,23 @@ def load_weights(path: str | os.PathLike[str], *, last: bool = False) -> dict[st
         The run's folder.
     last
         Those of the last step (of the last checkpoint, if the run is not finished) instead of the selected ones.
+
+    Returns
+    -------
+    dict[str, Tensor]
+        The weights by name, on the CPU.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from vicinal import ERM, fit
+    >>> from vicinal.training import FitConfig
+    >>> data = torch.utils.data.TensorDataset(torch.randn(8, 4), torch.tensor([0, 1] * 4))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = fit(torch.nn.Linear(4, 2), ERM(), data, out=folder, config=FitConfig(epochs=1, batch_size=4))
+    ...     weights = load_weights(folder)
+    >>> {name: list(tensor.shape) for name, tensor in weights.items()}
+    {'bias': [2], 'weight': [2, 4]}
     """
     folder = TrainingFolder(Path(path), main=False)
     if last:
@@ -389,7 +446,7 @@ def load_weights(path: str | os.PathLike[str], *, last: bool = False) -> dict[st
         raise FileNotFoundError(
             f"{path} has no {folder.files.weights.name}: the run is not finished; start it again, or last=True"
         )
-    recorded = read_json(folder.files.result) if folder.files.result.exists() else {}
+    recorded = read_sealed(folder.files.result) if folder.files.result.exists() else {}
     return read_tensors(folder.files.weights, expected=recorded.get("weights"))[0]
 
 
@@ -473,9 +530,24 @@ def read_predictions(path: str | os.PathLike[str]) -> tuple[Tensor, Tensor]:
     ----------
     path
         `predictions.parquet` of a run, or one of its `predictions-epoch-N.parquet`.
+
+    Returns
+    -------
+    tuple[Tensor, Tensor]
+        The logits and the labels.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "predictions.parquet"
+    ...     write_logits(path, {"logits": torch.tensor([[2.0, -1.0]]), "labels": torch.tensor([0])})
+    ...     read_predictions(path)
+    (tensor([[ 2., -1.]]), tensor([0]))
     """
     parquet, types = require("pyarrow.parquet", "train"), require("pyarrow", "train").types
     try:
+        check_listed(Path(path), checksums_of(TrainingFiles(Path(path).parent)))
         table = parquet.read_table(path)
 
         def matrix(name: str) -> Tensor:
@@ -484,7 +556,7 @@ def read_predictions(path: str | os.PathLike[str]) -> tuple[Tensor, Tensor]:
 
         several = types.is_fixed_size_list(table["label"].type)
         return matrix("logits"), matrix("label") if several else torch.tensor(table["label"].to_numpy())
-    except PermissionError:  # the file may be intact: predicting again would not help
+    except (PermissionError, DamagedFileError):  # the file may be intact: predicting again would not help
         raise
     except (OSError, KeyError, TypeError, ValueError, RuntimeError) as error:  # the type depends on the damaged byte
         why = "is gone" if not Path(path).exists() else f"is damaged: {str(error).strip()}"

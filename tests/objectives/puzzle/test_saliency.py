@@ -104,21 +104,23 @@ def test_without_gradients() -> None:
     assert loss.isfinite()
 
 
-def test_float16_loses_no_gradient_of_a_well_learnt_image() -> None:
+@pytest.mark.parametrize("gap", [12.0, 18.0, 60.0])  # losses of 6e-6, 1.5e-8 and 1e-26
+@pytest.mark.parametrize("smoothing", [0.0, 0.01])
+def test_float16_loses_no_gradient_of_a_well_learnt_image(gap: float, smoothing: float) -> None:
     """Averaged over 32 × 32 pixels, the gradients of small losses are below the least number of float16."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 4))
     x = torch.rand(16, 3, 32, 32)
     with torch.no_grad():
         labels = model(x).argmax(1)
-        gap = model(x).topk(2, 1).values.diff(dim=1).abs().median()
-        model[-1].weight *= 12 / gap
-        model[-1].bias *= 12 / gap
-    exact = saliency(model, x, labels)
+        factor = gap / model(x).topk(2, 1).values.diff(dim=1).abs().median()
+        model[-1].weight *= factor
+        model[-1].bias *= factor
+    exact = saliency(model, x, labels, label_smoothing=smoothing)
     with torch.autocast("cpu", dtype=torch.float16):
         plain = x.clone().requires_grad_()
         nn.functional.cross_entropy(model(plain).float(), labels, reduction="sum").backward()
-        half = saliency(model, x, labels)
+        half = saliency(model, x, labels, label_smoothing=smoothing)
     assert int((plain.grad.abs().sum((1, 2, 3)) == 0).sum()) > 0  # what is lost without a scale
     assert bool((half.sum((1, 2)) > 0).all())
     assert (block_saliency(half, 4) - block_saliency(exact, 4)).abs().max() < 0.02

@@ -108,18 +108,7 @@ def _float_array(t: Tensor) -> NDArray[np.floating]:
 class AUM:
     """The area under the margin of every training sample, from the logits of a training run.
 
-    Feed it the logits that training computes anyway, in train mode, as Pleiss et al. do:
-
-    >>> aum = AUM(n_samples=4)
-    >>> for epoch in range(2):
-    ...     logits, y, index = torch.eye(3)[[0, 1, 2]], torch.tensor([0, 1, 0]), torch.tensor([2, 0, 1])
-    ...     aum.update(logits * (epoch + 1), y, index, epoch=epoch)
-    >>> aum.values([0, 1, 2])
-    tensor([ 1.5000, -1.5000,  1.5000], dtype=torch.float64)
-    >>> aum.values()
-    Traceback (most recent call last):
-    ...
-    ValueError: 1 of 4 samples was never seen and has no AUM: index 3; `seen` is the mask of those that have one
+    Feed it the logits that training computes anyway, in train mode, as Pleiss et al. do.
 
     Parameters
     ----------
@@ -134,6 +123,19 @@ class AUM:
     A sample counts once per epoch, however often it is met (distributed samplers pad with duplicates): its
     latest margin of the epoch stays. Margins are kept per epoch, 4 bytes per sample and epoch, which makes
     every merge exact and repeatable.
+
+    Examples
+    --------
+    >>> aum = AUM(n_samples=4)
+    >>> for epoch in range(2):
+    ...     logits, y, index = torch.eye(3)[[0, 1, 2]], torch.tensor([0, 1, 0]), torch.tensor([2, 0, 1])
+    ...     aum.update(logits * (epoch + 1), y, index, epoch=epoch)
+    >>> aum.values([0, 1, 2])
+    tensor([ 1.5000, -1.5000,  1.5000], dtype=torch.float64)
+    >>> aum.values()
+    Traceback (most recent call last):
+    ...
+    ValueError: 1 of 4 samples was never seen and has no AUM: index 3; `seen` is the mask of those that have one
     """
 
     def __init__(self, n_samples: int, *, saliency: bool = False) -> None:
@@ -278,6 +280,8 @@ class AUM:
 class AUMRecorder(Objective):
     """Plain training that records each sample's margin in `aum`: the first run of `GuidedMixup`.
 
+    Examples
+    --------
     >>> recorder = AUMRecorder(AUM(n_samples=4))
     >>> model, x, y = torch.nn.Linear(2, 3), torch.randn(4, 2), torch.tensor([0, 1, 2, 0])
     >>> loss = recorder(model, x, y, index=torch.arange(4), epoch=0.0)

@@ -90,6 +90,8 @@ class GuidedMixup(Objective):
     decides, so the most similar are the samples of the same label and the most dissimilar those of the other, and one
     of them is drawn at random.
 
+    Examples
+    --------
     >>> from vicinal import GuidedMixup
     >>> model, x, y, index = torch.nn.Linear(4, 3), torch.randn(8, 4), torch.arange(8) % 3, torch.arange(8)
     >>> aum = GuidedMixup().tracker(8)

@@ -34,6 +34,8 @@ class BalancedBatchSampler(Sampler[list[int]]):
         In distributed training, how many processes share the batches, and which one this is. All get equally
         many batches: the first ones are repeated at the end if need be.
 
+    Examples
+    --------
     >>> high = torch.tensor([True, True, False, False, False])
     >>> sampler = BalancedBatchSampler(high, batch_size=4)
     >>> sampler.set_epoch(1)

@@ -123,6 +123,8 @@ class PuzzleMix(InputMixing[PuzzlePlan]):
         Of a mapping with several floating tensors, all their names, images first: they are mixed with one plan. Those
         that have another height and width than the first are mixed by λ.
 
+    Examples
+    --------
     >>> objective = PuzzleMix(block_counts=(2, 4))
     >>> model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10))
     >>> loss = objective(model, torch.rand(8, 1, 8, 8), torch.randint(10, (8,)))

@@ -91,10 +91,11 @@ def input_gradient(
         gradient, scale = None, None
         try:
             if rows.requires_grad:
+                start, slope = rows.sum(), None
                 if _in_half(logits):
-                    scale = _loss_scale(rows.detach(), together=keep_graph)
-                total = rows.sum() if scale is None else (rows * scale).sum()
-                (gradient,) = torch.autograd.grad(total, leaf, retain_graph=keep_graph, allow_unused=True)
+                    start = logits
+                    slope, scale = _scaled_slope(logits, y, label_smoothing=label_smoothing, together=keep_graph)
+                (gradient,) = torch.autograd.grad(start, leaf, slope, retain_graph=keep_graph, allow_unused=True)
         except RuntimeError as error:
             if "use_reentrant" not in str(error):
                 raise
@@ -123,10 +124,17 @@ def _in_half(logits: Tensor) -> bool:
     )
 
 
-def _loss_scale(rows: Tensor, *, together: bool) -> Tensor:
-    """Return powers of two that bring each loss to 2 … 4, for gradients that float16 would round to zero.
+def _scaled_slope(logits: Tensor, y: Tensor, *, label_smoothing: float, together: bool) -> tuple[Tensor, Tensor]:
+    """Return the gradient of the losses at the logits, and the powers of two that bring each row's largest to 2 … 4.
 
-    In train mode (`together`) BatchNorm makes each loss depend on all samples, so that one number is for all.
+    Float16 would round the gradients of well learnt samples to zero. Both are taken in float32, so that neither a loss
+    of 1e-30 nor one that label smoothing keeps from zero is lost. In train mode (`together`) BatchNorm makes each loss
+    depend on all samples, so that one number is for all.
     """
-    level = rows.amax().expand_as(rows) if together else rows
-    return torch.exp2((4 / level.clamp(min=2**-12)).log2().floor()).clamp(min=1)
+    z = at_least_float32(logits.detach()).requires_grad_()
+    with torch.autocast(z.device.type, enabled=False):
+        (slope,) = torch.autograd.grad(losses.loss(z, y, label_smoothing=label_smoothing).sum(), z)
+    largest = slope.abs().flatten(1).amax(1) if slope.ndim > 1 else slope.abs()
+    level = largest.amax().expand_as(largest) if together else largest
+    scale = torch.exp2(1 - level.clamp(min=2.0**-125).log2().floor())
+    return (slope * scale.view(-1, *[1] * (slope.ndim - 1))).to(logits.dtype), scale

@@ -1,0 +1,80 @@
+"""A recipe on the GPUs that there are: precision, micro-batches, loader processes, compilation, device.
+
+A step of the paper's batch is cut into micro-batches that fit into a GPU's memory. The rest is made up by accumulation
+and by processes: 1,024 images are 128 × 8 on one GPU, and 128 on each of eight under `torchrun`. What changes digits is
+part of a cell's key, so such options are for the paper scale alone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from dataclasses import dataclass
+
+from vicinal._checks import Argument, ArgumentError, Sentence
+from vicinal.papers.base import Recipe
+from vicinal.runs import Experiment
+
+#: Samples of a micro-batch by network, for 24 and for 80 GB, in bfloat16: estimates from the sizes of activations.
+#: ImageNet's images have 224 pixels a side; texts have 128 tokens.
+MICRO_BATCHES = {
+    "resnet50": (256, 1024),
+    "resnet101": (128, 512),
+    "resnext50": (128, 512),
+    "resnext101": (128, 512),
+    "wideresnet28-10": (128, 128),
+    "densenet-bc-190": (32, 128),
+    "hf:google-bert/bert-large-uncased": (8, 32),
+}
+#: The gigabytes that the two columns are for.
+MEMORIES = (24, 80)
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """How trainings of a recipe run; None leaves what the recipe says."""
+
+    device: str | None = None
+    gpu_memory: int | None = None
+    """Gigabytes of a GPU: cuts batches into micro-batches that fit."""
+    mixed_precision: str | None = None
+    accumulation: int | None = None
+    num_workers: int | None = None
+    compile: bool | None = None
+    channels_last: bool | None = None
+
+    def __post_init__(self) -> None:
+        if self.gpu_memory is not None and self.gpu_memory < MEMORIES[0]:
+            raise ArgumentError("gpu_memory", self.gpu_memory, f"at least {MEMORIES[0]}, in gigabytes")
+
+    def of(self, recipe: Recipe, scale: str) -> Recipe:
+        """Return the recipe with its trainings on this hardware."""
+        changes = [name for name in ("gpu_memory", "mixed_precision", "accumulation", "compile", "channels_last")
+                   if getattr(self, name) not in (None, False)]  # fmt: skip
+        if changes and scale != "paper":
+            only = " changes digits, and the cells of smaller scales are fixed: leave it out, or use scale 'paper'"
+            raise ValueError(Sentence(Argument(changes[0], getattr(self, changes[0])), only))
+        before = recipe.trainings
+
+        def trainings(one: Experiment) -> tuple[Experiment, ...]:
+            return tuple(self._adapted(each) for each in ((one,) if before is None else before(one)))
+
+        return dataclasses.replace(recipe, trainings=trainings)
+
+    def _adapted(self, one: Experiment) -> Experiment:
+        names = ("device", "mixed_precision", "accumulation", "num_workers", "compile", "channels_last")
+        given = {name: value for name in names if (value := getattr(self, name)) is not None}
+        if self.gpu_memory is not None:
+            given |= self._micro_batches(str(one.model), int(one.training["batch_size"]))
+        return dataclasses.replace(one, training={**one.training, **given})
+
+    def _micro_batches(self, network: str, batch: int) -> dict[str, int]:
+        """Return the micro-batch and the accumulation that make up a batch over all processes."""
+        column = sum(self.gpu_memory is not None and self.gpu_memory >= memory for memory in MEMORIES) - 1
+        most = MICRO_BATCHES.get(network, (batch, batch))[column]
+        processes = int(os.environ.get("WORLD_SIZE", "1"))
+        if batch % processes:
+            raise ValueError(f"a batch of {batch} cannot be divided among {processes} processes")
+        share = batch // processes
+        micro = next(size for size in range(min(most, share), 0, -1) if share % size == 0)
+        return {"batch_size": micro, "accumulation": share // micro}

@@ -1,0 +1,176 @@
+"""The paper scale at toy size: shapes of the real data, two processes, micro-batches, and what is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import io
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from scipy.io import wavfile
+
+from tests.cli.running import refused, vicinal
+from vicinal.papers import execute, get, images, names, z18_fig4, z18_tab1
+from vicinal.papers.base import Data, Network, Recipe
+from vicinal.papers.execute import check_data, plan
+from vicinal.papers.hardware import MICRO_BATCHES, Hardware
+from vicinal.papers.keys import cell_key
+from vicinal.papers.sources import SOURCES, needs
+from vicinal.runs.scheduler import Pool, visible_gpus
+
+#: `vicinal.runs.run` is a function too.
+run_module = importlib.import_module("vicinal.runs.run")
+
+
+@pytest.fixture
+def root(tmp_path, monkeypatch):
+    """A data root with an ImageNet-shaped folder, Speech Commands, GLUE's files and STL-10's binaries."""
+    home = tmp_path / "data"
+    monkeypatch.setenv("VICINAL_DATA", str(home))
+    picture, random = io.BytesIO(), np.random.default_rng(0)
+    Image.new("RGB", (40, 36), "red").save(picture, "JPEG")
+    for part, n in (("train", 6), ("val", 3)):
+        for name in (f"n0144{k:04}" for k in range(6)):
+            for k in range(n):
+                path = home / "imagenet" / part / name / f"{k}.JPEG"
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(picture.getvalue())
+    lists = {"validation_list.txt": [], "testing_list.txt": []}
+    for word in ("yes", "no"):
+        (home / "speech_commands_v0.01" / word).mkdir(parents=True)
+        for k in range(8):
+            sound = (1000 * random.standard_normal(4000)).astype(np.int16)
+            wavfile.write(home / "speech_commands_v0.01" / word / f"{k}.wav", 16_000, sound)
+            if k < 4:
+                lists["validation_list.txt" if k < 2 else "testing_list.txt"].append(f"{word}/{k}.wav")
+    for name, files in lists.items():
+        (home / "speech_commands_v0.01" / name).write_text("\n".join(files))
+    (home / "glue" / "RTE").mkdir(parents=True)
+    rows = [f"{k}\tA man {k}.\tHe {k}.\t{('entailment', 'not_entailment')[k % 2]}" for k in range(12)]
+    for part in ("train", "dev"):
+        (home / "glue" / "RTE" / f"{part}.tsv").write_text("\n".join(["index\tsentence1\tsentence2\tlabel", *rows]))
+    (home / "stl10_binary").mkdir()
+    for part in ("train", "test"):
+        random.integers(0, 256, 20 * 3 * 96 * 96, dtype=np.uint8).tofile(home / "stl10_binary" / f"{part}_X.bin")
+        np.tile(np.arange(1, 11, dtype=np.uint8), 2).tofile(home / "stl10_binary" / f"{part}_y.bin")
+    return home
+
+
+def toy(recipe: Recipe, **changes) -> Recipe:
+    """A recipe whose paper scale is of a moment: the same data, methods and measures."""
+    at = dataclasses.replace(recipe.scales["paper"], **changes)
+    return dataclasses.replace(recipe, scales={**recipe.scales, "paper": at})
+
+
+SHORT = {"epochs": 1, "batch_size": 8, "optimizer": "sgd", "lr": 0.01, "schedule": "constant", "select": "last"}
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("z18-tab1", {"networks": dict.fromkeys(z18_tab1.THERE, Network("preactresnet10", {"width": 2}))}),
+        ("z18-fig4", {"networks": z18_fig4.networks(width=2), "training": {**SHORT, "eval_batch_size": 4}}),
+        ("t19-supp", {"data": {"STL-10": Data("stl10", {"val": "test"})}, "networks": images.TINY}),
+    ],
+)
+def test_the_path_of_the_paper_scale(root, tmp_path, name, changes):
+    recipe = toy(get(name), **{"training": SHORT, **changes})
+    rows = list(recipe.rows("paper", [1000]))[:1]
+    wanted = plan(name, recipe, "paper", tmp_path / "out", seeds=[1000], rows=[row.key for row in rows])
+    with pytest.raises(ValueError, match=r"which is not the paper's data: get all of them, or pass allow_slices"):
+        check_data([wanted])
+    (wanted,) = check_data([wanted], allow_slices=True)
+    result = execute.reproduce(wanted, Pool(), progress=False)
+    assert not result.failures
+    assert "samples" in next(iter(result.settings["slices"].values()))
+    cell = result.cells[0].metrics
+    assert {"z18-tab1": "top-5", "z18-fig4": "validation", "t19-supp": "ece 100"}[name] in cell
+
+
+def test_check_lists_all_that_is_needed_before_anything_trains(root, tmp_path):
+    ran = vicinal("reproduce", "l22-tab3", "t19-tab1-fig8", "--scale", "paper", "--check", "--json", "--out", tmp_path)
+    first, second = ran.events("needs")
+    assert {"glue:rte", "glue:stsb", "glue:mnli:mismatched", "hf:google-bert/bert-large-uncased"} <= set(
+        first["sources"]
+    )
+    assert [first["sources"][name]["there"] for name in ("glue:rte", "glue:cola")] == [True, False]
+    assert set(second["sources"]) == {"stl10", "tinyimagenet"}  # the other images too
+    assert second["hours"] > 0
+    assert second["gigabytes"] > 3
+    assert not (tmp_path / "runs").exists()
+
+
+def test_every_source_of_the_papers_is_listed():
+    for name in names():
+        recipe = get(name)
+        for scale in recipe.scales:
+            listed = {source.title for source in needs(recipe, scale).values()}
+            for of in recipe.scales[scale].data.values():
+                known = SOURCES.get(of.source) or SOURCES[of.source.partition(":")[0]]
+                assert known.title in listed
+                assert known.url
+
+
+def test_a_batch_of_1024_is_cut_for_one_gpu_and_for_eight(monkeypatch):
+    recipe = get("z18-tab3")
+    (cell, *_) = (
+        Hardware(gpu_memory=24, mixed_precision="bf16", num_workers=8).of(recipe, "paper").rows("paper", [1000])
+    )
+    training = cell.trainings[0].training
+    assert (training["batch_size"], training["accumulation"]) == (128, 8)
+    assert (training["mixed_precision"], training["num_workers"]) == ("bf16", 8)
+    assert cell_key(cell) != cell_key(recipe.rows("paper", [1000])[0])  # digits differ
+    monkeypatch.setenv("WORLD_SIZE", "8")
+    (cell, *_) = Hardware(gpu_memory=80).of(recipe, "paper").rows("paper", [1000])
+    assert (cell.trainings[0].training["batch_size"], cell.trainings[0].training["accumulation"]) == (128, 1)
+    for network, (small, large) in MICRO_BATCHES.items():
+        assert small <= large, network
+
+
+def test_what_changes_digits_is_for_the_paper_scale(tmp_path):
+    said = refused("reproduce", "z18-tab4", "--mixed-precision", "bf16", "--out", tmp_path)
+    assert "--mixed-precision bf16 changes digits" in said
+    mechanical = Hardware(num_workers=2, device="cpu").of(get("z18-tab4"), "cpu")
+    assert cell_key(mechanical.rows("cpu", [1000])[0]) == cell_key(get("z18-tab4").rows("cpu", [1000])[0])
+
+
+def test_several_processes_divide_a_batch_or_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert "several processes divide the paper's batch" in refused("reproduce", "z18-tab4", "--out", tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_local_workers_have_gpus_of_their_own(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
+    assert Pool(workers=4, gpus=1).gpus == 1
+    with pytest.raises(ValueError, match="must be at most the 4 GPUs of this machine, got 3 × 2"):
+        Pool(workers=3, gpus=2)
+    assert {visible_gpus(k, 1, list("0123")) for k in range(4)} == set("0123")
+
+
+def test_stop_at_from_the_command(tmp_path):
+    short = ("--model", "preactresnet10", "--model-option", "width=2", "--train-size", 60, "--epochs", 5)
+    how = ("--method", "ERM()", "--stop-at", "accuracy=0.01", "--out", tmp_path / "run", "--json")
+    ran = vicinal("train", "digits", *short, *how)
+    assert len(ran.events("metrics")) == 1
+    assert "--stop-at must be a finite number, got 'high'" in refused(
+        "train", "digits", "--stop-at", "accuracy=high", "--out", tmp_path / "other"
+    )
+
+
+def test_a_run_is_measured_where_it_was_trained(tmp_path, monkeypatch):
+    """On the device of its training if torch sees one here, and on the one that is asked for."""
+    seen = []
+    monkeypatch.setattr(run_module, "chosen_device", lambda name: seen.append(name) or torch.device("cpu"))
+    run_module.Run(tmp_path).device
+    (tmp_path / "result.json").write_text('{"device": "cuda"}')
+    monkeypatch.setattr(run_module, "read_json", lambda path: {"device": "cuda"})
+    run_module.Run(tmp_path).device
+    monkeypatch.setenv("VICINAL_DEVICE", "cuda:1")
+    run_module.Run(tmp_path).device
+    assert seen == [None, "cuda:1"]  # a run without a record was trained on the CPU
+    monkeypatch.undo()
+    assert "--device cuda is not there: torch sees 0" in refused("evaluate", tmp_path, "--device", "cuda")
