@@ -31,6 +31,7 @@ from vicinal.cli.train import plain_baselines, show_baselines
 
 if TYPE_CHECKING:
     from vicinal.runs import Experiment, GridResult, RunResult
+    from vicinal.runs.grid_parts import MethodParts
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,16 @@ class _Shown:
             "150 fits a run.",
         ),
     ] = False
+
+    def check(self, *, is_multilabel: bool) -> None:
+        """Raise if something cannot be shown: better now than after hours of training."""
+        from vicinal.metrics import METRICS
+
+        if self.choose is not None:
+            choice("choose", self.choose, tuple(METRICS))
+        for name, asked in (("baselines", self.baselines), ("parts", self.parts)):
+            if asked and is_multilabel:
+                raise ValueError(Sentence(Argument(name), " needs classes: compare with one of the targets at a time"))
 
 
 @dataclass(frozen=True)
@@ -115,8 +126,6 @@ def compare(
     """
     hold_portable(common.portable)
     given.check(data)
-    from vicinal.metrics import METRICS
-
     console = Console(as_json=common.as_json)
     with console.stage("starting"):
         from vicinal.report import write_comparison
@@ -127,13 +136,8 @@ def compare(
     models = [name.strip() for name in given.model.split(",")] if given.model else []
     methods = what.methods(models)
     integer("seeds", what.seeds, low=1, high=MOST_SEEDS)
-    if shown.choose is not None:
-        choice("choose", shown.choose, tuple(METRICS))  # a wrong name is better known before hours of training
     base = Experiment(source=data, **{**vars(given), "model": next(iter(models), None)})
-    if base.is_multilabel and shown.baselines:
-        raise ValueError(Sentence(Argument("baselines"), " needs classes: compare with one of the targets at a time"))
-    if base.is_multilabel and shown.parts:
-        raise ValueError(Sentence(Argument("parts"), " needs classes: compare with one of the targets at a time"))
+    shown.check(is_multilabel=base.is_multilabel)
     folder = what.out or Path("runs") / f"compare-{data_name(data)}"
     page = shown.report or folder / "report.html"
     check_report(page, given.inputs(data), overwrite=common.overwrite, data_root=given.data.get("data_root"))
@@ -160,10 +164,7 @@ def compare(
     chosen |= {"parts": [one.to_dict() for one in parts]} if parts else {}
     console.event("result", {**result.to_dict(), **chosen})
     console.markdown(f"{after}\n\n{before}")
-    if parts:
-        columns = ["method", "NLL", "calibration", "refinement", "refinement less the first's"]
-        rows = [[p.method, *map(str, vars(p.nll).values()), str(p.difference or "")] for p in parts]
-        console.table("parts of the NLL before calibration", columns, rows)
+    _show_parts(console, parts)
     if has_data:
         _say_baselines(console, first, f"{name}, seed {seed}")
     console.say(result.verdict())
@@ -201,6 +202,13 @@ def _trained(
     if not result.results:
         raise RuntimeError(f"every run failed; {next(iter(result.failures.values()))}")
     return result
+
+
+def _show_parts(console: Console, parts: Sequence[MethodParts]) -> None:
+    if parts:
+        columns = ["method", "NLL", "calibration", "refinement", "refinement less the first's"]
+        rows = [[p.method, *map(str, vars(p.nll).values()), str(p.difference or "")] for p in parts]
+        console.table("parts of the NLL before calibration", columns, rows)
 
 
 def _say_baselines(console: Console, first: RunResult, name: str) -> None:
