@@ -47,7 +47,7 @@ def draw(folder: Path) -> None:
         figure.savefig(folder / f"{name}.png", dpi=70, bbox_inches="tight")
     figure = Figure(figsize=(13, 4.6), layout="constrained")
     for ax, (title, z) in zip(figure.subplots(1, len(logits)), logits.items(), strict=True):
-        plots.accuracy_confidence_density(labels, logits=z, ax=ax).set_title(title)
+        plots.accuracy_confidence_density(vicinal.evaluate(labels, logits=z), ax=ax).set_title(title)
     figure.savefig(folder / "density.png", dpi=70, bbox_inches="tight")
 
 

@@ -90,8 +90,11 @@ def draw_comparison(folder: Path) -> None:
     plots.training_curves(histories, name="val_nll", log=True, ax=curves)
     figure.savefig(folder / "comparison.png", dpi=70)
 
-    predictions = {name: {epoch: (labels, runs[0][0][epoch - 1]) for epoch in EPOCHS} for name, runs in methods.items()}
-    rows = plots.accuracy_confidence_rows(predictions, group_size=25)
+    evaluations = {
+        name: {epoch: vicinal.evaluate(labels, logits=runs[0][0][epoch - 1]) for epoch in EPOCHS}
+        for name, runs in methods.items()
+    }
+    rows = plots.accuracy_confidence_rows(evaluations, group_size=25)
     rows[0][0].figure.savefig(folder / "rows.png", dpi=70)
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -13,6 +15,11 @@ import torch
 
 import vicinal
 from vicinal import Mixup, evaluate, plots
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from vicinal.metrics import Evaluation
 
 PROBS = np.array([[0.7, 0.2, 0.1], [0.1, 0.8, 0.1], [0.3, 0.3, 0.4], [0.6, 0.3, 0.1]])
 LABELS = [0, 1, 2, 1]
@@ -53,10 +60,21 @@ def test_calls_in_the_wrong_shape_get_a_hint() -> None:
 
 
 @pytest.mark.parametrize(
-    "draw", [plots.reliability_diagram, plots.confidence_histogram, plots.smooth_diagram,
-             plots.accuracy_confidence_scatter, plots.risk_coverage_curve]
-)  # fmt: skip
-def test_plots_take_an_evaluation(draw: object) -> None:
+    "draw",
+    [
+        plots.reliability_diagram,
+        plots.confidence_histogram,
+        plots.smooth_diagram,
+        plots.accuracy_confidence_scatter,
+        plots.risk_coverage_curve,
+        lambda one: plots.accuracy_confidence_density(one, group_size=2),
+        lambda one: plots.accuracy_confidence_rows({"a": {1: one}}, group_size=2)[0][0],
+        lambda one: plots.confidence_histograms({"a": one}),
+        lambda one: plots.method_bars({"a": {"b": one}}, name="nll"),
+        lambda one: plots.alpha_sweep({"a": {0.2: one}}, name="nll"),
+    ],
+)
+def test_plots_take_an_evaluation(draw: Callable[[Evaluation], Axes]) -> None:
     ax = draw(evaluate(LABELS, probs=PROBS))
     assert ax.has_data()
     ax.figure.clear()
@@ -86,10 +104,15 @@ def test_an_installed_package_adds_a_method(tmp_path: Path) -> None:
         "own = parse('Warmup(OwnMethod(label_smoothing=0.1), epochs=1)')\n"
         "assert parse(repr(own)) == own, own\n"
         "assert type(parse('Mixup(alpha=1.0)')).__module__.startswith('vicinal.')\n"
-        "from vicinal.cli import main\nimport sys\nsys.argv = ['vicinal', 'methods', 'OwnMethod']\nmain()"
+        "import contextlib, sys\nfrom vicinal.cli import main\n"
+        "for sys.argv in ['vicinal', 'methods'], ['vicinal', 'methods', 'OwnMethod']:\n"
+        "    with contextlib.suppress(SystemExit):\n        main()\n"
     )
     path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
     ran = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path}
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path, "COLUMNS": "120"},
     )
-    assert "Plain training under another name" in ran.stdout, ran.stderr
+    assert ran.stdout.count("Plain training under another name") == 2, ran.stdout + ran.stderr

@@ -13,8 +13,8 @@ matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402
 
-from vicinal import plots  # noqa: E402
-from vicinal.metrics import Estimate, ReliabilityTable, max_probability, ood_report, risk_coverage  # noqa: E402
+from vicinal import evaluate, plots  # noqa: E402
+from vicinal.metrics import Estimate, ReliabilityTable, Tally, max_probability, ood_report, risk_coverage  # noqa: E402
 from vicinal.metrics.smooth import smooth_ece_of  # noqa: E402
 from vicinal.papers.toy_points import spirals  # noqa: E402
 from vicinal.probes import between_samples  # noqa: E402
@@ -49,8 +49,9 @@ def curves(**kw):
 
 CURVES = {"ERM": curves(), "Mixup": curves(lambdas=[-1, 0, 1, 2])}
 
+EVALUATION = evaluate(LABELS, logits=LOGITS)
 EPOCHS = {
-    name: {1: (LABELS, LOGITS / 4), 5: (LABELS, scale * LOGITS), extra: (LABELS, LOGITS)}
+    name: {1: evaluate(LABELS, logits=LOGITS / 4), 5: evaluate(LABELS, logits=scale * LOGITS), extra: EVALUATION}
     for name, scale, extra in (("ERM", 2, 7), ("Mixup", 0.5, 9))
 }
 ESTIMATES = {
@@ -80,7 +81,7 @@ PANELS = {
 PLOTS = {
     "reliability_diagram": lambda **kw: plots.reliability_diagram(TABLE, **kw),
     "confidence_histogram": lambda **kw: plots.confidence_histogram(TABLE, **kw),
-    "accuracy_confidence_density": lambda **kw: plots.accuracy_confidence_density(LABELS, logits=LOGITS, **kw),
+    "accuracy_confidence_density": lambda **kw: plots.accuracy_confidence_density(EVALUATION, **kw),
     "accuracy_confidence_scatter": lambda **kw: plots.accuracy_confidence_scatter(TABLE, **kw),
     "confidence_histograms": lambda **kw: plots.confidence_histograms({"a": max_probability(LOGITS)}, **kw),
     "method_bars": lambda **kw: plots.method_bars(ESTIMATES, name="ECE", **kw),
@@ -250,14 +251,14 @@ def test_the_histogram_states_accuracy_and_mean_confidence():
 
 
 def test_groups_are_strided_and_their_means_those_of_loops():
-    accuracy, confidence = plots.group_means(LABELS[:103], logits=LOGITS[:103], group_size=10)
+    accuracy, confidence = plots.group_means("", evaluate(LABELS[:103], logits=LOGITS[:103]), 10)
     assert len(accuracy) == len(confidence) == 10
     probs = LOGITS.double().softmax(1)
     for g in range(10):
         rows = list(range(g, 100, 10))
         assert accuracy[g] == pytest.approx(np.mean([int(probs[i].argmax() == LABELS[i]) for i in rows]))
         assert confidence[g] == pytest.approx(np.mean([probs[i].max().item() for i in rows]))
-    again = plots.group_means(LABELS[:103].numpy(), probs=probs[:103].numpy(), group_size=10)
+    again = plots.group_means("", evaluate(LABELS[:103].numpy(), probs=probs[:103].numpy()), 10)
     np.testing.assert_allclose(again[1], confidence)
 
 
@@ -269,7 +270,7 @@ def test_density_levels_hold_their_share():
 
 def test_the_density_of_equal_groups_is_drawn():
     logits, labels = torch.tensor([[2.0, 0.0]]).repeat(100, 1), torch.zeros(100, dtype=torch.int64)
-    ax = plots.accuracy_confidence_density(labels, logits=logits, group_size=10)
+    ax = plots.accuracy_confidence_density(evaluate(labels, logits=logits), group_size=10)
     confidence = float(logits[0].softmax(0)[0])
     assert "accuracy 100.0 %" in texts(ax)
     assert ax.lines[-1].get_xydata()[0] == pytest.approx([confidence, 1])
@@ -284,15 +285,17 @@ def test_the_density_of_equal_groups_is_drawn():
         (lambda: plots.reliability_diagram(TABLE, level=2), "level must be"),
         (lambda: plots.reliability_diagram(LOGITS), "table must be an Evaluation or a ReliabilityTable, got Tensor"),
         (lambda: plots.confidence_histogram(None), "table must be an Evaluation or a ReliabilityTable, got NoneType"),
-        (lambda: plots.accuracy_confidence_density(LABELS), "exactly one of logits= and probs=, got neither"),
-        (lambda: plots.accuracy_confidence_density(LABELS, logits=LOGITS, probs=LOGITS), "exactly one of .* got both"),
-        (lambda: plots.accuracy_confidence_density(LABELS, probs=LOGITS), "probs must be in"),
         (
-            lambda: plots.accuracy_confidence_density(LABELS[1:], logits=LOGITS),
-            "the same length, got 1999 and 2000",
+            lambda: plots.accuracy_confidence_density(LABELS),
+            "evaluation must be an Evaluation, .*got Tensor",
         ),
-        (lambda: plots.accuracy_confidence_density(LABELS, logits=LOGITS, group_size=0), "group_size"),
-        (lambda: plots.accuracy_confidence_density(LABELS, logits=LOGITS, group_size=1500), "at least 2 groups"),
+        (
+            lambda: plots.accuracy_confidence_density(Tally().update(LABELS, logits=LOGITS).evaluation()),
+            "evaluation must keep its samples",
+        ),
+        (lambda: plots.accuracy_confidence_density(EVALUATION, group_size=0), "group_size"),
+        (lambda: plots.accuracy_confidence_density(EVALUATION, group_size=1500), "at least 2 groups"),
+        (lambda: plots.method_bars({"a": {"ERM": EVALUATION}}, name="ECE"), "name must be one of .*ece"),
         (lambda: plots.decision_boundaries({}, POINTS, ARMS), "there are no models"),
         (lambda: plots.decision_boundaries({"A": Plane()}, POINTS[:, :1], ARMS), r"points must have shape \[N, 2\]"),
         (lambda: plots.decision_boundaries({"A": Plane()}, POINTS[1:], ARMS), "as many labels"),
@@ -316,12 +319,12 @@ def test_the_density_of_equal_groups_is_drawn():
             lambda: plots.accuracy_confidence_scatter({"a": CURVE}),
             "tables must be an Evaluation or a ReliabilityTable",
         ),
-        (lambda: plots.accuracy_confidence_rows({}), "predictions is empty"),
+        (lambda: plots.accuracy_confidence_rows({}), "evaluations is empty"),
         (
-            lambda: plots.accuracy_confidence_rows({"a": EPOCHS["ERM"], "b": {3: ()}}),
+            lambda: plots.accuracy_confidence_rows({"a": EPOCHS["ERM"], "b": {3: EVALUATION}}),
             "no epoch in common",
         ),
-        (lambda: plots.accuracy_confidence_rows({"a": TABLE}), "predictions must be a mapping from epochs"),
+        (lambda: plots.accuracy_confidence_rows({"a": TABLE}), "evaluations must be a mapping from epochs"),
         (lambda: plots.confidence_histograms({}), "confidences is empty"),
         (lambda: plots.confidence_histograms([0.5]), "confidences must be a mapping from names, got list"),
         (lambda: plots.confidence_histograms({"a": LOGITS}), r"probabilities \[N\] for each model, got 'a'"),
@@ -453,6 +456,17 @@ def test_histograms_of_several_models_hold_shares_of_all_samples():
     plt.close(ax.figure)
 
 
+@pytest.mark.parametrize("draw", [plots.method_bars, plots.alpha_sweep])
+def test_bars_and_sweeps_take_the_metric_of_evaluations(draw):
+    drawn = draw({"toy": {0.5: EVALUATION}}, name="ece")
+    wanted = draw({"toy": {0.5: EVALUATION.ece}}, name="ECE (15 bins)", percent=True)
+    assert drawn.get_ylabel() == wanted.get_ylabel() == "ECE (15 bins)"
+    assert drawn.get_ylim() == wanted.get_ylim()
+    assert drawn.yaxis.get_major_formatter()(0.5) == wanted.yaxis.get_major_formatter()(0.5)
+    plt.close(drawn.figure)
+    plt.close(wanted.figure)
+
+
 def test_bars_stand_in_groups_with_their_intervals():
     ax = plots.method_bars(ESTIMATES, name="ECE", percent=True)
     bars, intervals = ax.containers[::2], ax.containers[1::2]
@@ -502,7 +516,7 @@ def test_rows_of_densities_are_models_by_the_epochs_that_all_have():
     assert len({ax.get_xlim() for row in rows for ax in row}) == 1
     for row, run in zip(rows, EPOCHS.values(), strict=True):
         for ax, epoch in zip(row, (1, 5), strict=True):
-            accuracy, confidence = plots.group_means(LABELS, logits=run[epoch][1], group_size=50)
+            accuracy, confidence = plots.group_means("run", run[epoch], 50)
             assert ax.lines[-1].get_xydata()[0] == pytest.approx([confidence.mean(), accuracy.mean()])
     plt.close(rows[0][0].figure)
 

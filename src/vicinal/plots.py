@@ -21,8 +21,16 @@ from numpy.typing import ArrayLike, NDArray
 from vicinal._arrays import as_labels, as_matrix
 from vicinal._atomic import Json
 from vicinal._checks import ArgumentError, choice, integer, number, require
-from vicinal.metrics import Estimate, Evaluation, OODReport, ReliabilityTable, RiskCoverage, risk_coverage
-from vicinal.metrics.chunks import open_predictions
+from vicinal.metrics import (
+    METRICS,
+    Estimate,
+    Evaluation,
+    OODReport,
+    ReliabilityTable,
+    RiskCoverage,
+    Samples,
+    risk_coverage,
+)
 
 # The report of a file of predictions is drawn without torch: only the plots that call a model import it.
 if TYPE_CHECKING:
@@ -229,14 +237,7 @@ def confidence_histogram(table: Evaluation | ReliabilityTable, *, ax: Axes | Non
     return _finished(ax, "share of samples" if equal else "density", percent=bool(equal))
 
 
-def accuracy_confidence_density(
-    labels: ArrayLike,
-    *,
-    logits: ArrayLike | None = None,
-    probs: ArrayLike | None = None,
-    group_size: int = 100,
-    ax: Axes | None = None,
-) -> Axes:
+def accuracy_confidence_density(evaluation: Evaluation, *, group_size: int = 100, ax: Axes | None = None) -> Axes:
     """Draw the joint density of accuracy and mean confidence over groups of samples.
 
     Each group of `group_size` samples is one point: its accuracy and the mean of its winning probabilities. A
@@ -246,9 +247,8 @@ def accuracy_confidence_density(
 
     Parameters
     ----------
-    labels : array or tensor of shape `[N]`
-    logits, probs : array or tensor of shape `[N, K]`
-        One of the two.
+    evaluation : Evaluation
+        Of `evaluate`, which keeps the samples.
     group_size : int
         At most N / 2: a density needs points.
 
@@ -264,13 +264,15 @@ def accuracy_confidence_density(
     Examples
     --------
     >>> import matplotlib.pyplot as plt
+    >>> from vicinal import evaluate
     >>> random = np.random.default_rng(0)
-    >>> ax = accuracy_confidence_density(random.integers(3, size=90), logits=random.normal(size=(90, 3)), group_size=10)
+    >>> evaluation = evaluate(random.integers(3, size=90), logits=random.normal(size=(90, 3)))
+    >>> ax = accuracy_confidence_density(evaluation, group_size=10)
     >>> ax.get_xlabel(), ax.get_ylabel()
     ('confidence', 'accuracy')
     >>> plt.close(ax.figure)
     """
-    accuracy, confidence = group_means(labels, logits=logits, probs=probs, group_size=group_size)
+    accuracy, confidence = group_means("evaluation", evaluation, group_size)
     ax = _axes(ax, (4.2, 4.2))
     draw_density(ax, accuracy, confidence, _reach([accuracy, confidence]))
     note = f"accuracy {100 * accuracy.mean():.1f} %\nmean confidence {100 * confidence.mean():.1f} %"
@@ -281,7 +283,7 @@ def accuracy_confidence_density(
 
 
 def accuracy_confidence_rows(
-    predictions: Mapping[str, Mapping[float, tuple[object, object]]],
+    evaluations: Mapping[str, Mapping[float, Evaluation]],
     *,
     group_size: int = 100,
     axes: Sequence[Sequence[Axes]] | None = None,
@@ -293,8 +295,8 @@ def accuracy_confidence_rows(
 
     Parameters
     ----------
-    predictions : mapping
-        By the name of the model and by epoch: labels `[N]` and logits `[N, K]`. Epochs that all models have are drawn.
+    evaluations : mapping
+        By the name of the model and by epoch: an `Evaluation` of `evaluate`. Epochs that all models have are drawn.
     group_size : int
         Samples in a group.
     axes : rows of matplotlib Axes, optional
@@ -312,19 +314,20 @@ def accuracy_confidence_rows(
     Examples
     --------
     >>> import matplotlib.pyplot as plt
+    >>> from vicinal import evaluate
     >>> random = np.random.default_rng(0)
-    >>> predictions = random.integers(3, size=90), random.normal(size=(90, 3))
-    >>> axes = accuracy_confidence_rows({"ERM": {1: predictions, 2: predictions}}, group_size=10)
+    >>> evaluation = evaluate(random.integers(3, size=90), logits=random.normal(size=(90, 3)))
+    >>> axes = accuracy_confidence_rows({"ERM": {1: evaluation, 2: evaluation}}, group_size=10)
     >>> len(axes), len(axes[0])
     (1, 2)
     >>> plt.close(axes[0][0].figure)
     """
-    runs = _named("predictions", predictions, Mapping, "a mapping from epochs to labels and logits")
+    runs = _named("evaluations", evaluations, Mapping, "a mapping from epochs to evaluations")
     epochs = sorted(set.intersection(*(set(run) for run in runs.values())))
     if not epochs:
-        raise ValueError("predictions have no epoch in common: there is nothing to draw")
+        raise ValueError("evaluations have no epoch in common: there is nothing to draw")
     means = {
-        (name, epoch): group_means(run[epoch][0], logits=run[epoch][1], group_size=group_size)
+        (name, epoch): group_means("evaluations", run[epoch], group_size)
         for name, run in runs.items()
         for epoch in epochs
     }
@@ -358,17 +361,15 @@ def _reach(values: Sequence[Floats]) -> tuple[float, float]:
     return math.floor(20 * max(low - 0.05, 0)) / 20, math.ceil(20 * min(high + 0.05, 1)) / 20
 
 
-def group_means(
-    labels: ArrayLike, *, logits: ArrayLike | None = None, probs: ArrayLike | None = None, group_size: int = 100
-) -> tuple[Floats, Floats]:
+def group_means(argument: str, evaluation: Evaluation, group_size: int = 100) -> tuple[Floats, Floats]:
     """Return the accuracy and the mean confidence of each group of `group_size` samples, `[N // group_size]` each."""
-    predictions = open_predictions(labels, logits, probs)
-    size = integer("group_size", group_size, low=1)
-    groups = len(predictions) // size
+    samples, size = _samples_of(argument, evaluation), integer("group_size", group_size, low=1)
+    n = len(samples.confidence)
+    groups = n // size
     if groups < 2:
-        raise ValueError(f"group_size must leave at least 2 groups of the {len(predictions)} samples, got {group_size}")
-    each = np.concatenate([np.stack([chunk.correct, chunk.confidence]) for chunk in predictions.chunks()], axis=1)
-    accuracy, confidence = each[:, : groups * size].reshape(2, size, groups).mean(axis=1, dtype=np.float64)
+        raise ValueError(f"group_size must leave at least 2 groups of the {n} samples, got {group_size}")
+    each = np.stack([samples.correct, samples.confidence])[:, : groups * size]
+    accuracy, confidence = each.reshape(2, size, groups).mean(axis=1, dtype=np.float64)
     return accuracy, confidence
 
 
@@ -468,8 +469,10 @@ def confidence_histograms(confidences: Mapping[str, Any], *, n_bins: int = 20, a
     >>> plt.close(ax.figure)
     """
     edges = np.linspace(0, 1, integer("n_bins", n_bins, low=1) + 1)
-    given = {name: _confidences_of(one) for name, one in _named("confidences", confidences).items()}
-    models = {name: np.asarray(values, np.float64) for name, values in given.items()}
+    models = {
+        name: np.asarray(_samples_of("confidences", one).confidence if isinstance(one, Evaluation) else one, np.float64)
+        for name, one in _named("confidences", confidences).items()
+    }
     for name, values in models.items():
         if values.ndim != 1 or not len(values) or not ((values >= 0) & (values <= 1)).all():
             raise ValueError(f"confidences must be probabilities [N] for each model, got {name!r}: {values!r}")
@@ -484,17 +487,21 @@ def confidence_histograms(confidences: Mapping[str, Any], *, n_bins: int = 20, a
 
 
 def method_bars(
-    estimates: Mapping[str, Mapping[str, Estimate | float]], *, name: str, percent: bool = False, ax: Axes | None = None
+    estimates: Mapping[str, Mapping[str, Evaluation | Estimate | float]],
+    *,
+    name: str,
+    percent: bool = False,
+    ax: Axes | None = None,
 ) -> Axes:
     """Draw a metric of several methods as bars with their intervals, in groups such as data sets.
 
     Parameters
     ----------
     estimates : mapping
-        By the name of the group and by method: an `Estimate`, or a number, which has no interval. A group may lack
-        methods that others have.
+        By the name of the group and by method: an `Evaluation`, an `Estimate`, or a number, which has no interval. A
+        group may lack methods that others have.
     name, percent : str, bool
-        The label of the axis, and whether it is in per cent.
+        The label of the axis, and whether it is in per cent. For evaluations the metric, such as `"ece"`, says both.
 
     Returns
     -------
@@ -515,7 +522,7 @@ def method_bars(
     """
     groups = _named("estimates", estimates, Mapping, "a mapping from methods to estimates")
     methods = list(dict.fromkeys(method for group in groups.values() for method in group))
-    _check_estimates("estimates", groups)
+    groups, name, percent = _estimates_of("estimates", groups, name, percent)
     ax = _axes(ax, (max(4.6, 0.9 + 0.32 * len(groups) * (len(methods) + 1)), 3.2))
     width = 0.8 / max(len(methods), 1)
     for i, (method, colour) in enumerate(zip(methods, _colours(methods), strict=True)):
@@ -531,7 +538,7 @@ def method_bars(
 
 
 def alpha_sweep(
-    estimates: Mapping[str, Mapping[float, Estimate | float]],
+    estimates: Mapping[str, Mapping[float, Evaluation | Estimate | float]],
     *,
     name: str,
     percent: bool = False,
@@ -544,9 +551,9 @@ def alpha_sweep(
     Parameters
     ----------
     estimates : mapping
-        By the name of the line and by α: an `Estimate`, or a number, which has no interval.
+        By the name of the line and by α: an `Evaluation`, an `Estimate`, or a number, which has no interval.
     name, percent : str, bool
-        The label of the axis, and whether it is in per cent.
+        The label of the axis, and whether it is in per cent. For evaluations the metric, such as `"ece"`, says both.
 
     Returns
     -------
@@ -567,7 +574,7 @@ def alpha_sweep(
     """
     lines = _named("estimates", estimates, Mapping, "a mapping from alpha to estimates")
     alphas = sorted({number("alpha", a, low=0, infinite=True) for line in lines.values() for a in line})
-    _check_estimates("estimates", lines)
+    lines, name, percent = _estimates_of("estimates", lines, name, percent)
     ax = _axes(ax, (4.6, 3.2))
     for (label, line), colour in zip(lines.items(), _colours(lines), strict=True):
         x = [alphas.index(float(a)) for a in sorted(line)]
@@ -643,14 +650,23 @@ def _mean_curve(label: str, histories: Sequence[Any], name: str, by: str) -> tup
     return np.array(shared, np.float64), np.array([[curve[x] for x in shared] for curve in measured])
 
 
-def _check_estimates(argument: str, groups: Mapping[str, Mapping[Any, Any]]) -> None:
-    """Refuse groups that are empty, or that hold something other than numbers and estimates."""
-    for group in groups.values():
-        for value in group.values():
-            if not isinstance(value, Estimate):
-                number(argument, value)
-    if not any(groups.values()):
+def _estimates_of(argument: str, groups: Json, name: str, percent: bool) -> tuple[Json, str, bool]:
+    """Return numbers and estimates in their groups, the label of the axis, and whether it is in per cent."""
+    given = [value for group in groups.values() for value in group.values()]
+    if not given:
         raise ValueError(f"{argument} is empty: there is nothing to draw")
+    evaluations = [value for value in given if isinstance(value, Evaluation)]
+    for value in given:
+        if not isinstance(value, Evaluation | Estimate):
+            number(argument, value)
+    if not evaluations:
+        return groups, name, percent
+    choice("name", name, [metric for metric, value in evaluations[0].metrics.items() if value is not None])
+    drawn = {
+        label: {key: getattr(value, name) if isinstance(value, Evaluation) else value for key, value in group.items()}
+        for label, group in groups.items()
+    }
+    return drawn, METRICS[name].heading(evaluations[0].n_bins), METRICS[name].percent
 
 
 def _error_bars(estimates: Iterable[Estimate | float]) -> tuple[Floats, Floats, Floats]:
@@ -698,7 +714,8 @@ def risk_coverage_curve(
     """
     level = number("level", level, low=0, high=1)
     given = _named("curve", curve if isinstance(curve, Mapping) else {"": curve})
-    measured = {name: _risk_coverage_of(one) if isinstance(one, Evaluation) else one for name, one in given.items()}
+    kept = {name: _samples_of("curve", one) for name, one in given.items() if isinstance(one, Evaluation)}
+    measured = given | {name: risk_coverage(one.confidence, one.correct) for name, one in kept.items()}
     curves = _named("curve", measured, RiskCoverage, "an Evaluation or a RiskCoverage")
     ax = _axes(ax, (4.6, 3.4))
     top = 0.0
@@ -921,14 +938,15 @@ def _table_of(argument: str, given: object, *, fine: bool = False) -> Reliabilit
     return table
 
 
-def _confidences_of(given: Any) -> Any:
-    return given.samples.confidence if isinstance(given, Evaluation) and given.samples is not None else given
-
-
-def _risk_coverage_of(evaluation: Evaluation) -> RiskCoverage:
-    if evaluation.samples is None:
-        raise ValueError("curve needs an evaluation that keeps its samples: use evaluate, or pass risk_coverage(…)")
-    return risk_coverage(evaluation.samples.confidence, evaluation.samples.correct)
+def _samples_of(argument: str, given: object) -> Samples:
+    """Return the samples that an evaluation keeps."""
+    if not isinstance(given, Evaluation):
+        raise TypeError(
+            f"{argument} must be an Evaluation, got {type(given).__name__}: pass evaluate(labels, logits=…)"
+        )
+    if given.samples is None:
+        raise ValueError(f"{argument} must keep its samples, as that of evaluate does")
+    return given.samples
 
 
 def _named(argument: str, values: Mapping[str, object], kind: type = object, what: str = "") -> Json:

@@ -29,8 +29,9 @@ def measure(trained: Sequence[Trained], settings: Settings, seed: int) -> Measur
     measured: Measured = {}
     for epoch in settings["epochs"]:
         logits, labels = trained[0].at_epoch(epoch)
-        measured[f"gap {epoch}"] = metrics_of(evaluate(labels, logits=logits))["gap"]
-        accuracy, confidence = group_means(labels, logits=logits, group_size=settings["group"])
+        evaluation = evaluate(labels, logits=logits)
+        measured[f"gap {epoch}"] = metrics_of(evaluation)["gap"]
+        accuracy, confidence = group_means("evaluation", evaluation, settings["group"])
         measured[f"groups {epoch}"] = [accuracy.tolist(), confidence.tolist()]
     return {**measured, "gap": measured[f"gap {settings['epochs'][-1]}"]}
 
