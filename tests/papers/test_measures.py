@@ -19,7 +19,7 @@ from torch.utils.data import TensorDataset
 from tests.data.checkpoints import save_tiny
 from tests.data.test_regression import write_stsb
 from vicinal import parse
-from vicinal.calibrators import TemperatureScaling
+from vicinal.calibrators import TemperatureScaling, loss_parts
 from vicinal.metrics import evaluate
 from vicinal.papers import SCALES, get, images, l22_tab2, l22_tab3, names, p22_vanilla, t19_fig5, texts, z18_fig5
 from vicinal.papers.base import FIRST_SEED
@@ -121,8 +121,15 @@ def test_the_last_epoch_is_measured_and_the_selected_one_where_there_is_one(pred
         result=SimpleNamespace(experiment=SimpleNamespace(training={"select": select})),
         test=lambda n_bins: selected,
         test_of_last=lambda n_bins: last,
+        last_logits=(-logits, labels),
     )
     measured = images.both_epochs([run], {}, 0)
+    parts = loss_parts(labels, logits=-logits)
+    for name in ("nll", "brier"):  # the parts are those of the weights that are measured
+        assert measured[f"{name} refinement"] == parts[name].refinement
+        assert measured[f"{name} calibration"].value == pytest.approx(
+            measured[name].value - measured[f"{name} refinement"].value
+        )
     assert measured["ece"] == last.ece != selected.ece
     assert measured["rms debiased"] == last.rms_debiased
     assert measured.get("best ece") == (None if select == "last" else selected.ece)

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from vicinal.metrics import evaluate, top_k
 from vicinal.papers.base import NOTHING, Data, Each, Network, Recipe, Scale, Settings, three_scales, where_printed
+from vicinal.papers.calibratable import parts_of
 from vicinal.papers.claims import FIRST_SEED, Contrast, pooled
 from vicinal.papers.plots import bars
 from vicinal.papers.results import Measured
@@ -270,7 +271,7 @@ _BEST = {name: COLUMNS[name] for name in ("error", "ece", "oe")}
 
 def selected(trained: Sequence[Trained], settings: Settings, seed: int) -> Measured:
     """Measure the epoch with the best validation accuracy on the test set (T19 Section 3.1)."""
-    return {**metrics_of(trained[0].test(n_bins=settings.get("n_bins", 15)))}
+    return {**metrics_of(trained[0].test(n_bins=settings.get("n_bins", 15))), **parts_of(*trained[0].test_logits())}
 
 
 def both_epochs(trained: Sequence[Trained], settings: Settings, seed: int) -> Measured:
@@ -281,7 +282,7 @@ def both_epochs(trained: Sequence[Trained], settings: Settings, seed: int) -> Me
         measured = {f"best {name}": value for name, value in metrics_of(run.test(n_bins=n_bins)).items()}
         if MANY_BINS in settings:
             measured |= {f"best {name}": value for name, value in many_bins(*run.test_logits(), settings).items()}
-    measured |= metrics_of(run.test_of_last(n_bins=n_bins))
+    measured |= metrics_of(run.test_of_last(n_bins=n_bins)) | parts_of(*run.last_logits)
     return {**measured, **(many_bins(*run.last_logits, settings) if MANY_BINS in settings else {})}
 
 
@@ -301,9 +302,10 @@ def many_bins(logits: Tensor, labels: Tensor, settings: Settings) -> Measured:
 
 def last_epoch(trained: Sequence[Trained], settings: Settings, seed: int) -> Measured:
     """Measure the last epoch on the test set, and the validation error of every epoch."""
-    metrics: Measured = {**metrics_of(trained[0].test_of_last(n_bins=settings.get("n_bins", 15)))}
+    logits, labels = trained[0].last_logits
+    evaluation = trained[0].test_of_last(n_bins=settings.get("n_bins", 15))
+    metrics: Measured = {**metrics_of(evaluation), **parts_of(logits, labels)}
     if settings.get("top-5"):
-        logits, labels = trained[0].last_logits
         metrics["top-5"] = 1 - top_k(labels, 5, logits=logits)
     return {**metrics, "course": [1 - line["val_accuracy"] for line in trained[0].history if "val_accuracy" in line]}
 

@@ -15,6 +15,7 @@ from vicinal.expressions import parse
 from vicinal.metrics import evaluate
 from vicinal.papers import images, texts
 from vicinal.papers.base import Data, Method, Network, Place, Printed, Recipe, Scale, Settings, three_scales
+from vicinal.papers.calibratable import parts_of
 from vicinal.papers.claims import Claim, Key, Pair, pooled
 from vicinal.papers.plots import bars
 from vicinal.papers.trained import Part, logits_of, metrics_of
@@ -76,12 +77,14 @@ def measure(trained: Sequence[Trained], settings: Settings, seed: int) -> Measur
     if not trained:
         return {"score": spearman_of(settings, seed)}
     run = trained[0]
-    source, evaluation = run.result.experiment.source, run.test()
+    source, evaluation, logits, labels = run.result.experiment.source, run.test(), *run.test_logits()
     if source in settings.get("score_on", {}):  # the other of MNLI's two development sets
         other = run.bundle.read(settings["score_on"][source], labelled=True, part="test")
         rows = list(range(min(len(other), settings["n_other"])))
-        evaluation = evaluate(torch.tensor(other.labels)[rows], logits=logits_of(run.bundle, Part(other, rows)))
-    return {**metrics_of(evaluation), "score": evaluation.mcc if source.endswith("cola") else evaluation.accuracy}
+        logits, labels = logits_of(run.bundle, Part(other, rows)), torch.tensor(other.labels)[rows]
+        evaluation = evaluate(labels, logits=logits)
+    score = evaluation.mcc if source.endswith("cola") else evaluation.accuracy
+    return {**metrics_of(evaluation), **parts_of(logits, labels), "score": score}
 
 
 def spearman_of(settings: Settings, seed: int) -> float:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from vicinal._atomic import replacing
 from vicinal._checks import require
-from vicinal.papers import PAPERS, SCALES, Recipe, Result, get, names
+from vicinal.papers import PAPERS, SCALES, Recipe, Result, calibratable, get, names
 from vicinal.papers.claims import Judged
 from vicinal.papers.deviations import deviations, seed_varies
 from vicinal.papers.overview import PLOT, overview, primaries
@@ -244,6 +244,7 @@ def _ran(name: str, recipe: Recipe, scale: str, result: Result) -> Iterator[str]
     yield from (claims_table(result), "", seed_varies(recipe.scales[scale]), "")
     yield from (f"## Paper and here ({scale} scale)", "", "Means over seeds with 95 % intervals.", "")
     yield from (markdown(*beside(recipe, result)), "")
+    yield from calibratable.section(recipe, result)
     if recipe.draw is not None:
         yield from (f"![{recipe.place.title}]({_plot_name(name, scale)})", "")
     if result.failures:

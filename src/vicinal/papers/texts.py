@@ -19,6 +19,7 @@ from vicinal.data import stratified_subset
 from vicinal.metrics import evaluate
 from vicinal.papers import images
 from vicinal.papers.base import Data, Method, Network, Recipe, Scale, Settings, three_scales, where_printed
+from vicinal.papers.calibratable import parts_of
 from vicinal.papers.claims import LOOKS, Claim, Pair, pooled
 from vicinal.papers.p22_vanilla import fit_smoothed
 from vicinal.papers.plots import bars
@@ -267,6 +268,7 @@ def in_both_domains(trained: Sequence[Trained], settings: Settings, seed: int) -
     smoothed = fit_smoothed(held_out.logits.double().numpy(), held_out.labels.numpy(), smoothing)
     measured: Measured = {
         **metrics_of(run.test(n_bins=10)),
+        **parts_of(logits, labels),
         "after": evaluate(labels, logits=logits / run.temperature, n_bins=10).ece,
         "after smoothed": evaluate(labels, logits=logits / smoothed, n_bins=10).ece,
     }

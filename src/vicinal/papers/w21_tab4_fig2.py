@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from vicinal.papers import images, texts
 from vicinal.papers.base import Data, Method, Place, Printed, Recipe, Scale, Settings, three, three_scales
+from vicinal.papers.calibratable import parts_of
 from vicinal.papers.claims import Claim, Contrast, Key, Pair, pooled
 from vicinal.papers.plots import curves
 from vicinal.papers.texts import BASE, CLS, INPUT, MANIFOLD
@@ -54,7 +55,8 @@ def measure(trained: Sequence[Trained], settings: Settings, seed: int) -> Measur
     """Measure the selected weights on the test set, and its loss at every evaluation."""
     evaluation = trained[0].test()
     course = [line["test_nll"] for line in trained[0].history if "test_nll" in line]
-    return {**metrics_of(evaluation), "mcc": evaluation.mcc, "last": course[-1], "course": course}
+    parts = parts_of(*trained[0].test_logits())
+    return {**metrics_of(evaluation), **parts, "mcc": evaluation.mcc, "last": course[-1], "course": course}
 
 
 def score_gain(on: Pair) -> Contrast:
