@@ -47,7 +47,9 @@ def _cards() -> dict[str, str]:
     texts = [file.read_text(encoding="utf-8") for file in folder.iterdir() if file.name.endswith(".md")]
     cards = {text.splitlines()[0].removeprefix("# ").strip(): text for text in texts}
     for entry in entry_points(group="vicinal.objectives"):
-        cards.setdefault(entry.name, f"# {entry.name}\n\n## Idea\n\n{inspect.getdoc(entry.load()) or 'No docstring.'}\n")
+        cards.setdefault(
+            entry.name, f"# {entry.name}\n\n## Idea\n\n{inspect.getdoc(entry.load()) or 'No docstring.'}\n"
+        )
     return dict(sorted(cards.items()))
 
 
