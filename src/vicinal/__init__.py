@@ -70,6 +70,7 @@ _HOMES = {
     "vicinal.calibrators.conformal": ["LeastAmbiguousSets", "AdaptiveSets", "RegularisedSets"],
     "vicinal.training": ["fit"],
     "vicinal.runs.bundle": ["Bundle", "load"],
+    "vicinal.runs.estimator": ["VicinalClassifier"],
 }
 _MODULES = ["calibrators", "data", "integrations", "losses", "metrics", "mixing", "models", "plots", "predictions",
             "probes", "report", "runs", "training"]  # fmt: skip
@@ -145,4 +146,5 @@ if TYPE_CHECKING:
     from vicinal.probes.uncertainty import MCDropout as MCDropout
     from vicinal.runs.bundle import Bundle as Bundle
     from vicinal.runs.bundle import load as load
+    from vicinal.runs.estimator import VicinalClassifier as VicinalClassifier
     from vicinal.training import fit as fit

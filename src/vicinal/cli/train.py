@@ -80,11 +80,9 @@ def train(
     with console.stage("starting"):
         from vicinal.runs import Experiment, measure_baselines, run
         from vicinal.runs.baselines import ALWAYS, BASELINES
-        from vicinal.runs.experiment import folder_name
+        from vicinal.runs.experiment import default_method, folder_name
     check_report(report, given.inputs(data), overwrite=common.overwrite, data_root=given.data.get("data_root"))
-    if method is None:
-        method = "ERM()" if given.model == "hgb" else "Mixup(alpha=0.2)"
-    experiment = Experiment(source=data, method=method, **vars(given), seed=seed)
+    experiment = Experiment(source=data, method=method or default_method(given.model), **vars(given), seed=seed)
     folder = out or Path("runs") / folder_name(experiment)
     how: dict[str, Any] = {"n_bins": shown.bins, "progress": not common.as_json, "on_note": console.note}
     how["on_metrics"] = lambda line: console.event("metrics", line)

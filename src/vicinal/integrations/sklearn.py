@@ -1,4 +1,4 @@
-"""scikit-learn: a small network for tables, trained with any objective, that behaves like every other classifier.
+"""scikit-learn: a bare network for tables, trained with any objective, that behaves like every other classifier.
 
 >>> from sklearn.datasets import load_iris
 >>> X, y = load_iris(return_X_y=True)
@@ -79,7 +79,10 @@ class _Continued(FitConfig):
 
 
 class MixupClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    """A fully connected network for tables, trained with mixup or any other objective.
+    """A fully connected network for arrays of numbers, trained with mixup or any other objective.
+
+    It is the bare network: no trees, categories, dates, texts or missing values, and no calibration by default.
+    `vicinal.VicinalClassifier` is the whole model of `vicinal train`, which is more accurate on most tables.
 
     The columns are standardised inside (by the mean and deviation of the rows it is trained on), so no scaler is
     needed before it, and one does no harm. Names follow `sklearn.neural_network.MLPClassifier`.

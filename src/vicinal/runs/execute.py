@@ -60,6 +60,7 @@ Say = Callable[[str], None]
 #: With fewer held-out samples than this a temperature must help by cross-validation. One parameter fitted on n samples
 #: costs about 1/(2n) in NLL on new ones (Akaike 1973). Beyond 500 samples that is too little to be worth a check.
 _CHECKED = 500
+_NOT_CALIBRATED = "there is no validation set: the probabilities are not calibrated (temperature 1)"
 
 
 def run(
@@ -275,9 +276,7 @@ def _digest(value: object) -> str:
 
 def _prepare(experiment: Experiment, say: Say) -> _Ready:
     """Read the data and build the network, so that mistakes are found before hours of training."""
-    # A typing error in the method or the network is found before the data are read.
-    parse(experiment.method)
-    check_spelling(experiment.model)
+    check_names(experiment)
     task = load_task(experiment)
     if task.kind == "text" and experiment.model is not None and models.tokenizer_of(experiment.model) is None:
         known = nearest_names(experiment.model, models.names("text"))
@@ -289,6 +288,12 @@ def _prepare(experiment: Experiment, say: Say) -> _Ready:
         for number, each in enumerate(experiment.eval_sets, start=1)
     }
     return _made_ready(experiment, task, extra, say)
+
+
+def check_names(experiment: Experiment) -> None:
+    """Refuse a typing error in the method or the network before the data are read."""
+    parse(experiment.method)
+    check_spelling(experiment.model)
 
 
 def _made_ready(experiment: Experiment, task: Task, extra_sets: dict[str, _EvalData], say: Say) -> _Ready:
@@ -379,13 +384,27 @@ def held_out_logits(experiment: Experiment, task: Task, out: Path, *, progress: 
     # An audit trains many folds, whose predictions during training nobody reads.
     training.pop("keep_predictions_at", None)
     plain = dataclasses.replace(experiment, eval_data=(), watch=(), corrupt=0.0, training=training)
-    ready = _made_ready(plain, task, {}, lambda note: None)
+    bundle = train_bundle(plain, task, out, progress=progress)[0]
+    return bundle.calibrators(_predicted(bundle, task.test, "left out"))
+
+
+def train_bundle(
+    experiment: Experiment, task: Task, out: Path, *, progress: bool = True, on_note: Say | None = None
+) -> tuple[Bundle, FitResult]:
+    """Train and calibrate on data that are loaded; return the model and its training, without an evaluation.
+
+    The folder `out` holds the training alone: one that was stopped resumes.
+    """
+    say = on_note or (lambda note: None)
+    ready = _made_ready(experiment, task, {}, say)
     trained = ready.fit(out, progress=progress)
     calibrators = _uncalibrated(task)
-    if trained.logits is not None and trained.labels is not None:
-        calibrators = _fitted(ready, {}, lambda note: None, trained.logits, trained.labels, "")
-    bundle = _bundle(ready, trained, calibrators)
-    return calibrators(_predicted(bundle, task.test, "left out"))
+    if trained.logits is None or trained.labels is None:
+        say(_NOT_CALIBRATED)
+    else:
+        groups = _groups(ready, task.val)
+        calibrators = _fitted(ready, {}, say, trained.logits, trained.labels, "on the validation set", groups)
+    return _bundle(ready, trained, calibrators), trained
 
 
 def _read_eval_set(experiment: Experiment, task: Task, given: EvalSet, say: Say) -> _EvalData:
@@ -500,7 +519,7 @@ def _evaluated(
     chosen: dict[str, Json] = {}
     calibrators = _uncalibrated(task)
     if trained.logits is None or trained.labels is None:
-        note("there is no validation set: the probabilities are not calibrated (temperature 1)")
+        note(_NOT_CALIBRATED)
     else:
         groups = _groups(ready, task.val)
         calibrators = _fitted(ready, chosen, note, trained.logits, trained.labels, "on the validation set", groups)

@@ -231,6 +231,15 @@ class Experiment:
         return shlex.join(words)
 
 
+def default_method(model: str | None) -> str:
+    """Return the method that trains a model, None for the default one, unless another is given.
+
+    >>> default_method(None), default_method("hgb")
+    ('Mixup(alpha=0.2)', 'ERM()')
+    """
+    return "ERM()" if model == "hgb" else "Mixup(alpha=0.2)"
+
+
 def folder_name(experiment: Experiment) -> str:
     """Return a name for the run's folder: readable, and the same for the same data, method and seed.
 

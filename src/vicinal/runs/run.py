@@ -480,9 +480,16 @@ class Run:
 
 
 def load_task(
-    experiment: Experiment, *, splits: Mapping[str, list[int]] | None = None, fitted: Preprocessing | None = None
+    experiment: Experiment,
+    *,
+    source: object = None,
+    splits: Mapping[str, list[int]] | None = None,
+    fitted: Preprocessing | None = None,
 ) -> Task:
-    """Return the data of an experiment, encoded for its network; splits and encoding are fitted unless given."""
+    """Return the data of an experiment, encoded for its network; splits and encoding are fitted unless given.
+
+    `source` holds the data where they are in memory.
+    """
     options = dict(experiment.data)
     options.setdefault("features", features_of(experiment.model))
     options.setdefault("front_end", front_end_of(experiment.model))
@@ -495,7 +502,8 @@ def load_task(
     if splits is not None:
         drawn = ("train_size", "max_held_out")
         options = {name: value for name, value in options.items() if name not in drawn}
-    return data.load_from_config(experiment.source, options, splits=splits, fitted=fitted)
+    where = experiment.source if source is None else source
+    return data.load_from_config(where, options, splits=splits, fitted=fitted)
 
 
 def corrupted(task: Task, experiment: Experiment) -> tuple[Split, tuple[Tensor, Tensor] | None]:
