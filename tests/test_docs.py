@@ -34,7 +34,7 @@ def page_name(page: Path) -> str:
 #: Their commands take hours; what they gave is on the page.
 EXAMPLES = [page for page in PAGES if not page_name(page).startswith(prose.GENERATED)]
 #: Pages whose blocks train several models, probe them or export.
-LONG = {"compare", "abstain", "deploy", "ensembles", "reproducing"}
+LONG = {"compare", "abstain", "deploy", "ensembles", "reproducing", "wrong-labels", "robustness"}
 LINK = re.compile(r"\]\((?!https?://|#)([^)#]+)")
 #: Pages that `docs/site_pages.py` makes.
 MADE = {"cards/index.md", *(f"project/{name}.md" for name in ("benchmarks", "changelog", "contributing"))}

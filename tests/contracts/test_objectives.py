@@ -308,6 +308,7 @@ def test_a_compiled_model_gives_the_same_loss_and_gradients(objective):
             torch.testing.assert_close(other_grad, grad, msg=name)
 
 
+@pytest.mark.slow
 def test_a_model_compiled_by_inductor():
     torch.manual_seed(0)
     torch._dynamo.reset()

@@ -183,6 +183,7 @@ class TestValidation:
         }
         assert measured == pytest.approx({f"{stage}_{name}": value for name, value in expected.items()}, rel=1e-5)
 
+    @pytest.mark.slow
     def test_two_processes_report_one_table(self, tmp_path):
         load_ahead()
         run = trainer(tmp_path, devices=2, strategy=DDPStrategy(start_method="forkserver"))

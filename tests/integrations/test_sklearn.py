@@ -245,6 +245,7 @@ class TestRefused:
             model.fit(*iris)
 
 
+@pytest.mark.slow
 def test_the_example_runs(capsys):
     runpy.run_path(str(Path(__file__).parents[2] / "examples" / "sklearn_estimator.py"), run_name="__main__")
     assert "temperature" in capsys.readouterr().out

@@ -92,6 +92,7 @@ def test_models_are_compared_on_the_means_over_labels():
         compare(a, a.heads["wet"])
 
 
+@pytest.mark.slow
 def test_two_models_that_are_equal_are_rarely_called_different():
     rng, called = np.random.default_rng(2), {"accuracy": 0, "ece": 0}
     for _ in range(300):  # the labels of a sample are hard together

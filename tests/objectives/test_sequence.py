@@ -969,13 +969,14 @@ def minilm():
     return model, x, torch.arange(2).repeat_interleave(12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [
         "SequenceMixup.manifold(layers=[0, 2, 4, 6, 'head'])",
-        pytest.param("SequenceMixup.input()", marks=pytest.mark.slow),
-        pytest.param("SequenceMixup.cls()", marks=pytest.mark.slow),
-        pytest.param("LogitMix(SequenceMixup.manifold(layers=[3], alpha=3.0))", marks=pytest.mark.slow),
+        "SequenceMixup.input()",
+        "SequenceMixup.cls()",
+        "LogitMix(SequenceMixup.manifold(layers=[3], alpha=3.0))",
     ],
 )
 def test_fine_tuning_a_real_transformer_learns_two_topics(minilm, text):

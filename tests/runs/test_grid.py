@@ -598,6 +598,7 @@ def test_two_workers_give_the_same_table(base, reference, tmp_path, monkeypatch)
     assert same(run_grid(base, METHODS, SEEDS, tmp_path / "grid"), reference)
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_costs_nothing(base, reference, tmp_path):
     killed = []
 
