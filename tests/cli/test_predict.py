@@ -249,7 +249,7 @@ def test_bounds_on_memory_are_an_option(trained: Path, table: Path, tmp_path: Pa
     out = tmp_path / "out.csv"
     words = ["predict", trained, table, "--out", out]
     said = refused(*words, "--max-memory", "1KB")
-    assert re.search(r"model.json takes .* of memory, and 1 KB are allowed: --max-memory \d\S* allows it", said)
+    assert re.search(r"result.json takes .* of memory, and 1 KB are allowed: --max-memory \d\S* allows it", said)
     assert not out.exists()
     vicinal(*words, "--max-memory", "10MB")
     assert "VICINAL_MAX_MEMORY" not in os.environ

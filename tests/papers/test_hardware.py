@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import io
+import json
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ import torch
 from PIL import Image
 from scipy.io import wavfile
 
+import vicinal as vicinal_package
 from tests.cli.running import refused, vicinal
 from vicinal.papers import execute, get, images, names, z18_fig4, z18_tab1
 from vicinal.papers.base import Data, Network, Recipe
@@ -161,16 +163,43 @@ def test_stop_at_from_the_command(tmp_path):
     )
 
 
-def test_a_run_is_measured_where_it_was_trained(tmp_path, monkeypatch):
-    """On the device of its training if torch sees one here, and on the one that is asked for."""
+@pytest.mark.parametrize(
+    ("record", "asked", "chosen"),
+    [
+        ({"device": "cuda"}, None, [None]),  # the GPU that is here
+        ({"device": "cuda"}, "cuda:1", ["cuda:1"]),
+        ({"device": "cpu"}, None, []),
+        ({"device": "cpu"}, "cuda", ["cuda"]),
+        (None, None, [None]),  # a model that was saved without a record of its training
+    ],
+)
+def test_a_run_is_measured_where_it_was_trained(tmp_path, monkeypatch, record, asked, chosen):
+    """On the device of its training if torch sees one here, or on the one that is asked for."""
     seen = []
-    monkeypatch.setattr(run_module, "chosen_device", lambda name: seen.append(name) or torch.device("cpu"))
-    run_module.Run(tmp_path).device
-    (tmp_path / "result.json").write_text('{"device": "cuda"}')
-    monkeypatch.setattr(run_module, "read_json", lambda path: {"device": "cuda"})
-    run_module.Run(tmp_path).device
-    monkeypatch.setenv("VICINAL_DEVICE", "cuda:1")
-    run_module.Run(tmp_path).device
-    assert seen == [None, "cuda:1"]  # a run without a record was trained on the CPU
-    monkeypatch.undo()
-    assert "--device cuda is not there: torch sees 0" in refused("evaluate", tmp_path, "--device", "cuda")
+    monkeypatch.setattr(run_module, "chosen_device", lambda name: seen.append(name) or torch.device("meta"))
+    if record is not None:
+        (tmp_path / "result.json").write_text(json.dumps({"format": 1, **record}))
+    if asked is not None:
+        monkeypatch.setenv("VICINAL_DEVICE", asked)
+    assert run_module.Run(tmp_path).device.type == ("meta" if chosen else "cpu")
+    assert seen == chosen
+
+
+@pytest.mark.parametrize("command", [("evaluate",), ("predict", "digits", "--out", "answers.csv")])
+def test_a_device_that_is_not_there_is_refused(tmp_path, command):
+    name, *rest = command
+    assert "--device cuda is not there: torch sees 0" in refused(name, tmp_path, *rest, "--device", "cuda")
+
+
+def test_predict_computes_where_the_run_was_trained(tmp_path, monkeypatch):
+    """On the device that the run names, unless --device names another."""
+    seen = []
+
+    def load(run, *, device, max_pixels):
+        seen.append(str(device))
+        raise ValueError("stop here")
+
+    monkeypatch.setattr(vicinal_package, "load", load)
+    monkeypatch.setattr(run_module.Run, "device", property(lambda run: torch.device("cuda:3")))
+    assert "stop here" in refused("predict", tmp_path, "digits", "--out", tmp_path / "answers.csv")
+    assert seen == ["cuda:3"]

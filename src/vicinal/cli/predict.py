@@ -14,7 +14,7 @@ import typer
 from vicinal._checks import Argument, ArgumentError, Sentence, choice, integer, number
 from vicinal.cli.console import Console
 from vicinal.cli.errors import handle_errors
-from vicinal.cli.options import CsvCommon, Predictions, Written, share_or_number, takes_records
+from vicinal.cli.options import CsvCommon, Predictions, Written, share_or_number, takes_records, use_device
 from vicinal.cli.outputs import check_outputs
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class _Reading:
     ] = None
     device: Annotated[
         str | None,
-        typer.Option(help="Where to compute: cpu, cuda, cuda:1, mps; by default the GPU where there is one."),
+        typer.Option(help="Where to compute: cpu, cuda, cuda:1, mps; by default on the device that trained the run."),
     ] = None
     max_bad: Annotated[
         str, typer.Option(metavar="SHARE|NUMBER", help="Skip at most so many unreadable rows or files.")
@@ -110,8 +110,7 @@ def predict(
     import vicinal
     from vicinal.predictions import write
     from vicinal.predictions.writer import check_output
-    from vicinal.training.config import device_name
-    from vicinal.training.environment import chosen_device
+    from vicinal.runs import Run
 
     check_output(out)
     check_outputs({"--out": out}, [run, data], overwrite=common.overwrite, data_root=reading.data_root)
@@ -121,10 +120,10 @@ def predict(
         raise ArgumentError("level", answers.level, "a number in (0, 1)")
     how = {name: getattr(reading, name) for name in ("encoding", "header", "data_root", "batch_size")}
     how |= {"max_bad": share_or_number("max_bad", reading.max_bad), **written.options()}
-    device = chosen_device(reading.device and device_name("device", reading.device))
+    use_device(reading.device)
     console = Console(as_json=common.as_json)
     with console.stage("loading the model"):
-        bundle = vicinal.load(run, device=device, max_pixels=reading.max_pixels)
+        bundle = vicinal.load(run, device=Run(run).device, max_pixels=reading.max_pixels)
     rule, sets = _decision_rules(bundle, run, answers)
     with console.stage("opening the data"):
         blocks = bundle.stream(data, keep=_kept(answers.keep or []), **how)

@@ -397,9 +397,9 @@ class Run:
         """Where the run is measured: the device that trained it, or the one that VICINAL_DEVICE names."""
         if asked := os.environ.get("VICINAL_DEVICE"):
             return chosen_device(device_name("device", asked))
-        trained_on = read_json(self.files.result).get("device", "cpu") if self.files.result.exists() else "cpu"
-        # A run that was trained on a GPU elsewhere is measured on what is here.
-        return torch.device("cpu") if trained_on == "cpu" else chosen_device(None)
+        record = read_json(self.files.result) if self.files.result.exists() else {}
+        # A run of a GPU elsewhere, or a model saved without a record of its training, is measured on what is here.
+        return torch.device("cpu") if record.get("device") == "cpu" else chosen_device(None)
 
     def bundle(self, *, device: str | torch.device | None = None) -> Bundle:
         """Return the trained model, by default on the device that trained it."""
