@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from vicinal._lazy import on_first_use
 
-__version__ = "0.1.0.dev0"
+__version__ = "1.0.0"
 
 #: The public objectives, and where each lives: what the command can name. A new method adds its one line here.
 OBJECTIVES = {

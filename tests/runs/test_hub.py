@@ -61,6 +61,8 @@ def test_many_and_hostile_classes_stay_readable(people) -> None:
     card = model_card(bundle, None, "m")
     assert "1,000 classes" in card
     assert "class 999" not in card
+    object.__setattr__(bundle, "classes", ("a`b\n# c", "d"))
+    assert "of `a'b # c`, `d`, trained" in model_card(bundle, None, "m")
 
 
 def test_uploaded_and_downloaded_again(people, evaluation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,7 +95,9 @@ def test_uploaded_and_downloaded_again(people, evaluation, tmp_path: Path, monke
     assert bundle.push_to_hub("me/people", evaluation=evaluation, private=True, token="secret") == "hub/me/people"
     assert [name for name, _ in calls] == ["token", "create", "upload"]
     assert calls[1][1] == {"private": True, "exist_ok": True}
-    assert "# people" in (remote / "me/people" / "README.md").read_text(encoding="utf-8")
+    card = (remote / "me/people" / "README.md").read_text(encoding="utf-8")
+    assert "# people" in card
+    assert 'Bundle.from_pretrained("me/people")' in card
     assert all(b"secret" not in path.read_bytes() for path in (remote / "me/people").iterdir())
     again = Bundle.from_pretrained("me/people")
     np.testing.assert_array_equal(again.predict_proba(frame), bundle.predict_proba(frame))

@@ -39,12 +39,12 @@ EXAMPLES = {
     "calibrate": (
         ("vicinal calibrate validation.csv test.csv --out calibrated.csv", "fit on the first file, repair the second"),
         (
-            "vicinal calibrate validation.csv test.csv --calibrator auto --out calibrated.csv",
+            "vicinal calibrate val.csv test.csv --calibrator auto --out calibrated.csv",
             "choose the calibrator by cross-validated NLL",
         ),
     ),
     "compare": (
-        ('vicinal compare churn.csv --method "ERM()" --method "Mixup(alpha=0.2)" --seeds 5', "two methods, five seeds"),
+        ('vicinal compare churn.csv --method "ERM()" --method "Mixup(alpha=0.2)"', "two methods, five seeds each"),
         ("vicinal compare churn.csv --model mlp,hgb --report comparison.html", "two models on one split"),
     ),
     "audit": (("vicinal audit runs/churn --out suspects.csv", "rows of the run's data whose label may be wrong"),),

@@ -193,7 +193,7 @@ _MODEL = [
         "model",
         str,
         "A network by name, or a Hugging Face checkpoint; by default by the data: mlp-and-trees for rows (a "
-        "network and boosted trees that answer together, benchmarks/README.md), preactresnet18 or resnet18 for "
+        "network and boosted trees that answer together), preactresnet18 or resnet18 for "
         "images, minilm or sentencecnn for texts, soundresnet for sounds.",
         "NAME",
     ),

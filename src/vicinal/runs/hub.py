@@ -47,7 +47,7 @@ def save_pretrained(
     evaluation
         Its evaluation on a test set, such as `Run(folder).result().test.after`. Without one the card has no metrics.
     name
-        The model's name in the card; the folder's by default.
+        What `from_pretrained` is given in the card, such as `me/wine`; the folder's name by default.
     """
     path = bundle.save(folder)
     if evaluation is not None:
@@ -80,7 +80,7 @@ def push_to_hub(
     api = require("huggingface_hub", "text").HfApi(token=token)
     api.create_repo(repo_id, private=private, exist_ok=True)
     with tempfile.TemporaryDirectory() as scratch:
-        folder = save_pretrained(bundle, scratch, evaluation=evaluation, name=repo_id.rpartition("/")[2])
+        folder = save_pretrained(bundle, scratch, evaluation=evaluation, name=repo_id)
         commit = api.upload_folder(
             repo_id=repo_id, folder_path=folder, revision=revision, commit_message="Upload a vicinal model"
         )
@@ -98,8 +98,9 @@ def downloaded(source: str | os.PathLike[str], *, revision: str | None = None, t
     return Path(hub.snapshot_download(os.fspath(source), revision=revision, token=token, allow_patterns=wanted))
 
 
-def model_card(bundle: Bundle, evaluation: Evaluation | None, name: str) -> str:
+def model_card(bundle: Bundle, evaluation: Evaluation | None, repo_id: str) -> str:
     """Return the text of a model card, with its metadata as YAML."""
+    name = repo_id.rpartition("/")[2]
     hub = require("huggingface_hub", "text")
     task = _TASKS.get(bundle.preprocessing.kind, "other")
     metrics = {} if evaluation is None else {key: one for key, one in evaluation.metrics.items() if one is not None}
@@ -123,7 +124,7 @@ def model_card(bundle: Bundle, evaluation: Evaluation | None, name: str) -> str:
         lines += [f"| {heading} | {text} |" for heading, text in named.items()]
         lines += ["", f"![Reliability diagram]({_DIAGRAM})"]
     lines += ["", "## Use", "", "```python", "from vicinal import Bundle", ""]
-    lines += [f'model = Bundle.from_pretrained("{name}")', 'probs = model.predict_proba("new data")', "```", ""]
+    lines += [f'model = Bundle.from_pretrained("{repo_id}")', 'probs = model.predict_proba("new data")', "```", ""]
     return f"---\n{data.to_yaml()}\n---\n\n" + "\n".join(lines)
 
 
@@ -145,5 +146,6 @@ def _index(name: str, task: str, values: Mapping[str, float]) -> dict[str, objec
 
 
 def _listed(classes: tuple[str, ...]) -> str:
-    shown = ", ".join(f"`{one}`" for one in classes[:10])
+    # Names come from data: no backtick or line break may end the code that they stand in.
+    shown = ", ".join("`" + " ".join(one.replace("`", "'").split()) + "`" for one in classes[:10])
     return shown if len(classes) <= 10 else f"{len(classes):,} classes ({shown}, …)"
