@@ -16,7 +16,8 @@ from vicinal.data.audio import AudioPreprocessing, mel_filters, read_sound
 
 
 def test_a_folder_of_sounds(tmp_path):
-    task = data.load(make.sound_folder(tmp_path, n=8))
+    one = data.AudioOptions(seconds=1)
+    task = data.load(make.sound_folder(tmp_path, n=8), one)
     assert task.kind == "audio"
     assert task.classes == ("high", "low")
     assert task.spec == {"n_classes": 2, "kind": "audio", "input_shape": (1, 160, 101)}
@@ -35,8 +36,8 @@ def test_a_folder_of_sounds(tmp_path):
     assert len(new) == 8
     assert new[0][0].shape == (1, 160, 101)
     assert data.load(tmp_path, data.AudioOptions(seconds=0.25)).spec["input_shape"] == (1, 160, 26)
-    assert data.load(tmp_path, data.AudioOptions(front_end="mel")).train[0][0].shape == (1, 64, 101)
-    assert data.load(tmp_path, data.AudioOptions(front_end="waveform")).train[0][0].shape == (16_000,)
+    assert data.load(tmp_path, data.AudioOptions(seconds=1, front_end="mel")).train[0][0].shape == (1, 64, 101)
+    assert data.load(tmp_path, data.AudioOptions(seconds=1, front_end="waveform")).train[0][0].shape == (16_000,)
     with pytest.raises(ValueError, match=r"front_end must be .*got 'mfcc'"):
         data.load(tmp_path, data.AudioOptions(front_end="mfcc"))
     with pytest.raises(ValueError, match=r"augment must be .*'specaugment'.*got 'crop'"):
@@ -69,7 +70,7 @@ def test_spectrograms_are_normalised_and_then_padded_with_zeros():
 @pytest.mark.parametrize("objective", [Mixup(alpha=1.0), LogitMix(Mixup(alpha=1.0)), CutMix(alpha=1.0)], ids=repr)
 def test_whatever_the_objective_spectrograms_are_mixed(tmp_path, objective):
     """What the network sees while training is λ S + (1 - λ) S', with S as the slow transform has it."""
-    task = data.load(make.sound_folder(tmp_path, n=6), augment="none")
+    task = data.load(make.sound_folder(tmp_path, n=6), data.AudioOptions(seconds=1), augment="none")
     x, y = task.collate_fn([task.train[i] for i in range(4)])
     slow = np.zeros((4, 160, 101))
     for i in range(4):
@@ -94,7 +95,8 @@ def test_whatever_the_objective_spectrograms_are_mixed(tmp_path, objective):
 
 
 def test_waveforms_end_in_zeros_and_long_sounds_are_cut(tmp_path):
-    task = data.load(make.sound_folder(tmp_path, n=8), data.AudioOptions(front_end="waveform"))
+    asked = data.AudioOptions(seconds=1, front_end="waveform")
+    task = data.load(make.sound_folder(tmp_path, n=8), asked)
     preprocessing = task.preprocessing
     wave = torch.arange(1.0, 20_001.0)
     assert preprocessing(wave[:5]).tolist() == [1, 2, 3, 4, 5] + [0] * 15_995
@@ -193,3 +195,19 @@ def test_a_sound_of_huge_samples_is_a_bad_file(tmp_path, size):
     soundfile.write(tmp_path / "loud.wav", wave, 16_000, subtype="FLOAT")
     with pytest.raises(ValueError, match=r"its samples reach .*, and those of a sound are at most 1 in size"):
         read_sound(tmp_path / "loud.wav")
+
+
+@pytest.mark.parametrize(
+    ("lengths", "seconds"), [([0.5, 2.0, 3.007], 2.0), ([0.02, 0.03, 0.04], 0.1), ([20.0, 31.0], 10.0)]
+)
+def test_sounds_take_their_median_length_up_to_ten_seconds(tmp_path, lengths, seconds):
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        for i, length in enumerate(lengths * 2):
+            soundfile.write(tmp_path / name / f"{i}.wav", np.zeros(round(8000 * length)), 8000)
+    task = data.load(tmp_path)
+    assert task.preprocessing.length == round(16_000 * seconds)
+    assert any(f"{seconds:g} s (their median length)" in str(note) for note in task.notes)
+    # A run that was trained on another length keeps it when its data are read again.
+    again = data.load_from_config(str(tmp_path), {}, fitted=AudioPreprocessing(length=16_000))
+    assert again.preprocessing.length == 16_000

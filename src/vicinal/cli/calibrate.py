@@ -12,7 +12,7 @@ import typer
 
 from vicinal.cli.console import Console
 from vicinal.cli.errors import as_options, handle_errors
-from vicinal.cli.options import CsvCommon, FileOptions, Predictions, takes_records
+from vicinal.cli.options import CsvCommon, FileOptions, Predictions, Weight, takes_records
 from vicinal.cli.outputs import check_outputs
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ class _Fitted:
     group: Annotated[
         str | None, typer.Option(metavar="COLUMN", help="Groups of rows that are alike: the check keeps each together.")
     ] = None
+    weight: Weight = None
     save: Annotated[Path | None, typer.Option(metavar="FILE", help="Keep the fitted calibrator, as JSON.")] = None
 
 
@@ -62,6 +63,7 @@ def calibrate(
         calibrator=fitting.calibrator,
         check=fitting.check,
         group=fitting.group,
+        weight=fitting.weight,
         safe_csv=common.safe_csv,
     )
     if save is not None:
@@ -70,7 +72,8 @@ def calibrate(
     with console.stage("comparing"):
         # A safe CSV has quotation marks before some labels, so it cannot be measured as it is.
         measured = None if common.safe_csv else out
-        compared = _before_and_after(validation, file, measured, reading, done.calibrator if done.applied else None)
+        fitted = done.calibrator if done.applied else None
+        compared = _before_and_after(validation, file, measured, reading, fitted, fitting.weight)
     # What stands for a calibrator that does not help has a temperature of 1, which nobody asked for.
     learned = {name: value for name, value in vars(done.calibrator).items() if done.applied and name == "temperature_"}
     console.event(
@@ -120,7 +123,12 @@ class _Compared:
 
 
 def _before_and_after(
-    validation: Path, file: Path, out: Path | None, reading: FileOptions, fitted: Calibrator | None
+    validation: Path,
+    file: Path,
+    out: Path | None,
+    reading: FileOptions,
+    fitted: Calibrator | None,
+    weight: str | None,
 ) -> _Compared:
     """Measure the repaired file where it has labels, else the one that the calibrator was fitted on."""
     from vicinal.predictions import calibrate_file, evaluate_file, open_file
@@ -131,13 +139,15 @@ def _before_and_after(
     where = str(file) if label is not None else f"{validation}, which it was fitted on"
     held_out = open_file(validation, **vars(reading))
     before = open_file(file, **vars(replace(reading, label=label))) if label is not None else held_out
-    evaluations = {"before": evaluate_file(before)}
+    # The file that is repaired may have no weights: its rows then count the same.
+    measure = partial(evaluate_file, weight=weight if weight in before.others else None)
+    evaluations = {"before": measure(before)}
     if fitted is None:
         return _Compared(where, evaluations)
     if label is not None and out is not None:
-        evaluations["after"] = evaluate_file(reopen(out, label=label))
+        evaluations["after"] = measure(reopen(out, label=label))
         return _Compared(where, evaluations)
     with tempfile.TemporaryDirectory() as folder:
-        done = calibrate_file(held_out, before, Path(folder) / "out.npz", calibrator=fitted, check=False)
-        evaluations["after"] = evaluate_file(reopen(done.path, label=before.label))
+        done = calibrate_file(held_out, before, Path(folder) / "out.npz", calibrator=fitted, check=False, weight=weight)
+        evaluations["after"] = measure(reopen(done.path, label=before.label))
     return _Compared(where, evaluations)

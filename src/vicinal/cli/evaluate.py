@@ -14,7 +14,7 @@ from vicinal._checks import Argument, Sentence
 from vicinal.cli.console import Console, percent
 from vicinal.cli.errors import handle_errors
 from vicinal.cli.help import command_line
-from vicinal.cli.options import Common, FileOptions, Report, Slices, Written, takes_records, use_device
+from vicinal.cli.options import Common, FileOptions, Report, Slices, Weight, Written, takes_records, use_device
 from vicinal.cli.outputs import check_report
 from vicinal.cli.train import show_binary, show_labels_scored, show_result, show_scored, show_slices
 
@@ -84,6 +84,7 @@ class _Measured:
         str | None,
         typer.Option(metavar="COLUMN", help="The column of groups of rows that are alike: intervals allow for it."),
     ] = None
+    weight: Weight = None
 
 
 @handle_errors
@@ -109,7 +110,7 @@ def evaluate(
     With DATA, a run is measured on these samples instead of its own: new ones, with labels, read as its training data.
     """
     console, sources = Console(as_json=common.as_json), (data, probes.attack_from)
-    report, bins, group = measured.report, measured.bins, measured.group
+    report, bins = measured.report, measured.bins
     use_device(measured.device)
     inputs = [what, *(probes.ood or ()), *(source for source in sources if source is not None)]
     check_report(report, inputs, overwrite=common.overwrite, data_root=probes.data_root)
@@ -121,8 +122,10 @@ def evaluate(
         _evaluate_new(console, what, data, bins, how)
     elif _is_run(what):
         _refuse(file, f"is for a predictions file, and {str(what)!r} is a run's folder")
-        if group is not None:
-            raise ValueError(Sentence(Argument("group"), " is for a predictions file: a run has its own groups"))
+        for name in ("group", "weight"):
+            if getattr(measured, name) is not None:
+                own = f" is for a predictions file: a run has its own {name}s"
+                raise ValueError(Sentence(Argument(name), own))
         if _is_multilabel(what, console):
             alone = "train with one of them, or take the probability of each from `vicinal predict`"
             _refuse(probes, f"needs classes, and {str(what)!r} has several targets: {alone}")
@@ -220,7 +223,9 @@ def _evaluate_file(
     from vicinal.report.verdicts import judge
 
     reading, coverage = vars(columns), asked.sets
-    report, bins, group = measured.report, measured.bins, measured.group
+    report, bins, group, weight = measured.report, measured.bins, measured.group, measured.weight
+    if weight is not None:
+        _refuse(replace(asked, slice=None), "does not know weights: leave --weight out")
     # Each measurement reads the file again: its rows are never in memory at once.
     file = open_file(path, **reading)
     with console.stage("rows", file.n_rows) as advance:
@@ -231,18 +236,18 @@ def _evaluate_file(
             advance(n - seen)
             seen = n
 
-        evaluation = evaluate_file(file, n_bins=bins, group=group, slices=asked.slice, progress=move)
+        evaluation = evaluate_file(file, n_bins=bins, group=group, weight=weight, slices=asked.slice, progress=move)
     with console.stage("two classes"):
-        binary = (
-            binary_of_file(open_file(path, **reading), n_bins=bins, group=group) if evaluation.n_classes == 2 else None
-        )
+        # Ranks are not weighted, so with weights AUROC and average precision are left out.
+        ranked = evaluation.n_classes == 2 and weight is None
+        binary = binary_of_file(open_file(path, **reading), n_bins=bins, group=group) if ranked else None
     with console.stage("prediction sets"):
         sets = {} if coverage is None else sets_of_file(open_file(path, **reading), coverage)
     with console.stage("calibration and refinement"):
         parts = parts_of_file(open_file(path, **reading)) if asked.parts else {}
-    ranked = {} if binary is None else {"binary": {"positive": evaluation.classes[1], **binary.to_dict()}}
+    of_two = {} if binary is None else {"binary": {"positive": evaluation.classes[1], **binary.to_dict()}}
     verdict = judge(evaluation, binary=binary)
-    facts = {**evaluation.to_dict(), **ranked, "verdict": verdict.to_dict(), **_sets_facts(coverage, sets)}
+    facts = {**evaluation.to_dict(), **of_two, "verdict": verdict.to_dict(), **_sets_facts(coverage, sets)}
     console.event("result", facts | _parts_facts(parts))
     console.say(str(evaluation))
     show_parts(console, parts, "the file, as it is")

@@ -29,6 +29,9 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object a li
 Report = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the report here, as HTML.")]
 Bins = Annotated[int, typer.Option(min=1, help="Bins of the calibration errors.")]
 Baselines = Annotated[bool, typer.Option("--baselines", help="Compare with gradient boosting and a random forest too.")]
+Weight = Annotated[
+    str | None, typer.Option(metavar="COLUMN", help="Column of numbers that say how much each row counts.")
+]
 Predictions = Annotated[Path, typer.Option(metavar="FILE", help="Output: .csv, .csv.gz, .tsv, .parquet or .npz.")]
 
 
@@ -246,7 +249,12 @@ _EVALUATION = [
     _Option(
         "map", list[str], "What columns of --eval-data are called in DATA; N: in front for its N-th.", "NAME=COLUMN,…"
     ),
-    _Option("map_class", list[str], "Names in DATA of classes of --eval-data; as --map.", "NAME=CLASS,…"),
+    _Option(
+        "map_class",
+        list[str],
+        "Names in DATA of classes of --eval-data; as --map. Without --eval-data, or after 0:, new names of DATA's own.",
+        "NAME=CLASS,…",
+    ),
     _Option("eval_development", list[str], "Fit the temperature for --eval-data on these; as --map.", "DATA"),
     _Option("watch", list[str], "Measure this at every evaluation of training; may be repeated.", "train|test|eval-1"),
     _Option("calibrate", str, "How the probabilities are calibrated.", "auto|temperature|sms|isotonic|…"),
@@ -262,7 +270,7 @@ _PANELS = (
 )
 
 #: Options that name columns of the data.
-_COLUMNS = ("target", "group", "time", "drop", "text", "choice")
+_COLUMNS = ("target", "group", "time", "weight", "drop", "text", "choice")
 #: Files whose header is read without the rest.
 _CHEAP_HEADERS = (".csv", ".tsv", ".parquet")
 _NAMES = tuple(option.name for _, options in _PANELS for option in options)
@@ -389,6 +397,8 @@ def _collected(values: dict[str, Any]) -> Given:
         if len(data.get(name, ())) == 1:
             data[name] = data[name][0]
     training = {o.name: given[o.name] for o in _TRAINING if o.name in given}
+    own, given["map_class"] = _own_classes(given)
+    data |= {"map_class": own} if own else {}
     return Given(
         data=data,
         model=given.get("model"),
@@ -407,6 +417,18 @@ def _collected(values: dict[str, Any]) -> Given:
     )
 
 
+def _own_classes(given: dict[str, Any]) -> tuple[dict[str, str], list[str]]:
+    """Return new names of the classes of the data themselves, and the maps of extra evaluation sets."""
+    own: dict[str, str] = {}
+    others: list[str] = []
+    for text in given.get("map_class", ()):
+        if text.startswith("0:") or ("eval_data" not in given and not re.match(r"\d+:", text)):
+            own |= _pairs("map_class", text.removeprefix("0:"))
+        else:
+            others.append(text)
+    return own, others
+
+
 def _eval_sets(given: dict[str, Any]) -> tuple[dict[str, object], ...]:
     """Return the extra evaluation sets with their maps: those after `2:` are of the second, the others of all."""
     sets: list[Json] = [{"source": source} for source in given.get("eval_data", ())]
@@ -423,6 +445,10 @@ def _eval_sets(given: dict[str, Any]) -> tuple[dict[str, object], ...]:
     return tuple(sets)
 
 
+#: NAME=NAME, in which names may hold comparisons: `<=50K.=<=50K` is '<=50K.' and '<=50K'.
+_PAIR = re.compile(r"((?:[<>!]=|[^=])*)=(.*)", re.DOTALL)
+
+
 def _pairs(option: str, text: str) -> dict[str, str]:
     """Return `q1=premise,q2=hypothesis`, or a JSON object where names have commas, as a dictionary."""
     if text.startswith("{"):
@@ -430,10 +456,10 @@ def _pairs(option: str, text: str) -> dict[str, str]:
             return {str(name): str(value) for name, value in json.loads(text).items()}
         except ValueError:
             raise typer.BadParameter(f"{text!r} is not a JSON object", param_hint=f"'{_flag(option)}'") from None
-    pairs = [pair.partition("=") for pair in text.split(",")]
-    if not all(name and equals and value for name, equals, value in pairs):
+    pairs = [pair for one in text.split(",") if (pair := _PAIR.match(one)) and pair[1] and pair[2]]
+    if len(pairs) < text.count(",") + 1:
         raise typer.BadParameter(f"must be NAME=NAME,…, got {text!r}", param_hint=f"'{_flag(option)}'")
-    return {name.strip(): value.strip() for name, _, value in pairs}
+    return {pair[1].strip(): pair[2].strip() for pair in pairs}
 
 
 def _model_options(words: list[str]) -> dict[str, object]:

@@ -13,6 +13,8 @@ transform to the network's first layer (`OnSpectrogram`), so that waveforms are 
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import gcd
@@ -43,6 +45,8 @@ AUGMENTATIONS = ("standard", "specaugment", "none")
 
 #: Bands of each direction that SpecAugment blanks, and the share of that side that a band may have at most.
 _MASKS, _MASK_SHARE = 2, 0.2
+#: The seconds of a sound that are taken where nothing was asked for: the median length within these ends.
+_SHORTEST, _LONGEST = 0.1, 10.0
 #: Samples of each channel that are read at a time, and the default memory limit of a sound in bytes.
 _BLOCK, _LARGEST = 2**16, 2**31
 #: Float samples may be unscaled integers of 32 bits; larger ones overflow in a spectrogram.
@@ -189,26 +193,28 @@ class AudioKind(Kind[Folder, AudioPreprocessing]):
         """Return the sounds of a folder: read already while they fit in memory, else as paths."""
         names = grid_inputs.class_names(source, self.plural)
         asked = request.options(AudioOptions)
-        preprocessing = AudioPreprocessing(length=round(16_000 * asked.seconds), front_end=asked.front_end)
         kept = 0
 
         def take(path: Path) -> tuple[int, Any]:
             nonlocal kept
-            wave = read_sound(path, preprocessing.rate)
+            wave = read_sound(path, AudioPreprocessing.rate)
             # Threads may exceed the limit by a few files, which does no harm.
             kept += wave.nbytes  # whole: training takes pieces of it
             return len(wave), wave if kept <= grid_inputs.MEMORY else path
 
         good, taken, notes = read_all(source.paths, take, self.name, request.max_bad)
+        preprocessing = self.reused(request.fitted) or _chosen(asked, [length for length, _ in taken])
+        seconds = preprocessing.length / preprocessing.rate
         longer = sum(length > preprocessing.length for length, _ in taken)
         if longer:
-            cut = f"{longer} of {len(good)} sounds are longer than {asked.seconds:g} s and are cut ("
+            cut = f"{longer} of {len(good)} sounds are longer than {seconds:g} s and are cut ("
             notes.append(Sentence(cut, Argument("seconds"), " changes that)"))
 
         def fit(train: Positions) -> Fitted:
             return preprocessing, [item for _, item in taken], []
 
-        first = f"kind: audio, {asked.seconds:g} s of mono at 16 kHz, as {asked.front_end}"
+        median = "" if asked.seconds is not None or request.fitted is not None else " (their median length)"
+        first = f"kind: audio, {seconds:g} s{median} of mono at 16 kHz, as {preprocessing.front_end}"
         return grid_inputs.folder_samples(source, self.name, good, names, fit, [first, *source.notes, *notes])
 
     def read(
@@ -230,3 +236,12 @@ class AudioKind(Kind[Folder, AudioPreprocessing]):
     def baseline(self, task: Task) -> Baseline | None:
         """Return spectrograms, made small."""
         return grid_inputs.small_grids(task, (32, 16))
+
+
+def _chosen(asked: AudioOptions, lengths: Sequence[int]) -> AudioPreprocessing:
+    """Return the preprocessing that is asked for, or that the median length decides, in hundredths of a second."""
+    rate = AudioPreprocessing.rate
+    # To the next hundredth, which is the hop of the spectrogram: a median is then never cut.
+    median = math.ceil(100 * float(np.median(lengths)) / rate) / 100 if lengths else 1.0
+    seconds = min(max(median, _SHORTEST), _LONGEST) if asked.seconds is None else asked.seconds
+    return AudioPreprocessing(length=round(rate * seconds), front_end=asked.front_end)

@@ -73,6 +73,8 @@ class Samples:
     """Which of `PARTS` each sample is in, where the source is already split; -1 for none."""
     groups: Positions | None = None
     """Samples of one number stay on one side of the split."""
+    weights: NDArray[np.float64] | None = None
+    """How much each sample counts, where a column says it."""
     order: NDArray[np.float64] | None = None
     """Each sample's place in time, where the split goes by it."""
     augment: str = "none"

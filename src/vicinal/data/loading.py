@@ -34,7 +34,7 @@ from vicinal.data.splitting import (
     split_positions,
     stratified_subset,
 )
-from vicinal.data.table_samples import ScannedTable, row_groups
+from vicinal.data.table_samples import ScannedTable, row_groups, row_weights
 from vicinal.data.task import Split, Task
 from vicinal.progress import stage
 from vicinal.tables import Table
@@ -115,6 +115,7 @@ def load(
     of_kind = KINDS[samples.kind]
     if augment is not None and of_kind.augmentations:
         choice("augment", augment, of_kind.augmentations)
+    samples, mapped = _with_mapped_classes(samples, split.map_class or {})
     # Combinations of labels may have one sample each, which is no reason to refuse them.
     classes, labels, notes = _encoded(samples, "train" if labels_asked else split.rare)
     parts, drawn = _split(samples, labels, split, splits)
@@ -135,6 +136,7 @@ def load(
         name: Split(preprocessing, items, samples.origins, labels, parts[name], augment=how, seed=split.seed)
         for name, how in augmented.items()
     }
+    _give_weights(splits_of, samples.weights)
     return Task(
         name=str(source) if isinstance(source, (str, Path)) else "table",
         kind=samples.kind,
@@ -142,7 +144,7 @@ def load(
         **splits_of,
         preprocessing=preprocessing,
         fingerprint=samples.fingerprint,
-        notes=(*samples.notes, *more, *notes, *drawn),
+        notes=(*samples.notes, *mapped, *more, *notes, *drawn),
         warnings=warned,
         groups=samples.groups,
         target_type="multilabel" if labels_asked else "multiclass",
@@ -201,6 +203,18 @@ def _table_samples(table: Table, request: Request) -> Samples:
     return KINDS["text" if scanned.text_columns else "tabular"].open(scanned, request)
 
 
+def _give_weights(splits: Mapping[str, Split], weights: NDArray[np.float64] | None) -> None:
+    """Give each split the weights of its samples. A split in which nothing counts is an error."""
+    if weights is None:
+        return
+    for name, split in splits.items():
+        split.weights = weights[split.positions]
+        if len(split) and not split.weights.any():
+            raise ValueError(
+                Sentence(Argument("weight"), f" is 0 for all {len(split):,} {name} samples: some must count")
+            )
+
+
 def _as_published(request: Request, named: NamedTable) -> Request:
     """Return what is asked of a named data set: its own columns where none were given, and classes as they are."""
     asked = request.options(TextOptions)
@@ -219,7 +233,8 @@ def _refuse_columns(request: Request, source: object) -> None:
     """Refuse options that only a table has."""
     split, text = request.options(SplitOptions), request.options(TextOptions)
     columns = {"target": request.target, "text": text.text, "group": split.group, "time": split.time}
-    columns |= {"choice": text.choice, "drop": request.options(TableOptions).drop or None}
+    table = request.options(TableOptions)
+    columns |= {"choice": text.choice, "drop": table.drop or None, "weight": table.weight}
     for argument, value in columns.items():
         if value is not None:
             what = f" names a column, but {str(source)!r} is not a table: leave it out"
@@ -277,6 +292,7 @@ def read(
     class_names: Mapping[str, str] | None = None,
     part: str | None = None,
     group: str | None = None,
+    weight: str | None = None,
 ) -> Split:
     """Read new data as a model's fitted preprocessing prescribes, to predict or to evaluate.
 
@@ -306,6 +322,8 @@ def read(
         a missing test part the validation part stands, and for a missing validation part the training part.
     group
         The column of groups, where the table has it: they are in `groups` of the split.
+    weight
+        The column that says how much each row counts, where the table has it: they are in `weights` of the split.
 
     Returns
     -------
@@ -348,6 +366,9 @@ def read(
     split = Split(preprocessing, new.items, new.origins, answers, chosen, notes=notes, fingerprint=content)
     if isinstance(opened, Table) and group in opened.columns:
         split.groups = row_groups(opened, str(group), len(new.items))[split.positions]
+    if isinstance(opened, Table) and weight in opened.columns:
+        usable = np.isin(np.arange(len(new.items)), split.positions)
+        _give_weights({"new": split}, row_weights(opened, str(weight), None, usable))
     return split
 
 
@@ -429,6 +450,24 @@ def _class_names_of_the_model(
             known = nearest_names(name, {str(n) for n in names if n is not None})
             raise ValueError(Sentence(Argument("class_names"), f": the data have no class {name!r}{known}"))
     return [None if name is None else mapping.get(name, name) for name in names]
+
+
+def _with_mapped_classes(samples: Samples, mapping: Mapping[str, str]) -> tuple[Samples, list[str]]:
+    """Return the samples with other names of classes, of which equal ones are one class, and a note."""
+    for name in mapping:
+        if name not in samples.classes:
+            known = nearest_names(name, samples.classes)
+            raise ValueError(Sentence(Argument("map_class"), f": the data have no class {name!r}{known}"))
+    if not mapping:
+        return samples, []
+    names = [mapping.get(name, name) for name in samples.classes]
+    classes = tuple(dict.fromkeys(names))
+    # The last entry is for -1: unusable samples stay unusable.
+    codes = np.array([*map(classes.index, names), -1], samples.labels.dtype)
+    said = ", ".join(f"{name!r} is {to!r}" for name, to in mapping.items())
+    return replace(samples, classes=classes, labels=codes[samples.labels]), [
+        Sentence(Argument("map_class"), f": {said}")
+    ]
 
 
 def _encoded(samples: Samples, rare: str | None) -> tuple[tuple[str, ...], Labels, list[str]]:

@@ -78,6 +78,12 @@ def _names(name: str, value: Any) -> tuple[str, ...]:
     return (value,) if isinstance(value, str) else tuple(value)
 
 
+def _map(name: str, value: Any) -> dict[str, str]:
+    if not isinstance(value, Mapping) or not all(isinstance(text, str) for pair in value.items() for text in pair):
+        raise ArgumentError(name, value, "names of classes by the names that they have in the data")
+    return dict(value)
+
+
 def _statistics(name: str, value: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:
     mean, std = (tuple(map(float, values)) for values in value)
     if len(mean) != 3 or len(std) != 3 or min(std) <= 0:
@@ -194,6 +200,9 @@ class SplitOptions(Options):
         _one_of(("error", "train")),
         metavar="error|train",
     )
+    map_class: Mapping[str, str] | None = option(
+        None, "Other names of classes, to rename or merge them.", _map, cli=None
+    )
     group: str | None = option(None, "Column whose rows of one value stay on one side of the split.", metavar="COLUMN")
     time: str | None = option(None, "Column to split by: the latest rows are the test set.", metavar="COLUMN")
 
@@ -208,6 +217,7 @@ class TableOptions(Options):
     ('id',)
     """
 
+    weight: str | None = option(None, "Column of numbers that say how much each row counts.", metavar="COLUMN")
     drop: Sequence[str] = option(
         (), "Column of a table not to learn from. May be repeated.", _names, metavar="COLUMN", cli=list[str]
     )
@@ -272,7 +282,12 @@ class AudioOptions(Options):
     'mel'
     """
 
-    seconds: float = option(1.0, "Length of a sound.", lambda name, value: number(name, value, above=0), cli=float)
+    seconds: float | None = option(
+        None,
+        "Length of a sound. Default: the median length, at most 10 s.",
+        lambda name, value: number(name, value, above=0),
+        cli=float,
+    )
     front_end: str = option(
         "spectrogram", "What a sound becomes, and is mixed as.", _one_of(FRONT_ENDS), metavar="spectrogram|mel|waveform"
     )
@@ -293,7 +308,7 @@ def records_from(config: Mapping[str, object], *, others: Iterable[str] = ()) ->
         Names that are allowed and belong to no record.
 
     >>> records_from({"val": 0.2, "drop": ["id"]})[1]
-    TableOptions(drop=('id',), features='standard')
+    TableOptions(weight=None, drop=('id',), features='standard')
     """
     home: dict[str, type[Options]] = {one.name: record for record in RECORDS for one in fields(record)}
     for name in config:

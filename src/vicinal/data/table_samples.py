@@ -18,7 +18,7 @@ from vicinal.data.splitting import PARTS, Labels, Positions, as_positions, posit
 from vicinal.data.table_scan import Scan, kinds_of, names_and_parts, scan_table
 from vicinal.tables import BadRow, Table, is_table, open_table
 from vicinal.tables.column_values import distinct, names_of
-from vicinal.tables.number_format import read_numbers
+from vicinal.tables.number_format import NumberFormat, read_numbers
 from vicinal.tables.shards import joined_tables
 
 #: What the target column may be called where it is not named; the first group that has one counts.
@@ -169,6 +169,7 @@ class ScannedTable:
             notes=[*self.notes, *notes, *skipped, *splitting.notes],
             parts=self.scan.parts,
             groups=splitting.groups,
+            weights=_weights(self, labels),
             order=splitting.order,
         )
 
@@ -250,7 +251,9 @@ def _marked(kinds: dict[str, str], table: Table, target: str, request: Request) 
     split = request.options(SplitOptions)
     marked: dict[str, str] = {}
     split_by = [(argument, name) for argument in ("group", "time") if (name := getattr(split, argument)) is not None]
-    for argument, name in [*(("drop", name) for name in request.options(TableOptions).drop), *split_by]:
+    table_options = request.options(TableOptions)
+    weights = [] if table_options.weight is None else [("weight", table_options.weight)]
+    for argument, name in [*(("drop", name) for name in table_options.drop), *split_by, *weights]:
         table.require_column(name, argument)
         if name in (target, *request.labels):
             raise ValueError(Sentence(Argument(argument, name), " is the target: it cannot be both"))
@@ -322,6 +325,29 @@ def _parts(hashes: NDArray[np.int64], usable: NDArray[np.bool_]) -> Iterator[NDA
     step = 2**60 if len(hashes) > _MANY else 2**64
     for low in range(-(2**63), 2**63, step):
         yield usable & (hashes >= low) & (hashes <= low + step - 1)
+
+
+def _weights(source: ScannedTable, labels: Labels) -> NDArray[np.float64] | None:
+    """Return how much each row counts, `[N]`; None where no column says it."""
+    column = source.request.options(TableOptions).weight
+    if column is None:
+        return None
+    form = source.scan.format(column)["form"]
+    return row_weights(source.table, column, form, labels >= 0)
+
+
+def row_weights(table: Table, column: str, form: NumberFormat | None, usable: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Return how much each row counts, `[N]`: a number of at least 0 in every row that is `usable`."""
+    weights = np.zeros(len(usable))
+    for chunk in table.chunks([column], bad=[]):
+        weights[chunk.rows - 1] = read_numbers(chunk[column], form).values
+    bad = np.flatnonzero(~((weights >= 0) & (weights < np.inf)) & usable)
+    if len(bad):
+        got = "no number" if np.isnan(weights[bad[0]]) else f"{weights[bad[0]]:g}"
+        more = f", and so in {len(bad) - 1:,} others" if len(bad) > 1 else ""
+        held = f" must hold numbers of at least 0, got {got} in row {bad[0] + 1:,} of {table.name!r}{more}"
+        raise ValueError(Sentence(Argument("weight", column), held))
+    return weights
 
 
 def row_groups(table: Table, column: str, n: int) -> Positions:

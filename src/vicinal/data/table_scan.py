@@ -516,6 +516,7 @@ def columns_of(
         "unwanted": Argument("drop"),
         "group": Sentence("it groups the rows, ", Argument("group")),
         "time": Sentence("it orders the rows, ", Argument("time")),
+        "weight": Sentence("it weighs the rows, ", Argument("weight")),
         **({} if texts else {"sparse": "texts, and missing in most rows"}),
         "nested": "neither numbers nor strings",
         **({} if texts else {"text": Sentence("free text; ", Argument("kind", "text"), " learns from it instead")}),

@@ -84,6 +84,8 @@ class Split(Dataset[tuple[Batch, Any]]):
         self._items, self._origins, self.fingerprint = items, origins, fingerprint
         #: The number of each sample's group, `[len(self)]`, where new data have groups.
         self.groups: Positions | None = None
+        #: How much each sample counts, `[len(self)]`, where that was given.
+        self.weights: NDArray[np.float64] | None = None
 
     @cached_property
     def indices(self) -> list[int]:
@@ -176,7 +178,7 @@ class Split(Dataset[tuple[Batch, Any]]):
         # Positions refer to the source, so the labels of its other samples are filled up with -1.
         every = np.full((len(self._items), *given.shape[1:]), -1, np.int64)
         every[self.positions] = given
-        return Split(
+        split = Split(
             self.preprocessing,
             self._items,
             self._origins,
@@ -186,6 +188,8 @@ class Split(Dataset[tuple[Batch, Any]]):
             seed=self.seed,
             notes=self.notes,
         )
+        split.weights = self.weights
+        return split
 
     def set_epoch(self, epoch: int, seed: int) -> None:
         """Set the epoch that begins, so that its augmentation differs from the last one's."""

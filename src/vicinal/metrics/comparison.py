@@ -291,7 +291,7 @@ def _known(metric: Metric, table: ReliabilityTable, samples: Samples) -> Array:
 
 def _difference(name: str, pairs: Sequence[tuple[Side, Side]], level: float, groups: Groups | None) -> Difference:
     mean_a, mean_b = (
-        float(np.mean([side.values[name].mean() for side in sides])) for sides in zip(*pairs, strict=True)
+        float(np.mean([_mean(side.values[name], groups) for side in sides])) for sides in zip(*pairs, strict=True)
     )
     # An infinite NLL has no interval. A model that never gives the truth probability 0 is still better than one that
     # does.
@@ -299,12 +299,19 @@ def _difference(name: str, pairs: Sequence[tuple[Side, Side]], level: float, gro
         better = None if mean_a == mean_b else "a" if math.isfinite(mean_a) else "b"
         value = math.nan if better is None else mean_b - mean_a
         return Difference(mean_a, mean_b, value, -math.inf, math.inf, better)
-    low, high = (float(end) for end in _ends(name, pairs, level))
+    weighted = groups is not None and groups.weights is not None
+    low, high = (float(end) for end in _ends(name, pairs, level, groups if weighted else None))
     if groups is not None:  # never narrower than of independent samples
         ends = _ends(name, pairs, level, groups)
         low, high = min(low, float(ends[0])), max(high, float(ends[1]))
     up, down = ("b", "a") if METRICS[name].higher_is_better else ("a", "b")
     return Difference(mean_a, mean_b, mean_b - mean_a, low, high, up if low > 0 else down if high < 0 else None)
+
+
+def _mean(values: Array, groups: Groups | None) -> Array:
+    """Return the mean of values `[..., N]` over samples, by their weights, `[...]`."""
+    mean: Array = values.mean(axis=-1) if groups is None else groups.mean(values)[..., 0]
+    return mean
 
 
 def difference_ends(name: str, a: Side, b: Side, level: float) -> tuple[Array, Array]:
@@ -318,7 +325,7 @@ def _ends(
     """Return the ends of the difference of a metric's means over the pairs, one for each label."""
     # Sample by sample before anything is averaged: what is hard for both models cancels here, and nowhere else.
     differences = np.mean([b.values[name] - a.values[name] for a, b in pairs], axis=0)
-    value = differences.mean(axis=-1).mean(axis=-1)
+    value = _mean(differences, groups).mean(axis=-1)
     n = differences.shape[-1] if groups is None else groups.effective
     if groups is not None:
         differences = groups.means(differences)

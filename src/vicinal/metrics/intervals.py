@@ -101,11 +101,15 @@ class Moments:
     cubes: float = 0.0
 
     @classmethod
-    def of(cls, values: Array, counts: NDArray[np.int64] | None = None) -> Moments:
+    def of(cls, values: Array, counts: NDArray[np.number] | None = None) -> Moments:
         """Return the moments of values `[N]`, each once or `counts` times; an infinite one makes them infinite."""
         if counts is not None:
-            n = int(counts.sum())
+            counted = counts > 0  # an infinite value that counts for nothing is nothing, not NaN
+            values, counts = values[counted], counts[counted]
+            n = round(float(counts.sum()))
             mean = float(counts @ values) / max(n, 1)
+            if not math.isfinite(mean):
+                return cls(n, mean, math.inf, int(np.isinf(values).sum()))
             away = values - mean
             return cls(n, mean, float(counts @ away**2), cubes=float(counts @ away**3))
         mean = float(values.mean())

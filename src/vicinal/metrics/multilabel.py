@@ -64,7 +64,8 @@ def _mean(name: str, known: list[Estimate], heads: Mapping[str, Evaluation], lev
     # Where all answers are right the sample says nothing of what a mistake costs: one label of a sample's accuracy.
     mistake = 1 - 1 / len(heads) if METRICS[name].mean_of_correct else None
     values, samples = np.mean(rows, axis=0), next(iter(heads.values())).samples
-    moments = Moments.of(values)
+    together = None if samples is None else samples.groups
+    moments = Moments.of(values, None if together is None else together.weights)
     if samples is not None and samples.groups is not None:
         any_wrong = mistake is None or bool(values.min() < 1)
         moments = moments.thinned(samples.groups.design_effect(values, level, any_wrong=any_wrong))

@@ -83,6 +83,21 @@ class Sums:
             fine=None if self.fine is None else self.fine.thinned(times),
         )
 
+    def weighted(self, samples: Samples, weights: Array) -> Sums:
+        """Return the sums in which each of the samples that they are of counts so many times, `[N]`."""
+
+        def table(like: ReliabilityTable) -> ReliabilityTable:
+            return like.weighted(samples.confidence, samples.correct, weights)
+
+        return replace(
+            self,
+            table=table(self.table),
+            moments={name: Moments.of(of.astype(np.float64), weights) for name, of in samples.values.items()},
+            pairs=None if self.pairs is None else (samples.labels, samples.predictions, weights),
+            classwise=None,
+            fine=None if self.fine is None else table(self.fine),
+        )
+
     @cached_property
     def errors(self) -> dict[str, Estimate]:
         """The calibration errors whose intervals are known in closed form, worked out once for all of them."""
@@ -201,7 +216,7 @@ class Metric:
     def of_each(self, table: ReliabilityTable, samples: Samples) -> Array | None:
         """Return what each sample contributes, `[N]`: the metric is their mean. None where that is not known."""
         if self.of_pairs is not None:
-            return self.of_pairs(samples.labels, samples.predictions)[1]
+            return self.of_pairs(samples.labels, samples.predictions, samples.weights)[1]
         if self.contributions is not None:
             index = table.bin_index(samples.confidence)
             return self.contributions(table.bins, index, samples.confidence, samples.correct)
@@ -242,6 +257,10 @@ class Metric:
             each = self.of_each(sums.table, samples)
             if each is None:  # of the bins, but not a mean: the gaps are alike in a group
                 each = (samples.confidence - samples.correct).astype(np.float64)
+            if samples.weights is not None:  # an infinite loss of a sample that counts for nothing is nothing
+                each = np.where(samples.weights > 0, each, 0.0)
+            if not np.isfinite(each).all():
+                return self.estimate(sums)  # an infinite loss has no spread, and its interval is the whole range
             times = samples.groups.design_effect(each, sums.level, any_wrong=not samples.correct.all())
             thin, value = self.estimate(sums.thinned(times)), self.value(sums)
             return Estimate(value, min(thin.low, value), max(thin.high, value)) if thin.low == thin.low else thin

@@ -490,6 +490,14 @@ class ReliabilityTable(Additive):
             cells[1] += cells[0]  # confidence 0 belongs to the first bin
             total += cells[1:]
 
+    def weighted(self, confidence: Floats, correct: NDArray[np.bool_], weights: Array) -> ReliabilityTable:
+        """Return a table with the same edges in which each sample `[N]` counts so many times."""
+        wide, cell = confidence.astype(np.float64), 2 * self.bin_index(confidence) + correct
+        table = ReliabilityTable(edges=self.edges)
+        cells = [np.bincount(cell, weights * of, 2 * self.n_bins).reshape(-1, 2) for of in (1, wide, wide**2)]
+        table.counts, table.sums, table.squares = (part.astype(np.float64) for part in cells)
+        return table
+
     def merge_(self, other: ReliabilityTable) -> None:
         """Take in the samples of another table with the same edges."""
         # Identity first: parts of one table share their edges, and comparing thousands of them would cost more than

@@ -211,7 +211,7 @@ def mcc_estimate(
     value, contributions = mcc_contributions(labels, predictions, counts)
     t, p = class_shares(labels, predictions, counts)
     # The denominator is 0 where either is of one class, and no number of samples would tell more.
-    if t.max() == 1 or p.max() == 1:
+    if np.count_nonzero(t) < 2 or np.count_nonzero(p) < 2:
         return Estimate(value, -1.0, 1.0)
     each = np.ones(len(labels), np.int64) if counts is None else counts
     n = round(float(each.sum()))
@@ -287,7 +287,7 @@ def mcc_contributions(
     label and the prediction alone: with `counts`, entry i stands for so many samples.
     """
     t, p = class_shares(labels, predictions, counts)
-    if t.max() == 1 or p.max() == 1:
+    if np.count_nonzero(t) < 2 or np.count_nonzero(p) < 2:
         return 0.0, np.zeros(len(labels))
     right = labels == predictions
     a, tp, tt, pp = float(np.average(right, weights=counts)), t @ p, t @ t, p @ p

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from vicinal.metrics.intervals import Estimate, clopper_pearson, confidence_level, mean_interval, z_of
+from vicinal.metrics.intervals import Estimate, Moments, clopper_pearson, confidence_level, mean_interval, z_of
 
 if TYPE_CHECKING:
     from vicinal.metrics.tally import Evaluation, Samples
@@ -99,6 +99,8 @@ def evaluate_slices(
     if samples is None:
         raise ValueError("slices need the values of each sample: evaluate with vicinal.evaluate")
     masks = _masks(slices, evaluation.n)
+    if samples.weights is not None:
+        masks = {name: mask for name, mask in masks.items() if samples.weights[mask].any()}
     n_metrics = 3 if "nll" in samples.values else 2
     corrected = 1 - (1 - confidence_level(level)) / max(n_metrics * len(masks), 1)
     found = [_slice(name, mask, evaluation, samples, corrected) for name, mask in masks.items()]
@@ -167,17 +169,23 @@ def _number(cell: Any) -> float:
 
 
 def _slice(name: str, mask: NDArray[np.bool_], evaluation: Evaluation, samples: Samples, level: float) -> Slice:
-    right, confidence, n = samples.correct[mask], samples.confidence[mask], int(mask.sum())
-    low, high = clopper_pearson(int(right.sum()), n, level)
-    accuracy = Estimate(float(right.mean()), float(low), float(high))
+    own, n = samples.take(mask), int(mask.sum())
+    right, confidence, weights = own.correct, own.confidence, own.weights
+    # With weights n samples are worth fewer of equal weight.
+    worth = n if own.groups is None else own.groups.effective
+    rate = float(np.average(right, weights=weights))
+    low, high = clopper_pearson(rate * worth, worth, level)
+    accuracy = Estimate(rate, float(low), float(high))
     difference = confidence - right
+    middle = float(np.average(difference, weights=weights))
     # The variance is at least that of calibrated confidences: a few samples without a mistake show none.
-    variance = max(float(difference.var()), float((confidence * (1 - confidence)).mean()))
-    reach, middle = z_of(level) * math.sqrt(variance / n), float(difference.mean())
+    spread = (difference - middle) ** 2, confidence * (1 - confidence)
+    reach = z_of(level) * math.sqrt(max(float(np.average(of, weights=weights)) for of in spread) / worth)
     gap = Estimate(middle, middle - reach, middle + reach)
-    values, overall = samples.values.get("nll"), evaluation.metrics.get("nll")
-    nll = None if values is None else mean_interval(values[mask].astype(np.float64), level, low=0, high=math.inf)
-    worse = accuracy.high < float(samples.correct.mean())
+    values, overall = own.values.get("nll"), evaluation.metrics.get("nll")
+    of_nll = None if values is None else Moments.of(values.astype(np.float64), weights).thinned(n / worth)
+    nll = None if of_nll is None else mean_interval(of_nll, level, low=0, high=math.inf)
+    worse = accuracy.high < float(np.average(samples.correct, weights=samples.weights))
     worse = worse or (nll is not None and overall is not None and n > 1 and nll.low > overall.value)
     off = abs(middle) >= _SMALL and (gap.low > 0 or gap.high < 0)
     return Slice(name, n, accuracy, gap, nll, "worse" if worse else "miscalibrated" if off else "")

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from vicinal._arrays import Values, as_array, as_classes, as_vector
 from vicinal._checks import TARGET_TYPES, ArgumentError, choice, integer, scores_by_name
 from vicinal.metrics.base_rate import BaseRate, base_rate
-from vicinal.metrics.chunks import Chunk, Floats, class_numbers, open_predictions, two_columns
+from vicinal.metrics.chunks import Array, Chunk, Floats, class_numbers, open_predictions, two_columns
 from vicinal.metrics.classwise import ClasswiseTable
 from vicinal.metrics.clusters import Groups
 from vicinal.metrics.display import html_table, reliability_svg, side_by_side
@@ -54,13 +54,33 @@ class Samples:
     values: Mapping[str, Values]
     """By name of the metric, the sample's number for each metric that is a mean, such as its NLL."""
     groups: Groups | None = None
-    """Which samples belong together, where that was given."""
+    """Which samples belong together and how much each counts, where that was given."""
 
     @property
     def correct(self) -> NDArray[np.bool_]:
         """Whether each prediction is right, `[N]`."""
         right: NDArray[np.bool_] = self.predictions == self.labels
         return right
+
+    @property
+    def weights(self) -> Array | None:
+        """How much each sample counts, with mean 1, `[N]`; None where all count the same."""
+        return None if self.groups is None else self.groups.weights
+
+    def moments(self, values: Array, level: float) -> Moments:
+        """Return the moments of values `[N]` of the samples; with weights those of as many samples as they are worth.
+
+        `level` is the confidence level of the interval that they are for.
+        """
+        if self.groups is None or self.groups.weights is None:
+            return Moments.of(values)
+        return Moments.of(values, self.groups.weights).thinned(self.groups.design_effect(values, level))
+
+    def take(self, mask: NDArray[np.bool_]) -> Samples:
+        """Return some of the samples, `[N]`; their weights have mean 1 again, and groups are left out."""
+        weights = None if self.weights is None else Groups.of(None, int(mask.sum()), self.weights[mask])
+        values = {name: of[mask] for name, of in self.values.items()}
+        return Samples(self.labels[mask], self.predictions[mask], self.confidence[mask], values, weights)
 
 
 @dataclass(frozen=True)
@@ -118,7 +138,7 @@ class Evaluation:
     """How many samples of each class (rows) were predicted as each class (columns); None where that is not known, or
     of very many classes."""
     named_confidence: Floats | None = field(default=None, repr=False, compare=False)
-    """The summed confidence of the predictions of each class, `[K]`; None where `confusion` is."""
+    """The summed confidence of the predictions of each class, `[K]`; None where `confusion` is, and with weights."""
     samples: Samples | None = field(default=None, repr=False, compare=False)
     """Values of each sample, which `compare` pairs up, where they were kept."""
     worst: tuple[Mistake, ...] = field(default=(), repr=False)
@@ -142,10 +162,10 @@ class Evaluation:
         return estimate
 
     @property
-    def class_counts(self) -> NDArray[np.int64] | None:
-        """How many samples each class has, `[K]`; None where it is not known."""
+    def class_counts(self) -> NDArray[np.number] | None:
+        """How many samples each class has, or their weights, `[K]`; None where it is not known."""
         if self.samples is not None:
-            return np.bincount(self.samples.labels, minlength=self.n_classes)
+            return np.bincount(self.samples.labels, self.samples.weights, self.n_classes)
         counts: NDArray[np.int64] | None = None if self.confusion is None else self.confusion.sum(axis=1)
         return counts
 
@@ -486,6 +506,7 @@ class Tally(Additive):
         *,
         names: Sequence[str] | None = None,
         groups: ArrayLike | Groups | None = None,
+        sample_weight: ArrayLike | None = None,
     ) -> Evaluation:
         """Return all metrics with their intervals.
 
@@ -497,19 +518,30 @@ class Tally(Additive):
             Of the labels, where there are several; by default `"0"`, `"1"`, ….
         groups
             The name or number of each sample's group, `[N]`; see `evaluate`. It needs samples that were kept.
+        sample_weight
+            How much each sample counts, `[N]`; see `evaluate`. It needs samples that were kept.
         """
-        together = None if groups is None else Groups.of(groups, self.n)
+        given = groups is not None or sample_weight is not None
+        together = Groups.of(groups, self.n, sample_weight) if given else None
+        if together is not None and together.weights is not None and self.target_type == "regression":
+            raise ArgumentError("sample_weight", sample_weight, "None for a regression")
         if self.heads:
             return self._evaluation_of_heads(level, names, together)
         sums, samples = self.sums(level), self.samples
         if together is not None:
             if samples is None:
-                raise ValueError("groups need the values of each sample: Tally(keep_samples=True)")
+                raise ValueError("groups and weights need the values of each sample: Tally(keep_samples=True)")
             samples = replace(samples, groups=together)
+        weights, notes = None if together is None else together.weights, self._infinite()
+        if weights is not None and samples is not None:
+            sums = sums.weighted(samples, weights)
+            worth = Groups.of(None, self.n, weights).effective
+            notes.append(f"samples are weighted: they are worth {worth:,.0f} of equal weight")
         estimates: dict[str, Estimate | None] = {}
         unknown: dict[str, list[str]] = {}
         for metric in self.metrics:
-            why = metric.unknown(sums)
+            why = "it is not measured with weights" if weights is not None and metric.of_classes else None
+            why = why or metric.unknown(sums)
             estimates[metric.name] = metric.estimate(sums, samples) if why is None else None
             if why is not None:
                 unknown.setdefault(why, []).append(metric.title)
@@ -519,12 +551,14 @@ class Tally(Additive):
             n_bins=self.n_bins,
             level=sums.level,
             metrics=estimates,
-            notes=(*self._infinite(), *(f"{', '.join(titles)} unknown: {why}" for why, titles in unknown.items())),
+            notes=(*notes, *(f"{', '.join(titles)} unknown: {why}" for why, titles in unknown.items())),
             table=sums.table,
-            fine=self.fine,
-            classwise=self.classwise,
+            fine=self.fine if weights is None or sums.fine is None else sums.fine,
+            classwise=self.classwise if weights is None else None,
             confusion=self.confusion,
-            named_confidence=None if self.confusion is None else _padded(self._named, self.n_classes),
+            named_confidence=None
+            if self.confusion is None or weights is not None
+            else _padded(self._named, self.n_classes),
             samples=samples,
             worst=tuple(Mistake(row, str(y), str(z), -minus) for minus, row, y, z in self.mistakes),
             kind=self.kind,
@@ -631,6 +665,7 @@ def evaluate(
     metrics: Sequence[str] | None = None,
     level: float = 0.95,
     groups: ArrayLike | Groups | None = None,
+    sample_weight: ArrayLike | None = None,
     slices: Mapping[str, ArrayLike] | ArrayLike | None = None,
 ) -> Evaluation:
     """Return the accuracy, proper scores and calibration errors of predictions, with intervals.
@@ -663,6 +698,9 @@ def evaluate(
     groups
         The name or number of each sample's group, `[N]`, where samples of a group are alike, such as images of one
         patient. The intervals then allow for it; see `vicinal.metrics.clusters`. Up to 100 groups are slices, too.
+    sample_weight
+        How much each sample counts, `[N]`, at least 0. Metrics are weighted means, and the intervals allow for weights
+        that differ; see `vicinal.metrics.clusters`.
     slices
         Columns to slice by, which leave the other intervals as they are: values `[N]`, or several columns by name. The
         result's `slices` has accuracy, gap and NLL of each slice, the worst first; see `evaluate_slices`.
@@ -695,7 +733,9 @@ def evaluate(
         probs = None if probs is None else two_columns(probs, are_probs=True)
         labels = class_numbers(labels, classes, logits if probs is None else probs)
     tally = Tally(n_bins, target_type=target_type, metrics=metrics, keep_samples=True)
-    found = tally.update(labels, logits=logits, probs=probs).evaluation(level, names=names, groups=groups)
+    found = tally.update(labels, logits=logits, probs=probs).evaluation(
+        level, names=names, groups=groups, sample_weight=sample_weight
+    )
     if slices is None and found.samples is not None and groups is not None and not isinstance(groups, Groups):
         slices = groups if len(np.unique(np.asarray(groups))) <= _SHOWN_GROUPS else None
     return found if slices is None else replace(found, slices=tuple(evaluate_slices(found, slices, level=level)))

@@ -85,7 +85,14 @@ _EXPERIMENT: dict[str, tuple[str, object]] = {
 
 #: Options added after these tables were fixed, with their defaults: they enter a record only with another value.
 ADDED: dict[str, dict[str, object]] = {
-    "data": {"decimal": None, "thousands": None, "day_first": None, "missing_values": []},
+    "data": {
+        "decimal": None,
+        "thousands": None,
+        "day_first": None,
+        "missing_values": [],
+        "weight": None,
+        "map_class": None,
+    },
     "training": {"channels_last": False, "full_float32": False, "compile": False, "ema": None, "swa": None},
     "experiment": {"calibrate": "temperature"},
 }

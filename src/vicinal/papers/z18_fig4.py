@@ -101,7 +101,7 @@ RECIPE = Recipe(
         data=(
             {"FSDD": Data("fsdd", {"train_size": 600, "seconds": 0.5})},
             {"FSDD": Data("fsdd", {"seconds": 0.5})},
-            {"Google commands": Data("speechcommands")},
+            {"Google commands": Data("speechcommands", {"seconds": 1.0})},
         ),
         networks=(networks(width=8), networks(width=16), networks()),
         training=TRAINING,

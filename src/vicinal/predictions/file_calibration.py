@@ -12,7 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vicinal._checks import Argument, Sentence, choice
-from vicinal.predictions.file_evaluation import group_columns, joined_groups
+from vicinal.predictions.file_evaluation import (
+    group_columns,
+    joined_groups,
+    joined_weights,
+    row_weights,
+    weight_columns,
+)
 from vicinal.predictions.predictions_file import FileChunk, PredictionsFile, as_file
 from vicinal.predictions.writer import check_output, write
 from vicinal.tables import Columns
@@ -82,6 +88,7 @@ def calibrate_file(
     calibrator: str | Calibrator = "temperature",
     check: bool = True,
     group: str | None = None,
+    weight: str | None = None,
     safe_csv: bool = False,
 ) -> Calibrated:
     r"""Fit a calibrator on the predictions of one file, and write those of another with calibrated probabilities.
@@ -110,6 +117,8 @@ def calibrate_file(
         looked at). One that does not is not applied: the probabilities stay as they are, and `notes` say so.
     group
         The column of groups of `validation`, where rows of a group are alike: cross-validation keeps each together.
+    weight
+        The column of `validation` that says how much each row counts in the fit and in the check.
     safe_csv
         See `write`.
 
@@ -144,14 +153,14 @@ def calibrate_file(
         )
     order = _check_pair(held_out, given, method)
     counts = _Counts()
-    logits, labels, least, groups = _collected(held_out, counts, group)
+    logits, labels, least, groups, weights = _collected(held_out, counts, group, weight)
     note, chosen = None, None
     if method is None:
-        chosen = _chosen(logits, labels, groups)
+        chosen = _chosen(logits, labels, groups, weights)
         applied = chosen.calibrator
     else:
-        note = _objection(method, logits, labels, groups) if check and len(labels) <= _CHECKED else None
-        applied = method.fit(logits, labels) if note is None else _unchanged(logits.shape[1])
+        note = _objection(method, logits, labels, groups, weights) if check and len(labels) <= _CHECKED else None
+        applied = method.fit(logits, labels, sample_weight=weights) if note is None else _unchanged(logits.shape[1])
     notes = [
         *([] if chosen is None else [str(chosen)]),
         *([] if note is None else [note]),
@@ -178,12 +187,17 @@ def _unchanged(n_classes: int) -> Calibrator:
 
 
 def _objection(
-    method: Calibrator, logits: NDArray[np.floating], labels: NDArray[np.int64], groups: object
+    method: Calibrator,
+    logits: NDArray[np.floating],
+    labels: NDArray[np.int64],
+    groups: object,
+    weights: NDArray[np.float64] | None,
 ) -> str | None:
     """Return why a calibrator is not applied, None where it helps by cross-validation."""
     from vicinal.calibrators import cross_validate
 
-    tried = cross_validate(method, logits, labels, groups=groups) if len(labels) > 1 else None
+    enough = len(labels) > 1
+    tried = cross_validate(method, logits, labels, sample_weight=weights, groups=groups) if enough else None
     if tried is not None and tried.helps:
         return None
     seen = "" if tried is None else f" (NLL {tried.with_it:.4f} with it and {tried.without:.4f} without)"
@@ -209,10 +223,13 @@ def _method(value: object) -> Calibrator:
     return value if isinstance(value, Calibrator) else CALIBRATORS[choice("calibrator", value, tuple(CALIBRATORS))]()
 
 
-def _chosen(logits: NDArray[np.floating], labels: NDArray[np.int64], groups: object) -> Calibration:
+def _chosen(
+    logits: NDArray[np.floating], labels: NDArray[np.int64], groups: object, weights: NDArray[np.float64] | None
+) -> Calibration:
     from vicinal.calibrators import calibrate
 
-    return calibrate(labels, logits=logits, groups=None if groups is None else np.asarray(groups))
+    together = None if groups is None else np.asarray(groups)
+    return calibrate(labels, logits=logits, sample_weight=weights, groups=together)
 
 
 def _check_pair(validation: PredictionsFile, file: PredictionsFile, method: Calibrator | None) -> NDArray[np.intp]:
@@ -274,19 +291,20 @@ def parts_of_file(file: str | os.PathLike[str] | PredictionsFile) -> dict[str, L
     opened = as_file(file)
     if opened.kind == "confidence":
         raise ValueError(f"calibration parts need the scores of all classes, and {str(opened.path)!r} has one a row")
-    logits, labels, _, _ = _collected(opened, _Counts(), None)
+    logits, labels, _, _, _ = _collected(opened, _Counts(), None, None)
     every = -(-len(labels) // _CHECKED)
     return loss_parts(labels[::every], logits=logits[::every])
 
 
 def _collected(
-    file: PredictionsFile, counts: _Counts, group: str | None
-) -> tuple[NDArray[np.floating], NDArray[np.int64], float, object]:
-    """Return logits and labels, what a probability of 0 was taken for, and the groups."""
+    file: PredictionsFile, counts: _Counts, group: str | None, weight: str | None
+) -> tuple[NDArray[np.floating], NDArray[np.int64], float, object, NDArray[np.float64] | None]:
+    """Return logits and labels, what a probability of 0 was taken for, the groups and the weights."""
     from vicinal.calibrators.auto import least_prob
 
-    scores, labels, groups = [], [], []
-    for chunk in file.chunks(others=group_columns(file, group)):
+    scores, labels, groups, weights = [], [], [], []
+    for chunk in file.chunks(others=[*group_columns(file, group), *weight_columns(file, weight)]):
+        weights += [] if weight is None else [row_weights(chunk, weight)]
         groups += [] if group is None else [chunk.others[group]]
         counts.spellings = chunk.spellings
         scores.append(_scores(file, chunk, counts))
@@ -296,7 +314,8 @@ def _collected(
     known = np.concatenate(scores)
     least = 0.0 if file.kind == "logits" else least_prob(known)
     truth = np.concatenate([part for part in labels if part is not None])
-    return _as_logits(file, known, least), truth, least, joined_groups(groups) if groups else None
+    counted = None if weight is None else joined_weights(weights, weight)
+    return _as_logits(file, known, least), truth, least, joined_groups(groups) if groups else None, counted
 
 
 def _repaired(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -10,8 +11,9 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from vicinal._checks import ArgumentError, choice
+from vicinal._checks import Argument, ArgumentError, Sentence, choice
 from vicinal._memory import n_threads
 from vicinal.metrics import METRICS, Evaluation, Mistake, Tally, evaluate_slices, kernels
 from vicinal.metrics.intervals import confidence_level
@@ -35,6 +37,7 @@ def evaluate_file(
     level: float = 0.95,
     worst: int = 20,
     group: str | None = None,
+    weight: str | None = None,
     slices: Sequence[str] | None = (),
     progress: Callable[[int, int | None], object] | None = None,
 ) -> Evaluation:
@@ -56,6 +59,9 @@ def evaluate_file(
     group
         The column of groups, where rows of a group are alike: intervals then allow for it. Some numbers of each row
         are held in memory.
+    weight
+        The column that says how much each row counts; see `vicinal.evaluate`. Some numbers of each row are held in
+        memory.
     slices
         Columns to slice by, which are held in memory; None for all columns of a file of at most 64 MB. The result's
         `slices` has the metrics of each value, of quartiles of numbers and of lengths of texts, the worst first.
@@ -82,11 +88,12 @@ def evaluate_file(
     """
     opened, level = as_file(file), confidence_level(level)
     sliced = slice_columns(opened, slices)
-    keep = group is not None or bool(sliced)
+    keep = group is not None or weight is not None or bool(sliced)
     total = Tally(n_bins, metrics=list(METRICS), fine=True, worst=worst, keep_samples=keep)
     names: Sequence[str] = opened.classes or ()
     n_dropped = n_rescaled = 0
-    others, groups = [*group_columns(opened, group), *sliced], list[Any]()
+    others, groups, weights = [*group_columns(opened, group), *sliced], list[Any](), list[NDArray[np.float64]]()
+    others += weight_columns(opened, weight)
     columns: dict[str, list[Any]] = {name: [] for name in sliced}
     spellings: Mapping[str, Collection[str]] = {}
     if (opened.n_rows or 0) * (opened.n_classes or 1) > _WORTH_COMPILED_LOOPS:
@@ -94,6 +101,7 @@ def evaluate_file(
     for chunk, part in _map_ahead(lambda chunk: _counted(opened, chunk, total), opened.unchecked_chunks(others=others)):
         total.merge_(part)
         groups += [] if group is None else [chunk.others[group]]
+        weights += [] if weight is None else [row_weights(chunk, weight)]
         for name, cells in columns.items():
             cells.append(np.asarray(chunk.others[name], object))
         spellings = chunk.spellings
@@ -104,7 +112,11 @@ def evaluate_file(
         why = f": all {n_dropped:,} have a missing value" if n_dropped else ""
         raise ValueError(f"{str(opened.path)!r} has no rows to measure{why}")
     total.n_classes = len(names)  # a class may be in the list and in no row
-    measured = total.evaluation(level, groups=None if group is None else joined_groups(groups))
+    measured = total.evaluation(
+        level,
+        groups=None if group is None else joined_groups(groups),
+        sample_weight=None if weight is None else joined_weights(weights, weight),
+    )
     masks = dict(_slices_of(columns, all_of_them=slices is not None))
     found = tuple(evaluate_slices(measured, masks, level=level)) if masks else ()
     return replace(
@@ -158,6 +170,39 @@ def group_columns(file: PredictionsFile, group: str | None) -> list[str]:
     if group is not None and group not in file.others:
         raise ArgumentError("group", group, f"a column beside label and scores: {', '.join(map(repr, file.others))}")
     return [] if group is None else [group]
+
+
+def weight_columns(file: PredictionsFile, weight: str | None) -> list[str]:
+    """Return the column of weights, if one is named, which must be in the file."""
+    if weight is not None and weight not in file.others:
+        raise ArgumentError("weight", weight, f"a column beside label and scores: {', '.join(map(repr, file.others))}")
+    return [] if weight is None else [weight]
+
+
+def row_weights(chunk: FileChunk, weight: str) -> NDArray[np.float64]:
+    """Return the weight of each row of a chunk, which must be a number of at least 0."""
+    cells = chunk.others[weight]
+    numbers = np.array([_number(cell) for cell in cells], np.float64)
+    bad = np.flatnonzero(~((numbers >= 0) & (numbers < np.inf)))
+    if len(bad):
+        held = f" must hold numbers of at least 0, got {cells[int(bad[0])]!r} in {chunk.place(int(bad[0]))}"
+        raise ValueError(Sentence(Argument("weight", weight), held))
+    return numbers
+
+
+def joined_weights(parts: Sequence[NDArray[np.float64]], weight: str) -> NDArray[np.float64]:
+    """Return the weight of each row, some of which must be above 0."""
+    weights = np.concatenate(parts)
+    if not weights.any():
+        raise ValueError(Sentence(Argument("weight", weight), " is 0 in every row: some must be above it"))
+    return weights
+
+
+def _number(cell: object) -> float:
+    try:
+        return float(cell)  # type: ignore[arg-type]  # what is no number is caught
+    except (TypeError, ValueError):
+        return math.nan
 
 
 def joined_groups(parts: Sequence[Any]) -> Any:

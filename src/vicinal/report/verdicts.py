@@ -24,7 +24,7 @@ import numpy as np
 from vicinal.metrics import BinaryEvaluation, Estimate, Evaluation, clopper_pearson, error_estimates
 from vicinal.metrics.base_rate import BaseRate
 from vicinal.metrics.error_intervals import squared_gaps
-from vicinal.metrics.intervals import Moments, mean_interval
+from vicinal.metrics.intervals import mean_interval
 from vicinal.metrics.selective import RiskCoverage, RiskThreshold
 from vicinal.report.formatting import count, number, percent, span, threshold, with_interval
 
@@ -284,7 +284,7 @@ def _less(name: str, evaluation: Evaluation, base: BaseRate) -> Estimate | None:
     if samples is None or name not in samples.values or not math.isfinite(measured.value):
         constant = base.nll if name == "nll" else float(1 - (share**2).sum())
         return Estimate(measured.value - constant, measured.low - constant, measured.high - constant)
-    less = Moments.of(samples.values[name] - of_class[samples.labels])
+    less = samples.moments(samples.values[name] - of_class[samples.labels], 0.95)
     return mean_interval(less, 0.95, low=-math.inf, high=math.inf)
 
 

@@ -65,7 +65,8 @@ def baselines(
         with stage(name):
             probs = _probs(choice("names", name, BASELINES), task)
         if probs is not None:
-            evaluations[name] = evaluate(_labels(task.test), probs=probs, n_bins=n_bins, groups=groups)
+            about: dict[str, Any] = {"groups": groups, "sample_weight": task.test.weights}
+            evaluations[name] = evaluate(_labels(task.test), probs=probs, n_bins=n_bins, **about)
     return evaluations
 
 

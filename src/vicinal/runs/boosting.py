@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,10 +16,11 @@ from torch import Tensor, nn
 
 from vicinal._checks import Argument, Sentence, require
 from vicinal._portable import versions
+from vicinal._typing import Step
 from vicinal.data import Split, Task
 from vicinal.models import Boosted, MLPAndTrees
 from vicinal.models.tree_fitting import gather, grow
-from vicinal.objectives.base import Objective
+from vicinal.objectives.base import Objective, row_weights
 from vicinal.objectives.erm import ERM
 from vicinal.runs.experiment import Experiment
 from vicinal.training import FitConfig, FitResult
@@ -26,6 +28,7 @@ from vicinal.training.batches import KeyedDataset, evaluation_batches
 from vicinal.training.config import MECHANICAL
 from vicinal.training.environment import joined_process
 from vicinal.training.folder import TrainingFolder
+from vicinal.training.loop import resampled
 from vicinal.training.predicting import iter_logits
 
 #: The metrics of every so many trees are kept, for the curves of the report.
@@ -62,7 +65,7 @@ def boosted(
         process.wait_for_everyone()
         # Trees are grown again even if result.json is there: the fit is deterministic, and needs no checkpoint.
         rows = gather(model, _batches(train, class_weights))
-        history = grow(model, rows, None if val is None else gather(model, _batches(val)), seed=config.seed)
+        history = grow(model, rows, None if val is None else gather(model, _held_out(val)), seed=config.seed)
         n_trees = len(history) if val is None else 1 + int(np.argmin([line["val_nll"] for line in history]))
         model.eval()
         best, last = history[n_trees - 1], history[-1]
@@ -118,9 +121,21 @@ def training_summary(model: nn.Module, name: str, members: int, config: FitConfi
     n_weights = sum(p.numel() for p in model.parameters())
     steps = f"{amount} {unit}{'s' * (amount > 1)} of {config.optimizer}"
     beside = ""
+    if validated and config.patience is not None:
+        steps = f"at most {steps}, stopped early after {config.patience} evaluations without a lower validation NLL"
     if isinstance(model, MLPAndTrees) and validated:
         beside = f"; then at most {model.trees.iterations} boosted trees a class, by scikit-learn"
     return f"{networks} {name}, {n_weights:,} weights; {steps}{beside}"
+
+
+def stop_notice(info: Mapping[str, Any]) -> str | None:
+    """Return that a training was stopped early, and which weights are kept; None if it was not."""
+    if not info.get("stopped_early"):
+        return None
+    asked, best = info["config"], info["best"].get("epoch", info["epochs"])
+    most = f"{asked['epochs']:g} epochs" if asked.get("steps") is None else f"{asked['steps']:,} steps"
+    ended = f"{info['epochs']:g} epochs" if asked.get("steps") is None else f"{info['steps']:,} steps"
+    return f"stopped early after {ended} of at most {most}; the weights of epoch {best:g} are kept"
 
 
 def network_share(model: nn.Module) -> float:
@@ -142,7 +157,16 @@ def _facts(model: Boosted, n_trees: int) -> dict[str, object]:
 def _batches(part: Split, class_weights: Tensor | None = None) -> Iterator[tuple[Tensor, Tensor, Tensor | None]]:
     for rows in torch.arange(len(part)).split(_ROWS):
         x, y = part.take(rows)
-        yield x, y, None if class_weights is None else class_weights[y]
+        weight = None if part.weights is None else torch.from_numpy(part.weights[rows.numpy()])
+        yield x, y, row_weights(y, Step(weight=weight, class_weights=class_weights))
+
+
+def _held_out(val: Split) -> Iterator[tuple[Tensor, Tensor, None]]:
+    """Yield validation rows, as often as their weights say."""
+    places = torch.arange(len(val)) if val.weights is None else resampled(torch.from_numpy(val.weights))
+    for rows in places.split(_ROWS):
+        x, y = val.take(rows)
+        yield x, y, None
 
 
 def _predictions(model: Boosted, val: Split, batch_size: int) -> dict[str, Tensor]:

@@ -24,6 +24,7 @@ from torch import Tensor, nn
 
 from vicinal._checks import ArgumentError, require
 from vicinal._typing import Batch
+from vicinal.metrics.clusters import checked_weights
 from vicinal.objectives.forward import call
 from vicinal.runs.bundle import Bundle
 from vicinal.runs.execute import check_names, train_bundle
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 Floats: TypeAlias = NDArray[np.float64]
 
 #: Options of `vicinal.data.load` that `fit` decides.
-_DECIDED = ("target", "test")
+_DECIDED = ("target", "test", "weight")
 #: How `fit` writes classes for the reader of tables.
 _NAMED = re.compile(r"code (\d{9})")
 
@@ -136,8 +137,11 @@ class VicinalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         tags.input_tags.allow_nan = tags.input_tags.string = tags.input_tags.categorical = True
         return tags
 
-    def fit(self, X: object, y: object) -> VicinalClassifier:
-        """Train on rows `X` and their labels `y`, and calibrate on rows that are held out."""
+    def fit(self, X: object, y: object, sample_weight: Any = None) -> VicinalClassifier:
+        """Train on rows `X` and their labels `y`, and calibrate on rows that are held out.
+
+        `sample_weight` `[n_samples]` says how much each row counts in both.
+        """
         frame = self._frame(X, reset=True)
         labels = _labels(y)
         check_consistent_length(frame, labels)
@@ -147,7 +151,10 @@ class VicinalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         target = _free_name("target", frame)
         # Written so that their order is that of `classes_`, and that none looks like a number or a missing value.
         frame[target] = [f"code {code:09d}" for code in codes.tolist()]
-        experiment = self._experiment(target)
+        weight = None if sample_weight is None else _free_name("weight", frame)
+        if weight is not None:
+            frame[weight] = checked_weights(sample_weight, len(frame))
+        experiment = self._experiment(target, weight)
         check_names(experiment)
         task = dataclasses.replace(load_task(experiment, source=frame), classes=tuple(map(str, self.classes_.tolist())))
         notes = [_NAMED.sub(lambda code: task.classes[int(code[1])], str(n)) for n in (*task.notes, *task.warnings)]
@@ -156,7 +163,7 @@ class VicinalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         self.notes_ = notes
         return self
 
-    def _experiment(self, target: str) -> Experiment:
+    def _experiment(self, target: str, weight: str | None) -> Experiment:
         """Return what the command would run."""
         given = dict(self.data or {})
         for name in _DECIDED:
@@ -170,7 +177,8 @@ class VicinalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
             source="table",
             method=default_method(self.model) if self.method is None else str(self.method),
             # A class of one row is learned, as everywhere in scikit-learn.
-            data={"rare": "train", **given, "target": target, "test": 0},
+            data={"rare": "train", **given, "target": target, "test": 0}
+            | ({} if weight is None else {"weight": weight}),
             model=self.model,
             model_options=self.model_options or {},
             training=self.training or {},

@@ -39,7 +39,7 @@ from vicinal.objectives.base import Objective
 from vicinal.objectives.sequence import mixed_at_embeddings
 from vicinal.probes.label_noise import noise_errors
 from vicinal.progress import shown, stage
-from vicinal.runs.boosting import boosted, check_trees, network_share, training_summary
+from vicinal.runs.boosting import boosted, check_trees, network_share, stop_notice, training_summary
 from vicinal.runs.bundle import Bundle
 from vicinal.runs.calibration import ONLY_HEAD, HeadCalibrators
 from vicinal.runs.ensemble import ensemble, member_seeds
@@ -167,6 +167,8 @@ class _Ready:
         trained = partial(
             fit,
             target_type=self.task.target_type,
+            weight=_scaled(self.train),
+            val_weight=None if val is None else _scaled(val),
             class_weights=weights,
             progress=progress,
             about=about,
@@ -398,12 +400,15 @@ def train_bundle(
     say = on_note or (lambda note: None)
     ready = _made_ready(experiment, task, {}, say)
     trained = ready.fit(out, progress=progress)
+    if (ended := stop_notice(trained.info)) is not None:
+        say(ended)
     calibrators = _uncalibrated(task)
     if trained.logits is None or trained.labels is None:
         say(_NOT_CALIBRATED)
     else:
         groups = _groups(ready, task.val)
-        calibrators = _fitted(ready, {}, say, trained.logits, trained.labels, "on the validation set", groups)
+        held_out = trained.logits, trained.labels, "on the validation set", groups, task.val.weights
+        calibrators = _fitted(ready, {}, say, *held_out)
     return _bundle(ready, trained, calibrators), trained
 
 
@@ -492,6 +497,8 @@ def _conclude(folder: Run, ready: _Ready, trained: FitResult, n_bins: int, say: 
             "all classes counted the same in training, so rare classes are more probable here than in the data: "
             "vicinal.losses.without_class_weights undoes that in the logits"
         )
+    if (ended := stop_notice(trained.info)) is not None:
+        say(ended)
     # Trees that do not help by the validation set have no share, and are not mentioned.
     if (share := network_share(trained.model)) < 1:
         facts["share"], percent = share, round(100 * share)
@@ -522,16 +529,20 @@ def _evaluated(
         note(_NOT_CALIBRATED)
     else:
         groups = _groups(ready, task.val)
-        calibrators = _fitted(ready, chosen, note, trained.logits, trained.labels, "on the validation set", groups)
+        of_val = trained.logits, trained.labels, "on the validation set", groups, task.val.weights
+        calibrators = _fitted(ready, chosen, note, *of_val)
         facts |= {"calibration": chosen} if chosen else {}
-        sets["val"] = score("val", trained.logits, trained.labels, calibrators, n_bins, groups=groups)
+        counted = task.val.weights
+        sets["val"] = score("val", trained.logits, trained.labels, calibrators, n_bins, groups=groups, weights=counted)
     bundle = _bundle(ready, trained, calibrators)
     # The model can be served from here on, even if the evaluation below is interrupted.
     bundle.save_record(folder.path)
     folder.write_splits(task.positions)
     folder.write_digests(task.train)
-    if (of_val := _groups(ready, task.val)) is not None and (of_test := _groups(ready, task.test)) is not None:
-        folder.write_groups({"val": of_val, "test": of_test})
+    if (in_val := _groups(ready, task.val)) is not None and (in_test := _groups(ready, task.test)) is not None:
+        folder.write_groups({"val": in_val, "test": in_test})
+    if task.val.weights is not None and task.test.weights is not None:
+        folder.write_weights({"val": task.val.weights, "test": task.test.weights})
     held_out = {"test": _EvalData("test", task.test, None)} if len(task.test) else {}
     for key, extra in {**held_out, **ready.extra_sets}.items():
         # The validation calibrators serve every set that has no development set of its own.
@@ -544,8 +555,14 @@ def _evaluated(
         folder.write_predictions(key, logits, labels)
         with stage("evaluating"):
             groups = _groups(ready, extra.split) if key == "test" else None
-            sets[key] = score(extra.name, logits, labels, of_set, n_bins, groups=groups, notes=extra.split.notes)
+            about: Json = {"groups": groups, "weights": extra.split.weights, "notes": extra.split.notes}
+            sets[key] = score(extra.name, logits, labels, of_set, n_bins, **about)
     return bundle, sets
+
+
+def _scaled(part: Split) -> Tensor | None:
+    """Return weights with mean 1, so that the rate of the training does not depend on their unit; None without any."""
+    return None if part.weights is None else torch.from_numpy((part.weights / part.weights.mean()).astype(np.float32))
 
 
 def _groups(ready: _Ready, split: Split) -> NDArray[np.int64] | None:
@@ -571,6 +588,7 @@ def _fitted(
     labels: Tensor,
     where: str,
     groups: NDArray[np.int64] | None = None,
+    weights: NDArray[np.float64] | None = None,
 ) -> HeadCalibrators:
     """Return the calibrator of each head, fitted on held-out samples; `chosen` gets what was tried, and why."""
     fitted: dict[str, Calibrator] = {}
@@ -578,10 +596,11 @@ def _fitted(
         alone = (logits, labels) if labels.ndim == 1 else (two_logits(logits[:, k]), labels[:, k])
         of = where if labels.ndim == 1 else f"of {name!r} {where}"
         if ready.experiment.calibrate == "temperature":
-            temperature = _temperature(ready.experiment, note, *alone, of, groups)
+            temperature = _temperature(ready.experiment, note, *alone, of, groups, weights)
             fitted[name] = TemperatureScaling.of(temperature, alone[0].shape[1])
             continue
-        made = calibrate(alone[1], logits=alone[0], method=ready.experiment.calibrate, groups=groups)
+        method = ready.experiment.calibrate
+        made = calibrate(alone[1], logits=alone[0], method=method, sample_weight=weights, groups=groups)
         chosen[name], fitted[name] = made.to_dict(), made.calibrator
         for sentence in made.sentences:
             note(f"calibrator {of}: {sentence}")
@@ -613,16 +632,23 @@ def _predicted(bundle: Bundle, split: Split, name: str) -> Tensor:
 
 
 def _temperature(
-    experiment: Experiment, note: Say, logits: Tensor, labels: Tensor, where: str, groups: NDArray[np.int64] | None
+    experiment: Experiment,
+    note: Say,
+    logits: Tensor,
+    labels: Tensor,
+    where: str,
+    groups: NDArray[np.int64] | None,
+    weights: NDArray[np.float64] | None,
 ) -> float:
     """Return the temperature fitted on held-out samples, or 1 if it does not help; warnings become notes."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")  # by default Python repeats no warning, and later heads would lose theirs
-        calibrator = TemperatureScaling(search=experiment.temperature).fit(logits, labels)
+        calibrator = TemperatureScaling(search=experiment.temperature).fit(logits, labels, sample_weight=weights)
     temperature: float = calibrator.temperature_
     # The grid is a published procedure, which is applied as it was published.
     if experiment.temperature == "newton" and temperature != 1 and len(labels) < _CHECKED:
-        tried = cross_validate(calibrator, logits, labels, groups=groups) if len(labels) > 1 else None
+        enough = len(labels) > 1
+        tried = cross_validate(calibrator, logits, labels, sample_weight=weights, groups=groups) if enough else None
         if tried is None or not tried.helps:
             seen = "" if tried is None else f" (NLL {tried.with_it:.3f} with it and {tried.without:.3f} without)"
             note(

@@ -277,6 +277,8 @@ def _option(name: str, value: object) -> list[str]:
         return [flag if value else f"--no-{flag[2:]}"]
     if name == "stop_at" and isinstance(value, list | tuple):
         return [flag, "=".join(map(str, value))]
+    if isinstance(value, Mapping):
+        return [flag, f"0:{json.dumps(dict(value), ensure_ascii=False)}"]
     if isinstance(value, list | tuple):
         return [word for one in value for word in (flag, str(one))]
     return [flag, str(value)]

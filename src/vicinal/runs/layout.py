@@ -7,6 +7,7 @@ train-digests.npy         a hash of each training row or text, to recognise it i
 model.json                with the weights the trained model: see `vicinal.runs.bundle`
 predictions-test.parquet  logits of the test set; predictions-eval-1.parquet of an extra evaluation set
 groups.json               the group of each held-out sample, where samples have groups
+weights.json              the weight of each held-out sample, where samples have weights
 mistakes.json             the most confident mistakes on the test set, and the error slices
 baselines.json            the metrics of baselines on the test set
 evaluation.json           the metrics of each set, before and after the temperature: all is done
@@ -34,6 +35,7 @@ class RunFiles(TrainingFiles):
         self.splits = self.path / "splits.json"
         self.digests = self.path / "train-digests.npy"
         self.groups = self.path / "groups.json"
+        self.weights_of_samples = self.path / "weights.json"
         self.model = self.path / "model.json"
         self.mistakes = self.path / "mistakes.json"
         self.baselines = self.path / "baselines.json"

@@ -262,6 +262,8 @@ class Run:
         evaluation, checksums = self._evaluation(), self._checksums()
         fitted = HeadCalibrators.from_dict(evaluation, len(facts["data"]["classes"]))
         groups = read_json(check_listed(self.files.groups, checksums)) if recorded.data.get("group") is not None else {}
+        counted = recorded.data.get("weight") is not None
+        weights = read_json(check_listed(self.files.weights_of_samples, checksums)) if counted else {}
         sets = {
             key: score(
                 entry["name"],
@@ -269,6 +271,7 @@ class Run:
                 HeadCalibrators.from_dict(entry, len(facts["data"]["classes"]), fitted),
                 n_bins,
                 groups=groups.get(key),
+                weights=weights.get(key),
                 notes=entry.get("notes", ()),
             )
             for key, entry in evaluation["sets"].items()
@@ -369,10 +372,13 @@ class Run:
             Of `vicinal.data.read`: `max_bad`, `encoding`, `header`, `data_root`.
         """
         bundle = self.bundle(device=device)
-        split = bundle.read(source, labelled=True, group=self._recorded(None)[0].data.get("group"), **options)
+        asked = self._recorded(None)[0].data
+        named = {name: asked.get(name) for name in ("group", "weight")}
+        split = bundle.read(source, labelled=True, **named, **options)
         logits, labels = bundle.logits(split), torch.tensor(split.labels)
         notes = (*split.notes, *self._trained_on(source, split))
-        return score(source, logits, labels, bundle.calibrators, n_bins, groups=split.groups, notes=notes)
+        about: Json = {"groups": split.groups, "weights": split.weights, "notes": notes}
+        return score(source, logits, labels, bundle.calibrators, n_bins, **about)
 
     def _trained_on(self, source: str, split: Split) -> list[str]:
         """Return a note if the model was trained on some of these samples: by their places, or by their content."""
@@ -446,6 +452,10 @@ class Run:
         """Keep the group of each held-out sample."""
         write_arrays(self.files.groups, groups)
 
+    def write_weights(self, weights: Mapping[str, NDArray[np.float64]]) -> None:
+        """Keep the weight of each held-out sample."""
+        write_json(self.files.weights_of_samples, {name: of.tolist() for name, of in weights.items()})
+
     def write_experiment(self, experiment: Experiment, facts: Mapping[str, object]) -> None:
         """Write the options and the facts about the data."""
         write_json(self.files.experiment, sealed({"asked": experiment.to_dict(), **facts}))
@@ -473,7 +483,7 @@ class Run:
     def write_evaluation(self, result: RunResult) -> None:
         """Keep the metrics and the checksums of all files; the run is finished from here on."""
         files, known = self.files, checksums_of(self.files)
-        mine = (files.splits, files.digests, files.groups, files.mistakes, files.result)
+        mine = (files.splits, files.digests, files.groups, files.weights_of_samples, files.mistakes, files.result)
         predicted = self.path.glob("predictions-*.parquet")
         listed = {p.name: checksum(p) for p in (*mine, *sorted(predicted)) if p.exists() and p.name not in known}
         write_json(files.evaluation, sealed({**result.to_dict(), "files": listed}))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -44,6 +45,8 @@ class Scores:
     """Of the calibrated logits."""
     groups: NDArray[np.int64] | None = field(default=None, kw_only=True)
     """The number of each sample's group, where the run has groups."""
+    weights: NDArray[np.float64] | None = field(default=None, kw_only=True)
+    """How much each sample counts, where the run has weights."""
     notes: tuple[str, ...] = field(default=(), kw_only=True)
     """Of an extra evaluation set: which part of it was evaluated, what was left out."""
 
@@ -79,16 +82,18 @@ class Scores:
         before, after = self.uncalibrated.heads[name], self.calibrated.heads[name]
         k, alone = list(self.calibrators.by_head).index(name), self.calibrators.head(name)
         logits, labels = two_logits(self.logits[:, k]), self.labels[:, k]
-        return Scores(self.name, logits, labels, alone, before, after, groups=self.groups, notes=self.notes)
+        about: dict[str, Any] = {"groups": self.groups, "weights": self.weights, "notes": self.notes}
+        return Scores(self.name, logits, labels, alone, before, after, **about)
 
     def binary(self, head: str | None = None) -> BinaryEvaluation | None:
         """Return how the probability of the second of two classes, or of a label, fits and ranks.
 
-        It is None with more than two classes, and where all samples are of one class.
+        It is None with more than two classes, with weights, which ranks do not know, and where all samples are of one
+        class.
         """
         if head is not None:
             return self.head(head).binary()
-        if self.is_multilabel or self.logits.shape[1] != 2 or len(self.labels.unique()) < 2:
+        if self.weights is not None or self.is_multilabel or self.logits.shape[1] != 2 or len(self.labels.unique()) < 2:
             return None
         positive = self.calibrators(self.logits).softmax(dim=1)[:, 1]
         return evaluate_binary(self.labels, positive, n_bins=self.after.n_bins, groups=self.groups)
@@ -112,19 +117,18 @@ def score(
     n_bins: int = 15,
     *,
     groups: ArrayLike | None = None,
+    weights: ArrayLike | None = None,
     notes: Sequence[str] = (),
 ) -> Scores:
     """Return the metrics of predictions before and after the calibrator of each head."""
     together = None if groups is None else np.unique(np.asarray(groups), return_inverse=True)[1].astype(np.int64)
     together = None if together is None or not together.any() else together  # one group says nothing of others
     target_type = "multiclass" if labels.ndim == 1 else "multilabel"
-    before, after = (
-        evaluate(
-            labels, logits=z, target_type=target_type, names=list(calibrators.by_head), n_bins=n_bins, groups=together
-        )
-        for z in (logits, calibrators(logits))
-    )
-    return Scores(name, logits, labels, calibrators, before, after, groups=together, notes=tuple(notes))
+    names, counted = list(calibrators.by_head), None if weights is None else np.asarray(weights, np.float64)
+    how: dict[str, Any] = {"names": names, "n_bins": n_bins, "groups": together, "sample_weight": counted}
+    before, after = (evaluate(labels, logits=z, target_type=target_type, **how) for z in (logits, calibrators(logits)))
+    about: dict[str, Any] = {"groups": together, "weights": counted, "notes": tuple(notes)}
+    return Scores(name, logits, labels, calibrators, before, after, **about)
 
 
 def _only(evaluation: Evaluation) -> Evaluation:

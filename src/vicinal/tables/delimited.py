@@ -36,7 +36,14 @@ if TYPE_CHECKING:
     import pyarrow.csv as pa_csv
 
 #: Suffixes, and the separator where the suffix fixes it.
-SUFFIXES: Mapping[str, str | None] = {".csv": None, ".data": None, ".txt": None, ".tsv": "\t", ".tab": "\t"}
+SUFFIXES: Mapping[str, str | None] = {
+    ".csv": None,
+    ".data": None,
+    ".test": None,
+    ".txt": None,
+    ".tsv": "\t",
+    ".tab": "\t",
+}
 
 #: UTF-8 that is decoded before it is parsed: else Arrow prints a traceback of its own for a row that is wrong in its
 #: number of cells and no text besides.
@@ -172,6 +179,9 @@ def open_delimited(path: Path, separator: str | None, *, encoding: str | None, h
         raise ValueError(f"{str(path)!r} is empty: it has no line of column names")
     # Empty lines above the names are not rows; pyarrow is told to skip as many.
     body = text.lstrip("\r\n")
+    # UCI's C4.5 files begin with a comment, `|1x3 Cross validator`. One bar alone separates nothing.
+    comment = re.match(r"\|[^|\r\n]*[\r\n]+", body)
+    body = body if comment is None else body[comment.end() :]
     lines = re.sub("\r\n?", "\n", body)  # Python's csv module knows no bare carriage return
     separator = separator or find_separator(lines)
     first = next(csv.reader(io.StringIO(lines), delimiter=separator, skipinitialspace=True), [])
@@ -189,7 +199,10 @@ def open_delimited(path: Path, separator: str | None, *, encoding: str | None, h
         header=header,
         spaced=re.search(re.escape(separator) + ' +"', lines) is not None,
         skipped_lines=len(text[: len(text) - len(body)].splitlines()),
-        notes=() if found is None else (_read_as(found),),
+        notes=(
+            *(() if found is None else (_read_as(found),)),
+            *(() if comment is None else (f"the first line is a comment and skipped: {comment[0].strip()!r}",)),
+        ),
         _names=tuple(names),
     )
     if separator == "\t" and _has_lone_quote(path) and not _is_quoted(lines):

@@ -7,7 +7,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from vicinal.training.batches import Collate, MapDataset
 from vicinal.training.config import FitConfig
 from vicinal.training.environment import Process, accelerator, check_layout, joined_process, prepared, warn_if_slow
 from vicinal.training.folder import TrainingFolder, checksums_of, load_weights, read_predictions
-from vicinal.training.loop import Loop, Supervision, TrainingData
+from vicinal.training.loop import Loop, Supervision, TrainingData, resampled
 from vicinal.training.predicting import channels_last_
 
 
@@ -94,6 +94,7 @@ def fit(
     collate_fn: Collate | None = None,
     target_type: str = "multiclass",
     weight: Tensor | Sequence[float] | None = None,
+    val_weight: Tensor | Sequence[float] | None = None,
     class_weights: Tensor | Sequence[float] | None = None,
     progress: bool = True,
     about: Mapping[str, object] | None = None,
@@ -128,6 +129,8 @@ def fit(
         of several labels are means over them.
     weight
         How much each sample of `train` counts, `[N]`; a mixed sample carries the mixture of its sources' weights.
+    val_weight
+        How much each sample of `val` counts where weights are selected, `[N]`.
     class_weights
         How much the samples of each class count, `[K]`; `vicinal.losses.balanced_weights` makes all classes count the
         same. Validation is not weighted.
@@ -167,6 +170,8 @@ def fit(
     check_layout(model, config)
     warn_if_slow(model, config)
     supervision = _supervision(target_type, weight, class_weights, len(train))
+    if val is not None and val_weight is not None:
+        supervision = replace(supervision, counted=resampled(_one_each("val_weight", val_weight, len(val))))
     evaluated = {**({} if val is None else {"val": val}), **(watch or {})}
     data = TrainingData(train, evaluated, collate_fn, supervision)
     process = joined_process()
@@ -269,10 +274,15 @@ def _check_arguments(model: object, train: object, val: object, watch: Mapping[s
 def _supervision(target_type: str, weight: object, class_weights: object, n_samples: int) -> Supervision:
     choice("target_type", target_type, TARGET_TYPES)
     if weight is not None:
-        weight = torch.as_tensor(weight)
-        if weight.shape != (n_samples,):
-            raise ValueError(f"weight must have a number for each of the {n_samples} samples, got {list(weight.shape)}")
+        weight = _one_each("weight", weight, n_samples)
     return Supervision(target_type, weight, None if class_weights is None else torch.as_tensor(class_weights))
+
+
+def _one_each(name: str, weight: object, n_samples: int) -> Tensor:
+    given = torch.as_tensor(weight)
+    if given.shape != (n_samples,):
+        raise ValueError(f"{name} must have a number for each of the {n_samples} samples, got {list(given.shape)}")
+    return given
 
 
 def _json_ready(about: Mapping[str, object]) -> dict[str, object]:

@@ -77,6 +77,8 @@ class Supervision:
     """How much each sample of the training set counts, `[N]`."""
     class_weights: Tensor | None = None
     """How much the samples of each class count, `[K]`."""
+    counted: Tensor | None = None
+    """Which validation samples are measured, some several times, where they have weights; see `resampled`."""
 
     def of(self, index: Tensor) -> Json:
         """Return the keyword arguments of an objective's call for these samples."""
@@ -92,7 +94,28 @@ class Supervision:
             facts["weight"] = _random.seed_from(*self.weight.double().tolist())
         if self.class_weights is not None:
             facts["class_weights"] = self.class_weights.tolist()
+        if self.counted is not None:
+            facts["val_weight"] = _random.seed_from(*self.counted.tolist())
         return facts
+
+    def weighted(self, predictions: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """Return validation predictions as often as their weights say."""
+        return predictions if self.counted is None else {name: t[self.counted] for name, t in predictions.items()}
+
+
+def resampled(weights: Tensor) -> Tensor:
+    """Return N places of samples, each about as often as its weight `[N]` says, and nothing drawn.
+
+    Sample i holds a part of [0, 1] as long as its share of the weights. The middles of N equal parts choose. All that
+    validation decides, such as when to stop and how many trees there are, so counts weights without knowing them.
+
+    >>> resampled(torch.tensor([1.0, 3.0, 0.0, 4.0])).tolist()
+    [1, 1, 3, 3]
+    """
+    n = len(weights)
+    ends = (weights.double() / weights.double().sum()).cumsum(0)
+    middles = (torch.arange(n, dtype=torch.float64) + 0.5) / n
+    return torch.searchsorted(ends, middles).clamp(max=n - 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -335,7 +358,14 @@ class Loop:
             self.latest = predictions
         if (epoch := self._kept_epoch()) is not None:
             self.folder.keep_predictions(predictions, f"{'' if name == 'val' else f'{name}-'}epoch-{epoch}")
+        if name == "val":
+            return self._measure_val(predictions)
         return {f"{name}_{metric}": value for metric, value in self._measure(predictions).items()}
+
+    def _measure_val(self, predictions: Mapping[str, Tensor]) -> dict[str, float]:
+        """Return the metrics that select weights."""
+        measured = self._measure(self.supervision.weighted(predictions))
+        return {f"val_{metric}": value for metric, value in measured.items()}
 
     def _measure(self, predictions: Mapping[str, Tensor]) -> dict[str, float]:
         """Return the metrics of predictions."""
@@ -389,7 +419,10 @@ class Loop:
 
     def _held_out(self) -> Iterator[tuple[Batch, Tensor]]:
         """Yield the whole validation set on every rank, so that `after_fit` decides the same on all."""
-        for _, x, y in self._in_order(self.evaluated["val"]):
+        size, counted = self.config.evaluation_batch_size, self.supervision.counted
+        val = self.evaluated["val"]
+        batches = self._in_order(val) if counted is None else listed_batches(val, counted.split(size))
+        for _, x, y in batches:
             yield to_device(x, self.device, channels_last=self.config.channels_last), y.to(self.device)
 
     def _trained_on(self) -> Iterator[tuple[Batch, Tensor, Tensor | None]]:
@@ -422,7 +455,7 @@ class Loop:
         # Of a regression the squared error stands for the NLL: it is that of a normal distribution, up to constants.
         error: float = next((line[name] for name in ("val_nll", "val_mse") if name in line), math.inf)
         if self.config.select == "refined" and self.supervision.target_type == "multiclass" and "val_nll" in line:
-            line["val_refined"] = error = refined_nll(predictions["logits"], predictions["labels"])
+            line["val_refined"] = error = refined_nll(**self.supervision.weighted(predictions))
         # Patience counts evaluations without a lower NLL, whatever metric selects the weights: NLL notices a rise in
         # over-confidence that accuracy does not.
         self.waited = 0 if error < self.lowest_nll else self.waited + 1
@@ -541,7 +574,7 @@ class Loop:
             with self._as_served().autocast():  # what it decides is served at this precision
                 self.module.after_fit(ReIterable(self._trained_on), ReIterable(self._held_out))
             predictions = self._predict("val")
-            best = {**best, **{f"val_{name}": value for name, value in self._measure(predictions).items()}}
+            best = {**best, **self._measure_val(predictions)}
             self.model.eval()
         info = {
             **{name: value for name, value in description.items() if name != "config"},
